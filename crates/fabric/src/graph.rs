@@ -1,0 +1,502 @@
+//! Nodes, directed links, and the fabric that they make.
+//!
+//! A cable between two ports is two directed links; its ids are `2c` and `2c + 1`, so a link's
+//! reverse is found by flipping the lowest bit. Links of one kind share a [`LinkClass`], which
+//! keeps a link at twelve bytes. The ports of a node lie together, downward ones first and in the
+//! order of what they lead to, so that next hops are slices and not searches.
+
+use units::{Id, IdVec, Length, Rate, Span};
+
+units::id!(
+    /// A GPU, NIC, switch or scale-up switch.
+    NodeId,
+    /// One direction of a cable.
+    LinkId,
+    /// A kind of link: what its members have in common.
+    ClassId,
+);
+
+/// What a node is.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum NodeKind {
+    /// An accelerator: the endpoint of the scale-up network.
+    Gpu,
+    /// A network card on the back-end fabric: the endpoint of the scale-out network.
+    Nic,
+    /// A network card on the front-end network (storage, checkpoints, control).
+    FrontEndNic,
+    /// A switch of the scale-up network (NVSwitch).
+    ScaleUpSwitch,
+    /// A switch of the scale-out or front-end network.
+    Switch,
+}
+
+/// A node. Its name is derived from these fields unless it was imported with one.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Node {
+    /// What it is.
+    pub kind: NodeKind,
+    /// Index into [`Fabric::tiers`] for switches; 0 for everything else.
+    pub tier: u8,
+    /// Which zone, pod or plane it belongs to, counted from 0.
+    pub zone: u32,
+    /// Its number within its kind, tier and zone, counted from 0.
+    pub index: u32,
+}
+
+/// One direction of a cable.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Link {
+    /// Where it begins.
+    pub from: NodeId,
+    /// Where it ends.
+    pub to: NodeId,
+    /// What it has in common with others.
+    pub class: ClassId,
+}
+
+/// Which network a link belongs to.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum LinkKind {
+    /// Between NICs and switches of the back-end.
+    ScaleOut,
+    /// Between GPUs of one scale-up domain.
+    ScaleUp,
+    /// Of the front-end network.
+    FrontEnd,
+    /// An optical circuit between pods, present while its circuit is set up.
+    Circuit,
+}
+
+/// What links of one kind have in common.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkClass {
+    /// What people call it: "leaf – spine".
+    pub name: String,
+    /// Which network it belongs to.
+    pub kind: LinkKind,
+    /// Bits per second in one direction.
+    pub rate: Rate,
+    /// Propagation delay from end to end.
+    pub delay: Span,
+    /// Length of the cable, which decides its medium, price and power.
+    pub length: Length,
+}
+
+/// A layer of switches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tier {
+    /// What people call its switches: "leaf", "spine", "RTSW".
+    pub name: String,
+    /// The box, by its name in the hardware catalogue.
+    pub model: String,
+    /// Time from a packet's arrival to its earliest departure, without queueing.
+    pub latency: Span,
+}
+
+/// Where a node lies in a fabric that is routed up and then down.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Cover {
+    /// Height above the leaves: 0 for a leaf.
+    pub level: u8,
+    /// First leaf below it, by ordinal.
+    pub first: u32,
+    /// One past the last leaf below it.
+    pub end: u32,
+}
+
+impl Cover {
+    /// Whether the leaf with this ordinal is below.
+    pub fn contains(self, leaf: u32) -> bool {
+        (self.first..self.end).contains(&leaf)
+    }
+}
+
+/// A whole network, only read once it is built.
+#[derive(Clone, Debug)]
+pub struct Fabric {
+    nodes: IdVec<NodeId, Node>,
+    links: IdVec<LinkId, Link>,
+    classes: IdVec<ClassId, LinkClass>,
+    tiers: Vec<Tier>,
+    /// The outgoing links of node `n` are `ports[first_port[n]..first_port[n + 1]]`.
+    first_port: Vec<u32>,
+    ports: Vec<LinkId>,
+    /// How many of a node's ports lead downwards; they come first. Empty without structure.
+    down_ports: Vec<u32>,
+    /// By switch, in order of node id. Empty without structure.
+    covers: Vec<Cover>,
+    first_switch: usize,
+    /// The switches that NICs hang on, in order of their ordinals.
+    leaves: Vec<NodeId>,
+    /// The ordinal of each switch among the leaves, or `u32::MAX`.
+    leaf_ordinals: Vec<u32>,
+    gpus: usize,
+    nics: usize,
+    gpus_per_node: usize,
+    nics_per_node: usize,
+    /// Names of imported nodes, by node id; empty where names are derived.
+    names: Vec<String>,
+}
+
+impl Fabric {
+    /// All nodes: GPUs, then back-end NICs, then everything else.
+    pub fn nodes(&self) -> &IdVec<NodeId, Node> {
+        &self.nodes
+    }
+
+    /// All directed links.
+    pub fn links(&self) -> &IdVec<LinkId, Link> {
+        &self.links
+    }
+
+    /// All kinds of link.
+    pub fn classes(&self) -> &IdVec<ClassId, LinkClass> {
+        &self.classes
+    }
+
+    /// The layers of switches.
+    pub fn tiers(&self) -> &[Tier] {
+        &self.tiers
+    }
+
+    /// What the link has in common with others.
+    pub fn class(&self, link: LinkId) -> &LinkClass {
+        &self.classes[self.links[link].class]
+    }
+
+    /// The other direction of the same cable.
+    pub fn reverse(&self, link: LinkId) -> LinkId {
+        LinkId::from_index(link.index() ^ 1)
+    }
+
+    /// The links that leave a node: downward ones first where the fabric has a structure.
+    pub fn ports(&self, node: NodeId) -> &[LinkId] {
+        let at = node.index();
+        &self.ports[self.first_port[at] as usize..self.first_port[at + 1] as usize]
+    }
+
+    /// The ports of a node that lead downwards, and those that lead upwards or sideways.
+    pub fn ports_down_up(&self, node: NodeId) -> (&[LinkId], &[LinkId]) {
+        let down = self.down_ports.get(node.index()).copied().unwrap_or(0) as usize;
+        self.ports(node).split_at(down)
+    }
+
+    /// How many GPUs there are.
+    pub fn gpus(&self) -> usize {
+        self.gpus
+    }
+
+    /// How many back-end NICs there are.
+    pub fn nics(&self) -> usize {
+        self.nics
+    }
+
+    /// GPUs in one server.
+    pub fn gpus_per_node(&self) -> usize {
+        self.gpus_per_node
+    }
+
+    /// Back-end NICs in one server.
+    pub fn nics_per_node(&self) -> usize {
+        self.nics_per_node
+    }
+
+    /// How many servers there are.
+    pub fn servers(&self) -> usize {
+        self.gpus.div_ceil(self.gpus_per_node)
+    }
+
+    /// The GPU with this number.
+    pub fn gpu(&self, number: usize) -> NodeId {
+        assert!(number < self.gpus, "GPU {number} of {}", self.gpus);
+        NodeId::from_index(number)
+    }
+
+    /// The back-end NIC with this number; flow files count these.
+    pub fn nic(&self, number: usize) -> NodeId {
+        assert!(number < self.nics, "NIC {number} of {}", self.nics);
+        NodeId::from_index(self.gpus + number)
+    }
+
+    /// The number of a back-end NIC, if the node is one.
+    pub fn nic_number(&self, node: NodeId) -> Option<usize> {
+        let number = node.index().checked_sub(self.gpus)?;
+        (number < self.nics).then_some(number)
+    }
+
+    /// The server that a GPU or back-end NIC sits in.
+    pub fn server_of(&self, node: NodeId) -> Option<usize> {
+        if node.index() < self.gpus {
+            return Some(node.index() / self.gpus_per_node);
+        }
+        self.nic_number(node).map(|number| number / self.nics_per_node)
+    }
+
+    /// The NIC that a GPU reaches over PCIe without crossing a socket: its rail.
+    pub fn nic_of(&self, gpu: NodeId) -> NodeId {
+        let (server, local) = (gpu.index() / self.gpus_per_node, gpu.index() % self.gpus_per_node);
+        let rail = local * self.nics_per_node / self.gpus_per_node;
+        self.nic(server * self.nics_per_node + rail)
+    }
+
+    /// The rail of a back-end NIC: its number within its server.
+    pub fn rail_of(&self, nic: NodeId) -> usize {
+        self.nic_number(nic).expect("only a back-end NIC has a rail") % self.nics_per_node
+    }
+
+    /// The switches that NICs hang on, by ordinal.
+    pub fn leaves(&self) -> &[NodeId] {
+        &self.leaves
+    }
+
+    /// The ordinal of a switch among the leaves.
+    pub fn leaf_ordinal(&self, switch: NodeId) -> Option<u32> {
+        let at = switch.index().checked_sub(self.first_switch)?;
+        self.leaf_ordinals.get(at).copied().filter(|&ordinal| ordinal != u32::MAX)
+    }
+
+    /// Where a switch lies, if the fabric is routed up and then down.
+    pub fn cover(&self, switch: NodeId) -> Option<Cover> {
+        let at = switch.index().checked_sub(self.first_switch)?;
+        self.covers.get(at).copied()
+    }
+
+    /// Whether next hops follow from the structure (up, then down).
+    pub fn has_structure(&self) -> bool {
+        !self.covers.is_empty()
+    }
+
+    /// Ids of all switches: scale-up, back-end and front-end.
+    pub fn switches(&self) -> impl ExactSizeIterator<Item = NodeId> + use<> {
+        (self.first_switch..self.nodes.len()).map(NodeId::from_index)
+    }
+
+    /// The ordinal of a switch among [`Self::switches`].
+    pub fn switch_ordinal(&self, node: NodeId) -> Option<usize> {
+        node.index().checked_sub(self.first_switch)
+    }
+
+    /// What people call the node: "leaf 3", "zone 2 CTSW 5", "NIC 17", or its imported name.
+    pub fn name(&self, id: NodeId) -> String {
+        if let Some(name) = self.names.get(id.index()) {
+            return name.clone();
+        }
+        let Node { kind, tier, zone, index } = self.nodes[id];
+        match kind {
+            NodeKind::Gpu => format!("GPU {}", id.index()),
+            NodeKind::Nic => format!("NIC {}", id.index() - self.gpus),
+            NodeKind::FrontEndNic => format!("front-end NIC {index}"),
+            NodeKind::ScaleUpSwitch => format!("NVSwitch {index}"),
+            NodeKind::Switch => {
+                let name = &self.tiers[usize::from(tier)].name;
+                let zones = self.nodes.iter().rev().find(|node| node.tier == tier);
+                match zones.map_or(0, |last| last.zone) {
+                    0 => format!("{name} {index}"),
+                    _ => format!("zone {zone} {name} {index}"),
+                }
+            }
+        }
+    }
+
+    /// What people call the link: "leaf 3 → spine 5".
+    pub fn link_name(&self, link: LinkId) -> String {
+        let Link { from, to, .. } = self.links[link];
+        format!("{} → {}", self.name(from), self.name(to))
+    }
+}
+
+/// Collects nodes and cables, then makes a [`Fabric`] of them.
+#[derive(Debug)]
+pub struct FabricBuilder {
+    nodes: IdVec<NodeId, Node>,
+    links: IdVec<LinkId, Link>,
+    classes: IdVec<ClassId, LinkClass>,
+    tiers: Vec<Tier>,
+    covers: Vec<Cover>,
+    first_switch: usize,
+    gpus: usize,
+    nics: usize,
+    gpus_per_node: usize,
+    nics_per_node: usize,
+    names: Vec<String>,
+}
+
+impl FabricBuilder {
+    /// Begins with the GPUs and back-end NICs of `servers` equal servers.
+    pub fn new(servers: usize, gpus_per_node: usize, nics_per_node: usize) -> Self {
+        assert!(0 < gpus_per_node && 0 < nics_per_node, "a server has a GPU and a NIC");
+        let (gpus, nics) = (servers * gpus_per_node, servers * nics_per_node);
+        let mut nodes = IdVec::with_capacity(gpus + nics + nics / 8);
+        for index in 0..gpus {
+            nodes.push(Node { kind: NodeKind::Gpu, tier: 0, zone: 0, index: index as u32 });
+        }
+        for index in 0..nics {
+            nodes.push(Node { kind: NodeKind::Nic, tier: 0, zone: 0, index: index as u32 });
+        }
+        Self {
+            nodes,
+            links: IdVec::default(),
+            classes: IdVec::default(),
+            tiers: Vec::new(),
+            covers: Vec::new(),
+            first_switch: gpus + nics,
+            gpus,
+            nics,
+            gpus_per_node,
+            nics_per_node,
+            names: Vec::new(),
+        }
+    }
+
+    /// The GPU with this number.
+    pub fn gpu(&self, number: usize) -> NodeId {
+        assert!(number < self.gpus, "GPU {number} of {}", self.gpus);
+        NodeId::from_index(number)
+    }
+
+    /// The back-end NIC with this number.
+    pub fn nic(&self, number: usize) -> NodeId {
+        assert!(number < self.nics, "NIC {number} of {}", self.nics);
+        NodeId::from_index(self.gpus + number)
+    }
+
+    /// Adds a layer of switches and returns its index.
+    pub fn tier(&mut self, tier: Tier) -> u8 {
+        self.tiers.push(tier);
+        u8::try_from(self.tiers.len() - 1).expect("fewer than 256 tiers")
+    }
+
+    /// Adds a kind of link.
+    pub fn class(&mut self, class: LinkClass) -> ClassId {
+        self.classes.push(class)
+    }
+
+    /// Adds a front-end NIC. All of them come before the first switch.
+    pub fn front_end_nic(&mut self, index: usize) -> NodeId {
+        assert_eq!(self.first_switch, self.nodes.len(), "front-end NICs come before switches");
+        self.first_switch += 1;
+        let index = index as u32;
+        self.nodes.push(Node { kind: NodeKind::FrontEndNic, tier: 0, zone: 0, index })
+    }
+
+    /// Adds a scale-up switch; it needs no cover, its domain is what hangs on it.
+    pub fn scale_up_switch(&mut self, index: usize) -> NodeId {
+        self.covers.push(Cover { level: 0, first: 0, end: 0 });
+        let index = index as u32;
+        self.nodes.push(Node { kind: NodeKind::ScaleUpSwitch, tier: 0, zone: 0, index })
+    }
+
+    /// Adds a switch of a fabric that is routed up and then down.
+    pub fn switch(&mut self, tier: u8, zone: usize, index: usize, cover: Cover) -> NodeId {
+        self.covers.push(cover);
+        let (zone, index) = (zone as u32, index as u32);
+        self.nodes.push(Node { kind: NodeKind::Switch, tier, zone, index })
+    }
+
+    /// Adds a switch of a fabric without such a structure; one of them makes the whole unstructured.
+    pub fn plain_switch(&mut self, tier: u8, zone: usize, index: usize) -> NodeId {
+        let (zone, index) = (zone as u32, index as u32);
+        self.nodes.push(Node { kind: NodeKind::Switch, tier, zone, index })
+    }
+
+    /// Adds a cable: two links, of which the returned one leads from `a` to `b`.
+    pub fn cable(&mut self, a: NodeId, b: NodeId, class: ClassId) -> LinkId {
+        let forth = self.links.push(Link { from: a, to: b, class });
+        self.links.push(Link { from: b, to: a, class });
+        forth
+    }
+
+    /// Gives all nodes, in order of their ids, the names they were imported with.
+    pub fn names(&mut self, names: Vec<String>) {
+        self.names = names;
+    }
+
+    /// Sorts the ports and hands over the fabric.
+    pub fn build(self) -> Fabric {
+        let structured = self.covers.len() == self.nodes.len() - self.first_switch;
+        let covers = if structured { self.covers } else { Vec::new() };
+        let height = |node: NodeId| match self.nodes[node].kind {
+            NodeKind::Gpu | NodeKind::Nic | NodeKind::FrontEndNic => -1,
+            _ => covers.get(node.index() - self.first_switch).map_or(0, |c| i32::from(c.level)),
+        };
+        // By node, then downward links by the first leaf they lead to, then the others as created.
+        let mut first_port = vec![0_u32; self.nodes.len() + 1];
+        for link in &self.links {
+            first_port[link.from.index() + 1] += 1;
+        }
+        for at in 0..self.nodes.len() {
+            first_port[at + 1] += first_port[at];
+        }
+        let mut ports = vec![LinkId::from_index(0); self.links.len()];
+        let mut next = first_port.clone();
+        for (id, link) in self.links.enumerate() {
+            let slot = &mut next[link.from.index()];
+            ports[*slot as usize] = id;
+            *slot += 1;
+        }
+        let mut down_ports = Vec::new();
+        if structured {
+            down_ports = vec![0_u32; self.nodes.len()];
+            for node in self.nodes.ids() {
+                let range =
+                    first_port[node.index()] as usize..first_port[node.index() + 1] as usize;
+                let down = |link: LinkId| height(self.links[link].to) < height(node);
+                let key = |link: &LinkId| {
+                    let to = self.links[*link].to.index();
+                    let first = to.checked_sub(self.first_switch).map_or(0, |at| covers[at].first);
+                    (!down(*link), if down(*link) { first } else { 0 })
+                };
+                ports[range.clone()].sort_by_key(key);
+                down_ports[node.index()] =
+                    ports[range].iter().filter(|link| down(**link)).count() as u32;
+            }
+        }
+        let (leaves, leaf_ordinals) = leaves(&self.nodes, &self.links, self.first_switch, &covers);
+        Fabric {
+            nodes: self.nodes,
+            links: self.links,
+            classes: self.classes,
+            tiers: self.tiers,
+            first_port,
+            ports,
+            down_ports,
+            covers,
+            first_switch: self.first_switch,
+            leaves,
+            leaf_ordinals,
+            gpus: self.gpus,
+            nics: self.nics,
+            gpus_per_node: self.gpus_per_node,
+            nics_per_node: self.nics_per_node,
+            names: self.names,
+        }
+    }
+}
+
+/// The switches that NICs hang on: by the ordinal of their cover, or in order of creation.
+fn leaves(
+    nodes: &IdVec<NodeId, Node>,
+    links: &IdVec<LinkId, Link>,
+    first_switch: usize,
+    covers: &[Cover],
+) -> (Vec<NodeId>, Vec<u32>) {
+    let mut is_leaf = vec![false; nodes.len() - first_switch];
+    for link in links {
+        let from_nic = matches!(nodes[link.from].kind, NodeKind::Nic | NodeKind::FrontEndNic);
+        if let (true, Some(at)) = (from_nic, link.to.index().checked_sub(first_switch)) {
+            is_leaf[at] = true;
+        }
+    }
+    let mut leaves: Vec<usize> = (0..is_leaf.len()).filter(|&at| is_leaf[at]).collect();
+    if !covers.is_empty() {
+        leaves.sort_by_key(|&at| covers[at].first);
+    }
+    let mut ordinals = vec![u32::MAX; is_leaf.len()];
+    for (ordinal, &at) in leaves.iter().enumerate() {
+        ordinals[at] = ordinal as u32;
+        let agrees = covers.get(at).is_none_or(|cover| cover.first as usize == ordinal);
+        assert!(agrees, "leaf {at} is number {ordinal} but says otherwise");
+    }
+    (leaves.iter().map(|at| NodeId::from_index(first_switch + at)).collect(), ordinals)
+}

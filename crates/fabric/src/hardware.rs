@@ -1,0 +1,193 @@
+//! What GPUs, NICs, switches and cables can do and what they cost, every figure with its source.
+//!
+//! The figures live in data files, which the `scenario` crate reads into these types; users add
+//! their own the same way. The unit is part of each key.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How far to trust a figure.
+#[derive(
+    Clone, Copy, Debug, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
+)]
+pub enum Trust {
+    /// Read in the primary artefact: source code, result log, vendor table.
+    P,
+    /// Text or table of a paper.
+    T,
+    /// A secondary source only.
+    S,
+    /// Computed from figures marked P or T.
+    C,
+    /// Remembered or estimated, unchecked.
+    M,
+}
+
+impl Trust {
+    /// Whether users should be told that the figure is an estimate.
+    pub fn is_estimate(self) -> bool {
+        matches!(self, Self::S | Self::M)
+    }
+}
+
+/// A figure and where it comes from.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    /// The number, in the unit that its key names.
+    pub value: f64,
+    /// Where it was read.
+    pub source: String,
+    /// How far to trust it.
+    pub trust: Trust,
+}
+
+/// How GPUs of one scale-up domain reach each other.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ScaleUpKind {
+    /// Every GPU on switches: any pair can use its full rate.
+    Switched,
+    /// A link between each pair: a pair can use only its share.
+    Mesh,
+    /// Over PCIe and the host.
+    Pcie,
+}
+
+/// An accelerator.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gpu {
+    /// Name for people.
+    pub title: String,
+    /// Dense bf16 peak in TFLOP/s.
+    pub bf16_tflops: Figure,
+    /// Dense fp8 peak in TFLOP/s, where it has fp8.
+    #[serde(default)]
+    pub fp8_tflops: Option<Figure>,
+    /// Best measured bf16 matrix product in TFLOP/s.
+    pub matmul_bf16_tflops: Figure,
+    /// Best measured fp8 matrix product in TFLOP/s.
+    #[serde(default)]
+    pub matmul_fp8_tflops: Option<Figure>,
+    /// Memory in 10⁹ bytes.
+    pub memory_gb: Figure,
+    /// Memory bandwidth in 10⁹ bytes per second.
+    pub memory_gbytes_s: Figure,
+    /// Scale-up bandwidth of one GPU in one direction, in 10⁹ bytes per second.
+    pub scale_up_gbytes_s: Figure,
+    /// How GPUs of one domain reach each other.
+    pub scale_up: ScaleUpKind,
+    /// What the scale-up network is called.
+    pub scale_up_name: String,
+    /// Streaming multiprocessors or compute units.
+    pub sms: Figure,
+    /// Board power in watts.
+    pub power_w: Figure,
+    /// Price in US dollars.
+    pub price_usd: Figure,
+}
+
+/// How a NIC takes packets that arrive out of order.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reorder {
+    /// It asks for everything from the gap on again (go-back-N).
+    None,
+    /// It keeps what came early and asks for what is missing (selective repeat).
+    SelectiveRepeat,
+    /// It places every packet directly where it belongs (direct data placement).
+    DirectPlacement,
+}
+
+/// A network card.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Nic {
+    /// Name for people.
+    pub title: String,
+    /// Rate of the card in 10⁹ bits per second, all ports together.
+    pub rate_gbps: Figure,
+    /// Ports.
+    pub ports: u32,
+    /// From the doorbell to the first bit on the wire, in nanoseconds.
+    pub send_latency_ns: Figure,
+    /// From the last bit off the wire to the completion that software sees, in nanoseconds.
+    pub receive_latency_ns: Figure,
+    /// What it does with packets that arrive out of order.
+    pub reorder: Reorder,
+    /// Power in watts.
+    pub power_w: Figure,
+    /// Price in US dollars.
+    pub price_usd: Figure,
+}
+
+/// How a switch holds packets.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Buffering {
+    /// One memory on the chip that all ports share.
+    Shared,
+    /// Deep memory with a virtual output queue for each egress port at each ingress.
+    DeepVoq,
+    /// Credits: a sender may send only into buffer that the receiver has granted.
+    Credits,
+}
+
+/// A switch box.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Switch {
+    /// Name for people.
+    pub title: String,
+    /// The chip inside.
+    pub chip: String,
+    /// Ports at `port_gbps`.
+    pub ports: u32,
+    /// Rate of a port in 10⁹ bits per second.
+    pub port_gbps: Figure,
+    /// Packet memory in 10⁶ bytes.
+    pub buffer_mb: Figure,
+    /// How it holds packets.
+    pub buffering: Buffering,
+    /// Port to port, without queueing, in nanoseconds.
+    pub latency_ns: Figure,
+    /// Power in watts, without optics.
+    pub power_w: Figure,
+    /// Price in US dollars, without optics.
+    pub price_usd: Figure,
+}
+
+/// A cable with what sits at its ends.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cable {
+    /// Name for people.
+    pub title: String,
+    /// Rate in 10⁹ bits per second.
+    pub rate_gbps: Figure,
+    /// The longest it can be, in metres.
+    pub reach_m: Figure,
+    /// Price of both ends together, in US dollars.
+    pub ends_usd: Figure,
+    /// Price of a metre, in US dollars.
+    pub metre_usd: Figure,
+    /// Power of both ends together, in watts.
+    pub power_w: Figure,
+}
+
+/// Everything that can be bought, by its short name.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Catalogue {
+    /// Accelerators.
+    pub gpu: BTreeMap<String, Gpu>,
+    /// Network cards.
+    pub nic: BTreeMap<String, Nic>,
+    /// Switch boxes.
+    pub switch: BTreeMap<String, Switch>,
+    /// Cables and optics.
+    pub cable: BTreeMap<String, Cable>,
+}

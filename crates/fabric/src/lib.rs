@@ -1,0 +1,25 @@
+//! The network as a graph of GPUs, NICs, switches and links. It knows no job.
+//!
+//! A [`Fabric`] is built by a topology (one file each) or an import, and then only read. Which
+//! links lead from a node towards a destination is answered by [`Routes`], from the structure of
+//! the fabric where it has one (up to a common ancestor, then down) and from distance fields per
+//! destination leaf where it has none or where something has failed.
+//!
+//! # Map of the modules, in reading order
+//!
+//! * [`graph`]: nodes, directed links, the builder, and the [`Fabric`] they make.
+//! * [`routes`]: next hops, with failures.
+//! * [`hardware`]: what GPUs, NICs, switches and cables can do and cost, each figure cited.
+//!
+//! # Invariants
+//!
+//! * Memory grows linearly with endpoints and links: there is no all-pairs table.
+//! * A cable is two directed links whose ids differ in the lowest bit.
+//! * GPUs are the first nodes, back-end NICs the next: number `n` of each is found by arithmetic.
+
+pub mod graph;
+pub mod hardware;
+pub mod routes;
+
+pub use graph::{Fabric, FabricBuilder, Link, LinkClass, LinkId, Node, NodeId, NodeKind};
+pub use routes::{Health, Routes};

@@ -1,0 +1,238 @@
+//! Next hops: which links lead from a node towards a destination.
+//!
+//! In a fabric with structure and without failures, a packet goes up until it is above its
+//! destination and then down; both are read off the [`Cover`](crate::graph::Cover)s, so nothing
+//! is stored per pair. Everywhere else a distance field per destination leaf is computed when it
+//! is first asked for: one byte for each switch. Candidates come in a fixed order.
+
+use std::collections::BTreeMap;
+
+use units::{Id, Rate};
+
+use crate::graph::{Fabric, LinkId, NodeId, NodeKind};
+
+/// What has failed or is slower than it should be.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Health {
+    down: Vec<u64>,
+    failures: usize,
+    degraded: BTreeMap<LinkId, Rate>,
+}
+
+impl Health {
+    /// Takes one direction of a cable out of service.
+    pub fn fail(&mut self, link: LinkId) {
+        let (word, bit) = (link.index() / 64, 1 << (link.index() % 64));
+        if self.down.len() <= word {
+            self.down.resize(word + 1, 0);
+        }
+        self.failures += usize::from(self.down[word] & bit == 0);
+        self.down[word] |= bit;
+    }
+
+    /// Puts it back.
+    pub fn restore(&mut self, link: LinkId) {
+        if self.is_down(link) {
+            self.down[link.index() / 64] &= !(1 << (link.index() % 64));
+            self.failures -= 1;
+        }
+    }
+
+    /// Lets a link run at a lower rate.
+    pub fn degrade(&mut self, link: LinkId, rate: Rate) {
+        self.degraded.insert(link, rate);
+    }
+
+    /// Whether the link is out of service.
+    pub fn is_down(&self, link: LinkId) -> bool {
+        self.down.get(link.index() / 64).is_some_and(|word| word >> (link.index() % 64) & 1 == 1)
+    }
+
+    /// Whether any link is out of service.
+    pub fn has_failures(&self) -> bool {
+        0 < self.failures
+    }
+
+    /// The rate at which the link runs today.
+    pub fn rate(&self, fabric: &Fabric, link: LinkId) -> Rate {
+        self.degraded.get(&link).copied().unwrap_or(fabric.class(link).rate)
+    }
+}
+
+/// Not reachable.
+const FAR: u8 = u8::MAX;
+
+/// Next hops on one fabric in one state of health.
+#[derive(Clone, Debug, Default)]
+pub struct Routes {
+    health: Health,
+    /// Distance of every switch to a leaf, by the leaf's ordinal; filled on demand.
+    fields: Vec<Option<Box<[u8]>>>,
+}
+
+impl Routes {
+    /// Routes over a fabric in this state.
+    pub fn new(health: Health) -> Self {
+        Self { health, fields: Vec::new() }
+    }
+
+    /// The state of the fabric.
+    pub fn health(&self) -> &Health {
+        &self.health
+    }
+
+    /// Changes the state of the fabric and forgets what followed from the old one.
+    pub fn set_health(&mut self, health: Health) {
+        self.health = health;
+        self.fields.clear();
+    }
+
+    /// Writes into `out` the links that lead from `at` one hop nearer to `to`, a NIC or a GPU.
+    ///
+    /// Empty if there is no way. NICs are reached over the scale-out network, GPUs over the
+    /// scale-up network.
+    pub fn next_hops(&mut self, fabric: &Fabric, at: NodeId, to: NodeId, out: &mut Vec<LinkId>) {
+        out.clear();
+        if at == to {
+            return;
+        }
+        if fabric.nodes()[to].kind == NodeKind::Gpu {
+            self.scale_up_hops(fabric, at, to, out);
+        } else if fabric.has_structure() && !self.health.has_failures() {
+            structured_hops(fabric, at, to, out);
+        } else {
+            self.field_hops(fabric, at, to, out);
+        }
+    }
+
+    fn scale_up_hops(&self, fabric: &Fabric, at: NodeId, to: NodeId, out: &mut Vec<LinkId>) {
+        let live = |link: &&LinkId| !self.health.is_down(**link);
+        let leads_to = |link: &&LinkId| fabric.links()[**link].to == to;
+        out.extend(fabric.ports(at).iter().filter(leads_to).filter(live));
+        if !out.is_empty() || fabric.nodes()[at].kind == NodeKind::ScaleUpSwitch {
+            return;
+        }
+        let via = |link: &&LinkId| {
+            let next = fabric.links()[**link].to;
+            let is_switch = fabric.nodes()[next].kind == NodeKind::ScaleUpSwitch;
+            is_switch && fabric.ports(next).iter().any(|down| fabric.links()[*down].to == to)
+        };
+        out.extend(fabric.ports(at).iter().filter(via).filter(live));
+    }
+
+    fn field_hops(&mut self, fabric: &Fabric, at: NodeId, to: NodeId, out: &mut Vec<LinkId>) {
+        let attached: Vec<LinkId> =
+            last_hops(fabric, to).filter(|link| !self.health.is_down(*link)).collect();
+        out.extend(attached.iter().filter(|link| fabric.links()[**link].from == at));
+        if !out.is_empty() {
+            return;
+        }
+        let leaves: Vec<usize> = attached
+            .iter()
+            .filter_map(|link| fabric.leaf_ordinal(fabric.links()[*link].from))
+            .map(|ordinal| ordinal as usize)
+            .collect();
+        for &leaf in &leaves {
+            self.fill(fabric, leaf);
+        }
+        let distance = |node: NodeId| {
+            let Some(ordinal) = fabric.switch_ordinal(node) else { return FAR };
+            let fields = leaves.iter().filter_map(|&leaf| self.fields[leaf].as_ref());
+            fields.map(|field| field[ordinal]).min().unwrap_or(FAR)
+        };
+        let live = |link: &&LinkId| !self.health.is_down(**link);
+        let ports = || fabric.ports(at).iter().filter(live);
+        let nearest = ports().map(|link| distance(fabric.links()[*link].to)).min().unwrap_or(FAR);
+        if nearest < distance(at).min(FAR) {
+            out.extend(ports().filter(|link| distance(fabric.links()[**link].to) == nearest));
+        }
+    }
+
+    /// Computes the distances of all switches to one leaf, over links that are in service.
+    fn fill(&mut self, fabric: &Fabric, leaf: usize) {
+        if self.fields.len() <= leaf {
+            self.fields.resize(fabric.leaves().len(), None);
+        }
+        if self.fields[leaf].is_some() {
+            return;
+        }
+        let mut field = vec![FAR; fabric.switches().len()].into_boxed_slice();
+        let start = fabric.leaves()[leaf];
+        let ordinal = |node: NodeId| fabric.switch_ordinal(node);
+        field[ordinal(start).expect("a leaf is a switch")] = 0;
+        let (mut frontier, mut distance) = (vec![start], 0);
+        while !frontier.is_empty() && distance < FAR - 1 {
+            distance += 1;
+            let mut reached = Vec::new();
+            for &near in &frontier {
+                for &out in fabric.ports(near) {
+                    let inward = fabric.reverse(out);
+                    let far = fabric.links()[out].to;
+                    let Some(at) = ordinal(far) else { continue };
+                    if field[at] == FAR && !self.health.is_down(inward) {
+                        field[at] = distance;
+                        reached.push(far);
+                    }
+                }
+            }
+            frontier = reached;
+        }
+        self.fields[leaf] = Some(field);
+    }
+}
+
+/// The links from leaves to a NIC.
+fn last_hops(fabric: &Fabric, nic: NodeId) -> impl Iterator<Item = LinkId> {
+    fabric.ports(nic).iter().map(|link| fabric.reverse(*link))
+}
+
+fn structured_hops(fabric: &Fabric, at: NodeId, to: NodeId, out: &mut Vec<LinkId>) {
+    out.extend(last_hops(fabric, to).filter(|link| fabric.links()[*link].from == at));
+    if !out.is_empty() {
+        return;
+    }
+    let (down, up) = fabric.ports_down_up(at);
+    if let Some(cover) = fabric.cover(at) {
+        for last in last_hops(fabric, to) {
+            let leaf = fabric.leaf_ordinal(fabric.links()[last].from).expect("NICs hang on leaves");
+            if cover.contains(leaf) {
+                out.extend_from_slice(children_above(fabric, down, leaf));
+            }
+        }
+    }
+    if out.is_empty() {
+        let reaches = |link: &&LinkId| {
+            // A NIC with a port in each plane must leave through one that its peer has too.
+            let next = fabric.links()[**link].to;
+            fabric.cover(next).is_some_and(|cover| 0 < cover.level)
+                || last_hops(fabric, to).any(|last| same_plane(fabric, next, last))
+        };
+        out.extend(up.iter().filter(reaches));
+    }
+    out.dedup();
+}
+
+/// Whether a leaf can reach the leaf of a last hop: itself, or over a switch above both.
+fn same_plane(fabric: &Fabric, leaf: NodeId, last: LinkId) -> bool {
+    let target = fabric.links()[last].from;
+    let Some(ordinal) = fabric.leaf_ordinal(target) else { return false };
+    let mut at = leaf;
+    loop {
+        if at == target || fabric.cover(at).is_some_and(|cover| cover.contains(ordinal)) {
+            return true;
+        }
+        match fabric.ports_down_up(at).1.first() {
+            Some(&up) => at = fabric.links()[up].to,
+            None => return false,
+        }
+    }
+}
+
+/// The downward ports whose far end is above the leaf; equal covers lie together.
+fn children_above<'a>(fabric: &Fabric, down: &'a [LinkId], leaf: u32) -> &'a [LinkId] {
+    let cover =
+        |link: &LinkId| fabric.cover(fabric.links()[*link].to).expect("children are switches");
+    let start = down.partition_point(|link| cover(link).end <= leaf);
+    let end = down.partition_point(|link| cover(link).first <= leaf);
+    if start <= end { &down[start..end] } else { &[] }
+}

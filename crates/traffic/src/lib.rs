@@ -1,0 +1,24 @@
+//! Who sends how many bytes to whom, on which queue pair, after what; and what an engine answers.
+//!
+//! [`Transfers`] is the narrow waist between collectives and engines: collectives write it and know
+//! nothing of queues, engines run it and know nothing of models. [`Outcome`] is the waist behind
+//! the engines: all three return it, so they check each other and every report works on all.
+//!
+//! # Map of the modules, in reading order
+//!
+//! * [`transfers`]: connections, operations and their dependencies.
+//! * [`replay`]: the walk through them that all engines share.
+//! * [`outcome`]: when each operation started and ended, and what the links did.
+//!
+//! # Invariants
+//!
+//! * A connection's queue pairs are opened once and never change: nothing is re-rolled per message.
+//! * Operations depend only on earlier ones, so there are no cycles.
+
+pub mod outcome;
+pub mod replay;
+pub mod transfers;
+
+pub use outcome::{Counters, Finding, LinkUse, OpTimes, Outcome};
+pub use replay::Replay;
+pub use transfers::{Connection, ConnectionId, LabelId, Op, OpId, OpKind, Transfers};

@@ -1,0 +1,92 @@
+//! What an engine answers: when each operation started and ended, and what the links did.
+
+use fabric::LinkId;
+use units::{Bytes, IdVec, Span, Time};
+
+use crate::transfers::OpId;
+
+/// When an operation happened.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct OpTimes {
+    /// It was allowed to start.
+    pub start: Time,
+    /// Its last byte reached the receiver.
+    pub received: Time,
+    /// The sender knew (the acknowledgement came back); what waited for it could start.
+    pub finish: Time,
+}
+
+/// What one directed link did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LinkUse {
+    /// Bytes that crossed it: payload in the flow engine, whole frames in the packet engine.
+    pub bytes: u64,
+    /// Queue pairs that were routed over it.
+    pub flows: u32,
+    /// The deepest its queue has been.
+    pub peak_queue: Bytes,
+    /// How long it was paused or without credits.
+    pub paused: Span,
+}
+
+/// Totals of a run. An engine leaves what it does not model at zero.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Counters {
+    /// Events that the engine handled.
+    pub events: u64,
+    /// Data packets sent, retransmissions included.
+    pub packets: u64,
+    /// Data packets times links crossed.
+    pub packet_hops: u64,
+    /// Packets dropped.
+    pub drops: u64,
+    /// Packets sent again.
+    pub retransmits: u64,
+    /// Packets marked for congestion.
+    pub ecn_marks: u64,
+    /// Congestion notifications sent.
+    pub cnps: u64,
+    /// Pauses begun.
+    pub pauses: u64,
+    /// Sum of all pauses' lengths over links.
+    pub paused: Span,
+    /// Packets cut to their header.
+    pub trims: u64,
+}
+
+/// Something that the user should hear about: a pause storm, a deadlock, a drop in a lossless class.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Finding {
+    /// When it was noticed.
+    pub at: Time,
+    /// What was noticed, in words.
+    pub text: String,
+}
+
+/// What happened.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// When each operation happened; `None` if it never finished (see `findings`).
+    pub ops: IdVec<OpId, Option<OpTimes>>,
+    /// What each link did.
+    pub links: IdVec<LinkId, LinkUse>,
+    /// Totals.
+    pub counters: Counters,
+    /// What the user should hear about.
+    pub findings: Vec<Finding>,
+    /// A fold of everything that happened: equal digests, equal runs.
+    pub digest: u64,
+}
+
+impl Outcome {
+    /// When the last operation finished.
+    pub fn makespan(&self) -> Span {
+        let finishes = self.ops.iter().flatten().map(|times| times.finish);
+        finishes.max().unwrap_or(Time::ZERO).since(Time::ZERO)
+    }
+
+    /// How many operations finished.
+    pub fn completed(&self) -> usize {
+        self.ops.iter().flatten().count()
+    }
+}

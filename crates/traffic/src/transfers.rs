@@ -1,0 +1,167 @@
+//! Connections, operations, and what they wait for.
+//!
+//! A [`Connection`] is what NCCL opens once for each channel and peer: a set of queue pairs between
+//! two NICs, or a path between two GPUs of one scale-up domain. An operation sends a message on a
+//! connection, moves the same bytes over many connections at one rate (a ring or tree channel,
+//! folded), or just takes time.
+
+use fabric::NodeId;
+use units::{Bytes, Id, IdVec, Span};
+
+units::id!(
+    /// A persistent connection.
+    ConnectionId,
+    /// One operation.
+    OpId,
+    /// What an operation belongs to, in words.
+    LabelId,
+);
+
+/// A persistent connection between two NICs, or between two GPUs of one scale-up domain.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Connection {
+    /// The sending NIC or GPU.
+    pub from: NodeId,
+    /// The receiving NIC or GPU.
+    pub to: NodeId,
+    /// Tells apart connections between the same two: NCCL's channel.
+    pub channel: u32,
+    /// How many queue pairs it has; 0 means the scenario's setting. Scale-up connections ignore it.
+    pub queue_pairs: u16,
+}
+
+/// What an operation does.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum OpKind {
+    /// Sends one message.
+    Send {
+        /// On this connection.
+        connection: ConnectionId,
+        /// So much.
+        bytes: Bytes,
+    },
+    /// Moves `bytes` over each of these connections, all at one rate: a folded ring or tree
+    /// channel. Engines that move packets refuse it; collectives can also write themselves out
+    /// step by step.
+    Coupled {
+        /// Where its connections begin and end in [`Transfers::coupled`].
+        edges: std::ops::Range<u32>,
+        /// So much over each connection.
+        bytes: Bytes,
+        /// Latency that the steps behind the fold add once: the sum over the pipeline's fill.
+        fill: Span,
+    },
+    /// Takes time and no network: a computation, a launch, a pause.
+    Wait {
+        /// So long.
+        span: Span,
+    },
+}
+
+/// An operation.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Op {
+    /// What it does.
+    pub kind: OpKind,
+    /// What it belongs to.
+    pub label: LabelId,
+}
+
+/// A graph of operations.
+#[derive(Clone, Debug, Default)]
+pub struct Transfers {
+    connections: IdVec<ConnectionId, Connection>,
+    coupled: Vec<ConnectionId>,
+    ops: IdVec<OpId, Op>,
+    /// What op `n` waits for is `after[first_after[n]..first_after[n + 1]]`.
+    first_after: Vec<u32>,
+    after: Vec<OpId>,
+    labels: IdVec<LabelId, String>,
+}
+
+impl Transfers {
+    /// No operations yet.
+    pub fn new() -> Self {
+        Self { first_after: vec![0], ..Self::default() }
+    }
+
+    /// Adds a label: "data-parallel ring 12".
+    pub fn label(&mut self, text: impl Into<String>) -> LabelId {
+        self.labels.push(text.into())
+    }
+
+    /// Opens a connection.
+    pub fn connect(&mut self, connection: Connection) -> ConnectionId {
+        self.connections.push(connection)
+    }
+
+    /// Adds an operation that waits for earlier ones.
+    pub fn add(&mut self, kind: OpKind, label: LabelId, after: &[OpId]) -> OpId {
+        let id = self.ops.push(Op { kind, label });
+        assert!(after.iter().all(|earlier| *earlier < id), "{id:?} waits for a later operation");
+        self.after.extend_from_slice(after);
+        if self.first_after.is_empty() {
+            self.first_after.push(0);
+        }
+        self.first_after.push(u32::try_from(self.after.len()).expect("under 2³² dependencies"));
+        id
+    }
+
+    /// Adds a message.
+    pub fn send(&mut self, on: ConnectionId, bytes: Bytes, label: LabelId, after: &[OpId]) -> OpId {
+        self.add(OpKind::Send { connection: on, bytes }, label, after)
+    }
+
+    /// Adds a folded channel over `edges`.
+    pub fn couple(
+        &mut self,
+        edges: &[ConnectionId],
+        bytes: Bytes,
+        fill: Span,
+        label: LabelId,
+        after: &[OpId],
+    ) -> OpId {
+        let first = self.coupled.len() as u32;
+        self.coupled.extend_from_slice(edges);
+        let edges = first..self.coupled.len() as u32;
+        self.add(OpKind::Coupled { edges, bytes, fill }, label, after)
+    }
+
+    /// All connections.
+    pub fn connections(&self) -> &IdVec<ConnectionId, Connection> {
+        &self.connections
+    }
+
+    /// The connections of a folded channel.
+    pub fn coupled(&self, edges: &std::ops::Range<u32>) -> &[ConnectionId] {
+        &self.coupled[edges.start as usize..edges.end as usize]
+    }
+
+    /// All operations.
+    pub fn ops(&self) -> &IdVec<OpId, Op> {
+        &self.ops
+    }
+
+    /// What an operation waits for.
+    pub fn after(&self, op: OpId) -> &[OpId] {
+        let at = op.index();
+        &self.after[self.first_after[at] as usize..self.first_after[at + 1] as usize]
+    }
+
+    /// The words of a label.
+    pub fn label_text(&self, label: LabelId) -> &str {
+        &self.labels[label]
+    }
+
+    /// All bytes that cross a connection, scale-up and scale-out together.
+    pub fn total_bytes(&self) -> u128 {
+        let bytes = |op: &Op| match &op.kind {
+            OpKind::Send { bytes, .. } => u128::from(bytes.get()),
+            OpKind::Coupled { edges, bytes, .. } => {
+                u128::from(bytes.get()) * u128::from(edges.end - edges.start)
+            }
+            OpKind::Wait { .. } => 0,
+        };
+        self.ops.iter().map(bytes).sum()
+    }
+}
