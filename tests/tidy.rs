@@ -1,0 +1,204 @@
+//! House rules that a machine can check, so that reviewers need not.
+//!
+//! Crate arrows, file headers, sizes, banned words, and that ARCHITECTURE.md knows every crate and
+//! every file of the folders in which one file is one algorithm.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// From the bottom up: a crate may use only crates before it.
+const ORDER: &[&str] = &[
+    "units", "fabric", "traffic", "flowsim", "packetsim", "job", "step", "observe", "report",
+    "scenario", "commands", "serve", "cli",
+];
+
+/// Pairs that may not use each other although the order would let them.
+const STRANGERS: &[(&str, &str)] = &[("packetsim", "flowsim")];
+
+/// Crates whose results must depend on nothing but their input.
+const CORE: &[&str] = &["units", "fabric", "traffic", "flowsim", "packetsim", "job", "step"];
+
+/// What core crates may use besides each other.
+const CORE_DEPENDENCIES: &[&str] = &["serde", "schemars"];
+
+/// Folders in which one file is one algorithm, all of them named in ARCHITECTURE.md.
+const ONE_FILE_EACH: &[&str] = &[
+    "crates/fabric/src/topology",
+    "crates/fabric/src/routing",
+    "crates/traffic/src/collective",
+    "crates/packetsim/src/cc",
+    "crates/job/src/schedule",
+];
+
+const LONGEST_FUNCTION: usize = 70;
+const WIDEST_LINE: usize = 100;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests lie in the root").to_owned()
+}
+
+fn crates() -> Vec<String> {
+    let entries = fs::read_dir(root().join("crates")).expect("crates are there");
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.expect("readable").file_name().into_string().expect("UTF-8"))
+        .filter(|name| root().join("crates").join(name).join("Cargo.toml").exists())
+        .collect();
+    names.sort();
+    names
+}
+
+fn rust_files(below: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let Ok(entries) = fs::read_dir(below) else { return found };
+    for path in entries.map(|entry| entry.expect("readable").path()) {
+        if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
+            found.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+fn all_rust_files() -> Vec<(String, String)> {
+    let places = ["crates", "tests", "benches"];
+    let files = places.iter().flat_map(|place| rust_files(&root().join(place)));
+    let named = files.map(|path| {
+        let name = path.strip_prefix(root()).expect("below the root").display().to_string();
+        (name, fs::read_to_string(&path).expect("UTF-8"))
+    });
+    named.collect()
+}
+
+fn assert_none(problems: &[String]) {
+    assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
+}
+
+#[test]
+fn crates_use_only_what_lies_below_them() {
+    let rank = |name: &str| ORDER.iter().position(|known| *known == name);
+    let mut problems = Vec::new();
+    for name in crates() {
+        let Some(own) = rank(&name) else {
+            problems.push(format!("crate `{name}` has no place in the order"));
+            continue;
+        };
+        let text = fs::read_to_string(root().join("crates").join(&name).join("Cargo.toml"));
+        let manifest: toml::Table = text.expect("readable").parse().expect("valid TOML");
+        let Some(dependencies) = manifest.get("dependencies").and_then(|d| d.as_table()) else {
+            continue;
+        };
+        for dependency in dependencies.keys().map(String::as_str) {
+            let ours = rank(dependency);
+            let stranger = STRANGERS.contains(&(name.as_str(), dependency));
+            if ours.is_some_and(|other| own <= other) || stranger {
+                problems.push(format!("`{name}` may not use `{dependency}`"));
+            }
+            let core = CORE.contains(&name.as_str());
+            if core && ours.is_none() && !CORE_DEPENDENCIES.contains(&dependency) {
+                problems.push(format!("core crate `{name}` may not use `{dependency}`"));
+            }
+        }
+    }
+    assert_none(&problems);
+}
+
+#[test]
+fn every_file_says_what_it_is() {
+    let missing = all_rust_files().into_iter().filter(|(_, text)| !text.starts_with("//!"));
+    assert_none(&missing.map(|(name, _)| format!("{name} does not begin with //!")).collect::<Vec<_>>());
+}
+
+#[test]
+fn lines_fit_a_screen() {
+    let mut problems = Vec::new();
+    for (name, text) in all_rust_files() {
+        for (number, line) in text.lines().enumerate() {
+            // A snapshot or a string of data may be wider than what one would write.
+            if line.chars().count() > WIDEST_LINE && !line.contains('"') && !line.contains('│') {
+                problems.push(format!("{name}:{} is wider than {WIDEST_LINE}", number + 1));
+            }
+        }
+    }
+    assert_none(&problems);
+}
+
+#[test]
+fn functions_fit_a_screen() {
+    let mut problems = Vec::new();
+    for (name, text) in all_rust_files() {
+        if name.contains("/tests/") || name.starts_with("tests/") {
+            continue;
+        }
+        let code = text.split("#[cfg(test)]").next().expect("a first part");
+        let lines: Vec<&str> = code.lines().collect();
+        for (start, line) in lines.iter().enumerate() {
+            let word = line.trim_start();
+            let indent = line.len() - word.len();
+            let is_function = ["fn ", "pub fn ", "pub(crate) fn ", "pub(super) fn ", "const fn "]
+                .iter()
+                .any(|begin| word.starts_with(begin));
+            if !is_function {
+                continue;
+            }
+            let close = format!("{}}}", " ".repeat(indent));
+            let length = lines[start..].iter().position(|end| *end == close).unwrap_or(0);
+            if length > LONGEST_FUNCTION {
+                problems.push(format!("{name}:{} is a function of {length} lines", start + 1));
+            }
+        }
+    }
+    assert_none(&problems);
+}
+
+#[test]
+fn nothing_uses_what_is_banned() {
+    let core = ["HashMap", "HashSet", "Instant::now", "SystemTime", "std::env", "std::thread"];
+    let outside_the_edge = ["println!", "eprintln!"];
+    let everywhere = ["dbg!(", "todo!(", "unimplemented!(", "thread_rng"];
+    let mut problems = Vec::new();
+    for (name, text) in all_rust_files() {
+        if name.starts_with("tests/") || name.contains("/tests/") || name.contains("/benches/") {
+            continue;
+        }
+        let crate_name = name.split('/').nth(1).unwrap_or("");
+        let mut banned: Vec<&str> = everywhere.to_vec();
+        if CORE.contains(&crate_name) {
+            banned.extend(core);
+        }
+        if !["cli", "serve"].contains(&crate_name) {
+            banned.extend(outside_the_edge);
+        }
+        let code = text.split("#[cfg(test)]").next().expect("a first part");
+        for (number, line) in code.lines().enumerate() {
+            let line = line.trim_start();
+            for word in banned.iter().filter(|word| line.contains(**word)) {
+                if !line.starts_with("//") {
+                    problems.push(format!("{name}:{} uses `{word}`", number + 1));
+                }
+            }
+        }
+    }
+    assert_none(&problems);
+}
+
+#[test]
+fn the_map_knows_every_place() {
+    let map = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md exists");
+    let mut problems = Vec::new();
+    for name in crates() {
+        if !map.contains(&format!("`{name}`")) {
+            problems.push(format!("ARCHITECTURE.md does not mention the crate `{name}`"));
+        }
+    }
+    for folder in ONE_FILE_EACH {
+        for path in rust_files(&root().join(folder)) {
+            let stem = path.file_stem().and_then(|stem| stem.to_str()).expect("UTF-8");
+            if stem != "mod" && stem != "tests" && !map.contains(&format!("`{stem}`")) {
+                problems.push(format!("ARCHITECTURE.md does not mention `{stem}` of {folder}"));
+            }
+        }
+    }
+    assert_none(&problems);
+}
