@@ -8,8 +8,19 @@ use std::path::{Path, PathBuf};
 
 /// From the bottom up: a crate may use only crates before it.
 const ORDER: &[&str] = &[
-    "units", "fabric", "traffic", "flowsim", "packetsim", "job", "step", "observe", "report",
-    "scenario", "commands", "serve", "cli",
+    "units",
+    "fabric",
+    "traffic",
+    "flowsim",
+    "packetsim",
+    "job",
+    "step",
+    "observe",
+    "report",
+    "scenario",
+    "commands",
+    "serve",
+    "cli",
 ];
 
 /// Pairs that may not use each other although the order would let them.
@@ -107,7 +118,9 @@ fn crates_use_only_what_lies_below_them() {
 #[test]
 fn every_file_says_what_it_is() {
     let missing = all_rust_files().into_iter().filter(|(_, text)| !text.starts_with("//!"));
-    assert_none(&missing.map(|(name, _)| format!("{name} does not begin with //!")).collect::<Vec<_>>());
+    assert_none(
+        &missing.map(|(name, _)| format!("{name} does not begin with //!")).collect::<Vec<_>>(),
+    );
 }
 
 #[test]

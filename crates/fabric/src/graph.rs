@@ -394,7 +394,7 @@ impl FabricBuilder {
         self.nodes.push(Node { kind: NodeKind::Switch, tier, zone, index })
     }
 
-    /// Adds a switch of a fabric without such a structure; one of them makes the whole unstructured.
+    /// Adds a switch of a fabric without structure; one of them makes the whole unstructured.
     pub fn plain_switch(&mut self, tier: u8, zone: usize, index: usize) -> NodeId {
         let (zone, index) = (zone as u32, index as u32);
         self.nodes.push(Node { kind: NodeKind::Switch, tier, zone, index })

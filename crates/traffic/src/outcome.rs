@@ -54,7 +54,7 @@ pub struct Counters {
     pub trims: u64,
 }
 
-/// Something that the user should hear about: a pause storm, a deadlock, a drop in a lossless class.
+/// Something the user should hear of: a pause storm, a deadlock, a drop in a lossless class.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Finding {
     /// When it was noticed.

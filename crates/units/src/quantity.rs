@@ -247,7 +247,7 @@ impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // 1 MiB is not written as 1.048576MB, nor 1 GB as 976562.5KiB.
         let whole = |(_, factor): &&Unit| {
-            self.get() % factor == 0 && (1..10 << 10).contains(&(self.get() / factor))
+            self.get().is_multiple_of(*factor) && (1..10 << 10).contains(&(self.get() / factor))
         };
         match BINARY.iter().find(whole) {
             Some(unit) if f.precision().is_none() => {
