@@ -132,6 +132,7 @@ class Bench:
         """Measures one kernel: `make(i)` builds the launch over the i-th set of operands."""
         if self.late():
             return
+        torch.cuda.synchronize()  # operands may have been made on another stream
         sets = 1 if moved > 8 * L2_BYTES else 2 if moved > 3 * L2_BYTES else \
             min(8, int(3 * L2_BYTES / max(moved, 1)) + 1)
         try:
