@@ -1,0 +1,510 @@
+//! Failures, checkpoints, restarts; the share of the time that trains.
+//!
+//! How it works. Failures arrive as a Poisson process whose rate is the sum over components of a
+//! published rate times how many there are. A run trains for an interval, writes a checkpoint,
+//! and so on; a failure costs its detection, the restart, and the work since the last checkpoint.
+//! With exponential failures the expected time of one interval `τ` with checkpoint cost `C` and
+//! recovery `R` is `(1/λ + R)·(e^(λ(τ+C)) − 1)`; goodput is `τ` over it (Daly, "A higher order
+//! estimate of the optimum checkpoint interval", FGCS 2006). [`Campaign`] plays the same by dice,
+//! with spare nodes, for what the closed form cannot say.
+//!
+//! Sources: interruptions by cause from Llama 3 (arXiv 2407.21783) table 5: 54 days on 16,384 H100;
+//! link and ToR rates from Alibaba HPN (SIGCOMM'24) section 2.3; detection and restart times from
+//! MegaScale (arXiv 2402.15627) section 6.
+//!
+//! Where it departs from reality: failures are independent and memoryless; a bad batch of cables or
+//! a hot week is not. Recovery is one number; a second failure during recovery starts it anew.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use units::{Bytes, Random, Rate, Span};
+
+/// What a failure comes from.
+#[derive(
+    Clone, Copy, Debug, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// GPU, its memory, its system processor, NVLink, heat.
+    Gpu,
+    /// Silent data corruption.
+    SilentCorruption,
+    /// CPU, memory, disk, power supply, chassis.
+    Host,
+    /// A network card.
+    Nic,
+    /// A cable, transceiver or switch port between a NIC and its switch.
+    Link,
+    /// A switch.
+    Switch,
+    /// A bug, a dependency, a watchdog.
+    Software,
+    /// Maintenance that could not wait.
+    Maintenance,
+}
+
+/// How often one kind of component stops a job.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct FaultRate {
+    /// What fails.
+    pub cause: Cause,
+    /// How often one GPU's share of it fails in a year (everything is counted per GPU, so that a
+    /// cluster's rate is a product).
+    pub per_gpu_year: f64,
+}
+
+/// Days of the observation behind Llama 3's table 5, and the GPUs in it.
+const OBSERVED_GPU_YEARS: f64 = 16_384.0 * 54.0 / 365.25;
+
+/// Llama 3's unexpected interruptions by cause (arXiv 2407.21783, table 5): 419 in 54 days on
+/// 16,384 GPUs.
+pub const LLAMA3_INTERRUPTIONS: [(Cause, &str, u32); 17] = [
+    (Cause::Gpu, "faulty GPU (NVLink included)", 148),
+    (Cause::Gpu, "GPU HBM3 memory", 72),
+    (Cause::Software, "software bug", 54),
+    (Cause::Link, "network switch or cable", 35),
+    (Cause::Maintenance, "unplanned host maintenance", 32),
+    (Cause::Gpu, "GPU SRAM memory", 19),
+    (Cause::Gpu, "GPU system processor", 17),
+    (Cause::Nic, "NIC", 7),
+    (Cause::Software, "NCCL watchdog timeouts", 7),
+    (Cause::SilentCorruption, "silent data corruption", 6),
+    (Cause::Gpu, "GPU thermal interface and sensor", 6),
+    (Cause::Host, "SSD", 3),
+    (Cause::Host, "power supply", 3),
+    (Cause::Host, "server chassis", 2),
+    (Cause::Host, "IO expansion board", 2),
+    (Cause::Software, "dependency", 2),
+    (Cause::Host, "CPU and system memory", 4),
+];
+
+/// Which published rates of network failures a run is given.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NetworkFaults {
+    /// A link failure stops the job: one ToR per NIC, as in Llama 3's cluster.
+    #[default]
+    StopTheJob,
+    /// Two ToRs per NIC, non-stacked (Alibaba HPN): the other port carries on.
+    DualTor,
+    /// The link retries by itself and only hard failures stop the job (Ultra Ethernet's link-level
+    /// retry, InfiniBand's link-layer retransmission).
+    LinkLevelRetry,
+}
+
+/// Share of network interruptions that remain with two ToRs: those of both at once, and of the
+/// switch above them. HPN (SIGCOMM'24) section 9 tells of no job lost to a single ToR or link in
+/// eight months; a tenth is an illustrative, cautious reading.
+const DUAL_TOR_REMAINS: f64 = 0.1;
+
+/// Share of network interruptions that are hard rather than flaps: illustrative. HPN (SIGCOMM'24)
+/// section 2.3 counts 5,000 to 60,000 flaps a day against 0.057 % of links failing in a month.
+const HARD_LINK_FAILURES: f64 = 0.5;
+
+/// Failures, checkpoints and restarts of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Faults {
+    /// How often things fail, per GPU.
+    pub rates: Vec<FaultRate>,
+    /// What a network failure does.
+    pub network: NetworkFaults,
+    /// From the failure until it is known and the bad node is found.
+    pub detection: Span,
+    /// From there until training continues: scheduling, loading, opening connections.
+    pub restart: Span,
+    /// Time between checkpoints; absent: the best one.
+    pub interval: Option<Span>,
+    /// How checkpoints are written.
+    pub checkpoint: Checkpoint,
+    /// Nodes held in reserve.
+    pub spare_nodes: u32,
+    /// Until a failed node is back when there is no spare.
+    pub repair: Span,
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Self {
+            rates: llama3_rates(),
+            network: NetworkFaults::default(),
+            // MegaScale (arXiv 2402.15627) section 6.3: detection and diagnostics in less than 10
+            // minutes on average; catching up from the last checkpoint within 15.
+            detection: Span::from_ms(5 * 60_000),
+            restart: Span::from_ms(5 * 60_000),
+            interval: None,
+            checkpoint: Checkpoint::default(),
+            // Alibaba HPN (SIGCOMM'24): 64 of 1,088 GPUs of a segment are backup: 8 nodes.
+            spare_nodes: 8,
+            // Illustrative: a technician within a working day.
+            repair: Span::from_ms(8 * 3_600_000),
+        }
+    }
+}
+
+/// How checkpoints are written.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Checkpoint {
+    /// Bytes per parameter: bf16 weights and three fp32 copies (master, two moments).
+    pub bytes_per_parameter: f64,
+    /// What storage takes in, all nodes together.
+    pub storage: Rate,
+    /// From GPU memory into the host's, one GPU.
+    pub to_host: Rate,
+    /// What the job waits for.
+    pub mode: CheckpointMode,
+    /// Which network carries it.
+    pub network: CheckpointNetwork,
+}
+
+/// What the job waits for when it writes a checkpoint.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CheckpointMode {
+    /// Until everything is stored.
+    Blocking,
+    /// Until it is copied into host memory; storage follows in the background (MegaScale's two
+    /// stages).
+    #[default]
+    TwoStage,
+}
+
+/// Which network carries a checkpoint.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CheckpointNetwork {
+    /// The front-end: the job does not notice the burst.
+    #[default]
+    FrontEnd,
+    /// The back-end, which the job needs too: its communication slows while the burst lasts.
+    BackEnd,
+}
+
+impl Default for Checkpoint {
+    fn default() -> Self {
+        Self {
+            // 2 bytes of weights and 12 of optimizer state: mixed-precision Adam (ZeRO, SC'20).
+            bytes_per_parameter: 14.0,
+            // Llama 3 (arXiv 2407.21783) section 3.3.1: 2 TB/s sustained from 7,500 servers.
+            storage: Rate::from_bps_f64(2e12 * 8.0),
+            // PCIe gen 5 x16 at about 0.8 of 63 GB/s: illustrative.
+            to_host: Rate::from_bps_f64(50e9 * 8.0),
+            mode: CheckpointMode::default(),
+            network: CheckpointNetwork::default(),
+        }
+    }
+}
+
+/// Llama 3's table 5 as rates per GPU and year.
+pub fn llama3_rates() -> Vec<FaultRate> {
+    let mut rates: Vec<FaultRate> = Vec::new();
+    for (cause, _, count) in LLAMA3_INTERRUPTIONS {
+        let per_gpu_year = f64::from(count) / OBSERVED_GPU_YEARS;
+        match rates.iter_mut().find(|rate| rate.cause == cause) {
+            Some(rate) => rate.per_gpu_year += per_gpu_year,
+            None => rates.push(FaultRate { cause, per_gpu_year }),
+        }
+    }
+    rates
+}
+
+/// Alibaba's network failures as rates per GPU and year: 0.057 % of NIC-to-ToR links fail and
+/// 0.051 % of ToRs crash in a month (HPN, SIGCOMM'24, section 2.3; remembered, unchecked).
+pub fn alibaba_network_rates(links_per_gpu: f64, gpus_per_tor: f64) -> Vec<FaultRate> {
+    let yearly = |monthly: f64| monthly * 12.0;
+    vec![
+        FaultRate { cause: Cause::Link, per_gpu_year: yearly(0.000_57) * links_per_gpu },
+        // A ToR that crashes takes one job with it, whichever of its GPUs it serves.
+        FaultRate { cause: Cause::Switch, per_gpu_year: yearly(0.000_51) / gpus_per_tor },
+    ]
+}
+
+/// What faults do to a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Goodput {
+    /// Mean time between failures of the whole job, in seconds.
+    pub mtbf_s: f64,
+    /// Time between checkpoints, in seconds.
+    pub interval_s: f64,
+    /// What a checkpoint makes the job wait for, in seconds.
+    pub checkpoint_s: f64,
+    /// Bytes of a checkpoint.
+    pub checkpoint_bytes: f64,
+    /// How long its burst loads the storage network, in seconds.
+    pub burst_s: f64,
+    /// Share of the time that trains.
+    pub goodput: f64,
+    /// Share lost to writing checkpoints.
+    pub lost_to_checkpoints: f64,
+    /// Share lost to work that is done again.
+    pub lost_to_replay: f64,
+    /// Share lost to detection and restart.
+    pub lost_to_recovery: f64,
+    /// Young's interval, √(2·C·MTBF), in seconds.
+    pub young_s: f64,
+    /// Daly's higher-order interval, in seconds.
+    pub daly_s: f64,
+}
+
+const SECONDS_PER_YEAR: f64 = 365.25 * 86_400.0;
+
+/// What of a job the faults need to know.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RunSize {
+    /// GPUs of the job.
+    pub gpus: u64,
+    /// Parameters of its model.
+    pub parameters: f64,
+    /// Share of a step that is exposed communication.
+    pub exposed_communication: f64,
+}
+
+impl Faults {
+    /// Failures of the whole job in a second.
+    pub fn rate_per_s(&self, gpus: u64) -> f64 {
+        let network = match self.network {
+            NetworkFaults::StopTheJob => 1.0,
+            NetworkFaults::DualTor => DUAL_TOR_REMAINS,
+            NetworkFaults::LinkLevelRetry => HARD_LINK_FAILURES,
+        };
+        let per_gpu = |rate: &FaultRate| match rate.cause {
+            Cause::Link | Cause::Switch => network * rate.per_gpu_year,
+            _ => rate.per_gpu_year,
+        };
+        let per_gpu_year: f64 = self.rates.iter().map(per_gpu).sum();
+        per_gpu_year * gpus as f64 / SECONDS_PER_YEAR
+    }
+
+    /// Detection and restart together, in seconds.
+    pub fn recovery_s(&self) -> f64 {
+        self.detection.as_secs_f64() + self.restart.as_secs_f64()
+    }
+
+    /// What faults do to a run of this size.
+    pub fn goodput(&self, run: RunSize) -> Goodput {
+        let rate = self.rate_per_s(run.gpus).max(1e-15);
+        let (bytes, burst, cost) = self.checkpoint.costs(run);
+        let recovery = self.recovery_s();
+        let interval = match self.interval {
+            Some(interval) => interval.as_secs_f64().max(1e-9),
+            None => best_interval(rate, cost, recovery),
+        };
+        let wall = expected_wall(rate, interval, cost, recovery);
+        let failures = (wall - interval - cost) / wall; // share of the time that failures take
+        let count = (rate * (interval + cost)).exp_m1(); // expected failures of one interval
+        let lost_to_recovery = count * recovery / wall;
+        Goodput {
+            mtbf_s: 1.0 / rate,
+            interval_s: interval,
+            checkpoint_s: cost,
+            checkpoint_bytes: bytes,
+            burst_s: burst,
+            goodput: interval / wall,
+            lost_to_checkpoints: cost / wall,
+            lost_to_replay: failures - lost_to_recovery,
+            lost_to_recovery,
+            young_s: young(rate, cost),
+            daly_s: daly(rate, cost),
+        }
+    }
+}
+
+impl Checkpoint {
+    /// Bytes, seconds of the burst on the storage network, seconds that the job waits.
+    fn costs(&self, run: RunSize) -> (f64, f64, f64) {
+        let bytes = self.bytes_per_parameter * run.parameters;
+        let stored = bytes / self.storage.bytes_per_s();
+        let copied = bytes / run.gpus as f64 / self.to_host.bytes_per_s();
+        let wait = match self.mode {
+            CheckpointMode::Blocking => copied + stored,
+            CheckpointMode::TwoStage => copied,
+        };
+        // Two streams share the back-end while the burst lasts: exposed communication doubles.
+        let shared = match self.network {
+            CheckpointNetwork::FrontEnd => 0.0,
+            CheckpointNetwork::BackEnd => stored * run.exposed_communication,
+        };
+        (bytes, stored, wait + shared)
+    }
+
+    /// Bytes of one checkpoint.
+    pub fn size(&self, parameters: f64) -> Bytes {
+        Bytes::new((self.bytes_per_parameter * parameters) as u64)
+    }
+}
+
+/// Expected wall time of one interval of work and its checkpoint (Daly 2006, equation 13).
+fn expected_wall(rate: f64, interval: f64, cost: f64, recovery: f64) -> f64 {
+    (1.0 / rate + recovery) * (rate * (interval + cost)).exp_m1()
+}
+
+/// The interval with the highest goodput, by golden-section search on its logarithm.
+pub fn best_interval(rate: f64, cost: f64, recovery: f64) -> f64 {
+    let loss = |log: f64| {
+        let interval = log.exp();
+        (expected_wall(rate, interval, cost, recovery) / interval).ln()
+    };
+    let golden = (5_f64.sqrt() - 1.0) / 2.0;
+    let (mut low, mut high) = ((cost * 1e-3).max(1e-6).ln(), (10.0 / rate).ln());
+    while high - low > 1e-7 {
+        let (left, right) = (high - golden * (high - low), low + golden * (high - low));
+        if loss(left) < loss(right) {
+            high = right;
+        } else {
+            low = left;
+        }
+    }
+    f64::midpoint(low, high).exp()
+}
+
+/// Young's first-order interval (CACM 1974).
+pub fn young(rate: f64, cost: f64) -> f64 {
+    (2.0 * cost / rate).sqrt()
+}
+
+/// Daly's higher-order interval (FGCS 2006, equation 37).
+pub fn daly(rate: f64, cost: f64) -> f64 {
+    let mtbf = 1.0 / rate;
+    if 2.0 * mtbf <= cost {
+        return mtbf;
+    }
+    let ratio = (cost / (2.0 * mtbf)).sqrt();
+    (2.0 * cost * mtbf).sqrt() * (1.0 + ratio / 3.0 + ratio * ratio / 9.0) - cost
+}
+
+/// A run played by dice: failures, recoveries, and nodes that run out.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Campaign {
+    /// Share of the time that trained.
+    pub goodput: f64,
+    /// Failures met.
+    pub failures: u64,
+    /// Share of the time that the job waited for a repair because no spare was left.
+    pub waited_for_repair: f64,
+}
+
+impl Faults {
+    /// Plays `length` of a run by dice.
+    pub fn campaign(&self, run: RunSize, length: Span, seed: u64) -> Campaign {
+        let planned = self.goodput(run);
+        let mut random = Random::new(seed, "faults", 0);
+        let end = length.as_secs_f64();
+        let (mut now, mut trained, mut waited) = (0.0, 0.0, 0.0);
+        let mut failures = 0;
+        let mut back: Vec<f64> = Vec::new(); // when each broken node returns
+        while now < end {
+            let failure = now + random.exponential(planned.mtbf_s);
+            let round = planned.interval_s + planned.checkpoint_s;
+            let running = failure.min(end) - now;
+            trained += (running / round).floor() * planned.interval_s;
+            if end <= failure {
+                break;
+            }
+            failures += 1;
+            now = failure;
+            back.retain(|ready| now < *ready);
+            if self.spare_nodes as usize <= back.len() {
+                let soonest = back.iter().copied().fold(f64::INFINITY, f64::min);
+                let wait =
+                    if soonest.is_finite() { soonest - now } else { self.repair.as_secs_f64() };
+                waited += wait;
+                now += wait;
+            }
+            back.push(now + self.repair.as_secs_f64());
+            now += self.recovery_s();
+        }
+        Campaign { goodput: trained / end, failures, waited_for_repair: waited / end }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LLAMA3: RunSize = RunSize { gpus: 16_384, parameters: 405e9, exposed_communication: 0.2 };
+
+    /// Golden: facts about Llama 3's run that follow from its table.
+    #[test]
+    fn llama3s_table_gives_its_interruptions() {
+        let total: u32 = LLAMA3_INTERRUPTIONS.iter().map(|(_, _, count)| count).sum();
+        assert_eq!(total, 419);
+        let faults = Faults::default();
+        let mtbf_hours = 1.0 / faults.rate_per_s(16_384) / 3600.0;
+        assert!((mtbf_hours - 54.0 * 24.0 / 419.0).abs() < 0.01, "{mtbf_hours}");
+    }
+
+    #[test]
+    fn llama3_trains_more_than_nine_tenths_of_the_time() {
+        let goodput = Faults::default().goodput(LLAMA3);
+        assert!((0.90..0.99).contains(&goodput.goodput), "{goodput:?}");
+        let blocking = Checkpoint { mode: CheckpointMode::Blocking, ..Checkpoint::default() };
+        let slow = Faults { checkpoint: blocking, ..Faults::default() }.goodput(LLAMA3);
+        assert!(slow.goodput < goodput.goodput);
+        assert!(0.9 < slow.goodput, "{slow:?}");
+    }
+
+    /// Property: the shares are all of the time.
+    #[test]
+    fn nothing_of_the_time_is_lost_twice() {
+        for gpus in [64, 1024, 16_384, 200_000] {
+            for recovery in [60_000, 600_000, 3_600_000] {
+                let faults = Faults { detection: Span::from_ms(recovery), ..Faults::default() };
+                let goodput = faults.goodput(RunSize { gpus, ..LLAMA3 });
+                let sum = goodput.goodput
+                    + goodput.lost_to_checkpoints
+                    + goodput.lost_to_replay
+                    + goodput.lost_to_recovery;
+                assert!((sum - 1.0).abs() < 1e-9, "{goodput:?}");
+                assert!(0.0 <= goodput.lost_to_replay, "{goodput:?}");
+            }
+        }
+    }
+
+    /// Oracle: where a checkpoint is short against the time between failures, the best interval is
+    /// Young's and Daly's.
+    #[test]
+    fn the_best_interval_is_youngs_and_dalys_where_they_hold() {
+        for mtbf in [3_600.0, 11_124.0, 86_400.0] {
+            for cost in [1.0, 5.0, 30.0] {
+                let best = best_interval(1.0 / mtbf, cost, 300.0);
+                let (young, daly) = (young(1.0 / mtbf, cost), daly(1.0 / mtbf, cost));
+                assert!((best / young - 1.0).abs() < 0.1, "{best} {young}");
+                assert!((best / daly - 1.0).abs() < 0.02, "{best} {daly}");
+            }
+        }
+    }
+
+    /// Agreement: dice and closed form.
+    #[test]
+    fn a_campaign_of_many_years_agrees_with_the_closed_form() {
+        let faults = Faults { spare_nodes: 1_000_000, ..Faults::default() };
+        let expected = faults.goodput(LLAMA3).goodput;
+        let years = Span::from_ms(200 * 86_400_000);
+        let runs = 20;
+        let mean: f64 =
+            (0..runs).map(|seed| faults.campaign(LLAMA3, years, seed).goodput).sum::<f64>();
+        // The last interval before each failure is lost as a whole in both.
+        assert!((mean / f64::from(runs as u32) / expected - 1.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn without_spares_a_run_waits_for_repairs_and_dual_tors_fail_less() {
+        let length = Span::from_ms(54 * 86_400_000);
+        let none = Faults { spare_nodes: 0, ..Faults::default() }.campaign(LLAMA3, length, 1);
+        let some = Faults::default().campaign(LLAMA3, length, 1);
+        assert!(none.goodput < some.goodput && 0.0 < none.waited_for_repair);
+        let single = Faults::default().rate_per_s(16_384);
+        let dual = Faults { network: NetworkFaults::DualTor, ..Faults::default() };
+        let expected = 1.0 - 0.9 * 35.0 / 419.0;
+        assert!((dual.rate_per_s(16_384) / single - expected).abs() < 1e-9);
+    }
+
+    #[test]
+    fn alibabas_rates_are_per_month_and_per_part() {
+        let rates = alibaba_network_rates(2.0, 128.0);
+        assert!((rates[0].per_gpu_year - 2.0 * 12.0 * 0.000_57).abs() < 1e-12);
+        assert!(rates[1].per_gpu_year < rates[0].per_gpu_year);
+    }
+}

@@ -1,0 +1,18 @@
+//! A training step on a fabric: how long it takes, what of it nothing hides, and what it costs.
+//!
+//! # Map of the modules, in reading order
+//!
+//! * [`overheads`]: the few global constants of the software, each with its source.
+//! * [`jitter`]: ranks are not equally fast, and everybody waits for the slowest.
+//! * [`faults`]: failures, checkpoints, restarts; the share of the time that trains.
+//! * [`money`]: energy by phase, capital, and what a trained token costs.
+//!
+//! # Invariants
+//!
+//! * No constant belongs to one job, one cluster or one measurement.
+//! * No clock and no dice but the seed's: the same input gives the same result.
+
+pub mod faults;
+pub mod jitter;
+pub mod money;
+pub mod overheads;
