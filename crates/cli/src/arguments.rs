@@ -1,0 +1,104 @@
+//! What every command understands: the global flags, and how a scenario is named.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, ValueEnum};
+use scenario::Request;
+
+use crate::command::Command;
+
+/// What traffic a training job puts on a scale-out fabric, what the fabric does with it, and what
+/// that costs the job.
+#[derive(Debug, Parser)]
+#[command(name = "fatflow", version, propagate_version = true, after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  fatflow presets                      what can I start from?
+  fatflow init small-16 > my.toml      a file of one's own
+  fatflow check my.toml --print        every value, and where it came from
+  fatflow topo my.toml                 what is this fabric?
+
+Settings: default < catalogue < preset < file < environment < flag. The environment variable
+FATFLOW_SET_network__routing__qps=16 and the flag --set network.routing.qps=16 set one value.
+Exit codes: 0 done, 1 the run failed, 2 wrong usage, 3 invalid input, 4 a comparison or validation
+fell short, 130 interrupted.";
+
+/// The flags that every command has.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Global {
+    /// Answer with JSON on standard output
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// The seed of everything random
+    #[arg(long, global = true, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Threads to use at most; results do not depend on it [default: all cores]
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) threads: Option<u16>,
+    /// How the network is computed
+    #[arg(long, global = true, value_enum)]
+    pub(crate) engine: Option<Engine>,
+    /// Override one setting, such as `network.routing.qps=16`; may be given several times
+    #[arg(long = "set", global = true, value_name = "PATH=VALUE", value_parser = assignment)]
+    pub(crate) set: Vec<String>,
+    /// Hardware of your own: a TOML file or a folder of them; may be given several times
+    #[arg(long, global = true, value_name = "PATH", env = "FATFLOW_CATALOGUE")]
+    pub(crate) catalogue: Vec<PathBuf>,
+    /// When to use colours
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", alias = "colour")]
+    pub(crate) color: clap::ColorChoice,
+    /// Say nothing but the answer
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
+}
+
+/// How the network is computed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Engine {
+    /// Latency and bandwidth terms on the real routes
+    Analytic,
+    /// Every flow on its hashed path, at max-min fair rates
+    Flow,
+    /// Every packet through NIC, switch and link
+    Packet,
+}
+
+impl Global {
+    /// The request to load a scenario with everything that flags and environment say.
+    pub(crate) fn request(&self, scenario: Option<&str>) -> Request {
+        // Variables that are not text cannot name or set anything.
+        let environment = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
+        Request {
+            scenario: scenario.map(str::to_owned),
+            catalogue: self.catalogue.clone(),
+            environment,
+            set: self.set.clone(),
+            seed: self.seed,
+        }
+    }
+}
+
+fn assignment(text: &str) -> Result<String, String> {
+    match text.split_once('=') {
+        Some((path, _)) if !path.trim().is_empty() => Ok(text.to_owned()),
+        _ => Err("write it like `network.routing.qps=16`".to_owned()),
+    }
+}
+
+/// The scenario that a command is about.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ScenarioArgument {
+    /// A preset's name, a scenario file, or `-` for standard input
+    #[arg(value_name = "SCENARIO")]
+    pub(crate) scenario: String,
+}

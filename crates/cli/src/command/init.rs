@@ -1,0 +1,21 @@
+//! `fatflow init`.
+
+use crate::terminal::{Ending, Stop, Terminal};
+
+/// Write a scenario file that starts from a preset
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Example:
+  fatflow init small-16 > my.toml
+  fatflow check my.toml")]
+pub(crate) struct Arguments {
+    /// The preset; `fatflow presets` lists them
+    preset: String,
+}
+
+impl Arguments {
+    pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
+        terminal.write(&commands::init::run(&self.preset)?)?;
+        Ok(Ending::Done)
+    }
+}

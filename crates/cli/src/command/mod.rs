@@ -1,0 +1,37 @@
+//! One file for each command: its flags, what it runs, what it writes.
+//!
+//! To add a command, write its file here and add one line to the list below. The doc comment of
+//! its `Arguments` is its help text.
+
+use clap::Subcommand;
+
+use crate::terminal::{Ending, Stop, Terminal};
+
+/// Declares the modules, the enum of all commands, and the dispatch.
+macro_rules! commands {
+    ($($variant:ident $module:ident)*) => {
+        $(mod $module;)*
+
+        #[derive(Debug, Subcommand)]
+        pub(crate) enum Command {
+            $($variant($module::Arguments),)*
+        }
+
+        impl Command {
+            pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
+                match self {
+                    $(Self::$variant(arguments) => arguments.run(terminal),)*
+                }
+            }
+        }
+    };
+}
+
+commands! {
+    Presets presets
+    Init init
+    Check check
+    Schema schema
+    Completions completions
+    Man man
+}

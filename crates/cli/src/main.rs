@@ -1,0 +1,47 @@
+//! The `fatflow` binary: arguments in, text out, nothing else.
+//!
+//! Exit codes: 0 done, 1 the run failed, 2 wrong usage, 3 invalid input, 4 a comparison or
+//! validation fell short, 130 interrupted.
+//!
+//! # Map of the modules, in reading order
+//!
+//! * [`arguments`]: what every command understands.
+//! * [`command`]: one file for each command.
+//! * [`terminal`]: how answers and complaints are written.
+
+mod arguments;
+mod command;
+mod terminal;
+
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::Parser;
+
+use crate::arguments::Arguments;
+use crate::terminal::{Stop, Terminal};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    exit_with_130_when_interrupted();
+    let terminal = Terminal::new(arguments.global);
+    match arguments.command.run(&terminal) {
+        Ok(ending) => ExitCode::from(ending as u8),
+        // Whoever read our output has seen enough (`fatflow presets | head -1`).
+        Err(Stop::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(stop) => {
+            terminal.complain(&stop);
+            ExitCode::from(stop.exit_code())
+        }
+    }
+}
+
+/// Runs hold nothing that needs to be put in order, so an interrupt ends the process at once.
+fn exit_with_130_when_interrupted() {
+    let always = Arc::new(AtomicBool::new(true));
+    let signal = signal_hook::consts::SIGINT;
+    // Where signals cannot be caught the default, which ends the process too, will do.
+    let _ = signal_hook::flag::register_conditional_shutdown(signal, 130, always);
+}

@@ -1,0 +1,47 @@
+//! How a command can fail, and the exit code that each way has.
+
+use std::fmt;
+
+use scenario::{Problem, Problems};
+
+/// Why a command gave no answer.
+#[derive(Clone, Debug)]
+pub enum Failure {
+    /// The input is invalid: exit code 3.
+    Input(Problems),
+    /// The input is fine, but the run failed: exit code 1.
+    Run(String),
+}
+
+impl Failure {
+    /// The exit code of a command that failed this way.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Run(_) => 1,
+            Self::Input(_) => 3,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Input(problems) => problems.fmt(f),
+            Self::Run(reason) => f.write_str(reason),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<Problems> for Failure {
+    fn from(problems: Problems) -> Self {
+        Self::Input(problems)
+    }
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        Self::Input(problem.into())
+    }
+}

@@ -1,0 +1,19 @@
+//! Every command: a scenario in, a result out that can be serialised and shown.
+//!
+//! The terminal, the server and the Python package call the same functions, so they cannot give
+//! different answers. Nothing here prints, reads arguments or ends the process.
+//!
+//! # Map of the modules
+//!
+//! One file for each command, with its options, its result and `run`; [`failure`] says how a
+//! command can fail.
+
+pub mod check;
+pub mod failure;
+pub mod init;
+pub mod presets;
+
+pub use failure::Failure;
+
+/// The version that every answer carries.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

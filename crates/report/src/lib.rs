@@ -1,0 +1,18 @@
+//! How results are shown: sheets of text and tables for people, an envelope of JSON for programs.
+//!
+//! A command's result implements [`Answer`] once; the terminal and every other medium draw the
+//! same [`Sheet`].
+//!
+//! # Map of the modules, in reading order
+//!
+//! * [`sheet`]: what a result looks like, before anybody knows on what it is drawn.
+//! * [`table`]: columns that fit the width.
+//! * [`envelope`]: the JSON that every command answers with.
+
+pub mod envelope;
+pub mod sheet;
+pub mod table;
+
+pub use envelope::Envelope;
+pub use sheet::{Answer, Part, Sheet};
+pub use table::{Align, Table};

@@ -1,0 +1,116 @@
+//! What a result looks like, before anybody knows on what it is drawn.
+
+use serde::Serialize;
+
+use crate::table::Table;
+
+/// A result that can be serialised for programs and laid out for people.
+pub trait Answer: Serialize {
+    /// What people see.
+    fn sheet(&self) -> Sheet;
+}
+
+/// Text and tables, top to bottom.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sheet {
+    /// What stands on it.
+    pub parts: Vec<Part>,
+}
+
+/// One part of a sheet.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Part {
+    /// A heading.
+    Heading(String),
+    /// A paragraph, without line breaks of its own.
+    Text(String),
+    /// Text whose lines stay as they are.
+    Verbatim(String),
+    /// A table.
+    Table(Table),
+}
+
+impl Sheet {
+    /// An empty sheet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a heading.
+    pub fn heading(mut self, text: impl Into<String>) -> Self {
+        self.parts.push(Part::Heading(text.into()));
+        self
+    }
+
+    /// Adds a paragraph.
+    pub fn text(mut self, text: impl Into<String>) -> Self {
+        self.parts.push(Part::Text(text.into()));
+        self
+    }
+
+    /// Adds text whose lines stay as they are.
+    pub fn verbatim(mut self, text: impl Into<String>) -> Self {
+        self.parts.push(Part::Verbatim(text.into()));
+        self
+    }
+
+    /// Adds a table.
+    pub fn table(mut self, table: Table) -> Self {
+        self.parts.push(Part::Table(table));
+        self
+    }
+
+    /// The sheet as text of at most this width. Headings are bold, with escape codes that the
+    /// writer strips where there is no terminal.
+    pub fn render(&self, width: usize) -> String {
+        let mut text = String::new();
+        for (index, part) in self.parts.iter().enumerate() {
+            if index > 0 {
+                text.push('\n');
+            }
+            match part {
+                Part::Heading(heading) => text.push_str(&format!("\u{1b}[1m{heading}\u{1b}[0m\n")),
+                Part::Text(paragraph) => text.push_str(&wrap(paragraph, width)),
+                Part::Verbatim(lines) => {
+                    text.push_str(lines.trim_end());
+                    text.push('\n');
+                }
+                Part::Table(table) => text.push_str(&table.render(width)),
+            }
+        }
+        text
+    }
+}
+
+/// Breaks a paragraph at blanks into lines of at most `width` columns.
+fn wrap(paragraph: &str, width: usize) -> String {
+    use unicode_width::UnicodeWidthStr;
+    let mut text = String::new();
+    let mut column = 0;
+    for word in paragraph.split_whitespace() {
+        let needed = word.width();
+        if 0 < column && width < column + 1 + needed {
+            text.push('\n');
+            column = 0;
+        } else if 0 < column {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += needed;
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paragraphs_break_at_the_width_and_nowhere_else() {
+        assert_eq!(wrap("one two three four", 9), "one two\nthree\nfour\n");
+        assert_eq!(wrap("unbreakable", 4), "unbreakable\n");
+        assert_eq!(wrap("", 4), "\n");
+    }
+}

@@ -1,0 +1,481 @@
+//! Checks what was written against the schema, and keeps going.
+//!
+//! One walk over a layer's tree finds every unknown key, wrong type, unknown word, malformed
+//! quantity and number out of range. What is wrong is taken out of the tree, so that the rest can
+//! still be understood and checked for sense; what depends on a part taken out is not complained
+//! about again (see [`Checked::dropped`]).
+
+use std::collections::BTreeSet;
+
+use serde_json::Value as Json;
+use units::quantity::check_format;
+
+use crate::nearest::nearest;
+use crate::problem::Problem;
+use crate::schema::{Fields, Schema, Shape, join};
+use crate::source::Sources;
+use crate::tree::{Entry, Node, Origin, Table, Value};
+
+/// What a check found.
+#[derive(Debug, Default)]
+pub struct Checked {
+    /// Everything that is wrong.
+    pub problems: Vec<Problem>,
+    /// The paths whose values were taken out because they were wrong.
+    pub dropped: Vec<String>,
+}
+
+/// Checks one layer. `below` is what the weaker layers say: it decides the variant of a table
+/// whose own layer does not name it.
+pub fn check(node: &mut Node, below: &Node, schema: &Schema, sources: &Sources) -> Checked {
+    let known_wrong = BTreeSet::new();
+    let mut walk = Walk { schema, sources, checked: Checked::default(), known_wrong };
+    walk.node(node, schema.as_json(), Some(below), "");
+    walk.checked
+}
+
+/// Finds the keys that must be set somewhere and are not. For the merged tree; what was taken out
+/// of it because it was wrong is not missing.
+pub fn missing(
+    node: &Node,
+    schema: &Schema,
+    sources: &Sources,
+    dropped: &[String],
+) -> Vec<Problem> {
+    let known_wrong = dropped.iter().cloned().collect();
+    let mut walk = Walk { schema, sources, checked: Checked::default(), known_wrong };
+    walk.missing(node, schema.as_json(), "");
+    walk.checked.problems
+}
+
+/// Whether a value may stay.
+#[derive(Eq, PartialEq)]
+enum Fate {
+    Keep,
+    Drop,
+}
+
+struct Walk<'a> {
+    schema: &'a Schema,
+    sources: &'a Sources,
+    checked: Checked,
+    known_wrong: BTreeSet<String>,
+}
+
+impl<'a> Walk<'a> {
+    fn node(
+        &mut self,
+        node: &mut Node,
+        schema: &'a Json,
+        below: Option<&Node>,
+        path: &str,
+    ) -> Fate {
+        let shapes = self.schema.shapes(schema);
+        if shapes.iter().any(|shape| matches!(shape, Shape::Anything)) {
+            return Fate::Keep;
+        }
+        let origin = node.origin;
+        match &mut node.value {
+            Value::Scalar(scalar) => {
+                let verdict = scalar_problem(scalar, &shapes, path);
+                verdict.map_or(Fate::Keep, |fault| self.refuse(fault, origin, path))
+            }
+            Value::List(items) => {
+                let list = shapes.iter().find_map(|shape| match shape {
+                    Shape::List(list) => Some(*list),
+                    _ => None,
+                });
+                match list {
+                    Some(list) => self.list(items, list, origin, path),
+                    None => self.refuse(wrong_kind("a list", &shapes, path), origin, path),
+                }
+            }
+            Value::Table(table) => match self.choose(table, &shapes, below, origin, path) {
+                Ok(fields) => {
+                    self.table(table, &fields, below, path);
+                    Fate::Keep
+                }
+                Err(fault) => self.refuse(fault, origin, path),
+            },
+        }
+    }
+
+    fn list(&mut self, items: &mut [Node], list: &'a Json, origin: Origin, path: &str) -> Fate {
+        let bound = |key: &str| list.get(key).and_then(Json::as_u64);
+        let length = items.len() as u64;
+        let fault = match (bound("minItems"), bound("maxItems")) {
+            (Some(least), _) if length < least => Some(format!("at least {least}")),
+            (_, Some(most)) if most < length => Some(format!("at most {most}")),
+            _ => None,
+        };
+        if let Some(expected) = fault {
+            let message = format!("`{path}` has {length} items, but takes {expected}");
+            return self.refuse(Fault::new(message, "wrong length"), origin, path);
+        }
+        let tuple = list.get("prefixItems").and_then(Json::as_array);
+        let mut fate = Fate::Keep;
+        for (index, item) in items.iter_mut().enumerate() {
+            let fixed = tuple.and_then(|schemas| schemas.get(index));
+            if let Some(schema) = fixed.or_else(|| list.get("items"))
+                && self.node(item, schema, None, &join(path, &index.to_string())) == Fate::Drop
+            {
+                fate = Fate::Drop;
+            }
+        }
+        if fate == Fate::Drop {
+            self.checked.dropped.push(path.to_owned());
+        }
+        fate
+    }
+
+    fn table(&mut self, table: &mut Table, fields: &Fields<'a>, below: Option<&Node>, path: &str) {
+        let below = below.and_then(Node::as_table);
+        let mut wrong = Vec::new();
+        for (key, entry) in table.iter_mut() {
+            let path = join(path, key);
+            let below = below.and_then(|table| table.get(key)).map(|entry| &entry.node);
+            let fate = match fields.known.get(key.as_str()).copied().or(fields.others) {
+                Some(schema) => self.node(&mut entry.node, schema, below, &path),
+                None => self.unknown_key(key, entry, fields, &path),
+            };
+            if fate == Fate::Drop {
+                wrong.push(key.clone());
+            }
+        }
+        for key in wrong {
+            table.remove(&key);
+        }
+    }
+
+    fn unknown_key(&mut self, key: &str, entry: &Entry, fields: &Fields<'_>, path: &str) -> Fate {
+        let home = path.rsplit_once('.').map_or("", |(home, _)| home);
+        let place = if home.is_empty() { "a scenario".to_owned() } else { format!("`{home}`") };
+        let mut hints = Vec::new();
+        if let Some(near) = nearest(key, fields.known.keys().copied()) {
+            hints.push(format!("did you mean `{near}`?"));
+        }
+        let elsewhere = self.schema.tables_with(key);
+        if !elsewhere.is_empty() {
+            let tables: Vec<String> = elsewhere.iter().take(3).map(|home| name_of(home)).collect();
+            hints.push(format!("`{key}` belongs in {}", tables.join(" or ")));
+        }
+        if hints.is_empty() {
+            hints.push(format!("it has {}", listed(fields.known.keys().copied())));
+        }
+        let fault = Fault::new(format!("there is no key `{key}` in {place}"), "unknown key")
+            .with_help(hints.join("; "));
+        self.refuse(fault, entry.key, path)
+    }
+
+    /// Which of several tables is meant: by the tag, or else by the keys.
+    fn choose(
+        &mut self,
+        table: &mut Table,
+        shapes: &[Shape<'a>],
+        below: Option<&Node>,
+        origin: Origin,
+        path: &str,
+    ) -> Result<Fields<'a>, Fault> {
+        let candidates: Vec<&Fields<'a>> = shapes
+            .iter()
+            .filter_map(|shape| match shape {
+                Shape::Table(fields) => Some(fields),
+                _ => None,
+            })
+            .collect();
+        let Some(first) = candidates.first() else {
+            return Err(wrong_kind("a table", shapes, path));
+        };
+        let Some(tag) = self.schema.tag(shapes) else {
+            let strangers = |fields: &&&Fields<'a>| {
+                table.keys().filter(|key| !fields.known.contains_key(key.as_str())).count()
+            };
+            let best = candidates.iter().min_by_key(strangers).unwrap_or(first);
+            return Ok((*best).clone());
+        };
+        let own = table.get(tag);
+        let word = own.map(|entry| &entry.node).or_else(|| below?.at(tag));
+        let Some(word) = word else {
+            let words = candidates.iter().filter_map(|fields| Schema::tag_word(fields, tag));
+            let fault = Fault::new(format!("`{path}` does not say which `{tag}`"), "incomplete");
+            return Err(fault.with_help(format!("`{tag}` is one of {}", quoted(words))));
+        };
+        let is_meant = |fields: &&&Fields<'a>| Schema::tag_word(fields, tag) == word.as_str();
+        if let Some(fields) = candidates.iter().find(is_meant) {
+            return Ok((*fields).clone());
+        }
+        // The tag's own value is wrong: say so at the tag, and let the rest of the table pass.
+        let words: Vec<Shape<'a>> = candidates
+            .iter()
+            .filter_map(|fields| Schema::tag_word(fields, tag))
+            .map(Shape::Word)
+            .collect();
+        let tag_path = join(path, tag);
+        let fault = match &word.value {
+            Value::Scalar(scalar) => scalar_problem(scalar, &words, &tag_path),
+            _ => Some(wrong_kind("not a word", &words, &tag_path)),
+        };
+        let fault = fault.unwrap_or_else(|| wrong_kind("unknown", &words, &tag_path));
+        let origin = own.map_or(origin, |entry| entry.node.origin);
+        self.refuse(fault, origin, &tag_path);
+        table.clear();
+        self.checked.dropped.push(path.to_owned());
+        Ok(Fields::default())
+    }
+
+    fn refuse(&mut self, fault: Fault, origin: Origin, path: &str) -> Fate {
+        let mut problem = Problem::error(fault.message).with_key(path);
+        problem.help = fault.help;
+        if let Some((source, start, end)) = origin.place {
+            problem = problem.at(self.sources.get(source), start..end, fault.label);
+        }
+        self.checked.problems.push(problem);
+        self.checked.dropped.push(path.to_owned());
+        Fate::Drop
+    }
+
+    fn missing(&mut self, node: &Node, schema: &'a Json, path: &str) {
+        let shapes = self.schema.shapes(schema);
+        match &node.value {
+            Value::Scalar(_) => {}
+            Value::List(items) => {
+                let list = shapes.iter().find_map(|shape| match shape {
+                    Shape::List(list) => list.get("items"),
+                    _ => None,
+                });
+                for (index, item) in items.iter().enumerate() {
+                    if let Some(schema) = list {
+                        self.missing(item, schema, &join(path, &index.to_string()));
+                    }
+                }
+            }
+            Value::Table(table) => {
+                let mut copy = table.clone();
+                let Ok(fields) = self.choose(&mut copy, &shapes, None, node.origin, path) else {
+                    return;
+                };
+                self.required(table, &fields, node.origin, path);
+                for (key, entry) in table {
+                    if let Some(schema) = fields.known.get(key.as_str()).copied().or(fields.others)
+                    {
+                        self.missing(&entry.node, schema, &join(path, key));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Walk<'_> {
+    /// One problem for all the keys that a table needs and has not got.
+    fn required(&mut self, table: &Table, fields: &Fields<'_>, origin: Origin, path: &str) {
+        let absent = |key: &&str| {
+            let known_to_be_wrong = self.known_wrong.contains(&join(path, key));
+            !table.contains_key(*key) && !known_to_be_wrong
+        };
+        let absent: Vec<&str> = fields.required.iter().copied().filter(absent).collect();
+        let word = match absent.len() {
+            0 => return,
+            1 => "key",
+            _ => "keys",
+        };
+        let keys = listed(absent.into_iter());
+        let fault = Fault::new(format!("`{path}` needs the {word} {keys}"), "incomplete");
+        self.refuse(fault, origin, path);
+    }
+}
+
+/// What is wrong with one value, before its place is known.
+struct Fault {
+    message: String,
+    label: String,
+    help: Option<String>,
+}
+
+impl Fault {
+    fn new(message: String, label: impl Into<String>) -> Self {
+        Self { message, label: label.into(), help: None }
+    }
+
+    fn with_help(mut self, help: String) -> Self {
+        self.help = Some(help);
+        self
+    }
+}
+
+/// What is wrong with a scalar, if anything is: it must fit one of the shapes.
+fn scalar_problem(scalar: &Json, shapes: &[Shape<'_>], path: &str) -> Option<Fault> {
+    let mut nearest_miss = None;
+    for shape in shapes {
+        let miss = match (shape, scalar) {
+            (Shape::Word(word), Json::String(text)) if word == text => return None,
+            (Shape::Text { format }, Json::String(text)) => {
+                quantity_problem(format.unwrap_or(""), text)
+            }
+            (Shape::Text { format: Some(format) }, Json::Number(number)) => {
+                let Some(fault) = quantity_problem(format, &number.to_string()) else { continue };
+                nearest_miss = Some(fault);
+                continue;
+            }
+            (Shape::Truth, Json::Bool(_)) => None,
+            (Shape::Integer(schema), Json::Number(number)) if !number.is_f64() => {
+                bounds_problem(number, schema, path)
+            }
+            (Shape::Number(schema), Json::Number(number)) => bounds_problem(number, schema, path),
+            _ => continue,
+        };
+        match miss {
+            None => return None,
+            Some(fault) => nearest_miss = Some(fault),
+        }
+    }
+    let words: Vec<&str> = shapes
+        .iter()
+        .filter_map(|shape| match shape {
+            Shape::Word(word) => Some(*word),
+            _ => None,
+        })
+        .collect();
+    Some(match (nearest_miss, scalar) {
+        (Some(fault), _) => fault,
+        (None, Json::String(text)) if !words.is_empty() => {
+            let near = nearest(text, words.iter().copied());
+            let near = near.map_or(String::new(), |near| format!("did you mean \"{near}\"? "));
+            Fault::new(format!("`{path}` cannot be \"{text}\""), "unknown value")
+                .with_help(format!("{near}it is one of {}", quoted(words)))
+        }
+        (None, scalar) => wrong_scalar(scalar, shapes, path),
+    })
+}
+
+fn wrong_scalar(scalar: &Json, shapes: &[Shape<'_>], path: &str) -> Fault {
+    let found = match scalar {
+        Json::String(_) => "a text",
+        Json::Bool(_) => "a truth value",
+        Json::Number(number) if number.is_f64() => "a fraction",
+        _ => "a number",
+    };
+    let fault = wrong_kind(found, shapes, path);
+    let wants_number =
+        shapes.iter().any(|shape| matches!(shape, Shape::Integer(_) | Shape::Number(_)));
+    match scalar {
+        Json::String(text) if wants_number && text.trim().parse::<f64>().is_ok() => {
+            fault.with_help(format!("write {} without quotes", text.trim()))
+        }
+        Json::String(text)
+            if matches!(shapes, [Shape::Truth]) && (text == "true" || text == "false") =>
+        {
+            fault.with_help(format!("write {text} without quotes"))
+        }
+        Json::Number(number) if shapes.iter().any(|shape| matches!(shape, Shape::Text { .. })) => {
+            fault.with_help(format!("write \"{number}\" in quotes"))
+        }
+        Json::Number(number) => match number.as_f64() {
+            Some(float) if float.fract() == 0.0 && wants_number => {
+                fault.with_help(format!("write {float:.0} without the point"))
+            }
+            _ => fault,
+        },
+        _ => fault,
+    }
+}
+
+fn wrong_kind(found: &str, shapes: &[Shape<'_>], path: &str) -> Fault {
+    let expected = expected(shapes);
+    let path = if path.is_empty() { "this" } else { path };
+    Fault::new(
+        format!("`{path}` must be {expected}, but this is {found}"),
+        format!("not {expected}"),
+    )
+}
+
+/// What the shapes allow, in words.
+fn expected(shapes: &[Shape<'_>]) -> String {
+    let mut forms: Vec<String> = Vec::new();
+    let words = shapes.iter().filter_map(|shape| match shape {
+        Shape::Word(word) => Some(*word),
+        _ => None,
+    });
+    let words: Vec<&str> = words.collect();
+    if !words.is_empty() {
+        forms.push(format!("one of {}", quoted(words)));
+    }
+    for shape in shapes {
+        forms.push(match shape {
+            Shape::Word(_) | Shape::Anything => continue,
+            Shape::Text { format: Some("Rate") } => "a rate such as \"400Gbps\"".to_owned(),
+            Shape::Text { format: Some("Bytes") } => "a size such as \"4MiB\"".to_owned(),
+            Shape::Text { format: Some("Span") } => "a time such as \"1.5us\"".to_owned(),
+            Shape::Text { format: Some("Length") } => "a length such as \"2m\"".to_owned(),
+            Shape::Text { .. } => "a text".to_owned(),
+            Shape::Truth => "true or false".to_owned(),
+            Shape::Integer(_) => "a whole number".to_owned(),
+            Shape::Number(_) => "a number".to_owned(),
+            Shape::List(_) => "a list".to_owned(),
+            Shape::Table(_) => "a table".to_owned(),
+        });
+    }
+    forms.dedup();
+    forms.join(" or ")
+}
+
+fn quantity_problem(format: &str, text: &str) -> Option<Fault> {
+    let error = check_format(format, text).err()?;
+    let unit = match format {
+        "Rate" => "Gbps",
+        "Bytes" => "MiB",
+        "Span" => "us",
+        _ => "m",
+    };
+    let bare = text.trim().parse::<f64>().is_ok_and(|number| 0.0 < number);
+    let example = if bare { format!("{}{unit}", text.trim()) } else { error.example.to_owned() };
+    let message = format!("`{text}` is not {}: {}", error.expected, error.reason);
+    let fault = Fault::new(message, format!("not {}", error.expected));
+    Some(fault.with_help(format!("write it with its unit, like \"{example}\"")))
+}
+
+fn bounds_problem(number: &serde_json::Number, schema: &Json, path: &str) -> Option<Fault> {
+    let value = number.as_f64()?;
+    let of_format = match schema.get("format").and_then(Json::as_str) {
+        Some("uint8") => (0.0, f64::from(u8::MAX)),
+        Some("uint16") => (0.0, f64::from(u16::MAX)),
+        Some("uint32") => (0.0, f64::from(u32::MAX)),
+        Some("uint64" | "uint") => (0.0, f64::INFINITY),
+        Some("int32") => (f64::from(i32::MIN), f64::from(i32::MAX)),
+        _ => (f64::NEG_INFINITY, f64::INFINITY),
+    };
+    let bound = |key: &str| schema.get(key).and_then(Json::as_f64);
+    let least = bound("minimum").unwrap_or(of_format.0).max(of_format.0);
+    let most = bound("maximum").unwrap_or(of_format.1).min(of_format.1);
+    let fault = |rule: String| {
+        let message = format!("`{path}` cannot be {number}");
+        Some(Fault::new(message, "out of range").with_help(format!("it must be {rule}")))
+    };
+    match (bound("exclusiveMinimum"), bound("exclusiveMaximum")) {
+        (Some(bound), _) if value <= bound => return fault(format!("more than {bound}")),
+        (_, Some(bound)) if bound <= value => return fault(format!("less than {bound}")),
+        _ => {}
+    }
+    if value < least {
+        return fault(format!("{least} or more"));
+    }
+    if most < value {
+        return fault(format!("{most} or less"));
+    }
+    None
+}
+
+/// A table's name as it is written in a file.
+fn name_of(home: &str) -> String {
+    if home.is_empty() { "the top of the file".to_owned() } else { format!("`[{home}]`") }
+}
+
+fn quoted<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+    let words: Vec<String> = words.into_iter().map(|word| format!("\"{word}\"")).collect();
+    words.join(", ")
+}
+
+fn listed<'a>(keys: impl Iterator<Item = &'a str>) -> String {
+    let keys: Vec<String> = keys.map(|key| format!("`{key}`")).collect();
+    if keys.is_empty() { "no keys".to_owned() } else { keys.join(", ") }
+}

@@ -1,0 +1,47 @@
+//! The scenario file: its root, and the sections that belong to no other crate.
+//!
+//! A section is the configuration struct of the crate that obeys it; this file only says under
+//! which key it stands. Its doc comments are the descriptions in the JSON Schema and in the help.
+
+use fabric::hardware::{Catalogue, Trust};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A scenario: a cluster, its fabric, the network's settings, and what runs on it.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(title = "fatflow scenario")]
+pub struct ScenarioFile {
+    /// A name for people; it stands above tables and reports.
+    pub name: String,
+    /// What this scenario is, in a sentence or two.
+    pub description: String,
+    /// The preset or the file to start from; everything else in this file overrides it.
+    pub from: Option<String>,
+    /// The seed of everything random. The same seed gives the same result.
+    pub seed: u64,
+    /// Hardware of one's own, or other figures for known hardware.
+    pub catalogue: Catalogue,
+    /// What has been published about this system, to show beside what is computed.
+    pub reported: Vec<Reported>,
+}
+
+/// A published figure about the system that a scenario describes.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reported {
+    /// What was measured or said; the same metric has the same name in every preset.
+    pub metric: String,
+    /// The figure, in the unit named below.
+    pub value: f64,
+    /// Its unit; empty for a plain number.
+    #[serde(default)]
+    pub unit: String,
+    /// Where it stands.
+    pub source: String,
+    /// How far to trust it.
+    pub trust: Trust,
+    /// What else one must know to read it, such as a correction.
+    #[serde(default)]
+    pub note: String,
+}

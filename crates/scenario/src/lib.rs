@@ -1,0 +1,46 @@
+//! Scenario files and presets: what was written, where it came from, and what it means.
+//!
+//! ```
+//! use scenario::{Request, load};
+//!
+//! let request = Request { set: vec!["seed=7".to_owned()], ..Request::default() };
+//! let loaded = load(&request).unwrap();
+//! assert_eq!(loaded.scenario.seed, 7);
+//! assert_eq!(loaded.origin_of("seed"), "--set");
+//! assert_eq!(loaded.origin_of("name"), "default");
+//! ```
+//!
+//! # Map of the modules, in reading order
+//!
+//! * [`file`]: the root of the scenario file; its sections are other crates' structs.
+//! * [`load`](mod@load): the way through: layers, checks, merge, meaning.
+//! * [`source`]: texts, read with limits. [`tree`]: values with their places.
+//! * [`assignment`]: `--set` and environment variables.
+//! * [`schema`] and [`check`](mod@check): every mistake of a layer, found at once.
+//! * [`merge`](mod@merge): one layer over another. [`meaning`]: whether the whole makes sense.
+//! * [`preset`]: what comes with the binary. [`hash`](mod@hash): a scenario's identity.
+//! * [`problem`]: how it is said. [`nearest`](mod@nearest): what was probably meant.
+//!
+//! # Invariants
+//!
+//! * Nothing here asks the environment or the clock: a [`Request`] says it all.
+//! * Whatever the bytes of a file, loading ends with a scenario or with problems, never a panic.
+//! * A setting is one field of one struct; no other place lists its name.
+
+pub mod assignment;
+pub mod check;
+pub mod file;
+pub mod hash;
+pub mod load;
+pub mod meaning;
+pub mod merge;
+pub mod nearest;
+pub mod preset;
+pub mod problem;
+pub mod schema;
+pub mod source;
+pub mod tree;
+
+pub use file::ScenarioFile;
+pub use load::{Loaded, Request, Resolved, load, schema};
+pub use problem::{Colour, Problem, Problems, Style};

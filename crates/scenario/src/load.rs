@@ -1,0 +1,418 @@
+//! From a file's name to a resolved scenario: gather the layers, check each, lay them over each
+//! other, and ask whether the whole makes sense.
+//!
+//! ```text
+//! default < catalogue < preset < file < environment < flag
+//! ```
+//!
+//! The result of [`load`] is either a scenario in which every value is known and knows where it
+//! came from, or every problem that was found, not only the first.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value as Json;
+
+use crate::assignment;
+use crate::check::{Checked, check, missing};
+use crate::file::ScenarioFile;
+use crate::hash::{ScenarioHash, hash};
+use crate::meaning;
+use crate::merge::merge;
+use crate::preset;
+use crate::problem::{Problem, Problems};
+use crate::schema::{Schema, join};
+use crate::source::{Source, Sources, read};
+use crate::tree::{Entry, Layer, Node, Origin, Reader, Table, Value};
+
+/// Chains of `from` longer than this are refused.
+const MAX_CHAIN: usize = 16;
+
+/// What to load: everything that the outside world says, so that loading itself asks nobody.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// A preset's name, a file's path, or `-` for standard input; `None` for the defaults.
+    pub scenario: Option<String>,
+    /// Files or folders with hardware of the user's own.
+    pub catalogue: Vec<PathBuf>,
+    /// The environment variables; those that do not begin with `FATFLOW_SET_` are ignored.
+    pub environment: Vec<(String, String)>,
+    /// `path=value`, one for each flag.
+    pub set: Vec<String>,
+    /// The seed from its own flag.
+    pub seed: Option<u64>,
+}
+
+/// A resolved scenario.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// What was asked for: the preset's name or the file's path.
+    pub input: String,
+    /// The values.
+    pub scenario: ScenarioFile,
+    /// The scenario's identity.
+    pub hash: ScenarioHash,
+    tree: Node,
+    sources: Sources,
+}
+
+/// One resolved value, for people.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Resolved {
+    /// The dotted path.
+    pub key: String,
+    /// The value as TOML.
+    pub value: String,
+    /// Where it came from.
+    pub origin: String,
+}
+
+/// Loads a scenario.
+pub fn load(request: &Request) -> Result<Loaded, Problems> {
+    let mut loader = Loader::new();
+    loader.lay_catalogue(&request.catalogue);
+    if let Some(input) = &request.scenario {
+        loader.lay_scenario(input);
+    }
+    loader.lay_environment(&request.environment);
+    loader.lay_flags(&request.set, request.seed);
+    loader.finish(request.scenario.as_deref().unwrap_or("defaults"))
+}
+
+/// The schema of the scenario file.
+pub fn schema() -> Schema {
+    Schema::of::<ScenarioFile>()
+}
+
+struct Loader {
+    schema: Schema,
+    sources: Sources,
+    merged: Node,
+    problems: Vec<Problem>,
+    dropped: Vec<String>,
+    /// Whether every layer could be read; without one of them the whole cannot make sense.
+    complete: bool,
+}
+
+impl Loader {
+    fn new() -> Self {
+        let defaults = serde_json::to_value(ScenarioFile::default())
+            .expect("settings have text keys and finite numbers, which JSON can hold");
+        let merged = Node::from_defaults(&defaults).expect("the root is a table");
+        Self {
+            schema: schema(),
+            sources: Sources::default(),
+            merged,
+            problems: Vec::new(),
+            dropped: Vec::new(),
+            complete: true,
+        }
+    }
+
+    /// Checks a layer and lays it over the ones before.
+    fn lay(&mut self, mut node: Node) {
+        let Checked { problems, dropped } =
+            check(&mut node, &self.merged, &self.schema, &self.sources);
+        self.problems.extend(problems);
+        self.dropped.extend(dropped);
+        merge(&mut self.merged, node, &self.schema);
+    }
+
+    fn parse(&mut self, layer: Layer, source: Source) -> Option<Node> {
+        let id = self.sources.add(source);
+        let source = self.sources.get(id);
+        let mut reader = Reader { layer, id, source, shift: 0, problems: Vec::new() };
+        let node = reader.document();
+        self.problems.append(&mut reader.problems);
+        node
+    }
+
+    fn lay_catalogue(&mut self, users: &[PathBuf]) {
+        let mut files: Vec<Source> = preset::hardware().collect();
+        for path in users {
+            match preset::user_hardware(path) {
+                Ok(more) => files.extend(more),
+                Err(problem) => self.problems.push(problem),
+            }
+        }
+        for file in files {
+            if let Some(node) = self.parse(Layer::Catalogue, file) {
+                let origin = node.origin;
+                let entry = Entry { key: origin, node };
+                let table = Table::from([("catalogue".to_owned(), entry)]);
+                self.lay(Node { value: Value::Table(table), origin });
+            }
+        }
+    }
+
+    /// Lays a preset or a file, after everything that it says it starts from.
+    fn lay_scenario(&mut self, input: &str) {
+        let mut chain: Vec<Node> = Vec::new();
+        let mut seen: Vec<String> = Vec::new();
+        let mut next = Some((input.to_owned(), None::<Origin>));
+        while let Some((name, asked_at)) = next.take() {
+            let directory = asked_at.and_then(|origin| self.directory_of(origin));
+            let (layer, source) = match open(&name, directory.as_deref()) {
+                Ok(found) => found,
+                Err(problem) => {
+                    let problem = self.placed(problem, asked_at, "not found");
+                    self.problems.push(problem);
+                    self.complete = false;
+                    break;
+                }
+            };
+            let identity = identity(&source);
+            if seen.contains(&identity) || MAX_CHAIN <= seen.len() {
+                let path = [&seen[..], &[identity]].concat().join(" → ");
+                let problem = Problem::error(format!("`from` goes round in a circle: {path}"))
+                    .with_help("a scenario starts from another one, never from itself");
+                let problem = self.placed(problem, asked_at, "back to the beginning");
+                self.problems.push(problem);
+                self.complete = false;
+                break;
+            }
+            seen.push(identity);
+            let Some(node) = self.parse(layer, source) else {
+                self.complete = false;
+                break;
+            };
+            if let Some(from) = node.at("from") {
+                next = from.as_str().map(|name| (name.to_owned(), Some(from.origin)));
+            }
+            chain.push(node);
+        }
+        for node in chain.into_iter().rev() {
+            self.lay(node);
+        }
+    }
+
+    fn lay_environment(&mut self, variables: &[(String, String)]) {
+        let mut variables = variables.to_vec();
+        variables.sort();
+        for (name, value) in &variables {
+            match assignment::from_environment(name, value, &mut self.sources) {
+                Some(Ok(node)) => self.lay(node),
+                Some(Err(problem)) => self.problems.push(problem),
+                None => {}
+            }
+        }
+    }
+
+    fn lay_flags(&mut self, set: &[String], seed: Option<u64>) {
+        let seed = seed.map(|seed| ("--seed", format!("seed={seed}")));
+        let set = set.iter().map(|text| ("--set", text.clone()));
+        for (flag, text) in set.chain(seed) {
+            match assignment::from_flag(flag, &text, &mut self.sources) {
+                Ok(node) => self.lay(node),
+                Err(problem) => self.problems.push(problem),
+            }
+        }
+    }
+
+    fn finish(mut self, input: &str) -> Result<Loaded, Problems> {
+        let absent = missing(&self.merged, &self.schema, &self.sources, &self.dropped);
+        self.problems.extend(absent);
+        let json = self.merged.to_json();
+        let read: Result<ScenarioFile, _> = serde_path_to_error::deserialize(&json);
+        match &read {
+            Ok(scenario) if self.complete => self.ask_for_meaning(scenario),
+            Err(error) if self.problems.is_empty() => {
+                let problem = self.misread(error);
+                self.problems.push(problem);
+            }
+            _ => {}
+        }
+        let scenario = match read {
+            Ok(scenario) if self.problems.is_empty() => scenario,
+            _ => {
+                self.problems.sort_by_key(|problem| {
+                    let place = problem.place.as_ref();
+                    place.map(|place| (place.source.name.to_string(), place.span.start))
+                });
+                return Err(Problems(self.problems));
+            }
+        };
+        let hash = identity_hash(&scenario, &self.merged);
+        let Self { merged: tree, sources, .. } = self;
+        Ok(Loaded { input: input.to_owned(), scenario, hash, tree, sources })
+    }
+
+    fn ask_for_meaning(&mut self, scenario: &ScenarioFile) {
+        for finding in meaning::check(scenario) {
+            let is_dropped = |key: &String| {
+                let mut dropped = self.dropped.iter();
+                dropped.any(|path| key == path || key.starts_with(&format!("{path}.")))
+            };
+            if !finding.keys.iter().any(is_dropped) {
+                let problem = self.explain(finding);
+                self.problems.push(problem);
+            }
+        }
+    }
+
+    /// What `serde` refuses although the schema allows it, at the place it names.
+    fn misread(&self, error: &serde_path_to_error::Error<serde_json::Error>) -> Problem {
+        let path = error.path().to_string();
+        let mut path = path.trim_end_matches(".?").replace('[', ".").replace(']', "");
+        let problem = Problem::error(error.inner().to_string()).with_key(&path);
+        loop {
+            if let Some(node) = self.merged.at(&path).filter(|node| node.origin.place.is_some()) {
+                return self.placed(problem, Some(node.origin), "here");
+            }
+            match path.rsplit_once('.') {
+                Some((parent, _)) => path = parent.to_owned(),
+                None => return problem,
+            }
+        }
+    }
+
+    /// A finding at the first of its keys that somebody wrote.
+    fn explain(&self, finding: meaning::Finding) -> Problem {
+        let written = |key: &String| {
+            let node = self.merged.at(key)?;
+            node.origin.place.map(|_| node.origin)
+        };
+        let origin = finding.keys.iter().find_map(written);
+        let key = finding.keys.first().cloned().unwrap_or_default();
+        let mut problem = Problem::error(finding.message).with_key(key);
+        problem.help = finding.help;
+        self.placed(problem, origin, "because of this")
+    }
+
+    fn placed(&self, problem: Problem, origin: Option<Origin>, label: &str) -> Problem {
+        match origin.and_then(|origin| origin.place) {
+            Some((id, start, end)) => problem.at(self.sources.get(id), start..end, label),
+            None => problem,
+        }
+    }
+
+    fn directory_of(&self, origin: Origin) -> Option<PathBuf> {
+        let (id, _, _) = origin.place?;
+        self.sources.get(id).directory.clone()
+    }
+}
+
+impl Loaded {
+    /// Every resolved value and where it came from, in the order of the settings' structs.
+    /// Catalogue entries are left out unless somebody outside the catalogue touched them.
+    pub fn resolved(&self) -> Vec<Resolved> {
+        let json = serde_json::to_value(&self.scenario).expect("it came from JSON");
+        let mut leaves = Vec::new();
+        flatten(&json, "", &mut leaves);
+        let mut resolved = Vec::new();
+        for (key, value) in leaves {
+            let origin = self.origin(&key);
+            if key.starts_with("catalogue") && origin.layer <= Layer::Catalogue {
+                continue;
+            }
+            resolved.push(Resolved { value, origin: self.describe(origin), key });
+        }
+        resolved
+    }
+
+    /// Where the value of a key came from, in words: `my.toml:12`, `preset x:3`, `--set`, `default`.
+    pub fn origin_of(&self, key: &str) -> String {
+        self.describe(self.origin(key))
+    }
+
+    /// A path that a setting names, relative to the file in which it was written.
+    pub fn path(&self, key: &str, value: &str) -> PathBuf {
+        let directory =
+            self.origin(key).place.and_then(|(id, _, _)| self.sources.get(id).directory.clone());
+        directory.unwrap_or_default().join(value)
+    }
+
+    /// A problem with the value of a key, found after loading, shown where it was written.
+    pub fn problem(&self, key: &str, message: impl Into<String>) -> Problem {
+        let problem = Problem::error(message).with_key(key);
+        match self.origin(key).place {
+            Some((id, start, end)) => {
+                problem.at(self.sources.get(id), start..end, "because of this")
+            }
+            None => problem,
+        }
+    }
+
+    fn origin(&self, key: &str) -> Origin {
+        self.tree.at(key).map_or(Origin::DEFAULT, |node| node.origin)
+    }
+
+    fn describe(&self, origin: Origin) -> String {
+        let Some((id, start, _)) = origin.place else { return "default".to_owned() };
+        let source = self.sources.get(id);
+        match origin.layer {
+            Layer::Environment | Layer::Flag => source.name.to_string(),
+            _ => format!("{}:{}", source.name, source.line_and_column(start).0),
+        }
+    }
+}
+
+/// Finds what a name means: a preset, or a file (relative to the file that names it).
+fn open(name: &str, directory: Option<&Path>) -> Result<(Layer, Source), Problem> {
+    if let Some(text) = preset::text(name) {
+        return Ok((Layer::Preset, Source::new(format!("preset {name}"), text)));
+    }
+    let path = directory.unwrap_or(Path::new("")).join(name);
+    let looks_like_a_path = name == "-" || name.contains(['/', '\\', '.']);
+    if !looks_like_a_path && !path.exists() {
+        return Err(preset::unknown(name));
+    }
+    let path = if name == "-" { PathBuf::from("-") } else { path };
+    read(&path).map(|source| (Layer::File, source))
+}
+
+/// What tells a source from all others: a file may be reached by several paths.
+fn identity(source: &Source) -> String {
+    let path = Path::new(&*source.name);
+    let canonical = source.directory.as_ref().and_then(|_| path.canonicalize().ok());
+    canonical.map_or(source.name.to_string(), |path| path.display().to_string())
+}
+
+/// The scenario without what does not change a result.
+fn identity_hash(scenario: &ScenarioFile, tree: &Node) -> ScenarioHash {
+    let mut json = serde_json::to_value(scenario).expect("it came from JSON");
+    let fields = json.as_object_mut().expect("the root is a table");
+    for key in ["name", "description", "from", "reported", "catalogue"] {
+        fields.remove(key);
+    }
+    let mut words = Vec::new();
+    collect_words(&Json::Object(fields.clone()), &mut words);
+    let used = |kind: &str, name: &str, entry: &Entry| {
+        let key = join(&join("catalogue", kind), name);
+        let touched = tree.at(&key).is_some_and(|node| Layer::Catalogue < node.origin.layer);
+        (touched || words.iter().any(|word| word == name)).then(|| (key, entry.node.to_json()))
+    };
+    let kinds = tree.at("catalogue").and_then(Node::as_table);
+    for (kind, entries) in kinds.into_iter().flatten() {
+        let entries = entries.node.as_table().into_iter().flatten();
+        let entries = entries.filter_map(|(name, entry)| used(kind, name, entry));
+        fields.extend(entries.collect::<Vec<_>>());
+    }
+    hash(&json)
+}
+
+fn collect_words(json: &Json, words: &mut Vec<String>) {
+    match json {
+        Json::String(word) => words.push(word.clone()),
+        Json::Array(items) => items.iter().for_each(|item| collect_words(item, words)),
+        Json::Object(fields) => fields.values().for_each(|value| collect_words(value, words)),
+        _ => {}
+    }
+}
+
+/// The leaves of a value, with their paths; lists of plain values are leaves.
+fn flatten(json: &Json, path: &str, leaves: &mut Vec<(String, String)>) {
+    match json {
+        Json::Object(fields) => {
+            for (key, value) in fields {
+                flatten(value, &join(path, key), leaves);
+            }
+        }
+        Json::Array(items) if items.iter().any(Json::is_object) => {
+            for (index, item) in items.iter().enumerate() {
+                flatten(item, &join(path, &index.to_string()), leaves);
+            }
+        }
+        Json::Null => {}
+        leaf => leaves.push((path.to_owned(), leaf.to_string())),
+    }
+}

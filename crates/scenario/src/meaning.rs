@@ -1,0 +1,32 @@
+//! Whether a scenario whose every value is well-formed also makes sense as a whole.
+//!
+//! Each crate knows what its own settings require of each other and of their surroundings, and
+//! says so with the paths of the keys concerned; here those answers are collected.
+
+use crate::file::ScenarioFile;
+
+/// Something that does not fit together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// The keys concerned, the likeliest culprit first.
+    pub keys: Vec<String>,
+    /// What does not fit, in one sentence without a full stop.
+    pub message: String,
+    /// What would.
+    pub help: Option<String>,
+}
+
+/// Everything that does not fit together.
+pub fn check(scenario: &ScenarioFile) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (index, reported) in scenario.reported.iter().enumerate() {
+        if !reported.value.is_finite() {
+            findings.push(Finding {
+                keys: vec![format!("reported.{index}.value")],
+                message: "a reported figure must be finite".to_owned(),
+                help: None,
+            });
+        }
+    }
+    findings
+}

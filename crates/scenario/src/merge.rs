@@ -1,0 +1,59 @@
+//! Lays one layer over another, key by key.
+
+use serde_json::Value as Json;
+
+use crate::schema::{Schema, Shape};
+use crate::tree::{Node, Table, Value};
+
+/// Lays `upper` over `lower`.
+///
+/// Tables are merged key by key, everything else is replaced: a list as a whole. A table whose
+/// tag changes (another congestion control, say) is replaced too, because the old variant's
+/// parameters mean nothing to the new one.
+pub fn merge(lower: &mut Node, upper: Node, schema: &Schema) {
+    merge_at(lower, upper, schema.as_json(), schema);
+}
+
+fn merge_at(lower: &mut Node, upper: Node, here: &Json, schema: &Schema) {
+    match (&mut lower.value, upper.value) {
+        (Value::Table(low), Value::Table(high)) => {
+            let shapes = schema.shapes(here);
+            if let Some(tag) = schema.tag(&shapes)
+                && changes(tag, low, &high)
+            {
+                low.clear();
+            }
+            for (key, entry) in high {
+                match low.get_mut(&key) {
+                    Some(old) => {
+                        old.key = entry.key;
+                        let below = schema_of(&shapes, &key);
+                        merge_at(&mut old.node, entry.node, below, schema);
+                    }
+                    None => {
+                        low.insert(key, entry);
+                    }
+                }
+            }
+            lower.origin = upper.origin;
+        }
+        (value, replacement) => {
+            *value = replacement;
+            lower.origin = upper.origin;
+        }
+    }
+}
+
+fn changes(tag: &str, low: &Table, high: &Table) -> bool {
+    let word = |table: &Table| table.get(tag).map(|entry| entry.node.to_json());
+    word(high).is_some_and(|new| word(low).is_some_and(|old| old != new))
+}
+
+/// The schema of a key in whichever table has it.
+fn schema_of<'a>(shapes: &[Shape<'a>], key: &str) -> &'a Json {
+    let known = shapes.iter().find_map(|shape| match shape {
+        Shape::Table(fields) => fields.known.get(key).copied().or(fields.others),
+        _ => None,
+    });
+    known.unwrap_or(&Json::Null)
+}

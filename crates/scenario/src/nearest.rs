@@ -1,0 +1,56 @@
+//! The known word that somebody probably meant.
+
+/// The nearest of the known words, if one is near enough to be worth proposing.
+///
+/// A word is near if few letters differ (a third of them, two at least for words of four letters
+/// and more), or if one is the beginning of the other. Case and the choice between `-` and `_` do
+/// not count.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let word = plain(word);
+    let length = word.chars().count();
+    if 64 < length {
+        return None;
+    }
+    let allowed = if length < 4 { 1 } else { (length / 3).max(2) };
+    let mut best: Option<(usize, &str)> = None;
+    for candidate in known {
+        let other = plain(candidate);
+        let mut distance = strsim::damerau_levenshtein(&word, &other);
+        if 3 <= length && (other.starts_with(&word) || word.starts_with(&other)) {
+            distance = distance.min(allowed);
+        }
+        if distance <= allowed.min(length.saturating_sub(1))
+            && best.is_none_or(|(shortest, _)| distance < shortest)
+        {
+            best = Some((distance, candidate));
+        }
+    }
+    best.map(|(_, candidate)| candidate)
+}
+
+fn plain(word: &str) -> String {
+    word.to_lowercase().replace('-', "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn slips_find_their_word_and_strangers_do_not() {
+        let known = ["gpus", "gpus_per_node", "nic", "nics_per_node", "rail-optimized"];
+        let cases = [
+            ("gpu", Some("gpus")),
+            ("gpus_pernode", Some("gpus_per_node")),
+            ("gpu_per_node", Some("gpus_per_node")),
+            ("nci", Some("nic")),
+            ("rail_optimised", Some("rail-optimized")),
+            ("RAIL-OPTIMIZED", Some("rail-optimized")),
+            ("temperature", None),
+            ("", None),
+        ];
+        for (word, expected) in cases {
+            assert_eq!(nearest(word, known), expected, "{word}");
+        }
+    }
+}

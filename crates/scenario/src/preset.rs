@@ -1,0 +1,62 @@
+//! The scenarios and the hardware that come with fatflow, and where users keep their own.
+//!
+//! Every `data/FOLDER/NAME.toml` of this crate is part of the binary: adding a preset is adding a
+//! file. The folders are `presets` (whole scenarios) and `hardware` (parts of the catalogue).
+
+use std::path::Path;
+
+use crate::nearest::nearest;
+use crate::problem::Problem;
+use crate::source::{Source, read};
+
+include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
+
+/// The names of all presets, in alphabetical order.
+pub fn names() -> impl Iterator<Item = &'static str> + Clone {
+    in_folder("presets").map(|(name, _)| name)
+}
+
+/// The text of a preset.
+pub fn text(name: &str) -> Option<&'static str> {
+    in_folder("presets").find(|(known, _)| *known == name).map(|(_, text)| text)
+}
+
+/// The embedded hardware files.
+pub(crate) fn hardware() -> impl Iterator<Item = Source> {
+    in_folder("hardware").map(|(name, text)| Source::new(format!("catalogue {name}"), text))
+}
+
+/// Every catalogue file of a folder of the user's, in alphabetical order, or the one file named.
+pub(crate) fn user_hardware(path: &Path) -> Result<Vec<Source>, Problem> {
+    if !path.is_dir() {
+        return Ok(vec![read(path)?]);
+    }
+    let refuse = |error: std::io::Error| {
+        Problem::error(format!("cannot read the catalogue `{}`: {error}", path.display()))
+    };
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(refuse)? {
+        let path = entry.map_err(refuse)?.path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    paths.iter().map(|path| read(path)).collect()
+}
+
+/// The problem of a preset that does not exist.
+pub(crate) fn unknown(name: &str) -> Problem {
+    let problem = Problem::error(format!("there is no preset and no file called `{name}`"));
+    match nearest(name, names()) {
+        Some(near) => problem.with_help(format!("did you mean `{near}`?")),
+        None => problem.with_help("`fatflow presets` lists the presets"),
+    }
+}
+
+fn in_folder(folder: &str) -> impl Iterator<Item = (&'static str, &'static str)> + Clone {
+    EMBEDDED
+        .iter()
+        .filter(move |(home, _, _)| *home == folder)
+        .map(|(_, name, text)| (*name, *text))
+}

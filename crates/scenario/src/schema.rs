@@ -1,0 +1,214 @@
+//! The JSON Schema of the scenario file, as the checker reads it.
+//!
+//! The settings' structs derive their schema, so it cannot lag behind them. A schema node is
+//! flattened into the [`Shape`]s that a value may have: `Option` disappears, references are
+//! followed, each variant of an enum is a shape of its own. Only the part of JSON Schema that
+//! `schemars` writes is understood; what is not understood allows anything, and is left to
+//! `serde`.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde_json::Value as Json;
+
+/// A schema that values can be checked against.
+#[derive(Clone, Debug)]
+pub struct Schema(Json);
+
+/// One of the forms that a value may take.
+#[derive(Clone, Debug)]
+pub(crate) enum Shape<'a> {
+    /// Exactly this word.
+    Word(&'a str),
+    /// Any text, or a quantity if there is a format that names one.
+    Text { format: Option<&'a str> },
+    /// True or false.
+    Truth,
+    /// A whole number; the schema holds its bounds.
+    Integer(&'a Json),
+    /// A number; the schema holds its bounds.
+    Number(&'a Json),
+    /// A list; the schema holds its items.
+    List(&'a Json),
+    /// A table.
+    Table(Fields<'a>),
+    /// Whatever `serde` will make of it.
+    Anything,
+}
+
+/// The keys that a table may have.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fields<'a> {
+    /// The schema of each known key.
+    pub(crate) known: BTreeMap<&'a str, &'a Json>,
+    /// The schema of all others, if there may be others.
+    pub(crate) others: Option<&'a Json>,
+    /// The keys that must be there.
+    pub(crate) required: Vec<&'a str>,
+}
+
+/// References inside references end here; the schema's own nesting is a handful.
+const MAX_DEPTH: usize = 40;
+
+impl Schema {
+    /// The schema of a type.
+    pub fn of<T: JsonSchema>() -> Self {
+        Self(schemars::schema_for!(T).to_value())
+    }
+
+    /// The schema as JSON.
+    pub fn as_json(&self) -> &Json {
+        &self.0
+    }
+
+    /// The forms that a value of this schema may take.
+    pub(crate) fn shapes<'a>(&'a self, schema: &'a Json) -> Vec<Shape<'a>> {
+        let mut shapes = Vec::new();
+        self.add_shapes(schema, &mut shapes, 0);
+        shapes
+    }
+
+    fn add_shapes<'a>(&'a self, schema: &'a Json, shapes: &mut Vec<Shape<'a>>, depth: usize) {
+        let schema = self.resolve(schema);
+        if MAX_DEPTH < depth || !schema.is_object() {
+            return shapes.push(Shape::Anything);
+        }
+        let variants = ["oneOf", "anyOf"].iter().find_map(|key| schema.get(key)?.as_array());
+        if let Some(variants) = variants {
+            let first = shapes.len();
+            for variant in variants {
+                self.add_shapes(variant, shapes, depth + 1);
+            }
+            // A flattened enum: the struct's own keys stand beside the variants.
+            let shared = fields(schema);
+            for shape in &mut shapes[first..] {
+                if let Shape::Table(fields) = shape {
+                    fields.known.extend(&shared.known);
+                    fields.required.extend(&shared.required);
+                }
+            }
+            return;
+        }
+        if let Some(word) = schema.get("const").and_then(Json::as_str) {
+            return shapes.push(Shape::Word(word));
+        }
+        if let Some(words) = schema.get("enum").and_then(Json::as_array) {
+            return shapes.extend(words.iter().filter_map(Json::as_str).map(Shape::Word));
+        }
+        let kinds: Vec<&str> = match schema.get("type") {
+            Some(Json::String(kind)) => vec![kind],
+            Some(Json::Array(kinds)) => kinds.iter().filter_map(Json::as_str).collect(),
+            _ => return shapes.push(Shape::Anything),
+        };
+        for kind in kinds {
+            match kind {
+                "null" => {}
+                "string" => {
+                    let format = schema.get("format").and_then(Json::as_str);
+                    shapes.push(Shape::Text { format });
+                }
+                "boolean" => shapes.push(Shape::Truth),
+                "integer" => shapes.push(Shape::Integer(schema)),
+                "number" => shapes.push(Shape::Number(schema)),
+                "array" => shapes.push(Shape::List(schema)),
+                "object" => shapes.push(Shape::Table(fields(schema))),
+                _ => shapes.push(Shape::Anything),
+            }
+        }
+    }
+
+    /// Follows references to the end.
+    pub(crate) fn resolve<'a>(&'a self, mut schema: &'a Json) -> &'a Json {
+        for _ in 0..MAX_DEPTH {
+            let target = schema.get("$ref").and_then(Json::as_str);
+            let pointer = target.and_then(|target| target.strip_prefix('#'));
+            match pointer.and_then(|pointer| self.0.pointer(pointer)) {
+                Some(target) => schema = target,
+                None => break,
+            }
+        }
+        schema
+    }
+
+    /// The key whose word decides which of several tables is meant, if there is one.
+    pub(crate) fn tag<'a>(&'a self, shapes: &[Shape<'a>]) -> Option<&'a str> {
+        let mut tables = shapes.iter().filter_map(|shape| match shape {
+            Shape::Table(fields) => Some(fields),
+            _ => None,
+        });
+        let first = tables.next()?;
+        let is_tag = |fields: &Fields<'a>, key: &str| {
+            fields.known.get(key).is_some_and(|schema| schema.get("const").is_some())
+        };
+        let rest: Vec<_> = tables.collect();
+        let mut keys = first.known.keys().copied();
+        keys.find(|key| is_tag(first, key) && rest.iter().all(|fields| is_tag(fields, key)))
+    }
+
+    /// The word that stands for a table of this tag.
+    pub(crate) fn tag_word<'a>(fields: &Fields<'a>, tag: &str) -> Option<&'a str> {
+        fields.known.get(tag)?.get("const")?.as_str()
+    }
+
+    /// The dotted paths of all tables that have this key, for "it belongs in …".
+    pub(crate) fn tables_with(&self, key: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        self.find_tables(&self.0, key, "", 0, &mut found);
+        found.dedup();
+        found
+    }
+
+    fn find_tables(
+        &self,
+        schema: &Json,
+        key: &str,
+        path: &str,
+        depth: usize,
+        found: &mut Vec<String>,
+    ) {
+        if 8 < depth {
+            return;
+        }
+        for shape in self.shapes(schema) {
+            match shape {
+                Shape::Table(fields) => {
+                    if fields.known.contains_key(key) {
+                        found.push(path.to_owned());
+                    }
+                    for (name, schema) in fields.known {
+                        self.find_tables(schema, key, &join(path, name), depth + 1, found);
+                    }
+                }
+                Shape::List(list) => {
+                    if let Some(items) = list.get("items") {
+                        self.find_tables(items, key, path, depth + 1, found);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// A dotted path and one more step.
+pub(crate) fn join(path: &str, step: &str) -> String {
+    if path.is_empty() { step.to_owned() } else { format!("{path}.{step}") }
+}
+
+fn fields(schema: &Json) -> Fields<'_> {
+    let properties = schema.get("properties").and_then(Json::as_object);
+    let known = properties.into_iter().flatten().map(|(key, schema)| (key.as_str(), schema));
+    let others = schema.get("additionalProperties").or(schema.get("unevaluatedProperties"));
+    let required = schema.get("required").and_then(Json::as_array);
+    Fields {
+        known: known.collect(),
+        others: match others {
+            Some(Json::Bool(false)) => None,
+            Some(schema) => Some(schema),
+            // Without the word, JSON Schema allows all keys; the house rule forbids them.
+            None if properties.is_some() => None,
+            None => Some(&Json::Bool(true)),
+        },
+        required: required.into_iter().flatten().filter_map(Json::as_str).collect(),
+    }
+}

@@ -1,0 +1,151 @@
+//! The texts that values come from: files, presets, environment variables and flags.
+//!
+//! Every text gets a number, so that an [`Origin`](crate::tree::Origin) stays small and `Copy`.
+//! [`read`] is the only place that opens scenario files. It looks before it reads, so that a
+//! directory, a disk image or a picture is refused with one sentence instead of filling memory.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::problem::Problem;
+
+/// The largest scenario file that is read. The largest written by hand has a few kilobytes; one
+/// that lists every link of a big fabric belongs into a topology file.
+pub const MAX_FILE_BYTES: u64 = 16 << 20;
+
+/// One text that values were read from.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// How people know it: a path, `preset NAME`, `--set`, or a variable's name.
+    pub name: Arc<str>,
+    /// The text itself.
+    pub text: Arc<str>,
+    /// The folder of the file, to which the paths inside it are relative.
+    pub directory: Option<PathBuf>,
+}
+
+impl Source {
+    /// A text and the name to show for it.
+    pub fn new(name: impl Into<Arc<str>>, text: impl Into<Arc<str>>) -> Self {
+        Self { name: name.into(), text: text.into(), directory: None }
+    }
+
+    /// Line and column of a byte offset, both counted from 1, the column in characters.
+    pub fn line_and_column(&self, offset: usize) -> (usize, usize) {
+        let offset = floor_boundary(&self.text, offset);
+        let before = &self.text[..offset];
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
+        (line, before[line_start..].chars().count() + 1)
+    }
+
+    /// The span, moved to character boundaries inside the text.
+    pub(crate) fn clamp(&self, span: Range<usize>) -> Range<usize> {
+        let start = floor_boundary(&self.text, span.start);
+        start..floor_boundary(&self.text, span.end).max(start)
+    }
+}
+
+/// The last character boundary at or before `offset`.
+fn floor_boundary(text: &str, offset: usize) -> usize {
+    let mut offset = offset.min(text.len());
+    while !text.is_char_boundary(offset) {
+        offset -= 1;
+    }
+    offset
+}
+
+/// The number of a source within one load.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SourceId(usize);
+
+/// All sources of one load, in the order in which they were met.
+#[derive(Clone, Debug, Default)]
+pub struct Sources(Vec<Source>);
+
+impl Sources {
+    /// Adds a source.
+    pub fn add(&mut self, source: Source) -> SourceId {
+        self.0.push(source);
+        SourceId(self.0.len() - 1)
+    }
+
+    /// The source with this number.
+    pub fn get(&self, id: SourceId) -> &Source {
+        &self.0[id.0]
+    }
+}
+
+/// Reads a scenario file, or standard input if the path is `-`.
+pub fn read(path: &Path) -> Result<Source, Problem> {
+    let name = path.display().to_string();
+    let refuse = |reason: &str, help: &str| {
+        Problem::error(format!("cannot read `{name}`: {reason}")).with_help(help)
+    };
+    let bytes = if path == Path::new("-") {
+        read_up_to_limit(io::stdin().lock())
+    } else {
+        let about = std::fs::metadata(path).map_err(|error| refuse_open(&name, &error))?;
+        if about.is_dir() {
+            return Err(refuse("it is a directory", "name a file inside it"));
+        }
+        if MAX_FILE_BYTES < about.len() {
+            return Err(too_large(&name, Some(about.len())));
+        }
+        File::open(path).and_then(read_up_to_limit)
+    };
+    let bytes = bytes.map_err(|error| refuse_open(&name, &error))?;
+    if MAX_FILE_BYTES < bytes.len() as u64 {
+        return Err(too_large(&name, None));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let offset = error.utf8_error().valid_up_to();
+        let byte = error.as_bytes()[offset];
+        refuse(
+            &format!("it is not UTF-8 text; byte {offset} is 0x{byte:02x}"),
+            "a scenario is a TOML text file; is this the right file?",
+        )
+    })?;
+    // Some editors begin a file with a byte order mark, which TOML allows and means nothing.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned();
+    if text.trim().is_empty() {
+        return Err(refuse("it is empty", "`fatflow init PRESET` writes one to start from"));
+    }
+    let directory = path.parent().map(Path::to_path_buf);
+    Ok(Source { directory, ..Source::new(name, text) })
+}
+
+fn read_up_to_limit(reader: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    reader.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn too_large(name: &str, bytes: Option<u64>) -> Problem {
+    let limit = units::Bytes::new(MAX_FILE_BYTES);
+    let reason = match bytes {
+        Some(bytes) => {
+            let size = units::Bytes::new(bytes);
+            format!("it has {size:.0}, and a scenario has at most {limit}")
+        }
+        None => format!("it is longer than {limit}, the most a scenario may have"),
+    };
+    Problem::error(format!("cannot read `{name}`: {reason}"))
+        .with_help("a scenario is a TOML text file; is this the right file?")
+}
+
+fn refuse_open(name: &str, error: &io::Error) -> Problem {
+    let problem = |reason: &str| Problem::error(format!("cannot read `{name}`: {reason}"));
+    match error.kind() {
+        io::ErrorKind::NotFound => problem("there is no such file")
+            .with_help("`fatflow presets` lists the scenarios that need no file"),
+        io::ErrorKind::PermissionDenied => problem("permission denied"),
+        io::ErrorKind::IsADirectory => {
+            problem("it is a directory").with_help("name a file inside it")
+        }
+        _ => problem(&error.to_string()),
+    }
+}
