@@ -41,6 +41,11 @@ CONFIGS = [
     ("gpt", "bf16", "unfused", 12288, 49152, 96, 96, 2048, 1, 8),
     ("gpt", "bf16", "unfused", 4096, 16384, 32, 32, 2048, 4, 4),
     ("gpt", "bf16", "unfused", 2304, 9216, 24, 24, 2048, 4, 1),
+    ("gpt", "bf16", "unfused", 20480, 81920, 128, 128, 2048, 1, 8),
+    ("gpt", "bf16", "unfused", 8192, 32768, 64, 64, 2048, 2, 8),
+    ("gpt", "bf16", "cudnn", 12288, 49152, 96, 96, 2048, 1, 8),
+    ("llama", "bf16", "cudnn", 5120, 13824, 40, 40, 4096, 1, 2),
+    ("llama", "bf16", "cudnn", 8192, 28672, 64, 8, 8192, 1, 4),
     ("gpt", "bf16", "cudnn", 12288, 49152, 96, 96, 2048, 2, 4),
     ("gpt", "bf16", "flash2", 6144, 24576, 64, 64, 2048, 4, 8),
 ]
@@ -102,6 +107,18 @@ class Layer:
         self.precision = precision
         self.scale = self.dim ** -0.5
 
+    def norm_fwd(self, x):
+        """Normalised rows and the inverse norms, in one kernel."""
+        y, inverse = torch.empty_like(x), empty(x.shape[0], dtype=FP32)
+        tk.norm_fwd(x, self.norm, y, inverse, self.centre)
+        return y, inverse
+
+    def norm_bwd(self, g, x, inverse):
+        """The input's gradient; the weight's is summed too."""
+        dx, partial = torch.empty_like(x), empty(tk.norm_programs(x.shape[1]), x.shape[1], dtype=FP32)
+        tk.norm_bwd(x, self.norm, g, inverse, dx, partial, self.centre)
+        return dx
+
     def whole(self, x):
         """The rows of all ranks, as a gather would leave them."""
         return x if x.shape[0] == self.tokens else self.gathered
@@ -123,6 +140,8 @@ class Layer:
 class Llama(Layer):
     """RMSNorm, rotary attention with grouped keys, SwiGLU."""
 
+    centre = False
+
     def __init__(self, *sizes):
         super().__init__(*sizes)
         p, h, d = self.precision, self.hidden, self.dim
@@ -136,7 +155,7 @@ class Llama(Layer):
 
     def forward(self, x):
         self.x = x
-        n, self.r1 = aten._fused_rms_norm(x, [self.hidden], self.norm, 1e-5)
+        n, self.r1 = self.norm_fwd(x)
         qkv = self.wqkv.forward(self.whole(n)).view(self.tokens, -1, self.dim)
         turned = empty(self.tokens, self.heads + self.kv, self.dim)
         tk.rope(qkv[:, :self.heads + self.kv], self.cos, self.sin, turned)
@@ -145,7 +164,7 @@ class Llama(Layer):
         v = qkv[:, self.heads + self.kv:].unflatten(0, (self.batch, self.seq)).transpose(1, 2)
         o = self.wo.forward(self.fused_attention(q, k, v))
         self.x2 = x + o[:self.rows]
-        n, self.r2 = aten._fused_rms_norm(self.x2, [self.hidden], self.norm, 1e-5)
+        n, self.r2 = self.norm_fwd(self.x2)
         self.gu = self.wgu.forward(self.whole(n))
         act = empty(self.tokens, self.ffn)
         tk.swiglu_fwd(self.gu, act)
@@ -156,8 +175,7 @@ class Llama(Layer):
         dgu = torch.empty_like(self.gu)
         tk.swiglu_bwd(self.gu, act, dgu)
         dn = self.wgu.backward(dgu)[:self.rows]
-        g2 = aten._fused_rms_norm_backward(
-            dn, self.x2, [self.hidden], self.r2, self.norm, [True, True])[0] + g
+        g2 = self.norm_bwd(dn, self.x2, self.r2) + g
         dq, dk, dv = self.fused_attention_bwd(self.wo.backward(self.whole(g2)))
         dqkv = empty(self.tokens, self.heads + 2 * self.kv, self.dim)
         flat = [t.transpose(1, 2).reshape(self.tokens, -1, self.dim) for t in (dq, dk, dv)]
@@ -165,12 +183,13 @@ class Llama(Layer):
         tk.rope(flat[1], self.cos, self.sin, dqkv[:, self.heads:self.heads + self.kv])
         dqkv[:, self.heads + self.kv:].copy_(flat[2])
         dn = self.wqkv.backward(dqkv.view(self.tokens, -1))[:self.rows]
-        return aten._fused_rms_norm_backward(
-            dn, self.x, [self.hidden], self.r1, self.norm, [True, True])[0] + g2
+        return self.norm_bwd(dn, self.x, self.r1) + g2
 
 
 class Gpt(Layer):
     """LayerNorm, biases, dropout, GELU; attention fused or in single products as before 2023."""
+
+    centre = True
 
     def __init__(self, *sizes):
         super().__init__(*sizes)
@@ -178,7 +197,7 @@ class Gpt(Layer):
         self.width = self.heads * self.dim
         self.wqkv, self.wo = Linear(3 * self.width, h, p), Linear(h, self.width, p)
         self.w1, self.w2 = Linear(self.ffn, h, p), Linear(h, self.ffn, p)
-        self.norm, self.shift = normal(h), normal(h)
+        self.norm = normal(h)
         self.b1, self.b2 = normal(self.ffn), normal(h)
 
     def drop_add(self, x, residual):
@@ -229,20 +248,15 @@ class Gpt(Layer):
 
     def forward(self, x):
         self.x = x
-        n, self.m1, self.r1 = aten.native_layer_norm(x, [self.hidden], self.norm, self.shift, 1e-5)
+        n, self.r1 = self.norm_fwd(x)
         o = self.wo.forward(self.attend(self.wqkv.forward(self.whole(n))))
         self.x2, self.kept1 = self.drop_add(o[:self.rows], x)
-        n, self.m2, self.r2 = aten.native_layer_norm(
-            self.x2, [self.hidden], self.norm, self.shift, 1e-5)
+        n, self.r2 = self.norm_fwd(self.x2)
         self.z = self.w1.forward(self.whole(n))
         act = torch.empty_like(self.z)
         tk.bias_gelu_fwd(self.z, self.b1, act)
         y, self.kept2 = self.drop_add(self.w2.forward(act)[:self.rows], self.x2)
         return y
-
-    def norm_bwd(self, g, x, m, r):
-        return aten.native_layer_norm_backward(
-            g, x, [self.hidden], m, r, self.norm, self.shift, [True, True, True])[0]
 
     def backward(self, g):
         act = self.w2.backward(self.whole(self.drop_bwd(g, self.kept2)))
@@ -250,11 +264,11 @@ class Gpt(Layer):
         tk.bias_gelu_bwd(self.z, self.b1, act, dz)
         dz.sum(0)
         dn = self.w1.backward(dz)[:self.rows]
-        g2 = self.norm_bwd(dn, self.x2, self.m2, self.r2) + g
+        g2 = self.norm_bwd(dn, self.x2, self.r2) + g
         dqkv = self.attend_bwd(self.wo.backward(self.whole(self.drop_bwd(g2, self.kept1))))
         dqkv.sum(0)
         dn = self.wqkv.backward(dqkv)[:self.rows]
-        return self.norm_bwd(dn, self.x, self.m1, self.r1) + g2
+        return self.norm_bwd(dn, self.x, self.r1) + g2
 
 
 def captured(stream, body, pool=None):

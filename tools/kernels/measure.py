@@ -41,6 +41,24 @@ LINEARS = [
     (7168, 16384), (4096, 7168), (7168, 2048), (16032, 8192), (6400, 12288), (128256, 4096),
 ]
 
+# Batch, sequence, query heads, key/value heads, head dimension of causal attention.
+ATTENTION = [
+    (1, 1024, 8, 1, 128), (1, 2048, 8, 1, 128), (1, 4096, 8, 1, 128), (1, 8192, 8, 1, 128),
+    (1, 16384, 8, 1, 128), (1, 32768, 8, 1, 128), (1, 2048, 16, 1, 128), (1, 4096, 16, 1, 128),
+    (1, 8192, 16, 1, 128), (1, 16384, 16, 1, 128), (1, 4096, 4, 1, 128), (1, 8192, 4, 1, 128),
+    (1, 2048, 16, 2, 128), (1, 4096, 16, 2, 128), (1, 8192, 16, 2, 128), (1, 16384, 16, 2, 128),
+    (1, 2048, 16, 16, 128), (1, 4096, 16, 16, 128), (1, 8192, 16, 16, 128), (1, 1024, 32, 8, 128),
+    (1, 2048, 32, 8, 128), (1, 4096, 32, 8, 128), (1, 8192, 32, 8, 128), (1, 16384, 32, 8, 128),
+    (1, 2048, 64, 8, 128), (1, 4096, 64, 8, 128), (1, 8192, 64, 8, 128), (1, 2048, 12, 12, 128),
+    (1, 4096, 12, 12, 128), (1, 2048, 24, 24, 128), (2, 2048, 24, 24, 128), (4, 1024, 12, 12, 128),
+    (2, 2048, 12, 12, 128), (1, 4096, 20, 20, 128), (1, 4096, 40, 40, 128), (2, 4096, 16, 2, 128),
+    (2, 4096, 32, 8, 128), (4, 2048, 8, 8, 96), (1, 2048, 24, 24, 96), (4, 2048, 24, 24, 96),
+    (2, 2048, 16, 16, 96), (1, 2048, 8, 8, 96), (8, 1024, 16, 16, 64), (1, 4096, 16, 16, 64),
+    (1, 8192, 16, 16, 64), (2, 2048, 32, 32, 64), (4, 1024, 32, 32, 64), (1, 2048, 16, 16, 64),
+    (1, 4096, 64, 8, 64), (1, 4096, 128, 128, 192), (1, 4096, 16, 16, 192), (1, 8192, 16, 16, 192),
+    (1, 2048, 32, 32, 192), (1, 4096, 64, 64, 192),
+]
+
 
 def launch(bench, pool):
     """What a launch costs when nothing is computed: in a graph, in a stream, and alone."""
@@ -51,7 +69,8 @@ def launch(bench, pool):
 
 def memory(bench, pool):
     """Kernels whose time is the bytes they move."""
-    for n in [1 << 18, 1 << 20, 1 << 22, 1 << 23, 1 << 24, 1 << 25, 1 << 26, 1 << 28, 3 << 26]:
+    for n in [1 << 18, 1 << 20, 3 << 19, 1 << 21, 1 << 22, 3 << 21, 1 << 23, 3 << 22, 1 << 24,
+              3 << 23, 1 << 25, 3 << 24, 1 << 26, 3 << 25, 1 << 27, 3 << 26, 1 << 28]:
         def copy(i):
             x, y = pool.take(n), torch.empty(n, dtype=BF16, device="cuda")
             return lambda: y.copy_(x)
@@ -116,6 +135,17 @@ def rowwise(bench, pool, rows, cols):
         _, m, r = torch.ops.aten.native_layer_norm(x, [cols], w, b, 1e-5)
         return lambda: torch.ops.aten.native_layer_norm_backward(
             g, x, [cols], m, r, w, b, [True, True, True])
+
+    def fused_norm(centre):
+        def fwd(i):
+            x, w, y, r = pool.take(rows, cols), pool.take(cols), new(rows, cols), new(rows, dtype=FP32)
+            return lambda: tk.norm_fwd(x, w, y, r, centre)
+
+        def bwd(i):
+            x, w, g, y = pool.take(rows, cols), pool.take(cols), pool.take(rows, cols), new(rows, cols)
+            r, p = torch.rand(rows, device="cuda"), new(tk.norm_programs(cols), cols, dtype=FP32)
+            return lambda: tk.norm_bwd(x, w, g, r, y, p, centre)
+        return fwd, bwd
 
     def gelu_fwd(i):
         x, y = pool.take(rows, cols), new(rows, cols)
@@ -216,6 +246,11 @@ def rowwise(bench, pool, rows, cols):
     ]
     for name, make, width in table:
         bench.kernel("mem", "bf16", (rows, cols), name, make, 0, width * n)
+    if cols <= 16384:
+        for name, centre in [("rmsnorm", False), ("layernorm", True)]:
+            fwd, bwd = fused_norm(centre)
+            bench.kernel("mem", "bf16", (rows, cols), f"{name}_fwd_fused", fwd, 0, 4 * n)
+            bench.kernel("mem", "bf16", (rows, cols), f"{name}_bwd_fused", bwd, 0, 6 * n)
     if n <= 1 << 26:
         bench.kernel("mem", "bf16", (rows, cols), "moe_combine", combine, 0, 18 * n)
 
@@ -223,7 +258,9 @@ def rowwise(bench, pool, rows, cols):
 def loss(bench, pool):
     """Cross-entropy over the vocabulary, and the embedding."""
     for rows, cols in [(1024, 128256), (4096, 128256), (8192, 128256), (8192, 16032),
-                       (2048, 51200), (8192, 6400), (8192, 51200), (2048, 6400), (8192, 32000)]:
+                       (2048, 51200), (8192, 6400), (8192, 51200), (2048, 6400), (8192, 32000),
+                       (4096, 16032), (2048, 16032), (4096, 6400), (4096, 51200), (2048, 128256),
+                       (4096, 32064), (8192, 64128), (2048, 25600)]:
         n = rows * cols
         target = torch.randint(0, cols, (rows,), device="cuda")
 
@@ -250,7 +287,10 @@ def loss(bench, pool):
         bench.kernel("mem", "fp32", (rows, cols), "cross_entropy_fwd", unfused_fwd, 0, 38 * n)
         bench.kernel("mem", "fp32", (rows, cols), "cross_entropy_bwd", unfused_bwd, 0, 14 * n)
     for rows, cols, vocab in [(2048, 12288, 51200), (8192, 4096, 128256), (8192, 8192, 128256),
-                              (8192, 16384, 16032), (4096, 7168, 129280), (8192, 6144, 6400)]:
+                              (8192, 16384, 16032), (4096, 7168, 129280), (8192, 6144, 6400),
+                              (2048, 12288, 6400), (4096, 4096, 128256), (4096, 8192, 16032),
+                              (8192, 2304, 51200), (2048, 4096, 32000), (8192, 8192, 16032),
+                              (2048, 20480, 6400), (4096, 5120, 102400), (16384, 4096, 32000)]:
         table = torch.randn(vocab, cols, device="cuda", dtype=BF16)
         token = torch.randint(0, vocab, (rows,), device="cuda")
         grad = pool.take(rows, cols)
@@ -270,7 +310,8 @@ def loss(bench, pool):
 def softmax(bench, pool):
     """The masked, scaled softmax of unfused attention: rows are batch times heads times queries."""
     for heads, seq in [(8, 1024), (32, 1024), (96, 1024), (8, 2048), (12, 2048), (16, 2048),
-                       (32, 2048), (64, 2048), (8, 4096), (16, 4096), (4, 8192), (64, 512)]:
+                       (32, 2048), (64, 2048), (8, 4096), (16, 4096), (4, 8192), (64, 512), (24, 2048),
+                       (96, 2048), (6, 2048), (4, 4096), (32, 4096), (16, 1024), (128, 1024)]:
         n = heads * seq * seq
 
         def fwd(i):
@@ -308,9 +349,9 @@ def gemm_one(bench, pool, m, n, k, layout):
 
 def gemm(bench, pool):
     """Matrix products of the linear layers, in the three layouts, and of odd shapes."""
-    for tokens in [8192, 2048, 4096]:
+    for tokens in [8192, 2048, 4096, 1024, 16384]:
         for n, k in LINEARS:
-            if n > 100000 and tokens > 4096:
+            if n > 100000 and tokens > 4096 or n * k > 1 << 28 and tokens > 8192:
                 continue
             gemm_one(bench, pool, tokens, n, k, "nt")
             gemm_one(bench, pool, tokens, k, n, "nn")
@@ -318,7 +359,7 @@ def gemm(bench, pool):
             if tokens == 8192:
                 gemm_one(bench, pool, n, k, tokens, "tn")
     rng = random.Random(1)
-    for _ in range(60):
+    for _ in range(120):
         m, n, k = (64 * round(2 ** rng.uniform(2, 8)) for _ in range(3))
         gemm_one(bench, pool, m, n, k, rng.choice(["nt", "nn", "tn", "tn_acc"]))
     for size in [256, 512, 1024, 2048, 4096, 8192, 16384]:
@@ -329,7 +370,7 @@ def gemm(bench, pool):
 def fp8(bench, pool):
     """fp8 products: e4m3 operands, tensorwise scale, bf16 or fp32 result."""
     one = torch.ones(1, device="cuda")
-    for tokens in [8192, 2048]:
+    for tokens in [8192, 2048, 4096]:
         for n, k in LINEARS:
             if n > 100000:
                 continue
@@ -347,7 +388,10 @@ def batched(bench, pool):
     for batch, seq, dim in [(8, 1024, 128), (32, 1024, 64), (96, 1024, 64), (8, 2048, 128),
                             (12, 2048, 128), (16, 2048, 128), (32, 2048, 96), (24, 2048, 96),
                             (64, 2048, 96), (16, 2048, 160), (32, 2048, 128), (8, 4096, 128),
-                            (16, 4096, 128), (4, 8192, 128), (64, 512, 64)]:
+                            (16, 4096, 128), (4, 8192, 128), (64, 512, 64), (6, 2048, 128),
+                            (24, 2048, 128), (16, 2048, 64), (48, 2048, 96), (96, 2048, 96),
+                            (8, 2048, 160), (16, 1024, 128), (64, 1024, 128), (4, 4096, 128),
+                            (32, 2048, 64), (12, 2048, 96)]:
         flop = 2 * batch * seq * seq * dim
         moved = 2 * batch * (seq * seq + 2 * seq * dim)
 
@@ -418,35 +462,37 @@ def attention(bench, pool):
     """Fused attention: sequence, heads, key/value heads, head dimension (times 1000 plus the value's
     where they differ). cuDNN is what the shared table holds; flash is the older kernel."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
-    shapes = [(1, 2048, 8, 1, 128), (1, 4096, 8, 1, 128), (1, 8192, 8, 1, 128),
-              (1, 8192, 16, 1, 128), (1, 4096, 16, 16, 128), (1, 8192, 32, 8, 128),
-              (1, 4096, 32, 8, 128), (1, 8192, 64, 8, 128), (1, 2048, 24, 24, 128),
-              (1, 2048, 12, 12, 128), (4, 2048, 8, 8, 96), (2, 2048, 24, 24, 128),
-              (8, 1024, 16, 16, 64), (1, 4096, 16, 16, 64), (1, 8192, 16, 16, 64),
-              (1, 2048, 24, 24, 96), (1, 16384, 16, 2, 128), (2, 4096, 16, 2, 128),
-              (1, 4096, 128, 128, 192), (1, 4096, 16, 16, 192), (4, 1024, 12, 12, 128)]
+    full = [(1, 4096, 16, 16, 128), (1, 8192, 16, 16, 128), (1, 8192, 32, 8, 128), (1, 2048, 16, 16, 128),
+            (4, 2048, 16, 16, 64), (1, 8192, 16, 16, 64), (1, 4096, 8, 1, 128), (2, 4096, 16, 2, 128),
+            (1, 4096, 16, 16, 192), (1, 16384, 8, 1, 128)]
     for backend, tag in [(SDPBackend.CUDNN_ATTENTION, ""), (SDPBackend.FLASH_ATTENTION, "flash2_")]:
-        for batch, seq, heads, kv, dim in shapes:
-            for causal in [True, False]:
-                if not causal and (heads, seq) not in [(16, 4096), (16, 8192), (32, 8192)]:
-                    continue
-                value = 128 if dim == 192 else dim
-                if value != dim and tag:
-                    continue
-                attention_one(bench, pool, sdpa_kernel(backend), tag, batch, seq, heads, kv, dim,
-                              value, causal)
+        for batch, seq, heads, kv, dim in ATTENTION:
+            attention_one(bench, pool, sdpa_kernel(backend), tag, batch, seq, seq, heads, kv, dim,
+                          True)
+        for batch, seq, heads, kv, dim in full:
+            attention_one(bench, pool, sdpa_kernel(backend), tag, batch, seq, seq, heads, kv, dim,
+                          False)
+        for batch, seq, keys, heads, kv, dim in [(1, 4096, 8192, 16, 2, 128), (1, 2048, 8192, 8, 1, 128),
+                                                 (1, 8192, 16384, 8, 1, 128), (1, 4096, 16384, 8, 1, 128),
+                                                 (1, 2048, 4096, 16, 16, 128), (1, 4096, 32768, 8, 1, 128)]:
+            attention_one(bench, pool, sdpa_kernel(backend), tag, batch, seq, keys, heads, kv, dim,
+                          False)
 
 
-def attention_one(bench, pool, chosen, tag, batch, seq, heads, kv, dim, value, causal):
-    """One shape, forward and backward; batch is folded into the query heads column's name."""
-    flop = 2 * batch * heads * seq * seq * (dim + value) // (2 if causal else 1)
-    moved = 2 * batch * seq * (heads * (dim + value) + kv * (dim + value))
+def attention_one(bench, pool, chosen, tag, batch, seq, keys, heads, kv, dim, causal):
+    """One shape, forward and backward. Batch, keys and mask are told in the direction."""
+    value = 128 if dim == 192 else dim
+    if value != dim and tag:
+        return  # only cuDNN takes values narrower than keys
+    flop = 2 * batch * heads * seq * keys * (dim + value) // (2 if causal else 1)
+    moved = 2 * batch * (seq * heads + keys * kv) * (dim + value)
     mark = ("" if causal else "full_") + (f"b{batch}_" if batch > 1 else "")
+    mark += f"kv{keys}_" if keys != seq else ""
 
     def operands():
         q = pool.take(batch, seq, heads, dim).transpose(1, 2).detach().requires_grad_()
-        k = pool.take(batch, seq, kv, dim).transpose(1, 2).detach().requires_grad_()
-        v = pool.take(batch, seq, kv, value).transpose(1, 2).detach().requires_grad_()
+        k = pool.take(batch, keys, kv, dim).transpose(1, 2).detach().requires_grad_()
+        v = pool.take(batch, keys, kv, value).transpose(1, 2).detach().requires_grad_()
         return q, k, v
 
     def run(q, k, v):
@@ -474,7 +520,8 @@ def attention_one(bench, pool, chosen, tag, batch, seq, heads, kv, dim, value, c
 
 def optimizer(bench, pool):
     """AdamW over fp32 masters: 28 bytes per parameter."""
-    for n in [1 << 20, 1 << 22, 1 << 24, 1 << 26, 3 << 25, 1 << 28, 5 << 26, 1 << 29]:
+    for n in [1 << 20, 1 << 21, 1 << 22, 3 << 21, 1 << 23, 3 << 22, 1 << 24, 3 << 23, 1 << 25,
+              3 << 24, 1 << 26, 3 << 25, 1 << 27, 1 << 28, 5 << 26, 1 << 29]:
         p, m = (torch.randn(n, device="cuda") for _ in range(2))
         g, v = torch.randn(n, device="cuda"), torch.rand(n, device="cuda")
         step = torch.ones((), device="cuda")

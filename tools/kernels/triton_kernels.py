@@ -64,13 +64,20 @@ def _bias_gelu_bwd(x, bias, dy, dx, cols, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def _kept(seed, where, BLOCK: tl.constexpr):
+    """A tenth is dropped. One Philox call gives four numbers, as in PyTorch's kernels."""
+    a, b, c, d = tl.rand4x(seed, where + tl.arange(0, BLOCK // 4))
+    return tl.reshape(tl.join(tl.join(a, b), tl.join(c, d)), [BLOCK]) > 0.1
+
+
+@triton.jit
 def _bias_dropout_add(x, bias, residual, y, kept, cols, seed, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     ok = at < cols
     where = row * cols + at
     z = tl.load(x + where, mask=ok).to(tl.float32) + tl.load(bias + at, mask=ok).to(tl.float32)
-    keep = tl.rand(seed, where.to(tl.int32)) > 0.1
+    keep = _kept(seed, (row * tl.num_programs(1) + tl.program_id(1)).to(tl.int32) * BLOCK, BLOCK)
     z = tl.where(keep, z * (1 / 0.9), 0.0) + tl.load(residual + where, mask=ok).to(tl.float32)
     tl.store(y + where, z.to(tl.bfloat16), mask=ok)
     tl.store(kept + where, keep.to(tl.uint8), mask=ok)
@@ -80,7 +87,7 @@ def _bias_dropout_add(x, bias, residual, y, kept, cols, seed, BLOCK: tl.constexp
 def _dropout_fwd(x, y, kept, n, seed, BLOCK: tl.constexpr):
     where = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     ok = where < n
-    keep = tl.rand(seed, where.to(tl.int32)) > 0.1
+    keep = _kept(seed, tl.program_id(0) * BLOCK, BLOCK)
     z = tl.load(x + where, mask=ok).to(tl.float32)
     tl.store(y + where, tl.where(keep, z * (1 / 0.9), 0.0).to(tl.bfloat16), mask=ok)
     tl.store(kept + where, keep.to(tl.uint8), mask=ok)
@@ -114,6 +121,44 @@ def _softmax_bwd(y, dy, cols, scale, BLOCK: tl.constexpr):
     g = tl.load(dy + row * cols + at, mask=seen, other=0.0).to(tl.float32)
     d = (g - tl.sum(p * g, 0)) * p * scale
     tl.store(dy + row * cols + at, d.to(tl.bfloat16), mask=at < cols)
+
+
+@triton.jit
+def _norm_fwd(x, weight, y, inverse, cols, CENTRE: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, BLOCK)
+    ok = at < cols
+    z = tl.load(x + row * cols + at, mask=ok, other=0.0).to(tl.float32)
+    if CENTRE:
+        z = tl.where(ok, z - tl.sum(z, 0) / cols, 0.0)
+    r = 1 / tl.sqrt(tl.sum(z * z, 0) / cols + 1e-5)
+    tl.store(inverse + row, r)
+    w = tl.load(weight + at, mask=ok, other=0.0).to(tl.float32)
+    tl.store(y + row * cols + at, (z * r * w).to(tl.bfloat16), mask=ok)
+
+
+@triton.jit
+def _norm_bwd(x, weight, dy, inverse, dx, partial, rows, cols, CENTRE: tl.constexpr,
+              BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    ok = at < cols
+    w = tl.load(weight + at, mask=ok, other=0.0).to(tl.float32)
+    total = tl.zeros([BLOCK], dtype=tl.float32)
+    for row in range(tl.program_id(0), rows, tl.num_programs(0)):
+        where = row.to(tl.int64) * cols + at
+        z = tl.load(x + where, mask=ok, other=0.0).to(tl.float32)
+        g = tl.load(dy + where, mask=ok, other=0.0).to(tl.float32)
+        if CENTRE:
+            z = tl.where(ok, z - tl.sum(z, 0) / cols, 0.0)
+        r = tl.load(inverse + row)
+        z *= r
+        total += g * z
+        g *= w
+        d = g - z * (tl.sum(g * z, 0) / cols)
+        if CENTRE:
+            d -= tl.sum(g, 0) / cols
+        tl.store(dx + where, (d * r).to(tl.bfloat16), mask=ok)
+    tl.store(partial + tl.program_id(0) * cols + at, total, mask=ok)
 
 
 @triton.jit
@@ -247,6 +292,29 @@ def softmax_bwd(y, dy, scale):
                                        num_warps=4 if block <= 2048 else 8)
 
 
+def _warps(block):
+    return max(4, min(32, block // 512))
+
+
+def norm_fwd(x, weight, y, inverse, centre):
+    block = triton.next_power_of_2(x.shape[1])
+    _norm_fwd[(x.shape[0],)](x, weight, y, inverse, x.shape[1], CENTRE=centre, BLOCK=block,
+                             num_warps=_warps(block))
+
+
+def norm_bwd(x, weight, dy, inverse, dx, partial, centre):
+    """`partial` has a row for each program: the weight's gradient is its column sum."""
+    block = triton.next_power_of_2(x.shape[1])
+    _norm_bwd[(partial.shape[0],)](x, weight, dy, inverse, dx, partial, *x.shape, CENTRE=centre,
+                                   BLOCK=block, num_warps=_warps(block))
+    return partial.sum(0)
+
+
+def norm_programs(cols):
+    """As many as stay resident: narrow rows leave room for several to an SM."""
+    return 132 * max(1, min(4, 8192 // triton.next_power_of_2(cols)))
+
+
 def rope(x, cosine, sine, y):
     tokens, heads, dim = x.shape
     assert x.stride(1) == dim and y.stride(1) == dim
@@ -285,6 +353,7 @@ def check():
     worst = {}
 
     def note(name, got, want):
+        got, want = got.detach(), want.detach()
         error = (got.float() - want.float()).norm() / want.float().norm()
         worst[name] = float(error)
 
@@ -318,6 +387,20 @@ def check():
     note("softmax_fwd", p, want)
     softmax_bwd(p, g, 0.5)
     note("softmax_bwd", g, sf.grad)
+    for name, centre in [("rmsnorm_fused", False), ("layernorm_fused", True)]:
+        x = torch.randn(300, 1536, device=dev, dtype=torch.bfloat16)
+        g, w = torch.randn_like(x), torch.randn(1536, device=dev, dtype=torch.bfloat16)
+        xf, wf = x.float().requires_grad_(), w.float().requires_grad_()
+        z = xf - xf.mean(1, keepdim=True) if centre else xf
+        want = z * torch.rsqrt((z * z).mean(1, keepdim=True) + 1e-5) * wf
+        want.backward(g.float())
+        y, dx = torch.full_like(x, float("nan")), torch.full_like(x, float("nan"))
+        r, partial = torch.empty(300, device=dev), torch.empty(132, 1536, device=dev)
+        norm_fwd(x, w, y, r, centre)
+        dw = norm_bwd(x, w, g, r, dx, partial, centre)
+        note(name + "_fwd", y, want)
+        note(name + "_bwd", dx, xf.grad)
+        note(name + "_weight", dw, wf.grad)
     logits = torch.randn(16, 50000, device=dev, dtype=torch.bfloat16)
     target = torch.randint(0, 50000, (16,), device=dev)
     lf = logits.float().requires_grad_()
