@@ -8,8 +8,10 @@
 //! * [`sheet`]: what a result looks like, before anybody knows on what it is drawn.
 //! * [`table`]: columns that fit the width.
 //! * [`envelope`]: the JSON that every command answers with.
+//! * [`page`]: a self-contained HTML page with charts.
 
 pub mod envelope;
+pub mod page;
 pub mod sheet;
 pub mod table;
 
