@@ -3,11 +3,24 @@
 //! # Map of the modules, in reading order
 //!
 //! * [`model`]: a transformer's shape, its parameters and operations; presets, `config.json`.
+//! * [`parallel`]: degrees of parallelism, the numbering of ranks, groups as arithmetic.
+//! * [`config`]: the `[job]` table as written; [`resolve`] checks it and says what it means.
+//! * [`placement`]: which rank runs on which GPU.
+//! * [`schedule`]: the order of forward and backward passes in a pipeline.
 //!
 //! # Invariants
 //!
 //! * No network here: the job says who exchanges how many bytes with whom, after what.
 
+pub mod config;
 pub mod model;
+pub mod parallel;
+pub mod placement;
+pub mod resolve;
+pub mod schedule;
 
+pub use config::JobConfig;
 pub use model::Model;
+pub use parallel::{Axis, Coordinates, Group, GroupKind, Layout};
+pub use resolve::{Job, Problem, Site, resolve};
+pub use schedule::Schedule;

@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    /// Agreement: the sizes in the tables of Narayanan et al. (arXiv 2104.04473, table 1) and vTrain
+    /// Agreement: the sizes in table 1 of Narayanan et al. (arXiv 2104.04473) and in vTrain's file
     /// are given to a tenth of a billion, and are the names.
     #[test]
     fn gpt_sizes_round_to_their_names() {

@@ -1,0 +1,234 @@
+//! The `[job]` table: everything that a scenario says about a training job.
+//!
+//! This is what was written; what it means, checked and with all defaults decided, is a
+//! [`crate::Job`], made by [`JobConfig::resolve`](crate::resolve). Software matters as much as
+//! hardware (which attention kernel, whether the loss is fused, what is recomputed), so it is
+//! part of the job.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::model::{Model, Recompute};
+use crate::parallel::ParallelConfig;
+use crate::placement::PlacementConfig;
+use crate::schedule::Schedule;
+
+/// A training job.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct JobConfig {
+    /// A preset's name, the path of a Hugging Face `config.json`, or a shape written out.
+    pub model: ModelChoice,
+    /// GPUs of the job: tp·cp·pp·dp. Left out, it is that product, or with `dp` left out too,
+    /// what the cluster has.
+    pub gpus: Option<u64>,
+    /// How the model is cut over them.
+    pub parallel: ParallelConfig,
+    /// The order of forward and backward passes in the pipeline.
+    pub schedule: Schedule,
+    /// What one step works on.
+    pub batch: BatchConfig,
+    /// Which rank runs on which GPU.
+    pub placement: PlacementConfig,
+    /// The type of the matrix products.
+    pub precision: Precision,
+    /// What the backward pass computes again.
+    pub recompute: Recompute,
+    /// The attention kernels' generation.
+    pub attention: AttentionKernel,
+    /// How the loss is computed.
+    pub loss: Loss,
+    /// The optimizer.
+    pub optimizer: Optimizer,
+    /// How tokens find their experts.
+    pub moe: MoeConfig,
+}
+
+/// Which model: a name to be looked up, or a shape.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ModelChoice {
+    /// A preset's name, or the path of a `config.json`.
+    Named(String),
+    /// The shape itself.
+    Shape(Box<Model>),
+}
+
+impl Default for ModelChoice {
+    /// The smallest of the models that everybody knows; illustrative.
+    fn default() -> Self {
+        Self::Named("llama3-8b".to_owned())
+    }
+}
+
+impl<'de> Deserialize<'de> for ModelChoice {
+    /// By hand, so that a wrong key inside a shape is named; `untagged` would hide it.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Choice;
+        impl<'de> Visitor<'de> for Choice {
+            type Value = ModelChoice;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(out, "a preset's name, the path of a config.json, or a table with a shape")
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<ModelChoice, E> {
+                Ok(ModelChoice::Named(name.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ModelChoice, A::Error> {
+                let model = Model::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(ModelChoice::Shape(Box::new(model)))
+            }
+        }
+        deserializer.deserialize_any(Choice)
+    }
+}
+
+/// What one step works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct BatchConfig {
+    /// Sequences per step, over all data-parallel copies.
+    pub sequences: u64,
+    /// Sequences per microbatch and copy.
+    pub micro: u64,
+    /// Tokens per sequence.
+    pub length: u64,
+}
+
+impl Default for BatchConfig {
+    /// Llama 3's batch at 8K: 16M tokens (arXiv 2407.21783, table 4).
+    fn default() -> Self {
+        Self { sequences: 2048, micro: 1, length: 8192 }
+    }
+}
+
+/// The type of the matrix products. Weights and activations are kept in 16 bits with all of them
+/// but the last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Precision {
+    /// 16-bit brain floats.
+    #[default]
+    Bf16,
+    /// 16-bit floats.
+    Fp16,
+    /// 8-bit products with 16-bit storage.
+    Fp8,
+    /// 32-bit throughout.
+    Fp32,
+}
+
+impl Precision {
+    /// Bytes of a stored weight or activation.
+    pub fn bytes(self) -> u64 {
+        if self == Self::Fp32 { 4 } else { 2 }
+    }
+}
+
+/// The attention kernels' generation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum AttentionKernel {
+    /// Scores are written out: products, softmax and dropout as kernels of their own.
+    Unfused,
+    /// FlashAttention of the first generation.
+    Flash1,
+    /// FlashAttention-2 or -3, as the hardware has it.
+    #[default]
+    Flash,
+}
+
+/// How the loss is computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Loss {
+    /// Logits are written out.
+    Unfused,
+    /// Cross entropy in the head's kernels.
+    #[default]
+    Fused,
+}
+
+/// The optimizer, which decides how much state a parameter has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Optimizer {
+    /// Adam with fp32 master weights and moments: 12 bytes (Rajbhandari et al., arXiv
+    /// 1910.02054, section 3.1).
+    #[default]
+    Adam,
+    /// Adam with bf16 moments and fp32 master weights: 8 bytes (DeepSeek-V3, arXiv 2412.19437,
+    /// section 3.3.3).
+    AdamBf16,
+}
+
+impl Optimizer {
+    /// Bytes of state per parameter, master weight included.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Self::Adam => 12,
+            Self::AdamBf16 => 8,
+        }
+    }
+}
+
+/// How tokens find their experts, and what of it crosses the network.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct MoeConfig {
+    /// Places per expert as a multiple of the mean load; tokens above are dropped. Left out,
+    /// none is dropped.
+    pub capacity_factor: Option<f64>,
+    /// How many nodes or devices the experts of one token may lie on.
+    pub limit: RoutingLimit,
+    /// How unevenly experts are loaded: the exponent of a Zipf distribution over the experts.
+    /// 0 is even, 1 gives the second expert half the tokens of the first.
+    pub skew: f64,
+    /// Measured relative loads, one per expert, instead of `skew`: a routing trace's counts.
+    pub loads: Option<Vec<f64>>,
+    /// The type of tokens on their way to the experts. Left out, fp8 with fp8 products, as
+    /// DeepSeek-V3, else bf16. On the way back they are bf16 always.
+    pub dispatch: Option<DispatchType>,
+}
+
+/// How many places the experts of one token may lie on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RoutingLimit {
+    /// What the model itself says: its `group_limit` of `groups`, a group being ep/groups ranks.
+    #[default]
+    Model,
+    /// Anywhere.
+    None,
+    /// On this many nodes (DeepSeek-V3: 4).
+    Nodes(u64),
+    /// On this many devices (DeepSeek-V2: 3).
+    Devices(u64),
+}
+
+/// The type of tokens on their way to the experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DispatchType {
+    /// Two bytes per channel.
+    Bf16,
+    /// One byte per channel and an fp32 scale per 128 of them (DeepSeek-V3, arXiv 2412.19437,
+    /// section 3.3.2).
+    Fp8,
+}
+
+impl DispatchType {
+    /// Bytes of one token of `hidden` channels.
+    pub fn token_bytes(self, hidden: u64) -> u64 {
+        match self {
+            Self::Bf16 => 2 * hidden,
+            Self::Fp8 => hidden + 4 * hidden.div_ceil(128),
+        }
+    }
+}

@@ -1,0 +1,546 @@
+//! How a model is cut over GPUs, and which ranks form which groups.
+//!
+//! [`ParallelConfig`] is what a scenario writes; [`Layout`] is what it means: degrees of tensor,
+//! context, pipeline, data and expert parallelism, and the order in which they number the ranks.
+//! A [`Group`] is arithmetic on that numbering: no list of ranks is ever kept, so a layout of
+//! 200,000 GPUs costs as much as one of eight.
+//!
+//! Ranks are numbered tensor innermost, then context, then pipeline, then data, as Llama 3 does
+//! (arXiv 2407.21783, section 3.3.2), or with pipeline outermost, which is Megatron-LM's default
+//! (`tp-cp-ep-dp-pp`). Expert groups are blocks of consecutive positions in dp·cp, the expert's
+//! matrices being cut by tp as well (Megatron-LM's `expert_tensor_parallel_size` = tp).
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use units::Bytes;
+
+/// How the model is cut over the job's GPUs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ParallelConfig {
+    /// Tensor parallel: every matrix is cut over this many GPUs.
+    pub tp: u64,
+    /// Context parallel: every sequence is cut over this many GPUs.
+    pub cp: u64,
+    /// Pipeline parallel: the layers are cut over this many GPUs.
+    pub pp: u64,
+    /// Virtual stages per pipeline stage (interleaving).
+    pub vpp: u64,
+    /// Data parallel: copies of all that. Left out, it is what the job's GPUs allow.
+    pub dp: Option<u64>,
+    /// Expert parallel: experts are spread over this many of the dp·cp ranks.
+    pub ep: u64,
+    /// What data-parallel ranks keep only a share of.
+    pub sharding: Sharding,
+    /// With hybrid sharding: ranks that share one copy. The copies are all-reduced.
+    pub shard_group: Option<u64>,
+    /// Whether norms and residuals are cut along the sequence too, so that tensor parallelism
+    /// gathers and scatters instead of reducing (arXiv 2205.05198, section 4.2.2).
+    pub sequence_parallel: bool,
+    /// How context parallelism exchanges keys and values.
+    pub cp_exchange: CpExchange,
+    /// The order in which the degrees number the ranks, innermost first.
+    pub order: RankOrder,
+    /// Layers of each virtual stage in the order of the model, where they are not spread evenly.
+    pub stage_layers: Option<Vec<u64>>,
+    /// The type in which gradients are reduced.
+    pub gradients: GradientType,
+    /// When gradients are reduced. Left out, it is the sharding's own habit.
+    pub reduction: Option<Reduction>,
+    /// Bytes of gradients reduced at once. Left out, Megatron-LM's rule: max(40M, 1M · dp)
+    /// elements; with FSDP one layer.
+    pub bucket: Option<Bytes>,
+    /// Axes whose communication the software hides behind computation where it can.
+    pub overlap: Vec<Axis>,
+}
+
+impl Default for ParallelConfig {
+    fn default() -> Self {
+        Self {
+            tp: 1,
+            cp: 1,
+            pp: 1,
+            vpp: 1,
+            dp: None,
+            ep: 1,
+            // Megatron-LM's `use_distributed_optimizer`, which large jobs have on; illustrative.
+            sharding: Sharding::Zero1,
+            shard_group: None,
+            // Megatron-LM advises it whenever tp > 1; it has no effect without.
+            sequence_parallel: true,
+            // Megatron-LM's `cp_comm_type` default, "p2p".
+            cp_exchange: CpExchange::Ring,
+            order: RankOrder::TpCpPpDp,
+            stage_layers: None,
+            // Megatron-LM reduces in fp32 for bf16 models (`accumulate_allreduce_grads_in_fp32`).
+            gradients: GradientType::Fp32,
+            reduction: None,
+            bucket: None,
+            // Megatron-LM's usual flags: overlap_grad_reduce, overlap_param_gather, p2p overlap.
+            overlap: vec![Axis::Dp, Axis::Pp],
+        }
+    }
+}
+
+/// One way of cutting the work; also what traffic is accounted under.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Axis {
+    /// Tensor parallel.
+    Tp,
+    /// Context parallel.
+    Cp,
+    /// Expert parallel.
+    Ep,
+    /// Pipeline parallel.
+    Pp,
+    /// Data parallel.
+    Dp,
+}
+
+impl Axis {
+    /// All of them, in the order in which results list them.
+    pub const ALL: [Self; 5] = [Self::Tp, Self::Cp, Self::Ep, Self::Pp, Self::Dp];
+
+    /// The word that files and results use.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Tp => "tp",
+            Self::Cp => "cp",
+            Self::Ep => "ep",
+            Self::Pp => "pp",
+            Self::Dp => "dp",
+        }
+    }
+}
+
+/// What data-parallel ranks keep only a share of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sharding {
+    /// Nothing: every rank keeps all, gradients are all-reduced.
+    None,
+    /// Optimizer state (ZeRO-1, Megatron-LM's distributed optimizer).
+    #[default]
+    Zero1,
+    /// Optimizer state and gradients (ZeRO-2).
+    Zero2,
+    /// Optimizer state, gradients and weights (ZeRO-3); weights are gathered per microbatch.
+    Zero3,
+    /// As ZeRO-3, layer by layer (PyTorch FSDP, weights freed after the forward pass).
+    Fsdp,
+    /// FSDP that keeps gathered weights until the backward pass is done, as Llama 3 did.
+    FsdpNoReshard,
+    /// FSDP inside groups of `shard_group` ranks, copies between them.
+    Hybrid,
+}
+
+impl Sharding {
+    /// Whether ranks keep only a share of the weights between uses.
+    pub fn shards_weights(self) -> bool {
+        matches!(self, Self::Zero3 | Self::Fsdp | Self::Hybrid)
+    }
+
+    /// Whether ranks keep only a share of the gradients.
+    pub fn shards_gradients(self) -> bool {
+        !matches!(self, Self::None | Self::Zero1)
+    }
+
+    /// Whether weights are gathered layer by layer, in and before the forward pass.
+    pub fn gathers_by_layer(self) -> bool {
+        matches!(self, Self::Zero3 | Self::Fsdp | Self::FsdpNoReshard | Self::Hybrid)
+    }
+
+    /// When gradients are reduced unless told otherwise: DeepSpeed's ZeRO-2 and 3 reduce after
+    /// every microbatch; Megatron-LM, and PyTorch's pipelines with FSDP, after the last one.
+    pub fn reduction(self) -> Reduction {
+        match self {
+            Self::Zero2 | Self::Zero3 => Reduction::EveryMicrobatch,
+            _ => Reduction::Once,
+        }
+    }
+}
+
+/// When gradients are reduced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reduction {
+    /// After the last microbatch.
+    Once,
+    /// After every microbatch.
+    EveryMicrobatch,
+}
+
+/// How context parallelism exchanges keys and values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CpExchange {
+    /// Round the ring, a block at a time, behind the attention of the block before.
+    #[default]
+    Ring,
+    /// Gathered before attention, as Llama 3 does.
+    AllGather,
+}
+
+/// The order in which degrees number the ranks, innermost first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RankOrder {
+    /// Data outermost: Llama 3.
+    #[default]
+    TpCpPpDp,
+    /// Pipeline outermost: Megatron-LM's default.
+    TpCpDpPp,
+}
+
+/// The type in which gradients are reduced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum GradientType {
+    /// Two bytes.
+    Bf16,
+    /// Four bytes.
+    #[default]
+    Fp32,
+}
+
+impl GradientType {
+    /// Bytes per element.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Self::Bf16 => 2,
+            Self::Fp32 => 4,
+        }
+    }
+}
+
+/// Degrees of parallelism that multiply to the job's GPUs, and the numbering of its ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Tensor parallel.
+    pub tp: u64,
+    /// Context parallel.
+    pub cp: u64,
+    /// Pipeline parallel.
+    pub pp: u64,
+    /// Virtual stages per pipeline stage.
+    pub vpp: u64,
+    /// Data parallel.
+    pub dp: u64,
+    /// Expert parallel, inside dp·cp.
+    pub ep: u64,
+    /// Ranks that share one copy of sharded state: dp·cp, or fewer with hybrid sharding.
+    pub shard: u64,
+    /// The numbering.
+    pub order: RankOrder,
+}
+
+/// Where a rank stands on each axis.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Coordinates {
+    /// Position in its tensor group.
+    pub tp: u64,
+    /// Position in its context group.
+    pub cp: u64,
+    /// Its pipeline stage.
+    pub pp: u64,
+    /// Its data-parallel copy.
+    pub dp: u64,
+}
+
+/// A kind of group of ranks that communicate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum GroupKind {
+    /// The parts of one matrix.
+    Tensor,
+    /// The parts of one sequence.
+    Context,
+    /// The stages of one pipeline.
+    Pipeline,
+    /// Copies of the same weights: dp·cp ranks.
+    Gradient,
+    /// The holders of all experts of a layer: ep of the dp·cp ranks.
+    Expert,
+    /// Copies of the same experts: dp·cp/ep ranks.
+    ExpertGradient,
+    /// With hybrid sharding, the ranks that share one copy.
+    Shard,
+    /// With hybrid sharding, the holders of the same share of each copy.
+    Replica,
+    /// The first and the last stage, where tied embeddings are reduced between them.
+    Ends,
+}
+
+impl GroupKind {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Tensor,
+        Self::Context,
+        Self::Pipeline,
+        Self::Gradient,
+        Self::Expert,
+        Self::ExpertGradient,
+        Self::Shard,
+        Self::Replica,
+        Self::Ends,
+    ];
+
+    /// What its traffic is accounted under.
+    pub fn axis(self) -> Axis {
+        match self {
+            Self::Tensor => Axis::Tp,
+            Self::Context => Axis::Cp,
+            Self::Pipeline | Self::Ends => Axis::Pp,
+            Self::Expert => Axis::Ep,
+            Self::Gradient | Self::ExpertGradient | Self::Shard | Self::Replica => Axis::Dp,
+        }
+    }
+}
+
+impl Layout {
+    /// Ranks.
+    pub fn gpus(&self) -> u64 {
+        self.tp * self.cp * self.pp * self.dp
+    }
+
+    /// Virtual stages of the whole pipeline.
+    pub fn virtual_stages(&self) -> u64 {
+        self.pp * self.vpp
+    }
+
+    /// Where `rank` stands.
+    pub fn coordinates(&self, rank: u64) -> Coordinates {
+        assert!(rank < self.gpus(), "rank {rank} of {}", self.gpus());
+        let (tp, rest) = (rank % self.tp, rank / self.tp);
+        let (cp, rest) = (rest % self.cp, rest / self.cp);
+        let (pp, dp) = match self.order {
+            RankOrder::TpCpPpDp => (rest % self.pp, rest / self.pp),
+            RankOrder::TpCpDpPp => (rest / self.dp, rest % self.dp),
+        };
+        Coordinates { tp, cp, pp, dp }
+    }
+
+    /// The rank that stands there.
+    pub fn rank(&self, at: Coordinates) -> u64 {
+        let outer = match self.order {
+            RankOrder::TpCpPpDp => at.pp + self.pp * at.dp,
+            RankOrder::TpCpDpPp => at.dp + self.dp * at.pp,
+        };
+        at.tp + self.tp * (at.cp + self.cp * outer)
+    }
+
+    /// Ranks in a group of that kind.
+    pub fn group_size(&self, kind: GroupKind) -> u64 {
+        let copies = self.dp * self.cp;
+        match kind {
+            GroupKind::Tensor => self.tp,
+            GroupKind::Context => self.cp,
+            GroupKind::Pipeline => self.pp,
+            GroupKind::Gradient => copies,
+            GroupKind::Expert => self.ep,
+            GroupKind::ExpertGradient => copies / self.ep,
+            GroupKind::Shard => self.shard,
+            GroupKind::Replica => copies / self.shard,
+            GroupKind::Ends => self.pp.min(2),
+        }
+    }
+
+    /// Groups of that kind. All ranks are in one each, except that only the ends of a pipeline
+    /// are in a group of that kind.
+    pub fn groups(&self, kind: GroupKind) -> u64 {
+        match kind {
+            GroupKind::Ends => self.gpus() / self.pp,
+            _ => self.gpus() / self.group_size(kind),
+        }
+    }
+
+    /// The group with number `index`.
+    pub fn group(&self, kind: GroupKind, index: u64) -> Group {
+        assert!(index < self.groups(kind), "group {index} of {}", self.groups(kind));
+        let mut rest = index;
+        let mut digit = |size: u64| {
+            let value = rest % size;
+            rest /= size;
+            value
+        };
+        let mut at = Coordinates::default();
+        let mut copy = 0;
+        match kind {
+            GroupKind::Tensor => {
+                (at.cp, at.pp, at.dp) = (digit(self.cp), digit(self.pp), digit(self.dp));
+                copy = self.copy(at);
+            }
+            GroupKind::Context => {
+                (at.tp, at.pp, at.dp) = (digit(self.tp), digit(self.pp), digit(self.dp));
+                copy = self.copy(at);
+            }
+            GroupKind::Pipeline | GroupKind::Ends => {
+                (at.tp, copy) = (digit(self.tp), digit(self.cp * self.dp));
+            }
+            GroupKind::Gradient => (at.tp, at.pp) = (digit(self.tp), digit(self.pp)),
+            GroupKind::Expert => {
+                at.tp = digit(self.tp);
+                copy = self.ep * digit(self.cp * self.dp / self.ep);
+                at.pp = digit(self.pp);
+            }
+            GroupKind::Shard => {
+                at.tp = digit(self.tp);
+                copy = self.shard * digit(self.cp * self.dp / self.shard);
+                at.pp = digit(self.pp);
+            }
+            GroupKind::ExpertGradient => {
+                (at.tp, copy, at.pp) = (digit(self.tp), digit(self.ep), digit(self.pp));
+            }
+            GroupKind::Replica => {
+                (at.tp, copy, at.pp) = (digit(self.tp), digit(self.shard), digit(self.pp));
+            }
+        }
+        Group { layout: *self, kind, tp: at.tp, pp: at.pp, copy }
+    }
+
+    /// The group of that kind that `rank` is in; none for a rank between the ends of a pipeline.
+    pub fn group_of(&self, kind: GroupKind, rank: u64) -> Option<Group> {
+        let at = self.coordinates(rank);
+        let copy = self.copy(at);
+        let group = |tp, pp, copy| Some(Group { layout: *self, kind, tp, pp, copy });
+        match kind {
+            GroupKind::Tensor => group(0, at.pp, copy),
+            GroupKind::Context => group(at.tp, at.pp, copy - at.cp),
+            GroupKind::Pipeline => group(at.tp, 0, copy),
+            GroupKind::Ends if at.pp != 0 && at.pp != self.pp - 1 => None,
+            GroupKind::Ends => group(at.tp, 0, copy),
+            GroupKind::Gradient => group(at.tp, at.pp, 0),
+            GroupKind::Expert => group(at.tp, at.pp, copy - copy % self.ep),
+            GroupKind::Shard => group(at.tp, at.pp, copy - copy % self.shard),
+            GroupKind::ExpertGradient => group(at.tp, at.pp, copy % self.ep),
+            GroupKind::Replica => group(at.tp, at.pp, copy % self.shard),
+        }
+    }
+
+    /// Position among the dp·cp copies of a stage's weights: context innermost.
+    fn copy(&self, at: Coordinates) -> u64 {
+        at.cp + self.cp * at.dp
+    }
+}
+
+/// Some ranks that communicate, as arithmetic on the layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group {
+    layout: Layout,
+    kind: GroupKind,
+    tp: u64,
+    pp: u64,
+    copy: u64,
+}
+
+impl Group {
+    /// What kind of group it is.
+    pub fn kind(&self) -> GroupKind {
+        self.kind
+    }
+
+    /// How many ranks are in it.
+    pub fn size(&self) -> u64 {
+        self.layout.group_size(self.kind)
+    }
+
+    /// Its member with number `index`.
+    pub fn member(&self, index: u64) -> u64 {
+        assert!(index < self.size(), "member {index} of {}", self.size());
+        let Layout { cp, pp, ep, shard, .. } = self.layout;
+        let (mut tensor, mut stage, mut copy) = (self.tp, self.pp, self.copy);
+        match self.kind {
+            GroupKind::Tensor => tensor = index,
+            GroupKind::Pipeline => stage = index,
+            GroupKind::Ends => stage = index * (pp - 1),
+            GroupKind::Context | GroupKind::Gradient => copy += index,
+            GroupKind::Expert | GroupKind::Shard => copy += index,
+            GroupKind::ExpertGradient => copy += index * ep,
+            GroupKind::Replica => copy += index * shard,
+        }
+        let at = Coordinates { tp: tensor, cp: copy % cp, pp: stage, dp: copy / cp };
+        self.layout.rank(at)
+    }
+
+    /// Its members in order.
+    pub fn members(&self) -> impl ExactSizeIterator<Item = u64> + use<> {
+        let group = *self;
+        let size = usize::try_from(self.size()).expect("ranks fit the memory of this machine");
+        (0..size).map(move |index| group.member(index as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layouts() -> impl Iterator<Item = Layout> {
+        let degrees = [
+            [8, 1, 16, 128, 1, 128],
+            [2, 2, 2, 3, 6, 2],
+            [1, 4, 3, 6, 8, 12],
+            [1, 1, 1, 1, 1, 1],
+            [3, 4, 2, 3, 6, 4],
+        ];
+        degrees.into_iter().flat_map(|[tp, cp, pp, dp, ep, shard]| {
+            [RankOrder::TpCpPpDp, RankOrder::TpCpDpPp].map(|order| Layout {
+                tp,
+                cp,
+                pp,
+                vpp: 1,
+                dp,
+                ep,
+                shard,
+                order,
+            })
+        })
+    }
+
+    /// Property: the groups of a kind part the ranks (of the ends: the first and last stages),
+    /// and every rank finds its own group.
+    #[test]
+    fn every_rank_is_in_one_group_of_each_kind() {
+        for layout in layouts() {
+            for kind in GroupKind::ALL {
+                let mut seen = vec![0; usize::try_from(layout.gpus()).unwrap()];
+                for index in 0..layout.groups(kind) {
+                    let group = layout.group(kind, index);
+                    for rank in group.members() {
+                        seen[usize::try_from(rank).unwrap()] += 1;
+                        assert_eq!(layout.group_of(kind, rank), Some(group), "{layout:?}");
+                    }
+                }
+                for (rank, seen) in seen.into_iter().enumerate() {
+                    let grouped = layout.group_of(kind, rank as u64).is_some();
+                    assert_eq!(seen, usize::from(grouped), "{kind:?} of {layout:?}");
+                    assert!(grouped || kind == GroupKind::Ends);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn coordinates_and_ranks_are_inverse() {
+        for layout in layouts() {
+            for rank in 0..layout.gpus() {
+                assert_eq!(layout.rank(layout.coordinates(rank)), rank);
+            }
+        }
+    }
+
+    /// Oracle, by hand: eight ranks as tp 2, pp 2, dp 2.
+    #[test]
+    fn the_two_numberings() {
+        let members = |order, kind| -> Vec<u64> {
+            let layout = Layout { tp: 2, cp: 1, pp: 2, vpp: 1, dp: 2, ep: 1, shard: 2, order };
+            layout.group(kind, 0).members().collect()
+        };
+        assert_eq!(members(RankOrder::TpCpPpDp, GroupKind::Tensor), [0, 1]);
+        assert_eq!(members(RankOrder::TpCpPpDp, GroupKind::Pipeline), [0, 2]);
+        assert_eq!(members(RankOrder::TpCpPpDp, GroupKind::Gradient), [0, 4]);
+        assert_eq!(members(RankOrder::TpCpDpPp, GroupKind::Pipeline), [0, 4]);
+        assert_eq!(members(RankOrder::TpCpDpPp, GroupKind::Gradient), [0, 2]);
+    }
+}

@@ -1,0 +1,417 @@
+//! From what was written to what it means: a checked [`Job`].
+//!
+//! Nothing stops at the first error: [`resolve`] returns every [`Problem`] with the key it
+//! concerns and what would fit instead. What works but is unwise is a warning.
+
+use crate::config::{
+    AttentionKernel, BatchConfig, DispatchType, JobConfig, Loss, MoeConfig, Optimizer, Precision,
+    RoutingLimit,
+};
+use crate::model::{Model, Recompute};
+use crate::parallel::{Layout, ParallelConfig, Reduction, Sharding};
+use crate::schedule::Schedule;
+
+/// A job whose every number is decided and fits the others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    /// The model.
+    pub model: Model,
+    /// How it is cut.
+    pub layout: Layout,
+    /// The rest of what was written about parallelism.
+    pub parallel: ParallelConfig,
+    /// When gradients are reduced.
+    pub reduction: Reduction,
+    /// Layers of each virtual stage, in the order of the model.
+    pub stage_layers: Vec<u64>,
+    /// What one step works on.
+    pub batch: BatchConfig,
+    /// Microbatches per step and pipeline.
+    pub microbatches: u64,
+    /// The order of passes.
+    pub schedule: Schedule,
+    /// The type of the matrix products.
+    pub precision: Precision,
+    /// What the backward pass computes again.
+    pub recompute: Recompute,
+    /// The attention kernels' generation.
+    pub attention: AttentionKernel,
+    /// How the loss is computed.
+    pub loss: Loss,
+    /// The optimizer.
+    pub optimizer: Optimizer,
+    /// How tokens find their experts.
+    pub moe: MoeConfig,
+    /// The type of tokens on their way to the experts.
+    pub dispatch: DispatchType,
+}
+
+/// The cluster, as far as a job must know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// GPUs of the cluster.
+    pub gpus: u64,
+    /// GPUs of a node.
+    pub gpus_per_node: u64,
+    /// GPUs that the scale-up network joins: a node, or a rack of them.
+    pub scale_up: u64,
+}
+
+/// Something wrong with a job, or unwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The key it concerns, below `job`.
+    pub key: &'static str,
+    /// What is wrong, and what would fit.
+    pub message: String,
+}
+
+/// A job and what is unwise about it, or everything that is wrong with it.
+pub type Resolved = Result<(Job, Vec<Problem>), Vec<Problem>>;
+
+/// Checks a job against its model and its cluster.
+pub fn resolve(config: &JobConfig, model: Model, site: &Site) -> Resolved {
+    let mut check = Check::default();
+    for (key, message) in model.problems() {
+        check.wrong("model", format!("{key}: {message}"));
+    }
+    degrees(&mut check, config);
+    if !check.errors.is_empty() {
+        return Err(check.errors);
+    }
+    let layout = layout(&mut check, config, site);
+    tensor(&mut check, config, &model, &layout, site);
+    experts(&mut check, config, &model, &layout);
+    let stage_layers = stages(&mut check, config, &model);
+    let microbatches = batch(&mut check, config, &layout);
+    schedule(&mut check, config, microbatches);
+    if !check.errors.is_empty() {
+        return Err(check.errors);
+    }
+    let dispatch = config.moe.dispatch.unwrap_or(match config.precision {
+        Precision::Fp8 => DispatchType::Fp8,
+        _ => DispatchType::Bf16,
+    });
+    let job = Job {
+        layout,
+        reduction: config.parallel.reduction.unwrap_or(config.parallel.sharding.reduction()),
+        parallel: config.parallel.clone(),
+        stage_layers,
+        batch: config.batch,
+        microbatches,
+        schedule: config.schedule,
+        precision: config.precision,
+        recompute: config.recompute,
+        attention: config.attention,
+        loss: config.loss,
+        optimizer: config.optimizer,
+        moe: config.moe.clone(),
+        dispatch,
+        model,
+    };
+    Ok((job, check.warnings))
+}
+
+#[derive(Default)]
+struct Check {
+    errors: Vec<Problem>,
+    warnings: Vec<Problem>,
+}
+
+impl Check {
+    fn wrong(&mut self, key: &'static str, message: String) {
+        self.errors.push(Problem { key, message });
+    }
+
+    fn unwise(&mut self, key: &'static str, message: String) {
+        self.warnings.push(Problem { key, message });
+    }
+}
+
+/// Zeros, which nothing below could divide by.
+fn degrees(check: &mut Check, config: &JobConfig) {
+    let ParallelConfig { tp, cp, pp, vpp, dp, ep, shard_group, .. } = &config.parallel;
+    let all = [
+        ("gpus", config.gpus.unwrap_or(1)),
+        ("parallel.tp", *tp),
+        ("parallel.cp", *cp),
+        ("parallel.pp", *pp),
+        ("parallel.vpp", *vpp),
+        ("parallel.dp", dp.unwrap_or(1)),
+        ("parallel.ep", *ep),
+        ("parallel.shard_group", shard_group.unwrap_or(1)),
+        ("batch.sequences", config.batch.sequences),
+        ("batch.micro", config.batch.micro),
+        ("batch.length", config.batch.length),
+    ];
+    for (key, value) in all {
+        if value == 0 {
+            check.wrong(key, "is 0; the least is 1".to_owned());
+        }
+    }
+}
+
+/// The degrees that multiply to the job's GPUs.
+fn layout(check: &mut Check, config: &JobConfig, site: &Site) -> Layout {
+    let ParallelConfig { tp, cp, pp, vpp, ep, order, .. } = config.parallel;
+    let replica = tp * cp * pp;
+    let available = config.gpus.unwrap_or(site.gpus);
+    let dp = config.parallel.dp.unwrap_or((available / replica).max(1));
+    let product = replica * dp;
+    let gpus = config.gpus.unwrap_or(product);
+    if product != gpus {
+        let fit = if gpus.is_multiple_of(replica) {
+            format!("dp = {} would fit", gpus / replica)
+        } else {
+            let below = gpus / replica;
+            let fits: Vec<String> = [below, below + 1]
+                .iter()
+                .filter(|&&dp| 0 < dp)
+                .map(|dp| format!("gpus = {} (dp = {dp})", dp * replica))
+                .collect();
+            format!("{} would fit", fits.join(" or "))
+        };
+        check.wrong(
+            "parallel.dp",
+            format!("tp·cp·pp·dp = {tp}·{cp}·{pp}·{dp} = {product}, not the job's {gpus}; {fit}"),
+        );
+    }
+    if site.gpus < gpus.max(product) {
+        let fit = match site.gpus / replica {
+            0 => format!("even dp = 1 needs {replica}"),
+            dp => format!("dp = {dp} ({} GPUs) would fit", dp * replica),
+        };
+        check.wrong(
+            "gpus",
+            format!("{} GPUs, but the cluster has {}; {fit}", gpus.max(product), site.gpus),
+        );
+    }
+    let copies = dp * cp;
+    if !copies.is_multiple_of(ep) {
+        let fit = list(divisors(copies).into_iter().filter(|&d| d <= 2 * ep));
+        check.wrong("parallel.ep", format!("{ep} does not divide dp·cp = {copies}; {fit} would"));
+    }
+    let shard = match (config.parallel.sharding, config.parallel.shard_group) {
+        (Sharding::Hybrid, Some(group)) => group,
+        (Sharding::Hybrid, None) => site.gpus_per_node.max(tp) / tp,
+        (_, Some(_)) => {
+            let message = "is for sharding = \"hybrid\" alone".to_owned();
+            check.wrong("parallel.shard_group", message);
+            copies
+        }
+        (_, None) => copies,
+    };
+    if !copies.is_multiple_of(shard) {
+        let fit = list(divisors(copies).into_iter());
+        let message = format!("{shard} does not divide dp·cp = {copies}; {fit} would");
+        check.wrong("parallel.shard_group", message);
+    }
+    if shard != copies && ep != 1 {
+        let message = "hybrid sharding of experts is not modelled; take fsdp or ep = 1".to_owned();
+        check.wrong("parallel.sharding", message);
+    }
+    Layout { tp, cp, pp, vpp, dp, ep, shard, order }
+}
+
+/// What is cut by tp and cp.
+fn tensor(check: &mut Check, config: &JobConfig, model: &Model, layout: &Layout, site: &Site) {
+    let Layout { tp, cp, .. } = *layout;
+    let widths = [
+        ("heads", model.heads),
+        ("hidden", model.hidden),
+        ("ffn", model.ffn),
+        ("expert ffn", model.experts.map_or(tp, |experts| experts.ffn)),
+    ];
+    for (name, width) in widths {
+        if !width.is_multiple_of(tp) {
+            let fit = list(divisors(width).into_iter().filter(|&d| d <= 2 * tp));
+            let message = format!("{tp} does not divide the model's {width} {name}; {fit} would");
+            check.wrong("parallel.tp", message);
+        }
+    }
+    let kv_heads = model.kv_heads;
+    if !kv_heads.is_multiple_of(tp) && model.latent.is_none() {
+        let message = format!("{tp} GPUs share {kv_heads} key/value heads");
+        if tp.is_multiple_of(kv_heads) {
+            check.unwise("parallel.tp", format!("{message}: each is kept {} times", tp / kv_heads));
+        } else {
+            check.wrong("parallel.tp", format!("{message}, which divide neither way"));
+        }
+    }
+    if site.scale_up < tp {
+        check.unwise(
+            "parallel.tp",
+            format!("{tp} GPUs do not fit the scale-up domain of {}", site.scale_up),
+        );
+    }
+    let length = config.batch.length;
+    if !length.is_multiple_of(2 * cp) && 1 < cp {
+        // Causal attention is balanced by giving each rank one early and one late part.
+        let message = format!("{length} tokens do not divide into 2·cp = {} parts", 2 * cp);
+        check.wrong("parallel.cp", message);
+    } else if config.parallel.sequence_parallel && !(length / cp).is_multiple_of(tp) {
+        let message = format!("{} tokens per rank do not divide by tp = {tp}", length / cp);
+        check.wrong("parallel.sequence_parallel", message);
+    }
+}
+
+fn experts(check: &mut Check, config: &JobConfig, model: &Model, layout: &Layout) {
+    let ep = layout.ep;
+    let Some(experts) = &model.experts else {
+        if 1 < ep {
+            check.wrong("parallel.ep", format!("{ep}, but {} has no experts", model.name));
+        }
+        return;
+    };
+    let count = experts.count;
+    if !count.is_multiple_of(ep) {
+        let fit = list(divisors(count).into_iter().filter(|&d| d <= 2 * ep));
+        check.wrong("parallel.ep", format!("{ep} does not divide {count} experts; {fit} would"));
+    }
+    let moe = &config.moe;
+    if moe.capacity_factor.is_some_and(|factor| factor.is_nan() || factor <= 0.0) {
+        check.wrong("moe.capacity_factor", "must be above 0".to_owned());
+    }
+    if moe.skew.is_nan() || moe.skew < 0.0 {
+        check.wrong("moe.skew", "must not be below 0".to_owned());
+    }
+    if let Some(loads) = &moe.loads {
+        if loads.len() as u64 != count {
+            let message = format!("{} loads for {count} experts", loads.len());
+            check.wrong("moe.loads", message);
+        }
+        let sound = loads.iter().all(|load| load.is_finite() && 0.0 <= *load);
+        if !sound || loads.iter().sum::<f64>() <= 0.0 {
+            check.wrong("moe.loads", "must be counts, not all of them 0".to_owned());
+        }
+    }
+    if let RoutingLimit::Nodes(0) | RoutingLimit::Devices(0) = moe.limit {
+        check.wrong("moe.limit", "is 0; the least is 1".to_owned());
+    }
+}
+
+/// Layers of each virtual stage. Where they do not divide evenly, one layer is left out at the
+/// last stage, which has the head, then at the first, which has the embedding, then at the last
+/// but one, and so on inwards: Llama 3's "one layer fewer on the first and the last stage".
+fn stages(check: &mut Check, config: &JobConfig, model: &Model) -> Vec<u64> {
+    let parts = config.parallel.pp * config.parallel.vpp;
+    let layers = model.layers;
+    if let Some(written) = &config.parallel.stage_layers {
+        if written.len() as u64 != parts || written.iter().sum::<u64>() != layers {
+            check.wrong(
+                "parallel.stage_layers",
+                format!(
+                    "{} stages of {} layers in all, but pp·vpp = {parts} and the model has {layers}",
+                    written.len(),
+                    written.iter().sum::<u64>()
+                ),
+            );
+        }
+        return written.clone();
+    }
+    if layers + 2 < parts {
+        let vpp = (layers + 2) / config.parallel.pp;
+        let fit = match vpp {
+            0 => format!("pp up to {} would fit", layers + 2),
+            _ => format!("vpp up to {vpp} would fit"),
+        };
+        let message = format!("pp·vpp = {parts} stages for {layers} layers; {fit}");
+        check.wrong("parallel.pp", message);
+        return Vec::new();
+    }
+    let most = layers.div_ceil(parts);
+    let short = usize::try_from(most * parts - layers).expect("fewer than the stages");
+    let mut stages = vec![most; usize::try_from(parts).expect("stages fit memory")];
+    let last = stages.len() - 1;
+    for index in 0..short {
+        let inwards = index / 2;
+        stages[if index % 2 == 0 { last - inwards } else { inwards }] -= 1;
+    }
+    if 0 < short {
+        let spelt: Vec<String> =
+            stages.chunk_by(|a, b| a == b).map(|run| format!("{}×{}", run.len(), run[0])).collect();
+        check.unwise(
+            "parallel.stage_layers",
+            format!("{layers} layers do not divide by {parts}: {} layers", spelt.join(", ")),
+        );
+    }
+    stages
+}
+
+/// Microbatches per step and pipeline.
+fn batch(check: &mut Check, config: &JobConfig, layout: &Layout) -> u64 {
+    let BatchConfig { sequences, micro, .. } = config.batch;
+    let at_once = layout.dp * micro;
+    if !sequences.is_multiple_of(at_once) {
+        let below = sequences / at_once * at_once;
+        let fits: Vec<String> =
+            [below, below + at_once].iter().filter(|&&n| 0 < n).map(u64::to_string).collect();
+        check.wrong(
+            "batch.sequences",
+            format!(
+                "{sequences} sequences do not divide into dp·micro = {}·{micro} = {at_once}; {} \
+                 would",
+                layout.dp,
+                fits.join(" or ")
+            ),
+        );
+    }
+    (sequences / at_once).max(1)
+}
+
+fn schedule(check: &mut Check, config: &JobConfig, microbatches: u64) {
+    let ParallelConfig { pp, vpp, .. } = config.parallel;
+    if 1 < vpp && config.schedule != Schedule::Interleaved {
+        let message = format!("vpp = {vpp} needs schedule = \"interleaved-1f1b\"");
+        check.wrong("parallel.vpp", message);
+    }
+    if 1 < vpp && pp == 1 {
+        check.wrong("parallel.vpp", format!("{vpp} virtual stages need a pipeline: pp = 1"));
+    }
+    if config.schedule == Schedule::DualPipe && 1 < pp {
+        if !pp.is_multiple_of(2) {
+            check.wrong("parallel.pp", format!("dualpipe runs from both ends: {pp} is odd"));
+        }
+        if microbatches < 2 * pp || !microbatches.is_multiple_of(2) {
+            check.wrong(
+                "schedule",
+                format!(
+                    "dualpipe needs an even number of microbatches, at least 2·pp = {}: there are \
+                     {microbatches}",
+                    2 * pp
+                ),
+            );
+        }
+    }
+    if microbatches < pp {
+        check.unwise(
+            "batch.sequences",
+            format!("{microbatches} microbatches do not fill a pipeline of {pp} stages"),
+        );
+    }
+}
+
+fn divisors(number: u64) -> Vec<u64> {
+    let mut divisors = Vec::new();
+    let mut candidate = 1;
+    while candidate * candidate <= number {
+        if number.is_multiple_of(candidate) {
+            divisors.push(candidate);
+            divisors.push(number / candidate);
+        }
+        candidate += 1;
+    }
+    divisors.sort_unstable();
+    divisors.dedup();
+    divisors
+}
+
+/// The largest few, as words.
+fn list(numbers: impl Iterator<Item = u64>) -> String {
+    let numbers: Vec<String> = numbers.map(|number| number.to_string()).collect();
+    let from = numbers.len().saturating_sub(6);
+    numbers[from..].join(", ")
+}
+
+#[cfg(test)]
+mod tests;
