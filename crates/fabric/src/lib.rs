@@ -9,6 +9,8 @@
 //!
 //! * [`graph`]: nodes, directed links, the builder, and the [`Fabric`] they make.
 //! * [`routes`]: next hops, with failures.
+//! * [`hash`]: what a switch sees of a flow, and how it hashes that.
+//! * [`routing`]: which of several next hops a packet takes, one file for each policy.
 //! * [`hardware`]: what GPUs, NICs, switches and cables can do and cost, each figure cited.
 //!
 //! # Invariants
@@ -19,7 +21,9 @@
 
 pub mod graph;
 pub mod hardware;
+pub mod hash;
 pub mod routes;
+pub mod routing;
 
 pub use graph::{Fabric, FabricBuilder, Link, LinkClass, LinkId, Node, NodeId, NodeKind};
 pub use routes::{Health, Routes};

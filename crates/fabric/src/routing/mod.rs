@@ -1,0 +1,295 @@
+//! Routing policies: which of several equally near links a packet takes.
+//!
+//! [`Routes`] says which links lead nearer; a policy picks one of them. A policy never touches the
+//! network: it is asked, and answers. Both engines ask the same objects. The packet engine asks at
+//! every switch for each packet, flowlet or flow, as [`Routing::grain`] says; the flow engine walks
+//! each queue pair once ([`walk`](walk::walk)) or spreads it as [`Routing::spread`] says.
+//!
+//! # Adding a policy
+//!
+//! 1. Write `routing/name.rs`: a state struct, one `impl Routing`, and tests.
+//! 2. Add its `mod` line, its variant of [`Policy`] and its arm of [`RoutingConfig::build`].
+//!
+//! Nothing outside this folder changes; the shared tests loop over [`Policy::ALL`].
+
+use std::fmt::Debug;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use units::{Bytes, Span};
+
+use crate::graph::{Fabric, LinkId, NodeId};
+use crate::hash::{FlowKey, HashFields, HashFunction, UdpSource};
+use crate::routes::Routes;
+
+pub mod adaptive;
+pub mod e_ecmp;
+pub mod ecmp;
+pub mod flowlet;
+pub mod infiniband_adaptive;
+pub mod path_pinning;
+pub mod queue_pairs;
+pub mod spray;
+pub mod static_up_down;
+pub mod traffic_engineering;
+pub mod walk;
+
+pub use adaptive::Choice;
+pub use ecmp::{Members, Seeds};
+pub use path_pinning::Slice;
+pub use queue_pairs::QueuePairs;
+pub use walk::{NoPath, Walker};
+
+/// For how long a choice holds.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Grain {
+    /// For all packets of a flow.
+    Flow,
+    /// For packets of a flow that follow each other within `gap`.
+    Flowlet {
+        /// A pause this long lets the flow choose again.
+        gap: Span,
+    },
+    /// For one packet.
+    Packet,
+}
+
+/// How the flow engine lays a flow over the candidates at a switch.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Spread {
+    /// On one of them.
+    One,
+    /// On all of them, equally.
+    Even,
+    /// On all of them, less where there is more congestion.
+    Weighted,
+}
+
+/// What a switch knows of its queues.
+pub trait Load {
+    /// Bytes that wait to cross the link.
+    fn queued(&self, link: LinkId) -> Bytes;
+}
+
+/// All queues empty: for policies that do not look, and for walks before a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Idle;
+
+impl Load for Idle {
+    fn queued(&self, _link: LinkId) -> Bytes {
+        Bytes::ZERO
+    }
+}
+
+/// A flow as a central planner knows it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Demand {
+    /// Its addresses and numbers.
+    pub key: FlowKey,
+    /// What it would send alone, in bits per second.
+    pub rate_bps: f64,
+}
+
+/// The links that a flow crosses, from the sending NIC to the receiving one.
+pub type Path = Vec<LinkId>;
+
+/// One policy on one fabric.
+pub trait Routing: Debug {
+    /// Which of `candidates`, of which there is at least one, leads the flow on from `at`.
+    ///
+    /// `packet` counts what [`Self::grain`] names: packets or flowlets of the flow; 0 for flows.
+    fn choose(
+        &mut self,
+        at: NodeId,
+        key: &FlowKey,
+        packet: u64,
+        candidates: &[LinkId],
+        load: &dyn Load,
+    ) -> usize;
+
+    /// For how long a choice holds.
+    fn grain(&self) -> Grain {
+        Grain::Flow
+    }
+
+    /// How the flow engine lays a message of this size over the candidates.
+    fn spread(&self, _message: Bytes) -> Spread {
+        Spread::One
+    }
+
+    /// Whole paths for flows that are known beforehand; `None` if the policy does not plan, and
+    /// `None` for a flow that has no path. Called again every [`Self::interval`].
+    fn plan(
+        &mut self,
+        _fabric: &Fabric,
+        _routes: &mut Routes,
+        _demands: &[Demand],
+    ) -> Option<Vec<Option<Path>>> {
+        None
+    }
+
+    /// How often the planner looks again.
+    fn interval(&self) -> Option<Span> {
+        None
+    }
+}
+
+/// Which policy.
+#[derive(
+    Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    /// A hash of the fields that `hash` names, at each switch.
+    #[default]
+    Ecmp,
+    /// ECMP on the 5-tuple and the destination queue pair number, whatever `hash` says.
+    EEcmp,
+    /// Each port of a leaf has its own uplink: Meta's first scheme.
+    PathPinning,
+    /// A central controller lays known flows on the least loaded shortest paths.
+    TrafficEngineering,
+    /// A flow may choose again after a pause.
+    Flowlet,
+    /// Packets in turn over all candidates.
+    Spray,
+    /// Packets to the emptiest candidate.
+    Adaptive,
+    /// InfiniBand's adaptive routing: the static port until that is busy, then the emptiest.
+    InfinibandAdaptive,
+    /// InfiniBand's static routing: the destination decides (D-mod-k).
+    StaticUpDown,
+}
+
+impl Policy {
+    /// All policies, for tests and help texts.
+    pub const ALL: [Self; 9] = [
+        Self::Ecmp,
+        Self::EEcmp,
+        Self::PathPinning,
+        Self::TrafficEngineering,
+        Self::Flowlet,
+        Self::Spray,
+        Self::Adaptive,
+        Self::InfinibandAdaptive,
+        Self::StaticUpDown,
+    ];
+
+    /// The name that scenarios use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ecmp => "ecmp",
+            Self::EEcmp => "e-ecmp",
+            Self::PathPinning => "path-pinning",
+            Self::TrafficEngineering => "traffic-engineering",
+            Self::Flowlet => "flowlet",
+            Self::Spray => "spray",
+            Self::Adaptive => "adaptive",
+            Self::InfinibandAdaptive => "infiniband-adaptive",
+            Self::StaticUpDown => "static-up-down",
+        }
+    }
+}
+
+/// How a connection uses its queue pairs.
+#[derive(
+    Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum QueuePairUse {
+    /// Every message is cut into equal parts, one for each (`NCCL_IB_SPLIT_DATA_ON_QPS=1`).
+    Split,
+    /// Whole messages in turn (`NCCL_IB_SPLIT_DATA_ON_QPS=0`).
+    #[default]
+    RoundRobin,
+}
+
+/// How flows find their paths: the table `[network] routing`.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RoutingConfig {
+    /// Which policy.
+    pub policy: Policy,
+    /// Which fields of a packet switches hash.
+    pub hash: HashFields,
+    /// The hash function of the switches.
+    pub function: HashFunction,
+    /// Whether switches have different hash seeds; equal ones polarise.
+    pub seeds: Seeds,
+    /// How a hash becomes a member of a group, and what happens when a member fails.
+    pub members: Members,
+    /// Queue pairs of a connection that does not say how many it has.
+    pub qps: u16,
+    /// How a connection uses its queue pairs.
+    pub split: QueuePairUse,
+    /// The size of the messages that go round robin; larger operations are many of them.
+    pub chunk: Bytes,
+    /// How the sender chooses the UDP source port of a queue pair.
+    pub udp_source: UdpSource,
+    /// Path pinning: whether the sender's or the receiver's port decides.
+    pub slice: Slice,
+    /// Traffic engineering: how often the controller recomputes.
+    pub interval: Span,
+    /// Flowlets: the pause after which a flow may choose again.
+    pub gap: Span,
+    /// Adaptive routing: how a switch uses what it knows of its queues.
+    pub choice: Choice,
+    /// InfiniBand adaptive routing: how full the static port must be before another is tried.
+    pub busy: Bytes,
+    /// InfiniBand adaptive routing: messages up to this size stay on the static port.
+    pub static_below: Bytes,
+}
+
+impl Default for RoutingConfig {
+    fn default() -> Self {
+        Self {
+            policy: Policy::default(),
+            hash: HashFields::default(),
+            function: HashFunction::default(),
+            seeds: Seeds::default(),
+            members: Members::default(),
+            // NCCL_IB_QPS_PER_CONNECTION's default (nccl, src/transport/net_ib/connect.cc).
+            qps: 1,
+            // NCCL_IB_SPLIT_DATA_ON_QPS is 0 since 2.20 (nccl, net_ib/common.cc).
+            split: QueuePairUse::default(),
+            // NCCL_BUFFSIZE 4 MiB in NCCL_STEPS 8 slots (nccl, src/init.cc, include/device.h).
+            chunk: Bytes::from_kib(512),
+            udp_source: UdpSource::default(),
+            slice: Slice::default(),
+            // Gangidi et al., "RDMA over Ethernet for Distributed AI Training at Meta Scale",
+            // SIGCOMM 2024: the controller recomputes about every 30 s.
+            interval: Span::from_ms(30_000),
+            // The same paper: 256 to 512 µs at 200 Gb/s kept reordering rare.
+            gap: Span::from_us(256),
+            choice: Choice::default(),
+            // Illustrative: sixteen packets of 4 KiB.
+            busy: Bytes::from_kib(64),
+            // NCCL_IB_AR_THRESHOLD's default (nccl, net_ib).
+            static_below: Bytes::from_kib(8),
+        }
+    }
+}
+
+impl RoutingConfig {
+    /// The policy on a fabric, in a run with this seed.
+    pub fn build(&self, fabric: &Fabric, seed: u64) -> Box<dyn Routing> {
+        match self.policy {
+            Policy::Ecmp => Box::new(ecmp::Ecmp::new(self, seed)),
+            Policy::EEcmp => Box::new(e_ecmp::e_ecmp(self, seed)),
+            Policy::PathPinning => Box::new(path_pinning::PathPinning::new(self, fabric, seed)),
+            Policy::TrafficEngineering => {
+                Box::new(traffic_engineering::TrafficEngineering::new(self, seed))
+            }
+            Policy::Flowlet => Box::new(flowlet::Flowlet::new(self, seed)),
+            Policy::Spray => Box::new(spray::Spray::new(self, seed)),
+            Policy::Adaptive => Box::new(adaptive::Adaptive::new(self, seed)),
+            Policy::InfinibandAdaptive => {
+                Box::new(infiniband_adaptive::InfinibandAdaptive::new(self, fabric))
+            }
+            Policy::StaticUpDown => Box::new(static_up_down::StaticUpDown::new(fabric)),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

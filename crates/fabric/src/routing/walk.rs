@@ -1,0 +1,73 @@
+//! Walking a flow through the fabric: from NIC to NIC, one choice at each hop.
+
+use std::fmt;
+
+use super::{Idle, Routing};
+use crate::graph::{Fabric, LinkId, NodeId};
+use crate::hash::FlowKey;
+use crate::routes::Routes;
+
+/// A flow has no way to its destination.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct NoPath {
+    /// Where it began.
+    pub from: NodeId,
+    /// Where it should go.
+    pub to: NodeId,
+    /// Where nothing led on.
+    pub stuck_at: NodeId,
+}
+
+impl NoPath {
+    /// The same in words, with the fabric's names.
+    pub fn describe(&self, fabric: &Fabric) -> String {
+        let [from, to, at] = [self.from, self.to, self.stuck_at].map(|node| fabric.name(node));
+        format!("there is no path from {from} to {to}: nothing leads on from {at}")
+    }
+}
+
+impl fmt::Display for NoPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { from, to, stuck_at } = self;
+        write!(f, "there is no path from {from:?} to {to:?}: nothing leads on from {stuck_at:?}")
+    }
+}
+
+impl std::error::Error for NoPath {}
+
+/// Walks flows through a fabric; keeps its buffers from walk to walk.
+#[derive(Clone, Debug, Default)]
+pub struct Walker {
+    hops: Vec<LinkId>,
+    path: Vec<LinkId>,
+}
+
+impl Walker {
+    /// The links that the flow crosses when the policy decides at every hop.
+    ///
+    /// `packet` counts what the policy's grain names. Scale-up paths, which end at a GPU, are
+    /// walked too; policies break their ties alike.
+    pub fn path(
+        &mut self,
+        fabric: &Fabric,
+        routes: &mut Routes,
+        routing: &mut dyn Routing,
+        key: &FlowKey,
+        packet: u64,
+    ) -> Result<&[LinkId], NoPath> {
+        self.path.clear();
+        let mut at = key.from;
+        while at != key.to {
+            routes.next_hops(fabric, at, key.to, &mut self.hops);
+            let chosen = match self.hops.as_slice() {
+                [] => return Err(NoPath { from: key.from, to: key.to, stuck_at: at }),
+                [only] => *only,
+                several => several[routing.choose(at, key, packet, several, &Idle)],
+            };
+            self.path.push(chosen);
+            at = fabric.links()[chosen].to;
+            assert!(self.path.len() < 256, "a path of 256 hops goes round in circles");
+        }
+        Ok(&self.path)
+    }
+}
