@@ -12,9 +12,15 @@ use units::quantity::check_format;
 
 use crate::nearest::nearest;
 use crate::problem::Problem;
-use crate::schema::{Fields, Schema, Shape, join};
+use crate::schema::{Fields, Home, Schema, Shape, join};
 use crate::source::Sources;
 use crate::tree::{Entry, Node, Origin, Table, Value};
+
+/// After so many problems nobody is helped by hints, which cost time.
+const MOST_HINTS: usize = 100;
+
+/// More problems than this are not even counted.
+const MOST_PROBLEMS: usize = 10_000;
 
 /// What a check found.
 #[derive(Debug, Default)]
@@ -22,7 +28,7 @@ pub struct Checked {
     /// Everything that is wrong.
     pub problems: Vec<Problem>,
     /// The paths whose values were taken out because they were wrong.
-    pub dropped: Vec<String>,
+    pub dropped: BTreeSet<String>,
 }
 
 /// Checks one layer. `below` is what the weaker layers say: it decides the variant of a table
@@ -40,9 +46,9 @@ pub fn missing(
     node: &Node,
     schema: &Schema,
     sources: &Sources,
-    dropped: &[String],
+    dropped: &BTreeSet<String>,
 ) -> Vec<Problem> {
-    let known_wrong = dropped.iter().cloned().collect();
+    let known_wrong = dropped.clone();
     let mut walk = Walk { schema, sources, checked: Checked::default(), known_wrong };
     walk.missing(node, schema.as_json(), "");
     walk.checked.problems
@@ -77,8 +83,14 @@ impl<'a> Walk<'a> {
         let origin = node.origin;
         match &mut node.value {
             Value::Scalar(scalar) => {
-                let verdict = scalar_problem(scalar, &shapes, path);
-                verdict.map_or(Fate::Keep, |fault| self.refuse(fault, origin, path))
+                self.schema.rename_word(scalar, schema);
+                match scalar_problem(scalar, &shapes, path) {
+                    None => Fate::Keep,
+                    Some(fault) => {
+                        let fault = self.hint_at_table(fault, scalar, &shapes);
+                        self.refuse(fault, origin, path)
+                    }
+                }
             }
             Value::List(items) => {
                 let list = shapes.iter().find_map(|shape| match shape {
@@ -91,13 +103,23 @@ impl<'a> Walk<'a> {
                 }
             }
             Value::Table(table) => match self.choose(table, &shapes, below, origin, path) {
-                Ok(fields) => {
-                    self.table(table, &fields, below, path);
-                    Fate::Keep
-                }
+                Ok(fields) => self.table(table, &fields, below, path),
                 Err(fault) => self.refuse(fault, origin, path),
             },
         }
+    }
+
+    /// A word that stands where a table with that tag is wanted.
+    fn hint_at_table(&self, fault: Fault, scalar: &Json, shapes: &[Shape<'a>]) -> Fault {
+        let Some((tag, word)) = self.schema.tag(shapes).zip(scalar.as_str()) else { return fault };
+        let is_meant = |shape: &Shape<'a>| match shape {
+            Shape::Table(fields) => Schema::tag_word(fields, tag) == Some(word),
+            _ => false,
+        };
+        if !shapes.iter().any(is_meant) {
+            return fault;
+        }
+        fault.with_help(format!("write {{ {tag} = \"{word}\" }}"))
     }
 
     fn list(&mut self, items: &mut [Node], list: &'a Json, origin: Origin, path: &str) -> Fate {
@@ -123,13 +145,20 @@ impl<'a> Walk<'a> {
             }
         }
         if fate == Fate::Drop {
-            self.checked.dropped.push(path.to_owned());
+            self.checked.dropped.insert(path.to_owned());
         }
         fate
     }
 
-    fn table(&mut self, table: &mut Table, fields: &Fields<'a>, below: Option<&Node>, path: &str) {
+    fn table(
+        &mut self,
+        table: &mut Table,
+        fields: &Fields<'a>,
+        below: Option<&Node>,
+        path: &str,
+    ) -> Fate {
         let below = below.and_then(Node::as_table);
+        self.rename_aliases(table, fields);
         let mut wrong = Vec::new();
         for (key, entry) in table.iter_mut() {
             let path = join(path, key);
@@ -142,8 +171,32 @@ impl<'a> Walk<'a> {
                 wrong.push(key.clone());
             }
         }
-        for key in wrong {
-            table.remove(&key);
+        for key in &wrong {
+            table.remove(key);
+        }
+        // Without a key that it needs, because that was wrong, a table cannot be read at all.
+        let absent = |key: &&str| {
+            let elsewhere = below.is_some_and(|table| table.contains_key(*key));
+            !table.contains_key(*key) && !elsewhere
+        };
+        let mut absent = fields.required.iter().filter(|key| absent(key));
+        if !wrong.is_empty() && absent.any(|key| self.checked.dropped.contains(&join(path, key))) {
+            self.checked.dropped.insert(path.to_owned());
+            return Fate::Drop;
+        }
+        Fate::Keep
+    }
+
+    /// Gives keys that go by another name the name that the structs know.
+    fn rename_aliases(&self, table: &mut Table, fields: &Fields<'a>) {
+        for (name, schema) in &fields.known {
+            for alias in self.schema.aliases(schema) {
+                if !table.contains_key(*name)
+                    && let Some(entry) = table.remove(alias)
+                {
+                    table.insert((*name).to_owned(), entry);
+                }
+            }
         }
     }
 
@@ -151,13 +204,19 @@ impl<'a> Walk<'a> {
         let home = path.rsplit_once('.').map_or("", |(home, _)| home);
         let place = if home.is_empty() { "a scenario".to_owned() } else { format!("`{home}`") };
         let mut hints = Vec::new();
+        if MOST_HINTS < self.checked.problems.len() {
+            let fault = Fault::new(format!("there is no key `{key}` in {place}"), "unknown key");
+            return self.refuse(fault, entry.key, path);
+        }
         if let Some(near) = nearest(key, fields.known.keys().copied()) {
             hints.push(format!("did you mean `{near}`?"));
+            // So that nobody complains that what was probably meant is missing.
+            self.checked.dropped.insert(join(home, near));
         }
         let elsewhere = self.schema.tables_with(key);
         if !elsewhere.is_empty() {
-            let tables: Vec<String> = elsewhere.iter().take(3).map(|home| name_of(home)).collect();
-            hints.push(format!("`{key}` belongs in {}", tables.join(" or ")));
+            let homes: Vec<String> = elsewhere.iter().take(3).map(Home::to_string).collect();
+            hints.push(format!("`{key}` belongs {}", homes.join(" or ")));
         }
         if hints.is_empty() {
             hints.push(format!("it has {}", listed(fields.known.keys().copied())));
@@ -219,7 +278,7 @@ impl<'a> Walk<'a> {
         let origin = own.map_or(origin, |entry| entry.node.origin);
         self.refuse(fault, origin, &tag_path);
         table.clear();
-        self.checked.dropped.push(path.to_owned());
+        self.checked.dropped.insert(path.to_owned());
         Ok(Fields::default())
     }
 
@@ -229,8 +288,10 @@ impl<'a> Walk<'a> {
         if let Some((source, start, end)) = origin.place {
             problem = problem.at(self.sources.get(source), start..end, fault.label);
         }
-        self.checked.problems.push(problem);
-        self.checked.dropped.push(path.to_owned());
+        if self.checked.problems.len() < MOST_PROBLEMS {
+            self.checked.problems.push(problem);
+        }
+        self.checked.dropped.insert(path.to_owned());
         Fate::Drop
     }
 
@@ -465,11 +526,6 @@ fn bounds_problem(number: &serde_json::Number, schema: &Json, path: &str) -> Opt
     None
 }
 
-/// A table's name as it is written in a file.
-fn name_of(home: &str) -> String {
-    if home.is_empty() { "the top of the file".to_owned() } else { format!("`[{home}]`") }
-}
-
 fn quoted<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let words: Vec<String> = words.into_iter().map(|word| format!("\"{word}\"")).collect();
     words.join(", ")
@@ -479,3 +535,6 @@ fn listed<'a>(keys: impl Iterator<Item = &'a str>) -> String {
     let keys: Vec<String> = keys.map(|key| format!("`{key}`")).collect();
     if keys.is_empty() { "no keys".to_owned() } else { keys.join(", ") }
 }
+
+#[cfg(test)]
+mod tests;

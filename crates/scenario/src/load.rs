@@ -8,6 +8,7 @@
 //! The result of [`load`] is either a scenario in which every value is known and knows where it
 //! came from, or every problem that was found, not only the first.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
@@ -88,7 +89,7 @@ struct Loader {
     sources: Sources,
     merged: Node,
     problems: Vec<Problem>,
-    dropped: Vec<String>,
+    dropped: BTreeSet<String>,
     /// Whether every layer could be read; without one of them the whole cannot make sense.
     complete: bool,
 }
@@ -103,7 +104,7 @@ impl Loader {
             sources: Sources::default(),
             merged,
             problems: Vec::new(),
-            dropped: Vec::new(),
+            dropped: BTreeSet::new(),
             complete: true,
         }
     }
@@ -309,7 +310,7 @@ impl Loaded {
         resolved
     }
 
-    /// Where the value of a key came from, in words: `my.toml:12`, `preset x:3`, `--set`, `default`.
+    /// Where the value of a key came from: `my.toml:12`, `preset x:3`, `--set`, `default`.
     pub fn origin_of(&self, key: &str) -> String {
         self.describe(self.origin(key))
     }

@@ -7,6 +7,7 @@
 //! `serde`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use schemars::JsonSchema;
 use serde_json::Value as Json;
@@ -45,6 +46,27 @@ pub(crate) struct Fields<'a> {
     pub(crate) others: Option<&'a Json>,
     /// The keys that must be there.
     pub(crate) required: Vec<&'a str>,
+}
+
+/// A table, as people call it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Home {
+    path: String,
+    /// What its tag must be, if it has one.
+    variant: Option<String>,
+}
+
+impl fmt::Display for Home {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.path {
+            "" => write!(f, "at the top of the file")?,
+            path => write!(f, "in `[{path}]`")?,
+        }
+        match &self.variant {
+            Some(variant) => write!(f, " with `{variant}`"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// References inside references end here; the schema's own nesting is a handful.
@@ -150,10 +172,30 @@ impl Schema {
         fields.known.get(tag)?.get("const")?.as_str()
     }
 
-    /// The dotted paths of all tables that have this key, for "it belongs in …".
-    pub(crate) fn tables_with(&self, key: &str) -> Vec<String> {
+    /// Other names of a key or a word: `#[schemars(extend("x-aliases" = ["zones"]))]`.
+    ///
+    /// (`serde`'s own aliases are not part of the schema, and would be two keys to the merge.)
+    pub(crate) fn aliases<'a>(&self, schema: &'a Json) -> impl Iterator<Item = &'a str> + use<'a> {
+        let names = schema.get("x-aliases").and_then(Json::as_array);
+        names.into_iter().flatten().filter_map(Json::as_str)
+    }
+
+    /// Gives a word that goes by another name the name that the enum knows.
+    pub(crate) fn rename_word(&self, scalar: &mut Json, schema: &Json) {
+        let Some(text) = scalar.as_str() else { return };
+        let variants = self.resolve(schema).get("oneOf").and_then(Json::as_array);
+        let variants = variants.into_iter().flatten();
+        let meant = variants.filter(|variant| self.aliases(variant).any(|alias| alias == text));
+        if let Some(word) = meant.filter_map(|variant| variant.get("const")).next() {
+            *scalar = word.clone();
+        }
+    }
+
+    /// All tables that have this key, the shallowest first.
+    pub(crate) fn tables_with(&self, key: &str) -> Vec<Home> {
         let mut found = Vec::new();
         self.find_tables(&self.0, key, "", 0, &mut found);
+        found.sort_by_key(|home| home.path.len());
         found.dedup();
         found
     }
@@ -164,18 +206,27 @@ impl Schema {
         key: &str,
         path: &str,
         depth: usize,
-        found: &mut Vec<String>,
+        found: &mut Vec<Home>,
     ) {
         if 8 < depth {
             return;
         }
-        for shape in self.shapes(schema) {
+        let shapes = self.shapes(schema);
+        let tag = self.tag(&shapes);
+        for shape in shapes {
             match shape {
                 Shape::Table(fields) => {
                     if fields.known.contains_key(key) {
-                        found.push(path.to_owned());
+                        let word = tag.and_then(|tag| Self::tag_word(&fields, tag));
+                        let pair = tag.zip(word);
+                        let variant = pair.map(|(tag, word)| format!("{tag} = \"{word}\""));
+                        found.push(Home { path: path.to_owned(), variant });
                     }
                     for (name, schema) in fields.known {
+                        // A table inside one of its own kind has nothing new to say.
+                        if path.split('.').any(|step| step == name) {
+                            continue;
+                        }
                         self.find_tables(schema, key, &join(path, name), depth + 1, found);
                     }
                 }

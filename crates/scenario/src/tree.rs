@@ -242,14 +242,20 @@ impl Reader<'_> {
 }
 
 fn syntax_problem(source: &Source, error: &toml::de::Error) -> Problem {
-    let length = source.text.len();
-    let span = error.span().unwrap_or(length..length);
-    let cut_off = source.text.trim_end().len() <= span.start;
+    let end = source.text.trim_end().len();
+    let span = error.span().unwrap_or(end..end);
+    let cut_off = end <= span.start;
     let problem = Problem::error(format!("this is not TOML: {}", error.message()));
-    let problem = match (cut_off, error.message().contains("recursion")) {
-        (true, _) => problem.with_help("the file ends in the middle of something; is it complete?"),
-        (_, true) => problem.with_help("no setting needs so many levels"),
-        _ => problem.with_help("keys look like `seed = 7`, tables like `[cluster]`"),
+    if cut_off {
+        // The last thing that is there, since nothing can be underlined that is not.
+        let last = source.text[..end].char_indices().next_back().map_or(0, |(at, _)| at);
+        let help = "the file ends in the middle of something; is it complete?";
+        return problem.with_help(help).at(source, last..end, "the file ends here");
+    }
+    let help = match error.message() {
+        message if message.contains("recursion") => "no setting needs so many levels",
+        message if message.contains("duplicate") => "keep one of them",
+        _ => "keys look like `seed = 7`, tables like `[cluster]`",
     };
-    problem.at(source, span, if cut_off { "the file ends here" } else { "here" })
+    problem.with_help(help).at(source, span, "here")
 }
