@@ -8,6 +8,7 @@
 //! * [`breakdown`]: where the time goes, as parts that add up exactly.
 //! * [`attribution`]: the critical path, in words and numbers.
 //! * [`faults`]: failures, checkpoints, restarts; the share of the time that trains.
+//! * [`published`]: steps that somebody has measured, as jobs that can be predicted.
 //! * [`money`]: energy by phase, capital, and what a trained token costs.
 //!
 //! # Invariants
@@ -21,4 +22,5 @@ pub mod faults;
 pub mod jitter;
 pub mod money;
 pub mod overheads;
+pub mod published;
 pub mod timeline;

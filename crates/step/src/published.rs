@@ -1,0 +1,533 @@
+//! Training steps that somebody has measured and published, as jobs that can be predicted.
+//!
+//! A row names its model, its layout, its software and its cluster in columns; the columns are the
+//! contract, so that users can add rows of their own. What was not published is chosen by one rule
+//! for all rows: of the microbatch sizes 1, 2, 4, 8 and 16 and of the numbers of virtual stages that
+//! divide the layers of a stage, the fastest of those that fit the GPUs' memory. Where nothing fits,
+//! the memory estimate must be too careful (the run did happen): then the fastest of the smallest
+//! microbatch.
+//!
+//! Reading files is other crates' business; a row is made from a header and its fields.
+
+use std::borrow::Cow;
+
+use job::config::{AttentionKernel, BatchConfig, JobConfig, Loss, ModelChoice, Precision};
+use job::model::{Biases, Experts, Masking, Mlp, Model, Norm, Recompute};
+use job::parallel::{Axis, CpExchange, GradientType, ParallelConfig, RankOrder, Sharding};
+use job::schedule::Schedule;
+
+/// What was measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Measured {
+    /// The step, in seconds.
+    Seconds(f64),
+    /// Model FLOP/s of one GPU, causal attention counted once, in 10¹².
+    Tflops(f64),
+}
+
+/// The cluster of a row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowCluster {
+    /// Name of the GPU in the catalogue.
+    pub gpu: String,
+    /// GPUs of the job, which are all that the row's cluster has.
+    pub gpus: u64,
+    /// GPUs of a node.
+    pub gpus_per_node: u64,
+    /// NICs of a node.
+    pub nics_per_node: u64,
+    /// Rate of a NIC in 10⁹ bits per second.
+    pub nic_gbps: f64,
+    /// Name of the transport.
+    pub transport: String,
+    /// Queue pairs per connection; absent where unpublished.
+    pub queue_pairs: Option<u32>,
+}
+
+/// One published step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Its name.
+    pub id: String,
+    /// Where it was published.
+    pub source: String,
+    /// What was measured.
+    pub measured: Measured,
+    /// The job, with 1 where the microbatch or the virtual stages were not published.
+    pub job: JobConfig,
+    /// Whether the microbatch was published.
+    pub microbatch: Known,
+    /// Whether the number of virtual stages was published.
+    pub virtual_stages: Known,
+    /// The cluster.
+    pub cluster: RowCluster,
+    /// What the row's author adds.
+    pub note: String,
+}
+
+/// Whether an input was published.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Known {
+    /// It was.
+    Published,
+    /// It was not; the rule chooses.
+    Chosen,
+}
+
+/// Why a row cannot be read.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct RowProblem {
+    /// The column.
+    pub column: String,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+impl std::fmt::Display for RowProblem {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}: {}", self.column, self.message)
+    }
+}
+
+impl std::error::Error for RowProblem {}
+
+/// The fields of one row by the names of its columns.
+struct Fields<'a> {
+    header: &'a [String],
+    fields: &'a [String],
+}
+
+impl Fields<'_> {
+    /// The field of a column; empty where the column or the field is missing.
+    fn text(&self, column: &str) -> &str {
+        let at = self.header.iter().position(|name| name == column);
+        at.and_then(|at| self.fields.get(at)).map_or("", |field| field.trim())
+    }
+
+    fn problem(column: &str, message: String) -> RowProblem {
+        RowProblem { column: column.to_owned(), message }
+    }
+
+    fn number(&self, column: &str) -> Result<Option<f64>, RowProblem> {
+        let text = self.text(column);
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
+        number.map(Some).ok_or_else(|| Self::problem(column, format!("`{text}` is not a number")))
+    }
+
+    fn count(&self, column: &str) -> Result<Option<u64>, RowProblem> {
+        let Some(number) = self.number(column)? else { return Ok(None) };
+        if number.fract() != 0.0 || !(0.0..1e15).contains(&number) {
+            return Err(Self::problem(column, format!("`{number}` is not a count")));
+        }
+        Ok(Some(number as u64))
+    }
+
+    fn needed(&self, column: &str) -> Result<u64, RowProblem> {
+        let count = self.count(column)?;
+        count.ok_or_else(|| Self::problem(column, "is missing".to_owned()))
+    }
+
+    /// One of some words.
+    fn word<T: Copy>(&self, column: &str, known: &[(&str, T)]) -> Result<T, RowProblem> {
+        let text = self.text(column);
+        let found = known.iter().find(|(word, _)| *word == text);
+        found.map(|(_, value)| *value).ok_or_else(|| {
+            let words: Vec<&str> = known.iter().map(|(word, _)| *word).collect();
+            Self::problem(column, format!("`{text}` is none of {}", words.join(", ")))
+        })
+    }
+}
+
+impl Row {
+    /// Reads a row.
+    pub fn read(header: &[String], fields: &[String]) -> Result<Self, RowProblem> {
+        let fields = Fields { header, fields };
+        let measured =
+            match (fields.number("measured_step_s")?, fields.number("measured_tflops_per_gpu")?) {
+                (Some(seconds), _) if 0.0 < seconds => Measured::Seconds(seconds),
+                (None, Some(tflops)) if 0.0 < tflops => Measured::Tflops(tflops),
+                _ => {
+                    let message = "neither a step nor a rate was measured".to_owned();
+                    return Err(Fields::problem("measured_step_s", message));
+                }
+            };
+        let known = |count: Option<u64>| match count {
+            Some(_) => Known::Published,
+            None => Known::Chosen,
+        };
+        Ok(Self {
+            id: fields.text("id").to_owned(),
+            source: fields.text("source").to_owned(),
+            measured,
+            microbatch: known(fields.count("microbatch")?),
+            virtual_stages: known(fields.count("vpp")?),
+            job: read_job(&fields)?,
+            cluster: RowCluster {
+                gpu: fields.text("gpu").to_owned(),
+                gpus: fields.needed("gpus")?,
+                gpus_per_node: fields.needed("gpus_per_node")?,
+                nics_per_node: fields.count("nics_per_node")?.unwrap_or(0),
+                nic_gbps: fields.number("nic_gbps")?.unwrap_or(0.0),
+                transport: fields.text("transport").to_owned(),
+                queue_pairs: fields.count("qps")?.map(|count| count as u32),
+            },
+            note: fields.text("note").to_owned(),
+        })
+    }
+
+    /// The jobs that the row may mean: one where everything was published, else all that the rule
+    /// chooses from, smallest microbatch first.
+    pub fn candidates(&self) -> Vec<JobConfig> {
+        let job = &self.job;
+        let copies = job.parallel.dp.unwrap_or(1);
+        let sequences = job.batch.sequences / copies.max(1);
+        let micros: Vec<u64> = match self.microbatch {
+            Known::Published => vec![job.batch.micro],
+            Known::Chosen => [1, 2, 4, 8, 16]
+                .into_iter()
+                .filter(|micro| sequences.is_multiple_of(*micro))
+                .collect(),
+        };
+        let mut candidates = Vec::new();
+        for micro in micros {
+            for vpp in self.virtual_stage_choices(sequences / micro) {
+                let mut candidate = job.clone();
+                candidate.batch.micro = micro;
+                candidate.parallel.vpp = vpp;
+                if vpp == 1 && candidate.schedule == Schedule::Interleaved {
+                    candidate.schedule = Schedule::OneForwardOneBackward;
+                }
+                candidates.push(candidate);
+            }
+        }
+        candidates
+    }
+
+    fn virtual_stage_choices(&self, microbatches: u64) -> Vec<u64> {
+        let pp = self.job.parallel.pp;
+        let interleaved = self.job.schedule == Schedule::Interleaved && 1 < pp;
+        match self.virtual_stages {
+            Known::Published if interleaved => vec![self.job.parallel.vpp],
+            Known::Chosen if interleaved && microbatches.is_multiple_of(pp) => {
+                let ModelChoice::Shape(model) = &self.job.model else { return vec![1] };
+                let layers = model.layers.div_ceil(pp);
+                (1..=layers).filter(|vpp| layers.is_multiple_of(*vpp)).collect()
+            }
+            _ => vec![1],
+        }
+    }
+
+    /// What the row measured, in seconds per step.
+    pub fn measured_s(&self) -> f64 {
+        match self.measured {
+            Measured::Seconds(seconds) => seconds,
+            Measured::Tflops(tflops) => {
+                model_flops(&self.job) / self.cluster.gpus as f64 / (tflops * 1e12)
+            }
+        }
+    }
+
+    /// What the row measured and what is predicted for it, in the row's own unit: seconds, or
+    /// TFLOP/s where that was published.
+    pub fn compare(&self, predicted_s: f64) -> (f64, f64) {
+        match self.measured {
+            Measured::Seconds(seconds) => (seconds, predicted_s),
+            Measured::Tflops(tflops) => (tflops, tflops * self.measured_s() / predicted_s),
+        }
+    }
+}
+
+/// Model FLOPs of one step, causal attention counted once.
+fn model_flops(job: &JobConfig) -> f64 {
+    let ModelChoice::Shape(model) = &job.model else { return 0.0 };
+    let tokens = job.batch.sequences as f64 * job.batch.length as f64;
+    model.model_flops(job.batch.length, Masking::Causal).total() as f64 * tokens
+}
+
+fn read_job(fields: &Fields<'_>) -> Result<JobConfig, RowProblem> {
+    let model = read_model(fields)?;
+    Ok(JobConfig {
+        model: ModelChoice::Shape(Box::new(model)),
+        gpus: Some(fields.needed("gpus")?),
+        parallel: read_parallel(fields)?,
+        schedule: fields.word(
+            "schedule",
+            &[
+                ("gpipe", Schedule::Gpipe),
+                ("1f1b", Schedule::OneForwardOneBackward),
+                ("interleaved-1f1b", Schedule::Interleaved),
+                ("zero-bubble", Schedule::ZeroBubble),
+                ("dualpipe", Schedule::DualPipe),
+            ],
+        )?,
+        batch: BatchConfig {
+            sequences: fields.needed("global_batch")?,
+            micro: fields.count("microbatch")?.unwrap_or(1),
+            length: fields.needed("seq")?,
+        },
+        precision: fields.word(
+            "precision",
+            &[
+                ("bf16", Precision::Bf16),
+                ("fp16", Precision::Fp16),
+                ("fp8", Precision::Fp8),
+                ("fp32", Precision::Fp32),
+            ],
+        )?,
+        recompute: fields.word(
+            "recompute",
+            &[
+                ("", Recompute::None),
+                ("none", Recompute::None),
+                ("selective", Recompute::Selective),
+                ("full", Recompute::Full),
+            ],
+        )?,
+        attention: fields.word(
+            "attention",
+            &[
+                ("", AttentionKernel::Flash),
+                ("unfused", AttentionKernel::Unfused),
+                ("flash1", AttentionKernel::Flash1),
+                ("flash", AttentionKernel::Flash),
+            ],
+        )?,
+        loss: fields.word(
+            "loss",
+            &[("", Loss::Fused), ("unfused", Loss::Unfused), ("fused", Loss::Fused)],
+        )?,
+        ..JobConfig::default()
+    })
+}
+
+fn read_parallel(fields: &Fields<'_>) -> Result<ParallelConfig, RowProblem> {
+    let mut overlap = Vec::new();
+    for word in fields.text("overlap").split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        let axis = Axis::ALL.into_iter().find(|axis| axis.word() == word);
+        overlap.push(axis.ok_or_else(|| {
+            Fields::problem("overlap", format!("`{word}` is none of tp, cp, ep, pp, dp"))
+        })?);
+    }
+    let sharding = fields.word(
+        "sharding",
+        &[
+            ("", Sharding::None),
+            ("none", Sharding::None),
+            ("zero1", Sharding::Zero1),
+            ("zero2", Sharding::Zero2),
+            ("zero3", Sharding::Zero3),
+            ("fsdp", Sharding::Fsdp),
+            ("fsdp-no-reshard", Sharding::FsdpNoReshard),
+            ("hybrid", Sharding::Hybrid),
+        ],
+    )?;
+    Ok(ParallelConfig {
+        tp: fields.count("tp")?.unwrap_or(1),
+        cp: fields.count("cp")?.unwrap_or(1),
+        pp: fields.count("pp")?.unwrap_or(1),
+        vpp: fields.count("vpp")?.unwrap_or(1),
+        dp: fields.count("dp")?,
+        ep: fields.count("ep")?.unwrap_or(1),
+        sharding,
+        sequence_parallel: fields.count("seq_parallel")?.unwrap_or(1) == 1,
+        // Gathered keys and values are what FSDP-style software does (Llama 3), rings Megatron's.
+        cp_exchange: match sharding {
+            Sharding::Fsdp | Sharding::FsdpNoReshard => CpExchange::AllGather,
+            _ => CpExchange::Ring,
+        },
+        order: match sharding {
+            Sharding::Fsdp | Sharding::FsdpNoReshard => RankOrder::TpCpPpDp,
+            _ => RankOrder::TpCpDpPp,
+        },
+        gradients: match fields.count("grad_bytes")? {
+            Some(2) => GradientType::Bf16,
+            _ => GradientType::Fp32,
+        },
+        overlap,
+        ..ParallelConfig::default()
+    })
+}
+
+/// The model of a row: the preset of its name where the columns say the same shape (a preset knows
+/// more, latent attention for one), else what the columns say.
+fn read_model(fields: &Fields<'_>) -> Result<Model, RowProblem> {
+    let heads = fields.needed("heads")?;
+    let hidden = fields.needed("hidden")?;
+    let layers = fields.needed("layers")?;
+    let preset = Model::preset(fields.text("model"));
+    if let Some(preset) = preset
+        && preset.layers == layers
+        && preset.hidden == hidden
+        && preset.heads == heads
+        && Some(preset.vocab) == fields.count("vocab")?
+    {
+        return Ok(preset);
+    }
+    let gated = fields.word("mlp", &[("gated", Mlp::Gated), ("gelu", Mlp::Gelu)])?;
+    let experts = match fields.count("experts")? {
+        None | Some(0) => None,
+        Some(count) => Some(Experts {
+            count,
+            top_k: fields.needed("top_k")?,
+            shared: fields.count("shared_experts")?.unwrap_or(0),
+            ffn: fields.needed("expert_ffn")?,
+            dense_layers: fields.count("dense_layers")?.unwrap_or(0),
+            every: 1,
+            groups: 1,
+            group_limit: 1,
+        }),
+    };
+    Ok(Model {
+        name: Cow::Owned(fields.text("model").to_owned()),
+        layers,
+        hidden,
+        ffn: fields.count("ffn")?.unwrap_or(4 * hidden),
+        heads,
+        kv_heads: fields.count("kv_heads")?.unwrap_or(heads),
+        head_dim: hidden / heads.max(1),
+        vocab: fields.needed("vocab")?,
+        mlp: gated,
+        norm: if gated == Mlp::Gated { Norm::Rms } else { Norm::Layer },
+        norms_per_layer: 2,
+        qk_norm: false,
+        biases: if gated == Mlp::Gated { Biases::NONE } else { Biases::ALL },
+        tied_embeddings: gated == Mlp::Gelu,
+        positions: 0,
+        window: None,
+        latent: None,
+        experts,
+        mtp_layers: 0,
+    })
+}
+
+/// How far predictions of some rows are off.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Score {
+    /// Rows.
+    pub rows: usize,
+    /// Mean of the errors' sizes.
+    pub mean: f64,
+    /// Their median.
+    pub median: f64,
+    /// The largest.
+    pub worst: f64,
+    /// Share of rows within 12 %.
+    pub within_12: f64,
+    /// Mean of the signed errors.
+    pub bias: f64,
+}
+
+/// Scores signed errors (predicted / measured − 1).
+pub fn score(errors: &[f64]) -> Score {
+    if errors.is_empty() {
+        return Score::default();
+    }
+    let mut sizes: Vec<f64> = errors.iter().map(|error| error.abs()).collect();
+    sizes.sort_by(f64::total_cmp);
+    let rows = sizes.len();
+    let median = f64::midpoint(sizes[(rows - 1) / 2], sizes[rows / 2]);
+    let count = rows as f64;
+    Score {
+        rows,
+        mean: sizes.iter().sum::<f64>() / count,
+        median,
+        worst: sizes[rows - 1],
+        within_12: sizes.iter().filter(|size| **size <= 0.12).count() as f64 / count,
+        bias: errors.iter().sum::<f64>() / count,
+    }
+}
+
+/// Spearman's rank correlation between measured and predicted.
+pub fn rank_correlation(pairs: &[(f64, f64)]) -> f64 {
+    let ranks = |values: Vec<f64>| -> Vec<f64> {
+        let below = |value: f64| values.iter().filter(|other| **other < value).count() as f64;
+        let equal = |value: f64| values.iter().filter(|other| **other == value).count() as f64;
+        values.iter().map(|value| below(*value) + (equal(*value) - 1.0) / 2.0).collect()
+    };
+    let measured = ranks(pairs.iter().map(|pair| pair.0).collect());
+    let predicted = ranks(pairs.iter().map(|pair| pair.1).collect());
+    let middle = (pairs.len() as f64 - 1.0) / 2.0;
+    let product = |a: &[f64], b: &[f64]| -> f64 {
+        a.iter().zip(b).map(|(a, b)| (a - middle) * (b - middle)).sum()
+    };
+    let scale = (product(&measured, &measured) * product(&predicted, &predicted)).sqrt();
+    if scale == 0.0 { 0.0 } else { product(&measured, &predicted) / scale }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = "id,source,trust,model,layers,hidden,ffn,heads,kv_heads,vocab,mlp,experts,\
+        top_k,shared_experts,expert_ffn,dense_layers,seq,gpu,gpus,gpus_per_node,nics_per_node,\
+        nic_gbps,transport,tp,cp,pp,vpp,ep,dp,sharding,schedule,microbatch,global_batch,precision,\
+        recompute,seq_parallel,overlap,attention,loss,grad_bytes,qps,measured_step_s,\
+        measured_tflops_per_gpu,note";
+
+    fn split(line: &str, separator: char) -> Vec<String> {
+        line.split(separator).map(|field| field.trim().to_owned()).collect()
+    }
+
+    fn row(line: &str) -> Result<Row, RowProblem> {
+        Row::read(&split(HEADER, ','), &split(line, ';'))
+    }
+
+    const MCORE: &str = "mcore;a table;image;gpt-177b-x;96;12288;49152;96;96;131072;gelu;;;;;;4096;\
+        h100-sxm;2304;8;8;400;infiniband;8;1;6;;;48;zero1;interleaved-1f1b;;1152;bf16;none;1;\
+        dp,tp,pp;flash;unfused;4;;;432.8;";
+
+    #[test]
+    fn a_row_is_a_job_and_a_cluster() {
+        let row = row(MCORE).unwrap();
+        assert_eq!(row.measured, Measured::Tflops(432.8));
+        assert_eq!(row.job.parallel.overlap, [Axis::Dp, Axis::Tp, Axis::Pp]);
+        assert_eq!((row.microbatch, row.virtual_stages), (Known::Chosen, Known::Chosen));
+        assert_eq!(row.cluster.queue_pairs, None);
+        // The step that the rate stands for, by hand: 6·N and causal attention, per token.
+        let weights = 96.0 * 12.0 * 12288.0_f64.powi(2) + 131_072.0 * 12_288.0;
+        let attention = 96.0 * 6.0 * 4096.0 * 12_288.0;
+        let flop = (6.0 * weights + attention) * 1152.0 * 4096.0;
+        let seconds = flop / 2304.0 / 432.8e12;
+        assert!((row.measured_s() / seconds - 1.0).abs() < 1e-3, "{}", row.measured_s());
+        // A step half as long is a rate twice as high.
+        let (measured, predicted) = row.compare(row.measured_s() / 2.0);
+        assert!((predicted / measured - 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_was_not_published_is_chosen_by_one_rule() {
+        let row = row(MCORE).unwrap();
+        let choices: Vec<(u64, u64)> =
+            row.candidates().iter().map(|job| (job.batch.micro, job.parallel.vpp)).collect();
+        // 24 sequences per copy: microbatches of 1, 2, 4, 8; interleaving where 6 divides them.
+        let stages = [1, 2, 4, 8, 16];
+        let mut expected: Vec<(u64, u64)> = Vec::new();
+        for micro in [1, 2, 4] {
+            expected.extend(stages.map(|vpp| (micro, vpp)));
+        }
+        expected.push((8, 1));
+        assert_eq!(choices, expected);
+    }
+
+    #[test]
+    fn wrong_fields_are_named() {
+        let wrong = |from: &str, to: &str| row(&MCORE.replace(from, to)).unwrap_err().to_string();
+        assert_eq!(wrong("dp,tp,pp", "dp,np"), "overlap: `np` is none of tp, cp, ep, pp, dp");
+        assert_eq!(wrong(";96;12288", ";96.5;12288"), "layers: `96.5` is not a count");
+        assert_eq!(wrong("432.8", ""), "measured_step_s: neither a step nor a rate was measured");
+        assert!(wrong("zero1", "zero9").starts_with("sharding: `zero9` is none of"));
+    }
+
+    #[test]
+    fn scores_by_hand() {
+        let score = score(&[0.1, -0.2, 0.0, 0.05]);
+        assert_eq!((score.rows, score.worst, score.within_12), (4, 0.2, 0.75));
+        assert!((score.mean - 0.0875).abs() < 1e-12 && (score.median - 0.075).abs() < 1e-12);
+        assert!((score.bias + 0.0125).abs() < 1e-12);
+        assert_eq!(rank_correlation(&[(1.0, 10.0), (2.0, 20.0), (3.0, 25.0)]), 1.0);
+        assert_eq!(rank_correlation(&[(1.0, 3.0), (2.0, 2.0), (3.0, 1.0)]), -1.0);
+    }
+}
