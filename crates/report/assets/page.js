@@ -227,6 +227,7 @@
     const blocks = section.blocks.map((block) => {
       if (block.kind === "facts") return facts(block);
       if (block.kind === "table") return table(block);
+      if (block.kind === "verbatim") return make("pre", { class: "scroll", tabindex: "0" }, block.text);
       if (block.kind === "note") return make("p", { class: "note" }, block.text);
       figures.push(figure(block, figures.length + 1));
       return figures.at(-1).box;

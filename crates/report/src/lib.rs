@@ -7,14 +7,19 @@
 //!
 //! * [`sheet`]: what a result looks like, before anybody knows on what it is drawn.
 //! * [`table`]: columns that fit the width.
+//! * [`chart`]: charts as data; [`draw`]: charts in Unicode for the terminal.
 //! * [`envelope`]: the JSON that every command answers with.
 //! * [`page`]: a self-contained HTML page with charts.
 
+pub mod chart;
+pub mod draw;
 pub mod envelope;
 pub mod page;
 pub mod sheet;
 pub mod table;
 
+pub use chart::{Chart, ChartKind, Fact, Frame, Scale, TreeNode};
 pub use envelope::Envelope;
+pub use page::Page;
 pub use sheet::{Answer, Part, Sheet};
 pub use table::{Align, Table};

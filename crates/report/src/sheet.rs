@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::chart::{Chart, Fact};
+use crate::draw;
 use crate::table::Table;
 
 /// A result that can be serialised for programs and laid out for people.
@@ -28,6 +30,12 @@ pub enum Part {
     Verbatim(String),
     /// A table.
     Table(Table),
+    /// A few numbers, large where there is room.
+    Facts(Vec<Fact>),
+    /// A paragraph that should not be missed.
+    Note(String),
+    /// A chart.
+    Chart(Chart),
 }
 
 impl Sheet {
@@ -60,11 +68,38 @@ impl Sheet {
         self
     }
 
+    /// Adds a few numbers: what each is, the number written out, and what to know about it.
+    pub fn facts<'a>(
+        mut self,
+        items: impl IntoIterator<Item = (&'a str, String, &'a str)>,
+    ) -> Self {
+        let fact = |(label, value, note): (&str, String, &str)| Fact {
+            label: label.to_owned(),
+            value,
+            note: note.to_owned(),
+        };
+        self.parts.push(Part::Facts(items.into_iter().map(fact).collect()));
+        self
+    }
+
+    /// Adds a paragraph that should not be missed.
+    pub fn note(mut self, text: impl Into<String>) -> Self {
+        self.parts.push(Part::Note(text.into()));
+        self
+    }
+
+    /// Adds a chart.
+    pub fn chart(mut self, chart: Chart) -> Self {
+        self.parts.push(Part::Chart(chart));
+        self
+    }
+
     /// The sheet as text of at most this width. Headings are bold, with escape codes that the
     /// writer strips where there is no terminal.
     pub fn render(&self, width: usize) -> String {
         let mut text = String::new();
-        for (index, part) in self.parts.iter().enumerate() {
+        let shown = |part: &&Part| !matches!(part, Part::Chart(chart) if !draw::draws(chart));
+        for (index, part) in self.parts.iter().filter(shown).enumerate() {
             if index > 0 {
                 text.push('\n');
             }
@@ -76,6 +111,9 @@ impl Sheet {
                     text.push('\n');
                 }
                 Part::Table(table) => text.push_str(&table.render(width)),
+                Part::Facts(items) => text.push_str(&draw::facts(items, width)),
+                Part::Note(paragraph) => text.push_str(&wrap(&format!("! {paragraph}"), width)),
+                Part::Chart(chart) => text.push_str(&draw::chart(chart, width)),
             }
         }
         text

@@ -1,0 +1,296 @@
+//! Charts in Unicode: bars, sparklines and heat maps for the terminal.
+//!
+//! Not every kind says something in so little room; [`draws`] tells which do, and the others are
+//! left to the page.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+use unicode_width::UnicodeWidthStr;
+
+use crate::chart::{Chart, ChartKind, Fact, Frame, TreeNode};
+
+/// Eighths of a cell, for the ends of horizontal bars.
+const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+/// Heights of a cell, for sparklines.
+const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// Densities of a cell, for heat maps.
+const SHADES: [char; 5] = ['·', '░', '▒', '▓', '█'];
+/// More rows than this are left to the page.
+const MOST_ROWS: usize = 40;
+
+/// Whether the terminal can show this kind of chart.
+pub fn draws(chart: &Chart) -> bool {
+    use ChartKind::{Area, Bars, Heat, Histogram, Line, Tree, Waterfall};
+    matches!(chart.chart, Bars | Waterfall | Line | Area | Heat | Histogram | Tree)
+}
+
+/// A few numbers side by side: name above, number below.
+pub fn facts(items: &[Fact], width: usize) -> String {
+    let wide = |fact: &Fact| fact.label.width().max(fact.value.width());
+    let mut text = String::new();
+    let mut row: Vec<&Fact> = Vec::new();
+    let mut used = 0;
+    for fact in items {
+        if 0 < used && width < used + wide(fact) {
+            facts_row(&row, &mut text);
+            row.clear();
+            used = 0;
+        }
+        used += wide(fact) + 3;
+        row.push(fact);
+    }
+    facts_row(&row, &mut text);
+    text
+}
+
+fn facts_row(row: &[&Fact], text: &mut String) {
+    for part in [|fact: &Fact| fact.label.clone(), |fact: &Fact| fact.value.clone()] {
+        let mut line = String::new();
+        for fact in row {
+            let cell = part(fact);
+            let room = fact.label.width().max(fact.value.width()) + 3;
+            line.push_str(&cell);
+            line.push_str(&" ".repeat(room - cell.width()));
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+}
+
+/// The chart as lines of at most `width` columns, or nothing if the terminal cannot show it.
+pub fn chart(chart: &Chart, width: usize) -> String {
+    let mut text = format!("{}\n", chart.title);
+    let empty = Frame::default();
+    let data = chart.data.as_ref().unwrap_or(&empty);
+    let column = |name: &Option<String>| {
+        name.as_ref().and_then(|name| data.columns.iter().position(|column| column == name))
+    };
+    let (x, y, series) = (column(&chart.x), column(&chart.y), column(&chart.series));
+    match (chart.chart, x, y) {
+        (ChartKind::Bars | ChartKind::Waterfall, Some(x), Some(y)) => {
+            bars(data, x, y, series, width, &mut text);
+        }
+        (ChartKind::Line | ChartKind::Area, Some(_), Some(y)) => {
+            sparklines(data, y, series, width, &mut text);
+        }
+        (ChartKind::Heat, Some(x), Some(y)) => {
+            if let Some(value) = column(&chart.value) {
+                heat(data, x, y, value, width, &mut text);
+            }
+        }
+        (ChartKind::Histogram, Some(x), _) => histogram(data, x, width, &mut text),
+        (ChartKind::Tree, ..) => {
+            if let Some(root) = &chart.root {
+                tree(root, 0, width, &mut text);
+            }
+        }
+        _ => return String::new(),
+    }
+    text
+}
+
+fn number(cell: &Value) -> f64 {
+    cell.as_f64().unwrap_or(0.0)
+}
+
+fn word(cell: &Value) -> String {
+    cell.as_str().map_or_else(|| cell.to_string(), str::to_owned)
+}
+
+/// Four digits that count, with a factor's letter where they would not fit.
+fn short(value: f64) -> String {
+    const FACTORS: [(f64, &str); 5] =
+        [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")];
+    let (scaled, letter) = FACTORS
+        .iter()
+        .find(|(factor, _)| value.abs() >= *factor)
+        .map_or((value, ""), |(factor, letter)| {
+            (value / if *letter == "k" { 1e3 } else { *factor }, *letter)
+        });
+    let digits = if scaled == 0.0 { 1 } else { scaled.abs().log10().floor() as i32 + 1 };
+    let decimals = usize::try_from((4 - digits).clamp(0, 6)).expect("clamped");
+    let text = format!("{scaled:.decimals$}");
+    let text =
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text}{letter}")
+}
+
+fn bar(share: f64, room: usize) -> String {
+    let eighths = (share.clamp(0.0, 1.0) * room as f64 * 8.0).round() as usize;
+    format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
+}
+
+/// One bar for each row, or for each name the sum of its series.
+fn bars(data: &Frame, x: usize, y: usize, series: Option<usize>, width: usize, text: &mut String) {
+    let mut sums: Vec<(String, f64)> = Vec::new();
+    for row in &data.rows {
+        let name = word(&row[y]);
+        match sums.iter_mut().find(|(known, _)| series.is_some() && *known == name) {
+            Some((_, sum)) => *sum += number(&row[x]),
+            None => sums.push((name, number(&row[x]))),
+        }
+    }
+    let names = sums.iter().map(|(name, _)| name.width()).max().unwrap_or(0).min(width / 3);
+    let numbers = sums.iter().map(|(_, sum)| short(*sum).width()).max().unwrap_or(0);
+    let room = width.saturating_sub(names + numbers + 4).max(8);
+    let most = sums.iter().map(|(_, sum)| *sum).fold(f64::MIN_POSITIVE, f64::max);
+    for (name, sum) in sums.iter().take(MOST_ROWS) {
+        let name: String = name.chars().take(names).collect();
+        let blanks = " ".repeat(names - name.width().min(names));
+        let line = format!("  {name}{blanks} {:>numbers$} {}", short(*sum), bar(sum / most, room));
+        writeln!(text, "{}", line.trim_end()).expect("writing to a String cannot fail");
+    }
+}
+
+/// One sparkline for each series, with its range.
+fn sparklines(data: &Frame, y: usize, series: Option<usize>, width: usize, text: &mut String) {
+    let mut lines: Vec<(String, Vec<f64>)> = Vec::new();
+    for row in &data.rows {
+        let name = series.map_or_else(String::new, |series| word(&row[series]));
+        match lines.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, values)) => values.push(number(&row[y])),
+            None => lines.push((name, vec![number(&row[y])])),
+        }
+    }
+    let names = lines.iter().map(|(name, _)| name.width()).max().unwrap_or(0);
+    let room = width.saturating_sub(names + 24).max(8);
+    for (name, values) in lines.iter().take(MOST_ROWS) {
+        let (low, high) = values
+            .iter()
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(*v), h.max(*v)));
+        let blanks = " ".repeat(names - name.width());
+        let line = sparkline(values, room);
+        writeln!(text, "  {name}{blanks} {line} {} to {}", short(low), short(high))
+            .expect("writing to a String cannot fail");
+    }
+}
+
+/// Values as heights, the peak of each bucket if there are more than columns.
+pub fn sparkline(values: &[f64], room: usize) -> String {
+    let most = values.iter().copied().fold(0.0, f64::max);
+    let buckets = values.len().min(room);
+    let height = |bucket: usize| {
+        let range = values.len() * bucket / buckets..values.len() * (bucket + 1) / buckets;
+        let peak = values[range].iter().copied().fold(0.0, f64::max);
+        let level = if most > 0.0 { peak / most * 7.0 } else { 0.0 };
+        HEIGHTS[(level.round() as usize).min(7)]
+    };
+    (0..buckets).map(height).collect()
+}
+
+/// Cells by density; columns are merged where they would not fit, each showing its peak.
+fn heat(data: &Frame, x: usize, y: usize, value: usize, width: usize, text: &mut String) {
+    let mut rows: Vec<(String, Vec<f64>)> = Vec::new();
+    let mut columns: Vec<String> = Vec::new();
+    for row in &data.rows {
+        let at = word(&row[x]);
+        let column = columns.iter().position(|known| *known == at).unwrap_or_else(|| {
+            columns.push(at);
+            columns.len() - 1
+        });
+        let name = word(&row[y]);
+        let line = match rows.iter().position(|(known, _)| *known == name) {
+            Some(line) => line,
+            None => {
+                rows.push((name, Vec::new()));
+                rows.len() - 1
+            }
+        };
+        let cells = &mut rows[line].1;
+        cells.resize(cells.len().max(column + 1), 0.0);
+        cells[column] = number(&row[value]);
+    }
+    let names = rows.iter().map(|(name, _)| name.width()).max().unwrap_or(0).min(width / 3);
+    let most = rows.iter().flat_map(|(_, cells)| cells).copied().fold(f64::MIN_POSITIVE, f64::max);
+    let room = width.saturating_sub(names + 3).max(8);
+    for (name, cells) in rows.iter().take(MOST_ROWS) {
+        let buckets = columns.len().min(room);
+        let shade = |bucket: usize| {
+            let range = columns.len() * bucket / buckets..columns.len() * (bucket + 1) / buckets;
+            let cells = range.filter_map(|at| cells.get(at)).copied();
+            let level = cells.fold(0.0, f64::max) / most * 4.0;
+            SHADES[(level.ceil() as usize).min(4)]
+        };
+        let name: String = name.chars().take(names).collect();
+        let blanks = " ".repeat(names - name.width().min(names));
+        let line: String = (0..buckets).map(shade).collect();
+        writeln!(text, "  {name}{blanks} {line}").expect("writing to a String cannot fail");
+    }
+    writeln!(text, "  {} nothing   █ {}", SHADES[0], short(most)).expect("as above");
+}
+
+fn histogram(data: &Frame, x: usize, width: usize, text: &mut String) {
+    let values: Vec<f64> = data.rows.iter().map(|row| number(&row[x])).collect();
+    let (low, high) =
+        values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(*v), h.max(*v)));
+    if values.is_empty() {
+        return;
+    }
+    let room = width.saturating_sub(24).clamp(8, 60);
+    let mut bins = vec![0.0; room];
+    for value in &values {
+        let share = if high > low { (value - low) / (high - low) } else { 0.0 };
+        bins[((share * room as f64) as usize).min(room - 1)] += 1.0;
+    }
+    writeln!(text, "  {} {} {}", short(low), sparkline(&bins, room), short(high))
+        .expect("writing to a String cannot fail");
+}
+
+/// The unfolded part of a tree, indented, with its loads.
+fn tree(node: &TreeNode, depth: usize, width: usize, text: &mut String) {
+    let indent = "  ".repeat(depth + 1);
+    let name = format!("{indent}{}", node.name);
+    let blanks = " ".repeat(28_usize.saturating_sub(name.width()));
+    let room = width.saturating_sub(42).clamp(8, 40);
+    let note = node.note.clone().unwrap_or_else(|| format!("{:.0} %", node.load * 100.0));
+    let line = format!("{name}{blanks} {note:>8} {}", bar(node.load, room));
+    writeln!(text, "{}", line.trim_end()).expect("writing to a String cannot fail");
+    if node.open {
+        for child in node.children.iter().take(MOST_ROWS) {
+            tree(child, depth + 1, width, text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(columns: &[&str], rows: &[(&str, f64)]) -> Frame {
+        let mut frame = Frame::new(columns);
+        for (name, value) in rows {
+            frame.push(vec![(*name).into(), (*value).into()]);
+        }
+        frame
+    }
+
+    #[test]
+    fn bars_share_one_scale() {
+        let data = frame(&["part", "s"], &[("compute", 4.0), ("tensor", 1.0), ("none", 0.0)]);
+        let drawn = chart(&Chart::new(ChartKind::Bars, "Step", data).axes("s", "part"), 32);
+        insta::assert_snapshot!(drawn, @r"
+        Step
+          compute 4 ████████████████████
+          tensor  1 █████
+          none    0
+        ");
+    }
+
+    #[test]
+    fn sparklines_keep_the_peak() {
+        let mut values = vec![1.0; 1000];
+        values[777] = 8.0;
+        let line = sparkline(&values, 10);
+        assert_eq!(line, "▂▂▂▂▂▂▂█▂▂");
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let texts: Vec<String> = [0.0, 0.01234, 4.0, 41.97, 1234.6, 12_345.0, 2.5e12]
+            .iter()
+            .map(|v| short(*v))
+            .collect();
+        assert_eq!(texts, ["0", "0.01234", "4", "41.97", "1235", "12.35k", "2.5T"]);
+    }
+}
