@@ -37,6 +37,9 @@ pub(crate) struct Global {
     /// Answer with JSON on standard output
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// Also write the answer as a self-contained page with charts
+    #[arg(long, global = true, value_name = "FILE.html")]
+    pub(crate) report: Option<PathBuf>,
     /// The seed of everything random
     #[arg(long, global = true, value_name = "N")]
     pub(crate) seed: Option<u64>,

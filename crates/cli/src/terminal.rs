@@ -1,10 +1,11 @@
 //! How answers and complaints are written: answers to standard output, the rest to standard error.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
 use anstream::AutoStream;
 use commands::{Failure, VERSION};
-use report::{Answer, Envelope};
+use report::{Answer, Envelope, Page};
 use scenario::{Colour, Loaded, Style};
 
 use crate::arguments::Global;
@@ -63,6 +64,9 @@ impl Terminal {
         about: Option<&Loaded>,
         answer: &A,
     ) -> Result<(), Stop> {
+        if let Some(path) = &self.global.report {
+            self.write_page(command, about, answer, path)?;
+        }
         if !self.global.json {
             return self.write(&answer.sheet().render(width(&io::stdout())));
         }
@@ -76,6 +80,26 @@ impl Terminal {
         };
         let json = envelope.to_json();
         self.write(&json.map_err(|error| Failure::Run(format!("cannot write JSON: {error}")))?)
+    }
+
+    fn write_page<A: Answer>(
+        &self,
+        command: &str,
+        about: Option<&Loaded>,
+        answer: &A,
+        path: &Path,
+    ) -> Result<(), Stop> {
+        let mut page = Page::of(&answer.sheet());
+        page.name = format!("fatflow-{command}");
+        page.title = match about {
+            Some(loaded) => format!("{command}: {}", loaded.scenario.name),
+            None => format!("fatflow {command}"),
+        };
+        let seed = about.map(|loaded| format!("Scenario {}", loaded.hash));
+        page.subtitle.extend(seed);
+        page.footer = format!("Made by fatflow {VERSION}: fatflow {command}");
+        let failed = |error| Failure::Run(format!("cannot write {}: {error}", path.display()));
+        Ok(std::fs::write(path, page.html()).map_err(failed)?)
     }
 
     /// Writes text as it is; colours only where they are wanted.

@@ -86,7 +86,7 @@ impl Page {
                     section.blocks.push(Block::Verbatim { text: lines.clone() });
                 }
                 Part::Facts(items) => section.blocks.push(Block::Facts { items: items.clone() }),
-                Part::Chart(chart) => section.blocks.push(Block::Chart(Box::new(chart.clone()))),
+                Part::Chart(chart) => section.blocks.push(Block::Chart(chart.clone())),
                 Part::Table(table) => section.blocks.push(Block::Table(Frame {
                     columns: table.columns.iter().map(|(name, _)| name.clone()).collect(),
                     rows: table

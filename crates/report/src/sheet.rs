@@ -35,7 +35,7 @@ pub enum Part {
     /// A paragraph that should not be missed.
     Note(String),
     /// A chart.
-    Chart(Chart),
+    Chart(Box<Chart>),
 }
 
 impl Sheet {
@@ -90,7 +90,7 @@ impl Sheet {
 
     /// Adds a chart.
     pub fn chart(mut self, chart: Chart) -> Self {
-        self.parts.push(Part::Chart(chart));
+        self.parts.push(Part::Chart(Box::new(chart)));
         self
     }
 
