@@ -81,6 +81,7 @@ impl<'a> Walk<'a> {
             return Fate::Keep;
         }
         let origin = node.origin;
+        self.schema.expand_word(node, schema);
         match &mut node.value {
             Value::Scalar(scalar) => {
                 self.schema.rename_word(scalar, schema);
@@ -159,15 +160,14 @@ impl<'a> Walk<'a> {
     ) -> Fate {
         let below = below.and_then(Node::as_table);
         self.rename_aliases(table, fields);
+        self.report_strangers(table, fields, path);
         let mut wrong = Vec::new();
         for (key, entry) in table.iter_mut() {
             let path = join(path, key);
             let below = below.and_then(|table| table.get(key)).map(|entry| &entry.node);
-            let fate = match fields.known.get(key.as_str()).copied().or(fields.others) {
-                Some(schema) => self.node(&mut entry.node, schema, below, &path),
-                None => self.unknown_key(key, entry, fields, &path),
-            };
-            if fate == Fate::Drop {
+            let schema = fields.known.get(key.as_str()).copied().or(fields.others);
+            let schema = schema.expect("unknown keys have been taken out");
+            if self.node(&mut entry.node, schema, below, &path) == Fate::Drop {
                 wrong.push(key.clone());
             }
         }
@@ -200,30 +200,47 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn unknown_key(&mut self, key: &str, entry: &Entry, fields: &Fields<'_>, path: &str) -> Fate {
-        let home = path.rsplit_once('.').map_or("", |(home, _)| home);
+    /// Complains about unknown keys and takes them out. A key that was probably misspelt goes on
+    /// under the name that was probably meant, so that the rest is checked with its value.
+    fn report_strangers(&mut self, table: &mut Table, fields: &Fields<'a>, path: &str) {
+        let known = |key: &str| fields.others.is_some() || fields.known.contains_key(key);
+        let strangers: Vec<String> = table.keys().filter(|key| !known(key)).cloned().collect();
+        for key in strangers {
+            let entry = table.remove(&key).expect("it was there a line ago");
+            let meant = self.unknown_key(&key, &entry, fields, path);
+            if let Some(meant) = meant.filter(|meant| !table.contains_key(*meant)) {
+                table.insert(meant.to_owned(), entry);
+            }
+        }
+    }
+
+    /// Complains about an unknown key; returns the one that was probably meant.
+    fn unknown_key(
+        &mut self,
+        key: &str,
+        entry: &Entry,
+        fields: &Fields<'a>,
+        home: &str,
+    ) -> Option<&'a str> {
         let place = if home.is_empty() { "a scenario".to_owned() } else { format!("`{home}`") };
-        let mut hints = Vec::new();
-        if MOST_HINTS < self.checked.problems.len() {
-            let fault = Fault::new(format!("there is no key `{key}` in {place}"), "unknown key");
-            return self.refuse(fault, entry.key, path);
+        let mut fault = Fault::new(format!("there is no key `{key}` in {place}"), "unknown key");
+        let mut near = None;
+        if self.checked.problems.len() < MOST_HINTS {
+            near = nearest(key, fields.known.keys().copied());
+            let mut hints = Vec::new();
+            hints.extend(near.map(|near| format!("did you mean `{near}`?")));
+            let elsewhere = self.schema.tables_with(key);
+            if !elsewhere.is_empty() {
+                let homes: Vec<String> = elsewhere.iter().take(3).map(Home::to_string).collect();
+                hints.push(format!("`{key}` belongs {}", homes.join(" or ")));
+            }
+            if hints.is_empty() {
+                hints.push(format!("it has {}", listed(fields.known.keys().copied())));
+            }
+            fault = fault.with_help(hints.join("; "));
         }
-        if let Some(near) = nearest(key, fields.known.keys().copied()) {
-            hints.push(format!("did you mean `{near}`?"));
-            // So that nobody complains that what was probably meant is missing.
-            self.checked.dropped.insert(join(home, near));
-        }
-        let elsewhere = self.schema.tables_with(key);
-        if !elsewhere.is_empty() {
-            let homes: Vec<String> = elsewhere.iter().take(3).map(Home::to_string).collect();
-            hints.push(format!("`{key}` belongs {}", homes.join(" or ")));
-        }
-        if hints.is_empty() {
-            hints.push(format!("it has {}", listed(fields.known.keys().copied())));
-        }
-        let fault = Fault::new(format!("there is no key `{key}` in {place}"), "unknown key")
-            .with_help(hints.join("; "));
-        self.refuse(fault, entry.key, path)
+        self.refuse(fault, entry.key, &join(home, key));
+        near
     }
 
     /// Which of several tables is meant: by the tag, or else by the keys.

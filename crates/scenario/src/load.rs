@@ -10,6 +10,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use serde_json::Value as Json;
 
@@ -69,8 +70,8 @@ pub struct Resolved {
 
 /// Loads a scenario.
 pub fn load(request: &Request) -> Result<Loaded, Problems> {
-    let mut loader = Loader::new();
-    loader.lay_catalogue(&request.catalogue);
+    let mut loader = Loader::begin();
+    loader.lay_user_catalogue(&request.catalogue);
     if let Some(input) = &request.scenario {
         loader.lay_scenario(input);
     }
@@ -80,12 +81,14 @@ pub fn load(request: &Request) -> Result<Loaded, Problems> {
 }
 
 /// The schema of the scenario file.
-pub fn schema() -> Schema {
-    Schema::of::<ScenarioFile>()
+pub fn schema() -> &'static Schema {
+    static SCHEMA: OnceLock<Schema> = OnceLock::new();
+    SCHEMA.get_or_init(Schema::of::<ScenarioFile>)
 }
 
+#[derive(Clone)]
 struct Loader {
-    schema: Schema,
+    schema: &'static Schema,
     sources: Sources,
     merged: Node,
     problems: Vec<Problem>,
@@ -95,6 +98,17 @@ struct Loader {
 }
 
 impl Loader {
+    /// A loader that has laid what every scenario begins with: defaults and embedded hardware.
+    fn begin() -> Self {
+        static BEGINNING: OnceLock<Loader> = OnceLock::new();
+        let first = || {
+            let mut loader = Self::new();
+            loader.lay_catalogue(preset::hardware().collect());
+            loader
+        };
+        BEGINNING.get_or_init(first).clone()
+    }
+
     fn new() -> Self {
         let defaults = serde_json::to_value(ScenarioFile::default())
             .expect("settings have text keys and finite numbers, which JSON can hold");
@@ -112,10 +126,10 @@ impl Loader {
     /// Checks a layer and lays it over the ones before.
     fn lay(&mut self, mut node: Node) {
         let Checked { problems, dropped } =
-            check(&mut node, &self.merged, &self.schema, &self.sources);
+            check(&mut node, &self.merged, self.schema, &self.sources);
         self.problems.extend(problems);
         self.dropped.extend(dropped);
-        merge(&mut self.merged, node, &self.schema);
+        merge(&mut self.merged, node, self.schema);
     }
 
     fn parse(&mut self, layer: Layer, source: Source) -> Option<Node> {
@@ -127,14 +141,16 @@ impl Loader {
         node
     }
 
-    fn lay_catalogue(&mut self, users: &[PathBuf]) {
-        let mut files: Vec<Source> = preset::hardware().collect();
-        for path in users {
+    fn lay_user_catalogue(&mut self, paths: &[PathBuf]) {
+        for path in paths {
             match preset::user_hardware(path) {
-                Ok(more) => files.extend(more),
+                Ok(files) => self.lay_catalogue(files),
                 Err(problem) => self.problems.push(problem),
             }
         }
+    }
+
+    fn lay_catalogue(&mut self, files: Vec<Source>) {
         for file in files {
             if let Some(node) = self.parse(Layer::Catalogue, file) {
                 let origin = node.origin;
@@ -210,7 +226,7 @@ impl Loader {
     }
 
     fn finish(mut self, input: &str) -> Result<Loaded, Problems> {
-        let absent = missing(&self.merged, &self.schema, &self.sources, &self.dropped);
+        let absent = missing(&self.merged, self.schema, &self.sources, &self.dropped);
         self.problems.extend(absent);
         let json = self.merged.to_json();
         let read: Result<ScenarioFile, _> = serde_path_to_error::deserialize(&json);
@@ -240,10 +256,9 @@ impl Loader {
     fn ask_for_meaning(&mut self, scenario: &ScenarioFile) {
         for finding in meaning::check(scenario) {
             let is_dropped = |key: &String| {
-                let mut dropped = self.dropped.iter();
-                dropped.any(|path| key == path || key.starts_with(&format!("{path}.")))
+                self.dropped.iter().any(|path| is_inside(key, path) || is_inside(path, key))
             };
-            if !finding.keys.iter().any(is_dropped) {
+            if !finding.keys.iter().chain(&finding.depends_on).any(is_dropped) {
                 let problem = self.explain(finding);
                 self.problems.push(problem);
             }
@@ -345,6 +360,11 @@ impl Loaded {
             _ => format!("{}:{}", source.name, source.line_and_column(start).0),
         }
     }
+}
+
+/// Whether one path is another or lies below it.
+fn is_inside(path: &str, home: &str) -> bool {
+    path.strip_prefix(home).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// Finds what a name means: a preset, or a file (relative to the file that names it).

@@ -10,6 +10,8 @@ use crate::file::ScenarioFile;
 pub struct Finding {
     /// The keys concerned, the likeliest culprit first.
     pub keys: Vec<String>,
+    /// Other keys that decide it: if one of them is known to be wrong, this says nothing new.
+    pub depends_on: Vec<String>,
     /// What does not fit, in one sentence without a full stop.
     pub message: String,
     /// What would.
@@ -23,6 +25,7 @@ pub fn check(scenario: &ScenarioFile) -> Vec<Finding> {
         if !reported.value.is_finite() {
             findings.push(Finding {
                 keys: vec![format!("reported.{index}.value")],
+                depends_on: Vec::new(),
                 message: "a reported figure must be finite".to_owned(),
                 help: None,
             });

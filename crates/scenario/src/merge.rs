@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use crate::schema::{Schema, Shape};
-use crate::tree::{Node, Table, Value};
+use crate::tree::{Entry, Node, Table, Value};
 
 /// Lays `upper` over `lower`.
 ///
@@ -31,7 +31,8 @@ fn merge_at(lower: &mut Node, upper: Node, here: &Json, schema: &Schema) {
                         merge_at(&mut old.node, entry.node, below, schema);
                     }
                     None => {
-                        low.insert(key, entry);
+                        let below = schema_of(&shapes, &key);
+                        low.insert(key, over_defaults(entry, below, schema));
                     }
                 }
             }
@@ -42,6 +43,14 @@ fn merge_at(lower: &mut Node, upper: Node, here: &Json, schema: &Schema) {
             lower.origin = upper.origin;
         }
     }
+}
+
+/// A table that nobody has mentioned before lies over its own defaults.
+fn over_defaults(entry: Entry, here: &Json, schema: &Schema) -> Entry {
+    let defaults = entry.node.as_table().and_then(|_| schema.defaults(here));
+    let Some(mut node) = defaults else { return entry };
+    merge_at(&mut node, entry.node, here, schema);
+    Entry { key: entry.key, node }
 }
 
 fn changes(tag: &str, low: &Table, high: &Table) -> bool {

@@ -12,6 +12,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde_json::Value as Json;
 
+use crate::tree::{Entry, Node, Origin, Table, Value};
+
 /// A schema that values can be checked against.
 #[derive(Clone, Debug)]
 pub struct Schema(Json);
@@ -189,6 +191,34 @@ impl Schema {
         if let Some(word) = meant.filter_map(|variant| variant.get("const")).next() {
             *scalar = word.clone();
         }
+    }
+
+    /// Turns a word into the table that it is short for: a schema with `"x-word": "policy"` says
+    /// that `"linear"` means `{ policy = "linear" }`. Without this, a weaker layer's short form and
+    /// a stronger layer's table could not be merged.
+    pub(crate) fn expand_word(&self, node: &mut Node, schema: &Json) {
+        let key = self.resolve(schema).get("x-word").and_then(Json::as_str);
+        if let (Some(key), Some(_)) = (key, node.as_str()) {
+            let origin = node.origin;
+            let entry = Entry { key: origin, node: node.clone() };
+            node.value = Value::Table(Table::from([(key.to_owned(), entry)]));
+        }
+    }
+
+    /// The defaults of a table that nobody has mentioned before, as its schema lists them.
+    pub(crate) fn defaults(&self, schema: &Json) -> Option<Node> {
+        let shapes = self.shapes(schema);
+        let mut tables = shapes.iter().filter_map(|shape| match shape {
+            Shape::Table(fields) => Some(fields),
+            _ => None,
+        });
+        // Of several tables, none is the default one.
+        let fields = tables.next().filter(|_| tables.next().is_none())?;
+        let defaults = fields.known.iter().filter_map(|(key, schema)| {
+            let node = Node::from_defaults(schema.get("default")?)?;
+            Some(((*key).to_owned(), Entry { key: Origin::DEFAULT, node }))
+        });
+        Some(Node { value: Value::Table(defaults.collect()), origin: Origin::DEFAULT })
     }
 
     /// All tables that have this key, the shallowest first.

@@ -234,6 +234,21 @@ fn an_alias_becomes_the_key_itself_in_every_layer() {
 }
 
 #[test]
+fn a_misspelt_key_is_reported_and_its_value_checked_all_the_same() {
+    let (merged, problems, _) = lay(&["cuont = 5\nrte = 400"]);
+    let messages: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
+    assert_eq!(
+        messages,
+        [
+            "there is no key `cuont` in a scenario",
+            "there is no key `rte` in a scenario",
+            "`400` is not a rate: the unit is missing",
+        ]
+    );
+    assert_eq!(merged.to_json()["count"], 5);
+}
+
+#[test]
 fn wrong_values_are_named_as_taken_out() {
     let (_, _, dropped) = lay(&["count = \"x\"\ncontrol = { control = \"x\", y = 1 }\nz = 1"]);
     assert_eq!(Vec::from_iter(dropped), ["control", "control.control", "count", "z"]);
