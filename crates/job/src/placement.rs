@@ -132,6 +132,7 @@ impl JsonSchema for PlacementConfig {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let table = generator.subschema_for::<PlacementTable>();
         json_schema!({
+            "x-word": "policy",
             "anyOf": [
                 {
                     "type": "string",

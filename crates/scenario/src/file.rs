@@ -4,8 +4,14 @@
 //! which key it stands. Its doc comments are the descriptions in the JSON Schema and in the help.
 
 use fabric::hardware::{Catalogue, Trust};
+use fabric::routing::RoutingConfig;
+use job::JobConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use step::faults::Faults;
+use step::jitter::{Jitter, Straggler};
+use step::money::Prices;
+use step::overheads::Overheads;
 
 /// A scenario: a cluster, its fabric, the network's settings, and what runs on it.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -20,10 +26,32 @@ pub struct ScenarioFile {
     pub from: Option<String>,
     /// The seed of everything random. The same seed gives the same result.
     pub seed: u64,
+    /// The network's settings.
+    pub network: NetworkConfig,
+    /// The training job, if there is one.
+    pub job: Option<JobConfig>,
+    /// What the software around a step costs.
+    pub software: Overheads,
+    /// How unequal the ranks are.
+    pub jitter: Jitter,
+    /// Parts of the cluster that are slower than they should be.
+    pub stragglers: Vec<Straggler>,
+    /// Failures, checkpoints and restarts.
+    pub faults: Faults,
+    /// Prices of power and of what stands around the GPUs.
+    pub prices: Prices,
     /// Hardware of one's own, or other figures for known hardware.
     pub catalogue: Catalogue,
     /// What has been published about this system, to show beside what is computed.
     pub reported: Vec<Reported>,
+}
+
+/// The network's settings.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NetworkConfig {
+    /// How flows find their paths.
+    pub routing: RoutingConfig,
 }
 
 /// A published figure about the system that a scenario describes.

@@ -18,6 +18,7 @@
 //! * [`assignment`]: `--set` and environment variables.
 //! * [`schema`] and [`check`](mod@check): every mistake of a layer, found at once.
 //! * [`merge`](mod@merge): one layer over another. [`meaning`]: whether the whole makes sense.
+//! * [`model`]: the model that a job names.
 //! * [`preset`]: what comes with the binary. [`hash`](mod@hash): a scenario's identity.
 //! * [`problem`]: how it is said. [`nearest`](mod@nearest): what was probably meant.
 //!
@@ -34,6 +35,7 @@ pub mod hash;
 pub mod load;
 pub mod meaning;
 pub mod merge;
+pub mod model;
 pub mod nearest;
 pub mod preset;
 pub mod problem;
