@@ -7,6 +7,8 @@
 
 use units::{Id, IdVec, Length, Rate, Span};
 
+use crate::routes::Health;
+
 units::id!(
     /// A GPU, NIC, switch or scale-up switch.
     NodeId,
@@ -94,6 +96,28 @@ pub struct Tier {
     pub latency: Span,
 }
 
+/// Which of a cluster's networks a network is.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum NetworkKind {
+    /// Between the back-end NICs.
+    BackEnd,
+    /// Between the front-end NICs.
+    FrontEnd,
+}
+
+/// One of the switched networks of a cluster: a back-end, or the front-end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Network {
+    /// What it is called.
+    pub name: String,
+    /// Which one it is.
+    pub kind: NetworkKind,
+    /// What the zones of its switches are called: "zone", "pod", "rail", "group".
+    pub zone_word: String,
+    /// Its tiers, bottom up, as indices into [`Fabric::tiers`].
+    pub tiers: std::ops::Range<u8>,
+}
+
 /// Where a node lies in a fabric that is routed up and then down.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Cover {
@@ -135,8 +159,18 @@ pub struct Fabric {
     nics: usize,
     gpus_per_node: usize,
     nics_per_node: usize,
+    gpus_per_domain: usize,
+    /// For each GPU of a server the NIC it uses; empty where GPUs are spread in order.
+    affinity: Vec<u32>,
     /// Names of imported nodes, by node id; empty where names are derived.
     names: Vec<String>,
+    scale_up_name: String,
+    networks: Vec<Network>,
+    /// By tier: the oversubscription that was meant, before rounding to whole cables.
+    designed: Vec<Option<f64>>,
+    /// By tier: the word for its zones, if it has more than one.
+    zone_words: Vec<Option<String>>,
+    health: Health,
 }
 
 impl Fabric {
@@ -202,6 +236,32 @@ impl Fabric {
         self.nics_per_node
     }
 
+    /// GPUs that the scale-up network joins: those of a server, fewer, or more.
+    pub fn gpus_per_domain(&self) -> usize {
+        self.gpus_per_domain
+    }
+
+    /// The back-ends, then the front-end.
+    pub fn networks(&self) -> &[Network] {
+        &self.networks
+    }
+
+    /// Capacity below a tier over capacity above it, as it was meant: before uplinks were rounded
+    /// to whole cables.
+    pub fn designed_oversubscription(&self, tier: u8) -> Option<f64> {
+        self.designed.get(usize::from(tier)).copied().flatten()
+    }
+
+    /// What has failed or is slow from the start; [`Routes::of`](crate::Routes::of) begins there.
+    pub fn health(&self) -> &Health {
+        &self.health
+    }
+
+    /// Says what has failed or is slow from the start.
+    pub fn set_health(&mut self, health: Health) {
+        self.health = health;
+    }
+
     /// How many servers there are.
     pub fn servers(&self) -> usize {
         self.gpus.div_ceil(self.gpus_per_node)
@@ -236,7 +296,8 @@ impl Fabric {
     /// The NIC that a GPU reaches over PCIe without crossing a socket: its rail.
     pub fn nic_of(&self, gpu: NodeId) -> NodeId {
         let (server, local) = (gpu.index() / self.gpus_per_node, gpu.index() % self.gpus_per_node);
-        let rail = local * self.nics_per_node / self.gpus_per_node;
+        let spread = local * self.nics_per_node / self.gpus_per_node;
+        let rail = self.affinity.get(local).map_or(spread, |&nic| nic as usize);
         self.nic(server * self.nics_per_node + rail)
     }
 
@@ -277,6 +338,11 @@ impl Fabric {
         node.index().checked_sub(self.first_switch)
     }
 
+    /// Whether nodes carry the names they were imported with.
+    pub fn has_imported_names(&self) -> bool {
+        !self.names.is_empty()
+    }
+
     /// What people call the node: "leaf 3", "zone 2 CTSW 5", "NIC 17", or its imported name.
     pub fn name(&self, id: NodeId) -> String {
         if let Some(name) = self.names.get(id.index()) {
@@ -287,13 +353,12 @@ impl Fabric {
             NodeKind::Gpu => format!("GPU {}", id.index()),
             NodeKind::Nic => format!("NIC {}", id.index() - self.gpus),
             NodeKind::FrontEndNic => format!("front-end NIC {index}"),
-            NodeKind::ScaleUpSwitch => format!("NVSwitch {index}"),
+            NodeKind::ScaleUpSwitch => format!("{} {index}", self.scale_up_name),
             NodeKind::Switch => {
                 let name = &self.tiers[usize::from(tier)].name;
-                let zones = self.nodes.iter().rev().find(|node| node.tier == tier);
-                match zones.map_or(0, |last| last.zone) {
-                    0 => format!("{name} {index}"),
-                    _ => format!("zone {zone} {name} {index}"),
+                match &self.zone_words[usize::from(tier)] {
+                    None => format!("{name} {index}"),
+                    Some(word) => format!("{word} {zone} {name} {index}"),
                 }
             }
         }
@@ -319,7 +384,12 @@ pub struct FabricBuilder {
     nics: usize,
     gpus_per_node: usize,
     nics_per_node: usize,
+    gpus_per_domain: usize,
+    affinity: Vec<u32>,
     names: Vec<String>,
+    scale_up_name: String,
+    networks: Vec<Network>,
+    designed: Vec<Option<f64>>,
 }
 
 impl FabricBuilder {
@@ -345,8 +415,47 @@ impl FabricBuilder {
             nics,
             gpus_per_node,
             nics_per_node,
+            gpus_per_domain: gpus_per_node,
+            affinity: Vec::new(),
             names: Vec::new(),
+            scale_up_name: "NVSwitch".to_owned(),
+            networks: Vec::new(),
+            designed: Vec::new(),
         }
+    }
+
+    /// How many nodes there are so far.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there are no nodes.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Begins a network: the tiers that follow belong to it.
+    pub fn network(&mut self, name: &str, kind: NetworkKind, zone_word: &str) {
+        let next = u8::try_from(self.tiers.len()).expect("fewer than 256 tiers");
+        let (name, zone_word) = (name.to_owned(), zone_word.to_owned());
+        self.networks.push(Network { name, kind, zone_word, tiers: next..next });
+    }
+
+    /// Says which oversubscription the newest tier was meant to have.
+    pub fn designed_oversubscription(&mut self, ratio: f64) {
+        *self.designed.last_mut().expect("a tier comes before its oversubscription") = Some(ratio);
+    }
+
+    /// Says how many GPUs the scale-up network joins, and what its switches are called.
+    pub fn scale_up_domain(&mut self, gpus: usize, name: &str) {
+        assert!(0 < gpus, "a scale-up domain has a GPU");
+        self.gpus_per_domain = gpus;
+        name.clone_into(&mut self.scale_up_name);
+    }
+
+    /// Says which NIC each GPU of a server uses; empty for an even spread.
+    pub fn affinity(&mut self, nics: &[u32]) {
+        self.affinity = nics.to_vec();
     }
 
     /// The GPU with this number.
@@ -363,7 +472,13 @@ impl FabricBuilder {
 
     /// Adds a layer of switches and returns its index.
     pub fn tier(&mut self, tier: Tier) -> u8 {
+        if self.networks.is_empty() {
+            self.network("back-end", NetworkKind::BackEnd, "zone");
+        }
         self.tiers.push(tier);
+        self.designed.push(None);
+        let network = self.networks.last_mut().expect("there is a network now");
+        network.tiers.end = u8::try_from(self.tiers.len()).expect("fewer than 256 tiers");
         u8::try_from(self.tiers.len() - 1).expect("fewer than 256 tiers")
     }
 
@@ -452,6 +567,7 @@ impl FabricBuilder {
                     ports[range].iter().filter(|link| down(**link)).count() as u32;
             }
         }
+        let zone_words = zone_words(&self.nodes, self.tiers.len(), &self.networks);
         let (leaves, leaf_ordinals) = leaves(&self.nodes, &self.links, self.first_switch, &covers);
         Fabric {
             nodes: self.nodes,
@@ -469,9 +585,33 @@ impl FabricBuilder {
             nics: self.nics,
             gpus_per_node: self.gpus_per_node,
             nics_per_node: self.nics_per_node,
+            gpus_per_domain: self.gpus_per_domain,
+            affinity: self.affinity,
             names: self.names,
+            scale_up_name: self.scale_up_name,
+            networks: self.networks,
+            designed: self.designed,
+            zone_words,
+            health: Health::default(),
         }
     }
+}
+
+/// By tier: what its zones are called, if it has more than one.
+fn zone_words(
+    nodes: &IdVec<NodeId, Node>,
+    tiers: usize,
+    networks: &[Network],
+) -> Vec<Option<String>> {
+    let mut words = vec![None; tiers];
+    for node in nodes.iter().filter(|node| node.kind == NodeKind::Switch && 0 < node.zone) {
+        let word = &mut words[usize::from(node.tier)];
+        if word.is_none() {
+            let network = networks.iter().find(|network| network.tiers.contains(&node.tier));
+            *word = network.map(|network| network.zone_word.clone());
+        }
+    }
+    words
 }
 
 /// The switches that NICs hang on: by the ordinal of their cover, or in order of creation.

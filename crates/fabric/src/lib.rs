@@ -11,6 +11,8 @@
 //! * [`routes`]: next hops, with failures.
 //! * [`hash`]: what a switch sees of a flow, and how it hashes that.
 //! * [`routing`]: which of several next hops a packet takes, one file for each policy.
+//! * [`topology`]: the settings of clusters and fabrics, and one file for each family.
+//! * [`naming`]: nodes and links by the names that people give them.
 //! * [`hardware`]: what GPUs, NICs, switches and cables can do and cost, each figure cited.
 //!
 //! # Invariants
@@ -22,8 +24,10 @@
 pub mod graph;
 pub mod hardware;
 pub mod hash;
+pub mod naming;
 pub mod routes;
 pub mod routing;
+pub mod topology;
 
 pub use graph::{Fabric, FabricBuilder, Link, LinkClass, LinkId, Node, NodeId, NodeKind};
 pub use routes::{Health, Routes};

@@ -76,6 +76,11 @@ impl Routes {
         Self { health, fields: Vec::new() }
     }
 
+    /// Routes over a fabric as its settings describe it, with what has failed from the start.
+    pub fn of(fabric: &Fabric) -> Self {
+        Self::new(fabric.health().clone())
+    }
+
     /// The state of the fabric.
     pub fn health(&self) -> &Health {
         &self.health
@@ -120,7 +125,13 @@ impl Routes {
         out.extend(fabric.ports(at).iter().filter(via).filter(live));
     }
 
-    fn field_hops(&mut self, fabric: &Fabric, at: NodeId, to: NodeId, out: &mut Vec<LinkId>) {
+    pub(crate) fn field_hops(
+        &mut self,
+        fabric: &Fabric,
+        at: NodeId,
+        to: NodeId,
+        out: &mut Vec<LinkId>,
+    ) {
         let attached: Vec<LinkId> =
             last_hops(fabric, to).filter(|link| !self.health.is_down(*link)).collect();
         out.extend(attached.iter().filter(|link| fabric.links()[**link].from == at));
@@ -143,7 +154,7 @@ impl Routes {
         let live = |link: &&LinkId| !self.health.is_down(**link);
         let ports = || fabric.ports(at).iter().filter(live);
         let nearest = ports().map(|link| distance(fabric.links()[*link].to)).min().unwrap_or(FAR);
-        if nearest < distance(at).min(FAR) {
+        if nearest < distance(at) {
             out.extend(ports().filter(|link| distance(fabric.links()[**link].to) == nearest));
         }
     }
@@ -191,34 +202,36 @@ fn structured_hops(fabric: &Fabric, at: NodeId, to: NodeId, out: &mut Vec<LinkId
     if !out.is_empty() {
         return;
     }
+    let leaf_of = |last: LinkId| fabric.leaf_ordinal(fabric.links()[last].from);
+    let mut leaves = last_hops(fabric, to).filter_map(leaf_of);
+    let Some(first) = leaves.next() else { return };
+    let is_one = leaves.all(|leaf| leaf == first);
+    let is_above = |node: NodeId| {
+        let mut leaves = last_hops(fabric, to).filter_map(leaf_of);
+        fabric.cover(node).is_some_and(|cover| leaves.any(|leaf| cover.contains(leaf)))
+    };
     let (down, up) = fabric.ports_down_up(at);
-    if let Some(cover) = fabric.cover(at) {
-        for last in last_hops(fabric, to) {
-            let leaf = fabric.leaf_ordinal(fabric.links()[last].from).expect("NICs hang on leaves");
-            if cover.contains(leaf) {
-                out.extend_from_slice(children_above(fabric, down, leaf));
-            }
-        }
-    }
-    if out.is_empty() {
-        let reaches = |link: &&LinkId| {
-            // A NIC with a port in each plane must leave through one that its peer has too.
-            let next = fabric.links()[**link].to;
-            fabric.cover(next).is_some_and(|cover| 0 < cover.level)
-                || last_hops(fabric, to).any(|last| same_plane(fabric, next, last))
-        };
+    let Some(cover) = fabric.cover(at) else {
+        // A NIC with a port in each plane must leave through one that its peer has too.
+        let reaches = |link: &&LinkId| leads_above(fabric, fabric.links()[**link].to, &is_above);
         out.extend(up.iter().filter(reaches));
+        return;
+    };
+    if is_one && cover.contains(first) {
+        out.extend_from_slice(children_above(fabric, down, first));
+    } else if is_above(at) {
+        out.extend(down.iter().filter(|link| is_above(fabric.links()[**link].to)));
+    } else if leads_above(fabric, at, &is_above) {
+        out.extend_from_slice(up);
     }
-    out.dedup();
 }
 
-/// Whether a leaf can reach the leaf of a last hop: itself, or over a switch above both.
-fn same_plane(fabric: &Fabric, leaf: NodeId, last: LinkId) -> bool {
-    let target = fabric.links()[last].from;
-    let Some(ordinal) = fabric.leaf_ordinal(target) else { return false };
-    let mut at = leaf;
+/// Whether a switch is above the destination, or has a switch above it that is. What is directly
+/// above one switch leads to the same leaves in the end, so the first upward port is enough.
+fn leads_above(fabric: &Fabric, switch: NodeId, is_above: &impl Fn(NodeId) -> bool) -> bool {
+    let mut at = switch;
     loop {
-        if at == target || fabric.cover(at).is_some_and(|cover| cover.contains(ordinal)) {
+        if is_above(at) {
             return true;
         }
         match fabric.ports_down_up(at).1.first() {

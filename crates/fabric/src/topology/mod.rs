@@ -1,0 +1,360 @@
+//! Topologies: from the `[cluster]` and `[fabric]` tables to a [`Fabric`].
+//!
+//! ```
+//! use fabric::hardware::Catalogue;
+//! use fabric::topology::{ClusterConfig, FabricConfig, TopologyKind, build};
+//!
+//! let fabric = FabricConfig { topology: TopologyKind::FatTree, k: Some(8), ..Default::default() };
+//! let fabric = build(&ClusterConfig::default(), &fabric, &Catalogue::default()).unwrap();
+//! assert_eq!((fabric.nics(), fabric.gpus()), (128, 128));
+//! ```
+//!
+//! Each family has a file that turns settings into numbers (how many switches, how many uplinks);
+//! [`folded`](self) networks share the wiring. Servers come first, then the scale-up network, then
+//! the back-end or several of them, then the front-end. To add a family: a file with its numbers, a
+//! value of [`TopologyKind`], a line in [`build`], a row in the tests.
+
+mod ai_zone;
+mod circuits;
+mod clos;
+mod cluster;
+mod dragonfly;
+mod dual_plane;
+mod error;
+mod fat_tree;
+mod file;
+mod folded;
+mod front_end;
+mod rail_only;
+mod rail_optimized;
+mod scale_up;
+mod settings;
+mod sizing;
+
+#[cfg(test)]
+mod tests;
+
+pub use cluster::{Aggregation, ClusterConfig, FrontEndConfig, MAX_GPUS, ScaleUpConfig};
+pub use error::ConfigError;
+pub use file::{EdgeConfig, GraphConfig, SwitchConfig};
+pub use settings::{
+    CircuitsConfig, DegradedConfig, DragonflyConfig, FabricConfig, LinkConfig, PartConfig,
+    TierConfig, TopologyKind,
+};
+
+use cluster::{Cluster, Members};
+use error::Errors;
+use folded::{Cables, Folded, Plan};
+use sizing::{Habits, Inputs};
+
+use crate::graph::{Fabric, FabricBuilder, NetworkKind, NodeId};
+use crate::hardware::Catalogue;
+use crate::naming;
+use crate::routes::Health;
+
+/// The NICs that a back-end joins, and how they are attached.
+#[derive(Clone, Debug)]
+pub(crate) struct Back {
+    members: Members,
+    ports_per_nic: usize,
+    aggregation: Aggregation,
+}
+
+fn cables_of(back: &Back) -> Cables {
+    match back.aggregation {
+        Aggregation::DualTor if 1 < back.ports_per_nic => Cables::Spread(back.ports_per_nic),
+        Aggregation::Bond | Aggregation::DualTor => Cables::Bonded(back.ports_per_nic),
+    }
+}
+
+/// Builds the fabric, or says everything that is wrong with the settings.
+pub fn build(
+    cluster: &ClusterConfig,
+    fabric: &FabricConfig,
+    catalogue: &Catalogue,
+) -> Result<Fabric, Vec<ConfigError>> {
+    let mut errors = Errors::default();
+    let mut resolved = cluster.resolve(catalogue, &mut errors);
+    if fabric.topology == TopologyKind::DualPlane && cluster.ports_per_nic == 1 {
+        // A NIC has a port in each plane even if the scenario does not say so.
+        let planes = fabric.planes.unwrap_or(2).max(1);
+        resolved.ports_per_nic = planes as usize;
+        resolved.port_rate =
+            units::Rate::from_bps((resolved.nic_rate.as_bps() / u64::from(planes)).max(1));
+    }
+    let builder = match (fabric.topology, fabric.parts.is_empty()) {
+        (TopologyKind::File, true) => explicit(cluster, fabric, catalogue, &resolved, &mut errors),
+        _ => families(cluster, fabric, catalogue, &resolved, &mut errors),
+    };
+    let Some(mut builder) = builder.filter(|_| errors.is_empty()) else {
+        return Err(errors.into_vec());
+    };
+    builder.affinity(&cluster.nic_affinity);
+    let mut built = builder.build();
+    match health(&built, fabric) {
+        Ok(health) => built.set_health(health),
+        Err(wrong) => errors.append(wrong),
+    }
+    errors.or(built)
+}
+
+/// What the settings say has failed or is slow.
+pub fn health(fabric: &Fabric, config: &FabricConfig) -> Result<Health, Vec<ConfigError>> {
+    let mut errors = Errors::default();
+    let mut health = Health::default();
+    for (at, name) in config.failed.iter().enumerate() {
+        match naming::links(fabric, name) {
+            Ok(links) => links.into_iter().for_each(|link| health.fail(link)),
+            Err(wrong) => {
+                errors.push(&format!("fabric.failed.{at}"), wrong.reason, &wrong.suggestion);
+            }
+        }
+    }
+    for (at, DegradedConfig { link, rate }) in config.degraded.iter().enumerate() {
+        match naming::links(fabric, link) {
+            Ok(links) => links.into_iter().for_each(|link| health.degrade(link, *rate)),
+            Err(wrong) => {
+                errors.push(&format!("fabric.degraded.{at}"), wrong.reason, &wrong.suggestion);
+            }
+        }
+    }
+    errors.or(health)
+}
+
+fn explicit(
+    cluster: &ClusterConfig,
+    fabric: &FabricConfig,
+    catalogue: &Catalogue,
+    resolved: &Cluster,
+    errors: &mut Errors,
+) -> Option<FabricBuilder> {
+    let Some(graph) = &fabric.graph else {
+        let reason = match &fabric.file {
+            Some(file) => format!("`{file}` has not been read"),
+            None => "topology = \"file\" needs a graph".to_owned(),
+        };
+        errors.push("fabric.file", reason, "file = \"edges.csv\"");
+        return None;
+    };
+    let servers = file::servers(graph, cluster, "fabric.graph", errors);
+    let inputs = inputs(fabric, catalogue, resolved, "fabric", "");
+    let mut scale_up = resolved.scale_up.clone();
+    if servers.gpus_per_node != resolved.gpus_per_node && cluster.scale_up.domain.is_none() {
+        scale_up.domain = servers.gpus_per_node;
+    }
+    Some(file::build(graph, &inputs, servers, &scale_up, errors))
+}
+
+fn inputs<'a>(
+    fabric: &'a FabricConfig,
+    catalogue: &'a Catalogue,
+    resolved: &Cluster,
+    path: &str,
+    prefix: &str,
+) -> Inputs<'a> {
+    Inputs {
+        fabric,
+        catalogue,
+        path: path.to_owned(),
+        prefix: prefix.to_owned(),
+        port_rate: resolved.port_rate,
+        nic_rate: resolved.nic_rate,
+        gpus_per_node: resolved.gpus_per_node,
+        nics_per_node: resolved.nics_per_node,
+    }
+}
+
+/// A back-end that is ready to be wired.
+enum Network {
+    Folded(Plan),
+    Dragonfly(dragonfly::Dragonfly),
+}
+
+fn families(
+    cluster: &ClusterConfig,
+    fabric: &FabricConfig,
+    catalogue: &Catalogue,
+    resolved: &Cluster,
+    errors: &mut Errors,
+) -> Option<FabricBuilder> {
+    let servers = resolved.servers.or_else(|| natural_servers(fabric, catalogue, resolved));
+    let servers = servers.unwrap_or_else(|| resolved.servers(errors));
+    if !errors.is_empty() {
+        return None;
+    }
+    let whole = PartConfig { fabric: fabric.clone(), ..PartConfig::default() };
+    let parts = if fabric.parts.is_empty() { std::slice::from_ref(&whole) } else { &fabric.parts };
+    let mut networks = Vec::new();
+    for (at, part) in parts.iter().enumerate() {
+        let (path, prefix) = match fabric.parts.is_empty() {
+            true => ("fabric".to_owned(), String::new()),
+            false if part.name.is_empty() => (format!("fabric.parts.{at}.fabric"), String::new()),
+            false => (format!("fabric.parts.{at}.fabric"), format!("{} ", part.name)),
+        };
+        let inputs = inputs(&part.fabric, catalogue, resolved, &path, &prefix);
+        let back = part_members(part, at, cluster, resolved, servers, errors);
+        networks.push((plan(&inputs, &back, part, errors), inputs));
+    }
+    let front = front_end::plan(cluster, resolved, servers, catalogue, errors);
+    if !errors.is_empty() {
+        return None;
+    }
+    let mut builder = FabricBuilder::new(servers, resolved.gpus_per_node, resolved.nics_per_node);
+    for nic in 0..front_end::nics(cluster, servers) {
+        builder.front_end_nic(nic);
+    }
+    scale_up::wire(&resolved.scale_up, servers * resolved.gpus_per_node, &mut builder);
+    let mut leaf = 0;
+    for ((network, inputs), part) in networks.iter().zip(parts) {
+        match network {
+            Network::Folded(plan) => {
+                let first = builder.len();
+                leaf = plan.wire(&mut builder, leaf);
+                add_circuits(plan, inputs, first, &mut builder, errors);
+            }
+            Network::Dragonfly(dragonfly) => dragonfly.wire(inputs, &part.name, &mut builder),
+        }
+    }
+    if let Some(front) = front {
+        front.wire(&mut builder, leaf);
+    }
+    Some(builder)
+}
+
+/// How many servers a topology has that was given without a number of GPUs.
+fn natural_servers(
+    fabric: &FabricConfig,
+    catalogue: &Catalogue,
+    resolved: &Cluster,
+) -> Option<usize> {
+    let per_server = resolved.nics_per_node * resolved.ports_per_nic;
+    let pods = |usual: u32| fabric.pods.unwrap_or(usual).clamp(1, 4096) as usize;
+    let pod_gpus = |usual: usize| fabric.pod_gpus.map_or(usual, |gpus| gpus as usize);
+    match fabric.topology {
+        TopologyKind::FatTree => {
+            let k = fabric.k.filter(|k| (2..=4096).contains(k))?;
+            Some((fat_tree::hosts(k) as usize / per_server).max(1))
+        }
+        TopologyKind::DualPlane => {
+            Some(pods(1) * pod_gpus(dual_plane::POD_GPUS) / resolved.gpus_per_node)
+        }
+        TopologyKind::AiZone => {
+            // Eight zones: the Llama 3 cluster.
+            Some(pods(8) * pod_gpus(ai_zone::ZONE_GPUS) / resolved.gpus_per_node)
+        }
+        TopologyKind::Dragonfly => {
+            let inputs = inputs(fabric, catalogue, resolved, "fabric", "");
+            fabric.dragonfly.global_links?;
+            let (a, p, h) = dragonfly::shape(&inputs, None);
+            let groups = fabric.dragonfly.groups.map_or(a * h + 1, |groups| groups as usize);
+            Some((a * p * groups / per_server).clamp(1, MAX_GPUS as usize))
+        }
+        TopologyKind::Clos
+        | TopologyKind::RailOptimized
+        | TopologyKind::RailOnly
+        | TopologyKind::File => None,
+    }
+}
+
+fn part_members(
+    part: &PartConfig,
+    at: usize,
+    cluster: &ClusterConfig,
+    resolved: &Cluster,
+    servers: usize,
+    errors: &mut Errors,
+) -> Back {
+    let [first, last] = part.servers.map_or([0, servers - 1], |said| said.map(|n| n as usize));
+    let in_order = first <= last && last < servers;
+    if !in_order {
+        let reason = format!("servers {first} to {last} of 0 to {}", servers - 1);
+        errors.push(&format!("fabric.parts.{at}.servers"), reason, "[first, last]");
+    }
+    let mut rails: Vec<usize> = part.nics.iter().map(|&nic| nic as usize).collect();
+    rails.sort_unstable();
+    rails.dedup();
+    if rails.iter().any(|&rail| resolved.nics_per_node <= rail) {
+        let reason = format!("a server has NICs 0 to {}", resolved.nics_per_node - 1);
+        errors.push(&format!("fabric.parts.{at}.nics"), reason, "");
+        rails.clear();
+    }
+    if rails.is_empty() {
+        rails = (0..resolved.nics_per_node).collect();
+    }
+    Back {
+        members: Members {
+            servers: if in_order { first..last + 1 } else { 0..1 },
+            rails,
+            nics_per_node: resolved.nics_per_node,
+            first_node: servers * resolved.gpus_per_node,
+        },
+        ports_per_nic: resolved.ports_per_nic,
+        aggregation: cluster.aggregation,
+    }
+}
+
+fn plan(inputs: &Inputs<'_>, back: &Back, part: &PartConfig, errors: &mut Errors) -> Network {
+    let (networks, habits, zone_word): (Vec<Folded>, Habits, _) = match inputs.fabric.topology {
+        TopologyKind::Clos => (clos::networks(inputs, back, errors), clos::habits(), "pod"),
+        TopologyKind::FatTree => {
+            (fat_tree::networks(inputs, back, errors), fat_tree::habits(), "pod")
+        }
+        TopologyKind::RailOptimized => {
+            (rail_optimized::networks(inputs, back, errors), rail_optimized::habits(), "pod")
+        }
+        TopologyKind::RailOnly => {
+            (rail_only::networks(inputs, back, errors), rail_only::habits(), "rail")
+        }
+        TopologyKind::DualPlane => {
+            (dual_plane::networks(inputs, back, errors), dual_plane::habits(inputs), "pod")
+        }
+        TopologyKind::AiZone => {
+            (ai_zone::networks(inputs, back, errors), ai_zone::habits(inputs), "zone")
+        }
+        TopologyKind::Dragonfly => {
+            return Network::Dragonfly(dragonfly::plan(inputs, back, errors));
+        }
+        TopologyKind::File => {
+            let reason = "a graph cannot be one of several parts".to_owned();
+            errors.push(&inputs.at("topology"), reason, "topology = \"clos\"");
+            (Vec::new(), Habits::default(), "pod")
+        }
+    };
+    let tiers = networks
+        .first()
+        .map_or(0, |network| network.switches().iter().filter(|switches| 0 < **switches).count());
+    Network::Folded(Plan {
+        name: if part.name.is_empty() { "back-end".to_owned() } else { part.name.clone() },
+        kind: NetworkKind::BackEnd,
+        zone_word,
+        levels: (0..tiers).map(|tier| inputs.level(tier, &habits, errors)).collect(),
+        networks,
+    })
+}
+
+fn add_circuits(
+    plan: &Plan,
+    inputs: &Inputs<'_>,
+    first_switch: usize,
+    builder: &mut FabricBuilder,
+    errors: &mut Errors,
+) {
+    let config = &inputs.fabric.circuits;
+    let Some(network) = plan.networks.first().filter(|_| 0 < config.per_pod) else { return };
+    let pairs = circuits::pairs(config, network.pods(), inputs, errors);
+    if pairs.is_empty() {
+        return;
+    }
+    use units::Id;
+    let mut first = first_switch;
+    for network in &plan.networks {
+        let spines = first + network.leaves();
+        let of_pod = |pod: usize| -> Vec<NodeId> {
+            let range = spines + pod * network.spines..spines + (pod + 1) * network.spines;
+            range.map(NodeId::from_index).collect()
+        };
+        let pods: Vec<Vec<NodeId>> = (0..network.pods()).map(of_pod).collect();
+        circuits::wire(config, &pairs, &pods, inputs.rate(2), builder);
+        first += network.switches().iter().sum::<usize>();
+    }
+}

@@ -1,0 +1,212 @@
+//! The `[fabric]` table: which topology, how large, of which switches and cables.
+//!
+//! Every key has a default that each topology's file explains; lists that go "bottom up" begin at
+//! the NICs. What a key means is decided by the topology, and a key that it cannot obey is an
+//! error.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use units::{Length, Rate, Span};
+
+use super::file::GraphConfig;
+
+/// Which family of topologies the back-end belongs to.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TopologyKind {
+    /// Leaves and spines, and cores above them where two tiers are too few.
+    #[default]
+    Clos,
+    /// The k-ary fat tree.
+    FatTree,
+    /// One leaf for each rail of a segment of servers, spines between them.
+    #[serde(alias = "rail-optimised")]
+    RailOptimized,
+    /// One network for each rail and none between them.
+    RailOnly,
+    /// Two planes, each NIC with a port in both (Alibaba HPN).
+    DualPlane,
+    /// Meta's AI Zones: racks, cluster switches, oversubscribed aggregation between zones.
+    AiZone,
+    /// Groups of routers, all-to-all within and between groups.
+    Dragonfly,
+    /// An explicit graph: `graph`, or `file` for the scenario reader to import.
+    File,
+}
+
+impl TopologyKind {
+    /// Its name in scenario files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Clos => "clos",
+            Self::FatTree => "fat-tree",
+            Self::RailOptimized => "rail-optimized",
+            Self::RailOnly => "rail-only",
+            Self::DualPlane => "dual-plane",
+            Self::AiZone => "ai-zone",
+            Self::Dragonfly => "dragonfly",
+            Self::File => "file",
+        }
+    }
+
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Clos,
+        Self::FatTree,
+        Self::RailOptimized,
+        Self::RailOnly,
+        Self::DualPlane,
+        Self::AiZone,
+        Self::Dragonfly,
+        Self::File,
+    ];
+}
+
+/// The back-end network.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FabricConfig {
+    /// The family.
+    pub topology: TopologyKind,
+    /// Ports of every switch, at the rate of its fastest links; without it, as the switch has.
+    pub radix: Option<u32>,
+    /// The k of a k-ary fat tree; without it, the smallest that fits.
+    pub k: Option<u32>,
+    /// Layers of switches; without it, as few as the size allows.
+    pub tiers: Option<u32>,
+    /// Capacity below over capacity above, for each tier bottom up; 1.0 where nothing is said.
+    pub oversubscription: Vec<f64>,
+    /// Uplinks of each switch, for each tier bottom up; what is said here wins over
+    /// `oversubscription`, and need not divide evenly among the switches above.
+    pub uplinks: Vec<u32>,
+    /// NIC ports on a leaf; without it, as many as the leaf has left after its uplinks.
+    pub downlinks: Option<u32>,
+    /// Pods or zones that the leaves are grouped into; without it, as many as needed.
+    #[serde(alias = "zones")]
+    pub pods: Option<u32>,
+    /// GPUs of a full pod or zone.
+    #[serde(alias = "zone_gpus")]
+    pub pod_gpus: Option<u32>,
+    /// Servers that share the leaves of their rails (rail-optimised, dual-plane).
+    pub segment_nodes: Option<u32>,
+    /// Spines of each pod (of each plane, where there are planes).
+    pub spines: Option<u32>,
+    /// Cores in all (of each plane, where there are planes).
+    pub cores: Option<u32>,
+    /// Planes that the ports of a NIC are spread over (dual-plane).
+    pub planes: Option<u32>,
+    /// The lowest tier: leaves, ToRs, RTSWs, routers.
+    pub leaf: TierConfig,
+    /// The tier above it: spines, aggregation switches, CTSWs.
+    pub spine: TierConfig,
+    /// The highest of three tiers: cores, ATSWs.
+    pub core: TierConfig,
+    /// Cables, bottom up: NIC to leaf, leaf to spine, spine to core.
+    pub links: Vec<LinkConfig>,
+    /// The shape of a dragonfly.
+    pub dragonfly: DragonflyConfig,
+    /// Direct optical circuits between pods.
+    pub circuits: CircuitsConfig,
+    /// A file with the graph; its format is told by its name and content.
+    pub file: Option<String>,
+    /// The graph itself.
+    pub graph: Option<GraphConfig>,
+    /// Links and switches that are out of service, by name: `"leaf 3 - spine 5"`, `"spine 7"`.
+    pub failed: Vec<String>,
+    /// Links that run below their rate.
+    pub degraded: Vec<DegradedConfig>,
+    /// Several back-ends in one cluster, instead of everything above.
+    pub parts: Vec<PartConfig>,
+}
+
+/// One layer of switches.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TierConfig {
+    /// What its switches are called; without it, as the topology calls them.
+    pub name: Option<String>,
+    /// The box, by its name in the hardware catalogue; without it, a generic one of 64 × 400G.
+    pub switch: Option<String>,
+    /// Time from arrival to earliest departure; without it, the catalogue's.
+    pub latency: Option<Span>,
+}
+
+/// The cables of one layer.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LinkConfig {
+    /// Bits per second in each direction; without it, the rate of the NIC.
+    pub rate: Option<Rate>,
+    /// Delay from end to end; without it, what the length makes.
+    pub delay: Option<Span>,
+    /// Length of the cable, which decides its medium, price and power.
+    pub length: Option<Length>,
+}
+
+/// The shape of a dragonfly: `a`, `p`, `h` and `g` of Kim et al. (ISCA 2008).
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DragonflyConfig {
+    /// Routers of a group (a); without it, twice `global_links`.
+    pub routers: Option<u32>,
+    /// NIC ports of a router (p); without it, as many as `global_links`.
+    pub hosts: Option<u32>,
+    /// Cables from a router to other groups (h); without it, the fewest that fit.
+    pub global_links: Option<u32>,
+    /// Groups (g); without it, as many as needed.
+    pub groups: Option<u32>,
+}
+
+/// Direct optical circuits between pods: a layer of circuit switches that can be set anew.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CircuitsConfig {
+    /// Circuits that each pod can hold at once; 0 leaves the layer out.
+    pub per_pod: u32,
+    /// Rate of a circuit; without it, that of the spines' uplinks.
+    pub rate: Option<Rate>,
+    /// Length of a circuit from spine to spine.
+    pub length: Length,
+    /// Time during which a circuit carries nothing while it is set anew.
+    pub reconfiguration: Span,
+    /// Pairs of pods to join; without it, each pod to those next to it in a ring, evenly.
+    pub pairs: Vec<[u32; 2]>,
+}
+
+impl Default for CircuitsConfig {
+    fn default() -> Self {
+        Self {
+            per_pod: 0,
+            rate: None,
+            // Illustrative: across a hall.
+            length: Length::from_metres(100),
+            // Illustrative: mirrors of a MEMS circuit switch settle in some milliseconds.
+            reconfiguration: Span::from_ms(10),
+            pairs: Vec::new(),
+        }
+    }
+}
+
+/// Links that run below their rate.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct DegradedConfig {
+    /// The link or switch, by name: `"leaf 3 - spine 5"`.
+    pub link: String,
+    /// The rate that is left, in each direction.
+    pub rate: Rate,
+}
+
+/// One of several back-ends: some NICs of some servers, on a network of their own.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PartConfig {
+    /// What it is called; its switches carry the name.
+    pub name: String,
+    /// The first and the last of its servers; without it, all.
+    pub servers: Option<[u32; 2]>,
+    /// The NICs of each server that are on it, by number; without it, all.
+    pub nics: Vec<u32>,
+    /// Its network.
+    pub fabric: FabricConfig,
+}

@@ -1,0 +1,296 @@
+//! Every family against closed forms and against brute force: counting, path counting over next
+//! hops, breadth-first distances, maximum flow.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::graph::LinkId;
+use crate::routes::Routes;
+
+fn cluster(gpus: u64) -> ClusterConfig {
+    ClusterConfig { gpus: Some(gpus), ..ClusterConfig::default() }
+}
+
+/// Servers of one GPU and one NIC: "hosts".
+fn hosts(hosts: u64) -> ClusterConfig {
+    ClusterConfig { gpus: Some(hosts), gpus_per_node: 1, nics_per_node: 1, ..Default::default() }
+}
+
+fn of(topology: TopologyKind) -> FabricConfig {
+    FabricConfig { topology, ..FabricConfig::default() }
+}
+
+fn made(cluster: &ClusterConfig, fabric: &FabricConfig) -> Fabric {
+    build(cluster, fabric, &Catalogue::default()).unwrap_or_else(|errors| panic!("{errors:?}"))
+}
+
+/// Switches of each tier, bottom up.
+fn switches(fabric: &Fabric) -> Vec<usize> {
+    let of_tier = |tier: usize| {
+        let nodes = fabric.nodes().iter().filter(|node| node.kind == crate::NodeKind::Switch);
+        nodes.filter(|node| usize::from(node.tier) == tier).count()
+    };
+    (0..fabric.tiers().len()).map(of_tier).collect()
+}
+
+/// Distinct shortest ways, counted over next hops.
+fn paths(fabric: &Fabric, routes: &mut Routes, from: NodeId, to: NodeId) -> u64 {
+    fn count(
+        fabric: &Fabric,
+        routes: &mut Routes,
+        at: NodeId,
+        to: NodeId,
+        known: &mut BTreeMap<NodeId, u64>,
+    ) -> u64 {
+        if at == to {
+            return 1;
+        }
+        if let Some(&paths) = known.get(&at) {
+            return paths;
+        }
+        let mut hops = Vec::new();
+        routes.next_hops(fabric, at, to, &mut hops);
+        let nodes: Vec<NodeId> = hops.iter().map(|link| fabric.links()[*link].to).collect();
+        let paths = nodes.into_iter().map(|next| count(fabric, routes, next, to, known)).sum();
+        known.insert(at, paths);
+        paths
+    }
+    count(fabric, routes, from, to, &mut BTreeMap::new())
+}
+
+fn sorted(links: &[LinkId]) -> Vec<LinkId> {
+    let mut links = links.to_vec();
+    links.sort_unstable();
+    links
+}
+
+/// Small fabrics of every family and with every special case.
+fn zoo() -> Vec<(String, Fabric)> {
+    let two_ports = ClusterConfig { ports_per_nic: 2, ..cluster(64) };
+    let dual_tor = ClusterConfig { aggregation: Aggregation::DualTor, ..two_ports.clone() };
+    let small = |topology| FabricConfig { radix: Some(8), ..of(topology) };
+    let front = ClusterConfig {
+        front_end: FrontEndConfig { nics: 1, ..Default::default() },
+        ..cluster(64)
+    };
+    let mut zoo: Vec<(&str, ClusterConfig, FabricConfig)> = vec![
+        ("one leaf", cluster(16), of(TopologyKind::Clos)),
+        ("two tiers", hosts(30), small(TopologyKind::Clos)),
+        ("three tiers", hosts(61), small(TopologyKind::Clos)),
+        ("fat tree", hosts(16), FabricConfig { k: Some(4), ..of(TopologyKind::FatTree) }),
+        ("partial fat tree", hosts(41), FabricConfig { k: Some(6), ..of(TopologyKind::FatTree) }),
+        ("rail-optimised", cluster(64), small(TopologyKind::RailOptimized)),
+        ("rail-only", cluster(64), small(TopologyKind::RailOnly)),
+        ("dual plane", cluster(64), small(TopologyKind::DualPlane)),
+        ("bonded", two_ports, FabricConfig { radix: Some(64), ..of(TopologyKind::Clos) }),
+        ("dual ToR", dual_tor, FabricConfig { radix: Some(16), ..of(TopologyKind::Clos) }),
+        ("with front-end", front, FabricConfig { radix: Some(16), ..of(TopologyKind::Clos) }),
+        ("dragonfly", hosts(72), of(TopologyKind::Dragonfly)),
+    ];
+    let unequal = FabricConfig {
+        downlinks: Some(4),
+        uplinks: vec![5],
+        spines: Some(3),
+        radix: Some(32),
+        ..of(TopologyKind::Clos)
+    };
+    zoo.push(("unequal uplinks", hosts(22), unequal.clone()));
+    let sparse = FabricConfig { uplinks: vec![2], ..unequal };
+    zoo.push(("fewer uplinks than spines", hosts(22), sparse));
+    let zones = FabricConfig { pod_gpus: Some(64), pods: Some(3), ..of(TopologyKind::AiZone) };
+    zoo.push(("zones", cluster(160), zones));
+    let circuits = FabricConfig {
+        pods: Some(4),
+        cores: Some(0),
+        circuits: CircuitsConfig { per_pod: 6, ..Default::default() },
+        radix: Some(16),
+        ..of(TopologyKind::Clos)
+    };
+    zoo.push(("circuits", cluster(128), circuits));
+    let part = |nics: &[u32], topology| PartConfig {
+        name: format!("{topology:?}"),
+        nics: nics.to_vec(),
+        fabric: small(topology),
+        ..PartConfig::default()
+    };
+    let parts = FabricConfig {
+        parts: vec![
+            part(&[0, 1, 2, 3], TopologyKind::RailOptimized),
+            part(&[4, 5, 6, 7], TopologyKind::Clos),
+        ],
+        ..FabricConfig::default()
+    };
+    zoo.push(("two back-ends", cluster(64), parts));
+    zoo.into_iter()
+        .map(|(name, cluster, fabric)| {
+            let fabric = build(&cluster, &fabric, &Catalogue::default());
+            (name.to_owned(), fabric.unwrap_or_else(|errors| panic!("{name}: {errors:?}")))
+        })
+        .collect()
+}
+
+/// Whether two NICs are meant to reach each other.
+fn are_joined(name: &str, fabric: &Fabric, a: NodeId, b: NodeId) -> bool {
+    let (a, b) = (fabric.rail_of(a), fabric.rail_of(b));
+    match name {
+        "rail-only" => a == b,
+        "two back-ends" => (a < 4) == (b < 4),
+        _ => true,
+    }
+}
+
+/// Property. Without failures every NIC reaches every NIC it should; what the structure says is
+/// what breadth-first distances say; and every hop leads one nearer.
+#[test]
+fn next_hops_agree_with_distances_everywhere() {
+    for (name, fabric) in zoo() {
+        let mut routes = Routes::default();
+        let mut hops = Vec::new();
+        let step = (fabric.nics() / 16).max(1);
+        for to in (0..fabric.nics()).map(|number| fabric.nic(number)) {
+            for from in (0..fabric.nics()).step_by(step).map(|number| fabric.nic(number)) {
+                let mut frontier = vec![from];
+                let mut length = 0;
+                while !frontier.is_empty() && !frontier.contains(&to) {
+                    let mut next = Vec::new();
+                    for &at in &frontier {
+                        routes.next_hops(&fabric, at, to, &mut hops);
+                        let mut by_distance = Vec::new();
+                        routes.field_hops(&fabric, at, to, &mut by_distance);
+                        let place = format!("{name}: {} to {}", fabric.name(at), fabric.name(to));
+                        assert_eq!(sorted(&hops), sorted(&by_distance), "{place}");
+                        let unique = hops.iter().collect::<std::collections::BTreeSet<_>>();
+                        assert_eq!(unique.len(), hops.len(), "{place}");
+                        next.extend(hops.iter().map(|link| fabric.links()[*link].to));
+                    }
+                    next.sort_unstable();
+                    next.dedup();
+                    frontier = next;
+                    length += 1;
+                    assert!(length < 10, "{name}: a way without end");
+                }
+                let is_there = frontier.contains(&to);
+                assert_eq!(is_there, are_joined(&name, &fabric, from, to), "{name}: {from:?}");
+                assert!(frontier.len() <= 1, "{name}: not all ways to {to:?} are equally long");
+            }
+        }
+    }
+}
+
+/// Oracle: Al-Fares et al. 2008.
+#[test]
+fn a_fat_tree_has_the_published_counts_and_paths() {
+    for k in [4, 6, 8] {
+        let half = k as usize / 2;
+        let fabric = made(
+            &hosts(fat_tree::hosts(k)),
+            &FabricConfig { k: Some(k), ..of(TopologyKind::FatTree) },
+        );
+        assert_eq!(fabric.nics(), half * half * k as usize);
+        let k = k as usize;
+        assert_eq!(switches(&fabric), [k * half, k * half, half * half]);
+        let mut routes = Routes::default();
+        let (first, last) = (fabric.nic(0), fabric.nic(fabric.nics() - 1));
+        assert_eq!(paths(&fabric, &mut routes, first, last), (half * half) as u64);
+        let beside = fabric.nic(half);
+        assert_eq!(paths(&fabric, &mut routes, first, beside), half as u64);
+    }
+}
+
+/// Oracle: Llama 3 section 3.3.1.
+#[test]
+fn eight_zones_make_24576_gpus() {
+    let fabric = made(&ClusterConfig::default(), &of(TopologyKind::AiZone));
+    assert_eq!((fabric.gpus(), fabric.servers()), (24_576, 3_072));
+    assert_eq!(switches(&fabric), [8 * 192, 8 * 16, 28]);
+    let rtsw = fabric.leaves()[192];
+    assert_eq!(fabric.name(rtsw), "zone 1 RTSW 0");
+    let (down, up) = fabric.ports_down_up(rtsw);
+    assert_eq!((down.len(), up.len()), (16, 16));
+    let ctsw = fabric.links()[up[3]].to;
+    assert_eq!(fabric.name(ctsw), "zone 1 CTSW 3");
+    let (down, up) = fabric.ports_down_up(ctsw);
+    assert_eq!((down.len(), up.len()), (192, 28));
+    assert_eq!(fabric.designed_oversubscription(1), Some(7.0));
+    let (first, last) = (fabric.nic(0), fabric.nic(24_575));
+    let counted = paths(&fabric, &mut Routes::default(), first, last);
+    assert_eq!(counted, 16 * 28 * 16);
+}
+
+/// Oracle: Alibaba HPN, SIGCOMM 2024.
+#[test]
+fn a_dual_plane_pod_has_15360_gpus() {
+    let fabric = made(&ClusterConfig::default(), &of(TopologyKind::DualPlane));
+    assert_eq!((fabric.gpus(), fabric.servers()), (15_360, 1_920));
+    assert_eq!(switches(&fabric), [2 * 15 * 8, 2 * 60]);
+    let nic = fabric.nic(0);
+    let leaves: Vec<NodeId> =
+        fabric.ports(nic).iter().map(|link| fabric.links()[*link].to).collect();
+    assert_eq!(leaves.len(), 2);
+    let rate = fabric.class(fabric.ports(nic)[0]).rate;
+    assert_eq!(rate, units::Rate::from_gbps(200));
+    let (down, up) = fabric.ports_down_up(leaves[1]);
+    assert_eq!((down.len(), up.len()), (128, 60));
+    assert_eq!(paths(&fabric, &mut Routes::default(), nic, fabric.nic(15_359)), 2 * 60);
+}
+
+/// Oracle, by hand: 64 × 400G up and down per leaf, 512 servers a pod, 49 pods.
+#[test]
+fn two_hundred_thousand_gpus_fit_three_tiers() {
+    let fabric = FabricConfig { radix: Some(128), ..of(TopologyKind::RailOptimized) };
+    let fabric = made(&cluster(200_000), &fabric);
+    assert_eq!((fabric.gpus(), fabric.servers()), (200_000, 25_000));
+    assert_eq!(switches(&fabric), [391 * 8, 49 * 64, 64 * 32]);
+    assert!(fabric.has_structure());
+    let (first, last) = (fabric.nic(0), fabric.nic(199_999));
+    assert_eq!(paths(&fabric, &mut Routes::default(), first, last), 64 * 32 * 2 * 2);
+}
+
+/// Property. Leaves are shared out evenly, nothing is left unattached, and ports suffice.
+#[test]
+fn counts_that_do_not_divide_make_partial_leaves_and_pods() {
+    for gpus in [8, 24, 136, 1_000, 1_032, 4_104, 8_000] {
+        for topology in [TopologyKind::Clos, TopologyKind::RailOptimized, TopologyKind::RailOnly] {
+            let fabric = made(&cluster(gpus), &FabricConfig { radix: Some(32), ..of(topology) });
+            let context = format!("{gpus} GPUs, {}", topology.name());
+            for nic in 0..fabric.nics() {
+                assert_eq!(fabric.ports(fabric.nic(nic)).len(), 1, "{context}");
+            }
+            let back_end = fabric
+                .switches()
+                .filter(|switch| fabric.nodes()[*switch].kind == crate::NodeKind::Switch);
+            for switch in back_end {
+                assert!(fabric.ports(switch).len() <= 32, "{context}: {}", fabric.name(switch));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_a_reason() {
+    let refused = |cluster: &ClusterConfig, fabric: &FabricConfig| -> Vec<String> {
+        let errors = build(cluster, fabric, &Catalogue::default()).expect_err("this cannot be");
+        errors.iter().map(ToString::to_string).collect()
+    };
+    let fat_tree = FabricConfig { k: Some(4), ..of(TopologyKind::FatTree) };
+    assert_eq!(
+        refused(&hosts(17), &fat_tree),
+        ["fabric.k: a 4-ary fat tree has 16 host ports, not 17 (try k = 6)"]
+    );
+    assert_eq!(
+        refused(&cluster(100), &of(TopologyKind::Clos)),
+        ["cluster.gpus: 100 GPUs are no whole number of 8-GPU servers (try gpus = 104)"]
+    );
+    assert_eq!(
+        refused(&ClusterConfig::default(), &of(TopologyKind::Clos)),
+        ["cluster: how many GPUs there are is missing (try gpus = 128)"]
+    );
+    let failed = FabricConfig { failed: vec!["spine 9".to_owned()], ..of(TopologyKind::Clos) };
+    assert_eq!(
+        refused(&cluster(16), &failed),
+        ["fabric.failed.0: nothing is called `spine 9` (try leaf 0)"]
+    );
+    let two_tiers = FabricConfig { tiers: Some(2), radix: Some(8), ..of(TopologyKind::Clos) };
+    let errors = refused(&hosts(1_000), &two_tiers);
+    assert!(errors[0].contains("each spine would need"), "{errors:?}");
+}
