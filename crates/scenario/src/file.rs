@@ -60,8 +60,15 @@ pub struct NetworkConfig {
 pub struct Reported {
     /// What was measured or said; the same metric has the same name in every preset.
     pub metric: String,
-    /// The figure, in the unit named below.
-    pub value: f64,
+    /// The figure, in the unit named below; the lower end where a range was said.
+    #[serde(default)]
+    pub value: Option<f64>,
+    /// The upper end of a range.
+    #[serde(default)]
+    pub high: Option<f64>,
+    /// What was said, where it is no figure.
+    #[serde(default)]
+    pub text: Option<String>,
     /// Its unit; empty for a plain number.
     #[serde(default)]
     pub unit: String,

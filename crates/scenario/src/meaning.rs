@@ -22,14 +22,20 @@ pub struct Finding {
 pub fn check(scenario: &ScenarioFile) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, reported) in scenario.reported.iter().enumerate() {
-        if !reported.value.is_finite() {
-            findings.push(Finding {
-                keys: vec![format!("reported.{index}.value")],
-                depends_on: Vec::new(),
-                message: "a reported figure must be finite".to_owned(),
-                help: None,
-            });
-        }
+        let figures = [reported.value, reported.high];
+        let problem = if figures.iter().flatten().any(|figure| !figure.is_finite()) {
+            "a reported figure must be finite"
+        } else if reported.value.is_none() == reported.text.is_none() {
+            "a reported metric has either a value or a text"
+        } else {
+            continue;
+        };
+        findings.push(Finding {
+            keys: vec![format!("reported.{index}.value"), format!("reported.{index}")],
+            depends_on: Vec::new(),
+            message: problem.to_owned(),
+            help: None,
+        });
     }
     findings
 }
