@@ -368,6 +368,19 @@ fn schedule(check: &mut Check, config: &JobConfig, microbatches: u64) {
     if 1 < vpp && pp == 1 {
         check.wrong("parallel.vpp", format!("{vpp} virtual stages need a pipeline: pp = 1"));
     }
+    if 1 < vpp && !microbatches.is_multiple_of(pp) {
+        let below = microbatches / pp * pp;
+        let fits: Vec<String> =
+            [below, below + pp].iter().filter(|&&n| 0 < n).map(u64::to_string).collect();
+        check.wrong(
+            "batch.sequences",
+            format!(
+                "interleaving takes microbatches in groups of pp = {pp}: {microbatches} per \
+                 pipeline do not divide; {} would",
+                fits.join(" or ")
+            ),
+        );
+    }
     if config.schedule == Schedule::DualPipe && 1 < pp {
         if !pp.is_multiple_of(2) {
             check.wrong("parallel.pp", format!("dualpipe runs from both ends: {pp} is odd"));

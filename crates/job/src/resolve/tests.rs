@@ -71,6 +71,8 @@ fn everything_wrong_is_said_at_once_with_what_would_fit() {
             "parallel.pp: pp·vpp = 144 stages for 126 layers; vpp up to 8 would fit",
             "batch.sequences: 2047 sequences do not divide into dp·micro = 100·1 = 100; 2000 or \
              2100 would",
+            "batch.sequences: interleaving takes microbatches in groups of pp = 16: 20 per \
+             pipeline do not divide; 16 or 32 would",
         ]
     );
     assert_eq!(
@@ -79,7 +81,10 @@ fn everything_wrong_is_said_at_once_with_what_would_fit() {
           (dp = 78) or gpus = 10112 (dp = 79) would fit"]
     );
     assert_eq!(
-        errors(|c| (c.gpus, c.parallel.dp) = (None, Some(256))),
+        errors(|c| {
+            (c.gpus, c.parallel.dp) = (None, Some(256));
+            c.batch.sequences = 4_096;
+        }),
         ["gpus: 32768 GPUs, but the cluster has 24576; dp = 192 (24576 GPUs) would fit"]
     );
     assert_eq!(
