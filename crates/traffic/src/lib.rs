@@ -8,6 +8,8 @@
 //!
 //! * [`transfers`]: connections, operations and their dependencies.
 //! * [`replay`]: the walk through them that all engines share.
+//! * [`collective`]: the communicator, and one file for each algorithm.
+//! * [`nccl`]: what NCCL and RCCL choose, and how long that takes without other traffic.
 //! * [`outcome`]: when each operation started and ended, and what the links did.
 //!
 //! # Invariants
@@ -15,10 +17,13 @@
 //! * A connection's queue pairs are opened once and never change: nothing is re-rolled per message.
 //! * Operations depend only on earlier ones, so there are no cycles.
 
+pub mod collective;
+pub mod nccl;
 pub mod outcome;
 pub mod replay;
 pub mod transfers;
 
+pub use collective::{Collective, Communicator};
 pub use outcome::{Counters, Finding, LinkUse, OpTimes, Outcome};
 pub use replay::Replay;
 pub use transfers::{Connection, ConnectionId, LabelId, Op, OpId, OpKind, Transfers};

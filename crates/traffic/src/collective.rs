@@ -1,0 +1,198 @@
+//! Collectives: what they are, the algorithms that run them, and how these write themselves out.
+//!
+//! An [`Algorithm`] is one file. It says which collectives it serves and what NCCL's cost model
+//! expects of it, how many bytes it puts on the busiest link of each kind (for the analytic
+//! engine), and it writes itself as [`Transfers`]: *folded*, where a channel is one coupled
+//! operation whose cost does not depend on the number of steps, or *stepwise*, message by message
+//! with NCCL's chunks and dependencies, for engines that move packets. Both put the same bytes on
+//! the same connections.
+//!
+//! To add one: write its file, add it to [`ALGORITHMS`].
+//!
+//! Connections are persistent: a [`Group`] remembers which ones it has opened, so the second
+//! collective of a communicator uses the queue pairs of the first.
+
+pub mod communicator;
+pub mod hierarchical;
+pub mod ring;
+pub mod routing;
+pub mod writer;
+
+pub use communicator::{Communicator, CrossNic, Hop, Pxn, ScaleUp, Shape};
+pub use routing::Routing;
+pub use writer::{Detail, Group, Request, Sheet, write};
+
+use fabric::Fabric;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use units::Bytes;
+
+use crate::nccl::{Offer, Plan, Protocol, Settings};
+
+/// All algorithms. Those that NCCL chooses between come first, in its order.
+pub const ALGORITHMS: &[&dyn Algorithm] = &[&ring::Ring, &hierarchical::Hierarchical];
+
+/// What is to be done with everybody's data.
+#[derive(
+    Clone, Copy, Debug, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Collective {
+    /// Everybody gets the sum of all. `bytes` is one rank's buffer.
+    AllReduce,
+    /// Everybody gets everybody's part. `bytes` is the gathered whole.
+    AllGather,
+    /// Everybody gets its part of the sum. `bytes` is the whole before it is scattered.
+    ReduceScatter,
+    /// Everybody gets the root's data. `bytes` is that.
+    Broadcast,
+    /// The root gets the sum. `bytes` is one rank's buffer.
+    Reduce,
+    /// Everybody sends a part to everybody. `bytes` is all that one rank sends, its own part
+    /// included.
+    AllToAll,
+    /// Each rank sends `bytes` to the next; the last one only receives.
+    SendRecv,
+    /// Tokens go to their experts. `bytes` is one copy of each token of one rank.
+    MoeDispatch,
+    /// Experts' outputs come back. `bytes` is one copy of each token of one rank.
+    MoeCombine,
+    /// The same with DeepEP's low-latency kernels. `bytes` counts every copy.
+    #[serde(rename = "moe_dispatch_ll")]
+    MoeDispatchLowLatency,
+    /// The same with DeepEP's low-latency kernels. `bytes` counts every copy.
+    #[serde(rename = "moe_combine_ll")]
+    MoeCombineLowLatency,
+}
+
+impl Collective {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::AllReduce,
+        Self::AllGather,
+        Self::ReduceScatter,
+        Self::Broadcast,
+        Self::Reduce,
+        Self::AllToAll,
+        Self::SendRecv,
+        Self::MoeDispatch,
+        Self::MoeCombine,
+        Self::MoeDispatchLowLatency,
+        Self::MoeCombineLowLatency,
+    ];
+
+    /// Its name in scenario files and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AllReduce => "all_reduce",
+            Self::AllGather => "all_gather",
+            Self::ReduceScatter => "reduce_scatter",
+            Self::Broadcast => "broadcast",
+            Self::Reduce => "reduce",
+            Self::AllToAll => "all_to_all",
+            Self::SendRecv => "send_recv",
+            Self::MoeDispatch => "moe_dispatch",
+            Self::MoeCombine => "moe_combine",
+            Self::MoeDispatchLowLatency => "moe_dispatch_ll",
+            Self::MoeCombineLowLatency => "moe_combine_ll",
+        }
+    }
+
+    /// The collective with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|collective| collective.name() == name)
+    }
+
+    /// What algorithm bandwidth (bytes by time) is multiplied with to give bus bandwidth:
+    /// nccl-tests doc/PERFORMANCE.md.
+    pub fn bus_factor(self, ranks: u32) -> f64 {
+        let ranks = f64::from(ranks);
+        match self {
+            Self::AllReduce => 2.0 * (ranks - 1.0) / ranks,
+            Self::AllGather | Self::ReduceScatter | Self::AllToAll => (ranks - 1.0) / ranks,
+            _ => 1.0,
+        }
+    }
+}
+
+/// A question to an algorithm: this collective, of so many bytes, on these ranks.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// The network that the ranks are part of.
+    pub fabric: &'a Fabric,
+    /// The ranks.
+    pub communicator: &'a Communicator,
+    /// What is to be done.
+    pub collective: Collective,
+    /// With how much, as nccl-tests counts it.
+    pub bytes: Bytes,
+    /// By what software.
+    pub settings: &'a Settings,
+}
+
+impl Ask<'_> {
+    /// The sizes and rates of the communicator.
+    pub fn shape(&self) -> &Shape {
+        self.communicator.shape()
+    }
+}
+
+/// What one phase of a collective costs. Phases follow each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Phase {
+    /// Bytes through the busiest direction of the busiest GPU's scale-up links.
+    pub scale_up: f64,
+    /// Bytes over the busiest link of a mesh.
+    pub mesh_link: f64,
+    /// Bytes through the busiest direction of the busiest NIC.
+    pub nic: f64,
+    /// Messages that one rank's proxy posts to its NIC.
+    pub posts: f64,
+    /// What share of the links' usable rate the software reaches in this phase.
+    pub efficiency: f64,
+    /// Seconds that steps and hand-overs take without any bytes.
+    pub latency_s: f64,
+    /// Seconds until the pipeline is full and again until it has drained.
+    pub drain_s: f64,
+}
+
+/// One way to run collectives.
+pub trait Algorithm: std::fmt::Debug + Sync {
+    /// Its name in scenario files and tables.
+    fn name(&self) -> &'static str;
+
+    /// Whether it can run this collective on these ranks.
+    fn serves(&self, ask: &Ask<'_>) -> bool;
+
+    /// What NCCL's cost model expects of it; `None` keeps it out of the automatic choice.
+    fn offer(&self, ask: &Ask<'_>, protocol: Protocol) -> Option<Offer>;
+
+    /// How many channels it uses when all are worth using.
+    fn channels(&self, ask: &Ask<'_>) -> u32;
+
+    /// The most that a channel sends in one step.
+    fn chunk(&self, ask: &Ask<'_>, protocol: Protocol, channels: u32) -> Bytes;
+
+    /// What it costs on links without other traffic.
+    fn phases(&self, ask: &Ask<'_>, plan: &Plan) -> Vec<Phase>;
+
+    /// Writes it out.
+    fn write(&self, ask: &Ask<'_>, plan: &Plan, sheet: &mut Sheet<'_>);
+}
+
+/// The algorithm with this name.
+pub fn algorithm(name: &str) -> Option<&'static dyn Algorithm> {
+    ALGORITHMS.iter().copied().find(|algorithm| algorithm.name() == name)
+}
+
+/// Part `index` of `parts` of a whole that need not divide: parts differ by at most one byte.
+pub(crate) fn part(whole: u64, parts: u64, index: u64) -> u64 {
+    let bound = |at: u64| (u128::from(whole) * u128::from(at) / u128::from(parts)) as u64;
+    bound(index + 1) - bound(index)
+}
+
+/// `whole · numerator / denominator`, rounded up.
+pub(crate) fn share(whole: u64, numerator: u64, denominator: u64) -> u64 {
+    let scaled = u128::from(whole) * u128::from(numerator);
+    u64::try_from(scaled.div_ceil(u128::from(denominator))).expect("a share fits 64 bits")
+}

@@ -1,0 +1,482 @@
+//! The ranks of a collective, grouped by scale-up domain, and the rings that NCCL lays over them.
+//!
+//! A communicator knows which GPU each rank is, which ranks share a scale-up domain (an NVSwitch,
+//! an xGMI mesh), and through which NICs a domain can be entered: its rails. NCCL's graph search
+//! gives one ring for each channel; on servers with as many NICs as GPUs ring `c` enters and
+//! leaves every server through NIC `c`, visits all its GPUs in between, and hands over to the next
+//! server. The GPU that visits last reaches NIC `c` over NVLink through the GPU next to it (PXN),
+//! so a ring loads NVLink between servers exactly as it does inside one.
+//!
+//! On a mesh each ring needs links of its own: the rings are arc-disjoint directed Hamiltonian
+//! cycles. A complete mesh of odd size splits into them by Walecki's zigzag, of size 8 into the
+//! seven below (found by search; that they exist is Tillson's theorem), of another even size into
+//! all but one.
+//!
+//! Source: NCCL `src/graph/{search,connect}.cc`, RCCL's ring tables for MI300X. Departure: the
+//! order of GPUs within a server is by rank, not by the search's score, which on a switch is the
+//! same thing; PCIe between a GPU and its NIC is not modelled.
+
+use fabric::graph::LinkKind;
+use fabric::{Fabric, NodeId, NodeKind};
+use units::{Id, Rate};
+
+/// How the GPUs of one domain reach each other.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ScaleUp {
+    /// Not at all: every GPU is a domain of its own.
+    Absent,
+    /// Through switches: any pair at full rate, and reduction in the switch where it has it.
+    Switched,
+    /// Over a link between each pair.
+    Mesh,
+}
+
+/// Whether a ring may leave a server through another NIC than it entered (`NCCL_CROSS_NIC`).
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    Eq,
+    PartialEq,
+    serde::Deserialize,
+    serde::Serialize,
+    schemars::JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum CrossNic {
+    /// It stays on its rail; the last GPU reaches the rail's NIC over NVLink (PXN). What NCCL's
+    /// default of 2 comes to on servers with a NIC for each GPU.
+    #[default]
+    SameRail,
+    /// It leaves through the NIC of the GPU that comes last, and so changes rails at each server.
+    Crossing,
+}
+
+/// What of a communicator matters for planning: sizes and rates, no ids.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shape {
+    /// Ranks in all.
+    pub ranks: u32,
+    /// Scale-up domains that they lie in.
+    pub domains: u32,
+    /// Ranks in the largest domain.
+    pub per_domain: u32,
+    /// Ranks in the smallest domain.
+    pub smallest: u32,
+    /// NICs that the poorest domain can use.
+    pub rails: u32,
+    /// How a domain hangs together.
+    pub scale_up: ScaleUp,
+    /// Of one GPU in one direction, all its links together.
+    pub scale_up_rate: Option<Rate>,
+    /// Of one link of a mesh in one direction.
+    pub mesh_link_rate: Option<Rate>,
+    /// Of one NIC in one direction, all its ports together; the slowest of those used.
+    pub nic_rate: Option<Rate>,
+}
+
+impl Shape {
+    /// Whether every domain has the same number of ranks.
+    pub fn is_uniform(&self) -> bool {
+        self.smallest == self.per_domain
+    }
+}
+
+/// Ranks `first..end` of [`Communicator::members`], and NICs likewise.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Domain {
+    members: std::ops::Range<u32>,
+    rails: std::ops::Range<u32>,
+}
+
+/// The ranks of a collective and where they sit.
+#[derive(Clone, Debug)]
+pub struct Communicator {
+    gpus: Vec<NodeId>,
+    domains: Vec<Domain>,
+    /// Ranks, domain after domain.
+    members: Vec<u32>,
+    /// By rank.
+    domain_of: Vec<u32>,
+    /// NICs, domain after domain.
+    rails: Vec<NodeId>,
+    shape: Shape,
+}
+
+/// One hop of a ring: over a NIC or over the scale-up network.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Hop {
+    /// Where it begins: a GPU or a NIC.
+    pub from: NodeId,
+    /// Where it ends.
+    pub to: NodeId,
+    /// The rank whose message it is.
+    pub rank: u32,
+    /// Whether the next rank has the data after it; otherwise the following hop goes on (PXN).
+    pub arrives: bool,
+}
+
+impl Communicator {
+    /// Ranks 0, 1, 2 … on these GPUs.
+    pub fn new(fabric: &Fabric, gpus: &[NodeId]) -> Self {
+        assert!(!gpus.is_empty(), "a communicator has a rank");
+        let mut scale_up = ScaleUp::Absent;
+        let mut keyed: Vec<(u32, u32)> = Vec::with_capacity(gpus.len());
+        for (rank, &gpu) in gpus.iter().enumerate() {
+            let (kind, key) = domain_key(fabric, gpu);
+            if kind != ScaleUp::Absent {
+                scale_up = kind;
+            }
+            keyed.push((key, rank as u32));
+        }
+        keyed.sort_unstable();
+        let mut groups: Vec<&[(u32, u32)]> = keyed.chunk_by(|a, b| a.0 == b.0).collect();
+        groups.sort_unstable_by_key(|group| group[0].1);
+        let mut communicator = Self {
+            gpus: gpus.to_vec(),
+            domains: Vec::with_capacity(groups.len()),
+            members: Vec::with_capacity(gpus.len()),
+            domain_of: vec![0; gpus.len()],
+            rails: Vec::new(),
+            shape: Shape {
+                ranks: gpus.len() as u32,
+                domains: groups.len() as u32,
+                per_domain: 0,
+                smallest: u32::MAX,
+                rails: u32::MAX,
+                scale_up,
+                scale_up_rate: None,
+                mesh_link_rate: None,
+                nic_rate: None,
+            },
+        };
+        for group in groups {
+            communicator.add_domain(fabric, group);
+        }
+        communicator
+    }
+
+    fn add_domain(&mut self, fabric: &Fabric, group: &[(u32, u32)]) {
+        let first = self.members.len() as u32;
+        let first_rail = self.rails.len();
+        for &(_, rank) in group {
+            self.members.push(rank);
+            self.domain_of[rank as usize] = self.domains.len() as u32;
+            let gpu = self.gpus[rank as usize];
+            self.rails.extend(nics_of(fabric, gpu));
+            let (all, one) = scale_up_rates(fabric, gpu);
+            self.shape.scale_up_rate = slower(self.shape.scale_up_rate, all);
+            self.shape.mesh_link_rate = slower(self.shape.mesh_link_rate, one);
+        }
+        self.rails[first_rail..].sort_unstable();
+        let mut at = first_rail;
+        for next in first_rail..self.rails.len() {
+            if next == first_rail || self.rails[next] != self.rails[next - 1] {
+                self.rails[at] = self.rails[next];
+                at += 1;
+            }
+        }
+        self.rails.truncate(at);
+        for &nic in &self.rails[first_rail..] {
+            self.shape.nic_rate = slower(self.shape.nic_rate, nic_rate(fabric, nic));
+        }
+        let end = self.members.len() as u32;
+        let rails = first_rail as u32..at as u32;
+        self.shape.per_domain = self.shape.per_domain.max(end - first);
+        self.shape.smallest = self.shape.smallest.min(end - first);
+        self.shape.rails = self.shape.rails.min(rails.end - rails.start);
+        self.domains.push(Domain { members: first..end, rails });
+    }
+
+    /// What matters for planning.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// How many ranks there are.
+    pub fn ranks(&self) -> usize {
+        self.gpus.len()
+    }
+
+    /// How many scale-up domains they lie in.
+    pub fn domains(&self) -> usize {
+        self.domains.len()
+    }
+
+    /// The GPU of a rank.
+    pub fn gpu(&self, rank: u32) -> NodeId {
+        self.gpus[rank as usize]
+    }
+
+    /// The domain of a rank.
+    pub fn domain_of(&self, rank: u32) -> usize {
+        self.domain_of[rank as usize] as usize
+    }
+
+    /// The ranks of a domain, in order.
+    pub fn members(&self, domain: usize) -> &[u32] {
+        let Domain { members, .. } = &self.domains[domain];
+        &self.members[members.start as usize..members.end as usize]
+    }
+
+    /// The NICs of a domain, in order.
+    pub fn rails(&self, domain: usize) -> &[NodeId] {
+        let Domain { rails, .. } = &self.domains[domain];
+        &self.rails[rails.start as usize..rails.end as usize]
+    }
+
+    /// A rank's place among the ranks of its domain.
+    pub fn local(&self, rank: u32) -> usize {
+        let members = self.members(self.domain_of(rank));
+        members.binary_search(&rank).expect("a rank lies in its domain")
+    }
+
+    /// The NIC through which a channel enters a domain, and the rank next to it.
+    pub fn entry(&self, fabric: &Fabric, domain: usize, channel: u32) -> (u32, NodeId) {
+        let rails = self.rails(domain);
+        let nic = rails[channel as usize % rails.len()];
+        let members = self.members(domain);
+        let near = members.iter().copied().find(|&rank| is_near(fabric, self.gpu(rank), nic));
+        (near.expect("a rail is near some rank"), nic)
+    }
+
+    /// How many rings there are whose links inside a domain differ.
+    pub fn distinct_cycles(&self) -> u32 {
+        match self.shape.scale_up {
+            ScaleUp::Mesh => mesh_cycles(self.shape.per_domain),
+            ScaleUp::Absent | ScaleUp::Switched => 1,
+        }
+    }
+
+    /// Writes into `order` the ranks of a domain as a channel's ring visits them.
+    pub fn order(&self, fabric: &Fabric, domain: usize, channel: u32, order: &mut Vec<u32>) {
+        order.clear();
+        let members = self.members(domain);
+        let size = members.len();
+        let first = match self.domains() {
+            1 => 0,
+            _ => self.local(self.entry(fabric, domain, channel).0),
+        };
+        if self.shape.scale_up == ScaleUp::Mesh && 2 < size {
+            let cycle = mesh_cycle(size, channel as usize % mesh_cycles(size as u32) as usize);
+            let at = cycle.iter().position(|&local| local == first).expect("a cycle visits all");
+            order.extend((0..size).map(|step| members[cycle[(at + step) % size]]));
+        } else {
+            order.extend((0..size).map(|step| members[(first + step) % size]));
+        }
+    }
+
+    /// Writes into `hops` the hops of a channel's ring, beginning at domain 0's first rank.
+    pub fn ring(&self, fabric: &Fabric, channel: u32, cross: CrossNic, hops: &mut Vec<Hop>) {
+        hops.clear();
+        let mut order = Vec::new();
+        let domains = self.domains();
+        for domain in 0..domains {
+            self.order(fabric, domain, channel, &mut order);
+            let gpu = |at: usize| self.gpu(order[at]);
+            let inside = order.len() - usize::from(domains != 1 || order.len() == 1);
+            for at in 0..inside {
+                let (from, to) = (gpu(at), gpu((at + 1) % order.len()));
+                hops.push(Hop { from, to, rank: order[at], arrives: true });
+            }
+            if 1 < domains {
+                let rank = order[order.len() - 1];
+                let last = self.gpu(rank);
+                let leaves = match cross {
+                    CrossNic::SameRail => self.entry(fabric, domain, channel).1,
+                    CrossNic::Crossing => fabric.nic_of(last),
+                };
+                if !is_near(fabric, last, leaves) {
+                    hops.push(Hop { from: last, to: gpu(0), rank, arrives: false });
+                }
+                let (_, enters) = self.entry(fabric, (domain + 1) % domains, channel);
+                hops.push(Hop { from: leaves, to: enters, rank, arrives: true });
+            }
+        }
+    }
+
+    /// Writes into `hops` the hops from one rank to another over the network's shortest way.
+    ///
+    /// Within a domain that is one hop. Between domains it leaves through the sender's own NIC,
+    /// or, with `Pxn::Enabled`, over NVLink through the GPU on the receiver's rail.
+    pub fn path(&self, fabric: &Fabric, from: u32, to: u32, pxn: Pxn, hops: &mut Vec<Hop>) {
+        hops.clear();
+        let (sender, receiver) = (self.gpu(from), self.gpu(to));
+        if self.domain_of(from) == self.domain_of(to) {
+            hops.push(Hop { from: sender, to: receiver, rank: from, arrives: true });
+            return;
+        }
+        let (mut leaves, enters) = (fabric.nic_of(sender), fabric.nic_of(receiver));
+        if let (Pxn::Enabled, Some(through)) = (pxn, self.on_rail(fabric, from, enters)) {
+            if self.gpu(through) != sender {
+                let to = self.gpu(through);
+                hops.push(Hop { from: sender, to, rank: from, arrives: false });
+            }
+            leaves = fabric.nic_of(self.gpu(through));
+        }
+        hops.push(Hop { from: leaves, to: enters, rank: from, arrives: true });
+    }
+
+    /// The rank in the domain of `rank` whose NIC is on the same rail as `nic`.
+    pub fn on_rail(&self, fabric: &Fabric, rank: u32, nic: NodeId) -> Option<u32> {
+        let rail = fabric.rail_of(nic);
+        let same = |rank: u32| fabric.rail_of(fabric.nic_of(self.gpu(rank))) == rail;
+        if same(rank) {
+            return Some(rank);
+        }
+        self.members(self.domain_of(rank)).iter().copied().find(|&other| same(other))
+    }
+}
+
+/// Whether messages between servers go over NVLink to the receiver's rail first.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    Eq,
+    PartialEq,
+    serde::Deserialize,
+    serde::Serialize,
+    schemars::JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pxn {
+    /// They do, and those to one receiver are sent together. NCCL's default (`NCCL_PXN_DISABLE`
+    /// is 0, `NCCL_P2P_PXN_LEVEL` is 2; NCCL docs env.rst).
+    #[default]
+    Enabled,
+    /// They leave through the sender's own NIC and may cross rails in the fabric.
+    Disabled,
+}
+
+fn slower(a: Option<Rate>, b: Option<Rate>) -> Option<Rate> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// What tells the domain of a GPU from others: its lowest switch, or its lowest neighbour.
+fn domain_key(fabric: &Fabric, gpu: NodeId) -> (ScaleUp, u32) {
+    let own = gpu.index() as u32;
+    let mut key = (ScaleUp::Absent, own);
+    for &link in fabric.ports(gpu) {
+        if fabric.class(link).kind != LinkKind::ScaleUp {
+            continue;
+        }
+        let to = fabric.links()[link].to;
+        let number = to.index() as u32;
+        let switched = fabric.nodes()[to].kind == NodeKind::ScaleUpSwitch;
+        key = match (key.0, switched) {
+            (ScaleUp::Switched, true) => (ScaleUp::Switched, key.1.min(number)),
+            (_, true) => (ScaleUp::Switched, number),
+            (ScaleUp::Switched, false) => key,
+            (_, false) => (ScaleUp::Mesh, key.1.min(number)),
+        };
+    }
+    key
+}
+
+/// All scale-up links of a GPU together, and one of them where they lead to GPUs.
+fn scale_up_rates(fabric: &Fabric, gpu: NodeId) -> (Option<Rate>, Option<Rate>) {
+    let (mut all, mut one) = (0_u64, None);
+    for &link in fabric.ports(gpu) {
+        let class = fabric.class(link);
+        if class.kind == LinkKind::ScaleUp {
+            all += class.rate.as_bps();
+            if fabric.nodes()[fabric.links()[link].to].kind == NodeKind::Gpu {
+                one = slower(one, Some(class.rate));
+            }
+        }
+    }
+    ((0 < all).then(|| Rate::from_bps(all)), one)
+}
+
+fn nic_rate(fabric: &Fabric, nic: NodeId) -> Option<Rate> {
+    let ports = fabric.ports(nic).iter().map(|&link| fabric.class(link));
+    let all: u64 = ports.filter(|c| c.kind == LinkKind::ScaleOut).map(|c| c.rate.as_bps()).sum();
+    (0 < all).then(|| Rate::from_bps(all))
+}
+
+/// The NICs that a GPU reaches without crossing a socket: one, or several where there are more
+/// NICs than GPUs.
+fn nics_of(fabric: &Fabric, gpu: NodeId) -> impl Iterator<Item = NodeId> {
+    let near = fabric.nic_number(fabric.nic_of(gpu)).expect("a GPU's NIC is a back-end NIC");
+    let each = (fabric.nics_per_node() / fabric.gpus_per_node()).max(1);
+    (near..near + each).map(|number| fabric.nic(number))
+}
+
+fn is_near(fabric: &Fabric, gpu: NodeId, nic: NodeId) -> bool {
+    nics_of(fabric, gpu).any(|near| near == nic)
+}
+
+/// Arc-disjoint directed Hamiltonian cycles of the complete mesh of eight.
+const EIGHT: [[usize; 8]; 7] = [
+    [0, 1, 2, 3, 4, 5, 6, 7],
+    [0, 2, 1, 3, 5, 4, 7, 6],
+    [0, 3, 1, 4, 6, 2, 7, 5],
+    [0, 4, 1, 5, 7, 2, 6, 3],
+    [0, 5, 3, 6, 1, 7, 4, 2],
+    [0, 6, 5, 2, 4, 3, 7, 1],
+    [0, 7, 3, 2, 5, 1, 6, 4],
+];
+
+/// How many arc-disjoint directed Hamiltonian cycles [`mesh_cycle`] gives.
+fn mesh_cycles(size: u32) -> u32 {
+    match size {
+        0..=2 => 1,
+        8 => 7,
+        odd if odd % 2 == 1 => odd - 1,
+        even => even - 2,
+    }
+}
+
+/// One of those cycles: Walecki's zigzag through all but one, turned by half its number, forwards
+/// or backwards; the one left out is visited last.
+fn mesh_cycle(size: usize, number: usize) -> Vec<usize> {
+    if size <= 2 {
+        return (0..size).collect();
+    }
+    if size == 8 {
+        return EIGHT[number].to_vec();
+    }
+    let (turn, backwards) = (number / 2, number % 2 == 1);
+    // On an odd mesh the zigzag runs over the even number of others, on an even mesh over the
+    // odd number of others.
+    let circle = size - 1;
+    let zigzag = (0..circle).map(|step| match step % 2 {
+        0 => (turn + step / 2) % circle,
+        _ => (turn + circle - step.div_ceil(2)) % circle,
+    });
+    let mut cycle: Vec<usize> = zigzag.collect();
+    cycle.push(size - 1);
+    if backwards {
+        cycle.reverse();
+    }
+    cycle
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Property. Every cycle visits all, and no two of them use the same arc.
+    #[test]
+    fn the_cycles_of_a_mesh_share_no_link() {
+        for size in 2..=17 {
+            let mut arcs = std::collections::BTreeSet::new();
+            for number in 0..mesh_cycles(size) {
+                let cycle = mesh_cycle(size as usize, number as usize);
+                let mut visited = cycle.clone();
+                visited.sort_unstable();
+                assert_eq!(visited, (0..size as usize).collect::<Vec<_>>());
+                for at in 0..cycle.len() {
+                    let arc = (cycle[at], cycle[(at + 1) % cycle.len()]);
+                    assert!(arcs.insert(arc), "size {size}: {arc:?} twice");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Ring: all-reduce, all-gather, reduce-scatter, broadcast and reduce, as NCCL runs them.
+//!
+//! The data is split over channels, each with a ring of its own. In an all-reduce every rank sends
+//! 2(n−1) chunks of 1/n of the channel's data to its neighbour: n−1 while sums travel round, n−1
+//! while they are handed out; all-gather and reduce-scatter are one half of it each, broadcast and
+//! reduce are a chain that ends before (or begins after) the root. So each edge carries
+//! 2(n−1)/n of the data, half of that, or all of it.
+//!
+//! # Why rings stay below their asymptote up to hundreds of megabytes
+//!
+//! A channel's buffer holds two chunks of 2 MiB, so a loop over all ranks moves n · 2 MiB for each
+//! channel: 384 MiB on eight GPUs with 24 channels. Anything smaller is a single loop of 2(n−1)
+//! strictly serial steps with no second loop behind it to overlap with. Each step passes its chunk
+//! on in slices, and each slice is waited for, fenced and posted: that is a hand-over latency
+//! (`hwLatencies`) for each of the 2·2(n−1) slices, not once per step; and when the last slice has
+//! arrived it still has to be copied out, which nothing hides. On eight A100s this comes to about
+//! 130 µs and half a chunk, a fifth of the time of a 64 MiB all-reduce.
+//!
+//! Source: NCCL `src/device/all_reduce.h`, `src/graph/tuning.cc`, `src/include/collectives.h`.
+//! Departure: all ranks begin together; NCCL's own model counts one hand-over for each step.
+
+use units::Bytes;
+
+use super::communicator::{Hop, ScaleUp};
+use super::writer::{Detail, Flow, Sheet, nth};
+use super::{Algorithm, Ask, Collective, Phase, part, share};
+use crate::nccl::{Family, Offer, Plan, Protocol, constants};
+use crate::transfers::{ConnectionId, OpId};
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct Ring;
+
+impl Algorithm for Ring {
+    fn name(&self) -> &'static str {
+        "ring"
+    }
+
+    fn serves(&self, ask: &Ask<'_>) -> bool {
+        use Collective::{AllGather, AllReduce, Broadcast, Reduce, ReduceScatter};
+        matches!(ask.collective, AllReduce | AllGather | ReduceScatter | Broadcast | Reduce)
+    }
+
+    fn offer(&self, ask: &Ask<'_>, protocol: Protocol) -> Option<Offer> {
+        let shape = ask.shape();
+        let bandwidth = constants::bus_bandwidth(ask.settings, shape);
+        let bus = bandwidth * efficiency(ask, protocol, bandwidth);
+        let steps = f64::from(steps(ask));
+        Some(Offer {
+            bandwidth: bus * f64::from(shape.ranks) / steps,
+            latency_us: latency_us(ask, protocol, 1.0),
+        })
+    }
+
+    fn channels(&self, ask: &Ask<'_>) -> u32 {
+        constants::ring_channels(ask.settings, ask.communicator)
+    }
+
+    fn chunk(&self, ask: &Ask<'_>, protocol: Protocol, _: u32) -> Bytes {
+        // Half of the buffer: `chunkSteps` is NCCL_STEPS / 2.
+        Bytes::new(constants::buffer(ask.settings, protocol).get() / 2)
+    }
+
+    fn phases(&self, ask: &Ask<'_>, plan: &Plan) -> Vec<Phase> {
+        let shape = ask.shape();
+        let edge = edge_bytes(ask, ask.bytes.get()) as f64;
+        let per_domain = f64::from(shape.per_domain);
+        let scale_up = match (shape.domains, shape.per_domain) {
+            (_, 1) => 0.0,
+            _ => edge,
+        };
+        let cycles = f64::from(ask.communicator.distinct_cycles().min(plan.channels));
+        let bandwidth = constants::bus_bandwidth(ask.settings, shape);
+        let efficiency = efficiency(ask, plan.protocol, bandwidth);
+        let chunk = (ask.bytes.as_f64() / f64::from(plan.channels) / f64::from(shape.ranks))
+            .min(plan.chunk.as_f64());
+        let slices = f64::from(plan.slices);
+        let rate = bandwidth * 1e9 * efficiency / f64::from(plan.channels);
+        let nic = if shape.domains == 1 { 0.0 } else { edge / f64::from(shape.rails) };
+        let slice_bytes = (chunk / slices).max(1.0);
+        vec![Phase {
+            scale_up,
+            mesh_link: if shape.scale_up == ScaleUp::Mesh { edge / cycles } else { 0.0 },
+            nic,
+            posts: nic * f64::from(shape.rails) / per_domain / slice_bytes,
+            efficiency,
+            latency_s: 1e-6 * latency_us(ask, plan.protocol, slices),
+            drain_s: match plan.protocol {
+                Protocol::Simple => chunk / slices / rate,
+                Protocol::Ll | Protocol::Ll128 => 0.0,
+            },
+        }]
+    }
+
+    fn write(&self, ask: &Ask<'_>, plan: &Plan, sheet: &mut Sheet<'_>) {
+        let Ask { fabric, communicator, settings, .. } = *ask;
+        let mut hops: Vec<Hop> = Vec::new();
+        let first = sheet.open("ring", plan.channels, |opening| {
+            for channel in 0..plan.channels {
+                communicator.ring(fabric, channel, settings.cross_nic, opening.hops);
+                opening.connect_hops(channel);
+            }
+        });
+        let mut at = 0;
+        for channel in 0..plan.channels {
+            communicator.ring(fabric, channel, settings.cross_nic, &mut hops);
+            let bytes = part(ask.bytes.get(), plan.channels.into(), channel.into());
+            let ring = RingOnSheet { first: nth(first, at), hops: &hops };
+            match sheet.detail {
+                Detail::Folded => ring.fold(ask, plan, bytes, sheet),
+                Detail::Stepwise => ring.step(ask, plan, bytes, sheet),
+            }
+            at += hops.len();
+        }
+    }
+}
+
+/// How many chunks (of 1/n of the data, or in a chain of all of it) each rank sends.
+fn steps(ask: &Ask<'_>) -> u32 {
+    let ranks = ask.shape().ranks;
+    match ask.collective {
+        Collective::AllReduce => 2 * (ranks - 1),
+        Collective::AllGather | Collective::ReduceScatter => ranks - 1,
+        _ => ranks,
+    }
+}
+
+/// What crosses each edge of the rings when they move `bytes`.
+pub fn edge_bytes(ask: &Ask<'_>, bytes: u64) -> u64 {
+    let ranks = u64::from(ask.shape().ranks);
+    match ask.collective {
+        Collective::AllReduce => share(bytes, 2 * (ranks - 1), ranks),
+        Collective::AllGather | Collective::ReduceScatter => share(bytes, ranks - 1, ranks),
+        _ => bytes,
+    }
+}
+
+/// What a protocol leaves of the links' rate: NCCL `tuning.cc`.
+fn efficiency(ask: &Ask<'_>, protocol: Protocol, bandwidth: f64) -> f64 {
+    let shape = ask.shape();
+    let reduces = matches!(ask.collective, Collective::AllReduce | Collective::Reduce);
+    match protocol {
+        Protocol::Simple => 1.0,
+        // Eight bytes of flags with every eight of data, written by every thread: a quarter where
+        // the data is also reduced or sent on a network, else a third.
+        Protocol::Ll => {
+            let factor: f64 = if 1 < shape.domains || reduces { 0.25 } else { 1.0 / 3.0 };
+            factor.min(constants::ll_max(ask.settings, shape) / bandwidth)
+        }
+        // 120 of 128 bytes are data.
+        Protocol::Ll128 => {
+            let channels = f64::from(constants::ring_channels(ask.settings, ask.communicator));
+            let most = channels * constants::ring_ll128_channel_max(ask.settings);
+            0.92_f64.min(most / bandwidth)
+        }
+    }
+}
+
+/// The hand-overs: those between servers take the network's latency, the others NVLink's.
+fn latency_us(ask: &Ask<'_>, protocol: Protocol, slices: f64) -> f64 {
+    let (shape, settings) = (ask.shape(), ask.settings);
+    let base = constants::base_latency_us(settings, Family::Ring, protocol);
+    let inside = constants::hop_latency_us(settings, shape, Family::Ring, protocol);
+    let between = constants::net_latency_us(settings, shape, Family::Ring, protocol);
+    let steps = f64::from(steps(ask));
+    let domains = f64::from(shape.domains);
+    let crossings = match (shape.domains, ask.collective) {
+        (1, _) => 0.0,
+        (_, Collective::AllReduce) => 2.0 * (domains - 1.0),
+        (_, Collective::AllGather | Collective::ReduceScatter) => domains - 1.0,
+        _ => domains,
+    };
+    // Inside, each slice is one more hand-over; between servers slices are posted ahead.
+    let posting = constants::post_us(settings, shape, protocol);
+    base + (steps - crossings) * (inside * slices).max(posting) + crossings * between
+}
+
+/// The ring of one channel: its hops, and their connections from `first` on.
+struct RingOnSheet<'a> {
+    first: ConnectionId,
+    hops: &'a [Hop],
+}
+
+impl RingOnSheet<'_> {
+    fn fold(&self, ask: &Ask<'_>, plan: &Plan, bytes: u64, sheet: &mut Sheet<'_>) {
+        let start = sheet.start;
+        sheet.edges.clear();
+        match self.chain(ask.collective) {
+            Some(edges) => sheet.edges.extend(edges.flatten().map(|at| nth(self.first, at))),
+            None => sheet.edges.extend((0..self.hops.len()).map(|at| nth(self.first, at))),
+        }
+        let op = sheet.couple(edge_bytes(ask, bytes), plan.fill(), &[start]);
+        sheet.end(op);
+    }
+
+    /// The edges of a chain that begins or ends at rank 0, which is the root; `None` for those
+    /// that go all the way round.
+    fn chain(
+        &self,
+        collective: Collective,
+    ) -> Option<impl Iterator<Item = std::ops::Range<usize>> + use<>> {
+        let skipped = match collective {
+            Collective::Broadcast => 0,
+            Collective::Reduce => 1,
+            _ => return None,
+        };
+        let edges: Vec<std::ops::Range<usize>> = edges(self.hops).collect();
+        let root = edges.iter().position(|edge| self.hops[edge.start].rank == 0);
+        let first = root.expect("rank 0 is on the ring") + skipped;
+        let count = edges.len();
+        Some((0..count - 1).map(move |at| edges[(first + at) % count].clone()))
+    }
+
+    fn step(&self, ask: &Ask<'_>, plan: &Plan, bytes: u64, sheet: &mut Sheet<'_>) {
+        let ids = |hops: std::ops::Range<usize>| hops.map(|at| nth(self.first, at)).collect();
+        match self.chain(ask.collective) {
+            Some(edges) => {
+                let edges: Vec<Vec<ConnectionId>> = edges.map(ids).collect();
+                chain(&edges, plan, bytes, sheet);
+            }
+            None => {
+                let edges: Vec<Vec<ConnectionId>> = edges(self.hops).map(ids).collect();
+                let (steps, shift) = match ask.collective {
+                    Collective::AllReduce => (2 * (edges.len() - 1), 0),
+                    Collective::ReduceScatter => (edges.len() - 1, 1),
+                    _ => (edges.len() - 1, 0),
+                };
+                let mut ends = Vec::new();
+                let start = sheet.start;
+                Round { steps, shift, bytes }.write(&edges, plan, sheet, start, &mut ends);
+                ends.into_iter().for_each(|op| sheet.end(op));
+            }
+        }
+    }
+}
+
+/// The hops of each edge: those of one rank's way to the next.
+fn edges(hops: &[Hop]) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let mut first = 0;
+    hops.iter().enumerate().filter(|(_, hop)| hop.arrives).map(move |(at, _)| {
+        let edge = first..at + 1;
+        first = at + 1;
+        edge
+    })
+}
+
+/// The steps of a ring that goes round: at step `t` position `p` sends chunk `p − shift − t`.
+///
+/// An all-reduce is 2(n−1) of them, an all-gather n−1; a reduce-scatter is shifted by one, so
+/// that every position ends with its own chunk.
+pub(super) struct Round {
+    pub(super) steps: usize,
+    pub(super) shift: usize,
+    pub(super) bytes: u64,
+}
+
+impl Round {
+    pub(super) fn write(
+        &self,
+        edges: &[Vec<ConnectionId>],
+        plan: &Plan,
+        sheet: &mut Sheet<'_>,
+        after: OpId,
+        ends: &mut Vec<OpId>,
+    ) {
+        let ranks = edges.len();
+        let slices = plan.slices as usize;
+        let mut flow = Flow::new(ranks, after);
+        let mut arrived: Vec<OpId> = vec![after; ranks * slices];
+        let mut next = arrived.clone();
+        for loop_bytes in loops(self.bytes, plan.chunk.get().max(1) * ranks as u64) {
+            for step in 0..self.steps {
+                for position in 0..ranks {
+                    let chunk = (position + 2 * ranks - self.shift - step % ranks) % ranks;
+                    let chunk = part(loop_bytes, ranks as u64, chunk as u64);
+                    let before = (position + ranks - 1) % ranks;
+                    for slice in 0..slices {
+                        let from = arrived[before * slices + slice];
+                        let from = (step != 0).then_some(from);
+                        let bytes = part(chunk, slices as u64, slice as u64);
+                        let op =
+                            flow.send(sheet, position, &edges[position], bytes, from.as_slice());
+                        next[position * slices + slice] = op;
+                    }
+                }
+                std::mem::swap(&mut arrived, &mut next);
+            }
+        }
+        ends.extend(arrived);
+    }
+}
+
+/// Broadcast and reduce: chunks follow each other down a chain.
+fn chain(edges: &[Vec<ConnectionId>], plan: &Plan, bytes: u64, sheet: &mut Sheet<'_>) {
+    let mut flow = Flow::new(edges.len(), sheet.start);
+    let slice = (plan.chunk.get() / u64::from(plan.slices)).max(1);
+    for slice_bytes in loops(bytes, slice) {
+        let mut arrived: Option<OpId> = None;
+        for (edge, hops) in edges.iter().enumerate() {
+            arrived = Some(flow.send(sheet, edge, hops, slice_bytes, arrived.as_slice()));
+        }
+        arrived.into_iter().for_each(|last| sheet.end(last));
+    }
+}
+
+/// Splits bytes into loops of at most `most`; nothing is one empty loop.
+pub(super) fn loops(bytes: u64, most: u64) -> impl Iterator<Item = u64> {
+    let count = bytes.div_ceil(most).max(1);
+    (0..count).map(move |at| (bytes - at * most).min(most))
+}

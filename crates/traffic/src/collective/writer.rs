@@ -1,0 +1,235 @@
+//! How a collective becomes transfers: opened connections, a start, channels, an end.
+//!
+//! Every collective is written between two operations that take no network: a launch, which waits
+//! for what came before and takes the time of starting a kernel on all ranks, and a join, which
+//! waits for all its channels. So a collective is one id to those that come after it, whatever its
+//! number of channels and messages.
+
+use fabric::{Fabric, NodeId};
+use units::{Bytes, Id, Span};
+
+use super::communicator::{Communicator, Hop};
+use super::{Ask, Collective};
+use crate::nccl::{Plan, Settings};
+use crate::transfers::{Connection, ConnectionId, LabelId, OpId, OpKind, Transfers};
+
+/// How finely a collective is written.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Detail {
+    /// A channel is one coupled operation.
+    #[default]
+    Folded,
+    /// Every message of every step, with what it waits for.
+    Stepwise,
+}
+
+/// A communicator, and the connections that it has opened in one [`Transfers`].
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// Its ranks.
+    pub communicator: Communicator,
+    /// What was opened, for how many channels, and the first of its connections.
+    opened: Vec<(&'static str, u32, u32)>,
+}
+
+impl Group {
+    /// A group that has opened nothing yet.
+    pub fn new(communicator: Communicator) -> Self {
+        Self { communicator, opened: Vec::new() }
+    }
+}
+
+/// What to write.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// What is to be done.
+    pub collective: Collective,
+    /// With how much, as nccl-tests counts it.
+    pub bytes: Bytes,
+    /// How finely.
+    pub detail: Detail,
+    /// What it belongs to: "data-parallel ring 12".
+    pub label: LabelId,
+    /// By what software.
+    pub settings: &'a Settings,
+    /// How; from [`crate::nccl::plan`].
+    pub plan: &'a Plan,
+}
+
+/// Writes a collective and returns the operation that ends it.
+pub fn write(
+    fabric: &Fabric,
+    group: &mut Group,
+    request: &Request<'_>,
+    transfers: &mut Transfers,
+    after: &[OpId],
+) -> OpId {
+    let Request { collective, bytes, detail, label, settings, plan } = *request;
+    let start = transfers.add(OpKind::Wait { span: plan.launch }, label, after);
+    let Group { communicator, opened } = group;
+    let mut sheet = Sheet {
+        transfers,
+        opened,
+        label,
+        detail,
+        start,
+        ends: Vec::new(),
+        edges: Vec::new(),
+        hops: Vec::new(),
+    };
+    let ask = Ask { fabric, communicator, collective, bytes, settings };
+    if 1 < ask.shape().ranks {
+        plan.algorithm.write(&ask, plan, &mut sheet);
+    }
+    let (ends, leftover) = match (sheet.ends.is_empty(), detail) {
+        (true, _) => (vec![start], Span::ZERO),
+        (false, Detail::Folded) => (sheet.ends, Span::ZERO),
+        // Hand-overs are in no message; they lie on the critical path one after the other.
+        (false, Detail::Stepwise) => (sheet.ends, plan.latency + plan.slowdown),
+    };
+    transfers.add(OpKind::Wait { span: leftover }, label, &ends)
+}
+
+/// Where an algorithm writes.
+#[derive(Debug)]
+pub struct Sheet<'a> {
+    transfers: &'a mut Transfers,
+    opened: &'a mut Vec<(&'static str, u32, u32)>,
+    label: LabelId,
+    /// How finely to write.
+    pub detail: Detail,
+    /// What everything waits for.
+    pub start: OpId,
+    ends: Vec<OpId>,
+    /// Room for the edges of a channel.
+    pub edges: Vec<ConnectionId>,
+    /// Room for the hops of a ring or path.
+    pub hops: Vec<Hop>,
+}
+
+impl Sheet<'_> {
+    /// The first of the connections that `open` opens, which happens only the first time. The
+    /// others follow it.
+    pub fn open(
+        &mut self,
+        what: &'static str,
+        channels: u32,
+        open: impl FnOnce(&mut Opening<'_>),
+    ) -> ConnectionId {
+        let known = self.opened.iter().find(|(name, count, _)| (*name, *count) == (what, channels));
+        if let Some((_, _, first)) = known {
+            return ConnectionId::from_index(*first as usize);
+        }
+        let first = self.transfers.connections().len();
+        self.opened.push((what, channels, first as u32));
+        open(&mut Opening { transfers: self.transfers, hops: &mut self.hops });
+        ConnectionId::from_index(first)
+    }
+
+    /// Where a connection leads from and to.
+    pub fn connection(&self, connection: ConnectionId) -> &Connection {
+        &self.transfers.connections()[connection]
+    }
+
+    /// Adds a folded channel over the connections in [`Self::edges`].
+    pub fn couple(&mut self, bytes: u64, fill: Span, after: &[OpId]) -> OpId {
+        self.transfers.couple(&self.edges, Bytes::new(bytes), fill, self.label, after)
+    }
+
+    /// Adds a message; nothing but order where there is nothing to send.
+    pub fn send(&mut self, on: ConnectionId, bytes: u64, after: &[OpId]) -> OpId {
+        if bytes == 0 {
+            return self.transfers.add(OpKind::Wait { span: Span::ZERO }, self.label, after);
+        }
+        self.transfers.send(on, Bytes::new(bytes), self.label, after)
+    }
+
+    /// Adds a point that many can wait for at once.
+    pub fn join(&mut self, after: &[OpId]) -> OpId {
+        self.transfers.add(OpKind::Wait { span: Span::ZERO }, self.label, after)
+    }
+
+    /// The collective is not over before this is.
+    pub fn end(&mut self, op: OpId) {
+        self.ends.push(op);
+    }
+}
+
+/// Where connections are opened.
+#[derive(Debug)]
+pub struct Opening<'a> {
+    transfers: &'a mut Transfers,
+    /// Room for the hops of a ring or path.
+    pub hops: &'a mut Vec<Hop>,
+}
+
+impl Opening<'_> {
+    /// Opens a connection with the scenario's number of queue pairs.
+    pub fn connect(&mut self, from: NodeId, to: NodeId, channel: u32) {
+        self.transfers.connect(Connection { from, to, channel, queue_pairs: 0 });
+    }
+
+    /// Opens a connection for each hop.
+    pub fn connect_hops(&mut self, channel: u32) {
+        for at in 0..self.hops.len() {
+            let Hop { from, to, .. } = self.hops[at];
+            self.connect(from, to, channel);
+        }
+    }
+}
+
+/// The connection `offset` places after another that was opened with it.
+pub(crate) fn nth(first: ConnectionId, offset: usize) -> ConnectionId {
+    ConnectionId::from_index(first.index() + offset)
+}
+
+/// Messages that move along a chain of connections, chunk by chunk and slice by slice.
+///
+/// A slice waits for its arrival from the edge before, and for the slice that used its place in
+/// the receiver's buffer: NCCL has eight slots for each connection and takes two for each slice.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    /// By edge: the last messages, oldest first.
+    sent: Vec<Vec<OpId>>,
+    after: Vec<OpId>,
+    start: OpId,
+}
+
+/// Slices that may be under way on one connection: `NCCL_STEPS` (8) slots of two each.
+pub(crate) const WINDOW: usize = 4;
+
+impl Flow {
+    pub(crate) fn new(edges: usize, start: OpId) -> Self {
+        Self { sent: vec![Vec::new(); edges], after: Vec::new(), start }
+    }
+
+    /// Sends one slice over the hops of an edge, after `arrived`.
+    pub(crate) fn send(
+        &mut self,
+        sheet: &mut Sheet<'_>,
+        edge: usize,
+        hops: &[ConnectionId],
+        bytes: u64,
+        arrived: &[OpId],
+    ) -> OpId {
+        self.after.clear();
+        self.after.extend_from_slice(arrived);
+        let sent = &mut self.sent[edge];
+        if let Some(at) = sent.len().checked_sub(WINDOW) {
+            self.after.push(sent[at]);
+        }
+        if self.after.is_empty() {
+            self.after.push(self.start);
+        }
+        let (first, rest) = hops.split_first().expect("an edge has a hop");
+        let mut op = sheet.send(*first, bytes, &self.after);
+        for hop in rest {
+            op = sheet.send(*hop, bytes, &[op]);
+        }
+        if 2 * WINDOW <= sent.len() {
+            sent.drain(..WINDOW);
+        }
+        sent.push(op);
+        op
+    }
+}

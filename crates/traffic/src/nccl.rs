@@ -1,0 +1,257 @@
+//! What NCCL and RCCL choose: algorithm, protocol, channels and chunks, by size and shape.
+//!
+//! NCCL keeps a table of latency and bandwidth for each collective, algorithm and protocol, made
+//! from constants that its authors measured, and takes the entry with the least
+//! `latency + bytes / bandwidth`. [`plan`] does the same. [`estimate`] then says how long the
+//! chosen one takes on links without other traffic: the bytes that it puts on the busiest link of
+//! each kind, the hand-overs, and the filling and draining of its pipeline. Its terms are also
+//! what a folded operation carries, so the flow engine agrees with it where nothing contends.
+//!
+//! # Map of the modules, in reading order
+//!
+//! * [`constants`]: NCCL's and RCCL's published constants, each with its source.
+//! * [`estimate`]: the closed form.
+//!
+//! # Where this departs from NCCL
+//!
+//! * The graph search is not run: a ring's bandwidth is the lesser of what the scale-up links and
+//!   the rails give, without rounding down to the search's list of speeds.
+//! * The choice is NCCL's; the time is ours. NCCL's model is made for choosing and is 20 to 40 %
+//!   off as a prediction of the time.
+
+pub mod constants;
+pub mod estimate;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use units::{Bytes, Span};
+
+pub use constants::{Architecture, Cpu, Family};
+pub use estimate::{Estimate, Limit, estimate};
+
+use crate::collective::{ALGORITHMS, Algorithm, Ask, CrossNic, Pxn, algorithm};
+
+/// How NCCL moves data through a channel.
+#[derive(
+    Clone, Copy, Debug, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protocol {
+    /// Flags with every eight bytes: least latency, a quarter of the bandwidth.
+    Ll,
+    /// Flags with every 120 bytes: little latency, over 90 % of the bandwidth, NVLink only.
+    Ll128,
+    /// Large slices, each fenced and posted: all of the bandwidth.
+    Simple,
+}
+
+impl Protocol {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Ll, Self::Ll128, Self::Simple];
+}
+
+/// Whether something is used where the hardware has it.
+#[derive(
+    Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Usage {
+    /// Where the hardware has it.
+    #[default]
+    Enabled,
+    /// Not at all.
+    Disabled,
+}
+
+/// Who starts a transfer.
+#[derive(
+    Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Initiator {
+    /// A kernel of the communication library, launched on all ranks.
+    #[default]
+    Kernel,
+    /// A thread that posts to the NIC itself, as latency benchmarks do.
+    Host,
+}
+
+/// The communication library and how it is set.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// The generation of the GPUs, which decides most constants.
+    pub architecture: Architecture,
+    /// The hosts' processors, which decide what posting to a NIC costs.
+    pub cpu: Cpu,
+    /// Run this algorithm wherever it can run (`NCCL_ALGO`); otherwise choose.
+    pub algorithm: Option<String>,
+    /// Use this protocol (`NCCL_PROTO`); otherwise choose.
+    pub protocol: Option<Protocol>,
+    /// Use so many channels (`NCCL_MIN_NCHANNELS` = `NCCL_MAX_NCHANNELS`); otherwise choose.
+    pub channels: Option<u32>,
+    /// Buffer of a channel towards one peer (`NCCL_BUFFSIZE`).
+    pub buffer: Bytes,
+    /// What one message to a NIC carries of a send (`NCCL_P2P_NET_CHUNKSIZE`).
+    pub p2p_net_chunk: Bytes,
+    /// What one step over NVLink carries of a send (`NCCL_P2P_NVL_CHUNKSIZE`).
+    pub p2p_scale_up_chunk: Bytes,
+    /// Whether rings may change rails (`NCCL_CROSS_NIC`).
+    pub cross_nic: CrossNic,
+    /// Whether sends go through the GPU on the receiver's rail (`NCCL_PXN_DISABLE`).
+    pub pxn: Pxn,
+    /// Reduction and multicast in the scale-up switch (`NCCL_NVLS_ENABLE`).
+    pub nvls: Usage,
+    /// Reduction in the scale-out switches (`NCCL_COLLNET_ENABLE`).
+    pub sharp: Usage,
+    /// Starting a kernel on every rank and agreeing that all are there.
+    pub launch: Span,
+    /// Who starts the transfers.
+    pub initiator: Initiator,
+    /// The share of the scale-up links' raw rate that the library reaches; otherwise the
+    /// architecture's.
+    pub scale_up_efficiency: Option<f64>,
+    /// The share of a NIC's rate that is left for payload.
+    pub wire_efficiency: f64,
+    /// Where tokens go, for the collectives of expert parallelism.
+    pub routing: crate::collective::Routing,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            architecture: Architecture::Hopper,
+            cpu: Cpu::Intel,
+            algorithm: None,
+            protocol: None,
+            channels: None,
+            // NCCL src/init.cc:813.
+            buffer: Bytes::from_mib(4),
+            // NCCL src/init.cc:818-820.
+            p2p_net_chunk: Bytes::from_kib(128),
+            p2p_scale_up_chunk: Bytes::from_kib(512),
+            cross_nic: CrossNic::SameRail,
+            pxn: Pxn::Enabled,
+            nvls: Usage::Enabled,
+            // NCCL docs env.rst: NCCL_COLLNET_ENABLE is 0.
+            sharp: Usage::Disabled,
+            // One value for all: what published nccl-tests runs of 32 KiB on eight A100s and
+            // eight H200s (44 and 40 us) leave beside NCCL's own 15 us for that size.
+            launch: Span::from_us(26),
+            initiator: Initiator::Kernel,
+            scale_up_efficiency: None,
+            // 4,096 bytes of payload in a frame of 4,178 (RoCEv2: preamble and gap 20, Ethernet
+            // 18, IPv4 20, UDP 8, BTH 12, ICRC 4).
+            wire_efficiency: 4096.0 / 4178.0,
+            routing: crate::collective::Routing::default(),
+        }
+    }
+}
+
+/// An entry of NCCL's table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Offer {
+    /// Algorithm bandwidth in 10⁹ bytes per second.
+    pub bandwidth: f64,
+    /// Before and between the bytes, in microseconds.
+    pub latency_us: f64,
+}
+
+/// How a collective will be run.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// By which algorithm.
+    pub algorithm: &'static dyn Algorithm,
+    /// By which protocol.
+    pub protocol: Protocol,
+    /// Over so many channels.
+    pub channels: u32,
+    /// A channel sends at most so much in one step.
+    pub chunk: Bytes,
+    /// In so many slices.
+    pub slices: u32,
+    /// Starting it everywhere.
+    pub launch: Span,
+    /// Hand-overs between its steps.
+    pub latency: Span,
+    /// Filling and draining its pipeline.
+    pub drain: Span,
+    /// What the software adds to the time that the links need.
+    pub slowdown: Span,
+}
+
+impl Plan {
+    /// What a folded channel adds to the time of its bytes.
+    pub fn fill(&self) -> Span {
+        self.latency + self.drain + self.slowdown
+    }
+}
+
+/// Chooses as NCCL would.
+///
+/// The algorithm that the settings name is taken where it can run. `None` if nothing can run this
+/// collective on these ranks.
+pub fn plan(ask: &Ask<'_>) -> Option<Plan> {
+    let named = ask.settings.algorithm.as_deref().and_then(algorithm);
+    let mut best: Option<(f64, &'static dyn Algorithm, Protocol)> = None;
+    let mut fallback = None;
+    for &candidate in ALGORITHMS {
+        if !candidate.serves(ask) {
+            continue;
+        }
+        let is_named = named.is_some_and(|named| named.name() == candidate.name());
+        fallback = fallback.filter(|_| !is_named).or(Some(candidate));
+        if named.is_some_and(|named| named.serves(ask)) && !is_named {
+            continue;
+        }
+        for protocol in Protocol::ALL {
+            if ask.settings.protocol.is_some_and(|wanted| wanted != protocol)
+                || !constants::has_protocol(ask.settings, ask.shape(), protocol)
+            {
+                continue;
+            }
+            let Some(Offer { bandwidth, latency_us }) = candidate.offer(ask, protocol) else {
+                continue;
+            };
+            let time_us = latency_us + ask.bytes.as_f64() / (1e3 * bandwidth);
+            if best.is_none_or(|(least, _, _)| time_us < least) {
+                best = Some((time_us, candidate, protocol));
+            }
+        }
+    }
+    let (algorithm, protocol) = match best {
+        Some((_, algorithm, protocol)) => (algorithm, protocol),
+        None => (fallback?, ask.settings.protocol.unwrap_or(Protocol::Simple)),
+    };
+    Some(complete(ask, algorithm, protocol))
+}
+
+/// Channels, chunks and times of an algorithm that has been chosen.
+fn complete(ask: &Ask<'_>, algorithm: &'static dyn Algorithm, protocol: Protocol) -> Plan {
+    let channels = ask.settings.channels.unwrap_or_else(|| algorithm.channels(ask)).max(1);
+    // NCCL gives up channels before it gives a thread less than a few flits to carry.
+    let least = constants::least_channel_bytes(protocol, ask.shape());
+    let worth = (ask.bytes.get() / least).clamp(1, u64::from(channels)) as u32;
+    let channels = if ask.settings.channels.is_some() { channels } else { worth };
+    let chunk = algorithm.chunk(ask, protocol, channels);
+    let mut plan = Plan {
+        algorithm,
+        protocol,
+        channels,
+        chunk,
+        // NCCL src/include/collectives.h: chunks of four slots in slices of two.
+        slices: if protocol == Protocol::Simple { 2 } else { 1 },
+        launch: match ask.settings.initiator {
+            Initiator::Kernel => ask.settings.launch,
+            Initiator::Host => Span::ZERO,
+        },
+        latency: Span::ZERO,
+        drain: Span::ZERO,
+        slowdown: Span::ZERO,
+    };
+    let times = estimate::times(ask, &algorithm.phases(ask, &plan));
+    plan.latency = Span::from_secs_f64(times.latency_s);
+    plan.drain = Span::from_secs_f64(times.drain_s);
+    plan.slowdown = Span::from_secs_f64(times.slowdown_s);
+    plan
+}

@@ -1,0 +1,316 @@
+//! NCCL's and RCCL's published constants.
+//!
+//! Latencies are microseconds, bandwidths 10⁹ bytes per second, as in NCCL. Unless a line says
+//! otherwise they are those of `src/graph/tuning.cc` and `src/graph/topo.h` of NCCL 2.27 (tables
+//! `baseLatencies`, `hwLatencies`, `perChMax…`, `nvlsEfficiency`), read in its source.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use units::Bytes;
+
+use super::{Protocol, Settings};
+use crate::collective::{Communicator, ScaleUp, Shape};
+
+/// A generation of GPUs.
+#[derive(
+    Clone, Copy, Debug, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Architecture {
+    /// A100 (NVLink 3).
+    Ampere,
+    /// H100, H200, H800 (NVLink 4).
+    Hopper,
+    /// B200, GB200 (NVLink 5).
+    Blackwell,
+    /// MI300X, MI325X, MI355X (xGMI), with RCCL.
+    Cdna3,
+}
+
+impl Architecture {
+    /// The generation whose scale-up network has this name in the catalogue.
+    pub fn of_scale_up(name: &str) -> Option<Self> {
+        match name {
+            "nvlink3" => Some(Self::Ampere),
+            "nvlink4" => Some(Self::Hopper),
+            "nvlink5" => Some(Self::Blackwell),
+            "xgmi" => Some(Self::Cdna3),
+            _ => None,
+        }
+    }
+
+    /// The share of the scale-up links' raw rate that collectives reach.
+    ///
+    /// NVLink: what NCCL counts for a link (`SM80_NVLINK_BW` 20.0, `SM90_NVLINK_BW` 20.6,
+    /// `SM100_NVLINK_BW` 40.1) of its raw 25 or 50. On Ampere NCCL 2.8 to 2.11 further capped the
+    /// sum of the twelve links at 235 of 240. xGMI: RCCL's `GFX94X_XGMI_WIDTH` of 48 of 64.
+    pub fn scale_up_efficiency(self) -> f64 {
+        match self {
+            Self::Ampere => 235.0 / 300.0,
+            Self::Hopper => 20.6 / 25.0,
+            Self::Blackwell => 40.1 / 50.0,
+            Self::Cdna3 => 48.0 / 64.0,
+        }
+    }
+
+    /// The share of those that reduction and multicast in the switch reach (`nvlsEfficiency`).
+    pub fn nvls_efficiency(self) -> Option<f64> {
+        match self {
+            Self::Hopper => Some(0.85),
+            Self::Blackwell => Some(0.74),
+            Self::Ampere | Self::Cdna3 => None,
+        }
+    }
+}
+
+/// Whose processors the hosts have.
+#[derive(
+    Clone, Copy, Debug, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cpu {
+    /// Intel.
+    Intel,
+    /// AMD.
+    Amd,
+}
+
+/// A row of NCCL's tables.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Family {
+    /// Double binary trees.
+    Tree,
+    /// Rings.
+    Ring,
+    /// Reduction in the scale-out switches, with all GPUs of a server sending to its heads.
+    CollNetDirect,
+    /// Reduction and multicast in the scale-up switch.
+    Nvls,
+    /// The same in the server, trees between servers.
+    NvlsTree,
+    /// Parallel aggregated trees.
+    Pat,
+}
+
+/// Before anything moves (`baseLatencies`).
+pub fn base_latency_us(settings: &Settings, family: Family, protocol: Protocol) -> f64 {
+    use Protocol::{Ll, Ll128, Simple};
+    if settings.architecture == Architecture::Cdna3 {
+        // RCCL src/graph/tuning.cc, `baseLat`.
+        return match (family, protocol) {
+            (Family::Tree | Family::Ring, Ll | Ll128) => 12.0,
+            (Family::Tree | Family::Ring, Simple) => 17.0,
+            _ => 0.0,
+        };
+    }
+    match (family, protocol) {
+        (Family::Tree, Ll) => 6.8,
+        (Family::Ring, Ll) => 6.6,
+        (Family::Tree | Family::Ring, Ll128) => 14.0,
+        (Family::Tree | Family::Ring, Simple) => 8.4,
+        (Family::Pat, _) => 8.0,
+        (Family::CollNetDirect | Family::Nvls | Family::NvlsTree, _) => 0.0,
+    }
+}
+
+/// One hand-over inside a scale-up domain (`hwLatencies`, NVLink; PCI where there is none).
+pub fn hop_latency_us(_: &Settings, shape: &Shape, family: Family, protocol: Protocol) -> f64 {
+    use Protocol::{Ll, Ll128, Simple};
+    let nvlink = shape.scale_up != ScaleUp::Absent;
+    match (family, protocol, nvlink) {
+        (Family::Tree | Family::Ring, Ll, true) => 0.6,
+        (Family::Tree, Ll128, true) => 1.25,
+        (Family::Ring, Ll128, true) => 1.9,
+        (Family::Ring, Simple, true) => 3.4,
+        (Family::Tree | Family::Ring, Ll, false) => 1.0,
+        (Family::Tree, Ll128, false) => 1.9,
+        (Family::Ring, Ll128, false) => 2.5,
+        (Family::Ring, Simple, false) => 5.7,
+        (Family::Tree | Family::Pat, _, _) => 4.0,
+        (Family::CollNetDirect, _, _) => 3.7,
+        (Family::Nvls | Family::NvlsTree, _, _) => 25.0,
+    }
+}
+
+/// One hand-over between servers (`hwLatencies`, network). With one rank in each server nothing
+/// hides a ring's, so NCCL takes the tree's.
+pub fn net_latency_us(_: &Settings, shape: &Shape, family: Family, protocol: Protocol) -> f64 {
+    use Protocol::{Ll, Ll128, Simple};
+    let family = match family {
+        Family::Ring if shape.per_domain == 1 => Family::Tree,
+        family => family,
+    };
+    match (family, protocol) {
+        (Family::Tree, Ll) => 5.0,
+        (Family::Tree, Ll128) => 8.5,
+        (Family::Ring, Ll) => 2.7,
+        (Family::Ring, Ll128) => 4.0,
+        (Family::Tree | Family::Ring, Simple) | (Family::Pat, _) => 14.0,
+        (Family::CollNetDirect, _) => 31.0,
+        (Family::Nvls, _) => 18.0,
+        (Family::NvlsTree, _) => 20.9,
+    }
+}
+
+/// Posting one message to a NIC (`getNetOverhead`): three posts with the simple protocol, for the
+/// send, the receive and the flush. Nothing inside one domain.
+pub fn post_us(settings: &Settings, shape: &Shape, protocol: Protocol) -> f64 {
+    if shape.domains == 1 {
+        return 0.0;
+    }
+    let one = match settings.cpu {
+        Cpu::Intel => 1.0,
+        Cpu::Amd => 2.0,
+    };
+    if protocol == Protocol::Simple { 3.0 * one } else { one }
+}
+
+/// The most that LL moves, all channels together (`llMaxBws`).
+pub fn ll_max(settings: &Settings, shape: &Shape) -> f64 {
+    let by_scale = |one: f64, two: f64, more: f64| match shape.domains {
+        1 => one,
+        2 => two,
+        _ => more,
+    };
+    match (settings.architecture, settings.cpu) {
+        (Architecture::Ampere | Architecture::Cdna3, Cpu::Intel) => by_scale(87.7, 39.0, 20.4),
+        (Architecture::Ampere | Architecture::Cdna3, Cpu::Amd) => by_scale(87.7, 22.5, 19.0),
+        (Architecture::Hopper, Cpu::Intel) => by_scale(141.0, 39.0, 20.4),
+        (Architecture::Hopper, Cpu::Amd) => by_scale(141.0, 22.5, 19.0),
+        (Architecture::Blackwell, Cpu::Intel) => by_scale(282.0, 39.0, 20.4),
+        (Architecture::Blackwell, Cpu::Amd) => by_scale(282.0, 22.5, 19.0),
+    }
+}
+
+/// The most that a ring channel moves with LL128 (`perChMaxRingLL128Bws`).
+pub fn ring_ll128_channel_max(settings: &Settings) -> f64 {
+    match settings.architecture {
+        Architecture::Ampere | Architecture::Cdna3 => 20.0,
+        Architecture::Hopper => 36.7,
+        Architecture::Blackwell => 40.0,
+    }
+}
+
+/// The most that a tree channel moves (`perChMaxTreeBws`, `perChMaxTreeLL128Bws`).
+pub fn tree_channel_max(settings: &Settings, shape: &Shape, protocol: Protocol) -> f64 {
+    let by_scale = |[one, two, more]: [f64; 3]| match shape.domains {
+        1 => one,
+        2 => two,
+        _ => more,
+    };
+    match (settings.architecture, protocol) {
+        (Architecture::Ampere | Architecture::Cdna3, Protocol::Ll128) => 20.0,
+        (Architecture::Hopper, Protocol::Ll128) => by_scale([36.7, 36.7, 29.0]),
+        (Architecture::Blackwell, Protocol::Ll128) => by_scale([55.6, 31.67, 20.0]),
+        (Architecture::Ampere | Architecture::Cdna3, _) => by_scale([24.0, 23.6, 17.8]),
+        (Architecture::Hopper, _) => by_scale([38.7, 41.4, 36.0]),
+        (Architecture::Blackwell, _) => by_scale([70.0, 42.8, 24.0]),
+    }
+}
+
+/// The most that a channel of an NVLS tree moves (`perChMaxNVLSTreeBws`).
+pub fn nvls_tree_channel_max(settings: &Settings, shape: &Shape) -> f64 {
+    match (settings.architecture, shape.domains) {
+        (Architecture::Blackwell, 2) => 96.0,
+        (Architecture::Blackwell, _) => 80.0,
+        (_, 2) => 57.7,
+        _ => 45.5,
+    }
+}
+
+/// NCCL's correction of a tree's bandwidth (`treeCorrectionFactor`): powers of two from 64 B on.
+pub fn tree_correction(protocol: Protocol, bytes: Bytes) -> f64 {
+    const LL: [f64; 24] = [
+        1.0, 1.0, 1.0, 1.0, 0.9, 0.8, 0.7, 0.7, 0.7, 0.7, 0.6, 0.5, 0.4, 0.4, 0.5, 0.6, 0.7, 0.8,
+        0.9, 1.0, 1.0, 1.0, 1.0, 1.0,
+    ];
+    const LL128: [f64; 24] = [
+        1.0, 1.0, 1.0, 1.0, 1.0, 0.9, 0.8, 0.8, 0.8, 0.7, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.8, 0.9,
+        0.9, 0.9, 0.9, 1.0, 1.0, 1.0,
+    ];
+    const SIMPLE: [f64; 24] = [
+        0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.8, 0.7, 0.6, 0.6, 0.5, 0.5, 0.5, 0.5, 0.6, 0.7, 0.8,
+        0.7, 0.7, 0.8, 0.9, 0.9, 0.9,
+    ];
+    let row = match protocol {
+        Protocol::Ll => &LL,
+        Protocol::Ll128 => &LL128,
+        Protocol::Simple => &SIMPLE,
+    };
+    let at = (bytes.get() >> 6).max(1).ilog2() as usize;
+    row.get(at).copied().unwrap_or(1.0)
+}
+
+/// Whether NCCL uses the protocol there: LL128 needs stores of 128 bytes to stay whole, which
+/// NVLink keeps, and RCCL's does not use it on xGMI between servers.
+pub fn has_protocol(settings: &Settings, shape: &Shape, protocol: Protocol) -> bool {
+    protocol != Protocol::Ll128
+        || (shape.scale_up == ScaleUp::Switched && settings.architecture != Architecture::Cdna3)
+}
+
+/// The buffer of a channel towards one peer, in bytes of data: LL's and LL128's are smaller
+/// (`src/include/device.h`: 8 slots of 512 threads with 8 lines of 8 bytes of data; of 640
+/// threads with 16 lines and 120/128 of data).
+pub fn buffer(settings: &Settings, protocol: Protocol) -> Bytes {
+    match protocol {
+        Protocol::Ll => Bytes::new(8 * 512 * 8 * 8),
+        Protocol::Ll128 => Bytes::new(8 * 640 * 8 * 16 * 15 / 16),
+        Protocol::Simple => settings.buffer,
+    }
+}
+
+/// A channel is not used for less than this: threads of a block times the bytes that are worth a
+/// thread (`NCCL_LL_THREAD_THRESHOLD` 8 for each rank, `…LL128…` 8, `…SIMPLE…` 64).
+pub fn least_channel_bytes(protocol: Protocol, shape: &Shape) -> u64 {
+    match protocol {
+        Protocol::Ll => 512 * 8 * u64::from(shape.ranks),
+        Protocol::Ll128 => 640 * 8,
+        Protocol::Simple => 512 * 64,
+    }
+}
+
+/// How many ring channels NCCL's search makes.
+///
+/// Inside a domain it finds 12 rings on the links of Ampere (12 at 20) and Hopper (12 at 30) and
+/// doubles them; RCCL has four for each of a mesh's cycles. Between servers it finds one for each
+/// rail and doubles them. At most 64 (`MAXCHANNELS`).
+pub fn ring_channels(settings: &Settings, communicator: &Communicator) -> u32 {
+    let shape = communicator.shape();
+    let channels = match (shape.domains, shape.scale_up) {
+        (1, ScaleUp::Mesh) => 4 * communicator.distinct_cycles(),
+        (1, _) if settings.architecture == Architecture::Blackwell => 32,
+        (1, _) => 24,
+        (_, _) => 2 * shape.rails,
+    };
+    channels.clamp(1, 64)
+}
+
+/// What a GPU's scale-up links give a collective; `None` without any.
+pub fn scale_up_bandwidth(settings: &Settings, shape: &Shape) -> Option<f64> {
+    let efficiency =
+        settings.scale_up_efficiency.unwrap_or(settings.architecture.scale_up_efficiency());
+    let raw = match shape.scale_up {
+        ScaleUp::Absent => return None,
+        ScaleUp::Switched => shape.scale_up_rate?.bytes_per_s(),
+        // A ring takes one link of each GPU, and there are as many rings as cycles.
+        ScaleUp::Mesh => {
+            let cycles = shape.per_domain.saturating_sub(1).max(1);
+            shape.mesh_link_rate?.bytes_per_s() * f64::from(cycles)
+        }
+    };
+    Some(raw * efficiency / 1e9)
+}
+
+/// What the NICs of a domain give it together.
+pub fn rails_bandwidth(settings: &Settings, shape: &Shape) -> Option<f64> {
+    let nic = shape.nic_rate?.bytes_per_s() * settings.wire_efficiency / 1e9;
+    Some(nic * f64::from(shape.rails))
+}
+
+/// The bus bandwidth of rings: what the links inside and between domains both give.
+pub fn bus_bandwidth(settings: &Settings, shape: &Shape) -> f64 {
+    let inside = scale_up_bandwidth(settings, shape).filter(|_| 1 < shape.per_domain);
+    let between = rails_bandwidth(settings, shape).filter(|_| 1 < shape.domains);
+    // A lone rank moves nothing: any positive number does.
+    inside.unwrap_or(f64::INFINITY).min(between.unwrap_or(f64::INFINITY)).min(1e6)
+}

@@ -1,0 +1,136 @@
+//! How long a collective takes on links without other traffic, in closed form.
+//!
+//! The time is a launch, hand-overs, the filling and draining of the pipeline, and the bytes on
+//! the busiest link over its rate, phase by phase. It costs the same for eight ranks and for a
+//! million.
+
+use fabric::{Fabric, NodeId, NodeKind, Routes};
+use units::{Bytes, Span};
+
+use super::{Plan, Settings, constants, plan};
+use crate::collective::{Ask, Collective, Communicator, Phase};
+
+/// What keeps a collective from being faster.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Limit {
+    /// The scale-up links of a GPU.
+    ScaleUp,
+    /// A NIC.
+    Nic,
+    /// The thread that posts messages to the NIC.
+    Posting,
+    /// Launch, hand-overs and pipeline filling.
+    Latency,
+}
+
+/// A prediction and how it came about.
+#[derive(Clone, Copy, Debug)]
+pub struct Estimate {
+    /// From the launch to the end on the last rank.
+    pub time: Span,
+    /// What was chosen.
+    pub plan: Plan,
+    /// What limits it.
+    pub limit: Limit,
+}
+
+impl Estimate {
+    /// Algorithm bandwidth in bytes per second.
+    pub fn algorithm_bandwidth(&self, bytes: Bytes) -> f64 {
+        bytes.as_f64() / self.time.as_secs_f64()
+    }
+}
+
+/// How long this collective takes on these ranks; `None` if nothing can run it.
+pub fn estimate(
+    fabric: &Fabric,
+    communicator: &Communicator,
+    collective: Collective,
+    bytes: Bytes,
+    settings: &Settings,
+) -> Option<Estimate> {
+    let ask = Ask { fabric, communicator, collective, bytes, settings };
+    let plan = plan(&ask)?;
+    if communicator.ranks() == 1 {
+        return Some(Estimate { time: plan.launch, plan, limit: Limit::Latency });
+    }
+    let times = times(&ask, &plan.algorithm.phases(&ask, &plan));
+    let still = plan.launch.as_secs_f64() + times.latency_s + times.drain_s;
+    let moving = times.links_s + times.slowdown_s;
+    let time = Span::from_secs_f64(still + moving);
+    let limit = if moving < still { Limit::Latency } else { times.limit };
+    Some(Estimate { time, plan, limit })
+}
+
+/// The times of a collective's phases, added up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub(super) latency_s: f64,
+    pub(super) drain_s: f64,
+    /// What the links need at their usable rate.
+    pub(super) links_s: f64,
+    /// What the software adds to that.
+    pub(super) slowdown_s: f64,
+    limit: Limit,
+}
+
+pub(super) fn times(ask: &Ask<'_>, phases: &[Phase]) -> Times {
+    let (shape, settings) = (ask.shape(), ask.settings);
+    let mut times = Times {
+        latency_s: 0.0,
+        drain_s: 0.0,
+        links_s: 0.0,
+        slowdown_s: 0.0,
+        limit: Limit::Latency,
+    };
+    let mut longest = 0.0;
+    let efficiency =
+        settings.scale_up_efficiency.unwrap_or(settings.architecture.scale_up_efficiency());
+    let over = |bytes: f64, rate: Option<units::Rate>, share: f64| match rate {
+        Some(rate) if 0.0 < bytes => bytes / (rate.bytes_per_s() * share),
+        _ => 0.0,
+    };
+    for phase in phases {
+        let inside = over(phase.scale_up, shape.scale_up_rate, efficiency);
+        let mesh = over(phase.mesh_link, shape.mesh_link_rate, efficiency);
+        let nic = over(phase.nic, shape.nic_rate, settings.wire_efficiency);
+        let posting =
+            1e-6 * phase.posts * constants::post_us(settings, shape, super::Protocol::Simple);
+        let links = inside.max(mesh).max(nic);
+        let moving = (links / phase.efficiency).max(posting);
+        times.latency_s += phase.latency_s;
+        times.drain_s += phase.drain_s;
+        times.links_s += links;
+        times.slowdown_s += moving - links;
+        if longest < moving {
+            longest = moving;
+            times.limit = match () {
+                () if links < posting => Limit::Posting,
+                () if links == nic => Limit::Nic,
+                () => Limit::ScaleUp,
+            };
+        }
+    }
+    times
+}
+
+/// The time of a short message between two NICs or GPUs: the way through NICs and switches.
+///
+/// What the NICs take on either side comes from the catalogue.
+pub fn path_latency(fabric: &Fabric, from: NodeId, to: NodeId, bytes: Bytes) -> Option<Span> {
+    let mut routes = Routes::default();
+    let mut hops = Vec::new();
+    let (mut at, mut span) = (from, Span::ZERO);
+    while at != to {
+        routes.next_hops(fabric, at, to, &mut hops);
+        let link = *hops.first()?;
+        let class = fabric.class(link);
+        span += class.delay + class.rate.time_to_send(bytes);
+        at = fabric.links()[link].to;
+        let node = fabric.nodes()[at];
+        if node.kind == NodeKind::Switch {
+            span += fabric.tiers()[usize::from(node.tier)].latency;
+        }
+    }
+    Some(span)
+}

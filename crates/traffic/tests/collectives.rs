@@ -1,0 +1,276 @@
+//! What collectives put on which connection, over sizes and group shapes.
+
+mod common;
+
+use common::{Cluster, ScaleUp, all_gpus, bytes_by_connection, sent_and_received, written};
+use fabric::Fabric;
+use proptest::prelude::*;
+use traffic::collective::{ALGORITHMS, Ask, Communicator, CrossNic, Detail, hierarchical};
+use traffic::nccl::{Protocol, Settings, Usage, estimate};
+use traffic::{Collective, OpKind};
+use units::{Bytes, Id, Rate};
+
+fn named(algorithm: &str) -> Settings {
+    Settings {
+        algorithm: Some(algorithm.into()),
+        protocol: Some(Protocol::Simple),
+        sharp: Usage::Enabled,
+        ..Settings::default()
+    }
+}
+
+/// A cluster and some of its GPUs: whole servers, a rail, or anything.
+fn groups() -> impl Strategy<Value = (Fabric, Communicator)> {
+    let scale_up = prop_oneof![
+        Just(ScaleUp::Absent),
+        Just(ScaleUp::Switch(Rate::from_gbps(3600))),
+        Just(ScaleUp::Mesh(Rate::from_gbps(512)))
+    ];
+    let shape = (1..6_usize, prop_oneof![Just(2_usize), Just(4), Just(5), Just(8)], scale_up);
+    (shape, any::<u64>(), 0..3_u8).prop_map(|((servers, gpus, scale_up), picks, which)| {
+        let cluster = Cluster { gpus, nics: gpus, scale_up, ..Cluster::hopper(servers) };
+        let fabric = cluster.build();
+        let chosen: Vec<_> = all_gpus(&fabric)
+            .into_iter()
+            .enumerate()
+            .filter(|(at, _)| match which {
+                0 => true,
+                1 => at % gpus == 1,
+                _ => picks >> (at % 64) & 1 == 1 || *at == 0,
+            })
+            .map(|(_, gpu)| gpu)
+            .collect();
+        let communicator = Communicator::new(&fabric, &chosen);
+        (fabric, communicator)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// A ring all-reduce of S bytes moves 2(n−1)/n·S per rank, all-gather and reduce-scatter half.
+    #[test]
+    fn a_ring_moves_what_the_algorithm_says(
+        (fabric, communicator) in groups(), bytes in 1..200_000_u64,
+        cross_nic in prop_oneof![Just(CrossNic::SameRail), Just(CrossNic::Crossing)],
+    ) {
+        let ranks = communicator.ranks() as u64;
+        let settings = Settings { cross_nic, channels: Some(2), ..named("ring") };
+        for (collective, total) in [
+            (Collective::AllReduce, 2 * (ranks - 1) * bytes),
+            (Collective::AllGather, (ranks - 1) * bytes),
+            (Collective::ReduceScatter, (ranks - 1) * bytes),
+            (Collective::Broadcast, (ranks - 1) * bytes),
+            (Collective::Reduce, (ranks - 1) * bytes),
+        ] {
+            let stepwise =
+                written(&fabric, &communicator, collective, bytes, &settings, Detail::Stepwise);
+            // A hand-over to another GPU's NIC is not a message between ranks.
+            let handed: u64 = bytes_by_connection(&stepwise)
+                .iter()
+                .filter(|(connection, _)| is_hand_over(&fabric, &communicator, connection))
+                .map(|(_, bytes)| bytes)
+                .sum();
+            prop_assert_eq!(stepwise.total_bytes(), u128::from(total + handed), "{:?}", collective);
+        }
+    }
+
+    /// Folded and stepwise put the same bytes on the same connections, but for rounding; and what
+    /// is sent is received.
+    #[test]
+    fn folded_and_stepwise_agree((fabric, communicator) in groups(), bytes in 1..3_000_000_u64) {
+        for algorithm in ALGORITHMS {
+            let settings = Settings { channels: Some(3), ..named(algorithm.name()) };
+            for collective in Collective::ALL {
+                let size = Bytes::new(bytes);
+                let ask = Ask { fabric: &fabric, communicator: &communicator, collective,
+                    bytes: size, settings: &settings };
+                if !algorithm.serves(&ask) || communicator.ranks() == 1 {
+                    continue;
+                }
+                let [folded, stepwise] = [Detail::Folded, Detail::Stepwise].map(|detail| {
+                    written(&fabric, &communicator, collective, bytes, &settings, detail)
+                });
+                let (fold, step) = (bytes_by_connection(&folded), bytes_by_connection(&stepwise));
+                prop_assert_eq!(fold.len(), step.len());
+                for ((a, folded), (b, stepwise)) in fold.iter().zip(&step) {
+                    prop_assert_eq!(a, b);
+                    prop_assert!(folded.abs_diff(*stepwise) <= 8,
+                        "{} {:?} {a:?}: {folded} and {stepwise}", algorithm.name(), collective);
+                }
+                let (sent, received) = sent_and_received(&fabric, &stepwise);
+                prop_assert_eq!(sent.iter().sum::<u64>(), received.iter().sum::<u64>());
+            }
+        }
+    }
+
+    /// The busiest GPU and NIC carry what the closed form counts.
+    #[test]
+    fn the_closed_form_counts_the_busiest_links(
+        (fabric, communicator) in groups(), mib in 1..64_u64,
+    ) {
+        let bytes = mib << 20;
+        for algorithm in ALGORITHMS {
+            let settings = named(algorithm.name());
+            for collective in Collective::ALL {
+                let size = Bytes::new(bytes);
+                let ask = Ask { fabric: &fabric, communicator: &communicator, collective,
+                    bytes: size, settings: &settings };
+                if !algorithm.serves(&ask) || communicator.ranks() == 1
+                    || !communicator.shape().is_uniform() {
+                    continue;
+                }
+                let plan = traffic::nccl::plan(&ask).expect("it serves");
+                let phases = algorithm.phases(&ask, &plan);
+                let folded =
+                    written(&fabric, &communicator, collective, bytes, &settings, Detail::Folded);
+                let (sent, received) = sent_and_received(&fabric, &folded);
+                let busiest = |range: std::ops::Range<usize>| {
+                    range.map(|at| sent[at].max(received[at])).max().unwrap_or(0) as f64
+                };
+                let gpus = busiest(0..fabric.gpus());
+                let nics = busiest(fabric.gpus()..fabric.gpus() + fabric.nics());
+                let counted_gpu: f64 = phases.iter().map(|phase| phase.scale_up).sum();
+                let counted_nic: f64 = phases.iter().map(|phase| phase.nic).sum();
+                let near = |a: f64, b: f64| (a - b).abs() <= 0.02 * b.max(4096.0);
+                prop_assert!(near(counted_gpu, gpus), "{} {:?} on {:?}: GPUs {counted_gpu} of {gpus}",
+                    algorithm.name(), collective, communicator.shape());
+                prop_assert!(near(counted_nic, nics), "{} {:?} on {:?}: NICs {counted_nic} of {nics}",
+                    algorithm.name(), collective, communicator.shape());
+            }
+        }
+    }
+}
+
+fn is_hand_over(
+    fabric: &Fabric,
+    communicator: &Communicator,
+    connection: &traffic::Connection,
+) -> bool {
+    // Between domains, rings visit a domain's ranks in order and hand over from its last one to
+    // its first: the only hop inside that closes the circle.
+    let mut hops = Vec::new();
+    if communicator.domains() == 1 {
+        return false;
+    }
+    communicator.ring(fabric, connection.channel, CrossNic::SameRail, &mut hops);
+    let is_gpu = connection.from.index() < fabric.gpus();
+    is_gpu
+        && hops
+            .iter()
+            .any(|hop| !hop.arrives && (hop.from, hop.to) == (connection.from, connection.to))
+}
+
+/// Golden. What each rail of a server carries under NCCL's rings.
+#[test]
+fn ring_c_uses_nic_c_everywhere() {
+    let fabric = Cluster::hopper(3).build();
+    let communicator = Communicator::new(&fabric, &all_gpus(&fabric));
+    let mut hops = Vec::new();
+    for channel in 0..16 {
+        communicator.ring(&fabric, channel, CrossNic::SameRail, &mut hops);
+        assert_eq!(
+            hops.len(),
+            3 * 9,
+            "seven steps, one hand-over and one crossing for each server"
+        );
+        for hop in hops.iter().filter(|hop| fabric.gpus() <= hop.from.index()) {
+            assert_eq!(fabric.rail_of(hop.from), channel as usize % 8);
+            assert_eq!(fabric.rail_of(hop.to), channel as usize % 8);
+        }
+    }
+}
+
+/// A second collective of a group uses the connections of the first.
+#[test]
+fn connections_persist() {
+    use traffic::Transfers;
+    use traffic::collective::{Group, Request, write};
+    let fabric = Cluster::hopper(2).build();
+    let communicator = Communicator::new(&fabric, &all_gpus(&fabric));
+    let settings = named("ring");
+    let mut group = Group::new(communicator.clone());
+    let mut transfers = Transfers::new();
+    let label = transfers.label("twice");
+    let mut counts = Vec::new();
+    let mut last = None;
+    for collective in [Collective::AllReduce, Collective::AllGather] {
+        let bytes = Bytes::from_mib(64);
+        let ask = Ask {
+            fabric: &fabric,
+            communicator: &communicator,
+            collective,
+            bytes,
+            settings: &settings,
+        };
+        let plan = traffic::nccl::plan(&ask).unwrap();
+        let detail = Detail::Folded;
+        let request =
+            Request { collective, bytes, detail, label, settings: &settings, plan: &plan };
+        last = Some(write(&fabric, &mut group, &request, &mut transfers, last.as_slice()));
+        counts.push(transfers.connections().len());
+    }
+    assert_eq!(counts[0], 16 * 2 * 9);
+    assert_eq!(counts[1], counts[0]);
+}
+
+/// Oracle. What hierarchical saves against a flat ring, and when that is half.
+#[test]
+fn hierarchical_saves_half_only_for_two_large_domains_or_bad_placement() {
+    let ratio = hierarchical::traffic_against_flat;
+    assert!((ratio(2, 8, 1) - 0.5333).abs() < 1e-4);
+    assert!((ratio(16, 8, 1) - 0.9449).abs() < 1e-4);
+    assert!((ratio(2, 1024, 1) - 0.5).abs() < 1e-3);
+    assert!((ratio(1024, 8, 2) - 0.5).abs() < 1e-3);
+    // The same from what is written.
+    let fabric = Cluster::hopper(4).build();
+    let communicator = Communicator::new(&fabric, &all_gpus(&fabric));
+    let nic_bytes = |algorithm: &str| -> f64 {
+        let settings = named(algorithm);
+        let written = written(
+            &fabric,
+            &communicator,
+            Collective::AllReduce,
+            1 << 24,
+            &settings,
+            Detail::Folded,
+        );
+        let (sent, _) = sent_and_received(&fabric, &written);
+        sent[fabric.gpus()..fabric.gpus() + fabric.nics()].iter().sum::<u64>() as f64
+    };
+    let written = nic_bytes("hierarchical") / nic_bytes("ring");
+    assert!((written - ratio(4, 8, 1)).abs() < 1e-3, "{written}");
+}
+
+/// Every folded operation waits for the launch, and the join waits for all: nothing is left over.
+#[test]
+fn a_collective_is_one_operation_to_those_after_it() {
+    let fabric = Cluster::hopper(2).build();
+    let communicator = Communicator::new(&fabric, &all_gpus(&fabric));
+    let settings = named("ring");
+    let transfers =
+        written(&fabric, &communicator, Collective::AllReduce, 1 << 30, &settings, Detail::Folded);
+    let ids: Vec<_> = transfers.ops().ids().collect();
+    let (start, end) = (ids[0], ids[ids.len() - 1]);
+    assert!(
+        matches!(transfers.ops()[start].kind, OpKind::Wait { span } if span == settings.launch)
+    );
+    for &id in &ids[1..ids.len() - 1] {
+        assert_eq!(transfers.after(id), [start]);
+    }
+    assert_eq!(transfers.after(end).len(), ids.len() - 2);
+    assert_eq!(end.index(), 17);
+}
+
+/// The estimate of a large ring is bytes over the slowest link.
+#[test]
+fn a_large_ring_runs_at_the_rate_of_its_slowest_link() {
+    let fabric = Cluster::hopper(1).build();
+    let communicator = Communicator::new(&fabric, &all_gpus(&fabric));
+    let bytes = Bytes::from_mib(16 << 10);
+    let settings = named("ring");
+    let collective = Collective::AllReduce;
+    let answer = estimate(&fabric, &communicator, collective, bytes, &settings).unwrap();
+    let bus = answer.algorithm_bandwidth(bytes) * collective.bus_factor(8) / 1e9;
+    assert!((bus / 370.8 - 1.0).abs() < 0.01, "{bus}");
+}
