@@ -34,6 +34,20 @@ impl Breakdown {
         self
     }
 
+    /// This step with `rounds` more rounds of its schedule, where a step shorter by `fewer` rounds
+    /// took `shorter`.
+    #[must_use]
+    pub fn extrapolated(&self, shorter: &Self, fewer: u64, rounds: u64) -> Self {
+        let mut parts = Parts::default();
+        for share in Share::ALL {
+            let (now, before) = (self.get(share).as_ps(), shorter.get(share).as_ps());
+            let more = (i128::from(now) - i128::from(before)) * i128::from(rounds);
+            let grown = (i128::from(now) + more / i128::from(fewer)).max(0);
+            parts.add(share, Span::from_ps(u64::try_from(grown).expect("a step fits")));
+        }
+        Self { parts }
+    }
+
     /// The step.
     pub fn total(&self) -> Span {
         self.parts.total()

@@ -5,6 +5,7 @@
 //! * [`overheads`]: the few global constants of the software, each with its source.
 //! * [`jitter`]: ranks are not equally fast, and everybody waits for the slowest.
 //! * [`timeline`]: the operations of one step on representative ranks, and when each happens.
+//! * [`assemble`]: passes, messages, weights and gradients put together into one step.
 //! * [`breakdown`]: where the time goes, as parts that add up exactly.
 //! * [`attribution`]: the critical path, in words and numbers.
 //! * [`faults`]: failures, checkpoints, restarts; the share of the time that trains.
@@ -16,6 +17,7 @@
 //! * No constant belongs to one job, one cluster or one measurement.
 //! * No clock and no dice but the seed's: the same input gives the same result.
 
+pub mod assemble;
 pub mod attribution;
 pub mod breakdown;
 pub mod faults;

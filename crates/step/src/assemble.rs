@@ -1,0 +1,433 @@
+//! Puts the operations of one step together: passes, messages, weights, gradients, the optimizer.
+//!
+//! How it works. Every pipeline stage is one representative rank with a computation stream and a
+//! stream for gradients and weights. The schedule's slots run on the first in their order. The first
+//! forward pass over a part of the model and the last backward pass are taken apart into layers, so
+//! that weights can arrive layer by layer under the one and gradients leave layer by layer under the
+//! other, which is how buckets overlap in Megatron-LM and FSDP. All other passes are one operation.
+//!
+//! The optimizer waits for the gradients of all stages: the norm that clips them is global.
+//!
+//! A step of very many microbatches is not walked through. Its middle repeats: two short steps that
+//! differ by some rounds of the schedule give the time, and the parts, of each further round. (By
+//! more than one round, because with messages in flight the pattern repeats over several.)
+//!
+//! Where it departs from reality: one representative per stage, so both ends of a message agree on
+//! when it can start; streams for context and expert communication are folded into the passes.
+
+use job::schedule::{Pass, Pipeline, Schedule, Slot, Task};
+use units::Span;
+
+use crate::breakdown::{self, Breakdown};
+use crate::timeline::{
+    After, LaneId, Parts, Share, StepGraph, StepOp, StepOpId, Stream, Timeline, Work,
+};
+
+/// What the passes over one part of the model cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PartCosts {
+    /// A forward pass.
+    pub forward: Parts,
+    /// The gradients of inputs.
+    pub input: Parts,
+    /// The gradients of weights.
+    pub weight: Parts,
+    /// Layers in it; passes are taken apart into as many pieces.
+    pub layers: u64,
+    /// Gathering its weights before the first forward pass.
+    pub gather: Span,
+    /// Reducing its gradients after the last backward pass.
+    pub reduce: Span,
+}
+
+impl PartCosts {
+    fn of(&self, pass: Pass) -> Parts {
+        match pass {
+            Pass::Forward => self.forward,
+            Pass::Input => self.input,
+            Pass::Weight => self.weight,
+            Pass::Backward => self.input.plus(&self.weight),
+        }
+    }
+}
+
+/// How messages between stages meet computation.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Sending {
+    /// Beside it: only the receiver waits.
+    Overlapped,
+    /// The sender waits too until its message is through.
+    Blocking,
+}
+
+/// How weights and gradients meet computation.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Copying {
+    /// Layer by layer beside the passes.
+    Overlapped,
+    /// All gradients after the last pass; all weights after the optimizer.
+    AtTheEnd,
+}
+
+/// Everything that a step is put together from.
+#[derive(Clone, Debug)]
+pub struct StepInput {
+    /// The pipeline.
+    pub pipeline: Pipeline,
+    /// By part of the model.
+    pub parts: Vec<PartCosts>,
+    /// A forward and a backward pass interleaved, by stage; DualPipe alone has them.
+    pub together: Vec<Parts>,
+    /// From the end of a pass until its message is at the next stage.
+    pub message: Span,
+    /// How messages meet computation.
+    pub sending: Sending,
+    /// How weights and gradients meet computation.
+    pub copying: Copying,
+    /// The optimizer, by stage.
+    pub optimizer: Vec<Span>,
+    /// What happens once per step around all this.
+    pub overhead: Span,
+    /// By stage: how much slower it computes than it should.
+    pub slowdown: Vec<f64>,
+}
+
+/// A step put together and run.
+#[derive(Clone, Debug)]
+pub struct StepTime {
+    /// How long it takes.
+    pub length: Span,
+    /// Where the time goes.
+    pub breakdown: Breakdown,
+    /// The timeline; of a shorter step where the whole one was too long to walk through.
+    pub line: Timeline,
+    /// Rounds that the timeline leaves out.
+    pub rounds_left_out: u64,
+}
+
+/// Slots of all stages above which a step is not walked through.
+const LONGEST_WALK: u64 = 400_000;
+
+impl StepInput {
+    /// Puts the step together and runs it.
+    pub fn run(&self) -> StepTime {
+        let rounds = self.rounds_to_leave_out();
+        let round = round_of(&self.pipeline);
+        let mut short = self.clone();
+        short.pipeline.microbatches -= rounds * round;
+        let line = short.timeline();
+        let stage = breakdown::busiest_stage(&line);
+        let seen = breakdown::of_stage(&line, stage);
+        if rounds == 0 {
+            return StepTime { length: line.length(), breakdown: seen, line, rounds_left_out: 0 };
+        }
+        let fewer = self.rounds_compared();
+        let mut shorter = short.clone();
+        shorter.pipeline.microbatches -= fewer * round;
+        let before = breakdown::of_stage(&shorter.timeline(), stage);
+        let breakdown = seen.extrapolated(&before, fewer, rounds);
+        StepTime { length: breakdown.total(), breakdown, line, rounds_left_out: rounds }
+    }
+
+    /// How many rounds of the schedule need not be walked through.
+    fn rounds_to_leave_out(&self) -> u64 {
+        let Pipeline { stages, chunks, microbatches, schedule } = self.pipeline;
+        let tasks = if schedule == Schedule::ZeroBubble { 3 } else { 2 };
+        let per_microbatch = stages * chunks * tasks;
+        if microbatches * per_microbatch <= LONGEST_WALK {
+            return 0;
+        }
+        // Eight microbatches per stage are far beyond the longest warm-up, in both short steps.
+        let round = round_of(&self.pipeline);
+        let kept = (LONGEST_WALK / per_microbatch).max(12 * stages);
+        microbatches.saturating_sub(kept) / round
+    }
+
+    /// Rounds by which the two short steps differ.
+    fn rounds_compared(&self) -> u64 {
+        (4 * self.pipeline.stages / round_of(&self.pipeline)).max(1)
+    }
+
+    fn timeline(&self) -> Timeline {
+        let graph = Assembly::new(self).graph();
+        graph.run().expect("a schedule's tasks wait for earlier ones only")
+    }
+}
+
+/// Microbatches by which a schedule repeats itself.
+fn round_of(pipeline: &Pipeline) -> u64 {
+    match pipeline.schedule {
+        Schedule::Interleaved if 1 < pipeline.chunks => pipeline.stages,
+        Schedule::DualPipe => 2,
+        _ => 1,
+    }
+}
+
+/// The end of a task, for those that wait for it.
+type Ends = Vec<Option<StepOpId>>;
+
+struct Assembly<'a> {
+    input: &'a StepInput,
+    graph: StepGraph,
+    compute: Vec<LaneId>,
+    copies: Vec<LaneId>,
+    /// By forward or backward, part and microbatch.
+    forward_end: Ends,
+    backward_end: Ends,
+    /// Waits that are known before what is waited for has a number.
+    waits: Vec<(StepOpId, Awaited)>,
+    /// Gradients of each stage: the last operation of its stream.
+    reduced: Vec<Option<StepOpId>>,
+}
+
+/// What a pass waits for besides its stage.
+#[derive(Clone, Copy)]
+struct Awaited {
+    pass: Pass,
+    part: u64,
+    microbatch: u64,
+    delay: Span,
+}
+
+impl<'a> Assembly<'a> {
+    fn new(input: &'a StepInput) -> Self {
+        let mut graph = StepGraph::new();
+        let stages = 0..input.pipeline.stages as u32;
+        let compute = stages.clone().map(|s| graph.lane(s, Stream::Compute)).collect();
+        let copies = stages.map(|s| graph.lane(s, Stream::Communication)).collect();
+        let ends = (input.pipeline.parts() * input.pipeline.microbatches) as usize;
+        Self {
+            input,
+            graph,
+            compute,
+            copies,
+            forward_end: vec![None; ends],
+            backward_end: vec![None; ends],
+            waits: Vec::new(),
+            reduced: vec![None; input.pipeline.stages as usize],
+        }
+    }
+
+    fn graph(mut self) -> StepGraph {
+        for stage in 0..self.input.pipeline.stages {
+            self.stage(stage);
+        }
+        for (op, awaited) in std::mem::take(&mut self.waits) {
+            let ends = match awaited.pass {
+                Pass::Forward => &self.forward_end,
+                _ => &self.backward_end,
+            };
+            let at = awaited.part * self.input.pipeline.microbatches + awaited.microbatch;
+            let end = ends[at as usize].expect("every pass that is waited for is run");
+            let after = After { op: end, delay: awaited.delay, delay_share: Share::Pp };
+            self.graph.wait(op, after);
+        }
+        self.end();
+        self.graph
+    }
+
+    /// All slots of a stage, with what its first and last passes need of weights and gradients.
+    fn stage(&mut self, stage: u64) {
+        let order = self.input.pipeline.order(stage);
+        let slots: Vec<Slot> = order.slots().collect();
+        let parts = self.input.pipeline.parts_of(stage);
+        let (mut first, mut last) = (vec![None; parts.len()], vec![None; parts.len()]);
+        for (at, task) in
+            slots.iter().enumerate().flat_map(|(at, s)| s.tasks().map(move |t| (at, t)))
+        {
+            let which = parts.iter().position(|part| *part == task.part).expect("its own part");
+            match task.pass {
+                Pass::Forward => first[which] = first[which].or(Some(at)),
+                Pass::Backward | Pass::Weight => last[which] = Some(at),
+                Pass::Input => {}
+            }
+        }
+        let gathers = self.gathers(stage, &parts);
+        for (at, slot) in slots.iter().enumerate() {
+            let of = |known: &[Option<usize>]| known.iter().position(|known| *known == Some(at));
+            let gather = of(&first).map(|which| &gathers[which][..]);
+            let reduces = of(&last).is_some();
+            self.slot(stage, *slot, gather.unwrap_or(&[]), reduces);
+        }
+        if self.input.copying == Copying::AtTheEnd {
+            let whole = parts.iter().fold(Span::ZERO, |sum, p| sum + self.part(*p).reduce);
+            let op = self.op(self.compute[stage as usize], Work::ReduceGradients, whole, Share::Dp);
+            self.reduced[stage as usize] = Some(op);
+        }
+    }
+
+    fn part(&self, part: u64) -> &'a PartCosts {
+        &self.input.parts[part as usize]
+    }
+
+    fn op(&mut self, lane: LaneId, work: Work, span: Span, share: Share) -> StepOpId {
+        let parts = Parts::of(share, span);
+        self.graph.push(StepOp { lane, work, micro: 0, chunk: 0, parts })
+    }
+
+    /// Gathers the weights of a stage, layer by layer, in the order in which they are needed.
+    fn gathers(&mut self, stage: u64, parts: &[u64]) -> Vec<Vec<StepOpId>> {
+        if self.input.copying == Copying::AtTheEnd {
+            return vec![Vec::new(); parts.len()];
+        }
+        let lane = self.copies[stage as usize];
+        let mut gathers = Vec::new();
+        for part in parts {
+            let costs = self.part(*part);
+            let pieces = if costs.gather == Span::ZERO { 0 } else { costs.layers.max(1) };
+            let layer = (0..pieces).map(|number| piece_of(costs.gather, number, pieces));
+            let spans: Vec<Span> = layer.collect();
+            let work = Work::GatherWeights;
+            gathers.push(spans.into_iter().map(|s| self.op(lane, work, s, Share::Dp)).collect());
+        }
+        gathers
+    }
+
+    fn slot(&mut self, stage: u64, slot: Slot, gathers: &[StepOpId], reduces: bool) {
+        let slowdown = self.input.slowdown.get(stage as usize).copied().unwrap_or(1.0);
+        let task = slot.tasks().next().expect("a slot has a task");
+        let (work, parts) = match slot {
+            Slot::Alone(task) => (work_of(task.pass), self.part(task.part).of(task.pass)),
+            Slot::Together(..) => (Work::ForwardBackward, self.input.together[stage as usize]),
+        };
+        let parts = slowed(parts, slowdown);
+        let costs = self.part(slot.tasks().last().expect("a slot has a task").part);
+        let overlaps = self.input.copying == Copying::Overlapped;
+        let reduce = if reduces && overlaps { costs.reduce } else { Span::ZERO };
+        let mut pieces = (gathers.len() as u64).max(1);
+        if reduce != Span::ZERO {
+            pieces = pieces.max(costs.layers.max(1));
+        }
+        let lane = self.compute[stage as usize];
+        let chunk = (task.part / self.input.pipeline.stages) as u32;
+        let micro = task.microbatch as u32;
+        let mut begin = None;
+        let mut end = None;
+        for number in 0..pieces {
+            let parts = piece_of_parts(&parts, number, pieces);
+            let op = self.graph.push(StepOp { lane, work, micro, chunk, parts });
+            begin = begin.or(Some(op));
+            end = Some(op);
+            if let Some(gather) = gathers.get(number as usize) {
+                self.graph.wait(op, now(*gather));
+            }
+            if reduce != Span::ZERO {
+                let span = piece_of(reduce, number, pieces);
+                let copies = self.copies[stage as usize];
+                let after = self.op(copies, Work::ReduceGradients, span, Share::Dp);
+                self.graph.wait(after, now(op));
+                self.reduced[stage as usize] = Some(after);
+            }
+        }
+        let (begin, end) = (begin.expect("a piece"), end.expect("a piece"));
+        for task in slot.tasks() {
+            self.connect(stage, task, begin, end);
+        }
+        self.send(stage, slot);
+    }
+
+    /// What a task waits for, and who can wait for it.
+    fn connect(&mut self, stage: u64, task: Task, begin: StepOpId, end: StepOpId) {
+        let Pipeline { microbatches, .. } = self.input.pipeline;
+        let last = self.input.pipeline.parts() - 1;
+        let Task { pass, part, microbatch } = task;
+        let at = (part * microbatches + microbatch) as usize;
+        let mut wait = |pass: Pass, from: u64| {
+            let there = self.input.pipeline.stage_of(from, microbatch);
+            let delay = if there == stage { Span::ZERO } else { self.input.message };
+            self.waits.push((begin, Awaited { pass, part: from, microbatch, delay }));
+        };
+        match pass {
+            Pass::Forward if 0 < part => wait(Pass::Forward, part - 1),
+            Pass::Backward | Pass::Input if part < last => wait(Pass::Backward, part + 1),
+            Pass::Backward | Pass::Input => wait(Pass::Forward, part),
+            Pass::Forward | Pass::Weight => {}
+        }
+        match pass {
+            Pass::Forward => self.forward_end[at] = Some(end),
+            Pass::Backward | Pass::Input => self.backward_end[at] = Some(end),
+            Pass::Weight => {}
+        }
+    }
+
+    /// The sender's wait for its message, where it waits.
+    fn send(&mut self, stage: u64, slot: Slot) {
+        if self.input.sending == Sending::Overlapped || self.input.pipeline.stages == 1 {
+            return;
+        }
+        let last = self.input.pipeline.parts() - 1;
+        let sends = slot.tasks().any(|task| match task.pass {
+            Pass::Forward => task.part < last,
+            Pass::Backward | Pass::Input => 0 < task.part,
+            Pass::Weight => false,
+        });
+        if sends {
+            let lane = self.compute[stage as usize];
+            self.op(lane, Work::Message, self.input.message, Share::Pp);
+        }
+    }
+
+    /// The optimizer of all stages behind the gradients of all, then the rest.
+    fn end(&mut self) {
+        let stages = self.input.pipeline.stages as usize;
+        let mut last = None;
+        for stage in 0..stages {
+            let span = self.input.optimizer.get(stage).copied().unwrap_or(Span::ZERO);
+            let lane = self.compute[stage];
+            let optimizer = self.op(lane, Work::Optimizer, span, Share::Optimizer);
+            for reduced in self.reduced.clone().into_iter().flatten() {
+                self.graph.wait(optimizer, now(reduced));
+            }
+            last = Some(optimizer);
+            if self.input.copying == Copying::AtTheEnd {
+                let parts = self.input.pipeline.parts_of(stage as u64);
+                let whole = parts.iter().fold(Span::ZERO, |sum, p| sum + self.part(*p).gather);
+                last = Some(self.op(lane, Work::GatherWeights, whole, Share::Dp));
+            }
+        }
+        let overhead = self.op(self.compute[0], Work::Overhead, self.input.overhead, Share::Other);
+        if let Some(last) = last {
+            self.graph.wait(overhead, now(last));
+        }
+    }
+}
+
+fn now(op: StepOpId) -> After {
+    After { op, delay: Span::ZERO, delay_share: Share::Dp }
+}
+
+fn work_of(pass: Pass) -> Work {
+    match pass {
+        Pass::Forward => Work::Forward,
+        Pass::Backward => Work::Backward,
+        Pass::Input => Work::BackwardInputs,
+        Pass::Weight => Work::BackwardWeights,
+    }
+}
+
+/// The `number`-th of `count` pieces of a span; the pieces add up to it.
+fn piece_of(span: Span, number: u64, count: u64) -> Span {
+    let at = |number: u64| u128::from(span.as_ps()) * u128::from(number) / u128::from(count);
+    Span::from_ps((at(number + 1) - at(number)) as u64)
+}
+
+fn piece_of_parts(parts: &Parts, number: u64, count: u64) -> Parts {
+    let mut piece = Parts::default();
+    for share in Share::ALL {
+        piece.add(share, piece_of(parts.get(share), number, count));
+    }
+    piece
+}
+
+/// The same with computation that takes `factor` times as long.
+fn slowed(parts: Parts, factor: f64) -> Parts {
+    if factor == 1.0 {
+        return parts;
+    }
+    let compute = parts.get(Share::Compute);
+    let more = Span::from_secs_f64(compute.as_secs_f64() * (factor - 1.0).max(0.0));
+    parts.with(Share::Compute, more)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+//! The step put together, against closed forms and against itself.
+
+use super::*;
+use crate::attribution::critical_path;
+
+fn input(schedule: Schedule, stages: u64, chunks: u64, microbatches: u64) -> StepInput {
+    let pipeline = Pipeline { schedule, stages, chunks, microbatches };
+    let costs = PartCosts {
+        forward: Parts::of(Share::Compute, Span::from_us(100)).with(Share::Tp, Span::from_us(20)),
+        input: Parts::of(Share::Compute, Span::from_us(110)).with(Share::Tp, Span::from_us(20)),
+        weight: Parts::of(Share::Compute, Span::from_us(90)),
+        layers: 4,
+        gather: Span::from_us(40),
+        reduce: Span::from_us(80),
+    };
+    let stages = stages as usize;
+    StepInput {
+        pipeline,
+        parts: vec![costs; pipeline.parts() as usize],
+        together: vec![costs.forward.plus(&costs.input).plus(&costs.weight); stages],
+        message: Span::from_us(5),
+        sending: Sending::Overlapped,
+        copying: Copying::Overlapped,
+        optimizer: vec![Span::from_us(30); stages],
+        overhead: Span::from_us(50),
+        slowdown: Vec::new(),
+    }
+}
+
+fn cases() -> Vec<StepInput> {
+    let mut cases = Vec::new();
+    for schedule in Schedule::ALL {
+        for (stages, chunks, microbatches) in [(1, 1, 3), (4, 1, 8), (4, 3, 8), (4, 1, 40)] {
+            if chunks == 1 || schedule == Schedule::Interleaved {
+                for copying in [Copying::Overlapped, Copying::AtTheEnd] {
+                    for sending in [Sending::Overlapped, Sending::Blocking] {
+                        let base = input(schedule, stages, chunks, microbatches);
+                        if schedule != Schedule::DualPipe || 2 * stages <= microbatches {
+                            cases.push(StepInput { copying, sending, ..base });
+                        }
+                    }
+                }
+            }
+        }
+    }
+    cases.retain(|case| {
+        let Pipeline { schedule, stages, microbatches, .. } = case.pipeline;
+        schedule != Schedule::DualPipe || (1 < stages && microbatches.is_multiple_of(2))
+    });
+    cases
+}
+
+fn without_communication(mut input: StepInput) -> StepInput {
+    let strip = |parts: Parts| {
+        let mut kept = Parts::default();
+        for share in Share::ALL.into_iter().filter(|share| !share.is_communication()) {
+            kept.add(share, parts.get(share));
+        }
+        kept
+    };
+    for part in &mut input.parts {
+        part.forward = strip(part.forward);
+        part.input = strip(part.input);
+        part.weight = strip(part.weight);
+        (part.gather, part.reduce) = (Span::ZERO, Span::ZERO);
+    }
+    for together in &mut input.together {
+        *together = strip(*together);
+    }
+    input.message = Span::ZERO;
+    input
+}
+
+fn without_computation(mut input: StepInput) -> StepInput {
+    let strip = |parts: Parts| {
+        let mut kept = Parts::default();
+        for share in Share::ALL.into_iter().filter(|share| share.is_communication()) {
+            kept.add(share, parts.get(share));
+        }
+        kept
+    };
+    for part in &mut input.parts {
+        part.forward = strip(part.forward);
+        part.input = strip(part.input);
+        part.weight = strip(part.weight);
+    }
+    for together in &mut input.together {
+        *together = strip(*together);
+    }
+    input.optimizer.fill(Span::ZERO);
+    input.overhead = Span::ZERO;
+    input
+}
+
+/// Property: for every schedule and every way of overlapping, the parts are the step and so is the
+/// critical path.
+#[test]
+fn parts_and_path_are_the_step() {
+    for case in cases() {
+        let step = case.run();
+        assert_eq!(step.breakdown.total(), step.length, "{:?}", case.pipeline);
+        assert_eq!(critical_path(&step.line).parts.total(), step.length, "{:?}", case.pipeline);
+    }
+}
+
+#[test]
+fn free_communication_leaves_computation_bubble_optimizer_and_the_rest() {
+    for case in cases() {
+        let step = without_communication(case.clone()).run();
+        assert_eq!(step.breakdown.communication(), Span::ZERO, "{:?}", case.pipeline);
+        assert!(step.length <= case.run().length, "{:?}", case.pipeline);
+    }
+}
+
+#[test]
+fn infinitely_fast_gpus_leave_exposed_communication() {
+    for case in cases() {
+        let step = without_computation(case.clone()).run();
+        assert_eq!(step.breakdown.communication(), step.length, "{:?}", case.pipeline);
+        assert!(Span::ZERO < step.length);
+    }
+}
+
+/// Oracle: (p − 1) forward and backward passes of bubble for 1F1B, divided by v when interleaved.
+#[test]
+fn bubbles_are_the_closed_forms() {
+    for chunks in [1, 2, 3] {
+        let case = without_communication(input(Schedule::Interleaved, 4, chunks, 8));
+        let step = case.run();
+        let pass = Span::from_us(300);
+        assert_eq!(step.breakdown.get(Share::Bubble), pass * 3, "{chunks} parts per stage");
+        assert_eq!(step.breakdown.get(Share::Compute), pass * (8 * chunks));
+    }
+}
+
+/// Agreement: the job crate's own evaluation of the schedule, where there is nothing else.
+#[test]
+fn the_pipeline_takes_what_the_schedule_says() {
+    use job::schedule::{PassTimes, evaluate};
+    for mut case in cases() {
+        case.sending = Sending::Overlapped;
+        case.optimizer.fill(Span::ZERO);
+        case.overhead = Span::ZERO;
+        for part in &mut case.parts {
+            (part.gather, part.reduce) = (Span::ZERO, Span::ZERO);
+        }
+        let total = |parts: &Parts| parts.total();
+        let times = PassTimes {
+            forward: case.parts.iter().map(|part| total(&part.forward)).collect(),
+            input: case.parts.iter().map(|part| total(&part.input)).collect(),
+            weight: case.parts.iter().map(|part| total(&part.weight)).collect(),
+            together: case.together.iter().map(total).collect(),
+            transfer: case.message,
+        };
+        let expected = evaluate(&case.pipeline, &times).makespan;
+        assert_eq!(case.run().length, expected, "{:?}", case.pipeline);
+    }
+}
+
+/// Property: overlapping never loses, and a blocked sender never wins.
+#[test]
+fn overlap_never_costs() {
+    for case in cases() {
+        let at_the_end = StepInput { copying: Copying::AtTheEnd, ..case.clone() };
+        let overlapped = StepInput { copying: Copying::Overlapped, ..case.clone() };
+        assert!(overlapped.run().length <= at_the_end.run().length, "{:?}", case.pipeline);
+        let blocking = StepInput { sending: Sending::Blocking, ..case.clone() };
+        let beside = StepInput { sending: Sending::Overlapped, ..case.clone() };
+        assert!(beside.run().length <= blocking.run().length, "{:?}", case.pipeline);
+    }
+}
+
+/// Agreement: a step too long to walk through, against one walked through.
+#[test]
+fn a_long_step_is_a_short_one_with_more_rounds() {
+    for (schedule, chunks) in [(Schedule::OneForwardOneBackward, 1), (Schedule::Interleaved, 2)] {
+        let whole = input(schedule, 4, chunks, 400);
+        let walked = whole.run();
+        assert_eq!(walked.rounds_left_out, 0);
+        let mut short = whole.clone();
+        short.pipeline.microbatches = 80;
+        let (round, fewer) = (round_of(&short.pipeline), short.rounds_compared());
+        let seen = breakdown::of_stage(&short.timeline(), 0);
+        let mut shorter = short.clone();
+        shorter.pipeline.microbatches -= fewer * round;
+        let before = breakdown::of_stage(&shorter.timeline(), 0);
+        let grown = seen.extrapolated(&before, fewer, (400 - 80) / round);
+        let off = grown.total().as_secs_f64() / walked.length.as_secs_f64() - 1.0;
+        assert!(off.abs() < 1e-3, "{schedule:?}: {off}");
+    }
+    // Messages that take no time leave nothing but passes in the middle.
+    let huge = input(Schedule::OneForwardOneBackward, 4, 1, 1 << 20);
+    let huge = StepInput { message: Span::ZERO, ..huge }.run();
+    assert!(0 < huge.rounds_left_out);
+    let pass = Span::from_us(340).as_secs_f64();
+    let expected = pass * f64::from(1 << 20);
+    assert!((huge.length.as_secs_f64() / expected - 1.0).abs() < 1e-3);
+}
+
+#[test]
+fn a_slow_stage_slows_everybody() {
+    let base = input(Schedule::OneForwardOneBackward, 4, 1, 40);
+    let slow = StepInput { slowdown: vec![1.0, 1.25, 1.0, 1.0], ..base.clone() };
+    let gain = slow.run().length.as_secs_f64() / base.run().length.as_secs_f64();
+    assert!((1.15..1.25).contains(&gain), "{gain}");
+}
