@@ -95,13 +95,19 @@ impl Routes {
     /// Writes into `out` the links that lead from `at` one hop nearer to `to`, a NIC or a GPU.
     ///
     /// Empty if there is no way. NICs are reached over the scale-out network, GPUs over the
-    /// scale-up network.
+    /// scale-up network. A switch is reached only from its neighbours: reduction in the network
+    /// goes from switch to switch along its own tree.
     pub fn next_hops(&mut self, fabric: &Fabric, at: NodeId, to: NodeId, out: &mut Vec<LinkId>) {
         out.clear();
         if at == to {
             return;
         }
-        if fabric.nodes()[to].kind == NodeKind::Gpu {
+        let kind = fabric.nodes()[to].kind;
+        if matches!(kind, NodeKind::Switch | NodeKind::ScaleUpSwitch) {
+            let adjacent = |link: &&LinkId| fabric.links()[**link].to == to;
+            let live = |link: &&LinkId| !self.health.is_down(**link);
+            out.extend(fabric.ports(at).iter().filter(adjacent).filter(live));
+        } else if kind == NodeKind::Gpu {
             self.scale_up_hops(fabric, at, to, out);
         } else if fabric.has_structure() && !self.health.has_failures() {
             structured_hops(fabric, at, to, out);

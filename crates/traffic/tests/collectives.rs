@@ -274,3 +274,19 @@ fn a_large_ring_runs_at_the_rate_of_its_slowest_link() {
     let bus = answer.algorithm_bandwidth(bytes) * collective.bus_factor(8) / 1e9;
     assert!((bus / 370.8 - 1.0).abs() < 0.01, "{bus}");
 }
+
+/// Reduction in the network goes from neighbour to neighbour: those links are found, no others.
+#[test]
+fn a_switch_is_reached_from_its_neighbours() {
+    let fabric = Cluster::hopper(2).build();
+    let (nic, leaf) = (fabric.nic(3), fabric.leaves()[3]);
+    let mut routes = fabric::Routes::default();
+    let mut hops = Vec::new();
+    routes.next_hops(&fabric, nic, leaf, &mut hops);
+    assert_eq!(hops, fabric.ports(nic));
+    routes.next_hops(&fabric, nic, fabric.leaves()[4], &mut hops);
+    assert_eq!(hops, []);
+    let up = fabric.ports(fabric.gpu(0))[0];
+    routes.next_hops(&fabric, fabric.gpu(0), fabric.links()[up].to, &mut hops);
+    assert_eq!(hops, [up]);
+}
