@@ -13,6 +13,7 @@
 //! * [`routing`]: which of several next hops a packet takes, one file for each policy.
 //! * [`topology`]: the settings of clusters and fabrics, and one file for each family.
 //! * [`naming`]: nodes and links by the names that people give them.
+//! * [`summary`]: a fabric in numbers: tiers, bisection, paths; [`cost`]: its bill of materials.
 //! * [`hardware`]: what GPUs, NICs, switches and cables can do and cost, each figure cited.
 //!
 //! # Invariants
@@ -21,12 +22,14 @@
 //! * A cable is two directed links whose ids differ in the lowest bit.
 //! * GPUs are the first nodes, back-end NICs the next: number `n` of each is found by arithmetic.
 
+pub mod cost;
 pub mod graph;
 pub mod hardware;
 pub mod hash;
 pub mod naming;
 pub mod routes;
 pub mod routing;
+pub mod summary;
 pub mod topology;
 
 pub use graph::{Fabric, FabricBuilder, Link, LinkClass, LinkId, Node, NodeId, NodeKind};

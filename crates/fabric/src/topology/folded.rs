@@ -94,8 +94,8 @@ pub(crate) struct Level {
     pub(crate) rate: Rate,
     pub(crate) delay: Span,
     pub(crate) length: Length,
-    /// Capacity below over capacity above, as it was meant.
-    pub(crate) oversubscription: f64,
+    /// Capacity below over capacity above, as it was meant; none where uplinks were counted.
+    pub(crate) oversubscription: Option<f64>,
 }
 
 /// Equal networks side by side (planes, rails), with the layers that they have in common.
@@ -282,7 +282,9 @@ impl Plan {
             let Level { name, model, latency, rate, delay, length, oversubscription } = level;
             let tier = Tier { name: name.clone(), model: model.clone(), latency: *latency };
             layers.tiers.push(builder.tier(tier));
-            builder.designed_oversubscription(*oversubscription);
+            if let Some(ratio) = oversubscription {
+                builder.designed_oversubscription(*ratio);
+            }
             let class = format!("{below} – {name}");
             let (rate, delay, length) = (*rate, *delay, *length);
             layers.classes.push(builder.class(LinkClass {

@@ -202,7 +202,10 @@ impl Inputs<'_> {
             rate,
             delay: link.delay.unwrap_or(length.propagation()),
             length,
-            oversubscription: self.oversubscription(tier, habits, errors),
+            oversubscription: match self.fabric.uplinks.get(tier) {
+                Some(_) => None,
+                None => Some(self.oversubscription(tier, habits, errors)),
+            },
         }
     }
 
