@@ -4,6 +4,7 @@
 //!
 //! * [`overheads`]: the few global constants of the software, each with its source.
 //! * [`jitter`]: ranks are not equally fast, and everybody waits for the slowest.
+//! * [`network`]: what the step's communication costs on the fabric, on an engine.
 //! * [`timeline`]: the operations of one step on representative ranks, and when each happens.
 //! * [`assemble`]: passes, messages, weights and gradients put together into one step.
 //! * [`breakdown`]: where the time goes, as parts that add up exactly.
@@ -23,6 +24,7 @@ pub mod breakdown;
 pub mod faults;
 pub mod jitter;
 pub mod money;
+pub mod network;
 pub mod overheads;
 pub mod published;
 pub mod timeline;

@@ -1,0 +1,430 @@
+//! What the step's communication costs on the fabric: all groups of a kind at once, on an engine.
+//!
+//! How it works. A phase of communication is one collective run by all groups of one kind at the
+//! same time (all gradient rings of the cluster, all expert groups, every boundary of every
+//! pipeline). Groups that stay inside one scale-up domain meet nobody, so the closed form is exact
+//! for them. All others are written out as transfers over the whole cluster and given to the chosen
+//! engine, once for each kind and collective; the ratio between what the engine says and the closed
+//! form of an undisturbed group is what the fabric costs (collisions, oversubscription, incast), and
+//! holds for other sizes of the same phase. Without an engine the closed form stands alone.
+//!
+//! The slowest group decides, because a step ends when all have ended and queue pairs keep their
+//! paths: the same group is slow every time.
+//!
+//! Several phases at once contend: [`Network::together`].
+
+use std::collections::BTreeMap;
+
+use fabric::graph::LinkKind;
+use fabric::{Fabric, LinkId, NodeId};
+use job::placement::Placement;
+use job::{GroupKind, Layout};
+use traffic::collective::{Ask, Detail, Group, Request, write};
+use traffic::nccl::{self, Settings};
+use traffic::{Collective, Communicator, OpId, Outcome, Transfers};
+use units::{Bytes, Id, IdVec, Span};
+
+/// What runs transfers.
+pub type Engine<'a> = dyn FnMut(&Transfers) -> Outcome + 'a;
+
+/// One collective of all groups of a kind.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Exchange {
+    /// Which groups.
+    pub kind: GroupKind,
+    /// What they do.
+    pub collective: Collective,
+    /// With how much, as nccl-tests counts it.
+    pub bytes: Bytes,
+}
+
+/// What the fabric made of a phase.
+#[derive(Clone, Debug)]
+pub struct Phase {
+    /// What was run; `bytes` are those of the run.
+    pub exchange: Exchange,
+    /// Groups that ran it.
+    pub groups: u64,
+    /// An undisturbed group, without the launch.
+    pub alone: Span,
+    /// The slowest group on the engine, without the launch; the same as `alone` without an engine.
+    pub slowest: Span,
+    /// What the links did; empty without an engine.
+    pub links: IdVec<LinkId, traffic::LinkUse>,
+    /// What the engine noticed.
+    pub findings: Vec<String>,
+}
+
+impl Phase {
+    /// How much longer than undisturbed.
+    pub fn slowdown(&self) -> f64 {
+        self.slowest.as_secs_f64() / self.alone.as_secs_f64().max(1e-12)
+    }
+}
+
+/// A collective that cannot be run on this fabric.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Unserved {
+    /// What it was, and why not.
+    pub message: String,
+}
+
+impl std::fmt::Display for Unserved {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Unserved {}
+
+/// The fabric as one job sees it.
+pub struct Network<'a> {
+    fabric: &'a Fabric,
+    layout: Layout,
+    placement: &'a Placement,
+    settings: Settings,
+    engine: Option<&'a mut Engine<'a>>,
+    phases: BTreeMap<(GroupKind, Collective), Phase>,
+}
+
+impl std::fmt::Debug for Network<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Network").field("phases", &self.phases).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Network<'a> {
+    /// The fabric as a job with this layout and placement sees it.
+    pub fn new(
+        fabric: &'a Fabric,
+        layout: Layout,
+        placement: &'a Placement,
+        settings: Settings,
+        engine: Option<&'a mut Engine<'a>>,
+    ) -> Self {
+        Self { fabric, layout, placement, settings, engine, phases: BTreeMap::new() }
+    }
+
+    /// How long a phase takes, its launch included. Nothing for groups of one rank.
+    pub fn time(&mut self, exchange: Exchange) -> Result<Span, Unserved> {
+        let Exchange { kind, collective, bytes } = exchange;
+        if self.layout.group_size(kind) <= 1 || bytes.get() == 0 {
+            return Ok(Span::ZERO);
+        }
+        let alone = self.alone(exchange)?;
+        let key = (kind, collective);
+        if !self.phases.contains_key(&key) {
+            let phase = self.run(exchange, alone)?;
+            self.phases.insert(key, phase);
+        }
+        let slowdown = self.phases[&key].slowdown();
+        Ok(self.settings.launch + Span::from_secs_f64(alone.as_secs_f64() * slowdown))
+    }
+
+    /// How long phases take that begin together and share the links, launches included.
+    pub fn together(&mut self, exchanges: &[Exchange]) -> Result<Vec<Span>, Unserved> {
+        let mut transfers = Transfers::new();
+        let mut ends = Vec::new();
+        for exchange in exchanges {
+            ends.push(self.write(*exchange, &mut transfers)?);
+        }
+        let Some(engine) = self.engine.as_mut() else {
+            return exchanges.iter().map(|exchange| self.time(*exchange)).collect();
+        };
+        let outcome = engine(&transfers);
+        let slowest = |ends: &Vec<OpId>| {
+            let finishes = ends.iter().filter_map(|end| outcome.ops[*end]);
+            let last = finishes.map(|times| times.finish).max().unwrap_or_default();
+            last.since(units::Time::ZERO)
+        };
+        Ok(ends.iter().map(slowest).collect())
+    }
+
+    /// The phases that were run, with what the fabric made of them.
+    pub fn phases(&self) -> impl Iterator<Item = &Phase> {
+        self.phases.values()
+    }
+
+    /// Whether the groups of a kind leave their scale-up domain.
+    pub fn leaves_the_domain(&self, kind: GroupKind) -> bool {
+        1 < self.communicator(kind, self.representative(kind)).domains()
+    }
+
+    /// The closed form of an undisturbed group, without the launch.
+    fn alone(&self, exchange: Exchange) -> Result<Span, Unserved> {
+        let Exchange { kind, collective, bytes } = exchange;
+        let communicator = self.communicator(kind, self.representative(kind));
+        let ranks = communicator.ranks();
+        let estimate =
+            nccl::estimate(self.fabric, &communicator, collective, bytes, &self.settings);
+        let estimate = estimate.ok_or_else(|| Unserved {
+            message: format!("no algorithm runs {} on {ranks} ranks", collective.name()),
+        })?;
+        Ok(estimate.time.saturating_sub(estimate.plan.launch))
+    }
+
+    /// Runs a phase of the whole cluster.
+    fn run(&mut self, exchange: Exchange, alone: Span) -> Result<Phase, Unserved> {
+        let groups = self.layout.groups(exchange.kind);
+        let mut phase = Phase {
+            exchange,
+            groups,
+            alone,
+            slowest: alone,
+            links: IdVec::default(),
+            findings: Vec::new(),
+        };
+        if self.engine.is_none() || !self.leaves_the_domain(exchange.kind) {
+            return Ok(phase);
+        }
+        let mut transfers = Transfers::new();
+        self.write(exchange, &mut transfers)?;
+        let engine = self.engine.as_mut().expect("asked for above");
+        let outcome = engine(&transfers);
+        phase.slowest = outcome.makespan().saturating_sub(self.settings.launch);
+        phase.findings = outcome.findings.into_iter().map(|finding| finding.text).collect();
+        phase.links = outcome.links;
+        Ok(phase)
+    }
+
+    /// Writes a phase out. The operations that end its groups.
+    fn write(&self, exchange: Exchange, transfers: &mut Transfers) -> Result<Vec<OpId>, Unserved> {
+        let Exchange { kind, collective, bytes } = exchange;
+        let mut ends = Vec::new();
+        if self.layout.group_size(kind) <= 1 {
+            return Ok(ends);
+        }
+        for number in 0..self.layout.groups(kind) {
+            let communicator = self.communicator(kind, number);
+            let settings = &self.settings;
+            let ask = Ask {
+                fabric: self.fabric,
+                communicator: &communicator,
+                collective,
+                bytes,
+                settings,
+            };
+            let plan = nccl::plan(&ask).ok_or_else(|| Unserved {
+                message: format!("no algorithm runs {}", collective.name()),
+            })?;
+            let label = transfers.label(format!("{} {} {number}", words(kind), collective.name()));
+            let detail = Detail::Folded;
+            let request = Request { collective, bytes, detail, label, settings, plan: &plan };
+            let mut group = Group::new(communicator);
+            ends.push(write(self.fabric, &mut group, &request, transfers, &[]));
+        }
+        Ok(ends)
+    }
+
+    /// A group that stands for the others: one that spreads widest among a few.
+    fn representative(&self, kind: GroupKind) -> u64 {
+        let groups = self.layout.groups(kind);
+        let candidates = [0, groups / 2, groups - 1];
+        let spread = |number: &u64| self.communicator(kind, *number).domains();
+        candidates.into_iter().max_by_key(|number| (spread(number), u64::MAX - number)).unwrap_or(0)
+    }
+
+    fn communicator(&self, kind: GroupKind, number: u64) -> Communicator {
+        let gpu = |rank: u64| -> NodeId {
+            let gpu = usize::try_from(self.placement.gpu(rank)).expect("GPUs fit memory");
+            self.fabric.gpu(gpu)
+        };
+        let gpus: Vec<NodeId> = self.layout.group(kind, number).members().map(gpu).collect();
+        Communicator::new(self.fabric, &gpus)
+    }
+}
+
+/// A kind of group in words.
+pub fn words(kind: GroupKind) -> &'static str {
+    match kind {
+        GroupKind::Tensor => "tensor-parallel",
+        GroupKind::Context => "context-parallel",
+        GroupKind::Pipeline => "pipeline",
+        GroupKind::Gradient => "data-parallel",
+        GroupKind::Expert => "expert-parallel",
+        GroupKind::ExpertGradient => "data-parallel (experts)",
+        GroupKind::Shard => "data-parallel (shards)",
+        GroupKind::Replica => "data-parallel (copies)",
+        GroupKind::Ends => "embedding",
+    }
+}
+
+/// How the scale-out links were used over a step.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LinkSummary {
+    /// The busiest link's bytes over what it could have carried in the step.
+    pub max_utilisation: f64,
+    /// Busiest over mean, among links between switches that carry anything of their tier.
+    pub imbalance: f64,
+    /// The busiest links, with words.
+    pub worst: Vec<WorstLink>,
+}
+
+/// A link that is busier than others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorstLink {
+    /// Its name.
+    pub name: String,
+    /// Its share of the step at full rate.
+    pub utilisation: f64,
+    /// Which phase put most on it, on how many queue pairs, against how many on others like it.
+    pub why: String,
+}
+
+/// How often a phase's bytes are moved in one step, as a multiple of the run that was simulated.
+pub type Repeats = BTreeMap<(GroupKind, Collective), f64>;
+
+/// What the links did over a step of this length.
+pub fn link_summary(
+    fabric: &Fabric,
+    phases: &[&Phase],
+    repeats: &Repeats,
+    step: Span,
+    count: usize,
+) -> LinkSummary {
+    let step_s = step.as_secs_f64().max(1e-12);
+    let links = fabric.links().len();
+    let mut bytes = vec![0.0; links];
+    for phase in phases.iter().filter(|phase| !phase.links.is_empty()) {
+        let times = repeats.get(&(phase.exchange.kind, phase.exchange.collective));
+        for (link, used) in phase.links.enumerate() {
+            bytes[link.index()] += used.bytes as f64 * times.copied().unwrap_or(1.0);
+        }
+    }
+    let is_scale_out = |link: &LinkId| fabric.class(*link).kind == LinkKind::ScaleOut;
+    let utilisation =
+        |link: &LinkId| bytes[link.index()] / (fabric.class(*link).rate.bytes_per_s() * step_s);
+    let mut order: Vec<LinkId> = fabric.links().ids().filter(is_scale_out).collect();
+    order.sort_by(|a, b| utilisation(b).total_cmp(&utilisation(a)).then(a.cmp(b)));
+    let worst =
+        order.iter().take(count).filter(|link| 0.0 < utilisation(link)).map(|link| WorstLink {
+            name: fabric.link_name(*link),
+            utilisation: utilisation(link),
+            why: why(fabric, phases, repeats, *link),
+        });
+    LinkSummary {
+        max_utilisation: order.first().map_or(0.0, utilisation),
+        imbalance: imbalance(fabric, &order, &bytes),
+        worst: worst.collect(),
+    }
+}
+
+/// Busiest over mean between switches, of the class of links where that is worst.
+fn imbalance(fabric: &Fabric, links: &[LinkId], bytes: &[f64]) -> f64 {
+    let mut classes: BTreeMap<fabric::graph::ClassId, (f64, f64, f64)> = BTreeMap::new();
+    for link in links {
+        let fabric::Link { from, to, class } = fabric.links()[*link];
+        let switch = |node: NodeId| fabric.nodes()[node].kind == fabric::NodeKind::Switch;
+        if switch(from) && switch(to) {
+            let (sum, most, count) = classes.entry(class).or_default();
+            *sum += bytes[link.index()];
+            *most = f64::max(*most, bytes[link.index()]);
+            *count += 1.0;
+        }
+    }
+    let ratio = |(sum, most, count): &(f64, f64, f64)| {
+        if *sum == 0.0 { 1.0 } else { most / (sum / count) }
+    };
+    classes.values().map(ratio).fold(1.0, f64::max)
+}
+
+fn why(fabric: &Fabric, phases: &[&Phase], repeats: &Repeats, link: LinkId) -> String {
+    let put = |phase: &&Phase| {
+        let times = repeats.get(&(phase.exchange.kind, phase.exchange.collective));
+        let used = phase.links.get(link).map_or(0, |used| used.bytes);
+        used as f64 * times.copied().unwrap_or(1.0)
+    };
+    let most = phases.iter().max_by(|a, b| put(a).total_cmp(&put(b)));
+    let Some(phase) = most.filter(|phase| !phase.links.is_empty()) else {
+        return "no phase crosses it".to_owned();
+    };
+    let class = fabric.links()[link].class;
+    let (mut flows, mut like) = (0_u64, 0_u64);
+    for (other, used) in phase.links.enumerate() {
+        if fabric.links()[other].class == class {
+            flows += u64::from(used.flows);
+            like += 1;
+        }
+    }
+    let mean = flows as f64 / (like as f64).max(1.0);
+    let own = phase.links[link].flows;
+    format!(
+        "{own} queue pairs of the {} {} share it; the mean of its kind is {mean:.1}",
+        words(phase.exchange.kind),
+        phase.exchange.collective.name()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fabric::hardware::Catalogue;
+    use fabric::topology::{ClusterConfig, FabricConfig, TopologyKind, build};
+    use job::parallel::RankOrder;
+    use job::placement::{PlacementConfig, Policy, Slots, place};
+
+    fn world(nodes: u64) -> (Fabric, Layout, Placement) {
+        let cluster = ClusterConfig { nodes: Some(nodes), ..ClusterConfig::default() };
+        let config = FabricConfig { topology: TopologyKind::Clos, ..FabricConfig::default() };
+        let fabric = build(&cluster, &config, &Catalogue::default()).unwrap();
+        let order = RankOrder::TpCpDpPp;
+        let dp = nodes / 2;
+        let layout = Layout { tp: 8, cp: 1, pp: 2, vpp: 1, dp, ep: 1, shard: dp, order };
+        let slots = Slots { nodes, gpus_per_node: 8, nodes_per_leaf: 4, nodes_per_zone: nodes };
+        let config = PlacementConfig { policy: Policy::Linear, busy: 0.0 };
+        let placement = place(&config, &layout, &slots, &[], 1).unwrap();
+        (fabric, layout, placement)
+    }
+
+    fn gradients(mib: u64) -> Exchange {
+        let bytes = Bytes::from_mib(mib);
+        Exchange { kind: GroupKind::Gradient, collective: Collective::AllReduce, bytes }
+    }
+
+    /// An engine that says that everything ends after 20 ms.
+    fn stub(transfers: &Transfers) -> Outcome {
+        let mut outcome = Outcome::default();
+        for _ in transfers.ops().iter() {
+            let end = units::Time::ZERO + Span::from_ms(20);
+            let times = traffic::OpTimes { start: units::Time::ZERO, received: end, finish: end };
+            outcome.ops.push(Some(times));
+        }
+        outcome
+    }
+
+    #[test]
+    fn without_an_engine_the_closed_form_stands() {
+        let (fabric, layout, placement) = world(8);
+        let mut network = Network::new(&fabric, layout, &placement, Settings::default(), None);
+        let time = network.time(gradients(64)).unwrap();
+        // A ring over four nodes, one NIC of 50 GB/s each: 2·3/4·64 MiB and latencies.
+        let floor = 1.5 * 67_108_864.0 / 50e9;
+        assert!((1.0..1.4).contains(&(time.as_secs_f64() / floor)), "{time}");
+        let nothing = Exchange { bytes: Bytes::new(0), ..gradients(1) };
+        assert_eq!(network.time(nothing), Ok(Span::ZERO));
+    }
+
+    #[test]
+    fn a_phase_is_run_once_and_its_slowdown_holds_for_other_sizes() {
+        let (fabric, layout, placement) = world(8);
+        let mut runs = 0;
+        let mut engine = |transfers: &Transfers| {
+            runs += 1;
+            stub(transfers)
+        };
+        let settings = Settings::default();
+        let launch = settings.launch;
+        let mut network = Network::new(&fabric, layout, &placement, settings, Some(&mut engine));
+        let first = network.time(gradients(64)).unwrap();
+        assert_eq!(first, Span::from_ms(20));
+        let double = network.time(gradients(128)).unwrap() - launch;
+        let ratio = double.as_secs_f64() / (first - launch).as_secs_f64();
+        assert!((1.8..2.2).contains(&ratio), "{ratio}");
+        // Tensor groups stay in their node: nobody to meet.
+        let inside = Exchange { kind: GroupKind::Tensor, ..gradients(64) };
+        assert!(network.time(inside).unwrap() < Span::from_ms(2));
+        assert_eq!(network.phases().count(), 2);
+        drop(network);
+        assert_eq!(runs, 1);
+    }
+}
