@@ -6,6 +6,7 @@
 
 use std::fmt::{self, Write as _};
 use std::ops::Range;
+use std::sync::Arc;
 
 use miette::{
     Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode,
@@ -170,16 +171,15 @@ impl Problems {
 struct Drawn<'a> {
     problem: &'a Problem,
     message: String,
-    source: Option<NamedSource<std::sync::Arc<str>>>,
+    help: Option<String>,
+    source: Option<NamedSource<Arc<str>>>,
 }
 
 impl<'a> Drawn<'a> {
     fn new(problem: &'a Problem) -> Self {
         let place = problem.place.as_ref();
         let shown = place.filter(|place| place.can_be_shown());
-        let source = shown.map(|place| {
-            NamedSource::new(&place.source.name, std::sync::Arc::clone(&place.source.text))
-        });
+        let source = shown.map(|place| NamedSource::new(&place.source.name, harmless(place)));
         let message = match place {
             Some(place) if source.is_none() => {
                 let (line, column) = place.line_and_column();
@@ -187,8 +187,32 @@ impl<'a> Drawn<'a> {
             }
             _ => problem.message.clone(),
         };
-        Self { problem, message, source }
+        let help = problem.help.as_deref().map(written_out);
+        Self { problem, message: written_out(&message), help, source }
     }
+}
+
+/// The text without control characters, which a terminal would obey. Every byte keeps its place.
+fn harmless(place: &Place) -> Arc<str> {
+    let text = &place.source.text;
+    let harms = |c: char| c.is_ascii_control() && !matches!(c, '\n' | '\r' | '\t');
+    if !text.contains(harms) {
+        return Arc::clone(text);
+    }
+    text.chars().map(|c| if harms(c) { '?' } else { c }).collect::<String>().into()
+}
+
+/// A message in which control characters are written out.
+fn written_out(text: &str) -> String {
+    let mut written = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => written.push(' '),
+            c if c.is_control() => written.extend(c.escape_default()),
+            c => written.push(c),
+        }
+    }
+    written
 }
 
 impl fmt::Debug for Drawn<'_> {
@@ -207,7 +231,7 @@ impl std::error::Error for Drawn<'_> {}
 
 impl Diagnostic for Drawn<'_> {
     fn help<'b>(&'b self) -> Option<Box<dyn fmt::Display + 'b>> {
-        let help = self.problem.help.as_ref()?;
+        let help = self.help.as_ref()?;
         Some(Box::new(help))
     }
 

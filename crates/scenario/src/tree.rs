@@ -245,13 +245,14 @@ fn syntax_problem(source: &Source, error: &toml::de::Error) -> Problem {
     let end = source.text.trim_end().len();
     let span = error.span().unwrap_or(end..end);
     let cut_off = end <= span.start;
-    let problem = Problem::error(format!("this is not TOML: {}", error.message()));
     if cut_off {
+        let problem = Problem::error(format!("the file ends too early: {}", error.message()));
         // The last thing that is there, since nothing can be underlined that is not.
         let last = source.text[..end].char_indices().next_back().map_or(0, |(at, _)| at);
-        let help = "the file ends in the middle of something; is it complete?";
+        let help = "something is not finished here; is the file complete?";
         return problem.with_help(help).at(source, last..end, "the file ends here");
     }
+    let problem = Problem::error(format!("this is not TOML: {}", error.message()));
     let help = match error.message() {
         message if message.contains("recursion") => "no setting needs so many levels",
         message if message.contains("duplicate") => "keep one of them",

@@ -1,0 +1,191 @@
+//! Layers, chains and origins: who wins, and what is said when something does not fit.
+
+use std::fs;
+use std::path::PathBuf;
+
+use scenario::{Colour, Loaded, Problems, Request, Style, load};
+
+/// A folder of files that lasts as long as the test.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn with(files: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        Self(folder)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn request(&self, name: &str) -> Request {
+        let scenario = Some(self.path(name).display().to_string());
+        Request { scenario, ..Request::default() }
+    }
+
+    /// What is wrong with a file, drawn, with the folder's changing name taken out.
+    fn refusal(&self, name: &str) -> String {
+        self.draw(&load(&self.request(name)).unwrap_err())
+    }
+
+    fn draw(&self, problems: &Problems) -> String {
+        let text = problems.render(Style { colour: Colour::Never, width: 400 });
+        let folder = self.0.path().canonicalize().unwrap();
+        let text = text.replace(&format!("{}/", folder.display()), "");
+        text.replace(&format!("{}/", self.0.path().display()), "")
+    }
+}
+
+fn origin(loaded: &Loaded, key: &str, folder: &Folder) -> String {
+    loaded.origin_of(key).replace(&format!("{}/", folder.0.path().display()), "")
+}
+
+#[test]
+fn flag_beats_environment_beats_file_beats_base_beats_default() {
+    let folder = Folder::with(&[
+        ("base.toml", "seed = 1\nname = \"base\"\n[network.routing]\nqps = 2\ngap = \"1us\""),
+        ("my.toml", "from = \"base.toml\"\nseed = 3\n[network.routing]\nqps = 4"),
+    ]);
+    let mut request = folder.request("my.toml");
+    let expect = |request: &Request, seed: u64, qps: u16, from: [&str; 2]| {
+        let loaded = load(request).unwrap();
+        assert_eq!((loaded.scenario.seed, loaded.scenario.network.routing.qps), (seed, qps));
+        assert_eq!(["seed", "network.routing.qps"].map(|key| origin(&loaded, key, &folder)), from);
+        assert_eq!(loaded.scenario.name, "base");
+        assert_eq!(origin(&loaded, "network.routing.gap", &folder), "base.toml:5");
+        assert_eq!(origin(&loaded, "network.routing.chunk", &folder), "default");
+    };
+    expect(&request, 3, 4, ["my.toml:2", "my.toml:4"]);
+
+    let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    request.environment = vec![
+        variable("FATFLOW_SET_SEED", "5"),
+        variable("FATFLOW_SET_network__routing__qps", "6"),
+        variable("HOME", "ignored"),
+        variable("FATFLOW_CATALOGUE", "ignored too"),
+    ];
+    let environment =
+        ["environment FATFLOW_SET_SEED", "environment FATFLOW_SET_network__routing__qps"];
+    expect(&request, 5, 6, environment);
+
+    request.set = vec!["network.routing.qps = 8".to_owned()];
+    expect(&request, 5, 8, [environment[0], "--set"]);
+
+    request.seed = Some(7);
+    expect(&request, 7, 8, ["--seed", "--set"]);
+}
+
+#[test]
+fn values_of_flags_are_toml_or_plain_words() {
+    let request = |set: &str| Request { set: vec![set.to_owned()], ..Request::default() };
+    let routing = |set: &str| load(&request(set)).unwrap().scenario.network.routing;
+    assert_eq!(routing("network.routing.policy=spray").policy.name(), "spray");
+    assert_eq!(routing("network.routing.policy = \"spray\"").policy.name(), "spray");
+    assert_eq!(routing("network.routing={ qps = 3 }").qps, 3);
+    assert_eq!(routing("network.routing.gap=3us").gap, units::Span::from_us(3));
+    assert_eq!(load(&request("name=a=b c")).unwrap().scenario.name, "a=b c");
+    assert_eq!(load(&request("name=")).unwrap().scenario.name, "");
+}
+
+#[test]
+fn a_chain_may_be_long_but_not_round() {
+    let folder = Folder::with(&[
+        ("a.toml", "from = \"deeper/b.toml\"\nname = \"a\""),
+        ("deeper/b.toml", "from = \"../c.toml\"\nseed = 2"),
+        ("c.toml", "seed = 3\ndescription = \"c\""),
+        ("one.toml", "from = \"two.toml\""),
+        ("two.toml", "from = \"./one.toml\""),
+        ("self.toml", "from = \"self.toml\"\nsede = 1"),
+        ("lost.toml", "from = \"nowhere.toml\"\nsede = 1"),
+        ("preset.toml", "from = \"no-such-preset\""),
+    ]);
+    let loaded = load(&folder.request("a.toml")).unwrap();
+    let scenario = &loaded.scenario;
+    assert_eq!((scenario.seed, &*scenario.name, &*scenario.description), (2, "a", "c"));
+    assert_eq!(origin(&loaded, "seed", &folder), "deeper/b.toml:2");
+
+    let refusals = ["one.toml", "self.toml", "lost.toml", "preset.toml"];
+    let text: String =
+        refusals.map(|name| format!("=== {name}\n{}\n", folder.refusal(name))).concat();
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn files_that_are_no_scenarios_get_one_clear_error_each() {
+    let folder = Folder::with(&[
+        ("truncated.toml", "name = \"x\"\n[network.routing]\nqps = "),
+        ("truncated-string.toml", "name = \"x\nseed = 1\n"),
+        ("truncated-table.toml", "seed = 1\n[network.rou"),
+        ("empty.toml", ""),
+        ("blank.toml", " \n\n"),
+        ("directory/x", ""),
+        ("picture.toml", "\u{0}PNG\r\n"),
+    ]);
+    fs::write(folder.path("latin1.toml"), b"name = \"Z\xfcrich\"\n").unwrap();
+    let big = fs::File::create(folder.path("big.toml")).unwrap();
+    big.set_len(100_000_000).unwrap();
+    let names = [
+        "truncated.toml",
+        "truncated-string.toml",
+        "truncated-table.toml",
+        "empty.toml",
+        "blank.toml",
+        "directory",
+        "missing.toml",
+        "picture.toml",
+        "latin1.toml",
+        "big.toml",
+    ];
+    let mut text = String::new();
+    for name in names {
+        let problems = load(&folder.request(name)).unwrap_err();
+        assert_eq!(problems.0.len(), 1, "{name}");
+        text.push_str(&format!("=== {name}\n{}\n", folder.draw(&problems)));
+    }
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_byte_order_mark_and_windows_line_ends_are_fine() {
+    let folder = Folder::with(&[("my.toml", "\u{feff}name = \"x\"\r\nseed = 4\r\n")]);
+    assert_eq!(load(&folder.request("my.toml")).unwrap().scenario.seed, 4);
+}
+
+#[test]
+fn the_hash_knows_what_matters() {
+    let hash = |set: &[&str]| {
+        let set = set.iter().map(|text| (*text).to_owned()).collect();
+        load(&Request { set, ..Request::default() }).unwrap().hash
+    };
+    let plain = hash(&[]);
+    assert_eq!(plain, hash(&["name=another", "description=different"]));
+    assert_eq!(plain, hash(&["network.routing.qps=1"]), "saying the default changes nothing");
+    assert_ne!(plain, hash(&["network.routing.qps=2"]));
+    assert_ne!(plain, hash(&["seed=1"]));
+    let price = "catalogue.switch.tomahawk-5.price_usd.value=1";
+    assert_ne!(plain, hash(&[price]), "other hardware is another scenario");
+}
+
+#[test]
+fn hardware_of_ones_own_joins_the_catalogue_or_corrects_it() {
+    let price = "price_usd = { value = 1, source = \"quote\", trust = \"P\" }";
+    let folder = Folder::with(&[
+        ("parts/switches.toml", &format!("[switch.tomahawk-5]\n{price}")),
+        ("parts/notes.txt", "not a part"),
+        ("wrong/x.toml", "[switch.tomahawk-5]\nprice = 3"),
+    ]);
+    let request = |name: &str| Request { catalogue: vec![folder.path(name)], ..Request::default() };
+    let catalogue = load(&request("parts")).unwrap().scenario.catalogue;
+    let switch = &catalogue.switch["tomahawk-5"];
+    assert_eq!((switch.price_usd.value, &*switch.price_usd.source), (1.0, "quote"));
+    assert!(switch.ports > 0, "the rest stays");
+
+    let problems = load(&request("wrong")).unwrap_err();
+    assert!(folder.draw(&problems).contains("did you mean `price_usd`?"), "{problems}");
+    assert!(load(&request("nowhere")).is_err());
+}
