@@ -272,6 +272,13 @@ impl Model {
         for (key, value) in sizes {
             need(0 < value, key, format!("{key} is 0"));
         }
+        // So that no count of parameters or operations can overflow: 10¹⁶ parameters are ten
+        // thousand times the largest model.
+        let experts = self.experts.map_or(0.0, |experts| experts.count as f64 * experts.ffn as f64);
+        let inside = self.heads as f64 * self.head_dim as f64 + self.ffn as f64 + experts;
+        let width = self.layers as f64 * inside + self.vocab as f64;
+        let fits = 4.0 * self.hidden as f64 * width <= 1e16;
+        need(fits, "hidden", "these sizes multiply to more than 10¹⁶ parameters".to_owned());
         need(
             self.kv_heads != 0 && self.heads.is_multiple_of(self.kv_heads),
             "kv_heads",

@@ -147,9 +147,21 @@ fn degrees(check: &mut Check, config: &JobConfig) {
     for (key, value) in all {
         if value == 0 {
             check.wrong(key, "is 0; the least is 1".to_owned());
+        } else if MOST < value {
+            check.wrong(key, format!("is {value}; the most is {MOST}"));
         }
     }
+    // So that no product below can overflow.
+    let degrees = [*tp, *cp, *pp, *vpp, dp.unwrap_or(1)];
+    let product = degrees.iter().fold(1, |product: u64, degree| product.saturating_mul(*degree));
+    if check.errors.is_empty() && MOST < product {
+        let message = format!("tp·cp·pp·vpp·dp = {product} ranks and stages; the most is {MOST}");
+        check.wrong("parallel", message);
+    }
 }
+
+/// More GPUs, sequences or tokens than this nobody has.
+const MOST: u64 = 1 << 40;
 
 /// The degrees that multiply to the job's GPUs.
 fn layout(check: &mut Check, config: &JobConfig, site: &Site) -> Layout {
@@ -216,6 +228,12 @@ fn layout(check: &mut Check, config: &JobConfig, site: &Site) -> Layout {
 /// What is cut by tp and cp.
 fn tensor(check: &mut Check, config: &JobConfig, model: &Model, layout: &Layout, site: &Site) {
     let Layout { tp, cp, .. } = *layout;
+    if !site.scale_up.is_multiple_of(tp) && !tp.is_multiple_of(site.scale_up) {
+        // Some groups would lie within a domain and others across two, at another speed.
+        let fit = list(divisors(site.scale_up).into_iter());
+        let domain = format!("the {} GPUs of a scale-up domain", site.scale_up);
+        check.wrong("parallel.tp", format!("{tp} does not divide {domain}; {fit} would"));
+    }
     let widths = [
         ("heads", model.heads),
         ("hidden", model.hidden),

@@ -70,6 +70,9 @@ impl Errors {
 
 /// The known name that takes the fewest edits, if it is near enough to be meant.
 pub(crate) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    if let Some(longer) = known.iter().find(|other| 3 <= name.len() && other.starts_with(name)) {
+        return Some(longer);
+    }
     let scored = known.iter().map(|other| (edits(name, other), *other));
     let (distance, best) = scored.min()?;
     (distance <= name.chars().count().max(3) / 2).then_some(best)
@@ -101,6 +104,7 @@ mod tests {
         let known = ["connectx-6", "connectx-7", "thor2"];
         assert_eq!(nearest("conectx-7", &known), Some("connectx-7"));
         assert_eq!(nearest("Thor-2", &known), Some("thor2"));
+        assert_eq!(nearest("connectx", &known), Some("connectx-6"));
         assert_eq!(nearest("pollara", &known), None);
         assert_eq!(edits("kitten", "sitting"), 3);
     }
