@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, ValueEnum};
-use scenario::Request;
+use scenario::{Extent, Request};
 
 use crate::command::Command;
 
@@ -87,6 +87,7 @@ impl Global {
             environment,
             set: self.set.clone(),
             seed: self.seed,
+            extent: Extent::Whole,
         }
     }
 }

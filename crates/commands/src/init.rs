@@ -1,7 +1,7 @@
 //! `init`: a file to start from.
 
 use scenario::preset;
-use scenario::{Loaded, Problem, Request, load};
+use scenario::{Extent, Loaded, Problem, Request, load};
 
 use crate::Failure;
 
@@ -19,7 +19,8 @@ pub fn run(name: &str) -> Result<String, Failure> {
         };
         return Err(problem.with_help(help).into());
     };
-    let request = Request { scenario: Some(name.to_owned()), ..Request::default() };
+    let preset = Some(name.to_owned());
+    let request = Request { scenario: preset, extent: Extent::Settings, ..Request::default() };
     let Loaded { scenario, .. } = load(&request)?;
     let mut file = String::from(
         "# A fatflow scenario. Uncomment what you want to change; the rest stays as in the preset.\n\

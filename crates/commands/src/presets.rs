@@ -1,7 +1,7 @@
 //! `presets`: what can I start from?
 
 use report::{Align, Answer, Sheet, Table};
-use scenario::{Problems, Request, load, preset};
+use scenario::{Extent, Problems, Request, load, preset};
 use serde::Serialize;
 
 use crate::Failure;
@@ -69,7 +69,8 @@ pub fn run(kind: Kind, request: &Request) -> Result<Presets, Failure> {
 fn scenarios() -> Result<Vec<Entry>, Problems> {
     preset::names()
         .map(|name| {
-            let request = Request { scenario: Some(name.to_owned()), ..Request::default() };
+            let scenario = Some(name.to_owned());
+            let request = Request { scenario, extent: Extent::Settings, ..Request::default() };
             let scenario = load(&request)?.scenario;
             let (title, description) = (scenario.name, scenario.description);
             Ok(Entry { name: name.to_owned(), title, description })
@@ -78,7 +79,8 @@ fn scenarios() -> Result<Vec<Entry>, Problems> {
 }
 
 fn hardware(kind: Kind, request: &Request) -> Result<Vec<Entry>, Problems> {
-    let catalogue = load(request)?.scenario.catalogue;
+    let request = Request { extent: Extent::Settings, ..request.clone() };
+    let catalogue = load(&request)?.scenario.catalogue;
     let entry = |name: &String, title: &String, description: String| Entry {
         name: name.clone(),
         title: title.clone(),

@@ -5,6 +5,7 @@
 
 use fabric::hardware::{Catalogue, Trust};
 use fabric::routing::RoutingConfig;
+use fabric::topology::{ClusterConfig, FabricConfig};
 use job::JobConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,10 @@ pub struct ScenarioFile {
     pub from: Option<String>,
     /// The seed of everything random. The same seed gives the same result.
     pub seed: u64,
+    /// The servers and what is in them.
+    pub cluster: ClusterConfig,
+    /// The networks between them.
+    pub fabric: FabricConfig,
     /// The network's settings.
     pub network: NetworkConfig,
     /// The training job, if there is one.

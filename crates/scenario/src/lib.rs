@@ -3,9 +3,10 @@
 //! ```
 //! use scenario::{Request, load};
 //!
-//! let request = Request { set: vec!["seed=7".to_owned()], ..Request::default() };
-//! let loaded = load(&request).unwrap();
+//! let set = ["seed=7", "cluster.gpus=16"].map(str::to_owned).to_vec();
+//! let loaded = load(&Request { set, ..Request::default() }).unwrap();
 //! assert_eq!(loaded.scenario.seed, 7);
+//! assert_eq!(loaded.fabric().gpus(), 16);
 //! assert_eq!(loaded.origin_of("seed"), "--set");
 //! assert_eq!(loaded.origin_of("name"), "default");
 //! ```
@@ -44,5 +45,5 @@ pub mod source;
 pub mod tree;
 
 pub use file::ScenarioFile;
-pub use load::{Loaded, Request, Resolved, load, schema};
+pub use load::{Extent, Loaded, Request, Resolved, load, schema};
 pub use problem::{Colour, Problem, Problems, Style};

@@ -12,13 +12,15 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use fabric::Fabric;
+use job::Job;
 use serde_json::Value as Json;
 
 use crate::assignment;
 use crate::check::{Checked, check, missing};
 use crate::file::ScenarioFile;
 use crate::hash::{ScenarioHash, hash};
-use crate::meaning;
+use crate::meaning::{Finding, Meaning};
 use crate::merge::merge;
 use crate::preset;
 use crate::problem::{Problem, Problems};
@@ -42,6 +44,19 @@ pub struct Request {
     pub set: Vec<String>,
     /// The seed from its own flag.
     pub seed: Option<u64>,
+    /// How far to go.
+    pub extent: Extent,
+}
+
+/// How far to go: building the fabric of 200,000 GPUs takes a moment, which a list of presets
+/// need not spend.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Extent {
+    /// The settings, each checked by itself.
+    Settings,
+    /// The fabric built, the job checked against it.
+    #[default]
+    Whole,
 }
 
 /// A resolved scenario.
@@ -53,6 +68,11 @@ pub struct Loaded {
     pub scenario: ScenarioFile,
     /// The scenario's identity.
     pub hash: ScenarioHash,
+    /// The job, checked against its model and its cluster, if there is one.
+    pub job: Option<Job>,
+    /// What works but is unwise.
+    pub warnings: Vec<Problem>,
+    fabric: Option<Fabric>,
     tree: Node,
     sources: Sources,
 }
@@ -77,7 +97,7 @@ pub fn load(request: &Request) -> Result<Loaded, Problems> {
     }
     loader.lay_environment(&request.environment);
     loader.lay_flags(&request.set, request.seed);
-    loader.finish(request.scenario.as_deref().unwrap_or("defaults"))
+    loader.finish(request.scenario.as_deref().unwrap_or("defaults"), request.extent)
 }
 
 /// The schema of the scenario file.
@@ -225,40 +245,55 @@ impl Loader {
         }
     }
 
-    fn finish(mut self, input: &str) -> Result<Loaded, Problems> {
+    fn finish(mut self, input: &str, extent: Extent) -> Result<Loaded, Problems> {
         let absent = missing(&self.merged, self.schema, &self.sources, &self.dropped);
         self.problems.extend(absent);
         let json = self.merged.to_json();
         let read: Result<ScenarioFile, _> = serde_path_to_error::deserialize(&json);
-        match &read {
-            Ok(scenario) if self.complete => self.ask_for_meaning(scenario),
-            Err(error) if self.problems.is_empty() => {
-                let problem = self.misread(error);
-                self.problems.push(problem);
+        let whole = match read {
+            Ok(scenario) if extent == Extent::Settings || !self.complete => {
+                Some((scenario, Meaning::default()))
             }
-            _ => {}
-        }
-        let scenario = match read {
-            Ok(scenario) if self.problems.is_empty() => scenario,
-            _ => {
-                self.problems.sort_by_key(|problem| {
-                    let place = problem.place.as_ref();
-                    place.map(|place| (place.source.name.to_string(), place.span.start))
-                });
-                return Err(Problems(self.problems));
+            Ok(scenario) => {
+                let mut meaning = Meaning::of(&scenario, |key| self.directory_at(key));
+                let findings = std::mem::take(&mut meaning.findings);
+                self.add_findings(findings);
+                Some((scenario, meaning))
+            }
+            Err(error) => {
+                if self.problems.is_empty() {
+                    let problem = self.misread(&error);
+                    self.problems.push(problem);
+                }
+                None
             }
         };
+        let Some((scenario, meaning)) = whole.filter(|_| self.problems.is_empty()) else {
+            self.problems.sort_by_key(|problem| {
+                let place = problem.place.as_ref();
+                place.map(|place| (place.source.name.to_string(), place.span.start))
+            });
+            return Err(Problems(self.problems));
+        };
         let hash = identity_hash(&scenario, &self.merged);
+        let Meaning { fabric, job, warnings, .. } = meaning;
+        let warnings = warnings.into_iter().map(|warning| self.explain(warning)).collect();
         let Self { merged: tree, sources, .. } = self;
-        Ok(Loaded { input: input.to_owned(), scenario, hash, tree, sources })
+        let input = input.to_owned();
+        Ok(Loaded { input, scenario, hash, job, warnings, fabric, tree, sources })
     }
 
-    fn ask_for_meaning(&mut self, scenario: &ScenarioFile) {
-        for finding in meaning::check(scenario) {
+    /// Reports what does not fit, unless something that decides it is known to be wrong already.
+    fn add_findings(&mut self, findings: Vec<Finding>) {
+        let found: Vec<String> =
+            findings.iter().filter_map(|finding| finding.keys.first().cloned()).collect();
+        for finding in findings {
             let is_dropped = |key: &String| {
                 self.dropped.iter().any(|path| is_inside(key, path) || is_inside(path, key))
             };
-            if !finding.keys.iter().chain(&finding.depends_on).any(is_dropped) {
+            let mut decided_by = finding.depends_on.iter();
+            let follows = decided_by.any(|key| is_dropped(key) || found.contains(key));
+            if !follows && !finding.keys.iter().any(is_dropped) {
                 let problem = self.explain(finding);
                 self.problems.push(problem);
             }
@@ -281,17 +316,35 @@ impl Loader {
         }
     }
 
-    /// A finding at the first of its keys that somebody wrote.
-    fn explain(&self, finding: meaning::Finding) -> Problem {
-        let written = |key: &String| {
-            let node = self.merged.at(key)?;
-            node.origin.place.map(|_| node.origin)
+    /// A finding at the first of its keys that somebody wrote, or else at the table around it.
+    fn explain(&self, finding: Finding) -> Problem {
+        let own = finding.keys.iter().find_map(|key| self.written(key));
+        let around = || {
+            let mut home = finding.keys.first()?.as_str();
+            while let Some((parent, _)) = home.rsplit_once('.') {
+                home = parent;
+                if let Some(origin) = self.written(home) {
+                    return Some(origin);
+                }
+            }
+            None
         };
-        let origin = finding.keys.iter().find_map(written);
+        let origin = own.or_else(around);
         let key = finding.keys.first().cloned().unwrap_or_default();
         let mut problem = Problem::error(finding.message).with_key(key);
         problem.help = finding.help;
         self.placed(problem, origin, "because of this")
+    }
+
+    fn written(&self, key: &str) -> Option<Origin> {
+        let origin = self.merged.at(key)?.origin;
+        origin.place.map(|_| origin)
+    }
+
+    /// The folder to which a path in this key is relative.
+    fn directory_at(&self, key: &str) -> PathBuf {
+        let origin = self.written(key);
+        origin.and_then(|origin| self.directory_of(origin)).unwrap_or_default()
     }
 
     fn placed(&self, problem: Problem, origin: Option<Origin>, label: &str) -> Problem {
@@ -308,6 +361,11 @@ impl Loader {
 }
 
 impl Loaded {
+    /// The fabric. Only a scenario that was loaded whole has one.
+    pub fn fabric(&self) -> &Fabric {
+        self.fabric.as_ref().expect("a scenario that was loaded whole has a fabric")
+    }
+
     /// Every resolved value and where it came from, in the order of the settings' structs.
     /// Catalogue entries are left out unless somebody outside the catalogue touched them.
     pub fn resolved(&self) -> Vec<Resolved> {

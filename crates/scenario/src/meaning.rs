@@ -3,7 +3,14 @@
 //! Each crate knows what its own settings require of each other and of their surroundings, and
 //! says so with the paths of the keys concerned; here those answers are collected.
 
+use std::path::PathBuf;
+
+use fabric::Fabric;
+use fabric::topology::{self, ConfigError};
+use job::{Job, JobConfig, Site};
+
 use crate::file::ScenarioFile;
+use crate::model;
 
 /// Something that does not fit together.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,8 +25,111 @@ pub struct Finding {
     pub help: Option<String>,
 }
 
-/// Everything that does not fit together.
-pub fn check(scenario: &ScenarioFile) -> Vec<Finding> {
+/// What a scenario comes to.
+#[derive(Debug, Default)]
+pub struct Meaning {
+    /// The fabric, if it could be built.
+    pub fabric: Option<Fabric>,
+    /// The job, if there is one and it fits.
+    pub job: Option<Job>,
+    /// What does not fit together.
+    pub findings: Vec<Finding>,
+    /// What does, but is unwise.
+    pub warnings: Vec<Finding>,
+}
+
+impl Meaning {
+    /// Builds the fabric and checks the job. `directory` names the folder to which the path in a
+    /// key is relative.
+    pub fn of(scenario: &ScenarioFile, directory: impl Fn(&str) -> PathBuf) -> Self {
+        let mut meaning = Self { findings: check_reported(scenario), ..Self::default() };
+        let ScenarioFile { cluster, fabric, catalogue, .. } = scenario;
+        match topology::build(cluster, fabric, catalogue) {
+            Ok(fabric) => meaning.fabric = Some(fabric),
+            Err(errors) => meaning.findings.extend(errors.into_iter().map(of_fabric)),
+        }
+        if let (Some(job), Some(site)) = (&scenario.job, site(scenario, meaning.fabric.as_ref())) {
+            meaning.add_job(job, &site, directory("job.model"));
+        }
+        meaning
+    }
+
+    fn add_job(&mut self, config: &JobConfig, site: &Site, directory: PathBuf) {
+        let model = match model::find(&config.model, &directory) {
+            Ok(model) => model,
+            Err(problem) => {
+                return self.findings.push(Finding {
+                    keys: vec!["job.model".to_owned()],
+                    depends_on: Vec::new(),
+                    message: problem.message,
+                    help: problem.help,
+                });
+            }
+        };
+        match job::resolve(config, model, site) {
+            Ok((job, warnings)) => {
+                self.job = Some(job);
+                self.warnings.extend(of_job(warnings));
+            }
+            Err(problems) => self.findings.extend(of_job(problems)),
+        }
+    }
+}
+
+/// The cluster as far as a job must know it: as built, or as written if it cannot be built.
+fn site(scenario: &ScenarioFile, fabric: Option<&Fabric>) -> Option<Site> {
+    let cluster = &scenario.cluster;
+    let gpus_per_node = u64::from(cluster.gpus_per_node).max(1);
+    let written = cluster.gpus.or(cluster.nodes.map(|nodes| nodes.saturating_mul(gpus_per_node)));
+    let gpus = fabric.map(|fabric| fabric.gpus() as u64).or(written)?;
+    let scale_up = cluster.scale_up.domain.map_or(gpus_per_node, u64::from);
+    Some(Site { gpus, gpus_per_node, scale_up })
+}
+
+fn of_fabric(error: ConfigError) -> Finding {
+    Finding {
+        message: format!("`{}`: {}", error.path, error.reason),
+        keys: vec![error.path],
+        depends_on: Vec::new(),
+        help: error.suggestion.map(|suggestion| format!("try {suggestion}")),
+    }
+}
+
+/// What decides everything else about a job. Nothing else is worth saying while one is wrong.
+const DECISIVE: [&str; 3] = ["job.parallel.tp", "job.parallel.cp", "job.parallel.pp"];
+
+/// One finding for each key, however many reasons there are against its value.
+fn of_job(problems: Vec<job::Problem>) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = Vec::new();
+    for job::Problem { key, message } in problems {
+        let key = format!("job.{key}");
+        let (reason, help) = split_suggestion(&message);
+        if let Some(same) = findings.iter_mut().find(|finding| finding.keys[0] == key) {
+            same.message = format!("{}; {reason}", same.message);
+            same.help = same.help.take().or(help);
+            continue;
+        }
+        let cluster = ["job.model", "cluster.gpus", "cluster.nodes", "cluster.gpus_per_node"];
+        let decisive = DECISIVE.iter().filter(|_| !DECISIVE.contains(&key.as_str()));
+        let depends_on = cluster.iter().chain(decisive).map(|key| (*key).to_owned()).collect();
+        let message = format!("`{key}`: {reason}");
+        findings.push(Finding { keys: vec![key], depends_on, message, help });
+    }
+    findings
+}
+
+/// A sentence such as "3 does not divide 32 heads; 2 or 4 would", cut before the suggestion.
+fn split_suggestion(message: &str) -> (&str, Option<String>) {
+    match message.rsplit_once("; ") {
+        Some((reason, suggestion)) if suggestion.contains("would") => {
+            let fit = if suggestion.ends_with("would") { " fit" } else { "" };
+            (reason, Some(format!("{suggestion}{fit}")))
+        }
+        _ => (message, None),
+    }
+}
+
+fn check_reported(scenario: &ScenarioFile) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, reported) in scenario.reported.iter().enumerate() {
         let figures = [reported.value, reported.high];

@@ -33,7 +33,8 @@ pub fn find(choice: &ModelChoice, directory: &Path) -> Result<Model, Problem> {
 }
 
 fn from_hugging_face(path: &Path) -> Result<Model, Problem> {
-    let source = read(path)?;
+    let help = "the path is relative to the file that names it; a model's name will do too";
+    let source = read(path).map_err(|problem| problem.with_help(help))?;
     let refuse = |reason: String| {
         Problem::error(format!("`{}` describes no model: {reason}", source.name))
             .with_help("it should be the config.json of a Hugging Face model")

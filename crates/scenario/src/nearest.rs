@@ -16,7 +16,9 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     for candidate in known {
         let other = plain(candidate);
         let mut distance = strsim::damerau_levenshtein(&word, &other);
-        if 3 <= length && (other.starts_with(&word) || word.starts_with(&other)) {
+        if 3 <= length && other.starts_with(&word) {
+            distance = distance.min(1);
+        } else if 3 <= length && word.starts_with(&other) {
             distance = distance.min(allowed);
         }
         if distance <= allowed.min(length.saturating_sub(1))
@@ -43,6 +45,7 @@ mod tests {
             ("gpu", Some("gpus")),
             ("gpus_pernode", Some("gpus_per_node")),
             ("gpu_per_node", Some("gpus_per_node")),
+            ("rail", Some("rail-optimized")),
             ("nci", Some("nic")),
             ("rail_optimised", Some("rail-optimized")),
             ("RAIL-OPTIMIZED", Some("rail-optimized")),

@@ -30,7 +30,7 @@ pub struct Problem {
     /// What would be right, if there is something to say.
     pub help: Option<String>,
     /// Where it stands, if it stands anywhere.
-    pub place: Option<Place>,
+    pub place: Option<Box<Place>>,
 }
 
 /// A place in a source.
@@ -81,7 +81,8 @@ impl Problem {
     /// Adds where it stands and a few words to write below the word.
     pub fn at(mut self, source: &Source, span: Range<usize>, label: impl Into<String>) -> Self {
         let span = source.clamp(span);
-        self.place = Some(Place { source: source.clone(), span, label: label.into() });
+        let place = Place { source: source.clone(), span, label: label.into() };
+        self.place = Some(Box::new(place));
         self
     }
 }
@@ -177,7 +178,7 @@ struct Drawn<'a> {
 
 impl<'a> Drawn<'a> {
     fn new(problem: &'a Problem) -> Self {
-        let place = problem.place.as_ref();
+        let place = problem.place.as_deref();
         let shown = place.filter(|place| place.can_be_shown());
         let source = shown.map(|place| NamedSource::new(&place.source.name, harmless(place)));
         let message = match place {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use scenario::{Colour, Loaded, Problems, Request, Style, load};
+use scenario::{Colour, Extent, Loaded, Problems, Request, Style, load};
 
 /// A folder of files that lasts as long as the test.
 struct Folder(tempfile::TempDir);
@@ -25,7 +25,7 @@ impl Folder {
 
     fn request(&self, name: &str) -> Request {
         let scenario = Some(self.path(name).display().to_string());
-        Request { scenario, ..Request::default() }
+        Request { scenario, ..settings() }
     }
 
     /// What is wrong with a file, drawn, with the folder's changing name taken out.
@@ -39,6 +39,11 @@ impl Folder {
         let text = text.replace(&format!("{}/", folder.display()), "");
         text.replace(&format!("{}/", self.0.path().display()), "")
     }
+}
+
+/// Nothing but the settings: most of these files describe no cluster.
+fn settings() -> Request {
+    Request { extent: Extent::Settings, ..Request::default() }
 }
 
 fn origin(loaded: &Loaded, key: &str, folder: &Folder) -> String {
@@ -82,7 +87,7 @@ fn flag_beats_environment_beats_file_beats_base_beats_default() {
 
 #[test]
 fn values_of_flags_are_toml_or_plain_words() {
-    let request = |set: &str| Request { set: vec![set.to_owned()], ..Request::default() };
+    let request = |set: &str| Request { set: vec![set.to_owned()], ..settings() };
     let routing = |set: &str| load(&request(set)).unwrap().scenario.network.routing;
     assert_eq!(routing("network.routing.policy=spray").policy.name(), "spray");
     assert_eq!(routing("network.routing.policy = \"spray\"").policy.name(), "spray");
@@ -160,7 +165,7 @@ fn a_byte_order_mark_and_windows_line_ends_are_fine() {
 fn the_hash_knows_what_matters() {
     let hash = |set: &[&str]| {
         let set = set.iter().map(|text| (*text).to_owned()).collect();
-        load(&Request { set, ..Request::default() }).unwrap().hash
+        load(&Request { set, ..settings() }).unwrap().hash
     };
     let plain = hash(&[]);
     assert_eq!(plain, hash(&["name=another", "description=different"]));
@@ -179,7 +184,7 @@ fn hardware_of_ones_own_joins_the_catalogue_or_corrects_it() {
         ("parts/notes.txt", "not a part"),
         ("wrong/x.toml", "[switch.tomahawk-5]\nprice = 3"),
     ]);
-    let request = |name: &str| Request { catalogue: vec![folder.path(name)], ..Request::default() };
+    let request = |name: &str| Request { catalogue: vec![folder.path(name)], ..settings() };
     let catalogue = load(&request("parts")).unwrap().scenario.catalogue;
     let switch = &catalogue.switch["tomahawk-5"];
     assert_eq!((switch.price_usd.value, &*switch.price_usd.source), (1.0, "quote"));
@@ -188,4 +193,74 @@ fn hardware_of_ones_own_joins_the_catalogue_or_corrects_it() {
     let problems = load(&request("wrong")).unwrap_err();
     assert!(folder.draw(&problems).contains("did you mean `price_usd`?"), "{problems}");
     assert!(load(&request("nowhere")).is_err());
+}
+
+/// The scenario of the three mistakes: an unknown key, a rate without a unit, and a tensor group
+/// that fits no node.
+const THREE_MISTAKES: &str = r#"name = "three mistakes"
+
+[cluster]
+gpu = "h100-sxm"
+gpus = 16
+gpus_per_nod = 8
+nic_rate = "400"
+
+[job]
+model = "llama3-8b"
+gpus = 16
+parallel = { tp = 3 }
+"#;
+
+#[test]
+fn three_mistakes_are_three_errors() {
+    let folder = Folder::with(&[("my.toml", THREE_MISTAKES)]);
+    let request = Request { extent: Extent::Whole, ..folder.request("my.toml") };
+    let problems = load(&request).unwrap_err();
+    assert_eq!(problems.0.len(), 3);
+    for problem in &problems.0 {
+        assert!(problem.place.is_some() && problem.help.is_some(), "{problem:?}");
+    }
+    insta::assert_snapshot!(folder.draw(&problems));
+}
+
+#[test]
+fn what_does_not_fit_together_is_said_at_the_value_that_somebody_wrote() {
+    let cases = [
+        ("no cluster", "name = \"x\""),
+        ("no whole server", "[cluster]\ngpus = 63"),
+        ("unknown hardware", "[cluster]\ngpus = 64\ngpu = \"h100\"\nnic = \"conectx-7\""),
+        ("unknown model", "[cluster]\ngpus = 64\n[job]\nmodel = \"llama3-71b\""),
+        ("no model file", "[cluster]\ngpus = 64\n[job]\nmodel = \"models/config.json\""),
+        ("too few GPUs", "[cluster]\ngpus = 64\n[job]\ngpus = 128\nparallel.tp = 8"),
+        ("zero", "[cluster]\ngpus = 64\n[job.parallel]\ntp = 0"),
+        ("overflow", "[cluster]\ngpus = 64\n[job.parallel]\ntp = 1000000000\npp = 4000000000"),
+        ("product", "[cluster]\ngpus = 64\n[job]\ngpus = 64\nparallel = { tp = 8, dp = 4 }"),
+    ];
+    let mut text = String::new();
+    for (name, file) in cases {
+        let folder = Folder::with(&[("my.toml", file)]);
+        let request = Request { extent: Extent::Whole, ..folder.request("my.toml") };
+        let refusal = folder.draw(&load(&request).unwrap_err());
+        text.push_str(&format!("=== {name}\n{refusal}\n"));
+    }
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_model_may_be_a_file_beside_the_scenario() {
+    let config = r#"{"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+        "vocab_size": 128256}"#;
+    let folder = Folder::with(&[
+        (
+            "my.toml",
+            "[cluster]\ngpus = 16\n[job]\nmodel = \"my-model/config.json\"\nparallel.tp = 8",
+        ),
+        ("my-model/config.json", config),
+    ]);
+    let request = Request { extent: Extent::Whole, ..folder.request("my.toml") };
+    let loaded = load(&request).unwrap();
+    let job = loaded.job.as_ref().unwrap();
+    assert_eq!((&*job.model.name, job.layout.dp), ("my-model", 2));
+    assert_eq!(loaded.fabric().gpus(), 16);
 }

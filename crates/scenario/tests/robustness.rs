@@ -29,6 +29,15 @@ name = "a scenario"
 description = "with what there is"
 seed = 7
 
+[cluster]
+gpus = 16
+nic_rate = "400Gbps"
+
+[job]
+model = "llama3-8b"
+parallel = { tp = 8, cp = 1 }
+placement = "linear"
+
 [[reported]]
 metric = "step"
 value = 1.5
@@ -74,7 +83,8 @@ fn deep_nesting_is_refused_with_a_sentence() {
 
 #[test]
 fn a_thousand_mistakes_fill_a_screen_and_not_more() {
-    let text: String = (0..5_000).map(|n| format!("unknown{n} = {n}\n")).collect();
+    let strangers: String = (0..5_000).map(|n| format!("unknown{n} = {n}\n")).collect();
+    let text = format!("cluster.gpus = 16\n{strangers}");
     let refusal = survive(text.as_bytes()).unwrap_err();
     assert!(refusal.contains("5000 errors, of which the first 50 are shown"), "{refusal}");
     let text: String = (0..500_000).map(|n| format!("unknown{n} = {n}\n")).collect();
