@@ -12,6 +12,7 @@
 //! * [`hash`]: what a switch sees of a flow, and how it hashes that.
 //! * [`routing`]: which of several next hops a packet takes, one file for each policy.
 //! * [`topology`]: the settings of clusters and fabrics, and one file for each family.
+//! * [`fault`]: what fails when; [`address`]: IPv4 and MAC addresses.
 //! * [`naming`]: nodes and links by the names that people give them.
 //! * [`summary`]: a fabric in numbers: tiers, bisection, paths; [`cost`]: its bill of materials.
 //! * [`hardware`]: what GPUs, NICs, switches and cables can do and cost, each figure cited.
@@ -22,7 +23,9 @@
 //! * A cable is two directed links whose ids differ in the lowest bit.
 //! * GPUs are the first nodes, back-end NICs the next: number `n` of each is found by arithmetic.
 
+pub mod address;
 pub mod cost;
+pub mod fault;
 pub mod graph;
 pub mod hardware;
 pub mod hash;
