@@ -7,14 +7,17 @@
 //! * [`config`]: the `[job]` table as written; [`resolve`] checks it and says what it means.
 //! * [`placement`]: which rank runs on which GPU.
 //! * [`schedule`]: the order of forward and backward passes in a pipeline.
+//! * [`partition`]: which parameters one rank holds; [`memory`]: what that and the activations take.
 //!
 //! # Invariants
 //!
 //! * No network here: the job says who exchanges how many bytes with whom, after what.
 
 pub mod config;
+pub mod memory;
 pub mod model;
 pub mod parallel;
+pub mod partition;
 pub mod placement;
 pub mod resolve;
 pub mod schedule;

@@ -157,25 +157,30 @@ impl Order {
     /// The most microbatches whose activations are held at once, summed over the stage's parts.
     /// They are held from the forward pass to the end of the weight gradient.
     pub fn in_flight(&self) -> u64 {
-        let (mut held, mut most) = (0_i64, 0);
+        self.peak(|_| 1)
+    }
+
+    /// The same with a weight for each part: the bytes that it keeps of a microbatch.
+    pub fn peak(&self, weight: impl Fn(u64) -> u64) -> u64 {
+        let (mut held, mut most) = (0_i128, 0_i128);
         for segment in &self.segments {
-            let before = held;
+            let (before, mut round) = (held, held);
             for slot in &segment.slots {
                 // Of an overlapped pair, the forward pass begins before the backward one ends.
                 for task in slot.tasks() {
+                    let weight = i128::from(weight(task.part));
                     match task.pass {
-                        Pass::Forward => held += 1,
-                        Pass::Backward | Pass::Weight => held -= 1,
+                        Pass::Forward => held += weight,
+                        Pass::Backward | Pass::Weight => held -= weight,
                         Pass::Input => {}
                     }
-                    most = most.max(held);
+                    round = round.max(held);
                 }
             }
             // Further rounds go on from where this one ended: a round that gains goes on gaining.
-            let more = i64::try_from(segment.rounds.saturating_sub(1)).expect("rounds fit i64");
-            let gain = held - before;
-            held += gain * more;
-            most = most.max(most + gain.max(0) * more);
+            let gains = (held - before) * i128::from(segment.rounds.saturating_sub(1));
+            held += gains;
+            most = most.max(round + gains.max(0));
         }
         u64::try_from(most).expect("a backward pass follows its forward pass")
     }
