@@ -1,0 +1,373 @@
+//! From fabric, transfers and settings to the state of a run at its first instant.
+
+use fabric::hardware::Reorder;
+use fabric::{Fabric, LinkId, NodeKind};
+use traffic::{Counters, OpId, Replay, Transfers};
+use units::{Bytes, Id, IdVec, Rate, Span};
+
+use crate::admission::{AdmissionPolicy, Clerk};
+use crate::buffer::{BufferConfig, Ingress, Organisation, PfcConfig, Switch};
+use crate::calendar::Calendar;
+use crate::cc::Circumstances;
+use crate::nic::Sender;
+use crate::packet::{CONTROL, Clock, DATA, PURPOSES, Purpose, Sizes};
+use crate::pair::{Inbox, Pair};
+use crate::paths::{Network, is_scale_up};
+use crate::port::{NOWHERE, Port};
+use crate::settings::{ControlClass, Forwarding, Settings};
+use crate::simulation::{Host, Simulation};
+use crate::stamps::Stamps;
+use crate::switching::{Marker, PauseLog};
+
+const NEVER: u64 = u64::MAX;
+
+/// The state of a run at its first instant.
+pub(crate) fn build<'a>(
+    fabric: &'a Fabric,
+    transfers: &'a Transfers,
+    settings: &'a Settings,
+) -> Simulation<'a> {
+    let needs = settings.congestion.needs();
+    let sizes = Sizes::new(&settings.packet, needs.data_bytes.get(), needs.ack_bytes.get());
+    let ports = ports(fabric, settings, &sizes);
+    let calendar = calendar(fabric, &sizes, &ports);
+    let (ingress, switches) = switches(fabric, settings, &sizes);
+    let network = Network::new(fabric, transfers, settings);
+    let (senders, sender_of_port) = senders(fabric);
+    let (replay, ready) = Replay::start(transfers);
+    let ops = transfers.ops().len();
+    let outcome: IdVec<OpId, _> = (0..ops).map(|_| None).collect();
+    let links = ports.len();
+    let ends = fabric.gpus() + fabric.nics();
+    let pfc = &settings.pfc;
+    let slow_hosts = settings.nic.pcie.is_some();
+    let mut simulation = Simulation {
+        fabric,
+        transfers,
+        settings,
+        calendar,
+        now: 0,
+        ticket: 0,
+        clock: settings.packet.clock,
+        explicit: settings.packet.clock == Clock::Nanosecond,
+        ports,
+        ingress,
+        switches,
+        pauses: vec![PauseLog::default(); links],
+        paths: Vec::new(),
+        network,
+        pairs: Vec::new(),
+        inboxes: Vec::new(),
+        messages: Vec::new(),
+        routed: Vec::new(),
+        senders,
+        sender_of_port,
+        clerks: (0..ends).map(|_| Clerk::default()).collect(),
+        hosts: if slow_hosts { hosts(fabric, settings) } else { Vec::new() },
+        stamps: Stamps::default(),
+        marker: Marker::new(&settings.ecn, settings.seed, links),
+        agenda: Vec::new(),
+        free_agenda: Vec::new(),
+        sizes,
+        needs,
+        lossless: u8::from(pfc.enabled) << DATA,
+        class_in_switch: classes(settings),
+        mark_when: settings.ecn.when,
+        control_share: share(settings.switch.control_share),
+        xon_below: pfc.xon_below.get(),
+        pause_lasts: quanta(fabric, pfc.quanta),
+        renew_after: quanta(fabric, pfc.quanta) / 2,
+        pause_response: quanta(fabric, pfc.response_quanta),
+        watchdog: pfc.watchdog.map_or(0, Span::as_ps),
+        acks_hold: settings.nic.acks_while_paused,
+        ack_every: settings.nic.ack_every.max(1),
+        timeout: settings.nic.timeout.as_ps().max(1),
+        goes_back: settings.nic.reorder == Reorder::None,
+        admits: settings.admission.policy == AdmissionPolicy::ReceiverDriven,
+        counts_cleared: settings.admission.receiver_window.is_some(),
+        slow_hosts,
+        header_bytes: 64,
+        replay,
+        ready,
+        started_at: vec![0; ops],
+        received_at: vec![0; ops],
+        parts_left: vec![0; ops],
+        turns: vec![0; transfers.connections().len()],
+        serial_free: vec![0; links],
+        outcome,
+        counters: Counters::default(),
+        findings: Vec::new(),
+        dropped_lossless: Vec::new(),
+        delivered_data: 0,
+        duplicate_data: 0,
+        discarded_data: 0,
+        dropped_data: 0,
+        reordered: 0,
+        broken: 0,
+        digest: 0,
+    };
+    lay_paths(&mut simulation);
+    simulation
+}
+
+/// Control may get a share of a link instead of going first; in 1/65,536.
+fn share(share: Option<f64>) -> u32 {
+    share.map_or(0, |share| ((share * 65_536.0) as u32).clamp(1, 65_535))
+}
+
+/// How long so many quanta of 512 bit times are on the fastest link.
+fn quanta(fabric: &Fabric, quanta: u32) -> u64 {
+    let fastest = fabric.classes().iter().map(|class| class.rate).max();
+    fastest.map_or(0, |rate| rate.time_to_send(Bytes::new(64)).as_ps() * u64::from(quanta))
+}
+
+fn classes(settings: &Settings) -> [u8; PURPOSES] {
+    let place = |class| match class {
+        ControlClass::Own => CONTROL as u8,
+        ControlClass::WithData => DATA as u8,
+    };
+    let mut classes = [place(settings.switch.acks); PURPOSES];
+    classes[Purpose::Data as usize] = DATA as u8;
+    classes[Purpose::Grant as usize] = place(settings.switch.grants);
+    classes
+}
+
+fn ports(fabric: &Fabric, settings: &Settings, sizes: &Sizes) -> Vec<Port> {
+    let first = fabric.switches().next();
+    let header = 64.min(u64::from(sizes.mtu));
+    let port = |id: LinkId| {
+        let link = fabric.links()[id];
+        let class = fabric.class(id);
+        let switch = fabric.switch_ordinal(link.from).map_or(NOWHERE, |at| at as u32);
+        let into = fabric.switch_ordinal(link.to).is_some();
+        let tier = usize::from(fabric.nodes()[link.to].tier);
+        let latency = match fabric.tiers().get(tier) {
+            Some(tier) if into && fabric.nodes()[link.to].kind == NodeKind::Switch => {
+                tier.latency.as_ps()
+            }
+            _ => 0,
+        };
+        let mut port = Port::new(class.rate, class.delay.as_ps(), latency, switch);
+        let out = fabric.ports(link.to).iter().map(|out| fabric.class(*out).rate).max();
+        port.cut_through = into
+            && 0 < header
+            && settings.switch.forwarding == Forwarding::CutThrough
+            && out.is_some_and(|fastest| fastest <= class.rate);
+        port
+    };
+    let _ = first;
+    fabric.links().ids().map(port).collect()
+}
+
+fn calendar(fabric: &Fabric, sizes: &Sizes, ports: &[Port]) -> Calendar {
+    let out = |id: LinkId| {
+        let link = fabric.links()[id];
+        let gpu = |node| fabric.nodes()[node].kind == NodeKind::Gpu;
+        !gpu(link.from) && !gpu(link.to)
+    };
+    let busy = fabric.links().ids().filter(|id| out(*id)).count();
+    let rate = ports.iter().map(|port| port.rate).max().unwrap_or(Rate::from_gbps(400));
+    let full = rate.time_to_send(Bytes::new(u64::from(sizes.mtu + sizes.data))).as_ps();
+    let delay = ports.iter().map(|port| port.delay).max().unwrap_or(0);
+    // Each link sees about one data packet and one acknowledgement in the time of a full packet.
+    Calendar::new(busy, full / 2, delay + 2 * full)
+}
+
+fn senders(fabric: &Fabric) -> (Vec<Sender>, Vec<u32>) {
+    let (mut senders, mut of_port) = (Vec::new(), vec![NOWHERE; fabric.links().len()]);
+    for (id, link) in fabric.links().enumerate() {
+        let kind = fabric.nodes()[link.from].kind;
+        if matches!(kind, NodeKind::Nic | NodeKind::FrontEndNic) {
+            of_port[id.index()] = senders.len() as u32;
+            senders.push(Sender { wake_at: NEVER, ..Sender::default() });
+        }
+    }
+    (senders, of_port)
+}
+
+fn hosts(fabric: &Fabric, settings: &Settings) -> Vec<Host> {
+    let rate = settings.nic.pcie.expect("only called where PCIe limits");
+    let ends = fabric.gpus() + fabric.nics();
+    let host = |_| Host {
+        rate,
+        free_at: 0,
+        held: 0,
+        pausing: false,
+        queue: std::collections::VecDeque::new(),
+    };
+    (0..ends).map(host).collect()
+}
+
+fn switches(fabric: &Fabric, settings: &Settings, sizes: &Sizes) -> (Vec<Ingress>, Vec<Switch>) {
+    let frame = Bytes::new(u64::from(sizes.mtu + sizes.data));
+    let config_of = |node: fabric::NodeId| -> &BufferConfig {
+        let tier = fabric.tiers().get(usize::from(fabric.nodes()[node].tier));
+        let own = tier.and_then(|tier| settings.buffer_of_tier.get(&tier.name));
+        own.unwrap_or(&settings.buffer)
+    };
+    let headroom_of = |id: LinkId| {
+        if !settings.pfc.enabled {
+            return 0;
+        }
+        let class = fabric.class(id);
+        let given = config_of(fabric.links()[id].to).headroom;
+        given.unwrap_or_else(|| PfcConfig::headroom(class.rate, class.length, frame)).get()
+    };
+    let ingress = fabric.links().enumerate().map(|(id, link)| {
+        let switch = match fabric.nodes()[link.to].kind {
+            NodeKind::Switch => fabric.switch_ordinal(link.to).map_or(NOWHERE, |at| at as u32),
+            _ => NOWHERE,
+        };
+        let headroom = if switch == NOWHERE { 0 } else { headroom_of(id) as u32 };
+        Ingress { switch, headroom, ..Ingress::default() }
+    });
+    let switches = fabric.switches().map(|node| {
+        let config = config_of(node);
+        let ports: Vec<u32> = fabric.ports(node).iter().map(|link| link.index() as u32).collect();
+        let kept: u64 = fabric
+            .ports(node)
+            .iter()
+            .map(|out| headroom_of(fabric.reverse(*out)) + config.reserved.get())
+            .sum();
+        let fixed = config.organisation == Organisation::DeepVoq;
+        let pool = config.size.get().saturating_sub(kept);
+        Switch {
+            pool: if fixed { pool / ports.len().max(1) as u64 } else { pool },
+            shared: 0,
+            lossy: 0,
+            reserved: config.reserved.get() as u32,
+            alpha: if fixed { 65_536 } else { (config.alpha * 65_536.0).round() as u64 },
+            alpha_lossy: (config.alpha_lossy * 65_536.0).round() as u64,
+            fixed,
+            pausing: 0,
+            alert: false,
+            ports,
+        }
+    });
+    (ingress.collect(), switches.collect())
+}
+
+/// Walks the path of every queue pair and makes the pairs.
+fn lay_paths(simulation: &mut Simulation<'_>) {
+    let fabric = simulation.fabric;
+    let transfers = simulation.transfers;
+    let on_the_way = simulation.network.chooses_on_the_way();
+    let planned = simulation.network.planned(fabric);
+    for pair in 0..simulation.network.keys.len() {
+        let (key, back) = simulation.network.keys[pair];
+        let route = simulation.paths.len() as u32;
+        let planned = planned.as_ref().and_then(|paths| paths[pair].as_ref());
+        let forth: Vec<LinkId> = match planned {
+            Some(path) => path.clone(),
+            None => match simulation.network.walk(fabric, &key) {
+                Ok(path) => path.to_vec(),
+                Err(error) => panic!("{}", error.describe(fabric)),
+            },
+        };
+        lay(simulation, &forth);
+        let ack_route = simulation.paths.len() as u32;
+        let path = match simulation.network.walk(fabric, &back) {
+            Ok(path) => path.to_vec(),
+            Err(error) => panic!("{}", error.describe(fabric)),
+        };
+        lay(simulation, &path);
+        let port = forth[0].index() as u32;
+        let line = fabric.class(forth[0]).rate;
+        let about = circumstances_on(simulation, &forth);
+        let control = simulation.settings.congestion.build(&about);
+        let cleared = if simulation.admits { 0 } else { u32::MAX };
+        let pair = new_pair(port, if on_the_way { NOWHERE } else { route }, line, cleared, control);
+        simulation.pairs.push(pair);
+        let receiver = simulation.settings.congestion.receiver();
+        simulation.inboxes.push(Inbox::new(ack_route, key.to.index() as u32, receiver));
+        simulation.routed.extend(forth.iter().map(|link| link.index() as u32));
+        simulation.refresh(simulation.pairs.len() - 1);
+    }
+    for (id, connection) in transfers.connections().enumerate() {
+        if is_scale_up(fabric, connection) {
+            simulation.network.first_serial[id.index()] = simulation.paths.len() as u32;
+            let path = match simulation.network.walk_scale_up(fabric, connection) {
+                Ok(path) => path.to_vec(),
+                Err(error) => panic!("{}", error.describe(fabric)),
+            };
+            lay(simulation, &path);
+        }
+    }
+}
+
+fn lay(simulation: &mut Simulation<'_>, path: &[LinkId]) {
+    simulation.paths.extend(path.iter().map(|link| link.index() as u32));
+    simulation.paths.push(NOWHERE);
+}
+
+fn new_pair(
+    port: u32,
+    route: u32,
+    line: Rate,
+    cleared: u32,
+    control: Box<dyn crate::cc::Sender>,
+) -> Pair {
+    Pair {
+        next_send: 0,
+        gap: 0,
+        next: 0,
+        end: 0,
+        una: 0,
+        cleared,
+        high: 0,
+        port,
+        route,
+        sending: NOWHERE,
+        waiting: NOWHERE,
+        last: NOWHERE,
+        listed: false,
+        broken: false,
+        overdue_pending: false,
+        tries: 0,
+        sent_bytes: 0,
+        acked_bytes: 0,
+        window: u64::MAX,
+        rate_bps: 0,
+        last_size: 0,
+        choices: 0,
+        timer_at: NEVER,
+        progress_at: 0,
+        busy_until: 0,
+        resend: Vec::new(),
+        line_bps: line.as_bps(),
+        control,
+    }
+}
+
+/// What a queue pair's congestion control is told when it begins anew.
+pub(crate) fn circumstances(simulation: &Simulation<'_>, pair: usize) -> Circumstances {
+    let mut at = simulation.pairs[pair].route as usize;
+    let mut path = Vec::new();
+    while let Some(&link) = simulation.paths.get(at)
+        && link != NOWHERE
+    {
+        path.push(LinkId::from_index(link as usize));
+        at += 1;
+    }
+    if path.is_empty() {
+        path.push(LinkId::from_index(simulation.pairs[pair].port as usize));
+    }
+    circumstances_on(simulation, &path)
+}
+
+fn circumstances_on(simulation: &Simulation<'_>, path: &[LinkId]) -> Circumstances {
+    let sizes = &simulation.sizes;
+    let full = u64::from(sizes.mtu + sizes.data) + sizes.gap;
+    let ack = u64::from(sizes.ack) + sizes.gap;
+    let hop = |link: &LinkId| {
+        let port = &simulation.ports[link.index()];
+        let there = port.time_to_send(full, simulation.clock) + port.delay;
+        there + port.time_to_send(ack, simulation.clock) + port.delay
+    };
+    Circumstances {
+        line: simulation.ports[path[0].index()].rate,
+        base_rtt: Span::from_ps(path.iter().map(hop).sum()),
+        hops: path.len() as u32,
+        mtu: Bytes::new(u64::from(sizes.mtu)),
+    }
+}

@@ -1,0 +1,281 @@
+//! What is going to happen, and when: a timing wheel with exact order inside each slot.
+//!
+//! A link announces only the arrival of the oldest packet on its wire, so there are about as many
+//! pending events as busy links, and almost all lie within the next microseconds. They go into a
+//! wheel whose slots are lists in one slab; the slot that time has reached is sorted and served
+//! from its end. What lies beyond the wheel (timers, faults, computations) waits in a heap.
+//!
+//! Events of one instant run in the order of their tickets. A ticket is drawn when the cause of an
+//! event begins (a transmission, a timer), not when the event is put into the calendar, so one
+//! pending event per link gives the same order as an event per packet would.
+//!
+//! Binary and 4-ary heaps were tried and are slower; `docs/performance.md` has the figures.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// What happens; the number says to whom.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// The oldest packet on a link's wire reaches the far end.
+    Arrived = 0,
+    /// A link's transmitter is free again and something may be waiting for it.
+    Freed = 1,
+    /// A NIC asked to be woken to send.
+    Woken = 2,
+    /// A queue pair's congestion control asked to be called.
+    Timed = 3,
+    /// A queue pair has not heard of a packet for its retransmission timeout.
+    Overdue = 4,
+    /// An operation without packets is over.
+    Ended = 5,
+    /// A line of the agenda is due: a fault, a pause's end, a sample.
+    Due = 6,
+    /// A frame of the link itself reaches the far end.
+    Commanded = 7,
+}
+
+const KINDS: [Kind; 8] = [
+    Kind::Arrived,
+    Kind::Freed,
+    Kind::Woken,
+    Kind::Timed,
+    Kind::Overdue,
+    Kind::Ended,
+    Kind::Due,
+    Kind::Commanded,
+];
+const ID_BITS: u32 = 29;
+
+/// A pending event.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Entry {
+    /// When, in picoseconds.
+    pub at: u64,
+    /// Its rank among the events of that instant.
+    pub ticket: u32,
+    /// Kind and number in one word.
+    what: u32,
+}
+
+impl Entry {
+    /// What happens.
+    pub(crate) fn kind(self) -> Kind {
+        KINDS[(self.what >> ID_BITS) as usize]
+    }
+
+    /// To whom it happens.
+    pub(crate) fn id(self) -> usize {
+        (self.what & ((1 << ID_BITS) - 1)) as usize
+    }
+
+    /// Kind and number as one word, for the digest.
+    pub(crate) fn word(self) -> u64 {
+        u64::from(self.what)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    entry: Entry,
+    next: u32,
+}
+
+const NONE: u32 = u32::MAX;
+
+/// The pending events.
+#[derive(Debug)]
+pub(crate) struct Calendar {
+    tickets: u32,
+    shift: u32,
+    /// First node of each slot's list.
+    slots: Box<[u32]>,
+    /// One bit for each slot that is not empty.
+    occupied: Box<[u64]>,
+    nodes: Vec<Node>,
+    free: u32,
+    /// How many events are in the wheel.
+    in_wheel: usize,
+    /// The slot that time has reached: its number since the start, its events in reverse order.
+    slot: u64,
+    current: Vec<Entry>,
+    far: BinaryHeap<Reverse<Entry>>,
+}
+
+impl Calendar {
+    /// An empty calendar for about `busy` pending events, each of which comes back after about
+    /// `period` picoseconds, with a wheel that reaches at least `reach` picoseconds ahead.
+    pub(crate) fn new(busy: usize, period: u64, reach: u64) -> Self {
+        // Two to four events in a slot cost least; beyond 65,536 slots the cache suffers more.
+        let width = (3 * period / busy.max(1) as u64).clamp(1, 1 << 20).next_power_of_two();
+        let most = 1 << 16;
+        let mut shift = width.ilog2();
+        while most << shift < reach && shift < 40 {
+            shift += 1;
+        }
+        let slots = (reach >> shift).next_power_of_two().clamp(64, most) as usize;
+        Self {
+            tickets: 0,
+            shift,
+            slots: vec![NONE; slots].into_boxed_slice(),
+            occupied: vec![0; slots / 64].into_boxed_slice(),
+            nodes: Vec::with_capacity(busy),
+            free: NONE,
+            in_wheel: 0,
+            slot: 0,
+            current: Vec::new(),
+            far: BinaryHeap::new(),
+        }
+    }
+
+    /// Draws the next ticket.
+    #[inline]
+    pub(crate) fn ticket(&mut self) -> u32 {
+        self.tickets = self.tickets.wrapping_add(1);
+        self.tickets
+    }
+
+    /// Arranges for an event to happen.
+    #[inline]
+    pub(crate) fn schedule(&mut self, at: u64, ticket: u32, kind: Kind, id: usize) {
+        debug_assert!(id < 1 << ID_BITS);
+        let entry = Entry { at, ticket, what: (kind as u32) << ID_BITS | id as u32 };
+        let slot = at >> self.shift;
+        let ahead = slot.wrapping_sub(self.slot);
+        if ahead.wrapping_sub(1) < (self.slots.len() - 1) as u64 {
+            self.put(slot, entry);
+        } else if slot <= self.slot {
+            let place = self.current.partition_point(|other| entry < *other);
+            self.current.insert(place, entry);
+        } else {
+            self.far.push(Reverse(entry));
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, slot: u64, entry: Entry) {
+        let place = slot as usize & (self.slots.len() - 1);
+        let head = &mut self.slots[place];
+        let node = Node { entry, next: *head };
+        if self.free == NONE {
+            *head = self.nodes.len() as u32;
+            self.nodes.push(node);
+        } else {
+            *head = self.free;
+            let slab = &mut self.nodes[self.free as usize];
+            self.free = slab.next;
+            *slab = node;
+        }
+        self.occupied[place / 64] |= 1 << (place % 64);
+        self.in_wheel += 1;
+    }
+
+    /// Takes out the next event, or nothing when all is over.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Option<Entry> {
+        match self.current.pop() {
+            Some(entry) => Some(entry),
+            None => self.turn(),
+        }
+    }
+
+    /// Moves on to the next slot that holds something.
+    fn turn(&mut self) -> Option<Entry> {
+        let in_far = self.far.peek().map(|Reverse(entry)| entry.at >> self.shift);
+        let in_wheel = (0 < self.in_wheel).then(|| self.next_occupied());
+        self.slot = match (in_wheel, in_far) {
+            (Some(wheel), Some(far)) => wheel.min(far),
+            (Some(slot), None) | (None, Some(slot)) => slot,
+            (None, None) => return None,
+        };
+        if in_wheel == Some(self.slot) {
+            self.collect();
+        }
+        while let Some(Reverse(entry)) = self.far.peek().copied()
+            && entry.at >> self.shift == self.slot
+        {
+            self.far.pop();
+            self.current.push(entry);
+        }
+        if 1 < self.current.len() {
+            self.current.sort_unstable_by(|a, b| b.cmp(a));
+        }
+        self.current.pop()
+    }
+
+    /// Moves the list of the slot that time has reached into `current`.
+    fn collect(&mut self) {
+        let place = self.slot as usize & (self.slots.len() - 1);
+        let mut at = std::mem::replace(&mut self.slots[place], NONE);
+        self.occupied[place / 64] &= !(1 << (place % 64));
+        while at != NONE {
+            let node = &mut self.nodes[at as usize];
+            self.current.push(node.entry);
+            let next = node.next;
+            node.next = self.free;
+            self.free = at;
+            at = next;
+            self.in_wheel -= 1;
+        }
+    }
+
+    /// The number of the next slot after the current one that holds something.
+    fn next_occupied(&self) -> u64 {
+        let start = self.slot + 1;
+        let first = start as usize & (self.slots.len() - 1);
+        let words = self.occupied.len();
+        let mut word = first / 64;
+        let mut bits = self.occupied[word] & (u64::MAX << (first % 64));
+        let mut skipped = 0;
+        while bits == 0 {
+            skipped += 1;
+            word = if word + 1 == words { 0 } else { word + 1 };
+            bits = self.occupied[word];
+            debug_assert!(skipped <= words);
+        }
+        let place = word * 64 + bits.trailing_zeros() as usize;
+        let ahead = place.wrapping_sub(first) & (self.slots.len() - 1);
+        start + ahead as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::Random;
+
+    /// Agreement: the wheel serves exactly what a sorted list would, whatever is put in when.
+    #[test]
+    fn events_come_in_order_of_time_and_ticket() {
+        for seed in 0..40 {
+            let mut random = Random::new(seed, "calendar", 0);
+            let mut calendar = Calendar::new(1 + random.below(500) as usize, 83_000, 2_000_000);
+            let mut oracle = std::collections::BTreeSet::new();
+            let mut now = 0;
+            for step in 0..5_000 {
+                if random.below(5) < 3 || oracle.is_empty() {
+                    let ahead = match random.below(10) {
+                        0 => 0,
+                        1 => random.below(1 << 34),
+                        _ => random.below(1_100_000),
+                    };
+                    let ticket = calendar.ticket();
+                    calendar.schedule(now + ahead, ticket, Kind::Timed, step);
+                    oracle.insert((now + ahead, ticket, step));
+                } else {
+                    let entry = calendar.next().expect("the oracle has one");
+                    let expected = oracle.pop_first().expect("checked above");
+                    assert_eq!((entry.at, entry.ticket, entry.id()), expected, "seed {seed}");
+                    assert_eq!(entry.kind(), Kind::Timed);
+                    now = entry.at;
+                }
+            }
+            while let Some(entry) = calendar.next() {
+                let expected = oracle.pop_first().expect("the calendar had one more");
+                assert_eq!((entry.at, entry.ticket, entry.id()), expected, "seed {seed}");
+            }
+            assert!(oracle.is_empty(), "seed {seed}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Congestion control: how fast, and how much, a queue pair may send.
+//!
+//! An algorithm is a state machine that never touches the network. It is told what happened
+//! (`on_*`), and is asked what the queue pair may do ([`Sender::limit`]) and when it wants to be
+//! called again ([`Sender::deadline`]). Its receiving half, where it has one, sees every packet
+//! and answers what to tell the sender ([`Receiver`]).
+//!
+//! # Adding an algorithm
+//!
+//! 1. Write `cc/name.rs`: a `Config`, a state struct, one `impl Sender` (and `impl Receiver` if
+//!    its receiver does more than echo marks), and tests.
+//! 2. Add its `mod` line, its variant of [`CcConfig`] and its arms below.
+//!
+//! Nothing outside this folder changes. The shared tests then run it, because they loop over
+//! [`CcConfig::defaults`].
+//!
+//! # What an algorithm may ask for
+//!
+//! * Hop stamps ([`Needs::hops`]): every link adds a [`Hop`] to the packet, and the list comes back
+//!   with the acknowledgement.
+//! * Room in headers ([`Needs::data_bytes`], [`Needs::ack_bytes`]).
+//! * That a change of rate moves the next transmission too ([`Needs::repace`]).
+
+use std::fmt::Debug;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use units::{Bytes, Rate, Span, Time};
+
+pub mod dcqcn;
+pub mod none;
+
+/// The sending half of an algorithm, for one queue pair.
+pub trait Sender: Debug {
+    /// What the queue pair may do until the next call.
+    fn limit(&self) -> Limit;
+
+    /// A packet of `size` bytes of payload was handed to the wire.
+    fn on_sent(&mut self, _now: Time, _size: Bytes) {}
+
+    /// An acknowledgement came back.
+    fn on_ack(&mut self, _now: Time, _ack: &Ack<'_>) {}
+
+    /// The receiver sent a congestion notification (CNP).
+    fn on_notified(&mut self, _now: Time) {}
+
+    /// Packets were lost.
+    fn on_loss(&mut self, _now: Time, _loss: Loss) {}
+
+    /// The instant named by [`deadline`](Self::deadline) has come.
+    fn on_timer(&mut self, _now: Time) {}
+
+    /// When [`on_timer`](Self::on_timer) is next wanted. Asked again after every call.
+    fn deadline(&self) -> Option<Time> {
+        None
+    }
+}
+
+/// The receiving half of an algorithm, for one queue pair. Without one, every acknowledgement
+/// echoes the mark of the packet that caused it.
+pub trait Receiver: Debug {
+    /// A data packet arrived.
+    fn on_data(&mut self, now: Time, data: &Data) -> Feedback;
+}
+
+/// What a queue pair may do.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Limit {
+    /// Packets leave no faster than this.
+    pub rate: Rate,
+    /// No packet leaves while at least this much payload is unacknowledged.
+    pub window: Bytes,
+}
+
+/// What an acknowledgement tells the sender. Offsets count the payload of the queue pair from its
+/// first byte.
+#[derive(Clone, Copy, Debug)]
+pub struct Ack<'a> {
+    /// Payload that it acknowledges for the first time.
+    pub size: Bytes,
+    /// Everything before this offset has arrived.
+    pub through: u64,
+    /// Everything before this offset has been sent.
+    pub sent_through: u64,
+    /// When the packet that caused it was handed to the wire.
+    pub sent_at: Time,
+    /// Whether that packet met congestion, or what the receiving half made of it.
+    pub marked: bool,
+    /// What that packet saw on its way, first hop first; empty unless asked for.
+    pub hops: &'a [Hop],
+}
+
+/// What a link stamped on a packet when its transmission began.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Hop {
+    /// When.
+    pub at: Time,
+    /// Bytes left in that queue.
+    pub queued: Bytes,
+    /// Bytes that the link had sent before this packet, since the start of the run.
+    pub sent: u64,
+    /// The rate of the link in bits per second.
+    pub rate_bps: u64,
+}
+
+/// What the receiving half learns of a packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Data {
+    /// Its payload.
+    pub size: Bytes,
+    /// Whether it met congestion.
+    pub marked: bool,
+}
+
+/// What the receiving half tells the sender.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Feedback {
+    /// The acknowledgement carries a mark.
+    pub echo: bool,
+    /// A congestion notification is sent at once.
+    pub notify: bool,
+}
+
+/// How the sender learnt of a loss.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Loss {
+    /// The receiver said what is missing.
+    Reported,
+    /// Nothing was heard for the retransmission timeout.
+    Timeout,
+}
+
+/// What an algorithm needs of packets and pacing.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Needs {
+    /// Every link stamps every data packet.
+    pub hops: bool,
+    /// More header on each data packet.
+    pub data_bytes: Bytes,
+    /// More header on each acknowledgement.
+    pub ack_bytes: Bytes,
+    /// A change of rate moves the next transmission, as if the last packet had been paced by it.
+    pub repace: bool,
+}
+
+/// What an algorithm is told about its queue pair when it begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Circumstances {
+    /// The rate of the sender's link.
+    pub line: Rate,
+    /// From handing a full packet to the wire until its acknowledgement comes back, unloaded.
+    pub base_rtt: Span,
+    /// Links from sender to receiver.
+    pub hops: u32,
+    /// Payload of a full packet.
+    pub mtu: Bytes,
+}
+
+/// The choice of an algorithm, as a scenario states it.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(tag = "control", rename_all = "kebab-case")]
+pub enum CcConfig {
+    /// No congestion control: PFC alone keeps the network from losing packets.
+    None(none::Config),
+    /// DCQCN: marks at the switch, a rate at the sender.
+    Dcqcn(dcqcn::Config),
+}
+
+impl Default for CcConfig {
+    fn default() -> Self {
+        // What RoCE NICs run unless told otherwise.
+        Self::Dcqcn(dcqcn::Config::default())
+    }
+}
+
+impl CcConfig {
+    /// A fresh sending half.
+    pub fn build(&self, about: &Circumstances) -> Box<dyn Sender> {
+        match self {
+            Self::None(_) => Box::new(none::LineRate::new(about.line)),
+            Self::Dcqcn(config) => Box::new(dcqcn::Dcqcn::new(config, about.line)),
+        }
+    }
+
+    /// A fresh receiving half, where the algorithm has one.
+    pub fn receiver(&self) -> Option<Box<dyn Receiver>> {
+        match self {
+            Self::None(_) => None,
+            Self::Dcqcn(config) => dcqcn::receiver(config),
+        }
+    }
+
+    /// What it needs of packets and pacing.
+    pub fn needs(&self) -> Needs {
+        match self {
+            Self::None(_) | Self::Dcqcn(_) => Needs::default(),
+        }
+    }
+
+    /// Its name, as scenarios write it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::None(_) => "none",
+            Self::Dcqcn(_) => "dcqcn",
+        }
+    }
+
+    /// Every algorithm with its published defaults, by name: what the shared tests loop over.
+    pub fn defaults() -> Vec<(&'static str, Self)> {
+        vec![
+            ("none", Self::None(none::Config::default())),
+            ("dcqcn", Self::Dcqcn(dcqcn::Config::default())),
+        ]
+    }
+}

@@ -1,0 +1,97 @@
+//! The packet engine: every packet through NIC, switch buffer and link.
+//!
+//! [`run`] takes a fabric, the transfers on it and [`Settings`], and returns an
+//! [`Outcome`](traffic::Outcome); nothing else is needed to use it.
+//!
+//! # How a packet travels
+//!
+//! ```text
+//! sending::serve ──► transmit ──► Kind::Arrived ──► switching::forward ──► transmit ──► …
+//!   a queue pair's     queue,        wire delay        buffer, pause,                     │
+//!   turn, its rate     marks                           next link                          ▼
+//!        ▲                                                                receiving::received
+//!        └──── sending::acknowledged ◄──── the same way back ◄──── an acknowledgement ────┘
+//! ```
+//!
+//! # Map of the modules, in reading order
+//!
+//! * [`settings`]: all that a scenario can choose; each part stands next to the code that obeys it.
+//! * [`simulation`]: the state of a run, and the loop with one arm for each kind of event.
+//! * [`calendar`]: what is going to happen, in order.
+//! * [`packet`], [`port`], [`buffer`], [`pair`]: the kinds of state.
+//! * [`transmit`], [`switching`], [`sending`], [`receiving`]: what happens to them.
+//! * [`paths`], [`build`]: the way to the first instant.
+//! * [`cc`]: congestion control, one file for each algorithm.
+//! * [`nic`], [`admission`], [`stamps`]: settings of NICs, clear-to-send, hop stamps.
+//!
+//! # Invariants
+//!
+//! * No clocks, files, threads or global state: the same input gives the same outcome and digest.
+//! * A link has at most one event for its wire and one for its transmitter.
+//! * Departures are worked off before anybody looks at what they change.
+//! * Events of one instant run in the order in which what caused them began.
+
+pub mod admission;
+pub mod buffer;
+mod build;
+mod calendar;
+pub mod cc;
+pub mod nic;
+pub mod packet;
+mod pair;
+mod paths;
+mod port;
+mod receiving;
+mod sending;
+pub mod settings;
+mod simulation;
+mod stamps;
+mod switching;
+mod transmit;
+
+use fabric::Fabric;
+use traffic::{OpKind, Outcome, Transfers};
+
+pub use settings::Settings;
+pub use simulation::{Progress, Watch};
+
+/// Why the engine will not run something.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Refusal {
+    /// Coupled operations are for engines that move fluids; collectives can write themselves out.
+    Coupled,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Coupled => write!(
+                f,
+                "the packet engine cannot run folded collectives; write them out step by step"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Whether the engine can run these transfers.
+pub fn check(transfers: &Transfers) -> Result<(), Refusal> {
+    let coupled = |op: &traffic::Op| matches!(op.kind, OpKind::Coupled { .. });
+    if transfers.ops().iter().any(coupled) { Err(Refusal::Coupled) } else { Ok(()) }
+}
+
+/// Runs transfers over a fabric, packet by packet. They must pass [`check`].
+pub fn run(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> Outcome {
+    run_watched(fabric, transfers, settings, &mut Watch::default())
+}
+
+/// The same, with somebody watching.
+pub fn run_watched(
+    fabric: &Fabric,
+    transfers: &Transfers,
+    settings: &Settings,
+    watch: &mut Watch<'_>,
+) -> Outcome {
+    build::build(fabric, transfers, settings).run(watch)
+}

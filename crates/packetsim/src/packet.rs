@@ -1,0 +1,266 @@
+//! A packet on its way: a small record that is copied from ring to ring, and what its headers cost.
+//!
+//! Nothing here owns memory. A packet knows its queue pair, its sequence number and where in the
+//! list of paths its next link stands; everything else is looked up where it is needed.
+//!
+//! Header sizes are those of RoCEv2 over IPv4 without options (InfiniBand Architecture
+//! Specification, Annex A17; Volume 1, chapter 9): Ethernet 14, IPv4 20, UDP 8, BTH 12, RETH 16
+//! on the first packet of a write, AETH 4 on an acknowledgement, ICRC 4, FCS 4. Preamble, start
+//! delimiter and the gap between frames (IEEE 802.3: 8 + 12 bytes) take time on the wire but no
+//! room in a buffer.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use units::{Bytes, Rate, Span};
+
+/// Traffic classes of a port, served in this order where they are strict.
+pub(crate) const CLASSES: usize = 4;
+/// Frames of the link itself: pauses. Never queued behind anything and never paused.
+pub(crate) const LINK_CONTROL: usize = 0;
+/// Acknowledgements and notifications, where they have a class of their own.
+pub(crate) const CONTROL: usize = 1;
+/// Data.
+pub(crate) const DATA: usize = 2;
+
+/// What a packet is for.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[repr(u8)]
+pub(crate) enum Purpose {
+    /// A piece of a message.
+    #[default]
+    Data = 0,
+    /// Everything before its sequence number has arrived.
+    Ack = 1,
+    /// The packet with its sequence number is missing.
+    Nak = 2,
+    /// Congestion was met (CNP).
+    Notification = 3,
+    /// The sender may go on to its sequence number (clear to send).
+    Grant = 4,
+    /// Stop, or go on, with a class: a PFC frame.
+    Pause = 5,
+}
+
+pub(crate) const PURPOSES: usize = 6;
+
+/// Met congestion on its way (CE), or tells of a packet that did.
+pub(crate) const MARKED: u8 = 1;
+/// `sent` is the number of a list of hop stamps, not a time.
+pub(crate) const STAMPED: u8 = 2;
+/// A pause frame that ends a pause.
+pub(crate) const RESUME: u8 = 4;
+/// Damaged on the way; the receiver will throw it away.
+pub(crate) const DAMAGED: u8 = 8;
+
+/// One packet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Packet {
+    /// When it joined the queue; once it is being sent, when it reaches the far end.
+    pub at: u64,
+    /// Rank of its arrival among the events of that instant.
+    pub ticket: u32,
+    /// Its queue pair.
+    pub pair: u32,
+    /// Its sequence number, or the one it acknowledges, asks for or grants.
+    pub psn: u32,
+    /// When its payload was first handed to the wire, in nanoseconds (wrapping), or its stamps.
+    pub sent: u32,
+    /// Where its next link stands in the list of paths.
+    pub route: u32,
+    /// The link over which it came into the node where it is queued.
+    pub from: u32,
+    /// Bytes in a buffer: headers and payload.
+    pub size: u16,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// Marks and such.
+    pub flags: u8,
+}
+
+// Small on purpose: packets are copied at every hop.
+const _: () = assert!(size_of::<Packet>() == 40);
+
+/// What one direction of time and size is measured in.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Clock {
+    /// Serialization and pacing are exact to a picosecond, rounded up.
+    #[default]
+    Picosecond,
+    /// They are truncated to whole nanoseconds, and every departure is an event of its own, so that
+    /// ties run in the order in which transmissions began: as in HPCC's ns-3. For comparisons with
+    /// it, and slower.
+    Nanosecond,
+}
+
+impl Clock {
+    /// How long `bytes` take at `rate`, in picoseconds.
+    pub(crate) fn time_to_send(self, rate: Rate, bytes: u64) -> u64 {
+        match self {
+            Self::Picosecond => rate.time_to_send(Bytes::new(bytes)).as_ps(),
+            // ns-3 forms the time as a float of seconds and cuts it to 64.64 fixed point, so that
+            // a whole number of nanoseconds comes out one too low.
+            Self::Nanosecond => {
+                let scaled = u128::from(bytes) * 8_000_000_000;
+                (scaled.saturating_sub(1) / u128::from(rate.as_bps())) as u64 * 1_000
+            }
+        }
+    }
+}
+
+/// Bytes of headers, by kind of packet. The defaults are RoCEv2's over IPv4.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Headers {
+    /// On every data packet.
+    pub data: Bytes,
+    /// More on the first packet of a message (RETH: where it is written to).
+    pub first: Bytes,
+    /// More on the last packet of a message (immediate data, which tells the receiver).
+    pub last: Bytes,
+    /// A whole acknowledgement.
+    pub ack: Bytes,
+    /// A whole congestion notification (CNP).
+    pub notification: Bytes,
+    /// A whole clear-to-send message.
+    pub grant: Bytes,
+    /// A whole PFC frame.
+    pub pause: Bytes,
+    /// Preamble and gap between frames: time on the wire, no room in a buffer.
+    pub gap: Bytes,
+}
+
+impl Default for Headers {
+    fn default() -> Self {
+        // Ethernet 14 + IPv4 20 + UDP 8 + BTH 12 + ICRC 4 + FCS 4 (see the top of this file).
+        let frame = 14 + 20 + 8 + 12 + 4 + 4;
+        Self {
+            data: Bytes::new(frame),
+            first: Bytes::new(16),                // RETH
+            last: Bytes::new(4),                  // ImmDt
+            ack: Bytes::new(frame + 4),           // AETH
+            notification: Bytes::new(frame + 16), // 16 reserved bytes, Annex A17.9.3
+            grant: Bytes::new(frame + 16 + 64),   // RETH and NCCL's 64-byte FIFO element
+            pause: Bytes::new(64),                // the shortest Ethernet frame
+            gap: Bytes::new(20),
+        }
+    }
+}
+
+/// How messages become packets.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PacketConfig {
+    /// Payload of a full packet: the path MTU.
+    pub mtu: Bytes,
+    /// What headers cost.
+    pub headers: Headers,
+    /// The grain of time. Anything but picoseconds is for comparisons only.
+    pub clock: Clock,
+}
+
+impl Default for PacketConfig {
+    fn default() -> Self {
+        // 4096 is the largest MTU of InfiniBand and RoCE (IBTA Volume 1, 9.2) and what training
+        // clusters use.
+        let mtu = Bytes::new(4096);
+        Self { mtu, headers: Headers::default(), clock: Clock::Picosecond }
+    }
+}
+
+/// Sizes as the hot loop wants them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    pub mtu: u32,
+    pub data: u32,
+    pub first: u32,
+    pub last: u32,
+    pub ack: u16,
+    pub notification: u16,
+    pub grant: u16,
+    pub pause: u16,
+    pub gap: u64,
+}
+
+impl Sizes {
+    /// From the settings, with what the congestion control adds to data and acknowledgements.
+    pub(crate) fn new(config: &PacketConfig, data_more: u64, ack_more: u64) -> Self {
+        let headers = &config.headers;
+        let whole = |bytes: u64| u16::try_from(bytes).expect("packets are below 64 KiB");
+        let mtu = config.mtu.get();
+        assert!(0 < mtu, "a packet carries at least one byte");
+        whole(mtu + headers.data.get() + data_more + headers.first.get() + headers.last.get());
+        Self {
+            mtu: mtu as u32,
+            data: (headers.data.get() + data_more) as u32,
+            first: headers.first.get() as u32,
+            last: headers.last.get() as u32,
+            ack: whole(headers.ack.get() + ack_more),
+            notification: whole(headers.notification.get()),
+            grant: whole(headers.grant.get()),
+            pause: whole(headers.pause.get()),
+            gap: headers.gap.get(),
+        }
+    }
+
+    /// How many packets a message of so many bytes becomes: even an empty one is a packet.
+    pub(crate) fn packets(&self, bytes: u64) -> u32 {
+        u32::try_from(bytes.div_ceil(u64::from(self.mtu)).max(1))
+            .expect("a message of fewer than 2³² packets")
+    }
+}
+
+/// The time that a lone message needs: what tests and estimates compare with.
+pub fn lone_message(config: &PacketConfig, hops: &[(Rate, Span)], bytes: Bytes) -> Span {
+    let sizes = Sizes::new(config, 0, 0);
+    let packets = u64::from(sizes.packets(bytes.get()));
+    let size = |index: u64| {
+        let payload = if index + 1 == packets {
+            bytes.get() - (packets - 1) * u64::from(sizes.mtu)
+        } else {
+            u64::from(sizes.mtu)
+        };
+        let first = if index == 0 { sizes.first } else { 0 };
+        let last = if index + 1 == packets { sizes.last } else { 0 };
+        payload + u64::from(sizes.data + first + last) + sizes.gap
+    };
+    let send = |rate: Rate, bytes: u64| Span::from_ps(config.clock.time_to_send(rate, bytes));
+    // Each hop holds a packet until the one before it has left and it has itself arrived.
+    let mut free = vec![Span::ZERO; hops.len()];
+    let mut done = Span::ZERO;
+    for index in 0..packets {
+        let mut at = Span::ZERO;
+        for (&(rate, delay), free) in hops.iter().zip(&mut free) {
+            *free = at.max(*free) + send(rate, size(index));
+            at = *free + delay;
+        }
+        done = at;
+    }
+    let ack = u64::from(sizes.ack) + sizes.gap;
+    hops.iter().fold(done, |at, &(rate, delay)| at + send(rate, ack) + delay)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nanosecond_clock_truncates_as_ns3_does() {
+        let at = |bytes| Clock::Nanosecond.time_to_send(Rate::from_gbps(400), bytes);
+        assert_eq!(
+            [at(4144), at(4152), at(4186), at(60), at(43)],
+            [82_000, 83_000, 83_000, 1_000, 0]
+        );
+        let slow = Clock::Nanosecond.time_to_send(Rate::from_gbps(1), 4152);
+        assert_eq!(slow, 33_215_000);
+        assert_eq!(Clock::Picosecond.time_to_send(Rate::from_gbps(400), 4144), 82_880);
+    }
+
+    #[test]
+    fn a_full_roce_packet_is_4158_bytes_in_a_buffer() {
+        let sizes = Sizes::new(&PacketConfig::default(), 0, 0);
+        assert_eq!(sizes.mtu + sizes.data, 4158);
+        assert_eq!(sizes.ack, 66);
+        assert_eq!([sizes.packets(0), sizes.packets(4096), sizes.packets(4097)], [1, 1, 2]);
+    }
+}

@@ -1,0 +1,288 @@
+//! The receiving side of a NIC: packets in order and out of it, acknowledgements, notifications,
+//! clearances.
+//!
+//! A receiver that goes back throws away what comes out of order and asks once for the packet it
+//! expects. One with selective repeat keeps it and asks for each packet that is missing. One with
+//! direct placement keeps it too, but knows that packets on several paths overtake each other, and
+//! asks only for what is `reorder_window` packets late.
+
+use fabric::hardware::Reorder;
+use units::{Bytes, Time};
+
+use crate::cc::{Data, Feedback};
+use crate::packet::{CONTROL, DATA, MARKED, Packet, Purpose, RESUME, STAMPED};
+use crate::port::NOWHERE;
+use crate::simulation::{Agenda, Simulation};
+
+impl Simulation<'_> {
+    /// A packet reaches the NIC at the end of its way.
+    #[inline]
+    pub(crate) fn delivered(&mut self, link: usize, packet: Packet) {
+        match packet.purpose {
+            Purpose::Data if self.slow_hosts => self.queue_for_host(link, packet),
+            Purpose::Data => self.received(&packet),
+            Purpose::Ack => self.acknowledged(&packet),
+            Purpose::Nak => self.asked_again(&packet),
+            Purpose::Notification => self.notified(&packet),
+            Purpose::Grant => self.granted(&packet),
+            Purpose::Pause => unreachable!("pauses have their own event"),
+        }
+    }
+
+    /// A data packet is in the host's memory.
+    pub(crate) fn received(&mut self, packet: &Packet) {
+        let number = packet.pair as usize;
+        let marked = packet.flags & MARKED != 0;
+        let inbox = &mut self.inboxes[number];
+        let feedback = match &mut inbox.control {
+            None => Feedback { echo: marked, notify: false },
+            Some(control) => {
+                let size = Bytes::new(u64::from(packet.size));
+                control.on_data(Time::from_ps(self.now), &Data { size, marked })
+            }
+        };
+        if feedback.notify {
+            self.counters.cnps += 1;
+            let size = self.sizes.notification;
+            self.answer(number, Purpose::Notification, packet.psn, size, None, 0);
+        }
+        let echo = if feedback.echo { MARKED } else { 0 };
+        let inbox = &mut self.inboxes[number];
+        let expected = inbox.expected;
+        if packet.psn == expected {
+            self.take_in(number);
+            let inbox = &mut self.inboxes[number];
+            inbox.expected += 1;
+            while 0 < inbox.early.len() && inbox.early.remove(inbox.expected) {
+                inbox.expected += 1;
+            }
+            inbox.unacked += 1;
+            let ended = self.end_messages(number);
+            let inbox = &self.inboxes[number];
+            let gap_open = 0 < inbox.early.len();
+            if ended || self.ack_every <= inbox.unacked || gap_open || echo != 0 {
+                self.acknowledge(number, packet, echo);
+            } else {
+                self.forget_stamps(packet);
+            }
+        } else if packet.psn < expected || inbox.early.contains(packet.psn) {
+            // A copy: the acknowledgement may have been lost.
+            self.duplicate_data += 1;
+            self.acknowledge(number, packet, echo);
+        } else {
+            self.received_early(number, packet, echo);
+        }
+    }
+
+    /// Counts a data packet that arrives for the first time.
+    #[inline]
+    fn take_in(&mut self, number: usize) {
+        self.delivered_data += 1;
+        if self.counts_cleared {
+            self.settle(number);
+        }
+    }
+
+    /// A data packet arrives before one that was sent before it.
+    fn received_early(&mut self, number: usize, packet: &Packet, echo: u8) {
+        self.reordered += 1;
+        let inbox = &mut self.inboxes[number];
+        let (expected, psn) = (inbox.expected, packet.psn);
+        match self.settings.nic.reorder {
+            Reorder::None => {
+                self.discarded_data += 1;
+                let ask = inbox.asked != expected;
+                inbox.asked = expected;
+                self.forget_stamps(packet);
+                if ask {
+                    self.answer(number, Purpose::Nak, expected, self.sizes.ack, None, echo);
+                }
+            }
+            Reorder::SelectiveRepeat => {
+                inbox.early.insert(psn);
+                self.take_in(number);
+                let inbox = &mut self.inboxes[number];
+                // Everything between what was asked for before and this packet is missing.
+                let from = if inbox.asked == NOWHERE { expected } else { inbox.asked + 1 };
+                let from = from.max(expected);
+                let missing: Vec<u32> =
+                    (from..psn).filter(|psn| !inbox.early.contains(*psn)).collect();
+                if let Some(last) = missing.last() {
+                    inbox.asked = *last;
+                }
+                for psn in missing {
+                    self.answer(number, Purpose::Nak, psn, self.sizes.ack, None, 0);
+                }
+                self.acknowledge(number, packet, echo);
+            }
+            Reorder::DirectPlacement => {
+                inbox.early.insert(psn);
+                self.take_in(number);
+                let inbox = &mut self.inboxes[number];
+                let late = expected + self.settings.nic.reorder_window <= psn;
+                if late && inbox.asked != expected {
+                    inbox.asked = expected;
+                    self.answer(number, Purpose::Nak, expected, self.sizes.ack, None, 0);
+                }
+                self.acknowledge(number, packet, echo);
+            }
+        }
+    }
+
+    /// Notes the messages that have now arrived in full; true if there were any.
+    #[inline]
+    fn end_messages(&mut self, number: usize) -> bool {
+        let mut any = false;
+        loop {
+            let inbox = &mut self.inboxes[number];
+            if inbox.message == NOWHERE {
+                break;
+            }
+            let message = self.messages[inbox.message as usize];
+            if inbox.expected < message.end() {
+                break;
+            }
+            inbox.message = message.next;
+            let at = self.now + self.settings.nic.receive_latency.as_ps();
+            let received = &mut self.received_at[message.op as usize];
+            *received = at.max(*received);
+            any = true;
+        }
+        if self.admits {
+            self.clear_more(number);
+        }
+        any
+    }
+
+    /// Acknowledges everything before the packet that is expected next.
+    #[inline]
+    fn acknowledge(&mut self, number: usize, cause: &Packet, echo: u8) {
+        let inbox = &mut self.inboxes[number];
+        inbox.unacked = 0;
+        let expected = inbox.expected;
+        self.answer(number, Purpose::Ack, expected, self.sizes.ack, Some(cause), echo);
+    }
+
+    /// Sends a small packet back to the sender.
+    #[inline]
+    fn answer(
+        &mut self,
+        number: usize,
+        purpose: Purpose,
+        psn: u32,
+        size: u16,
+        cause: Option<&Packet>,
+        flags: u8,
+    ) {
+        let route = self.inboxes[number].route;
+        let link = self.paths[route as usize] as usize;
+        let stamped = cause.map_or(0, |packet| packet.flags & STAMPED);
+        let packet = Packet {
+            pair: number as u32,
+            psn,
+            sent: cause.map_or(0, |packet| packet.sent),
+            route: route + 1,
+            from: NOWHERE,
+            size,
+            purpose,
+            flags: flags | stamped,
+            ..Packet::default()
+        };
+        self.enqueue(link, CONTROL, packet);
+    }
+
+    fn forget_stamps(&mut self, packet: &Packet) {
+        if packet.flags & STAMPED != 0 {
+            self.stamps.free(packet.sent);
+        }
+    }
+
+    /// Clears more packets for a sender, as far as its window allows.
+    pub(crate) fn clear_more(&mut self, number: usize) {
+        let config = &self.settings.admission;
+        let buffer = self.sizes.packets(config.buffer.get());
+        let end = self.pairs[number].end;
+        let node = self.inboxes[number].node as usize;
+        let mut to = self.inboxes[number].cleared;
+        let reach = self.inboxes[number].expected.saturating_add(buffer * config.window);
+        let total = config.receiver_window.map_or(u64::MAX, Bytes::get);
+        while to < end && to < reach {
+            let more = buffer.min(end - to);
+            let bytes = u64::from(more) * u64::from(self.sizes.mtu);
+            let clerk = &mut self.clerks[node];
+            if 0 < clerk.cleared && total < clerk.cleared.saturating_add(bytes) {
+                if !self.inboxes[number].queued {
+                    self.inboxes[number].queued = true;
+                    clerk.queue.push_back(number as u32);
+                }
+                break;
+            }
+            clerk.cleared += bytes;
+            to += more;
+        }
+        if self.inboxes[number].cleared < to {
+            self.inboxes[number].cleared = to;
+            self.answer(number, Purpose::Grant, to, self.sizes.grant, None, 0);
+        }
+    }
+
+    /// Data that was cleared has arrived; whoever waits for the receiver may have its turn.
+    pub(crate) fn settle(&mut self, number: usize) {
+        let node = self.inboxes[number].node as usize;
+        let bytes = u64::from(self.sizes.mtu);
+        let clerk = &mut self.clerks[node];
+        clerk.cleared = clerk.cleared.saturating_sub(bytes);
+        let waiting = clerk.queue.len();
+        for _ in 0..waiting {
+            let clerk = &mut self.clerks[node];
+            let buffer = self.settings.admission.buffer.get();
+            let total = self.settings.admission.receiver_window.map_or(u64::MAX, Bytes::get);
+            if 0 < clerk.cleared && total < clerk.cleared + buffer {
+                break;
+            }
+            let Some(next) = clerk.queue.pop_front() else { break };
+            self.inboxes[next as usize].queued = false;
+            self.clear_more(next as usize);
+        }
+    }
+
+    /// Holds a packet until the host has taken what came before it over PCIe.
+    fn queue_for_host(&mut self, link: usize, packet: Packet) {
+        let node = self.inboxes[packet.pair as usize].node as usize;
+        let (now, size) = (self.now, u64::from(packet.size));
+        let host = &mut self.hosts[node];
+        let time = self.clock.time_to_send(host.rate, size);
+        host.free_at = host.free_at.max(now) + time;
+        host.held += size;
+        let at = host.free_at;
+        host.queue.push_back(packet);
+        let full = self.settings.nic.receive_buffer.get() / 2 < host.held;
+        if full && !host.pausing && self.settings.pfc.enabled {
+            host.pausing = true;
+            self.ingress[link].pausing |= 1 << DATA;
+            self.send_pause(link, DATA, 0);
+            self.renew_later(link, DATA);
+        } else if self.settings.nic.receive_buffer.get() < host.held {
+            let host = &mut self.hosts[node];
+            let packet = host.queue.pop_back().expect("it was pushed above");
+            host.held -= size;
+            host.free_at -= time;
+            self.lose(&packet);
+            return;
+        }
+        self.plan(at, Agenda::HostTook { node: node as u32, link: link as u32 });
+    }
+
+    /// The host has taken the oldest packet that its NIC held.
+    pub(crate) fn host_took(&mut self, node: usize, link: usize) {
+        let host = &mut self.hosts[node];
+        let Some(packet) = host.queue.pop_front() else { return };
+        host.held -= u64::from(packet.size);
+        if host.pausing && host.held <= self.settings.nic.receive_buffer.get() / 4 {
+            host.pausing = false;
+            self.ingress[link].pausing &= !(1 << DATA);
+            self.send_pause(link, DATA, RESUME);
+        }
+        self.received(&packet);
+    }
+}

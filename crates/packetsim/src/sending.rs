@@ -1,0 +1,487 @@
+//! The sending side of a NIC: whose turn it is, packets out, acknowledgements in, losses repaired.
+//!
+//! Acknowledgements and grants go first. Then the queue pairs of a port take turns, in the order in
+//! which they got something to send; one that must wait for its pacing or its window is passed over.
+
+use traffic::OpId;
+use units::{Bytes, Id, Rate, Time};
+
+use crate::calendar::Kind;
+use crate::cc::{Ack, Loss};
+use crate::nic::AfterIdle;
+use crate::packet::{Clock, DATA, MARKED, Packet, Purpose, STAMPED};
+use crate::pair::Message;
+use crate::port::NOWHERE;
+use crate::simulation::Simulation;
+
+const NEVER: u64 = u64::MAX;
+
+impl Simulation<'_> {
+    /// Hands a message to a queue pair.
+    pub(crate) fn post(&mut self, pair: usize, op: u32, bytes: u64) {
+        let packets = self.sizes.packets(bytes);
+        let number = self.messages.len() as u32;
+        let state = &mut self.pairs[pair];
+        let before = match state.last {
+            NOWHERE => 0,
+            last => {
+                let earlier = &mut self.messages[last as usize];
+                earlier.next = number;
+                earlier.before + earlier.bytes
+            }
+        };
+        let first = state.end;
+        self.messages.push(Message { op, first, packets, next: NOWHERE, bytes, before });
+        let end = first.checked_add(packets).expect("a queue pair sends fewer than 2³² packets");
+        let was_idle = state.una == state.end;
+        state.end = end;
+        state.last = number;
+        if state.sending == NOWHERE {
+            state.sending = number;
+        }
+        if state.waiting == NOWHERE {
+            state.waiting = number;
+        }
+        let inbox = &mut self.inboxes[pair];
+        if inbox.message == NOWHERE {
+            inbox.message = number;
+        }
+        if was_idle && self.settings.nic.after_idle == AfterIdle::Restart {
+            self.restart_after_idle(pair);
+        }
+        if self.admits {
+            self.clear_more(pair);
+        }
+        self.list(pair);
+        self.serve(self.pairs[pair].port as usize);
+    }
+
+    /// Lets a queue pair that was idle for long begin anew.
+    fn restart_after_idle(&mut self, pair: usize) {
+        let idle = self.now - self.pairs[pair].busy_until;
+        if self.settings.nic.idle_reset.as_ps() <= idle {
+            self.pairs[pair].control = self.settings.congestion.build(&self.circumstances(pair));
+            self.refresh(pair);
+        }
+    }
+
+    /// Puts a queue pair into its port's list if it has something to send.
+    pub(crate) fn list(&mut self, pair: usize) {
+        let state = &mut self.pairs[pair];
+        if !state.listed && !state.broken && state.has_work() {
+            state.listed = true;
+            self.senders[self.sender_of_port[state.port as usize] as usize].pairs.push(pair as u32);
+        }
+    }
+
+    /// Lets a NIC's port send if it can: acknowledgements first, then the next queue pair.
+    pub(crate) fn serve(&mut self, link: usize) {
+        self.catch_up(link);
+        let port = &self.ports[link];
+        let free = port.free_at < self.now
+            || (port.free_at == self.now && port.free_ticket <= self.ticket);
+        if free && port.paused >> DATA & 1 == 0 {
+            match self.next_pair(link) {
+                Some(pair) => self.send_packet(pair, link),
+                None => self.wake_later(link),
+            }
+        } else if free {
+            self.wake_later(link);
+        }
+        self.watch_sender(link);
+    }
+
+    /// Arranges for a look at a NIC's transmitter when it is free, if there may be more to send.
+    fn watch_sender(&mut self, link: usize) {
+        let sender = &self.senders[self.sender_of_port[link] as usize];
+        let port = &mut self.ports[link];
+        let more = !sender.pairs.is_empty() || (self.explicit && port.sendable() != 0);
+        let busy =
+            self.now < port.free_at || (port.free_at == self.now && self.ticket < port.free_ticket);
+        if !port.watched && more && busy {
+            port.watched = true;
+            let (at, ticket) = (port.free_at, port.free_ticket);
+            self.calendar.schedule(at, ticket, Kind::Freed, link);
+        }
+    }
+
+    /// The queue pair whose turn it is; those that have nothing left leave the list.
+    fn next_pair(&mut self, link: usize) -> Option<usize> {
+        let sender = &mut self.senders[self.sender_of_port[link] as usize];
+        let count = sender.pairs.len();
+        let mut found = None;
+        let mut finished = false;
+        for step in 1..=count {
+            let mut at = sender.last + step;
+            if count <= at {
+                at %= count;
+            }
+            let pair = &self.pairs[sender.pairs[at] as usize];
+            if !pair.has_work() {
+                finished = true;
+                continue;
+            }
+            let bound = pair.window <= pair.sent_bytes.saturating_sub(pair.acked_bytes);
+            if !bound && pair.next_send <= self.now {
+                found = Some(at);
+                break;
+            }
+        }
+        let chosen = found.map(|at| sender.pairs[at]);
+        if let Some(at) = found {
+            sender.last = at;
+        }
+        if finished {
+            let pairs = &mut self.pairs;
+            sender.pairs.retain(|pair| {
+                let state = &mut pairs[*pair as usize];
+                state.listed = state.has_work();
+                state.listed
+            });
+            let place = sender.pairs.iter().position(|pair| Some(*pair) == chosen);
+            sender.last = place.unwrap_or(sender.last);
+        }
+        chosen.map(|pair| pair as usize)
+    }
+
+    /// Nothing can be sent now: wakes the NIC when the first queue pair's pacing lets it.
+    fn wake_later(&mut self, link: usize) {
+        let sender = &mut self.senders[self.sender_of_port[link] as usize];
+        let due = sender.pairs.iter().map(|pair| &self.pairs[*pair as usize]);
+        let due = due.filter(|pair| pair.has_work()).map(|pair| pair.next_send).min();
+        let Some(due) = due.filter(|due| self.now < *due) else { return };
+        // HPCC's ns-3 never moves a wake-up that is pending to an earlier time.
+        let keeps = self.clock == Clock::Nanosecond && sender.wake_at != NEVER;
+        if due < sender.wake_at && !keeps {
+            sender.wake_at = due;
+            let ticket = self.calendar.ticket();
+            self.calendar.schedule(due, ticket, Kind::Woken, link);
+        }
+    }
+
+    /// Handles [`Kind::Woken`].
+    pub(crate) fn woken(&mut self, link: usize) {
+        let sender = &mut self.senders[self.sender_of_port[link] as usize];
+        if sender.wake_at == self.now {
+            sender.wake_at = NEVER;
+            self.serve(link);
+        }
+    }
+
+    /// Puts the next packet of a queue pair onto the wire.
+    fn send_packet(&mut self, number: usize, link: usize) {
+        let mtu = self.sizes.mtu;
+        let pair = &mut self.pairs[number];
+        let again = pair.resend.pop();
+        let psn = again.unwrap_or(pair.next);
+        let message = match again {
+            None => &self.messages[pair.sending as usize],
+            Some(psn) => {
+                let mut at = pair.waiting;
+                while self.messages[at as usize].end() <= psn {
+                    at = self.messages[at as usize].next;
+                }
+                &self.messages[at as usize]
+            }
+        };
+        let payload = message.payload(psn, mtu);
+        let mut size = payload + self.sizes.data;
+        if psn == message.first {
+            size += self.sizes.first;
+        }
+        if psn + 1 == message.end() {
+            size += self.sizes.last;
+        }
+        if again.is_none() {
+            pair.next += 1;
+            pair.sent_bytes = message.offset(psn, mtu) + u64::from(payload);
+            if pair.next == message.end() {
+                pair.sending = message.next;
+            }
+        }
+        if psn < pair.high {
+            self.counters.retransmits += 1;
+        } else {
+            pair.high = psn + 1;
+        }
+        let wire = u64::from(size) + self.sizes.gap;
+        let gap = if payload == mtu && size == mtu + self.sizes.data {
+            pair.gap
+        } else {
+            self.clock.time_to_send(Rate::from_bps(pair.rate_bps), wire)
+        };
+        pair.next_send = self.now + gap;
+        pair.last_size = wire as u32;
+        pair.busy_until = self.now;
+        let now = Time::from_ps(self.now);
+        pair.control.on_sent(now, Bytes::new(u64::from(payload)));
+        let (sent, flags) = if self.needs.hops {
+            (self.stamps.begin(self.now), STAMPED)
+        } else {
+            ((self.now / 1_000) as u32, 0)
+        };
+        let route = pair.route;
+        let packet = Packet {
+            at: self.now,
+            pair: number as u32,
+            psn,
+            sent,
+            route: if route == NOWHERE { NOWHERE } else { route + 1 },
+            from: NOWHERE,
+            size: size as u16,
+            purpose: Purpose::Data,
+            flags,
+            ticket: 0,
+        };
+        self.counters.packets += 1;
+        self.ports[link].push(DATA, packet);
+        self.transmit(link, self.now);
+        self.expect_answer(number);
+    }
+
+    /// Sees to it that silence is noticed.
+    #[inline]
+    fn expect_answer(&mut self, number: usize) {
+        let pair = &mut self.pairs[number];
+        if !pair.overdue_pending {
+            pair.overdue_pending = true;
+            pair.progress_at = self.now;
+            let ticket = self.calendar.ticket();
+            self.calendar.schedule(self.now + self.timeout, ticket, Kind::Overdue, number);
+        }
+    }
+
+    /// Handles [`Kind::Overdue`]: nothing may have been heard for the retransmission timeout.
+    pub(crate) fn overdue(&mut self, number: usize) {
+        let pair = &mut self.pairs[number];
+        pair.overdue_pending = false;
+        if pair.una == pair.next || pair.broken {
+            return;
+        }
+        let due = pair.progress_at + self.timeout;
+        if self.now < due {
+            pair.overdue_pending = true;
+            let ticket = self.calendar.ticket();
+            self.calendar.schedule(due, ticket, Kind::Overdue, number);
+            return;
+        }
+        pair.tries += 1;
+        if self.settings.nic.retries < u32::from(pair.tries) {
+            self.give_up(number);
+            return;
+        }
+        pair.control.on_loss(Time::from_ps(self.now), Loss::Timeout);
+        self.go_back(number, self.pairs[number].una);
+        self.refresh(number);
+        self.expect_answer(number);
+        self.serve(self.pairs[number].port as usize);
+    }
+
+    fn give_up(&mut self, number: usize) {
+        let pair = &mut self.pairs[number];
+        pair.broken = true;
+        pair.resend.clear();
+        pair.end = pair.next;
+        let name = self.fabric.link_name(fabric::LinkId::from_index(pair.port as usize));
+        let retries = self.settings.nic.retries;
+        self.find(format!(
+            "a queue pair that sends over {name} gave up: {retries} retransmissions went unanswered"
+        ));
+        self.broken += 1;
+    }
+
+    /// Sends everything from a packet on once more.
+    fn go_back(&mut self, number: usize, psn: u32) {
+        let mtu = self.sizes.mtu;
+        let pair = &mut self.pairs[number];
+        pair.resend.clear();
+        if pair.next <= psn {
+            return;
+        }
+        let mut at = pair.waiting;
+        while self.messages[at as usize].end() <= psn {
+            at = self.messages[at as usize].next;
+        }
+        pair.next = psn;
+        pair.sending = at;
+        pair.sent_bytes = self.messages[at as usize].offset(psn, mtu);
+        pair.progress_at = self.now;
+        self.list(number);
+    }
+
+    /// An acknowledgement reaches the sender.
+    pub(crate) fn acknowledged(&mut self, packet: &Packet) {
+        let number = packet.pair as usize;
+        let advanced = self.advance_una(number, packet.psn);
+        let pair = &mut self.pairs[number];
+        let (sent_at, hops) = if packet.flags & STAMPED != 0 {
+            self.stamps.get(packet.sent)
+        } else {
+            // The low 32 bits of nanoseconds: the packet was sent less than four seconds ago.
+            let now = self.now / 1_000;
+            let ago = (now as u32).wrapping_sub(packet.sent);
+            ((now - u64::from(ago)) * 1_000, [].as_slice())
+        };
+        let ack = Ack {
+            size: Bytes::new(advanced),
+            through: pair.acked_bytes,
+            sent_through: pair.sent_bytes,
+            sent_at: Time::from_ps(sent_at),
+            marked: packet.flags & MARKED != 0,
+            hops,
+        };
+        pair.control.on_ack(Time::from_ps(self.now), &ack);
+        if packet.flags & STAMPED != 0 {
+            self.stamps.free(packet.sent);
+        }
+        self.refresh(number);
+        if 0 < advanced {
+            self.complete(number);
+        }
+        self.serve(self.pairs[number].port as usize);
+    }
+
+    /// Moves the oldest unacknowledged packet on; returns the payload that this acknowledges.
+    fn advance_una(&mut self, number: usize, psn: u32) -> u64 {
+        let pair = &mut self.pairs[number];
+        if psn <= pair.una {
+            return 0;
+        }
+        debug_assert!(psn <= pair.high, "nothing is acknowledged that was never sent");
+        let mut at = pair.waiting;
+        while self.messages[at as usize].end() < psn {
+            at = self.messages[at as usize].next;
+        }
+        let through = self.messages[at as usize].offset(psn, self.sizes.mtu);
+        let advanced = through - pair.acked_bytes;
+        pair.acked_bytes = through;
+        pair.una = psn;
+        pair.tries = 0;
+        pair.progress_at = self.now;
+        if pair.next < psn {
+            // Packets that were to be sent once more have arrived after all.
+            pair.next = psn;
+            pair.sent_bytes = through;
+            let message = &self.messages[at as usize];
+            pair.sending = if psn == message.end() { message.next } else { at };
+        }
+        if !pair.resend.is_empty() {
+            pair.resend.retain(|missing| psn <= *missing);
+        }
+        advanced
+    }
+
+    /// Ends the messages that have been acknowledged in full.
+    fn complete(&mut self, number: usize) {
+        loop {
+            let pair = &mut self.pairs[number];
+            if pair.waiting == NOWHERE {
+                return;
+            }
+            let message = self.messages[pair.waiting as usize];
+            if pair.una < message.end() {
+                return;
+            }
+            pair.waiting = message.next;
+            self.part_done(OpId::from_index(message.op as usize));
+        }
+    }
+
+    /// The receiver asks for a packet again.
+    pub(crate) fn asked_again(&mut self, packet: &Packet) {
+        let number = packet.pair as usize;
+        let psn = packet.psn;
+        self.pairs[number].control.on_loss(Time::from_ps(self.now), Loss::Reported);
+        if self.goes_back {
+            let advanced = self.advance_una(number, psn);
+            self.go_back(number, psn);
+            if 0 < advanced {
+                self.complete(number);
+            }
+        } else {
+            let pair = &mut self.pairs[number];
+            if pair.una <= psn && psn < pair.next && !pair.resend.contains(&psn) {
+                pair.resend.insert(0, psn);
+            }
+            self.list(number);
+        }
+        self.refresh(number);
+        self.serve(self.pairs[number].port as usize);
+    }
+
+    /// The receiver tells of congestion.
+    pub(crate) fn notified(&mut self, packet: &Packet) {
+        let number = packet.pair as usize;
+        self.pairs[number].control.on_notified(Time::from_ps(self.now));
+        self.refresh(number);
+    }
+
+    /// The receiver has cleared packets for the sender.
+    pub(crate) fn granted(&mut self, packet: &Packet) {
+        let number = packet.pair as usize;
+        let pair = &mut self.pairs[number];
+        pair.cleared = pair.cleared.max(packet.psn);
+        self.list(number);
+        self.serve(self.pairs[number].port as usize);
+    }
+
+    /// Handles [`Kind::Timed`]: the congestion control asked to be called.
+    pub(crate) fn timed(&mut self, number: usize) {
+        let pair = &mut self.pairs[number];
+        if pair.timer_at != self.now {
+            return;
+        }
+        pair.timer_at = NEVER;
+        let now = Time::from_ps(self.now);
+        if pair.control.deadline().is_some_and(|due| due <= now) {
+            pair.control.on_timer(now);
+        }
+        let window = pair.window;
+        self.refresh(number);
+        if window != self.pairs[number].window {
+            self.serve(self.pairs[number].port as usize);
+        }
+    }
+
+    /// Asks a queue pair's congestion control what it may do now and when to call it again.
+    pub(crate) fn refresh(&mut self, number: usize) {
+        let pair = &mut self.pairs[number];
+        let limit = pair.control.limit();
+        pair.window = limit.window.get();
+        if limit.rate.as_bps() != pair.rate_bps {
+            let rate = Rate::from_bps(limit.rate.as_bps().min(pair.line_bps));
+            let old = pair.rate_bps;
+            pair.rate_bps = rate.as_bps();
+            let full = u64::from(self.sizes.mtu + self.sizes.data) + self.sizes.gap;
+            pair.gap = self.clock.time_to_send(rate, full);
+            if self.needs.repace && 0 < pair.last_size {
+                let last = u64::from(pair.last_size);
+                let before = self.clock.time_to_send(Rate::from_bps(old), last);
+                let after = self.clock.time_to_send(rate, last);
+                pair.next_send = (pair.next_send + after).saturating_sub(before);
+                self.move_wake_up(number);
+            }
+        }
+        let pair = &mut self.pairs[number];
+        if let Some(due) = pair.control.deadline() {
+            let due = due.as_ps().max(self.now);
+            if due < pair.timer_at {
+                pair.timer_at = due;
+                // A timer was set long before whatever else happens at its instant.
+                self.calendar.schedule(due, 0, Kind::Timed, number);
+            }
+        }
+    }
+
+    /// A queue pair's next transmission has moved: the NIC must not sleep past it.
+    fn move_wake_up(&mut self, number: usize) {
+        let pair = &self.pairs[number];
+        let sender = &mut self.senders[self.sender_of_port[pair.port as usize] as usize];
+        if sender.wake_at != NEVER && pair.next_send < sender.wake_at && pair.has_work() {
+            let due = pair.next_send.max(self.now);
+            sender.wake_at = due;
+            let ticket = self.calendar.ticket();
+            self.calendar.schedule(due, ticket, Kind::Woken, pair.port as usize);
+        }
+    }
+}

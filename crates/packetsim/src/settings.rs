@@ -1,0 +1,98 @@
+//! Everything that a scenario can choose about a packet run.
+
+use fabric::routing::RoutingConfig;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use units::Span;
+
+use crate::admission::AdmissionConfig;
+use crate::buffer::{BufferConfig, EcnConfig, PfcConfig};
+use crate::cc::CcConfig;
+use crate::nic::NicConfig;
+use crate::packet::PacketConfig;
+
+/// When a switch begins to send a packet on.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Forwarding {
+    /// When it has all of it.
+    #[default]
+    StoreAndForward,
+    /// When it has its headers, where the way out is no faster than the way in.
+    CutThrough,
+}
+
+/// In which queue of a switch acknowledgements, notifications and grants wait.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ControlClass {
+    /// In their own, which is served before data and not paused with it.
+    #[default]
+    Own,
+    /// In the queue of the data.
+    WithData,
+}
+
+/// Switches, apart from their memory.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SwitchConfig {
+    /// When a packet is sent on.
+    pub forwarding: Forwarding,
+    /// Where acknowledgements and notifications wait.
+    pub acks: ControlClass,
+    /// Where clear-to-send messages wait.
+    pub grants: ControlClass,
+    /// The share of a link that control of its own class gets while data waits too; none means
+    /// that it always goes first.
+    pub control_share: Option<f64>,
+}
+
+/// What stops a run that goes on for too long.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// The run stops here and says so.
+    pub events: u64,
+    /// The run stops at this simulated time and says so.
+    pub time: Span,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        // Ten hours of work for the engine, and ten minutes of simulated time: a run that needs
+        // more is stuck.
+        Self { events: 1_000_000_000_000, time: Span::from_ms(600_000) }
+    }
+}
+
+/// All settings of a packet run.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// How flows find their paths.
+    pub routing: RoutingConfig,
+    /// How messages become packets.
+    pub packet: PacketConfig,
+    /// The NICs.
+    pub nic: NicConfig,
+    /// The switches.
+    pub switch: SwitchConfig,
+    /// The memory of switches.
+    pub buffer: BufferConfig,
+    /// The memory of the switches of single tiers, by the tier's name.
+    pub buffer_of_tier: std::collections::BTreeMap<String, BufferConfig>,
+    /// When switches mark.
+    pub ecn: EcnConfig,
+    /// When switches pause.
+    pub pfc: PfcConfig,
+    /// Congestion control.
+    pub congestion: CcConfig,
+    /// Receiver-driven admission.
+    pub admission: AdmissionConfig,
+    /// What stops a run.
+    pub limits: Limits,
+    /// Seeds everything that is random.
+    #[serde(skip)]
+    pub seed: u64,
+}

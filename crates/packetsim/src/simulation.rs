@@ -1,0 +1,458 @@
+//! The loop, and the state of a run.
+//!
+//! Everything that a run knows is in [`Simulation`]; the files `transmit`, `switching`, `sending`
+//! and `receiving` say what happens to it, split by where it happens.
+
+use fabric::Fabric;
+use traffic::{Counters, Finding, LinkUse, OpId, OpKind, OpTimes, Outcome, Replay, Transfers};
+use units::{Bytes, Id, IdVec, Rate, Span, Time};
+
+use crate::admission::Clerk;
+use crate::buffer::{Ingress, MarkWhen, Switch};
+use crate::calendar::{Calendar, Entry, Kind};
+use crate::cc::{Circumstances, Needs};
+use crate::nic::{AcksWhilePaused, Sender};
+use crate::packet::{Clock, DATA, PURPOSES, Purpose, STAMPED, Sizes};
+use crate::pair::{Inbox, Message, Pair};
+use crate::paths::Network;
+use crate::port::{NOWHERE, Port};
+use crate::settings::Settings;
+use crate::stamps::Stamps;
+use crate::switching::{Marker, PauseLog};
+
+/// Things that happen rarely, by number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Agenda {
+    /// A pause that still holds is to be renewed.
+    Renew { link: u32, class: u8 },
+    /// A pause may have run out.
+    Expire { link: u32, class: u8 },
+    /// A queue may have been paused for too long.
+    Watchdog { link: u32, class: u8 },
+    /// A host has taken a packet from its NIC.
+    HostTook { node: u32, link: u32 },
+}
+
+/// A host that takes data over PCIe.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub rate: Rate,
+    pub free_at: u64,
+    pub held: u64,
+    pub pausing: bool,
+    pub queue: std::collections::VecDeque<crate::packet::Packet>,
+}
+
+/// A run.
+#[derive(Debug)]
+pub(crate) struct Simulation<'a> {
+    pub fabric: &'a Fabric,
+    pub transfers: &'a Transfers,
+    pub settings: &'a Settings,
+    pub calendar: Calendar,
+    /// The present instant, and the ticket of the present event.
+    pub now: u64,
+    pub ticket: u32,
+    pub clock: Clock,
+    /// Every departure is an event, whatever the switch.
+    pub explicit: bool,
+    pub ports: Vec<Port>,
+    pub ingress: Vec<Ingress>,
+    pub switches: Vec<Switch>,
+    pub pauses: Vec<PauseLog>,
+    pub paths: Vec<u32>,
+    pub network: Network,
+    pub pairs: Vec<Pair>,
+    pub inboxes: Vec<Inbox>,
+    pub messages: Vec<Message>,
+    /// The links of all paths, one for each queue pair that crosses them.
+    pub routed: Vec<u32>,
+    pub senders: Vec<Sender>,
+    pub sender_of_port: Vec<u32>,
+    pub clerks: Vec<Clerk>,
+    pub hosts: Vec<Host>,
+    pub stamps: Stamps,
+    pub marker: Marker,
+    pub agenda: Vec<Agenda>,
+    pub free_agenda: Vec<u32>,
+    // Settings as the hot loop wants them.
+    pub sizes: Sizes,
+    pub needs: Needs,
+    pub lossless: u8,
+    pub class_in_switch: [u8; PURPOSES],
+    pub mark_when: MarkWhen,
+    pub control_share: u32,
+    pub xon_below: u64,
+    pub pause_lasts: u64,
+    pub renew_after: u64,
+    pub pause_response: u64,
+    pub watchdog: u64,
+    pub acks_hold: AcksWhilePaused,
+    pub ack_every: u32,
+    pub timeout: u64,
+    pub goes_back: bool,
+    pub admits: bool,
+    pub counts_cleared: bool,
+    pub slow_hosts: bool,
+    pub header_bytes: u64,
+    // Operations.
+    pub replay: Replay,
+    pub ready: Vec<OpId>,
+    pub started_at: Vec<u64>,
+    pub received_at: Vec<u64>,
+    pub parts_left: Vec<u32>,
+    pub turns: Vec<u16>,
+    pub serial_free: Vec<u64>,
+    pub outcome: IdVec<OpId, Option<OpTimes>>,
+    // What is counted.
+    pub counters: Counters,
+    pub findings: Vec<Finding>,
+    pub dropped_lossless: Vec<u32>,
+    pub delivered_data: u64,
+    pub duplicate_data: u64,
+    pub discarded_data: u64,
+    pub dropped_data: u64,
+    pub reordered: u64,
+    pub broken: u32,
+    pub digest: u64,
+}
+
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum End {
+    /// All operations are over.
+    Done,
+    /// Nothing is left to happen, but operations are.
+    Stuck,
+    /// It was told to stop.
+    Stopped,
+    /// It passed a limit.
+    Limit,
+}
+
+impl Simulation<'_> {
+    /// Runs to the end.
+    pub(crate) fn run(&mut self, watch: &mut Watch<'_>) -> Outcome {
+        self.start_ready();
+        let end = self.turn_over(watch);
+        self.close(end)
+    }
+
+    fn turn_over(&mut self, watch: &mut Watch<'_>) -> End {
+        let limit = self.settings.limits.time.as_ps();
+        let mut next_look = LOOK_EVERY;
+        while !self.replay.is_done() {
+            let Some(entry) = self.calendar.next() else { return End::Stuck };
+            self.handle(entry);
+            if self.counters.events == next_look {
+                next_look += LOOK_EVERY;
+                if watch.wants_stop(self.progress()) {
+                    return End::Stopped;
+                }
+                if self.settings.limits.events <= self.counters.events || limit <= self.now {
+                    return End::Limit;
+                }
+            }
+        }
+        End::Done
+    }
+
+    fn progress(&self) -> Progress {
+        Progress {
+            at: Time::from_ps(self.now),
+            events: self.counters.events,
+            operations_left: self.replay.unfinished(),
+            packets: self.counters.packets,
+        }
+    }
+
+    /// The whole behaviour of the network, one arm for each thing that can happen.
+    #[inline]
+    fn handle(&mut self, entry: Entry) {
+        debug_assert!(self.now <= entry.at, "time goes on");
+        self.now = entry.at;
+        self.ticket = entry.ticket;
+        self.counters.events += 1;
+        self.digest = (self.digest ^ entry.at ^ (entry.word() << 32))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29);
+        let id = entry.id();
+        match entry.kind() {
+            Kind::Arrived => self.arrived(id),
+            Kind::Freed => self.freed(id),
+            Kind::Woken => self.woken(id),
+            Kind::Timed => self.timed(id),
+            Kind::Overdue => self.overdue(id),
+            Kind::Ended => self.ended(OpId::from_index(id)),
+            Kind::Due => self.due(id),
+            Kind::Commanded => self.commanded(id),
+        }
+    }
+
+    /// Puts something rare into the calendar.
+    pub(crate) fn plan(&mut self, at: u64, what: Agenda) {
+        let number = match self.free_agenda.pop() {
+            Some(number) => {
+                self.agenda[number as usize] = what;
+                number
+            }
+            None => {
+                self.agenda.push(what);
+                self.agenda.len() as u32 - 1
+            }
+        };
+        let ticket = self.calendar.ticket();
+        self.calendar.schedule(at, ticket, Kind::Due, number as usize);
+    }
+
+    fn due(&mut self, number: usize) {
+        self.free_agenda.push(number as u32);
+        match self.agenda[number] {
+            Agenda::Renew { link, class } => self.renew_pause(link as usize, usize::from(class)),
+            Agenda::Expire { link, class } => self.expire_pause(link as usize, usize::from(class)),
+            Agenda::Watchdog { link, class } => self.bark(link as usize, usize::from(class)),
+            Agenda::HostTook { node, link } => self.host_took(node as usize, link as usize),
+        }
+    }
+
+    /// Starts every operation that may.
+    fn start_ready(&mut self) {
+        while !self.ready.is_empty() {
+            let mut ready = std::mem::take(&mut self.ready);
+            for op in ready.drain(..) {
+                self.start(op);
+            }
+            if self.ready.is_empty() {
+                self.ready = ready;
+            }
+        }
+    }
+
+    fn start(&mut self, op: OpId) {
+        self.started_at[op.index()] = self.now;
+        match self.transfers.ops()[op].kind {
+            OpKind::Wait { span } => self.end_at(op, self.now + span.as_ps()),
+            OpKind::Send { connection, bytes } => {
+                if self.network.first_pair[connection.index()] == NOWHERE {
+                    let at = self.send_serially(connection.index(), bytes);
+                    self.end_at(op, at);
+                    return;
+                }
+                let latency = self.settings.nic.send_latency.as_ps();
+                if latency == 0 {
+                    self.post_parts(op);
+                } else {
+                    self.end_at(op, self.now + latency);
+                }
+            }
+            OpKind::Coupled { .. } => {
+                panic!("the packet engine moves packets: coupled operations must be written out")
+            }
+        }
+    }
+
+    fn end_at(&mut self, op: OpId, at: u64) {
+        let ticket = self.calendar.ticket();
+        self.calendar.schedule(at, ticket, Kind::Ended, op.index());
+    }
+
+    /// Handles [`Kind::Ended`]: a wait or a scale-up transfer is over, or a message has passed
+    /// through the NIC's doorbell.
+    fn ended(&mut self, op: OpId) {
+        match self.transfers.ops()[op].kind {
+            OpKind::Send { connection, .. }
+                if self.network.first_pair[connection.index()] != NOWHERE =>
+            {
+                self.post_parts(op);
+            }
+            _ => {
+                self.received_at[op.index()] = self.now;
+                self.finish(op);
+            }
+        }
+    }
+
+    /// Cuts an operation over the queue pairs of its connection and hands the parts to them.
+    fn post_parts(&mut self, op: OpId) {
+        use fabric::routing::QueuePairUse;
+        let OpKind::Send { connection, bytes } = self.transfers.ops()[op].kind else {
+            unreachable!("only messages are posted")
+        };
+        let connection = connection.index();
+        let first = self.network.first_pair[connection] as usize;
+        let count = u64::from(self.network.pairs_of[connection]);
+        let bytes = bytes.get();
+        if count == 1 {
+            self.parts_left[op.index()] = 1;
+            self.post(first, op.index() as u32, bytes);
+            return;
+        }
+        let routing = &self.settings.routing;
+        let unit = match routing.split {
+            QueuePairUse::Split => bytes.div_ceil(count).max(1),
+            QueuePairUse::RoundRobin => routing.chunk.get().max(1),
+        };
+        let pieces = bytes.div_ceil(unit).max(1);
+        let turn = u64::from(self.turns[connection]);
+        if routing.split == QueuePairUse::RoundRobin {
+            self.turns[connection] = ((turn + pieces) % count) as u16;
+        }
+        // The pieces of one queue pair follow each other, so they are one message here.
+        let used = pieces.min(count);
+        self.parts_left[op.index()] = used as u32;
+        for part in 0..used {
+            let mine = (pieces - part).div_ceil(count);
+            let has_last = (pieces - 1) % count == part;
+            let rest = pieces * unit - bytes;
+            let size = mine * unit - if has_last { rest } else { 0 };
+            let pair = first + ((turn + part) % count) as usize;
+            self.post(pair, op.index() as u32, size);
+        }
+    }
+
+    /// One part of an operation has been acknowledged.
+    pub(crate) fn part_done(&mut self, op: OpId) {
+        let left = &mut self.parts_left[op.index()];
+        *left -= 1;
+        if *left == 0 {
+            self.finish(op);
+        }
+    }
+
+    fn finish(&mut self, op: OpId) {
+        let at = op.index();
+        let received = Time::from_ps(self.received_at[at]);
+        let finish = Time::from_ps(self.now).max(received);
+        let start = Time::from_ps(self.started_at[at]);
+        self.outcome[op] = Some(OpTimes { start, received, finish });
+        self.replay.finish(op, &mut self.ready);
+        self.start_ready();
+    }
+
+    /// Sends a message over the scale-up network: links in series, one message after another.
+    fn send_serially(&mut self, connection: usize, bytes: Bytes) -> u64 {
+        let place = self.network.first_serial[connection] as usize;
+        let mut links = Vec::new();
+        let mut at = place;
+        while self.paths[at] != NOWHERE {
+            links.push(self.paths[at] as usize);
+            at += 1;
+        }
+        let mut start = self.now;
+        let (mut slowest, mut delay) = (0, 0);
+        for &link in &links {
+            start = start.max(self.serial_free[link]);
+            let class = self.fabric.class(fabric::LinkId::from_index(link));
+            slowest = slowest.max(class.rate.time_to_send(bytes).as_ps());
+            delay += class.delay.as_ps();
+        }
+        for &link in &links {
+            self.serial_free[link] = start + slowest;
+            self.ports[link].bytes += bytes.get();
+        }
+        start + slowest + delay
+    }
+
+    /// What a queue pair's congestion control is told when it begins.
+    pub(crate) fn circumstances(&self, pair: usize) -> Circumstances {
+        crate::build::circumstances(self, pair)
+    }
+
+    /// Every data packet that was sent has arrived, was thrown away or is still on its way; and
+    /// every hop stamp belongs to a packet.
+    fn balance(&self) {
+        let packets = || {
+            let rings = self.ports.iter().flat_map(|port| port.rings.iter());
+            let held = self.hosts.iter().flat_map(|host| host.queue.iter());
+            rings.flat_map(|ring| ring.iter()).chain(held)
+        };
+        let on_the_way = packets().filter(|packet| packet.purpose == Purpose::Data).count() as u64;
+        let arrived = self.delivered_data + self.duplicate_data + self.discarded_data;
+        let accounted = arrived + self.dropped_data + on_the_way;
+        assert_eq!(self.counters.packets, accounted, "packets sent, and packets accounted for");
+        let stamped = packets().filter(|packet| packet.flags & STAMPED != 0).count();
+        assert_eq!(self.stamps.in_use(), stamped, "lists of hop stamps, and stamped packets");
+    }
+
+    /// Draws the balance.
+    fn close(&mut self, end: End) -> Outcome {
+        for link in 0..self.ports.len() {
+            self.catch_up(link);
+        }
+        self.balance();
+        let left = self.replay.unfinished();
+        match end {
+            End::Done => {}
+            End::Stuck => self.find(format!("{left} operations never finished: nothing moves")),
+            End::Stopped => self.find(format!("stopped: {left} operations were unfinished")),
+            End::Limit => self.find(format!("stopped at a limit: {left} operations unfinished")),
+        }
+        let mut links = IdVec::with_capacity(self.ports.len());
+        let mut paused_in_all = 0;
+        for (link, port) in self.ports.iter().enumerate() {
+            let log = &self.pauses[link];
+            let mut paused = log.total;
+            if port.paused >> DATA & 1 == 1 {
+                paused += self.now - log.since;
+            }
+            paused_in_all += paused;
+            links.push(LinkUse {
+                bytes: port.bytes,
+                flows: 0,
+                peak_queue: Bytes::new(u64::from(port.peak)),
+                paused: Span::from_ps(paused),
+            });
+        }
+        for &pair in &self.routed {
+            links[fabric::LinkId::from_index(pair as usize)].flows += 1;
+        }
+        self.counters.paused = Span::from_ps(paused_in_all);
+        Outcome {
+            ops: std::mem::take(&mut self.outcome),
+            links,
+            counters: self.counters,
+            findings: std::mem::take(&mut self.findings),
+            digest: self.digest,
+        }
+    }
+}
+
+/// How often the loop looks up from its work, in events.
+const LOOK_EVERY: u64 = 1 << 16;
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Simulated time.
+    pub at: Time,
+    /// Events handled.
+    pub events: u64,
+    /// Operations that have not finished.
+    pub operations_left: usize,
+    /// Data packets sent.
+    pub packets: u64,
+}
+
+/// Somebody who watches a run and may stop it.
+#[derive(Default)]
+pub struct Watch<'a> {
+    /// The run stops soon after this is set.
+    pub interrupt: Option<&'a std::sync::atomic::AtomicBool>,
+    /// Called every 65,536 events.
+    pub progress: Option<&'a mut dyn FnMut(Progress)>,
+}
+
+impl std::fmt::Debug for Watch<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watch").field("interrupt", &self.interrupt).finish_non_exhaustive()
+    }
+}
+
+impl Watch<'_> {
+    fn wants_stop(&mut self, progress: Progress) -> bool {
+        if let Some(tell) = &mut self.progress {
+            tell(progress);
+        }
+        self.interrupt.is_some_and(|flag| flag.load(std::sync::atomic::Ordering::Relaxed))
+    }
+}

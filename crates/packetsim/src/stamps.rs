@@ -1,0 +1,67 @@
+//! Hop stamps: what links wrote on packets whose congestion control asked for it.
+//!
+//! A stamped packet carries the number of its list; the acknowledgement takes it over and brings it
+//! back. The number stands where other packets have the time at which they were sent, so the list
+//! keeps that too.
+
+use crate::cc::Hop;
+
+/// More hops than any path has; further ones are not stamped.
+const MOST: usize = 12;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    sent: u64,
+    count: u32,
+    hops: [Hop; MOST],
+}
+
+/// The lists of all packets on their way.
+#[derive(Debug, Default)]
+pub(crate) struct Stamps {
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+}
+
+impl Stamps {
+    /// A fresh list for a packet sent now.
+    pub(crate) fn begin(&mut self, sent: u64) -> u32 {
+        let entry = Entry { sent, ..Entry::default() };
+        match self.free.pop() {
+            Some(number) => {
+                self.entries[number as usize] = entry;
+                number
+            }
+            None => {
+                self.entries.push(entry);
+                self.entries.len() as u32 - 1
+            }
+        }
+    }
+
+    /// Adds a stamp.
+    pub(crate) fn push(&mut self, number: u32, hop: Hop) {
+        let entry = &mut self.entries[number as usize];
+        if (entry.count as usize) < MOST {
+            entry.hops[entry.count as usize] = hop;
+            entry.count += 1;
+        }
+    }
+
+    /// When the packet was sent, and its stamps.
+    pub(crate) fn get(&self, number: u32) -> (u64, &[Hop]) {
+        let entry = &self.entries[number as usize];
+        (entry.sent, &entry.hops[..entry.count as usize])
+    }
+
+    /// Throws a list away.
+    pub(crate) fn free(&mut self, number: u32) {
+        debug_assert!(!self.free.contains(&number), "a list is thrown away once");
+        self.free.push(number);
+    }
+
+    /// How many lists are in use.
+    pub(crate) fn in_use(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+}

@@ -1,0 +1,365 @@
+//! What a node does with a packet that arrives: takes it in, sends it on, pauses who sends too much.
+
+use traffic::Finding;
+use units::{Id, Random, Time};
+
+use crate::buffer::{Admission, EcnConfig, WatchdogAction};
+use crate::calendar::Kind;
+use crate::nic::AcksWhilePaused;
+use crate::packet::{CONTROL, DAMAGED, DATA, LINK_CONTROL, Packet, Purpose, RESUME, STAMPED};
+use crate::port::NOWHERE;
+use crate::simulation::{Agenda, Simulation};
+
+/// Draws marks.
+#[derive(Debug)]
+pub(crate) struct Marker {
+    min: u64,
+    max: u64,
+    /// Probability for each byte above `min`.
+    slope: f64,
+    /// One stream of dice for each link.
+    dice: Vec<Random>,
+}
+
+impl Marker {
+    /// For so many links.
+    pub(crate) fn new(config: &EcnConfig, seed: u64, links: usize) -> Self {
+        let (min, max) = (config.min.get(), config.max.get());
+        let slope = if min < max { config.probability / (max - min) as f64 } else { 0.0 };
+        if !config.enabled {
+            return Self { min: u64::MAX, max: u64::MAX, slope, dice: Vec::new() };
+        }
+        let dice = (0..links).map(|link| Random::new(seed, "mark", link as u64)).collect();
+        Self { min, max, slope, dice }
+    }
+
+    /// Whether a packet is marked when so much is queued on a link.
+    #[inline]
+    pub(crate) fn marks(&mut self, queued: u64, link: usize) -> bool {
+        if queued <= self.min {
+            return false;
+        }
+        self.max < queued || self.dice[link].unit() < (queued - self.min) as f64 * self.slope
+    }
+}
+
+/// How long, and until when, the classes of a link have been paused.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PauseLog {
+    /// When the present pause of data began.
+    pub since: u64,
+    /// When it ends unless it is renewed.
+    pub until: u64,
+    /// How long all ended pauses of data were together.
+    pub total: u64,
+    /// An event will look whether the pause has run out.
+    pub expiry_pending: bool,
+    /// An event will look whether the queue is stuck.
+    pub watchdog_pending: bool,
+}
+
+impl Simulation<'_> {
+    /// Handles [`Kind::Arrived`]: the oldest packet on a wire reaches the far end.
+    #[inline]
+    pub(crate) fn arrived(&mut self, link: usize) {
+        let port = &mut self.ports[link];
+        let packet = port.take_arrived();
+        debug_assert_eq!(packet.at, self.now);
+        if port.wire == 0 && port.sendable() != 0 {
+            self.catch_up(link);
+            if self.ports[link].wire == 0 {
+                self.watch(link);
+            }
+        } else if let Some((at, ticket)) = port.next_arrival() {
+            self.calendar.schedule(at, ticket, Kind::Arrived, link);
+        }
+        self.counters.packet_hops += u64::from(packet.purpose == Purpose::Data);
+        if packet.flags & DAMAGED != 0 {
+            self.lose(&packet);
+        } else if self.ingress[link].switch == NOWHERE {
+            self.delivered(link, packet);
+        } else {
+            self.forward(link, packet);
+        }
+    }
+
+    /// Takes a packet into a switch and queues it for its next link.
+    #[inline]
+    fn forward(&mut self, link: usize, mut packet: Packet) {
+        let class = usize::from(self.class_in_switch[packet.purpose as usize]);
+        let next = self.next_link(link, &mut packet);
+        let size = u32::from(packet.size);
+        let ingress = &mut self.ingress[link];
+        let switch = &mut self.switches[ingress.switch as usize];
+        let taken = if self.lossless >> class & 1 == 1 {
+            switch.admit_lightly(ingress, class, size) || self.admit_exactly(link, class, size)
+        } else {
+            let limit = switch.lossy_limit();
+            let fits = u64::from(self.ports[next].queued[class] + size) <= limit;
+            if fits {
+                switch.lossy += u64::from(size);
+            }
+            fits || self.admit_lossy_exactly(link, next, class, size)
+        };
+        if !taken {
+            self.dropped(link, &packet, class);
+            return;
+        }
+        packet.from = link as u32;
+        self.enqueue(next, class, packet);
+    }
+
+    /// The link that a packet takes next.
+    #[inline]
+    fn next_link(&mut self, link: usize, packet: &mut Packet) -> usize {
+        if packet.route == NOWHERE {
+            return self.choose_link(link, packet);
+        }
+        let next = self.paths[packet.route as usize];
+        packet.route += 1;
+        next as usize
+    }
+
+    /// Admission with everything counted that has left the switch until now.
+    #[cold]
+    #[inline(never)]
+    fn admit_exactly(&mut self, link: usize, class: usize, size: u32) -> bool {
+        let number = self.ingress[link].switch as usize;
+        self.catch_up_switch(number);
+        let switch = &mut self.switches[number];
+        match switch.admit(&mut self.ingress[link], class, size) {
+            Admission::Taken => true,
+            Admission::TakenAndPause => {
+                self.pause_sender(link, class);
+                true
+            }
+            Admission::Dropped => false,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn admit_lossy_exactly(&mut self, link: usize, next: usize, class: usize, size: u32) -> bool {
+        let number = self.ingress[link].switch as usize;
+        self.catch_up_switch(number);
+        let limit = self.switches[number].lossy_limit();
+        let fits = u64::from(self.ports[next].queued[class] + size) <= limit;
+        if fits {
+            self.switches[number].lossy += u64::from(size);
+        }
+        fits
+    }
+
+    /// Works off the departures of all ports of a switch.
+    fn catch_up_switch(&mut self, number: usize) {
+        if self.switches[number].alert {
+            return;
+        }
+        for at in 0..self.switches[number].ports.len() {
+            self.catch_up(self.switches[number].ports[at] as usize);
+        }
+    }
+
+    /// Asks the sender at the other end of a link to pause a class.
+    fn pause_sender(&mut self, link: usize, class: usize) {
+        self.ingress[link].pausing |= 1 << class;
+        let number = self.ingress[link].switch as usize;
+        let switch = &mut self.switches[number];
+        switch.pausing += 1;
+        if !switch.alert {
+            switch.alert = true;
+            for at in 0..self.switches[number].ports.len() {
+                self.watch(self.switches[number].ports[at] as usize);
+            }
+        }
+        self.send_pause(link, class, 0);
+        self.renew_later(link, class);
+    }
+
+    /// Sees to it that a pause is renewed before it runs out.
+    pub(crate) fn renew_later(&mut self, link: usize, class: usize) {
+        if 0 < self.renew_after {
+            let at = self.now + self.renew_after;
+            self.plan(at, Agenda::Renew { link: link as u32, class: class as u8 });
+        }
+    }
+
+    /// A pause that still holds is renewed before it runs out.
+    pub(crate) fn renew_pause(&mut self, link: usize, class: usize) {
+        if self.ingress[link].pausing >> class & 1 == 1 {
+            self.send_pause(link, class, 0);
+            self.renew_later(link, class);
+        }
+    }
+
+    /// Handles [`Kind::Commanded`]: a pause frame reaches the far end of a link, whose sender there
+    /// is the reverse link's port.
+    pub(crate) fn commanded(&mut self, link: usize) {
+        let frame = self.ports[link].rings[LINK_CONTROL].take();
+        let reverse = self.fabric.reverse(fabric::LinkId::from_index(link)).index();
+        let class = frame.psn as usize;
+        if frame.flags & RESUME == 0 {
+            self.pause(reverse, class);
+        } else {
+            self.resume(reverse, class);
+        }
+    }
+
+    /// A port may not send a class any more.
+    pub(crate) fn pause(&mut self, link: usize, class: usize) {
+        self.catch_up(link);
+        let (now, lasts) = (self.now, self.pause_lasts);
+        let log = &mut self.pauses[link];
+        log.until = if lasts == 0 { u64::MAX } else { now + lasts };
+        if lasts != 0 && !log.expiry_pending {
+            log.expiry_pending = true;
+            let until = log.until;
+            self.plan(until, Agenda::Expire { link: link as u32, class: class as u8 });
+        }
+        if self.ports[link].paused >> class & 1 == 1 {
+            return;
+        }
+        self.counters.pauses += 1;
+        let log = &mut self.pauses[link];
+        log.since = now;
+        if 0 < self.watchdog && !log.watchdog_pending {
+            log.watchdog_pending = true;
+            let at = now + self.watchdog;
+            self.plan(at, Agenda::Watchdog { link: link as u32, class: class as u8 });
+        }
+        let port = &mut self.ports[link];
+        port.paused |= 1 << class;
+        if class == DATA && port.switch == NOWHERE && self.acks_hold == AcksWhilePaused::Hold {
+            port.paused |= 1 << CONTROL;
+        }
+    }
+
+    /// A port may send a class again.
+    pub(crate) fn resume(&mut self, link: usize, class: usize) {
+        if self.ports[link].paused >> class & 1 == 0 {
+            return;
+        }
+        self.catch_up(link);
+        let log = &mut self.pauses[link];
+        log.total += self.now - log.since;
+        let port = &mut self.ports[link];
+        port.paused &= !(1 << class);
+        if port.switch == NOWHERE {
+            port.paused &= !(1 << CONTROL);
+            self.serve(link);
+        } else {
+            self.kick(link);
+            if self.ports[link].wire == 0 {
+                self.watch(link);
+            }
+        }
+    }
+
+    /// Looks whether a pause has run out without being renewed.
+    pub(crate) fn expire_pause(&mut self, link: usize, class: usize) {
+        let log = &mut self.pauses[link];
+        log.expiry_pending = false;
+        let until = log.until;
+        if self.ports[link].paused >> class & 1 == 0 {
+            return;
+        }
+        if until <= self.now {
+            self.resume(link, class);
+        } else {
+            self.pauses[link].expiry_pending = true;
+            self.plan(until, Agenda::Expire { link: link as u32, class: class as u8 });
+        }
+    }
+
+    /// Looks whether a queue has been paused for so long that it must be stuck.
+    pub(crate) fn bark(&mut self, link: usize, class: usize) {
+        let log = &mut self.pauses[link];
+        log.watchdog_pending = false;
+        let since = log.since;
+        if self.ports[link].paused >> class & 1 == 0 {
+            return;
+        }
+        if self.now < since + self.watchdog {
+            self.pauses[link].watchdog_pending = true;
+            let at = since + self.watchdog;
+            self.plan(at, Agenda::Watchdog { link: link as u32, class: class as u8 });
+            return;
+        }
+        let name = self.fabric.link_name(fabric::LinkId::from_index(link));
+        let span = units::Span::from_ps(self.watchdog);
+        self.find(format!("{name} has been paused for {span}: a pause storm or a deadlock"));
+        match self.settings.pfc.action {
+            WatchdogAction::Alert => {}
+            WatchdogAction::Forward => self.resume(link, class),
+            WatchdogAction::Drop => self.drain(link, class),
+        }
+    }
+
+    /// Throws away what waits in a queue and gives its memory back.
+    fn drain(&mut self, link: usize, class: usize) {
+        self.catch_up(link);
+        let port = &mut self.ports[link];
+        let number = port.switch;
+        let flushed = port.rings[class].flush_waiting();
+        port.queued[class] = 0;
+        port.waiting &= !(1 << class);
+        for packet in flushed {
+            if number != NOWHERE {
+                self.give_back(number as usize, &packet, class);
+            }
+            self.lose(&packet);
+        }
+    }
+
+    /// Gives back what a packet that leaves a switch was charged for.
+    fn give_back(&mut self, number: usize, packet: &Packet, class: usize) {
+        let size = u32::from(packet.size);
+        let from = packet.from as usize;
+        let switch = &mut self.switches[number];
+        if self.lossless >> class & 1 == 0 {
+            switch.lossy -= u64::from(size);
+            return;
+        }
+        let ingress = &mut self.ingress[from];
+        switch.release(ingress, class, size);
+        if ingress.pausing >> class & 1 == 1 && switch.may_resume(ingress, class, self.xon_below) {
+            self.resume_sender(from, class);
+        }
+    }
+
+    /// A packet finds no room.
+    #[cold]
+    fn dropped(&mut self, link: usize, packet: &Packet, class: usize) {
+        if self.lossless >> class & 1 == 1 {
+            let number = self.ingress[link].switch;
+            if !self.dropped_lossless.contains(&number) {
+                self.dropped_lossless.push(number);
+                let node = self.fabric.links()[fabric::LinkId::from_index(link)].to;
+                let name = self.fabric.name(node);
+                self.find(format!(
+                    "{name} dropped a packet of the lossless class: its headroom is too small"
+                ));
+            }
+        }
+        self.lose(packet);
+    }
+
+    /// A packet is gone.
+    #[cold]
+    pub(crate) fn lose(&mut self, packet: &Packet) {
+        self.counters.drops += 1;
+        if packet.purpose == Purpose::Data {
+            self.dropped_data += 1;
+        }
+        if packet.flags & STAMPED != 0 {
+            self.stamps.free(packet.sent);
+        }
+    }
+
+    /// Notes something that the user should hear about.
+    pub(crate) fn find(&mut self, text: String) {
+        if self.findings.len() < 1_000 {
+            self.findings.push(Finding { at: Time::from_ps(self.now), text });
+        }
+    }
+}
