@@ -6,9 +6,9 @@ use std::path::Path;
 use anstream::AutoStream;
 use commands::{Failure, VERSION};
 use report::{Answer, Envelope, Page};
-use scenario::{Colour, Loaded, Style};
+use scenario::{Colour, Loaded, Style, load};
 
-use crate::arguments::Global;
+use crate::arguments::{Global, ScenarioArgument};
 
 /// How a command that answered ends; the numbers are the exit codes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -55,6 +55,24 @@ pub(crate) struct Terminal {
 impl Terminal {
     pub(crate) fn new(global: Global) -> Self {
         Self { global }
+    }
+
+    /// Loads a scenario with everything that flags and variables say; what is unwise is said.
+    pub(crate) fn load(&self, argument: &ScenarioArgument) -> Result<Loaded, Stop> {
+        let loaded = load(&self.global.request(Some(&argument.scenario)))?;
+        for warning in &loaded.warnings {
+            self.remark(&format!("warning: {warning}"));
+        }
+        Ok(loaded)
+    }
+
+    /// Says something on standard error, unless nobody wants to hear it.
+    pub(crate) fn remark(&self, text: &str) {
+        if !self.global.quiet {
+            let mut stream = AutoStream::new(io::stderr(), self.choice());
+            // If standard error is closed there is nobody left to tell.
+            let _ = writeln!(stream, "{text}");
+        }
     }
 
     /// Writes an answer: JSON if it was asked for, otherwise the sheet for people.

@@ -12,6 +12,7 @@ pub mod check;
 pub mod failure;
 pub mod init;
 pub mod presets;
+pub mod topo;
 
 pub use failure::Failure;
 

@@ -8,12 +8,14 @@
 //! * [`sheet`]: what a result looks like, before anybody knows on what it is drawn.
 //! * [`table`]: columns that fit the width.
 //! * [`chart`]: charts as data; [`draw`]: charts in Unicode for the terminal.
+//! * [`number`]: numbers as people read them.
 //! * [`envelope`]: the JSON that every command answers with.
 //! * [`page`]: a self-contained HTML page with charts.
 
 pub mod chart;
 pub mod draw;
 pub mod envelope;
+pub mod number;
 pub mod page;
 pub mod sheet;
 pub mod table;

@@ -361,6 +361,12 @@ impl Loader {
 }
 
 impl Loaded {
+    /// What to call the scenario above tables: its name, or else what was asked for.
+    pub fn title(&self) -> String {
+        let name = &self.scenario.name;
+        if name.is_empty() { self.input.clone() } else { name.clone() }
+    }
+
     /// The fabric. Only a scenario that was loaded whole has one.
     pub fn fabric(&self) -> &Fabric {
         self.fabric.as_ref().expect("a scenario that was loaded whole has a fabric")

@@ -31,6 +31,7 @@ commands! {
     Presets presets
     Init init
     Check check
+    Topo topo
     Schema schema
     Completions completions
     Man man

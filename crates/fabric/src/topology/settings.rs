@@ -21,6 +21,7 @@ pub enum TopologyKind {
     FatTree,
     /// One leaf for each rail of a segment of servers, spines between them.
     #[serde(alias = "rail-optimised")]
+    #[schemars(extend("x-aliases" = ["rail-optimised"]))]
     RailOptimized,
     /// One network for each rail and none between them.
     RailOnly,
@@ -83,9 +84,11 @@ pub struct FabricConfig {
     pub downlinks: Option<u32>,
     /// Pods or zones that the leaves are grouped into; without it, as many as needed.
     #[serde(alias = "zones")]
+    #[schemars(extend("x-aliases" = ["zones"]))]
     pub pods: Option<u32>,
     /// GPUs of a full pod or zone.
     #[serde(alias = "zone_gpus")]
+    #[schemars(extend("x-aliases" = ["zone_gpus"]))]
     pub pod_gpus: Option<u32>,
     /// Servers that share the leaves of their rails (rail-optimised, dual-plane).
     pub segment_nodes: Option<u32>,

@@ -1,0 +1,247 @@
+//! The binary as people run it: exit codes, what goes where, and that nothing is a surprise.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+/// A folder to run in.
+struct Desk(tempfile::TempDir);
+
+impl Desk {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn with(name: &str, text: &str) -> Self {
+        let desk = Self::new();
+        std::fs::write(desk.path(name), text).unwrap();
+        desk
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// The command, with an environment in which only what a test sets matters.
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fatflow"));
+        command.current_dir(self.0.path()).args(arguments).env_clear();
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Answer {
+        Answer::of(self.command(arguments).output().unwrap())
+    }
+}
+
+struct Answer {
+    code: Option<i32>,
+    out: String,
+    error: String,
+}
+
+impl Answer {
+    fn of(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Self { code: output.status.code(), out: text(output.stdout), error: text(output.stderr) }
+    }
+
+    fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.out).unwrap()
+    }
+}
+
+const SMALL: &str = "name = \"small\"\n[cluster]\ngpus = 16\n";
+
+#[test]
+fn exit_codes_say_what_happened() {
+    let desk = Desk::with("good.toml", SMALL);
+    std::fs::write(desk.path("bad.toml"), "nmae = 1\n").unwrap();
+    std::fs::write(desk.path("latin1.toml"), b"name = \"\xfc\"").unwrap();
+    std::fs::create_dir(desk.path("folder")).unwrap();
+    std::fs::File::create(desk.path("big.toml")).unwrap().set_len(100_000_000).unwrap();
+    let cases: &[(&[&str], i32)] = &[
+        (&["check", "good.toml"], 0),
+        (&["topo", "good.toml"], 0),
+        (&["schema"], 0),
+        (&["presets"], 0),
+        (&["presets", "--kind", "gpu"], 0),
+        (&["man"], 0),
+        (&["man", "topo"], 0),
+        (&["completions", "bash"], 0),
+        (&["--help"], 0),
+        (&["--version"], 0),
+        (&[], 2),
+        (&["topology"], 2),
+        (&["check"], 2),
+        (&["check", "good.toml", "--set", "seed"], 2),
+        (&["check", "good.toml", "--threads", "0"], 2),
+        (&["check", "good.toml", "--engine", "steam"], 2),
+        (&["topo", "good.toml", "--dot", "--csv"], 2),
+        (&["check", "bad.toml"], 3),
+        (&["topo", "bad.toml"], 3),
+        (&["check", "missing.toml"], 3),
+        (&["check", "missing"], 3),
+        (&["check", "folder"], 3),
+        (&["check", "latin1.toml"], 3),
+        (&["check", "big.toml"], 3),
+        (&["check", "good.toml", "--set", "sede=1"], 3),
+        (&["init", "no-such-preset"], 3),
+        (&["man", "no-such-command"], 3),
+    ];
+    for (arguments, code) in cases {
+        let answer = desk.run(arguments);
+        assert_eq!(answer.code, Some(*code), "{arguments:?}: {}", answer.error);
+        let silent = if *code == 0 { &answer.error } else { &answer.out };
+        assert_eq!(silent, "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn three_mistakes_are_three_errors_and_exit_code_3() {
+    let file = "[cluster]\ngpus = 16\ngpus_per_node = 8\nnic_rate = \"400\"\nracks = 2\n\
+                [job]\nparallel = { tp = 3 }\n";
+    let desk = Desk::with("my.toml", file);
+    let answer = desk.run(&["check", "my.toml"]);
+    assert_eq!(answer.code, Some(3));
+    insta::assert_snapshot!(answer.error);
+
+    let answer = desk.run(&["check", "my.toml", "--json"]);
+    assert_eq!(answer.code, Some(3));
+    let result = &answer.json()["result"];
+    assert_eq!(result["valid"], false);
+    let problems = result["problems"].as_array().unwrap();
+    let lines: Vec<_> = problems.iter().map(|problem| problem["line"].as_u64()).collect();
+    assert_eq!(lines, [Some(4), Some(5), Some(7)]);
+}
+
+#[test]
+fn json_answers_come_in_the_envelope() {
+    let desk = Desk::with("my.toml", SMALL);
+    let answer = desk.run(&["topo", "my.toml", "--json", "--seed", "5"]).json();
+    let keys: Vec<&String> = answer.as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["fatflow", "command", "engine", "seed", "scenario", "result"]);
+    assert_eq!(answer["command"], "topo");
+    assert_eq!(answer["seed"], 5);
+    assert_eq!(answer["scenario"].as_str().unwrap().len(), 16);
+    let result = answer["result"].as_object().unwrap();
+    for key in [
+        "gpus",
+        "nodes",
+        "switches",
+        "links",
+        "tiers",
+        "bisection_bps",
+        "paths_max",
+        "cost_usd",
+        "power_w",
+    ] {
+        assert!(result.contains_key(key), "{key}");
+    }
+    for key in ["name", "switches", "links", "oversubscription"] {
+        assert!(result["tiers"][0].get(key).is_some(), "{key}");
+    }
+    assert_eq!((&result["gpus"], &result["nodes"]), (&16.into(), &2.into()));
+}
+
+#[test]
+fn precedence_shows_in_check_print() {
+    let desk = Desk::with("my.toml", SMALL);
+    let mut command = desk.command(&["check", "my.toml", "--print", "--json", "--seed", "9"]);
+    command.env("FATFLOW_SET_network__routing__qps", "4").env("FATFLOW_SET_SEED", "8");
+    let answer = Answer::of(command.output().unwrap()).json();
+    let values = answer["result"]["values"].as_array().unwrap();
+    let find = |key: &str| {
+        let value = values.iter().find(|value| value["key"] == key).unwrap();
+        (value["value"].as_str().unwrap().to_owned(), value["origin"].as_str().unwrap().to_owned())
+    };
+    let expect = |value: &str, origin: &str| (value.to_owned(), origin.to_owned());
+    assert_eq!(find("seed"), expect("9", "--seed"));
+    let variable = "environment FATFLOW_SET_network__routing__qps";
+    assert_eq!(find("network.routing.qps"), expect("4", variable));
+    assert_eq!(find("cluster.gpus"), expect("16", "my.toml:3"));
+    assert_eq!(find("cluster.gpus_per_node"), expect("8", "default"));
+}
+
+#[test]
+fn colours_come_only_when_asked_for_where_there_is_no_terminal() {
+    let desk = Desk::with("bad.toml", "nmae = 1\n[cluster]\ngpus = 16");
+    std::fs::write(desk.path("good.toml"), SMALL).unwrap();
+    let escape = '\u{1b}';
+    assert!(!desk.run(&["check", "bad.toml"]).error.contains(escape));
+    assert!(!desk.run(&["topo", "good.toml"]).out.contains(escape));
+    assert!(desk.run(&["check", "bad.toml", "--color", "always"]).error.contains(escape));
+    assert!(desk.run(&["topo", "good.toml", "--color", "always"]).out.contains(escape));
+    assert!(!desk.run(&["topo", "good.toml", "--color", "never"]).out.contains(escape));
+}
+
+#[test]
+fn a_reader_who_has_seen_enough_is_no_error() {
+    let desk = Desk::with("my.toml", "[cluster]\ngpus = 4096\n");
+    let mut child = desk
+        .command(&["topo", "my.toml", "--csv"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = [0; 10];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    let answer = Answer::of(child.wait_with_output().unwrap());
+    assert_eq!((answer.code, &*answer.error), (Some(0), ""));
+}
+
+#[test]
+fn a_scenario_may_come_from_standard_input() {
+    let desk = Desk::new();
+    let mut child = desk
+        .command(&["topo", "-", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(SMALL.as_bytes()).unwrap();
+    let answer = Answer::of(child.wait_with_output().unwrap());
+    assert_eq!(answer.json()["result"]["gpus"], 16);
+}
+
+#[test]
+fn every_preset_can_be_the_beginning_of_a_file() {
+    let desk = Desk::new();
+    let presets = desk.run(&["presets", "--json"]).json();
+    for preset in presets["result"]["entries"].as_array().unwrap() {
+        let name = preset["name"].as_str().unwrap();
+        let init = desk.run(&["init", name]);
+        std::fs::write(desk.path("my.toml"), &init.out).unwrap();
+        let hash = |scenario: &str| {
+            let answer = desk.run(&["check", scenario, "--json"]);
+            assert_eq!(answer.code, Some(0), "{name}: {}", answer.out);
+            answer.json()["scenario"].clone()
+        };
+        assert_eq!(hash("my.toml"), hash(name), "{name}");
+    }
+}
+
+#[test]
+fn graphs_and_cable_lists_have_every_cable() {
+    let desk = Desk::with("my.toml", SMALL);
+    let links = desk.run(&["topo", "my.toml", "--csv"]).out.lines().count() - 1;
+    let dot = desk.run(&["topo", "my.toml", "--dot"]).out;
+    assert_eq!(dot.matches(" -- ").count(), links);
+    assert!(dot.starts_with("graph fabric {") && dot.ends_with("}\n"));
+    assert!(16 < links);
+}
+
+#[test]
+fn help_has_an_example_for_every_command() {
+    let desk = Desk::new();
+    let help = desk.run(&["--help"]).out;
+    let commands = help.split("Commands:").nth(1).unwrap().split("Options").next().unwrap();
+    for line in commands.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   ")) {
+        let name = line.split_whitespace().next().unwrap();
+        if name != "help" {
+            let text = desk.run(&[name, "--help"]).out;
+            assert!(text.contains("Example"), "{name}: {text}");
+            assert!(text.contains(&format!("fatflow {name}")), "{name}: {text}");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! `topo`: what is this fabric?
+//!
+//! Tiers, links, bisection, oversubscription, path diversity, and a bill of materials with cost
+//! and power; or the fabric itself, as a graph for Graphviz or as a list of its cables.
+
+use std::fmt::Write as _;
+
+use fabric::cost::{Bill, Part};
+use fabric::summary::{Summary, TierSummary, summary};
+use fabric::{Fabric, LinkId, NodeKind};
+use report::number::{bits_per_second, dollars, grouped, significant, watts};
+use report::{Align, Answer, Sheet, Table};
+use scenario::Loaded;
+use serde::Serialize;
+use units::Id;
+
+/// A fabric in numbers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Topo {
+    /// The numbers.
+    #[serde(flatten)]
+    pub summary: Summary,
+    #[serde(skip)]
+    title: String,
+    #[serde(skip)]
+    topology: &'static str,
+}
+
+/// Describes the fabric of a scenario.
+pub fn run(loaded: &Loaded) -> Topo {
+    let scenario = &loaded.scenario;
+    Topo {
+        summary: summary(loaded.fabric(), &scenario.cluster, &scenario.catalogue),
+        title: loaded.title(),
+        topology: scenario.fabric.topology.name(),
+    }
+}
+
+impl Answer for Topo {
+    fn sheet(&self) -> Sheet {
+        let Summary { gpus, nodes, nics, zones, gpus_per_zone, .. } = &self.summary;
+        let Self { summary, title, topology } = self;
+        let share = format!("{} of full", percent(summary.bisection_share));
+        let zone_note = format!("of up to {} GPUs", grouped(*gpus_per_zone));
+        let zone_label = format!("{}s", summary.zone_word);
+        let mut facts = vec![
+            ("GPUs", grouped(*gpus), ""),
+            ("nodes", grouped(*nodes), ""),
+            ("NICs", grouped(*nics), "back-end"),
+            ("switches", grouped(summary.switches), ""),
+            ("cables", grouped(summary.links), ""),
+            ("bisection", bits_per_second(summary.bisection_bps), &share),
+            ("paths", grouped(summary.paths_max), "shortest, at most, between two NICs"),
+            ("cost", dollars(summary.cost_usd), ""),
+            ("power", watts(summary.power_w), ""),
+        ];
+        if 1 < *zones {
+            facts.insert(3, (&zone_label, grouped(*zones), &zone_note));
+        }
+        let mut sheet = Sheet::new()
+            .heading(format!("{title}: {topology}"))
+            .facts(facts)
+            .heading("Back-end")
+            .table(tiers(&summary.tiers));
+        if let Some(front) = &summary.front_end {
+            sheet = sheet.heading("Front-end").table(tiers(&front.tiers));
+        }
+        let scale_up = &summary.scale_up;
+        if 1 < scale_up.domain_gpus {
+            sheet = sheet.text(format!(
+                "Scale-up: domains of {} GPUs, {} from each GPU.",
+                scale_up.domain_gpus,
+                bits_per_second(scale_up.rate_bps)
+            ));
+        }
+        if 0 < summary.failed_links {
+            let failed = summary.failed_links.div_ceil(2);
+            sheet = sheet.note(format!("{} cables are out of service.", grouped(failed)));
+        }
+        sheet.heading("Bill of materials").table(bill(&summary.bill)).text(bill_note(&summary.bill))
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{} %", significant(100.0 * share))
+}
+
+fn tiers(tiers: &[TierSummary]) -> Table {
+    let mut table = Table::new([
+        ("tier", Align::Left),
+        ("switches", Align::Right),
+        ("links below", Align::Right),
+        ("rate", Align::Right),
+        ("oversubscription", Align::Right),
+        ("box", Align::Left),
+    ]);
+    for tier in tiers.iter().rev() {
+        let built = tier.oversubscription_built;
+        let mut ratio = format!("1:{}", significant(tier.oversubscription));
+        if 0.01 < (built / tier.oversubscription - 1.0).abs() {
+            ratio = format!("{ratio} (built 1:{})", significant(built));
+        }
+        table.row([
+            tier.name.clone(),
+            grouped(tier.switches),
+            grouped(tier.links),
+            bits_per_second(tier.rate_bps),
+            ratio,
+            tier.model.clone(),
+        ]);
+    }
+    table
+}
+
+fn bill(bill: &Bill) -> Table {
+    let mut table = Table::new([
+        ("part", Align::Left),
+        ("where", Align::Left),
+        ("count", Align::Right),
+        ("each", Align::Right),
+        ("cost", Align::Right),
+        ("power", Align::Right),
+        ("", Align::Left),
+    ]);
+    for line in &bill.lines {
+        table.row([
+            line.title.clone(),
+            line.place.clone(),
+            grouped(line.count),
+            line.unit_usd.map_or("?".to_owned(), dollars),
+            dollars(line.cost_usd),
+            watts(line.power_w),
+            if line.is_estimate { "estimate".to_owned() } else { String::new() },
+        ]);
+    }
+    let parts = [
+        (Part::Gpu, "GPUs"),
+        (Part::Nic, "NICs"),
+        (Part::Switch, "switches"),
+        (Part::Cable, "cables"),
+    ];
+    for (part, name) in parts {
+        let (cost, power) = bill.of(part);
+        let name = format!("all {name}");
+        table.row([
+            name,
+            String::new(),
+            String::new(),
+            String::new(),
+            dollars(cost),
+            watts(power),
+            String::new(),
+        ]);
+    }
+    table
+}
+
+fn bill_note(bill: &Bill) -> String {
+    let Bill { cost_usd, power_w, unpriced, lines } = bill;
+    let estimates: f64 =
+        lines.iter().filter(|line| line.is_estimate).map(|line| line.cost_usd).sum();
+    let mut note = format!("In all {} and {}", dollars(*cost_usd), watts(*power_w));
+    if 0.0 < estimates {
+        let share = percent(estimates / cost_usd);
+        write!(note, "; {share} of the cost rests on estimates").expect("a String takes all");
+    }
+    if 0 < *unpriced {
+        let parts = grouped(*unpriced);
+        write!(note, "; {parts} parts have no price and count as nothing").expect("as above");
+    }
+    note + "."
+}
+
+/// The fabric as a graph for Graphviz, one edge for each cable.
+pub fn dot(fabric: &Fabric) -> String {
+    let mut text = String::from("graph fabric {\n  node [shape=box];\n");
+    for (id, node) in fabric.nodes().ids().zip(fabric.nodes().iter()) {
+        let shape = match node.kind {
+            NodeKind::Gpu => " [shape=circle]",
+            NodeKind::Nic | NodeKind::FrontEndNic => " [shape=ellipse]",
+            _ => "",
+        };
+        let name = escaped(&fabric.name(id));
+        writeln!(text, "  n{} [label=\"{name}\"]{shape};", id.index()).expect("as above");
+    }
+    for link in cables(fabric) {
+        let (ends, class) = (&fabric.links()[link], fabric.class(link));
+        let (from, to) = (ends.from.index(), ends.to.index());
+        let rate = class.rate;
+        writeln!(text, "  n{from} -- n{to} [label=\"{rate}\"];").expect("as above");
+    }
+    text.push_str("}\n");
+    text
+}
+
+/// The cables as a table: their ends, and what each carries, takes and measures.
+pub fn csv(fabric: &Fabric) -> String {
+    let mut text = String::from("a,b,kind,rate_bps,delay_ns,length_m\n");
+    for link in cables(fabric) {
+        let (ends, class) = (&fabric.links()[link], fabric.class(link));
+        let (a, b) = (fabric.name(ends.from), fabric.name(ends.to));
+        let delay = class.delay.as_ps() as f64 / 1e3;
+        let length = class.length.as_mm() as f64 / 1e3;
+        let (kind, rate) = (quoted(&class.name), class.rate.as_bps());
+        writeln!(text, "{},{},{kind},{rate},{delay},{length}", quoted(&a), quoted(&b))
+            .expect("as above");
+    }
+    text
+}
+
+/// One of the two directed links of each cable.
+fn cables(fabric: &Fabric) -> impl Iterator<Item = LinkId> {
+    fabric.links().ids().filter(|link| link.index().is_multiple_of(2))
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"")
+}
+
+/// A field of a CSV file, in quotes where it needs them (RFC 4180).
+fn quoted(field: &str) -> String {
+    if field.contains([',', '"', '\n']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
+}

@@ -1,0 +1,78 @@
+//! Numbers as people read them: digits in groups, large ones with a unit.
+
+/// A whole number with its digits in groups of three: `24,576`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if 0 < index && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number with three significant digits and a prefix: `1.23 G`, `45.6 k`, `7 `.
+fn scaled(number: f64) -> String {
+    const PREFIXES: [(f64, &str); 5] =
+        [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+    let (factor, prefix) =
+        PREFIXES.into_iter().find(|(factor, _)| *factor <= number.abs()).unwrap_or((1.0, ""));
+    format!("{} {prefix}", significant(number / factor))
+}
+
+/// A number with at least three significant digits and no superfluous zeros.
+pub fn significant(number: f64) -> String {
+    let decimals = match number.abs() {
+        size if 100.0 <= size => 0,
+        size if 10.0 <= size => 1,
+        size if 1.0 <= size => 2,
+        _ => 3,
+    };
+    let text = format!("{number:.decimals$}");
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+/// Bits per second: `400 Gb/s`.
+pub fn bits_per_second(number: f64) -> String {
+    format!("{}b/s", scaled(number))
+}
+
+/// Watts: `1.2 MW`.
+pub fn watts(number: f64) -> String {
+    format!("{}W", scaled(number))
+}
+
+/// US dollars: `$1.2 M`, `$850`.
+pub fn dollars(number: f64) -> String {
+    match number {
+        number if number.abs() < 1e5 => format!("${}", grouped(number.round().max(0.0) as u64)),
+        number if 1e9 <= number => format!("${} billion", significant(number / 1e9)),
+        number => format!("${} M", significant(number / 1e6)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_look_as_people_write_them() {
+        assert_eq!([0, 7, 999, 1_000, 24_576, 1_048_576].map(grouped).join(" "), {
+            "0 7 999 1,000 24,576 1,048,576"
+        });
+        let numbers = [0.0, 0.1236, 1.0, 9.875, 45.62, 1234.5];
+        assert_eq!(numbers.map(significant).join(" "), "0 0.124 1 9.88 45.6 1234");
+        assert_eq!(bits_per_second(400e9), "400 Gb/s");
+        assert_eq!(bits_per_second(1.2288e15), "1.23 Pb/s");
+        assert_eq!(watts(950.0), "950 W");
+        assert_eq!([850.0, 25_500.0, 1.26e6, 3.5e9].map(dollars), {
+            ["$850", "$25,500", "$1.26 M", "$3.5 billion"]
+        });
+    }
+}
