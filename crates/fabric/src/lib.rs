@@ -16,6 +16,7 @@
 //! * [`naming`]: nodes and links by the names that people give them.
 //! * [`summary`]: a fabric in numbers: tiers, bisection, paths; [`cost`]: its bill of materials.
 //! * [`hardware`]: what GPUs, NICs, switches and cables can do and cost, each figure cited.
+//! * [`transport`]: which protocol carries messages, and what its headers cost.
 //!
 //! # Invariants
 //!
@@ -34,6 +35,7 @@ pub mod routes;
 pub mod routing;
 pub mod summary;
 pub mod topology;
+pub mod transport;
 
 pub use graph::{Fabric, FabricBuilder, Link, LinkClass, LinkId, Node, NodeId, NodeKind};
 pub use routes::{Health, Routes};

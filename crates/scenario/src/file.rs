@@ -6,6 +6,7 @@
 use fabric::hardware::{Catalogue, Trust};
 use fabric::routing::RoutingConfig;
 use fabric::topology::{ClusterConfig, FabricConfig};
+use fabric::transport::Transport;
 use job::JobConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -55,6 +56,8 @@ pub struct ScenarioFile {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct NetworkConfig {
+    /// Which protocol carries messages.
+    pub transport: Transport,
     /// How flows find their paths.
     pub routing: RoutingConfig,
 }
