@@ -12,10 +12,20 @@
 //! Connections are persistent: a [`Group`] remembers which ones it has opened, so the second
 //! collective of a communicator uses the queue pairs of the first.
 
+pub mod all_to_all;
 pub mod communicator;
 pub mod hierarchical;
+pub mod hierarchical_all_to_all;
+pub mod moe;
+pub mod moe_low_latency;
+pub mod nvls;
+pub mod nvls_tree;
+pub mod pat;
 pub mod ring;
 pub mod routing;
+pub mod send_recv;
+pub mod sharp;
+pub mod tree;
 pub mod writer;
 
 pub use communicator::{Communicator, CrossNic, Hop, Pxn, ScaleUp, Shape};
@@ -30,7 +40,20 @@ use units::Bytes;
 use crate::nccl::{Offer, Plan, Protocol, Settings};
 
 /// All algorithms. Those that NCCL chooses between come first, in its order.
-pub const ALGORITHMS: &[&dyn Algorithm] = &[&ring::Ring, &hierarchical::Hierarchical];
+pub const ALGORITHMS: &[&dyn Algorithm] = &[
+    &tree::Tree,
+    &ring::Ring,
+    &sharp::Sharp,
+    &nvls::Nvls,
+    &nvls_tree::NvlsTree,
+    &pat::Pat,
+    &hierarchical::Hierarchical,
+    &all_to_all::AllToAll,
+    &hierarchical_all_to_all::HierarchicalAllToAll,
+    &moe::Moe,
+    &moe_low_latency::MoeLowLatency,
+    &send_recv::SendRecv,
+];
 
 /// What is to be done with everybody's data.
 #[derive(
@@ -128,6 +151,9 @@ pub struct Ask<'a> {
     pub bytes: Bytes,
     /// By what software.
     pub settings: &'a Settings,
+    /// How an all-to-all's bytes are shared out over the ranks that receive them; empty for
+    /// equally.
+    pub weights: &'a [f64],
 }
 
 impl Ask<'_> {
@@ -135,10 +161,25 @@ impl Ask<'_> {
     pub fn shape(&self) -> &Shape {
         self.communicator.shape()
     }
+
+    /// What each rank sends to this one in an all-to-all.
+    pub fn bytes_to(&self, rank: u32) -> u64 {
+        let (whole, ranks) = (self.bytes.get(), u64::from(self.shape().ranks));
+        if self.weights.is_empty() {
+            return part(whole, ranks, rank.into());
+        }
+        // Shares are rounded at their bounds, so that they add up.
+        let sum: f64 = self.weights.iter().sum();
+        let bound = |end: u32| {
+            let before: f64 = self.weights[..end as usize].iter().sum();
+            (whole as f64 * (before / sum)).round() as u64
+        };
+        bound(rank + 1) - bound(rank)
+    }
 }
 
 /// What one phase of a collective costs. Phases follow each other.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Phase {
     /// Bytes through the busiest direction of the busiest GPU's scale-up links.
     pub scale_up: f64,
@@ -148,12 +189,30 @@ pub struct Phase {
     pub nic: f64,
     /// Messages that one rank's proxy posts to its NIC.
     pub posts: f64,
-    /// What share of the links' usable rate the software reaches in this phase.
+    /// What share of the scale-up links' usable rate the software reaches in this phase.
     pub efficiency: f64,
+    /// The same for the NICs.
+    pub net_efficiency: f64,
     /// Seconds that steps and hand-overs take without any bytes.
     pub latency_s: f64,
     /// Seconds until the pipeline is full and again until it has drained.
     pub drain_s: f64,
+}
+
+impl Default for Phase {
+    /// Nothing moves, and what does moves at full rate.
+    fn default() -> Self {
+        Self {
+            scale_up: 0.0,
+            mesh_link: 0.0,
+            nic: 0.0,
+            posts: 0.0,
+            efficiency: 1.0,
+            net_efficiency: 1.0,
+            latency_s: 0.0,
+            drain_s: 0.0,
+        }
+    }
 }
 
 /// One way to run collectives.

@@ -108,6 +108,8 @@ pub struct Settings {
     pub launch: Span,
     /// Who starts the transfers.
     pub initiator: Initiator,
+    /// What the two NICs on a message's way take together; the catalogue has it for each card.
+    pub nic_latency: Span,
     /// The share of the scale-up links' raw rate that the library reaches; otherwise the
     /// architecture's.
     pub scale_up_efficiency: Option<f64>,
@@ -139,6 +141,8 @@ impl Default for Settings {
             // eight H200s (44 and 40 us) leave beside NCCL's own 15 us for that size.
             launch: Span::from_us(26),
             initiator: Initiator::Kernel,
+            // ConnectX-7 between GPUs: data/hardware/nics.toml, 1.2 us on either side.
+            nic_latency: Span::from_ns(2_400),
             scale_up_efficiency: None,
             // 4,096 bytes of payload in a frame of 4,178 (RoCEv2: preamble and gap 20, Ethernet
             // 18, IPv4 20, UDP 8, BTH 12, ICRC 4).

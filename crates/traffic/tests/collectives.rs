@@ -84,7 +84,7 @@ proptest! {
             for collective in Collective::ALL {
                 let size = Bytes::new(bytes);
                 let ask = Ask { fabric: &fabric, communicator: &communicator, collective,
-                    bytes: size, settings: &settings };
+                    bytes: size, settings: &settings, weights: &[] };
                 if !algorithm.serves(&ask) || communicator.ranks() == 1 {
                     continue;
                 }
@@ -115,9 +115,9 @@ proptest! {
             for collective in Collective::ALL {
                 let size = Bytes::new(bytes);
                 let ask = Ask { fabric: &fabric, communicator: &communicator, collective,
-                    bytes: size, settings: &settings };
+                    bytes: size, settings: &settings, weights: &[] };
                 if !algorithm.serves(&ask) || communicator.ranks() == 1
-                    || !communicator.shape().is_uniform() {
+                    || !is_aligned(&fabric, &communicator) {
                     continue;
                 }
                 let plan = traffic::nccl::plan(&ask).expect("it serves");
@@ -140,6 +140,14 @@ proptest! {
             }
         }
     }
+}
+
+/// Whether every domain has ranks on the same rails.
+fn is_aligned(fabric: &Fabric, communicator: &Communicator) -> bool {
+    let rails = |domain: usize| -> Vec<usize> {
+        communicator.rails(domain).iter().map(|&nic| fabric.rail_of(nic)).collect()
+    };
+    (1..communicator.domains()).all(|domain| rails(domain) == rails(0))
 }
 
 fn is_hand_over(
@@ -202,11 +210,19 @@ fn connections_persist() {
             collective,
             bytes,
             settings: &settings,
+            weights: &[],
         };
         let plan = traffic::nccl::plan(&ask).unwrap();
         let detail = Detail::Folded;
-        let request =
-            Request { collective, bytes, detail, label, settings: &settings, plan: &plan };
+        let request = Request {
+            collective,
+            bytes,
+            detail,
+            label,
+            settings: &settings,
+            plan: &plan,
+            weights: &[],
+        };
         last = Some(write(&fabric, &mut group, &request, &mut transfers, last.as_slice()));
         counts.push(transfers.connections().len());
     }

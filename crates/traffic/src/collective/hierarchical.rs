@@ -69,14 +69,12 @@ impl Algorithm for Hierarchical {
         let within = Phase {
             scale_up: inside,
             mesh_link: if mesh { inside / cycles } else { 0.0 },
-            efficiency: 1.0,
             latency_s: 1e-6 * (base + (members - 1.0) * hop),
             ..Phase::default()
         };
         let steps = rounds(ask.collective) * (domains - 1.0);
         let between = Phase {
             nic: rail * members / f64::from(shape.rails),
-            efficiency: 1.0,
             latency_s: 1e-6 * (base + steps * net),
             ..Phase::default()
         };

@@ -84,6 +84,7 @@ impl Algorithm for Ring {
             nic,
             posts: nic * f64::from(shape.rails) / per_domain / slice_bytes,
             efficiency,
+            net_efficiency: efficiency,
             latency_s: 1e-6 * latency_us(ask, plan.protocol, slices),
             drain_s: match plan.protocol {
                 Protocol::Simple => chunk / slices / rate,

@@ -54,6 +54,8 @@ pub struct Request<'a> {
     pub settings: &'a Settings,
     /// How; from [`crate::nccl::plan`].
     pub plan: &'a Plan,
+    /// See [`Ask::weights`].
+    pub weights: &'a [f64],
 }
 
 /// Writes a collective and returns the operation that ends it.
@@ -64,7 +66,7 @@ pub fn write(
     transfers: &mut Transfers,
     after: &[OpId],
 ) -> OpId {
-    let Request { collective, bytes, detail, label, settings, plan } = *request;
+    let Request { collective, bytes, detail, label, settings, plan, weights } = *request;
     let start = transfers.add(OpKind::Wait { span: plan.launch }, label, after);
     let Group { communicator, opened } = group;
     let mut sheet = Sheet {
@@ -74,20 +76,26 @@ pub fn write(
         detail,
         start,
         ends: Vec::new(),
+        carried: false,
         edges: Vec::new(),
         hops: Vec::new(),
     };
-    let ask = Ask { fabric, communicator, collective, bytes, settings };
+    let ask = Ask { fabric, communicator, collective, bytes, settings, weights };
     if 1 < ask.shape().ranks {
         plan.algorithm.write(&ask, plan, &mut sheet);
     }
-    let (ends, leftover) = match (sheet.ends.is_empty(), detail) {
-        (true, _) => (vec![start], Span::ZERO),
-        (false, Detail::Folded) => (sheet.ends, Span::ZERO),
-        // Hand-overs are in no message; they lie on the critical path one after the other.
-        (false, Detail::Stepwise) => (sheet.ends, plan.latency + plan.slowdown),
+    let Sheet { mut ends, carried, .. } = sheet;
+    if ends.is_empty() {
+        ends.push(start);
+    }
+    // Hand-overs are in no message; they lie on the critical path one after the other. Messages
+    // carry none; a coupled operation carries them itself, and the drain that steps show.
+    let span = match (carried, detail) {
+        (true, _) => Span::ZERO,
+        (false, Detail::Folded) => plan.fill(),
+        (false, Detail::Stepwise) => plan.latency + plan.slowdown,
     };
-    transfers.add(OpKind::Wait { span: leftover }, label, &ends)
+    transfers.add(OpKind::Wait { span }, label, &ends)
 }
 
 /// Where an algorithm writes.
@@ -101,6 +109,8 @@ pub struct Sheet<'a> {
     /// What everything waits for.
     pub start: OpId,
     ends: Vec<OpId>,
+    /// Whether coupled operations carry the hand-overs.
+    carried: bool,
     /// Room for the edges of a channel.
     pub edges: Vec<ConnectionId>,
     /// Room for the hops of a ring or path.
@@ -133,6 +143,7 @@ impl Sheet<'_> {
 
     /// Adds a folded channel over the connections in [`Self::edges`].
     pub fn couple(&mut self, bytes: u64, fill: Span, after: &[OpId]) -> OpId {
+        self.carried = true;
         self.transfers.couple(&self.edges, Bytes::new(bytes), fill, self.label, after)
     }
 

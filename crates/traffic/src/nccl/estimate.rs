@@ -49,7 +49,7 @@ pub fn estimate(
     bytes: Bytes,
     settings: &Settings,
 ) -> Option<Estimate> {
-    let ask = Ask { fabric, communicator, collective, bytes, settings };
+    let ask = Ask { fabric, communicator, collective, bytes, settings, weights: &[] };
     let plan = plan(&ask)?;
     if communicator.ranks() == 1 {
         return Some(Estimate { time: plan.launch, plan, limit: Limit::Latency });
@@ -97,7 +97,8 @@ pub(super) fn times(ask: &Ask<'_>, phases: &[Phase]) -> Times {
         let posting =
             1e-6 * phase.posts * constants::post_us(settings, shape, super::Protocol::Simple);
         let links = inside.max(mesh).max(nic);
-        let moving = (links / phase.efficiency).max(posting);
+        let slowed = (inside.max(mesh) / phase.efficiency).max(nic / phase.net_efficiency);
+        let moving = slowed.max(posting);
         times.latency_s += phase.latency_s;
         times.drain_s += phase.drain_s;
         times.links_s += links;
@@ -105,8 +106,10 @@ pub(super) fn times(ask: &Ask<'_>, phases: &[Phase]) -> Times {
         if longest < moving {
             longest = moving;
             times.limit = match () {
-                () if links < posting => Limit::Posting,
-                () if links == nic => Limit::Nic,
+                () if slowed < posting => Limit::Posting,
+                () if inside.max(mesh) / phase.efficiency <= nic / phase.net_efficiency => {
+                    Limit::Nic
+                }
                 () => Limit::ScaleUp,
             };
         }

@@ -123,12 +123,12 @@ pub fn written(
     detail: Detail,
 ) -> Transfers {
     let bytes = Bytes::new(bytes);
-    let ask = Ask { fabric, communicator, collective, bytes, settings };
+    let ask = Ask { fabric, communicator, collective, bytes, settings, weights: &[] };
     let plan = plan(&ask).expect("something runs it");
     let mut transfers = Transfers::new();
     let label = transfers.label("test");
     let mut group = Group::new(communicator.clone());
-    let request = Request { collective, bytes, detail, label, settings, plan: &plan };
+    let request = Request { collective, bytes, detail, label, settings, plan: &plan, weights: &[] };
     write(fabric, &mut group, &request, &mut transfers, &[]);
     transfers
 }

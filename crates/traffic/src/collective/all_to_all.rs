@@ -1,0 +1,254 @@
+//! All-to-all as NCCL's grouped sends and receives, with PXN.
+//!
+//! Every rank sends its part to every other. Inside a domain that is one message over the scale-up
+//! network. Between domains, with PXN, a message first goes over NVLink to the GPU on the
+//! receiver's rail, which sends what all ranks of its domain have for that receiver as one message
+//! from its NIC: traffic never changes rails in the fabric, and a server opens one connection to
+//! each receiver instead of one from each of its GPUs. Without PXN each rank's own NIC sends, and
+//! traffic crosses rails in the fabric.
+//!
+//! # What limits it
+//!
+//! Messages to a NIC are `NCCL_P2P_NET_CHUNKSIZE` long (128 KiB), and the proxy thread of a GPU
+//! posts a send, a receive and a flush for each, 3 µs together by NCCL's own constant: 43.7 · 10⁹
+//! bytes per second, below a 400 Gb/s NIC. Ranks work through their peers in rounds, so what goes
+//! inside the domain is not hidden behind what leaves it.
+//!
+//! Source: NCCL `src/enqueue.cc` (p2p schedule), `src/init.cc` (chunks), `src/graph/tuning.cc`
+//! (`getNetOverhead`), NVIDIA's description of PXN. Departure: no limit of peers at a time; folded,
+//! a message on NVLink does not wait for others.
+
+use units::Bytes;
+
+use super::communicator::{Pxn, ScaleUp};
+use super::ring::loops;
+use super::writer::{Detail, Flow, Sheet, nth};
+use super::{Algorithm, Ask, Collective, Phase};
+use crate::nccl::{Family, Offer, Plan, Protocol, constants};
+use crate::transfers::{ConnectionId, OpId};
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct AllToAll;
+
+impl Algorithm for AllToAll {
+    fn name(&self) -> &'static str {
+        "pairwise"
+    }
+
+    fn serves(&self, ask: &Ask<'_>) -> bool {
+        ask.collective == Collective::AllToAll
+    }
+
+    fn offer(&self, _: &Ask<'_>, _: Protocol) -> Option<Offer> {
+        None // NCCL has no table for sends: this is the only way.
+    }
+
+    fn channels(&self, _: &Ask<'_>) -> u32 {
+        1
+    }
+
+    fn chunk(&self, ask: &Ask<'_>, _: Protocol, _: u32) -> Bytes {
+        ask.settings.p2p_net_chunk
+    }
+
+    fn phases(&self, ask: &Ask<'_>, plan: &Plan) -> Vec<Phase> {
+        let shape = ask.shape();
+        let bytes = ask.bytes.as_f64();
+        let (ranks, members) = (f64::from(shape.ranks), f64::from(shape.per_domain));
+        let own = bytes * (members - 1.0) / ranks;
+        let away = bytes * (ranks - members) / ranks;
+        let handed = match ask.settings.pxn {
+            Pxn::Enabled => away * (members - 1.0) / members,
+            Pxn::Disabled => 0.0,
+        };
+        let mesh = |bytes: f64| match shape.scale_up {
+            ScaleUp::Mesh if 1.0 < members => bytes / (members - 1.0),
+            _ => 0.0,
+        };
+        let inside = Phase {
+            scale_up: own,
+            mesh_link: mesh(own),
+            latency_s: 1e-6 * latency_us(ask),
+            ..Phase::default()
+        };
+        let between = Phase {
+            scale_up: handed,
+            mesh_link: mesh(handed),
+            nic: away * members / f64::from(shape.rails),
+            posts: away / plan.chunk.as_f64().min(bytes / ranks).max(1.0),
+            ..Phase::default()
+        };
+        vec![inside, between]
+    }
+
+    fn write(&self, ask: &Ask<'_>, plan: &Plan, sheet: &mut Sheet<'_>) {
+        let pairs = Pairs::of(ask);
+        let first = sheet.open("pairwise", 1, |opening| pairs.open(ask, opening));
+        match sheet.detail {
+            Detail::Folded => pairs.fold(ask, first, sheet),
+            Detail::Stepwise => pairs.step(ask, plan, first, sheet),
+        }
+    }
+}
+
+fn latency_us(ask: &Ask<'_>) -> f64 {
+    let (shape, settings) = (ask.shape(), ask.settings);
+    let base = constants::base_latency_us(settings, Family::Ring, Protocol::Simple);
+    match shape.domains {
+        1 => base + constants::hop_latency_us(settings, shape, Family::Ring, Protocol::Simple),
+        _ => base + constants::net_latency_us(settings, shape, Family::Ring, Protocol::Simple),
+    }
+}
+
+/// The messages between domains: from a domain to a receiver.
+struct Away {
+    domain: u32,
+    to: u32,
+    /// The rank on the receiver's rail through which all go; without it each goes by itself.
+    through: Option<u32>,
+}
+
+/// Connections in the order in which they are opened: inside domains from each rank to each other
+/// one, twice (its own messages, those that it hands on); then between domains.
+pub(super) struct Pairs {
+    away: Vec<Away>,
+    /// By rank: where its connections inside its domain begin.
+    inside: Vec<usize>,
+    first_away: usize,
+}
+
+impl Pairs {
+    pub(super) fn of(ask: &Ask<'_>) -> Self {
+        let Ask { fabric, communicator, settings, .. } = *ask;
+        let mut inside = Vec::with_capacity(communicator.ranks());
+        let mut count = 0;
+        for rank in 0..communicator.ranks() as u32 {
+            inside.push(count);
+            count += 2 * communicator.members(communicator.domain_of(rank)).len();
+        }
+        let mut away = Vec::new();
+        for to in 0..communicator.ranks() as u32 {
+            let nic = fabric.nic_of(communicator.gpu(to));
+            for domain in (0..communicator.domains()).filter(|&d| d != communicator.domain_of(to)) {
+                let through = match settings.pxn {
+                    Pxn::Enabled => {
+                        let some = communicator.members(domain)[0];
+                        communicator.on_rail(fabric, some, nic)
+                    }
+                    Pxn::Disabled => None,
+                };
+                away.push(Away { domain: domain as u32, to, through });
+            }
+        }
+        Self { away, inside, first_away: count }
+    }
+
+    pub(super) fn open(&self, ask: &Ask<'_>, opening: &mut super::writer::Opening<'_>) {
+        let Ask { fabric, communicator, .. } = *ask;
+        for rank in 0..communicator.ranks() as u32 {
+            for &other in communicator.members(communicator.domain_of(rank)) {
+                let [from, to] = [rank, other].map(|rank| communicator.gpu(rank));
+                opening.connect(from, to, 0);
+                opening.connect(from, to, 1);
+            }
+        }
+        let nic = |rank: u32| fabric.nic_of(communicator.gpu(rank));
+        for &Away { domain, to, through } in &self.away {
+            match through {
+                Some(through) => opening.connect(nic(through), nic(to), 0),
+                None => {
+                    for &from in communicator.members(domain as usize) {
+                        opening.connect(nic(from), nic(to), 0);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The connection inside a domain: of a rank's own messages (0) or of those handed on (1).
+    fn inside(&self, ask: &Ask<'_>, from: u32, to: u32, which: usize) -> usize {
+        self.inside[from as usize] + 2 * ask.communicator.local(to) + which
+    }
+
+    /// Calls for each message between domains: which connection, from whom, to whom, through whom.
+    fn for_each_away(&self, ask: &Ask<'_>, mut then: impl FnMut(usize, &Away, &[u32])) {
+        let mut at = self.first_away;
+        for away in &self.away {
+            let senders = ask.communicator.members(away.domain as usize);
+            match away.through {
+                Some(_) => {
+                    then(at, away, senders);
+                    at += 1;
+                }
+                None => {
+                    for sender in senders.chunks(1) {
+                        then(at, away, sender);
+                        at += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    fn fold(&self, ask: &Ask<'_>, first: ConnectionId, sheet: &mut Sheet<'_>) {
+        let start = sheet.start;
+        let communicator = ask.communicator;
+        let mut handed = vec![0_u64; self.first_away];
+        let mut sends: Vec<(usize, u64)> = Vec::new();
+        for from in 0..communicator.ranks() as u32 {
+            for &to in communicator.members(communicator.domain_of(from)) {
+                if to != from {
+                    sends.push((self.inside(ask, from, to, 0), ask.bytes_to(to)));
+                }
+            }
+        }
+        self.for_each_away(ask, |at, away, senders| {
+            let bytes = ask.bytes_to(away.to);
+            sends.push((at, bytes * senders.len() as u64));
+            if let Some(through) = away.through {
+                for &from in senders.iter().filter(|&&from| from != through) {
+                    handed[self.inside(ask, from, through, 1)] += bytes;
+                }
+            }
+        });
+        sends.extend(handed.into_iter().enumerate());
+        for (at, bytes) in sends.into_iter().filter(|(_, bytes)| 0 < *bytes) {
+            let op = sheet.send(nth(first, at), bytes, &[start]);
+            sheet.end(op);
+        }
+    }
+
+    fn step(&self, ask: &Ask<'_>, plan: &Plan, first: ConnectionId, sheet: &mut Sheet<'_>) {
+        let communicator = ask.communicator;
+        let mut last = self.first_away;
+        self.for_each_away(ask, |at, _, _| last = at + 1);
+        let mut flow = Flow::new(last, sheet.start);
+        let mut ends: Vec<OpId> = Vec::new();
+        for from in 0..communicator.ranks() as u32 {
+            for &to in communicator.members(communicator.domain_of(from)) {
+                let bytes = ask.bytes_to(to);
+                if to == from || bytes == 0 {
+                    continue;
+                }
+                let at = self.inside(ask, from, to, 0);
+                for bytes in loops(bytes, ask.settings.p2p_scale_up_chunk.get()) {
+                    ends.push(flow.send(sheet, at, &[nth(first, at)], bytes, &[]));
+                }
+            }
+        }
+        self.for_each_away(ask, |at, away, senders| {
+            let bytes = ask.bytes_to(away.to);
+            for &from in senders.iter().filter(|_| 0 < bytes) {
+                for bytes in loops(bytes, plan.chunk.get()) {
+                    let handed = away.through.filter(|&through| through != from).map(|through| {
+                        let at = self.inside(ask, from, through, 1);
+                        flow.send(sheet, at, &[nth(first, at)], bytes, &[])
+                    });
+                    ends.push(flow.send(sheet, at, &[nth(first, at)], bytes, handed.as_slice()));
+                }
+            }
+        });
+        ends.into_iter().for_each(|op| sheet.end(op));
+    }
+}

@@ -1,0 +1,213 @@
+//! Expert-parallel dispatch and combine as DeepEP's normal kernels do them.
+//!
+//! A token goes over RDMA once to each server that has one of its experts, to the GPU on the
+//! sender's own rail there, which hands it over NVLink to the GPUs whose experts want it; tokens
+//! for the sender's own server go over NVLink directly. A combine is the same backwards. With
+//! node-limited routing a token leaves for at most `node_limit` servers, however many experts it
+//! has, so what a NIC sends is bounded by `node_limit` times one copy of the tokens.
+//!
+//! Both networks work at once. On two servers NVLink is the slower one, because each GPU forwards
+//! every copy for its neighbours; from four servers on the NIC is.
+//!
+//! Source: DeepEP (README, `csrc/kernels/internode.cu`), DeepSeek-V3 (arXiv 2412.19437) section
+//! 3.2.2. Departure: copies are the expected ones; experts are equally likely. Kernels post to the
+//! NIC themselves, so no proxy limits them.
+
+use units::Bytes;
+
+use super::communicator::ScaleUp;
+use super::writer::{Detail, Flow, Sheet, nth};
+use super::{Algorithm, Ask, Collective, Phase};
+use crate::nccl::{Family, Offer, Plan, Protocol, constants};
+use crate::transfers::ConnectionId;
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct Moe;
+
+impl Algorithm for Moe {
+    fn name(&self) -> &'static str {
+        "moe"
+    }
+
+    fn serves(&self, ask: &Ask<'_>) -> bool {
+        let moe = matches!(ask.collective, Collective::MoeDispatch | Collective::MoeCombine);
+        moe && ask.shape().is_uniform()
+    }
+
+    fn offer(&self, _: &Ask<'_>, _: Protocol) -> Option<Offer> {
+        None // The only way to run these.
+    }
+
+    fn channels(&self, _: &Ask<'_>) -> u32 {
+        1
+    }
+
+    fn chunk(&self, ask: &Ask<'_>, _: Protocol, _: u32) -> Bytes {
+        ask.settings.p2p_net_chunk
+    }
+
+    fn phases(&self, ask: &Ask<'_>, _: &Plan) -> Vec<Phase> {
+        let (shape, settings) = (ask.shape(), ask.settings);
+        let Volumes { to_node, to_gpu } = Volumes::of(ask);
+        let (domains, members) = (f64::from(shape.domains), f64::from(shape.per_domain));
+        let sharing = members / f64::from(shape.rails);
+        let scale_up = to_gpu as f64 * (members - 1.0);
+        let latency = match shape.domains {
+            1 => constants::hop_latency_us(settings, shape, Family::Ring, Protocol::Simple),
+            _ => constants::net_latency_us(settings, shape, Family::Ring, Protocol::Simple),
+        };
+        vec![Phase {
+            scale_up,
+            mesh_link: if shape.scale_up == ScaleUp::Mesh { to_gpu as f64 } else { 0.0 },
+            nic: to_node as f64 * (domains - 1.0) * sharing,
+            latency_s: 1e-6 * latency,
+            ..Phase::default()
+        }]
+    }
+
+    fn write(&self, ask: &Ask<'_>, plan: &Plan, sheet: &mut Sheet<'_>) {
+        let Ask { fabric, communicator, .. } = *ask;
+        let (domains, members) = (communicator.domains(), ask.shape().per_domain as usize);
+        let gpu = |domain: usize, local: usize| {
+            communicator.gpu(communicator.members(domain % domains)[local % members])
+        };
+        let first = sheet.open("moe", 1, |opening| {
+            for domain in 0..domains {
+                for local in 0..members {
+                    for step in 1..members {
+                        opening.connect(gpu(domain, local), gpu(domain, local + step), 0);
+                    }
+                    for step in 1..domains {
+                        let [from, to] =
+                            [domain, domain + step].map(|at| fabric.nic_of(gpu(at, local)));
+                        opening.connect(from, to, 0);
+                    }
+                }
+            }
+        });
+        let volumes = Volumes::of(ask);
+        match sheet.detail {
+            Detail::Folded => {
+                let start = sheet.start;
+                for rank in 0..domains * members {
+                    let own = rank * (members + domains - 2);
+                    for at in 0..members + domains - 2 {
+                        let inside = at < members - 1;
+                        let bytes = if inside { volumes.to_gpu } else { volumes.to_node };
+                        let op = sheet.send(nth(first, own + at), bytes, &[start]);
+                        sheet.end(op);
+                    }
+                }
+            }
+            Detail::Stepwise => {
+                let grid = Grid { first, domains, members };
+                match ask.collective {
+                    Collective::MoeDispatch => grid.dispatch(&volumes, plan, sheet),
+                    _ => grid.combine(&volumes, plan, sheet),
+                }
+            }
+        }
+    }
+}
+
+/// Bytes between two: the expected copies of one rank's tokens, or of those of a whole rail.
+struct Volumes {
+    /// From a GPU to its counterpart in another server.
+    to_node: u64,
+    /// From a GPU to another one of its server: its own tokens and those it received for its rail.
+    to_gpu: u64,
+}
+
+impl Volumes {
+    fn of(ask: &Ask<'_>) -> Self {
+        let shape = ask.shape();
+        let copies = ask.settings.routing.copies(shape.domains, shape.per_domain);
+        let bytes = ask.bytes.as_f64();
+        Self {
+            to_node: (bytes * copies.to_node).round() as u64,
+            to_gpu: (bytes * copies.to_gpu).round() as u64 * u64::from(shape.domains),
+        }
+    }
+}
+
+/// Connections by rank: to the others of its server, then to its counterparts.
+struct Grid {
+    first: ConnectionId,
+    domains: usize,
+    members: usize,
+}
+
+impl Grid {
+    fn at(&self, domain: usize, local: usize, offset: usize) -> usize {
+        let rank = domain % self.domains * self.members + local % self.members;
+        rank * (self.members + self.domains - 2) + offset
+    }
+
+    fn flow(&self, sheet: &Sheet<'_>) -> Flow {
+        Flow::new(self.domains * self.members * (self.members + self.domains - 2), sheet.start)
+    }
+
+    /// A chunk of a token stream reaches a server, then its GPUs.
+    fn dispatch(&self, volumes: &Volumes, plan: &Plan, sheet: &mut Sheet<'_>) {
+        let mut flow = self.flow(sheet);
+        let chunks = volumes.to_node.div_ceil(plan.chunk.get()).max(1);
+        for domain in 0..self.domains {
+            for local in 0..self.members {
+                // Its own tokens, and through its counterparts in the others.
+                for step in 0..self.domains {
+                    let stream = step as u64;
+                    let to_gpu = super::part(volumes.to_gpu, self.domains as u64, stream);
+                    for chunk in 0..chunks {
+                        let arrived = (step != 0).then(|| {
+                            let at = self.at(domain, local, self.members - 1 + step - 1);
+                            let bytes = super::part(volumes.to_node, chunks, chunk);
+                            flow.send(sheet, at, &[nth(self.first, at)], bytes, &[])
+                        });
+                        let bytes = super::part(to_gpu, chunks, chunk);
+                        for peer in 0..self.members - 1 {
+                            let at = self.at(domain + step, local, peer);
+                            let hop = [nth(self.first, at)];
+                            let op = flow.send(sheet, at, &hop, bytes, arrived.as_slice());
+                            sheet.end(op);
+                        }
+                        arrived.into_iter().for_each(|op| sheet.end(op));
+                    }
+                }
+            }
+        }
+    }
+
+    /// A chunk of results is collected in a server, then sent to where its tokens came from.
+    fn combine(&self, volumes: &Volumes, plan: &Plan, sheet: &mut Sheet<'_>) {
+        let mut flow = self.flow(sheet);
+        for domain in 0..self.domains {
+            for local in 0..self.members {
+                for step in 0..self.domains {
+                    let stream = step as u64;
+                    let to_gpu = super::part(volumes.to_gpu, self.domains as u64, stream);
+                    let chunks = volumes.to_node.div_ceil(plan.chunk.get()).max(1);
+                    for chunk in 0..chunks {
+                        let bytes = super::part(to_gpu, chunks, chunk);
+                        let mut collected = Vec::new();
+                        for peer in 1..self.members {
+                            // From each other GPU to this one.
+                            let offset = self.members - peer - 1;
+                            let at = self.at(domain, local + peer, offset);
+                            let hop = [nth(self.first, at)];
+                            collected.push(flow.send(sheet, at, &hop, bytes, &[]));
+                        }
+                        if step != 0 {
+                            let at = self.at(domain, local, self.members - 1 + step - 1);
+                            let bytes = super::part(volumes.to_node, chunks, chunk);
+                            let hop = [nth(self.first, at)];
+                            let op = flow.send(sheet, at, &hop, bytes, &collected);
+                            sheet.end(op);
+                        }
+                        collected.into_iter().for_each(|op| sheet.end(op));
+                    }
+                }
+            }
+        }
+    }
+}

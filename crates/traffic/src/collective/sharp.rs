@@ -1,0 +1,308 @@
+//! SHARP: reduction in the scale-out switches (CollNet), for all-reduce.
+//!
+//! Inside a domain each head collects 1/h of the data, by NVLS where the switch reduces, else each
+//! rank sends its part to each head. The head's NIC sends that sum up an aggregation tree of
+//! switches once; every switch adds up what comes from below and sends one copy on; the root's sum
+//! comes down once to every NIC and is handed out in the domain. So a NIC sends 1/h of the data and
+//! receives 1/h, where a ring makes it send 2(n−1)/n of that: a factor of at most 2, and no switch
+//! link carries more than one copy in each direction.
+//!
+//! The tree of a rail is found greedily from the leaves of its NICs upwards: leaves choose a
+//! parent that they share, those again, until one switch is left. Different rails begin their
+//! search at different parents.
+//!
+//! Source: Graham et al., "Scalable hierarchical aggregation protocol" (2016); NCCL
+//! `src/graph/tuning.cc` (CollNet and NVLS with CollNet). Departure: switches have as many trees
+//! and as much buffer as are asked for.
+
+use std::collections::BTreeMap;
+
+use fabric::{Fabric, NodeId, NodeKind};
+use units::Bytes;
+
+use super::nvls::{self, HeadEdges};
+use super::ring::loops;
+use super::writer::{Detail, Flow, Sheet, nth};
+use super::{Algorithm, Ask, Collective, Phase, part};
+use crate::nccl::{Family, Offer, Plan, Protocol, Usage, constants};
+use crate::transfers::{ConnectionId, OpId};
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct Sharp;
+
+impl Algorithm for Sharp {
+    fn name(&self) -> &'static str {
+        "sharp"
+    }
+
+    fn serves(&self, ask: &Ask<'_>) -> bool {
+        let shape = ask.shape();
+        let enabled = ask.settings.sharp == Usage::Enabled && 1 < shape.domains;
+        let serves = enabled && shape.is_uniform() && ask.collective == Collective::AllReduce;
+        serves && (0..shape.per_domain as usize).all(|head| tree(ask, head).is_some())
+    }
+
+    fn offer(&self, ask: &Ask<'_>, protocol: Protocol) -> Option<Offer> {
+        if protocol != Protocol::Simple {
+            return None;
+        }
+        let (shape, settings) = (ask.shape(), ask.settings);
+        let rails = constants::rails_bandwidth(settings, shape)?;
+        let inside = if nvls::is_available(ask) { nvls::inside_bus_bandwidth(ask)? } else { rails };
+        Some(Offer { bandwidth: inside.min(rails) * nvls::ratio(ask), latency_us: latency_us(ask) })
+    }
+
+    fn channels(&self, _: &Ask<'_>) -> u32 {
+        nvls::CHANNELS
+    }
+
+    fn chunk(&self, ask: &Ask<'_>, protocol: Protocol, channels: u32) -> Bytes {
+        nvls::Nvls.chunk(ask, protocol, channels)
+    }
+
+    fn phases(&self, ask: &Ask<'_>, plan: &Plan) -> Vec<Phase> {
+        let shape = ask.shape();
+        let heads = f64::from(shape.per_domain);
+        let sharing = heads / f64::from(shape.rails);
+        let (scale_up, efficiency) = match (shape.per_domain, nvls::is_available(ask)) {
+            (1, _) => (0.0, 1.0),
+            (_, true) => (nvls::inside_bytes(ask), nvls::efficiency(ask)),
+            // To each head but oneself, and back.
+            (_, false) => (ask.bytes.as_f64() * 2.0 * (heads - 1.0) / heads, 1.0),
+        };
+        let mesh_link = match shape.mesh_link_rate {
+            Some(_) => 2.0 * ask.bytes.as_f64() / heads,
+            None => 0.0,
+        };
+        vec![Phase {
+            scale_up,
+            mesh_link,
+            nic: ask.bytes.as_f64() / heads * sharing,
+            efficiency,
+            latency_s: 1e-6 * latency_us(ask),
+            drain_s: match shape.per_domain {
+                1 => 0.0,
+                _ => nvls::fill_s(ask, plan, scale_up),
+            },
+            ..Phase::default()
+        }]
+    }
+
+    fn write(&self, ask: &Ask<'_>, plan: &Plan, sheet: &mut Sheet<'_>) {
+        let members = ask.shape().per_domain as usize;
+        let mut at = 0;
+        let trees: Vec<Vec<Edge>> =
+            (0..members).map(|head| tree(ask, head).unwrap_or_default()).collect();
+        let first = sheet.open("sharp", 1, |opening| {
+            for (head, tree) in trees.iter().enumerate() {
+                for domain in 0..ask.communicator.domains() {
+                    let ranks = ask.communicator.members(domain).iter();
+                    let gpus: Vec<NodeId> = ranks.map(|&rank| ask.communicator.gpu(rank)).collect();
+                    let channel = head as u32;
+                    match nvls::is_available(ask) && 1 < members {
+                        true => nvls::open_head(ask.fabric, &gpus, head, channel, opening),
+                        false => {
+                            for &gpu in gpus.iter().filter(|&&gpu| gpu != gpus[head]) {
+                                opening.connect(gpu, gpus[head], channel);
+                                opening.connect(gpus[head], gpu, channel);
+                            }
+                        }
+                    }
+                }
+                for &Edge { below, above, .. } in tree {
+                    opening.connect(below, above, head as u32);
+                    opening.connect(above, below, head as u32);
+                }
+            }
+        });
+        for (head, tree) in trees.iter().enumerate() {
+            let bytes = part(ask.bytes.get(), members as u64, head as u64);
+            let own = HeadOnSheet { first: nth(first, at), members, tree, ask };
+            let (start, count) = (sheet.start, own.count());
+            match sheet.detail {
+                Detail::Folded => {
+                    sheet.edges.clear();
+                    sheet.edges.extend((at..at + count).map(|at| nth(first, at)));
+                    let op = sheet.couple(bytes, plan.fill(), &[start]);
+                    sheet.end(op);
+                }
+                Detail::Stepwise => own.step(plan, bytes, sheet),
+            }
+            at += count;
+        }
+    }
+}
+
+/// NCCL `tuning.cc`: NVLS with CollNet, or CollNetDirect with 0.4 µs for each further peer.
+fn latency_us(ask: &Ask<'_>) -> f64 {
+    let (shape, settings) = (ask.shape(), ask.settings);
+    let family = if nvls::is_available(ask) { Family::Nvls } else { Family::CollNetDirect };
+    let inside = constants::hop_latency_us(settings, shape, family, Protocol::Simple);
+    let between = constants::net_latency_us(settings, shape, family, Protocol::Simple);
+    let peers = f64::from(shape.per_domain - 1);
+    match family {
+        Family::Nvls => inside + between,
+        _ => 2.0 * (peers.min(1.0) * inside + peers * 0.4) + between,
+    }
+}
+
+/// A link of an aggregation tree. Those of one node lie together, lower nodes first.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Edge {
+    /// Nearer to the NICs.
+    pub below: NodeId,
+    /// Nearer to the root.
+    pub above: NodeId,
+    /// The domain whose NIC is below, where it is one.
+    domain: Option<u32>,
+}
+
+/// The aggregation tree of one head's rail; `None` if no switch is above all of its NICs.
+pub fn tree(ask: &Ask<'_>, head: usize) -> Option<Vec<Edge>> {
+    let Ask { fabric, communicator, .. } = *ask;
+    let mut edges = Vec::new();
+    let mut level: Vec<NodeId> = Vec::new();
+    for domain in 0..communicator.domains() {
+        let rank = *communicator.members(domain).get(head)?;
+        let nic = fabric.nic_of(communicator.gpu(rank));
+        let leaf = fabric.links()[*fabric.ports(nic).first()?].to;
+        edges.push(Edge { below: nic, above: leaf, domain: Some(domain as u32) });
+        level.push(leaf);
+    }
+    level.sort_unstable();
+    level.dedup();
+    while 1 < level.len() {
+        let above = parents(fabric, &level, head)?;
+        let mut next: Vec<NodeId> = above.values().copied().collect();
+        edges.extend(above.into_iter().map(|(below, above)| Edge { below, above, domain: None }));
+        next.sort_unstable();
+        next.dedup();
+        if level.len() <= next.len() {
+            return None;
+        }
+        level = next;
+    }
+    Some(edges)
+}
+
+/// A parent for each switch, shared by as many as can share it.
+fn parents(fabric: &Fabric, level: &[NodeId], head: usize) -> Option<BTreeMap<NodeId, NodeId>> {
+    let above = |at: NodeId| {
+        let (_, up) = fabric.ports_down_up(at);
+        let ends = up.iter().map(|&link| fabric.links()[link].to);
+        ends.filter(|&to| fabric.nodes()[to].kind == NodeKind::Switch)
+    };
+    let mut chosen = BTreeMap::new();
+    for &switch in level {
+        if chosen.contains_key(&switch) {
+            continue;
+        }
+        let mut candidates: Vec<NodeId> = above(switch).collect();
+        candidates.sort_unstable();
+        candidates.dedup();
+        let parent = *candidates.get(head % candidates.len().max(1))?;
+        for &other in level {
+            if !chosen.contains_key(&other) && above(other).any(|to| to == parent) {
+                chosen.insert(other, parent);
+            }
+        }
+    }
+    Some(chosen)
+}
+
+/// One head's connections.
+struct HeadOnSheet<'a> {
+    first: ConnectionId,
+    members: usize,
+    tree: &'a [Edge],
+    ask: &'a Ask<'a>,
+}
+
+impl HeadOnSheet<'_> {
+    /// Connections inside one domain.
+    fn inside(&self) -> usize {
+        match (self.members, nvls::is_available(self.ask)) {
+            (1, _) => 0,
+            (members, true) => nvls::per_head(members),
+            (members, false) => 2 * (members - 1),
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.ask.communicator.domains() * self.inside() + 2 * self.tree.len()
+    }
+
+    fn step(&self, plan: &Plan, bytes: u64, sheet: &mut Sheet<'_>) {
+        let mut flow = Flow::new(self.count(), sheet.start);
+        let most = plan.chunk.get().max(1) * u64::from(plan.channels);
+        let first_edge = self.ask.communicator.domains() * self.inside();
+        for bytes in loops(bytes, most) {
+            // What has arrived at each node from below; then what has come down to it.
+            let mut arrived: BTreeMap<NodeId, Vec<OpId>> = BTreeMap::new();
+            for (at, edge) in self.tree.iter().enumerate() {
+                let after = match edge.domain {
+                    Some(domain) => self.collect(domain as usize, &mut flow, bytes, sheet),
+                    None => arrived.remove(&edge.below).unwrap_or_default(),
+                };
+                let at = first_edge + 2 * at;
+                let op = flow.send(sheet, at, &[nth(self.first, at)], bytes, &after);
+                arrived.entry(edge.above).or_default().push(op);
+            }
+            for (at, edge) in self.tree.iter().enumerate().rev() {
+                let after = arrived.get(&edge.above).cloned().unwrap_or_default();
+                let at = first_edge + 2 * at + 1;
+                let op = flow.send(sheet, at, &[nth(self.first, at)], bytes, &after);
+                match edge.domain {
+                    Some(domain) => self.hand_out(domain as usize, &mut flow, bytes, op, sheet),
+                    None => drop(arrived.insert(edge.below, vec![op])),
+                }
+            }
+        }
+    }
+
+    fn collect(
+        &self,
+        domain: usize,
+        flow: &mut Flow,
+        bytes: u64,
+        sheet: &mut Sheet<'_>,
+    ) -> Vec<OpId> {
+        let begins = domain * self.inside();
+        let edge = |at: usize| nth(self.first, begins + at);
+        match (self.members, nvls::is_available(self.ask)) {
+            (1, _) => Vec::new(),
+            (members, true) => {
+                let edges = HeadEdges::new(edge(0), members);
+                vec![edges.reduce(flow, begins, bytes, &[], sheet)]
+            }
+            (members, false) => (0..members - 1)
+                .map(|at| flow.send(sheet, begins + 2 * at, &[edge(2 * at)], bytes, &[]))
+                .collect(),
+        }
+    }
+
+    fn hand_out(
+        &self,
+        domain: usize,
+        flow: &mut Flow,
+        bytes: u64,
+        after: OpId,
+        sheet: &mut Sheet<'_>,
+    ) {
+        let begins = domain * self.inside();
+        let edge = |at: usize| nth(self.first, begins + at);
+        let ends = match (self.members, nvls::is_available(self.ask)) {
+            (1, _) => vec![after],
+            (members, true) => {
+                let edges = HeadEdges::new(edge(0), members);
+                edges.multicast(flow, begins, bytes, &[after], sheet)
+            }
+            (members, false) => (0..members - 1)
+                .map(|at| 2 * at + 1)
+                .map(|at| flow.send(sheet, begins + at, &[edge(at)], bytes, &[after]))
+                .collect(),
+        };
+        ends.into_iter().for_each(|op| sheet.end(op));
+    }
+}
