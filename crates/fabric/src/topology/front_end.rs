@@ -7,7 +7,7 @@ use super::cluster::{Cluster, ClusterConfig, Members};
 use super::error::Errors;
 use super::folded::{Cables, Plan};
 use super::settings::{FabricConfig, LinkConfig, TierConfig};
-use super::sizing::{Habits, Inputs, LeafKind};
+use super::sizing::{Habits, Inputs, LeafKind, UsualBox};
 use crate::graph::NetworkKind;
 use crate::hardware::Catalogue;
 
@@ -56,7 +56,9 @@ pub(crate) fn plan(
         nics_per_node: front.nics as usize,
         first_node: servers * (cluster.gpus_per_node + cluster.nics_per_node),
     };
-    let habits = Habits::default();
+    // Illustrative: one box of 51.2 Tb/s for every tier.
+    let boxes = [UsualBox { model: "tomahawk-5", ports: 128, port_gbps: 400, latency_ns: 900 }; 3];
+    let habits = Habits { boxes, ..Habits::default() };
     let folded = inputs.size(members, LeafKind::Rack, Cables::Bonded(1), &habits, errors);
     let tiers = folded.switches().iter().filter(|switches| 0 < **switches).count();
     Some(Plan {
