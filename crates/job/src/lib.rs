@@ -6,6 +6,7 @@
 //! * [`parallel`]: degrees of parallelism, the numbering of ranks, groups as arithmetic.
 //! * [`config`]: the `[job]` table as written; [`resolve`] checks it and says what it means.
 //! * [`placement`]: which rank runs on which GPU.
+//! * [`compute`]: how long kernels and layers take on a GPU, from measured kernels.
 //! * [`schedule`]: the order of forward and backward passes in a pipeline.
 //! * [`partition`]: which parameters one rank holds; [`memory`]: what that and the activations take.
 //!
@@ -13,6 +14,7 @@
 //!
 //! * No network here: the job says who exchanges how many bytes with whom, after what.
 
+pub mod compute;
 pub mod config;
 pub mod memory;
 pub mod model;

@@ -1,0 +1,105 @@
+//! How long the operations of a training step take on a GPU.
+//!
+//! Times come from kernels measured on an H200 (`data/README.md`), not from data-sheet rates. For
+//! each family of kernels a short sum of physical terms (a fixed cost, operations over a rate,
+//! bytes over a bandwidth) is fitted to the measured rows, and what the rows near a shape say
+//! beyond that sum corrects it. Other GPUs get the same kernels with each term scaled by their own
+//! rates ([`GpuRates`]).
+//!
+//! ```
+//! use job::compute::{Gemm, GpuRates, Kernel, Role, Timer};
+//! use job::config::Precision;
+//!
+//! let (precision, role) = (Precision::Bf16, Role::Forward);
+//! let product = Gemm { m: 8192, n: 8192, k: 8192, precision, role };
+//! let time = Timer::measured().time(&Kernel::Gemm(product), &GpuRates::h200());
+//! let tflops = product.flops() / time.as_secs_f64() / 1e12;
+//! assert!((620.0..720.0).contains(&tflops), "{tflops}");
+//! ```
+//!
+//! # Map of the modules, in reading order
+//!
+//! * [`gemm`], [`attention`], [`memory`]: the kernels by family, their operations, bytes, terms.
+//! * [`layer`]: which kernels a transformer layer launches, forward and backward.
+//! * [`rates`]: what a GPU can do, as far as kernels feel it.
+//! * `table`: the measured rows. `curve`: the fit and its correction by neighbours.
+//! * [`timer`]: kernels to times.
+//!
+//! # Invariants
+//!
+//! * A time is what a kernel adds to a *stream* of kernels: its launch is hidden behind the one
+//!   before, as in training. [`Timer::alone`] is the other time, of one launch between two events.
+//! * More work never takes a negative time: fitted terms are never negative.
+//! * Nothing here is fitted to a whole layer or step; those only check the sums.
+
+pub mod attention;
+mod curve;
+pub mod gemm;
+pub mod layer;
+pub mod memory;
+pub mod rates;
+mod table;
+pub mod timer;
+
+#[cfg(test)]
+mod tests;
+
+use serde::Serialize;
+
+pub use attention::{Attention, Direction, Mask};
+pub use gemm::{BatchedGemm, Gemm, GroupedGemm, Role};
+pub use layer::{Layer, Pass};
+pub use memory::{Memory, MemoryKind};
+pub use rates::GpuRates;
+pub use timer::Timer;
+
+/// One kernel launch, or the few launches that stand for one operation.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kernel {
+    /// A matrix product.
+    Gemm(Gemm),
+    /// Many equal products in one launch.
+    BatchedGemm(BatchedGemm),
+    /// The products of several experts in one launch.
+    GroupedGemm(GroupedGemm),
+    /// Attention over one microbatch, all heads of the rank.
+    Attention(Attention),
+    /// A kernel whose time is the bytes it moves.
+    Memory(Memory),
+}
+
+impl Kernel {
+    /// Operations of the matrix units.
+    pub fn flops(&self) -> f64 {
+        match self {
+            Self::Gemm(gemm) => gemm.flops(),
+            Self::BatchedGemm(gemm) => gemm.flops(),
+            Self::GroupedGemm(gemm) => gemm.flops(),
+            Self::Attention(attention) => attention.flops(),
+            Self::Memory(_) => 0.0,
+        }
+    }
+
+    /// The fewest bytes that must cross the memory interface.
+    pub fn bytes(&self) -> f64 {
+        match self {
+            Self::Gemm(gemm) => gemm.bytes(),
+            Self::BatchedGemm(gemm) => gemm.bytes(),
+            Self::GroupedGemm(gemm) => gemm.bytes(),
+            Self::Attention(attention) => attention.bytes(),
+            Self::Memory(memory) => memory.bytes(),
+        }
+    }
+
+    /// Where it lies in its family's fit.
+    fn shape(&self) -> curve::Shape {
+        match self {
+            Self::Gemm(gemm) => gemm.shape(),
+            Self::BatchedGemm(gemm) => gemm.shape(),
+            Self::GroupedGemm(gemm) => gemm.shape(),
+            Self::Attention(attention) => attention.shape(),
+            Self::Memory(memory) => memory.shape(),
+        }
+    }
+}

@@ -1,0 +1,452 @@
+//! Which kernels a rank launches for its share of a layer, the embedding, the loss, the optimizer.
+//!
+//! The lists follow Megatron-LM and Transformer Engine: fused norms, activations and dropout;
+//! weight gradients added to fp32 main gradients by the product itself; fp8 operands cast together
+//! with their transpose, weights once per step and not here. `tools/kernels/layers.py` runs the
+//! same lists, and the sums of predicted kernels are tested against it. Communication is not here.
+
+use serde::Serialize;
+
+use super::Kernel;
+use super::attention::{Attention, Direction, Mask};
+use super::gemm::{Gemm, GroupedGemm, Role};
+use super::memory::MemoryKind;
+use crate::config::{AttentionKernel, Loss, Precision};
+use crate::model::{Experts, Latent, LayerKind, Mlp, Model, Norm, Recompute};
+
+/// A part of the work on one microbatch that schedules move as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pass {
+    /// The forward pass.
+    Forward,
+    /// Gradients of activations: what the stage before waits for.
+    InputGradient,
+    /// Gradients of weights: nothing waits for them before the optimizer.
+    WeightGradient,
+}
+
+/// Whether activations are dropped at random, as GPT-3 and its kin were trained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Dropout {
+    /// Nothing is dropped.
+    #[default]
+    Absent,
+    /// After attention, after the feed-forward part, and of unfused attention's scores.
+    Applied,
+}
+
+/// Whether norms and residuals work on a tensor-parallel rank's share of the tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Residual {
+    /// Every rank of the tensor group works on all tokens.
+    Replicated,
+    /// Sequence parallelism: each works on its part.
+    #[default]
+    Sharded,
+}
+
+/// One rank's share of a model's layers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Layer<'a> {
+    /// The model.
+    pub model: &'a Model,
+    /// Sequences in a microbatch.
+    pub batch: u64,
+    /// Tokens of a whole sequence.
+    pub length: u64,
+    /// Tensor-parallel ranks.
+    pub tensor: u64,
+    /// Context-parallel ranks.
+    pub context: u64,
+    /// Ranks that the experts of a layer are spread over.
+    pub expert: u64,
+    /// What the norms and residuals work on.
+    pub residual: Residual,
+    /// Type of the products' operands.
+    pub precision: Precision,
+    /// Generation of the attention kernels.
+    pub attention: AttentionKernel,
+    /// Whether activations are dropped.
+    pub dropout: Dropout,
+    /// How many tokens a query of this layer sees at most.
+    pub window: Option<u64>,
+}
+
+impl<'a> Layer<'a> {
+    /// A layer on one rank alone, in bf16 with today's kernels.
+    pub fn new(model: &'a Model, batch: u64, length: u64) -> Self {
+        Self {
+            model,
+            batch,
+            length,
+            tensor: 1,
+            context: 1,
+            expert: 1,
+            residual: Residual::default(),
+            precision: Precision::Bf16,
+            attention: AttentionKernel::Flash,
+            dropout: Dropout::Absent,
+            window: None,
+        }
+    }
+
+    /// Tokens of the microbatch that the products see.
+    pub fn tokens(&self) -> u64 {
+        self.batch * self.length / self.context
+    }
+
+    /// Rows of norms and residuals.
+    fn rows(&self) -> u64 {
+        match self.residual {
+            Residual::Replicated => self.tokens(),
+            Residual::Sharded => self.tokens() / self.tensor,
+        }
+    }
+
+    /// The kernels of one pass over one layer.
+    pub fn kernels(&self, kind: LayerKind, pass: Pass) -> Vec<Kernel> {
+        let mut list = List { pass, kernels: Vec::new() };
+        for _ in 0..self.model.norms_per_layer {
+            self.norm(&mut list);
+        }
+        self.mixer(&mut list);
+        match (kind, &self.model.experts) {
+            (LayerKind::Moe, Some(experts)) => self.experts(experts, &mut list),
+            _ => self.dense(&mut list, self.model.ffn),
+        }
+        list.kernels
+    }
+
+    /// What the backward pass launches again before it starts.
+    pub fn recomputed(&self, kind: LayerKind, recompute: Recompute) -> Vec<Kernel> {
+        let mut list = List { pass: Pass::Forward, kernels: Vec::new() };
+        match recompute {
+            Recompute::None => {}
+            Recompute::Selective => self.scores(&mut list),
+            Recompute::Full => return self.kernels(kind, Pass::Forward),
+        }
+        list.kernels
+    }
+
+    fn norm(&self, list: &mut List) {
+        let (forward, backward) = match self.model.norm {
+            Norm::Rms => (MemoryKind::RmsNormForward, MemoryKind::RmsNormBackward),
+            Norm::Layer => (MemoryKind::LayerNormForward, MemoryKind::LayerNormBackward),
+        };
+        list.memory(Pass::Forward, forward, self.rows(), self.model.hidden);
+        list.memory(Pass::InputGradient, backward, self.rows(), self.model.hidden);
+    }
+
+    /// The end of a branch: bias, dropout and the sum with the residual.
+    fn join(&self, list: &mut List, biased: bool) {
+        let (rows, hidden) = (self.rows(), self.model.hidden);
+        match self.dropout {
+            Dropout::Applied => {
+                list.memory(Pass::Forward, MemoryKind::BiasDropoutAdd, rows, hidden);
+                list.memory(Pass::InputGradient, MemoryKind::DropoutBackward, rows, hidden);
+            }
+            Dropout::Absent => list.elements(Pass::Forward, MemoryKind::Add, rows * hidden),
+        }
+        list.elements(Pass::InputGradient, MemoryKind::Add, rows * hidden);
+        if biased {
+            list.memory(Pass::WeightGradient, MemoryKind::BiasGradient, rows, hidden);
+        }
+    }
+
+    fn linear(&self, list: &mut List, outputs: u64, inputs: u64) {
+        list.linear(self.tokens(), outputs, inputs, self.precision);
+    }
+
+    fn mixer(&self, list: &mut List) {
+        let Model { hidden, head_dim, biases, .. } = *self.model;
+        let (heads, kv_heads) = (self.heads(), self.kv_heads());
+        match &self.model.latent {
+            None => {
+                let width = (heads + 2 * kv_heads) * head_dim;
+                self.linear(list, width, hidden);
+                if biases.qkv {
+                    list.memory(
+                        Pass::WeightGradient,
+                        MemoryKind::BiasGradient,
+                        self.tokens(),
+                        width,
+                    );
+                }
+                if self.model.qk_norm {
+                    let (tokens, width) = (self.tokens(), (heads + kv_heads) * head_dim);
+                    list.memory(Pass::Forward, MemoryKind::RmsNormForward, tokens, width);
+                    list.memory(Pass::InputGradient, MemoryKind::RmsNormBackward, tokens, width);
+                }
+                if self.model.positions == 0 {
+                    self.turn(list, heads * head_dim, kv_heads * head_dim);
+                }
+            }
+            Some(latent) => self.latent(list, latent),
+        }
+        self.scores(list);
+        self.move_heads(list);
+        self.linear(list, hidden, heads * head_dim);
+        self.join(list, biases.out);
+    }
+
+    fn heads(&self) -> u64 {
+        self.model.heads / self.tensor
+    }
+
+    fn kv_heads(&self) -> u64 {
+        (self.model.kv_heads / self.tensor).max(1)
+    }
+
+    /// Rotary positions: queries and keys at once forward, one after the other backward, where the
+    /// values' gradients are copied beside them.
+    fn turn(&self, list: &mut List, queries: u64, keys: u64) {
+        let tokens = self.tokens();
+        list.memory(Pass::Forward, MemoryKind::Rope, tokens, queries + keys);
+        list.memory(Pass::InputGradient, MemoryKind::Rope, tokens, queries);
+        list.memory(Pass::InputGradient, MemoryKind::Rope, tokens, keys);
+        list.elements(Pass::InputGradient, MemoryKind::Copy, tokens * keys);
+    }
+
+    /// Queries, keys and values out of a latent (DeepSeek-V2, arXiv 2405.04434, section 2.1).
+    fn latent(&self, list: &mut List, latent: &Latent) {
+        let Model { hidden, head_dim, .. } = *self.model;
+        let Latent { q_rank, kv_rank, nope, rope } = *latent;
+        let (heads, tokens) = (self.heads(), self.tokens());
+        let norm = |list: &mut List, width| {
+            list.memory(Pass::Forward, MemoryKind::RmsNormForward, tokens, width);
+            list.memory(Pass::InputGradient, MemoryKind::RmsNormBackward, tokens, width);
+        };
+        let down = q_rank.unwrap_or(0) + kv_rank + rope;
+        self.linear(list, down, hidden);
+        norm(list, kv_rank);
+        if let Some(rank) = q_rank {
+            norm(list, rank);
+        }
+        self.linear(list, heads * (nope + rope), q_rank.unwrap_or(hidden));
+        self.linear(list, heads * (nope + head_dim), kv_rank);
+        // The rotated parts are joined to the others by copies.
+        self.turn(list, heads * (nope + rope), heads * (nope + rope));
+    }
+
+    /// Attention itself: of its own chunk of the sequence, and of the other chunks under context
+    /// parallelism, where chunks are dealt out so that each rank has the same work.
+    fn scores(&self, list: &mut List) {
+        let direction = match list.pass {
+            Pass::Forward => Direction::Forward,
+            Pass::InputGradient => Direction::Backward,
+            Pass::WeightGradient => return,
+        };
+        let chunk = self.length / self.context;
+        let kv_heads = if self.model.latent.is_some() { self.heads() } else { self.kv_heads() };
+        let mut push = |keys, mask| {
+            let attention = Attention {
+                batch: self.batch,
+                queries: chunk,
+                keys,
+                heads: self.heads(),
+                kv_heads,
+                key_dim: self.model.score_dim(),
+                value_dim: self.model.head_dim,
+                mask,
+                direction,
+                kernel: self.attention,
+            };
+            list.kernels.push(Kernel::Attention(attention));
+        };
+        match self.window {
+            Some(window) if window < chunk => push(window, Mask::Full),
+            _ => {
+                push(chunk, Mask::Causal);
+                for _ in 1..self.context {
+                    push((chunk / 2).max(1), Mask::Full);
+                }
+            }
+        }
+        if self.attention == AttentionKernel::Unfused && self.dropout == Dropout::Applied {
+            let rows = self.batch * self.heads() * chunk;
+            let kind = match direction {
+                Direction::Forward => MemoryKind::DropoutForward,
+                Direction::Backward => MemoryKind::DropoutBackward,
+            };
+            list.memory(list.pass, kind, rows, chunk);
+        }
+    }
+
+    /// Copies between the products' order of tokens and heads and attention's. Fused kernels and
+    /// rotary positions read and write either order.
+    fn move_heads(&self, list: &mut List) {
+        let width = self.heads() * self.model.head_dim;
+        if self.attention == AttentionKernel::Unfused {
+            list.memory(Pass::Forward, MemoryKind::Permute, self.tokens(), width);
+        }
+        if self.model.positions != 0 {
+            for _ in 0..3 {
+                list.memory(Pass::InputGradient, MemoryKind::Permute, self.tokens(), width);
+            }
+        }
+    }
+
+    /// A feed-forward part of so many channels before sharding.
+    fn dense(&self, list: &mut List, ffn: u64) {
+        self.feed(list, ffn);
+        self.join(list, self.model.biases.mlp);
+    }
+
+    fn feed(&self, list: &mut List, ffn: u64) {
+        let (hidden, width, tokens) = (self.model.hidden, ffn / self.tensor, self.tokens());
+        match self.model.mlp {
+            Mlp::Gated => {
+                self.linear(list, 2 * width, hidden);
+                list.memory(Pass::Forward, MemoryKind::SwigluForward, tokens, width);
+                list.memory(Pass::InputGradient, MemoryKind::SwigluBackward, tokens, width);
+            }
+            Mlp::Gelu => {
+                self.linear(list, width, hidden);
+                list.memory(Pass::Forward, MemoryKind::BiasGeluForward, tokens, width);
+                list.memory(Pass::InputGradient, MemoryKind::BiasGeluBackward, tokens, width);
+                if self.model.biases.mlp {
+                    list.memory(Pass::WeightGradient, MemoryKind::BiasGradient, tokens, width);
+                }
+            }
+        }
+        self.linear(list, hidden, width);
+    }
+
+    /// Router, dispatch, experts and combination, with tokens spread evenly over the experts.
+    fn experts(&self, experts: &Experts, list: &mut List) {
+        let (hidden, tokens) = (self.model.hidden, self.tokens());
+        let Experts { count, top_k, shared, ffn, .. } = *experts;
+        list.linear(tokens, count, hidden, Precision::Bf16);
+        list.memory(Pass::Forward, MemoryKind::RouterTopK, tokens, count);
+        let routed = tokens * top_k;
+        let groups = (count / self.expert).max(1);
+        let width = if self.expert == 1 { ffn / self.tensor } else { ffn };
+        // Tokens are brought into the experts' order, and back into their own with weights.
+        list.memory(Pass::Forward, MemoryKind::Gather, routed, hidden);
+        list.memory(Pass::InputGradient, MemoryKind::Gather, routed, hidden);
+        let up = if self.model.mlp == Mlp::Gated { 2 * width } else { width };
+        list.grouped(groups, routed, up, hidden, self.precision);
+        let (forward, backward) = match self.model.mlp {
+            Mlp::Gated => (MemoryKind::SwigluForward, MemoryKind::SwigluBackward),
+            Mlp::Gelu => (MemoryKind::GeluForward, MemoryKind::GeluBackward),
+        };
+        list.memory(Pass::Forward, forward, routed, width);
+        list.memory(Pass::InputGradient, backward, routed, width);
+        list.grouped(groups, routed, hidden, width, self.precision);
+        // Measured with eight rows for each token; others cost in proportion.
+        let combined = (routed / 8).max(1);
+        list.memory(Pass::Forward, MemoryKind::MoeCombine, combined, hidden);
+        list.memory(Pass::InputGradient, MemoryKind::MoeCombine, combined, hidden);
+        if 0 < shared {
+            self.feed(list, shared * ffn);
+        }
+        self.join(list, false);
+    }
+
+    /// The embedding of a rank, its vocabulary shared by the tensor group.
+    pub fn embedding(&self, pass: Pass) -> Vec<Kernel> {
+        let Model { hidden, vocab, .. } = *self.model;
+        let mut list = List { pass, kernels: Vec::new() };
+        let vocabulary = vocab / self.tensor;
+        list.memory(Pass::Forward, MemoryKind::EmbeddingForward, self.tokens(), hidden);
+        let backward = MemoryKind::EmbeddingBackward { vocabulary };
+        list.memory(Pass::WeightGradient, backward, self.tokens(), hidden);
+        list.kernels
+    }
+
+    /// The last norm, the output head and the loss; the loss's own gradient counts as forward
+    /// where it is fused.
+    pub fn head(&self, pass: Pass, loss: Loss) -> Vec<Kernel> {
+        let mut list = List { pass, kernels: Vec::new() };
+        let (tokens, vocabulary) = (self.tokens(), self.model.vocab / self.tensor);
+        self.norm(&mut list);
+        list.linear(tokens, vocabulary, self.model.hidden, Precision::Bf16);
+        match loss {
+            Loss::Fused => {
+                list.memory(Pass::Forward, MemoryKind::CrossEntropyFused, tokens, vocabulary);
+            }
+            Loss::Unfused => {
+                list.memory(Pass::Forward, MemoryKind::CrossEntropyForward, tokens, vocabulary);
+                let backward = MemoryKind::CrossEntropyBackward;
+                list.memory(Pass::InputGradient, backward, tokens, vocabulary);
+            }
+        }
+        list.kernels
+    }
+}
+
+/// The optimizer's step over a rank's share: the norm of `gradients` fp32 gradients, clipping and
+/// AdamW over `owned` parameters, the new bf16 weights of those, and zeroed gradients.
+pub fn optimizer(gradients: u64, owned: u64) -> Vec<Kernel> {
+    [
+        MemoryKind::L2Norm.over(owned),
+        MemoryKind::Scale.over(owned),
+        MemoryKind::AdamW.over(owned),
+        MemoryKind::CastDown.over(owned),
+        MemoryKind::Zero.over(gradients),
+    ]
+    .map(Kernel::Memory)
+    .to_vec()
+}
+
+/// The kernels of one pass, as they are collected.
+struct List {
+    pass: Pass,
+    kernels: Vec<Kernel>,
+}
+
+impl List {
+    fn memory(&mut self, pass: Pass, kind: MemoryKind, rows: u64, columns: u64) {
+        if self.pass == pass {
+            self.kernels.push(Kernel::Memory(kind.rows(rows, columns)));
+        }
+    }
+
+    fn elements(&mut self, pass: Pass, kind: MemoryKind, elements: u64) {
+        if self.pass == pass {
+            self.kernels.push(Kernel::Memory(kind.over(elements)));
+        }
+    }
+
+    /// A linear layer with weights of outputs × inputs.
+    fn linear(&mut self, tokens: u64, outputs: u64, inputs: u64, precision: Precision) {
+        let (m, n, k, role) = match self.pass {
+            Pass::Forward => (tokens, outputs, inputs, Role::Forward),
+            Pass::InputGradient => (tokens, inputs, outputs, Role::InputGradient),
+            Pass::WeightGradient => (outputs, inputs, tokens, Role::AccumulatedWeightGradient),
+        };
+        self.casts(tokens, outputs, inputs, precision);
+        self.kernels.push(Kernel::Gemm(Gemm { m, n, k, precision, role }));
+    }
+
+    fn grouped(&mut self, groups: u64, tokens: u64, n: u64, k: u64, precision: Precision) {
+        self.casts(tokens, n, k, precision);
+        let (n, k, role) = match self.pass {
+            Pass::Forward => (n, k, Role::Forward),
+            Pass::InputGradient => (n, k, Role::InputGradient),
+            Pass::WeightGradient => (n, k, Role::WeightGradient),
+        };
+        self.kernels.push(Kernel::GroupedGemm(GroupedGemm {
+            groups,
+            tokens,
+            n,
+            k,
+            precision,
+            role,
+        }));
+        if role == Role::WeightGradient {
+            self.elements(Pass::WeightGradient, MemoryKind::Accumulate, groups * n * k);
+        }
+    }
+
+    /// fp8 operands: the input forward, the output's gradient backward, each with its transpose.
+    fn casts(&mut self, tokens: u64, outputs: u64, inputs: u64, precision: Precision) {
+        if precision == Precision::Fp8 {
+            self.memory(Pass::Forward, MemoryKind::Fp8CastTranspose, tokens, inputs);
+            self.memory(Pass::InputGradient, MemoryKind::Fp8CastTranspose, tokens, outputs);
+        }
+    }
+}
