@@ -5,7 +5,9 @@ mod common;
 use common::{Cluster, ScaleUp, all_gpus, bytes_by_connection, sent_and_received, written};
 use fabric::Fabric;
 use proptest::prelude::*;
-use traffic::collective::{ALGORITHMS, Ask, Communicator, CrossNic, Detail, hierarchical};
+use traffic::collective::{
+    ALGORITHMS, Ask, Communicator, CrossNic, Detail, Pxn, Routing, hierarchical,
+};
 use traffic::nccl::{Protocol, Settings, Usage, estimate};
 use traffic::{Collective, OpKind};
 use units::{Bytes, Id, Rate};
@@ -140,6 +142,133 @@ proptest! {
             }
         }
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// An all-to-all delivers every byte, whatever way it takes and however it is skewed.
+    #[test]
+    fn an_all_to_all_conserves_every_byte(
+        (fabric, communicator) in groups(), bytes in 1..1_000_000_u64,
+        pxn in prop_oneof![Just(Pxn::Enabled), Just(Pxn::Disabled)],
+        skew in prop_oneof![Just(0.0), Just(1.0)],
+    ) {
+        let ranks = communicator.ranks() as u32;
+        let weights: Vec<f64> =
+            if skew == 0.0 { vec![] } else { (1..=ranks).map(f64::from).collect() };
+        for algorithm in ["pairwise", "hierarchical_all_to_all"] {
+            let settings = Settings { pxn, ..named(algorithm) };
+            let ask = Ask { fabric: &fabric, communicator: &communicator,
+                collective: Collective::AllToAll, bytes: Bytes::new(bytes), settings: &settings,
+                weights: &weights };
+            let plan = traffic::nccl::plan(&ask).expect("pairwise runs everywhere");
+            let sum: u64 = (0..ranks).map(|rank| ask.bytes_to(rank)).sum();
+            prop_assert_eq!(sum, bytes);
+            for detail in [Detail::Folded, Detail::Stepwise] {
+                let transfers = write_with(&ask, &plan, detail);
+                // What reaches a rank: over its NIC, or inside its domain as its own.
+                let mut reached = vec![0_u64; ranks as usize];
+                let nic = |rank: u32| fabric.nic_of(communicator.gpu(rank));
+                let on_nic = |node| (0..ranks).find(|&rank| nic(rank) == node);
+                let on_gpu = |node| (0..ranks).find(|&rank| communicator.gpu(rank) == node);
+                for (connection, bytes) in bytes_by_connection(&transfers) {
+                    let two_phases = plan.algorithm.name() == "hierarchical_all_to_all";
+                    if let Some(rank) = on_nic(connection.to) {
+                        reached[rank as usize] += bytes;
+                    } else if let (Some(rank), 0) = (on_gpu(connection.to), connection.channel) {
+                        let own = ask.bytes_to(rank);
+                        reached[rank as usize] += if two_phases { own } else { bytes };
+                    }
+                }
+                for rank in 0..ranks {
+                    let expected = u64::from(ranks - 1) * ask.bytes_to(rank);
+                    prop_assert_eq!(reached[rank as usize], expected, "{} rank {}", algorithm, rank);
+                }
+            }
+        }
+    }
+
+    /// Node-limited routing bounds what leaves a server, and never sends more than unlimited.
+    #[test]
+    fn node_limited_dispatch_bounds_bytes(
+        servers in 2..9_usize, limit in 1..9_u32, top_k in 1..9_u32, bytes in 1..5_000_000_u64,
+    ) {
+        let fabric = Cluster::hopper(servers).build();
+        let communicator = Communicator::new(&fabric, &all_gpus(&fabric));
+        let per_nic = |node_limit: Option<u32>| {
+            let routing = Routing { experts: 256, top_k, node_limit };
+            let settings = Settings { routing, ..Settings::default() };
+            let transfers = written(&fabric, &communicator, Collective::MoeDispatch, bytes,
+                &settings, Detail::Folded);
+            let (sent, _) = sent_and_received(&fabric, &transfers);
+            sent[fabric.gpus()..fabric.gpus() + fabric.nics()].iter().copied().max().unwrap()
+        };
+        let limited = per_nic(Some(limit));
+        let rounding = servers as u64;
+        prop_assert!(limited <= u64::from(limit.min(top_k)) * bytes + rounding);
+        prop_assert!(limited <= per_nic(None) + rounding);
+    }
+}
+
+fn write_with(ask: &Ask<'_>, plan: &traffic::nccl::Plan, detail: Detail) -> traffic::Transfers {
+    let mut transfers = traffic::Transfers::new();
+    let label = transfers.label("test");
+    let mut group = traffic::collective::Group::new(ask.communicator.clone());
+    let Ask { collective, bytes, settings, weights, .. } = *ask;
+    let request =
+        traffic::collective::Request { collective, bytes, detail, label, settings, plan, weights };
+    traffic::collective::write(ask.fabric, &mut group, &request, &mut transfers, &[]);
+    transfers
+}
+
+/// Oracle. Each edge of the double binary tree carries its channel's data once each way, and no
+/// server's NICs send more than twice the data.
+#[test]
+fn tree_edges_carry_the_channels_data_once_each_way() {
+    for servers in [1, 2, 3, 4, 7, 16] {
+        let fabric = Cluster::hopper(servers).build();
+        let communicator = Communicator::new(&fabric, &all_gpus(&fabric));
+        let (bytes, settings) = (1 << 24, named("tree"));
+        let collective = Collective::AllReduce;
+        let transfers =
+            written(&fabric, &communicator, collective, bytes, &settings, Detail::Folded);
+        let channels = if servers == 1 { 24 } else { 16 };
+        let each = bytes.div_ceil(channels);
+        let by_connection = bytes_by_connection(&transfers);
+        let edges = 2 * (7 * servers as u64 + servers as u64 - 1) * channels;
+        assert_eq!(by_connection.len() as u64, edges);
+        assert!(by_connection.iter().all(|(_, carried)| carried.abs_diff(each) <= 1));
+        let (sent, _) = sent_and_received(&fabric, &transfers);
+        for server in 0..servers {
+            let first = fabric.gpus() + 8 * server;
+            let leaving: u64 = sent[first..first + 8].iter().sum();
+            assert!(leaving <= 2 * bytes, "{servers} servers: {leaving}");
+        }
+    }
+}
+
+/// Oracle. In-network reduction halves what a NIC sends against a ring, no more, and no link
+/// between switches carries more than one copy in each direction for each rail.
+#[test]
+fn sharp_sends_each_sum_once() {
+    let fabric = Cluster { servers_per_leaf: 2, ..Cluster::hopper(6) }.build();
+    let communicator = Communicator::new(&fabric, &all_gpus(&fabric));
+    let bytes = 48 << 20;
+    let nic = |algorithm: &str| {
+        let collective = Collective::AllReduce;
+        let settings = named(algorithm);
+        let transfers =
+            written(&fabric, &communicator, collective, bytes, &settings, Detail::Folded);
+        let each = bytes / 8;
+        if algorithm == "sharp" {
+            assert!(bytes_by_connection(&transfers).iter().all(|(_, carried)| *carried <= each));
+        }
+        sent_and_received(&fabric, &transfers).0[fabric.gpus()] as f64
+    };
+    let ratio = nic("ring") / nic("sharp");
+    let ranks = 48.0;
+    assert!((ratio - 2.0 * (ranks - 1.0) / ranks).abs() < 1e-6, "{ratio}");
 }
 
 /// Whether every domain has ranks on the same rails.

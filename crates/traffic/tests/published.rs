@@ -241,7 +241,7 @@ fn the_table_of_errors() {
     ar-h100x32                         370.00   368.56    -0.4%  ring Simple ×16
     a2a-h100x32                         48.00    54.55   +13.6%  pairwise Simple ×1
     ar-h100x32-sharp                   480.00   541.14   +12.7%  sharp Simple ×16
-    ar-mi300x8                         312.90   332.65    +6.3%  ring Simple ×28
+    ar-mi300x8                         312.90   333.18    +6.5%  ring Simple ×28
     deepep-moe_dispatch-ep16            43.00    55.37   +28.8%  moe Simple ×1
     deepep-moe_combine-ep16             43.00    56.43   +31.2%  moe Simple ×1
     deepep-moe_dispatch-ep64            51.00    55.60    +9.0%  moe Simple ×1

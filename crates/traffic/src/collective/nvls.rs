@@ -5,7 +5,7 @@
 //! down. To hand it out, the head writes it once and the switch copies it to all. So in an
 //! all-reduce every GPU sends (1 + 1/m) of the data and receives as much, where a ring needs
 //! 2(m−1)/m: at m = 8 that is 1.56 times less, of which the switch reaches 85 % on Hopper
-//! (`nvlsEfficiency`). Bus bandwidth, which counts a ring's bytes, can therefore pass the link rate.
+//! (`nvlsEfficiency`). Bus bandwidth, which counts a ring's bytes, can so pass the link rate.
 //!
 //! # Why its curve rises so late
 //!

@@ -139,13 +139,10 @@ pub fn edge_bytes(ask: &Ask<'_>, bytes: u64) -> u64 {
 /// What a protocol leaves of the links' rate: NCCL `tuning.cc`.
 fn efficiency(ask: &Ask<'_>, protocol: Protocol, bandwidth: f64) -> f64 {
     let shape = ask.shape();
-    let reduces = matches!(ask.collective, Collective::AllReduce | Collective::Reduce);
     match protocol {
         Protocol::Simple => 1.0,
-        // Eight bytes of flags with every eight of data, written by every thread: a quarter where
-        // the data is also reduced or sent on a network, else a third.
         Protocol::Ll => {
-            let factor: f64 = if 1 < shape.domains || reduces { 0.25 } else { 1.0 / 3.0 };
+            let factor = constants::ll_factor(ask.settings, shape, ask.collective);
             factor.min(constants::ll_max(ask.settings, shape) / bandwidth)
         }
         // 120 of 128 bytes are data.
