@@ -195,6 +195,20 @@ pub struct MoeConfig {
     /// The type of tokens on their way to the experts. Left out, fp8 with fp8 products, as
     /// DeepSeek-V3, else bf16. On the way back they are bf16 always.
     pub dispatch: Option<DispatchType>,
+    /// What carries tokens to their experts. Left out, DeepEP for models whose routing is
+    /// limited, which was made for it, else a plain all-to-all.
+    pub dispatcher: Option<Dispatcher>,
+}
+
+/// What carries tokens to their experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Dispatcher {
+    /// A plain all-to-all: one copy of a token for each of its experts (Megatron-LM).
+    AllToAll,
+    /// One copy for each node and device that has some of its experts (DeepEP).
+    #[serde(rename = "deepep")]
+    DeepEp,
 }
 
 /// How many places the experts of one token may lie on.

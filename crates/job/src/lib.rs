@@ -9,6 +9,8 @@
 //! * [`compute`]: how long kernels and layers take on a GPU, from measured kernels.
 //! * [`schedule`]: the order of forward and backward passes in a pipeline.
 //! * [`partition`]: which parameters one rank holds; [`memory`]: what that and the activations take.
+//! * [`dispatch`]: where tokens go under expert parallelism.
+//! * [`program`]: the step program: what one iteration computes and exchanges.
 //!
 //! # Invariants
 //!
@@ -16,16 +18,19 @@
 
 pub mod compute;
 pub mod config;
+pub mod dispatch;
 pub mod memory;
 pub mod model;
 pub mod parallel;
 pub mod partition;
 pub mod placement;
+pub mod program;
 pub mod resolve;
 pub mod schedule;
 
 pub use config::JobConfig;
 pub use model::Model;
 pub use parallel::{Axis, Coordinates, Group, GroupKind, Layout};
+pub use program::Program;
 pub use resolve::{Job, Problem, Site, resolve};
 pub use schedule::Schedule;

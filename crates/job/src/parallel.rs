@@ -271,11 +271,13 @@ pub enum GroupKind {
     Replica,
     /// The first and the last stage, where tied embeddings are reduced between them.
     Ends,
+    /// Two stages as far from either end, which hold the same parts under DualPipe.
+    Mirror,
 }
 
 impl GroupKind {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Tensor,
         Self::Context,
         Self::Pipeline,
@@ -285,6 +287,7 @@ impl GroupKind {
         Self::Shard,
         Self::Replica,
         Self::Ends,
+        Self::Mirror,
     ];
 
     /// What its traffic is accounted under.
@@ -294,7 +297,9 @@ impl GroupKind {
             Self::Context => Axis::Cp,
             Self::Pipeline | Self::Ends => Axis::Pp,
             Self::Expert => Axis::Ep,
-            Self::Gradient | Self::ExpertGradient | Self::Shard | Self::Replica => Axis::Dp,
+            Self::Gradient | Self::ExpertGradient | Self::Shard | Self::Replica | Self::Mirror => {
+                Axis::Dp
+            }
         }
     }
 }
@@ -343,15 +348,16 @@ impl Layout {
             GroupKind::ExpertGradient => copies / self.ep,
             GroupKind::Shard => self.shard,
             GroupKind::Replica => copies / self.shard,
-            GroupKind::Ends => self.pp.min(2),
+            GroupKind::Ends | GroupKind::Mirror => self.pp.min(2),
         }
     }
 
     /// Groups of that kind. All ranks are in one each, except that only the ends of a pipeline
-    /// are in a group of that kind.
+    /// are in a group of that kind, and that the middle of an odd one is its own mirror.
     pub fn groups(&self, kind: GroupKind) -> u64 {
         match kind {
             GroupKind::Ends => self.gpus() / self.pp,
+            GroupKind::Mirror if 1 < self.pp => self.gpus() / self.pp * (self.pp / 2),
             _ => self.gpus() / self.group_size(kind),
         }
     }
@@ -396,11 +402,16 @@ impl Layout {
             GroupKind::Replica => {
                 (at.tp, copy, at.pp) = (digit(self.tp), digit(self.shard), digit(self.pp));
             }
+            GroupKind::Mirror => {
+                (at.tp, copy) = (digit(self.tp), digit(self.cp * self.dp));
+                at.pp = digit(self.pp.div_ceil(2));
+            }
         }
         Group { layout: *self, kind, tp: at.tp, pp: at.pp, copy }
     }
 
-    /// The group of that kind that `rank` is in; none for a rank between the ends of a pipeline.
+    /// The group of that kind that `rank` is in; none for a rank between the ends of a pipeline,
+    /// or for one that would be its own mirror.
     pub fn group_of(&self, kind: GroupKind, rank: u64) -> Option<Group> {
         let at = self.coordinates(rank);
         let copy = self.copy(at);
@@ -411,6 +422,8 @@ impl Layout {
             GroupKind::Pipeline => group(at.tp, 0, copy),
             GroupKind::Ends if at.pp != 0 && at.pp != self.pp - 1 => None,
             GroupKind::Ends => group(at.tp, 0, copy),
+            GroupKind::Mirror if 1 < self.pp && 2 * at.pp + 1 == self.pp => None,
+            GroupKind::Mirror => group(at.tp, at.pp.min(self.pp - 1 - at.pp), copy),
             GroupKind::Gradient => group(at.tp, at.pp, 0),
             GroupKind::Expert => group(at.tp, at.pp, copy - copy % self.ep),
             GroupKind::Shard => group(at.tp, at.pp, copy - copy % self.shard),
@@ -455,6 +468,8 @@ impl Group {
             GroupKind::Tensor => tensor = index,
             GroupKind::Pipeline => stage = index,
             GroupKind::Ends => stage = index * (pp - 1),
+            GroupKind::Mirror if index == 1 => stage = pp - 1 - stage,
+            GroupKind::Mirror => {}
             GroupKind::Context | GroupKind::Gradient => copy += index,
             GroupKind::Expert | GroupKind::Shard => copy += index,
             GroupKind::ExpertGradient => copy += index * ep,
@@ -515,7 +530,7 @@ mod tests {
                 for (rank, seen) in seen.into_iter().enumerate() {
                     let grouped = layout.group_of(kind, rank as u64).is_some();
                     assert_eq!(seen, usize::from(grouped), "{kind:?} of {layout:?}");
-                    assert!(grouped || kind == GroupKind::Ends);
+                    assert!(grouped || matches!(kind, GroupKind::Ends | GroupKind::Mirror));
                 }
             }
         }

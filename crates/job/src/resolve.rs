@@ -4,8 +4,8 @@
 //! concerns and what would fit instead. What works but is unwise is a warning.
 
 use crate::config::{
-    AttentionKernel, BatchConfig, DispatchType, JobConfig, Loss, MoeConfig, Optimizer, Precision,
-    RoutingLimit,
+    AttentionKernel, BatchConfig, DispatchType, Dispatcher, JobConfig, Loss, MoeConfig, Optimizer,
+    Precision, RoutingLimit,
 };
 use crate::model::{Model, Recompute};
 use crate::parallel::{Layout, ParallelConfig, Reduction, Sharding};
@@ -44,6 +44,8 @@ pub struct Job {
     pub moe: MoeConfig,
     /// The type of tokens on their way to the experts.
     pub dispatch: DispatchType,
+    /// What carries them.
+    pub dispatcher: Dispatcher,
 }
 
 /// The cluster, as far as a job must know it.
@@ -92,7 +94,10 @@ pub fn resolve(config: &JobConfig, model: Model, site: &Site) -> Resolved {
         Precision::Fp8 => DispatchType::Fp8,
         _ => DispatchType::Bf16,
     });
+    let limited = model.experts.is_some_and(|experts| experts.group_limit < experts.groups);
+    let usual = if limited { Dispatcher::DeepEp } else { Dispatcher::AllToAll };
     let job = Job {
+        dispatcher: config.moe.dispatcher.unwrap_or(usual),
         layout,
         reduction: config.parallel.reduction.unwrap_or(config.parallel.sharding.reduction()),
         parallel: config.parallel.clone(),
@@ -285,6 +290,10 @@ fn experts(check: &mut Check, config: &JobConfig, model: &Model, layout: &Layout
     if !count.is_multiple_of(ep) {
         let fit = list(divisors(count).into_iter().filter(|&d| d <= 2 * ep));
         check.wrong("parallel.ep", format!("{ep} does not divide {count} experts; {fit} would"));
+    }
+    if 1 < layout.tp && !config.parallel.sequence_parallel {
+        let message = "must be on with experts and tp > 1, as in Megatron-LM".to_owned();
+        check.wrong("parallel.sequence_parallel", message);
     }
     let moe = &config.moe;
     if moe.capacity_factor.is_some_and(|factor| factor.is_nan() || factor <= 0.0) {

@@ -246,6 +246,7 @@ pub fn words(kind: GroupKind) -> &'static str {
         GroupKind::Shard => "data-parallel (shards)",
         GroupKind::Replica => "data-parallel (copies)",
         GroupKind::Ends => "embedding",
+        GroupKind::Mirror => "data-parallel (mirrored stages)",
     }
 }
 

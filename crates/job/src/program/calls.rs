@@ -1,0 +1,230 @@
+//! What the layers and ends of a model exchange in each pass.
+//!
+//! Tensor parallelism (Shoeybi et al., arXiv 1909.08053): the products of a block's first
+//! matrices are cut by columns, those of its last by rows, so that a block ends in a sum over the
+//! group. With sequence parallelism (Korthikanti et al., arXiv 2205.05198, section 4.2.2) the sum
+//! is scattered and the next block's input gathered instead; the gathered input is not kept, so
+//! the weight gradient gathers it again.
+//!
+//! Context parallelism: keys and values of the other parts of the sequence, round a ring (Liu et
+//! al., arXiv 2310.01889) or gathered before attention (Llama 3, arXiv 2407.21783, section
+//! 3.3.2). Their gradients go the other way.
+//!
+//! Expert parallelism: tokens to their experts and back, in both passes. Behind the dispatch the
+//! tensor ranks gather each other's tokens, since experts are cut like other matrices.
+
+use traffic::Collective;
+use units::Bytes;
+
+use super::{Beside, Call, Unit};
+use crate::config::Dispatcher;
+use crate::dispatch::Dispatch;
+use crate::model::{Experts, LayerKind, Recompute};
+use crate::parallel::{CpExchange, GroupKind};
+use crate::resolve::Job;
+use crate::schedule::Pass;
+
+/// What a unit exchanges in a pass; the input gradient's includes what recomputation repeats.
+pub fn of(job: &Job, unit: Unit, pass: Pass) -> Vec<Call> {
+    let mut calls = Vec::new();
+    match unit {
+        Unit::Embedding => embedding(job, pass, &mut calls),
+        Unit::Head => head(job, pass, &mut calls),
+        Unit::Layer(kind) => layer(job, kind, pass, &mut calls),
+        Unit::Prediction(kind) => {
+            layer(job, kind, pass, &mut calls);
+            head(job, pass, &mut calls);
+        }
+    }
+    calls.retain(|call| 1 < job.layout.group_size(call.kind) && 0 < call.times);
+    calls
+}
+
+/// How tokens are spread; only models with experts ask.
+pub(super) fn dispatch(job: &Job) -> Dispatch {
+    // How many nodes a group spans does not change what leaves a rank.
+    Dispatch::of(job, job.layout.tp).expect("a model with experts")
+}
+
+fn layer(job: &Job, kind: LayerKind, pass: Pass, calls: &mut Vec<Call>) {
+    if pass == Pass::Input && job.recompute == Recompute::Full {
+        layer(job, kind, Pass::Forward, calls);
+    }
+    let mut block = Vec::new();
+    linear_block(job, pass, &mut block);
+    let mut feed_forward = Vec::new();
+    match (kind, &job.model.experts) {
+        (LayerKind::Moe, Some(experts)) => moe(job, experts, pass, &mut feed_forward),
+        _ => linear_block(job, pass, &mut feed_forward),
+    }
+    match pass {
+        Pass::Forward => {
+            calls.extend(block.first());
+            context(job, pass, calls);
+            calls.extend(block.iter().skip(1));
+            calls.extend(feed_forward);
+        }
+        _ => {
+            calls.extend(feed_forward);
+            calls.extend(block.first());
+            context(job, pass, calls);
+            calls.extend(block.iter().skip(1));
+        }
+    }
+}
+
+/// Bytes of one microbatch's residual stream.
+fn stream_bytes(job: &Job) -> u64 {
+    job.tokens() * job.model.hidden * job.precision.bytes()
+}
+
+fn tensor(name: &'static str, collective: Collective, bytes: u64, beside: Beside) -> Call {
+    let bytes = Bytes::new(bytes);
+    Call { name, kind: GroupKind::Tensor, collective, bytes, times: 1, beside }
+}
+
+/// A pair of products, the first cut by columns, the second by rows: attention, or a dense
+/// feed-forward part.
+fn linear_block(job: &Job, pass: Pass, calls: &mut Vec<Call>) {
+    let bytes = stream_bytes(job);
+    let gather = |name, beside| tensor(name, Collective::AllGather, bytes, beside);
+    let scatter = |name, beside| tensor(name, Collective::ReduceScatter, bytes, beside);
+    let sum = |name, beside| tensor(name, Collective::AllReduce, bytes, beside);
+    match (job.parallel.sequence_parallel, pass) {
+        (true, Pass::Forward) => calls.extend([
+            gather("block input", Beside::Product),
+            scatter("block output", Beside::Product),
+        ]),
+        (true, Pass::Weight) => calls.push(gather("block input again", Beside::OtherProduct)),
+        (true, _) => calls.extend([
+            gather("output gradient", Beside::Product),
+            scatter("input gradient", Beside::OtherProduct),
+        ]),
+        (false, Pass::Forward) => calls.push(sum("block output", Beside::Nothing)),
+        (false, Pass::Weight) => {}
+        (false, _) => calls.push(sum("input gradient", Beside::OtherProduct)),
+    }
+}
+
+fn context(job: &Job, pass: Pass, calls: &mut Vec<Call>) {
+    let others = job.layout.cp - 1;
+    let width = match job.model.latent {
+        None => 2 * job.kv_heads_held() * job.model.head_dim,
+        Some(_) => job.model.heads / job.layout.tp * (job.model.score_dim() + job.model.head_dim),
+    };
+    let block = job.tokens() * width * job.precision.bytes();
+    let ring = |name| Call {
+        name,
+        kind: GroupKind::Context,
+        collective: Collective::SendRecv,
+        bytes: Bytes::new(block),
+        times: others,
+        beside: Beside::Attention,
+    };
+    let whole = |name, collective| Call {
+        name,
+        kind: GroupKind::Context,
+        collective,
+        bytes: Bytes::new(block * job.layout.cp),
+        times: 1,
+        beside: Beside::Nothing,
+    };
+    match (job.parallel.cp_exchange, pass) {
+        (_, Pass::Weight) => {}
+        (CpExchange::Ring, Pass::Forward) => calls.push(ring("keys and values")),
+        (CpExchange::Ring, _) => {
+            calls.extend([ring("keys and values"), ring("their gradients")]);
+        }
+        (CpExchange::AllGather, Pass::Forward) => {
+            calls.push(whole("keys and values", Collective::AllGather));
+        }
+        (CpExchange::AllGather, _) => calls.extend([
+            whole("keys and values", Collective::AllGather),
+            whole("their gradients", Collective::ReduceScatter),
+        ]),
+    }
+}
+
+fn moe(job: &Job, experts: &Experts, pass: Pass, calls: &mut Vec<Call>) {
+    if 0 < experts.shared {
+        linear_block(job, pass, calls);
+    }
+    if pass == Pass::Weight {
+        return;
+    }
+    let hidden = job.model.hidden;
+    // With tensor parallelism every rank sends its share of the tokens.
+    let tokens = job.tokens() / job.layout.tp;
+    let out = job.dispatch.token_bytes(hidden);
+    let back = hidden * job.precision.bytes();
+    let (collectives, copies) = match job.dispatcher {
+        Dispatcher::AllToAll => ([Collective::AllToAll; 2], experts.top_k),
+        Dispatcher::DeepEp => ([Collective::MoeDispatch, Collective::MoeCombine], 1),
+    };
+    let expert = |name, collective, bytes| Call {
+        name,
+        kind: GroupKind::Expert,
+        collective,
+        bytes: Bytes::new(bytes),
+        times: 1,
+        beside: Beside::Microbatch,
+    };
+    let routed = job.tokens() * experts.top_k;
+    let (there, again) = match pass {
+        Pass::Forward => ("tokens to experts", "results to tokens"),
+        _ => ("gradients to experts", "gradients to tokens"),
+    };
+    calls.extend([
+        expert(there, collectives[0], tokens * copies * out),
+        tensor("experts' input", Collective::AllGather, routed * out, Beside::Nothing),
+        tensor("experts' output", Collective::ReduceScatter, routed * back, Beside::Nothing),
+        expert(again, collectives[1], tokens * copies * back),
+    ]);
+}
+
+/// Every tensor rank looks up the tokens that are in its rows.
+fn embedding(job: &Job, pass: Pass, calls: &mut Vec<Call>) {
+    let bytes = stream_bytes(job);
+    match (job.parallel.sequence_parallel, pass) {
+        (true, Pass::Forward) => {
+            calls.push(tensor("embedding", Collective::ReduceScatter, bytes, Beside::Nothing));
+        }
+        (true, Pass::Weight) => {
+            let call =
+                tensor("embedding's gradient", Collective::AllGather, bytes, Beside::Nothing);
+            calls.push(call);
+        }
+        (false, Pass::Forward) => {
+            calls.push(tensor("embedding", Collective::AllReduce, bytes, Beside::Nothing));
+        }
+        _ => {}
+    }
+}
+
+/// The head is cut by columns of the vocabulary; the loss needs each token's greatest logit, the
+/// sum of exponentials and the target's logit over all of them, in fp32.
+fn head(job: &Job, pass: Pass, calls: &mut Vec<Call>) {
+    let bytes = stream_bytes(job);
+    match (job.parallel.sequence_parallel, pass) {
+        (true, Pass::Forward) => {
+            calls.push(tensor("head input", Collective::AllGather, bytes, Beside::Product));
+        }
+        (true, Pass::Weight) => {
+            let name = "head input again";
+            calls.push(tensor(name, Collective::AllGather, bytes, Beside::OtherProduct));
+        }
+        (true, _) => {
+            let name = "head's input gradient";
+            calls.push(tensor(name, Collective::ReduceScatter, bytes, Beside::OtherProduct));
+        }
+        (false, Pass::Input | Pass::Backward) => {
+            let name = "head's input gradient";
+            calls.push(tensor(name, Collective::AllReduce, bytes, Beside::OtherProduct));
+        }
+        (false, _) => {}
+    }
+    if pass == Pass::Forward {
+        let loss = tensor("loss", Collective::AllReduce, 4 * job.tokens(), Beside::Nothing);
+        calls.push(Call { times: 3, ..loss });
+    }
+}
