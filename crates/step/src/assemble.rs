@@ -1,10 +1,11 @@
 //! Puts the operations of one step together: passes, messages, weights, gradients, the optimizer.
 //!
 //! How it works. Every pipeline stage is one representative rank with a computation stream and a
-//! stream for gradients and weights. The schedule's slots run on the first in their order. The first
-//! forward pass over a part of the model and the last backward pass are taken apart into layers, so
-//! that weights can arrive layer by layer under the one and gradients leave layer by layer under the
-//! other, which is how buckets overlap in Megatron-LM and FSDP. All other passes are one operation.
+//! stream for gradients and weights. The schedule's slots run on the first in their order. The
+//! first forward pass over a part of the model and the last backward pass are taken apart into
+//! layers, so that weights can arrive layer by layer under the one and gradients leave layer by
+//! layer under the other, which is how buckets overlap in Megatron-LM and FSDP. All other passes
+//! are one operation.
 //!
 //! The optimizer waits for the gradients of all stages: the norm that clips them is global.
 //!

@@ -1,10 +1,10 @@
 //! Where the time of a step goes, as parts that add up exactly.
 //!
-//! How it works. One representative rank is watched from the end of the step to its beginning. While
-//! it runs an operation, the time is what that operation is made of. While it waits, the time is
-//! what it waits for: a message in flight is pipeline communication; another stage's communication
-//! is that communication; another stage's computation is the bubble. Every moment is counted once,
-//! in whole picoseconds, so the parts are the step.
+//! How it works. One representative rank is watched from the end of the step to its beginning.
+//! While it runs an operation, the time is what that operation is made of. While it waits, the time
+//! is what it waits for: a message in flight is pipeline communication; another stage's
+//! communication is that communication; another stage's computation is the bubble. Every moment is
+//! counted once, in whole picoseconds, so the parts are the step.
 //!
 //! It follows that with communication free only computation, bubble, optimizer and the rest are
 //! left, and with infinitely fast GPUs only communication: both are tests.

@@ -54,7 +54,8 @@ impl Jitter {
     /// ```
     /// let jitter = step::jitter::Jitter { mean: 0.01, ..Default::default() };
     /// assert_eq!(jitter.slowdown(1), 0.0);
-    /// assert!((jitter.slowdown(2) - 0.005).abs() < 1e-12); // the mean of two, beyond the mean of one
+    /// // The mean of the slower of two lies half a mean beyond the mean of one.
+    /// assert!((jitter.slowdown(2) - 0.005).abs() < 1e-12);
     /// assert!((jitter.slowdown(2048) - jitter.slowdown(1024) - 0.01 * 2_f64.ln()).abs() < 1e-5);
     /// ```
     pub fn slowdown(&self, nodes: u64) -> f64 {

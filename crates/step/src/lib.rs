@@ -5,12 +5,15 @@
 //! * [`overheads`]: the few global constants of the software, each with its source.
 //! * [`jitter`]: ranks are not equally fast, and everybody waits for the slowest.
 //! * [`network`]: what the step's communication costs on the fabric, on an engine.
+//! * [`costs`]: from a job to what its passes cost: kernels on the GPU, exchanges on the fabric.
 //! * [`timeline`]: the operations of one step on representative ranks, and when each happens.
 //! * [`assemble`]: passes, messages, weights and gradients put together into one step.
 //! * [`breakdown`]: where the time goes, as parts that add up exactly.
 //! * [`attribution`]: the critical path, in words and numbers.
+//! * [`predict`]: one step of a job on a fabric, from all of these.
 //! * [`faults`]: failures, checkpoints, restarts; the share of the time that trains.
 //! * [`published`]: steps that somebody has measured, as jobs that can be predicted.
+//! * [`validate`]: those predicted, and how far off that is.
 //! * [`money`]: energy by phase, capital, and what a trained token costs.
 //!
 //! # Invariants
@@ -21,10 +24,13 @@
 pub mod assemble;
 pub mod attribution;
 pub mod breakdown;
+pub mod costs;
 pub mod faults;
 pub mod jitter;
 pub mod money;
 pub mod network;
 pub mod overheads;
+pub mod predict;
 pub mod published;
 pub mod timeline;
+pub mod validate;

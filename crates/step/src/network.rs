@@ -5,8 +5,8 @@
 //! pipeline). Groups that stay inside one scale-up domain meet nobody, so the closed form is exact
 //! for them. All others are written out as transfers over the whole cluster and given to the chosen
 //! engine, once for each kind and collective; the ratio between what the engine says and the closed
-//! form of an undisturbed group is what the fabric costs (collisions, oversubscription, incast), and
-//! holds for other sizes of the same phase. Without an engine the closed form stands alone.
+//! form of an undisturbed group is what the fabric costs (collisions, oversubscription, incast),
+//! and holds for other sizes of the same phase. Without an engine the closed form stands alone.
 //!
 //! The slowest group decides, because a step ends when all have ended and queue pairs keep their
 //! paths: the same group is slow every time.
@@ -203,13 +203,15 @@ impl<'a> Network<'a> {
                 collective,
                 bytes,
                 settings,
+                weights: &[],
             };
             let plan = nccl::plan(&ask).ok_or_else(|| Unserved {
                 message: format!("no algorithm runs {}", collective.name()),
             })?;
             let label = transfers.label(format!("{} {} {number}", words(kind), collective.name()));
             let detail = Detail::Folded;
-            let request = Request { collective, bytes, detail, label, settings, plan: &plan };
+            let (plan, weights) = (&plan, &[][..]);
+            let request = Request { collective, bytes, detail, label, settings, plan, weights };
             let mut group = Group::new(communicator);
             ends.push(write(self.fabric, &mut group, &request, transfers, &[]));
         }

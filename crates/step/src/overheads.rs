@@ -19,8 +19,8 @@ pub struct Overheads {
     pub tensor_exposed: f64,
     /// How much slower computation runs while communication kernels take SMs and memory bandwidth.
     pub compute_slowdown: f64,
-    /// Before a pipeline message moves: the launch, and the sender's and receiver's rendezvous.
-    pub pipeline_message: Span,
+    /// Starting one collective or message in a stream of kernels, and finding all ranks there.
+    pub collective: Span,
     /// SMs that expert-parallel kernels keep for themselves while they run beside computation.
     pub expert_sms: u32,
 }
@@ -36,9 +36,10 @@ impl Default for Overheads {
             tensor_exposed: 0.25,
             // Training steps with and without overlapped communication, the same fit.
             compute_slowdown: 0.03,
-            // NCCL's send/receive: base latency 8.4 µs and network latency 14 µs of the Simple
-            // protocol (NCCL src/graph/tuning.cc).
-            pipeline_message: Span::from_ps(22_400_000),
+            // NCCL's base latency of the Simple protocol, 8.4 µs (NCCL src/graph/tuning.cc), and a
+            // graph's launch gap of 1 to 2 µs; nccl-tests' further 16 µs are the host's launch,
+            // which a stream of kernels hides.
+            collective: Span::from_us(10),
             // DeepSeek-V3 (arXiv 2412.19437) section 3.2.2 and the public training trace
             // (deepseek-ai/profile-data): grids of 20 blocks.
             expert_sms: 20,
@@ -53,7 +54,7 @@ impl Overheads {
             per_step: Span::ZERO,
             tensor_exposed: 0.0,
             compute_slowdown: 0.0,
-            pipeline_message: Span::ZERO,
+            collective: Span::ZERO,
             expert_sms: 0,
         }
     }

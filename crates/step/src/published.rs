@@ -2,10 +2,10 @@
 //!
 //! A row names its model, its layout, its software and its cluster in columns; the columns are the
 //! contract, so that users can add rows of their own. What was not published is chosen by one rule
-//! for all rows: of the microbatch sizes 1, 2, 4, 8 and 16 and of the numbers of virtual stages that
-//! divide the layers of a stage, the fastest of those that fit the GPUs' memory. Where nothing fits,
-//! the memory estimate must be too careful (the run did happen): then the fastest of the smallest
-//! microbatch.
+//! for all rows: of the microbatch sizes 1, 2, 4, 8 and 16 and of the numbers of virtual stages
+//! that divide the layers of a stage, the fastest of those that fit the GPUs' memory. Where nothing
+//! fits, the memory estimate must be too careful (the run did happen): then the fastest of the
+//! smallest microbatch.
 //!
 //! Reading files is other crates' business; a row is made from a header and its fields.
 
@@ -178,6 +178,13 @@ impl Row {
         })
     }
 
+    /// Reads a table: a line of names, then a row for each line.
+    pub fn read_all(text: &str) -> Result<Vec<Self>, RowProblem> {
+        let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+        let header = split(lines.next().unwrap_or_default());
+        lines.map(|line| Self::read(&header, &split(line))).collect()
+    }
+
     /// The jobs that the row may mean: one where everything was published, else all that the rule
     /// chooses from, smallest microbatch first.
     pub fn candidates(&self) -> Vec<JobConfig> {
@@ -238,6 +245,20 @@ impl Row {
             Measured::Tflops(tflops) => (tflops, tflops * self.measured_s() / predicted_s),
         }
     }
+}
+
+/// The fields of a line: separated by commas, those with commas in double quotes.
+pub fn split(line: &str) -> Vec<String> {
+    let mut fields = vec![String::new()];
+    let mut quoted = false;
+    for letter in line.trim_end_matches('\r').chars() {
+        match letter {
+            '"' => quoted = !quoted,
+            ',' if !quoted => fields.push(String::new()),
+            _ => fields.last_mut().expect("there is a field").push(letter),
+        }
+    }
+    fields
 }
 
 /// Model FLOPs of one step, causal attention counted once.
@@ -467,12 +488,12 @@ mod tests {
         recompute,seq_parallel,overlap,attention,loss,grad_bytes,qps,measured_step_s,\
         measured_tflops_per_gpu,note";
 
-    fn split(line: &str, separator: char) -> Vec<String> {
+    fn parted(line: &str, separator: char) -> Vec<String> {
         line.split(separator).map(|field| field.trim().to_owned()).collect()
     }
 
     fn row(line: &str) -> Result<Row, RowProblem> {
-        Row::read(&split(HEADER, ','), &split(line, ';'))
+        Row::read(&parted(HEADER, ','), &parted(line, ';'))
     }
 
     const MCORE: &str = "mcore;a table;image;gpt-177b-x;96;12288;49152;96;96;131072;gelu;;;;;;4096;\
@@ -519,6 +540,11 @@ mod tests {
         assert_eq!(wrong(";96;12288", ";96.5;12288"), "layers: `96.5` is not a count");
         assert_eq!(wrong("432.8", ""), "measured_step_s: neither a step nor a rate was measured");
         assert!(wrong("zero1", "zero9").starts_with("sharding: `zero9` is none of"));
+    }
+
+    #[test]
+    fn commas_in_quotes_do_not_part_fields() {
+        assert_eq!(split("a,\"dp,tp\",,b"), ["a", "dp,tp", "", "b"]);
     }
 
     #[test]

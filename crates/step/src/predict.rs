@@ -1,0 +1,176 @@
+//! One step of a job on a fabric: its length, where the time goes, and what follows from it.
+//!
+//! The passes' costs ([`costs`](crate::costs)) are put together ([`assemble`](crate::assemble)) and
+//! run. Then every rank's computation is made slower by the expected slowest of all nodes
+//! ([`jitter`](crate::jitter)) and the step is run again; the difference is `other`, together with
+//! what happens once per step. So the breakdown adds up to the step exactly.
+
+use fabric::Fabric;
+use fabric::hardware;
+use job::Job;
+use job::compute::GpuRates;
+use job::model::Masking;
+use job::placement::Placement;
+use traffic::collective::Routing;
+use traffic::nccl::{Architecture, Settings};
+use units::Span;
+
+use crate::attribution::{Path, critical_path};
+use crate::breakdown::Breakdown;
+use crate::costs::Costing;
+use crate::jitter::{Jitter, Straggler};
+use crate::network::{Engine, LinkSummary, Network, Phase, Unserved, link_summary};
+use crate::overheads::Overheads;
+use crate::timeline::{Share, Timeline};
+
+/// The job, and where it runs.
+#[derive(Clone, Copy, Debug)]
+pub struct World<'a> {
+    /// The job.
+    pub job: &'a Job,
+    /// The network.
+    pub fabric: &'a Fabric,
+    /// Which rank runs on which GPU.
+    pub placement: &'a Placement,
+    /// What the GPU can do.
+    pub rates: &'a GpuRates,
+    /// The communication library.
+    pub library: &'a Settings,
+}
+
+/// What is assumed of software and machines.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Assumptions {
+    /// The software's constants.
+    pub overheads: Overheads,
+    /// How unequal ranks are.
+    pub jitter: Jitter,
+    /// Named slow parts.
+    pub stragglers: Vec<Straggler>,
+}
+
+/// A predicted step.
+#[derive(Clone, Debug)]
+pub struct Prediction {
+    /// How long it takes.
+    pub step: Span,
+    /// Tokens of one step.
+    pub tokens: f64,
+    /// Model FLOPs of one GPU per second, causal attention counted once, in 10¹².
+    pub tflops_per_gpu: f64,
+    /// That over the bf16 peak.
+    pub mfu: f64,
+    /// Where the time goes.
+    pub breakdown: Breakdown,
+    /// What the fabric made of each phase of communication.
+    pub phases: Vec<Phase>,
+    /// How the links were used.
+    pub links: LinkSummary,
+    /// Why it takes as long as it does.
+    pub path: Path,
+    /// Every operation, without jitter.
+    pub line: Timeline,
+}
+
+impl Prediction {
+    /// Tokens per second.
+    pub fn tokens_per_s(&self) -> f64 {
+        self.tokens / self.step.as_secs_f64()
+    }
+
+    /// The share of the step that is exposed communication.
+    pub fn exposed_communication(&self) -> f64 {
+        self.breakdown.communication().as_secs_f64() / self.step.as_secs_f64()
+    }
+}
+
+/// How many worst links a prediction names.
+const WORST_LINKS: usize = 8;
+
+/// Predicts one step; without an engine by the closed form of every collective.
+pub fn predict<'a>(
+    world: World<'a>,
+    assumptions: &Assumptions,
+    engine: Option<&'a mut Engine<'a>>,
+) -> Result<Prediction, Unserved> {
+    let World { job, fabric, placement, rates, library } = world;
+    let library = library_of(job, library, &assumptions.overheads);
+    let mut network = Network::new(fabric, job.layout, placement, library, engine);
+    let mut costing = Costing::new(job, rates, &assumptions.overheads, &mut network);
+    let mut input = costing.input()?;
+    let repeats = costing.repeats();
+
+    let stages = 0..job.layout.pp as u32;
+    let straggling = |stage: u32| -> f64 {
+        let factors = assumptions.stragglers.iter().map(|slow| slow.compute_factor(stage));
+        factors.fold(1.0, f64::max)
+    };
+    input.slowdown = stages.map(straggling).collect();
+    let even = input.run();
+    let nodes = (job.layout.gpus() / fabric.gpus_per_node().max(1) as u64).max(1);
+    let jitter = 1.0 + assumptions.jitter.slowdown(nodes);
+    input.slowdown.iter_mut().for_each(|factor| *factor *= jitter);
+    let uneven = input.run();
+    let late = uneven.length.saturating_sub(even.length) + events(job, assumptions, even.length);
+    let breakdown = even.breakdown.with(Share::Other, late);
+    let step = breakdown.total();
+
+    let phases: Vec<Phase> = network.phases().cloned().collect();
+    let seen: Vec<&Phase> = phases.iter().collect();
+    let links = link_summary(fabric, &seen, &repeats, step, WORST_LINKS);
+    let tokens = job.batch.sequences as f64 * job.batch.length as f64;
+    let flops = job.model.model_flops(job.batch.length, Masking::Causal).total() as f64 * tokens;
+    let tflops_per_gpu = flops / job.layout.gpus() as f64 / step.as_secs_f64() / 1e12;
+    Ok(Prediction {
+        step,
+        tokens,
+        tflops_per_gpu,
+        mfu: tflops_per_gpu / rates.peak_bf16_tflops,
+        breakdown,
+        links,
+        path: critical_path(&even.line),
+        line: even.line,
+        phases,
+    })
+}
+
+/// What short delays of single ranks add to a step: tensor groups and stages synchronise with every
+/// layer, all ranks with every step.
+fn events(job: &Job, assumptions: &Assumptions, step: Span) -> Span {
+    let layers = job.model.layers.div_ceil(job.layout.pp) * job.microbatches * 2;
+    let interval = Span::from_ps(step.as_ps() / layers.max(1));
+    let ranks = job.layout.gpus();
+    let share = assumptions.jitter.events.slowdown(ranks, interval);
+    Span::from_secs_f64(step.as_secs_f64() * share)
+}
+
+/// The library's settings as a training step meets them.
+fn library_of(job: &Job, library: &Settings, overheads: &Overheads) -> Settings {
+    let mut settings = library.clone();
+    settings.launch = overheads.collective;
+    if let Some(experts) = &job.model.experts {
+        let limited = experts.group_limit < experts.groups;
+        settings.routing = Routing {
+            experts: experts.count as u32,
+            top_k: experts.top_k as u32,
+            node_limit: limited.then_some(experts.group_limit as u32),
+        };
+    }
+    settings
+}
+
+/// What a GPU of the catalogue can do, as far as kernels feel it.
+pub fn rates_of(gpu: &hardware::Gpu) -> GpuRates {
+    let measured = GpuRates::h200();
+    let hopper = Architecture::of_scale_up(&gpu.scale_up_name) == Some(Architecture::Hopper);
+    GpuRates {
+        peak_bf16_tflops: gpu.bf16_tflops.value,
+        matmul_bf16_tflops: gpu.matmul_bf16_tflops.value,
+        matmul_fp8_tflops: gpu.matmul_fp8_tflops.as_ref().map(|figure| figure.value),
+        matmul_sustained: if hopper { measured.matmul_sustained } else { 1.0 },
+        memory_gbytes_s: gpu.memory_gbytes_s.value,
+        multiprocessors: gpu.sms.value as u32,
+        flash2_share: if hopper { measured.flash2_share } else { 1.0 },
+        ..measured
+    }
+}
