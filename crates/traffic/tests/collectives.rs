@@ -435,3 +435,20 @@ fn a_switch_is_reached_from_its_neighbours() {
     routes.next_hops(&fabric, fabric.gpu(0), fabric.links()[up].to, &mut hops);
     assert_eq!(hops, [up]);
 }
+
+/// A slow link behind the NICs counts only for groups that cross it.
+#[test]
+fn the_estimate_knows_the_way() {
+    let trunk_rate = Some(Rate::from_gbps(100));
+    let fabric = Cluster { servers_per_leaf: 2, trunk_rate, ..Cluster::hopper(4) }.build();
+    let gpus = all_gpus(&fabric);
+    let time = |gpus: &[fabric::NodeId]| {
+        let communicator = Communicator::new(&fabric, gpus);
+        let bytes = Bytes::from_mib(4096);
+        let collective = Collective::AllReduce;
+        let answer = estimate(&fabric, &communicator, collective, bytes, &named("ring")).unwrap();
+        answer.algorithm_bandwidth(bytes) * collective.bus_factor(gpus.len() as u32) / 1e9
+    };
+    assert!((time(&gpus[..16]) / 370.0 - 1.0).abs() < 0.03);
+    assert!((time(&gpus) / (8.0 * 12.5 * 4096.0 / 4178.0) - 1.0).abs() < 0.01);
+}

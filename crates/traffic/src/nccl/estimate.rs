@@ -5,7 +5,7 @@
 //! million.
 
 use fabric::{Fabric, NodeId, NodeKind, Routes};
-use units::{Bytes, Span};
+use units::{Bytes, Rate, Span};
 
 use super::{Plan, Settings, constants, plan};
 use crate::collective::{Ask, Collective, Communicator, Phase};
@@ -54,7 +54,16 @@ pub fn estimate(
     if communicator.ranks() == 1 {
         return Some(Estimate { time: plan.launch, plan, limit: Limit::Latency });
     }
-    let times = times(&ask, &plan.algorithm.phases(&ask, &plan));
+    let phases = plan.algorithm.phases(&ask, &plan);
+    let mut times = times(&ask, &phases);
+    // Where links behind the NICs are slower than these, the network's part takes longer.
+    if let (Some(nic), Some(path)) = (ask.shape().nic_rate, path_rate(&ask)) {
+        let share = path.bytes_per_s() / nic.bytes_per_s();
+        if share < 1.0 {
+            let slower = phases.iter().map(|phase| Phase { nic: phase.nic / share, ..*phase });
+            times = self::times(&ask, &slower.collect::<Vec<_>>());
+        }
+    }
     let still = plan.launch.as_secs_f64() + times.latency_s + times.drain_s;
     let moving = times.links_s + times.slowdown_s;
     let time = Span::from_secs_f64(still + moving);
@@ -86,7 +95,7 @@ pub(super) fn times(ask: &Ask<'_>, phases: &[Phase]) -> Times {
     let mut longest = 0.0;
     let efficiency =
         settings.scale_up_efficiency.unwrap_or(settings.architecture.scale_up_efficiency());
-    let over = |bytes: f64, rate: Option<units::Rate>, share: f64| match rate {
+    let over = |bytes: f64, rate: Option<Rate>, share: f64| match rate {
         Some(rate) if 0.0 < bytes => bytes / (rate.bytes_per_s() * share),
         _ => 0.0,
     };
@@ -115,6 +124,34 @@ pub(super) fn times(ask: &Ask<'_>, phases: &[Phase]) -> Times {
         }
     }
     times
+}
+
+/// The slowest link on the way from the first domain to the next, the one half-way and the last.
+fn path_rate(ask: &Ask<'_>) -> Option<Rate> {
+    let Ask { fabric, communicator, .. } = *ask;
+    let domains = communicator.domains();
+    let from = *communicator.rails(0).first()?;
+    let ports = |nic: NodeId| fabric.ports(nic).len().max(1) as u64;
+    let mut routes = Routes::default();
+    let mut slowest: Option<Rate> = None;
+    for other in [1, domains / 2, domains - 1] {
+        if other == 0 || domains <= other {
+            continue;
+        }
+        let to = *communicator.rails(other).first()?;
+        let mut hops = Vec::new();
+        let mut at = from;
+        while at != to {
+            routes.next_hops(fabric, at, to, &mut hops);
+            let link = *hops.first()?;
+            // A NIC spreads over its ports, and so over as many ways.
+            let rate = fabric.class(link).rate.as_bps() * ports(from);
+            let rate = Rate::from_bps(rate);
+            slowest = Some(slowest.map_or(rate, |known| known.min(rate)));
+            at = fabric.links()[link].to;
+        }
+    }
+    slowest
 }
 
 /// The time of a short message between two NICs or GPUs: the way through NICs and switches.

@@ -25,6 +25,8 @@ pub struct Cluster {
     pub nic_rate: Rate,
     pub switch_latency: Span,
     pub link_delay: Span,
+    /// Of a link between leaf and spine; the NICs' without it.
+    pub trunk_rate: Option<Rate>,
     /// Servers under one set of leaves.
     pub servers_per_leaf: usize,
 }
@@ -39,6 +41,7 @@ impl Cluster {
             nic_rate: Rate::from_gbps(400),
             switch_latency: Span::from_ns(300),
             link_delay: Span::from_ns(25),
+            trunk_rate: None,
             servers_per_leaf: 32,
         }
     }
@@ -62,7 +65,8 @@ impl Cluster {
         };
         let inside = class("scale-up", LinkKind::ScaleUp, up_rate);
         let host = class("NIC – leaf", LinkKind::ScaleOut, self.nic_rate);
-        let trunk = class("leaf – spine", LinkKind::ScaleOut, self.nic_rate);
+        let trunk_rate = self.trunk_rate.unwrap_or(self.nic_rate);
+        let trunk = class("leaf – spine", LinkKind::ScaleOut, trunk_rate);
         for server in 0..self.servers {
             let gpu = |builder: &FabricBuilder, at: usize| builder.gpu(server * self.gpus + at);
             match self.scale_up {
