@@ -2,12 +2,12 @@
 //!
 //! A NIC hands out queue pair numbers in order, from a start that depends on what ran before: here
 //! the run's seed. A connection opens one at each end, so what its packets carry depends on who
-//! else connected earlier, and stays the same for as long as the connection lives. Addresses are
-//! 10.0.0.0/8, one host address for each NIC in order, as an operator's plan would give them.
+//! else connected earlier, and stays the same for as long as the connection lives.
 
 use units::{Id, Random};
 
 use super::RoutingConfig;
+use crate::address::Addresses;
 use crate::graph::{Fabric, NodeId};
 use crate::hash::{FlowKey, ROCE_V2_PORT, UDP, UdpSource};
 
@@ -17,8 +17,10 @@ const NUMBERS: u32 = 1 << 24;
 /// The queue pairs that all NICs have opened so far.
 #[derive(Clone, Debug)]
 pub struct QueuePairs {
-    /// The next number of each node that can open one: GPUs and NICs come first among nodes.
+    /// The next number of each NIC, back-end and front-end.
     next: Vec<u32>,
+    first_nic: usize,
+    addresses: Addresses,
     udp_source: UdpSource,
 }
 
@@ -26,30 +28,32 @@ impl QueuePairs {
     /// None opened yet.
     pub fn new(fabric: &Fabric, config: &RoutingConfig, seed: u64) -> Self {
         let mut random = Random::new(seed, "queue pairs", 0);
-        let endpoints = fabric.gpus() + fabric.nics();
+        let first_nic = fabric.gpus();
+        let nics = fabric.nodes().len() - fabric.switches().len() - first_nic;
         let start = |_| 64 + random.below(1 << 20) as u32;
-        Self { next: (0..endpoints).map(start).collect(), udp_source: config.udp_source }
+        Self {
+            next: (0..nics).map(start).collect(),
+            first_nic,
+            addresses: Addresses::of(fabric),
+            udp_source: config.udp_source,
+        }
     }
 
     /// Opens a queue pair at each end and returns what their packets show.
     pub fn open(&mut self, from: NodeId, to: NodeId) -> FlowKey {
         let (local, remote) = (self.take(from), self.take(to));
-        let (src_ip, dst_ip) = (address(from), address(to));
+        let (src_ip, dst_ip) = (self.addresses.bits(from), self.addresses.bits(to));
         let src_port = self.udp_source.port(src_ip, dst_ip, local, remote);
         let (protocol, dst_port, dst_qpn) = (UDP, ROCE_V2_PORT, remote);
         FlowKey { from, to, src_ip, dst_ip, protocol, src_port, dst_port, dst_qpn }
     }
 
     fn take(&mut self, node: NodeId) -> u32 {
-        let number = self.next[node.index()];
-        self.next[node.index()] = (number + 1) % NUMBERS;
+        let next = &mut self.next[node.index() - self.first_nic];
+        let number = *next;
+        *next = (number + 1) % NUMBERS;
         number
     }
-}
-
-/// 10.x.y.z, in order of the nodes.
-fn address(node: NodeId) -> u32 {
-    (10 << 24) | (node.index() as u32 & 0xff_ffff)
 }
 
 #[cfg(test)]

@@ -1,0 +1,79 @@
+//! What links can carry, given what has failed, what is slow and what protocols take.
+
+use fabric::fault::{FaultKind, Faults};
+use fabric::graph::LinkKind;
+use fabric::{Fabric, Health};
+use units::{Id, Time};
+
+use crate::settings::Settings;
+
+/// What is down or slow at an instant.
+pub(crate) fn health(fabric: &Fabric, faults: &Faults, now: Time) -> Health {
+    if faults.is_empty() { fabric.health().clone() } else { faults.health(fabric, now) }
+}
+
+/// What each link can carry of payload, in bytes per second.
+pub(crate) fn capacities(
+    fabric: &Fabric,
+    health: &Health,
+    settings: &Settings,
+    now: Time,
+) -> Vec<f64> {
+    let config = &settings.flow;
+    let share = |kind: LinkKind| match kind {
+        LinkKind::ScaleUp => config.scale_up_efficiency,
+        LinkKind::ScaleOut | LinkKind::FrontEnd | LinkKind::Circuit => config.wire_efficiency,
+    };
+    let mut capacities: Vec<f64> = fabric
+        .links()
+        .ids()
+        .map(|link| match health.is_down(link) {
+            true => 0.0,
+            false => health.rate(fabric, link).bytes_per_s() * share(fabric.class(link).kind),
+        })
+        .collect();
+    for fault in settings.faults.on(now) {
+        for &node in &fault.nodes {
+            for &port in fabric.ports(node) {
+                let inward = &mut capacities[fabric.reverse(port).index()];
+                match fault.kind {
+                    FaultKind::SlowReceiver { rate } => *inward = inward.min(rate.bytes_per_s()),
+                    FaultKind::PauseStorm => *inward = 0.0,
+                    _ => {}
+                }
+            }
+        }
+        if let FaultKind::Grey { .. } = fault.kind {
+            for &link in &fault.links {
+                let loss = settings.faults.loss(link, config.packet, now);
+                let rate = health.rate(fabric, link).bytes_per_s();
+                capacities[link.index()] *= lossy(settings, loss, rate);
+            }
+        }
+    }
+    capacities
+}
+
+/// What is left of a link's rate when every lost packet costs what was in flight behind it.
+fn lossy(settings: &Settings, loss: f64, bytes_per_s: f64) -> f64 {
+    // Both NICs on both ways, and as much again for switches and cables.
+    let round_trip = 8.0 * settings.flow.nic_latency.as_secs_f64();
+    let in_flight = bytes_per_s * round_trip / settings.flow.packet.as_f64().max(1.0);
+    (1.0 - loss) / (1.0 - loss + loss * in_flight)
+}
+
+/// What a receiver that goes back n leaves of a flow whose packets take several ways.
+///
+/// A packet overtakes its predecessor if it took another way, which of `ways` equal ones happens
+/// to all but one in `ways`, and if that way was shorter by more than the gap between them, which
+/// for packets sent back to back over unequal queues is every second time. The receiver then
+/// refuses what is in flight, and the sender repeats it.
+///
+/// `delay` is the way in seconds, `line` the rate of the sender's link in bytes per second: a flow
+/// that has to share has less in flight and loses less.
+pub(crate) fn go_back_n(settings: &Settings, ways: usize, delay: f64, line: f64) -> f64 {
+    let overtakes = 0.5 * (1.0 - 1.0 / ways.max(1) as f64);
+    let round_trip = 2.0 * delay + 4.0 * settings.flow.nic_latency.as_secs_f64();
+    let packet = settings.flow.packet.as_f64().max(1.0);
+    1.0 / (1.0 + overtakes * (line * round_trip / packet).max(1.0))
+}

@@ -1,0 +1,648 @@
+//! Weighted max-min fair rates, kept up to date while flows come and go.
+//!
+//! A flow has a weight and crosses links, each with a coefficient: at rate `r` it puts `a · r` on
+//! a link whose coefficient is `a`. Its level is its rate over its weight. In the max-min
+//! allocation no level can rise except at the cost of one that is no higher; equivalently, every
+//! flow crosses a full link on which nobody has a higher level. That link holds the flow back, and
+//! the flows that a link holds back all have the link's level.
+//!
+//! So the state is one level for each link, and for each flow the link that holds it back. Four
+//! numbers tell a link what it must know: its capacity, what the flows held back elsewhere put on
+//! it, the weight of those it holds itself, and the highest level among the others. When something
+//! changes, the links concerned are looked at again from the lowest level upwards. A link whose
+//! level moves tells the links that its own flows cross; a flow changes hands when a link on its
+//! way can no longer grant it its level. Levels below the change never move, so a change touches
+//! only what it can affect, and a flow that merely runs faster or slower costs nothing by itself.
+//!
+//! Where most of the flows are new the whole network is solved at once by progressive filling
+//! (Bertsekas and Gallager, "Data Networks", 6.5.2) with a heap of links. The result of both is
+//! the one max-min allocation; [`MaxMin::certificate`] proves it without trusting either.
+
+mod certificate;
+mod whole;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use units::{Id, IdVec};
+
+units::id!(
+    /// A flow of the solver.
+    FlowId,
+    /// A link of the solver: the fabric's come first, then one for each capped flow.
+    SolverLink,
+);
+
+/// Two levels closer than this, relatively, are the same: below it lies only rounding.
+const SAME: f64 = 1e-12;
+
+/// A link's sums are added up afresh when it has been looked at so often, so that rounding cannot
+/// pile up.
+const REFRESH: u32 = 64;
+
+/// Nothing holds the flow back: it is not running.
+const NOWHERE: u32 = u32::MAX;
+
+/// One cache line, because a change visits links in no order.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+struct LinkState {
+    /// What flows put on it that are held back elsewhere.
+    fixed: f64,
+    /// It must be looked at when `fixed` passes this: always while it holds flows back, never
+    /// while it is in line already, and else when it is full.
+    alarm: f64,
+    /// At least the highest level among flows held back elsewhere.
+    highest: f64,
+    capacity: f64,
+    /// What its own flows put on it for each unit of level.
+    free: f64,
+    /// The level of the flows it holds back; 0 while there are none.
+    level: f64,
+    looks: u32,
+    waiting: bool,
+    reported: bool,
+}
+
+/// A flow among those that a link holds back, and where its entries lie.
+#[derive(Clone, Copy, Debug)]
+struct Own {
+    flow: u32,
+    first: u32,
+    end: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    flow: u32,
+    entry: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Flow {
+    first: u32,
+    end: u32,
+    /// The link that holds it back, or [`NOWHERE`].
+    held: u32,
+    /// Its place among the flows that this link holds back.
+    place: u32,
+    weight: f64,
+}
+
+/// What a flow puts on a link, and where the link lists it.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    link: u32,
+    place: u32,
+    /// Coefficient times weight: what it puts on the link for each unit of level.
+    load: f64,
+}
+
+/// A heap entry: lowest level first, then lowest link.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+struct Turn(Reverse<(u64, u32)>);
+
+impl Turn {
+    fn new(level: f64, link: u32) -> Self {
+        // Bit patterns of floats that are not negative are ordered as the floats are.
+        Self(Reverse((level.max(0.0).to_bits(), link)))
+    }
+}
+
+/// Flows on links, and their max-min fair rates.
+///
+/// ```
+/// use flowsim::max_min::MaxMin;
+/// let mut network = MaxMin::new(&[6.0, 10.0]);
+/// let long = network.define(&[(0, 1.0), (1, 1.0)], 1.0, None);
+/// let first = network.define(&[(0, 1.0)], 1.0, None);
+/// let second = network.define(&[(1, 1.0)], 1.0, None);
+/// for flow in [long, first, second] {
+///     network.start(flow);
+/// }
+/// network.settle();
+/// assert_eq!([long, first, second].map(|flow| network.rate(flow)), [3.0, 3.0, 7.0]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct MaxMin {
+    links: Vec<LinkState>,
+    members: Vec<Vec<Member>>,
+    /// The flows that each link holds back.
+    own: Vec<Vec<Own>>,
+    flows: IdVec<FlowId, Flow>,
+    entries: Vec<Entry>,
+    running: usize,
+    /// How far a level may be off before it is passed on.
+    precision: f64,
+    /// Flows that were started since the rates were last settled.
+    started: Vec<u32>,
+    turns: BinaryHeap<Turn>,
+    changed: Vec<SolverLink>,
+    moved: Vec<FlowId>,
+    claims: Vec<(f64, u32, u32)>,
+    work: u64,
+    whole_solves: u64,
+}
+
+impl MaxMin {
+    /// A network of links with these capacities and no flows.
+    pub fn new(capacities: &[f64]) -> Self {
+        let mut network = Self {
+            links: Vec::with_capacity(capacities.len()),
+            members: Vec::with_capacity(capacities.len()),
+            own: Vec::with_capacity(capacities.len()),
+            flows: IdVec::default(),
+            entries: Vec::new(),
+            running: 0,
+            precision: SAME,
+            started: Vec::new(),
+            turns: BinaryHeap::new(),
+            changed: Vec::new(),
+            moved: Vec::new(),
+            claims: Vec::new(),
+            work: 0,
+            whole_solves: 0,
+        };
+        for &capacity in capacities {
+            network.push_link(capacity);
+        }
+        network
+    }
+
+    /// Lets levels be off by this much, relatively, before they are passed on: the further a
+    /// change would travel, the more this saves. At least 1e-12.
+    pub fn set_precision(&mut self, precision: f64) {
+        self.precision = precision.max(SAME);
+    }
+
+    /// Describes a flow that is not running yet: its links with their coefficients, its weight,
+    /// and the rate it never exceeds. Links named twice add up.
+    pub fn define(&mut self, path: &[(u32, f64)], weight: f64, cap: Option<f64>) -> FlowId {
+        assert!(0.0 < weight && weight.is_finite(), "a flow of weight {weight}");
+        let first = self.entries.len();
+        let add = |&(link, coefficient): &(u32, f64)| Entry {
+            link,
+            place: 0,
+            load: coefficient * weight,
+        };
+        self.entries.extend(path.iter().filter(|(_, coefficient)| 0.0 < *coefficient).map(add));
+        self.merge_entries(first);
+        if let Some(cap) = cap {
+            let link = self.push_link(cap);
+            self.entries.push(Entry { link, place: 0, load: weight });
+        }
+        let end = self.entries.len();
+        assert!(first < end, "a flow that crosses no link has no rate");
+        let index = |at: usize| u32::try_from(at).expect("under 2³² entries");
+        let (first, end) = (index(first), index(end));
+        self.flows.push(Flow { first, end, held: NOWHERE, place: 0, weight })
+    }
+
+    /// Lets a flow run. Its rate is known after [`Self::settle`].
+    pub fn start(&mut self, flow: FlowId) {
+        assert_eq!(self.flows[flow].held, NOWHERE, "{flow:?} is already running");
+        self.flows[flow].held = NOWHERE - 1;
+        self.started.push(flow.index() as u32);
+        self.running += 1;
+    }
+
+    /// Takes a flow out. The others' rates are known after [`Self::settle`].
+    pub fn stop(&mut self, flow: FlowId) {
+        let Flow { held, .. } = self.flows[flow];
+        assert!(held < NOWHERE - 1, "{flow:?} is stopped without having been settled");
+        let level = self.links[held as usize].level;
+        let range = self.range(flow.index());
+        self.disown(flow.index());
+        for at in range {
+            let Entry { link, place, load } = self.entries[at];
+            self.unlist(link, place);
+            if link != held {
+                self.shift(link, -load * level, 0.0);
+            }
+        }
+        self.call(held);
+        self.flows[flow].held = NOWHERE;
+        self.running -= 1;
+    }
+
+    /// Changes what a link can carry.
+    pub fn set_capacity(&mut self, link: u32, capacity: f64) {
+        let state = &mut self.links[link as usize];
+        state.capacity = capacity;
+        state.watch();
+        self.call(link);
+    }
+
+    /// Brings all rates up to date.
+    pub fn settle(&mut self) {
+        let news = self.started.len();
+        if news > 64 && news * 4 > self.running {
+            self.solve_whole();
+            return;
+        }
+        for at in 0..news {
+            self.admit(self.started[at]);
+        }
+        self.started.clear();
+        let limit = self.work + 64 * (self.links.len() as u64 + self.running as u64);
+        while let Some(Turn(Reverse((key, link)))) = self.turns.pop() {
+            self.work += 1;
+            if limit < self.work {
+                // Never seen, but rounding is not to be trusted with a promise to end.
+                self.solve_whole();
+                return;
+            }
+            self.look(link, f64::from_bits(key));
+        }
+    }
+
+    /// The rate of a flow; 0 if it is not running.
+    pub fn rate(&self, flow: FlowId) -> f64 {
+        let Flow { held, weight, .. } = self.flows[flow];
+        if held < NOWHERE - 1 { weight * self.links[held as usize].level } else { 0.0 }
+    }
+
+    /// The link that holds a running flow back.
+    pub fn held_by(&self, flow: FlowId) -> Option<SolverLink> {
+        let held = self.flows[flow].held;
+        (held < NOWHERE - 1).then(|| SolverLink::from_index(held as usize))
+    }
+
+    /// The flow's weight.
+    pub fn weight(&self, flow: FlowId) -> f64 {
+        self.flows[flow].weight
+    }
+
+    /// The level of the flows that a link holds back; 0 if there are none.
+    pub fn level(&self, link: SolverLink) -> f64 {
+        self.links[link.index()].level
+    }
+
+    /// The flows that a link holds back.
+    pub fn held(&self, link: SolverLink) -> impl ExactSizeIterator<Item = FlowId> {
+        self.own[link.index()].iter().map(|own| FlowId::from_index(own.flow as usize))
+    }
+
+    /// The running flows that cross a link.
+    pub fn crossing(&self, link: SolverLink) -> impl ExactSizeIterator<Item = FlowId> {
+        self.members[link.index()].iter().map(|member| FlowId::from_index(member.flow as usize))
+    }
+
+    /// What a link carries now.
+    pub fn carried(&self, link: SolverLink) -> f64 {
+        let LinkState { fixed, free, level, .. } = self.links[link.index()];
+        fixed + free * level
+    }
+
+    /// What a link can carry.
+    pub fn capacity(&self, link: SolverLink) -> f64 {
+        self.links[link.index()].capacity
+    }
+
+    /// The links that a flow crosses, and what it puts on each of them at rate 1.
+    pub fn path(&self, flow: FlowId) -> impl ExactSizeIterator<Item = (SolverLink, f64)> {
+        let weight = self.flows[flow].weight;
+        let entries = &self.entries[self.range(flow.index())];
+        entries.iter().map(move |e| (SolverLink::from_index(e.link as usize), e.load / weight))
+    }
+
+    /// How many links there are, those of capped flows included.
+    pub fn link_count(&self) -> usize {
+        self.links.len()
+    }
+
+    /// How many flows run.
+    pub fn running(&self) -> usize {
+        self.running
+    }
+
+    /// How many links have been looked at, and how often everything was solved at once.
+    pub fn effort(&self) -> (u64, u64) {
+        (self.work, self.whole_solves)
+    }
+
+    /// Hands over the links whose level and the flows whose holder changed since last asked.
+    pub fn take_news(&mut self, changed: &mut Vec<SolverLink>, moved: &mut Vec<FlowId>) {
+        changed.clear();
+        moved.clear();
+        std::mem::swap(changed, &mut self.changed);
+        std::mem::swap(moved, &mut self.moved);
+        for link in changed {
+            self.links[link.index()].reported = false;
+        }
+    }
+
+    fn push_link(&mut self, capacity: f64) -> u32 {
+        assert!(0.0 <= capacity && capacity.is_finite(), "a capacity of {capacity}");
+        let (fixed, free, level, highest) = (0.0, 0.0, 0.0, 0.0);
+        let (looks, waiting, reported, alarm) = (0, false, false, capacity * (1.0 + SAME));
+        self.links.push(LinkState {
+            fixed,
+            alarm,
+            highest,
+            capacity,
+            free,
+            level,
+            looks,
+            waiting,
+            reported,
+        });
+        self.members.push(Vec::new());
+        self.own.push(Vec::new());
+        u32::try_from(self.links.len() - 1).expect("under 2³² links")
+    }
+
+    /// Adds up entries for the same link among those from `first` on.
+    fn merge_entries(&mut self, first: usize) {
+        let new = &mut self.entries[first..];
+        let repeats = match new.len() {
+            0..=16 => (1..new.len()).any(|at| new[..at].iter().any(|e| e.link == new[at].link)),
+            _ => true,
+        };
+        if !repeats {
+            return;
+        }
+        new.sort_by_key(|entry| entry.link);
+        let mut kept = 0;
+        for at in 1..new.len() {
+            if new[at].link == new[kept].link {
+                new[kept].load += new[at].load;
+            } else {
+                kept += 1;
+                new[kept] = new[at];
+            }
+        }
+        self.entries.truncate(first + kept + 1);
+    }
+
+    fn range(&self, flow: usize) -> std::ops::Range<usize> {
+        let Flow { first, end, .. } = self.flows[FlowId::from_index(flow)];
+        first as usize..end as usize
+    }
+
+    /// Puts a link in line to be looked at.
+    #[cold]
+    fn call(&mut self, link: u32) {
+        let state = &mut self.links[link as usize];
+        if !state.waiting {
+            state.waiting = true;
+            state.alarm = f64::INFINITY;
+            let key = state.wanted().unwrap_or(state.highest);
+            self.turns.push(Turn::new(key, link));
+        }
+    }
+
+    /// Notes that a link's level changed.
+    fn report(&mut self, link: u32) {
+        let state = &mut self.links[link as usize];
+        if !state.reported {
+            state.reported = true;
+            self.changed.push(SolverLink::from_index(link as usize));
+        }
+    }
+
+    /// Strikes a flow off a link's list of members.
+    fn unlist(&mut self, link: u32, place: u32) {
+        let members = &mut self.members[link as usize];
+        members.swap_remove(place as usize);
+        if let Some(filler) = members.get(place as usize) {
+            self.entries[filler.entry as usize].place = place;
+        }
+    }
+
+    /// Takes a flow from the link that holds it back.
+    fn disown(&mut self, flow: usize) {
+        let Flow { held, place, .. } = self.flows[FlowId::from_index(flow)];
+        let own = &mut self.own[held as usize];
+        own.swap_remove(place as usize);
+        if let Some(filler) = own.get(place as usize) {
+            self.flows[FlowId::from_index(filler.flow as usize)].place = place;
+        }
+        let emptied = own.is_empty();
+        let load = self.load_on(flow, held);
+        let state = &mut self.links[held as usize];
+        state.free -= load;
+        if emptied {
+            (state.free, state.level) = (0.0, 0.0);
+            state.watch();
+            self.report(held);
+        }
+    }
+
+    /// Gives a flow to the link that shall hold it back.
+    fn own(&mut self, flow: usize, link: u32) {
+        let own = &mut self.own[link as usize];
+        let record = &mut self.flows[FlowId::from_index(flow)];
+        (record.held, record.place) = (link, own.len() as u32);
+        own.push(Own { flow: flow as u32, first: record.first, end: record.end });
+        self.moved.push(FlowId::from_index(flow));
+    }
+
+    fn load_on(&self, flow: usize, link: u32) -> f64 {
+        let entries = &self.entries[self.range(flow)];
+        let entry = entries.iter().find(|entry| entry.link == link);
+        entry.expect("a flow is held back only where it goes").load
+    }
+
+    /// Brings in a new flow: the lowest link on its way holds it back until it is looked at.
+    fn admit(&mut self, flow: u32) {
+        let range = self.range(flow as usize);
+        for at in range.clone() {
+            let link = self.entries[at].link as usize;
+            self.entries[at].place = self.members[link].len() as u32;
+            self.members[link].push(Member { flow, entry: at as u32 });
+        }
+        let room = |entry: &Entry| {
+            let state = &self.links[entry.link as usize];
+            match state.free {
+                0.0 => ((state.capacity - state.fixed) / entry.load).max(state.highest),
+                _ => state.level,
+            }
+        };
+        let entries = self.entries[range.clone()].iter();
+        let lowest = entries.min_by(|a, b| room(a).total_cmp(&room(b)));
+        let holder = lowest.expect("a flow crosses a link").link;
+        let level = self.links[holder as usize].level;
+        for at in range {
+            let Entry { link, load, .. } = self.entries[at];
+            if link == holder {
+                self.links[link as usize].free += load;
+                self.call(link);
+            } else {
+                self.shift(link, load * level, level);
+            }
+        }
+        self.own(flow as usize, holder);
+    }
+
+    /// Puts more on a link, from a flow that is held back elsewhere at `level`.
+    fn shift(&mut self, link: u32, more: f64, level: f64) {
+        let state = &mut self.links[link as usize];
+        state.fixed += more;
+        state.highest = state.highest.max(level);
+        if state.alarm < state.fixed {
+            self.call(link);
+        }
+    }
+
+    /// Looks at a link that was called: its level, who it must hand over, whom it must claim.
+    fn look(&mut self, link: u32, key: f64) {
+        let state = &mut self.links[link as usize];
+        state.looks += 1;
+        if state.looks.is_multiple_of(REFRESH) || state.free == 0.0 {
+            self.refresh(link);
+        }
+        let state = &self.links[link as usize];
+        let wanted = state.wanted();
+        if let (Some(level), Some(next)) = (wanted, self.turns.peek()) {
+            // It has risen since it was put in line: let the lower ones go first.
+            let Turn(Reverse((next, _))) = *next;
+            if key.max(f64::from_bits(next)) * (1.0 + SAME) < level {
+                self.turns.push(Turn::new(level, link));
+                return;
+            }
+        }
+        let state = &mut self.links[link as usize];
+        state.waiting = false;
+        state.watch();
+        self.claim(link);
+        self.pass_on(link);
+    }
+
+    /// Adds up a link's sums afresh.
+    fn refresh(&mut self, link: u32) {
+        let (mut fixed, mut free, mut highest) = (0.0, 0.0, 0.0_f64);
+        for member in &self.members[link as usize] {
+            let held = self.flows[FlowId::from_index(member.flow as usize)].held;
+            let load = self.entries[member.entry as usize].load;
+            if held == link {
+                free += load;
+            } else {
+                let level = self.links[held as usize].level;
+                fixed += load * level;
+                highest = highest.max(level);
+            }
+        }
+        let state = &mut self.links[link as usize];
+        (state.fixed, state.free, state.highest) = (fixed, free, highest);
+    }
+
+    /// Changes the link that holds a flow back; its level becomes that of the new one.
+    fn move_to(&mut self, flow: usize, holder: u32) {
+        let before = self.flows[FlowId::from_index(flow)].held;
+        let (old, new) = (self.links[before as usize].level, self.links[holder as usize].level);
+        self.disown(flow);
+        for at in self.range(flow) {
+            let Entry { link, load, .. } = self.entries[at];
+            if link == holder {
+                let state = &mut self.links[link as usize];
+                state.fixed -= load * old;
+                state.free += load;
+                state.watch();
+            } else if link == before {
+                self.shift(link, load * new, new);
+            } else if old != new {
+                self.shift(link, load * (new - old), new);
+            }
+        }
+        self.own(flow, holder);
+    }
+
+    /// Flows that are held back elsewhere at more than this link can grant become its own, from
+    /// the highest down, while they are above the level that this gives.
+    fn claim(&mut self, link: u32) {
+        let state = &self.links[link as usize];
+        let level = match state.wanted() {
+            Some(level) => level,
+            None if state.capacity * (1.0 + SAME) < state.fixed => 0.0,
+            None => return,
+        };
+        if state.highest <= level * (1.0 + SAME) {
+            return;
+        }
+        self.claims.clear();
+        let mut highest = 0.0_f64;
+        for (place, member) in self.members[link as usize].iter().enumerate() {
+            let held = self.flows[FlowId::from_index(member.flow as usize)].held;
+            if held == link {
+                continue;
+            }
+            let theirs = self.links[held as usize].level;
+            if level * (1.0 + SAME) < theirs {
+                self.claims.push((theirs, member.flow, place as u32));
+            } else {
+                highest = highest.max(theirs);
+            }
+        }
+        self.claims.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        let (mut fixed, mut free) = (state.fixed, state.free);
+        let capacity = state.capacity;
+        let mut claimed = 0;
+        for &(theirs, _, place) in &self.claims {
+            let level = if free == 0.0 { 0.0 } else { ((capacity - fixed) / free).max(0.0) };
+            if theirs <= level * (1.0 + SAME) {
+                break;
+            }
+            let member = self.members[link as usize][place as usize];
+            let load = self.entries[member.entry as usize].load;
+            fixed -= load * theirs;
+            free += load;
+            claimed += 1;
+        }
+        let rest = self.claims.get(claimed).map_or(highest, |claim| claim.0.max(highest));
+        self.links[link as usize].highest = rest;
+        // The claimed get this link's new level at once, so that nobody sees an old one.
+        self.set_level(link, ((capacity - fixed) / free).max(0.0));
+        for at in 0..claimed {
+            let flow = self.claims[at].1 as usize;
+            let before = self.flows[FlowId::from_index(flow)].held;
+            self.move_to(flow, link);
+            self.call(before);
+        }
+    }
+
+    /// Gives a link the level that its sums ask for and tells the links that its flows cross.
+    fn pass_on(&mut self, link: u32) {
+        let state = &self.links[link as usize];
+        let Some(level) = state.wanted() else { return };
+        if (level - state.level).abs() <= self.precision * level.max(state.level) {
+            return;
+        }
+        self.set_level(link, level);
+    }
+
+    /// Sets the level of a link's own flows.
+    fn set_level(&mut self, link: u32, level: f64) {
+        let old = std::mem::replace(&mut self.links[link as usize].level, level);
+        self.report(link);
+        self.work += self.own[link as usize].len() as u64;
+        for at in 0..self.own[link as usize].len() {
+            let Own { first, end, .. } = self.own[link as usize][at];
+            for entry in first as usize..end as usize {
+                let Entry { link: other, load, .. } = self.entries[entry];
+                if other != link {
+                    self.shift(other, load * (level - old), level);
+                }
+            }
+        }
+    }
+}
+
+impl LinkState {
+    /// The level that its sums ask for, if it holds any flow back.
+    fn wanted(&self) -> Option<f64> {
+        (self.free != 0.0).then(|| ((self.capacity - self.fixed) / self.free).max(0.0))
+    }
+
+    /// Sets the alarm as its state asks for.
+    fn watch(&mut self) {
+        self.alarm = match (self.waiting, self.free == 0.0) {
+            (true, _) => f64::INFINITY,
+            (false, true) => self.capacity * (1.0 + SAME),
+            (false, false) => f64::NEG_INFINITY,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! What a run of the flow engine can be told.
+
+use fabric::NodeId;
+use fabric::fault::Faults;
+use fabric::routing::RoutingConfig;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use units::{Bytes, Rate, Span, Time};
+
+/// What a receiver does with packets that overtake each other.
+#[derive(
+    Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Receiver {
+    /// It places them in any order: a reorder buffer, or selective repeat.
+    #[default]
+    AnyOrder,
+    /// It asks for everything again from the one it misses.
+    GoBackN,
+}
+
+/// The flow engine's own settings.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FlowConfig {
+    /// Time in a NIC, on each side of a message.
+    pub nic_latency: Span,
+    /// Time that software and protocol add to each message before it is on the wire.
+    pub protocol_latency: Span,
+    /// Payload of a packet: switches pass it on when they have it whole.
+    pub packet: Bytes,
+    /// The share of a scale-out link's rate that is left for payload.
+    pub wire_efficiency: f64,
+    /// The share of a scale-up link's rate that is left for payload.
+    pub scale_up_efficiency: f64,
+    /// How long it takes until switches route around a failure.
+    pub convergence: Span,
+    /// What receivers do with packets that overtake each other.
+    pub receiver: Receiver,
+    /// Finishes that lie closer than this share of the time that has passed are one event.
+    pub merge: f64,
+    /// Changes of rates below this share are not passed on.
+    pub precision: f64,
+    /// Points of a link's utilisation over time; 0 leaves it out.
+    pub points: u32,
+}
+
+impl Default for FlowConfig {
+    fn default() -> Self {
+        Self {
+            // Half of it on each side makes 64 bytes over one switch take about the 3.6 µs that
+            // DeepSeek measured on RoCE (ISCA 2025, table 5): 2 × 1.4 + 0.5 + cables.
+            nic_latency: Span::from_ns(1_400),
+            protocol_latency: Span::ZERO,
+            // The largest MTU of InfiniBand and RoCE.
+            packet: Bytes::from_kib(4),
+            // 4,096 bytes of payload in a frame of 4,178: preamble and gap 20, Ethernet 18,
+            // IPv4 20, UDP 8, BTH 12, ICRC 4.
+            wire_efficiency: 4096.0 / 4178.0,
+            // NCCL counts 20.6 of an NVLink 4's 25 GB/s (nccl, src/graph/topo.h).
+            scale_up_efficiency: 20.6 / 25.0,
+            // Illustrative: a switch notices a dead port and takes it out of its groups.
+            convergence: Span::from_ms(1),
+            receiver: Receiver::default(),
+            // Below what a picosecond can tell apart in any run of seconds.
+            merge: 1e-12,
+            // A hundredth of the precision that is promised.
+            precision: 1e-11,
+            points: 32,
+        }
+    }
+}
+
+/// Traffic that shares the links and that nobody waits for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Background {
+    /// The sending NIC.
+    pub from: NodeId,
+    /// The receiving NIC.
+    pub to: NodeId,
+    /// What it sends if the links let it.
+    pub rate: Rate,
+    /// When it begins.
+    pub start: Time,
+    /// When it ends; [`Time::MAX`] for never.
+    pub end: Time,
+}
+
+/// All settings of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// How flows find their paths.
+    pub routing: RoutingConfig,
+    /// The engine's own settings.
+    pub flow: FlowConfig,
+    /// What fails while the run goes on; what is broken from the start the fabric knows.
+    pub faults: Faults,
+    /// Traffic that shares the links.
+    pub background: Vec<Background>,
+    /// Seeds everything that is random.
+    pub seed: u64,
+}

@@ -1,0 +1,573 @@
+//! The run: operations start, flows share the links, messages finish, links fail.
+//!
+//! Time is seconds in a float, turned into picoseconds when it is written down. Two things can be
+//! next: an entry of the calendar (an operation may start, the fabric changes) or the earliest
+//! finish of a flow. All that happens at one instant is done first; then the rates are settled
+//! once.
+//!
+//! A queue pair works on its messages one after the other, as a reliable connection does. A
+//! connection that splits its messages over its queue pairs is one flow over all their paths,
+//! because the parts of a message wait for each other; one that deals whole messages out in turn
+//! is a flow for each queue pair. A folded channel is one flow over the paths of all its edges.
+//!
+//! A link that fails carries nothing at once; after the time that switches take to notice, all
+//! queue pairs are walked again and those with another way move there with what they have left.
+
+mod changes;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use fabric::routing::{Grain, NoPath, QueuePairUse, Spread};
+use fabric::{Fabric, Health};
+use traffic::{ConnectionId, Finding, LinkUse, OpId, OpKind, OpTimes, Outcome, Replay, Transfers};
+use units::{Bytes, Id, IdVec, Time};
+
+use crate::capacity;
+use crate::max_min::{FlowId, MaxMin, SolverLink};
+use crate::paths::{Lay, Paths};
+use crate::progress::Progress;
+use crate::series::Series;
+use crate::settings::{Receiver, Settings};
+
+/// Nothing.
+const NONE: u32 = u32::MAX;
+
+/// What the calendar can hold, in the order in which it happens at one instant.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Event {
+    /// Something fails, is restored or slows down.
+    Changed,
+    /// Switches have noticed.
+    Converged,
+    /// The planner looks again.
+    Planned,
+    /// Background traffic begins or ends.
+    Background(u32),
+    /// What an operation waited for is done.
+    Ready(OpId),
+}
+
+/// Whom a flow of the solver works for.
+#[derive(Clone, Copy, Debug)]
+enum Carrier {
+    Lane(u32),
+    Coupled(OpId),
+    Background,
+}
+
+/// A row of messages, one after the other: a queue pair, or a connection that splits.
+#[derive(Clone, Copy, Debug)]
+struct Lane {
+    connection: ConnectionId,
+    /// Which of its queue pairs, or [`NONE`] for all.
+    number: u32,
+    flow: Option<FlowId>,
+    delay: f64,
+    per_byte: f64,
+    /// First and last message, or [`NONE`].
+    head: u32,
+    tail: u32,
+    idle_since: f64,
+}
+
+/// A message, or the part of one that a lane carries.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    op: OpId,
+    bytes: f64,
+    begun: f64,
+    next: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OpState {
+    start: f64,
+    received: f64,
+    parts: u32,
+}
+
+/// A run and all that is known of it afterwards.
+#[derive(Debug)]
+pub struct Run<'a> {
+    /// What happened.
+    pub outcome: Outcome,
+    /// The ways of all queue pairs that were used.
+    pub paths: Paths<'a>,
+    /// What links carried over time.
+    pub series: Series,
+    /// The longest time by which a finish was put forward to be one event with another.
+    pub merged: units::Span,
+    /// How many links the solver looked at, and how often it solved everything at once.
+    pub effort: (u64, u64),
+}
+
+/// Runs transfers over a fabric and keeps what an analysis needs.
+pub fn simulate<'a>(fabric: &'a Fabric, transfers: &Transfers, settings: &Settings) -> Run<'a> {
+    Simulation::new(fabric, transfers, settings).run()
+}
+
+struct Simulation<'a, 'b> {
+    fabric: &'a Fabric,
+    transfers: &'b Transfers,
+    settings: &'b Settings,
+    now: f64,
+    calendar: BinaryHeap<Reverse<(u64, Event)>>,
+    replay: Replay,
+    network: MaxMin,
+    progress: Progress,
+    paths: Paths<'a>,
+    carriers: IdVec<FlowId, Carrier>,
+    /// The first lane of each connection, or [`NONE`].
+    lane_of: IdVec<ConnectionId, u32>,
+    /// Which queue pair is next, for connections that deal messages out in turn.
+    turns: IdVec<ConnectionId, u32>,
+    lanes: Vec<Lane>,
+    parts: Vec<Part>,
+    free_parts: Vec<u32>,
+    ops: IdVec<OpId, OpState>,
+    /// The flows of folded channels that run.
+    coupled: BTreeMap<OpId, FlowId>,
+    background: Vec<Option<FlowId>>,
+    /// Lanes and folded channels that have something to send and no way.
+    stranded: Vec<Carrier>,
+    health: Health,
+    link_bytes: Vec<f64>,
+    series: Series,
+    lay: Lay,
+    ready: Vec<OpId>,
+    merged: f64,
+    outcome: Outcome,
+}
+
+impl<'a, 'b> Simulation<'a, 'b> {
+    fn new(fabric: &'a Fabric, transfers: &'b Transfers, settings: &'b Settings) -> Self {
+        let health = capacity::health(fabric, &settings.faults, Time::ZERO);
+        let routing = &settings.routing;
+        let paths = Paths::new(fabric, transfers, routing, health.clone(), settings.seed);
+        let capacities = capacity::capacities(fabric, &health, settings, Time::ZERO);
+        let mut network = MaxMin::new(&capacities);
+        network.set_precision(settings.flow.precision);
+        let (replay, ready) = Replay::start(transfers);
+        let idle = OpState { start: 0.0, received: 0.0, parts: 0 };
+        let connections = transfers.connections().len();
+        let mut simulation = Self {
+            fabric,
+            transfers,
+            settings,
+            now: 0.0,
+            calendar: BinaryHeap::new(),
+            replay,
+            network,
+            progress: Progress::default(),
+            paths,
+            carriers: IdVec::default(),
+            lane_of: vec![NONE; connections].into(),
+            turns: vec![0; connections].into(),
+            lanes: Vec::new(),
+            parts: Vec::new(),
+            free_parts: Vec::new(),
+            ops: vec![idle; transfers.ops().len()].into(),
+            coupled: BTreeMap::new(),
+            background: vec![None; settings.background.len()],
+            stranded: Vec::new(),
+            health,
+            link_bytes: vec![0.0; fabric.links().len()],
+            series: Series::new(settings.flow.points as usize, fabric.links().len()),
+            lay: Lay::default(),
+            ready: Vec::new(),
+            merged: 0.0,
+            outcome: Outcome {
+                ops: vec![None; transfers.ops().len()].into(),
+                ..Outcome::default()
+            },
+        };
+        simulation.begin(ready);
+        simulation
+    }
+
+    fn begin(&mut self, ready: Vec<OpId>) {
+        for op in ready {
+            self.schedule(0.0, Event::Ready(op));
+        }
+        if let Some(change) = self.settings.faults.next_change(Time::ZERO) {
+            self.schedule(change.as_secs_f64(), Event::Changed);
+        }
+        if let (Some(interval), false) =
+            (self.paths.routing().interval(), self.settings.faults.is_empty())
+        {
+            self.schedule(interval.as_secs_f64(), Event::Planned);
+        }
+        for (number, background) in self.settings.background.iter().enumerate() {
+            self.schedule(background.start.as_secs_f64(), Event::Background(number as u32));
+            if background.end < Time::MAX {
+                self.schedule(background.end.as_secs_f64(), Event::Background(number as u32));
+            }
+        }
+    }
+
+    fn schedule(&mut self, at: f64, event: Event) {
+        // Bit patterns of floats that are not negative are ordered as the floats are.
+        self.calendar.push(Reverse((at.max(0.0).to_bits(), event)));
+    }
+
+    fn run(mut self) -> Run<'a> {
+        let mut done = Vec::new();
+        // Background traffic alone keeps nobody waiting.
+        while !self.replay.is_done() {
+            let entry = self.calendar.peek().map(|Reverse((at, _))| f64::from_bits(*at));
+            let next = self.progress.next().min(entry.unwrap_or(f64::INFINITY));
+            if next == f64::INFINITY {
+                break;
+            }
+            self.now = self.now.max(next);
+            let until = self.now * (1.0 + self.settings.flow.merge);
+            self.progress.finished(until, &self.network, &mut done);
+            self.merged = self.merged.max(if done.len() < 2 { 0.0 } else { until - self.now });
+            for &flow in &done {
+                self.flow_finished(flow);
+            }
+            while let Some(&Reverse((at, event))) = self.calendar.peek() {
+                if until < f64::from_bits(at) {
+                    break;
+                }
+                self.calendar.pop();
+                self.outcome.counters.events += 1;
+                self.handle(event);
+            }
+            self.outcome.counters.events += done.len() as u64;
+            self.network.settle();
+            self.progress.update(self.now, &mut self.network);
+        }
+        self.conclude()
+    }
+
+    /// Everything that the calendar can hold, one arm for each.
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Changed => self.changed(),
+            Event::Converged => self.converged(),
+            Event::Planned => self.planned(),
+            Event::Background(number) => self.background(number as usize),
+            Event::Ready(op) => self.start(op),
+        }
+    }
+
+    fn start(&mut self, op: OpId) {
+        let transfers = self.transfers;
+        let protocol = self.settings.flow.protocol_latency.as_secs_f64();
+        self.ops[op] = OpState { start: self.now, received: self.now, parts: 0 };
+        match &transfers.ops()[op].kind {
+            OpKind::Wait { span } => self.finish(op, self.now + span.as_secs_f64(), 0.0),
+            OpKind::Send { bytes, .. } if *bytes == Bytes::ZERO => {
+                self.finish(op, self.now + protocol, 0.0);
+            }
+            OpKind::Coupled { bytes, fill, .. } if *bytes == Bytes::ZERO => {
+                self.finish(op, self.now + fill.as_secs_f64(), 0.0);
+            }
+            OpKind::Send { connection, bytes } => self.send(op, *connection, *bytes),
+            OpKind::Coupled { .. } => self.start_coupled(op),
+        }
+    }
+
+    /// Puts a message on its connection's lanes.
+    fn send(&mut self, op: OpId, connection: ConnectionId, bytes: Bytes) {
+        if self.lane_of[connection] == NONE {
+            self.open(connection);
+        }
+        let first = self.lane_of[connection];
+        let config = &self.settings.routing;
+        let pairs = self.paths.queue_pairs(connection).max(1) as u64;
+        if pairs == 1 || config.split == QueuePairUse::Split {
+            self.ops[op].parts = 1;
+            self.queue(first, op, bytes.as_f64());
+            return;
+        }
+        let chunk = config.chunk.get().max(1);
+        let messages = bytes.get().div_ceil(chunk);
+        let used = messages.min(pairs);
+        self.ops[op].parts = used as u32;
+        let turn = u64::from(self.turns[connection]);
+        for at in 0..used {
+            // The last message is shorter; it falls on the lane of the last turn.
+            let count = messages / pairs + u64::from(at < messages % pairs);
+            let is_last = (messages - 1) % pairs == at;
+            let short = if is_last { messages * chunk - bytes.get() } else { 0 };
+            let lane = first + ((turn + at) % pairs) as u32;
+            self.queue(lane, op, (count * chunk - short) as f64);
+        }
+        self.turns[connection] = ((turn + messages) % pairs) as u32;
+    }
+
+    /// Makes the lanes of a connection.
+    fn open(&mut self, connection: ConnectionId) {
+        self.lane_of[connection] = self.lanes.len() as u32;
+        let pairs = self.paths.queue_pairs(connection) as u32;
+        let split = self.settings.routing.split == QueuePairUse::Split;
+        let numbers = if pairs <= 1 || split { NONE..=NONE } else { 0..=pairs - 1 };
+        for number in numbers {
+            let (flow, head, tail) = (None, NONE, NONE);
+            let (delay, per_byte, idle_since) = (0.0, 0.0, 0.0);
+            self.lanes.push(Lane {
+                connection,
+                number,
+                flow,
+                delay,
+                per_byte,
+                head,
+                tail,
+                idle_since,
+            });
+        }
+    }
+
+    fn queue(&mut self, lane: u32, op: OpId, bytes: f64) {
+        let part = Part { op, bytes, begun: self.now, next: NONE };
+        let id = match self.free_parts.pop() {
+            Some(id) => {
+                self.parts[id as usize] = part;
+                id
+            }
+            None => {
+                self.parts.push(part);
+                self.parts.len() as u32 - 1
+            }
+        };
+        let row = &mut self.lanes[lane as usize];
+        if row.tail == NONE {
+            (row.head, row.tail) = (id, id);
+            self.start_lane(lane, bytes);
+        } else {
+            self.parts[row.tail as usize].next = id;
+            row.tail = id;
+        }
+    }
+
+    /// Lets a lane run that was idle.
+    fn start_lane(&mut self, lane: u32, bytes: f64) {
+        let Lane { connection, number, idle_since, .. } = self.lanes[lane as usize];
+        if let Grain::Flowlet { gap } = self.paths.routing().grain()
+            && gap.as_secs_f64() <= self.now - idle_since
+            && 0.0 < idle_since
+        {
+            for pair in 0..self.paths.queue_pairs(connection) {
+                if number == NONE || number as usize == pair {
+                    self.paths.pause(connection, pair);
+                }
+            }
+            self.lanes[lane as usize].flow = None;
+        }
+        if self.lanes[lane as usize].flow.is_none() {
+            match self.lay_lane(lane) {
+                Ok(weight) => self.define_lane(lane, weight),
+                Err(no_path) => {
+                    self.strand(Carrier::Lane(lane), no_path);
+                    return;
+                }
+            }
+        }
+        let flow = self.lanes[lane as usize].flow.expect("it has just been laid");
+        self.network.start(flow);
+        self.progress.begin(flow, bytes, &self.network);
+    }
+
+    /// Writes into `lay` where a lane goes. Returns its weight: one for each queue pair.
+    fn lay_lane(&mut self, lane: u32) -> Result<f64, NoPath> {
+        let Lane { connection, number, head, .. } = self.lanes[lane as usize];
+        let message = match head {
+            NONE => Bytes::MAX,
+            _ => Bytes::new(self.parts[head as usize].bytes as u64),
+        };
+        if number == NONE {
+            let ends = &self.transfers.connections()[connection];
+            self.paths.lay_all(connection, ends, message, &mut self.lay)?;
+        } else {
+            self.paths.lay_one(connection, number as usize, message, &mut self.lay)?;
+        }
+        self.punish_reordering(message);
+        Ok(if number == NONE { self.paths.queue_pairs(connection).max(1) as f64 } else { 1.0 })
+    }
+
+    fn define_lane(&mut self, lane: u32, weight: f64) {
+        let flow = self.network.define(&self.lay.entries, weight, None);
+        self.carriers.push(Carrier::Lane(lane));
+        let row = &mut self.lanes[lane as usize];
+        let nics = match self.paths.queue_pairs(row.connection) {
+            0 => 0.0,
+            _ => 2.0 * self.settings.flow.nic_latency.as_secs_f64(),
+        };
+        row.flow = Some(flow);
+        (row.delay, row.per_byte) = (self.lay.delay + nics, self.lay.per_byte);
+    }
+
+    /// A receiver that goes back n asks for what it had already sent for: spread packets overtake
+    /// each other, and each that does so costs what was in flight.
+    fn punish_reordering(&mut self, message: Bytes) {
+        let spread = self.paths.routing().spread(message);
+        if self.settings.flow.receiver == Receiver::AnyOrder || spread == Spread::One {
+            return;
+        }
+        let Some(&(first, _)) = self.lay.entries.first() else { return };
+        let line = self.network.capacity(SolverLink::from_index(first as usize));
+        let efficiency = capacity::go_back_n(self.settings, self.lay.ways, self.lay.delay, line);
+        for entry in &mut self.lay.entries {
+            entry.1 /= efficiency;
+        }
+    }
+
+    fn start_coupled(&mut self, op: OpId) {
+        let OpKind::Coupled { bytes, .. } = self.transfers.ops()[op].kind else {
+            unreachable!("only folded channels are started here")
+        };
+        match self.lay_coupled(op) {
+            Ok(weight) => self.run_coupled(op, weight, bytes.as_f64()),
+            Err(no_path) => self.strand(Carrier::Coupled(op), no_path),
+        }
+    }
+
+    /// Lets a folded channel run where `lay` says.
+    fn run_coupled(&mut self, op: OpId, weight: f64, bytes: f64) {
+        let flow = self.network.define(&self.lay.entries, weight, None);
+        self.carriers.push(Carrier::Coupled(op));
+        self.coupled.insert(op, flow);
+        self.network.start(flow);
+        self.progress.begin(flow, bytes, &self.network);
+    }
+
+    /// Writes into `lay` where a folded channel goes. Returns its weight.
+    fn lay_coupled(&mut self, op: OpId) -> Result<f64, NoPath> {
+        let transfers = self.transfers;
+        let OpKind::Coupled { edges, bytes, .. } = &transfers.ops()[op].kind else {
+            unreachable!("only folded channels are laid here")
+        };
+        self.paths.clear(&mut self.lay);
+        let mut pairs = 1;
+        for &connection in transfers.coupled(edges) {
+            let ends = &transfers.connections()[connection];
+            self.paths.add_all(connection, ends, *bytes, &mut self.lay)?;
+            pairs = pairs.max(self.paths.queue_pairs(connection));
+        }
+        self.punish_reordering(*bytes);
+        Ok(pairs as f64)
+    }
+
+    fn strand(&mut self, who: Carrier, no_path: NoPath) {
+        let text = no_path.describe(self.fabric);
+        // One sentence for each pair is enough, however many queue pairs it has.
+        if self.outcome.findings.iter().rev().take(64).all(|finding| finding.text != text) {
+            self.outcome.findings.push(Finding { at: time(self.now), text });
+        }
+        self.stranded.push(who);
+    }
+
+    fn flow_finished(&mut self, flow: FlowId) {
+        match self.carriers[flow] {
+            Carrier::Lane(lane) => self.part_finished(lane, flow),
+            Carrier::Coupled(op) => self.coupled_finished(op, flow),
+            Carrier::Background => {}
+        }
+    }
+
+    fn part_finished(&mut self, lane: u32, flow: FlowId) {
+        let Lane { head, delay, per_byte, .. } = self.lanes[lane as usize];
+        let Part { op, bytes, begun, next } = self.parts[head as usize];
+        self.account(flow, begun, bytes);
+        self.free_parts.push(head);
+        let row = &mut self.lanes[lane as usize];
+        row.head = next;
+        if next == NONE {
+            (row.tail, row.idle_since) = (NONE, self.now);
+            self.network.stop(flow);
+            self.progress.end(flow);
+        } else {
+            self.parts[next as usize].begun = self.now;
+            let bytes = self.parts[next as usize].bytes;
+            self.progress.renew(flow, bytes, self.now, &self.network);
+        }
+        let config = &self.settings.flow;
+        let arrival = self.now
+            + config.protocol_latency.as_secs_f64()
+            + delay
+            + per_byte * bytes.min(config.packet.as_f64());
+        let state = &mut self.ops[op];
+        state.received = state.received.max(arrival);
+        state.parts -= 1;
+        if state.parts == 0 {
+            let received = state.received;
+            self.finish(op, received, delay);
+        }
+    }
+
+    fn coupled_finished(&mut self, op: OpId, flow: FlowId) {
+        let OpKind::Coupled { bytes, fill, .. } = self.transfers.ops()[op].kind else {
+            unreachable!("only folded channels have coupled flows")
+        };
+        self.account(flow, self.ops[op].start, bytes.as_f64());
+        self.coupled.remove(&op);
+        self.network.stop(flow);
+        self.progress.end(flow);
+        self.finish(op, self.now + fill.as_secs_f64(), 0.0);
+    }
+
+    /// Notes what a flow has carried over the links of its way.
+    fn account(&mut self, flow: FlowId, begun: f64, bytes: f64) {
+        for (link, share) in self.network.path(flow) {
+            let link = link.index();
+            if link < self.link_bytes.len() {
+                self.link_bytes[link] += share * bytes;
+                self.series.add(link, begun, self.now, share * bytes);
+            }
+        }
+    }
+
+    /// Records that an operation ends at `received` and that its sender knows after `back`.
+    fn finish(&mut self, op: OpId, received: f64, back: f64) {
+        let start = time(self.ops[op].start);
+        let (received, finish) = (time(received), time(received + back));
+        self.outcome.ops[op] = Some(OpTimes { start, received, finish });
+        self.outcome.digest = fold(self.outcome.digest, op.index() as u64, finish.as_ps());
+        let mut ready = std::mem::take(&mut self.ready);
+        self.replay.finish(op, &mut ready);
+        for &follower in &ready {
+            let ends = self.transfers.after(follower).iter();
+            let last = ends.filter_map(|before| self.outcome.ops[*before]).map(|t| t.finish).max();
+            let at = last.map_or(self.now, Time::as_secs_f64);
+            self.schedule(at.max(self.now), Event::Ready(follower));
+        }
+        ready.clear();
+        self.ready = ready;
+    }
+
+    fn conclude(mut self) -> Run<'a> {
+        let unfinished = self.replay.unfinished();
+        if 0 < unfinished {
+            let text = format!("{unfinished} operations did not finish");
+            self.outcome.findings.push(Finding { at: time(self.now), text });
+        }
+        let mut links: IdVec<fabric::LinkId, LinkUse> = self
+            .link_bytes
+            .iter()
+            .map(|bytes| LinkUse { bytes: bytes.round() as u64, ..LinkUse::default() })
+            .collect();
+        self.paths.count(&mut links);
+        self.outcome.links = links;
+        Run {
+            outcome: self.outcome,
+            paths: self.paths,
+            series: self.series,
+            merged: units::Span::from_secs_f64(self.merged),
+            effort: self.network.effort(),
+        }
+    }
+}
+
+/// Seconds as an instant, to the nearest picosecond.
+fn time(seconds: f64) -> Time {
+    Time::from_ps((seconds * 1e12).round() as u64)
+}
+
+/// Stirs two numbers into a digest.
+fn fold(digest: u64, a: u64, b: u64) -> u64 {
+    let stirred = (digest ^ a).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    (stirred ^ b).wrapping_mul(0xbf58_476d_1ce4_e5b9).rotate_left(31)
+}

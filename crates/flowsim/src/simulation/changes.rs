@@ -1,0 +1,151 @@
+//! What changes while a run goes on: links fail and come back, planners look again, background
+//! traffic comes and goes.
+
+use traffic::{Finding, OpId, OpKind};
+use units::Id;
+
+use super::{Carrier, Event, Lane, NONE, Simulation, time};
+use crate::capacity;
+use crate::max_min::{FlowId, SolverLink};
+
+impl Simulation<'_, '_> {
+    /// The fabric changes: links carry what they can, though routes do not know yet.
+    pub(super) fn changed(&mut self) {
+        let now = time(self.now);
+        self.health = capacity::health(self.fabric, &self.settings.faults, now);
+        let capacities = capacity::capacities(self.fabric, &self.health, self.settings, now);
+        for (link, capacity) in capacities.into_iter().enumerate() {
+            let id = SolverLink::from_index(link);
+            if self.network.capacity(id) != capacity {
+                self.network.set_capacity(link as u32, capacity);
+            }
+        }
+        let convergence = self.settings.flow.convergence.as_secs_f64();
+        self.schedule(self.now + convergence, Event::Converged);
+        if let Some(change) = self.settings.faults.next_change(now) {
+            self.schedule(change.as_secs_f64(), Event::Changed);
+        }
+    }
+
+    /// Switches route around what has failed, and over what has come back.
+    pub(super) fn converged(&mut self) {
+        self.paths.set_health(self.health.clone());
+        self.reroute();
+    }
+
+    /// The planner looks again.
+    pub(super) fn planned(&mut self) {
+        self.paths.plan(self.transfers);
+        self.reroute();
+        if let Some(interval) = self.paths.routing().interval() {
+            self.schedule(self.now + interval.as_secs_f64(), Event::Planned);
+        }
+    }
+
+    /// Walks everything again and moves what has another way now.
+    fn reroute(&mut self) {
+        // What started in this instant must be known to the solver before it can be moved.
+        self.network.settle();
+        self.progress.update(self.now, &mut self.network);
+        let stranded = std::mem::take(&mut self.stranded);
+        for lane in 0..self.lanes.len() as u32 {
+            self.reroute_lane(lane);
+        }
+        for (op, flow) in std::mem::take(&mut self.coupled) {
+            self.reroute_coupled(op, flow);
+        }
+        for who in stranded {
+            match who {
+                Carrier::Lane(lane) if self.lanes[lane as usize].head != NONE => {
+                    let bytes = self.parts[self.lanes[lane as usize].head as usize].bytes;
+                    self.start_lane(lane, bytes);
+                }
+                Carrier::Coupled(op) => self.start_coupled(op),
+                _ => {}
+            }
+        }
+    }
+
+    fn reroute_lane(&mut self, lane: u32) {
+        let Lane { flow: Some(flow), head, .. } = self.lanes[lane as usize] else { return };
+        let laid = self.lay_lane(lane);
+        if laid.is_ok() && self.is_where_it_was(flow) {
+            return;
+        }
+        self.lanes[lane as usize].flow = None;
+        if head == NONE {
+            return;
+        }
+        let left = self.leave(flow, self.parts[head as usize].bytes);
+        self.parts[head as usize].bytes = left;
+        match laid {
+            Ok(weight) => {
+                self.define_lane(lane, weight);
+                self.start_lane(lane, left);
+            }
+            Err(no_path) => self.strand(Carrier::Lane(lane), no_path),
+        }
+    }
+
+    fn reroute_coupled(&mut self, op: OpId, flow: FlowId) {
+        let laid = self.lay_coupled(op);
+        if laid.is_ok() && self.is_where_it_was(flow) {
+            self.coupled.insert(op, flow);
+            return;
+        }
+        let OpKind::Coupled { bytes, .. } = self.transfers.ops()[op].kind else {
+            unreachable!("only folded channels have coupled flows")
+        };
+        let left = self.leave(flow, bytes.as_f64());
+        match laid {
+            Ok(weight) => self.run_coupled(op, weight, left),
+            // It begins anew when there is a way again: a collective's step cannot be resumed.
+            Err(no_path) => self.strand(Carrier::Coupled(op), no_path),
+        }
+    }
+
+    /// Whether the flow already crosses exactly what `lay` says.
+    fn is_where_it_was(&self, flow: FlowId) -> bool {
+        let mut old: Vec<u32> =
+            self.network.path(flow).map(|(link, _)| link.index() as u32).collect();
+        let mut new: Vec<u32> = self.lay.entries.iter().map(|(link, _)| *link).collect();
+        old.sort_unstable();
+        new.sort_unstable();
+        new.dedup();
+        old == new
+    }
+
+    /// Stops a running flow. Notes what it has carried of `bytes`, and returns what is left.
+    fn leave(&mut self, flow: FlowId, bytes: f64) -> f64 {
+        let left = self.progress.left(flow, self.now, &self.network);
+        self.account(flow, self.now, bytes - left);
+        self.network.stop(flow);
+        self.progress.end(flow);
+        left
+    }
+
+    pub(super) fn background(&mut self, number: usize) {
+        if let Some(flow) = self.background[number].take() {
+            self.network.settle();
+            self.network.stop(flow);
+            self.progress.end(flow);
+            return;
+        }
+        let background = &self.settings.background[number];
+        let from_to = (background.from, background.to);
+        match self.paths.lay_background(from_to, number as u64, &mut self.lay) {
+            Ok(()) => {
+                let rate = background.rate.bytes_per_s();
+                let flow = self.network.define(&self.lay.entries, 1.0, Some(rate));
+                self.carriers.push(Carrier::Background);
+                self.background[number] = Some(flow);
+                self.network.start(flow);
+                self.progress.begin(flow, f64::INFINITY, &self.network);
+            }
+            Err(no_path) => {
+                let text = no_path.describe(self.fabric);
+                self.outcome.findings.push(Finding { at: time(self.now), text });
+            }
+        }
+    }
+}

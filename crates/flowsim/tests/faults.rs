@@ -1,0 +1,110 @@
+//! Links and switches that fail in the middle of a run.
+
+mod common;
+
+use common::{arrivals, leaf_spine, messages, plain};
+use fabric::Fabric;
+use fabric::fault::{FaultConfig, FaultKind, Faults};
+use fabric::routing::{Policy, RoutingConfig};
+use flowsim::{Settings, run, simulate};
+use units::{Rate, Span, Time};
+
+fn faults(fabric: &Fabric, list: &[(&str, FaultKind, u64, Option<u64>)]) -> Faults {
+    let configs: Vec<FaultConfig> = list
+        .iter()
+        .map(|(on, what, at, lasting)| FaultConfig {
+            at: Span::from_us(*at),
+            until: None,
+            lasting: lasting.map(Span::from_us),
+            on: (*on).to_owned(),
+            what: *what,
+        })
+        .collect();
+    Faults::new(fabric, &configs, "faults").unwrap()
+}
+
+fn settings(faults: Faults, convergence: u64) -> Settings {
+    let mut settings = Settings { faults, ..plain() };
+    settings.flow.convergence = Span::from_us(convergence);
+    settings
+}
+
+/// Oracle: a flow over the spine that fails stands still until switches notice, then takes the
+/// other; a flow over the other goes on.
+#[test]
+fn a_failed_switch_is_routed_around() {
+    let fabric = leaf_spine(2, 1, 2);
+    let spine = fabric.name(fabric.switches().last().unwrap());
+    let faults = faults(&fabric, &[(&spine, FaultKind::SwitchDown, 40, None)]);
+    let hit = (0..8).map(|seed| {
+        let settings = Settings { seed, ..settings(faults.clone(), 10) };
+        let outcome = run(&fabric, &messages(&fabric, &[(0, 1)], 1_250_000), &settings);
+        assert_eq!(outcome.findings, []);
+        arrivals(&outcome)[0]
+    });
+    let (plain, moved): (Vec<f64>, Vec<f64>) = hit.partition(|arrival| *arrival < 105e-6);
+    assert!(!plain.is_empty() && !moved.is_empty());
+    for arrival in moved {
+        assert!((arrival - 111.9e-6).abs() < 1e-9, "{arrival}");
+    }
+}
+
+/// Oracle: without another way the message waits until the link is back, if it comes back.
+#[test]
+fn a_flow_without_a_way_is_reported_and_waits() {
+    let fabric = leaf_spine(2, 1, 1);
+    let on = "leaf 0 - spine 0";
+    let transfers = messages(&fabric, &[(0, 1)], 1_250_000);
+    let back = settings(faults(&fabric, &[(on, FaultKind::LinkDown, 40, Some(100))]), 10);
+    let outcome = run(&fabric, &transfers, &back);
+    // 40 us sent, back at 140, noticed at 150, 60 us to go and 1.9 on the way.
+    assert!((arrivals(&outcome)[0] - 211.9e-6).abs() < 1e-9);
+    let text = "there is no path from NIC 0 to NIC 1: nothing leads on from NIC 0";
+    assert_eq!(outcome.findings[0].text, text);
+    assert_eq!(outcome.findings[0].at, Time::ZERO + Span::from_us(50));
+
+    let never = settings(faults(&fabric, &[(on, FaultKind::LinkDown, 40, None)]), 10);
+    let outcome = run(&fabric, &transfers, &never);
+    assert_eq!(outcome.completed(), 0);
+    assert_eq!(outcome.findings[1].text, "1 operations did not finish");
+}
+
+/// Oracle: a link at a tenth of its rate, a receiver at a quarter.
+#[test]
+fn slow_links_and_receivers_hold_flows_back() {
+    let fabric = leaf_spine(2, 1, 1);
+    let transfers = messages(&fabric, &[(0, 1)], 1_250_000);
+    let check = |what, on: &str, expected: f64| {
+        let settings = settings(faults(&fabric, &[(on, what, 50, None)]), 10);
+        let arrival = arrivals(&run(&fabric, &transfers, &settings))[0];
+        assert!((arrival - expected).abs() < 1e-9, "{arrival} instead of {expected}");
+    };
+    let slow = FaultKind::Degraded { rate: Rate::from_gbps(10) };
+    check(slow, "leaf 1 - spine 0", 551.9e-6);
+    check(FaultKind::SlowReceiver { rate: Rate::from_gbps(25) }, "NIC 1", 251.9e-6);
+    check(FaultKind::SlowReceiver { rate: Rate::from_gbps(25) }, "NIC 0", 101.9e-6);
+}
+
+/// Property: whatever fails, under every policy, all messages arrive and no byte is lost.
+#[test]
+fn every_policy_survives_failures() {
+    let fabric = leaf_spine(4, 8, 8);
+    let pairs: Vec<_> = (0..32).map(|nic| (nic, (nic + 9) % 32)).collect();
+    let list = [
+        ("leaf 0 - spine 1", FaultKind::LinkDown, 20, None),
+        ("spine 3", FaultKind::SwitchRestart, 30, Some(50)),
+        ("leaf 2 - spine 5", FaultKind::Flap { period: Span::from_us(20), down: None }, 0, None),
+    ];
+    for policy in Policy::ALL {
+        let interval = Span::from_us(15);
+        let routing = RoutingConfig { policy, qps: 4, interval, ..RoutingConfig::default() };
+        let settings = Settings { routing, ..settings(faults(&fabric, &list), 5) };
+        let run = simulate(&fabric, &messages(&fabric, &pairs, 2_000_000), &settings);
+        assert_eq!(run.outcome.completed(), 32, "{policy:?}: {:?}", run.outcome.findings);
+        for nic in 0..32 {
+            let link = fabric.reverse(fabric.ports(fabric.nic(nic))[0]);
+            let bytes = run.outcome.links[link].bytes;
+            assert!(bytes.abs_diff(2_000_000) <= 8, "{policy:?}: {bytes}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Whole runs of the flow engine against arithmetic.
+
+mod common;
+
+use common::{RATE, arrivals, connect, leaf_spine, messages, plain};
+use fabric::routing::{Policy, QueuePairUse, RoutingConfig};
+use flowsim::{Background, FlowConfig, Receiver, Settings, run, simulate};
+use traffic::{OpKind, Transfers};
+use units::{Bytes, Id, Rate, Span, Time};
+
+fn close(measured: f64, expected: f64) {
+    assert!((measured / expected - 1.0).abs() < 1e-6, "{measured} instead of {expected}");
+}
+
+/// Oracle: a message alone takes its bytes at line rate, the cables, the switches and the NICs,
+/// and one packet more at each store and forward; the sender knows one way later.
+#[test]
+fn a_message_alone() {
+    let fabric = leaf_spine(2, 2, 1);
+    let flow = FlowConfig {
+        nic_latency: Span::from_us(1),
+        packet: Bytes::new(5_000),
+        wire_efficiency: 1.0,
+        ..FlowConfig::default()
+    };
+    let settings = Settings { flow, ..Settings::default() };
+    let outcome = run(&fabric, &messages(&fabric, &[(0, 2)], 1_250_000), &settings);
+    let times = outcome.ops.as_slice()[0].unwrap();
+    // 100 us of bytes, four cables of 0.1, three switches of 0.5, two NICs of 1, three packets
+    // of 0.4.
+    assert_eq!(times.received, Time::from_ps(105_100_000));
+    assert_eq!(times.finish.since(times.received), Span::from_ns(3_900));
+}
+
+/// Oracle: four senders share one receiver's link, and the last bytes arrive together.
+#[test]
+fn an_incast_shares_the_last_link() {
+    let fabric = leaf_spine(2, 8, 8);
+    let pairs: Vec<_> = (1..5).map(|from| (from, 0)).collect();
+    let outcome = run(&fabric, &messages(&fabric, &pairs, 1_250_000), &plain());
+    for arrival in arrivals(&outcome) {
+        close(arrival, 4.0 * 1_250_000.0 / RATE + 0.7e-6);
+    }
+}
+
+/// Oracle: messages of one queue pair follow each other; dependencies and pauses are kept.
+#[test]
+fn messages_follow_each_other() {
+    let fabric = leaf_spine(1, 4, 1);
+    let mut transfers = Transfers::new();
+    let label = transfers.label("chain");
+    let one = connect(&mut transfers, &fabric, 0, 1);
+    let first = transfers.send(one, Bytes::new(125_000), label, &[]);
+    transfers.send(one, Bytes::new(125_000), label, &[]);
+    let pause = transfers.add(OpKind::Wait { span: Span::from_us(7) }, label, &[first]);
+    let two = connect(&mut transfers, &fabric, 2, 3);
+    let last = transfers.send(two, Bytes::new(125_000), label, &[pause]);
+    let outcome = run(&fabric, &transfers, &plain());
+    let arrivals = arrivals(&outcome);
+    close(arrivals[0], 10.7e-6);
+    close(arrivals[1], 20.7e-6);
+    // The first is known 0.7 us after it arrived.
+    assert_eq!(outcome.ops[last].unwrap().start, Time::from_ps(18_400_000));
+    close(arrivals[3], 18.4e-6 + 10.7e-6);
+}
+
+/// Property: what goes in comes out. Every message crosses its sender's and its receiver's link,
+/// and what enters a switch leaves it.
+#[test]
+fn bytes_are_conserved() {
+    let fabric = leaf_spine(4, 8, 8);
+    let pairs: Vec<_> = (0..32).flat_map(|a| (0..32).map(move |b| (a, b))).collect();
+    let pairs: Vec<_> = pairs.into_iter().filter(|(a, b)| a != b).collect();
+    for policy in Policy::ALL {
+        let routing = RoutingConfig { policy, qps: 3, ..RoutingConfig::default() };
+        let settings = Settings { routing, ..plain() };
+        let outcome = run(&fabric, &messages(&fabric, &pairs, 1_000_001), &settings);
+        assert_eq!(outcome.completed(), pairs.len(), "{policy:?}");
+        for nic in 0..32 {
+            let link = fabric.ports(fabric.nic(nic))[0];
+            for link in [link, fabric.reverse(link)] {
+                let bytes = outcome.links[link].bytes;
+                assert!(bytes.abs_diff(31 * 1_000_001) <= 1, "{policy:?}: {bytes}");
+            }
+        }
+        for switch in fabric.switches() {
+            let out = fabric.ports(switch).iter().map(|link| outcome.links[*link].bytes);
+            let into =
+                fabric.ports(switch).iter().map(|link| outcome.links[fabric.reverse(*link)].bytes);
+            let (out, into) = (out.sum::<u64>(), into.sum::<u64>());
+            assert!(out.abs_diff(into) <= 64, "{policy:?}: {into} in, {out} out");
+        }
+    }
+}
+
+/// Oracle: a permutation between two leaves. Spread packets use every uplink; a receiver that
+/// goes back n punishes that; queue pairs lie between one path and all paths.
+#[test]
+fn remedies_for_few_fat_flows() {
+    let fabric = leaf_spine(2, 16, 16);
+    let pairs: Vec<_> = (0..16).map(|nic| (nic, 16 + nic)).collect();
+    let bytes = 12_500_000;
+    let makespan = |policy, qps, split, receiver| {
+        let routing = RoutingConfig { policy, qps, split, ..RoutingConfig::default() };
+        let mut settings = Settings { routing, ..plain() };
+        settings.flow.receiver = receiver;
+        settings.flow.nic_latency = Span::from_us(1);
+        settings.flow.packet = Bytes::from_kib(4);
+        run(&fabric, &messages(&fabric, &pairs, bytes), &settings).makespan().as_secs_f64() * 1e3
+    };
+    let (split, turns) = (QueuePairUse::Split, QueuePairUse::RoundRobin);
+    let any = Receiver::AnyOrder;
+    let spray = makespan(Policy::Spray, 1, turns, any);
+    assert!((1.0..1.01).contains(&spray), "{spray}");
+    assert!((1.0..1.01).contains(&makespan(Policy::Adaptive, 1, turns, any)));
+    assert!((1.0..1.01).contains(&makespan(Policy::StaticUpDown, 1, turns, any)));
+    assert!((1.0..1.01).contains(&makespan(Policy::PathPinning, 1, turns, any)));
+    let engineered = makespan(Policy::TrafficEngineering, 1, turns, any);
+    assert!((1.0..1.01).contains(&engineered), "{engineered}");
+    let one = makespan(Policy::Ecmp, 1, turns, any);
+    let many = makespan(Policy::Ecmp, 32, split, any);
+    let in_turn = makespan(Policy::Ecmp, 32, turns, any);
+    assert!(2.0 < one && many < 1.8 && in_turn < 1.8, "{one}, {many}, {in_turn}");
+    assert!(5.0 < makespan(Policy::Spray, 1, turns, Receiver::GoBackN));
+}
+
+/// Oracle: background traffic that would take half of a link takes it while it lasts.
+#[test]
+fn background_traffic_shares_the_links() {
+    let fabric = leaf_spine(1, 4, 1);
+    let background = Background {
+        from: fabric.nic(2),
+        to: fabric.nic(1),
+        rate: Rate::from_gbps(25),
+        start: Time::ZERO,
+        end: Time::ZERO + Span::from_us(40),
+    };
+    let settings = Settings { background: vec![background], ..plain() };
+    let outcome = run(&fabric, &messages(&fabric, &[(0, 1)], 1_250_000), &settings);
+    // 40 us at three quarters, the rest alone.
+    close(arrivals(&outcome)[0], 110.7e-6);
+}
+
+/// Property: the same seed gives the same bytes, another seed other paths.
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let fabric = leaf_spine(4, 8, 8);
+    let pairs: Vec<_> = (0..32).map(|nic| (nic, (nic * 7 + 9) % 32)).collect();
+    let transfers = messages(&fabric, &pairs, 1_000_000);
+    let digest = |seed| run(&fabric, &transfers, &Settings { seed, ..plain() }).digest;
+    assert_eq!(digest(1), digest(1));
+    assert_ne!(digest(1), digest(2));
+}
+
+/// Oracle: what a link carried over time adds up to what it carried.
+#[test]
+fn utilisation_over_time_adds_up() {
+    let fabric = leaf_spine(1, 4, 1);
+    let transfers = messages(&fabric, &[(0, 1), (2, 1), (3, 1)], 1_000_000);
+    let run = simulate(&fabric, &transfers, &plain());
+    let link = fabric.reverse(fabric.ports(fabric.nic(1))[0]);
+    let (_, points) = run.series.of(link).unwrap();
+    assert!((points.iter().sum::<f32>() / 3e6 - 1.0).abs() < 1e-5);
+    assert_eq!(run.outcome.links[link].bytes, 3_000_000);
+    assert_eq!(run.outcome.links[link].flows, 3);
+    assert_eq!(link.index() % 2, 1);
+}
