@@ -72,6 +72,14 @@ pub struct Gpu {
     /// Best measured fp8 matrix product in TFLOP/s.
     #[serde(default)]
     pub matmul_fp8_tflops: Option<Figure>,
+    /// Share of the best product that long runs of random numbers hold under the power limit.
+    /// Left out, all of it.
+    #[serde(default)]
+    pub matmul_sustained: Option<Figure>,
+    /// Rate of FlashAttention-2 as a share of the fastest attention kernel's. Left out, it is the
+    /// fastest.
+    #[serde(default)]
+    pub flash2_share: Option<Figure>,
     /// Memory in 10⁹ bytes.
     pub memory_gb: Figure,
     /// Memory bandwidth in 10⁹ bytes per second.
@@ -84,6 +92,9 @@ pub struct Gpu {
     pub scale_up_name: String,
     /// Streaming multiprocessors or compute units.
     pub sms: Figure,
+    /// Their boost clock in GHz. Left out, the H200's.
+    #[serde(default)]
+    pub clock_ghz: Option<Figure>,
     /// Board power in watts.
     pub power_w: Figure,
     /// Price in US dollars.

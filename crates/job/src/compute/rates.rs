@@ -4,13 +4,14 @@
 //!
 //! * matrix products by their sustained rate: the best measured product times the share of it that
 //!   a long run holds. On the 700 W Hopper boards that share is 0.87 (power caps the clock near
-//!   1.5 GHz; 690 of 794 TFLOP/s); an A100 holds its best.
+//!   1.5 GHz; 690 of 794 TFLOP/s), on an A100 0.95 (257 of 271; Horace He, thonking.ai).
 //! * attention by the share of the data-sheet peak, unless the chip's products fall short of that:
 //!   FlashAttention-2 reaches 73 % of an A100's peak forward and 63 % backward (Dao, arXiv
 //!   2307.08691, section 4.1), cuDNN measured here 69 % and 60 % of an H200's.
 //! * bytes by bandwidth. Kernels far below the bandwidth are bound by issue, and go by
 //!   multiprocessors times clock instead.
 
+use fabric::hardware::{Figure, Gpu};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -84,6 +85,27 @@ impl GpuRates {
     /// Bytes per microsecond that a large copy reaches, times 10⁻⁶.
     pub(super) fn bandwidth(&self) -> f64 {
         self.memory_gbytes_s * self.memory_efficiency * 1e-3
+    }
+}
+
+impl From<&Gpu> for GpuRates {
+    /// The rates of a GPU of the catalogue.
+    fn from(gpu: &Gpu) -> Self {
+        let measured = Self::h200();
+        let or = |figure: &Option<Figure>, otherwise| {
+            figure.as_ref().map_or(otherwise, |figure| figure.value)
+        };
+        Self {
+            peak_bf16_tflops: gpu.bf16_tflops.value,
+            matmul_bf16_tflops: gpu.matmul_bf16_tflops.value,
+            matmul_fp8_tflops: gpu.matmul_fp8_tflops.as_ref().map(|figure| figure.value),
+            matmul_sustained: or(&gpu.matmul_sustained, 1.0),
+            memory_gbytes_s: gpu.memory_gbytes_s.value,
+            memory_efficiency: measured.memory_efficiency,
+            multiprocessors: gpu.sms.value as u32,
+            clock_ghz: or(&gpu.clock_ghz, measured.clock_ghz),
+            flash2_share: or(&gpu.flash2_share, 1.0),
+        }
     }
 }
 

@@ -188,7 +188,7 @@ fn a100() -> GpuRates {
         peak_bf16_tflops: 312.0,
         matmul_bf16_tflops: 271.2,
         matmul_fp8_tflops: None,
-        matmul_sustained: 1.0,
+        matmul_sustained: 0.95,
         memory_gbytes_s: 2000.0,
         multiprocessors: 108,
         clock_ghz: 1.41,
@@ -216,12 +216,13 @@ fn attention(kernel: AttentionKernel, direction: Direction) -> Attention {
     }
 }
 
-/// Oracle: large products on an A100 run near its best measured rate, and fp8 as bf16 there.
+/// Oracle: large products on an A100 run at the rate that random numbers reach on it, 257 TFLOP/s
+/// (Horace He, thonking.ai), and fp8 as bf16.
 #[test]
 fn products_are_carried_by_their_rate() {
     let large = gemm(8192, 8192, 8192, Precision::Bf16);
     let tflops = large.flops() / us(&large, &a100()) * 1e-6;
-    assert!((250.0..275.0).contains(&tflops), "{tflops}");
+    assert!((244.0..270.0).contains(&tflops), "{tflops}");
     let eight = gemm(8192, 8192, 8192, Precision::Fp8);
     assert_eq!(us(&eight, &a100()), us(&large, &a100()));
     let gain = us(&large, &GpuRates::h200()) / us(&eight, &GpuRates::h200());
