@@ -323,7 +323,8 @@ impl<'a> Layer<'a> {
         list.memory(Pass::Forward, MemoryKind::RouterTopK, tokens, count);
         let routed = tokens * top_k;
         let groups = (count / self.expert).max(1);
-        let width = if self.expert == 1 { ffn / self.tensor } else { ffn };
+        // Tensor ranks gather each other's tokens and cut the experts between them.
+        let width = ffn / self.tensor;
         // Tokens are brought into the experts' order, and back into their own with weights.
         list.memory(Pass::Forward, MemoryKind::Gather, routed, hidden);
         list.memory(Pass::InputGradient, MemoryKind::Gather, routed, hidden);
