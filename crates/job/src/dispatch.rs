@@ -13,6 +13,7 @@
 use crate::config::{MoeConfig, RoutingLimit};
 use crate::model::Experts;
 use crate::resolve::Job;
+use traffic::collective::Routing;
 
 /// How the tokens of one layer are spread over the ranks of an expert group.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,6 +64,24 @@ impl Dispatch {
     /// How many groups of experts the router may choose from, if that is a limit.
     pub fn limit(&self) -> Option<u64> {
         (self.group_limit < self.groups).then_some(self.group_limit)
+    }
+
+    /// The same as the collectives want it: at most how many nodes a token goes to, if the group's
+    /// ranks are spread over so many. A limit of devices is one of nodes too, since no more nodes
+    /// than devices are reached.
+    pub fn routing(&self, nodes: u64) -> Routing {
+        let narrow = |number: u64| u32::try_from(number).expect("experts and nodes fit 32 bits");
+        let most = match self.limit() {
+            // Groups within nodes: each may be on another one. Groups of several nodes reach all.
+            Some(limit) if nodes <= self.groups => Some(limit),
+            Some(limit) => Some(limit * nodes.div_ceil(self.groups)),
+            None => None,
+        };
+        Routing {
+            experts: narrow(self.experts),
+            top_k: narrow(self.top_k),
+            node_limit: most.filter(|&most| most < nodes).map(narrow),
+        }
     }
 
     /// On how many ranks the experts of a token lie, on average, its own among them.
@@ -206,6 +225,19 @@ mod tests {
         let v2 = even(160, 6, 8, 8, 3);
         assert!(v2.ranks_per_token() <= 3.0);
         assert!(3.0 < even(160, 6, 8, 1, 1).ranks_per_token());
+    }
+
+    /// DeepSeek-V3 on eight nodes: the collectives' own count of places agrees with this one.
+    #[test]
+    fn collectives_are_told_the_same() {
+        let v3 = even(256, 8, 64, 8, 4);
+        let routing = v3.routing(8);
+        assert_eq!(routing, Routing { experts: 256, top_k: 8, node_limit: Some(4) });
+        let copies = routing.copies(8, 8);
+        assert!((8.0 * copies.to_node - v3.nodes_per_token(8)).abs() < 1e-9);
+        assert!((64.0 * copies.to_gpu - v3.ranks_per_token()).abs() < 1e-9);
+        assert_eq!(even(256, 8, 64, 1, 1).routing(8).node_limit, None);
+        assert_eq!(even(160, 6, 8, 8, 3).routing(1).node_limit, None);
     }
 
     /// Property: shares add up to the bytes; a skew makes them uneven; capacity bounds and drops.

@@ -8,7 +8,7 @@
 //! * [`placement`]: which rank runs on which GPU.
 //! * [`compute`]: how long kernels and layers take on a GPU, from measured kernels.
 //! * [`schedule`]: the order of forward and backward passes in a pipeline.
-//! * [`partition`]: which parameters one rank holds; [`memory`]: what that and the activations take.
+//! * [`partition`]: which parameters one rank holds; [`memory`]: what that and activations take.
 //! * [`dispatch`]: where tokens go under expert parallelism.
 //! * [`program`]: the step program: what one iteration computes and exchanges.
 //!

@@ -8,18 +8,18 @@
 //! shapes (gated, grouped queries, latent attention, experts) get theirs from the same sum.
 //!
 //! Departures: fused attention keeps no scores but one statistic per query; with fp8 the inputs
-//! of matrix products and gates are kept in one byte (DeepSeek-V3, section 3.3.3); gated models do not keep the outputs of norms and
-//! gates, which cost next to nothing to compute again (PyTorch's compiler does so by itself, and
-//! Llama 3, section 3.3.2, could not have fitted 80 GB otherwise); selective recomputation with
-//! latent attention also drops the up-projections, as DeepSeek-V3 (arXiv 2412.19437, section
-//! 3.2.3).
-//! Experts are taken to be evenly loaded unless a skew is given. What the framework itself takes
-//! is an illustrative constant, shown apart.
+//! of matrix products and gates are kept in one byte (DeepSeek-V3, arXiv 2412.19437, section
+//! 3.3.3); gated models do not keep the outputs of norms and gates, which cost next to nothing to
+//! compute again (PyTorch's compiler does so by itself, and Llama 3, section 3.3.2, could not have
+//! fitted 80 GB otherwise); selective recomputation with latent attention also drops the
+//! up-projections, as DeepSeek-V3 (section 3.2.3). Experts are taken to be evenly loaded. What the
+//! framework itself takes is an illustrative constant, shown apart.
 
 use std::fmt;
 
 use units::Bytes;
 
+use crate::compute::layer::Dropout;
 use crate::config::{AttentionKernel, Loss, Precision};
 use crate::model::{LayerKind, Mlp, Recompute};
 use crate::parallel::{Reduction, Sharding};
@@ -228,9 +228,9 @@ fn input_bytes(job: &Job) -> u64 {
     if job.precision == Precision::Fp8 { 1 } else { job.precision.bytes() }
 }
 
-/// Whether dropout is part of the model: GPT's kind has it, Llama's has not.
+/// Bytes of a dropout mask per element.
 fn masks(job: &Job) -> u64 {
-    u64::from(job.model.mlp == Mlp::Gelu && job.model.biases.mlp)
+    u64::from(job.dropout == Dropout::Applied)
 }
 
 /// Norms, attention and residuals: everything but the inside of the feed-forward part.

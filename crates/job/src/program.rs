@@ -6,11 +6,11 @@
 //! [`Piece`]s with how often they repeat. Microbatches are alike: the schedule's
 //! [`Order`](crate::schedule::Order) says when each part runs for which one.
 //!
-//! What a piece communicates in a pass is in [`calls`], weights and gradients between copies in
-//! [`copies`]. Within a pass the calls run in the order listed, on a stream of their axis; each
-//! says what it can run beside, which is a fact of the algorithm (the gathering of an input
-//! gradient's operand needs no more than the input), and whether software makes use of it is the
-//! job's `overlap`.
+//! What a piece computes in a pass is in [`work`], what it communicates in [`calls`], weights and
+//! gradients between copies in [`copies`]. Within a pass the calls run in the order listed, on a
+//! stream of their axis; each says what it can run beside, which is a fact of the algorithm (the
+//! gathering of an input gradient's operand needs no more than the input), and whether software
+//! makes use of it is the job's `overlap`.
 //!
 //! Bytes are counted as nccl-tests counts them (see [`traffic::Collective`]), and [`Volume`]
 //! counts what that puts on wires: an all-reduce of S on n ranks moves 2(n-1)S in all, a gather
@@ -18,11 +18,13 @@
 
 pub mod calls;
 pub mod copies;
+pub mod work;
 
 use traffic::Collective;
 use units::Bytes;
 
-use crate::model::LayerKind;
+use crate::compute::Kernel;
+use crate::model::{LayerKind, Model};
 use crate::parallel::{Axis, GroupKind, Layout};
 use crate::resolve::Job;
 use crate::schedule::{Pass, Pipeline};
@@ -75,11 +77,20 @@ pub enum Unit {
     /// The embedding.
     Embedding,
     /// A layer.
-    Layer(LayerKind),
+    Layer(LayerKind, Reach),
     /// A multi-token-prediction layer: a layer, a projection, and the head once more.
     Prediction(LayerKind),
     /// The last norm, the head and the loss.
     Head,
+}
+
+/// How far a layer's attention sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// The whole sequence.
+    Sequence,
+    /// The model's window.
+    Window,
 }
 
 /// A unit and how often it repeats.
@@ -183,6 +194,17 @@ impl Program {
     /// What a unit exchanges in a pass. The input gradient's includes what recomputation repeats.
     pub fn calls_of(&self, unit: Unit, pass: Pass) -> Vec<Call> {
         calls::of(&self.job, unit, pass)
+    }
+
+    /// What a unit computes in a pass, on one rank. The input gradient's includes what is computed
+    /// again.
+    pub fn kernels_of(&self, unit: Unit, pass: Pass) -> Vec<Kernel> {
+        work::of(&self.job, unit, pass)
+    }
+
+    /// What the optimizer computes on one rank of a stage.
+    pub fn optimizer(&self, stage: u64) -> Vec<Kernel> {
+        work::optimizer(&self.job, stage)
     }
 
     /// Bytes of the message from one stage to the next, of one rank and microbatch; a gradient
@@ -325,6 +347,13 @@ fn groups_at(layout: &Layout, kind: GroupKind, stage: u64) -> u64 {
     }
 }
 
+/// Windowed layers are spread evenly among the others; which ones they are makes no difference.
+fn reach(model: &Model, layer: u64) -> Reach {
+    let windowed = model.window.map_or(0, |window| window.layers);
+    let until = |layers: u64| layers * windowed / model.layers;
+    if until(layer) < until(layer + 1) { Reach::Window } else { Reach::Sequence }
+}
+
 fn part(job: &Job, index: u64) -> Part {
     let mut pieces: Vec<Piece> = Vec::new();
     let mut push = |unit| match pieces.last_mut() {
@@ -335,7 +364,7 @@ fn part(job: &Job, index: u64) -> Part {
         push(Unit::Embedding);
     }
     for layer in job.layers_of(index) {
-        push(Unit::Layer(job.model.kind(layer)));
+        push(Unit::Layer(job.model.kind(layer), reach(&job.model, layer)));
     }
     if index + 1 == job.parts() {
         push(Unit::Head);

@@ -3,11 +3,12 @@
 //! Nothing stops at the first error: [`resolve`] returns every [`Problem`] with the key it
 //! concerns and what would fit instead. What works but is unwise is a warning.
 
+use crate::compute::layer::Dropout;
 use crate::config::{
     AttentionKernel, BatchConfig, DispatchType, Dispatcher, JobConfig, Loss, MoeConfig, Optimizer,
     Precision, RoutingLimit,
 };
-use crate::model::{Model, Recompute};
+use crate::model::{Mlp, Model, Recompute};
 use crate::parallel::{Layout, ParallelConfig, Reduction, Sharding};
 use crate::schedule::Schedule;
 
@@ -36,6 +37,9 @@ pub struct Job {
     pub recompute: Recompute,
     /// The attention kernels' generation.
     pub attention: AttentionKernel,
+    /// Whether activations are dropped: they are where GPT's kind of model is trained with the
+    /// software of its time, known by its unfused attention (Megatron-LM's default was 0.1).
+    pub dropout: Dropout,
     /// How the loss is computed.
     pub loss: Loss,
     /// The optimizer.
@@ -96,7 +100,13 @@ pub fn resolve(config: &JobConfig, model: Model, site: &Site) -> Resolved {
     });
     let limited = model.experts.is_some_and(|experts| experts.group_limit < experts.groups);
     let usual = if limited { Dispatcher::DeepEp } else { Dispatcher::AllToAll };
+    let gpt = model.mlp == Mlp::Gelu && model.biases.mlp;
+    let dropout = match (gpt, config.attention) {
+        (true, AttentionKernel::Unfused) => Dropout::Applied,
+        _ => Dropout::Absent,
+    };
     let job = Job {
+        dropout,
         dispatcher: config.moe.dispatcher.unwrap_or(usual),
         layout,
         reduction: config.parallel.reduction.unwrap_or(config.parallel.sharding.reduction()),

@@ -30,7 +30,7 @@ pub fn of(job: &Job, unit: Unit, pass: Pass) -> Vec<Call> {
     match unit {
         Unit::Embedding => embedding(job, pass, &mut calls),
         Unit::Head => head(job, pass, &mut calls),
-        Unit::Layer(kind) => layer(job, kind, pass, &mut calls),
+        Unit::Layer(kind, _) => layer(job, kind, pass, &mut calls),
         Unit::Prediction(kind) => {
             layer(job, kind, pass, &mut calls);
             head(job, pass, &mut calls);

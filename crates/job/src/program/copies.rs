@@ -129,7 +129,7 @@ impl Side {
 fn unit_held(job: &Job, unit: Unit) -> Held {
     match unit {
         Unit::Embedding => job.embedding_held(),
-        Unit::Layer(kind) => job.layer_held(kind),
+        Unit::Layer(kind, _) => job.layer_held(kind),
         Unit::Head => job.head_held(),
         Unit::Prediction(_) => {
             let Held { cut, whole, experts } = job.mtp_held();

@@ -136,7 +136,7 @@ fn gpt_3_beside_the_published_volumes() {
     assert_eq!(message, 2_048 * 12_288 * 2 / 8);
     assert!(off(message, 6e6).abs() < 0.05, "{message}");
 
-    let layer = program.calls_of(Unit::Layer(LayerKind::Dense), Pass::Forward);
+    let layer = program.calls_of(Unit::Layer(LayerKind::Dense, Reach::Sequence), Pass::Forward);
     assert_eq!(layer.len(), 4);
     let one: u64 = 12 * layer[0].bytes.get();
     assert_eq!(one, 12 * 2_048 * 12_288 * 2);
@@ -331,4 +331,51 @@ fn programs_do_not_grow_with_the_job() {
         (program.counted().len(), slots)
     };
     assert_eq!(size(16, 1 << 20), size(1_024, 1 << 20));
+}
+
+/// Agreement: the products of all kernels of a step, over all ranks, are the model's operations:
+/// whole and cut, dense and with experts, with a causal mask, without multi-token prediction. The
+/// scores differ: fused kernels compute them once more in the backward pass.
+#[test]
+fn kernels_do_the_models_operations() {
+    use crate::compute::Kernel;
+    use crate::model::Masking;
+    let check = |name: &str, parallel: ParallelConfig, schedule| {
+        let mut model = Model::preset(name).unwrap();
+        model.mtp_layers = 0;
+        let batch = BatchConfig { sequences: 1024, micro: 1, length: 4096 };
+        let config = JobConfig { parallel, schedule, batch, ..JobConfig::default() };
+        let program = Program::new(&resolve(&config, model, &SITE).unwrap().0);
+        let job = &program.job;
+        let (mut products, mut scores) = (0.0, 0.0);
+        for part in &program.parts {
+            for piece in &part.pieces {
+                for pass in [Pass::Forward, Pass::Input, Pass::Weight] {
+                    for kernel in program.kernels_of(piece.unit, pass) {
+                        let flops = kernel.flops() * piece.repeat as f64;
+                        match kernel {
+                            Kernel::Attention(_) => scores += flops,
+                            _ => products += flops,
+                        }
+                    }
+                }
+            }
+        }
+        // Each rank of a stage does this for each of its microbatches.
+        let ranks = (job.layout.tp * job.layout.cp * job.layout.dp) as f64;
+        let per_token = ranks * job.microbatches as f64 / (1024.0 * 4096.0);
+        let flops = job.model.model_flops(4096, Masking::Causal);
+        let expected = (flops.layers + flops.head) as f64;
+        let off = products * per_token / expected - 1.0;
+        assert!(off.abs() < 0.01, "{name}: {off}");
+        let off = scores * per_token / (flops.attention as f64 * 3.5 / 3.0) - 1.0;
+        assert!(off.abs() < 0.01, "{name}: scores {off}");
+    };
+    let one = || ParallelConfig { dp: Some(4), ..ParallelConfig::default() };
+    let plain = Schedule::OneForwardOneBackward;
+    check("llama3-8b", one(), plain);
+    check("llama3-405b", ParallelConfig { tp: 8, cp: 2, pp: 6, ..one() }, plain);
+    check("gpt3-175b", ParallelConfig { tp: 8, pp: 8, ..one() }, plain);
+    check("mixtral-8x7b", ParallelConfig { tp: 2, ep: 4, ..one() }, plain);
+    check("deepseek-v3", ParallelConfig { pp: 16, ep: 64, dp: Some(64), ..one() }, plain);
 }

@@ -1,0 +1,110 @@
+//! What the layers and ends of a model compute in each pass: kernels of one rank.
+//!
+//! The lists are those of [`crate::compute::layer`]; here they are given the job's sizes. With
+//! unevenly loaded experts the rank with the hottest ones counts, since all others wait for it at
+//! the next exchange.
+
+use crate::compute::gemm::{Gemm, Role};
+use crate::compute::layer::{self, Layer, Residual};
+use crate::compute::{Kernel, MemoryKind};
+use crate::config::Precision;
+use crate::dispatch::Dispatch;
+use crate::parallel::Sharding;
+use crate::resolve::Job;
+use crate::schedule::Pass;
+
+use super::{Reach, Unit};
+
+/// The kernels of one pass over a unit; the input gradient's include what is computed again.
+pub fn of(job: &Job, unit: Unit, pass: Pass) -> Vec<Kernel> {
+    if pass == Pass::Backward {
+        let mut both = of(job, unit, Pass::Input);
+        both.extend(of(job, unit, Pass::Weight));
+        return both;
+    }
+    let share = rank_share(job, unit);
+    let kind = match pass {
+        Pass::Forward => layer::Pass::Forward,
+        Pass::Weight => layer::Pass::WeightGradient,
+        Pass::Input | Pass::Backward => layer::Pass::InputGradient,
+    };
+    match unit {
+        Unit::Embedding => share.embedding(kind),
+        Unit::Head => share.head(kind, job.loss),
+        Unit::Layer(layers, _) | Unit::Prediction(layers) => {
+            let mut kernels = Vec::new();
+            if pass == Pass::Input {
+                kernels.extend(share.recomputed(layers, job.recompute));
+            }
+            kernels.extend(share.kernels(layers, kind));
+            if let Unit::Prediction(_) = unit {
+                kernels.push(projection(job, pass));
+                kernels.extend(share.head(kind, job.loss));
+            }
+            heat(job, &mut kernels);
+            kernels
+        }
+    }
+}
+
+/// The optimizer's kernels on one rank of a stage, with what must be ready for the next step.
+pub fn optimizer(job: &Job, stage: u64) -> Vec<Kernel> {
+    let held = job.stage_held(stage);
+    let copies = job.layout.dp * job.layout.cp;
+    let owned = match job.parallel.sharding {
+        Sharding::None => held.total(),
+        _ => {
+            let experts = (copies / job.layout.ep).min(job.layout.shard);
+            held.dense().div_ceil(job.layout.shard) + held.experts.div_ceil(experts)
+        }
+    };
+    let mut kernels = layer::optimizer(held.total(), owned);
+    if job.precision == Precision::Fp8 {
+        kernels.push(Kernel::Memory(MemoryKind::Fp8CastTranspose.over(held.total())));
+    }
+    kernels
+}
+
+fn rank_share(job: &Job, unit: Unit) -> Layer<'_> {
+    let window = match unit {
+        Unit::Layer(_, Reach::Window) => job.model.window.map(|window| window.tokens),
+        _ => None,
+    };
+    let residual = match job.parallel.sequence_parallel {
+        true => Residual::Sharded,
+        false => Residual::Replicated,
+    };
+    Layer {
+        tensor: job.layout.tp,
+        context: job.layout.cp,
+        expert: job.layout.ep,
+        residual,
+        precision: job.precision,
+        attention: job.attention,
+        dropout: job.dropout,
+        window,
+        ..Layer::new(&job.model, job.batch.micro, job.batch.length)
+    }
+}
+
+/// The projection of two residual streams into one, before a multi-token-prediction layer.
+fn projection(job: &Job, pass: Pass) -> Kernel {
+    let (tokens, outputs, inputs) =
+        (job.tokens(), job.model.hidden / job.layout.tp, 2 * job.model.hidden);
+    let (m, n, k, role) = match pass {
+        Pass::Forward => (tokens, outputs, inputs, Role::Forward),
+        Pass::Weight => (outputs, inputs, tokens, Role::AccumulatedWeightGradient),
+        Pass::Input | Pass::Backward => (tokens, inputs, outputs, Role::InputGradient),
+    };
+    Kernel::Gemm(Gemm { m, n, k, precision: job.precision, role })
+}
+
+/// Gives the experts' products the tokens of the rank that has most of them.
+fn heat(job: &Job, kernels: &mut [Kernel]) {
+    let Some(dispatch) = Dispatch::of(job, job.layout.tp) else { return };
+    for kernel in kernels {
+        if let Kernel::GroupedGemm(grouped) = kernel {
+            grouped.tokens = (grouped.tokens as f64 * dispatch.hottest()).ceil() as u64;
+        }
+    }
+}
