@@ -50,6 +50,17 @@ CONFIGS = [
     ("gpt", "bf16", "flash2", 6144, 24576, 64, 64, 2048, 4, 8),
 ]
 
+EXPERT_COLUMNS = ["hidden", "ffn", "experts", "local", "top_k", "shared", "tokens", "direction",
+                  "us", "watts", "mhz"]
+
+# hidden, expert ffn, experts, experts on the rank, experts per token, shared experts, tokens:
+# Mixtral over 8 ranks and on one, DeepSeek-V3 over 64 and 32, DeepSeek-V2 over 8, gpt-oss over 8.
+EXPERTS = [
+    (4096, 14336, 8, 1, 2, 0, 8192), (4096, 14336, 8, 8, 2, 0, 4096), (4096, 14336, 8, 2, 2, 0, 4096),
+    (7168, 2048, 256, 4, 8, 1, 4096), (7168, 2048, 256, 8, 8, 1, 4096),
+    (5120, 1536, 160, 20, 6, 2, 4096), (2880, 2880, 128, 16, 4, 0, 8192),
+]
+
 
 def empty(*shape, dtype=BF16):
     return torch.empty(*shape, dtype=dtype, device="cuda")
@@ -115,7 +126,8 @@ class Layer:
 
     def norm_bwd(self, g, x, inverse):
         """The input's gradient; the weight's is summed too."""
-        dx, partial = torch.empty_like(x), empty(tk.norm_programs(x.shape[1]), x.shape[1], dtype=FP32)
+        dx = torch.empty_like(x)
+        partial = empty(tk.norm_programs(x.shape[1]), x.shape[1], dtype=FP32)
         tk.norm_bwd(x, self.norm, g, inverse, dx, partial, self.centre)
         return dx
 
@@ -271,6 +283,76 @@ class Gpt(Layer):
         return self.norm_bwd(dn, self.x, self.r1) + g2
 
 
+class Experts:
+    """The feed-forward part of a mixture of experts on one rank of an expert group: norm, router,
+    rows in the experts' order, two grouped products, the weighted sum, shared experts, residual.
+    Each rank receives as many rows as it sends, and has `local` of the experts."""
+
+    centre = False
+
+    def __init__(self, hidden, ffn, experts, local, top, shared, tokens, received):
+        self.hidden, self.ffn, self.local, self.top = hidden, ffn, local, top
+        self.tokens, self.routed, self.received = tokens, tokens * top, received
+        self.norm = normal(hidden)
+        self.router = Linear(experts, hidden, "bf16")
+        self.w1, self.w2 = normal(local, 2 * ffn, hidden) * 0.02, normal(local, hidden, ffn) * 0.02
+        self.main1 = torch.zeros(self.w1.shape, dtype=FP32, device="cuda")
+        self.main2 = torch.zeros(self.w2.shape, dtype=FP32, device="cuda")
+        self.offs = torch.arange(1, local + 1, device="cuda", dtype=torch.int32) * (
+            self.routed // local)
+        self.order = torch.randperm(self.routed, device="cuda")
+        self.source = self.order // top
+        self.back = torch.argsort(self.order).view(tokens, top)
+        self.weight = torch.rand(tokens, top, device="cuda")
+        self.dlogits = normal(tokens, experts)
+        if shared:
+            self.up = Linear(2 * shared * ffn, hidden, "bf16")
+            self.down = Linear(hidden, shared * ffn, "bf16")
+        self.shared = shared
+
+    norm_fwd, norm_bwd = Layer.norm_fwd, Layer.norm_bwd
+
+    def forward(self, x):
+        self.x = x
+        n, self.r = self.norm_fwd(x)
+        torch.topk(torch.softmax(self.router.forward(n).float(), -1), self.top, dim=-1)
+        self.rows = torch.index_select(n, 0, self.source)
+        self.rows = self.received  # what the other ranks sent instead
+        self.gu = torch._grouped_mm(self.rows, self.w1.transpose(1, 2), offs=self.offs)
+        self.act = empty(self.routed, self.ffn)
+        tk.swiglu_fwd(self.gu, self.act)
+        out = torch._grouped_mm(self.act, self.w2.transpose(1, 2), offs=self.offs)
+        y = empty(self.tokens, self.hidden)
+        tk.combine(out, self.back, self.weight, y)
+        if self.shared:
+            self.sgu = self.up.forward(n)
+            act = empty(self.tokens, self.shared * self.ffn)
+            tk.swiglu_fwd(self.sgu, act)
+            y = y + self.down.forward(act)
+        return x + y
+
+    def grouped_bwd(self, g, x, weight, main):
+        dx = torch._grouped_mm(g, weight, offs=self.offs)
+        main.add_(torch._grouped_mm(g.t(), x, offs=self.offs))
+        return dx
+
+    def backward(self, g):
+        torch.index_select(g, 0, self.source)
+        dact = self.grouped_bwd(self.received, self.act, self.w2, self.main2)
+        dgu = torch.empty_like(self.gu)
+        tk.swiglu_bwd(self.gu, dact, dgu)
+        drows = self.grouped_bwd(dgu, self.rows, self.w1, self.main1)
+        dn = empty(self.tokens, self.hidden)
+        tk.combine(drows, self.back, self.weight, dn)
+        if self.shared:
+            dact = self.down.backward(g)
+            dgu = torch.empty_like(self.sgu)
+            tk.swiglu_bwd(self.sgu, dact, dgu)
+            dn = dn + self.up.backward(dgu)
+        self.router.backward(self.dlogits)
+        return self.norm_bwd(dn, self.x, self.r) + g
+
+
 def captured(stream, body, pool=None):
     graph = torch.cuda.CUDAGraph()
     graph.capture_begin(pool=pool) if pool else graph.capture_begin()
@@ -294,7 +376,8 @@ def profile(bench, label, step):
                 print(f"{event.time_range.elapsed_us():9.2f}  {event.name[:110]}", file=handle)
 
 
-def measure_one(bench, config, seconds):
+def layer_stack(config):
+    """Two to four layers with weights of their own, and the shape of what goes through them."""
     model, precision, attention, hidden, ffn, heads, kv, seq, batch, tp = config
     tokens = seq * batch
     gathered = normal(tokens, hidden)
@@ -303,7 +386,21 @@ def measure_one(bench, config, seconds):
     count = 4 if weights / tp < 4e8 else 2
     stack = [kind(precision, attention, hidden, ffn, heads, kv, seq, batch, tp, gathered)
              for _ in range(count)]
-    x, g = normal(tokens // tp, hidden), normal(tokens // tp, hidden)
+    return stack, (tokens // tp, hidden)
+
+
+def experts_stack(config):
+    hidden, ffn, experts, local, top, shared, tokens = config
+    received = normal(tokens * top, hidden)
+    stack = [Experts(hidden, ffn, experts, local, top, shared, tokens, received)
+             for _ in range(2)]
+    return stack, (tokens, hidden)
+
+
+def measure_one(bench, name, config, seconds):
+    """Times a stack; returns microseconds per layer forward and backward, power and clock."""
+    stack, shape = (experts_stack if name == "experts" else layer_stack)(config)
+    x, g = normal(*shape), normal(*shape)
 
     def forward():
         y = x
@@ -329,9 +426,9 @@ def measure_one(bench, config, seconds):
         return
     ahead, _ = captured(bench.stream, forward)
     back, _ = captured(bench.stream, backward, ahead.pool())
-    marks = [[torch.cuda.Event(enable_timing=True) for _ in range(3)] for _ in range(400)]
     started, times = time.monotonic(), []
-    for mark in marks:
+    while len(times) < 5 or time.monotonic() - started < seconds:
+        mark = [torch.cuda.Event(enable_timing=True) for _ in range(3)]
         mark[0].record(bench.stream)
         ahead.replay()
         mark[1].record(bench.stream)
@@ -340,17 +437,18 @@ def measure_one(bench, config, seconds):
         if len(times) % 4 == 3:
             mark[2].synchronize()
         times.append(mark)
-        if time.monotonic() - started > seconds and len(times) >= 5:
-            break
     bench.stream.synchronize()
     watts, clock = bench.power.between(started + 0.4 * seconds, time.monotonic())
     late = times[len(times) // 3:]
     for i, direction in enumerate(["fwd", "bwd"]):
-        us = statistics.median(m[i].elapsed_time(m[i + 1]) for m in late) * 1e3 / count
-        dim = hidden // heads
-        bench.row("h200_layers.csv", COLUMNS,
-                  [model, precision, attention, hidden, ffn, heads, kv, dim, seq, batch, tp,
-                   direction, round(us, 2), watts, clock])
+        us = statistics.median(m[i].elapsed_time(m[i + 1]) for m in late) * 1e3 / len(stack)
+        result = [direction, round(us, 2), watts, clock]
+        if name == "experts":
+            bench.row("h200_experts.csv", EXPERT_COLUMNS, [*config, *result])
+        else:
+            *sizes, seq, batch, tp = config
+            dim = config[3] // config[5]
+            bench.row("h200_layers.csv", COLUMNS, [*sizes, dim, seq, batch, tp, *result])
     back.reset()
     ahead.reset()
 
@@ -362,13 +460,14 @@ def profiles(bench, pool):
 
 def measure(bench, pool, seconds=0.5):
     """All configurations; one that fails is reported and skipped."""
-    for config in CONFIGS:
+    work = [("layer", config) for config in CONFIGS] + [("experts", config) for config in EXPERTS]
+    for name, config in work:
         if bench.late():
             return
         try:
             with torch.cuda.stream(bench.stream), torch.no_grad():
-                measure_one(bench, config, seconds)
+                measure_one(bench, name, config, seconds)
         except Exception as error:
-            bench.failures.append(f"layer {config}: {error}"[:400])
+            bench.failures.append(f"{name} {config}: {error}"[:400])
         torch.cuda.synchronize()
         torch.cuda.empty_cache()

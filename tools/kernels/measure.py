@@ -138,11 +138,13 @@ def rowwise(bench, pool, rows, cols):
 
     def fused_norm(centre):
         def fwd(i):
-            x, w, y, r = pool.take(rows, cols), pool.take(cols), new(rows, cols), new(rows, dtype=FP32)
+            x, w = pool.take(rows, cols), pool.take(cols)
+            y, r = new(rows, cols), new(rows, dtype=FP32)
             return lambda: tk.norm_fwd(x, w, y, r, centre)
 
         def bwd(i):
-            x, w, g, y = pool.take(rows, cols), pool.take(cols), pool.take(rows, cols), new(rows, cols)
+            x, w = pool.take(rows, cols), pool.take(cols)
+            g, y = pool.take(rows, cols), new(rows, cols)
             r, p = torch.rand(rows, device="cuda"), new(tk.norm_programs(cols), cols, dtype=FP32)
             return lambda: tk.norm_bwd(x, w, g, r, y, p, centre)
         return fwd, bwd
@@ -280,7 +282,8 @@ def loss(bench, pool):
             return go
 
         def unfused_bwd(i):
-            p, w = torch.softmax(pool.take(rows, cols).float(), -1), torch.rand(rows, 1, device="cuda")
+            p = torch.softmax(pool.take(rows, cols).float(), -1)
+            w = torch.rand(rows, 1, device="cuda")
             return lambda: p.mul_(w).to(BF16)
 
         bench.kernel("mem", "bf16", (rows, cols), "cross_entropy_fused", fused, 0, 6 * n)
@@ -315,7 +318,8 @@ def softmax(bench, pool):
         n = heads * seq * seq
 
         def fwd(i):
-            x, y = pool.take(heads * seq, seq), torch.empty(heads * seq, seq, dtype=BF16, device="cuda")
+            x = pool.take(heads * seq, seq)
+            y = torch.empty(heads * seq, seq, dtype=BF16, device="cuda")
             return lambda: tk.softmax_fwd(x, y, 0.1)
 
         def bwd(i):
@@ -374,7 +378,8 @@ def fp8(bench, pool):
         for n, k in LINEARS:
             if n > 100000:
                 continue
-            for m, n2, k2, out, name in [(tokens, n, k, BF16, "nt"), (n, k, tokens, FP32, "tn_fp32")]:
+            for m, n2, k2, out, name in [(tokens, n, k, BF16, "nt"),
+                                         (n, k, tokens, FP32, "tn_fp32")]:
                 def make(i):
                     a = pool.take(m, k2).to(FP8)
                     b = pool.take(n2, k2).to(FP8).t()
@@ -427,7 +432,12 @@ def grouped(bench, pool):
                                  (20, 24576, 3072, 5120), (20, 24576, 5120, 1536),
                                  (8, 4096, 4096, 7168), (8, 4096, 7168, 2048),
                                  (64, 32768, 2816, 2048), (64, 32768, 2048, 1408),
-                                 (8, 8192, 8192, 4096), (16, 32768, 4096, 4096)]:
+                                 (8, 8192, 8192, 4096), (16, 32768, 4096, 4096),
+                                 (16, 32768, 5760, 2880), (16, 32768, 2880, 2880),
+                                 (20, 16384, 3072, 5120), (2, 32768, 4096, 7168),
+                                 (2, 32768, 7168, 2048), (16, 16384, 4096, 7168),
+                                 (16, 16384, 7168, 2048), (8, 8192, 28672, 4096),
+                                 (8, 8192, 4096, 14336), (4, 16384, 4096, 14336)]:
         each = tokens // groups
         offs = torch.arange(1, groups + 1, device="cuda", dtype=torch.int32) * each
         flop = 2 * tokens * n * k
@@ -454,17 +464,29 @@ def grouped(bench, pool):
                     torch.mm(x[e], w[e].t(), out=y[e])
             return go
 
+        def fp8_fwd(i):
+            x, w = pool.take(tokens, k).to(FP8), pool.take(groups, n, k).to(FP8)
+            sx, sw = torch.ones(tokens, device="cuda"), torch.ones(groups, n, device="cuda")
+            return lambda: torch._scaled_grouped_mm(x, w.transpose(1, 2), sx, sw, offs=offs,
+                                                    out_dtype=BF16, use_fast_accum=True)
+
         for name, make in [("fwd", fwd), ("dgrad", dgrad), ("wgrad", wgrad), ("loop", loop)]:
             bench.kernel("grouped", "bf16", (groups, tokens, n, k), name, make, flop, moved)
+        moved = tokens * k + groups * n * k + 2 * tokens * n
+        bench.kernel("grouped", "fp8", (groups, tokens, n, k), "fwd", fp8_fwd, flop, moved)
 
 
 def attention(bench, pool):
-    """Fused attention: sequence, heads, key/value heads, head dimension (times 1000 plus the value's
-    where they differ). cuDNN is what the shared table holds; flash is the older kernel."""
+    """Fused attention: sequence, heads, key/value heads, head dimension (times 1000 plus the
+    value's where they differ). cuDNN is what the first table holds; flash2 is the older kernel."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
-    full = [(1, 4096, 16, 16, 128), (1, 8192, 16, 16, 128), (1, 8192, 32, 8, 128), (1, 2048, 16, 16, 128),
-            (4, 2048, 16, 16, 64), (1, 8192, 16, 16, 64), (1, 4096, 8, 1, 128), (2, 4096, 16, 2, 128),
-            (1, 4096, 16, 16, 192), (1, 16384, 8, 1, 128)]
+    full = [(1, 4096, 16, 16, 128), (1, 8192, 16, 16, 128), (1, 8192, 32, 8, 128),
+            (1, 2048, 16, 16, 128), (4, 2048, 16, 16, 64), (1, 8192, 16, 16, 64),
+            (1, 4096, 8, 1, 128), (2, 4096, 16, 2, 128), (1, 4096, 16, 16, 192),
+            (1, 16384, 8, 1, 128)]
+    chunks = [(1, 4096, 8192, 16, 2, 128), (1, 2048, 8192, 8, 1, 128), (1, 8192, 16384, 8, 1, 128),
+              (1, 4096, 16384, 8, 1, 128), (1, 2048, 4096, 16, 16, 128),
+              (1, 4096, 32768, 8, 1, 128)]
     for backend, tag in [(SDPBackend.CUDNN_ATTENTION, ""), (SDPBackend.FLASH_ATTENTION, "flash2_")]:
         for batch, seq, heads, kv, dim in ATTENTION:
             attention_one(bench, pool, sdpa_kernel(backend), tag, batch, seq, seq, heads, kv, dim,
@@ -472,9 +494,7 @@ def attention(bench, pool):
         for batch, seq, heads, kv, dim in full:
             attention_one(bench, pool, sdpa_kernel(backend), tag, batch, seq, seq, heads, kv, dim,
                           False)
-        for batch, seq, keys, heads, kv, dim in [(1, 4096, 8192, 16, 2, 128), (1, 2048, 8192, 8, 1, 128),
-                                                 (1, 8192, 16384, 8, 1, 128), (1, 4096, 16384, 8, 1, 128),
-                                                 (1, 2048, 4096, 16, 16, 128), (1, 4096, 32768, 8, 1, 128)]:
+        for batch, seq, keys, heads, kv, dim in chunks:
             attention_one(bench, pool, sdpa_kernel(backend), tag, batch, seq, keys, heads, kv, dim,
                           False)
 
