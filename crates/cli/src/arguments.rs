@@ -58,6 +58,9 @@ pub(crate) struct Global {
     /// When to use colours
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto", alias = "colour")]
     pub(crate) color: clap::ColorChoice,
+    /// Read no file outside this folder
+    #[arg(long, global = true, value_name = "FOLDER")]
+    pub(crate) confine: Option<PathBuf>,
     /// Say nothing but the answer
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,

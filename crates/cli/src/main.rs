@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::Parser;
+use commands::Failure;
 
 use crate::arguments::Arguments;
 use crate::terminal::{Stop, Terminal};
@@ -27,6 +28,13 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     exit_with_130_when_interrupted();
     let terminal = Terminal::new(arguments.global);
+    if let Some(folder) = &terminal.global.confine
+        && let Err(error) = scenario::confine(folder)
+    {
+        let reason = format!("cannot stay in {}: {error}", folder.display());
+        terminal.complain(&Stop::Failure(Failure::Run(reason)));
+        return ExitCode::FAILURE;
+    }
     match arguments.command.run(&terminal) {
         Ok(ending) => ExitCode::from(ending as u8),
         // Whoever read our output has seen enough (`fatflow presets | head -1`).

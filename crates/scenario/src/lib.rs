@@ -47,3 +47,4 @@ pub mod tree;
 pub use file::ScenarioFile;
 pub use load::{Extent, Loaded, Request, Resolved, load, schema};
 pub use problem::{Colour, Problem, Problems, Style};
+pub use source::{confine, is_allowed};

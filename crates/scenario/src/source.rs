@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::problem::Problem;
 
@@ -79,6 +79,22 @@ impl Sources {
     }
 }
 
+/// The folder outside which nothing is read, if the process is confined to one.
+static CONFINED: OnceLock<PathBuf> = OnceLock::new();
+
+/// Confines this process: from now on nothing outside `folder` is read. Said once, by a program
+/// that loads what strangers wrote; it cannot be taken back.
+pub fn confine(folder: &Path) -> io::Result<()> {
+    let folder = folder.canonicalize()?;
+    CONFINED.set(folder).map_err(|_| io::Error::other("this process is confined already"))
+}
+
+/// Whether a path may be read; links are followed before they are judged.
+pub fn is_allowed(path: &Path) -> bool {
+    let inside = |folder: &PathBuf| path.canonicalize().is_ok_and(|path| path.starts_with(folder));
+    CONFINED.get().is_none_or(inside)
+}
+
 /// Reads a scenario file, or standard input if the path is `-`.
 pub fn read(path: &Path) -> Result<Source, Problem> {
     let name = path.display().to_string();
@@ -87,6 +103,8 @@ pub fn read(path: &Path) -> Result<Source, Problem> {
     };
     let bytes = if path == Path::new("-") {
         read_up_to_limit(io::stdin().lock())
+    } else if !is_allowed(path) {
+        return Err(refuse("it lies outside the workspace", "put it beside the scenario"));
     } else {
         let about = std::fs::metadata(path).map_err(|error| refuse_open(&name, &error))?;
         if about.is_dir() {

@@ -171,7 +171,7 @@
 
   (async () => {
     const answer = await ask("/api/presets");
-    for (const preset of answer.result.presets ?? answer.result.items ?? []) $("presets").append(make("option", { value: preset.name ?? preset.id }, `${preset.name ?? preset.id}: ${preset.title ?? ""}`));
+    for (const preset of answer.result.entries) $("presets").append(make("option", { value: preset.name }, `${preset.name}: ${preset.title ?? ""}`));
     await list();
     load(localStorage.getItem("fatflow") ?? 'from = "small-16"\nname = "My scenario"\n');
   })();

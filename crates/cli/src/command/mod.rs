@@ -32,6 +32,7 @@ commands! {
     Init init
     Check check
     Topo topo
+    Serve serve
     Schema schema
     Completions completions
     Man man
