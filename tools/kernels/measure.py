@@ -560,8 +560,8 @@ def optimizer(bench, pool):
                      eps=1e-8, amsgrad=False, maximize=False), 0, 28 * count * each)
 
 
-FAMILIES = {"launch": launch, "layers": layers.measure, "memory": memory, "attention": attention,
-            "softmax": softmax, "batched": batched, "grouped": grouped, "gemm": gemm,
+FAMILIES = {"launch": launch, "layers": layers.measure, "experts": layers.measure_experts,
+            "memory": memory, "attention": attention, "softmax": softmax, "batched": batched, "grouped": grouped, "gemm": gemm,
             "loss": loss, "optimizer": optimizer, "fp8": fp8,
             "profiles": layers.profiles}
 
