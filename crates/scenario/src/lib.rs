@@ -21,6 +21,7 @@
 //! * [`merge`](mod@merge): one layer over another. [`meaning`]: whether the whole makes sense.
 //! * [`model`]: the model that a job names.
 //! * [`preset`]: what comes with the binary. [`hash`](mod@hash): a scenario's identity.
+//! * [`import`] and [`export`]: topologies of other tools, one file for each format.
 //! * [`problem`]: how it is said. [`nearest`](mod@nearest): what was probably meant.
 //!
 //! # Invariants
@@ -31,8 +32,10 @@
 
 pub mod assignment;
 pub mod check;
+pub mod export;
 pub mod file;
 pub mod hash;
+pub mod import;
 pub mod load;
 pub mod meaning;
 pub mod merge;
