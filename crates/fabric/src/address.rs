@@ -92,9 +92,12 @@ impl Addresses {
         Self { ips, first, subnet_bits }
     }
 
-    /// The address of a NIC, as a number.
-    pub fn bits(&self, nic: NodeId) -> u32 {
-        self.ips[nic.index() - self.first]
+    /// The address of a NIC, as a number; of a switch that of its loopback, 172.16.0.0/12.
+    pub fn bits(&self, node: NodeId) -> u32 {
+        const LOOPBACKS: u32 = (172 << 24) | (16 << 16);
+        let at = node.index() - self.first;
+        let switch = at.saturating_sub(self.ips.len()) as u32;
+        self.ips.get(at).copied().unwrap_or(LOOPBACKS | (switch & 0xf_ffff))
     }
 
     /// The address of a NIC.

@@ -113,7 +113,7 @@ impl Network {
 
 /// Whether a connection runs over the scale-up network.
 pub(crate) fn is_scale_up(fabric: &Fabric, connection: &Connection) -> bool {
-    fabric.nodes()[connection.to].kind == NodeKind::Gpu
+    matches!(fabric.nodes()[connection.to].kind, NodeKind::Gpu | NodeKind::ScaleUpSwitch)
 }
 
 /// What an acknowledgement shows. Linux derives the same source port at both ends.

@@ -17,7 +17,8 @@ const NUMBERS: u32 = 1 << 24;
 /// The queue pairs that all NICs have opened so far.
 #[derive(Clone, Debug)]
 pub struct QueuePairs {
-    /// The next number of each NIC, back-end and front-end.
+    /// The next number of each NIC, back-end and front-end, and of each switch: those that reduce
+    /// open some too.
     next: Vec<u32>,
     first_nic: usize,
     addresses: Addresses,
@@ -29,10 +30,10 @@ impl QueuePairs {
     pub fn new(fabric: &Fabric, config: &RoutingConfig, seed: u64) -> Self {
         let mut random = Random::new(seed, "queue pairs", 0);
         let first_nic = fabric.gpus();
-        let nics = fabric.nodes().len() - fabric.switches().len() - first_nic;
+        let openers = fabric.nodes().len() - first_nic;
         let start = |_| 64 + random.below(1 << 20) as u32;
         Self {
-            next: (0..nics).map(start).collect(),
+            next: (0..openers).map(start).collect(),
             first_nic,
             addresses: Addresses::of(fabric),
             udp_source: config.udp_source,
