@@ -172,7 +172,11 @@ impl Pairs {
     }
 
     /// Calls for each message between domains: which connection, from whom, to whom, through whom.
-    fn for_each_away(&self, ask: &Ask<'_>, mut then: impl FnMut(usize, &Away, &[u32])) {
+    fn for_each_away<'a>(
+        &'a self,
+        ask: &Ask<'a>,
+        mut then: impl FnMut(usize, &'a Away, &'a [u32]),
+    ) {
         let mut at = self.first_away;
         for away in &self.away {
             let senders = ask.communicator.members(away.domain as usize);
@@ -223,12 +227,15 @@ impl Pairs {
         let communicator = ask.communicator;
         let mut last = self.first_away;
         self.for_each_away(ask, |at, _, _| last = at + 1);
-        let mut flow = Flow::new(last, sheet.start);
+        let mut flow = Flow::of_sends(last, sheet.start);
         let mut ends: Vec<OpId> = Vec::new();
-        for from in 0..communicator.ranks() as u32 {
-            for &to in communicator.members(communicator.domain_of(from)) {
+        // In rounds, as ranks work through their peers: from each to the one so many places on.
+        for shift in 1..ask.shape().per_domain as usize {
+            for from in 0..communicator.ranks() as u32 {
+                let members = communicator.members(communicator.domain_of(from));
+                let to = members[(communicator.local(from) + shift) % members.len()];
                 let bytes = ask.bytes_to(to);
-                if to == from || bytes == 0 {
+                if members.len() <= shift || bytes == 0 {
                     continue;
                 }
                 let at = self.inside(ask, from, to, 0);
@@ -237,7 +244,14 @@ impl Pairs {
                 }
             }
         }
+        let mut rounds: Vec<(usize, usize, &Away, &[u32])> = Vec::new();
         self.for_each_away(ask, |at, away, senders| {
+            let domains = communicator.domains();
+            let to = communicator.domain_of(away.to);
+            rounds.push(((to + domains - away.domain as usize) % domains, at, away, senders));
+        });
+        rounds.sort_by_key(|(shift, at, _, _)| (*shift, *at));
+        for (_, at, away, senders) in rounds {
             let bytes = ask.bytes_to(away.to);
             for &from in senders.iter().filter(|_| 0 < bytes) {
                 for bytes in loops(bytes, plan.chunk.get()) {
@@ -248,7 +262,7 @@ impl Pairs {
                     ends.push(flow.send(sheet, at, &[nth(first, at)], bytes, handed.as_slice()));
                 }
             }
-        });
+        }
         ends.into_iter().for_each(|op| sheet.end(op));
     }
 }

@@ -134,7 +134,7 @@ pub(super) fn message(
     match sheet.detail {
         Detail::Folded => ends.push(sheet.send(on, bytes, &[after])),
         Detail::Stepwise => {
-            let mut flow = super::writer::Flow::new(1, after);
+            let mut flow = super::writer::Flow::of_sends(1, after);
             for bytes in super::ring::loops(bytes, chunk.get()) {
                 ends.push(flow.send(sheet, 0, &[on], bytes, &[]));
             }

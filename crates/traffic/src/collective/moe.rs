@@ -19,7 +19,7 @@ use super::communicator::ScaleUp;
 use super::writer::{Detail, Flow, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase};
 use crate::nccl::{Family, Offer, Plan, Protocol, constants};
-use crate::transfers::ConnectionId;
+use crate::transfers::{ConnectionId, OpId};
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -43,8 +43,9 @@ impl Algorithm for Moe {
         1
     }
 
-    fn chunk(&self, ask: &Ask<'_>, _: Protocol, _: u32) -> Bytes {
-        ask.settings.p2p_net_chunk
+    fn chunk(&self, _: &Ask<'_>, _: Protocol, _: u32) -> Bytes {
+        // Ten channels (20 SMs) of 16 tokens of 7 KiB: DeepEP `deep_ep/buffer.py`, defaults.
+        Bytes::from_kib(10 * 16 * 7)
     }
 
     fn phases(&self, ask: &Ask<'_>, _: &Plan) -> Vec<Phase> {
@@ -144,70 +145,96 @@ impl Grid {
         rank * (self.members + self.domains - 2) + offset
     }
 
+    /// Every server's tokens have places of their own in a receiver's buffer.
     fn flow(&self, sheet: &Sheet<'_>) -> Flow {
-        Flow::new(self.domains * self.members * (self.members + self.domains - 2), sheet.start)
+        let connections = self.domains * self.members * (self.members + self.domains - 2);
+        Flow::of_sends(connections * self.domains, sheet.start)
     }
 
-    /// A chunk of a token stream reaches a server, then its GPUs.
-    fn dispatch(&self, volumes: &Volumes, plan: &Plan, sheet: &mut Sheet<'_>) {
-        let mut flow = self.flow(sheet);
+    /// The place of a stream on a connection.
+    fn place(&self, connection: usize, step: usize) -> usize {
+        connection * self.domains + step
+    }
+
+    /// Calls for each chunk of each stream of each server: all servers work at once, chunk by
+    /// chunk.
+    fn for_each_chunk(
+        &self,
+        volumes: &Volumes,
+        plan: &Plan,
+        mut then: impl FnMut(usize, usize, ChunkBytes),
+    ) {
         let chunks = volumes.to_node.div_ceil(plan.chunk.get()).max(1);
-        for domain in 0..self.domains {
-            for local in 0..self.members {
-                // Its own tokens, and through its counterparts in the others.
-                for step in 0..self.domains {
-                    let stream = step as u64;
-                    let to_gpu = super::part(volumes.to_gpu, self.domains as u64, stream);
-                    for chunk in 0..chunks {
-                        let arrived = (step != 0).then(|| {
-                            let at = self.at(domain, local, self.members - 1 + step - 1);
-                            let bytes = super::part(volumes.to_node, chunks, chunk);
-                            flow.send(sheet, at, &[nth(self.first, at)], bytes, &[])
-                        });
-                        let bytes = super::part(to_gpu, chunks, chunk);
-                        for peer in 0..self.members - 1 {
-                            let at = self.at(domain + step, local, peer);
-                            let hop = [nth(self.first, at)];
-                            let op = flow.send(sheet, at, &hop, bytes, arrived.as_slice());
-                            sheet.end(op);
-                        }
-                        arrived.into_iter().for_each(|op| sheet.end(op));
-                    }
+        for chunk in 0..chunks {
+            for step in 0..self.domains {
+                let stream = super::part(volumes.to_gpu, self.domains as u64, step as u64);
+                let bytes = ChunkBytes {
+                    to_node: super::part(volumes.to_node, chunks, chunk),
+                    to_gpu: super::part(stream, chunks, chunk),
+                };
+                for domain in 0..self.domains {
+                    then(domain, step, bytes);
                 }
             }
         }
+    }
+
+    /// A chunk of tokens reaches another server, then the GPUs there.
+    fn dispatch(&self, volumes: &Volumes, plan: &Plan, sheet: &mut Sheet<'_>) {
+        let mut flow = self.flow(sheet);
+        self.for_each_chunk(volumes, plan, |domain, step, bytes| {
+            let arrived: Vec<OpId> = match step {
+                // Its own tokens are there.
+                0 => Vec::new(),
+                _ => (0..self.members)
+                    .map(|local| {
+                        let at = self.at(domain, local, self.members - 1 + step - 1);
+                        let (place, hop) = (self.place(at, step), [nth(self.first, at)]);
+                        flow.send(sheet, place, &hop, bytes.to_node, &[])
+                    })
+                    .collect(),
+            };
+            for peer in 0..self.members - 1 {
+                for local in 0..self.members {
+                    let at = self.at(domain + step, local, peer);
+                    let (place, hop) = (self.place(at, step), [nth(self.first, at)]);
+                    let after = arrived.get(local).copied();
+                    let op = flow.send(sheet, place, &hop, bytes.to_gpu, after.as_slice());
+                    sheet.end(op);
+                }
+            }
+            arrived.into_iter().for_each(|op| sheet.end(op));
+        });
     }
 
     /// A chunk of results is collected in a server, then sent to where its tokens came from.
     fn combine(&self, volumes: &Volumes, plan: &Plan, sheet: &mut Sheet<'_>) {
         let mut flow = self.flow(sheet);
-        for domain in 0..self.domains {
-            for local in 0..self.members {
-                for step in 0..self.domains {
-                    let stream = step as u64;
-                    let to_gpu = super::part(volumes.to_gpu, self.domains as u64, stream);
-                    let chunks = volumes.to_node.div_ceil(plan.chunk.get()).max(1);
-                    for chunk in 0..chunks {
-                        let bytes = super::part(to_gpu, chunks, chunk);
-                        let mut collected = Vec::new();
-                        for peer in 1..self.members {
-                            // From each other GPU to this one.
-                            let offset = self.members - peer - 1;
-                            let at = self.at(domain, local + peer, offset);
-                            let hop = [nth(self.first, at)];
-                            collected.push(flow.send(sheet, at, &hop, bytes, &[]));
-                        }
-                        if step != 0 {
-                            let at = self.at(domain, local, self.members - 1 + step - 1);
-                            let bytes = super::part(volumes.to_node, chunks, chunk);
-                            let hop = [nth(self.first, at)];
-                            let op = flow.send(sheet, at, &hop, bytes, &collected);
-                            sheet.end(op);
-                        }
-                        collected.into_iter().for_each(|op| sheet.end(op));
-                    }
+        self.for_each_chunk(volumes, plan, |domain, step, bytes| {
+            let mut collected: Vec<Vec<OpId>> = vec![Vec::new(); self.members];
+            for peer in 1..self.members {
+                for (local, collected) in collected.iter_mut().enumerate() {
+                    let at = self.at(domain, local + peer, self.members - peer - 1);
+                    let (place, hop) = (self.place(at, step), [nth(self.first, at)]);
+                    collected.push(flow.send(sheet, place, &hop, bytes.to_gpu, &[]));
                 }
             }
-        }
+            for (local, collected) in collected.into_iter().enumerate() {
+                if step != 0 {
+                    let at = self.at(domain, local, self.members - 1 + step - 1);
+                    let (place, hop) = (self.place(at, step), [nth(self.first, at)]);
+                    let op = flow.send(sheet, place, &hop, bytes.to_node, &collected);
+                    sheet.end(op);
+                }
+                collected.into_iter().for_each(|op| sheet.end(op));
+            }
+        });
     }
+}
+
+/// One chunk's bytes, between servers and between GPUs.
+#[derive(Clone, Copy)]
+struct ChunkBytes {
+    to_node: u64,
+    to_gpu: u64,
 }

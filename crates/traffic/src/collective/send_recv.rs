@@ -115,7 +115,7 @@ impl Algorithm for SendRecv {
                         sheet.end(op);
                     }
                     Detail::Stepwise => {
-                        let mut flow = Flow::new(1, start);
+                        let mut flow = Flow::of_sends(1, start);
                         for bytes in loops(bytes, plan.chunk.get()) {
                             let op = flow.send(sheet, 0, &edge, bytes, &[]);
                             sheet.end(op);

@@ -204,14 +204,25 @@ pub(crate) struct Flow {
     sent: Vec<Vec<OpId>>,
     after: Vec<OpId>,
     start: OpId,
+    window: usize,
 }
 
-/// Slices that may be under way on one connection: `NCCL_STEPS` (8) slots of two each.
-pub(crate) const WINDOW: usize = 4;
+/// Slices of a collective that may be under way on one connection: `NCCL_STEPS` (8) slots, two for
+/// each slice.
+const SLICES: usize = 4;
+
+/// Chunks of a send that may be under way: one slot each.
+const CHUNKS: usize = 8;
 
 impl Flow {
+    /// For the slices of a collective.
     pub(crate) fn new(edges: usize, start: OpId) -> Self {
-        Self { sent: vec![Vec::new(); edges], after: Vec::new(), start }
+        Self { sent: vec![Vec::new(); edges], after: Vec::new(), start, window: SLICES }
+    }
+
+    /// For the chunks of sends.
+    pub(crate) fn of_sends(edges: usize, start: OpId) -> Self {
+        Self { window: CHUNKS, ..Self::new(edges, start) }
     }
 
     /// Sends one slice over the hops of an edge, after `arrived`.
@@ -226,7 +237,7 @@ impl Flow {
         self.after.clear();
         self.after.extend_from_slice(arrived);
         let sent = &mut self.sent[edge];
-        if let Some(at) = sent.len().checked_sub(WINDOW) {
+        if let Some(at) = sent.len().checked_sub(self.window) {
             self.after.push(sent[at]);
         }
         if self.after.is_empty() {
@@ -237,8 +248,8 @@ impl Flow {
         for hop in rest {
             op = sheet.send(*hop, bytes, &[op]);
         }
-        if 2 * WINDOW <= sent.len() {
-            sent.drain(..WINDOW);
+        if 2 * self.window <= sent.len() {
+            sent.drain(..self.window);
         }
         sent.push(op);
         op
