@@ -208,11 +208,13 @@ impl Program {
     }
 
     /// Bytes of the message from one stage to the next, of one rank and microbatch; a gradient
-    /// on its way back is as long. With sequence parallelism every tensor rank sends its share.
+    /// on its way back is as long. Every tensor rank sends its share, which is all it has with
+    /// sequence parallelism; without, the others' are gathered behind it (Narayanan et al., arXiv
+    /// 2104.04473, section 4.1).
     pub fn message(&self) -> Bytes {
         let job = &self.job;
-        let cut = if job.parallel.sequence_parallel { job.layout.tp } else { 1 };
-        Bytes::new(job.tokens() / cut * job.model.hidden * job.precision.bytes())
+        let whole = job.tokens() * job.model.hidden * job.precision.bytes();
+        Bytes::new(whole.div_ceil(job.layout.tp))
     }
 
     /// Every call of a step with its counts: equal calls of one stage are one entry.

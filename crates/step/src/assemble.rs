@@ -85,6 +85,8 @@ pub struct StepInput {
     pub sending: Sending,
     /// How weights and gradients meet computation.
     pub copying: Copying,
+    /// What is exchanged once all gradients are there, by stage.
+    pub closing: Vec<Parts>,
     /// The optimizer, by stage.
     pub optimizer: Vec<Span>,
     /// What happens once per step around all this.
@@ -254,6 +256,20 @@ impl<'a> Assembly<'a> {
             let whole = parts.iter().fold(Span::ZERO, |sum, p| sum + self.part(*p).reduce);
             let op = self.op(self.compute[stage as usize], Work::ReduceGradients, whole, Share::Dp);
             self.reduced[stage as usize] = Some(op);
+        }
+        self.close(stage);
+    }
+
+    /// What is exchanged once all gradients of a stage are there.
+    fn close(&mut self, stage: u64) {
+        let parts = self.input.closing.get(stage as usize).copied().unwrap_or_default();
+        if parts.total() == Span::ZERO {
+            return;
+        }
+        let (lane, work) = (self.compute[stage as usize], Work::ReduceGradients);
+        let op = self.graph.push(StepOp { lane, work, micro: 0, chunk: 0, parts });
+        if let Some(reduced) = self.reduced[stage as usize].replace(op) {
+            self.graph.wait(op, now(reduced));
         }
     }
 

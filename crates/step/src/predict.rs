@@ -11,6 +11,7 @@ use job::Job;
 use job::compute::GpuRates;
 use job::model::Masking;
 use job::placement::Placement;
+use job::program::Program;
 use traffic::collective::Routing;
 use traffic::nccl::{Architecture, Settings};
 use units::Span;
@@ -96,7 +97,8 @@ pub fn predict<'a>(
     let World { job, fabric, placement, rates, library } = world;
     let library = library_of(job, library, &assumptions.overheads);
     let mut network = Network::new(fabric, job.layout, placement, library, engine);
-    let mut costing = Costing::new(job, rates, &assumptions.overheads, &mut network);
+    let program = Program::new(job);
+    let mut costing = Costing::new(&program, rates, &assumptions.overheads, &mut network);
     let mut input = costing.input()?;
     let repeats = costing.repeats();
 

@@ -21,6 +21,7 @@ fn input(schedule: Schedule, stages: u64, chunks: u64, microbatches: u64) -> Ste
         message: Span::from_us(5),
         sending: Sending::Overlapped,
         copying: Copying::Overlapped,
+        closing: vec![Parts::of(Share::Pp, Span::from_us(7)); stages],
         optimizer: vec![Span::from_us(30); stages],
         overhead: Span::from_us(50),
         slowdown: Vec::new(),
@@ -68,6 +69,7 @@ fn without_communication(mut input: StepInput) -> StepInput {
         *together = strip(*together);
     }
     input.message = Span::ZERO;
+    input.closing.clear();
     input
 }
 
@@ -141,6 +143,7 @@ fn the_pipeline_takes_what_the_schedule_says() {
         case.sending = Sending::Overlapped;
         case.optimizer.fill(Span::ZERO);
         case.overhead = Span::ZERO;
+        case.closing.clear();
         for part in &mut case.parts {
             (part.gather, part.reduce) = (Span::ZERO, Span::ZERO);
         }
