@@ -19,11 +19,8 @@
 //!
 //! Full recomputation repeats the forward pass with its communication inside the backward pass.
 
-use job::compute::layer::{Dropout, Residual, optimizer};
-use job::compute::{self, GpuRates, Kernel, Layer, Timer};
-use job::config::AttentionKernel;
-use job::model::Mlp;
-use job::parallel::{CpExchange, Sharding};
+use job::compute::{GpuRates, Kernel, Timer};
+use job::parallel::CpExchange;
 use job::program::{Call, Every, Part, Program, Timed, Unit};
 use job::schedule::{Pass, Pipeline};
 use job::{Axis, GroupKind, Job};
@@ -45,7 +42,6 @@ pub struct Costing<'a, 'n> {
     rates: &'a GpuRates,
     overheads: &'a Overheads,
     network: &'a mut Network<'n>,
-    layer: Layer<'a>,
 }
 
 /// One pass over some units, before anything is hidden.
@@ -100,7 +96,7 @@ impl<'a, 'n> Costing<'a, 'n> {
         overheads: &'a Overheads,
         network: &'a mut Network<'n>,
     ) -> Self {
-        Self { program, rates, overheads, network, layer: layer_of(&program.job) }
+        Self { program, rates, overheads, network }
     }
 
     fn job(&self) -> &'a Job {
@@ -136,7 +132,9 @@ impl<'a, 'n> Costing<'a, 'n> {
             sending,
             copying,
             closing,
-            optimizer: (0..pipeline.stages).map(|stage| self.optimizer(stage)).collect(),
+            optimizer: (0..pipeline.stages)
+                .map(|stage| self.kernels(&self.program.optimizer(stage)))
+                .collect(),
             overhead: self.overheads.per_step,
             slowdown: Vec::new(),
         })
@@ -218,7 +216,7 @@ impl<'a, 'n> Costing<'a, 'n> {
 
     /// One pass over one unit.
     fn unit(&mut self, unit: Unit, pass: Pass) -> Result<Whole, Unserved> {
-        let kernels = self.unit_kernels(unit, pass);
+        let kernels = self.program.kernels_of(unit, pass);
         let attention: Vec<Kernel> =
             kernels.iter().filter(|k| matches!(k, Kernel::Attention(_))).copied().collect();
         let mut whole = Whole {
@@ -231,30 +229,6 @@ impl<'a, 'n> Costing<'a, 'n> {
             whole.communication(call.axis(), span);
         }
         Ok(whole)
-    }
-
-    /// What a unit launches in a pass, with what it computes again.
-    fn unit_kernels(&self, unit: Unit, pass: Pass) -> Vec<Kernel> {
-        let launched = match pass {
-            Pass::Forward => compute::Pass::Forward,
-            Pass::Input | Pass::Backward => compute::Pass::InputGradient,
-            Pass::Weight => compute::Pass::WeightGradient,
-        };
-        let head = || self.layer.head(launched, self.job().loss);
-        match unit {
-            Unit::Embedding => self.layer.embedding(launched),
-            Unit::Head => head(),
-            Unit::Layer(kind) | Unit::Prediction(kind) => {
-                let mut kernels = self.layer.kernels(kind, launched);
-                if pass == Pass::Input {
-                    kernels.extend(self.layer.recomputed(kind, self.job().recompute));
-                }
-                if matches!(unit, Unit::Prediction(_)) {
-                    kernels.extend(head());
-                }
-                kernels
-            }
-        }
     }
 
     /// What of a pass stays exposed.
@@ -333,21 +307,6 @@ impl<'a, 'n> Costing<'a, 'n> {
         }
         Ok(span)
     }
-
-    fn optimizer(&self, stage: u64) -> Span {
-        let job = self.job();
-        let held = job.stage_held(stage);
-        let (dense, experts) = match job.parallel.sharding {
-            Sharding::None => (1, 1),
-            _ => {
-                let copies = job.layout.dp * job.layout.cp;
-                let shard = job.layout.shard;
-                (shard, (copies / job.layout.ep).min(shard).max(1))
-            }
-        };
-        let owned = held.dense().div_ceil(dense) + held.experts.div_ceil(experts);
-        self.kernels(&optimizer(held.total(), owned))
-    }
 }
 
 /// What an axis is accounted under.
@@ -358,24 +317,6 @@ fn share_of(axis: Axis) -> Share {
         Axis::Ep => Share::Ep,
         Axis::Pp => Share::Pp,
         Axis::Dp => Share::Dp,
-    }
-}
-
-/// A rank's share of the model's layers.
-fn layer_of(job: &Job) -> Layer<'_> {
-    let sharded = job.parallel.sequence_parallel || job.layout.tp == 1;
-    // GPT as it was trained with unfused and first-generation attention had dropout; later software
-    // of these families leaves it out.
-    let old = job.attention != AttentionKernel::Flash && job.model.mlp == Mlp::Gelu;
-    Layer {
-        tensor: job.layout.tp,
-        context: job.layout.cp,
-        expert: job.layout.ep,
-        residual: if sharded { Residual::Sharded } else { Residual::Replicated },
-        precision: job.precision,
-        attention: job.attention,
-        dropout: if old { Dropout::Applied } else { Dropout::Absent },
-        ..Layer::new(&job.model, job.batch.micro, job.batch.length)
     }
 }
 

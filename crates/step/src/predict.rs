@@ -6,14 +6,13 @@
 //! what happens once per step. So the breakdown adds up to the step exactly.
 
 use fabric::Fabric;
-use fabric::hardware;
 use job::Job;
 use job::compute::GpuRates;
+use job::dispatch::Dispatch;
 use job::model::Masking;
 use job::placement::Placement;
 use job::program::Program;
-use traffic::collective::Routing;
-use traffic::nccl::{Architecture, Settings};
+use traffic::nccl::Settings;
 use units::Span;
 
 use crate::attribution::{Path, critical_path};
@@ -95,7 +94,8 @@ pub fn predict<'a>(
     engine: Option<&'a mut Engine<'a>>,
 ) -> Result<Prediction, Unserved> {
     let World { job, fabric, placement, rates, library } = world;
-    let library = library_of(job, library, &assumptions.overheads);
+    let gpus_per_node = fabric.gpus_per_node().max(1) as u64;
+    let library = library_of(job, library, &assumptions.overheads, gpus_per_node);
     let mut network = Network::new(fabric, job.layout, placement, library, engine);
     let program = Program::new(job);
     let mut costing = Costing::new(&program, rates, &assumptions.overheads, &mut network);
@@ -109,7 +109,7 @@ pub fn predict<'a>(
     };
     input.slowdown = stages.map(straggling).collect();
     let even = input.run();
-    let nodes = (job.layout.gpus() / fabric.gpus_per_node().max(1) as u64).max(1);
+    let nodes = (job.layout.gpus() / gpus_per_node).max(1);
     let jitter = 1.0 + assumptions.jitter.slowdown(nodes);
     input.slowdown.iter_mut().for_each(|factor| *factor *= jitter);
     let uneven = input.run();
@@ -147,32 +147,17 @@ fn events(job: &Job, assumptions: &Assumptions, step: Span) -> Span {
 }
 
 /// The library's settings as a training step meets them.
-fn library_of(job: &Job, library: &Settings, overheads: &Overheads) -> Settings {
+fn library_of(
+    job: &Job,
+    library: &Settings,
+    overheads: &Overheads,
+    gpus_per_node: u64,
+) -> Settings {
     let mut settings = library.clone();
     settings.launch = overheads.collective;
-    if let Some(experts) = &job.model.experts {
-        let limited = experts.group_limit < experts.groups;
-        settings.routing = Routing {
-            experts: experts.count as u32,
-            top_k: experts.top_k as u32,
-            node_limit: limited.then_some(experts.group_limit as u32),
-        };
+    if let Some(dispatch) = Dispatch::of(job, gpus_per_node) {
+        let nodes = (job.layout.ep * job.layout.tp).div_ceil(gpus_per_node).max(1);
+        settings.routing = dispatch.routing(nodes);
     }
     settings
-}
-
-/// What a GPU of the catalogue can do, as far as kernels feel it.
-pub fn rates_of(gpu: &hardware::Gpu) -> GpuRates {
-    let measured = GpuRates::h200();
-    let hopper = Architecture::of_scale_up(&gpu.scale_up_name) == Some(Architecture::Hopper);
-    GpuRates {
-        peak_bf16_tflops: gpu.bf16_tflops.value,
-        matmul_bf16_tflops: gpu.matmul_bf16_tflops.value,
-        matmul_fp8_tflops: gpu.matmul_fp8_tflops.as_ref().map(|figure| figure.value),
-        matmul_sustained: if hopper { measured.matmul_sustained } else { 1.0 },
-        memory_gbytes_s: gpu.memory_gbytes_s.value,
-        multiprocessors: gpu.sms.value as u32,
-        flash2_share: if hopper { measured.flash2_share } else { 1.0 },
-        ..measured
-    }
 }

@@ -8,7 +8,9 @@
 
 use fabric::Fabric;
 use fabric::hardware::{Catalogue, Gpu};
+use fabric::routing::{Policy as RoutingPolicy, RoutingConfig};
 use fabric::topology::{self, ClusterConfig, FabricConfig, TopologyKind};
+use job::compute::GpuRates;
 use job::config::ModelChoice;
 use job::placement::{Placement, PlacementConfig, Policy, Slots, place};
 use job::{Job, JobConfig, Site, resolve};
@@ -16,7 +18,7 @@ use traffic::nccl::{Architecture, Settings, Usage};
 use traffic::{Outcome, Transfers};
 use units::{Bytes, Rate};
 
-use crate::predict::{Assumptions, Prediction, World, predict, rates_of};
+use crate::predict::{Assumptions, Prediction, World, predict};
 use crate::published::{Row, RowCluster};
 
 /// [`fabric_of`] in words.
@@ -41,6 +43,16 @@ pub fn fabric_of(cluster: &RowCluster) -> (ClusterConfig, FabricConfig) {
         _ => TopologyKind::RailOptimized,
     };
     (servers, FabricConfig { topology, ..FabricConfig::default() })
+}
+
+/// How flows find their paths in the fabric of a row: the same rule for all rows.
+pub fn routing_of(cluster: &RowCluster) -> RoutingConfig {
+    let policy = match cluster.transport.as_str() {
+        "rocev2" => RoutingPolicy::Ecmp,
+        _ => RoutingPolicy::InfinibandAdaptive,
+    };
+    let qps = cluster.queue_pairs.unwrap_or(1).clamp(1, 128) as u16;
+    RoutingConfig { policy, qps, ..RoutingConfig::default() }
 }
 
 /// What runs the transfers of a row.
@@ -140,7 +152,7 @@ impl<'c> RowWorld<'c> {
         engine: Option<(&RowCluster, &mut RowEngine<'_>)>,
     ) -> Result<(Fit, Prediction), String> {
         let (job, placement) = self.job(config)?;
-        let rates = rates_of(self.gpu);
+        let rates = GpuRates::from(self.gpu);
         let (fabric, library) = (&self.fabric, &self.library);
         let world = World { job: &job, fabric, placement: &placement, rates: &rates, library };
         let prediction = match engine {

@@ -1,9 +1,11 @@
 //! Published training steps against predictions by the closed form: a ratchet.
 
+use fabric::Fabric;
 use fabric::hardware::Catalogue;
 use step::predict::Assumptions;
-use step::published::{Row, Score, rank_correlation, score};
-use step::validate::{Fit, predict_row};
+use step::published::{Row, RowCluster, Score, rank_correlation, score};
+use step::validate::{Fit, RowEngine, predict_row, routing_of};
+use traffic::Transfers;
 
 const STEPS: &str = include_str!("../../../validation/training_steps.csv");
 const VTRAIN: &str = include_str!("../../../validation/training_steps_vtrain.csv");
@@ -20,12 +22,21 @@ fn catalogue() -> Catalogue {
 
 /// The score of a table and the rank correlation of its rows, each row printed as it comes.
 #[expect(clippy::print_stdout, reason = "people run this test for its table")]
-fn predicted(text: &str) -> (Score, f64) {
+fn predicted(text: &str, engine: How) -> (Score, f64) {
     let catalogue = catalogue();
     let assumptions = Assumptions::default();
     let (mut errors, mut pairs) = (Vec::new(), Vec::new());
     for row in Row::read_all(text).unwrap() {
-        let verdict = predict_row(&row, &catalogue, &assumptions, None).expect(&row.id);
+        let mut flow = |cluster: &RowCluster, fabric: &Fabric, transfers: &Transfers| {
+            let routing = routing_of(cluster);
+            let settings = flowsim::Settings { routing, ..flowsim::Settings::default() };
+            flowsim::run(fabric, transfers, &settings)
+        };
+        let engine: Option<&mut RowEngine<'_>> = match engine {
+            How::Closed => None,
+            How::Flow => Some(&mut flow),
+        };
+        let verdict = predict_row(&row, &catalogue, &assumptions, engine).expect(&row.id);
         let error = verdict.error(&row);
         let seconds = verdict.prediction.step.as_secs_f64();
         let parts = verdict.prediction.breakdown.seconds();
@@ -41,6 +52,16 @@ fn predicted(text: &str) -> (Score, f64) {
             100.0 * error,
             parts.join(" ")
         );
+        for phase in verdict.prediction.phases.iter().filter(|phase| !phase.links.is_empty()) {
+            println!(
+                "      {:?} {} {}: alone {}, slowest {:.3} times that",
+                phase.exchange.kind,
+                phase.exchange.collective.name(),
+                phase.exchange.bytes,
+                phase.alone,
+                phase.slowdown()
+            );
+        }
         errors.push(error);
         pairs.push((row.measured_s(), seconds));
     }
@@ -49,17 +70,38 @@ fn predicted(text: &str) -> (Score, f64) {
     (found, rank_correlation(&pairs))
 }
 
+/// By what a row is predicted.
+#[derive(Clone, Copy)]
+enum How {
+    Closed,
+    Flow,
+}
+
+#[test]
+fn steps_by_the_flow_engine() {
+    let (found, _) = predicted(STEPS, How::Flow);
+    assert!(found.mean <= 0.065, "{found:?}");
+}
+
+#[test]
+fn vtrain_by_the_flow_engine() {
+    let (found, correlation) = predicted(VTRAIN, How::Flow);
+    assert!(found.median <= 0.05, "{found:?}");
+    assert!(found.mean <= 0.08, "{found:?}");
+    assert!(0.95 <= correlation, "{correlation}");
+}
+
 /// The closed form knows no contention; the flow engine's errors are scored by `validate`.
 #[test]
 fn steps_by_the_closed_form() {
-    let (found, _) = predicted(STEPS);
+    let (found, _) = predicted(STEPS, How::Closed);
     assert!(found.mean <= 0.085, "{found:?}");
     assert!(found.worst <= 0.17, "{found:?}");
 }
 
 #[test]
 fn vtrain_by_the_closed_form() {
-    let (found, correlation) = predicted(VTRAIN);
+    let (found, correlation) = predicted(VTRAIN, How::Closed);
     assert!(found.median <= 0.08, "{found:?}");
     assert!(0.95 <= correlation, "{correlation}");
 }
