@@ -3,8 +3,9 @@
     python3 tools/kernels/measure.py --out DIR [--seconds 540] [--only FAMILY,FAMILY]
 
 Writes `h200_stream.csv` and `h200_single.csv` (columns of crates/job/data/README.md),
-`h200_layers.csv` (whole layers) and `device.txt`. Needs PyTorch with CUDA and Triton. Random
-inputs, warm-up, medians; operands rotate so that the cache is cold where training's would be.
+`h200_layers.csv` and `h200_experts.csv` (whole layers), and `device.txt`. Needs PyTorch with CUDA
+and Triton. Random inputs, warm-up, medians; operands rotate so that the cache is cold where
+training's would be.
 """
 
 import argparse
@@ -313,7 +314,8 @@ def loss(bench, pool):
 def softmax(bench, pool):
     """The masked, scaled softmax of unfused attention: rows are batch times heads times queries."""
     for heads, seq in [(8, 1024), (32, 1024), (96, 1024), (8, 2048), (12, 2048), (16, 2048),
-                       (32, 2048), (64, 2048), (8, 4096), (16, 4096), (4, 8192), (64, 512), (24, 2048),
+                       (32, 2048), (64, 2048), (8, 4096), (16, 4096), (4, 8192), (64, 512),
+                       (24, 2048),
                        (96, 2048), (6, 2048), (4, 4096), (32, 4096), (16, 1024), (128, 1024)]:
         n = heads * seq * seq
 
@@ -560,10 +562,12 @@ def optimizer(bench, pool):
                      eps=1e-8, amsgrad=False, maximize=False), 0, 28 * count * each)
 
 
-FAMILIES = {"launch": launch, "layers": layers.measure, "experts": layers.measure_experts,
-            "memory": memory, "attention": attention, "softmax": softmax, "batched": batched, "grouped": grouped, "gemm": gemm,
-            "loss": loss, "optimizer": optimizer, "fp8": fp8,
-            "profiles": layers.profiles}
+FAMILIES = {
+    "launch": launch, "layers": layers.measure, "experts": layers.measure_experts,
+    "memory": memory, "attention": attention, "softmax": softmax, "batched": batched,
+    "grouped": grouped, "gemm": gemm, "loss": loss, "optimizer": optimizer, "fp8": fp8,
+    "profiles": layers.profiles,
+}
 
 
 def main():

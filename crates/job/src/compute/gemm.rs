@@ -136,12 +136,6 @@ impl GroupedGemm {
         2.0 * (tokens as f64 * (n + k) as f64 + groups as f64 * (n * k) as f64)
     }
 
-    /// One product of all the tokens, as if there were one expert.
-    pub fn flat(&self) -> Gemm {
-        let Self { tokens, n, k, precision, role, .. } = *self;
-        Gemm { m: tokens, n, k, precision, role }
-    }
-
     pub(super) fn shape(&self) -> Shape {
         let terms = [1.0, self.flops() * 1e-6, self.bytes() * 1e-6, self.groups as f64];
         let sizes = [self.groups, self.tokens / self.groups.max(1), self.n, self.k];

@@ -108,14 +108,29 @@ impl<'a> Layer<'a> {
 
     /// The kernels of one pass over one layer.
     pub fn kernels(&self, kind: LayerKind, pass: Pass) -> Vec<Kernel> {
+        let mut kernels = self.mixer(pass);
+        kernels.extend(self.feed_forward(kind, pass));
+        kernels
+    }
+
+    /// The part of a layer in which tokens see each other: norm, projections, attention, residual.
+    pub fn mixer(&self, pass: Pass) -> Vec<Kernel> {
         let mut list = List { pass, kernels: Vec::new() };
-        for _ in 0..self.model.norms_per_layer {
-            self.norm(&mut list);
-        }
-        self.mixer(&mut list);
+        self.norms(&mut list);
+        self.project(&mut list);
+        list.kernels
+    }
+
+    /// The other part: norm, feed-forward products or experts, residual.
+    pub fn feed_forward(&self, kind: LayerKind, pass: Pass) -> Vec<Kernel> {
+        let mut list = List { pass, kernels: Vec::new() };
+        self.norms(&mut list);
         match (kind, &self.model.experts) {
             (LayerKind::Moe, Some(experts)) => self.experts(experts, &mut list),
-            _ => self.dense(&mut list, self.model.ffn),
+            _ => {
+                self.feed(&mut list, self.model.ffn);
+                self.join(&mut list, self.model.biases.mlp);
+            }
         }
         list.kernels
     }
@@ -129,6 +144,13 @@ impl<'a> Layer<'a> {
             Recompute::Full => return self.kernels(kind, Pass::Forward),
         }
         list.kernels
+    }
+
+    /// The norms of half a layer.
+    fn norms(&self, list: &mut List) {
+        for _ in 0..self.model.norms_per_layer.div_ceil(2) {
+            self.norm(list);
+        }
     }
 
     fn norm(&self, list: &mut List) {
@@ -160,7 +182,7 @@ impl<'a> Layer<'a> {
         list.linear(self.tokens(), outputs, inputs, self.precision);
     }
 
-    fn mixer(&self, list: &mut List) {
+    fn project(&self, list: &mut List) {
         let Model { hidden, head_dim, biases, .. } = *self.model;
         let (heads, kv_heads) = (self.heads(), self.kv_heads());
         match &self.model.latent {
@@ -289,12 +311,7 @@ impl<'a> Layer<'a> {
         }
     }
 
-    /// A feed-forward part of so many channels before sharding.
-    fn dense(&self, list: &mut List, ffn: u64) {
-        self.feed(list, ffn);
-        self.join(list, self.model.biases.mlp);
-    }
-
+    /// Feed-forward products of so many channels before sharding.
     fn feed(&self, list: &mut List, ffn: u64) {
         let (hidden, width, tokens) = (self.model.hidden, ffn / self.tensor, self.tokens());
         match self.model.mlp {
@@ -343,6 +360,8 @@ impl<'a> Layer<'a> {
         list.memory(Pass::InputGradient, MemoryKind::MoeCombine, combined, hidden);
         if 0 < shared {
             self.feed(list, shared * ffn);
+            list.elements(Pass::Forward, MemoryKind::Add, tokens * hidden);
+            list.elements(Pass::InputGradient, MemoryKind::Add, tokens * hidden);
         }
         self.join(list, false);
     }

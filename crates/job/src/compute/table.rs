@@ -42,7 +42,7 @@ pub(super) enum Fused {
 pub(super) enum Family {
     Gemm(Launch, Width, Role),
     Batched(Role),
-    Grouped(Role),
+    Grouped(Width, Role),
     Attention(Launch, Fused, Direction),
     Memory(Launch, &'static str),
 }
@@ -111,12 +111,16 @@ impl<'a> Row<'a> {
         }
     }
 
-    fn gemm(&self, launch: Launch) -> (Family, Kernel) {
-        let [m, n, k, _] = self.sizes;
-        let (width, precision) = match self.dtype {
+    fn width(&self) -> (Width, Precision) {
+        match self.dtype {
             "fp8" => (Width::Eight, Precision::Fp8),
             _ => (Width::Sixteen, Precision::Bf16),
-        };
+        }
+    }
+
+    fn gemm(&self, launch: Launch) -> (Family, Kernel) {
+        let [m, n, k, _] = self.sizes;
+        let (width, precision) = self.width();
         let role = self.role();
         let gemm = Gemm { m, n, k, precision, role };
         (Family::Gemm(launch, width, role), Kernel::Gemm(gemm))
@@ -134,9 +138,9 @@ impl<'a> Row<'a> {
             return None;
         }
         let [groups, tokens, n, k] = self.sizes;
-        let (precision, role) = (Precision::Bf16, self.role());
+        let ((width, precision), role) = (self.width(), self.role());
         let gemm = GroupedGemm { groups, tokens, n, k, precision, role };
-        Some((Family::Grouped(role), Kernel::GroupedGemm(gemm)))
+        Some((Family::Grouped(width, role), Kernel::GroupedGemm(gemm)))
     }
 
     /// The direction reads `[flash2_][full_][b<batch>_][kv<keys>_](fwd|bwd)`; a head dimension

@@ -122,24 +122,26 @@ impl Timer {
         self.curve(Family::Batched(role)).predict(&gemm.shape(), &cost)
     }
 
-    /// Grouped fp8 products were not measured: they gain what one plain product of all the tokens
-    /// gains.
+    /// Of grouped fp8 products only the forward ones were measured; the others gain as much.
     fn grouped(&self, gemm: &GroupedGemm, ratios: &Ratios) -> f64 {
         let role = match gemm.role {
             Role::AccumulatedWeightGradient => Role::WeightGradient,
             role => role,
         };
-        let (_, matrix, wider) = arithmetic(Precision::Bf16, ratios);
-        let cost = [1.0, matrix, wider / ratios.memory, 1.0, 1.0];
-        let sixteen = self.curve(Family::Grouped(role)).predict(&gemm.shape(), &cost);
-        if gemm.precision != Precision::Fp8 {
-            return sixteen;
-        }
-        let Gemm { m, n, k, .. } = gemm.flat();
-        let plain = |precision| {
-            self.gemm(&Gemm { m, n, k, precision, role: Role::Forward }, Launch::Stream, ratios)
+        let predict = |precision, role| {
+            let (width, matrix, wider) = arithmetic(precision, ratios);
+            let cost = [1.0, matrix, wider / ratios.memory, 1.0, 1.0];
+            self.curve(Family::Grouped(width, role)).predict(&gemm.shape(), &cost)
         };
-        sixteen * plain(Precision::Fp8) / plain(Precision::Bf16)
+        match (gemm.precision, role) {
+            (Precision::Fp8, Role::Forward) => predict(Precision::Fp8, role),
+            (Precision::Fp8, _) => {
+                let gain = predict(Precision::Fp8, Role::Forward)
+                    / predict(Precision::Bf16, Role::Forward);
+                gain * predict(Precision::Bf16, role)
+            }
+            (precision, _) => predict(precision, role),
+        }
     }
 
     fn attention(&self, attention: &Attention, ratios: &Ratios) -> f64 {
