@@ -29,7 +29,7 @@ use units::{Bytes, Span};
 pub use constants::{Architecture, Cpu, Family};
 pub use estimate::{Estimate, Limit, estimate};
 
-use crate::collective::{ALGORITHMS, Algorithm, Ask, CrossNic, Pxn, algorithm};
+use crate::collective::{ALGORITHMS, Algorithm, Ask, CrossNic, Pxn, algorithm, ring};
 
 /// How NCCL moves data through a channel.
 #[derive(
@@ -243,8 +243,11 @@ fn complete(ask: &Ask<'_>, algorithm: &'static dyn Algorithm, protocol: Protocol
         protocol,
         channels,
         chunk,
-        // NCCL src/include/collectives.h: chunks of four slots in slices of two.
-        slices: if protocol == Protocol::Simple { 2 } else { 1 },
+        // NCCL src/include/collectives.h: chunks of four slots in slices of two, in a chain of one.
+        slices: match protocol {
+            Protocol::Simple if !ring::is_chain(ask.collective) => 2,
+            _ => 1,
+        },
         launch: match ask.settings.initiator {
             Initiator::Kernel => ask.settings.launch,
             Initiator::Host => Span::ZERO,

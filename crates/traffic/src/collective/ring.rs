@@ -14,7 +14,8 @@
 //! on in slices, and each slice is waited for, fenced and posted: that is a hand-over latency
 //! (`hwLatencies`) for each of the 2·2(n−1) slices, not once per step; and when the last slice has
 //! arrived it still has to be copied out, which nothing hides. On eight A100s this comes to about
-//! 130 µs and half a chunk, a fifth of the time of a 64 MiB all-reduce.
+//! 130 µs and half a chunk, a fifth of the time of a 64 MiB all-reduce. A chain sends slot by slot
+//! (512 KiB), and the last rank sees its first bytes after n−1 of them.
 //!
 //! Source: NCCL `src/device/all_reduce.h`, `src/graph/tuning.cc`, `src/include/collectives.h`.
 //! Departure: all ranks begin together; NCCL's own model counts one hand-over for each step.
@@ -57,8 +58,9 @@ impl Algorithm for Ring {
     }
 
     fn chunk(&self, ask: &Ask<'_>, protocol: Protocol, _: u32) -> Bytes {
-        // Half of the buffer: `chunkSteps` is NCCL_STEPS / 2.
-        Bytes::new(constants::buffer(ask.settings, protocol).get() / 2)
+        // Half of the buffer's slots (`chunkSteps` is NCCL_STEPS / 2), or in a chain one of them.
+        let parts = if is_chain(ask.collective) { 8 } else { 2 };
+        Bytes::new(constants::buffer(ask.settings, protocol).get() / parts)
     }
 
     fn phases(&self, ask: &Ask<'_>, plan: &Plan) -> Vec<Phase> {
@@ -72,8 +74,12 @@ impl Algorithm for Ring {
         let cycles = f64::from(ask.communicator.distinct_cycles().min(plan.channels));
         let bandwidth = constants::bus_bandwidth(ask.settings, shape);
         let efficiency = efficiency(ask, plan.protocol, bandwidth);
-        let chunk = (ask.bytes.as_f64() / f64::from(plan.channels) / f64::from(shape.ranks))
-            .min(plan.chunk.as_f64());
+        let each = ask.bytes.as_f64() / f64::from(plan.channels);
+        let (chunk, stages) = match is_chain(ask.collective) {
+            true => (each, f64::from(shape.ranks - 1)),
+            false => (each / f64::from(shape.ranks), 1.0),
+        };
+        let chunk = chunk.min(plan.chunk.as_f64());
         let slices = f64::from(plan.slices);
         let rate = bandwidth * 1e9 * efficiency / f64::from(plan.channels);
         let nic = if shape.domains == 1 { 0.0 } else { edge / f64::from(shape.rails) };
@@ -87,7 +93,7 @@ impl Algorithm for Ring {
             net_efficiency: efficiency,
             latency_s: 1e-6 * latency_us(ask, plan.protocol, slices),
             drain_s: match plan.protocol {
-                Protocol::Simple => chunk / slices / rate,
+                Protocol::Simple => stages * chunk / slices / rate,
                 Protocol::Ll | Protocol::Ll128 => 0.0,
             },
         }]
@@ -114,6 +120,11 @@ impl Algorithm for Ring {
             at += hops.len();
         }
     }
+}
+
+/// Whether data runs down a chain of ranks instead of round.
+pub(crate) fn is_chain(collective: Collective) -> bool {
+    matches!(collective, Collective::Broadcast | Collective::Reduce)
 }
 
 /// How many chunks (of 1/n of the data, or in a chain of all of it) each rank sends.

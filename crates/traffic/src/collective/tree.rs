@@ -77,7 +77,7 @@ impl Algorithm for Tree {
             efficiency,
             net_efficiency: efficiency,
             latency_s: 1e-6 * latency_us(ask, plan.protocol),
-            drain_s: 2.0 * depth(ask) as f64 * chunk / rate,
+            drain_s: 2.0 * depth(ask) as f64 * chunk / f64::from(plan.slices) / rate,
             ..Phase::default()
         }]
     }
