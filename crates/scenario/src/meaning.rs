@@ -3,13 +3,15 @@
 //! Each crate knows what its own settings require of each other and of their surroundings, and
 //! says so with the paths of the keys concerned; here those answers are collected.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use fabric::Fabric;
-use fabric::topology::{self, ConfigError};
+use fabric::topology::{self, ClusterConfig, ConfigError, FabricConfig, TopologyKind};
 use job::{Job, JobConfig, Site};
 
 use crate::file::ScenarioFile;
+use crate::import::{self, Hints, ImportError};
 use crate::model;
 
 /// Something that does not fit together.
@@ -43,10 +45,14 @@ impl Meaning {
     /// key is relative.
     pub fn of(scenario: &ScenarioFile, directory: impl Fn(&str) -> PathBuf) -> Self {
         let mut meaning = Self { findings: check_reported(scenario), ..Self::default() };
-        let ScenarioFile { cluster, fabric, catalogue, .. } = scenario;
-        match topology::build(cluster, fabric, catalogue) {
-            Ok(fabric) => meaning.fabric = Some(fabric),
-            Err(errors) => meaning.findings.extend(errors.into_iter().map(of_fabric)),
+        match with_files(scenario, &directory) {
+            Ok((cluster, fabric)) => {
+                match topology::build(&cluster, &fabric, &scenario.catalogue) {
+                    Ok(fabric) => meaning.fabric = Some(fabric),
+                    Err(errors) => meaning.findings.extend(errors.into_iter().map(of_fabric)),
+                }
+            }
+            Err(findings) => meaning.findings.extend(findings),
         }
         if let (Some(job), Some(site)) = (&scenario.job, site(scenario, meaning.fabric.as_ref())) {
             meaning.add_job(job, &site, directory("job.model"));
@@ -76,14 +82,54 @@ impl Meaning {
     }
 }
 
+/// Cluster and fabric, with what stands in the files that they name.
+fn with_files<'a>(
+    scenario: &'a ScenarioFile,
+    directory: &impl Fn(&str) -> PathBuf,
+) -> Result<(Cow<'a, ClusterConfig>, Cow<'a, FabricConfig>), Vec<Finding>> {
+    let mut cluster = Cow::Borrowed(&scenario.cluster);
+    let mut fabric = Cow::Borrowed(&scenario.fabric);
+    let mut findings = Vec::new();
+    let text = |key: &str, file: &str| import::read(&directory(key).join(file));
+    if let Some(file) = &scenario.cluster.server_file {
+        let key = "cluster.server_file";
+        match text(key, file).and_then(|text| import::server(file, &text)) {
+            Ok(server) => import::apply(&server, cluster.to_mut()),
+            Err(error) => findings.push(of_file(key, &error)),
+        }
+    }
+    if let (TopologyKind::File, None, Some(file)) = (fabric.topology, &fabric.graph, &fabric.file) {
+        let key = "fabric.file";
+        let hints = Hints { nics_per_node: cluster.nics_per_node };
+        match text(key, file).and_then(|text| import::graph(file, &text, hints)) {
+            Ok(graph) => fabric.to_mut().graph = Some(graph),
+            Err(error) => findings.push(of_file(key, &error)),
+        }
+    }
+    if findings.is_empty() { Ok((cluster, fabric)) } else { Err(findings) }
+}
+
+fn of_file(key: &str, error: &ImportError) -> Finding {
+    Finding {
+        keys: vec![key.to_owned()],
+        depends_on: Vec::new(),
+        message: format!("`{key}`: {error}"),
+        help: None,
+    }
+}
+
 /// The cluster as far as a job must know it: as built, or as written if it cannot be built.
 fn site(scenario: &ScenarioFile, fabric: Option<&Fabric>) -> Option<Site> {
+    if let Some(fabric) = fabric {
+        let numbers = [fabric.gpus(), fabric.gpus_per_node(), fabric.gpus_per_domain()];
+        let [gpus, gpus_per_node, scale_up] = numbers.map(|number| number as u64);
+        return Some(Site { gpus, gpus_per_node, scale_up });
+    }
     let cluster = &scenario.cluster;
     let gpus_per_node = u64::from(cluster.gpus_per_node).max(1);
     let written = cluster.gpus.or(cluster.nodes.map(|nodes| nodes.saturating_mul(gpus_per_node)));
-    let gpus = fabric.map(|fabric| fabric.gpus() as u64).or(written)?;
     let scale_up = cluster.scale_up.domain.map_or(gpus_per_node, u64::from);
-    Some(Site { gpus, gpus_per_node, scale_up })
+    Some(Site { gpus: written?, gpus_per_node, scale_up })
 }
 
 fn of_fabric(error: ConfigError) -> Finding {

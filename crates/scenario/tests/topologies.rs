@@ -368,3 +368,28 @@ proptest! {
         let _ = import::server(&name, &text);
     }
 }
+
+/// A scenario names its files relative to itself; what is wrong in them is told with their lines.
+#[test]
+fn scenarios_read_the_files_they_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("my.toml");
+    std::fs::write(folder.path().join("ib.txt"), IBNETDISCOVER).unwrap();
+    std::fs::write(folder.path().join("topo.xml"), NCCL).unwrap();
+    let load = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        let what = path.display().to_string();
+        scenario::load(&scenario::Request { scenario: Some(what), ..Default::default() })
+    };
+    let loaded = load("[fabric]\ntopology = \"file\"\nfile = \"ib.txt\"\n").unwrap();
+    assert_eq!(loaded.fabric().nics(), 16);
+    let text = "[cluster]\ngpus = 16\nnics_per_node = 1\nserver_file = \"topo.xml\"\n";
+    assert_eq!(load(text).unwrap().fabric().nics(), 16);
+
+    let refused = |text: &str| load(text).unwrap_err().to_string();
+    let missing = refused("[fabric]\ntopology = \"file\"\nfile = \"none.csv\"\n");
+    assert!(missing.contains("none.csv: cannot be read"), "{missing}");
+    std::fs::write(folder.path().join("bad.csv"), "a,b,rate\nh,s,400\n").unwrap();
+    let bad = refused("[fabric]\ntopology = \"file\"\nfile = \"bad.csv\"\n");
+    assert!(bad.contains("bad.csv:2: `400` is not a rate"), "{bad}");
+}

@@ -41,8 +41,11 @@ pub struct ClusterConfig {
     pub scale_up: ScaleUpConfig,
     /// What PCIe carries between a GPU and its NIC in one direction. A NIC gets no more than this.
     pub pcie: Rate,
+    /// A file that describes a server, as NCCL dumps it (`NCCL_TOPO_DUMP_FILE`): its GPUs, NICs,
+    /// which GPU uses which NIC, PCIe and scale-up. It wins over the keys here.
+    pub server_file: Option<String>,
     /// For each GPU of a server, the NIC that it uses; without it, GPUs are spread over the NICs
-    /// in order. An imported NCCL topology file fills this in.
+    /// in order. A `server_file` fills this in.
     pub nic_affinity: Vec<u32>,
     /// The network for storage, checkpoints and control.
     pub front_end: FrontEndConfig,
@@ -64,6 +67,7 @@ impl Default for ClusterConfig {
             scale_up: ScaleUpConfig::default(),
             // PCIe 5.0 x16: 32 GT/s, 16 lanes, 128b/130b encoding.
             pcie: Rate::from_gbps(504),
+            server_file: None,
             nic_affinity: Vec::new(),
             front_end: FrontEndConfig::default(),
         }
