@@ -3,17 +3,19 @@
 //! A section is the configuration struct of the crate that obeys it; this file only says under
 //! which key it stands. Its doc comments are the descriptions in the JSON Schema and in the help.
 
+use fabric::fault::FaultConfig;
 use fabric::hardware::{Catalogue, Trust};
-use fabric::routing::RoutingConfig;
 use fabric::topology::{ClusterConfig, FabricConfig};
 use fabric::transport::Transport;
 use job::JobConfig;
+use packetsim::Settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use step::faults::Faults;
 use step::jitter::{Jitter, Straggler};
 use step::money::Prices;
 use step::overheads::Overheads;
+use traffic::pattern::TrafficConfig;
 
 /// A scenario: a cluster, its fabric, the network's settings, and what runs on it.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -36,14 +38,18 @@ pub struct ScenarioFile {
     pub network: NetworkConfig,
     /// The training job, if there is one.
     pub job: Option<JobConfig>,
+    /// Synthetic traffic instead of a job.
+    pub traffic: Option<TrafficConfig>,
+    /// Links, switches and NICs that fail at given times.
+    pub faults: Vec<FaultConfig>,
     /// What the software around a step costs.
     pub software: Overheads,
     /// How unequal the ranks are.
     pub jitter: Jitter,
     /// Parts of the cluster that are slower than they should be.
     pub stragglers: Vec<Straggler>,
-    /// Failures, checkpoints and restarts.
-    pub faults: Faults,
+    /// How often things fail in the long run, checkpoints and restarts: what goodput rests on.
+    pub reliability: Faults,
     /// Prices of power and of what stands around the GPUs.
     pub prices: Prices,
     /// Hardware of one's own, or other figures for known hardware.
@@ -54,12 +60,14 @@ pub struct ScenarioFile {
 
 /// The network's settings.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
-#[serde(default, deny_unknown_fields)]
+// Unknown keys are the checker's to find: `serde` cannot deny them beside a flattened struct.
+#[serde(default)]
 pub struct NetworkConfig {
-    /// Which protocol carries messages.
+    /// Which protocol carries messages. It decides the defaults of what follows.
     pub transport: Transport,
-    /// How flows find their paths.
-    pub routing: RoutingConfig,
+    /// Everything that the engines obey.
+    #[serde(flatten)]
+    pub settings: Settings,
 }
 
 /// A published figure about the system that a scenario describes.

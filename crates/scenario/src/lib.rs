@@ -19,7 +19,7 @@
 //! * [`assignment`]: `--set` and environment variables.
 //! * [`schema`] and [`check`](mod@check): every mistake of a layer, found at once.
 //! * [`merge`](mod@merge): one layer over another. [`meaning`]: whether the whole makes sense.
-//! * [`model`]: the model that a job names.
+//! * [`model`]: the model that a job names. [`flows`]: flow files.
 //! * [`preset`]: what comes with the binary. [`hash`](mod@hash): a scenario's identity.
 //! * [`import`] and [`export`]: topologies of other tools, one file for each format.
 //! * [`problem`]: how it is said. [`nearest`](mod@nearest): what was probably meant.
@@ -32,8 +32,10 @@
 
 pub mod assignment;
 pub mod check;
+mod derive;
 pub mod export;
 pub mod file;
+pub mod flows;
 pub mod hash;
 pub mod import;
 pub mod load;

@@ -13,12 +13,17 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use fabric::Fabric;
+use fabric::fault::Faults;
 use job::Job;
+use packetsim::Settings;
 use serde_json::Value as Json;
+use traffic::pattern::{self, Flow};
 
 use crate::assignment;
 use crate::check::{Checked, check, missing};
+use crate::derive;
 use crate::file::ScenarioFile;
+use crate::flows;
 use crate::hash::{ScenarioHash, hash};
 use crate::meaning::{Finding, Meaning};
 use crate::merge::merge;
@@ -70,6 +75,8 @@ pub struct Loaded {
     pub hash: ScenarioHash,
     /// The job, checked against its model and its cluster, if there is one.
     pub job: Option<Job>,
+    /// The faults at given times, on this fabric.
+    pub faults: Faults,
     /// What works but is unwise.
     pub warnings: Vec<Problem>,
     fabric: Option<Fabric>,
@@ -248,6 +255,7 @@ impl Loader {
     fn finish(mut self, input: &str, extent: Extent) -> Result<Loaded, Problems> {
         let absent = missing(&self.merged, self.schema, &self.sources, &self.dropped);
         self.problems.extend(absent);
+        derive::fill_nic(&mut self.merged);
         let json = self.merged.to_json();
         let read: Result<ScenarioFile, _> = serde_path_to_error::deserialize(&json);
         let whole = match read {
@@ -268,7 +276,7 @@ impl Loader {
                 None
             }
         };
-        let Some((scenario, meaning)) = whole.filter(|_| self.problems.is_empty()) else {
+        let Some((mut scenario, meaning)) = whole.filter(|_| self.problems.is_empty()) else {
             self.problems.sort_by_key(|problem| {
                 let place = problem.place.as_ref();
                 place.map(|place| (place.source.name.to_string(), place.span.start))
@@ -276,11 +284,14 @@ impl Loader {
             return Err(Problems(self.problems));
         };
         let hash = identity_hash(&scenario, &self.merged);
-        let Meaning { fabric, job, warnings, .. } = meaning;
+        let Meaning { fabric, job, faults, warnings, .. } = meaning;
+        if let Some(fabric) = &fabric {
+            derive::fill_buffers(&mut scenario, &mut self.merged, fabric);
+        }
         let warnings = warnings.into_iter().map(|warning| self.explain(warning)).collect();
         let Self { merged: tree, sources, .. } = self;
         let input = input.to_owned();
-        Ok(Loaded { input, scenario, hash, job, warnings, fabric, tree, sources })
+        Ok(Loaded { input, scenario, hash, job, faults, warnings, fabric, tree, sources })
     }
 
     /// Reports what does not fit, unless something that decides it is known to be wrong already.
@@ -361,6 +372,26 @@ impl Loader {
 }
 
 impl Loaded {
+    /// What the engines obey, with the scenario's seed.
+    pub fn settings(&self) -> Settings {
+        Settings { seed: self.scenario.seed, ..self.scenario.network.settings.clone() }
+    }
+
+    /// The flows of the synthetic traffic, from its pattern or its file.
+    pub fn flows(&self) -> Result<Vec<Flow>, Problems> {
+        let Some(traffic) = &self.scenario.traffic else { return Ok(Vec::new()) };
+        let nics = u32::try_from(self.fabric().nics()).expect("node ids have 32 bits");
+        let mut flows = match &traffic.flows {
+            Some(file) => flows::read(&self.path("traffic.flows", file), nics)?,
+            None => Vec::new(),
+        };
+        let written = pattern::flows(traffic, nics, self.scenario.seed);
+        let explain = |(key, reason)| self.problem(&format!("traffic.{key}"), reason);
+        let refuse = |wrong: Vec<_>| Problems(wrong.into_iter().map(explain).collect());
+        flows.extend(written.map_err(refuse)?);
+        Ok(flows)
+    }
+
     /// What to call the scenario above tables: its name, or else what was asked for.
     pub fn title(&self) -> String {
         let name = &self.scenario.name;

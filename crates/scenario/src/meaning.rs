@@ -7,8 +7,10 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 
 use fabric::Fabric;
+use fabric::fault::Faults;
 use fabric::topology::{self, ClusterConfig, ConfigError, FabricConfig, TopologyKind};
 use job::{Job, JobConfig, Site};
+use traffic::pattern;
 
 use crate::file::ScenarioFile;
 use crate::import::{self, Hints, ImportError};
@@ -34,6 +36,8 @@ pub struct Meaning {
     pub fabric: Option<Fabric>,
     /// The job, if there is one and it fits.
     pub job: Option<Job>,
+    /// The faults at given times.
+    pub faults: Faults,
     /// What does not fit together.
     pub findings: Vec<Finding>,
     /// What does, but is unwise.
@@ -48,7 +52,11 @@ impl Meaning {
         match with_files(scenario, &directory) {
             Ok((cluster, fabric)) => {
                 match topology::build(&cluster, &fabric, &scenario.catalogue) {
-                    Ok(fabric) => meaning.fabric = Some(fabric),
+                    Ok(fabric) => {
+                        meaning.add_faults(&fabric, scenario);
+                        meaning.add_traffic(&fabric, scenario);
+                        meaning.fabric = Some(fabric);
+                    }
                     Err(errors) => meaning.findings.extend(errors.into_iter().map(of_fabric)),
                 }
             }
@@ -58,6 +66,32 @@ impl Meaning {
             meaning.add_job(job, &site, directory("job.model"));
         }
         meaning
+    }
+
+    fn add_faults(&mut self, fabric: &Fabric, scenario: &ScenarioFile) {
+        match Faults::new(fabric, &scenario.faults, "faults") {
+            Ok(faults) => self.faults = faults,
+            Err(errors) => self.findings.extend(errors.into_iter().map(of_fabric)),
+        }
+    }
+
+    fn add_traffic(&mut self, fabric: &Fabric, scenario: &ScenarioFile) {
+        let Some(traffic) = &scenario.traffic else { return };
+        let nics = u32::try_from(fabric.nics()).expect("node ids have 32 bits");
+        for (key, message) in pattern::check(traffic, nics) {
+            let (reason, help) = split_suggestion(&message);
+            let key = format!("traffic.{key}");
+            let message = format!("`{key}`: {reason}");
+            self.findings.push(Finding { keys: vec![key], depends_on: Vec::new(), message, help });
+        }
+        if scenario.job.is_some() {
+            self.findings.push(Finding {
+                keys: vec!["traffic".to_owned()],
+                depends_on: Vec::new(),
+                message: "a scenario has a `job` or `traffic`, not both".to_owned(),
+                help: Some("keep one of them".to_owned()),
+            });
+        }
     }
 
     fn add_job(&mut self, config: &JobConfig, site: &Site, directory: PathBuf) {

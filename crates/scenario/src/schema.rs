@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::OnceLock;
 
 use schemars::JsonSchema;
 use serde_json::Value as Json;
@@ -16,7 +17,11 @@ use crate::tree::{Entry, Node, Origin, Table, Value};
 
 /// A schema that values can be checked against.
 #[derive(Clone, Debug)]
-pub struct Schema(Json);
+pub struct Schema {
+    json: Json,
+    /// All tables by the keys that they have, the shallowest first; made when first needed.
+    homes: OnceLock<BTreeMap<String, Vec<Home>>>,
+}
 
 /// One of the forms that a value may take.
 #[derive(Clone, Debug)]
@@ -77,12 +82,12 @@ const MAX_DEPTH: usize = 40;
 impl Schema {
     /// The schema of a type.
     pub fn of<T: JsonSchema>() -> Self {
-        Self(schemars::schema_for!(T).to_value())
+        Self { json: schemars::schema_for!(T).to_value(), homes: OnceLock::new() }
     }
 
     /// The schema as JSON.
     pub fn as_json(&self) -> &Json {
-        &self.0
+        &self.json
     }
 
     /// The forms that a value of this schema may take.
@@ -146,7 +151,7 @@ impl Schema {
         for _ in 0..MAX_DEPTH {
             let target = schema.get("$ref").and_then(Json::as_str);
             let pointer = target.and_then(|target| target.strip_prefix('#'));
-            match pointer.and_then(|pointer| self.0.pointer(pointer)) {
+            match pointer.and_then(|pointer| self.json.pointer(pointer)) {
                 Some(target) => schema = target,
                 None => break,
             }
@@ -222,47 +227,39 @@ impl Schema {
     }
 
     /// All tables that have this key, the shallowest first.
-    pub(crate) fn tables_with(&self, key: &str) -> Vec<Home> {
-        let mut found = Vec::new();
-        self.find_tables(&self.0, key, "", 0, &mut found);
-        found.sort_by_key(|home| home.path.len());
-        found.dedup();
-        found
+    pub(crate) fn tables_with(&self, key: &str) -> &[Home] {
+        let homes = self.homes.get_or_init(|| {
+            let mut homes = BTreeMap::new();
+            self.collect_homes(&self.json, "", &mut homes);
+            for tables in homes.values_mut() {
+                tables.sort_by_key(|home: &Home| home.path.len());
+                tables.dedup();
+            }
+            homes
+        });
+        homes.get(key).map_or(&[], Vec::as_slice)
     }
 
-    fn find_tables(
-        &self,
-        schema: &Json,
-        key: &str,
-        path: &str,
-        depth: usize,
-        found: &mut Vec<Home>,
-    ) {
-        if 8 < depth {
-            return;
-        }
+    fn collect_homes(&self, schema: &Json, path: &str, homes: &mut BTreeMap<String, Vec<Home>>) {
         let shapes = self.shapes(schema);
         let tag = self.tag(&shapes);
         for shape in shapes {
             match shape {
                 Shape::Table(fields) => {
-                    if fields.known.contains_key(key) {
-                        let word = tag.and_then(|tag| Self::tag_word(&fields, tag));
-                        let pair = tag.zip(word);
-                        let variant = pair.map(|(tag, word)| format!("{tag} = \"{word}\""));
-                        found.push(Home { path: path.to_owned(), variant });
-                    }
-                    for (name, schema) in fields.known {
+                    let word = tag.and_then(|tag| Self::tag_word(&fields, tag));
+                    let variant = tag.zip(word).map(|(tag, word)| format!("{tag} = \"{word}\""));
+                    for (name, schema) in &fields.known {
+                        let home = Home { path: path.to_owned(), variant: variant.clone() };
+                        homes.entry((*name).to_owned()).or_default().push(home);
                         // A table inside one of its own kind has nothing new to say.
-                        if path.split('.').any(|step| step == name) {
-                            continue;
+                        if !path.split('.').any(|step| step == *name) {
+                            self.collect_homes(schema, &join(path, name), homes);
                         }
-                        self.find_tables(schema, key, &join(path, name), depth + 1, found);
                     }
                 }
                 Shape::List(list) => {
                     if let Some(items) = list.get("items") {
-                        self.find_tables(items, key, path, depth + 1, found);
+                        self.collect_homes(items, path, homes);
                     }
                 }
                 _ => {}

@@ -97,12 +97,17 @@ pub fn is_allowed(path: &Path) -> bool {
 
 /// Reads a scenario file, or standard input if the path is `-`.
 pub fn read(path: &Path) -> Result<Source, Problem> {
+    read_within(path, MAX_FILE_BYTES)
+}
+
+/// Reads a text file of at most so many bytes, or standard input if the path is `-`.
+pub fn read_within(path: &Path, limit: u64) -> Result<Source, Problem> {
     let name = path.display().to_string();
     let refuse = |reason: &str, help: &str| {
         Problem::error(format!("cannot read `{name}`: {reason}")).with_help(help)
     };
     let bytes = if path == Path::new("-") {
-        read_up_to_limit(io::stdin().lock())
+        up_to(limit, io::stdin().lock())
     } else if !is_allowed(path) {
         return Err(refuse("it lies outside the workspace", "put it beside the scenario"));
     } else {
@@ -110,14 +115,14 @@ pub fn read(path: &Path) -> Result<Source, Problem> {
         if about.is_dir() {
             return Err(refuse("it is a directory", "name a file inside it"));
         }
-        if MAX_FILE_BYTES < about.len() {
-            return Err(too_large(&name, Some(about.len())));
+        if limit < about.len() {
+            return Err(too_large(&name, Some(about.len()), limit));
         }
-        File::open(path).and_then(read_up_to_limit)
+        File::open(path).and_then(|file| up_to(limit, file))
     };
     let bytes = bytes.map_err(|error| refuse_open(&name, &error))?;
-    if MAX_FILE_BYTES < bytes.len() as u64 {
-        return Err(too_large(&name, None));
+    if limit < bytes.len() as u64 {
+        return Err(too_large(&name, None, limit));
     }
     let text = String::from_utf8(bytes).map_err(|error| {
         let offset = error.utf8_error().valid_up_to();
@@ -136,20 +141,20 @@ pub fn read(path: &Path) -> Result<Source, Problem> {
     Ok(Source { directory, ..Source::new(name, text) })
 }
 
-fn read_up_to_limit(reader: impl Read) -> io::Result<Vec<u8>> {
+fn up_to(limit: u64, reader: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    reader.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+    reader.take(limit + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-fn too_large(name: &str, bytes: Option<u64>) -> Problem {
-    let limit = units::Bytes::new(MAX_FILE_BYTES);
+fn too_large(name: &str, bytes: Option<u64>, limit: u64) -> Problem {
+    let limit = units::Bytes::new(limit);
     let reason = match bytes {
         Some(bytes) => {
             let size = units::Bytes::new(bytes);
-            format!("it has {size:.0}, and a scenario has at most {limit}")
+            format!("it has {size:.0}, and at most {limit} are read")
         }
-        None => format!("it is longer than {limit}, the most a scenario may have"),
+        None => format!("it is longer than {limit}, and no more is read"),
     };
     Problem::error(format!("cannot read `{name}`: {reason}"))
         .with_help("a scenario is a TOML text file; is this the right file?")

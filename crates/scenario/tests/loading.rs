@@ -59,7 +59,10 @@ fn flag_beats_environment_beats_file_beats_base_beats_default() {
     let mut request = folder.request("my.toml");
     let expect = |request: &Request, seed: u64, qps: u16, from: [&str; 2]| {
         let loaded = load(request).unwrap();
-        assert_eq!((loaded.scenario.seed, loaded.scenario.network.routing.qps), (seed, qps));
+        assert_eq!(
+            (loaded.scenario.seed, loaded.scenario.network.settings.routing.qps),
+            (seed, qps)
+        );
         assert_eq!(["seed", "network.routing.qps"].map(|key| origin(&loaded, key, &folder)), from);
         assert_eq!(loaded.scenario.name, "base");
         assert_eq!(origin(&loaded, "network.routing.gap", &folder), "base.toml:5");
@@ -88,7 +91,7 @@ fn flag_beats_environment_beats_file_beats_base_beats_default() {
 #[test]
 fn values_of_flags_are_toml_or_plain_words() {
     let request = |set: &str| Request { set: vec![set.to_owned()], ..settings() };
-    let routing = |set: &str| load(&request(set)).unwrap().scenario.network.routing;
+    let routing = |set: &str| load(&request(set)).unwrap().scenario.network.settings.routing;
     assert_eq!(routing("network.routing.policy=spray").policy.name(), "spray");
     assert_eq!(routing("network.routing.policy = \"spray\"").policy.name(), "spray");
     assert_eq!(routing("network.routing={ qps = 3 }").qps, 3);

@@ -63,7 +63,7 @@ fn the_text_that_is_mutated_is_valid() {
 
 #[test]
 fn a_file_cut_off_anywhere_is_read_or_refused() {
-    for end in 0..VALID.len() {
+    for end in (0..VALID.len()).step_by(3) {
         let _ = survive(&VALID.as_bytes()[..end]);
     }
 }
@@ -87,7 +87,7 @@ fn a_thousand_mistakes_fill_a_screen_and_not_more() {
     let text = format!("cluster.gpus = 16\n{strangers}");
     let refusal = survive(text.as_bytes()).unwrap_err();
     assert!(refusal.contains("5000 errors, of which the first 50 are shown"), "{refusal}");
-    let text: String = (0..500_000).map(|n| format!("unknown{n} = {n}\n")).collect();
+    let text: String = (0..100_000).map(|n| format!("unknown{n} = {n}\n")).collect();
     let refusal = survive(text.as_bytes()).unwrap_err();
     assert!(refusal.contains("of which the first 50 are shown"), "{refusal}");
     let one_line = format!("x = [{}]", "1, ".repeat(1_000_000));

@@ -10,6 +10,7 @@
 //! * [`replay`]: the walk through them that all engines share.
 //! * [`collective`]: the communicator, and one file for each algorithm.
 //! * [`nccl`]: what NCCL and RCCL choose, and how long that takes without other traffic.
+//! * [`pattern`]: traffic without a job: permutation, incast, all-to-all, ring, flow files.
 //! * [`outcome`]: when each operation started and ended, and what the links did.
 //!
 //! # Invariants
@@ -20,6 +21,7 @@
 pub mod collective;
 pub mod nccl;
 pub mod outcome;
+pub mod pattern;
 pub mod replay;
 pub mod transfers;
 
