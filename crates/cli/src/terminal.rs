@@ -66,6 +66,15 @@ impl Terminal {
         Ok(loaded)
     }
 
+    /// The engine that was asked for, or the one that most people want.
+    pub(crate) fn engine(&self) -> commands::Engine {
+        match self.global.engine {
+            Some(crate::arguments::Engine::Analytic) => commands::Engine::Analytic,
+            Some(crate::arguments::Engine::Packet) => commands::Engine::Packet,
+            Some(crate::arguments::Engine::Flow) | None => commands::Engine::Flow,
+        }
+    }
+
     /// Says something on standard error, unless nobody wants to hear it.
     pub(crate) fn remark(&self, text: &str) {
         if !self.global.quiet {
@@ -91,7 +100,7 @@ impl Terminal {
         let envelope = Envelope {
             fatflow: VERSION,
             command,
-            engine: None,
+            engine: answer.engine(),
             seed: about.map(|loaded| loaded.scenario.seed),
             scenario: about.map(|loaded| loaded.hash.to_string()),
             result: answer,

@@ -5,15 +5,20 @@
 //!
 //! # Map of the modules
 //!
-//! One file for each command, with its options, its result and `run`; [`failure`] says how a
-//! command can fail.
+//! One file for each command, with its options, its result and `run`; [`engine`] is the door to
+//! the engines, [`meter`] what runs cost the machine, [`failure`] how a command can fail.
 
 pub mod check;
+pub mod collective;
+pub mod engine;
 pub mod failure;
 pub mod init;
+pub mod meter;
 pub mod presets;
+pub mod run_traffic;
 pub mod topo;
 
+pub use engine::Engine;
 pub use failure::Failure;
 
 /// The version that every answer carries.

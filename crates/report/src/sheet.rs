@@ -10,6 +10,11 @@ use crate::table::Table;
 pub trait Answer: Serialize {
     /// What people see.
     fn sheet(&self) -> Sheet;
+
+    /// What computed it, if an engine did.
+    fn engine(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 /// Text and tables, top to bottom.

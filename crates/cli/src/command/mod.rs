@@ -32,6 +32,8 @@ commands! {
     Init init
     Check check
     Topo topo
+    Collective collective
+    Run run
     Serve serve
     Schema schema
     Completions completions

@@ -1,0 +1,71 @@
+//! `fatflow collective`.
+
+use clap::ValueEnum;
+use commands::collective::{self, Sizes};
+use traffic::collective::Collective;
+use units::Bytes;
+
+use crate::arguments::ScenarioArgument;
+use crate::terminal::{Ending, Stop, Terminal};
+
+/// Run one collective over message sizes: a table in the shape of nccl-tests
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  fatflow collective all_reduce small-128
+  fatflow collective all_to_all -b 1M -e 1G -f 4 small-1024
+  fatflow collective all_reduce -e 256M --gpus 64 small-128 --engine packet
+  fatflow collective all_reduce my.toml --json | jq '.result.rows[].busbw_GBps'
+
+Sizes are binary, as in nccl-tests: 1M is 1,048,576 bytes. Bandwidths are in 10^9 bytes per second.")]
+pub(crate) struct Arguments {
+    /// The collective
+    collective: Name,
+    #[command(flatten)]
+    scenario: ScenarioArgument,
+    /// The smallest message
+    #[arg(short = 'b', long, value_name = "SIZE", default_value = "1M")]
+    min: Bytes,
+    /// The largest message
+    #[arg(short = 'e', long, value_name = "SIZE", default_value = "1G")]
+    max: Bytes,
+    /// From one size to the next
+    #[arg(short = 'f', long, value_name = "N", default_value_t = 2)]
+    factor: u64,
+    /// GPUs that take part [default: all]
+    #[arg(short = 'g', long, value_name = "N")]
+    gpus: Option<usize>,
+}
+
+/// The collectives by the names that people know.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum Name {
+    AllReduce,
+    AllGather,
+    ReduceScatter,
+    AllToAll,
+    Broadcast,
+    Reduce,
+    SendRecv,
+}
+
+impl Arguments {
+    pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
+        let loaded = terminal.load(&self.scenario)?;
+        let collective = match self.collective {
+            Name::AllReduce => Collective::AllReduce,
+            Name::AllGather => Collective::AllGather,
+            Name::ReduceScatter => Collective::ReduceScatter,
+            Name::AllToAll => Collective::AllToAll,
+            Name::Broadcast => Collective::Broadcast,
+            Name::Reduce => Collective::Reduce,
+            Name::SendRecv => Collective::SendRecv,
+        };
+        let sizes = Sizes { min: self.min, max: self.max, factor: self.factor };
+        let engine = terminal.engine();
+        let report = collective::run(&loaded, engine, collective, sizes, self.gpus)?;
+        terminal.answer("collective", Some(&loaded), &report)?;
+        Ok(Ending::Done)
+    }
+}

@@ -1,0 +1,179 @@
+//! `collective`: how one collective behaves over message sizes, in the shape of nccl-tests' table.
+
+use report::number::significant;
+use report::{Align, Answer, Chart, ChartKind, Frame, Scale, Sheet, Table};
+use scenario::Loaded;
+use serde::Serialize;
+use traffic::collective::{Ask, Collective, Communicator, Group, Request, write};
+use traffic::{Transfers, nccl};
+use units::Bytes;
+
+use crate::engine::{self, Engine};
+use crate::failure::Failure;
+
+/// Which sizes to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// The smallest.
+    pub min: Bytes,
+    /// The largest.
+    pub max: Bytes,
+    /// From one to the next.
+    pub factor: u64,
+}
+
+/// A collective over sizes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// Which collective.
+    pub collective: &'static str,
+    /// GPUs that take part.
+    pub gpus: usize,
+    /// One for each size.
+    pub rows: Vec<Row>,
+    #[serde(skip)]
+    title: String,
+    #[serde(skip)]
+    engine: Engine,
+}
+
+/// One size.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// As nccl-tests counts it.
+    pub bytes: u64,
+    /// How long it takes, its launch included.
+    pub time_us: f64,
+    /// Bytes over time.
+    #[serde(rename = "algbw_GBps")]
+    pub algbw_gbps: f64,
+    /// The same, scaled so that it can be compared with the links' rate.
+    #[serde(rename = "busbw_GBps")]
+    pub busbw_gbps: f64,
+    /// Which algorithm the library chose.
+    pub algorithm: &'static str,
+    /// Which protocol.
+    pub protocol: String,
+    /// How many channels.
+    pub channels: u32,
+    /// The busiest link between switches, and how busy.
+    pub limiting_link: String,
+    /// Its utilisation over the collective.
+    pub limiting_utilisation: f64,
+}
+
+/// Runs one collective over sizes on the first `gpus` GPUs of the scenario's fabric.
+pub fn run(
+    loaded: &Loaded,
+    engine: Engine,
+    collective: Collective,
+    sizes: Sizes,
+    gpus: Option<usize>,
+) -> Result<Report, Failure> {
+    let fabric = loaded.fabric();
+    let gpus = gpus.unwrap_or(fabric.gpus()).min(fabric.gpus());
+    if sizes.factor < 2 || sizes.max < sizes.min || sizes.min == Bytes::ZERO {
+        return Err(Failure::Run("sizes go from a smallest to a largest by a factor".to_owned()));
+    }
+    let ranks: Vec<_> = (0..gpus).map(|gpu| fabric.gpu(gpu)).collect();
+    let communicator = Communicator::new(fabric, &ranks);
+    let mut rows = Vec::new();
+    let mut bytes = sizes.min;
+    while bytes <= sizes.max {
+        rows.push(row(loaded, engine, collective, &communicator, bytes)?);
+        bytes = Bytes::new(bytes.get().saturating_mul(sizes.factor));
+    }
+    Ok(Report { collective: collective.name(), gpus, rows, title: loaded.title(), engine })
+}
+
+fn row(
+    loaded: &Loaded,
+    engine: Engine,
+    collective: Collective,
+    communicator: &Communicator,
+    bytes: Bytes,
+) -> Result<Row, Failure> {
+    let fabric = loaded.fabric();
+    let settings = &engine::library(loaded);
+    let ask = Ask { fabric, communicator, collective, bytes, settings, weights: &[] };
+    let plan = nccl::plan(&ask).ok_or_else(|| {
+        Failure::Run(format!("no algorithm runs {} on this fabric", collective.name()))
+    })?;
+    let (seconds, limiting_link, limiting_utilisation) = if engine == Engine::Analytic {
+        let estimate = nccl::estimate(fabric, communicator, collective, bytes, settings);
+        (estimate.map_or(0.0, |found| found.time.as_secs_f64()), String::new(), 0.0)
+    } else {
+        let mut transfers = Transfers::new();
+        let label = transfers.label(collective.name());
+        let detail = engine.detail();
+        let (weights, plan) = (&[][..], &plan);
+        let request = Request { collective, bytes, detail, label, settings, plan, weights };
+        write(fabric, &mut Group::new(communicator.clone()), &request, &mut transfers, &[]);
+        let mut watch = packetsim::Watch::default();
+        let outcome = engine::run(loaded, engine, &transfers, &mut watch)?;
+        let seconds = outcome.makespan().as_secs_f64();
+        let (link, load) = engine::busiest(fabric, &outcome, seconds);
+        (seconds, link, load)
+    };
+    let algbw_gbps = if seconds > 0.0 { bytes.as_f64() / seconds / 1e9 } else { 0.0 };
+    Ok(Row {
+        bytes: bytes.get(),
+        time_us: seconds * 1e6,
+        algbw_gbps,
+        busbw_gbps: algbw_gbps * collective.bus_factor(communicator.ranks() as u32),
+        algorithm: plan.algorithm.name(),
+        protocol: format!("{:?}", plan.protocol),
+        channels: plan.channels,
+        limiting_link,
+        limiting_utilisation,
+    })
+}
+
+impl Answer for Report {
+    fn engine(&self) -> Option<&'static str> {
+        Some(self.engine.name())
+    }
+
+    fn sheet(&self) -> Sheet {
+        let mut table = Table::new([
+            ("size (B)", Align::Right),
+            ("time (us)", Align::Right),
+            ("algbw (GB/s)", Align::Right),
+            ("busbw (GB/s)", Align::Right),
+            ("algorithm", Align::Left),
+            ("protocol", Align::Left),
+            ("channels", Align::Right),
+            ("busiest link", Align::Left),
+        ]);
+        let mut frame = Frame::new(&["bytes", "busbw", "series"]);
+        for row in &self.rows {
+            let link = if row.limiting_link.is_empty() {
+                String::new()
+            } else {
+                format!("{} ({:.0} %)", row.limiting_link, 100.0 * row.limiting_utilisation)
+            };
+            table.row([
+                row.bytes.to_string(),
+                format!("{:.1}", row.time_us),
+                significant(row.algbw_gbps),
+                significant(row.busbw_gbps),
+                row.algorithm.to_owned(),
+                row.protocol.clone(),
+                row.channels.to_string(),
+                link,
+            ]);
+            frame.push(vec![row.bytes.into(), row.busbw_gbps.into(), "predicted".into()]);
+        }
+        let mut chart = Chart::new(ChartKind::Line, "Bus bandwidth over message size", frame)
+            .caption("Small messages are held back by latency, large ones by the narrowest link.")
+            .axes("bytes", "busbw")
+            .by("series")
+            .labels("message (bytes)", "bus bandwidth (GB/s)");
+        chart.x_scale = Scale::Log;
+        let Self { title, collective, gpus, engine, .. } = self;
+        Sheet::new()
+            .heading(format!("{title}: {collective} on {gpus} GPUs, {} engine", engine.name()))
+            .table(table)
+            .chart(chart)
+    }
+}

@@ -1,0 +1,130 @@
+//! The three engines behind one door: transfers in, an outcome out, whatever computes it.
+//!
+//! All of them take their settings from the same scenario, so that where they differ, the models
+//! differ and not the inputs.
+
+use fabric::fault::Faults;
+use fabric::graph::LinkKind;
+use fabric::hardware::Reorder;
+use fabric::topology::ConfigError;
+use fabric::{Fabric, LinkId};
+use scenario::{Loaded, Problem, Problems};
+use serde::Serialize;
+use traffic::nccl::{self, Architecture};
+use traffic::{Outcome, Transfers};
+
+/// How the network is computed.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Engine {
+    /// Latency and bandwidth terms on the real routes, without contention.
+    Analytic,
+    /// Every flow on its hashed path, at max-min fair rates.
+    #[default]
+    Flow,
+    /// Every packet through NIC, switch and link.
+    Packet,
+}
+
+impl Engine {
+    /// All of them, from the fastest to the most faithful.
+    pub const ALL: [Self; 3] = [Self::Analytic, Self::Flow, Self::Packet];
+
+    /// Its name in flags and envelopes.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Analytic => "analytic",
+            Self::Flow => "flow",
+            Self::Packet => "packet",
+        }
+    }
+
+    /// How finely collectives are written out for it.
+    pub fn detail(self) -> traffic::collective::Detail {
+        match self {
+            Self::Packet => traffic::collective::Detail::Stepwise,
+            _ => traffic::collective::Detail::Folded,
+        }
+    }
+}
+
+/// What goes wrong on the fabric during the run.
+pub fn faults(loaded: &Loaded) -> Result<Faults, Problems> {
+    Faults::new(loaded.fabric(), &loaded.scenario.faults, "faults").map_err(|errors| {
+        let explain = |error: ConfigError| {
+            let problem = loaded.problem(&error.path, error.reason);
+            error.suggestion.into_iter().fold(problem, Problem::with_help)
+        };
+        Problems(errors.into_iter().map(explain).collect())
+    })
+}
+
+/// The flow engine's settings.
+pub fn flow_settings(loaded: &Loaded) -> Result<flowsim::Settings, Problems> {
+    let settings = loaded.settings();
+    let nic = &settings.nic;
+    let mut flow = flowsim::FlowConfig {
+        packet: settings.packet.mtu,
+        wire_efficiency: loaded.scenario.network.transport.efficiency(settings.packet.mtu),
+        receiver: match nic.reorder {
+            Reorder::None => flowsim::Receiver::GoBackN,
+            Reorder::SelectiveRepeat | Reorder::DirectPlacement => flowsim::Receiver::AnyOrder,
+        },
+        ..flowsim::FlowConfig::default()
+    };
+    flow.nic_latency = (nic.send_latency + nic.receive_latency) / 2;
+    flow.scale_up_efficiency = library(loaded).architecture.scale_up_efficiency();
+    Ok(flowsim::Settings {
+        routing: settings.routing.clone(),
+        flow,
+        faults: faults(loaded)?,
+        background: Vec::new(),
+        seed: loaded.scenario.seed,
+    })
+}
+
+/// The communication library's settings on this scenario's hardware.
+pub fn library(loaded: &Loaded) -> nccl::Settings {
+    let scenario = &loaded.scenario;
+    let gpu = scenario.catalogue.gpu.get(&scenario.cluster.gpu);
+    let architecture = gpu.and_then(|gpu| Architecture::of_scale_up(&gpu.scale_up_name));
+    let settings = loaded.settings();
+    let defaults = nccl::Settings::default();
+    nccl::Settings {
+        architecture: architecture.unwrap_or(defaults.architecture),
+        nic_latency: settings.nic.send_latency + settings.nic.receive_latency,
+        wire_efficiency: scenario.network.transport.efficiency(settings.packet.mtu),
+        ..defaults
+    }
+}
+
+/// Runs transfers on the scenario's fabric.
+pub fn run(
+    loaded: &Loaded,
+    engine: Engine,
+    transfers: &Transfers,
+    watch: &mut packetsim::Watch<'_>,
+) -> Result<Outcome, Problems> {
+    Ok(match engine {
+        Engine::Analytic | Engine::Flow => {
+            flowsim::run(loaded.fabric(), transfers, &flow_settings(loaded)?)
+        }
+        Engine::Packet => {
+            packetsim::run_watched(loaded.fabric(), transfers, &loaded.settings(), watch)
+        }
+    })
+}
+
+/// The busiest link between switches, or from a NIC where there is none, over so many seconds.
+pub fn busiest(fabric: &Fabric, outcome: &Outcome, seconds: f64) -> (String, f64) {
+    let load = |link: LinkId| {
+        let capacity = fabric.class(link).rate.bytes_per_s() * seconds;
+        if capacity > 0.0 { outcome.links[link].bytes as f64 / capacity } else { 0.0 }
+    };
+    let scale_out = |link: &LinkId| fabric.class(*link).kind == LinkKind::ScaleOut;
+    let busiest = outcome.links.ids().filter(scale_out).map(|link| (link, load(link)));
+    match busiest.max_by(|a, b| a.1.total_cmp(&b.1)) {
+        Some((link, load)) if load > 0.0 => (fabric.link_name(link), load),
+        _ => (String::new(), 0.0),
+    }
+}

@@ -1,0 +1,393 @@
+//! `run` on synthetic traffic: how long every flow takes, and what the network did meanwhile.
+
+use std::io::{self, Write};
+
+use fabric::{Fabric, LinkId, NodeKind};
+use report::number::{bits_per_second, grouped, significant};
+use report::{Align, Answer, Chart, ChartKind, Frame, Sheet, Table};
+use scenario::Loaded;
+use serde::Serialize;
+use traffic::collective::{Ask, Communicator, Group, Request, write};
+use traffic::pattern::{self, Flow, Pattern};
+use traffic::{OpId, Outcome, Transfers, nccl};
+
+use crate::engine::{self, Engine};
+use crate::failure::Failure;
+
+/// How many worst links are named.
+const WORST_LINKS: usize = 8;
+
+/// What a run on synthetic traffic came to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// Flows, or messages of a collective.
+    pub flows: u64,
+    /// Those that finished.
+    pub completed: u64,
+    /// Payload of all flows.
+    pub bytes: u64,
+    /// From the start to the last finish.
+    pub makespan_s: f64,
+    /// Completion times, from a flow's start until its sender knows.
+    pub fct_s: Percentiles,
+    /// Payload per second of the makespan, over all flows.
+    pub goodput_bps: f64,
+    /// Packets dropped.
+    pub drops: u64,
+    /// Packets sent again.
+    pub retransmits: u64,
+    /// Packets marked for congestion.
+    pub ecn_marks: u64,
+    /// Congestion notifications.
+    pub cnps: u64,
+    /// Pauses.
+    pub pfc: Pauses,
+    /// Data packets sent.
+    pub packets: u64,
+    /// Data packets times links crossed.
+    pub packet_hops: u64,
+    /// Events that the engine handled.
+    pub events: u64,
+    /// Load of the links between switches.
+    pub links: Links,
+    /// The busiest links.
+    pub worst_links: Vec<WorstLink>,
+    /// What the user should hear about.
+    pub findings: Vec<String>,
+    /// A fold of everything that happened: equal digests, equal runs.
+    pub digest: String,
+    /// Seconds that the run took on the clock.
+    pub wall_s: f64,
+    /// Seconds that it took of the processor.
+    pub cpu_s: f64,
+    /// The most memory that the process has used.
+    pub peak_rss_bytes: u64,
+    #[serde(skip)]
+    title: String,
+    #[serde(skip)]
+    engine: Engine,
+    #[serde(skip)]
+    times: Vec<f64>,
+    #[serde(skip)]
+    loads: Vec<(String, f64)>,
+}
+
+/// Percentiles in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Percentiles {
+    /// The fastest.
+    pub min: f64,
+    /// Half are faster.
+    pub p50: f64,
+    /// Ninety-nine of a hundred are faster.
+    pub p99: f64,
+    /// The slowest.
+    pub max: f64,
+}
+
+/// Pauses of a lossless class, or stalls for want of credits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Pauses {
+    /// How many began.
+    pub pauses: u64,
+    /// How long they lasted, over all links.
+    pub paused_s: f64,
+}
+
+/// Load of the links between switches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Links {
+    /// Of the busiest link, over the makespan.
+    pub max_utilisation: f64,
+    /// The busiest tier's busiest link over its mean.
+    pub imbalance: f64,
+    /// The share of links that carried nothing.
+    pub idle_share: f64,
+}
+
+/// A busy link.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WorstLink {
+    /// What people call it.
+    pub link: String,
+    /// Over the makespan.
+    pub utilisation: f64,
+    /// Queue pairs that were routed over it.
+    pub flows: u32,
+    /// The deepest its queue has been.
+    pub peak_queue_bytes: u64,
+    /// How long it was paused.
+    pub paused_s: f64,
+}
+
+/// What to run: transfers, and for each flow the operation that ends it.
+#[derive(Debug)]
+pub struct Work {
+    /// What the engine runs.
+    pub transfers: Transfers,
+    /// The flows; a collective is one flow from the first NIC to the last.
+    pub flows: Vec<Flow>,
+    /// The operation that ends each flow.
+    pub ends: Vec<OpId>,
+}
+
+/// Writes out the scenario's synthetic traffic for an engine.
+pub fn work(loaded: &Loaded, engine: Engine) -> Result<Work, Failure> {
+    let flows = loaded.flows()?;
+    let (mut transfers, mut ends) = pattern::transfers(loaded.fabric(), &flows);
+    let mut flows = flows;
+    let traffic = loaded.scenario.traffic.as_ref();
+    if let Some(config) = traffic.filter(|config| config.pattern == Pattern::Collective) {
+        let fabric = loaded.fabric();
+        let gpus = config.gpus.map_or(fabric.gpus(), |gpus| gpus as usize);
+        let ranks: Vec<_> = (0..gpus.min(fabric.gpus())).map(|gpu| fabric.gpu(gpu)).collect();
+        let communicator = Communicator::new(fabric, &ranks);
+        let settings = engine::library(loaded);
+        let (collective, bytes) = (config.collective, config.bytes);
+        let ask = Ask {
+            fabric,
+            communicator: &communicator,
+            collective,
+            bytes,
+            settings: &settings,
+            weights: &[],
+        };
+        let plan = nccl::plan(&ask).ok_or_else(|| {
+            Failure::Run(format!("no algorithm runs {} on this fabric", collective.name()))
+        })?;
+        let label = transfers.label(collective.name());
+        let request = Request {
+            collective,
+            bytes,
+            detail: engine.detail(),
+            label,
+            settings: &settings,
+            plan: &plan,
+            weights: &[],
+        };
+        let end = write(fabric, &mut Group::new(communicator), &request, &mut transfers, &[]);
+        ends.push(end);
+        flows.push(Flow { src: 0, dst: 0, bytes, start: config.start, messages: 1 });
+    }
+    if flows.is_empty() {
+        return Err(Failure::Run("this scenario has no traffic to run".to_owned()));
+    }
+    Ok(Work { transfers, flows, ends })
+}
+
+/// Runs the scenario's synthetic traffic.
+pub fn run(
+    loaded: &Loaded,
+    engine: Engine,
+    watch: &mut packetsim::Watch<'_>,
+) -> Result<(Report, Work, Outcome), Failure> {
+    let work = work(loaded, engine)?;
+    let clock = crate::meter::Meter::start();
+    let outcome = engine::run(loaded, engine, &work.transfers, watch)?;
+    let report = summarise(loaded, engine, &work, &outcome, &clock);
+    Ok((report, work, outcome))
+}
+
+fn summarise(
+    loaded: &Loaded,
+    engine: Engine,
+    work: &Work,
+    outcome: &Outcome,
+    clock: &crate::meter::Meter,
+) -> Report {
+    let fabric = loaded.fabric();
+    let mut times: Vec<f64> = Vec::with_capacity(work.flows.len());
+    for (flow, end) in work.flows.iter().zip(&work.ends) {
+        if let Some(ended) = outcome.ops[*end] {
+            times.push(ended.finish.as_secs_f64() - flow.start.as_secs_f64());
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    let bytes: u64 =
+        work.flows.iter().map(|flow| flow.bytes.get() * u64::from(flow.messages)).sum();
+    let makespan_s = outcome.makespan().as_secs_f64();
+    let counters = &outcome.counters;
+    let (links, worst_links, loads) = link_loads(fabric, outcome, makespan_s);
+    Report {
+        flows: work.flows.len() as u64,
+        completed: times.len() as u64,
+        bytes,
+        makespan_s,
+        fct_s: percentiles(&times),
+        goodput_bps: if makespan_s > 0.0 { bytes as f64 * 8.0 / makespan_s } else { 0.0 },
+        drops: counters.drops,
+        retransmits: counters.retransmits,
+        ecn_marks: counters.ecn_marks,
+        cnps: counters.cnps,
+        pfc: Pauses { pauses: counters.pauses, paused_s: counters.paused.as_secs_f64() },
+        packets: counters.packets,
+        packet_hops: counters.packet_hops,
+        events: counters.events,
+        links,
+        worst_links,
+        findings: outcome.findings.iter().map(|f| format!("{}: {}", f.at, f.text)).collect(),
+        digest: format!("{:016x}", outcome.digest),
+        wall_s: clock.wall_s(),
+        cpu_s: clock.cpu_s(),
+        peak_rss_bytes: crate::meter::peak_rss_bytes(),
+        title: loaded.title(),
+        engine,
+        times,
+        loads,
+    }
+}
+
+/// The percentiles of sorted values: the smallest that so many are at or below.
+pub fn percentiles(sorted: &[f64]) -> Percentiles {
+    let at = |share: f64| {
+        let rank = (share * sorted.len() as f64).ceil() as usize;
+        sorted.get(rank.max(1) - 1).copied().unwrap_or(0.0)
+    };
+    Percentiles { min: at(0.0), p50: at(0.5), p99: at(0.99), max: at(1.0) }
+}
+
+/// Utilisation of links over a span, without the links to endpoints unless there are no others.
+fn link_loads(
+    fabric: &Fabric,
+    outcome: &Outcome,
+    makespan_s: f64,
+) -> (Links, Vec<WorstLink>, Vec<(String, f64)>) {
+    let between_switches = |link: LinkId| {
+        let ends = fabric.links()[link];
+        [ends.from, ends.to].iter().all(|end| fabric.nodes()[*end].kind == NodeKind::Switch)
+    };
+    let all: Vec<LinkId> = outcome.links.ids().collect();
+    let mut inner: Vec<LinkId> =
+        all.iter().copied().filter(|link| between_switches(*link)).collect();
+    if inner.is_empty() {
+        let is_nic =
+            |link: &LinkId| fabric.nodes()[fabric.links()[*link].from].kind == NodeKind::Nic;
+        inner = all.iter().copied().filter(is_nic).collect();
+    }
+    let utilisation = |link: LinkId| {
+        let capacity = fabric.class(link).rate.bytes_per_s() * makespan_s;
+        if capacity > 0.0 { outcome.links[link].bytes as f64 / capacity } else { 0.0 }
+    };
+    let mut busiest: Vec<(LinkId, f64)> = inner.iter().map(|l| (*l, utilisation(*l))).collect();
+    let sum: f64 = busiest.iter().map(|(_, load)| load).sum();
+    let used = busiest.iter().filter(|(_, load)| *load > 0.0).count();
+    let mean = if busiest.is_empty() { 0.0 } else { sum / busiest.len() as f64 };
+    let loads = busiest.iter().map(|(l, load)| (fabric.class(*l).name.clone(), *load)).collect();
+    busiest.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    let most = busiest.first().map_or(0.0, |(_, load)| *load);
+    let links = Links {
+        max_utilisation: most,
+        imbalance: if mean > 0.0 { most / mean } else { 1.0 },
+        idle_share: 1.0 - used as f64 / busiest.len().max(1) as f64,
+    };
+    let worst = |(link, load): &(LinkId, f64)| WorstLink {
+        link: fabric.link_name(*link),
+        utilisation: *load,
+        flows: outcome.links[*link].flows,
+        peak_queue_bytes: outcome.links[*link].peak_queue.get(),
+        paused_s: outcome.links[*link].paused.as_secs_f64(),
+    };
+    (links, busiest.iter().take(WORST_LINKS).map(worst).collect(), loads)
+}
+
+/// Writes what became of each flow, as CSV.
+pub fn write_flows(out: &mut dyn Write, work: &Work, outcome: &Outcome) -> io::Result<()> {
+    writeln!(out, "flow,src,dst,bytes,start_ns,received_ns,finish_ns")?;
+    for (number, (flow, end)) in work.flows.iter().zip(&work.ends).enumerate() {
+        let Flow { src, dst, bytes, start, .. } = flow;
+        let start = start.as_ps() as f64 / 1e3;
+        let (received, finish) =
+            outcome.ops[*end].map_or((String::new(), String::new()), |times| {
+                let ns = |at: units::Time| format!("{}", at.as_ps() as f64 / 1e3);
+                (ns(times.received), ns(times.finish))
+            });
+        writeln!(out, "{number},{src},{dst},{},{start},{received},{finish}", bytes.get())?;
+    }
+    Ok(())
+}
+
+impl Answer for Report {
+    fn engine(&self) -> Option<&'static str> {
+        Some(self.engine.name())
+    }
+
+    fn sheet(&self) -> Sheet {
+        let seconds = |s: f64| units::Span::from_secs_f64(s);
+        let lost = self.flows - self.completed;
+        let mut sheet =
+            Sheet::new().heading(format!("{}: {} engine", self.title, self.engine.name())).facts([
+                ("flows", grouped(self.flows), if lost == 0 { "all finished" } else { "" }),
+                ("makespan", format!("{:.2}", seconds(self.makespan_s)), ""),
+                ("median", format!("{:.2}", seconds(self.fct_s.p50)), "of completion times"),
+                ("p99", format!("{:.2}", seconds(self.fct_s.p99)), "of completion times"),
+                ("goodput", bits_per_second(self.goodput_bps), "over the makespan"),
+                ("busiest link", format!("{:.0} %", 100.0 * self.links.max_utilisation), ""),
+                ("imbalance", significant(self.links.imbalance), "busiest over mean"),
+                ("idle links", format!("{:.0} %", 100.0 * self.links.idle_share), ""),
+            ]);
+        if lost > 0 {
+            sheet = sheet.note(format!("{} of {} flows did not finish.", lost, self.flows));
+        }
+        for finding in &self.findings {
+            sheet = sheet.note(finding);
+        }
+        sheet = sheet.heading("Packets").table(self.packet_table());
+        sheet = sheet.heading("Busiest links").table(self.link_table());
+        let mut times = Frame::new(&["completion_s"]);
+        for time in &self.times {
+            times.push(vec![(*time).into()]);
+        }
+        let completions = Chart::new(ChartKind::Distribution, "When flows were done", times)
+            .caption("The share of flows that had finished after so long.")
+            .axes("completion_s", "")
+            .labels("completion time (s)", "share");
+        let mut loads = Frame::new(&["tier", "utilisation"]);
+        for (tier, load) in &self.loads {
+            loads.push(vec![tier.as_str().into(), (*load).into()]);
+        }
+        let histogram = Chart::new(ChartKind::Histogram, "How evenly the links were used", loads)
+            .caption("Links between switches by utilisation: one narrow peak is even.")
+            .axes("utilisation", "")
+            .labels("utilisation", "links");
+        sheet.heading("Distributions").chart(completions).chart(histogram)
+    }
+}
+
+impl Report {
+    fn packet_table(&self) -> Table {
+        let mut table = Table::new([("", Align::Left), ("", Align::Right)]);
+        let rows: [(&str, String); 9] = [
+            ("data packets", grouped(self.packets)),
+            ("packet-hops", grouped(self.packet_hops)),
+            ("dropped", grouped(self.drops)),
+            ("sent again", grouped(self.retransmits)),
+            ("marked", grouped(self.ecn_marks)),
+            ("notifications", grouped(self.cnps)),
+            ("pauses", grouped(self.pfc.pauses)),
+            ("events", grouped(self.events)),
+            ("processor time", format!("{:.2}", units::Span::from_secs_f64(self.cpu_s))),
+        ];
+        for (name, value) in rows {
+            table.row([name.to_owned(), value]);
+        }
+        table
+    }
+
+    fn link_table(&self) -> Table {
+        let mut table = Table::new([
+            ("link", Align::Left),
+            ("utilisation", Align::Right),
+            ("queue pairs", Align::Right),
+            ("deepest queue", Align::Right),
+        ]);
+        for worst in &self.worst_links {
+            table.row([
+                worst.link.clone(),
+                format!("{:.1} %", 100.0 * worst.utilisation),
+                grouped(u64::from(worst.flows)),
+                format!("{:.1}", units::Bytes::new(worst.peak_queue_bytes)),
+            ]);
+        }
+        table
+    }
+}
