@@ -231,24 +231,24 @@ impl<'a, 'n> Costing<'a, 'n> {
         Ok(whole)
     }
 
+    /// How much longer kernels take where communication runs beside them.
+    fn beside(&self) -> f64 {
+        let alone = self.job().parallel.overlap.is_empty() || self.job().layout.gpus() == 1;
+        if alone { 1.0 } else { 1.0 + self.overheads.compute_slowdown }
+    }
+
     /// What of a pass stays exposed.
     fn exposed(&self, whole: &Whole) -> Parts {
         let mut parts = Parts::default();
-        let mut compute = whole.kernels;
-        if self.overlaps(Axis::Tp) && whole.tensor != Span::ZERO {
-            parts.add(Share::Tp, scaled(whole.tensor, self.overheads.tensor_exposed));
-            let beside = whole.tensor.min(whole.kernels);
-            compute += scaled(beside, self.overheads.compute_slowdown);
-        } else {
-            parts.add(Share::Tp, whole.tensor);
-        }
+        let tensor = if self.overlaps(Axis::Tp) { self.overheads.tensor_exposed } else { 1.0 };
+        parts.add(Share::Tp, scaled(whole.tensor, tensor));
         let rings = self.job().parallel.cp_exchange == CpExchange::Ring || self.overlaps(Axis::Cp);
         let hidden = if rings { whole.attention } else { Span::ZERO };
         parts.add(Share::Cp, whole.context.saturating_sub(hidden));
         let behind = if self.overlaps(Axis::Dp) { whole.kernels } else { Span::ZERO };
         parts.add(Share::Dp, whole.data.saturating_sub(behind));
         parts.add(Share::Ep, whole.expert);
-        parts.add(Share::Compute, compute);
+        parts.add(Share::Compute, scaled(whole.kernels, self.beside()));
         parts
     }
 

@@ -48,6 +48,19 @@ pub enum Residual {
     Sharded,
 }
 
+/// Where fp8 operands are cast.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Casts {
+    /// By kernels of their own: block-wise scales need the block's greatest value first.
+    #[default]
+    Separate,
+    /// By the norm or activation that makes them, as Transformer Engine's `LayerNormLinear` and
+    /// `LayerNormMLP` do with one scale per tensor; only attention's output and the gradients that
+    /// come out of sums have casts of their own.
+    Fused,
+}
+
 /// One rank's share of a model's layers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Layer<'a> {
@@ -69,6 +82,8 @@ pub struct Layer<'a> {
     pub precision: Precision,
     /// Generation of the attention kernels.
     pub attention: AttentionKernel,
+    /// Where fp8 operands are cast.
+    pub casts: Casts,
     /// Whether activations are dropped.
     pub dropout: Dropout,
     /// How many tokens a query of this layer sees at most.
@@ -88,6 +103,7 @@ impl<'a> Layer<'a> {
             residual: Residual::default(),
             precision: Precision::Bf16,
             attention: AttentionKernel::Flash,
+            casts: Casts::Separate,
             dropout: Dropout::Absent,
             window: None,
         }
@@ -182,13 +198,23 @@ impl<'a> Layer<'a> {
         list.linear(self.tokens(), outputs, inputs, self.precision);
     }
 
+    /// A linear layer of which the kernels beside it can cast the input, or also the gradient of
+    /// the output.
+    fn linear_beside(&self, list: &mut List, outputs: u64, inputs: u64, cast: &[Pass]) {
+        if self.casts == Casts::Fused && cast.contains(&list.pass) {
+            list.product(self.tokens(), outputs, inputs, self.precision);
+        } else {
+            self.linear(list, outputs, inputs);
+        }
+    }
+
     fn project(&self, list: &mut List) {
         let Model { hidden, head_dim, biases, .. } = *self.model;
         let (heads, kv_heads) = (self.heads(), self.kv_heads());
         match &self.model.latent {
             None => {
                 let width = (heads + 2 * kv_heads) * head_dim;
-                self.linear(list, width, hidden);
+                self.linear_beside(list, width, hidden, &[Pass::Forward]);
                 if biases.qkv {
                     list.memory(
                         Pass::WeightGradient,
@@ -314,14 +340,15 @@ impl<'a> Layer<'a> {
     /// Feed-forward products of so many channels before sharding.
     fn feed(&self, list: &mut List, ffn: u64) {
         let (hidden, width, tokens) = (self.model.hidden, ffn / self.tensor, self.tokens());
+        let both = [Pass::Forward, Pass::InputGradient];
         match self.model.mlp {
             Mlp::Gated => {
-                self.linear(list, 2 * width, hidden);
+                self.linear_beside(list, 2 * width, hidden, &both);
                 list.memory(Pass::Forward, MemoryKind::SwigluForward, tokens, width);
                 list.memory(Pass::InputGradient, MemoryKind::SwigluBackward, tokens, width);
             }
             Mlp::Gelu => {
-                self.linear(list, width, hidden);
+                self.linear_beside(list, width, hidden, &both);
                 list.memory(Pass::Forward, MemoryKind::BiasGeluForward, tokens, width);
                 list.memory(Pass::InputGradient, MemoryKind::BiasGeluBackward, tokens, width);
                 if self.model.biases.mlp {
@@ -329,7 +356,7 @@ impl<'a> Layer<'a> {
                 }
             }
         }
-        self.linear(list, hidden, width);
+        self.linear_beside(list, hidden, width, &[Pass::Forward]);
     }
 
     /// Router, dispatch, experts and combination, with tokens spread evenly over the experts.
@@ -431,14 +458,18 @@ impl List {
         }
     }
 
-    /// A linear layer with weights of outputs × inputs.
+    /// A linear layer with weights of outputs × inputs, and what casts its operands.
     fn linear(&mut self, tokens: u64, outputs: u64, inputs: u64, precision: Precision) {
+        self.casts(tokens, outputs, inputs, precision);
+        self.product(tokens, outputs, inputs, precision);
+    }
+
+    fn product(&mut self, tokens: u64, outputs: u64, inputs: u64, precision: Precision) {
         let (m, n, k, role) = match self.pass {
             Pass::Forward => (tokens, outputs, inputs, Role::Forward),
             Pass::InputGradient => (tokens, inputs, outputs, Role::InputGradient),
             Pass::WeightGradient => (outputs, inputs, tokens, Role::AccumulatedWeightGradient),
         };
-        self.casts(tokens, outputs, inputs, precision);
         self.kernels.push(Kernel::Gemm(Gemm { m, n, k, precision, role }));
     }
 

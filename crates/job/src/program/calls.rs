@@ -17,7 +17,7 @@ use traffic::Collective;
 use units::Bytes;
 
 use super::{Beside, Call, Unit};
-use crate::config::Dispatcher;
+use crate::config::{Dispatcher, Precision};
 use crate::dispatch::Dispatch;
 use crate::model::{Experts, LayerKind, Recompute};
 use crate::parallel::{CpExchange, GroupKind};
@@ -87,7 +87,12 @@ fn tensor(name: &'static str, collective: Collective, bytes: u64, beside: Beside
 /// feed-forward part.
 fn linear_block(job: &Job, pass: Pass, calls: &mut Vec<Call>) {
     let bytes = stream_bytes(job);
-    let gather = |name, beside| tensor(name, Collective::AllGather, bytes, beside);
+    // What a product takes in is cast before it is gathered (Transformer Engine's linear layers).
+    let taken = match job.precision {
+        Precision::Fp8 => bytes / 2,
+        _ => bytes,
+    };
+    let gather = |name, beside| tensor(name, Collective::AllGather, taken, beside);
     let scatter = |name, beside| tensor(name, Collective::ReduceScatter, bytes, beside);
     let sum = |name, beside| tensor(name, Collective::AllReduce, bytes, beside);
     match (job.parallel.sequence_parallel, pass) {

@@ -5,7 +5,7 @@
 //! the next exchange.
 
 use crate::compute::gemm::{Gemm, Role};
-use crate::compute::layer::{self, Layer, Residual};
+use crate::compute::layer::{self, Casts, Layer, Residual};
 use crate::compute::{Kernel, MemoryKind};
 use crate::config::Precision;
 use crate::dispatch::Dispatch;
@@ -81,6 +81,8 @@ fn rank_share(job: &Job, unit: Unit) -> Layer<'_> {
         residual,
         precision: job.precision,
         attention: job.attention,
+        // Experts' software (DeepSeek-V3, arXiv 2412.19437, section 3.3.2) scales block by block.
+        casts: if job.model.experts.is_some() { Casts::Separate } else { Casts::Fused },
         dropout: job.dropout,
         window,
         ..Layer::new(&job.model, job.batch.micro, job.batch.length)
