@@ -247,6 +247,19 @@ fn leads_above(fabric: &Fabric, switch: NodeId, is_above: &impl Fn(NodeId) -> bo
     }
 }
 
+/// The links that lead from a switch towards a leaf: down if it is above the leaf, and else up.
+///
+/// In a fabric with structure and without failures this is what [`Routes::next_hops`] finds for
+/// NICs that hang on that leaf alone, without copying. Empty at the top of a plane that the leaf
+/// is not part of.
+pub fn towards_leaf(fabric: &Fabric, at: NodeId, leaf: u32) -> &[LinkId] {
+    let (down, up) = fabric.ports_down_up(at);
+    match fabric.cover(at) {
+        Some(cover) if cover.contains(leaf) => children_above(fabric, down, leaf),
+        _ => up,
+    }
+}
+
 /// The downward ports whose far end is above the leaf; equal covers lie together.
 fn children_above<'a>(fabric: &Fabric, down: &'a [LinkId], leaf: u32) -> &'a [LinkId] {
     let cover =

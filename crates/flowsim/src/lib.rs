@@ -50,6 +50,7 @@
 //! * Rates are the max-min allocation, to 1e-9, after every event.
 //! * A run ends: what cannot finish is reported.
 
+mod bundles;
 mod capacity;
 pub mod max_min;
 pub mod paths;

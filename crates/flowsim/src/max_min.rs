@@ -29,7 +29,7 @@ use units::{Id, IdVec};
 units::id!(
     /// A flow of the solver.
     FlowId,
-    /// A link of the solver: the fabric's come first, then one for each capped flow.
+    /// A link of the solver: the fabric's come first, then wide ones and those of capped flows.
     SolverLink,
 );
 
@@ -64,12 +64,34 @@ struct LinkState {
     reported: bool,
 }
 
-/// A flow among those that a link holds back, and where its entries lie.
+/// Other links that an [`Own`] can name.
+const NEAR: usize = 6;
+
+/// A flow among those that a link holds back. The other links of a short way are written down
+/// here, next to those of its neighbours, because they are told of every change of the level.
 #[derive(Clone, Copy, Debug)]
 struct Own {
     flow: u32,
-    first: u32,
-    end: u32,
+    /// How many links follow; [`NOWHERE`] if the way is too long or its loads differ.
+    count: u32,
+    links: [u32; NEAR],
+    load: f64,
+}
+
+impl Own {
+    fn new(flow: usize, entries: &[Entry], link: u32) -> Self {
+        let mut own = Self { flow: flow as u32, count: 0, links: [0; NEAR], load: 0.0 };
+        if NEAR + 1 < entries.len() || entries.iter().any(|e| e.load != entries[0].load) {
+            own.count = NOWHERE;
+            return own;
+        }
+        own.load = entries[0].load;
+        for entry in entries.iter().filter(|entry| entry.link != link) {
+            own.links[own.count as usize] = entry.link;
+            own.count += 1;
+        }
+        own
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -332,7 +354,8 @@ impl MaxMin {
         }
     }
 
-    fn push_link(&mut self, capacity: f64) -> u32 {
+    /// Adds a link. Returns its number.
+    pub fn push_link(&mut self, capacity: f64) -> u32 {
         assert!(0.0 <= capacity && capacity.is_finite(), "a capacity of {capacity}");
         let (fixed, free, level, highest) = (0.0, 0.0, 0.0, 0.0);
         let (looks, waiting, reported, alarm) = (0, false, false, capacity * (1.0 + SAME));
@@ -431,10 +454,11 @@ impl MaxMin {
 
     /// Gives a flow to the link that shall hold it back.
     fn own(&mut self, flow: usize, link: u32) {
-        let own = &mut self.own[link as usize];
+        let own = Own::new(flow, &self.entries[self.range(flow)], link);
+        let owned = &mut self.own[link as usize];
         let record = &mut self.flows[FlowId::from_index(flow)];
-        (record.held, record.place) = (link, own.len() as u32);
-        own.push(Own { flow: flow as u32, first: record.first, end: record.end });
+        (record.held, record.place) = (link, owned.len() as u32);
+        owned.push(own);
         self.moved.push(FlowId::from_index(flow));
     }
 
@@ -617,8 +641,14 @@ impl MaxMin {
         self.report(link);
         self.work += self.own[link as usize].len() as u64;
         for at in 0..self.own[link as usize].len() {
-            let Own { first, end, .. } = self.own[link as usize][at];
-            for entry in first as usize..end as usize {
+            let Own { flow, count, links, load } = self.own[link as usize][at];
+            if count != NOWHERE {
+                for &other in links.iter().take(count as usize) {
+                    self.shift(other, load * (level - old), level);
+                }
+                continue;
+            }
+            for entry in self.range(flow as usize) {
                 let Entry { link: other, load, .. } = self.entries[entry];
                 if other != link {
                     self.shift(other, load * (level - old), level);

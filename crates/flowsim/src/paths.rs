@@ -12,6 +12,8 @@ use fabric::{Fabric, Health, LinkId, NodeId, NodeKind, Routes};
 use traffic::{Connection, ConnectionId, LinkUse, OpKind, Transfers};
 use units::{Bytes, Id, IdVec};
 
+use crate::bundles::{Bundles, Wide};
+
 /// Not walked yet.
 const UNKNOWN: u32 = u32::MAX;
 
@@ -27,6 +29,8 @@ struct Way {
 pub struct Lay {
     /// Links and shares.
     pub entries: Vec<(u32, f64)>,
+    /// Bundles of links, by place, and the share that each carries as a whole.
+    pub wide: Vec<(u32, f64)>,
     /// From the first bit's departure to its arrival, in seconds: cables and switches.
     pub delay: f64,
     /// What store and forward adds for each byte of a packet, in seconds.
@@ -38,6 +42,7 @@ pub struct Lay {
 impl Lay {
     fn clear(&mut self) {
         self.entries.clear();
+        self.wide.clear();
         (self.delay, self.per_byte, self.ways) = (0.0, 0.0, 1);
     }
 }
@@ -60,6 +65,10 @@ pub struct Paths<'a> {
     planned: Vec<Option<Vec<LinkId>>>,
     /// By link: queue pairs that are spread over it among others.
     crossings: Vec<u32>,
+    /// Sets of links that spread traffic uses together, where the fabric allows it.
+    bundles: Option<Bundles>,
+    bundle_crossings: Vec<u32>,
+    wides: Vec<Wide>,
     hops: Vec<LinkId>,
     layer: Vec<(NodeId, f64)>,
     next_layer: Vec<(NodeId, f64)>,
@@ -96,12 +105,28 @@ impl<'a> Paths<'a> {
             links: Vec::new(),
             planned: Vec::new(),
             crossings: Vec::new(),
+            bundles: None,
+            bundle_crossings: Vec::new(),
+            wides: Vec::new(),
             hops: Vec::new(),
             layer: Vec::new(),
             next_layer: Vec::new(),
         };
         paths.plan(transfers);
         paths
+    }
+
+    /// Lets evenly spread traffic treat parallel links as one, if the policy spreads everything
+    /// and the fabric is regular and stays so.
+    pub fn bundle(&mut self) {
+        if self.routing.spread(Bytes::MAX) != Spread::One {
+            self.bundles = Bundles::new(self.fabric, self.routes.health());
+        }
+    }
+
+    /// The links of a bundle, by its place.
+    pub fn bundled(&self, place: usize) -> impl Iterator<Item = LinkId> {
+        self.bundles.iter().flat_map(move |bundles| bundles.links(self.fabric, place))
     }
 
     /// Lets the policy plan with what it knows now: who will send how much to whom.
@@ -190,6 +215,9 @@ impl<'a> Paths<'a> {
         lay: &mut Lay,
     ) -> Result<(), NoPath> {
         let keys = self.range(connection.index());
+        if ends.from == ends.to {
+            return Ok(());
+        }
         if keys.is_empty() {
             let from = lay.entries.len();
             return self.spread(ends.from, ends.to, Spread::Even, 1.0, lay).inspect_err(|_| {
@@ -258,6 +286,11 @@ impl<'a> Paths<'a> {
         for (at, crossing) in self.crossings.iter().enumerate() {
             links[LinkId::from_index(at)].flows += crossing;
         }
+        for (place, crossing) in self.bundle_crossings.iter().enumerate() {
+            for link in self.bundled(place) {
+                links[link].flows += crossing;
+            }
+        }
     }
 
     fn range(&self, connection: usize) -> std::ops::Range<usize> {
@@ -272,6 +305,7 @@ impl<'a> Paths<'a> {
         self.ways.fill(Way { first: UNKNOWN, length: 0 });
         self.links.clear();
         self.crossings.clear();
+        self.bundle_crossings.clear();
     }
 
     fn add_queue_pair(
@@ -283,6 +317,9 @@ impl<'a> Paths<'a> {
     ) -> Result<(), NoPath> {
         let FlowKey { from, to, .. } = self.keys[key];
         let spread = self.routing.spread(message);
+        if self.add_bundles(key, share, lay) {
+            return Ok(());
+        }
         if spread != Spread::One {
             let first = lay.entries.len();
             self.spread(from, to, spread, share, lay)?;
@@ -304,6 +341,46 @@ impl<'a> Paths<'a> {
         }
         (lay.delay, lay.per_byte) = (lay.delay.max(delay), lay.per_byte.max(per_byte));
         Ok(())
+    }
+
+    /// Lays a queue pair over bundles, if that is possible.
+    fn add_bundles(&mut self, key: usize, share: f64, lay: &mut Lay) -> bool {
+        let Some(bundles) = &mut self.bundles else { return false };
+        let FlowKey { from, to, .. } = self.keys[key];
+        let ([first], [last]) = (self.fabric.ports(from), self.fabric.ports(to)) else {
+            return false;
+        };
+        let last = self.fabric.reverse(*last);
+        let links = self.fabric.links();
+        let (start, end) = (links[*first].to, links[last].from);
+        if bundles.between(self.fabric, start, end, &mut self.wides).is_none() {
+            return false;
+        }
+        self.bundle_crossings.resize(bundles.len(), 0);
+        let is_new = self.ways[key].first == UNKNOWN;
+        self.ways[key] = Way { first: 0, length: 0 };
+        let (mut delay, mut per_byte) = (0.0, 0.0);
+        lay.entries.push((first.index() as u32, share));
+        self.add_delay(*first, true, &mut delay, &mut per_byte);
+        for at in 0..self.wides.len() {
+            let place = self.wides[at].index();
+            let bundles = self.bundles.as_ref().expect("asked for above");
+            let mut members = bundles.links(self.fabric, place);
+            let member = members.next().expect("a bundle has a link");
+            lay.ways = lay.ways.max(1 + members.count());
+            lay.wide.push((place as u32, share));
+            self.bundle_crossings[place] += u32::from(is_new);
+            self.add_delay(member, false, &mut delay, &mut per_byte);
+        }
+        lay.entries.push((last.index() as u32, share));
+        self.add_delay(last, false, &mut delay, &mut per_byte);
+        if is_new {
+            self.crossings.resize(self.fabric.links().len(), 0);
+            self.crossings[first.index()] += 1;
+            self.crossings[last.index()] += 1;
+        }
+        (lay.delay, lay.per_byte) = (lay.delay.max(delay), lay.per_byte.max(per_byte));
+        true
     }
 
     fn walk(&mut self, key: usize) -> Result<Way, NoPath> {

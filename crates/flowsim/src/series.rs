@@ -21,19 +21,24 @@ pub struct Series {
     /// How often each row's points have moved apart.
     doublings: Vec<u8>,
     bytes: Vec<f32>,
+    /// By link: what share of its row is its own; empty while every row has one link.
+    shares: Vec<f32>,
 }
 
 impl Series {
     /// So many points for each of so many links.
     pub fn new(points: usize, links: usize) -> Self {
         let rows = if points == 0 { Vec::new() } else { vec![NONE; links] };
-        Self { points: points.next_multiple_of(2), rows, doublings: Vec::new(), bytes: Vec::new() }
+        Self { points: points.next_multiple_of(2), rows, ..Self::default() }
     }
 
     /// A link carried so many bytes between two instants, in seconds.
     pub fn add(&mut self, link: usize, from: f64, to: f64, bytes: f64) {
-        if self.rows.is_empty() {
+        if self.points == 0 {
             return;
+        }
+        if self.rows.len() <= link {
+            self.rows.resize(link + 1, NONE);
         }
         if self.rows[link] == NONE {
             self.rows[link] = self.doublings.len() as u32;
@@ -59,11 +64,21 @@ impl Series {
         row[last] += (per_second * (to - last as f64 * width)) as f32;
     }
 
+    /// A link carried this share of what was noted for `whole`.
+    pub fn share(&mut self, link: usize, whole: usize, share: f64) {
+        if let Some(&row) = self.rows.get(whole) {
+            self.shares.resize(self.rows.len(), 1.0);
+            (self.rows[link], self.shares[link]) = (row, share as f32);
+        }
+    }
+
     /// The bytes that a link carried between consecutive points, and how far these are apart.
-    pub fn of(&self, link: LinkId) -> Option<(Span, &[f32])> {
+    pub fn of(&self, link: LinkId) -> Option<(Span, Vec<f32>)> {
         let row = *self.rows.get(link.index()).filter(|row| **row != NONE)? as usize;
         let width = Span::from_secs_f64(width(self.doublings[row]));
-        Some((width, &self.bytes[row * self.points..][..self.points]))
+        let share = self.shares.get(link.index()).copied().unwrap_or(1.0);
+        let row = self.bytes[row * self.points..][..self.points].iter();
+        Some((width, row.map(|bytes| bytes * share).collect()))
     }
 
     fn double(&mut self, row: usize) {

@@ -19,7 +19,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use fabric::routing::{Grain, NoPath, QueuePairUse, Spread};
-use fabric::{Fabric, Health};
+use fabric::{Fabric, Health, LinkId};
 use traffic::{ConnectionId, Finding, LinkUse, OpId, OpKind, OpTimes, Outcome, Replay, Transfers};
 use units::{Bytes, Id, IdVec, Time};
 
@@ -118,6 +118,8 @@ struct Simulation<'a, 'b> {
     progress: Progress,
     paths: Paths<'a>,
     carriers: IdVec<FlowId, Carrier>,
+    /// The solver's link for each bundle of links, or [`NONE`].
+    wide: Vec<u32>,
     /// The first lane of each connection, or [`NONE`].
     lane_of: IdVec<ConnectionId, u32>,
     /// Which queue pair is next, for connections that deal messages out in turn.
@@ -144,7 +146,10 @@ impl<'a, 'b> Simulation<'a, 'b> {
     fn new(fabric: &'a Fabric, transfers: &'b Transfers, settings: &'b Settings) -> Self {
         let health = capacity::health(fabric, &settings.faults, Time::ZERO);
         let routing = &settings.routing;
-        let paths = Paths::new(fabric, transfers, routing, health.clone(), settings.seed);
+        let mut paths = Paths::new(fabric, transfers, routing, health.clone(), settings.seed);
+        if settings.faults.is_empty() && settings.background.is_empty() {
+            paths.bundle();
+        }
         let capacities = capacity::capacities(fabric, &health, settings, Time::ZERO);
         let mut network = MaxMin::new(&capacities);
         network.set_precision(settings.flow.precision);
@@ -162,6 +167,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
             progress: Progress::default(),
             paths,
             carriers: IdVec::default(),
+            wide: Vec::new(),
             lane_of: vec![NONE; connections].into(),
             turns: vec![0; connections].into(),
             lanes: Vec::new(),
@@ -259,15 +265,26 @@ impl<'a, 'b> Simulation<'a, 'b> {
         self.ops[op] = OpState { start: self.now, received: self.now, parts: 0 };
         match &transfers.ops()[op].kind {
             OpKind::Wait { span } => self.finish(op, self.now + span.as_secs_f64(), 0.0),
-            OpKind::Send { bytes, .. } if *bytes == Bytes::ZERO => {
+            OpKind::Send { connection, bytes }
+                if *bytes == Bytes::ZERO || self.stays(*connection) =>
+            {
                 self.finish(op, self.now + protocol, 0.0);
             }
-            OpKind::Coupled { bytes, fill, .. } if *bytes == Bytes::ZERO => {
+            OpKind::Coupled { edges, bytes, fill }
+                if *bytes == Bytes::ZERO
+                    || transfers.coupled(edges).iter().all(|edge| self.stays(*edge)) =>
+            {
                 self.finish(op, self.now + fill.as_secs_f64(), 0.0);
             }
             OpKind::Send { connection, bytes } => self.send(op, *connection, *bytes),
             OpKind::Coupled { .. } => self.start_coupled(op),
         }
+    }
+
+    /// Whether a connection ends where it begins, and so crosses no link.
+    fn stays(&self, connection: ConnectionId) -> bool {
+        let ends = &self.transfers.connections()[connection];
+        ends.from == ends.to
     }
 
     /// Puts a message on its connection's lanes.
@@ -400,9 +417,29 @@ impl<'a, 'b> Simulation<'a, 'b> {
         (row.delay, row.per_byte) = (self.lay.delay + nics, self.lay.per_byte);
     }
 
+    /// Gives the bundles in `lay` links of the solver, as wide as all that they stand for.
+    fn widen(&mut self) {
+        for at in 0..self.lay.wide.len() {
+            let (place, share) = self.lay.wide[at];
+            let place = place as usize;
+            if self.wide.len() <= place {
+                self.wide.resize(place + 1, NONE);
+            }
+            if self.wide[place] == NONE {
+                let capacity =
+                    |link: LinkId| self.network.capacity(SolverLink::from_index(link.index()));
+                let capacity = self.paths.bundled(place).map(capacity).sum();
+                self.wide[place] = self.network.push_link(capacity);
+            }
+            self.lay.entries.push((self.wide[place], share));
+        }
+        self.lay.wide.clear();
+    }
+
     /// A receiver that goes back n asks for what it had already sent for: spread packets overtake
-    /// each other, and each that does so costs what was in flight.
+    /// each other, and each that does so costs what was in flight. Bundles must have links first.
     fn punish_reordering(&mut self, message: Bytes) {
+        self.widen();
         let spread = self.paths.routing().spread(message);
         if self.settings.flow.receiver == Receiver::AnyOrder || spread == Spread::One {
             return;
@@ -513,10 +550,11 @@ impl<'a, 'b> Simulation<'a, 'b> {
     fn account(&mut self, flow: FlowId, begun: f64, bytes: f64) {
         for (link, share) in self.network.path(flow) {
             let link = link.index();
-            if link < self.link_bytes.len() {
-                self.link_bytes[link] += share * bytes;
-                self.series.add(link, begun, self.now, share * bytes);
+            if self.link_bytes.len() <= link {
+                self.link_bytes.resize(link + 1, 0.0);
             }
+            self.link_bytes[link] += share * bytes;
+            self.series.add(link, begun, self.now, share * bytes);
         }
     }
 
@@ -544,11 +582,17 @@ impl<'a, 'b> Simulation<'a, 'b> {
             let text = format!("{unfinished} operations did not finish");
             self.outcome.findings.push(Finding { at: time(self.now), text });
         }
-        let mut links: IdVec<fabric::LinkId, LinkUse> = self
-            .link_bytes
-            .iter()
-            .map(|bytes| LinkUse { bytes: bytes.round() as u64, ..LinkUse::default() })
-            .collect();
+        for (place, &link) in self.wide.iter().enumerate().filter(|(_, link)| **link != NONE) {
+            let whole = self.link_bytes.get(link as usize).copied().unwrap_or(0.0);
+            let share = 1.0 / self.paths.bundled(place).count() as f64;
+            for member in self.paths.bundled(place) {
+                self.link_bytes[member.index()] += whole * share;
+                self.series.share(member.index(), link as usize, share);
+            }
+        }
+        let use_of = |bytes: &f64| LinkUse { bytes: bytes.round() as u64, ..LinkUse::default() };
+        let fabric_links = &self.link_bytes[..self.fabric.links().len()];
+        let mut links: IdVec<LinkId, LinkUse> = fabric_links.iter().map(use_of).collect();
         self.paths.count(&mut links);
         self.outcome.links = links;
         Run {

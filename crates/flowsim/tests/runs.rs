@@ -165,3 +165,40 @@ fn utilisation_over_time_adds_up() {
     assert_eq!(run.outcome.links[link].flows, 3);
     assert_eq!(link.index() % 2, 1);
 }
+
+/// Agreement: treating parallel links as one changes no time and no byte. Background traffic of
+/// one bit per second makes the engine lay every link by itself.
+#[test]
+fn bundles_change_nothing() {
+    use fabric::hardware::Catalogue;
+    use fabric::topology::{ClusterConfig, FabricConfig, TopologyKind, build};
+    for (topology, tiers, radix) in
+        [(TopologyKind::Clos, 2, 64), (TopologyKind::RailOptimized, 3, 16)]
+    {
+        let cluster = ClusterConfig { gpus: Some(512), ..ClusterConfig::default() };
+        let config = FabricConfig {
+            topology,
+            tiers: Some(tiers),
+            radix: Some(radix),
+            ..FabricConfig::default()
+        };
+        let fabric = build(&cluster, &config, &Catalogue::default()).unwrap();
+        let pairs: Vec<_> = (0..512).map(|nic| (nic, (nic * 5 + 24) % 512)).collect();
+        let transfers = messages(&fabric, &pairs, 10_000_000);
+        let policy = Policy::Spray;
+        let routing = RoutingConfig { policy, ..RoutingConfig::default() };
+        let bundled = Settings { routing, ..plain() };
+        let (from, to) = (fabric.nic(0), fabric.nic(1));
+        let (start, end) = (Time::ZERO, Time::MAX);
+        let background = vec![Background { from, to, rate: Rate::from_bps(1), start, end }];
+        let single = Settings { background, ..bundled.clone() };
+        let (a, b) = (run(&fabric, &transfers, &bundled), run(&fabric, &transfers, &single));
+        assert_eq!(a.completed(), 512);
+        for (a, b) in arrivals(&a).into_iter().zip(arrivals(&b)) {
+            assert!((a - b).abs() <= 1e-6 * b, "{topology:?}: {a} and {b}");
+        }
+        for (a, b) in a.links.iter().zip(&b.links) {
+            assert!(a.bytes.abs_diff(b.bytes) < 100 && a.flows == b.flows, "{a:?} and {b:?}");
+        }
+    }
+}

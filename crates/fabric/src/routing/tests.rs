@@ -105,3 +105,35 @@ fn names_are_those_of_the_scenario_file() {
     assert_eq!(names.join(" "), expected);
     assert_eq!(RoutingConfig::default().chunk, Bytes::from_kib(512));
 }
+
+/// Agreement: the walk over slices of ports and the walk over copied next hops find the same.
+#[test]
+fn both_walks_agree() {
+    use crate::hardware::Catalogue;
+    use crate::topology::{ClusterConfig, FabricConfig, TopologyKind, build};
+    use units::Id;
+    let mut walker = Walker::default();
+    for topology in [TopologyKind::FatTree, TopologyKind::RailOptimized, TopologyKind::Clos] {
+        let cluster = ClusterConfig { gpus: Some(256), ..ClusterConfig::default() };
+        let config = FabricConfig { topology, tiers: Some(3), ..FabricConfig::default() };
+        let fabric = build(&cluster, &config, &Catalogue::default()).unwrap();
+        let settings = RoutingConfig::default();
+        let mut queue_pairs = QueuePairs::new(&fabric, &settings, 1);
+        let mut routing = settings.build(&fabric, 1);
+        let mut routes = Routes::default();
+        // A failure that no path crosses: it only makes the walk take the other way.
+        let mut health = Health::default();
+        health.fail(fabric.ports(fabric.gpu(0))[0]);
+        let mut others = Routes::new(health);
+        let mut random = Random::new(1, "walks", 0);
+        for _ in 0..500 {
+            let mut nic = || fabric.nic(random.below(fabric.nics() as u64) as usize);
+            let key = queue_pairs.open(nic(), nic());
+            let fast = walker.path(&fabric, &mut routes, routing.as_mut(), &key, 0);
+            let fast = fast.map(<[LinkId]>::to_vec);
+            let slow = walker.path(&fabric, &mut others, routing.as_mut(), &key, 0);
+            let slow = slow.map(<[LinkId]>::to_vec);
+            assert_eq!(fast, slow, "{topology:?} {}", key.from.index());
+        }
+    }
+}

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use super::{Idle, Routing};
-use crate::graph::{Fabric, LinkId, NodeId};
+use crate::graph::{Fabric, LinkId, NodeId, NodeKind};
 use crate::hash::FlowKey;
-use crate::routes::Routes;
+use crate::routes::{Routes, towards_leaf};
 
 /// A flow has no way to its destination.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -56,6 +56,9 @@ impl Walker {
         packet: u64,
     ) -> Result<&[LinkId], NoPath> {
         self.path.clear();
+        if let Some(leaf) = straight(fabric, routes, key) {
+            return self.climb(fabric, routing, key, packet, leaf);
+        }
         let mut at = key.from;
         while at != key.to {
             routes.next_hops(fabric, at, key.to, &mut self.hops);
@@ -70,4 +73,39 @@ impl Walker {
         }
         Ok(&self.path)
     }
+
+    /// The same between NICs that hang on one leaf each, in a fabric that is routed up and then
+    /// down: candidates are slices of ports and need not be copied.
+    fn climb(
+        &mut self,
+        fabric: &Fabric,
+        routing: &mut dyn Routing,
+        key: &FlowKey,
+        packet: u64,
+        leaf: u32,
+    ) -> Result<&[LinkId], NoPath> {
+        let first = fabric.ports(key.from)[0];
+        self.path.push(first);
+        let mut at = fabric.links()[first].to;
+        while fabric.leaf_ordinal(at) != Some(leaf) {
+            let chosen = match towards_leaf(fabric, at, leaf) {
+                [] => return Err(NoPath { from: key.from, to: key.to, stuck_at: key.from }),
+                [only] => *only,
+                several => several[routing.choose(at, key, packet, several, &Idle)],
+            };
+            self.path.push(chosen);
+            at = fabric.links()[chosen].to;
+        }
+        self.path.push(fabric.reverse(fabric.ports(key.to)[0]));
+        Ok(&self.path)
+    }
+}
+
+/// The leaf of the destination, if both ends have one port and nothing has failed.
+fn straight(fabric: &Fabric, routes: &Routes, key: &FlowKey) -> Option<u32> {
+    let ([_], [last]) = (fabric.ports(key.from), fabric.ports(key.to)) else { return None };
+    let is_nic = |node: NodeId| matches!(fabric.nodes()[node].kind, NodeKind::Nic);
+    let healthy = fabric.has_structure() && !routes.health().has_failures();
+    let usable = healthy && is_nic(key.from) && is_nic(key.to) && key.from != key.to;
+    usable.then(|| fabric.leaf_ordinal(fabric.links()[*last].to)).flatten()
 }
