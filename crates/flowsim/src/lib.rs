@@ -43,6 +43,8 @@
 //! * [`max_min`]: fair rates, kept up to date; stands alone.
 //! * [`progress`]: who finishes next; one clock for each link.
 //! * [`series`]: what links carried over time.
+//! * [`analysis`]: imbalance, collisions, the worst links and why, in words.
+//! * [`analytic`]: the other engine: latency and bandwidth terms, without contention.
 //!
 //! # Invariants
 //!
@@ -50,6 +52,8 @@
 //! * Rates are the max-min allocation, to 1e-9, after every event.
 //! * A run ends: what cannot finish is reported.
 
+pub mod analysis;
+pub mod analytic;
 mod bundles;
 mod capacity;
 pub mod max_min;

@@ -160,6 +160,11 @@ impl<'a> Paths<'a> {
         }
     }
 
+    /// The fabric.
+    pub fn fabric(&self) -> &'a Fabric {
+        self.fabric
+    }
+
     /// The routing policy.
     pub fn routing(&self) -> &dyn Routing {
         self.routing.as_ref()

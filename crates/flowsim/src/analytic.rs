@@ -1,0 +1,174 @@
+//! The analytic engine: latency and bandwidth terms on the real routes, nothing shares a link.
+//!
+//! Every operation is alone on the fabric: it takes its bytes over the tightest link on its way,
+//! where its own edges and queue pairs do share, plus the latencies that the flow engine counts.
+//! Operations wait only for what they depend on, and they depend only on earlier ones, so one pass
+//! in their order is the whole run. Collisions inside one operation show; contention between two
+//! does not: the difference to the flow engine is what sharing costs.
+
+use fabric::{Fabric, LinkId};
+use traffic::{ConnectionId, Finding, LinkUse, OpId, OpKind, OpTimes, Outcome, Transfers};
+use units::{Id, IdVec, Span, Time};
+
+use crate::capacity;
+use crate::paths::{Lay, Paths};
+use crate::settings::Settings;
+
+/// Runs transfers as if each had the fabric for itself.
+pub fn run(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> Outcome {
+    let health = capacity::health(fabric, &settings.faults, Time::ZERO);
+    let capacities = capacity::capacities(fabric, &health, settings, Time::ZERO);
+    let mut paths = Paths::new(fabric, transfers, &settings.routing, health, settings.seed);
+    paths.bundle();
+    let links = fabric.links().len();
+    let mut alone = Alone {
+        transfers,
+        settings,
+        paths,
+        capacities,
+        lay: Lay::default(),
+        shares: vec![0.0; links],
+        wide_shares: Vec::new(),
+        wide_capacities: Vec::new(),
+        touched: Vec::new(),
+        bytes: vec![0.0; links],
+        wide_bytes: Vec::new(),
+    };
+    let mut outcome = Outcome::default();
+    for op in transfers.ops().ids() {
+        let before = transfers.after(op).iter().map(|earlier| outcome.ops[*earlier]);
+        let mut ends = before.map(|times| times.map(|times| times.finish));
+        let start = ends.try_fold(Time::ZERO, |latest, next| Some(latest.max(next?)));
+        let times = start.and_then(|start| match alone.duration(op) {
+            Ok((way, back)) => {
+                let received = start + way;
+                Some(OpTimes { start, received, finish: received + back })
+            }
+            Err(text) => {
+                outcome.findings.push(Finding { at: start, text });
+                None
+            }
+        });
+        outcome.ops.push(times);
+    }
+    let unfinished = outcome.ops.len() - outcome.completed();
+    if 0 < unfinished {
+        let text = format!("{unfinished} operations did not finish");
+        outcome.findings.push(Finding { at: Time::ZERO + outcome.makespan(), text });
+    }
+    outcome.counters.events = transfers.ops().len() as u64;
+    outcome.links = alone.link_use(fabric);
+    outcome
+}
+
+struct Alone<'a, 'b> {
+    transfers: &'b Transfers,
+    settings: &'b Settings,
+    paths: Paths<'a>,
+    capacities: Vec<f64>,
+    lay: Lay,
+    /// By link: the share of the current operation's rate that crosses it.
+    shares: Vec<f64>,
+    wide_shares: Vec<f64>,
+    wide_capacities: Vec<f64>,
+    touched: Vec<u32>,
+    bytes: Vec<f64>,
+    wide_bytes: Vec<f64>,
+}
+
+impl Alone<'_, '_> {
+    /// How long an operation takes to its end at the receiver, and from there back.
+    fn duration(&mut self, op: OpId) -> Result<(Span, Span), String> {
+        let transfers = self.transfers;
+        let config = &self.settings.flow;
+        match &transfers.ops()[op].kind {
+            OpKind::Wait { span } => Ok((*span, Span::ZERO)),
+            OpKind::Send { connection, bytes } => {
+                let ends = &transfers.connections()[*connection];
+                let moving = self.moving(&[*connection], bytes.as_f64())?;
+                if ends.from == ends.to {
+                    return Ok((config.protocol_latency, Span::ZERO));
+                }
+                let nics = match self.paths.queue_pairs(*connection) {
+                    0 => Span::ZERO,
+                    _ => config.nic_latency * 2,
+                };
+                let delay = Span::from_secs_f64(self.lay.delay) + nics;
+                let packet = bytes.as_f64().min(config.packet.as_f64());
+                let forward = Span::from_secs_f64(moving + packet * self.lay.per_byte);
+                Ok((config.protocol_latency + forward + delay, delay))
+            }
+            OpKind::Coupled { edges, bytes, fill } => {
+                let moving = self.moving(transfers.coupled(edges), bytes.as_f64())?;
+                Ok((Span::from_secs_f64(moving) + *fill, Span::ZERO))
+            }
+        }
+    }
+
+    /// How long bytes take over all these connections at one rate.
+    fn moving(&mut self, edges: &[ConnectionId], bytes: f64) -> Result<f64, String> {
+        self.paths.clear(&mut self.lay);
+        for &edge in edges {
+            let ends = &self.transfers.connections()[edge];
+            let message = units::Bytes::new(bytes as u64);
+            let laid = self.paths.add_all(edge, ends, message, &mut self.lay);
+            laid.map_err(|no_path| no_path.describe(self.paths.fabric()))?;
+        }
+        self.touched.clear();
+        for &(link, share) in &self.lay.entries {
+            if self.shares[link as usize] == 0.0 {
+                self.touched.push(link);
+            }
+            self.shares[link as usize] += share;
+        }
+        let mut longest = 0.0_f64;
+        for &link in &self.touched {
+            let share = std::mem::take(&mut self.shares[link as usize]);
+            longest = longest.max(share / self.capacities[link as usize]);
+            self.bytes[link as usize] += share * bytes;
+        }
+        Ok(bytes * longest.max(self.wide(bytes)))
+    }
+
+    /// The same for what is spread over bundles.
+    fn wide(&mut self, bytes: f64) -> f64 {
+        self.touched.clear();
+        for &(place, share) in &self.lay.wide {
+            let at = place as usize;
+            while self.wide_shares.len() <= at {
+                let links = self.paths.bundled(self.wide_shares.len());
+                let capacity = links.map(|link| self.capacities[link.index()]).sum();
+                self.wide_shares.push(0.0);
+                self.wide_capacities.push(capacity);
+                self.wide_bytes.push(0.0);
+            }
+            if self.wide_shares[at] == 0.0 {
+                self.touched.push(place);
+            }
+            self.wide_shares[at] += share;
+        }
+        let mut longest = 0.0_f64;
+        for &place in &self.touched {
+            let share = std::mem::take(&mut self.wide_shares[place as usize]);
+            longest = longest.max(share / self.wide_capacities[place as usize]);
+            self.wide_bytes[place as usize] += share * bytes;
+        }
+        longest
+    }
+
+    fn link_use(mut self, fabric: &Fabric) -> IdVec<LinkId, LinkUse> {
+        for (place, bytes) in self.wide_bytes.iter().enumerate() {
+            let share = bytes / self.paths.bundled(place).count() as f64;
+            for link in self.paths.bundled(place) {
+                self.bytes[link.index()] += share;
+            }
+        }
+        let used = |link: LinkId| LinkUse {
+            bytes: self.bytes[link.index()].round() as u64,
+            ..LinkUse::default()
+        };
+        let mut links: IdVec<LinkId, LinkUse> = fabric.links().ids().map(used).collect();
+        self.paths.count(&mut links);
+        links
+    }
+}
