@@ -1,18 +1,17 @@
 //! `topo`: what is this fabric?
 //!
 //! Tiers, links, bisection, oversubscription, path diversity, and a bill of materials with cost
-//! and power; or the fabric itself, as a graph for Graphviz or as a list of its cables.
+//! and power; or the fabric itself, for Graphviz, containerlab, Slurm, or as a list of cables.
 
 use std::fmt::Write as _;
 
 use fabric::cost::{Bill, Part};
 use fabric::summary::{Summary, TierSummary, summary};
-use fabric::{Fabric, LinkId, NodeKind};
 use report::number::{bits_per_second, dollars, grouped, significant, watts};
 use report::{Align, Answer, Sheet, Table};
 use scenario::Loaded;
+use scenario::export::{self, Detail};
 use serde::Serialize;
-use units::Id;
 
 /// A fabric in numbers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -171,57 +170,26 @@ fn bill_note(bill: &Bill) -> String {
     note + "."
 }
 
-/// The fabric as a graph for Graphviz, one edge for each cable.
-pub fn dot(fabric: &Fabric) -> String {
-    let mut text = String::from("graph fabric {\n  node [shape=box];\n");
-    for (id, node) in fabric.nodes().ids().zip(fabric.nodes().iter()) {
-        let shape = match node.kind {
-            NodeKind::Gpu => " [shape=circle]",
-            NodeKind::Nic | NodeKind::FrontEndNic => " [shape=ellipse]",
-            _ => "",
-        };
-        let name = escaped(&fabric.name(id));
-        writeln!(text, "  n{} [label=\"{name}\"]{shape};", id.index()).expect("as above");
-    }
-    for link in cables(fabric) {
-        let (ends, class) = (&fabric.links()[link], fabric.class(link));
-        let (from, to) = (ends.from.index(), ends.to.index());
-        let rate = class.rate;
-        writeln!(text, "  n{from} -- n{to} [label=\"{rate}\"];").expect("as above");
-    }
-    text.push_str("}\n");
-    text
+/// What the fabric itself can be written as.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Form {
+    /// A graph for Graphviz; large fabrics are folded.
+    Graphviz,
+    /// A list of cables.
+    EdgeList,
+    /// A containerlab topology.
+    Containerlab,
+    /// Slurm's `topology.conf`.
+    Slurm,
 }
 
-/// The cables as a table: their ends, and what each carries, takes and measures.
-pub fn csv(fabric: &Fabric) -> String {
-    let mut text = String::from("a,b,kind,rate_bps,delay_ns,length_m\n");
-    for link in cables(fabric) {
-        let (ends, class) = (&fabric.links()[link], fabric.class(link));
-        let (a, b) = (fabric.name(ends.from), fabric.name(ends.to));
-        let delay = class.delay.as_ps() as f64 / 1e3;
-        let length = class.length.as_mm() as f64 / 1e3;
-        let (kind, rate) = (quoted(&class.name), class.rate.as_bps());
-        writeln!(text, "{},{},{kind},{rate},{delay},{length}", quoted(&a), quoted(&b))
-            .expect("as above");
-    }
-    text
-}
-
-/// One of the two directed links of each cable.
-fn cables(fabric: &Fabric) -> impl Iterator<Item = LinkId> {
-    fabric.links().ids().filter(|link| link.index().is_multiple_of(2))
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"")
-}
-
-/// A field of a CSV file, in quotes where it needs them (RFC 4180).
-fn quoted(field: &str) -> String {
-    if field.contains([',', '"', '\n']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field.to_owned()
+/// The back-end of a scenario, written for another tool.
+pub fn write(loaded: &Loaded, form: Form) -> String {
+    let fabric = loaded.fabric();
+    match form {
+        Form::Graphviz => export::graphviz(fabric, Detail::Auto),
+        Form::EdgeList => export::edge_list(fabric),
+        Form::Containerlab => export::containerlab(fabric, &loaded.title()),
+        Form::Slurm => export::slurm(fabric),
     }
 }

@@ -1,6 +1,6 @@
 //! `fatflow topo`.
 
-use commands::topo;
+use commands::topo::{self, Form};
 
 use crate::arguments::ScenarioArgument;
 use crate::terminal::{Ending, Stop, Terminal};
@@ -12,27 +12,37 @@ Examples:
   fatflow topo small-128
   fatflow topo my.toml --set 'fabric.oversubscription=[1, 7]'
   fatflow topo my.toml --json
-  fatflow topo my.toml --dot | dot -Tsvg > fabric.svg")]
+  fatflow topo my.toml --dot | dot -Tsvg > fabric.svg
+  fatflow topo my.toml --clab > my.clab.yml")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     scenario: ScenarioArgument,
-    /// Write the fabric as a graph for Graphviz instead
-    #[arg(long, conflicts_with_all = ["csv", "json"])]
+    /// Write the back-end as a graph for Graphviz instead
+    #[arg(long, group = "form", conflicts_with = "json")]
     dot: bool,
     /// Write the list of its cables as CSV instead
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, group = "form", conflicts_with = "json")]
     csv: bool,
+    /// Write it as a containerlab topology instead
+    #[arg(long, group = "form", conflicts_with = "json")]
+    clab: bool,
+    /// Write it as Slurm's topology.conf instead
+    #[arg(long, group = "form", conflicts_with = "json")]
+    slurm: bool,
 }
 
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         let loaded = terminal.load(&self.scenario)?;
-        if self.dot {
-            terminal.write(&topo::dot(loaded.fabric()))?;
-        } else if self.csv {
-            terminal.write(&topo::csv(loaded.fabric()))?;
-        } else {
-            terminal.answer("topo", Some(&loaded), &topo::run(&loaded))?;
+        let forms = [
+            (self.dot, Form::Graphviz),
+            (self.csv, Form::EdgeList),
+            (self.clab, Form::Containerlab),
+            (self.slurm, Form::Slurm),
+        ];
+        match forms.into_iter().find(|(wanted, _)| *wanted) {
+            Some((_, form)) => terminal.write(&topo::write(&loaded, form))?,
+            None => terminal.answer("topo", Some(&loaded), &topo::run(&loaded))?,
         }
         Ok(Ending::Done)
     }
