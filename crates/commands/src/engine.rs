@@ -106,9 +106,10 @@ pub fn run(
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Outcome, Problems> {
     Ok(match engine {
-        Engine::Analytic | Engine::Flow => {
-            flowsim::run(loaded.fabric(), transfers, &flow_settings(loaded)?)
+        Engine::Analytic => {
+            flowsim::analytic::run(loaded.fabric(), transfers, &flow_settings(loaded)?)
         }
+        Engine::Flow => flowsim::run(loaded.fabric(), transfers, &flow_settings(loaded)?),
         Engine::Packet => {
             packetsim::run_watched(loaded.fabric(), transfers, &loaded.settings(), watch)
         }
