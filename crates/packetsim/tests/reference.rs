@@ -13,7 +13,8 @@ use std::path::Path;
 use fabric::{Fabric, FabricBuilder, LinkClass};
 use packetsim::Settings;
 use packetsim::buffer::{BufferConfig, EcnConfig, PfcConfig};
-use packetsim::cc::{CcConfig, dcqcn, none};
+use packetsim::cc::{CcConfig, dcqcn, dctcp, hpcc, none, timely};
+use packetsim::nic::{AcksWhilePaused, NicConfig};
 use packetsim::packet::{Clock, Headers, PacketConfig};
 use packetsim::settings::{ControlClass, SwitchConfig};
 use traffic::{Connection, OpId, OpKind, Outcome, Transfers};
@@ -110,6 +111,49 @@ impl Case {
         (transfers, ops)
     }
 
+    fn congestion(&self) -> CcConfig {
+        let rate = |key: &str| Rate::from_bps(self.number(key));
+        let base_rtt = || Span::from_ns(self.number("cc.base_rtt_ns"));
+        match self.values["case.cc"].trim_matches('"') {
+            "none" => CcConfig::None(none::Config {}),
+            "dcqcn" | "dcqcnstep" => CcConfig::Dcqcn(dcqcn::Config {
+                step: rate("cc.rate_ai_bps"),
+                big_step: rate("cc.rate_hai_bps"),
+                min_rate: rate("cc.min_rate_bps"),
+                ..dcqcn::Config::ns3(rate("cc.initial_rate_bps"))
+            }),
+            "hpcc" => CcConfig::Hpcc(hpcc::Config {
+                utilisation: self.float("cc.eta"),
+                additive_rounds: self.number("cc.mi_thresh") as u32,
+                step: Some(rate("cc.rate_ai_bps")),
+                min_rate: rate("cc.min_rate_bps"),
+                sent_unit: Bytes::new(128 * self.number("cc.int_multi")),
+                queue_unit: Bytes::new(80 * self.number("cc.int_multi")),
+                ..hpcc::Config::ns3(rate("cc.initial_rate_bps"), base_rtt())
+            }),
+            "timely" => CcConfig::Timely(timely::Config {
+                gain: self.float("cc.ewma_alpha"),
+                cut: self.float("cc.beta"),
+                low: Span::from_ns(self.number("cc.t_low_ns")),
+                high: Span::from_ns(self.number("cc.t_high_ns")),
+                min_rtt: Span::from_ns(self.number("cc.min_rtt_ns")),
+                step: Some(rate("cc.rate_ai_bps")),
+                big_step: Some(rate("cc.rate_hai_bps")),
+                min_rate: rate("cc.min_rate_bps"),
+                data_bytes: Bytes::ZERO,
+                ..timely::Config::default()
+            }),
+            "dctcp" => CcConfig::Dctcp(dctcp::Config {
+                gain: self.float("cc.g"),
+                alpha_start: self.float("cc.alpha_init"),
+                step: Some(rate("cc.dctcp_rate_ai_bps")),
+                min_rate: rate("cc.min_rate_bps"),
+                ..dctcp::Config::ns3(base_rtt())
+            }),
+            other => panic!("no congestion control {other}"),
+        }
+    }
+
     fn settings(&self, clock: Clock, seed: u64) -> Settings {
         let bytes = |key: &str| Bytes::new(self.number(key));
         let headers = Headers {
@@ -121,16 +165,9 @@ impl Case {
             gap: Bytes::ZERO,
             ..Headers::default()
         };
-        let congestion = if self.values["case.cc"].contains("none") {
-            CcConfig::None(none::Config {})
-        } else {
-            let line = Rate::from_bps(self.number("cc.initial_rate_bps"));
-            CcConfig::Dcqcn(dcqcn::Config {
-                step: Rate::from_bps(self.number("cc.rate_ai_bps")),
-                big_step: Rate::from_bps(self.number("cc.rate_hai_bps")),
-                min_rate: Rate::from_bps(self.number("cc.min_rate_bps")),
-                ..dcqcn::Config::ns3(line)
-            })
+        let acks_while_paused = match self.number("host.ack_high_prio") {
+            0 => AcksWhilePaused::Hold,
+            _ => AcksWhilePaused::Send,
         };
         Settings {
             packet: PacketConfig { mtu: bytes("packet.payload_bytes"), headers, clock },
@@ -155,7 +192,8 @@ impl Case {
                 watchdog: None,
                 ..PfcConfig::default()
             },
-            congestion,
+            nic: NicConfig { acks_while_paused, ..NicConfig::default() },
+            congestion: self.congestion(),
             seed,
             ..Settings::default()
         }
@@ -186,7 +224,7 @@ fn last(values: &[f64]) -> f64 {
     values.iter().copied().fold(0.0, f64::max)
 }
 
-const RUNS: [&str; 7] = [
+const RUNS: [&str; 13] = [
     "probe-star-dcqcn",
     "probe-chain-dcqcn",
     "pfc-only-none",
@@ -194,6 +232,12 @@ const RUNS: [&str; 7] = [
     "star-incast-1m-dcqcnstep",
     "dumbbell-dcqcn",
     "star-incast-1m-dcqcn",
+    "probe-star-hpcc",
+    "probe-chain-hpcc",
+    "parking-lot-hpcc",
+    "star-incast-1m-hpcc",
+    "star-incast-1m-timely",
+    "star-incast-1m-dctcp",
 ];
 
 /// With the nanosecond clock every flow of every deterministic run is within 0.5 %.

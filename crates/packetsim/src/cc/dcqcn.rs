@@ -21,7 +21,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Rate, Span, Time};
 
-use super::{Ack, Data, Feedback, Limit, Receiver, Sender};
+use super::{Ack, Algorithm, Circumstances, Data, Feedback, Limit, Receiver, Sender};
 
 /// When a notification cuts the rate.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
@@ -143,6 +143,16 @@ impl Config {
             min_rate: Rate::from_bps(1_000_000_000),
             clamp_target: false,
         }
+    }
+}
+
+impl Algorithm for Config {
+    fn sender(&self, about: &Circumstances) -> Box<dyn Sender> {
+        Box::new(Dcqcn::new(self, about.line))
+    }
+
+    fn receiver(&self) -> Option<Box<dyn Receiver>> {
+        receiver(self)
     }
 }
 

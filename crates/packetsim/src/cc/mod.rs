@@ -7,9 +7,9 @@
 //!
 //! # Adding an algorithm
 //!
-//! 1. Write `cc/name.rs`: a `Config`, a state struct, one `impl Sender` (and `impl Receiver` if
-//!    its receiver does more than echo marks), and tests.
-//! 2. Add its `mod` line, its variant of [`CcConfig`] and its arms below.
+//! 1. Write `cc/name.rs`: a `Config` with `impl Algorithm`, a state struct, one `impl Sender` (and
+//!    `impl Receiver` if its receiver does more than echo marks), and tests.
+//! 2. Add its `mod` line and its line in `algorithms!` below.
 //!
 //! Nothing outside this folder changes. The shared tests then run it, because they loop over
 //! [`CcConfig::defaults`].
@@ -28,7 +28,11 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, Rate, Span, Time};
 
 pub mod dcqcn;
+pub mod dctcp;
+pub mod hpcc;
 pub mod none;
+pub mod swift;
+pub mod timely;
 
 /// The sending half of an algorithm, for one queue pair.
 pub trait Sender: Debug {
@@ -156,14 +160,68 @@ pub struct Circumstances {
     pub mtu: Bytes,
 }
 
-/// The choice of an algorithm, as a scenario states it.
-#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
-#[serde(tag = "control", rename_all = "kebab-case")]
-pub enum CcConfig {
-    /// No congestion control: PFC alone keeps the network from losing packets.
-    None(none::Config),
+/// An algorithm's settings, and how they become its two halves.
+pub trait Algorithm {
+    /// A fresh sending half.
+    fn sender(&self, about: &Circumstances) -> Box<dyn Sender>;
+
+    /// A fresh receiving half, where the algorithm has one.
+    fn receiver(&self) -> Option<Box<dyn Receiver>> {
+        None
+    }
+
+    /// What it needs of packets and pacing.
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
+}
+
+/// Makes the registry: each line is a variant, its module and its name in scenarios.
+macro_rules! algorithms {
+    ($($(#[$doc:meta])* $variant:ident = $module:ident, $name:literal;)*) => {
+        /// The choice of an algorithm, as a scenario states it.
+        #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+        #[serde(tag = "control", rename_all = "kebab-case")]
+        pub enum CcConfig {
+            $($(#[$doc])* $variant($module::Config),)*
+        }
+
+        impl CcConfig {
+            fn algorithm(&self) -> &dyn Algorithm {
+                match self {
+                    $(Self::$variant(config) => config,)*
+                }
+            }
+
+            /// Its name, as scenarios write it.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$variant(_) => $name,)*
+                }
+            }
+
+            /// Every algorithm with its published defaults, by name: what the shared tests loop
+            /// over.
+            pub fn defaults() -> Vec<(&'static str, Self)> {
+                vec![$(($name, Self::$variant($module::Config::default())),)*]
+            }
+        }
+    };
+}
+
+algorithms! {
+    /// No congestion control: flow control alone keeps the network from losing packets.
+    None = none, "none";
     /// DCQCN: marks at the switch, a rate at the sender.
-    Dcqcn(dcqcn::Config),
+    Dcqcn = dcqcn, "dcqcn";
+    /// HPCC: telemetry from every hop, a window at the sender.
+    Hpcc = hpcc, "hpcc";
+    /// TIMELY: the gradient of the round trip, a rate at the sender.
+    Timely = timely, "timely";
+    /// Swift: a target for the round trip, a window at the sender.
+    Swift = swift, "swift";
+    /// DCTCP: the share of marked packets, a window at the sender.
+    Dctcp = dctcp, "dctcp";
 }
 
 impl Default for CcConfig {
@@ -176,40 +234,57 @@ impl Default for CcConfig {
 impl CcConfig {
     /// A fresh sending half.
     pub fn build(&self, about: &Circumstances) -> Box<dyn Sender> {
-        match self {
-            Self::None(_) => Box::new(none::LineRate::new(about.line)),
-            Self::Dcqcn(config) => Box::new(dcqcn::Dcqcn::new(config, about.line)),
-        }
+        self.algorithm().sender(about)
     }
 
     /// A fresh receiving half, where the algorithm has one.
     pub fn receiver(&self) -> Option<Box<dyn Receiver>> {
-        match self {
-            Self::None(_) => None,
-            Self::Dcqcn(config) => dcqcn::receiver(config),
-        }
+        self.algorithm().receiver()
     }
 
     /// What it needs of packets and pacing.
     pub fn needs(&self) -> Needs {
-        match self {
-            Self::None(_) | Self::Dcqcn(_) => Needs::default(),
+        self.algorithm().needs()
+    }
+}
+
+/// What a window of a base round trip at line rate holds, in bytes.
+fn bandwidth_delay(line: Rate, base_rtt: Span) -> u64 {
+    (u128::from(base_rtt.as_ps()) * u128::from(line.as_bps()) / 8_000_000_000_000) as u64
+}
+
+/// The part of a window that goes with a rate: all of it at line rate, never less than a byte.
+fn window_at(window: u64, rate_bps: u64, line_bps: u64) -> Bytes {
+    let part = u128::from(window) * u128::from(rate_bps) / u128::from(line_bps.max(1));
+    Bytes::new((part as u64).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The registry is closed under its own names: what a scenario writes is what it gets.
+    #[test]
+    fn every_algorithm_is_read_by_its_name_and_starts() {
+        let about = Circumstances {
+            line: Rate::from_gbps(400),
+            base_rtt: Span::from_us(8),
+            hops: 4,
+            mtu: Bytes::new(4096),
+        };
+        for (name, config) in CcConfig::defaults() {
+            assert_eq!(config.name(), name);
+            let limit = config.build(&about).limit();
+            assert!(0 < limit.rate.as_bps() && Bytes::ZERO < limit.window, "{name}");
         }
     }
 
-    /// Its name, as scenarios write it.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::None(_) => "none",
-            Self::Dcqcn(_) => "dcqcn",
-        }
-    }
-
-    /// Every algorithm with its published defaults, by name: what the shared tests loop over.
-    pub fn defaults() -> Vec<(&'static str, Self)> {
-        vec![
-            ("none", Self::None(none::Config::default())),
-            ("dcqcn", Self::Dcqcn(dcqcn::Config::default())),
-        ]
+    #[test]
+    fn a_window_follows_its_rate() {
+        let line = Rate::from_gbps(400);
+        let window = bandwidth_delay(line, Span::from_ns(4162));
+        assert_eq!(window, 208_100);
+        assert_eq!(window_at(window, line.as_bps() / 2, line.as_bps()), Bytes::new(104_050));
+        assert_eq!(window_at(window, 1, line.as_bps()), Bytes::new(1));
     }
 }

@@ -8,12 +8,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Rate};
 
-use super::{Limit, Sender};
+use super::{Algorithm, Circumstances, Limit, Sender};
 
 /// There is nothing to choose.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {}
+
+impl Algorithm for Config {
+    fn sender(&self, about: &Circumstances) -> Box<dyn Sender> {
+        Box::new(LineRate::new(about.line))
+    }
+}
 
 /// Sends at line rate, whatever happens.
 #[derive(Debug)]
