@@ -9,8 +9,10 @@ use std::path::PathBuf;
 use fabric::Fabric;
 use fabric::fault::Faults;
 use fabric::topology::{self, ClusterConfig, ConfigError, FabricConfig, TopologyKind};
+use job::memory::Overfull;
 use job::{Job, JobConfig, Site};
 use traffic::pattern;
+use units::Bytes;
 
 use crate::file::ScenarioFile;
 use crate::import::{self, Hints, ImportError};
@@ -64,6 +66,12 @@ impl Meaning {
         }
         if let (Some(job), Some(site)) = (&scenario.job, site(scenario, meaning.fabric.as_ref())) {
             meaning.add_job(job, &site, directory("job.model"));
+        }
+        let gpu = scenario.catalogue.gpu.get(&scenario.cluster.gpu);
+        if let (Some(job), Some(gpu)) = (&meaning.job, gpu) {
+            let capacity = Bytes::new((gpu.memory_gb.value * 1e9) as u64);
+            let full = job::memory::check(job, capacity).err().map(of_memory);
+            meaning.findings.extend(full);
         }
         meaning
     }
@@ -164,6 +172,16 @@ fn site(scenario: &ScenarioFile, fabric: Option<&Fabric>) -> Option<Site> {
     let written = cluster.gpus.or(cluster.nodes.map(|nodes| nodes.saturating_mul(gpus_per_node)));
     let scale_up = cluster.scale_up.domain.map_or(gpus_per_node, u64::from);
     Some(Site { gpus: written?, gpus_per_node, scale_up })
+}
+
+fn of_memory(full: Overfull) -> Finding {
+    let keys = ["job.parallel", "job.recompute", "job.batch", "cluster.gpu"];
+    Finding {
+        keys: keys.map(str::to_owned).to_vec(),
+        depends_on: Vec::new(),
+        message: full.to_string(),
+        help: Some("recompute more, shard more, or cut the model over more GPUs".to_owned()),
+    }
 }
 
 fn of_fabric(error: ConfigError) -> Finding {

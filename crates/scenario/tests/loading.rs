@@ -237,6 +237,7 @@ fn what_does_not_fit_together_is_said_at_the_value_that_somebody_wrote() {
         ("too few GPUs", "[cluster]\ngpus = 64\n[job]\ngpus = 128\nparallel.tp = 8"),
         ("zero", "[cluster]\ngpus = 64\n[job.parallel]\ntp = 0"),
         ("overflow", "[cluster]\ngpus = 64\n[job.parallel]\ntp = 1000000000\npp = 4000000000"),
+        ("memory", "[cluster]\ngpus = 64\n[job]\nmodel = \"llama3-405b\"\nparallel = { tp = 8 }"),
         ("product", "[cluster]\ngpus = 64\n[job]\ngpus = 64\nparallel = { tp = 8, dp = 4 }"),
     ];
     let mut text = String::new();
