@@ -20,3 +20,13 @@ fi
 
 say "examples in the documentation"
 cargo test --workspace --doc --quiet
+
+say "the pages in a real browser"
+if ! command -v chromium >/dev/null; then
+    sudo=""
+    [ "$(id -u)" = 0 ] || sudo="sudo"
+    $sudo apt-get update -qq
+    $sudo apt-get install -y -qq --no-install-recommends chromium
+fi
+cargo build --quiet -p cli
+(cd tests/browser && npm ci --silent --no-audit --no-fund && npm test --silent)
