@@ -26,7 +26,8 @@ export const open = async (options = {}) => {
 };
 
 export const serve = async (workspace, ...more) => {
-  const child = spawn(binary, ["serve", "--workspace", workspace, "--listen", "127.0.0.1:0", ...more], { stdio: ["ignore", "pipe", "inherit"] });
+  const listen = more.includes("--listen") ? [] : ["--listen", "127.0.0.1:0"];
+  const child = spawn(binary, ["serve", "--workspace", workspace, ...listen, ...more], { stdio: ["ignore", "pipe", "inherit"] });
   const address = await new Promise((resolve, reject) => {
     let text = "";
     child.stdout.on("data", (chunk) => {
