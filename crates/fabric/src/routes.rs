@@ -1,9 +1,10 @@
 //! Next hops: which links lead from a node towards a destination.
 //!
-//! In a fabric with structure and without failures, a packet goes up until it is above its
-//! destination and then down; both are read off the [`Cover`](crate::graph::Cover)s, so nothing
-//! is stored per pair. Everywhere else a distance field per destination leaf is computed when it
-//! is first asked for: one byte for each switch. Candidates come in a fixed order.
+//! In a fabric with structure a packet goes up until it is above its destination and then down;
+//! both are read off the [`Cover`](crate::graph::Cover)s, so nothing is stored per pair. After
+//! failures the same ways are searched for one that is whole. Everywhere else, and where failures
+//! leave no way of the usual length, a distance field per destination leaf is computed when it is
+//! first asked for: one byte for each switch. Candidates come in the order of a node's ports.
 
 use std::collections::BTreeMap;
 
@@ -62,6 +63,9 @@ impl Health {
 /// Not reachable.
 const FAR: u8 = u8::MAX;
 
+/// Switches to look at before a distance field is the cheaper way to find out.
+const SEARCH_BUDGET: usize = 4096;
+
 /// Next hops on one fabric in one state of health.
 #[derive(Clone, Debug, Default)]
 pub struct Routes {
@@ -109,11 +113,44 @@ impl Routes {
             out.extend(fabric.ports(at).iter().filter(adjacent).filter(live));
         } else if kind == NodeKind::Gpu {
             self.scale_up_hops(fabric, at, to, out);
-        } else if fabric.has_structure() && !self.health.has_failures() {
-            structured_hops(fabric, at, to, out);
-        } else {
+        } else if !fabric.has_structure() {
             self.field_hops(fabric, at, to, out);
+        } else {
+            structured_hops(fabric, at, to, out);
+            if self.health.has_failures() && !self.keep_live(fabric, to, out) {
+                out.clear();
+                self.field_hops(fabric, at, to, out);
+            }
         }
+    }
+
+    /// Keeps the hops from which a way as long as without failures still leads on. No way is
+    /// shorter, so what is kept is what distances would say, without computing any. Says no if
+    /// nothing is left, or if that is too long to find out.
+    fn keep_live(&self, fabric: &Fabric, to: NodeId, out: &mut Vec<LinkId>) -> bool {
+        let mut budget = SEARCH_BUDGET;
+        out.retain(|link| {
+            !self.health.is_down(*link)
+                && self.leads_on(fabric, fabric.links()[*link].to, to, &mut budget)
+        });
+        !out.is_empty() && 0 < budget
+    }
+
+    /// Whether a way that follows the structure leads from `at` to `to` over links in service.
+    fn leads_on(&self, fabric: &Fabric, at: NodeId, to: NodeId, budget: &mut usize) -> bool {
+        if at == to {
+            return true;
+        }
+        *budget = budget.saturating_sub(1);
+        if *budget == 0 {
+            return false;
+        }
+        let mut hops = Vec::new();
+        structured_hops(fabric, at, to, &mut hops);
+        hops.iter().any(|link| {
+            !self.health.is_down(*link)
+                && self.leads_on(fabric, fabric.links()[*link].to, to, budget)
+        })
     }
 
     fn scale_up_hops(&self, fabric: &Fabric, at: NodeId, to: NodeId, out: &mut Vec<LinkId>) {

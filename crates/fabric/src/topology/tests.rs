@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use units::Id;
+
 use super::*;
 use crate::graph::LinkId;
 use crate::routes::Routes;
@@ -293,4 +295,76 @@ fn what_does_not_fit_is_refused_with_a_reason() {
     let two_tiers = FabricConfig { tiers: Some(2), radix: Some(8), ..of(TopologyKind::Clos) };
     let errors = refused(&hosts(1_000), &two_tiers);
     assert!(errors[0].contains("each spine would need"), "{errors:?}");
+}
+
+/// Distances of all nodes to one NIC over links in service, by breadth-first search backwards.
+fn distances(fabric: &Fabric, health: &Health, to: NodeId) -> Vec<Option<u32>> {
+    let mut found = vec![None; fabric.nodes().len()];
+    found[to.index()] = Some(0);
+    let mut frontier = vec![to];
+    let mut distance = 0;
+    while !frontier.is_empty() {
+        distance += 1;
+        let mut reached = Vec::new();
+        for &near in &frontier {
+            for &out in fabric.ports(near) {
+                let far = fabric.links()[out].to;
+                let is_scale_out = fabric.class(out).kind != crate::graph::LinkKind::ScaleUp;
+                let is_live = !health.is_down(fabric.reverse(out)) && is_scale_out;
+                if is_live && found[far.index()].is_none() {
+                    found[far.index()] = Some(distance);
+                    // NICs and GPUs carry nobody else's packets.
+                    if fabric.nodes()[far].kind == crate::NodeKind::Switch {
+                        reached.push(far);
+                    }
+                }
+            }
+        }
+        frontier = reached;
+    }
+    found
+}
+
+/// Property. Whatever has failed, next hops are exactly the links in service that lead to a node
+/// one nearer, and there are none only where there is no way.
+#[test]
+fn next_hops_decrease_the_distance_whatever_has_failed() {
+    for (name, fabric) in zoo() {
+        for seed in 0..12 {
+            let mut random = units::Random::new(seed, "failures", 0);
+            let mut health = Health::default();
+            let share = [0.01, 0.1, 0.4][seed as usize % 3];
+            for link in fabric.links().ids() {
+                if random.unit() < share {
+                    health.fail(link);
+                }
+            }
+            let mut routes = Routes::new(health.clone());
+            let mut hops = Vec::new();
+            for _ in 0..6 {
+                let to = fabric.nic(random.below(fabric.nics() as u64) as usize);
+                let distances = distances(&fabric, &health, to);
+                let nodes = fabric.nodes().ids().filter(|node| {
+                    let kind = fabric.nodes()[*node].kind;
+                    matches!(kind, crate::NodeKind::Nic | crate::NodeKind::Switch)
+                });
+                for at in nodes.filter(|node| *node != to) {
+                    routes.next_hops(&fabric, at, to, &mut hops);
+                    let own = distances[at.index()];
+                    let nearer = |link: &&LinkId| {
+                        let next = fabric.links()[**link].to;
+                        let is_carrier =
+                            next == to || fabric.nodes()[next].kind == crate::NodeKind::Switch;
+                        let distance = distances[next.index()].filter(|_| is_carrier);
+                        !health.is_down(**link)
+                            && distance.zip(own).is_some_and(|(next, own)| next + 1 == own)
+                    };
+                    let expected: Vec<LinkId> =
+                        fabric.ports(at).iter().filter(nearer).copied().collect();
+                    let place = format!("{name}, seed {seed}: {}", fabric.name(at));
+                    assert_eq!(sorted(&hops), sorted(&expected), "{place} to {}", fabric.name(to));
+                }
+            }
+        }
+    }
 }
