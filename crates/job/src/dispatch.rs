@@ -10,10 +10,12 @@
 //! Load is uneven by a Zipf exponent or by measured counts, and cut at a capacity if there is one.
 //! Where it departs from reality: uneven loads do not change how many places a token goes to.
 
-use crate::config::{MoeConfig, RoutingLimit};
+use traffic::collective::Routing;
+use units::Bytes;
+
+use crate::config::{Dispatcher, MoeConfig, RoutingLimit};
 use crate::model::Experts;
 use crate::resolve::Job;
-use traffic::collective::Routing;
 
 /// How the tokens of one layer are spread over the ranks of an expert group.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +30,15 @@ pub struct Dispatch {
     loads: Vec<f64>,
     /// The share of copies that no expert had room for.
     dropped: f64,
+}
+
+/// Bytes that one rank's tokens put on each kind of network on their way to the experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crossing {
+    /// From node to node.
+    pub leaving: Bytes,
+    /// Between GPUs of a node: the sender's, or that of a receiver that forwards.
+    pub staying: Bytes,
 }
 
 impl Dispatch {
@@ -92,6 +103,29 @@ impl Dispatch {
     /// On how many nodes they lie, if the group's ranks are spread over so many.
     pub fn nodes_per_token(&self, nodes: u64) -> f64 {
         self.places(nodes)
+    }
+
+    /// What becomes of the tokens of one rank on their way to the experts, if the group's ranks
+    /// are spread over so many nodes. `bytes` is one copy of each token.
+    pub fn crossing(&self, dispatcher: Dispatcher, bytes: u64, nodes: u64) -> Crossing {
+        let (ranks, nodes) = (self.ranks as f64, nodes as f64);
+        let copies = match dispatcher {
+            // One for each expert, wherever it is.
+            Dispatcher::AllToAll => {
+                let copies = self.top_k as f64 * (1.0 - self.dropped);
+                (copies * (1.0 - 1.0 / nodes), copies * (1.0 / nodes - 1.0 / ranks))
+            }
+            // One for each node, to the GPU on the same rail; from there one for each other GPU.
+            Dispatcher::DeepEp => {
+                let (to_node, to_rank) = (self.places(nodes as u64), self.ranks_per_token());
+                let leaving = to_node * (1.0 - 1.0 / nodes);
+                // The chance that the GPU on the rail is among a reached node's.
+                let there = (to_rank / ranks) / (to_node / nodes);
+                (leaving, to_rank * (1.0 - 1.0 / ranks) - leaving * there)
+            }
+        };
+        let of = |copies: f64| Bytes::new((bytes as f64 * copies).round() as u64);
+        Crossing { leaving: of(copies.0), staying: of(copies.1) }
     }
 
     /// What a rank that has `bytes` of copies to send to all experts alike sends to each rank.
@@ -238,6 +272,27 @@ mod tests {
         assert!((64.0 * copies.to_gpu - v3.ranks_per_token()).abs() < 1e-9);
         assert_eq!(even(256, 8, 64, 1, 1).routing(8).node_limit, None);
         assert_eq!(even(160, 6, 8, 8, 3).routing(1).node_limit, None);
+    }
+
+    /// Oracle: DeepSeek-V3's dispatch of 4,096 tokens in fp8. With eight of 64 ranks on each of
+    /// eight nodes and a limit of four nodes, at most 3.5 copies leave a node on average; a plain
+    /// all-to-all sends seven of eight copies away, and all copies but its own are sent.
+    #[test]
+    fn deepep_keeps_copies_in_the_node() {
+        let v3 = even(256, 8, 64, 8, 4);
+        let bytes = 4096 * 7168;
+        let plain = v3.crossing(Dispatcher::AllToAll, bytes, 8);
+        assert_eq!(plain.leaving.get(), 7 * bytes);
+        assert_eq!((plain.leaving + plain.staying).get(), 8 * bytes * 63 / 64);
+        let deepep = v3.crossing(Dispatcher::DeepEp, bytes, 8);
+        let leaving = deepep.leaving.as_f64() / bytes as f64;
+        assert!((3.1..=3.5).contains(&leaving), "{leaving}");
+        let free = even(256, 8, 64, 1, 1).crossing(Dispatcher::DeepEp, bytes, 8);
+        assert!(deepep.leaving < free.leaving && free.leaving < plain.leaving);
+        // On one node nothing leaves it.
+        let v2 = even(160, 6, 8, 8, 3).crossing(Dispatcher::DeepEp, bytes, 1);
+        assert_eq!(v2.leaving, Bytes::ZERO);
+        assert!(Bytes::ZERO < v2.staying);
     }
 
     /// Property: shares add up to the bytes; a skew makes them uneven; capacity bounds and drops.
