@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Length, Rate, Span};
 
-use crate::packet::CLASSES;
+use crate::port::Port;
 
 /// How the memory is organised.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
@@ -178,45 +178,42 @@ impl PfcConfig {
     }
 }
 
-/// What one link's far end, a port of a switch, has taken in and not yet sent on.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Ingress {
-    /// The switch, or nowhere.
-    pub switch: u32,
-    /// Classes whose sender has been asked to pause.
-    pub pausing: u8,
-    /// Kept for what arrives after a pause was sent.
-    pub headroom: u32,
-    /// Charged to reserve and pool, by class.
-    pub used: [u32; CLASSES],
-    /// Charged to headroom, by class.
-    pub over: [u32; CLASSES],
-}
-
-/// A switch.
+/// A switch. Departures that nobody has looked at yet are still counted unless the switch is alert,
+/// so that what is in use is an upper bound.
 #[derive(Debug)]
 pub(crate) struct Switch {
+    /// All that is charged, lossless and lossy, whatever it is charged to.
+    pub charged: u64,
+    /// While less than this is charged, nobody can have passed the threshold.
+    pub safe: u64,
+    /// How much of the pool lossless classes use.
+    pub shared: u64,
+    /// How much of the pool lossy classes use.
+    pub lossy: u64,
     /// What all ports share.
     pub pool: u64,
-    /// How much of it lossless classes use. Departures that nobody has looked at yet are still
-    /// counted unless the switch is alert, so this is an upper bound.
-    pub shared: u64,
-    /// How much of it lossy classes use; an upper bound too.
-    pub lossy: u64,
-    /// Kept for each port.
-    pub reserved: u32,
     /// Alpha in 1/65,536.
     pub alpha: u64,
     /// Alpha of lossy queues in 1/65,536.
     pub alpha_lossy: u64,
-    /// Ports have fixed parts: the threshold does not depend on what others use.
-    pub fixed: bool,
+    /// Kept for each port.
+    pub reserved: u32,
     /// How many (ingress, class) are pausing their sender.
     pub pausing: u32,
+    /// Ports have fixed parts: the threshold does not depend on what others use.
+    pub fixed: bool,
     /// Every departure is an event, because one of them may end a pause.
     pub alert: bool,
+    /// Reasons to go event by event; without any, it is batched.
+    pub eventful: u32,
+    /// When the first packet arrives that it does not know of, or later; see [`crate::batch`].
+    pub next_at: u64,
+    /// Nothing that happens elsewhere can be felt here sooner than this.
+    pub lookahead: u64,
     /// The outgoing links.
     pub ports: Vec<u32>,
+    /// The incoming links.
+    pub inputs: Vec<u32>,
 }
 
 /// What becomes of a packet that arrives at a switch.
@@ -231,39 +228,82 @@ pub(crate) enum Admission {
 }
 
 impl Switch {
-    /// What one ingress port may use of the pool, when `shared` of it is in use.
+    /// An empty switch with these outgoing links, of which each keeps `kept` bytes for itself in
+    /// the mean (reserve and headroom).
+    pub(crate) fn new(config: &BufferConfig, ports: Vec<u32>, kept: u64) -> Self {
+        // In order of their numbers, as packets of one instant are served.
+        let mut inputs: Vec<u32> = ports.iter().map(|link| link ^ 1).collect();
+        inputs.sort_unstable();
+        let fixed = config.organisation == Organisation::DeepVoq;
+        let whole = config.size.get().saturating_sub(kept);
+        let pool = if fixed { whole / ports.len().max(1) as u64 } else { whole };
+        let q16 = |alpha: f64| (alpha * 65_536.0).round() as u64;
+        let alpha = if fixed { 65_536 } else { q16(config.alpha) };
+        let alpha_lossy = q16(config.alpha_lossy);
+        // A port uses at most what is charged in all. With c charged its threshold is at least
+        // alpha (pool - c), so nobody has passed it while c < alpha pool / (1 + alpha).
+        let least = alpha.min(alpha_lossy);
+        let safe = (u128::from(pool) * u128::from(least) / u128::from(65_536 + least)) as u64;
+        Self {
+            charged: 0,
+            safe: safe.saturating_sub(1 << 16),
+            shared: 0,
+            lossy: 0,
+            pool,
+            alpha,
+            alpha_lossy,
+            reserved: config.reserved.get() as u32,
+            pausing: 0,
+            fixed,
+            alert: false,
+            eventful: 0,
+            next_at: u64::MAX,
+            lookahead: 0,
+            inputs,
+            ports,
+        }
+    }
+
+    /// Whether it works off what reaches it in batches.
     #[inline]
-    pub(crate) fn threshold(&self, shared: u64) -> u64 {
-        let base = if self.fixed { self.pool } else { self.pool.saturating_sub(shared) };
+    pub(crate) fn is_batched(&self) -> bool {
+        self.eventful == 0
+    }
+
+    /// Whether a packet can be taken in without a look at anything else: not even by upper bounds
+    /// does anybody come near a threshold.
+    #[inline]
+    pub(crate) fn is_calm(&self) -> bool {
+        self.charged < self.safe && !self.alert
+    }
+
+    /// What one ingress port may use of the pool.
+    #[inline]
+    fn threshold(&self) -> u64 {
+        let base =
+            if self.fixed { self.pool } else { self.pool.saturating_sub(self.shared + self.lossy) };
         // 2⁴⁸ bytes of pool times 2¹⁶ stay below 2⁶⁴.
         (base * self.alpha) >> 16
     }
 
-    /// Whether a packet can be taken in without a look at anything else: even by upper bounds it
-    /// stays under the threshold. If so, it is charged.
+    /// Charges a packet of a lossless class that came over `from`, when the switch is calm.
     #[inline]
-    pub(crate) fn admit_lightly(&mut self, from: &mut Ingress, class: usize, size: u32) -> bool {
-        if self.alert {
-            return false;
-        }
+    pub(crate) fn charge(&mut self, from: &mut Port, class: usize, size: u32) {
         let used = from.used[class] + size;
-        let above = used.saturating_sub(self.reserved);
-        if self.threshold(self.shared + self.lossy + u64::from(size)) <= u64::from(above) {
-            return false;
-        }
         from.used[class] = used;
-        self.shared += u64::from(above.min(size));
-        true
+        self.charged += u64::from(size);
+        self.shared += u64::from(used.saturating_sub(self.reserved).min(size));
     }
 
     /// Charges a packet of a lossless class, with exact counts.
-    pub(crate) fn admit(&mut self, from: &mut Ingress, class: usize, size: u32) -> Admission {
-        let threshold = self.threshold(self.shared + self.lossy);
+    pub(crate) fn admit(&mut self, from: &mut Port, class: usize, size: u32) -> Admission {
+        let threshold = self.threshold();
         let shared_by_port = u64::from(from.used[class].saturating_sub(self.reserved));
         let fits = from.over[class] + size <= from.headroom;
         if !fits && threshold < shared_by_port + u64::from(size) {
             return Admission::Dropped;
         }
+        self.charged += u64::from(size);
         let used = from.used[class] + size;
         if used <= self.reserved {
             from.used[class] = used;
@@ -279,21 +319,22 @@ impl Switch {
         Admission::Taken
     }
 
-    fn should_pause(&self, from: &Ingress, class: usize) -> bool {
+    fn should_pause(&self, from: &Port, class: usize) -> bool {
         let shared_by_port = u64::from(from.used[class].saturating_sub(self.reserved));
-        0 < from.over[class] || self.threshold(self.shared + self.lossy) <= shared_by_port
+        0 < from.over[class] || self.threshold() <= shared_by_port
     }
 
     /// Whether a paused sender may go on.
-    pub(crate) fn may_resume(&self, from: &Ingress, class: usize, xon_below: u64) -> bool {
+    pub(crate) fn may_resume(&self, from: &Port, class: usize, xon_below: u64) -> bool {
         let shared_by_port = u64::from(from.used[class].saturating_sub(self.reserved));
-        let threshold = self.threshold(self.shared + self.lossy);
-        from.over[class] == 0 && (shared_by_port == 0 || shared_by_port + xon_below <= threshold)
+        from.over[class] == 0
+            && (shared_by_port == 0 || shared_by_port + xon_below <= self.threshold())
     }
 
     /// Gives back what a packet of a lossless class was charged for: headroom first.
     #[inline]
-    pub(crate) fn release(&mut self, from: &mut Ingress, class: usize, size: u32) {
+    pub(crate) fn release(&mut self, from: &mut Port, class: usize, size: u32) {
+        self.charged -= u64::from(size);
         let over = from.over[class].min(size);
         from.over[class] -= over;
         let rest = size - over;
@@ -302,8 +343,21 @@ impl Switch {
         from.used[class] -= rest;
     }
 
-    /// What a lossy egress queue may hold.
+    /// Charges a packet of a lossy class.
     #[inline]
+    pub(crate) fn charge_lossy(&mut self, size: u32) {
+        self.charged += u64::from(size);
+        self.lossy += u64::from(size);
+    }
+
+    /// Gives back what a packet of a lossy class was charged for.
+    #[inline]
+    pub(crate) fn release_lossy(&mut self, size: u32) {
+        self.charged -= u64::from(size);
+        self.lossy -= u64::from(size);
+    }
+
+    /// What a lossy egress queue may hold.
     pub(crate) fn lossy_limit(&self) -> u64 {
         (self.pool.saturating_sub(self.shared + self.lossy) * self.alpha_lossy) >> 16
     }
@@ -312,6 +366,7 @@ impl Switch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packet::DATA;
 
     /// Oracle: by hand from the formula: two MTUs, 905 quanta of 64 bytes, and 2 x 5 m of cable at
     /// 400 Gb/s (2 x 25,253 ps, 2,525 bytes).
@@ -322,59 +377,46 @@ mod tests {
         assert_eq!(headroom, Bytes::new(2 * 4158 + 905 * 64 + 2525));
     }
 
-    fn switch(pool: u64) -> Switch {
-        Switch {
-            pool,
-            shared: 0,
-            lossy: 0,
-            reserved: 4096,
-            alpha: 65_536 / 8,
-            alpha_lossy: 65_536,
-            fixed: false,
-            pausing: 0,
-            alert: false,
-            ports: Vec::new(),
-        }
-    }
-
     /// Property: whatever comes and goes, counts end where they began and the pool is never
-    /// overdrawn; light admission never lets pass what exact admission would pause.
+    /// overdrawn; a calm switch never takes in what exact admission would pause or drop.
     #[test]
     fn every_charge_is_given_back() {
         for seed in 0..50 {
             let mut random = units::Random::new(seed, "buffer", 0);
-            let mut switch = switch(100_000 + random.below(1_000_000));
-            let mut ports = [Ingress { headroom: 60_000, ..Ingress::default() }; 4];
+            let config = BufferConfig {
+                size: Bytes::new(100_000 + random.below(1_000_000)),
+                reserved: Bytes::new(4096),
+                alpha: [0.125, 1.0, 4.0][random.below(3) as usize],
+                ..BufferConfig::default()
+            };
+            let mut switch = Switch::new(&config, vec![0; 4], 0);
+            let mut ports: Vec<Port> =
+                (0..4).map(|_| Port::new(Rate::from_gbps(400), 0, 0, 0, 0)).collect();
+            ports.iter_mut().for_each(|port| port.headroom = 60_000);
             let mut held: Vec<(usize, u32)> = Vec::new();
             for _ in 0..2_000 {
                 if random.below(2) == 0 || held.is_empty() {
-                    let port = random.below(4) as usize;
+                    let at = random.below(4) as usize;
                     let size = 64 + random.below(4_100) as u32;
-                    // Headroom in use means that somebody is paused, and then nothing is light.
-                    switch.alert = ports.iter().any(|port| 0 < port.over[2]);
-                    let before = (switch.shared, ports[port]);
-                    let lightly = switch.admit_lightly(&mut ports[port], 2, size);
-                    if lightly {
-                        let after = (switch.shared, ports[port].used);
-                        (switch.shared, ports[port]) = before;
-                        let exact = switch.admit(&mut ports[port], 2, size);
-                        assert_eq!(exact, Admission::Taken, "seed {seed}");
-                        assert_eq!((switch.shared, ports[port].used), after, "seed {seed}");
-                        held.push((port, size));
-                    } else if switch.admit(&mut ports[port], 2, size) != Admission::Dropped {
-                        held.push((port, size));
+                    // Headroom in use means that somebody is paused, and then nothing is calm.
+                    switch.alert = ports.iter().any(|port| 0 < port.over[DATA]);
+                    let calm = switch.is_calm();
+                    let taken = switch.admit(&mut ports[at], DATA, size);
+                    assert!(!calm || taken == Admission::Taken, "seed {seed}: {taken:?}");
+                    if taken != Admission::Dropped {
+                        held.push((at, size));
                     }
                     assert!(switch.shared <= switch.pool, "seed {seed}");
                 } else {
-                    let (port, size) = held.swap_remove(random.below(held.len() as u64) as usize);
-                    switch.release(&mut ports[port], 2, size);
+                    let (at, size) = held.swap_remove(random.below(held.len() as u64) as usize);
+                    switch.release(&mut ports[at], DATA, size);
                 }
             }
-            for (port, size) in held {
-                switch.release(&mut ports[port], 2, size);
+            for (at, size) in held {
+                switch.release(&mut ports[at], DATA, size);
             }
-            assert_eq!(switch.shared, 0);
-            assert!(ports.iter().all(|port| port.used == [0; 4] && port.over == [0; 4]));
+            assert_eq!((switch.shared, switch.charged), (0, 0));
+            assert!(ports.iter().all(|port| port.used[DATA] == 0 && port.over[DATA] == 0));
         }
     }
 }

@@ -6,14 +6,15 @@ use traffic::{Counters, OpId, Replay, Transfers};
 use units::{Bytes, Id, IdVec, Rate, Span};
 
 use crate::admission::{AdmissionPolicy, Clerk};
-use crate::buffer::{BufferConfig, Ingress, Organisation, PfcConfig, Switch};
+use crate::buffer::{BufferConfig, PfcConfig, Switch};
 use crate::calendar::Calendar;
 use crate::cc::Circumstances;
-use crate::nic::Sender;
+use crate::nic::{Pacing, Sender};
 use crate::packet::{CONTROL, Clock, DATA, PURPOSES, Purpose, Sizes};
 use crate::pair::{Inbox, Pair};
 use crate::paths::{Network, is_scale_up};
 use crate::port::{NOWHERE, Port};
+use crate::ring::Slab;
 use crate::settings::{ControlClass, Forwarding, Settings};
 use crate::simulation::{Host, Simulation};
 use crate::stamps::Stamps;
@@ -27,11 +28,12 @@ pub(crate) fn build<'a>(
     transfers: &'a Transfers,
     settings: &'a Settings,
 ) -> Simulation<'a> {
-    let needs = settings.congestion.needs();
+    let mut needs = settings.congestion.needs();
+    needs.repace |= settings.nic.pacing == Pacing::Follow;
     let sizes = Sizes::new(&settings.packet, needs.data_bytes.get(), needs.ack_bytes.get());
-    let ports = ports(fabric, settings, &sizes);
+    let mut ports = ports(fabric, settings);
     let calendar = calendar(fabric, &sizes, &ports);
-    let (ingress, switches) = switches(fabric, settings, &sizes);
+    let switches = switches(fabric, settings, &sizes, &mut ports);
     let network = Network::new(fabric, transfers, settings);
     let (senders, sender_of_port) = senders(fabric);
     let (replay, ready) = Replay::start(transfers);
@@ -49,9 +51,13 @@ pub(crate) fn build<'a>(
         now: 0,
         ticket: 0,
         clock: settings.packet.clock,
+        barrier: NEVER,
+        incoming: Vec::new(),
+        announced: Vec::new(),
         explicit: settings.packet.clock == Clock::Nanosecond,
         ports,
-        ingress,
+        wires: Slab::new(),
+        queued: Slab::new(),
         switches,
         pauses: vec![PauseLog::default(); links],
         paths: Vec::new(),
@@ -132,40 +138,30 @@ fn classes(settings: &Settings) -> [u8; PURPOSES] {
     classes
 }
 
-fn ports(fabric: &Fabric, settings: &Settings, sizes: &Sizes) -> Vec<Port> {
-    let first = fabric.switches().next();
-    let header = 64.min(u64::from(sizes.mtu));
+fn ports(fabric: &Fabric, settings: &Settings) -> Vec<Port> {
+    let number = |node| match fabric.nodes()[node].kind {
+        NodeKind::Switch => fabric.switch_ordinal(node).map_or(NOWHERE, |at| at as u32),
+        _ => NOWHERE,
+    };
     let port = |id: LinkId| {
         let link = fabric.links()[id];
         let class = fabric.class(id);
-        let switch = fabric.switch_ordinal(link.from).map_or(NOWHERE, |at| at as u32);
-        let into = fabric.switch_ordinal(link.to).is_some();
-        let tier = usize::from(fabric.nodes()[link.to].tier);
-        let latency = match fabric.tiers().get(tier) {
-            Some(tier) if into && fabric.nodes()[link.to].kind == NodeKind::Switch => {
-                tier.latency.as_ps()
-            }
-            _ => 0,
-        };
-        let mut port = Port::new(class.rate, class.delay.as_ps(), latency, switch);
+        let (switch, into) = (number(link.from), number(link.to));
+        let tier = fabric.tiers().get(usize::from(fabric.nodes()[link.to].tier));
+        let latency = tier.filter(|_| into != NOWHERE).map_or(0, |tier| tier.latency.as_ps());
+        let mut port = Port::new(class.rate, class.delay.as_ps(), latency, switch, into);
         let out = fabric.ports(link.to).iter().map(|out| fabric.class(*out).rate).max();
-        port.cut_through = into
-            && 0 < header
+        port.cut_through = into != NOWHERE
             && settings.switch.forwarding == Forwarding::CutThrough
             && out.is_some_and(|fastest| fastest <= class.rate);
         port
     };
-    let _ = first;
     fabric.links().ids().map(port).collect()
 }
 
 fn calendar(fabric: &Fabric, sizes: &Sizes, ports: &[Port]) -> Calendar {
-    let out = |id: LinkId| {
-        let link = fabric.links()[id];
-        let gpu = |node| fabric.nodes()[node].kind == NodeKind::Gpu;
-        !gpu(link.from) && !gpu(link.to)
-    };
-    let busy = fabric.links().ids().filter(|id| out(*id)).count();
+    // NICs have an event for each wire and transmitter, switches one each.
+    let busy = 2 * fabric.nics() + fabric.switches().len();
     let rate = ports.iter().map(|port| port.rate).max().unwrap_or(Rate::from_gbps(400));
     let full = rate.time_to_send(Bytes::new(u64::from(sizes.mtu + sizes.data))).as_ps();
     let delay = ports.iter().map(|port| port.delay).max().unwrap_or(0);
@@ -198,7 +194,12 @@ fn hosts(fabric: &Fabric, settings: &Settings) -> Vec<Host> {
     (0..ends).map(host).collect()
 }
 
-fn switches(fabric: &Fabric, settings: &Settings, sizes: &Sizes) -> (Vec<Ingress>, Vec<Switch>) {
+fn switches(
+    fabric: &Fabric,
+    settings: &Settings,
+    sizes: &Sizes,
+    ports: &mut [Port],
+) -> Vec<Switch> {
     let frame = Bytes::new(u64::from(sizes.mtu + sizes.data));
     let config_of = |node: fabric::NodeId| -> &BufferConfig {
         let tier = fabric.tiers().get(usize::from(fabric.nodes()[node].tier));
@@ -213,38 +214,29 @@ fn switches(fabric: &Fabric, settings: &Settings, sizes: &Sizes) -> (Vec<Ingress
         let given = config_of(fabric.links()[id].to).headroom;
         given.unwrap_or_else(|| PfcConfig::headroom(class.rate, class.length, frame)).get()
     };
-    let ingress = fabric.links().enumerate().map(|(id, link)| {
-        let switch = match fabric.nodes()[link.to].kind {
-            NodeKind::Switch => fabric.switch_ordinal(link.to).map_or(NOWHERE, |at| at as u32),
-            _ => NOWHERE,
-        };
-        let headroom = if switch == NOWHERE { 0 } else { headroom_of(id) as u32 };
-        Ingress { switch, headroom, ..Ingress::default() }
-    });
-    let switches = fabric.switches().map(|node| {
+    for (id, port) in fabric.links().ids().zip(ports.iter_mut()) {
+        port.headroom = if port.into == NOWHERE { 0 } else { headroom_of(id) as u32 };
+    }
+    let switch = |node| {
         let config = config_of(node);
-        let ports: Vec<u32> = fabric.ports(node).iter().map(|link| link.index() as u32).collect();
-        let kept: u64 = fabric
-            .ports(node)
-            .iter()
-            .map(|out| headroom_of(fabric.reverse(*out)) + config.reserved.get())
-            .sum();
-        let fixed = config.organisation == Organisation::DeepVoq;
-        let pool = config.size.get().saturating_sub(kept);
-        Switch {
-            pool: if fixed { pool / ports.len().max(1) as u64 } else { pool },
-            shared: 0,
-            lossy: 0,
-            reserved: config.reserved.get() as u32,
-            alpha: if fixed { 65_536 } else { (config.alpha * 65_536.0).round() as u64 },
-            alpha_lossy: (config.alpha_lossy * 65_536.0).round() as u64,
-            fixed,
-            pausing: 0,
-            alert: false,
-            ports,
-        }
-    });
-    (ingress.collect(), switches.collect())
+        let kept = |out: &LinkId| headroom_of(fabric.reverse(*out)) + config.reserved.get();
+        let kept = fabric.ports(node).iter().map(kept).sum();
+        let ports = fabric.ports(node).iter().map(|link| link.index() as u32).collect();
+        Switch::new(config, ports, kept)
+    };
+    let mut switches: Vec<Switch> = fabric.switches().map(switch).collect();
+    for switch in &mut switches {
+        let sooner = |link: &u32| {
+            let port = &ports[*link as usize];
+            // Pause frames are not looked up, and only switches and overrun hosts send them.
+            let pauses = port.switch != NOWHERE || settings.nic.pcie.is_some();
+            if pauses { port.delay - port.latency } else { port.delay }
+        };
+        switch.lookahead = switch.inputs.iter().map(sooner).min().unwrap_or(0);
+        let explicit = settings.packet.clock == Clock::Nanosecond;
+        switch.eventful = u32::from(explicit || switch.lookahead == 0);
+    }
+    switches
 }
 
 /// Walks the path of every queue pair and makes the pairs.
@@ -320,7 +312,7 @@ fn new_pair(
         sending: NOWHERE,
         waiting: NOWHERE,
         last: NOWHERE,
-        listed: false,
+        place: NOWHERE,
         broken: false,
         overdue_pending: false,
         tries: 0,

@@ -5,9 +5,8 @@
 //! wheel whose slots are lists in one slab; the slot that time has reached is sorted and served
 //! from its end. What lies beyond the wheel (timers, faults, computations) waits in a heap.
 //!
-//! Events of one instant run in the order of their tickets. A ticket is drawn when the cause of an
-//! event begins (a transmission, a timer), not when the event is put into the calendar, so one
-//! pending event per link gives the same order as an event per packet would.
+//! Events of one instant run in the order of their tickets, not in that in which they were put into
+//! the calendar: so the result does not depend on who looked at what first.
 //!
 //! Binary and 4-ary heaps were tried and are slower; `docs/performance.md` has the figures.
 
@@ -34,9 +33,11 @@ pub(crate) enum Kind {
     Due = 6,
     /// A frame of the link itself reaches the far end.
     Commanded = 7,
+    /// The first of the packets on their way to a switch arrives there.
+    Batched = 8,
 }
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 9] = [
     Kind::Arrived,
     Kind::Freed,
     Kind::Woken,
@@ -45,8 +46,9 @@ const KINDS: [Kind; 8] = [
     Kind::Ended,
     Kind::Due,
     Kind::Commanded,
+    Kind::Batched,
 ];
-const ID_BITS: u32 = 29;
+const ID_BITS: u32 = 28;
 
 /// A pending event.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -87,6 +89,8 @@ const NONE: u32 = u32::MAX;
 /// The pending events.
 #[derive(Debug)]
 pub(crate) struct Calendar {
+    /// When the last event was.
+    now: u64,
     tickets: u32,
     shift: u32,
     /// First node of each slot's list.
@@ -116,6 +120,7 @@ impl Calendar {
         }
         let slots = (reach >> shift).next_power_of_two().clamp(64, most) as usize;
         Self {
+            now: 0,
             tickets: 0,
             shift,
             slots: vec![NONE; slots].into_boxed_slice(),
@@ -140,6 +145,7 @@ impl Calendar {
     #[inline]
     pub(crate) fn schedule(&mut self, at: u64, ticket: u32, kind: Kind, id: usize) {
         debug_assert!(id < 1 << ID_BITS);
+        debug_assert!(self.now <= at, "{kind:?} {id} scheduled for {at}, but it is {}", self.now);
         let entry = Entry { at, ticket, what: (kind as u32) << ID_BITS | id as u32 };
         let slot = at >> self.shift;
         let ahead = slot.wrapping_sub(self.slot);
@@ -174,20 +180,32 @@ impl Calendar {
     /// Takes out the next event, or nothing when all is over.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Entry> {
-        match self.current.pop() {
-            Some(entry) => Some(entry),
-            None => self.turn(),
+        if self.current.is_empty() {
+            self.turn();
         }
+        let entry = self.current.pop()?;
+        debug_assert!(self.now <= entry.at, "time goes on");
+        self.now = entry.at;
+        Some(entry)
+    }
+
+    /// When the next event is.
+    #[inline]
+    pub(crate) fn peek(&mut self) -> Option<u64> {
+        if self.current.is_empty() {
+            self.turn();
+        }
+        self.current.last().map(|entry| entry.at)
     }
 
     /// Moves on to the next slot that holds something.
-    fn turn(&mut self) -> Option<Entry> {
+    fn turn(&mut self) {
         let in_far = self.far.peek().map(|Reverse(entry)| entry.at >> self.shift);
         let in_wheel = (0 < self.in_wheel).then(|| self.next_occupied());
         self.slot = match (in_wheel, in_far) {
             (Some(wheel), Some(far)) => wheel.min(far),
             (Some(slot), None) | (None, Some(slot)) => slot,
-            (None, None) => return None,
+            (None, None) => return,
         };
         if in_wheel == Some(self.slot) {
             self.collect();
@@ -198,10 +216,15 @@ impl Calendar {
             self.far.pop();
             self.current.push(entry);
         }
-        if 1 < self.current.len() {
-            self.current.sort_unstable_by(|a, b| b.cmp(a));
+        match self.current.as_mut_slice() {
+            [] | [_] => {}
+            [a, b] => {
+                if *a < *b {
+                    std::mem::swap(a, b);
+                }
+            }
+            many => many.sort_unstable_by(|a, b| b.cmp(a)),
         }
-        self.current.pop()
     }
 
     /// Moves the list of the slot that time has reached into `current`.

@@ -18,8 +18,9 @@
 //! * [`settings`]: all that a scenario can choose; each part stands next to the code that obeys it.
 //! * [`simulation`]: the state of a run, and the loop with one arm for each kind of event.
 //! * [`calendar`]: what is going to happen, in order.
-//! * [`packet`], [`port`], [`buffer`], [`pair`]: the kinds of state.
+//! * [`packet`], [`ring`], [`port`], [`buffer`], [`pair`]: the kinds of state.
 //! * [`transmit`], [`switching`], [`sending`], [`receiving`]: what happens to them.
+//! * [`batch`]: how switches run ahead of the clock without anybody noticing.
 //! * [`paths`], [`build`]: the way to the first instant.
 //! * [`cc`]: congestion control, one file for each algorithm.
 //! * [`nic`], [`admission`], [`stamps`]: settings of NICs, clear-to-send, hop stamps.
@@ -27,11 +28,12 @@
 //! # Invariants
 //!
 //! * No clocks, files, threads or global state: the same input gives the same outcome and digest.
-//! * A link has at most one event for its wire and one for its transmitter.
+//! * A wire has at most one event, and the wires into a calm switch have one together.
 //! * Departures are worked off before anybody looks at what they change.
 //! * Events of one instant run in the order in which what caused them began.
 
 pub mod admission;
+mod batch;
 pub mod buffer;
 mod build;
 mod calendar;
@@ -42,6 +44,7 @@ mod pair;
 mod paths;
 mod port;
 mod receiving;
+mod ring;
 mod sending;
 pub mod settings;
 mod simulation;

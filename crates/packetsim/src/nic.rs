@@ -16,6 +16,18 @@ pub enum AfterIdle {
     Restart,
 }
 
+/// Whether a change of rate moves a transmission that is already timed.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pacing {
+    /// The next packet leaves as if the last one had been paced by the new rate, as a token bucket
+    /// makes it.
+    #[default]
+    Follow,
+    /// The next packet leaves when the old rate let it (HPCC's ns-3).
+    Fixed,
+}
+
 /// Whether a pause of data also holds back acknowledgements in the NIC.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -49,6 +61,8 @@ pub struct NicConfig {
     pub after_idle: AfterIdle,
     /// How long a queue pair must be idle for that.
     pub idle_reset: Span,
+    /// Whether a change of rate moves a transmission that is already timed.
+    pub pacing: Pacing,
     /// Whether a pause of data also holds back acknowledgements.
     pub acks_while_paused: AcksWhilePaused,
     /// The rate at which the host takes data over PCIe; without it, as fast as it comes.
@@ -75,6 +89,7 @@ impl Default for NicConfig {
             retries: 7,
             after_idle: AfterIdle::Keep,
             idle_reset: Span::from_ms(1),
+            pacing: Pacing::Follow,
             acks_while_paused: AcksWhilePaused::Send,
             pcie: None,
             // Illustrative: a couple of bandwidth-delay products of the last link.
@@ -88,8 +103,40 @@ impl Default for NicConfig {
 pub(crate) struct Sender {
     /// Queue pairs, in the order in which they got something to send.
     pub pairs: Vec<u32>,
-    /// Where the last packet came from.
-    pub last: usize,
+    /// When each of them may send next, or never while its window is closed.
+    pub due: Vec<u64>,
+    /// Where the next turn begins.
+    pub turn: usize,
     /// When a wake-up is due, or never.
     pub wake_at: u64,
+}
+
+impl Sender {
+    /// The place of the queue pair whose turn it is among those that may send now.
+    #[inline]
+    pub(crate) fn next(&self, now: u64) -> Option<usize> {
+        if let [due] = self.due.as_slice() {
+            return (*due <= now).then_some(0);
+        }
+        let turn = if self.turn < self.due.len() { self.turn } else { 0 };
+        let (before, after) = self.due.split_at(turn);
+        let may = |due: &u64| *due <= now;
+        let place = after.iter().position(may).map(|place| place + turn);
+        place.or_else(|| before.iter().position(may))
+    }
+
+    /// When the first of them may send.
+    #[inline]
+    pub(crate) fn first_due(&self) -> u64 {
+        self.due.iter().copied().min().unwrap_or(u64::MAX)
+    }
+
+    /// Takes a queue pair off the list.
+    pub(crate) fn remove(&mut self, place: usize) {
+        self.pairs.remove(place);
+        self.due.remove(place);
+        if place < self.turn {
+            self.turn -= 1;
+        }
+    }
 }

@@ -13,14 +13,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Rate, Span};
 
-/// Traffic classes of a port, served in this order where they are strict.
-pub(crate) const CLASSES: usize = 4;
-/// Frames of the link itself: pauses. Never queued behind anything and never paused.
-pub(crate) const LINK_CONTROL: usize = 0;
+/// Traffic classes of a port, served in this order where they are strict. Frames of the link
+/// itself (pauses) are in none: they are never queued behind anything and never paused.
+pub(crate) const CLASSES: usize = 2;
 /// Acknowledgements and notifications, where they have a class of their own.
-pub(crate) const CONTROL: usize = 1;
+pub(crate) const CONTROL: usize = 0;
 /// Data.
-pub(crate) const DATA: usize = 2;
+pub(crate) const DATA: usize = 1;
 
 /// What a packet is for.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -55,7 +54,7 @@ pub(crate) const DAMAGED: u8 = 8;
 /// One packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Packet {
-    /// When it joined the queue; once it is being sent, when it reaches the far end.
+    /// When it reaches the far end of its link; while it waits, when it joined the queue.
     pub at: u64,
     /// Rank of its arrival among the events of that instant.
     pub ticket: u32,
@@ -67,8 +66,6 @@ pub(crate) struct Packet {
     pub sent: u32,
     /// Where its next link stands in the list of paths.
     pub route: u32,
-    /// The link over which it came into the node where it is queued.
-    pub from: u32,
     /// Bytes in a buffer: headers and payload.
     pub size: u16,
     /// What it is for.
@@ -78,7 +75,16 @@ pub(crate) struct Packet {
 }
 
 // Small on purpose: packets are copied at every hop.
-const _: () = assert!(size_of::<Packet>() == 40);
+const _: () = assert!(size_of::<Packet>() == 32);
+
+/// A packet that waits in a switch or NIC.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waiting {
+    /// The packet.
+    pub packet: Packet,
+    /// The link over which it came in.
+    pub from: u32,
+}
 
 /// What one direction of time and size is measured in.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]

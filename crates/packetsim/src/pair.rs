@@ -77,8 +77,8 @@ pub(crate) struct Pair {
     pub waiting: u32,
     /// The last message posted.
     pub last: u32,
-    /// It is in its port's list.
-    pub listed: bool,
+    /// Its place in its port's list, or nowhere.
+    pub place: u32,
     /// It has given up.
     pub broken: bool,
     /// A timeout event is pending.
@@ -116,6 +116,15 @@ impl Pair {
     pub(crate) fn has_work(&self) -> bool {
         self.next < self.end.min(self.cleared) || !self.resend.is_empty()
     }
+
+    /// When it may send next, as far as pacing and window go.
+    #[inline]
+    pub(crate) fn due(&self) -> u64 {
+        if self.window <= self.sent_bytes.saturating_sub(self.acked_bytes) {
+            return u64::MAX;
+        }
+        self.next_send
+    }
 }
 
 /// The receiving half of a queue pair.
@@ -127,6 +136,8 @@ pub(crate) struct Inbox {
     pub route: u32,
     /// The message of `expected`.
     pub message: u32,
+    /// One past its last packet.
+    pub message_end: u32,
     /// Packets since the last acknowledgement.
     pub unacked: u32,
     /// The packet that was last asked for again.
@@ -150,6 +161,7 @@ impl Inbox {
             expected: 0,
             route,
             message: NOWHERE,
+            message_end: u32::MAX,
             unacked: 0,
             asked: NOWHERE,
             cleared: 0,

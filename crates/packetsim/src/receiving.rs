@@ -10,7 +10,8 @@ use fabric::hardware::Reorder;
 use units::{Bytes, Time};
 
 use crate::cc::{Data, Feedback};
-use crate::packet::{CONTROL, DATA, MARKED, Packet, Purpose, RESUME, STAMPED};
+use crate::packet::{CONTROL, DATA, MARKED, Packet, Purpose, RESUME, STAMPED, Waiting};
+use crate::pair::Message;
 use crate::port::NOWHERE;
 use crate::simulation::{Agenda, Simulation};
 
@@ -57,7 +58,13 @@ impl Simulation<'_> {
                 inbox.expected += 1;
             }
             inbox.unacked += 1;
-            let ended = self.end_messages(number);
+            let ended = inbox.message_end <= inbox.expected;
+            if ended {
+                self.end_messages(number);
+            }
+            if self.admits {
+                self.clear_more(number);
+            }
             let inbox = &self.inboxes[number];
             let gap_open = 0 < inbox.early.len();
             if ended || self.ack_every <= inbox.unacked || gap_open || echo != 0 {
@@ -129,29 +136,18 @@ impl Simulation<'_> {
         }
     }
 
-    /// Notes the messages that have now arrived in full; true if there were any.
-    #[inline]
-    fn end_messages(&mut self, number: usize) -> bool {
-        let mut any = false;
-        loop {
-            let inbox = &mut self.inboxes[number];
-            if inbox.message == NOWHERE {
-                break;
-            }
-            let message = self.messages[inbox.message as usize];
-            if inbox.expected < message.end() {
-                break;
-            }
+    /// Notes the messages that have now arrived in full.
+    fn end_messages(&mut self, number: usize) {
+        let inbox = &mut self.inboxes[number];
+        while inbox.message_end <= inbox.expected {
+            let message = &self.messages[inbox.message as usize];
             inbox.message = message.next;
+            let next = self.messages.get(message.next as usize);
+            inbox.message_end = next.map_or(u32::MAX, Message::end);
             let at = self.now + self.settings.nic.receive_latency.as_ps();
             let received = &mut self.received_at[message.op as usize];
             *received = at.max(*received);
-            any = true;
         }
-        if self.admits {
-            self.clear_more(number);
-        }
-        any
     }
 
     /// Acknowledges everything before the packet that is expected next.
@@ -182,13 +178,17 @@ impl Simulation<'_> {
             psn,
             sent: cause.map_or(0, |packet| packet.sent),
             route: route + 1,
-            from: NOWHERE,
             size,
             purpose,
             flags: flags | stamped,
             ..Packet::default()
         };
-        self.enqueue(link, CONTROL, packet);
+        self.catch_up(link);
+        if self.is_idle(link, CONTROL) {
+            self.send(link, self.now, packet);
+        } else {
+            self.join(link, CONTROL, Waiting { packet, from: NOWHERE });
+        }
     }
 
     fn forget_stamps(&mut self, packet: &Packet) {
@@ -259,7 +259,7 @@ impl Simulation<'_> {
         let full = self.settings.nic.receive_buffer.get() / 2 < host.held;
         if full && !host.pausing && self.settings.pfc.enabled {
             host.pausing = true;
-            self.ingress[link].pausing |= 1 << DATA;
+            self.ports[link].pausing |= 1 << DATA;
             self.send_pause(link, DATA, 0);
             self.renew_later(link, DATA);
         } else if self.settings.nic.receive_buffer.get() < host.held {
@@ -280,7 +280,7 @@ impl Simulation<'_> {
         host.held -= u64::from(packet.size);
         if host.pausing && host.held <= self.settings.nic.receive_buffer.get() / 4 {
             host.pausing = false;
-            self.ingress[link].pausing &= !(1 << DATA);
+            self.ports[link].pausing &= !(1 << DATA);
             self.send_pause(link, DATA, RESUME);
         }
         self.received(&packet);

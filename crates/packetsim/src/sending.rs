@@ -9,7 +9,7 @@ use units::{Bytes, Id, Rate, Time};
 use crate::calendar::Kind;
 use crate::cc::{Ack, Loss};
 use crate::nic::AfterIdle;
-use crate::packet::{Clock, DATA, MARKED, Packet, Purpose, STAMPED};
+use crate::packet::{DATA, MARKED, Packet, Purpose, STAMPED};
 use crate::pair::Message;
 use crate::port::NOWHERE;
 use crate::simulation::Simulation;
@@ -45,6 +45,7 @@ impl Simulation<'_> {
         let inbox = &mut self.inboxes[pair];
         if inbox.message == NOWHERE {
             inbox.message = number;
+            inbox.message_end = end;
         }
         if was_idle && self.settings.nic.after_idle == AfterIdle::Restart {
             self.restart_after_idle(pair);
@@ -65,12 +66,33 @@ impl Simulation<'_> {
         }
     }
 
-    /// Puts a queue pair into its port's list if it has something to send.
-    pub(crate) fn list(&mut self, pair: usize) {
-        let state = &mut self.pairs[pair];
-        if !state.listed && !state.broken && state.has_work() {
-            state.listed = true;
-            self.senders[self.sender_of_port[state.port as usize] as usize].pairs.push(pair as u32);
+    /// Puts a queue pair into its port's list if it has something to send, and notes when it may.
+    #[inline]
+    pub(crate) fn list(&mut self, number: usize) {
+        let pair = &mut self.pairs[number];
+        let sender = &mut self.senders[self.sender_of_port[pair.port as usize] as usize];
+        if pair.place != NOWHERE {
+            if pair.has_work() {
+                sender.due[pair.place as usize] = pair.due();
+            } else {
+                self.unlist(number);
+            }
+        } else if !pair.broken && pair.has_work() {
+            pair.place = sender.pairs.len() as u32;
+            sender.pairs.push(number as u32);
+            sender.due.push(pair.due());
+        }
+    }
+
+    /// Takes a queue pair that has nothing left to send off its port's list.
+    fn unlist(&mut self, number: usize) {
+        let pair = &mut self.pairs[number];
+        let place = pair.place as usize;
+        pair.place = NOWHERE;
+        let sender = &mut self.senders[self.sender_of_port[pair.port as usize] as usize];
+        sender.remove(place);
+        for (at, pair) in sender.pairs.iter().enumerate().skip(place) {
+            self.pairs[*pair as usize].place = at as u32;
         }
     }
 
@@ -78,81 +100,55 @@ impl Simulation<'_> {
     pub(crate) fn serve(&mut self, link: usize) {
         self.catch_up(link);
         let port = &self.ports[link];
-        let free = port.free_at < self.now
-            || (port.free_at == self.now && port.free_ticket <= self.ticket);
-        if free && port.paused >> DATA & 1 == 0 {
-            match self.next_pair(link) {
-                Some(pair) => self.send_packet(pair, link),
-                None => self.wake_later(link),
-            }
-        } else if free {
-            self.wake_later(link);
+        let sender = self.sender_of_port[link] as usize;
+        if port.paused >> DATA & 1 == 0
+            && port.is_free(self.now, self.ticket)
+            && let Some(place) = self.senders[sender].next(self.now)
+        {
+            self.send_packet(sender, place, link);
         }
-        self.watch_sender(link);
+        if self.explicit {
+            self.attend_explicitly(sender, link);
+        } else {
+            self.attend(sender, link);
+        }
     }
 
-    /// Arranges for a look at a NIC's transmitter when it is free, if there may be more to send.
-    fn watch_sender(&mut self, link: usize) {
-        let sender = &self.senders[self.sender_of_port[link] as usize];
+    /// Wakes a NIC when its transmitter is free and a queue pair may send.
+    #[inline]
+    fn attend(&mut self, sender: usize, link: usize) {
+        let port = &self.ports[link];
+        if port.paused >> DATA & 1 == 1 {
+            return;
+        }
+        let sender = &mut self.senders[sender];
+        let due = sender.first_due();
+        let at = due.max(port.free_at).max(self.now);
+        if at < sender.wake_at && due != NEVER {
+            sender.wake_at = at;
+            self.calendar.schedule(at, link as u32, Kind::Woken, link);
+        }
+    }
+
+    /// The same as HPCC's ns-3 does it: a look whenever the transmitter is free, and one wake-up
+    /// that is never moved to an earlier time.
+    fn attend_explicitly(&mut self, sender: usize, link: usize) {
         let port = &mut self.ports[link];
-        let more = !sender.pairs.is_empty() || (self.explicit && port.sendable() != 0);
-        let busy =
-            self.now < port.free_at || (port.free_at == self.now && self.ticket < port.free_ticket);
-        if !port.watched && more && busy {
-            port.watched = true;
-            let (at, ticket) = (port.free_at, port.free_ticket);
-            self.calendar.schedule(at, ticket, Kind::Freed, link);
-        }
-    }
-
-    /// The queue pair whose turn it is; those that have nothing left leave the list.
-    fn next_pair(&mut self, link: usize) -> Option<usize> {
-        let sender = &mut self.senders[self.sender_of_port[link] as usize];
-        let count = sender.pairs.len();
-        let mut found = None;
-        let mut finished = false;
-        for step in 1..=count {
-            let mut at = sender.last + step;
-            if count <= at {
-                at %= count;
+        let free = port.is_free(self.now, self.ticket);
+        let sender = &mut self.senders[sender];
+        if !free {
+            if !port.watched && (!sender.pairs.is_empty() || port.sendable() != 0) {
+                port.watched = true;
+                let (at, ticket) = (port.free_at, port.free_ticket);
+                self.calendar.schedule(at, ticket, Kind::Freed, link);
             }
-            let pair = &self.pairs[sender.pairs[at] as usize];
-            if !pair.has_work() {
-                finished = true;
-                continue;
-            }
-            let bound = pair.window <= pair.sent_bytes.saturating_sub(pair.acked_bytes);
-            if !bound && pair.next_send <= self.now {
-                found = Some(at);
-                break;
-            }
+            return;
         }
-        let chosen = found.map(|at| sender.pairs[at]);
-        if let Some(at) = found {
-            sender.last = at;
-        }
-        if finished {
-            let pairs = &mut self.pairs;
-            sender.pairs.retain(|pair| {
-                let state = &mut pairs[*pair as usize];
-                state.listed = state.has_work();
-                state.listed
-            });
-            let place = sender.pairs.iter().position(|pair| Some(*pair) == chosen);
-            sender.last = place.unwrap_or(sender.last);
-        }
-        chosen.map(|pair| pair as usize)
-    }
-
-    /// Nothing can be sent now: wakes the NIC when the first queue pair's pacing lets it.
-    fn wake_later(&mut self, link: usize) {
-        let sender = &mut self.senders[self.sender_of_port[link] as usize];
-        let due = sender.pairs.iter().map(|pair| &self.pairs[*pair as usize]);
-        let due = due.filter(|pair| pair.has_work()).map(|pair| pair.next_send).min();
-        let Some(due) = due.filter(|due| self.now < *due) else { return };
-        // HPCC's ns-3 never moves a wake-up that is pending to an earlier time.
-        let keeps = self.clock == Clock::Nanosecond && sender.wake_at != NEVER;
-        if due < sender.wake_at && !keeps {
+        let pairs = sender.pairs.iter().map(|pair| &self.pairs[*pair as usize]);
+        let due = pairs.filter(|pair| pair.has_work()).map(|pair| pair.next_send).min();
+        if let Some(due) = due.filter(|due| self.now < *due)
+            && sender.wake_at == NEVER
+        {
             sender.wake_at = due;
             let ticket = self.calendar.ticket();
             self.calendar.schedule(due, ticket, Kind::Woken, link);
@@ -169,8 +165,10 @@ impl Simulation<'_> {
     }
 
     /// Puts the next packet of a queue pair onto the wire.
-    fn send_packet(&mut self, number: usize, link: usize) {
+    fn send_packet(&mut self, sender: usize, place: usize, link: usize) {
         let mtu = self.sizes.mtu;
+        self.senders[sender].turn = place + 1;
+        let number = self.senders[sender].pairs[place] as usize;
         let pair = &mut self.pairs[number];
         let again = pair.resend.pop();
         let psn = again.unwrap_or(pair.next);
@@ -227,15 +225,18 @@ impl Simulation<'_> {
             psn,
             sent,
             route: if route == NOWHERE { NOWHERE } else { route + 1 },
-            from: NOWHERE,
             size: size as u16,
             purpose: Purpose::Data,
             flags,
             ticket: 0,
         };
         self.counters.packets += 1;
-        self.ports[link].push(DATA, packet);
-        self.transmit(link, self.now);
+        if pair.has_work() {
+            self.senders[sender].due[place] = pair.due();
+        } else {
+            self.unlist(number);
+        }
+        self.send(link, self.now, packet);
         self.expect_answer(number);
     }
 
@@ -282,6 +283,11 @@ impl Simulation<'_> {
         pair.broken = true;
         pair.resend.clear();
         pair.end = pair.next;
+        let listed = pair.place != NOWHERE;
+        if listed {
+            self.unlist(number);
+        }
+        let pair = &self.pairs[number];
         let name = self.fabric.link_name(fabric::LinkId::from_index(pair.port as usize));
         let retries = self.settings.nic.retries;
         self.find(format!(
@@ -338,7 +344,22 @@ impl Simulation<'_> {
         if 0 < advanced {
             self.complete(number);
         }
-        self.serve(self.pairs[number].port as usize);
+        self.serve_if_due(number);
+    }
+
+    /// Lets a NIC send if that may have become possible through what a queue pair heard.
+    #[inline]
+    fn serve_if_due(&mut self, number: usize) {
+        let pair = &self.pairs[number];
+        let link = pair.port as usize;
+        if self.explicit {
+            self.serve(link);
+        } else if pair.place != NOWHERE {
+            let sender = self.sender_of_port[link] as usize;
+            if pair.due() < self.senders[sender].wake_at {
+                self.serve(link);
+            }
+        }
     }
 
     /// Moves the oldest unacknowledged packet on; returns the payload that this acknowledges.
@@ -438,8 +459,8 @@ impl Simulation<'_> {
         }
         let window = pair.window;
         self.refresh(number);
-        if window != self.pairs[number].window {
-            self.serve(self.pairs[number].port as usize);
+        if !self.explicit || window != self.pairs[number].window {
+            self.serve_if_due(number);
         }
     }
 
@@ -471,17 +492,26 @@ impl Simulation<'_> {
                 self.calendar.schedule(due, 0, Kind::Timed, number);
             }
         }
+        if self.pairs[number].place != NOWHERE {
+            self.list(number);
+        }
     }
 
     /// A queue pair's next transmission has moved: the NIC must not sleep past it.
     fn move_wake_up(&mut self, number: usize) {
         let pair = &self.pairs[number];
-        let sender = &mut self.senders[self.sender_of_port[pair.port as usize] as usize];
-        if sender.wake_at != NEVER && pair.next_send < sender.wake_at && pair.has_work() {
-            let due = pair.next_send.max(self.now);
-            sender.wake_at = due;
-            let ticket = self.calendar.ticket();
-            self.calendar.schedule(due, ticket, Kind::Woken, pair.port as usize);
+        if pair.place == NOWHERE {
+            return;
+        }
+        let (link, due) = (pair.port as usize, pair.next_send.max(self.now));
+        let sender = &mut self.senders[self.sender_of_port[link] as usize];
+        if sender.wake_at != NEVER && due < sender.wake_at {
+            let at = if self.explicit { due } else { due.max(self.ports[link].free_at) };
+            if at < sender.wake_at {
+                sender.wake_at = at;
+                let ticket = if self.explicit { self.calendar.ticket() } else { link as u32 };
+                self.calendar.schedule(at, ticket, Kind::Woken, link);
+            }
         }
     }
 }

@@ -8,14 +8,15 @@ use traffic::{Counters, Finding, LinkUse, OpId, OpKind, OpTimes, Outcome, Replay
 use units::{Bytes, Id, IdVec, Rate, Span, Time};
 
 use crate::admission::Clerk;
-use crate::buffer::{Ingress, MarkWhen, Switch};
+use crate::buffer::{MarkWhen, Switch};
 use crate::calendar::{Calendar, Entry, Kind};
 use crate::cc::{Circumstances, Needs};
 use crate::nic::{AcksWhilePaused, Sender};
-use crate::packet::{Clock, DATA, PURPOSES, Purpose, STAMPED, Sizes};
+use crate::packet::{Clock, DATA, PURPOSES, Packet, Purpose, STAMPED, Sizes, Waiting};
 use crate::pair::{Inbox, Message, Pair};
 use crate::paths::Network;
 use crate::port::{NOWHERE, Port};
+use crate::ring::Slab;
 use crate::settings::Settings;
 use crate::stamps::Stamps;
 use crate::switching::{Marker, PauseLog};
@@ -40,7 +41,7 @@ pub(crate) struct Host {
     pub free_at: u64,
     pub held: u64,
     pub pausing: bool,
-    pub queue: std::collections::VecDeque<crate::packet::Packet>,
+    pub queue: std::collections::VecDeque<Packet>,
 }
 
 /// A run.
@@ -54,10 +55,19 @@ pub(crate) struct Simulation<'a> {
     pub now: u64,
     pub ticket: u32,
     pub clock: Clock,
+    /// No switch runs ahead of this.
+    pub barrier: u64,
+    /// What reaches the switch at hand, in order.
+    pub incoming: Vec<u64>,
+    /// Links whose wire was empty before that switch sent something over them.
+    pub announced: Vec<u32>,
     /// Every departure is an event, whatever the switch.
     pub explicit: bool,
     pub ports: Vec<Port>,
-    pub ingress: Vec<Ingress>,
+    /// Packets being sent or on a wire.
+    pub wires: Slab<Packet>,
+    /// Packets that wait.
+    pub queued: Slab<Waiting>,
     pub switches: Vec<Switch>,
     pub pauses: Vec<PauseLog>,
     pub paths: Vec<u32>,
@@ -144,7 +154,7 @@ impl Simulation<'_> {
         while !self.replay.is_done() {
             let Some(entry) = self.calendar.next() else { return End::Stuck };
             self.handle(entry);
-            if self.counters.events == next_look {
+            if next_look <= self.counters.events {
                 next_look += LOOK_EVERY;
                 if watch.wants_stop(self.progress()) {
                     return End::Stopped;
@@ -172,10 +182,7 @@ impl Simulation<'_> {
         debug_assert!(self.now <= entry.at, "time goes on");
         self.now = entry.at;
         self.ticket = entry.ticket;
-        self.counters.events += 1;
-        self.digest = (self.digest ^ entry.at ^ (entry.word() << 32))
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(29);
+        self.note(entry.at, entry.word());
         let id = entry.id();
         match entry.kind() {
             Kind::Arrived => self.arrived(id),
@@ -186,7 +193,15 @@ impl Simulation<'_> {
             Kind::Ended => self.ended(OpId::from_index(id)),
             Kind::Due => self.due(id),
             Kind::Commanded => self.commanded(id),
+            Kind::Batched => self.batched(id),
         }
+    }
+
+    /// Counts something that happened.
+    #[inline]
+    pub(crate) fn note(&mut self, at: u64, what: u64) {
+        self.counters.events += 1;
+        self.digest = fold(self.digest, at, what);
     }
 
     /// Puts something rare into the calendar.
@@ -362,9 +377,11 @@ impl Simulation<'_> {
     /// every hop stamp belongs to a packet.
     fn balance(&self) {
         let packets = || {
-            let rings = self.ports.iter().flat_map(|port| port.rings.iter());
+            let wires = self.ports.iter().flat_map(|port| self.wires.iter(port.wire));
+            let queues = self.ports.iter().flat_map(|port| port.queues.iter());
+            let queued = queues.flat_map(|queue| self.queued.iter(*queue));
             let held = self.hosts.iter().flat_map(|host| host.queue.iter());
-            rings.flat_map(|ring| ring.iter()).chain(held)
+            wires.chain(queued.map(|waiting| &waiting.packet)).chain(held)
         };
         let on_the_way = packets().filter(|packet| packet.purpose == Purpose::Data).count() as u64;
         let arrived = self.delivered_data + self.duplicate_data + self.discarded_data;
@@ -415,6 +432,12 @@ impl Simulation<'_> {
             digest: self.digest,
         }
     }
+}
+
+/// Folds something that happened into the digest of the run.
+#[inline]
+pub(crate) fn fold(digest: u64, at: u64, what: u64) -> u64 {
+    (digest ^ at ^ (what << 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
 
 /// How often the loop looks up from its work, in events.

@@ -1,12 +1,14 @@
 //! What a node does with a packet that arrives: takes it in, sends it on, pauses who sends too much.
 
+use std::collections::VecDeque;
+
 use traffic::Finding;
 use units::{Id, Random, Time};
 
-use crate::buffer::{Admission, EcnConfig, WatchdogAction};
+use crate::buffer::{Admission, EcnConfig, MarkWhen, WatchdogAction};
 use crate::calendar::Kind;
 use crate::nic::AcksWhilePaused;
-use crate::packet::{CONTROL, DAMAGED, DATA, LINK_CONTROL, Packet, Purpose, RESUME, STAMPED};
+use crate::packet::{CONTROL, DAMAGED, DATA, MARKED, Packet, Purpose, RESUME, STAMPED, Waiting};
 use crate::port::NOWHERE;
 use crate::simulation::{Agenda, Simulation};
 
@@ -44,8 +46,12 @@ impl Marker {
 }
 
 /// How long, and until when, the classes of a link have been paused.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct PauseLog {
+    /// Pause frames that wait for the transmitter.
+    pub waiting: VecDeque<Packet>,
+    /// Pause frames on the wire.
+    pub flying: VecDeque<Packet>,
     /// When the present pause of data began.
     pub since: u64,
     /// When it ends unless it is renewed.
@@ -63,50 +69,80 @@ impl Simulation<'_> {
     #[inline]
     pub(crate) fn arrived(&mut self, link: usize) {
         let port = &mut self.ports[link];
-        let packet = port.take_arrived();
+        if port.into != NOWHERE {
+            // A switch that has been batched in the meantime has taken the packet already.
+            if self.switches[port.into as usize].is_batched() || port.wire.is_empty() {
+                return;
+            }
+            let oldest = self.wires.first(port.wire);
+            if (oldest.at, oldest.ticket) != (self.now, self.ticket) {
+                return;
+            }
+        }
+        let packet = self.wires.pop(&mut port.wire);
         debug_assert_eq!(packet.at, self.now);
-        if port.wire == 0 && port.sendable() != 0 {
+        if !port.wire.is_empty() {
+            let next = self.wires.first(port.wire);
+            self.calendar.schedule(next.at, next.ticket, Kind::Arrived, link);
+        } else if port.sendable() != 0 {
             self.catch_up(link);
-            if self.ports[link].wire == 0 {
+            if self.ports[link].wire.is_empty() {
                 self.watch(link);
             }
-        } else if let Some((at, ticket)) = port.next_arrival() {
-            self.calendar.schedule(at, ticket, Kind::Arrived, link);
         }
+        self.passed(link, packet);
+    }
+
+    /// A packet has crossed a link.
+    #[inline]
+    pub(crate) fn passed(&mut self, link: usize, packet: Packet) {
         self.counters.packet_hops += u64::from(packet.purpose == Purpose::Data);
         if packet.flags & DAMAGED != 0 {
             self.lose(&packet);
-        } else if self.ingress[link].switch == NOWHERE {
+        } else if self.ports[link].into == NOWHERE {
             self.delivered(link, packet);
         } else {
             self.forward(link, packet);
         }
     }
 
-    /// Takes a packet into a switch and queues it for its next link.
+    /// Takes a packet into a switch and sends it on, or queues it for its next link.
     #[inline]
     fn forward(&mut self, link: usize, mut packet: Packet) {
         let class = usize::from(self.class_in_switch[packet.purpose as usize]);
         let next = self.next_link(link, &mut packet);
-        let size = u32::from(packet.size);
-        let ingress = &mut self.ingress[link];
-        let switch = &mut self.switches[ingress.switch as usize];
-        let taken = if self.lossless >> class & 1 == 1 {
-            switch.admit_lightly(ingress, class, size) || self.admit_exactly(link, class, size)
-        } else {
-            let limit = switch.lossy_limit();
-            let fits = u64::from(self.ports[next].queued[class] + size) <= limit;
-            if fits {
-                switch.lossy += u64::from(size);
+        self.catch_up(next);
+        let is_idle = self.is_idle(next, class);
+        let number = self.ports[link].into as usize;
+        let switch = &mut self.switches[number];
+        if switch.is_calm() {
+            if is_idle {
+                // What it would be charged for is given back at the same instant.
+                if packet.flags & STAMPED != 0 {
+                    self.stamp(next, &packet, self.now, 0);
+                }
+                self.send(next, self.now, packet);
+                return;
             }
-            fits || self.admit_lossy_exactly(link, next, class, size)
-        };
-        if !taken {
+            let size = u32::from(packet.size);
+            if self.lossless >> class & 1 == 1 {
+                switch.charge(&mut self.ports[link], class, size);
+            } else {
+                switch.charge_lossy(size);
+            }
+        } else if !self.admit_exactly(link, next, class, u32::from(packet.size)) {
             self.dropped(link, &packet, class);
             return;
         }
-        packet.from = link as u32;
-        self.enqueue(next, class, packet);
+        if self.mark_when == MarkWhen::Enqueue
+            && class == DATA
+            && self.marker.marks(u64::from(self.ports[next].queued[class]), next)
+        {
+            packet.flags |= MARKED;
+            self.counters.ecn_marks += u64::from(packet.purpose == Purpose::Data);
+        }
+        packet.at = self.now;
+        self.join(next, class, Waiting { packet, from: link as u32 });
     }
 
     /// The link that a packet takes next.
@@ -123,11 +159,18 @@ impl Simulation<'_> {
     /// Admission with everything counted that has left the switch until now.
     #[cold]
     #[inline(never)]
-    fn admit_exactly(&mut self, link: usize, class: usize, size: u32) -> bool {
-        let number = self.ingress[link].switch as usize;
+    fn admit_exactly(&mut self, link: usize, next: usize, class: usize, size: u32) -> bool {
+        let number = self.ports[link].into as usize;
         self.catch_up_switch(number);
         let switch = &mut self.switches[number];
-        match switch.admit(&mut self.ingress[link], class, size) {
+        if self.lossless >> class & 1 == 0 {
+            let fits = u64::from(self.ports[next].queued[class] + size) <= switch.lossy_limit();
+            if fits {
+                switch.charge_lossy(size);
+            }
+            return fits;
+        }
+        match switch.admit(&mut self.ports[link], class, size) {
             Admission::Taken => true,
             Admission::TakenAndPause => {
                 self.pause_sender(link, class);
@@ -135,19 +178,6 @@ impl Simulation<'_> {
             }
             Admission::Dropped => false,
         }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn admit_lossy_exactly(&mut self, link: usize, next: usize, class: usize, size: u32) -> bool {
-        let number = self.ingress[link].switch as usize;
-        self.catch_up_switch(number);
-        let limit = self.switches[number].lossy_limit();
-        let fits = u64::from(self.ports[next].queued[class] + size) <= limit;
-        if fits {
-            self.switches[number].lossy += u64::from(size);
-        }
-        fits
     }
 
     /// Works off the departures of all ports of a switch.
@@ -162,12 +192,13 @@ impl Simulation<'_> {
 
     /// Asks the sender at the other end of a link to pause a class.
     fn pause_sender(&mut self, link: usize, class: usize) {
-        self.ingress[link].pausing |= 1 << class;
-        let number = self.ingress[link].switch as usize;
+        self.ports[link].pausing |= 1 << class;
+        let number = self.ports[link].into as usize;
         let switch = &mut self.switches[number];
         switch.pausing += 1;
         if !switch.alert {
             switch.alert = true;
+            self.make_eventful(number as u32);
             for at in 0..self.switches[number].ports.len() {
                 self.watch(self.switches[number].ports[at] as usize);
             }
@@ -186,7 +217,7 @@ impl Simulation<'_> {
 
     /// A pause that still holds is renewed before it runs out.
     pub(crate) fn renew_pause(&mut self, link: usize, class: usize) {
-        if self.ingress[link].pausing >> class & 1 == 1 {
+        if self.ports[link].pausing >> class & 1 == 1 {
             self.send_pause(link, class, 0);
             self.renew_later(link, class);
         }
@@ -195,7 +226,7 @@ impl Simulation<'_> {
     /// Handles [`Kind::Commanded`]: a pause frame reaches the far end of a link, whose sender there
     /// is the reverse link's port.
     pub(crate) fn commanded(&mut self, link: usize) {
-        let frame = self.ports[link].rings[LINK_CONTROL].take();
+        let frame = self.pauses[link].flying.pop_front().expect("a frame was on the wire");
         let reverse = self.fabric.reverse(fabric::LinkId::from_index(link)).index();
         let class = frame.psn as usize;
         if frame.flags & RESUME == 0 {
@@ -203,6 +234,7 @@ impl Simulation<'_> {
         } else {
             self.resume(reverse, class);
         }
+        self.make_calmer(self.ports[link].into);
     }
 
     /// A port may not send a class any more.
@@ -232,6 +264,7 @@ impl Simulation<'_> {
         if class == DATA && port.switch == NOWHERE && self.acks_hold == AcksWhilePaused::Hold {
             port.paused |= 1 << CONTROL;
         }
+        self.make_eventful(self.ports[link].switch);
     }
 
     /// A port may send a class again.
@@ -249,9 +282,7 @@ impl Simulation<'_> {
             self.serve(link);
         } else {
             self.kick(link);
-            if self.ports[link].wire == 0 {
-                self.watch(link);
-            }
+            self.make_calmer(self.ports[link].switch);
         }
     }
 
@@ -296,33 +327,35 @@ impl Simulation<'_> {
     }
 
     /// Throws away what waits in a queue and gives its memory back.
-    fn drain(&mut self, link: usize, class: usize) {
+    pub(crate) fn drain(&mut self, link: usize, class: usize) {
         self.catch_up(link);
-        let port = &mut self.ports[link];
-        let number = port.switch;
-        let flushed = port.rings[class].flush_waiting();
-        port.queued[class] = 0;
-        port.waiting &= !(1 << class);
-        for packet in flushed {
-            if number != NOWHERE {
-                self.give_back(number as usize, &packet, class);
+        while !self.ports[link].queues[class].is_empty() {
+            let port = &mut self.ports[link];
+            let waiting = self.queued.pop(&mut port.queues[class]);
+            port.queued[class] -= u32::from(waiting.packet.size);
+            if port.queues[class].is_empty() {
+                port.waiting &= !(1 << class);
             }
-            self.lose(&packet);
+            if port.switch != NOWHERE {
+                let number = port.switch as usize;
+                self.give_back(number, &waiting, class);
+            }
+            self.lose(&waiting.packet);
         }
     }
 
     /// Gives back what a packet that leaves a switch was charged for.
-    fn give_back(&mut self, number: usize, packet: &Packet, class: usize) {
-        let size = u32::from(packet.size);
-        let from = packet.from as usize;
+    fn give_back(&mut self, number: usize, waiting: &Waiting, class: usize) {
+        let size = u32::from(waiting.packet.size);
+        let from = waiting.from as usize;
         let switch = &mut self.switches[number];
         if self.lossless >> class & 1 == 0 {
-            switch.lossy -= u64::from(size);
+            switch.release_lossy(size);
             return;
         }
-        let ingress = &mut self.ingress[from];
-        switch.release(ingress, class, size);
-        if ingress.pausing >> class & 1 == 1 && switch.may_resume(ingress, class, self.xon_below) {
+        let port = &mut self.ports[from];
+        switch.release(port, class, size);
+        if port.pausing >> class & 1 == 1 && switch.may_resume(port, class, self.xon_below) {
             self.resume_sender(from, class);
         }
     }
@@ -331,7 +364,7 @@ impl Simulation<'_> {
     #[cold]
     fn dropped(&mut self, link: usize, packet: &Packet, class: usize) {
         if self.lossless >> class & 1 == 1 {
-            let number = self.ingress[link].switch;
+            let number = self.ports[link].into;
             if !self.dropped_lossless.contains(&number) {
                 self.dropped_lossless.push(number);
                 let node = self.fabric.links()[fabric::LinkId::from_index(link)].to;

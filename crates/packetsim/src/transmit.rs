@@ -3,22 +3,14 @@
 //! The two rules on which the speed rests: departures are worked off when somebody looks
 //! ([`Simulation::catch_up`]), and only the oldest packet on a wire has an event.
 
-use units::{Id, Time};
+use units::{Bytes, Id, Time};
 
 use crate::buffer::MarkWhen;
 use crate::calendar::Kind;
 use crate::cc::Hop;
-use crate::packet::{CONTROL, DATA, LINK_CONTROL, MARKED, Packet, Purpose, RESUME, STAMPED};
-use crate::port::{NOWHERE, Port};
+use crate::packet::{CONTROL, DATA, MARKED, Packet, Purpose, RESUME, STAMPED, Waiting};
+use crate::port::{COMMAND, NOWHERE};
 use crate::simulation::Simulation;
-
-impl Port {
-    /// Whether the transmitter is free by now, counting what happens at this instant before.
-    #[inline]
-    fn is_free(&self, now: u64, ticket: u32) -> bool {
-        self.free_at < now || (self.free_at == now && self.free_ticket <= ticket)
-    }
-}
 
 impl Simulation<'_> {
     /// Works off the departures of a port that were due until now.
@@ -34,21 +26,34 @@ impl Simulation<'_> {
         }
     }
 
-    /// Queues a packet at a port and lets it go if the transmitter is idle.
+    /// Works off the departures of a port that were due before an instant.
     #[inline]
-    pub(crate) fn enqueue(&mut self, link: usize, class: usize, mut packet: Packet) {
-        self.catch_up(link);
-        let port = &mut self.ports[link];
-        packet.at = self.now;
-        if self.mark_when == MarkWhen::Enqueue && class == DATA && port.switch != NOWHERE {
-            let queued = u64::from(port.queued[class]);
-            if self.marker.marks(queued, link) {
-                packet.flags |= MARKED;
-                self.counters.ecn_marks += u64::from(packet.purpose == Purpose::Data);
+    pub(crate) fn catch_up_before(&mut self, link: usize, at: u64) {
+        loop {
+            let port = &self.ports[link];
+            if port.sendable() == 0 || at <= port.free_at {
+                return;
             }
+            let start = port.free_at;
+            self.transmit(link, start);
         }
+    }
+
+    /// Whether a packet of a class that arrives now would be sent at once. The port must have been
+    /// caught up with.
+    #[inline]
+    pub(crate) fn is_idle(&self, link: usize, class: usize) -> bool {
+        let port = &self.ports[link];
+        port.sendable() == 0 && port.paused >> class & 1 == 0 && port.is_free(self.now, self.ticket)
+    }
+
+    /// Puts a packet into a queue. If the transmitter is idle it goes at once.
+    #[inline]
+    pub(crate) fn join(&mut self, link: usize, class: usize, waiting: Waiting) {
         let port = &mut self.ports[link];
-        port.push(class, packet);
+        port.queued[class] += u32::from(waiting.packet.size);
+        port.waiting |= 1 << class;
+        self.queued.push(&mut port.queues[class], waiting);
         port.peak = port.peak.max(port.total_queued());
         self.kick(link);
     }
@@ -60,7 +65,8 @@ impl Simulation<'_> {
         if port.sendable() != 0 && port.is_free(self.now, self.ticket) {
             self.transmit(link, self.now);
         }
-        if self.departures_are_events(link) {
+        // With an empty wire nobody would look: the transmitter is busy with a pause frame.
+        if self.departures_are_events(link) || self.ports[link].wire.is_empty() {
             self.watch(link);
         }
     }
@@ -86,7 +92,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Handles [`Kind::Freed`] at a switch's port.
+    /// Handles [`Kind::Freed`].
     pub(crate) fn freed(&mut self, link: usize) {
         self.ports[link].watched = false;
         if self.ports[link].switch == NOWHERE {
@@ -99,51 +105,46 @@ impl Simulation<'_> {
         }
     }
 
-    /// Puts the next packet of a port onto the wire at `start`.
-    #[inline]
+    /// Takes the next packet of a port out of its queue and puts it onto the wire at `start`.
     pub(crate) fn transmit(&mut self, link: usize, start: u64) {
+        if self.ports[link].waiting & COMMAND != 0 {
+            self.transmit_command(link, start);
+            return;
+        }
         let class = self.next_class(link);
         let port = &mut self.ports[link];
-        let queued = &mut port.queued[class];
-        let ring = &mut port.rings[class];
-        let packet = ring.send();
-        let size = packet.size;
-        *queued -= u32::from(size);
-        let queued = u64::from(*queued);
-        if port.switch != NOWHERE && class != LINK_CONTROL {
-            let stamped = packet.flags & STAMPED != 0 && packet.purpose == Purpose::Data;
-            if stamped {
-                let hop = Hop {
-                    at: Time::from_ps(start),
-                    queued: units::Bytes::new(queued),
-                    sent: port.bytes,
-                    rate_bps: port.rate.as_bps(),
-                };
-                self.stamps.push(packet.sent, hop);
+        let Waiting { mut packet, from } = self.queued.pop(&mut port.queues[class]);
+        if port.queues[class].is_empty() {
+            port.waiting &= !(1 << class);
+        }
+        let size = u32::from(packet.size);
+        port.queued[class] -= size;
+        let left = u64::from(port.queued[class]);
+        let switch = port.switch;
+        if switch != NOWHERE {
+            if packet.flags & STAMPED != 0 {
+                self.stamp(link, &packet, start, left);
             }
-            if class == DATA
-                && self.mark_when == MarkWhen::Dequeue
-                && self.marker.marks(queued, link)
+            if class == DATA && self.mark_when == MarkWhen::Dequeue && self.marker.marks(left, link)
             {
                 packet.flags |= MARKED;
                 self.counters.ecn_marks += u64::from(packet.purpose == Purpose::Data);
             }
-            let from = packet.from as usize;
-            let switch = &mut self.switches[port.switch as usize];
+            let switch = &mut self.switches[switch as usize];
             if self.lossless >> class & 1 == 1 {
-                let ingress = &mut self.ingress[from];
-                switch.release(ingress, class, u32::from(size));
-                if ingress.pausing >> class & 1 == 1
-                    && switch.may_resume(ingress, class, self.xon_below)
+                let from_port = &mut self.ports[from as usize];
+                switch.release(from_port, class, size);
+                if from_port.pausing >> class & 1 == 1
+                    && switch.may_resume(from_port, class, self.xon_below)
                 {
                     debug_assert!(start == self.now, "departures that end a pause are events");
-                    self.resume_sender(from, class);
+                    self.resume_sender(from as usize, class);
                 }
             } else {
-                switch.lossy -= u64::from(size);
+                switch.release_lossy(size);
             }
         }
-        self.put_on_wire(link, class, start);
+        self.send(link, start, packet);
     }
 
     /// The class that a port serves next.
@@ -153,13 +154,13 @@ impl Simulation<'_> {
         let sendable = port.sendable();
         let first = sendable.trailing_zeros() as usize;
         let both = (1 << CONTROL) | (1 << DATA);
-        if self.control_share == 0 || first != CONTROL || sendable & both != both {
+        if self.control_share == 0 || sendable & both != both {
             return first;
         }
         // Deficit round robin between control and data, in bytes.
         loop {
             for class in [CONTROL, DATA] {
-                let size = i32::from(port.rings[class].first_waiting().size);
+                let size = i32::from(self.queued.first(port.queues[class]).packet.size);
                 if size <= port.deficits[class] {
                     port.deficits[class] -= size;
                     return class;
@@ -170,38 +171,48 @@ impl Simulation<'_> {
         }
     }
 
-    /// Occupies the transmitter with the packet that was taken from the queue last.
+    /// Writes on a packet what its link looks like.
+    pub(crate) fn stamp(&mut self, link: usize, packet: &Packet, start: u64, queued: u64) {
+        if packet.purpose == Purpose::Data {
+            let port = &self.ports[link];
+            let (at, queued) = (Time::from_ps(start), Bytes::new(queued));
+            let hop = Hop { at, queued, sent: port.bytes, rate_bps: port.rate.as_bps() };
+            self.stamps.push(packet.sent, hop);
+        }
+    }
+
+    /// Ranks for "free again" and for the arrival that a transmission causes: what departs goes
+    /// before what arrives, and arrivals of one instant go by link, whatever the order in which
+    /// they were worked out. With explicit departures, in the order in which transmissions began.
     #[inline]
-    fn put_on_wire(&mut self, link: usize, class: usize, start: u64) {
-        let free_ticket = self.calendar.ticket();
-        let ticket = self.calendar.ticket();
+    fn tickets(&mut self, link: usize) -> (u32, u32) {
+        if self.explicit {
+            (self.calendar.ticket(), self.calendar.ticket())
+        } else {
+            (0, link as u32)
+        }
+    }
+
+    /// Occupies the transmitter with a packet.
+    #[inline]
+    pub(crate) fn send(&mut self, link: usize, start: u64, mut packet: Packet) {
+        let (free_ticket, ticket) = self.tickets(link);
+        packet.ticket = ticket;
         let port = &mut self.ports[link];
-        let size = u64::from(port.rings[class].last_sent().size);
+        let size = u64::from(packet.size);
         let time = port.time_to_send(size + self.sizes.gap, self.clock);
         port.free_at = start + time;
         port.free_ticket = free_ticket;
         port.bytes += size;
-        let at = if port.cut_through {
-            start + time.min(port.time_to_send(self.header_bytes, self.clock)) + port.delay
-        } else {
-            port.free_at + port.delay
-        };
-        let ring = &mut port.rings[class];
-        if !ring.waits() {
-            port.waiting &= !(1 << class);
+        packet.at = port.free_at + port.delay;
+        if port.cut_through {
+            let header = port.time_to_send(self.header_bytes, self.clock);
+            packet.at -= time - time.min(header);
         }
-        let packet = ring.last_sent();
-        packet.at = at;
-        packet.ticket = ticket;
-        if class == LINK_CONTROL {
-            packet.at = port.free_at + port.delay - port.latency + self.pause_response;
-            self.calendar.schedule(packet.at, ticket, Kind::Commanded, link);
-            return;
-        }
-        let was_empty = port.wire == 0;
-        port.wire |= 1 << class;
+        let was_empty = port.wire.is_empty();
+        self.wires.push(&mut port.wire, packet);
         if was_empty {
-            self.calendar.schedule(at, ticket, Kind::Arrived, link);
+            self.announce(link, packet.at, packet.ticket);
         }
     }
 
@@ -215,19 +226,51 @@ impl Simulation<'_> {
             ..Packet::default()
         };
         let reverse = self.fabric.reverse(fabric::LinkId::from_index(from)).index();
-        self.enqueue(reverse, LINK_CONTROL, frame);
+        self.catch_up(reverse);
+        self.pauses[reverse].waiting.push_back(frame);
+        let port = &mut self.ports[reverse];
+        port.waiting |= COMMAND;
+        if port.is_free(self.now, self.ticket) {
+            self.transmit(reverse, self.now);
+        }
+        self.watch(reverse);
+    }
+
+    /// Puts a frame of the link itself onto the wire.
+    #[cold]
+    fn transmit_command(&mut self, link: usize, start: u64) {
+        let log = &mut self.pauses[link];
+        let frame = log.waiting.pop_front().expect("the mask says that a frame waits");
+        log.flying.push_back(frame);
+        let (free_ticket, ticket) = self.tickets(link);
+        let log = &self.pauses[link];
+        let port = &mut self.ports[link];
+        if log.waiting.is_empty() {
+            port.waiting &= !COMMAND;
+        }
+        let size = u64::from(frame.size);
+        port.free_at = start + port.time_to_send(size + self.sizes.gap, self.clock);
+        port.free_ticket = free_ticket;
+        port.bytes += size;
+        let at = port.free_at + port.delay - port.latency + self.pause_response;
+        self.calendar.schedule(at, ticket, Kind::Commanded, link);
+        self.make_eventful(self.ports[link].into);
     }
 
     /// A paused sender may go on.
     #[cold]
     pub(crate) fn resume_sender(&mut self, from: usize, class: usize) {
-        let ingress = &mut self.ingress[from];
-        ingress.pausing &= !(1 << class);
-        let switch = &mut self.switches[ingress.switch as usize];
+        let port = &mut self.ports[from];
+        port.pausing &= !(1 << class);
+        let switch = &mut self.switches[port.into as usize];
         switch.pausing -= 1;
-        if switch.pausing == 0 {
+        let calm = switch.pausing == 0;
+        if calm {
             switch.alert = false;
         }
         self.send_pause(from, class, RESUME);
+        if calm {
+            self.make_calmer(self.ports[from].into);
+        }
     }
 }

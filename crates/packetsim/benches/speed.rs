@@ -1,0 +1,180 @@
+//! Speed by scenario: packet-hops per CPU second, memory, and the digest of each run.
+//!
+//! `cargo bench -p packetsim -- permutation-128` runs one of them; without a name, the small ones.
+//! CPU time comes from Linux's `/proc`; elsewhere it shows as zero.
+
+#![expect(clippy::print_stdout, reason = "a benchmark prints")]
+
+use fabric::Fabric;
+use fabric::hardware::Catalogue;
+use fabric::topology::{ClusterConfig, FabricConfig, LinkConfig, TierConfig, TopologyKind, build};
+use packetsim::Settings;
+use traffic::{Connection, Transfers};
+use units::{Bytes, Random, Rate, Span};
+
+fn fat_tree(k: u32, hosts: u64) -> Fabric {
+    let cluster = ClusterConfig {
+        gpus: Some(hosts),
+        gpus_per_node: 1,
+        nics_per_node: 1,
+        ..ClusterConfig::default()
+    };
+    let link = LinkConfig {
+        rate: Some(Rate::from_gbps(400)),
+        delay: Some(Span::from_us(1)),
+        length: None,
+    };
+    let tier = TierConfig { latency: Some(Span::ZERO), ..TierConfig::default() };
+    let config = FabricConfig {
+        topology: TopologyKind::FatTree,
+        k: Some(k),
+        links: vec![link; 3],
+        leaf: tier.clone(),
+        spine: tier.clone(),
+        core: tier,
+        ..FabricConfig::default()
+    };
+    build(&cluster, &config, &Catalogue::default()).unwrap_or_else(|errors| panic!("{errors:?}"))
+}
+
+fn sends(fabric: &Fabric, flows: impl Iterator<Item = (usize, usize)>, bytes: u64) -> Transfers {
+    let mut transfers = Transfers::new();
+    let label = transfers.label("flow");
+    for (from, to) in flows {
+        let (from, to) = (fabric.nic(from), fabric.nic(to));
+        let connection = transfers.connect(Connection { from, to, channel: 0, queue_pairs: 1 });
+        transfers.send(connection, Bytes::new(bytes), label, &[]);
+    }
+    transfers
+}
+
+/// Everybody sends to one other and receives from one other.
+fn permutation(fabric: &Fabric, hosts: usize, bytes: u64) -> Transfers {
+    let mut order: Vec<usize> = (0..hosts).collect();
+    Random::new(1, "permutation", 0).shuffle(&mut order);
+    let next = |at: usize| (order[at], order[(at + 1) % hosts]);
+    sends(fabric, (0..hosts).map(next), bytes)
+}
+
+fn cpu_s() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
+    let ns: f64 = text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0.0);
+    ns / 1e9
+}
+
+fn peak_mb() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("");
+    let kb: f64 = line.split_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0.0);
+    kb / 1e3
+}
+
+fn run(name: &str) {
+    let (fabric, transfers) = match name {
+        "permutation-128" => {
+            let fabric = fat_tree(8, 128);
+            let transfers = permutation(&fabric, 128, 8 << 20);
+            (fabric, transfers)
+        }
+        "permutation-1024" => {
+            let fabric = fat_tree(16, 1024);
+            let transfers = permutation(&fabric, 1024, 8 << 20);
+            (fabric, transfers)
+        }
+        "permutation-8192" => {
+            let fabric = fat_tree(32, 8192);
+            let transfers = permutation(&fabric, 8192, 2_000_000);
+            (fabric, transfers)
+        }
+        "incast-32" => {
+            let fabric = fat_tree(8, 128);
+            let transfers = sends(&fabric, (1..33).map(|from| (from, 0)), 1 << 20);
+            (fabric, transfers)
+        }
+        "all-to-all-64" => {
+            let fabric = fat_tree(8, 128);
+            let pairs = (0..64).flat_map(|from| (1..64).map(move |k| (from, (from + k) % 64)));
+            let transfers = sends(&fabric, pairs, 1 << 20);
+            (fabric, transfers)
+        }
+        _ => panic!("no scenario {name}"),
+    };
+    let settings = Settings { seed: 1, ..Settings::default() };
+    let start = cpu_s();
+    let outcome = packetsim::run(&fabric, &transfers, &settings);
+    let cpu = cpu_s() - start;
+    let c = &outcome.counters;
+    let hops = c.packet_hops as f64 / cpu / 1e6;
+    let events = c.events as f64 / cpu / 1e6;
+    let per_hop = c.events as f64 / c.packet_hops as f64;
+    println!(
+        "{name:<18} {cpu:7.3} s CPU  {hops:6.2} M packet-hops/s  {events:6.2} M events/s  \
+         {per_hop:.2} events/hop  {:8.1} MB peak  makespan {:.1}  marks {} pauses {} drops {} \
+         digest {:016x}",
+        peak_mb(),
+        outcome.makespan(),
+        c.ecn_marks,
+        c.pauses,
+        c.drops,
+        outcome.digest
+    );
+    assert_eq!(outcome.completed(), transfers.ops().len(), "{:?}", outcome.findings);
+}
+
+/// An undressed event loop for comparison: FIFO links, one event per hop, nothing else. Returns
+/// millions of hops per CPU second; what the engine reaches is best read as a share of it.
+fn reference() -> f64 {
+    use std::cmp::Reverse;
+    use std::collections::{BinaryHeap, VecDeque};
+    let (flows, hops, packets, links) = (128_usize, 6_usize, 2048_u64, 768_usize);
+    let mut random = Random::new(1, "reference", 0);
+    let path = |flow: usize, random: &mut Random| {
+        let mut path = vec![flow];
+        path.extend((1..hops).map(|_| 128 + random.below(640) as usize));
+        path
+    };
+    let paths: Vec<Vec<usize>> = (0..flows).map(|flow| path(flow, &mut random)).collect();
+    let mut wires: Vec<VecDeque<(u64, u32, u32)>> = vec![VecDeque::new(); links];
+    let mut free = vec![0_u64; links];
+    let mut heap = BinaryHeap::new();
+    let start = cpu_s();
+    for (flow, path) in paths.iter().enumerate() {
+        for packet in 0..packets {
+            wires[path[0]].push_back((packet * 83_000 + 1_083_000, flow as u32, 0));
+        }
+        heap.push(Reverse((1_083_000_u64, path[0] as u32)));
+    }
+    let mut count = 0_u64;
+    while let Some(Reverse((now, link))) = heap.pop() {
+        let wire = &mut wires[link as usize];
+        let (_, flow, hop) = wire.pop_front().expect("an event means a packet");
+        if let Some((at, ..)) = wire.front() {
+            heap.push(Reverse((*at, link)));
+        }
+        count += 1;
+        let Some(&next) = paths[flow as usize].get(hop as usize + 1) else { continue };
+        free[next] = free[next].max(now) + 83_000;
+        let at = free[next] + 1_000_000;
+        if wires[next].is_empty() {
+            heap.push(Reverse((at, next as u32)));
+        }
+        wires[next].push_back((at, flow, hop + 1));
+    }
+    count as f64 / (cpu_s() - start) / 1e6
+}
+
+fn main() {
+    if !std::env::args().any(|arg| arg == "--plain") {
+        println!("undressed loop {:.2} M hops/s", reference());
+    }
+    let names: Vec<String> =
+        std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    if names.is_empty() {
+        for name in ["permutation-128", "incast-32", "all-to-all-64"] {
+            run(name);
+        }
+    }
+    for name in &names {
+        run(name);
+    }
+}

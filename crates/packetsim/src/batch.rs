@@ -1,0 +1,405 @@
+//! Switches ahead of the clock: a calm switch works off everything that reaches it in the next
+//! stretch of time at once.
+//!
+//! Whatever will reach a switch within the delay of its shortest cable is already on its wires: if
+//! the next event anywhere else is at `t`, nothing that it causes can be felt at this switch
+//! before `t + lookahead`. So a switch has one event, for the earliest packet on its incoming
+//! wires; when that comes, all packets that arrive before that horizon are merged by time and
+//! forwarded, each at its own instant. That is exact (it is the conservative synchronisation of
+//! Chandy, Misra and Bryant, on one thread), and it keeps the memory of one switch in the cache
+//! while a hundred packets pass.
+//!
+//! It ends where something could be felt sooner: a switch that pauses somebody, is paused on some
+//! port or has a pause frame on its way to it goes event by event ([`Switch::eventful`]
+//! counts the reasons). NICs always do, because one operation's end can start another at once.
+
+use crate::buffer::{MarkWhen, Switch};
+use crate::calendar::Kind;
+use crate::packet::{Clock, DAMAGED, DATA, MARKED, Packet, Purpose, STAMPED, Waiting};
+use crate::port::{COMMAND, NOWHERE, Port};
+use crate::simulation::{Simulation, fold};
+use crate::switching::Marker;
+
+const NEVER: u64 = u64::MAX;
+
+/// Packets on their way to a switch are sorted as numbers: the time until they arrive, then the
+/// place of their link among the switch's incoming ones.
+const PLACE_BITS: u32 = 12;
+const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
+
+/// What the hot loop has at hand.
+struct Hot<'a> {
+    ports: &'a mut [Port],
+    wires: &'a mut [Packet],
+    queues: &'a mut [Waiting],
+    switch: &'a mut Switch,
+    marker: &'a mut Marker,
+    /// Links whose wire was empty.
+    announced: &'a mut Vec<u32>,
+    gap: u64,
+    header: u64,
+    lossless: bool,
+    marks_on_leaving: bool,
+    marked: u64,
+}
+
+impl Hot<'_> {
+    /// Takes a packet into the switch; false, and nothing done, if that is not simple.
+    #[inline(always)]
+    fn take(&mut self, link: usize, next: usize, class: usize, packet: Packet, at: u64) -> bool {
+        if !self.switch.is_calm() {
+            return false;
+        }
+        let port = &self.ports[next];
+        if port.waiting == 0 && port.free_at <= at && port.paused == 0 {
+            return self.send(next, at, packet);
+        }
+        if port.waiting & COMMAND != 0 || port.paused != 0 {
+            return false;
+        }
+        while self.ports[next].waiting != 0 && self.ports[next].free_at <= at {
+            if !self.depart(next) {
+                return false;
+            }
+        }
+        let port = &mut self.ports[next];
+        if port.waiting == 0 && port.free_at <= at {
+            return self.send(next, at, packet);
+        }
+        let Some(place) = port.queues[class].room() else { return false };
+        self.queues[place] = Waiting { packet: Packet { at, ..packet }, from: link as u32 };
+        port.queues[class].add_tail();
+        let size = u32::from(packet.size);
+        port.queued[class] += size;
+        port.waiting |= 1 << class;
+        port.peak = port.peak.max(port.total_queued());
+        if class == DATA && self.lossless {
+            self.switch.charge(&mut self.ports[link], class, size);
+        } else {
+            self.switch.charge_lossy(size);
+        }
+        true
+    }
+
+    /// Lets the first waiting packet go when the transmitter is free; false if there is no room.
+    #[inline(always)]
+    fn depart(&mut self, link: usize) -> bool {
+        let port = &mut self.ports[link];
+        let start = port.free_at;
+        let class = port.waiting.trailing_zeros() as usize;
+        if port.wire.room().is_none() {
+            return false;
+        }
+        let Waiting { mut packet, from } = self.queues[port.queues[class].head()];
+        port.queues[class].drop_head();
+        if port.queues[class].is_empty() {
+            port.waiting &= !(1 << class);
+        }
+        let size = u32::from(packet.size);
+        port.queued[class] -= size;
+        let left = u64::from(port.queued[class]);
+        if class == DATA {
+            if self.marks_on_leaving && self.marker.marks(left, link) {
+                packet.flags |= MARKED;
+                self.marked += u64::from(packet.purpose == Purpose::Data);
+            }
+            if self.lossless {
+                self.switch.release(&mut self.ports[from as usize], class, size);
+            } else {
+                self.switch.release_lossy(size);
+            }
+        } else {
+            self.switch.release_lossy(size);
+        }
+        self.send(link, start, packet)
+    }
+
+    /// Occupies a transmitter with a packet; false, and nothing done, if the wire has no room.
+    #[inline(always)]
+    fn send(&mut self, link: usize, start: u64, packet: Packet) -> bool {
+        let port = &mut self.ports[link];
+        let Some(place) = port.wire.room() else { return false };
+        let size = u64::from(packet.size);
+        let time = port.time_to_send(size + self.gap, Clock::Picosecond);
+        port.free_at = start + time;
+        port.bytes += size;
+        let mut at = port.free_at + port.delay;
+        if port.cut_through {
+            at -= time - time.min(port.time_to_send(self.header, Clock::Picosecond));
+        }
+        self.wires[place] = Packet { at, ticket: link as u32, ..packet };
+        if port.wire.is_empty() {
+            self.announced.push(link as u32);
+        }
+        port.wire.add_tail();
+        true
+    }
+}
+
+impl Simulation<'_> {
+    /// Sees to it that the oldest packet of a wire that was empty is noticed when it arrives.
+    #[inline]
+    pub(crate) fn announce(&mut self, link: usize, at: u64, ticket: u32) {
+        let into = self.ports[link].into;
+        if into != NOWHERE {
+            let switch = &mut self.switches[into as usize];
+            if switch.is_batched() {
+                if at < switch.next_at {
+                    switch.next_at = at;
+                    self.calendar.schedule(at, ticket, Kind::Batched, into as usize);
+                }
+                return;
+            }
+        }
+        self.calendar.schedule(at, ticket, Kind::Arrived, link);
+    }
+
+    /// Handles [`Kind::Batched`]: works off what reaches a switch before its horizon.
+    pub(crate) fn batched(&mut self, number: usize) {
+        let switch = &mut self.switches[number];
+        if switch.next_at != self.now || !switch.is_batched() {
+            return;
+        }
+        switch.next_at = NEVER;
+        let now = self.now;
+        let elsewhere = self.calendar.peek().unwrap_or(now);
+        let horizon = (elsewhere + switch.lookahead).min(self.barrier);
+        self.gather(number, elsewhere, horizon);
+        let incoming = std::mem::take(&mut self.incoming);
+        let mut done = 0;
+        while done < incoming.len() && self.switches[number].is_batched() {
+            done += self.pass_many(number, now, &incoming[done..]);
+            if let Some(key) = incoming.get(done) {
+                self.pass_one(number, now, *key);
+                done += 1;
+            }
+        }
+        self.incoming = incoming;
+        let mut announced = std::mem::take(&mut self.announced);
+        for link in announced.drain(..) {
+            let first = *self.wires.first(self.ports[link as usize].wire);
+            self.announce(link as usize, first.at, first.ticket);
+        }
+        self.announced = announced;
+        self.look_ahead(number);
+        self.now = now;
+    }
+
+    /// Takes in one packet with everything that may follow from it.
+    fn pass_one(&mut self, number: usize, now: u64, key: u64) {
+        let link = self.switches[number].inputs[(key & PLACE_MASK) as usize];
+        self.now = now + (key >> PLACE_BITS);
+        self.ticket = link;
+        self.note(self.now, u64::from(link));
+        let packet = self.wires.pop(&mut self.ports[link as usize].wire);
+        self.passed(link as usize, packet);
+    }
+
+    /// Takes in packets as long as nothing out of the ordinary happens; returns how many.
+    ///
+    /// This is where the engine spends its time. It does what [`Simulation::passed`] does, less
+    /// what cannot happen in a calm switch, on slices that stay in registers.
+    fn pass_many(&mut self, number: usize, now: u64, incoming: &[u64]) -> usize {
+        let mut hot = Hot {
+            ports: &mut self.ports,
+            wires: self.wires.places(),
+            queues: self.queued.places(),
+            switch: &mut self.switches[number],
+            marker: &mut self.marker,
+            announced: &mut self.announced,
+            gap: self.sizes.gap,
+            header: self.header_bytes,
+            lossless: self.lossless >> DATA & 1 == 1,
+            marks_on_leaving: self.mark_when == MarkWhen::Dequeue,
+            marked: 0,
+        };
+        let (mut digest, mut hops) = (self.digest, 0);
+        let mut done = 0;
+        if self.control_share != 0 || self.mark_when == MarkWhen::Enqueue {
+            return 0;
+        }
+        for key in incoming {
+            let at = now + (key >> PLACE_BITS);
+            let link = hot.switch.inputs[(key & PLACE_MASK) as usize] as usize;
+            let wire = hot.ports[link].wire;
+            let mut packet = hot.wires[wire.head()];
+            if packet.route == NOWHERE || packet.flags & (STAMPED | DAMAGED) != 0 {
+                break;
+            }
+            let next = self.paths[packet.route as usize] as usize;
+            let class = usize::from(self.class_in_switch[packet.purpose as usize]);
+            packet.route += 1;
+            if !hot.take(link, next, class, packet, at) {
+                break;
+            }
+            hot.ports[link].wire.drop_head();
+            digest = fold(digest, at, link as u64);
+            hops += u64::from(packet.purpose == Purpose::Data);
+            done += 1;
+        }
+        self.counters.ecn_marks += hot.marked;
+        self.counters.packet_hops += hops;
+        self.counters.events += done as u64;
+        self.digest = digest;
+        done
+    }
+
+    /// Lists what reaches a switch before the horizon, in order.
+    fn gather(&mut self, number: usize, elsewhere: u64, horizon: u64) {
+        let mut incoming = std::mem::take(&mut self.incoming);
+        incoming.clear();
+        for place in 0..self.switches[number].inputs.len() {
+            let link = self.switches[number].inputs[place] as usize;
+            self.catch_up_before(link, elsewhere);
+            for packet in self.wires.iter(self.ports[link].wire) {
+                if horizon <= packet.at {
+                    break;
+                }
+                incoming.push((packet.at - self.now) << PLACE_BITS | place as u64);
+            }
+        }
+        incoming.sort_unstable();
+        self.incoming = incoming;
+    }
+
+    /// Arranges for the next packet that reaches a batched switch to be noticed.
+    pub(crate) fn look_ahead(&mut self, number: usize) {
+        if !self.switches[number].is_batched() {
+            return;
+        }
+        let mut next = (NEVER, 0);
+        for &link in &self.switches[number].inputs {
+            let port = &self.ports[link as usize];
+            if !port.wire.is_empty() {
+                let packet = self.wires.first(port.wire);
+                next = next.min((packet.at, packet.ticket));
+            } else if port.sendable() != 0 {
+                // Being sent, but nobody has looked yet: it cannot arrive before this.
+                next = next.min((port.free_at + port.delay, port.free_ticket));
+            }
+        }
+        let switch = &mut self.switches[number];
+        if next.0 < switch.next_at {
+            switch.next_at = next.0;
+            self.calendar.schedule(next.0, next.1, Kind::Batched, number);
+        }
+    }
+
+    /// One more reason for a switch to go event by event.
+    #[cold]
+    pub(crate) fn make_eventful(&mut self, number: u32) {
+        if number == NOWHERE {
+            return;
+        }
+        let number = number as usize;
+        let was_batched = self.switches[number].is_batched();
+        self.switches[number].eventful += 1;
+        if !was_batched {
+            return;
+        }
+        self.switches[number].next_at = NEVER;
+        for at in 0..self.switches[number].inputs.len() {
+            let link = self.switches[number].inputs[at] as usize;
+            let port = &self.ports[link];
+            if !port.wire.is_empty() {
+                let packet = self.wires.first(port.wire);
+                self.calendar.schedule(packet.at, packet.ticket, Kind::Arrived, link);
+            } else {
+                self.watch(link);
+            }
+        }
+    }
+
+    /// One reason less.
+    #[cold]
+    pub(crate) fn make_calmer(&mut self, number: u32) {
+        if number == NOWHERE {
+            return;
+        }
+        self.switches[number as usize].eventful -= 1;
+        self.look_ahead(number as usize);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fabric::topology::{ClusterConfig, FabricConfig, LinkConfig, TopologyKind, build};
+    use traffic::{Connection, OpKind, Outcome, Transfers};
+    use units::{Bytes, Random, Rate, Span};
+
+    use crate::Settings;
+    use crate::buffer::BufferConfig;
+    use crate::cc::{CcConfig, none};
+    use crate::simulation::Watch;
+
+    /// Random messages at random times between the hosts of a small fat tree.
+    fn run(seed: u64, settings: &Settings, in_batches: bool) -> Outcome {
+        let mut random = Random::new(seed, "batch", 0);
+        let cluster = ClusterConfig {
+            gpus: Some(16),
+            gpus_per_node: 1,
+            nics_per_node: 1,
+            ..ClusterConfig::default()
+        };
+        let link = |ns: u64| LinkConfig {
+            rate: Some(Rate::from_gbps(400)),
+            delay: Some(Span::from_ns(ns)),
+            length: None,
+        };
+        let config = FabricConfig {
+            topology: TopologyKind::FatTree,
+            k: Some(4),
+            links: vec![link(15), link(100), link(1 + random.below(1_000))],
+            ..FabricConfig::default()
+        };
+        let fabric = build(&cluster, &config, &Default::default()).expect("it is well-formed");
+        let mut transfers = Transfers::new();
+        let label = transfers.label("flow");
+        for _ in 0..40 {
+            let from = random.below(16) as usize;
+            let to = (from + 1 + random.below(3) as usize) % 16;
+            let connection = transfers.connect(Connection {
+                from: fabric.nic(from),
+                to: fabric.nic(to),
+                channel: 0,
+                queue_pairs: 1,
+            });
+            let span = Span::from_ps(random.below(20_000_000));
+            let wait = transfers.add(OpKind::Wait { span }, label, &[]);
+            let bytes = Bytes::new(1 + random.below(300_000));
+            transfers.send(connection, bytes, label, &[wait]);
+        }
+        let mut simulation = crate::build::build(&fabric, &transfers, settings);
+        if !in_batches {
+            simulation.switches.iter_mut().for_each(|switch| switch.eventful += 1);
+        }
+        simulation.run(&mut Watch::default())
+    }
+
+    /// Agreement: running ahead changes nothing, with marks and pauses and without.
+    #[test]
+    fn switches_ahead_of_the_clock_do_what_they_would_have_done() {
+        let tight = Settings {
+            congestion: CcConfig::None(none::Config {}),
+            buffer: BufferConfig {
+                size: Bytes::new(700_000),
+                alpha: 0.125,
+                reserved: Bytes::new(4096),
+                ..BufferConfig::default()
+            },
+            ..Settings::default()
+        };
+        let mut pauses = 0;
+        for seed in 0..12 {
+            for settings in [&Settings::default(), &tight] {
+                let (ahead, along) = (run(seed, settings, true), run(seed, settings, false));
+                assert_eq!(ahead.ops, along.ops, "seed {seed}");
+                assert_eq!(ahead.counters.ecn_marks, along.counters.ecn_marks, "seed {seed}");
+                assert_eq!(ahead.counters.pauses, along.counters.pauses, "seed {seed}");
+                assert_eq!(ahead.counters.drops, 0, "seed {seed}");
+                pauses += ahead.counters.pauses;
+            }
+        }
+        assert!(100 < pauses, "only {pauses} pauses: the test must reach them");
+    }
+}

@@ -1,0 +1,163 @@
+//! Rings of small records in one shared slab.
+//!
+//! There are hundreds of thousands of queues and wires, most of them short. Each is a power of two
+//! of places in one big vector, known by where it begins; one that grows moves to a larger place,
+//! and the old one serves the next that needs its size. A ring itself is sixteen bytes.
+
+/// A queue of records that lie in a [`Slab`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ring {
+    base: u32,
+    /// Places minus one; a ring without places has `head == tail` and is never looked into.
+    mask: u32,
+    head: u32,
+    tail: u32,
+}
+
+impl Ring {
+    /// Whether nothing is in it.
+    #[inline]
+    pub(crate) fn is_empty(self) -> bool {
+        self.head == self.tail
+    }
+
+    /// Where the oldest record lies, of a ring that is not empty.
+    #[inline]
+    pub(crate) fn head(self) -> usize {
+        (self.base + (self.head & self.mask)) as usize
+    }
+
+    /// Where the next record goes, if there is room.
+    #[inline]
+    pub(crate) fn room(self) -> Option<usize> {
+        let has_room = self.len() <= self.mask && self.mask != 0;
+        has_room.then_some((self.base + (self.tail & self.mask)) as usize)
+    }
+
+    /// Forgets the oldest record.
+    #[inline]
+    pub(crate) fn drop_head(&mut self) {
+        self.head = self.head.wrapping_add(1);
+    }
+
+    /// Counts the record that was written where there was room.
+    #[inline]
+    pub(crate) fn add_tail(&mut self) {
+        self.tail = self.tail.wrapping_add(1);
+    }
+
+    /// How many records are in it.
+    #[inline]
+    pub(crate) fn len(self) -> u32 {
+        self.tail.wrapping_sub(self.head)
+    }
+}
+
+/// The memory of many rings.
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    places: Vec<T>,
+    /// Places that rings have grown out of, by the logarithm of their size.
+    spare: [Vec<u32>; 32],
+}
+
+impl<T: Copy + Default> Slab<T> {
+    /// Memory for nothing yet.
+    pub(crate) fn new() -> Self {
+        Self { places: Vec::new(), spare: Default::default() }
+    }
+
+    fn take(&mut self, size: u32) -> u32 {
+        if let Some(base) = self.spare[size.ilog2() as usize].pop() {
+            return base;
+        }
+        let base = u32::try_from(self.places.len()).expect("fewer than 2³² packets under way");
+        self.places.resize(self.places.len() + size as usize, T::default());
+        base
+    }
+
+    /// All places, for loops that keep rings at hand.
+    #[inline]
+    pub(crate) fn places(&mut self) -> &mut [T] {
+        &mut self.places
+    }
+
+    /// Adds a record at the end.
+    #[inline]
+    pub(crate) fn push(&mut self, ring: &mut Ring, record: T) {
+        if ring.len() > ring.mask || ring.mask == 0 {
+            self.grow(ring);
+        }
+        self.places[(ring.base + (ring.tail & ring.mask)) as usize] = record;
+        ring.tail = ring.tail.wrapping_add(1);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, ring: &mut Ring) {
+        let old = *ring;
+        let size = (2 * (old.mask + 1)).max(4);
+        let base = self.take(size);
+        for number in 0..old.len() {
+            let from = old.base + (old.head.wrapping_add(number) & old.mask);
+            self.places[(base + number) as usize] = self.places[from as usize];
+        }
+        if 0 < old.mask {
+            self.spare[(old.mask + 1).ilog2() as usize].push(old.base);
+        }
+        *ring = Ring { base, mask: size - 1, head: 0, tail: old.len() };
+    }
+
+    /// The oldest record, of a ring that is not empty.
+    #[inline]
+    pub(crate) fn first(&self, ring: Ring) -> &T {
+        debug_assert!(!ring.is_empty());
+        &self.places[(ring.base + (ring.head & ring.mask)) as usize]
+    }
+
+    /// Takes the oldest record out of a ring that is not empty.
+    #[inline]
+    pub(crate) fn pop(&mut self, ring: &mut Ring) -> T {
+        debug_assert!(!ring.is_empty());
+        let record = self.places[(ring.base + (ring.head & ring.mask)) as usize];
+        ring.head = ring.head.wrapping_add(1);
+        record
+    }
+
+    /// All records of a ring, oldest first.
+    pub(crate) fn iter(&self, ring: Ring) -> impl Iterator<Item = &T> {
+        (0..ring.len()).map(move |number| {
+            let place = ring.base + (ring.head.wrapping_add(number) & ring.mask);
+            &self.places[place as usize]
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    /// Agreement with the standard library's queues, many rings in one slab.
+    #[test]
+    fn rings_are_queues() {
+        let mut random = units::Random::new(1, "ring", 0);
+        let mut slab: Slab<u64> = Slab::new();
+        let mut rings = [Ring::default(); 5];
+        let mut oracle: [VecDeque<u64>; 5] = Default::default();
+        for step in 0..20_000 {
+            let at = random.below(5) as usize;
+            if random.below(100) < 52 {
+                slab.push(&mut rings[at], step);
+                oracle[at].push_back(step);
+            } else if !rings[at].is_empty() {
+                assert_eq!(slab.first(rings[at]), &oracle[at][0]);
+                assert_eq!(Some(slab.pop(&mut rings[at])), oracle[at].pop_front());
+            }
+            assert_eq!(rings[at].len() as usize, oracle[at].len());
+        }
+        for (ring, oracle) in rings.iter().zip(&oracle) {
+            assert!(slab.iter(*ring).eq(oracle.iter()));
+        }
+    }
+}
