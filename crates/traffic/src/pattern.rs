@@ -29,14 +29,23 @@ pub enum Pattern {
     AllToAll,
     /// Every host sends to the next, the last to the first.
     Ring,
+    /// As many flows as `count` says, each between two random hosts, with random sizes from
+    /// `smallest` to `bytes`.
+    Random,
     /// The GPUs run a collective.
     Collective,
 }
 
 impl Pattern {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Permutation, Self::Incast, Self::AllToAll, Self::Ring, Self::Collective];
+    pub const ALL: [Self; 6] = [
+        Self::Permutation,
+        Self::Incast,
+        Self::AllToAll,
+        Self::Ring,
+        Self::Random,
+        Self::Collective,
+    ];
 
     /// Its name in scenario files.
     pub fn name(self) -> &'static str {
@@ -45,6 +54,7 @@ impl Pattern {
             Self::Incast => "incast",
             Self::AllToAll => "all-to-all",
             Self::Ring => "ring",
+            Self::Random => "random",
             Self::Collective => "collective",
         }
     }
@@ -61,6 +71,10 @@ pub struct TrafficConfig {
     /// How many NICs take part, the receiver of an incast among them: the first so many. Left
     /// out, all.
     pub hosts: Option<u32>,
+    /// How many flows the random pattern has.
+    pub count: u32,
+    /// The least that a flow of the random pattern carries. Left out, all carry `bytes`.
+    pub smallest: Option<Bytes>,
     /// How many messages each flow sends, one after the other.
     pub messages: u32,
     /// When it begins.
@@ -82,6 +96,9 @@ impl Default for TrafficConfig {
             // Illustrative: long enough that starting up does not matter.
             bytes: Bytes::from_mib(64),
             hosts: None,
+            // Illustrative.
+            count: 1000,
+            smallest: None,
             messages: 1,
             start: Span::ZERO,
             collective: Collective::AllReduce,
@@ -106,6 +123,12 @@ pub struct BackgroundConfig {
     /// How many NICs take part. Left out, all from the first on.
     #[serde(default)]
     pub hosts: Option<u32>,
+    /// How many flows the random pattern has.
+    #[serde(default = "one")]
+    pub count: u32,
+    /// The least that a flow of the random pattern carries. Left out, all carry `bytes`.
+    #[serde(default)]
+    pub smallest: Option<Bytes>,
     /// How many messages each flow sends, one after the other.
     #[serde(default = "one")]
     pub messages: u32,
@@ -172,6 +195,8 @@ fn parts(config: &TrafficConfig) -> Vec<(String, BackgroundConfig)> {
         bytes: config.bytes,
         first: 0,
         hosts: config.hosts,
+        count: config.count,
+        smallest: config.smallest,
         messages: config.messages,
         start: config.start,
     };
@@ -196,6 +221,9 @@ fn members(part: &BackgroundConfig, nics: u32, path: &str) -> Result<(), Wrong> 
     if hosts < 2 {
         return fault("hosts", format!("{hosts} hosts have nobody to send to; 2 would"));
     }
+    if part.smallest.is_some_and(|smallest| bytes < smallest) {
+        return fault("smallest", format!("is above `bytes`, which is {bytes}"));
+    }
     if messages == 0 {
         return fault("messages", "is 0; the least is 1".to_owned());
     }
@@ -210,8 +238,18 @@ fn members(part: &BackgroundConfig, nics: u32, path: &str) -> Result<(), Wrong> 
 }
 
 fn write(part: &BackgroundConfig, nics: u32, mut random: Random, flows: &mut Vec<Flow>) {
-    let BackgroundConfig { pattern, first, hosts, messages, bytes, start } = *part;
+    let BackgroundConfig { pattern, first, hosts, messages, bytes, start, .. } = *part;
     let hosts = hosts.unwrap_or(nics - first);
+    if pattern == Pattern::Random {
+        let least = part.smallest.unwrap_or(bytes).get();
+        for _ in 0..part.count {
+            let src = random.below(hosts.into()) as u32;
+            let dst = (src + 1 + random.below(u64::from(hosts) - 1) as u32) % hosts;
+            let bytes = Bytes::new(least + random.below(bytes.get() - least + 1));
+            flows.push(Flow { src: first + src, dst: first + dst, bytes, start, messages });
+        }
+        return;
+    }
     let mut add = |src: u32, dst: u32| {
         flows.push(Flow { src: first + src, dst: first + dst, bytes, start, messages });
     };
@@ -229,7 +267,7 @@ fn write(part: &BackgroundConfig, nics: u32, mut random: Random, flows: &mut Vec
             }
         }
         Pattern::Ring => (0..hosts).for_each(|src| add(src, (src + 1) % hosts)),
-        Pattern::Collective => {}
+        Pattern::Random | Pattern::Collective => {}
     }
 }
 
@@ -320,6 +358,21 @@ mod tests {
         assert_ne!(draw(1), draw(2));
     }
 
+    /// Property: random flows keep to their hosts and sizes, and hang on the seed.
+    #[test]
+    fn random_flows_keep_their_bounds() {
+        let smallest = Some(Bytes::new(100));
+        let (bytes, count) = (Bytes::new(1_000), 500);
+        let random = TrafficConfig { bytes, count, smallest, ..config(Pattern::Random, 8) };
+        let drawn = flows(&random, 16, 1).unwrap();
+        assert_eq!(drawn.len(), 500);
+        assert!(drawn.iter().all(|flow| flow.src != flow.dst && flow.src < 8 && flow.dst < 8));
+        assert!(drawn.iter().all(|flow| (100..=1_000).contains(&flow.bytes.get())));
+        let mean = drawn.iter().map(|flow| flow.bytes.as_f64()).sum::<f64>() / 500.0;
+        assert!((500.0..600.0).contains(&mean), "{mean}");
+        assert_ne!(drawn, flows(&random, 16, 2).unwrap());
+    }
+
     #[test]
     fn what_does_not_fit_is_refused_with_its_key() {
         let refusal = |config: &TrafficConfig| flows(config, 16, 0).unwrap_err();
@@ -335,6 +388,8 @@ mod tests {
             bytes: Bytes::from_kib(1),
             first: 15,
             hosts: None,
+            count: 1,
+            smallest: None,
             messages: 1,
             start: Span::ZERO,
         };
