@@ -1,15 +1,15 @@
 //! IPv4 and MAC addresses of NICs, as an operator's plan gives them.
 //!
 //! Every leaf has a subnet of its own, in the order of the leaves: 10.0.0.0/8 for the back-end,
-//! 172.16.0.0/12 for the front-end. A subnet is the smallest power of two that holds the NICs of the
-//! fullest leaf, the network, the gateway and the broadcast address, and at least a /26, as racks
-//! commonly have; the gateway is the first address and NICs follow in order of their numbers. A
-//! NIC with ports on several leaves has one address, in the subnet of the first: leaves of a pair
+//! 172.16.0.0/12 for the front-end. A subnet is the smallest power of two that holds the NICs of
+//! the fullest leaf, the network, the gateway and the broadcast address, and at least a /26, as
+//! racks commonly have; the gateway is the first address and NICs follow in order of their numbers.
+//! A NIC with ports on several leaves has one address, in the subnet of the first: leaves of a pair
 //! announce it as a host route (Qian et al., "Alibaba HPN", SIGCOMM 2024, section 5). Fabrics too
 //! large for the range, and graphs without leaves, number their NICs straight through.
 //!
-//! MAC addresses are locally administered, so that they meet no real card's. Queue pair numbers
-//! are handed out by [`queue_pairs`](crate::routing::queue_pairs).
+//! MAC addresses are locally administered, so that they meet no real card's. Queue pair numbers are
+//! handed out by [`queue_pairs`](crate::routing::queue_pairs).
 
 use std::net::Ipv4Addr;
 

@@ -1,10 +1,10 @@
 //! The bill of materials: what a fabric is made of, what it costs and how much power it takes.
 //!
 //! GPUs, NICs, switches, and cables with their optics; for each layer of cables the cheapest of the
-//! catalogue that carries the rate and reaches as far. A figure that the catalogue trusts only as an
-//! estimate makes its line an estimate. Servers around the GPUs (CPUs, memory, fans, chassis) and
-//! the scale-up network are part of what a GPU costs and draws, as far as the catalogue says so; a
-//! part that the catalogue does not have is listed without a price.
+//! catalogue that carries the rate and reaches as far. A figure that the catalogue trusts only as
+//! an estimate makes its line an estimate. Servers around the GPUs (CPUs, memory, fans, chassis)
+//! and the scale-up network are part of what a GPU costs and draws, as far as the catalogue says
+//! so; a part that the catalogue does not have is listed without a price.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

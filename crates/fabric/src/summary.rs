@@ -1,13 +1,13 @@
 //! What a fabric is, in numbers: everything that `topo` shows.
 //!
-//! * Oversubscription of a tier: capacity of its links downwards over capacity of its links upwards.
-//!   Links between switches of one tier count as upwards where they lead to another zone (the
-//!   global links of a dragonfly, circuits between pods).
+//! * Oversubscription of a tier: capacity of its links downwards over capacity of its links
+//!   upwards. Links between switches of one tier count as upwards where they lead to another zone
+//!   (the global links of a dragonfly, circuits between pods).
 //! * Bisection: the least capacity between two halves of the NICs. In a folded Clos network it is
-//!   half of what all NICs can send to the top at once (half of the narrowest layer). Elsewhere
-//!   the leaves are halved in their order and each switch above them takes the side on which it
-//!   has more capacity: an upper bound. Networks that nothing joins (rails, planes, several
-//!   back-ends) add up, because traffic between them goes through the servers.
+//!   half of what all NICs can send to the top at once (half of the narrowest layer). Elsewhere the
+//!   leaves are halved in their order and each switch above them takes the side on which it has
+//!   more capacity: an upper bound. Networks that nothing joins (rails, planes, several back-ends)
+//!   add up, because traffic between them goes through the servers.
 //! * Paths: the number of distinct shortest ways between two NICs, parallel cables told apart; the
 //!   largest over a sample of pairs that holds one of every kind.
 //!

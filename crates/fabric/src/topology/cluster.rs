@@ -208,6 +208,14 @@ impl ClusterConfig {
                 errors.push(path, format!("{count} is not between 1 and {most}"), "8");
             }
         }
+        let front = &self.front_end;
+        let counts = [
+            ("cluster.front_end.nics", front.nics, 64),
+            ("cluster.front_end.storage", front.storage, 1_048_576),
+        ];
+        for (path, count, most) in counts.into_iter().filter(|(_, count, most)| most < count) {
+            errors.push(path, format!("{count} is more than {most}"), &most.to_string());
+        }
         let affinity = &self.nic_affinity;
         if !affinity.is_empty() && affinity.len() != self.gpus_per_node as usize {
             let reason = format!(
@@ -230,7 +238,7 @@ impl ClusterConfig {
             (Some(gpus), None) if gpus % per_node == 0 => gpus / per_node,
             (Some(gpus), None) => {
                 let reason = format!("{gpus} GPUs are no whole number of {per_node}-GPU servers");
-                let whole = gpus.div_ceil(per_node) * per_node;
+                let whole = gpus.div_ceil(per_node).saturating_mul(per_node);
                 errors.push("cluster.gpus", reason, &format!("gpus = {whole}"));
                 gpus.div_ceil(per_node)
             }
@@ -281,6 +289,10 @@ impl ClusterConfig {
         {
             let reason = format!("a domain of {domain} GPUs fits no {per_node}-GPU servers");
             errors.push("cluster.scale_up.domain", reason, &format!("domain = {per_node}"));
+        }
+        if kind == ScaleUpKind::Mesh && 64 < domain {
+            let reason = format!("a mesh joins each pair: {domain} GPUs are too many");
+            errors.push("cluster.scale_up.domain", reason, "kind = \"switched\"");
         }
         // NVLink latency of SimAI's topology defaults: 25 ns (SimAI docs/Tutorial.md).
         let delay = delay.unwrap_or(Span::from_ns(25));

@@ -100,6 +100,13 @@ impl Dragonfly {
         self.routers * self.global_links / (self.groups - 1).max(1)
     }
 
+    /// How many cables there will be; as a float, since it may be absurd.
+    pub(crate) fn expected_cables(&self) -> f64 {
+        let [groups, routers] = [self.groups, self.routers].map(|count| count as f64);
+        (self.members.len() * self.cables) as f64
+            + groups * routers * (routers / 2.0 + self.global_links as f64 / 2.0)
+    }
+
     pub(crate) fn wire(&self, inputs: &Inputs<'_>, name: &str, builder: &mut FabricBuilder) {
         builder.network(name, NetworkKind::BackEnd, "group");
         let Level { name, model, latency, rate, delay, length, .. } = self.level.clone();

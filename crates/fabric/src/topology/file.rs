@@ -78,8 +78,7 @@ impl GraphConfig {
     /// `hosts` endpoints on each of two switches, one trunk between them.
     pub fn dumbbell(hosts: usize, rate: Rate, trunk: Rate, delay: Span) -> Self {
         let mut graph = Self::chain(&[hosts, hosts], rate, delay);
-        graph.edges.push(EdgeConfig::new("switch0", "switch1", trunk, delay));
-        graph.edges.remove(2 * hosts);
+        graph.edges[2 * hosts].rate = Some(trunk);
         graph
     }
 
@@ -151,6 +150,7 @@ pub(crate) fn build(
     graph: &GraphConfig,
     inputs: &Inputs<'_>,
     servers: Servers,
+    front_nics: usize,
     scale_up: &super::cluster::ScaleUp,
     errors: &mut Errors,
 ) -> FabricBuilder {
@@ -160,11 +160,13 @@ pub(crate) fn build(
     let mut names: Vec<String> = (0..gpus).map(|gpu| format!("GPU {gpu}")).collect();
     names.extend(graph.endpoints.iter().cloned());
     names.resize(gpus + servers * nics_per_node, String::new());
+    for nic in 0..front_nics {
+        builder.front_end_nic(nic);
+        names.push(format!("front-end NIC {nic}"));
+    }
     scale_up::wire(scale_up, gpus, &mut builder);
-    names.extend(
-        (names.len()..builder.len())
-            .map(|at| format!("{} {}", scale_up.name, at - gpus - servers * nics_per_node)),
-    );
+    let domains = builder.len() - names.len();
+    names.extend((0..domains).map(|domain| format!("{} {domain}", scale_up.name)));
 
     let mut ids: BTreeMap<&str, Result<NodeId, usize>> = BTreeMap::new();
     for (at, name) in graph.endpoints.iter().enumerate() {

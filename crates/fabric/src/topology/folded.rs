@@ -130,6 +130,15 @@ impl Folded {
         [self.leaves(), self.pods() * self.spines, self.groups * self.cores]
     }
 
+    /// How many cables there will be; as a float, since it may be absurd.
+    pub(crate) fn expected_cables(&self) -> f64 {
+        let [leaves, spines, _] = self.switches().map(|switches| switches as f64);
+        let ports = self.cables.leaves() * self.cables.per_leaf();
+        (self.members.len() * ports) as f64
+            + leaves * self.uplinks as f64
+            + spines * self.spine_uplinks as f64
+    }
+
     /// Whether next hops follow from the structure.
     pub(crate) fn is_regular(&self) -> bool {
         self.spines <= self.uplinks && self.cores <= self.spine_uplinks && !self.has_circuits

@@ -75,6 +75,10 @@ pub fn build(
 ) -> Result<Fabric, Vec<ConfigError>> {
     let mut errors = Errors::default();
     let mut resolved = cluster.resolve(catalogue, &mut errors);
+    fabric.check_ranges("fabric", &mut errors);
+    if !errors.is_empty() {
+        return Err(errors.into_vec());
+    }
     if fabric.topology == TopologyKind::DualPlane && cluster.ports_per_nic == 1 {
         // A NIC has a port in each plane even if the scenario does not say so.
         let planes = fabric.planes.unwrap_or(2).max(1);
@@ -137,12 +141,20 @@ fn explicit(
         return None;
     };
     let servers = file::servers(graph, cluster, "fabric.graph", errors);
-    let inputs = inputs(fabric, catalogue, resolved, "fabric", "");
-    let mut scale_up = resolved.scale_up.clone();
+    let mut resolved = resolved.clone();
     if servers.gpus_per_node != resolved.gpus_per_node && cluster.scale_up.domain.is_none() {
-        scale_up.domain = servers.gpus_per_node;
+        resolved.scale_up.domain = servers.gpus_per_node;
     }
-    Some(file::build(graph, &inputs, servers, &scale_up, errors))
+    (resolved.gpus_per_node, resolved.nics_per_node) =
+        (servers.gpus_per_node, servers.nics_per_node);
+    let front = front_end::plan(cluster, &resolved, servers.servers, catalogue, errors);
+    let inputs = inputs(fabric, catalogue, &resolved, "fabric", "");
+    let front_nics = front_end::nics(cluster, servers.servers);
+    let mut builder = file::build(graph, &inputs, servers, front_nics, &resolved.scale_up, errors);
+    if let Some(front) = front.filter(|_| errors.is_empty()) {
+        front.wire(&mut builder, 0);
+    }
+    Some(builder)
 }
 
 fn inputs<'a>(
@@ -170,6 +182,40 @@ enum Network {
     Dragonfly(dragonfly::Dragonfly),
 }
 
+/// The most cables of a fabric: ids have 32 bits, and memory an end.
+const MAX_CABLES: f64 = 5e8;
+
+impl Network {
+    /// About how many cables there will be; as a float, since it may be absurd.
+    fn cables(&self) -> f64 {
+        match self {
+            Self::Folded(plan) => plan.networks.iter().map(Folded::expected_cables).sum(),
+            Self::Dragonfly(dragonfly) => dragonfly.expected_cables(),
+        }
+    }
+}
+
+/// Refuses parts that share a NIC, and NICs that are on no part.
+fn check_parts(backs: &[&Back], servers: usize, errors: &mut Errors) {
+    for (at, one) in backs.iter().enumerate() {
+        for (other_at, other) in backs.iter().enumerate().skip(at + 1) {
+            let (a, b) = (&one.members, &other.members);
+            let meet = a.servers.start.max(b.servers.start) < a.servers.end.min(b.servers.end);
+            let shared = a.rails.iter().find(|rail| b.rails.contains(rail));
+            if let (true, Some(rail)) = (meet, shared) {
+                let reason = format!("NIC {rail} of some servers is on part {at} too");
+                errors.push(&format!("fabric.parts.{other_at}.nics"), reason, "");
+            }
+        }
+    }
+    let all = backs.first().map_or(0, |back| back.members.nics_per_node) * servers;
+    let attached: usize = backs.iter().map(|back| back.members.len()).sum();
+    if attached < all {
+        let reason = format!("{} NICs are on no part", all - attached);
+        errors.push("fabric.parts", reason, "");
+    }
+}
+
 fn families(
     cluster: &ClusterConfig,
     fabric: &FabricConfig,
@@ -179,6 +225,10 @@ fn families(
 ) -> Option<FabricBuilder> {
     let servers = resolved.servers.or_else(|| natural_servers(fabric, catalogue, resolved));
     let servers = servers.unwrap_or_else(|| resolved.servers(errors));
+    if MAX_GPUS < (servers * resolved.gpus_per_node) as u64 || servers == 0 {
+        let reason = format!("a cluster has 1 to {MAX_GPUS} GPUs");
+        errors.push("cluster", reason, "gpus = 1024");
+    }
     if !errors.is_empty() {
         return None;
     }
@@ -193,9 +243,17 @@ fn families(
         };
         let inputs = inputs(&part.fabric, catalogue, resolved, &path, &prefix);
         let back = part_members(part, at, cluster, resolved, servers, errors);
-        networks.push((plan(&inputs, &back, part, errors), inputs));
+        networks.push((plan(&inputs, &back, part, errors), inputs, back));
+    }
+    if !fabric.parts.is_empty() {
+        check_parts(&networks.iter().map(|(_, _, back)| back).collect::<Vec<_>>(), servers, errors);
     }
     let front = front_end::plan(cluster, resolved, servers, catalogue, errors);
+    let cables = networks.iter().map(|(network, _, _)| network.cables()).sum::<f64>();
+    if MAX_CABLES < cables {
+        let reason = format!("{cables:.0} cables are more than {MAX_CABLES:.0}");
+        errors.push("fabric", reason, "fewer GPUs or uplinks");
+    }
     if !errors.is_empty() {
         return None;
     }
@@ -205,7 +263,7 @@ fn families(
     }
     scale_up::wire(&resolved.scale_up, servers * resolved.gpus_per_node, &mut builder);
     let mut leaf = 0;
-    for ((network, inputs), part) in networks.iter().zip(parts) {
+    for ((network, inputs, _), part) in networks.iter().zip(parts) {
         match network {
             Network::Folded(plan) => {
                 let first = builder.len();

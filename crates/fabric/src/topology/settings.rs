@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Length, Rate, Span};
 
+use super::error::Errors;
 use super::file::GraphConfig;
 
 /// Which family of topologies the back-end belongs to.
@@ -120,6 +121,60 @@ pub struct FabricConfig {
     pub degraded: Vec<DegradedConfig>,
     /// Several back-ends in one cluster, instead of everything above.
     pub parts: Vec<PartConfig>,
+}
+
+impl FabricConfig {
+    /// Refuses numbers that no network has, before anything is computed from them.
+    pub(crate) fn check_ranges(&self, path: &str, errors: &mut Errors) {
+        let dragonfly = self.dragonfly;
+        let mut numbers: Vec<(String, u32, u32, u32)> = Vec::new();
+        let mut number = |key: &str, value: Option<u32>, least: u32, most: u32| {
+            numbers.extend(value.map(|value| (format!("{path}.{key}"), value, least, most)));
+        };
+        number("radix", self.radix, 1, 65_536);
+        number("tiers", self.tiers, 1, 3);
+        number("downlinks", self.downlinks, 1, 65_536);
+        number("pods", self.pods, 1, 65_536);
+        number("pod_gpus", self.pod_gpus, 1, 16_777_216);
+        number("segment_nodes", self.segment_nodes, 1, 65_536);
+        number("spines", self.spines, 1, 65_536);
+        number("cores", self.cores, 0, 1_048_576);
+        number("planes", self.planes, 1, 16);
+        number("dragonfly.routers", dragonfly.routers, 1, 4_096);
+        number("dragonfly.hosts", dragonfly.hosts, 1, 4_096);
+        number("dragonfly.global_links", dragonfly.global_links, 1, 4_096);
+        number("dragonfly.groups", dragonfly.groups, 1, 65_536);
+        number("circuits.per_pod", Some(self.circuits.per_pod), 0, 65_536);
+        for (at, uplinks) in self.uplinks.iter().enumerate() {
+            number(&format!("uplinks.{at}"), Some(*uplinks), 1, 65_536);
+        }
+        for (path, value, least, most) in numbers {
+            if !(least..=most).contains(&value) {
+                let nearest = value.clamp(least, most);
+                let reason = format!("{value} is not between {least} and {most}");
+                errors.push(&path, reason, &nearest.to_string());
+            }
+        }
+        let lists = [
+            ("oversubscription", self.oversubscription.len()),
+            ("uplinks", self.uplinks.len()),
+            ("links", self.links.len()),
+        ];
+        for (key, length) in lists {
+            if 3 < length {
+                let reason = format!("there are {length} entries for three tiers at most");
+                errors.push(&format!("{path}.{key}"), reason, "");
+            }
+        }
+        for (at, part) in self.parts.iter().enumerate() {
+            if !part.fabric.parts.is_empty() {
+                let path = format!("{path}.parts.{at}.fabric.parts");
+                errors.push(&path, "a part has no parts of its own".to_owned(), "");
+                continue;
+            }
+            part.fabric.check_ranges(&format!("{path}.parts.{at}.fabric"), errors);
+        }
+    }
 }
 
 /// One layer of switches.

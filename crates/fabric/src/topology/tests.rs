@@ -368,3 +368,148 @@ fn next_hops_decrease_the_distance_whatever_has_failed() {
         }
     }
 }
+
+/// Oracle: the small graphs that reference runs use.
+#[test]
+fn stars_dumbbells_and_chains_are_what_they_say() {
+    let (rate, delay) = (units::Rate::from_gbps(400), units::Span::from_us(1));
+    let made = |graph: GraphConfig| {
+        let config = FabricConfig { graph: Some(graph), ..of(TopologyKind::File) };
+        super::tests::made(&ClusterConfig::default(), &config)
+    };
+    let hops = |fabric: &Fabric, from: usize, to: usize| {
+        let (from, to) = (fabric.nic(from), fabric.nic(to));
+        crate::summary::ways(fabric, &mut Routes::default(), from, to).unwrap().1
+    };
+    let star = made(GraphConfig::star(5, rate, delay));
+    assert_eq!((star.nics(), star.gpus(), hops(&star, 0, 4)), (5, 5, 2));
+    let slow = units::Rate::from_gbps(100);
+    let dumbbell = made(GraphConfig::dumbbell(8, rate, slow, delay));
+    assert_eq!((dumbbell.nics(), hops(&dumbbell, 0, 7), hops(&dumbbell, 0, 8)), (16, 2, 3));
+    let trunk = naming::links(&dumbbell, "switch0 - switch1").unwrap();
+    assert_eq!(dumbbell.class(trunk[0]).rate, slow);
+    let front_end = FrontEndConfig { nics: 1, ..Default::default() };
+    let fronted = ClusterConfig { front_end, ..ClusterConfig::default() };
+    let graph = Some(GraphConfig::star(5, rate, delay));
+    let fronted = super::tests::made(&fronted, &FabricConfig { graph, ..of(TopologyKind::File) });
+    assert_eq!(hops(&fronted, 0, 4), 2);
+    let [first, last] = ["front-end NIC 0", "front-end NIC 4"]
+        .map(|name| naming::nodes(&fronted, name).unwrap()[0]);
+    assert_eq!(paths(&fronted, &mut Routes::default(), first, last), 1);
+    assert!(naming::nodes(&fronted, "front-end leaf 0").is_ok());
+    let chain = made(GraphConfig::chain(&[1, 0, 2], rate, delay));
+    assert_eq!((chain.nics(), hops(&chain, 0, 2)), (3, 4));
+    assert_eq!(chain.name(chain.nic(2)), "host2");
+}
+
+#[test]
+fn parts_may_neither_overlap_nor_leave_nics_out() {
+    let part = |nics: &[u32]| PartConfig { nics: nics.to_vec(), ..PartConfig::default() };
+    let refused = |parts: Vec<PartConfig>| {
+        let config = FabricConfig { parts, ..FabricConfig::default() };
+        build(&cluster(16), &config, &Catalogue::default()).unwrap_err()[0].to_string()
+    };
+    assert_eq!(
+        refused(vec![part(&[0, 1, 2, 3, 4]), part(&[4, 5, 6, 7])]),
+        "fabric.parts.1.nics: NIC 4 of some servers is on part 0 too"
+    );
+    assert_eq!(
+        refused(vec![part(&[0, 1, 2, 3]), part(&[4, 5, 6])]),
+        "fabric.parts: 2 NICs are on no part"
+    );
+}
+
+mod any_settings {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Mostly sensible, sometimes absurd.
+    fn number() -> impl Strategy<Value = Option<u32>> {
+        prop_oneof![
+            4 => Just(None),
+            4 => (1_u32..40).prop_map(Some),
+            1 => prop_oneof![Just(0), Just(u32::MAX), Just(65_536), 40_u32..5_000].prop_map(Some),
+        ]
+    }
+
+    fn ratio() -> impl Strategy<Value = f64> {
+        prop_oneof![Just(1.0), Just(7.0), 0.2_f64..9.0, Just(0.0), Just(-1.0), Just(f64::NAN)]
+    }
+
+    fn fabrics() -> impl Strategy<Value = FabricConfig> {
+        let kind = prop::sample::select(TopologyKind::ALL.to_vec());
+        let numbers = prop::collection::vec(number(), 14);
+        let lists = (prop::collection::vec(ratio(), 0..4), prop::collection::vec(1_u32..40, 0..3));
+        (kind, numbers, lists, 0_u32..9).prop_map(
+            |(topology, n, (oversubscription, uplinks), c)| FabricConfig {
+                topology,
+                radix: n[0],
+                k: n[1],
+                tiers: n[2].map(|tiers| tiers % 5),
+                downlinks: n[3],
+                pods: n[4],
+                pod_gpus: n[5],
+                segment_nodes: n[6],
+                spines: n[7],
+                cores: n[8],
+                planes: n[9],
+                dragonfly: DragonflyConfig {
+                    routers: n[10],
+                    hosts: n[11],
+                    global_links: n[12],
+                    groups: n[13],
+                },
+                circuits: CircuitsConfig { per_pod: c.saturating_sub(4), ..Default::default() },
+                oversubscription,
+                uplinks,
+                ..FabricConfig::default()
+            },
+        )
+    }
+
+    fn clusters() -> impl Strategy<Value = ClusterConfig> {
+        let gpus = prop_oneof![
+            Just(None),
+            (1_u64..40).prop_map(|nodes| Some(8 * nodes)),
+            Just(Some(u64::MAX)),
+            (0_u64..300).prop_map(Some)
+        ];
+        let counts = (number(), number(), number(), number());
+        (gpus, counts, any::<bool>()).prop_map(|(gpus, (per_node, nics, ports, domain), dual)| {
+            let usual = ClusterConfig::default();
+            let few = |said: Option<u32>, most: u32| said.map_or(most, |number| number % 200);
+            ClusterConfig {
+                gpus,
+                gpus_per_node: few(per_node, usual.gpus_per_node),
+                nics_per_node: few(nics, usual.nics_per_node),
+                ports_per_nic: few(ports, 1),
+                aggregation: if dual { Aggregation::DualTor } else { Aggregation::Bond },
+                scale_up: ScaleUpConfig { domain, ..Default::default() },
+                ..usual
+            }
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+
+        /// Whatever the settings, a fabric or reasons come out; and in a fabric every NIC that
+        /// has a cable reaches the last NIC on its network, by no more than eight hops.
+        #[test]
+        fn end_in_a_fabric_or_in_reasons(cluster in clusters(), config in fabrics()) {
+            let catalogue = Catalogue::default();
+            // Whole trees of large switches are right, but slow to build by the thousand.
+            let k = config.k.filter(|k| *k <= 40);
+            match build(&cluster, &FabricConfig { k, ..config }, &catalogue) {
+                Err(errors) => prop_assert!(!errors.is_empty()),
+                Ok(fabric) => {
+                    let summary = crate::summary::summary(&fabric, &cluster, &catalogue);
+                    prop_assert!(summary.bisection_share <= 1.0 + 1e-9, "{summary:?}");
+                    prop_assert!(summary.hops_max <= 8 || 0 < summary.failed_links);
+                    prop_assert_eq!(summary.nics as usize, fabric.nics());
+                }
+            }
+        }
+    }
+}

@@ -1,8 +1,8 @@
 //! Slurm's `topology.conf`: which servers are near each other.
 //!
-//! Slurm wants a tree. Leaves that share servers (the rails of a segment, the leaves of a pair or of
-//! two planes) become one switch of the tree, the spines of a pod one above them, and the cores one
-//! above the pods. That is how operators write it too: the scheduler counts levels, not cables.
+//! Slurm wants a tree. Leaves that share servers (the rails of a segment, the leaves of a pair or
+//! of two planes) become one switch of the tree, the spines of a pod one above them, and the cores
+//! one above the pods. That is how operators write it too: the scheduler counts levels, not cables.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

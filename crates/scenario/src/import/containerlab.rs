@@ -1,11 +1,12 @@
 //! A containerlab topology: `topology.nodes` and `topology.links`.
 //!
 //! A node whose kind is `linux` (its own, its group's, or the default) is a server, every other one
-//! a switch; a label `fatflow-role` of `server` or `switch` wins. Every cable of a server is a NIC of
-//! its own, except that interfaces called `nic3p0`, `nic3p1`, … are the ports of one. Links may be
-//! short (`endpoints: ["n1:e1", "n2:e2"]`) or long (tables with `node` and `interface`); those that end
-//! outside of the lab (`host:`, `mgmt-net:`, `macvlan:`) are left out. Containerlab knows no rates:
-//! `vars` of a link with `rate`, `delay` and `length` are read, as the export writes them.
+//! a switch; a label `fatflow-role` of `server` or `switch` wins. Every cable of a server is a NIC
+//! of its own, except that interfaces called `nic3p0`, `nic3p1`, … are the ports of one. Links may
+//! be short (`endpoints: ["n1:e1", "n2:e2"]`) or long (tables with `node` and `interface`); those
+//! that end outside of the lab (`host:`, `mgmt-net:`, `macvlan:`) are left out. Containerlab knows
+//! no rates: `vars` of a link with `rate`, `delay` and `length` are read, as the export writes
+//! them.
 //!
 //! Source: containerlab's manual ("Topology definition", "Nodes", "Links") and JSON schema.
 

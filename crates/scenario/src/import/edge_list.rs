@@ -1,10 +1,11 @@
 //! An edge list: a table of cables with the names of their ends.
 //!
 //! The first line names the columns, in any order and with comma, semicolon or tab between them.
-//! Two columns are the ends (`a,b`, `source,target`, `src,dst`, `from,to`, `node1,node2`, or NetBox's
-//! `side_a_device,side_b_device`); the others are optional: `rate`, `delay`, `length` as people write
-//! them, or as plain numbers in `rate_bps`, `rate_gbps`, `delay_ns`, `length_m`; `count` of cables
-//! side by side; `a_kind` and `b_kind` (`nic` or `switch`); `a_model` and `b_model`.
+//! Two columns are the ends (`a,b`, `source,target`, `src,dst`, `from,to`, `node1,node2`, or
+//! NetBox's `side_a_device,side_b_device`); the others are optional: `rate`, `delay`, `length` as
+//! people write them, or as plain numbers in `rate_bps`, `rate_gbps`, `delay_ns`, `length_m`;
+//! `count` of cables side by side; `a_kind` and `b_kind` (`nic` or `switch`); `a_model` and
+//! `b_model`.
 //!
 //! Which names are endpoints: what a kind says; else names that have one cable only; else names
 //! that sound like a host. NICs of one server share what stands before the last `/` or `:` of their

@@ -3,8 +3,8 @@
 //! Slurm knows servers and which switches they share, not cables. Every node becomes a server with
 //! the cluster's NICs, all on its switch. Between a switch and those above it there are as many
 //! cables as NICs below it, shared out evenly: no oversubscription, since the file says nothing of
-//! it (`LinkSpeed` is ignored by Slurm too). Blocks hang on one switch each, and one more joins them;
-//! rings and tori are refused.
+//! it (`LinkSpeed` is ignored by Slurm too). Blocks hang on one switch each, and one more joins
+//! them; rings and tori are refused.
 //!
 //! Source: Slurm's manual pages of both files; line continuation and comments as in `slurm.conf`.
 
