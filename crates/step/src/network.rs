@@ -24,8 +24,28 @@ use traffic::nccl::{self, Settings};
 use traffic::{Collective, Communicator, OpId, Outcome, Transfers};
 use units::{Bytes, Id, IdVec, Span};
 
+use crate::jitter::Straggler;
+
 /// What runs transfers.
 pub type Engine<'a> = dyn FnMut(&Transfers) -> Outcome + 'a;
+
+/// An engine, and how it wants its transfers.
+pub struct Runner<'a> {
+    /// Runs them.
+    pub engine: &'a mut Engine<'a>,
+    /// How finely collectives are written out.
+    pub detail: Detail,
+    /// The most bytes that a phase is run with, for engines whose cost grows with bytes; what
+    /// comes out holds for larger ones in proportion.
+    pub largest: Option<Bytes>,
+}
+
+impl<'a> Runner<'a> {
+    /// An engine that takes folded collectives of any size.
+    pub fn folded(engine: &'a mut Engine<'a>) -> Self {
+        Self { engine, detail: Detail::Folded, largest: None }
+    }
+}
 
 /// One collective of all groups of a kind.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -83,7 +103,7 @@ pub struct Network<'a> {
     layout: Layout,
     placement: &'a Placement,
     settings: Settings,
-    engine: Option<&'a mut Engine<'a>>,
+    runner: Option<Runner<'a>>,
     phases: BTreeMap<(GroupKind, Collective), Phase>,
 }
 
@@ -100,9 +120,9 @@ impl<'a> Network<'a> {
         layout: Layout,
         placement: &'a Placement,
         settings: Settings,
-        engine: Option<&'a mut Engine<'a>>,
+        runner: Option<Runner<'a>>,
     ) -> Self {
-        Self { fabric, layout, placement, settings, engine, phases: BTreeMap::new() }
+        Self { fabric, layout, placement, settings, runner, phases: BTreeMap::new() }
     }
 
     /// How long a phase takes, its launch included. Nothing for groups of one rank.
@@ -128,10 +148,10 @@ impl<'a> Network<'a> {
         for exchange in exchanges {
             ends.push(self.write(*exchange, &mut transfers)?);
         }
-        let Some(engine) = self.engine.as_mut() else {
+        let Some(runner) = self.runner.as_mut() else {
             return exchanges.iter().map(|exchange| self.time(*exchange)).collect();
         };
-        let outcome = engine(&transfers);
+        let outcome = (runner.engine)(&transfers);
         let slowest = |ends: &Vec<OpId>| {
             let finishes = ends.iter().filter_map(|end| outcome.ops[*end]);
             let last = finishes.map(|times| times.finish).max().unwrap_or_default();
@@ -174,13 +194,19 @@ impl<'a> Network<'a> {
             links: IdVec::default(),
             findings: Vec::new(),
         };
-        if self.engine.is_none() || !self.leaves_the_domain(exchange.kind) {
+        if self.runner.is_none() || !self.leaves_the_domain(exchange.kind) {
             return Ok(phase);
         }
+        if let Some(largest) = self.runner.as_ref().and_then(|runner| runner.largest)
+            && largest < exchange.bytes
+        {
+            phase.exchange.bytes = largest;
+            phase.alone = self.alone(phase.exchange)?;
+        }
         let mut transfers = Transfers::new();
-        self.write(exchange, &mut transfers)?;
-        let engine = self.engine.as_mut().expect("asked for above");
-        let outcome = engine(&transfers);
+        self.write(phase.exchange, &mut transfers)?;
+        let runner = self.runner.as_mut().expect("asked for above");
+        let outcome = (runner.engine)(&transfers);
         phase.slowest = outcome.makespan().saturating_sub(self.settings.launch);
         phase.findings = outcome.findings.into_iter().map(|finding| finding.text).collect();
         phase.links = outcome.links;
@@ -209,7 +235,7 @@ impl<'a> Network<'a> {
                 message: format!("no algorithm runs {}", collective.name()),
             })?;
             let label = transfers.label(format!("{} {} {number}", words(kind), collective.name()));
-            let detail = Detail::Folded;
+            let detail = self.runner.as_ref().map_or(Detail::Folded, |runner| runner.detail);
             let (plan, weights) = (&plan, &[][..]);
             let request = Request { collective, bytes, detail, label, settings, plan, weights };
             let mut group = Group::new(communicator);
@@ -234,6 +260,38 @@ impl<'a> Network<'a> {
         let gpus: Vec<NodeId> = self.layout.group(kind, number).members().map(gpu).collect();
         Communicator::new(self.fabric, &gpus)
     }
+}
+
+/// The fabric with the named slow NICs and links.
+pub fn straggling(fabric: &Fabric, stragglers: &[Straggler]) -> Result<Fabric, String> {
+    let mut slow = fabric.clone();
+    let mut health = fabric.health().clone();
+    for straggler in stragglers {
+        let (links, speed) = match straggler {
+            Straggler::Gpu { .. } => continue,
+            Straggler::Nic { node, speed } => (nic_links(fabric, *node as usize)?, *speed),
+            Straggler::Link { name, speed } => {
+                let links = fabric::naming::links(fabric, name);
+                (links.map_err(|wrong| wrong.reason.clone())?, *speed)
+            }
+        };
+        for link in links {
+            health.degrade(link, fabric.class(link).rate.scaled(speed.clamp(1e-6, 1.0)));
+        }
+    }
+    slow.set_health(health);
+    Ok(slow)
+}
+
+/// Both directions of the first NIC's cables of a server.
+fn nic_links(fabric: &Fabric, server: usize) -> Result<Vec<LinkId>, String> {
+    if fabric.servers() <= server {
+        return Err(format!("there is no node {server}: there are {}", fabric.servers()));
+    }
+    let nic = fabric.nic(server * fabric.nics_per_node());
+    let out = fabric.ports(nic).iter().copied();
+    let out = out.filter(|link| fabric.class(*link).kind == LinkKind::ScaleOut);
+    Ok(out.flat_map(|link| [link, fabric.reverse(link)]).collect())
 }
 
 /// A kind of group in words.
@@ -408,6 +466,35 @@ mod tests {
     }
 
     #[test]
+    fn a_slow_nic_is_slow_both_ways_and_a_missing_one_is_said() {
+        let (fabric, ..) = world(8);
+        let slow = straggling(&fabric, &[Straggler::Nic { node: 3, speed: 0.5 }]).unwrap();
+        let nic = slow.nic(3 * slow.nics_per_node());
+        let link = slow.ports(nic)[0];
+        for link in [link, slow.reverse(link)] {
+            let half = slow.class(link).rate.scaled(0.5);
+            assert_eq!(slow.health().rate(&slow, link), half);
+        }
+        let beyond = straggling(&fabric, &[Straggler::Nic { node: 8, speed: 0.5 }]);
+        assert_eq!(beyond.unwrap_err(), "there is no node 8: there are 8");
+    }
+
+    /// An engine whose cost grows with bytes runs a part; the slowdown holds for the whole.
+    #[test]
+    fn large_phases_can_be_run_in_part() {
+        let (fabric, layout, placement) = world(8);
+        let mut engine = stub;
+        let largest = Some(Bytes::from_mib(8));
+        let runner = Runner { engine: &mut engine, detail: Detail::Folded, largest };
+        let settings = Settings::default();
+        let mut network = Network::new(&fabric, layout, &placement, settings, Some(runner));
+        let time = network.time(gradients(64)).unwrap();
+        assert_eq!(network.phases().next().unwrap().exchange.bytes, Bytes::from_mib(8));
+        // 8 MiB took the 20 ms; 64 MiB take about eight times that.
+        assert!((120.0..165.0).contains(&(time.as_secs_f64() * 1e3)), "{time}");
+    }
+
+    #[test]
     fn a_phase_is_run_once_and_its_slowdown_holds_for_other_sizes() {
         let (fabric, layout, placement) = world(8);
         let mut runs = 0;
@@ -417,7 +504,8 @@ mod tests {
         };
         let settings = Settings::default();
         let launch = settings.launch;
-        let mut network = Network::new(&fabric, layout, &placement, settings, Some(&mut engine));
+        let mut network =
+            Network::new(&fabric, layout, &placement, settings, Some(Runner::folded(&mut engine)));
         let first = network.time(gradients(64)).unwrap();
         assert_eq!(first, Span::from_ms(20));
         let double = network.time(gradients(128)).unwrap() - launch;

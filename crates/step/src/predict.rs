@@ -19,7 +19,7 @@ use crate::attribution::{Path, critical_path};
 use crate::breakdown::Breakdown;
 use crate::costs::Costing;
 use crate::jitter::{Jitter, Straggler};
-use crate::network::{Engine, LinkSummary, Network, Phase, Unserved, link_summary};
+use crate::network::{Engine, LinkSummary, Network, Phase, Runner, Unserved, link_summary};
 use crate::overheads::Overheads;
 use crate::timeline::{Share, Timeline};
 
@@ -93,10 +93,19 @@ pub fn predict<'a>(
     assumptions: &Assumptions,
     engine: Option<&'a mut Engine<'a>>,
 ) -> Result<Prediction, Unserved> {
+    predict_on(world, assumptions, engine.map(Runner::folded))
+}
+
+/// The same on an engine that wants its transfers in a way of its own.
+pub fn predict_on<'a>(
+    world: World<'a>,
+    assumptions: &Assumptions,
+    runner: Option<Runner<'a>>,
+) -> Result<Prediction, Unserved> {
     let World { job, fabric, placement, rates, library } = world;
     let gpus_per_node = fabric.gpus_per_node().max(1) as u64;
     let library = library_of(job, library, &assumptions.overheads, gpus_per_node);
-    let mut network = Network::new(fabric, job.layout, placement, library, engine);
+    let mut network = Network::new(fabric, job.layout, placement, library, runner);
     let program = Program::new(job);
     let mut costing = Costing::new(&program, rates, &assumptions.overheads, &mut network);
     let mut input = costing.input()?;
