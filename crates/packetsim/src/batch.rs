@@ -215,7 +215,8 @@ impl Simulation<'_> {
         };
         let (mut digest, mut hops) = (self.digest, 0);
         let mut done = 0;
-        if self.control_share != 0 || self.mark_when == MarkWhen::Enqueue {
+        if !self.damage.is_empty() || self.control_share != 0 || self.mark_when == MarkWhen::Enqueue
+        {
             return 0;
         }
         for key in incoming {

@@ -9,13 +9,14 @@ use crate::admission::{AdmissionPolicy, Clerk};
 use crate::buffer::{BufferConfig, PfcConfig, Switch};
 use crate::calendar::Calendar;
 use crate::cc::Circumstances;
+use crate::credits::Credits;
 use crate::nic::{Pacing, Sender};
 use crate::packet::{CONTROL, Clock, DATA, PURPOSES, Purpose, Sizes};
 use crate::pair::{Inbox, Pair};
 use crate::paths::{Network, is_scale_up};
 use crate::port::{NOWHERE, Port};
 use crate::ring::Slab;
-use crate::settings::{ControlClass, Forwarding, Settings};
+use crate::settings::{ControlClass, Forwarding, Overflow, Settings};
 use crate::simulation::{Host, Simulation};
 use crate::stamps::Stamps;
 use crate::switching::{Marker, PauseLog};
@@ -34,6 +35,7 @@ pub(crate) fn build<'a>(
     let mut ports = ports(fabric, settings);
     let calendar = calendar(fabric, &sizes, &ports);
     let switches = switches(fabric, settings, &sizes, &mut ports);
+    let credits = Credits::new(&settings.credits, &ports, sizes.largest());
     let network = Network::new(fabric, transfers, settings);
     let (senders, sender_of_port) = senders(fabric);
     let (replay, ready) = Replay::start(transfers);
@@ -60,6 +62,8 @@ pub(crate) fn build<'a>(
         queued: Slab::new(),
         switches,
         pauses: vec![PauseLog::default(); links],
+        credits,
+        damage: damage(settings, links),
         paths: Vec::new(),
         network,
         pairs: Vec::new(),
@@ -76,7 +80,7 @@ pub(crate) fn build<'a>(
         free_agenda: Vec::new(),
         sizes,
         needs,
-        lossless: u8::from(pfc.enabled) << DATA,
+        lossless: u8::from(pfc.enabled || settings.credits.enabled) << DATA,
         class_in_switch: classes(settings),
         mark_when: settings.ecn.when,
         control_share: share(settings.switch.control_share),
@@ -89,6 +93,7 @@ pub(crate) fn build<'a>(
         ack_every: settings.nic.ack_every.max(1),
         timeout: settings.nic.timeout.as_ps().max(1),
         goes_back: settings.nic.reorder == Reorder::None,
+        trims: settings.switch.overflow == Overflow::Trim,
         admits: settings.admission.policy == AdmissionPolicy::ReceiverDriven,
         counts_cleared: settings.admission.receiver_window.is_some(),
         slow_hosts,
@@ -127,6 +132,12 @@ fn quanta(fabric: &Fabric, quanta: u32) -> u64 {
     fastest.map_or(0, |rate| rate.time_to_send(Bytes::new(64)).as_ps() * u64::from(quanta))
 }
 
+/// Dice for links that damage packets.
+fn damage(settings: &Settings, links: usize) -> Vec<units::Random> {
+    let dice = |link| units::Random::new(settings.seed, "damage", link as u64);
+    if 0.0 < settings.loss { (0..links).map(dice).collect() } else { Vec::new() }
+}
+
 fn classes(settings: &Settings) -> [u8; PURPOSES] {
     let place = |class| match class {
         ControlClass::Own => CONTROL as u8,
@@ -135,6 +146,7 @@ fn classes(settings: &Settings) -> [u8; PURPOSES] {
     let mut classes = [place(settings.switch.acks); PURPOSES];
     classes[Purpose::Data as usize] = DATA as u8;
     classes[Purpose::Grant as usize] = place(settings.switch.grants);
+    classes[Purpose::Trimmed as usize] = CONTROL as u8;
     classes
 }
 
@@ -207,7 +219,7 @@ fn switches(
         own.unwrap_or(&settings.buffer)
     };
     let headroom_of = |id: LinkId| {
-        if !settings.pfc.enabled {
+        if !settings.pfc.enabled || settings.credits.enabled {
             return 0;
         }
         let class = fabric.class(id);
@@ -222,6 +234,11 @@ fn switches(
         let kept = |out: &LinkId| headroom_of(fabric.reverse(*out)) + config.reserved.get();
         let kept = fabric.ports(node).iter().map(kept).sum();
         let ports = fabric.ports(node).iter().map(|link| link.index() as u32).collect();
+        if settings.credits.enabled {
+            // Its senders never send what has no room: whatever comes is taken.
+            let size = Bytes::new(1 << 40);
+            return Switch::new(&BufferConfig { size, ..config.clone() }, ports, 0);
+        }
         Switch::new(config, ports, kept)
     };
     let mut switches: Vec<Switch> = fabric.switches().map(switch).collect();
@@ -234,6 +251,7 @@ fn switches(
         };
         switch.lookahead = switch.inputs.iter().map(sooner).min().unwrap_or(0);
         let explicit = settings.packet.clock == Clock::Nanosecond;
+        let explicit = explicit || settings.credits.enabled;
         switch.eventful = u32::from(explicit || switch.lookahead == 0);
     }
     switches
@@ -269,7 +287,8 @@ fn lay_paths(simulation: &mut Simulation<'_>) {
         let control = simulation.settings.congestion.build(&about);
         let cleared = if simulation.admits { 0 } else { u32::MAX };
         let pair = new_pair(port, if on_the_way { NOWHERE } else { route }, line, cleared, control);
-        simulation.pairs.push(pair);
+        let selective = if simulation.goes_back { 0 } else { simulation.sizes.mtu };
+        simulation.pairs.push(Pair { selective, ..pair });
         let receiver = simulation.settings.congestion.receiver();
         simulation.inboxes.push(Inbox::new(ack_route, key.to.index() as u32, receiver));
         simulation.routed.extend(forth.iter().map(|link| link.index() as u32));
@@ -326,6 +345,8 @@ fn new_pair(
         progress_at: 0,
         busy_until: 0,
         resend: Vec::new(),
+        arrived: 0,
+        selective: 0,
         line_bps: line.as_bps(),
         control,
     }

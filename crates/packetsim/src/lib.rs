@@ -22,6 +22,8 @@
 //! * [`transmit`], [`switching`], [`sending`], [`receiving`]: what happens to them.
 //! * [`batch`]: how switches run ahead of the clock without anybody noticing.
 //! * [`paths`], [`build`]: the way to the first instant.
+//! * [`credits`], [`trimming`]: what else a switch does instead of pausing or dropping.
+//! * [`transports`]: which settings make RoCE, InfiniBand, Ultra Ethernet, iWARP and TCP.
 //! * [`cc`]: congestion control, one file for each algorithm.
 //! * [`nic`], [`admission`], [`stamps`]: settings of NICs, clear-to-send, hop stamps.
 //!
@@ -38,6 +40,7 @@ pub mod buffer;
 mod build;
 mod calendar;
 pub mod cc;
+pub mod credits;
 pub mod nic;
 pub mod packet;
 mod pair;
@@ -51,6 +54,8 @@ mod simulation;
 mod stamps;
 mod switching;
 mod transmit;
+pub mod transports;
+mod trimming;
 
 use fabric::Fabric;
 use traffic::{OpKind, Outcome, Transfers};

@@ -38,9 +38,11 @@ pub(crate) enum Purpose {
     Grant = 4,
     /// Stop, or go on, with a class: a PFC frame.
     Pause = 5,
+    /// The headers of a data packet whose payload a switch has cut off.
+    Trimmed = 6,
 }
 
-pub(crate) const PURPOSES: usize = 6;
+pub(crate) const PURPOSES: usize = 7;
 
 /// Met congestion on its way (CE), or tells of a packet that did.
 pub(crate) const MARKED: u8 = 1;
@@ -50,6 +52,8 @@ pub(crate) const STAMPED: u8 = 2;
 pub(crate) const RESUME: u8 = 4;
 /// Damaged on the way; the receiver will throw it away.
 pub(crate) const DAMAGED: u8 = 8;
+/// Acknowledges a packet that has not arrived before, in order or not.
+pub(crate) const FRESH: u8 = 16;
 
 /// One packet.
 #[derive(Clone, Copy, Debug, Default)]
@@ -207,6 +211,11 @@ impl Sizes {
             pause: whole(headers.pause.get()),
             gap: headers.gap.get(),
         }
+    }
+
+    /// Bytes of the largest packet in a buffer.
+    pub(crate) fn largest(&self) -> u32 {
+        self.mtu + self.data + self.first + self.last
     }
 
     /// How many packets a message of so many bytes becomes: even an empty one is a packet.

@@ -104,6 +104,10 @@ pub(crate) struct Pair {
     pub busy_until: u64,
     /// Packets that the receiver asked for again, out of order.
     pub resend: Vec<u32>,
+    /// Packets that are known to have arrived, in order or not.
+    pub arrived: u32,
+    /// Payload of a packet where packets are acknowledged one by one; else zero.
+    pub selective: u32,
     /// The rate of its NIC's link.
     pub line_bps: u64,
     /// Its congestion control.
@@ -111,6 +115,16 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
+    /// Payload on its way: sent, and neither acknowledged nor known to be lost.
+    #[inline]
+    pub(crate) fn outstanding(&self) -> u64 {
+        if self.selective == 0 {
+            return self.sent_bytes.saturating_sub(self.acked_bytes);
+        }
+        let known = self.arrived + self.resend.len() as u32;
+        u64::from(self.next.saturating_sub(known)) * u64::from(self.selective)
+    }
+
     /// Whether anything is left to be sent that has been cleared.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
@@ -120,7 +134,7 @@ impl Pair {
     /// When it may send next, as far as pacing and window go.
     #[inline]
     pub(crate) fn due(&self) -> u64 {
-        if self.window <= self.sent_bytes.saturating_sub(self.acked_bytes) {
+        if self.window <= self.outstanding() {
             return u64::MAX;
         }
         self.next_send

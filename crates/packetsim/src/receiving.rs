@@ -10,7 +10,7 @@ use fabric::hardware::Reorder;
 use units::{Bytes, Time};
 
 use crate::cc::{Data, Feedback};
-use crate::packet::{CONTROL, DATA, MARKED, Packet, Purpose, RESUME, STAMPED, Waiting};
+use crate::packet::{CONTROL, DATA, FRESH, MARKED, Packet, Purpose, RESUME, STAMPED, Waiting};
 use crate::pair::Message;
 use crate::port::NOWHERE;
 use crate::simulation::{Agenda, Simulation};
@@ -26,6 +26,7 @@ impl Simulation<'_> {
             Purpose::Nak => self.asked_again(&packet),
             Purpose::Notification => self.notified(&packet),
             Purpose::Grant => self.granted(&packet),
+            Purpose::Trimmed => self.received_trimmed(&packet),
             Purpose::Pause => unreachable!("pauses have their own event"),
         }
     }
@@ -68,7 +69,7 @@ impl Simulation<'_> {
             let inbox = &self.inboxes[number];
             let gap_open = 0 < inbox.early.len();
             if ended || self.ack_every <= inbox.unacked || gap_open || echo != 0 {
-                self.acknowledge(number, packet, echo);
+                self.acknowledge(number, packet, echo | FRESH);
             } else {
                 self.forget_stamps(packet);
             }
@@ -120,7 +121,7 @@ impl Simulation<'_> {
                 for psn in missing {
                     self.answer(number, Purpose::Nak, psn, self.sizes.ack, None, 0);
                 }
-                self.acknowledge(number, packet, echo);
+                self.acknowledge(number, packet, echo | FRESH);
             }
             Reorder::DirectPlacement => {
                 inbox.early.insert(psn);
@@ -131,7 +132,7 @@ impl Simulation<'_> {
                     inbox.asked = expected;
                     self.answer(number, Purpose::Nak, expected, self.sizes.ack, None, 0);
                 }
-                self.acknowledge(number, packet, echo);
+                self.acknowledge(number, packet, echo | FRESH);
             }
         }
     }
@@ -161,7 +162,7 @@ impl Simulation<'_> {
 
     /// Sends a small packet back to the sender.
     #[inline]
-    fn answer(
+    pub(crate) fn answer(
         &mut self,
         number: usize,
         purpose: Purpose,
@@ -257,7 +258,7 @@ impl Simulation<'_> {
         let at = host.free_at;
         host.queue.push_back(packet);
         let full = self.settings.nic.receive_buffer.get() / 2 < host.held;
-        if full && !host.pausing && self.settings.pfc.enabled {
+        if full && !host.pausing && self.lossless >> DATA & 1 == 1 {
             host.pausing = true;
             self.ports[link].pausing |= 1 << DATA;
             self.send_pause(link, DATA, 0);

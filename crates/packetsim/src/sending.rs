@@ -9,7 +9,7 @@ use units::{Bytes, Id, Rate, Time};
 use crate::calendar::Kind;
 use crate::cc::{Ack, Loss};
 use crate::nic::AfterIdle;
-use crate::packet::{DATA, MARKED, Packet, Purpose, STAMPED};
+use crate::packet::{DATA, FRESH, MARKED, Packet, Purpose, STAMPED};
 use crate::pair::Message;
 use crate::port::NOWHERE;
 use crate::simulation::Simulation;
@@ -272,10 +272,31 @@ impl Simulation<'_> {
             return;
         }
         pair.control.on_loss(Time::from_ps(self.now), Loss::Timeout);
-        self.go_back(number, self.pairs[number].una);
+        if self.goes_back {
+            self.go_back(number, self.pairs[number].una);
+        } else {
+            self.send_missing(number);
+        }
         self.refresh(number);
         self.expect_answer(number);
         self.serve(self.pairs[number].port as usize);
+    }
+
+    /// Sends once more what the receiver does not have. Acknowledgements tell the sender what has
+    /// arrived; here it looks at the receiver's own list, which is newer by half a round trip.
+    fn send_missing(&mut self, number: usize) {
+        let (pair, inbox) = (&mut self.pairs[number], &self.inboxes[number]);
+        let first = pair.una.max(inbox.expected);
+        let missing = (first..pair.next).rev().filter(|psn| !inbox.early.contains(*psn));
+        pair.resend.clear();
+        pair.resend.extend(missing);
+        pair.arrived = inbox.expected + inbox.early.len();
+        if pair.resend.is_empty() && pair.una < pair.next {
+            // Everything has arrived and the acknowledgements were lost: one packet asks for one.
+            pair.resend.push(pair.una);
+        }
+        pair.progress_at = self.now;
+        self.list(number);
     }
 
     fn give_up(&mut self, number: usize) {
@@ -320,6 +341,11 @@ impl Simulation<'_> {
         let number = packet.pair as usize;
         let advanced = self.advance_una(number, packet.psn);
         let pair = &mut self.pairs[number];
+        let fresh = packet.flags & FRESH != 0;
+        if pair.selective != 0 {
+            pair.arrived = (pair.arrived + u32::from(fresh)).max(pair.una);
+        }
+        let alone = if fresh { u64::from(pair.selective) } else { 0 };
         let (sent_at, hops) = if packet.flags & STAMPED != 0 {
             self.stamps.get(packet.sent)
         } else {
@@ -329,7 +355,7 @@ impl Simulation<'_> {
             ((now - u64::from(ago)) * 1_000, [].as_slice())
         };
         let ack = Ack {
-            size: Bytes::new(advanced),
+            size: Bytes::new(if pair.selective == 0 { advanced } else { alone }),
             through: pair.acked_bytes,
             sent_through: pair.sent_bytes,
             sent_at: Time::from_ps(sent_at),

@@ -8,6 +8,7 @@ use units::Span;
 use crate::admission::AdmissionConfig;
 use crate::buffer::{BufferConfig, EcnConfig, PfcConfig};
 use crate::cc::CcConfig;
+use crate::credits::CreditConfig;
 use crate::nic::NicConfig;
 use crate::packet::PacketConfig;
 
@@ -33,6 +34,17 @@ pub enum ControlClass {
     WithData,
 }
 
+/// What a switch does with a data packet that finds no room.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Overflow {
+    /// Throws it away.
+    #[default]
+    Drop,
+    /// Cuts it to its headers, which go on to the receiver in the queue of control.
+    Trim,
+}
+
 /// Switches, apart from their memory.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -43,6 +55,8 @@ pub struct SwitchConfig {
     pub acks: ControlClass,
     /// Where clear-to-send messages wait.
     pub grants: ControlClass,
+    /// What happens to a data packet of a lossy class that finds no room.
+    pub overflow: Overflow,
     /// The share of a link that control of its own class gets while data waits too; none means
     /// that it always goes first.
     pub control_share: Option<f64>,
@@ -86,10 +100,14 @@ pub struct Settings {
     pub ecn: EcnConfig,
     /// When switches pause.
     pub pfc: PfcConfig,
+    /// Flow control by credits, which takes the place of pauses.
+    pub credits: CreditConfig,
     /// Congestion control.
     pub congestion: CcConfig,
     /// Receiver-driven admission.
     pub admission: AdmissionConfig,
+    /// The share of packets that every link damages.
+    pub loss: f64,
     /// What stops a run.
     pub limits: Limits,
     /// Seeds everything that is random.

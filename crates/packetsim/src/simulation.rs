@@ -11,6 +11,7 @@ use crate::admission::Clerk;
 use crate::buffer::{MarkWhen, Switch};
 use crate::calendar::{Calendar, Entry, Kind};
 use crate::cc::{Circumstances, Needs};
+use crate::credits::Credits;
 use crate::nic::{AcksWhilePaused, Sender};
 use crate::packet::{Clock, DATA, PURPOSES, Packet, Purpose, STAMPED, Sizes, Waiting};
 use crate::pair::{Inbox, Message, Pair};
@@ -70,6 +71,9 @@ pub(crate) struct Simulation<'a> {
     pub queued: Slab<Waiting>,
     pub switches: Vec<Switch>,
     pub pauses: Vec<PauseLog>,
+    pub credits: Credits,
+    /// One stream of dice for each link, where links damage packets.
+    pub damage: Vec<units::Random>,
     pub paths: Vec<u32>,
     pub network: Network,
     pub pairs: Vec<Pair>,
@@ -101,6 +105,7 @@ pub(crate) struct Simulation<'a> {
     pub ack_every: u32,
     pub timeout: u64,
     pub goes_back: bool,
+    pub trims: bool,
     pub admits: bool,
     pub counts_cleared: bool,
     pub slow_hosts: bool,

@@ -97,13 +97,22 @@ impl Simulation<'_> {
     #[inline]
     pub(crate) fn passed(&mut self, link: usize, packet: Packet) {
         self.counters.packet_hops += u64::from(packet.purpose == Purpose::Data);
-        if packet.flags & DAMAGED != 0 {
+        let damaged = !self.damage.is_empty() && self.damages(link);
+        if damaged || packet.flags & DAMAGED != 0 {
+            if self.credits.count() && packet.purpose == Purpose::Data {
+                self.give_credit(link, u32::from(packet.size));
+            }
             self.lose(&packet);
         } else if self.ports[link].into == NOWHERE {
             self.delivered(link, packet);
         } else {
             self.forward(link, packet);
         }
+    }
+
+    /// Whether a link damages the packet that has crossed it.
+    fn damages(&mut self, link: usize) -> bool {
+        self.damage[link].unit() < self.settings.loss
     }
 
     /// Takes a packet into a switch and sends it on, or queues it for its next link.
@@ -121,6 +130,9 @@ impl Simulation<'_> {
                 if packet.flags & STAMPED != 0 {
                     self.stamp(next, &packet, self.now, 0);
                 }
+                if class == DATA && self.credits.count() {
+                    self.give_credit(link, u32::from(packet.size));
+                }
                 self.send(next, self.now, packet);
                 return;
             }
@@ -131,7 +143,11 @@ impl Simulation<'_> {
                 switch.charge_lossy(size);
             }
         } else if !self.admit_exactly(link, next, class, u32::from(packet.size)) {
-            self.dropped(link, &packet, class);
+            if self.trims && packet.purpose == Purpose::Data {
+                self.trim(link, next, packet);
+            } else {
+                self.dropped(link, &packet, class);
+            }
             return;
         }
         if self.mark_when == MarkWhen::Enqueue
@@ -159,7 +175,13 @@ impl Simulation<'_> {
     /// Admission with everything counted that has left the switch until now.
     #[cold]
     #[inline(never)]
-    fn admit_exactly(&mut self, link: usize, next: usize, class: usize, size: u32) -> bool {
+    pub(crate) fn admit_exactly(
+        &mut self,
+        link: usize,
+        next: usize,
+        class: usize,
+        size: u32,
+    ) -> bool {
         let number = self.ports[link].into as usize;
         self.catch_up_switch(number);
         let switch = &mut self.switches[number];
@@ -355,7 +377,9 @@ impl Simulation<'_> {
         }
         let port = &mut self.ports[from];
         switch.release(port, class, size);
-        if port.pausing >> class & 1 == 1 && switch.may_resume(port, class, self.xon_below) {
+        if self.credits.count() {
+            self.give_credit(from, size);
+        } else if port.pausing >> class & 1 == 1 && switch.may_resume(port, class, self.xon_below) {
             self.resume_sender(from, class);
         }
     }

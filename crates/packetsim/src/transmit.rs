@@ -74,7 +74,7 @@ impl Simulation<'_> {
     /// Whether each departure of this port must happen as an event of its own.
     #[inline]
     fn departures_are_events(&self, link: usize) -> bool {
-        if self.explicit {
+        if self.explicit || self.credits.count() {
             return true;
         }
         let switch = self.ports[link].switch;
@@ -134,7 +134,9 @@ impl Simulation<'_> {
             if self.lossless >> class & 1 == 1 {
                 let from_port = &mut self.ports[from as usize];
                 switch.release(from_port, class, size);
-                if from_port.pausing >> class & 1 == 1
+                if self.credits.count() {
+                    self.give_credit(from as usize, size);
+                } else if from_port.pausing >> class & 1 == 1
                     && switch.may_resume(from_port, class, self.xon_below)
                 {
                     debug_assert!(start == self.now, "departures that end a pause are events");
@@ -213,6 +215,9 @@ impl Simulation<'_> {
         self.wires.push(&mut port.wire, packet);
         if was_empty {
             self.announce(link, packet.at, packet.ticket);
+        }
+        if self.credits.count() {
+            self.spend(link, &packet);
         }
     }
 

@@ -27,10 +27,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Rate, Span, Time};
 
+pub mod cubic;
 pub mod dcqcn;
 pub mod dctcp;
 pub mod hpcc;
+pub mod infiniband;
 pub mod none;
+pub mod nscc;
 pub mod swift;
 pub mod timely;
 
@@ -222,6 +225,12 @@ algorithms! {
     Swift = swift, "swift";
     /// DCTCP: the share of marked packets, a window at the sender.
     Dctcp = dctcp, "dctcp";
+    /// InfiniBand's: FECN at the switch, BECN back, a table of delays at the sender.
+    Infiniband = infiniband, "infiniband";
+    /// NSCC: Ultra Ethernet's marks and delays, a window at the sender.
+    Nscc = nscc, "nscc";
+    /// CUBIC: losses, a window at the sender; kernel TCP's.
+    Cubic = cubic, "cubic";
 }
 
 impl Default for CcConfig {

@@ -1,0 +1,136 @@
+//! Transports: which settings make RoCE, InfiniBand, Ultra Ethernet, iWARP and TCP.
+//!
+//! A transport is no code of its own. It is a choice of headers, flow control, what becomes of a
+//! packet that finds no room, what a NIC does with packets out of order, congestion control, routing
+//! and timeouts; [`Settings::of_transport`] makes that choice. A scenario names a transport, and
+//! what it sets itself stays as it is.
+//!
+//! | | room | order | congestion control | routing |
+//! | --- | --- | --- | --- | --- |
+//! | RoCEv2 | pauses (PFC) | as the card can | DCQCN | ECMP |
+//! | InfiniBand | credits | placed directly | FECN and BECN | adaptive |
+//! | Ultra Ethernet | trimming | placed directly | NSCC | sprayed |
+//! | iWARP | drops | selective acknowledgement | CUBIC | ECMP |
+//! | TCP | drops | selective acknowledgement | CUBIC | ECMP |
+//!
+//! Spectrum-X-style RoCE is RoCEv2 with adaptive routing for every packet, direct placement and
+//! telemetry ([`Settings::spectrum_x`]).
+
+use fabric::hardware::Reorder;
+use fabric::routing::Policy;
+use fabric::transport::Transport;
+use units::{Bytes, Span};
+
+use crate::cc::{CcConfig, cubic, hpcc, infiniband, nscc};
+use crate::packet::Headers;
+use crate::settings::{Overflow, Settings};
+
+impl Headers {
+    /// What headers cost with a transport.
+    pub fn of_transport(transport: Transport) -> Self {
+        let framing = transport.framing();
+        let roce = Self::default();
+        let (first, last) = match transport {
+            // RETH 16 and immediate data 4 are InfiniBand's, whatever carries them.
+            Transport::Rocev2 | Transport::Infiniband => (roce.first, roce.last),
+            // The standard request header, on every packet, has room for both.
+            Transport::Uec | Transport::Iwarp | Transport::Tcp => (Bytes::ZERO, Bytes::ZERO),
+        };
+        let pause = match transport {
+            // A flow control packet: 4 bytes and its check (IBTA Volume 1, 7.9.4), with delimiters.
+            Transport::Infiniband => Bytes::new(8),
+            _ => roce.pause,
+        };
+        Self {
+            data: framing.header,
+            first,
+            last,
+            ack: framing.ack,
+            notification: framing.header + Bytes::new(16),
+            grant: framing.header + Bytes::new(16 + 64),
+            pause,
+            gap: framing.gap,
+        }
+    }
+}
+
+impl Settings {
+    /// The defaults of a transport.
+    pub fn of_transport(transport: Transport) -> Self {
+        let mut settings = Self::default();
+        settings.packet.headers = Headers::of_transport(transport);
+        match transport {
+            Transport::Rocev2 => {}
+            Transport::Infiniband => infiniband(&mut settings),
+            Transport::Uec => ultra_ethernet(&mut settings),
+            Transport::Iwarp => iwarp(&mut settings),
+            Transport::Tcp => tcp(&mut settings),
+        }
+        settings
+    }
+
+    /// RoCE as Spectrum-X runs it: the switch chooses a path for every packet by its queues, the
+    /// NIC places packets wherever they belong, and telemetry sets the rate.
+    pub fn spectrum_x() -> Self {
+        let mut settings = Self::default();
+        settings.routing.policy = Policy::Adaptive;
+        settings.nic.reorder = Reorder::DirectPlacement;
+        // NVIDIA's algorithm is not published; HPCC is the published one that uses telemetry.
+        settings.congestion = CcConfig::Hpcc(hpcc::Config::default());
+        settings
+    }
+}
+
+fn infiniband(settings: &mut Settings) {
+    settings.pfc.enabled = false;
+    settings.credits.enabled = true;
+    settings.routing.policy = Policy::InfinibandAdaptive;
+    // Adaptive routing reorders, and ConnectX-7 places what comes out of order where it belongs.
+    settings.nic.reorder = Reorder::DirectPlacement;
+    // Nothing is lost but by damage, so being late is no sign of loss.
+    settings.nic.reorder_window = 4096;
+    settings.congestion = CcConfig::Infiniband(infiniband::Config::default());
+    // The threshold is illustrative: half of an input port's spare buffer.
+    settings.ecn.min = Bytes::from_kib(128);
+    settings.ecn.max = Bytes::from_kib(128);
+    settings.ecn.probability = 1.0;
+}
+
+fn ultra_ethernet(settings: &mut Settings) {
+    settings.pfc.enabled = false;
+    settings.switch.overflow = Overflow::Trim;
+    settings.routing.policy = Policy::Spray;
+    settings.nic.reorder = Reorder::DirectPlacement;
+    settings.congestion = CcConfig::Nscc(nscc::Config::default());
+    // SN5600's profile with trimming (sonic-buildimage, x86_64-nvidia_sn5600-r0, qos.json.j2):
+    // 166,912 to 282,624 bytes, 5 %.
+    settings.ecn.min = Bytes::new(166_912);
+    settings.ecn.max = Bytes::new(282_624);
+    settings.ecn.probability = 0.05;
+    // Illustrative: a few loaded round trips of a large fabric. Trimming makes timeouts rare.
+    settings.nic.timeout = Span::from_us(500);
+    settings.nic.retries = 50;
+}
+
+fn iwarp(settings: &mut Settings) {
+    settings.pfc.enabled = false;
+    settings.ecn.enabled = false;
+    // Selective acknowledgement: a packet that three later ones have passed is lost (RFC 5681).
+    settings.nic.reorder = Reorder::DirectPlacement;
+    settings.nic.reorder_window = 3;
+    settings.congestion = CcConfig::Cubic(cubic::Config::default());
+    // Offloaded stacks use shorter timers than the kernel's 200 ms; illustrative.
+    settings.nic.timeout = Span::from_ms(10);
+    settings.nic.retries = 50;
+}
+
+fn tcp(settings: &mut Settings) {
+    iwarp(settings);
+    // Linux: TCP_RTO_MIN is 200 ms, and tcp_retries2 15.
+    settings.nic.timeout = Span::from_ms(200);
+    settings.nic.retries = 15;
+    // From memory: about 15 us one way through the kernel (system call, stack, interrupt), and a
+    // copy between GPU and host memory of about 10 us at either end.
+    settings.nic.send_latency = Span::from_us(22);
+    settings.nic.receive_latency = Span::from_us(25);
+}
