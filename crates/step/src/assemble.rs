@@ -81,6 +81,8 @@ pub struct StepInput {
     pub together: Vec<Parts>,
     /// From the end of a pass until its message is at the next stage.
     pub message: Span,
+    /// The same while weights or gradients cross the links too.
+    pub message_beside_copies: Span,
     /// How messages meet computation.
     pub sending: Sending,
     /// How weights and gradients meet computation.
@@ -349,9 +351,10 @@ impl<'a> Assembly<'a> {
         let last = self.input.pipeline.parts() - 1;
         let Task { pass, part, microbatch } = task;
         let at = (part * microbatches + microbatch) as usize;
+        let flight = self.flight(task);
         let mut wait = |pass: Pass, from: u64| {
             let there = self.input.pipeline.stage_of(from, microbatch);
-            let delay = if there == stage { Span::ZERO } else { self.input.message };
+            let delay = if there == stage { Span::ZERO } else { flight };
             self.waits.push((begin, Awaited { pass, part: from, microbatch, delay }));
         };
         match pass {
@@ -364,6 +367,20 @@ impl<'a> Assembly<'a> {
             Pass::Forward => self.forward_end[at] = Some(end),
             Pass::Backward | Pass::Input => self.backward_end[at] = Some(end),
             Pass::Weight => {}
+        }
+    }
+
+    /// How long a task's message was under way: the first ones forward travel beside the weights,
+    /// the last ones backward beside the gradients.
+    fn flight(&self, task: Task) -> Span {
+        let last = self.input.pipeline.microbatches - 1;
+        let beside = match task.pass {
+            Pass::Forward => task.microbatch == 0,
+            _ => task.microbatch == last,
+        };
+        match self.input.copying {
+            Copying::Overlapped if beside => self.input.message_beside_copies,
+            _ => self.input.message,
         }
     }
 

@@ -122,13 +122,15 @@ impl<'a, 'n> Costing<'a, 'n> {
             }
             closing.push(sum);
         }
+        let message = self.message()?;
         let sending = if self.overlaps(Axis::Pp) { Sending::Overlapped } else { Sending::Blocking };
         let copying = if self.overlaps(Axis::Dp) { Copying::Overlapped } else { Copying::AtTheEnd };
         Ok(StepInput {
             pipeline,
             parts,
             together: self.together(&pipeline)?,
-            message: self.message()?,
+            message,
+            message_beside_copies: self.message_beside_copies(message)?,
             sending,
             copying,
             closing,
@@ -306,6 +308,27 @@ impl<'a, 'n> Costing<'a, 'n> {
             span += self.network.time(Exchange { kind: GroupKind::Tensor, collective, bytes })?;
         }
         Ok(span)
+    }
+
+    /// The same while weights or gradients of all copies cross the links too.
+    fn message_beside_copies(&mut self, alone: Span) -> Result<Span, Unserved> {
+        let copies = self.program.parts.iter().flat_map(|part| &part.reductions);
+        let largest = copies.map(|timed| timed.call).max_by_key(|call| call.bytes);
+        let contends = |call: &Call| {
+            self.overlaps(Axis::Dp)
+                && 1 < self.job().layout.pp
+                && self.network.leaves_the_domain(call.kind)
+                && self.network.leaves_the_domain(GroupKind::Pipeline)
+        };
+        let Some(call) = largest.filter(contends) else { return Ok(alone) };
+        let Call { kind, collective, bytes, .. } = call;
+        let message = Exchange {
+            kind: GroupKind::Pipeline,
+            collective: Collective::SendRecv,
+            bytes: self.program.message(),
+        };
+        let times = self.network.together(&[message, Exchange { kind, collective, bytes }])?;
+        Ok(times[0].max(alone))
     }
 }
 

@@ -141,16 +141,18 @@ impl<'a> Network<'a> {
         Ok(self.settings.launch + Span::from_secs_f64(alone.as_secs_f64() * slowdown))
     }
 
-    /// How long phases take that begin together and share the links, launches included.
+    /// How long phases take that begin together and share the links, launches included. Without an
+    /// engine that runs phases whole, as long as alone.
     pub fn together(&mut self, exchanges: &[Exchange]) -> Result<Vec<Span>, Unserved> {
+        if self.runner.as_ref().is_none_or(|runner| runner.largest.is_some()) {
+            return exchanges.iter().map(|exchange| self.time(*exchange)).collect();
+        }
         let mut transfers = Transfers::new();
         let mut ends = Vec::new();
         for exchange in exchanges {
             ends.push(self.write(*exchange, &mut transfers)?);
         }
-        let Some(runner) = self.runner.as_mut() else {
-            return exchanges.iter().map(|exchange| self.time(*exchange)).collect();
-        };
+        let runner = self.runner.as_mut().expect("asked for above");
         let outcome = (runner.engine)(&transfers);
         let slowest = |ends: &Vec<OpId>| {
             let finishes = ends.iter().filter_map(|end| outcome.ops[*end]);
