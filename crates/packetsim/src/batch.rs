@@ -15,7 +15,7 @@
 
 use crate::buffer::{MarkWhen, Switch};
 use crate::calendar::Kind;
-use crate::packet::{Clock, DAMAGED, DATA, MARKED, Packet, Purpose, STAMPED, Waiting};
+use crate::packet::{Clock, DAMAGED, DATA, MARKED, Packet, Purpose, ROAMING, STAMPED, Waiting};
 use crate::port::{COMMAND, NOWHERE, Port};
 use crate::simulation::{Simulation, fold};
 use crate::switching::Marker;
@@ -67,7 +67,8 @@ impl Hot<'_> {
             return self.send(next, at, packet);
         }
         let Some(place) = port.queues[class].room() else { return false };
-        self.queues[place] = Waiting { packet: Packet { at, ..packet }, from: link as u32 };
+        let packet = Packet { at: at as u32, ..packet };
+        self.queues[place] = Waiting { packet, from: link as u32 };
         port.queues[class].add_tail();
         let size = u32::from(packet.size);
         port.queued[class] += size;
@@ -127,7 +128,7 @@ impl Hot<'_> {
         if port.cut_through {
             at -= time - time.min(port.time_to_send(self.header, Clock::Picosecond));
         }
-        self.wires[place] = Packet { at, ticket: link as u32, ..packet };
+        self.wires[place] = Packet { at: at as u32, ..packet };
         if port.wire.is_empty() {
             self.announced.push(link as u32);
         }
@@ -177,8 +178,8 @@ impl Simulation<'_> {
         self.incoming = incoming;
         let mut announced = std::mem::take(&mut self.announced);
         for link in announced.drain(..) {
-            let first = *self.wires.first(self.ports[link as usize].wire);
-            self.announce(link as usize, first.at, first.ticket);
+            let (at, ticket) = self.next_arrival(link as usize);
+            self.announce(link as usize, at, ticket);
         }
         self.announced = announced;
         self.look_ahead(number);
@@ -224,7 +225,7 @@ impl Simulation<'_> {
             let link = hot.switch.inputs[(key & PLACE_MASK) as usize] as usize;
             let wire = hot.ports[link].wire;
             let mut packet = hot.wires[wire.head()];
-            if packet.route == NOWHERE || packet.flags & (STAMPED | DAMAGED) != 0 {
+            if packet.flags & (STAMPED | DAMAGED | ROAMING) != 0 {
                 break;
             }
             let next = self.paths[packet.route as usize] as usize;
@@ -249,14 +250,16 @@ impl Simulation<'_> {
     fn gather(&mut self, number: usize, elsewhere: u64, horizon: u64) {
         let mut incoming = std::mem::take(&mut self.incoming);
         incoming.clear();
+        let reach = horizon - self.now;
         for place in 0..self.switches[number].inputs.len() {
             let link = self.switches[number].inputs[place] as usize;
             self.catch_up_before(link, elsewhere);
             for packet in self.wires.iter(self.ports[link].wire) {
-                if horizon <= packet.at {
+                let ahead = u64::from(packet.at.wrapping_sub(self.now as u32));
+                if reach <= ahead {
                     break;
                 }
-                incoming.push((packet.at - self.now) << PLACE_BITS | place as u64);
+                incoming.push(ahead << PLACE_BITS | place as u64);
             }
         }
         incoming.sort_unstable();
@@ -272,8 +275,7 @@ impl Simulation<'_> {
         for &link in &self.switches[number].inputs {
             let port = &self.ports[link as usize];
             if !port.wire.is_empty() {
-                let packet = self.wires.first(port.wire);
-                next = next.min((packet.at, packet.ticket));
+                next = next.min(self.next_arrival(link as usize));
             } else if port.sendable() != 0 {
                 // Being sent, but nobody has looked yet: it cannot arrive before this.
                 next = next.min((port.free_at + port.delay, port.free_ticket));
@@ -303,8 +305,8 @@ impl Simulation<'_> {
             let link = self.switches[number].inputs[at] as usize;
             let port = &self.ports[link];
             if !port.wire.is_empty() {
-                let packet = self.wires.first(port.wire);
-                self.calendar.schedule(packet.at, packet.ticket, Kind::Arrived, link);
+                let (at, ticket) = self.next_arrival(link);
+                self.calendar.schedule(at, ticket, Kind::Arrived, link);
             } else {
                 self.watch(link);
             }

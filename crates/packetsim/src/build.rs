@@ -11,7 +11,7 @@ use crate::calendar::Calendar;
 use crate::cc::Circumstances;
 use crate::credits::Credits;
 use crate::nic::{Pacing, Sender};
-use crate::packet::{CONTROL, Clock, DATA, PURPOSES, Purpose, Sizes};
+use crate::packet::{CONTROL, Clock, DATA, PATH_END, PURPOSES, Purpose, Sizes};
 use crate::pair::{Inbox, Pair};
 use crate::paths::{Network, is_scale_up};
 use crate::port::{NOWHERE, Port};
@@ -45,6 +45,7 @@ pub(crate) fn build<'a>(
     let ends = fabric.gpus() + fabric.nics();
     let pfc = &settings.pfc;
     let slow_hosts = settings.nic.pcie.is_some();
+    let explicit = settings.packet.clock == Clock::Nanosecond;
     let mut simulation = Simulation {
         fabric,
         transfers,
@@ -53,12 +54,13 @@ pub(crate) fn build<'a>(
         now: 0,
         ticket: 0,
         clock: settings.packet.clock,
+        is_large: 2_000 < links,
         barrier: NEVER,
         incoming: Vec::new(),
         announced: Vec::new(),
-        explicit: settings.packet.clock == Clock::Nanosecond,
+        explicit,
         ports,
-        wires: Slab::new(),
+        wires: if explicit { Slab::with_tags() } else { Slab::new() },
         queued: Slab::new(),
         switches,
         pauses: vec![PauseLog::default(); links],
@@ -274,13 +276,13 @@ fn lay_paths(simulation: &mut Simulation<'_>) {
                 Err(error) => panic!("{}", error.describe(fabric)),
             },
         };
-        lay(simulation, &forth);
+        lay(simulation, &forth, pair);
         let ack_route = simulation.paths.len() as u32;
         let path = match simulation.network.walk(fabric, &back) {
             Ok(path) => path.to_vec(),
             Err(error) => panic!("{}", error.describe(fabric)),
         };
-        lay(simulation, &path);
+        lay(simulation, &path, pair);
         let port = forth[0].index() as u32;
         let line = fabric.class(forth[0]).rate;
         let about = circumstances_on(simulation, &forth);
@@ -301,14 +303,14 @@ fn lay_paths(simulation: &mut Simulation<'_>) {
                 Ok(path) => path.to_vec(),
                 Err(error) => panic!("{}", error.describe(fabric)),
             };
-            lay(simulation, &path);
+            lay(simulation, &path, 0);
         }
     }
 }
 
-fn lay(simulation: &mut Simulation<'_>, path: &[LinkId]) {
+fn lay(simulation: &mut Simulation<'_>, path: &[LinkId], pair: usize) {
     simulation.paths.extend(path.iter().map(|link| link.index() as u32));
-    simulation.paths.push(NOWHERE);
+    simulation.paths.push(PATH_END | pair as u32);
 }
 
 fn new_pair(
@@ -357,7 +359,7 @@ pub(crate) fn circumstances(simulation: &Simulation<'_>, pair: usize) -> Circums
     let mut at = simulation.pairs[pair].route as usize;
     let mut path = Vec::new();
     while let Some(&link) = simulation.paths.get(at)
-        && link != NOWHERE
+        && link & PATH_END == 0
     {
         path.push(LinkId::from_index(link as usize));
         at += 1;

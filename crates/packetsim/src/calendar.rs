@@ -104,6 +104,8 @@ pub(crate) struct Calendar {
     /// The slot that time has reached: its number since the start, its events in reverse order.
     slot: u64,
     current: Vec<Entry>,
+    /// Nobody has seen the events of that slot yet.
+    turned: bool,
     far: BinaryHeap<Reverse<Entry>>,
 }
 
@@ -111,8 +113,8 @@ impl Calendar {
     /// An empty calendar for about `busy` pending events, each of which comes back after about
     /// `period` picoseconds, with a wheel that reaches at least `reach` picoseconds ahead.
     pub(crate) fn new(busy: usize, period: u64, reach: u64) -> Self {
-        // Two to four events in a slot cost least; beyond 65,536 slots the cache suffers more.
-        let width = (3 * period / busy.max(1) as u64).clamp(1, 1 << 20).next_power_of_two();
+        // About sixteen events in a slot: enough to fetch their memory together, few enough to sort.
+        let width = (16 * period / busy.max(1) as u64).clamp(1, 1 << 20).next_power_of_two();
         let most = 1 << 16;
         let mut shift = width.ilog2();
         while most << shift < reach && shift < 40 {
@@ -130,8 +132,15 @@ impl Calendar {
             in_wheel: 0,
             slot: 0,
             current: Vec::new(),
+            turned: false,
             far: BinaryHeap::new(),
         }
+    }
+
+    /// When the last event was: nothing that is under way arrives before that.
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        self.now
     }
 
     /// Draws the next ticket.
@@ -198,6 +207,12 @@ impl Calendar {
         self.current.last().map(|entry| entry.at)
     }
 
+    /// The events of the slot that time has just reached; nothing if it was reached before.
+    #[inline]
+    pub(crate) fn fresh(&mut self) -> &[Entry] {
+        if std::mem::take(&mut self.turned) { &self.current } else { &[] }
+    }
+
     /// Moves on to the next slot that holds something.
     fn turn(&mut self) {
         let in_far = self.far.peek().map(|Reverse(entry)| entry.at >> self.shift);
@@ -207,6 +222,7 @@ impl Calendar {
             (Some(slot), None) | (None, Some(slot)) => slot,
             (None, None) => return,
         };
+        self.turned = true;
         if in_wheel == Some(self.slot) {
             self.collect();
         }

@@ -54,21 +54,23 @@ pub(crate) const RESUME: u8 = 4;
 pub(crate) const DAMAGED: u8 = 8;
 /// Acknowledges a packet that has not arrived before, in order or not.
 pub(crate) const FRESH: u8 = 16;
+/// Its way is chosen at every switch; `route` is its queue pair.
+pub(crate) const ROAMING: u8 = 32;
+
+/// In the list of paths: the end of one, with the number of its queue pair in the other bits.
+pub(crate) const PATH_END: u32 = 1 << 31;
 
 /// One packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Packet {
-    /// When it reaches the far end of its link; while it waits, when it joined the queue.
-    pub at: u64,
-    /// Rank of its arrival among the events of that instant.
-    pub ticket: u32,
-    /// Its queue pair.
-    pub pair: u32,
+    /// When it reaches the far end of its link; while it waits, when it joined the queue. The low
+    /// bits of picoseconds: enough for wires of up to 400 km.
+    pub at: u32,
     /// Its sequence number, or the one it acknowledges, asks for or grants.
     pub psn: u32,
     /// When its payload was first handed to the wire, in nanoseconds (wrapping), or its stamps.
     pub sent: u32,
-    /// Where its next link stands in the list of paths.
+    /// Where its next link stands in the list of paths; its queue pair's number stands at the end.
     pub route: u32,
     /// Bytes in a buffer: headers and payload.
     pub size: u16,
@@ -79,7 +81,15 @@ pub(crate) struct Packet {
 }
 
 // Small on purpose: packets are copied at every hop.
-const _: () = assert!(size_of::<Packet>() == 32);
+const _: () = assert!(size_of::<Packet>() == 20);
+
+impl Packet {
+    /// When it reaches the far end of its link, given an instant not later than that.
+    #[inline]
+    pub(crate) fn arrival(&self, before: u64) -> u64 {
+        before + u64::from(self.at.wrapping_sub(before as u32))
+    }
+}
 
 /// A packet that waits in a switch or NIC.
 #[derive(Clone, Copy, Debug, Default)]

@@ -134,7 +134,7 @@ impl Simulation<'_> {
     /// Asks the policy at the end of a link where a packet goes on.
     pub(crate) fn choose_link(&mut self, link: usize, packet: &Packet) -> usize {
         let at = self.fabric.links()[LinkId::from_index(link)].to;
-        self.choose_at(at, packet.pair as usize, packet.psn)
+        self.choose_at(at, packet.route as usize, packet.psn)
     }
 
     /// Asks the policy at a node where a packet of a queue pair goes on.

@@ -10,7 +10,9 @@ use fabric::hardware::Reorder;
 use units::{Bytes, Time};
 
 use crate::cc::{Data, Feedback};
-use crate::packet::{CONTROL, DATA, FRESH, MARKED, Packet, Purpose, RESUME, STAMPED, Waiting};
+use crate::packet::{
+    CONTROL, DATA, FRESH, MARKED, PATH_END, Packet, Purpose, RESUME, ROAMING, STAMPED, Waiting,
+};
 use crate::pair::Message;
 use crate::port::NOWHERE;
 use crate::simulation::{Agenda, Simulation};
@@ -19,21 +21,32 @@ impl Simulation<'_> {
     /// A packet reaches the NIC at the end of its way.
     #[inline]
     pub(crate) fn delivered(&mut self, link: usize, packet: Packet) {
+        let pair = self.pair_of(&packet);
         match packet.purpose {
-            Purpose::Data if self.slow_hosts => self.queue_for_host(link, packet),
-            Purpose::Data => self.received(&packet),
-            Purpose::Ack => self.acknowledged(&packet),
-            Purpose::Nak => self.asked_again(&packet),
-            Purpose::Notification => self.notified(&packet),
-            Purpose::Grant => self.granted(&packet),
-            Purpose::Trimmed => self.received_trimmed(&packet),
+            Purpose::Data if self.slow_hosts => self.queue_for_host(pair, link, packet),
+            Purpose::Data => self.received(pair, &packet),
+            Purpose::Ack => self.acknowledged(pair, &packet),
+            Purpose::Nak => self.asked_again(pair, &packet),
+            Purpose::Notification => self.notified(pair),
+            Purpose::Grant => self.granted(pair, &packet),
+            Purpose::Trimmed => self.received_trimmed(pair, &packet),
             Purpose::Pause => unreachable!("pauses have their own event"),
         }
     }
 
+    /// The queue pair of a packet at the end of its way.
+    #[inline]
+    pub(crate) fn pair_of(&self, packet: &Packet) -> usize {
+        if packet.flags & ROAMING != 0 {
+            return packet.route as usize;
+        }
+        let end = self.paths[packet.route as usize];
+        debug_assert!(end & PATH_END != 0, "it is at the end of its way");
+        (end & !PATH_END) as usize
+    }
+
     /// A data packet is in the host's memory.
-    pub(crate) fn received(&mut self, packet: &Packet) {
-        let number = packet.pair as usize;
+    pub(crate) fn received(&mut self, number: usize, packet: &Packet) {
         let marked = packet.flags & MARKED != 0;
         let inbox = &mut self.inboxes[number];
         let feedback = match &mut inbox.control {
@@ -175,7 +188,6 @@ impl Simulation<'_> {
         let link = self.paths[route as usize] as usize;
         let stamped = cause.map_or(0, |packet| packet.flags & STAMPED);
         let packet = Packet {
-            pair: number as u32,
             psn,
             sent: cause.map_or(0, |packet| packet.sent),
             route: route + 1,
@@ -248,8 +260,8 @@ impl Simulation<'_> {
     }
 
     /// Holds a packet until the host has taken what came before it over PCIe.
-    fn queue_for_host(&mut self, link: usize, packet: Packet) {
-        let node = self.inboxes[packet.pair as usize].node as usize;
+    fn queue_for_host(&mut self, pair: usize, link: usize, packet: Packet) {
+        let node = self.inboxes[pair].node as usize;
         let (now, size) = (self.now, u64::from(packet.size));
         let host = &mut self.hosts[node];
         let time = self.clock.time_to_send(host.rate, size);
@@ -284,6 +296,7 @@ impl Simulation<'_> {
             self.ports[link].pausing &= !(1 << DATA);
             self.send_pause(link, DATA, RESUME);
         }
-        self.received(&packet);
+        let pair = self.pair_of(&packet);
+        self.received(pair, &packet);
     }
 }

@@ -57,6 +57,9 @@ impl Ring {
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     places: Vec<T>,
+    /// A number beside each record, where that is asked for.
+    tags: Vec<u32>,
+    tagged: bool,
     /// Places that rings have grown out of, by the logarithm of their size.
     spare: [Vec<u32>; 32],
 }
@@ -64,7 +67,23 @@ pub(crate) struct Slab<T> {
 impl<T: Copy + Default> Slab<T> {
     /// Memory for nothing yet.
     pub(crate) fn new() -> Self {
-        Self { places: Vec::new(), spare: Default::default() }
+        Self { places: Vec::new(), tags: Vec::new(), tagged: false, spare: Default::default() }
+    }
+
+    /// The same, with a number beside each record.
+    pub(crate) fn with_tags() -> Self {
+        Self { tagged: true, ..Self::new() }
+    }
+
+    /// The number beside the oldest record, of a ring that is not empty.
+    pub(crate) fn tag(&self, ring: Ring) -> u32 {
+        self.tags[ring.head()]
+    }
+
+    /// Writes a number beside the newest record, of a ring that is not empty.
+    pub(crate) fn set_tag(&mut self, ring: Ring, tag: u32) {
+        let newest = ring.base + (ring.tail.wrapping_sub(1) & ring.mask);
+        self.tags[newest as usize] = tag;
     }
 
     fn take(&mut self, size: u32) -> u32 {
@@ -73,7 +92,16 @@ impl<T: Copy + Default> Slab<T> {
         }
         let base = u32::try_from(self.places.len()).expect("fewer than 2³² packets under way");
         self.places.resize(self.places.len() + size as usize, T::default());
+        if self.tagged {
+            self.tags.resize(self.places.len(), 0);
+        }
         base
+    }
+
+    /// The record at a place.
+    #[inline]
+    pub(crate) fn at(&self, place: usize) -> &T {
+        &self.places[place]
     }
 
     /// All places, for loops that keep rings at hand.
@@ -101,6 +129,9 @@ impl<T: Copy + Default> Slab<T> {
         for number in 0..old.len() {
             let from = old.base + (old.head.wrapping_add(number) & old.mask);
             self.places[(base + number) as usize] = self.places[from as usize];
+            if self.tagged {
+                self.tags[(base + number) as usize] = self.tags[from as usize];
+            }
         }
         if 0 < old.mask {
             self.spare[(old.mask + 1).ilog2() as usize].push(old.base);

@@ -9,7 +9,7 @@ use units::{Bytes, Id, Rate, Time};
 use crate::calendar::Kind;
 use crate::cc::{Ack, Loss};
 use crate::nic::AfterIdle;
-use crate::packet::{DATA, FRESH, MARKED, Packet, Purpose, STAMPED};
+use crate::packet::{DATA, FRESH, MARKED, Packet, Purpose, ROAMING, STAMPED};
 use crate::pair::Message;
 use crate::port::NOWHERE;
 use crate::simulation::Simulation;
@@ -219,17 +219,12 @@ impl Simulation<'_> {
             ((self.now / 1_000) as u32, 0)
         };
         let route = pair.route;
-        let packet = Packet {
-            at: self.now,
-            pair: number as u32,
-            psn,
-            sent,
-            route: if route == NOWHERE { NOWHERE } else { route + 1 },
-            size: size as u16,
-            purpose: Purpose::Data,
-            flags,
-            ticket: 0,
+        let (route, flags) = match route {
+            NOWHERE => (number as u32, flags | ROAMING),
+            route => (route + 1, flags),
         };
+        let (size, purpose) = (size as u16, Purpose::Data);
+        let packet = Packet { at: 0, psn, sent, route, size, purpose, flags };
         self.counters.packets += 1;
         if pair.has_work() {
             self.senders[sender].due[place] = pair.due();
@@ -337,8 +332,7 @@ impl Simulation<'_> {
     }
 
     /// An acknowledgement reaches the sender.
-    pub(crate) fn acknowledged(&mut self, packet: &Packet) {
-        let number = packet.pair as usize;
+    pub(crate) fn acknowledged(&mut self, number: usize, packet: &Packet) {
         let advanced = self.advance_una(number, packet.psn);
         let pair = &mut self.pairs[number];
         let fresh = packet.flags & FRESH != 0;
@@ -435,8 +429,7 @@ impl Simulation<'_> {
     }
 
     /// The receiver asks for a packet again.
-    pub(crate) fn asked_again(&mut self, packet: &Packet) {
-        let number = packet.pair as usize;
+    pub(crate) fn asked_again(&mut self, number: usize, packet: &Packet) {
         let psn = packet.psn;
         self.pairs[number].control.on_loss(Time::from_ps(self.now), Loss::Reported);
         if self.goes_back {
@@ -457,15 +450,13 @@ impl Simulation<'_> {
     }
 
     /// The receiver tells of congestion.
-    pub(crate) fn notified(&mut self, packet: &Packet) {
-        let number = packet.pair as usize;
+    pub(crate) fn notified(&mut self, number: usize) {
         self.pairs[number].control.on_notified(Time::from_ps(self.now));
         self.refresh(number);
     }
 
     /// The receiver has cleared packets for the sender.
-    pub(crate) fn granted(&mut self, packet: &Packet) {
-        let number = packet.pair as usize;
+    pub(crate) fn granted(&mut self, number: usize, packet: &Packet) {
         let pair = &mut self.pairs[number];
         pair.cleared = pair.cleared.max(packet.psn);
         self.list(number);

@@ -8,7 +8,9 @@ use units::{Id, Random, Time};
 use crate::buffer::{Admission, EcnConfig, MarkWhen, WatchdogAction};
 use crate::calendar::Kind;
 use crate::nic::AcksWhilePaused;
-use crate::packet::{CONTROL, DAMAGED, DATA, MARKED, Packet, Purpose, RESUME, STAMPED, Waiting};
+use crate::packet::{
+    CONTROL, DAMAGED, DATA, MARKED, Packet, Purpose, RESUME, ROAMING, STAMPED, Waiting,
+};
 use crate::port::NOWHERE;
 use crate::simulation::{Agenda, Simulation};
 
@@ -74,16 +76,16 @@ impl Simulation<'_> {
             if self.switches[port.into as usize].is_batched() || port.wire.is_empty() {
                 return;
             }
-            let oldest = self.wires.first(port.wire);
-            if (oldest.at, oldest.ticket) != (self.now, self.ticket) {
+            if self.next_arrival(link) != (self.now, self.ticket) {
                 return;
             }
         }
+        let port = &mut self.ports[link];
         let packet = self.wires.pop(&mut port.wire);
-        debug_assert_eq!(packet.at, self.now);
+        debug_assert_eq!(packet.at, self.now as u32);
         if !port.wire.is_empty() {
-            let next = self.wires.first(port.wire);
-            self.calendar.schedule(next.at, next.ticket, Kind::Arrived, link);
+            let (at, ticket) = self.next_arrival(link);
+            self.calendar.schedule(at, ticket, Kind::Arrived, link);
         } else if port.sendable() != 0 {
             self.catch_up(link);
             if self.ports[link].wire.is_empty() {
@@ -157,14 +159,14 @@ impl Simulation<'_> {
             packet.flags |= MARKED;
             self.counters.ecn_marks += u64::from(packet.purpose == Purpose::Data);
         }
-        packet.at = self.now;
+        packet.at = self.now as u32;
         self.join(next, class, Waiting { packet, from: link as u32 });
     }
 
     /// The link that a packet takes next.
     #[inline]
     fn next_link(&mut self, link: usize, packet: &mut Packet) -> usize {
-        if packet.route == NOWHERE {
+        if packet.flags & ROAMING != 0 {
             return self.choose_link(link, packet);
         }
         let next = self.paths[packet.route as usize];

@@ -195,26 +195,38 @@ impl Simulation<'_> {
         }
     }
 
+    /// When the oldest packet on a wire arrives, and its rank at that instant.
+    #[inline]
+    pub(crate) fn next_arrival(&self, link: usize) -> (u64, u32) {
+        let wire = self.ports[link].wire;
+        let at = self.wires.first(wire).arrival(self.calendar.now());
+        let ticket = if self.explicit { self.wires.tag(wire) } else { link as u32 };
+        (at, ticket)
+    }
+
     /// Occupies the transmitter with a packet.
     #[inline]
     pub(crate) fn send(&mut self, link: usize, start: u64, mut packet: Packet) {
         let (free_ticket, ticket) = self.tickets(link);
-        packet.ticket = ticket;
         let port = &mut self.ports[link];
         let size = u64::from(packet.size);
         let time = port.time_to_send(size + self.sizes.gap, self.clock);
         port.free_at = start + time;
         port.free_ticket = free_ticket;
         port.bytes += size;
-        packet.at = port.free_at + port.delay;
+        let mut at = port.free_at + port.delay;
         if port.cut_through {
             let header = port.time_to_send(self.header_bytes, self.clock);
-            packet.at -= time - time.min(header);
+            at -= time - time.min(header);
         }
+        packet.at = at as u32;
         let was_empty = port.wire.is_empty();
         self.wires.push(&mut port.wire, packet);
+        if self.explicit {
+            self.wires.set_tag(port.wire, ticket);
+        }
         if was_empty {
-            self.announce(link, packet.at, packet.ticket);
+            self.announce(link, at, ticket);
         }
         if self.credits.count() {
             self.spend(link, &packet);

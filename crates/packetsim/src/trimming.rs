@@ -28,7 +28,7 @@ impl Simulation<'_> {
         self.dropped_data += 1;
         self.counters.trims += 1;
         let headers = Packet {
-            at: self.now,
+            at: self.now as u32,
             size: HEADERS,
             purpose: Purpose::Trimmed,
             flags: packet.flags & !STAMPED,
@@ -42,8 +42,7 @@ impl Simulation<'_> {
     }
 
     /// The headers of a trimmed packet reach the receiver, which asks for the packet again.
-    pub(crate) fn received_trimmed(&mut self, packet: &Packet) {
-        let number = packet.pair as usize;
+    pub(crate) fn received_trimmed(&mut self, number: usize, packet: &Packet) {
         let inbox = &mut self.inboxes[number];
         if packet.psn < inbox.expected || inbox.early.contains(packet.psn) {
             return;
