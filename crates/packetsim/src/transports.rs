@@ -1,9 +1,9 @@
 //! Transports: which settings make RoCE, InfiniBand, Ultra Ethernet, iWARP and TCP.
 //!
 //! A transport is no code of its own. It is a choice of headers, flow control, what becomes of a
-//! packet that finds no room, what a NIC does with packets out of order, congestion control, routing
-//! and timeouts; [`Settings::of_transport`] makes that choice. A scenario names a transport, and
-//! what it sets itself stays as it is.
+//! packet that finds no room, what a NIC does with packets out of order, congestion control,
+//! routing and timeouts; [`Settings::of_transport`] makes that choice. A scenario names a
+//! transport, and what it sets itself stays as it is.
 //!
 //! | | room | order | congestion control | routing |
 //! | --- | --- | --- | --- | --- |

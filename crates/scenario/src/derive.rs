@@ -1,4 +1,5 @@
-//! What follows from other settings: a card's latencies, a box's packet memory.
+//! What follows from other settings: a card's latencies, a box's packet memory, what a transport
+//! does with packets.
 //!
 //! A scenario names its hardware; what the catalogue knows of it becomes the default of the
 //! settings that the engines obey. What somebody has set stays as it was set. A derived value's
@@ -6,6 +7,8 @@
 
 use fabric::Fabric;
 use fabric::hardware::Buffering;
+use fabric::transport::Transport;
+use packetsim::Settings;
 use packetsim::buffer::{BufferConfig, Organisation};
 use serde_json::Value as Json;
 use units::Bytes;
@@ -36,6 +39,64 @@ pub(crate) fn fill_nic(tree: &mut Node) {
             && is_free(tree, &path)
         {
             set(tree, &path, Node { value: Value::Scalar(value), origin });
+        }
+    }
+}
+
+/// Lets the transport decide the network settings that nobody has set. It comes after the card:
+/// a transport that places packets directly does so on every card, and kernel TCP's latencies are
+/// not the card's.
+pub(crate) fn fill_transport(tree: &mut Node) {
+    let Some(node) = tree.at("network.transport") else { return };
+    let Some(name) = node.as_str() else { return };
+    let known = Transport::ALL.iter().find(|(known, _)| *known == name);
+    let Some((_, transport)) = known.filter(|(_, transport)| *transport != Transport::default())
+    else {
+        return;
+    };
+    let origin = Origin { layer: Layer::Catalogue, place: node.origin.place };
+    let to_json = |settings: &Settings| serde_json::to_value(settings).unwrap_or(Json::Null);
+    let wanted = to_json(&Settings::of_transport(*transport));
+    let usual = to_json(&Settings::default());
+    fill_differences(tree, &mut vec!["network"], &wanted, &usual, origin);
+}
+
+/// Sets what differs between two sets of settings, where nobody has set it.
+fn fill_differences<'a>(
+    tree: &mut Node,
+    path: &mut Vec<&'a str>,
+    wanted: &'a Json,
+    usual: &Json,
+    origin: Origin,
+) {
+    if wanted == usual {
+        return;
+    }
+    // An algorithm goes with its own parameters: all of them, or none.
+    let whole = path.ends_with(&["congestion"]);
+    match wanted {
+        Json::Object(members) if !whole => {
+            for (key, value) in members {
+                path.push(key);
+                fill_differences(tree, path, value, &usual[key], origin);
+                path.pop();
+            }
+        }
+        Json::Object(members) => {
+            let control = [path.as_slice(), &["control"]].concat();
+            if is_free(tree, &control) {
+                let entry = |(key, value): (&String, &Json)| {
+                    let node = Node { value: Value::Scalar(value.clone()), origin };
+                    (key.clone(), Entry { key: origin, node })
+                };
+                let table = members.iter().map(entry).collect();
+                set(tree, path, Node { value: Value::Table(table), origin });
+            }
+        }
+        value => {
+            if is_free(tree, path) {
+                set(tree, path, Node { value: Value::Scalar(value.clone()), origin });
+            }
         }
     }
 }

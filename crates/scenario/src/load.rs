@@ -256,6 +256,7 @@ impl Loader {
         let absent = missing(&self.merged, self.schema, &self.sources, &self.dropped);
         self.problems.extend(absent);
         derive::fill_nic(&mut self.merged);
+        derive::fill_transport(&mut self.merged);
         let json = self.merged.to_json();
         let read: Result<ScenarioFile, _> = serde_path_to_error::deserialize(&json);
         let whole = match read {

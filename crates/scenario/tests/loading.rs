@@ -268,3 +268,47 @@ fn a_model_may_be_a_file_beside_the_scenario() {
     assert_eq!((&*job.model.name, job.layout.dp), ("my-model", 2));
     assert_eq!(loaded.fabric().gpus(), 16);
 }
+
+/// Oracle: what nobody has set is what the transport says; what somebody has set stays.
+#[test]
+fn a_transport_decides_what_nobody_has_set() {
+    use fabric::transport::Transport;
+    for (name, transport) in Transport::ALL {
+        let text = format!("[network]\ntransport = \"{name}\"\n");
+        let kept = "pfc = { enabled = true }\ncongestion = { control = \"none\" }\n";
+        let folder = Folder::with(&[("a.toml", &text), ("b.toml", &format!("{text}{kept}"))]);
+        let read = |file| load(&folder.request(file)).unwrap().scenario.network.settings;
+        let found = read("a.toml");
+        let mut expected = packetsim::Settings::of_transport(transport);
+        if matches!(transport, Transport::Rocev2) {
+            // The card decides what the transport leaves open.
+            expected.nic.reorder = found.nic.reorder;
+        }
+        if !matches!(transport, Transport::Tcp) {
+            expected.nic.send_latency = found.nic.send_latency;
+            expected.nic.receive_latency = found.nic.receive_latency;
+        }
+        assert_eq!(found, expected, "{name}");
+        let settings = read("b.toml");
+        assert!(settings.pfc.enabled, "{name}");
+        assert_eq!(settings.congestion.name(), "none", "{name}");
+    }
+}
+
+/// Every scenario that comes with the project can be read.
+#[test]
+fn scenarios_of_the_project_are_read() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/transports");
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(!files.is_empty());
+    for file in files {
+        let scenario = Some(file.display().to_string());
+        let request = Request { scenario, ..Request::default() };
+        if let Err(problems) = load(&request) {
+            let style = Style { colour: Colour::Never, width: 100 };
+            panic!("{}", problems.render(style));
+        }
+    }
+}
