@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use fabric::graph::LinkKind;
+use fabric::hash::FlowKey;
 use fabric::{Fabric, LinkId, NodeId, NodeKind};
 use traffic::{ConnectionId, LabelId, OpKind, Outcome, Transfers};
 use units::Id;
@@ -148,6 +149,13 @@ pub fn analyse(
         })
         .collect();
     Analysis { tiers, rails, worst }
+}
+
+/// The queue pairs that share a link, with their connections: who collides with whom.
+pub fn flows_on<'a>(paths: &'a Paths<'_>, link: LinkId) -> Vec<(ConnectionId, &'a FlowKey)> {
+    let crosses = |way: &[LinkId]| way.contains(&link);
+    let known = paths.known().filter(|(_, _, way)| crosses(way));
+    known.map(|(connection, key, _)| (connection, key)).collect()
 }
 
 struct View<'a> {

@@ -43,6 +43,7 @@
 //! * [`max_min`]: fair rates, kept up to date; stands alone.
 //! * [`progress`]: who finishes next; one clock for each link.
 //! * [`series`]: what links carried over time.
+//! * [`estimate`]: what a run will cost, before it is begun.
 //! * [`analysis`]: imbalance, collisions, the worst links and why, in words.
 //! * [`analytic`]: the other engine: latency and bandwidth terms, without contention.
 //!
@@ -56,6 +57,7 @@ pub mod analysis;
 pub mod analytic;
 mod bundles;
 mod capacity;
+pub mod estimate;
 pub mod max_min;
 pub mod paths;
 pub mod progress;

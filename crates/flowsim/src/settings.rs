@@ -34,6 +34,8 @@ pub struct FlowConfig {
     pub wire_efficiency: f64,
     /// The share of a scale-up link's rate that is left for payload.
     pub scale_up_efficiency: f64,
+    /// What a queue pair may have in flight; it then sends no more than this in a round trip.
+    pub window: Option<Bytes>,
     /// How long it takes until switches route around a failure.
     pub convergence: Span,
     /// What receivers do with packets that overtake each other.
@@ -60,6 +62,8 @@ impl Default for FlowConfig {
             wire_efficiency: 4096.0 / 4178.0,
             // NCCL counts 20.6 of an NVLink 4's 25 GB/s (nccl, src/graph/topo.h).
             scale_up_efficiency: 20.6 / 25.0,
+            // Without congestion control, or with one that keeps the bottleneck full.
+            window: None,
             // Illustrative: a switch notices a dead port and takes it out of its groups.
             convergence: Span::from_ms(1),
             receiver: Receiver::default(),

@@ -406,13 +406,17 @@ impl<'a, 'b> Simulation<'a, 'b> {
     }
 
     fn define_lane(&mut self, lane: u32, weight: f64) {
-        let flow = self.network.define(&self.lay.entries, weight, None);
-        self.carriers.push(Carrier::Lane(lane));
         let row = &mut self.lanes[lane as usize];
+        let config = &self.settings.flow;
         let nics = match self.paths.queue_pairs(row.connection) {
             0 => 0.0,
-            _ => 2.0 * self.settings.flow.nic_latency.as_secs_f64(),
+            _ => 2.0 * config.nic_latency.as_secs_f64(),
         };
+        let round_trip = 2.0 * (self.lay.delay + nics) + self.lay.per_byte * config.packet.as_f64();
+        // Its weight is the number of its queue pairs, each of which has a window of its own.
+        let cap = config.window.map(|window| weight * window.as_f64() / round_trip);
+        let flow = self.network.define(&self.lay.entries, weight, cap);
+        self.carriers.push(Carrier::Lane(lane));
         row.flow = Some(flow);
         (row.delay, row.per_byte) = (self.lay.delay + nics, self.lay.per_byte);
     }

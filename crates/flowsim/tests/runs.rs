@@ -141,6 +141,19 @@ fn background_traffic_shares_the_links() {
     close(arrivals(&outcome)[0], 110.7e-6);
 }
 
+/// Oracle: a window of 50 kB and a round trip of 4 us make 12.5 GB/s; half of it, half of that.
+#[test]
+fn a_window_caps_the_rate() {
+    let fabric = leaf_spine(1, 2, 1);
+    let mut settings = plain();
+    settings.flow.nic_latency = Span::from_ns(650); // twice, and 0.7 us of cables and switch
+    for (window, rate) in [(50_000, RATE), (25_000, RATE / 2.0)] {
+        settings.flow.window = Some(Bytes::new(window));
+        let outcome = run(&fabric, &messages(&fabric, &[(0, 1)], 1_250_000), &settings);
+        close(arrivals(&outcome)[0], 1_250_000.0 / rate + 2e-6);
+    }
+}
+
 /// Property: the same seed gives the same bytes, another seed other paths.
 #[test]
 fn the_same_seed_gives_the_same_run() {

@@ -1,0 +1,92 @@
+//! What a run will cost, before it is begun.
+//!
+//! Memory follows from the sizes of what is kept. Time is a count of what must happen, with what
+//! each took on one core of a 2-core virtual machine (docs/performance.md); machines differ, and
+//! rates that change all over the network at every event cost most, so the figure is the order of
+//! magnitude and on the high side.
+
+use fabric::{Fabric, NodeKind};
+use traffic::{OpKind, Transfers};
+
+use crate::settings::Settings;
+
+/// What a run will cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// Operations that start and finish, with their parts.
+    pub events: u64,
+    /// Seconds of one core.
+    pub seconds: f64,
+    /// Bytes of memory.
+    pub memory: u64,
+}
+
+/// Seconds to open, walk and describe a queue pair.
+const OPEN_S: f64 = 1.5e-6;
+/// Seconds to start and finish a message.
+const MESSAGE_S: f64 = 1.5e-6;
+/// Seconds to pass a changed rate on to the links of one flow.
+const CHANGE_S: f64 = 4e-8;
+/// Of the flows that run at once, the share whose rate changes when one of them finishes, where
+/// sizes differ.
+const CHANGED: f64 = 0.1;
+
+/// Estimates a run on the flow engine.
+pub fn estimate(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> Estimate {
+    let is_nic = |node| fabric.nodes()[node].kind == NodeKind::Nic;
+    let pairs = |connection: &traffic::Connection| match connection.queue_pairs {
+        _ if !is_nic(connection.from) => 1,
+        0 => u64::from(settings.routing.qps),
+        several => u64::from(several),
+    };
+    let queue_pairs: u64 = transfers.connections().iter().map(pairs).sum();
+    let (mut messages, mut edges, mut least, mut most) = (0_u64, 0_u64, u64::MAX, 0_u64);
+    let mut at_once = 0_u64;
+    for op in transfers.ops().ids() {
+        match &transfers.ops()[op].kind {
+            OpKind::Send { bytes, .. } => {
+                messages += 1;
+                at_once += u64::from(transfers.after(op).is_empty());
+                (least, most) = (least.min(bytes.get()), most.max(bytes.get()));
+            }
+            OpKind::Coupled { edges: range, .. } => edges += u64::from(range.end - range.start),
+            OpKind::Wait { .. } => {}
+        }
+    }
+    let events = transfers.ops().len() as u64 + messages;
+    let spread = if least < most { CHANGED * at_once as f64 * CHANGE_S } else { 0.0 };
+    let seconds = queue_pairs as f64 * OPEN_S + messages as f64 * (MESSAGE_S + spread);
+    let hops = 2 * (1 + fabric.tiers().len() as u64).min(4);
+    let memory = fabric.links().len() as u64 * 400
+        + queue_pairs * (72 + 28 * hops)
+        + edges * settings.routing.qps.max(1) as u64 * 28 * hops
+        + messages * 180
+        + transfers.ops().len() as u64 * 100;
+    Estimate { events, seconds, memory }
+}
+
+#[cfg(test)]
+mod tests {
+    use fabric::hardware::Catalogue;
+    use fabric::topology::{ClusterConfig, FabricConfig, build};
+    use traffic::pattern::{Pattern, TrafficConfig, flows, transfers};
+
+    use super::*;
+
+    /// Property: more flows cost more, and sizes that differ cost more than equal ones.
+    #[test]
+    fn more_costs_more() {
+        let cluster = ClusterConfig { gpus: Some(256), ..ClusterConfig::default() };
+        let fabric = build(&cluster, &FabricConfig::default(), &Catalogue::default()).unwrap();
+        let cost = |pattern, count, smallest| {
+            let config = TrafficConfig { pattern, count, smallest, ..TrafficConfig::default() };
+            let (transfers, _) = transfers(&fabric, &flows(&config, 256, 1).unwrap());
+            estimate(&fabric, &transfers, &Settings::default())
+        };
+        let small = cost(Pattern::Random, 1_000, None);
+        let large = cost(Pattern::Random, 10_000, None);
+        let mixed = cost(Pattern::Random, 10_000, Some(units::Bytes::new(1)));
+        assert!(small.seconds < large.seconds && large.seconds < mixed.seconds);
+        assert!(small.memory < large.memory && small.events < large.events);
+    }
+}
