@@ -357,9 +357,10 @@ impl Switch {
         self.lossy -= u64::from(size);
     }
 
-    /// What a lossy egress queue may hold.
+    /// What a lossy egress queue may hold: its part of the pool, and never less than the reserve.
     pub(crate) fn lossy_limit(&self) -> u64 {
-        (self.pool.saturating_sub(self.shared + self.lossy) * self.alpha_lossy) >> 16
+        let left = self.pool.saturating_sub(self.shared + self.lossy);
+        ((left * self.alpha_lossy) >> 16).max(u64::from(self.reserved))
     }
 }
 

@@ -2,8 +2,8 @@
 
 use fabric::hardware::Reorder;
 use fabric::{Fabric, LinkId, NodeKind};
-use traffic::{Counters, OpId, Replay, Transfers};
-use units::{Bytes, Id, IdVec, Rate, Span};
+use traffic::{Counters, Transfers};
+use units::{Bytes, Id, Rate, Span};
 
 use crate::admission::{AdmissionPolicy, Clerk};
 use crate::buffer::{BufferConfig, PfcConfig, Switch};
@@ -17,7 +17,7 @@ use crate::paths::{Network, is_scale_up};
 use crate::port::{NOWHERE, Port};
 use crate::ring::Slab;
 use crate::settings::{ControlClass, Forwarding, Overflow, Settings};
-use crate::simulation::{Host, Simulation};
+use crate::simulation::{Host, Operations, Simulation, Tally};
 use crate::stamps::Stamps;
 use crate::switching::{Marker, PauseLog};
 
@@ -38,9 +38,6 @@ pub(crate) fn build<'a>(
     let credits = Credits::new(&settings.credits, &ports, sizes.largest());
     let network = Network::new(fabric, transfers, settings);
     let (senders, sender_of_port) = senders(fabric);
-    let (replay, ready) = Replay::start(transfers);
-    let ops = transfers.ops().len();
-    let outcome: IdVec<OpId, _> = (0..ops).map(|_| None).collect();
     let links = ports.len();
     let ends = fabric.gpus() + fabric.nics();
     let pfc = &settings.pfc;
@@ -100,23 +97,11 @@ pub(crate) fn build<'a>(
         counts_cleared: settings.admission.receiver_window.is_some(),
         slow_hosts,
         header_bytes: 64,
-        replay,
-        ready,
-        started_at: vec![0; ops],
-        received_at: vec![0; ops],
-        parts_left: vec![0; ops],
-        turns: vec![0; transfers.connections().len()],
-        serial_free: vec![0; links],
-        outcome,
+        operations: Operations::new(transfers, links),
         counters: Counters::default(),
+        tally: Tally::default(),
         findings: Vec::new(),
         dropped_lossless: Vec::new(),
-        delivered_data: 0,
-        duplicate_data: 0,
-        discarded_data: 0,
-        dropped_data: 0,
-        reordered: 0,
-        broken: 0,
         digest: 0,
     };
     lay_paths(&mut simulation);

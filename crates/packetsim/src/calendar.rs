@@ -8,7 +8,7 @@
 //! Events of one instant run in the order of their tickets, not in that in which they were put into
 //! the calendar: so the result does not depend on who looked at what first.
 //!
-//! Binary and 4-ary heaps were tried and are slower; `docs/performance.md` has the figures.
+//! A binary heap was tried and is slower; `docs/performance.md` has the figures.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -113,7 +113,7 @@ impl Calendar {
     /// An empty calendar for about `busy` pending events, each of which comes back after about
     /// `period` picoseconds, with a wheel that reaches at least `reach` picoseconds ahead.
     pub(crate) fn new(busy: usize, period: u64, reach: u64) -> Self {
-        // About sixteen events in a slot: enough to fetch their memory together, few enough to sort.
+        // About sixteen events in a slot: enough to read ahead together, few enough to sort.
         let width = (16 * period / busy.max(1) as u64).clamp(1, 1 << 20).next_power_of_two();
         let most = 1 << 16;
         let mut shift = width.ilog2();

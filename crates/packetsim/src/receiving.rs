@@ -88,7 +88,7 @@ impl Simulation<'_> {
             }
         } else if packet.psn < expected || inbox.early.contains(packet.psn) {
             // A copy: the acknowledgement may have been lost.
-            self.duplicate_data += 1;
+            self.tally.duplicate_data += 1;
             self.acknowledge(number, packet, echo);
         } else {
             self.received_early(number, packet, echo);
@@ -98,7 +98,7 @@ impl Simulation<'_> {
     /// Counts a data packet that arrives for the first time.
     #[inline]
     fn take_in(&mut self, number: usize) {
-        self.delivered_data += 1;
+        self.tally.delivered_data += 1;
         if self.counts_cleared {
             self.settle(number);
         }
@@ -106,12 +106,12 @@ impl Simulation<'_> {
 
     /// A data packet arrives before one that was sent before it.
     fn received_early(&mut self, number: usize, packet: &Packet, echo: u8) {
-        self.reordered += 1;
+        self.tally.reordered += 1;
         let inbox = &mut self.inboxes[number];
         let (expected, psn) = (inbox.expected, packet.psn);
         match self.settings.nic.reorder {
             Reorder::None => {
-                self.discarded_data += 1;
+                self.tally.discarded_data += 1;
                 let ask = inbox.asked != expected;
                 inbox.asked = expected;
                 self.forget_stamps(packet);
@@ -159,7 +159,7 @@ impl Simulation<'_> {
             let next = self.messages.get(message.next as usize);
             inbox.message_end = next.map_or(u32::MAX, Message::end);
             let at = self.now + self.settings.nic.receive_latency.as_ps();
-            let received = &mut self.received_at[message.op as usize];
+            let received = &mut self.operations.received_at[message.op as usize];
             *received = at.max(*received);
         }
     }

@@ -1,7 +1,8 @@
 //! The sending side of a NIC: whose turn it is, packets out, acknowledgements in, losses repaired.
 //!
-//! Acknowledgements and grants go first. Then the queue pairs of a port take turns, in the order in
-//! which they got something to send; one that must wait for its pacing or its window is passed over.
+//! Acknowledgements and grants go first. Then the queue pairs of a port take turns, in the order
+//! in which they got something to send; one that must wait for its pacing or its window is passed
+//! over.
 
 use traffic::OpId;
 use units::{Bytes, Id, Rate, Time};
@@ -309,7 +310,7 @@ impl Simulation<'_> {
         self.find(format!(
             "a queue pair that sends over {name} gave up: {retries} retransmissions went unanswered"
         ));
-        self.broken += 1;
+        self.tally.broken += 1;
     }
 
     /// Sends everything from a packet on once more.

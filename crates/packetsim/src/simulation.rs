@@ -45,6 +45,58 @@ pub(crate) struct Host {
     pub queue: std::collections::VecDeque<Packet>,
 }
 
+/// How far the operations are.
+#[derive(Debug)]
+pub(crate) struct Operations {
+    pub replay: Replay,
+    /// Those that may start.
+    pub ready: Vec<OpId>,
+    pub started_at: Vec<u64>,
+    pub received_at: Vec<u64>,
+    /// Messages of each that have not been acknowledged.
+    pub parts_left: Vec<u32>,
+    /// Whose turn it is among the queue pairs of each connection.
+    pub turns: Vec<u16>,
+    /// When each link of the scale-up network is free.
+    pub serial_free: Vec<u64>,
+    pub outcome: IdVec<OpId, Option<OpTimes>>,
+}
+
+impl Operations {
+    /// None has started.
+    pub(crate) fn new(transfers: &Transfers, links: usize) -> Self {
+        let (replay, ready) = Replay::start(transfers);
+        let ops = transfers.ops().len();
+        Self {
+            replay,
+            ready,
+            started_at: vec![0; ops],
+            received_at: vec![0; ops],
+            parts_left: vec![0; ops],
+            turns: vec![0; transfers.connections().len()],
+            serial_free: vec![0; links],
+            outcome: (0..ops).map(|_| None).collect(),
+        }
+    }
+}
+
+/// What became of data packets, beyond what the outcome tells.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// Arrived for the first time.
+    pub delivered_data: u64,
+    /// Arrived again.
+    pub duplicate_data: u64,
+    /// Thrown away by a receiver that takes packets only in order.
+    pub discarded_data: u64,
+    /// Lost on the way.
+    pub dropped_data: u64,
+    /// Arrived before one that was sent earlier.
+    pub reordered: u64,
+    /// Queue pairs that gave up.
+    pub broken: u32,
+}
+
 /// A run.
 #[derive(Debug)]
 pub(crate) struct Simulation<'a> {
@@ -112,25 +164,12 @@ pub(crate) struct Simulation<'a> {
     pub counts_cleared: bool,
     pub slow_hosts: bool,
     pub header_bytes: u64,
-    // Operations.
-    pub replay: Replay,
-    pub ready: Vec<OpId>,
-    pub started_at: Vec<u64>,
-    pub received_at: Vec<u64>,
-    pub parts_left: Vec<u32>,
-    pub turns: Vec<u16>,
-    pub serial_free: Vec<u64>,
-    pub outcome: IdVec<OpId, Option<OpTimes>>,
+    pub operations: Operations,
     // What is counted.
+    pub tally: Tally,
     pub counters: Counters,
     pub findings: Vec<Finding>,
     pub dropped_lossless: Vec<u32>,
-    pub delivered_data: u64,
-    pub duplicate_data: u64,
-    pub discarded_data: u64,
-    pub dropped_data: u64,
-    pub reordered: u64,
-    pub broken: u32,
     pub digest: u64,
 }
 
@@ -158,7 +197,7 @@ impl Simulation<'_> {
     fn turn_over(&mut self, watch: &mut Watch<'_>) -> End {
         let limit = self.settings.limits.time.as_ps();
         let mut next_look = LOOK_EVERY;
-        while !self.replay.is_done() {
+        while !self.operations.replay.is_done() {
             if self.calendar.peek().is_none() {
                 return End::Stuck;
             }
@@ -214,7 +253,7 @@ impl Simulation<'_> {
         Progress {
             at: Time::from_ps(self.now),
             events: self.counters.events,
-            operations_left: self.replay.unfinished(),
+            operations_left: self.operations.replay.unfinished(),
             packets: self.counters.packets,
         }
     }
@@ -275,19 +314,19 @@ impl Simulation<'_> {
 
     /// Starts every operation that may.
     fn start_ready(&mut self) {
-        while !self.ready.is_empty() {
-            let mut ready = std::mem::take(&mut self.ready);
+        while !self.operations.ready.is_empty() {
+            let mut ready = std::mem::take(&mut self.operations.ready);
             for op in ready.drain(..) {
                 self.start(op);
             }
-            if self.ready.is_empty() {
-                self.ready = ready;
+            if self.operations.ready.is_empty() {
+                self.operations.ready = ready;
             }
         }
     }
 
     fn start(&mut self, op: OpId) {
-        self.started_at[op.index()] = self.now;
+        self.operations.started_at[op.index()] = self.now;
         match self.transfers.ops()[op].kind {
             OpKind::Wait { span } => self.end_at(op, self.now + span.as_ps()),
             OpKind::Send { connection, bytes } => {
@@ -324,7 +363,7 @@ impl Simulation<'_> {
                 self.post_parts(op);
             }
             _ => {
-                self.received_at[op.index()] = self.now;
+                self.operations.received_at[op.index()] = self.now;
                 self.finish(op);
             }
         }
@@ -341,7 +380,7 @@ impl Simulation<'_> {
         let count = u64::from(self.network.pairs_of[connection]);
         let bytes = bytes.get();
         if count == 1 {
-            self.parts_left[op.index()] = 1;
+            self.operations.parts_left[op.index()] = 1;
             self.post(first, op.index() as u32, bytes);
             return;
         }
@@ -351,13 +390,13 @@ impl Simulation<'_> {
             QueuePairUse::RoundRobin => routing.chunk.get().max(1),
         };
         let pieces = bytes.div_ceil(unit).max(1);
-        let turn = u64::from(self.turns[connection]);
+        let turn = u64::from(self.operations.turns[connection]);
         if routing.split == QueuePairUse::RoundRobin {
-            self.turns[connection] = ((turn + pieces) % count) as u16;
+            self.operations.turns[connection] = ((turn + pieces) % count) as u16;
         }
         // The pieces of one queue pair follow each other, so they are one message here.
         let used = pieces.min(count);
-        self.parts_left[op.index()] = used as u32;
+        self.operations.parts_left[op.index()] = used as u32;
         for part in 0..used {
             let mine = (pieces - part).div_ceil(count);
             let has_last = (pieces - 1) % count == part;
@@ -370,7 +409,7 @@ impl Simulation<'_> {
 
     /// One part of an operation has been acknowledged.
     pub(crate) fn part_done(&mut self, op: OpId) {
-        let left = &mut self.parts_left[op.index()];
+        let left = &mut self.operations.parts_left[op.index()];
         *left -= 1;
         if *left == 0 {
             self.finish(op);
@@ -379,11 +418,11 @@ impl Simulation<'_> {
 
     fn finish(&mut self, op: OpId) {
         let at = op.index();
-        let received = Time::from_ps(self.received_at[at]);
+        let received = Time::from_ps(self.operations.received_at[at]);
         let finish = Time::from_ps(self.now).max(received);
-        let start = Time::from_ps(self.started_at[at]);
-        self.outcome[op] = Some(OpTimes { start, received, finish });
-        self.replay.finish(op, &mut self.ready);
+        let start = Time::from_ps(self.operations.started_at[at]);
+        self.operations.outcome[op] = Some(OpTimes { start, received, finish });
+        self.operations.replay.finish(op, &mut self.operations.ready);
         self.start_ready();
     }
 
@@ -399,13 +438,13 @@ impl Simulation<'_> {
         let mut start = self.now;
         let (mut slowest, mut delay) = (0, 0);
         for &link in &links {
-            start = start.max(self.serial_free[link]);
+            start = start.max(self.operations.serial_free[link]);
             let class = self.fabric.class(fabric::LinkId::from_index(link));
             slowest = slowest.max(class.rate.time_to_send(bytes).as_ps());
             delay += class.delay.as_ps();
         }
         for &link in &links {
-            self.serial_free[link] = start + slowest;
+            self.operations.serial_free[link] = start + slowest;
             self.ports[link].bytes += bytes.get();
         }
         start + slowest + delay
@@ -427,8 +466,9 @@ impl Simulation<'_> {
             wires.chain(queued.map(|waiting| &waiting.packet)).chain(held)
         };
         let on_the_way = packets().filter(|packet| packet.purpose == Purpose::Data).count() as u64;
-        let arrived = self.delivered_data + self.duplicate_data + self.discarded_data;
-        let accounted = arrived + self.dropped_data + on_the_way;
+        let arrived =
+            self.tally.delivered_data + self.tally.duplicate_data + self.tally.discarded_data;
+        let accounted = arrived + self.tally.dropped_data + on_the_way;
         assert_eq!(self.counters.packets, accounted, "packets sent, and packets accounted for");
         let stamped = packets().filter(|packet| packet.flags & STAMPED != 0).count();
         assert_eq!(self.stamps.in_use(), stamped, "lists of hop stamps, and stamped packets");
@@ -440,7 +480,7 @@ impl Simulation<'_> {
             self.catch_up(link);
         }
         self.balance();
-        let left = self.replay.unfinished();
+        let left = self.operations.replay.unfinished();
         match end {
             End::Done => {}
             End::Stuck => self.find(format!("{left} operations never finished: nothing moves")),
@@ -468,7 +508,7 @@ impl Simulation<'_> {
         }
         self.counters.paused = Span::from_ps(paused_in_all);
         Outcome {
-            ops: std::mem::take(&mut self.outcome),
+            ops: std::mem::take(&mut self.operations.outcome),
             links,
             counters: self.counters,
             findings: std::mem::take(&mut self.findings),

@@ -1,4 +1,4 @@
-//! What a node does with a packet that arrives: takes it in, sends it on, pauses who sends too much.
+//! What a node does with a packet that arrives: takes it in, sends it on, pauses its sender.
 
 use std::collections::VecDeque;
 
@@ -408,7 +408,7 @@ impl Simulation<'_> {
     pub(crate) fn lose(&mut self, packet: &Packet) {
         self.counters.drops += 1;
         if packet.purpose == Purpose::Data {
-            self.dropped_data += 1;
+            self.tally.dropped_data += 1;
         }
         if packet.flags & STAMPED != 0 {
             self.stamps.free(packet.sent);

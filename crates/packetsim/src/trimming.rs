@@ -25,7 +25,7 @@ impl Simulation<'_> {
             self.stamps.free(packet.sent);
         }
         // The data is gone, whatever becomes of its headers.
-        self.dropped_data += 1;
+        self.tally.dropped_data += 1;
         self.counters.trims += 1;
         let headers = Packet {
             at: self.now as u32,
