@@ -61,6 +61,16 @@ enum Fate {
     Drop,
 }
 
+/// Which of several tables is meant.
+enum Choice<'a> {
+    /// This one.
+    Fields(Fields<'a>),
+    /// One with a tag that no table has.
+    WrongTag(Fault, Origin),
+    /// None of them.
+    None(Fault),
+}
+
 struct Walk<'a> {
     schema: &'a Schema,
     sources: &'a Sources,
@@ -104,8 +114,15 @@ impl<'a> Walk<'a> {
                 }
             }
             Value::Table(table) => match self.choose(table, &shapes, below, origin, path) {
-                Ok(fields) => self.table(table, &fields, below, path),
-                Err(fault) => self.refuse(fault, origin, path),
+                Choice::Fields(fields) => self.table(table, &fields, below, path),
+                Choice::WrongTag(fault, origin) => {
+                    // Said at the tag; nobody can tell what else the table should hold.
+                    let tag = self.schema.tag(&shapes).unwrap_or_default();
+                    self.refuse(fault, origin, &join(path, tag));
+                    self.checked.dropped.insert(path.to_owned());
+                    Fate::Drop
+                }
+                Choice::None(fault) => self.refuse(fault, origin, path),
             },
         }
     }
@@ -245,13 +262,13 @@ impl<'a> Walk<'a> {
 
     /// Which of several tables is meant: by the tag, or else by the keys.
     fn choose(
-        &mut self,
-        table: &mut Table,
+        &self,
+        table: &Table,
         shapes: &[Shape<'a>],
         below: Option<&Node>,
         origin: Origin,
         path: &str,
-    ) -> Result<Fields<'a>, Fault> {
+    ) -> Choice<'a> {
         let candidates: Vec<&Fields<'a>> = shapes
             .iter()
             .filter_map(|shape| match shape {
@@ -260,27 +277,26 @@ impl<'a> Walk<'a> {
             })
             .collect();
         let Some(first) = candidates.first() else {
-            return Err(wrong_kind("a table", shapes, path));
+            return Choice::None(wrong_kind("a table", shapes, path));
         };
         let Some(tag) = self.schema.tag(shapes) else {
             let strangers = |fields: &&&Fields<'a>| {
                 table.keys().filter(|key| !fields.known.contains_key(key.as_str())).count()
             };
             let best = candidates.iter().min_by_key(strangers).unwrap_or(first);
-            return Ok((*best).clone());
+            return Choice::Fields((*best).clone());
         };
         let own = table.get(tag);
         let word = own.map(|entry| &entry.node).or_else(|| below?.at(tag));
         let Some(word) = word else {
             let words = candidates.iter().filter_map(|fields| Schema::tag_word(fields, tag));
             let fault = Fault::new(format!("`{path}` does not say which `{tag}`"), "incomplete");
-            return Err(fault.with_help(format!("`{tag}` is one of {}", quoted(words))));
+            return Choice::None(fault.with_help(format!("`{tag}` is one of {}", quoted(words))));
         };
         let is_meant = |fields: &&&Fields<'a>| Schema::tag_word(fields, tag) == word.as_str();
         if let Some(fields) = candidates.iter().find(is_meant) {
-            return Ok((*fields).clone());
+            return Choice::Fields((*fields).clone());
         }
-        // The tag's own value is wrong: say so at the tag, and let the rest of the table pass.
         let words: Vec<Shape<'a>> = candidates
             .iter()
             .filter_map(|fields| Schema::tag_word(fields, tag))
@@ -292,11 +308,7 @@ impl<'a> Walk<'a> {
             _ => Some(wrong_kind("not a word", &words, &tag_path)),
         };
         let fault = fault.unwrap_or_else(|| wrong_kind("unknown", &words, &tag_path));
-        let origin = own.map_or(origin, |entry| entry.node.origin);
-        self.refuse(fault, origin, &tag_path);
-        table.clear();
-        self.checked.dropped.insert(path.to_owned());
-        Ok(Fields::default())
+        Choice::WrongTag(fault, own.map_or(origin, |entry| entry.node.origin))
     }
 
     fn refuse(&mut self, fault: Fault, origin: Origin, path: &str) -> Fate {
@@ -328,10 +340,8 @@ impl<'a> Walk<'a> {
                 }
             }
             Value::Table(table) => {
-                let mut copy = table.clone();
-                let Ok(fields) = self.choose(&mut copy, &shapes, None, node.origin, path) else {
-                    return;
-                };
+                let choice = self.choose(table, &shapes, None, node.origin, path);
+                let Choice::Fields(fields) = choice else { return };
                 self.required(table, &fields, node.origin, path);
                 for (key, entry) in table {
                     if let Some(schema) = fields.known.get(key.as_str()).copied().or(fields.others)

@@ -179,6 +179,43 @@ impl Schema {
         fields.known.get(tag)?.get("const")?.as_str()
     }
 
+    /// The words that a key may be set to, with what each means: the values of an enum, or the
+    /// tags of a table. The path leads through tables and lists.
+    pub fn words(&self, path: &str) -> Vec<(&str, &str)> {
+        let mut schema = &self.json;
+        for step in path.split('.') {
+            let inner = self.shapes(schema).into_iter().find_map(|shape| match shape {
+                Shape::Table(fields) => fields.known.get(step).copied(),
+                Shape::List(list) => match self.shapes(list.get("items")?).into_iter().next()? {
+                    Shape::Table(fields) => fields.known.get(step).copied(),
+                    _ => None,
+                },
+                _ => None,
+            });
+            let Some(inner) = inner else { return Vec::new() };
+            schema = inner;
+        }
+        let mut words = Vec::new();
+        self.collect_words(schema, &mut words);
+        words
+    }
+
+    fn collect_words<'a>(&'a self, schema: &'a Json, words: &mut Vec<(&'a str, &'a str)>) {
+        let schema = self.resolve(schema);
+        let about = schema.get("description").and_then(Json::as_str).unwrap_or("");
+        let variants = ["oneOf", "anyOf"].iter().find_map(|key| schema.get(key)?.as_array());
+        for variant in variants.into_iter().flatten() {
+            self.collect_words(variant, words);
+        }
+        let listed = schema.get("enum").and_then(Json::as_array);
+        words.extend(listed.into_iter().flatten().filter_map(|word| Some((word.as_str()?, ""))));
+        words.extend(schema.get("const").and_then(Json::as_str).map(|word| (word, about)));
+        if variants.is_none() && schema.get("properties").is_some() {
+            let tags = fields(schema).known.into_values().filter_map(|key| key.get("const"));
+            words.extend(tags.filter_map(|word| Some((word.as_str()?, about))));
+        }
+    }
+
     /// Other names of a key or a word: `#[schemars(extend("x-aliases" = ["zones"]))]`.
     ///
     /// (`serde`'s own aliases are not part of the schema, and would be two keys to the merge.)

@@ -312,3 +312,15 @@ fn scenarios_of_the_project_are_read() {
         }
     }
 }
+
+#[test]
+fn every_preset_is_valid_and_says_what_it_is() {
+    assert!(scenario::preset::names().count() >= 9);
+    for name in scenario::preset::names() {
+        let request = Request { scenario: Some(name.to_owned()), ..Request::default() };
+        let loaded = load(&request).unwrap_or_else(|problems| panic!("{name}: {problems}"));
+        let scenario = &loaded.scenario;
+        assert!(!scenario.name.is_empty() && !scenario.description.is_empty(), "{name}");
+        assert!(loaded.job.is_some(), "{name}");
+    }
+}

@@ -1,50 +1,40 @@
 //! `fatflow presets`.
 
-use clap::ValueEnum;
-use clap::builder::PossibleValue;
+use clap::builder::PossibleValuesParser;
 use commands::presets::{self, Kind};
 
 use crate::terminal::{Ending, Stop, Terminal};
 
-/// List what a scenario can start from: presets, and the hardware of the catalogue
+/// List what a scenario can start from: presets, hardware, models, and the words of settings
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   fatflow presets
+  fatflow presets llama3-meta-roce
   fatflow presets --kind switch
-  fatflow presets --kind gpu --json")]
+  fatflow presets --kind congestion --json")]
 pub(crate) struct Arguments {
+    /// Describe this preset, with what has been published about it
+    #[arg(conflicts_with = "kind")]
+    preset: Option<String>,
     /// What to list
-    #[arg(long, value_enum, default_value = "preset")]
-    kind: Listed,
+    #[arg(long, default_value = "preset", value_parser = kinds())]
+    kind: String,
 }
 
-/// [`Kind`], as the command line spells it.
-#[derive(Clone, Copy, Debug)]
-struct Listed(Kind);
-
-impl ValueEnum for Listed {
-    fn value_variants<'a>() -> &'a [Self] {
-        const ALL: [Listed; Kind::ALL.len()] = {
-            let mut all = [Listed(Kind::Preset); Kind::ALL.len()];
-            let mut index = 0;
-            while index < all.len() {
-                all[index] = Listed(Kind::ALL[index]);
-                index += 1;
-            }
-            all
-        };
-        &ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.0.name()))
-    }
+fn kinds() -> PossibleValuesParser {
+    Kind::ALL.iter().map(|kind| kind.name).collect::<Vec<_>>().into()
 }
 
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
-        let presets = presets::run(self.kind.0, &terminal.global.request(None))?;
+        if let Some(preset) = &self.preset {
+            terminal.answer("presets", None, &presets::details(preset)?)?;
+            return Ok(Ending::Done);
+        }
+        let kind = Kind::ALL.iter().find(|kind| kind.name == self.kind);
+        let kind = *kind.expect("the parser lets only known kinds through");
+        let presets = presets::run(kind, &terminal.global.request(None))?;
         terminal.answer("presets", None, &presets)?;
         Ok(Ending::Done)
     }
