@@ -256,3 +256,32 @@ fn help_has_an_example_for_every_command() {
         }
     }
 }
+
+/// Interrupted while it waits for a scenario on standard input.
+#[cfg(unix)]
+#[test]
+fn an_interrupt_ends_with_130() {
+    let desk = Desk::new();
+    let mut child =
+        desk.command(&["check", "-"]).stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    // Until the handler is in place an interrupt ends the process by the signal, without a code.
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn presets_describe_themselves_and_list_the_words_of_settings() {
+    let desk = Desk::new();
+    let text = desk.run(&["presets", "llama3-meta-roce"]).out;
+    assert!(text.contains("24,576 GPUs") && text.contains("[1]"), "{text}");
+    for kind in ["model", "topology", "transport", "routing", "congestion", "pattern", "fault"] {
+        let answer = desk.run(&["presets", "--kind", kind, "--json"]).json();
+        let entries = answer["result"]["entries"].as_array().unwrap();
+        assert!(3 < entries.len(), "{kind}");
+        assert!(entries.iter().all(|entry| entry["title"] != ""), "{kind}");
+    }
+    assert_eq!(desk.run(&["presets", "llama3-meta-rcoe"]).code, Some(3));
+    assert_eq!(desk.run(&["presets", "--kind", "teapot"]).code, Some(2));
+}
