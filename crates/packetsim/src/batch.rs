@@ -372,7 +372,8 @@ mod tests {
             let bytes = Bytes::new(1 + random.below(300_000));
             transfers.send(connection, bytes, label, &[wait]);
         }
-        let mut simulation = crate::build::build(&fabric, &transfers, settings);
+        let faults = Default::default();
+        let mut simulation = crate::build::build(&fabric, &transfers, settings, &faults);
         if !in_batches {
             simulation.switches.iter_mut().for_each(|switch| switch.eventful += 1);
         }

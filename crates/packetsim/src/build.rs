@@ -1,15 +1,17 @@
 //! From fabric, transfers and settings to the state of a run at its first instant.
 
+use fabric::fault::Faults;
 use fabric::hardware::Reorder;
 use fabric::{Fabric, LinkId, NodeKind};
 use traffic::{Counters, Transfers};
-use units::{Bytes, Id, Rate, Span};
+use units::{Bytes, Id, Rate, Span, Time};
 
 use crate::admission::{AdmissionPolicy, Clerk};
 use crate::buffer::{BufferConfig, PfcConfig, Switch};
 use crate::calendar::Calendar;
 use crate::cc::Circumstances;
 use crate::credits::Credits;
+use crate::faults::{Trouble, pauses};
 use crate::nic::{Pacing, Sender};
 use crate::packet::{CONTROL, Clock, DATA, PATH_END, PURPOSES, Purpose, Sizes};
 use crate::pair::{Inbox, Pair};
@@ -28,25 +30,28 @@ pub(crate) fn build<'a>(
     fabric: &'a Fabric,
     transfers: &'a Transfers,
     settings: &'a Settings,
+    faults: &'a Faults,
 ) -> Simulation<'a> {
     let mut needs = settings.congestion.needs();
     needs.repace |= settings.nic.pacing == Pacing::Follow;
     let sizes = Sizes::new(&settings.packet, needs.data_bytes.get(), needs.ack_bytes.get());
     let mut ports = ports(fabric, settings);
     let calendar = calendar(fabric, &sizes, &ports);
-    let switches = switches(fabric, settings, &sizes, &mut ports);
+    let switches = switches(fabric, settings, faults, &sizes, &mut ports);
     let credits = Credits::new(&settings.credits, &ports, sizes.largest());
     let network = Network::new(fabric, transfers, settings);
     let (senders, sender_of_port) = senders(fabric);
     let links = ports.len();
     let ends = fabric.gpus() + fabric.nics();
     let pfc = &settings.pfc;
-    let slow_hosts = settings.nic.pcie.is_some();
+    let slow_hosts = settings.nic.pcie.is_some() || faults.all().iter().any(pauses);
     let explicit = settings.packet.clock == Clock::Nanosecond;
     let mut simulation = Simulation {
         fabric,
         transfers,
         settings,
+        faults,
+        troubles: if faults.is_empty() { Vec::new() } else { vec![Trouble::None; links] },
         calendar,
         now: 0,
         ticket: 0,
@@ -62,7 +67,7 @@ pub(crate) fn build<'a>(
         switches,
         pauses: vec![PauseLog::default(); links],
         credits,
-        damage: damage(settings, links),
+        damage: damage(settings, faults, links),
         paths: Vec::new(),
         network,
         pairs: Vec::new(),
@@ -104,6 +109,9 @@ pub(crate) fn build<'a>(
         dropped_lossless: Vec::new(),
         digest: 0,
     };
+    let health =
+        if faults.is_empty() { fabric.health().clone() } else { faults.health(fabric, Time::ZERO) };
+    simulation.network.routes.set_health(health);
     lay_paths(&mut simulation);
     simulation
 }
@@ -120,9 +128,13 @@ fn quanta(fabric: &Fabric, quanta: u32) -> u64 {
 }
 
 /// Dice for links that damage packets.
-fn damage(settings: &Settings, links: usize) -> Vec<units::Random> {
+fn damage(settings: &Settings, faults: &Faults, links: usize) -> Vec<units::Random> {
     let dice = |link| units::Random::new(settings.seed, "damage", link as u64);
-    if 0.0 < settings.loss { (0..links).map(dice).collect() } else { Vec::new() }
+    if 0.0 < settings.loss || !faults.is_empty() {
+        (0..links).map(dice).collect()
+    } else {
+        Vec::new()
+    }
 }
 
 fn classes(settings: &Settings) -> [u8; PURPOSES] {
@@ -148,7 +160,8 @@ fn ports(fabric: &Fabric, settings: &Settings) -> Vec<Port> {
         let (switch, into) = (number(link.from), number(link.to));
         let tier = fabric.tiers().get(usize::from(fabric.nodes()[link.to].tier));
         let latency = tier.filter(|_| into != NOWHERE).map_or(0, |tier| tier.latency.as_ps());
-        let mut port = Port::new(class.rate, class.delay.as_ps(), latency, switch, into);
+        let rate = fabric.health().rate(fabric, id);
+        let mut port = Port::new(rate, class.delay.as_ps(), latency, switch, into);
         let out = fabric.ports(link.to).iter().map(|out| fabric.class(*out).rate).max();
         port.cut_through = into != NOWHERE
             && settings.switch.forwarding == Forwarding::CutThrough
@@ -181,10 +194,14 @@ fn senders(fabric: &Fabric) -> (Vec<Sender>, Vec<u32>) {
 }
 
 fn hosts(fabric: &Fabric, settings: &Settings) -> Vec<Host> {
-    let rate = settings.nic.pcie.expect("only called where PCIe limits");
     let ends = fabric.gpus() + fabric.nics();
-    let host = |_| Host {
-        rate,
+    let line = |end| {
+        let first = fabric.ports(fabric::NodeId::from_index(end)).first();
+        first.map_or(Rate::from_gbps(400), |link| fabric.class(*link).rate)
+    };
+    let host = |end| Host {
+        line: line(end),
+        rate: settings.nic.pcie.unwrap_or(line(end)),
         free_at: 0,
         held: 0,
         pausing: false,
@@ -196,6 +213,7 @@ fn hosts(fabric: &Fabric, settings: &Settings) -> Vec<Host> {
 fn switches(
     fabric: &Fabric,
     settings: &Settings,
+    faults: &Faults,
     sizes: &Sizes,
     ports: &mut [Port],
 ) -> Vec<Switch> {
@@ -229,12 +247,13 @@ fn switches(
         Switch::new(config, ports, kept)
     };
     let mut switches: Vec<Switch> = fabric.switches().map(switch).collect();
+    let hosts_pause = faults.all().iter().any(pauses);
     for switch in &mut switches {
         let sooner = |link: &u32| {
             let port = &ports[*link as usize];
             // Pause frames are not looked up, and only switches and overrun hosts send them.
-            let pauses = port.switch != NOWHERE || settings.nic.pcie.is_some();
-            if pauses { port.delay - port.latency } else { port.delay }
+            let from_here = port.switch != NOWHERE || settings.nic.pcie.is_some() || hosts_pause;
+            if from_here { port.delay - port.latency } else { port.delay }
         };
         switch.lookahead = switch.inputs.iter().map(sooner).min().unwrap_or(0);
         let explicit = settings.packet.clock == Clock::Nanosecond;

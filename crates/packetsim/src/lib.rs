@@ -21,6 +21,7 @@
 //! * [`packet`], [`ring`], [`port`], [`buffer`], [`pair`]: the kinds of state.
 //! * [`transmit`], [`switching`], [`sending`], [`receiving`]: what happens to them.
 //! * [`batch`]: how switches run ahead of the clock without anybody noticing.
+//! * [`faults`]: what goes wrong at given times.
 //! * [`paths`], [`build`]: the way to the first instant.
 //! * [`credits`], [`trimming`]: what else a switch does instead of pausing or dropping.
 //! * [`transports`]: which settings make RoCE, InfiniBand, Ultra Ethernet, iWARP and TCP.
@@ -41,6 +42,7 @@ mod build;
 mod calendar;
 pub mod cc;
 pub mod credits;
+mod faults;
 pub mod nic;
 pub mod packet;
 mod pair;
@@ -58,6 +60,7 @@ pub mod transports;
 mod trimming;
 
 use fabric::Fabric;
+use fabric::fault::Faults;
 use traffic::{OpKind, Outcome, Transfers};
 
 pub use settings::Settings;
@@ -101,5 +104,16 @@ pub fn run_watched(
     settings: &Settings,
     watch: &mut Watch<'_>,
 ) -> Outcome {
-    build::build(fabric, transfers, settings).run(watch)
+    run_with_faults(fabric, transfers, settings, &Faults::default(), watch)
+}
+
+/// The same, while things fail at given times.
+pub fn run_with_faults(
+    fabric: &Fabric,
+    transfers: &Transfers,
+    settings: &Settings,
+    faults: &Faults,
+    watch: &mut Watch<'_>,
+) -> Outcome {
+    build::build(fabric, transfers, settings, faults).run(watch)
 }

@@ -86,7 +86,7 @@ impl Simulation<'_> {
     }
 
     /// Takes a queue pair that has nothing left to send off its port's list.
-    fn unlist(&mut self, number: usize) {
+    pub(crate) fn unlist(&mut self, number: usize) {
         let pair = &mut self.pairs[number];
         let place = pair.place as usize;
         pair.place = NOWHERE;

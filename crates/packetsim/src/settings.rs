@@ -46,7 +46,7 @@ pub enum Overflow {
 }
 
 /// Switches, apart from their memory.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SwitchConfig {
     /// When a packet is sent on.
@@ -57,9 +57,25 @@ pub struct SwitchConfig {
     pub grants: ControlClass,
     /// What happens to a data packet of a lossy class that finds no room.
     pub overflow: Overflow,
+    /// From a failure, or its end, until switches send packets another way.
+    pub reroute_after: Span,
     /// The share of a link that control of its own class gets while data waits too; none means
     /// that it always goes first.
     pub control_share: Option<f64>,
+}
+
+impl Default for SwitchConfig {
+    fn default() -> Self {
+        Self {
+            forwarding: Forwarding::default(),
+            acks: ControlClass::default(),
+            grants: ControlClass::default(),
+            overflow: Overflow::default(),
+            // Illustrative: a switch sees a dead port at once and takes it out of its groups.
+            reroute_after: Span::from_ms(1),
+            control_share: None,
+        }
+    }
 }
 
 /// What stops a run that goes on for too long.

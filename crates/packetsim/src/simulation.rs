@@ -4,6 +4,7 @@
 //! and `receiving` say what happens to it, split by where it happens.
 
 use fabric::Fabric;
+use fabric::fault::Faults;
 use traffic::{Counters, Finding, LinkUse, OpId, OpKind, OpTimes, Outcome, Replay, Transfers};
 use units::{Bytes, Id, IdVec, Rate, Span, Time};
 
@@ -12,6 +13,7 @@ use crate::buffer::{MarkWhen, Switch};
 use crate::calendar::{Calendar, Entry, Kind};
 use crate::cc::{Circumstances, Needs};
 use crate::credits::Credits;
+use crate::faults::Trouble;
 use crate::nic::{AcksWhilePaused, Sender};
 use crate::packet::{Clock, DATA, PATH_END, PURPOSES, Packet, Purpose, STAMPED, Sizes, Waiting};
 use crate::pair::{Inbox, Message, Pair};
@@ -31,6 +33,10 @@ pub(crate) enum Agenda {
     Expire { link: u32, class: u8 },
     /// A queue may have been paused for too long.
     Watchdog { link: u32, class: u8 },
+    /// Faults begin or end.
+    Change,
+    /// Routes follow them.
+    Reroute,
     /// A host has taken a packet from its NIC.
     HostTook { node: u32, link: u32 },
 }
@@ -38,6 +44,8 @@ pub(crate) enum Agenda {
 /// A host that takes data over PCIe.
 #[derive(Debug)]
 pub(crate) struct Host {
+    /// The rate of its NIC's link.
+    pub line: Rate,
     pub rate: Rate,
     pub free_at: u64,
     pub held: u64,
@@ -103,6 +111,9 @@ pub(crate) struct Simulation<'a> {
     pub fabric: &'a Fabric,
     pub transfers: &'a Transfers,
     pub settings: &'a Settings,
+    pub faults: &'a Faults,
+    /// What is wrong with each link; empty without faults.
+    pub troubles: Vec<Trouble>,
     pub calendar: Calendar,
     /// The present instant, and the ticket of the present event.
     pub now: u64,
@@ -189,6 +200,9 @@ enum End {
 impl Simulation<'_> {
     /// Runs to the end.
     pub(crate) fn run(&mut self, watch: &mut Watch<'_>) -> Outcome {
+        if !self.faults.is_empty() {
+            self.change();
+        }
         self.start_ready();
         let end = self.turn_over(watch);
         self.close(end)
@@ -308,6 +322,8 @@ impl Simulation<'_> {
             Agenda::Renew { link, class } => self.renew_pause(link as usize, usize::from(class)),
             Agenda::Expire { link, class } => self.expire_pause(link as usize, usize::from(class)),
             Agenda::Watchdog { link, class } => self.bark(link as usize, usize::from(class)),
+            Agenda::Change => self.change(),
+            Agenda::Reroute => self.reroute(),
             Agenda::HostTook { node, link } => self.host_took(node as usize, link as usize),
         }
     }

@@ -99,7 +99,7 @@ impl Simulation<'_> {
     #[inline]
     pub(crate) fn passed(&mut self, link: usize, packet: Packet) {
         self.counters.packet_hops += u64::from(packet.purpose == Purpose::Data);
-        let damaged = !self.damage.is_empty() && self.damages(link);
+        let damaged = !self.damage.is_empty() && self.damages(link, u32::from(packet.size));
         if damaged || packet.flags & DAMAGED != 0 {
             if self.credits.count() && packet.purpose == Purpose::Data {
                 self.give_credit(link, u32::from(packet.size));
@@ -110,11 +110,6 @@ impl Simulation<'_> {
         } else {
             self.forward(link, packet);
         }
-    }
-
-    /// Whether a link damages the packet that has crossed it.
-    fn damages(&mut self, link: usize) -> bool {
-        self.damage[link].unit() < self.settings.loss
     }
 
     /// Takes a packet into a switch and sends it on, or queues it for its next link.

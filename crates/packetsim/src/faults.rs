@@ -1,0 +1,158 @@
+//! Faults at work: links that go down, lose packets or run slow, NICs that fall behind or storm.
+//!
+//! [`fabric::fault::Faults`] says what is wrong at which instant; here it is done to the run. No
+//! switch runs ahead of the next change. A link that is down loses whatever would cross it, as a
+//! switch that sends to a dead port does; `reroute_after` later the routes follow, and queue pairs
+//! whose path has changed take the new one. What was lost is repaired by the NICs.
+//!
+//! # Where this model departs from reality
+//!
+//! * All switches learn of a change at the same time, and pause frames still cross a dead link.
+//! * A packet that is on its way when a link comes back, before the time it arrives, is not lost.
+
+use fabric::fault::{Fault, FaultKind};
+use fabric::{LinkId, NodeId};
+use units::{Bytes, Id, Time};
+
+use crate::packet::{DATA, PATH_END, RESUME};
+use crate::port::NOWHERE;
+use crate::simulation::{Agenda, Simulation};
+
+const NEVER: u64 = u64::MAX;
+
+/// What is wrong with a link.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Trouble {
+    /// Nothing.
+    #[default]
+    None,
+    /// It loses some packets.
+    Grey,
+    /// It loses all packets.
+    Down,
+}
+
+/// Whether a fault makes a NIC send pauses.
+pub(crate) fn pauses(fault: &Fault) -> bool {
+    matches!(fault.kind, FaultKind::SlowReceiver { .. } | FaultKind::PauseStorm)
+}
+
+impl Simulation<'_> {
+    /// Does what the faults say is wrong now, and arranges for the next change.
+    pub(crate) fn change(&mut self) {
+        let now = Time::from_ps(self.now);
+        let health = self.faults.health(self.fabric, now);
+        for (link, port) in self.ports.iter_mut().enumerate() {
+            port.set_rate(health.rate(self.fabric, LinkId::from_index(link)));
+        }
+        self.troubles.fill(Trouble::None);
+        for fault in self.faults.on(now) {
+            if matches!(fault.kind, FaultKind::Grey { .. }) {
+                fault.links.iter().for_each(|link| self.troubles[link.index()] = Trouble::Grey);
+            }
+        }
+        for link in self.fabric.links().ids().filter(|link| health.is_down(*link)) {
+            self.troubles[link.index()] = Trouble::Down;
+        }
+        let troubled = self.faults.all().iter().filter(|fault| pauses(fault));
+        let nics: Vec<NodeId> = troubled.flat_map(|fault| &fault.nodes).copied().collect();
+        for nic in nics {
+            self.change_nic(nic, now);
+        }
+        if 0 < self.now {
+            let at = self.now + self.settings.switch.reroute_after.as_ps();
+            self.plan(at, Agenda::Reroute);
+        }
+        self.barrier = self.faults.next_change(now).map_or(NEVER, Time::as_ps);
+        if self.barrier != NEVER {
+            self.plan(self.barrier, Agenda::Change);
+        }
+    }
+
+    /// Lets a NIC take packets as fast as it can now, and storm if it does.
+    fn change_nic(&mut self, nic: NodeId, now: Time) {
+        if let Some(host) = self.hosts.get_mut(nic.index()) {
+            let own = self.settings.nic.pcie.unwrap_or(host.line);
+            host.rate = self.faults.receive_rate(nic, now).map_or(own, |rate| rate.min(own));
+        }
+        let storming = self.faults.is_storming(nic, now);
+        for at in 0..self.fabric.ports(nic).len() {
+            let link = self.fabric.reverse(self.fabric.ports(nic)[at]).index();
+            let pausing = self.ports[link].pausing >> DATA & 1 == 1;
+            if storming && !pausing {
+                self.ports[link].pausing |= 1 << DATA;
+                self.send_pause(link, DATA, 0);
+                self.renew_later(link, DATA);
+            } else if !storming && pausing && !self.hosts[nic.index()].pausing {
+                self.ports[link].pausing &= !(1 << DATA);
+                self.send_pause(link, DATA, RESUME);
+            }
+        }
+    }
+
+    /// Whether a link damages the packet of so many bytes that has crossed it.
+    pub(crate) fn damages(&mut self, link: usize, size: u32) -> bool {
+        let mut kept = 1.0 - self.settings.loss;
+        match self.troubles.get(link) {
+            Some(Trouble::Down) => return true,
+            Some(Trouble::Grey) => {
+                let (id, size) = (LinkId::from_index(link), Bytes::new(u64::from(size)));
+                kept *= 1.0 - self.faults.loss(id, size, Time::from_ps(self.now));
+            }
+            Some(Trouble::None) | None => {}
+        }
+        kept < 1.0 && kept <= self.damage[link].unit()
+    }
+
+    /// Lets the routes follow what has changed.
+    pub(crate) fn reroute(&mut self) {
+        let health = self.faults.health(self.fabric, Time::from_ps(self.now));
+        self.network.routes.set_health(health);
+        let mut stranded = 0;
+        for number in 0..self.pairs.len() {
+            let (key, back) = self.network.keys[number];
+            let forth = self.network.walk(self.fabric, &key).map(<[LinkId]>::to_vec);
+            let return_path = self.network.walk(self.fabric, &back).map(<[LinkId]>::to_vec);
+            let (Ok(forth), Ok(return_path)) = (forth, return_path) else {
+                stranded += 1;
+                continue;
+            };
+            if self.pairs[number].route != NOWHERE {
+                self.pairs[number].route =
+                    self.replace_path(self.pairs[number].route, &forth, number);
+            }
+            self.inboxes[number].route =
+                self.replace_path(self.inboxes[number].route, &return_path, number);
+            self.move_to_port(number, forth[0].index() as u32);
+        }
+        if 0 < stranded {
+            self.find(format!("{stranded} queue pairs have no path to their destination"));
+        }
+    }
+
+    /// Where a path stands in the list: at the old place if it has not changed.
+    fn replace_path(&mut self, old: u32, path: &[LinkId], pair: usize) -> u32 {
+        let links = path.iter().map(|link| link.index() as u32);
+        let known = self.paths[old as usize..].iter().copied().take_while(|at| at & PATH_END == 0);
+        if known.eq(links.clone()) {
+            return old;
+        }
+        let place = self.paths.len() as u32;
+        self.paths.extend(links);
+        self.paths.push(PATH_END | pair as u32);
+        place
+    }
+
+    /// Lets a queue pair send through another port of its NIC.
+    fn move_to_port(&mut self, number: usize, port: u32) {
+        if self.pairs[number].port == port {
+            return;
+        }
+        if self.pairs[number].place != NOWHERE {
+            self.unlist(number);
+        }
+        self.pairs[number].port = port;
+        self.list(number);
+        self.serve(port as usize);
+    }
+}

@@ -1,0 +1,118 @@
+//! Faults: what goes wrong is felt as arithmetic says, and loss never hangs a run.
+
+use fabric::Fabric;
+use fabric::fault::{FaultConfig, FaultKind, Faults};
+use fabric::hardware::Reorder;
+use fabric::topology::{ClusterConfig, FabricConfig, LinkConfig, TopologyKind, build};
+use packetsim::cc::{CcConfig, none};
+use packetsim::nic::NicConfig;
+use packetsim::{Settings, Watch};
+use traffic::{Connection, Outcome, Transfers};
+use units::{Bytes, Rate, Span};
+
+/// Sixteen hosts in a fat tree of 400G.
+fn tree() -> Fabric {
+    let cluster = ClusterConfig {
+        gpus: Some(16),
+        gpus_per_node: 1,
+        nics_per_node: 1,
+        ..ClusterConfig::default()
+    };
+    let delay = Some(Span::from_ns(500));
+    let link = LinkConfig { rate: Some(Rate::from_gbps(400)), delay, length: None };
+    let config = FabricConfig {
+        topology: TopologyKind::FatTree,
+        k: Some(4),
+        links: vec![link; 3],
+        ..FabricConfig::default()
+    };
+    build(&cluster, &config, &Default::default()).unwrap()
+}
+
+fn fault(on: &str, at: Span, lasting: Option<Span>, what: FaultKind) -> FaultConfig {
+    FaultConfig { at, until: None, lasting, on: on.to_owned(), what }
+}
+
+/// Every host sends 4 MiB to the one eight further on.
+fn run(reorder: Reorder, faults: &[FaultConfig]) -> Outcome {
+    let fabric = tree();
+    let mut transfers = Transfers::new();
+    let label = transfers.label("flow");
+    for host in 0..16 {
+        let (from, to) = (fabric.nic(host), fabric.nic((host + 8) % 16));
+        let connection = transfers.connect(Connection { from, to, channel: 0, queue_pairs: 1 });
+        transfers.send(connection, Bytes::from_mib(4), label, &[]);
+    }
+    let nic = NicConfig { reorder, timeout: Span::from_us(500), ..NicConfig::default() };
+    let congestion = CcConfig::None(none::Config {});
+    let settings = Settings { nic, congestion, seed: 1, ..Settings::default() };
+    let faults = Faults::new(&fabric, faults, "faults").unwrap_or_else(|e| panic!("{e:?}"));
+    packetsim::run_with_faults(&fabric, &transfers, &settings, &faults, &mut Watch::default())
+}
+
+const WAYS: [Reorder; 3] = [Reorder::None, Reorder::SelectiveRepeat, Reorder::DirectPlacement];
+
+/// Property: every kind of fault ends, with every way to repair losses.
+#[test]
+fn loss_never_hangs_a_run() {
+    let us = Span::from_us;
+    let flap = FaultKind::Flap { period: us(60), down: Some(us(20)) };
+    let grey = FaultKind::Grey { loss: 0.01, bit_error_rate: 0.0 };
+    let faults = [
+        ("down", fault("NIC 0", us(20), Some(us(80)), FaultKind::LinkDown)),
+        ("core", fault("core 0", us(20), None, FaultKind::SwitchDown)),
+        ("restart", fault("pod 0 aggregation 0", us(20), Some(us(100)), FaultKind::SwitchRestart)),
+        ("flap", fault("NIC 3", us(10), Some(us(400)), flap)),
+        ("grey", fault("NIC *", us(0), None, grey)),
+    ];
+    for reorder in WAYS {
+        for (name, fault) in &faults {
+            let outcome = run(reorder, std::slice::from_ref(fault));
+            assert_eq!(outcome.completed(), 16, "{name}, {reorder:?}: {:?}", outcome.findings);
+            let lost = (outcome.counters.drops, outcome.counters.retransmits);
+            assert!(0 < lost.0 && 0 < lost.1, "{name}, {reorder:?}: {lost:?}");
+        }
+    }
+}
+
+/// Oracle: over a link at a quarter of its rate, data and the acknowledgements that share the link
+/// take what their bytes take.
+#[test]
+fn a_degraded_link_is_slower_by_what_it_lost() {
+    let rate = Rate::from_gbps(100);
+    let slow =
+        run(Reorder::None, &[fault("NIC 0", Span::ZERO, None, FaultKind::Degraded { rate })]);
+    let times = slow.ops.iter().next().unwrap().unwrap();
+    let bits = 1_024 * (4_096 + 82 + 86) * 8;
+    // Six links and five switches there, and the same back.
+    let tiers: Vec<Span> = tree().tiers().iter().map(|tier| tier.latency).collect();
+    let way = Span::from_ns(500) * 6 + (tiers[0] + tiers[1]) * 2 + tiers[2];
+    let expected = bits as f64 / 100e9 + (way * 2).as_secs_f64();
+    let taken = times.finish.since(times.start).as_secs_f64();
+    assert!((taken / expected - 1.0).abs() < 0.01, "{taken} for {expected}");
+}
+
+/// Oracle: a receiver that takes 50 Gb/s pauses its leaf, loses nothing, and gets its 4 MiB at that
+/// rate.
+#[test]
+fn a_slow_receiver_pauses_its_leaf_and_loses_nothing() {
+    let rate = Rate::from_gbps(50);
+    let kind = FaultKind::SlowReceiver { rate };
+    let outcome = run(Reorder::None, &[fault("NIC 8", Span::ZERO, None, kind)]);
+    assert_eq!((outcome.completed(), outcome.counters.drops), (16, 0), "{:?}", outcome.findings);
+    assert!(0 < outcome.counters.pauses);
+    let times = outcome.ops.iter().next().unwrap().unwrap();
+    let taken = times.received.since(times.start).as_secs_f64();
+    let expected = 4_194_304.0 * 8.0 / 50e9;
+    assert!((taken / expected - 1.0).abs() < 0.05, "{taken} for {expected}");
+}
+
+/// A NIC that storms holds up its own sender for as long as it storms, and everybody finishes.
+#[test]
+fn a_pause_storm_ends_when_it_ends() {
+    let storm = fault("NIC 8", Span::ZERO, Some(Span::from_ms(2)), FaultKind::PauseStorm);
+    let outcome = run(Reorder::None, &[storm]);
+    assert_eq!(outcome.completed(), 16, "{:?}", outcome.findings);
+    let times = outcome.ops.iter().next().unwrap().unwrap();
+    assert!(Span::from_ms(2) <= times.finish.since(times.start));
+}
