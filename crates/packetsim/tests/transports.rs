@@ -241,3 +241,32 @@ fn an_incast_under_everything() {
     spectrum-x            222 [5, 0, 0, 0]
     ");
 }
+
+/// Oracle: sums by hand. 64 bytes from pod to pod take the NICs' latencies, five switches, six
+/// cables and little else; the kernel's latencies dwarf all of that.
+#[test]
+fn a_small_message_takes_its_latencies() {
+    let fabric = fat_tree();
+    let wire: u64 = (0..6).map(|hop| delay(&fabric, hop).as_ps()).sum();
+    for (name, transport) in Transport::ALL {
+        let mut settings = Settings::of_transport(transport);
+        if settings.nic.send_latency == Span::ZERO {
+            settings.nic.send_latency = Span::from_ns(1_200);
+            settings.nic.receive_latency = Span::from_ns(1_200);
+        }
+        let hosts = settings.nic.send_latency + settings.nic.receive_latency;
+        let mut transfers = Transfers::new();
+        let label = transfers.label("flow");
+        let connection = connect(&mut transfers, &fabric, 15, 0);
+        let op = transfers.send(connection, Bytes::new(64), label, &[]);
+        let outcome = packetsim::run(&fabric, &transfers, &settings);
+        let times = outcome.ops[op].expect("it finished");
+        let took = times.received.since(times.start).as_ps();
+        let least = wire + hosts.as_ps();
+        // At most 200 bytes on six links at 400 Gb/s: 24 ns.
+        assert!((least..least + 24_000).contains(&took), "{name}: {took} for {least}");
+        if transport == Transport::Tcp {
+            assert!((45_000_000..60_000_000).contains(&took), "{took}");
+        }
+    }
+}
