@@ -15,8 +15,10 @@ pub mod failure;
 pub mod init;
 pub mod meter;
 pub mod presets;
+pub mod run_job;
 pub mod run_traffic;
 pub mod topo;
+pub mod world;
 
 pub use engine::Engine;
 pub use failure::Failure;

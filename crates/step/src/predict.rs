@@ -19,7 +19,9 @@ use crate::attribution::{Path, critical_path};
 use crate::breakdown::Breakdown;
 use crate::costs::Costing;
 use crate::jitter::{Jitter, Straggler};
-use crate::network::{Engine, LinkSummary, Network, Phase, Runner, Unserved, link_summary};
+use crate::network::{
+    Engine, LinkSummary, Network, Phase, Repeats, Runner, Unserved, link_summary,
+};
 use crate::overheads::Overheads;
 use crate::timeline::{Share, Timeline};
 
@@ -64,6 +66,8 @@ pub struct Prediction {
     pub breakdown: Breakdown,
     /// What the fabric made of each phase of communication.
     pub phases: Vec<Phase>,
+    /// How often each phase's bytes are moved in one step, as a multiple of the phase that was run.
+    pub repeats: Repeats,
     /// How the links were used.
     pub links: LinkSummary,
     /// Why it takes as long as it does.
@@ -138,6 +142,7 @@ pub fn predict_on<'a>(
         tflops_per_gpu,
         mfu: tflops_per_gpu / rates.peak_bf16_tflops,
         breakdown,
+        repeats,
         links,
         path: critical_path(&even.line),
         line: even.line,

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::PathBuf;
 
-use commands::{Failure, run_traffic};
+use commands::{Failure, run_job, run_traffic};
 
 use crate::arguments::ScenarioArgument;
 use crate::terminal::{Ending, Stop, Terminal};
@@ -28,6 +28,15 @@ impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         let loaded = terminal.load(&self.scenario)?;
         let engine = terminal.engine();
+        if loaded.job.is_some() {
+            if self.flows_out.is_some() {
+                let reason = "--flows-out is for synthetic traffic; a job has `fatflow traffic \
+                              --transfers-out`";
+                return Err(Failure::Run(reason.to_owned()).into());
+            }
+            terminal.answer("run", Some(&loaded), &run_job::run(&loaded, engine)?)?;
+            return Ok(Ending::Done);
+        }
         let mut watch = packetsim::Watch::default();
         let (report, work, outcome) = run_traffic::run(&loaded, engine, &mut watch)?;
         if let Some(path) = &self.flows_out {

@@ -1,0 +1,422 @@
+//! `run` on a job: how long a training step takes, why, and what that costs.
+//!
+//! The step crate predicts; the chosen engine runs every distinct phase of communication on the
+//! scenario's fabric. `analytic` is the closed form of every collective, without contention.
+
+use fabric::cost::{self, Part};
+use fabric::graph::LinkKind;
+use fabric::{LinkId, NodeKind};
+use job::memory::{self, Usage};
+use scenario::Loaded;
+use serde::Serialize;
+use step::faults::{Goodput, RunSize};
+use step::money::{self, Bill, Machines, Phases};
+use step::network::words;
+use step::predict::{Prediction, predict};
+use step::timeline::Share;
+use traffic::Transfers;
+use units::Id;
+
+use crate::engine::{self, Engine};
+use crate::failure::Failure;
+use crate::meter::{self, Meter};
+use crate::world::{JobWorld, assumptions};
+
+mod page;
+
+/// Segments of the critical path that are told, the longest.
+const TOLD_SEGMENTS: usize = 8;
+
+/// A predicted step.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// How long a step takes: the sum of `breakdown_s`.
+    pub step_s: f64,
+    /// Tokens per second, over all GPUs.
+    pub tokens_per_s: f64,
+    /// Model FLOPs of one GPU per second, causal attention counted once, in 10¹².
+    pub tflops_per_gpu: f64,
+    /// That over the bf16 peak.
+    pub mfu: f64,
+    /// Where the time goes.
+    pub breakdown_s: BreakdownSeconds,
+    /// How the scale-out links were used over the step.
+    pub links: Links,
+    /// The busiest of them.
+    pub worst_links: Vec<WorstLink>,
+    /// The share of a long run that trains.
+    pub goodput: f64,
+    /// GPUs of the job.
+    pub gpus: u64,
+    /// Tokens of one step.
+    pub tokens_per_step: f64,
+    /// The share of the step that is communication which nothing hides.
+    pub exposed_communication: f64,
+    /// What constrains the step most, besides computation.
+    pub constraint: String,
+    /// The critical path: its longest segments, in the order of time.
+    pub critical_path: Vec<String>,
+    /// What the fabric made of each phase of communication.
+    pub phases: Vec<PhaseRow>,
+    /// Memory of a GPU of the fullest stage.
+    pub memory: Memory,
+    /// Failures, checkpoints and restarts.
+    pub reliability: Goodput,
+    /// Capital, power, energy by phase, and the price of a token.
+    pub cost: Bill,
+    /// What the engine noticed.
+    pub findings: Vec<String>,
+    /// Seconds that the prediction took on the clock.
+    pub wall_s: f64,
+    /// Seconds that it took of the processor.
+    pub cpu_s: f64,
+    /// The most memory that the process has used.
+    pub peak_rss_bytes: u64,
+    #[serde(skip)]
+    drawn: page::Drawn,
+}
+
+/// Exposed times that add up to the step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct BreakdownSeconds {
+    /// Kernels.
+    pub compute: f64,
+    /// Tensor-parallel communication.
+    pub tp: f64,
+    /// Context-parallel communication.
+    pub cp: f64,
+    /// Expert-parallel communication.
+    pub ep: f64,
+    /// Messages between pipeline stages.
+    pub pp: f64,
+    /// Gradients and weights between copies.
+    pub dp: f64,
+    /// Waiting for another stage's computation.
+    pub bubble: f64,
+    /// The optimizer's kernels.
+    pub optimizer: f64,
+    /// Jitter, data loading, the loop around the step.
+    pub other: f64,
+}
+
+impl BreakdownSeconds {
+    fn of(prediction: &Prediction) -> Self {
+        let of = |share| prediction.breakdown.get(share).as_secs_f64();
+        Self {
+            compute: of(Share::Compute),
+            tp: of(Share::Tp),
+            cp: of(Share::Cp),
+            ep: of(Share::Ep),
+            pp: of(Share::Pp),
+            dp: of(Share::Dp),
+            bubble: of(Share::Bubble),
+            optimizer: of(Share::Optimizer),
+            other: of(Share::Other),
+        }
+    }
+
+    /// The parts with what people call them, in the order of the keys.
+    pub fn named(&self) -> [(&'static str, f64); 9] {
+        [
+            ("compute", self.compute),
+            ("tensor parallel", self.tp),
+            ("context parallel", self.cp),
+            ("expert parallel", self.ep),
+            ("pipeline messages", self.pp),
+            ("data parallel", self.dp),
+            ("pipeline bubble", self.bubble),
+            ("optimizer", self.optimizer),
+            ("other", self.other),
+        ]
+    }
+
+    /// The step. Readers who add the parts in their order get the same bits.
+    pub fn total(&self) -> f64 {
+        self.named().iter().fold(0.0, |sum, (_, part)| sum + part)
+    }
+
+    /// Communication that nothing hides.
+    pub fn communication(&self) -> f64 {
+        self.tp + self.cp + self.ep + self.pp + self.dp
+    }
+}
+
+/// How the scale-out links were used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Links {
+    /// The busiest link's bytes over what it could have carried in the step.
+    pub max_utilisation: f64,
+    /// Busiest over mean, in the tier where that is worst.
+    pub imbalance: f64,
+}
+
+/// A busy link.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WorstLink {
+    /// What people call it.
+    pub link: String,
+    /// Over the step.
+    pub utilisation: f64,
+    /// Who is on it.
+    pub why: String,
+}
+
+/// One kind of communication on the whole cluster.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PhaseRow {
+    /// The axis.
+    pub axis: &'static str,
+    /// Whose it is.
+    pub groups_of: &'static str,
+    /// What they do.
+    pub collective: &'static str,
+    /// Of so many bytes, as the collective counts them.
+    pub bytes: u64,
+    /// So many groups at once.
+    pub groups: u64,
+    /// Whether it leaves the scale-up domain and was run on the fabric.
+    pub on_fabric: bool,
+    /// One group, undisturbed.
+    pub alone_s: f64,
+    /// The slowest of all.
+    pub slowest_s: f64,
+    /// Slowest over undisturbed.
+    pub slowdown: f64,
+}
+
+/// What a GPU holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Memory {
+    /// What it has.
+    pub capacity_bytes: u64,
+    /// What it needs.
+    pub total_bytes: u64,
+    /// Weights.
+    pub weights_bytes: u64,
+    /// Gradients.
+    pub gradients_bytes: u64,
+    /// Optimizer state.
+    pub optimizer_bytes: u64,
+    /// Activations.
+    pub activations_bytes: u64,
+    /// Logits.
+    pub logits_bytes: u64,
+    /// The framework's own.
+    pub framework_bytes: u64,
+    /// The pipeline stage that needs most.
+    pub stage: u64,
+}
+
+/// Predicts one step of the scenario's job.
+pub fn run(loaded: &Loaded, engine: Engine) -> Result<Report, Failure> {
+    let clock = Meter::start();
+    let world = JobWorld::of(loaded)?;
+    let prediction = predicted(loaded, &world, engine)?;
+    Ok(report(loaded, &world, &prediction, engine, &clock))
+}
+
+/// The step crate's own answer, for commands that need more of it.
+pub fn predicted(
+    loaded: &Loaded,
+    world: &JobWorld<'_>,
+    engine: Engine,
+) -> Result<Prediction, Failure> {
+    let assumptions = assumptions(loaded);
+    let predicted = match engine {
+        Engine::Analytic => predict(world.world(), &assumptions, None),
+        Engine::Flow => {
+            let settings = engine::flow_settings(loaded)?;
+            let mut run =
+                |transfers: &Transfers| flowsim::run(world.fabric, transfers, &settings);
+            predict(world.world(), &assumptions, Some(&mut run))
+        }
+        Engine::Packet => {
+            return Err(Failure::Run(
+                "a step's phases are folded collectives, which the packet engine cannot run; take \
+                 --engine flow, or `fatflow collective --engine packet` for one collective"
+                    .to_owned(),
+            ));
+        }
+    };
+    predicted.map_err(|error| Failure::Run(error.to_string()))
+}
+
+fn report(
+    loaded: &Loaded,
+    world: &JobWorld<'_>,
+    prediction: &Prediction,
+    engine: Engine,
+    clock: &Meter,
+) -> Report {
+    let breakdown_s = BreakdownSeconds::of(prediction);
+    let step_s = breakdown_s.total();
+    let exposed = breakdown_s.communication() / step_s;
+    let reliability = loaded.scenario.reliability.goodput(RunSize {
+        gpus: world.job.layout.gpus(),
+        parameters: world.job.model.parameters().total() as f64,
+        exposed_communication: exposed,
+    });
+    let goodput = reliability.goodput;
+    let cost = bill(loaded, world, &breakdown_s, prediction.tokens, goodput);
+    let worst = prediction.links.worst.iter().map(|worst| WorstLink {
+        link: worst.name.clone(),
+        utilisation: worst.utilisation,
+        why: worst.why.clone(),
+    });
+    Report {
+        step_s,
+        tokens_per_s: prediction.tokens / step_s,
+        tflops_per_gpu: prediction.tflops_per_gpu,
+        mfu: prediction.mfu,
+        breakdown_s,
+        links: Links {
+            max_utilisation: prediction.links.max_utilisation,
+            imbalance: prediction.links.imbalance,
+        },
+        worst_links: worst.collect(),
+        goodput,
+        gpus: world.job.layout.gpus(),
+        tokens_per_step: prediction.tokens,
+        exposed_communication: exposed,
+        constraint: constraint(&breakdown_s),
+        critical_path: told(prediction),
+        phases: prediction.phases.iter().map(phase).collect(),
+        memory: memory_of(world),
+        reliability,
+        cost,
+        findings: findings(prediction),
+        wall_s: clock.wall_s(),
+        cpu_s: clock.cpu_s(),
+        peak_rss_bytes: meter::peak_rss_bytes(),
+        drawn: page::Drawn {
+            title: loaded.title(),
+            engine,
+            timeline: page::timeline(&prediction.line),
+            loads: link_loads(world, prediction),
+            job: page::job_words(world.job),
+        },
+    }
+}
+
+/// The longest part that is not computation, in words.
+fn constraint(parts: &BreakdownSeconds) -> String {
+    let named = parts.named();
+    let others = named.iter().filter(|(name, _)| *name != "compute");
+    let longest = others.max_by(|a, b| a.1.total_cmp(&b.1));
+    match longest {
+        Some((name, seconds)) if 0.0 < *seconds => {
+            format!("{name} ({:.1} % of the step)", 100.0 * seconds / parts.total())
+        }
+        _ => "computation alone".to_owned(),
+    }
+}
+
+/// The longest segments of the critical path, in the order of time.
+fn told(prediction: &Prediction) -> Vec<String> {
+    let mut segments = prediction.path.segments.clone();
+    segments.sort_by_key(|segment| std::cmp::Reverse(segment.length()));
+    segments.truncate(TOLD_SEGMENTS);
+    segments.sort_by_key(|segment| segment.from);
+    let tell = |segment: &step::attribution::Segment| {
+        format!("from {:.3} s: {}", segment.from.as_secs_f64(), segment.words())
+    };
+    segments.iter().map(tell).collect()
+}
+
+fn phase(phase: &step::network::Phase) -> PhaseRow {
+    PhaseRow {
+        axis: phase.exchange.kind.axis().word(),
+        groups_of: words(phase.exchange.kind),
+        collective: phase.exchange.collective.name(),
+        bytes: phase.exchange.bytes.get(),
+        groups: phase.groups,
+        on_fabric: !phase.links.is_empty(),
+        alone_s: phase.alone.as_secs_f64(),
+        slowest_s: phase.slowest.as_secs_f64(),
+        slowdown: phase.slowdown(),
+    }
+}
+
+fn findings(prediction: &Prediction) -> Vec<String> {
+    let mut findings: Vec<String> = Vec::new();
+    for finding in prediction.phases.iter().flat_map(|phase| &phase.findings) {
+        if !findings.contains(finding) {
+            findings.push(finding.clone());
+        }
+    }
+    findings
+}
+
+fn memory_of(world: &JobWorld<'_>) -> Memory {
+    let usage = memory::usage(world.job);
+    let fullest = usage.iter().max_by_key(|usage| usage.total()).expect("a job has a stage");
+    let Usage { stage, weights, gradients, optimizer, activations, logits, framework, .. } =
+        *fullest;
+    Memory {
+        capacity_bytes: (world.gpu.memory_gb.value * 1e9) as u64,
+        total_bytes: fullest.total().get(),
+        weights_bytes: weights.get(),
+        gradients_bytes: gradients.get(),
+        optimizer_bytes: optimizer.get(),
+        activations_bytes: activations.get(),
+        logits_bytes: logits.get(),
+        framework_bytes: framework.get(),
+        stage,
+    }
+}
+
+/// What the job's share of the cluster costs and draws.
+fn bill(
+    loaded: &Loaded,
+    world: &JobWorld<'_>,
+    parts: &BreakdownSeconds,
+    tokens: f64,
+    goodput: f64,
+) -> Bill {
+    let scenario = &loaded.scenario;
+    let parts_list = cost::bill(world.fabric, &scenario.cluster, &scenario.catalogue);
+    let gpus = world.job.layout.gpus();
+    let share = gpus as f64 / world.fabric.gpus().max(1) as f64;
+    let network = [Part::Nic, Part::Switch, Part::Cable].map(|part| parts_list.of(part));
+    let (network_usd, network_w) =
+        network.iter().fold((0.0, 0.0), |(usd, w), part| (usd + part.0, w + part.1));
+    let machines = Machines {
+        gpus,
+        gpus_per_node: world.fabric.gpus_per_node() as u64,
+        gpu_w: world.gpu.power_w.value,
+        gpu_usd: world.gpu.price_usd.value,
+        network_w: network_w * share,
+        network_usd: network_usd * share,
+    };
+    let phases = Phases {
+        compute_s: parts.compute + parts.optimizer,
+        communicate_s: parts.communication(),
+        idle_s: parts.bubble + parts.other,
+    };
+    money::bill(&scenario.prices, &machines, &phases, tokens, goodput)
+}
+
+/// Utilisation of every link between switches over the step, by what people call its kind.
+fn link_loads(world: &JobWorld<'_>, prediction: &Prediction) -> Vec<(String, f64)> {
+    let fabric = world.fabric;
+    let mut bytes = vec![0.0; fabric.links().len()];
+    for phase in prediction.phases.iter().filter(|phase| !phase.links.is_empty()) {
+        let key = (phase.exchange.kind, phase.exchange.collective);
+        let times = prediction.repeats.get(&key).copied().unwrap_or(1.0);
+        for (link, used) in phase.links.enumerate() {
+            bytes[link.index()] += used.bytes as f64 * times;
+        }
+    }
+    let step_s = prediction.step.as_secs_f64();
+    let inner = |link: &LinkId| {
+        let ends = fabric.links()[*link];
+        let switch = |node| fabric.nodes()[node].kind == NodeKind::Switch;
+        fabric.class(*link).kind == LinkKind::ScaleOut && switch(ends.from) && switch(ends.to)
+    };
+    let load = |link: LinkId| {
+        let class = fabric.class(link);
+        let capacity = class.rate.bytes_per_s() * step_s;
+        (class.name.clone(), bytes[link.index()] / capacity)
+    };
+    fabric.links().ids().filter(inner).map(load).collect()
+}

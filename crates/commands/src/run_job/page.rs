@@ -1,0 +1,257 @@
+//! What people see of a predicted step.
+
+use job::Job;
+use report::number::{dollars, grouped, significant, watts};
+use report::{Align, Answer, Chart, ChartKind, Frame, Sheet, Table};
+use step::timeline::{Stream, Timeline};
+use units::{Bytes, Span};
+
+use super::{Memory, Report};
+use crate::engine::Engine;
+
+/// Operations that a timeline shows at most.
+const MOST_OPERATIONS: usize = 6_000;
+
+/// What charts and headings need besides the result.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Drawn {
+    pub(super) title: String,
+    pub(super) engine: Engine,
+    pub(super) timeline: Frame,
+    pub(super) loads: Vec<(String, f64)>,
+    pub(super) job: String,
+}
+
+/// The job in a line.
+pub(super) fn job_words(job: &Job) -> String {
+    let layout = &job.layout;
+    let mut text = job.model.name.to_string();
+    let degrees = [
+        ("TP", layout.tp),
+        ("CP", layout.cp),
+        ("PP", layout.pp),
+        ("DP", layout.dp),
+        ("EP", layout.ep),
+    ];
+    for (name, degree) in degrees.iter().filter(|(_, degree)| 1 < *degree) {
+        text += &format!(", {name} {degree}");
+    }
+    if 1 < layout.vpp {
+        text += &format!(", {} virtual stages", layout.vpp);
+    }
+    text + &format!(
+        "; {} sequences of {} tokens, {} microbatches",
+        grouped(job.batch.sequences),
+        grouped(job.batch.length),
+        grouped(job.microbatches)
+    )
+}
+
+/// The operations of every stage, or of as many stages as a chart can show.
+pub(super) fn timeline(line: &Timeline) -> Frame {
+    let graph = line.graph();
+    let mut frame = Frame::new(&["lane", "start_s", "end_s", "name", "work"]);
+    for op in graph.ops().ids().take(MOST_OPERATIONS) {
+        let step = graph.ops()[op];
+        let lane = graph.lanes()[step.lane];
+        let stream = match lane.stream {
+            Stream::Compute => "",
+            Stream::Communication => " (network)",
+        };
+        let words = step.work.words();
+        frame.push(vec![
+            format!("stage {}{stream}", lane.stage).into(),
+            line.start(op).as_secs_f64().into(),
+            line.end(op).as_secs_f64().into(),
+            format!("{words}, microbatch {}, part {}", step.micro, step.chunk).into(),
+            words.into(),
+        ]);
+    }
+    frame
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+fn span(seconds: f64) -> String {
+    format!("{:.3}", Span::from_secs_f64(seconds))
+}
+
+impl Answer for Report {
+    fn engine(&self) -> Option<&'static str> {
+        Some(self.drawn.engine.name())
+    }
+
+    fn sheet(&self) -> Sheet {
+        let Drawn { title, engine, job, .. } = &self.drawn;
+        let mut sheet = Sheet::new()
+            .heading(format!("{title}: one step, {} engine", engine.name()))
+            .text(format!("{job}; {} GPUs.", grouped(self.gpus)))
+            .facts([
+                ("step", span(self.step_s), ""),
+                ("MFU", percent(self.mfu), "of the bf16 peak"),
+                ("per GPU", format!("{:.0} TFLOP/s", self.tflops_per_gpu), ""),
+                ("tokens", format!("{}/s", grouped(self.tokens_per_s as u64)), ""),
+                ("exposed communication", percent(self.exposed_communication), "of the step"),
+                ("busiest link", percent(self.links.max_utilisation), "over the step"),
+                ("imbalance", significant(self.links.imbalance), "busiest over mean"),
+                ("goodput", percent(self.goodput), "of a long run"),
+            ]);
+        sheet = sheet.heading("Where the time goes").chart(self.waterfall());
+        sheet = sheet.text(format!("Besides computation the most is {}.", self.constraint));
+        sheet = sheet.heading("The critical path").text("Its longest stretches, in their order:");
+        sheet = sheet.verbatim(self.critical_path.join("\n"));
+        sheet = sheet.heading("What the fabric made of it").table(self.phase_table());
+        for finding in &self.findings {
+            sheet = sheet.note(finding);
+        }
+        sheet = self.links_part(sheet);
+        sheet = sheet.heading("Memory of a GPU").table(memory_table(&self.memory));
+        sheet = sheet.heading("Failures and checkpoints").table(self.reliability_table());
+        sheet = sheet.heading("Power and money").table(self.money_table());
+        let timeline = Chart {
+            start: Some("start_s".to_owned()),
+            end: Some("end_s".to_owned()),
+            name: Some("name".to_owned()),
+            ..Chart::new(ChartKind::Timeline, "Every stage over the step", self.drawn.timeline.clone())
+                .caption("Computation and messages of each pipeline stage, and its network stream.")
+                .axes("start_s", "lane")
+                .by("work")
+                .labels("time (s)", "")
+        };
+        sheet.heading("Timeline").chart(timeline)
+    }
+}
+
+impl Report {
+    fn waterfall(&self) -> Chart {
+        let mut parts = Frame::new(&["part", "seconds"]);
+        for (name, seconds) in self.breakdown_s.named() {
+            if 0.0 < seconds {
+                parts.push(vec![name.into(), seconds.into()]);
+            }
+        }
+        Chart::new(ChartKind::Waterfall, format!("{} of one step", span(self.step_s)), parts)
+            .caption("Seconds that the busiest stage spends or waits; they add up to the step.")
+            .axes("seconds", "part")
+            .labels("seconds", "")
+    }
+
+    fn phase_table(&self) -> Table {
+        let mut table = Table::new([
+            ("axis", Align::Left),
+            ("groups", Align::Right),
+            ("collective", Align::Left),
+            ("size", Align::Right),
+            ("undisturbed", Align::Right),
+            ("slowest", Align::Right),
+            ("factor", Align::Right),
+            ("", Align::Left),
+        ]);
+        for row in &self.phases {
+            table.row([
+                row.groups_of.to_owned(),
+                grouped(row.groups),
+                row.collective.to_owned(),
+                format!("{:.1}", Bytes::new(row.bytes)),
+                span(row.alone_s),
+                span(row.slowest_s),
+                format!("{:.2}", row.slowdown),
+                if row.on_fabric { "" } else { "closed form" }.to_owned(),
+            ]);
+        }
+        table
+    }
+
+    fn links_part(&self, sheet: Sheet) -> Sheet {
+        if self.worst_links.is_empty() {
+            return sheet.text("No link was run: the closed form knows no contention.");
+        }
+        let mut table = Table::new([
+            ("link", Align::Left),
+            ("utilisation", Align::Right),
+            ("why", Align::Left),
+        ]);
+        let mut bars = Frame::new(&["link", "utilisation"]);
+        for worst in &self.worst_links {
+            table.row([worst.link.clone(), percent(worst.utilisation), worst.why.clone()]);
+            bars.push(vec![worst.link.as_str().into(), worst.utilisation.into()]);
+        }
+        let worst = Chart::new(ChartKind::Bars, "The busiest links", bars)
+            .caption("Bytes of the step over what the link could have carried in it.")
+            .axes("utilisation", "link")
+            .labels("utilisation", "");
+        let mut loads = Frame::new(&["tier", "utilisation"]);
+        for (tier, load) in &self.drawn.loads {
+            loads.push(vec![tier.as_str().into(), (*load).into()]);
+        }
+        let histogram = Chart::new(ChartKind::Histogram, "How evenly links were loaded", loads)
+            .caption("Links between switches by utilisation: one narrow peak is even.")
+            .axes("utilisation", "")
+            .labels("utilisation", "links");
+        sheet.heading("Busiest links").table(table).chart(worst).chart(histogram)
+    }
+
+    fn reliability_table(&self) -> Table {
+        let run = &self.reliability;
+        let hours = |seconds: f64| format!("{} h", significant(seconds / 3600.0));
+        let minutes = |seconds: f64| format!("{} min", significant(seconds / 60.0));
+        rows([
+            ("mean time between failures", hours(run.mtbf_s)),
+            ("checkpoint", format!("{:.2}", Bytes::new(run.checkpoint_bytes as u64))),
+            ("the job waits for it", span(run.checkpoint_s)),
+            ("its burst on the storage network", span(run.burst_s)),
+            ("time between checkpoints", minutes(run.interval_s)),
+            ("Young's, Daly's interval", {
+                format!("{}, {}", minutes(run.young_s), minutes(run.daly_s))
+            }),
+            ("lost to checkpoints", percent(run.lost_to_checkpoints)),
+            ("lost to work done again", percent(run.lost_to_replay)),
+            ("lost to detection and restart", percent(run.lost_to_recovery)),
+            ("goodput", percent(run.goodput)),
+        ])
+    }
+
+    fn money_table(&self) -> Table {
+        let bill = &self.cost;
+        let joules = |joules: f64| format!("{} kWh", significant(joules / 3.6e6));
+        rows([
+            ("capital of the job's share", dollars(bill.capital_usd)),
+            ("of which the network", {
+                let share = percent(bill.network_capital_usd / bill.capital_usd);
+                format!("{} ({share})", dollars(bill.network_capital_usd))
+            }),
+            ("mean power, the building's share included", watts(bill.power_w)),
+            ("energy of a step: computing", joules(bill.compute_j)),
+            ("communicating", joules(bill.communicate_j)),
+            ("waiting", joules(bill.idle_j)),
+            ("hosts", joules(bill.host_j)),
+            ("network", joules(bill.network_j)),
+            ("a step", format!("${:.2}", bill.step_usd)),
+            ("a million trained tokens", format!("${:.3}", bill.usd_per_million_tokens)),
+        ])
+    }
+}
+
+fn memory_table(memory: &Memory) -> Table {
+    let gb = |bytes: u64| format!("{:.1} GB", bytes as f64 / 1e9);
+    rows([
+        ("weights", gb(memory.weights_bytes)),
+        ("gradients", gb(memory.gradients_bytes)),
+        ("optimizer state", gb(memory.optimizer_bytes)),
+        ("activations", gb(memory.activations_bytes)),
+        ("logits", gb(memory.logits_bytes)),
+        ("framework", gb(memory.framework_bytes)),
+        ("in all, on the fullest stage", gb(memory.total_bytes)),
+        ("of", gb(memory.capacity_bytes)),
+    ])
+}
+
+fn rows<const N: usize>(rows: [(&str, String); N]) -> Table {
+    let mut table = Table::new([("", Align::Left), ("", Align::Right)]);
+    for (name, value) in rows {
+        table.row([name.to_owned(), value]);
+    }
+    table
+}

@@ -1,0 +1,128 @@
+//! The job of a scenario, ready to be predicted: its ranks on GPUs, its GPUs' rates, its software.
+
+use fabric::graph::LinkKind;
+use fabric::hardware::Gpu;
+use fabric::{Fabric, NodeId};
+use job::compute::GpuRates;
+use job::placement::{Placement, PlacementConfig, Policy, Slots, place};
+use job::{Job, Layout};
+use scenario::{Loaded, Problem, source};
+use step::predict::{Assumptions, World};
+use traffic::nccl::{self, Usage};
+
+use crate::engine;
+use crate::failure::Failure;
+
+/// A job with everything that a prediction needs.
+#[derive(Debug)]
+pub struct JobWorld<'a> {
+    /// The job.
+    pub job: &'a Job,
+    /// The network.
+    pub fabric: &'a Fabric,
+    /// Which rank runs on which GPU.
+    pub placement: Placement,
+    /// The GPU, as the catalogue has it.
+    pub gpu: &'a Gpu,
+    /// What it can do.
+    pub rates: GpuRates,
+    /// The communication library.
+    pub library: nccl::Settings,
+}
+
+impl<'a> JobWorld<'a> {
+    /// The job of a scenario; a scenario without one is an error.
+    pub fn of(loaded: &'a Loaded) -> Result<Self, Failure> {
+        let Some(job) = &loaded.job else {
+            let problem = Problem::error(format!("`{}` has no job", loaded.title()));
+            return Err(problem.with_help("add a `[job]` table; `fatflow init` shows one").into());
+        };
+        let scenario = &loaded.scenario;
+        let gpu = scenario.catalogue.gpu.get(&scenario.cluster.gpu);
+        let gpu = gpu.ok_or_else(|| {
+            loaded.problem("cluster.gpu", format!("no GPU is called `{}`", scenario.cluster.gpu))
+        })?;
+        let config = scenario.job.as_ref().map(|job| job.placement.clone()).unwrap_or_default();
+        Ok(Self {
+            job,
+            fabric: loaded.fabric(),
+            placement: placement(loaded, &job.layout, &config)?,
+            gpu,
+            rates: GpuRates::from(gpu),
+            // Training jobs leave it off: it takes memory and SMs from computation (MLPerf's logs
+            // say so of theirs); `validate` predicts published steps the same way.
+            library: nccl::Settings { nvls: Usage::Disabled, ..engine::library(loaded) },
+        })
+    }
+
+    /// The same as the step crate wants it.
+    pub fn world(&self) -> World<'_> {
+        let Self { job, fabric, placement, rates, library, .. } = self;
+        World { job, fabric, placement, rates, library }
+    }
+}
+
+/// What the scenario assumes of software and machines.
+pub fn assumptions(loaded: &Loaded) -> Assumptions {
+    let scenario = &loaded.scenario;
+    Assumptions {
+        overheads: scenario.software.clone(),
+        jitter: scenario.jitter.clone(),
+        stragglers: scenario.stragglers.clone(),
+    }
+}
+
+/// Places the ranks of a layout on the scenario's GPUs.
+pub fn placement(
+    loaded: &Loaded,
+    layout: &Layout,
+    config: &PlacementConfig,
+) -> Result<Placement, Failure> {
+    let ranks = match &config.policy {
+        Policy::RankFile(path) => rank_file(loaded, path)?,
+        _ => Vec::new(),
+    };
+    let slots = slots(loaded.fabric());
+    place(config, layout, &slots, &ranks, loaded.scenario.seed)
+        .map_err(|error| loaded.problem("job.placement", error.to_string()).into())
+}
+
+/// The GPU of every rank: one number for each line; what follows `#` is a remark.
+fn rank_file(loaded: &Loaded, path: &str) -> Result<Vec<u64>, Failure> {
+    let source = source::read(&loaded.path("job.placement", path))?;
+    let mut ranks = Vec::new();
+    for (number, line) in (1..).zip(source.text.lines()) {
+        let word = line.split('#').next().unwrap_or_default().trim();
+        if word.is_empty() {
+            continue;
+        }
+        ranks.push(word.parse().map_err(|_| {
+            let message = format!("{}:{number}: `{word}` is not a GPU's number", source.name);
+            loaded.problem("job.placement", message)
+        })?);
+    }
+    Ok(ranks)
+}
+
+/// The places of a fabric: how many nodes lie under one leaf, and in one zone.
+pub fn slots(fabric: &Fabric) -> Slots {
+    let nodes = fabric.servers();
+    let first = fabric.nics_per_node();
+    let leaf = |server: usize| leaf_of(fabric, fabric.nic(server * first));
+    let zone = |server: usize| leaf(server).map(|leaf| fabric.nodes()[leaf].zone);
+    let alike = |same: &dyn Fn(usize) -> bool| (0..nodes).take_while(|at| same(*at)).count() as u64;
+    let (first_leaf, first_zone) = (leaf(0), zone(0));
+    Slots {
+        nodes: nodes as u64,
+        gpus_per_node: fabric.gpus_per_node() as u64,
+        nodes_per_leaf: alike(&|at| leaf(at) == first_leaf).max(1),
+        nodes_per_zone: alike(&|at| zone(at) == first_zone).max(1),
+    }
+}
+
+/// The switch that a NIC's first cable leads to.
+pub fn leaf_of(fabric: &Fabric, nic: NodeId) -> Option<NodeId> {
+    let mut ports = fabric.ports(nic).iter();
+    let port = ports.find(|link| fabric.class(**link).kind == LinkKind::ScaleOut)?;
+    Some(fabric.links()[*port].to)
+}
