@@ -18,6 +18,7 @@ pub mod presets;
 pub mod run_job;
 pub mod run_traffic;
 pub mod topo;
+pub mod traffic;
 pub mod world;
 
 pub use engine::Engine;

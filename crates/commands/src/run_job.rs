@@ -24,6 +24,8 @@ use crate::world::{JobWorld, assumptions};
 
 mod page;
 
+pub(crate) use page::job_words;
+
 /// Segments of the critical path that are told, the longest.
 const TOLD_SEGMENTS: usize = 8;
 

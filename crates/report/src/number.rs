@@ -43,6 +43,11 @@ pub fn bits_per_second(number: f64) -> String {
     format!("{}b/s", scaled(number))
 }
 
+/// Bytes: `1.2 GB`.
+pub fn bytes(number: f64) -> String {
+    format!("{}B", scaled(number))
+}
+
 /// Watts: `1.2 MW`.
 pub fn watts(number: f64) -> String {
     format!("{}W", scaled(number))

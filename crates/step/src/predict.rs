@@ -161,7 +161,7 @@ fn events(job: &Job, assumptions: &Assumptions, step: Span) -> Span {
 }
 
 /// The library's settings as a training step meets them.
-fn library_of(
+pub fn library_of(
     job: &Job,
     library: &Settings,
     overheads: &Overheads,

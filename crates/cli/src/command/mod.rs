@@ -34,6 +34,7 @@ commands! {
     Topo topo
     Collective collective
     Run run
+    Traffic traffic
     Serve serve
     Schema schema
     Completions completions

@@ -23,7 +23,7 @@ pub(super) struct Drawn {
 }
 
 /// The job in a line.
-pub(super) fn job_words(job: &Job) -> String {
+pub(crate) fn job_words(job: &Job) -> String {
     let layout = &job.layout;
     let mut text = job.model.name.to_string();
     let degrees = [

@@ -1,0 +1,384 @@
+//! `traffic`: what a job puts on the wire, from its configuration alone.
+//!
+//! Bytes of one step between NICs, by axis and primitive, by GPU, node, rail and tier; how large
+//! transfers are, when they happen, how well their flows are told apart, who sends to whom, and
+//! what the placement of ranks does to all that.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use fabric::{Fabric, NodeId};
+use job::placement::{PlacementConfig, Policy};
+use job::{Axis, Program};
+use report::Answer;
+use scenario::Loaded;
+use serde::Serialize;
+use step::predict::library_of;
+use traffic::Connection;
+use units::{Id, Span};
+
+use crate::engine::Engine;
+use crate::failure::Failure;
+use crate::run_job::predicted;
+use crate::world::{JobWorld, assumptions, leaf_of, placement};
+
+mod burst;
+mod ledger;
+mod page;
+mod paths;
+
+pub use burst::Burst;
+pub use ledger::{Line, Primitive, TransferSize};
+pub use paths::Entropy;
+
+/// Transfers above this are elephants: the comparative analysis counts from 100 MB.
+pub const ELEPHANT_BYTES: u64 = 100_000_000;
+
+/// Blocks of a traffic matrix at most.
+const BLOCKS: usize = 32;
+
+/// What a job puts on the wire.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Bytes between NICs in one step, over all GPUs.
+    pub bytes_per_step: f64,
+    /// By axis of parallelism.
+    pub by_axis: BTreeMap<&'static str, f64>,
+    /// By primitive.
+    pub by_primitive: BTreeMap<&'static str, f64>,
+    /// Large transfers.
+    pub elephants: Elephants,
+    /// How well flows are told apart.
+    pub entropy: Entropy,
+    /// Traffic over time.
+    pub burst: Burst,
+    /// Bytes that reach each tier's switches from below.
+    pub per_tier_bytes: BTreeMap<String, f64>,
+    /// Bytes that leave one GPU: the mean, and the most.
+    pub per_gpu_bytes: MeanMax,
+    /// Bytes that leave one node.
+    pub per_node_bytes: MeanMax,
+    /// Bytes that leave the NICs of each rail.
+    pub per_rail_bytes: Vec<f64>,
+    /// By size of the transfers.
+    pub sizes: Vec<SizeRow>,
+    /// The share of bytes that leaves its zone, under each placement.
+    pub placements: Vec<PlacementRow>,
+    /// Who sends to whom.
+    pub matrix: Matrix,
+    /// Length of a step by the closed form.
+    pub step_s: f64,
+    #[serde(skip)]
+    tiers: Vec<(String, f64)>,
+    #[serde(skip)]
+    title: String,
+    #[serde(skip)]
+    words: String,
+    #[serde(skip)]
+    lines: Vec<Line>,
+    #[serde(skip)]
+    fabric_words: FabricWords,
+}
+
+/// What the page needs to know of the fabric.
+#[derive(Clone, Debug, Default)]
+struct FabricWords {
+    zone_word: String,
+    qps: u16,
+    policy: &'static str,
+}
+
+/// Large transfers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Elephants {
+    /// What counts as large.
+    pub threshold_bytes: u64,
+    /// The share of all bytes that large transfers move.
+    pub bytes_share: f64,
+}
+
+/// A mean and a maximum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct MeanMax {
+    /// Over those that send anything.
+    pub mean: f64,
+    /// The most.
+    pub max: f64,
+}
+
+/// Transfers of one size.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SizeRow {
+    /// For which axis.
+    pub axis: &'static str,
+    /// What for.
+    pub name: &'static str,
+    /// What a rank sends to one peer in one call.
+    pub transfer_bytes: f64,
+    /// What all such transfers of a step move.
+    pub bytes: f64,
+}
+
+/// What a placement does to bytes between zones.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PlacementRow {
+    /// Its name.
+    pub placement: String,
+    /// The share of bytes that leaves its leaf.
+    pub cross_leaf_share: f64,
+    /// The share of bytes that leaves its zone.
+    pub cross_zone_share: f64,
+    /// Bytes of a step that leave their zone.
+    pub cross_zone_bytes: f64,
+    /// Whether it is the scenario's own.
+    pub chosen: bool,
+}
+
+/// Who sends to whom, folded into blocks of nodes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Matrix {
+    /// What the rows and columns are.
+    pub blocks: Vec<String>,
+    /// Bytes from each block to each.
+    pub bytes: Vec<Vec<f64>>,
+}
+
+/// Analyses what the scenario's job puts on the wire.
+pub fn run(loaded: &Loaded) -> Result<Report, Failure> {
+    let world = JobWorld::of(loaded)?;
+    let program = Program::new(world.job);
+    let assumed = assumptions(loaded);
+    let gpus_per_node = world.fabric.gpus_per_node().max(1) as u64;
+    let settings = library_of(world.job, &world.library, &assumed.overheads, gpus_per_node);
+    let walk = ledger::Walk {
+        program: &program,
+        fabric: world.fabric,
+        placement: &world.placement,
+        settings: &settings,
+    };
+    let mut lines: Vec<Line> = Vec::new();
+    let sizes = walk.each(&mut |line| lines.push(*line))?;
+    let prediction = predicted(loaded, &world, Engine::Analytic)?;
+    let message = prediction.phases.iter().find(|phase| {
+        phase.exchange.collective == traffic::Collective::SendRecv
+            && phase.exchange.kind.axis() == Axis::Pp
+    });
+    let message = message.map_or(Span::ZERO, |phase| phase.slowest);
+    let burst = burst::burst(&prediction.line, &by_stage(&world, &lines), message);
+    let mut report = summarise(loaded, &world, &lines, &sizes, burst);
+    report.step_s = prediction.step.as_secs_f64();
+    report.placements = placements(loaded, &world, &walk, &lines)?;
+    report.lines = lines;
+    Ok(report)
+}
+
+fn by_stage(world: &JobWorld<'_>, lines: &[Line]) -> burst::ByStage {
+    let stages = usize::try_from(world.job.layout.pp).expect("few stages");
+    let mut bytes = vec![[0.0; 5]; stages];
+    for line in lines {
+        let stage = usize::try_from(line.stage).expect("few stages");
+        bytes[stage][line.axis as usize] += line.total();
+    }
+    bytes
+}
+
+fn summarise(
+    loaded: &Loaded,
+    world: &JobWorld<'_>,
+    lines: &[Line],
+    sizes: &[TransferSize],
+    burst: Burst,
+) -> Report {
+    let fabric = world.fabric;
+    let mut by_axis: BTreeMap<_, _> = Axis::ALL.iter().map(|axis| (axis.word(), 0.0)).collect();
+    let mut by_primitive: BTreeMap<_, _> =
+        Primitive::ALL.iter().map(|primitive| (primitive.word(), 0.0)).collect();
+    let mut per_nic = vec![0.0; fabric.nics()];
+    let mut connections: Vec<(Connection, f64)> = Vec::with_capacity(lines.len());
+    for line in lines {
+        *by_axis.entry(line.axis.word()).or_default() += line.total();
+        for primitive in Primitive::ALL {
+            *by_primitive.entry(primitive.word()).or_default() += line.bytes[primitive as usize];
+        }
+        per_nic[fabric.nic_number(line.connection.from).expect("it is a NIC")] += line.total();
+        connections.push((line.connection, line.total()));
+    }
+    let all: f64 = by_axis.values().sum();
+    let routing = &loaded.scenario.network.settings.routing;
+    let load = paths::load(fabric, &connections, routing, loaded.scenario.seed);
+    let large: f64 =
+        sizes.iter().filter(|s| ELEPHANT_BYTES as f64 <= s.bytes).map(|s| s.volume).sum();
+    let moved: f64 = sizes.iter().map(|size| size.volume).sum();
+    let nics = fabric.nics_per_node().max(1);
+    let per_node: Vec<f64> = per_nic.chunks(nics).map(|nics| nics.iter().sum()).collect();
+    let mut per_rail = vec![0.0; nics];
+    for (number, bytes) in per_nic.iter().enumerate() {
+        per_rail[fabric.rail_of(fabric.nic(number))] += bytes;
+    }
+    let gpus_per_nic = fabric.gpus_per_node() as f64 / nics as f64;
+    let MeanMax { mean, max } = mean_max(&per_nic);
+    let zone_word = fabric.networks().first().map_or("zone", |network| &network.zone_word);
+    Report {
+        bytes_per_step: all,
+        by_axis,
+        by_primitive,
+        elephants: Elephants {
+            threshold_bytes: ELEPHANT_BYTES,
+            bytes_share: if moved > 0.0 { large / moved } else { 0.0 },
+        },
+        entropy: load.entropy,
+        burst,
+        per_tier_bytes: load.per_tier.iter().cloned().collect(),
+        per_gpu_bytes: MeanMax { mean: mean / gpus_per_nic, max: max / gpus_per_nic },
+        per_node_bytes: mean_max(&per_node),
+        per_rail_bytes: per_rail,
+        sizes: size_rows(sizes),
+        placements: Vec::new(),
+        matrix: matrix(fabric, lines),
+        step_s: 0.0,
+        tiers: load.per_tier,
+        title: loaded.title(),
+        words: crate::run_job::job_words(world.job),
+        lines: Vec::new(),
+        fabric_words: FabricWords {
+            zone_word: zone_word.to_owned(),
+            qps: routing.qps,
+            policy: routing.policy.name(),
+        },
+    }
+}
+
+fn mean_max(values: &[f64]) -> MeanMax {
+    let sending = values.iter().filter(|value| 0.0 < **value).count().max(1);
+    MeanMax {
+        mean: values.iter().sum::<f64>() / sending as f64,
+        max: values.iter().copied().fold(0.0, f64::max),
+    }
+}
+
+/// Equal sizes of one use as one row, the largest volume first.
+fn size_rows(sizes: &[TransferSize]) -> Vec<SizeRow> {
+    let mut rows: Vec<SizeRow> = Vec::new();
+    for size in sizes.iter().filter(|size| 0.0 < size.volume) {
+        let axis = size.axis.word();
+        let same = |row: &&mut SizeRow| {
+            row.axis == axis && row.name == size.name && row.transfer_bytes == size.bytes
+        };
+        match rows.iter_mut().find(same) {
+            Some(row) => row.bytes += size.volume,
+            None => rows.push(SizeRow {
+                axis,
+                name: size.name,
+                transfer_bytes: size.bytes,
+                bytes: size.volume,
+            }),
+        }
+    }
+    rows.sort_by(|a, b| b.bytes.total_cmp(&a.bytes));
+    rows
+}
+
+/// What leaves its leaf and its zone under the usual placements and the scenario's own.
+fn placements(
+    loaded: &Loaded,
+    world: &JobWorld<'_>,
+    walk: &ledger::Walk<'_>,
+    own: &[Line],
+) -> Result<Vec<PlacementRow>, Failure> {
+    let config = loaded.scenario.job.as_ref().map(|job| job.placement.clone());
+    let config = config.unwrap_or_default();
+    let mut rows = Vec::new();
+    let mut chosen = Crossing::default();
+    own.iter().for_each(|line| chosen.add(world.fabric, line));
+    rows.push(chosen.row(String::from(config.policy.clone()), true));
+    for policy in [Policy::TopologyAware, Policy::Linear, Policy::Random] {
+        if policy == config.policy {
+            continue;
+        }
+        let name = String::from(policy.clone());
+        let other = PlacementConfig { policy, busy: config.busy };
+        let placement = placement(loaded, &world.job.layout, &other)?;
+        let mut crossing = Crossing::default();
+        let other = ledger::Walk { placement: &placement, ..*walk };
+        other.each(&mut |line| crossing.add(world.fabric, line))?;
+        rows.push(crossing.row(name, false));
+    }
+    Ok(rows)
+}
+
+/// Bytes that leave their leaf, and their zone.
+#[derive(Default)]
+struct Crossing {
+    all: f64,
+    leaf: f64,
+    zone: f64,
+}
+
+impl Crossing {
+    fn add(&mut self, fabric: &Fabric, line: &Line) {
+        let leaf = |nic: NodeId| leaf_of(fabric, nic);
+        let zone = |nic: NodeId| leaf(nic).map(|leaf| fabric.nodes()[leaf].zone);
+        let (from, to, bytes) = (line.connection.from, line.connection.to, line.total());
+        self.all += bytes;
+        if leaf(from) != leaf(to) {
+            self.leaf += bytes;
+        }
+        if zone(from) != zone(to) {
+            self.zone += bytes;
+        }
+    }
+
+    fn row(&self, placement: String, chosen: bool) -> PlacementRow {
+        let share = |part: f64| if self.all > 0.0 { part / self.all } else { 0.0 };
+        PlacementRow {
+            placement,
+            cross_leaf_share: share(self.leaf),
+            cross_zone_share: share(self.zone),
+            cross_zone_bytes: self.zone,
+            chosen,
+        }
+    }
+}
+
+/// Bytes between blocks of consecutive nodes.
+fn matrix(fabric: &Fabric, lines: &[Line]) -> Matrix {
+    let servers = fabric.servers();
+    let each = servers.div_ceil(BLOCKS).max(1);
+    let count = servers.div_ceil(each);
+    let block = |nic: NodeId| fabric.server_of(nic).unwrap_or(0) / each;
+    let mut bytes = vec![vec![0.0; count]; count];
+    for line in lines {
+        bytes[block(line.connection.from)][block(line.connection.to)] += line.total();
+    }
+    let name = |at: usize| match each {
+        1 => format!("node {at}"),
+        _ => format!("nodes {}–{}", at * each, ((at + 1) * each).min(servers) - 1),
+    };
+    Matrix { blocks: (0..count).map(name).collect(), bytes }
+}
+
+impl Report {
+    /// Writes every connection with its bytes of one step, as CSV. NICs are numbered from 0.
+    pub fn write_transfers(&self, fabric: &Fabric, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "src,dst,channel,axis,stage,primitive,bytes")?;
+        let nic = |node: NodeId| fabric.nic_number(node).unwrap_or(node.index());
+        for line in &self.lines {
+            let Connection { from, to, channel, .. } = line.connection;
+            for primitive in Primitive::ALL {
+                let bytes = line.bytes[primitive as usize];
+                if 0.0 < bytes {
+                    let (from, to, axis) = (nic(from), nic(to), line.axis.word());
+                    let (stage, word) = (line.stage, primitive.word());
+                    writeln!(out, "{from},{to},{channel},{axis},{stage},{word},{bytes:.0}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Answer for Report {
+    fn sheet(&self) -> report::Sheet {
+        page::sheet(self)
+    }
+}

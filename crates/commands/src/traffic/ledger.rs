@@ -1,0 +1,382 @@
+//! What a step puts on every connection between NICs.
+//!
+//! How it works. The step program says how many bytes the groups of each kind exchange at each
+//! stage. Every group is written out once as transfers, in the size of its largest call, with the
+//! library's own choice of algorithm and channels; the bytes of each connection are then scaled to
+//! what the stage exchanges in the whole step. Groups that stay inside a scale-up domain put
+//! nothing on the network and are passed over. Connections are persistent: the collectives of one
+//! communicator share them.
+//!
+//! Messages between stages, and the ring of context parallelism, go from rank to rank.
+
+use std::collections::BTreeMap;
+
+use fabric::{Fabric, NodeId, NodeKind};
+use job::dispatch::Dispatch;
+use job::placement::Placement;
+use job::program::Counted;
+use job::{Axis, Coordinates, GroupKind, Job, Program};
+use traffic::collective::{Ask, Detail, Group, Request, write};
+use traffic::nccl::{self, Settings};
+use traffic::{Collective, Communicator, Connection, OpKind, Transfers};
+use units::{Bytes, Id};
+
+use crate::failure::Failure;
+
+/// What people call a way of exchanging data.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Primitive {
+    /// Sums for everybody.
+    AllReduce,
+    /// Parts for everybody.
+    AllGather,
+    /// A part of the sum for each.
+    ReduceScatter,
+    /// From everybody to everybody.
+    AllToAll,
+    /// From one to another.
+    SendRecv,
+}
+
+impl Primitive {
+    /// All of them, in the order of the results.
+    pub const ALL: [Self; 5] =
+        [Self::AllReduce, Self::AllGather, Self::ReduceScatter, Self::AllToAll, Self::SendRecv];
+
+    /// The key that results use.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::AllReduce => "all_reduce",
+            Self::AllGather => "all_gather",
+            Self::ReduceScatter => "reduce_scatter",
+            Self::AllToAll => "all_to_all",
+            Self::SendRecv => "send_recv",
+        }
+    }
+
+    fn of(collective: Collective) -> Self {
+        match collective {
+            Collective::AllReduce | Collective::Reduce => Self::AllReduce,
+            Collective::AllGather | Collective::Broadcast => Self::AllGather,
+            Collective::ReduceScatter => Self::ReduceScatter,
+            Collective::SendRecv => Self::SendRecv,
+            _ => Self::AllToAll,
+        }
+    }
+}
+
+/// A connection between two NICs and what a step puts on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Line {
+    /// From which NIC to which, on which channel.
+    pub connection: Connection,
+    /// For which axis.
+    pub axis: Axis,
+    /// The pipeline stage of the sender's group.
+    pub stage: u64,
+    /// Bytes of the step, by primitive.
+    pub bytes: [f64; 5],
+}
+
+impl Line {
+    /// All bytes.
+    pub fn total(&self) -> f64 {
+        self.bytes.iter().sum()
+    }
+}
+
+/// The size of one transfer: what a rank sends to one peer in one call, and all bytes that a step
+/// moves in transfers of that size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TransferSize {
+    /// For which axis.
+    pub axis: Axis,
+    /// What for.
+    pub name: &'static str,
+    /// One transfer.
+    pub bytes: f64,
+    /// All of them in a step.
+    pub volume: f64,
+}
+
+/// The job, its software and the fabric.
+#[derive(Clone, Copy, Debug)]
+pub struct Walk<'a> {
+    /// What a step exchanges.
+    pub program: &'a Program,
+    /// On what.
+    pub fabric: &'a Fabric,
+    /// Which rank runs where.
+    pub placement: &'a Placement,
+    /// By what software.
+    pub settings: &'a Settings,
+}
+
+/// All calls of one collective on one kind of group.
+struct Kind<'c> {
+    collective: Collective,
+    /// The size that groups are written in.
+    unit: Bytes,
+    /// By stage: bytes of the step, as the collective counts them.
+    by_stage: Vec<f64>,
+    calls: Vec<&'c Counted>,
+}
+
+impl Walk<'_> {
+    fn job(&self) -> &Job {
+        &self.program.job
+    }
+
+    fn gpu(&self, rank: u64) -> NodeId {
+        let gpu = usize::try_from(self.placement.gpu(rank)).expect("GPUs fit memory");
+        self.fabric.gpu(gpu)
+    }
+
+    /// Visits every connection between NICs. The sizes of single transfers come back.
+    pub fn each(&self, visit: &mut impl FnMut(&Line)) -> Result<Vec<TransferSize>, Failure> {
+        let counted = self.program.counted();
+        let mut sizes = Vec::new();
+        for kind in GroupKind::ALL {
+            let (messages, collectives): (Vec<&Counted>, Vec<&Counted>) = counted
+                .iter()
+                .filter(|counted| counted.call.kind == kind && 0 < counted.groups)
+                .partition(|counted| {
+                    counted.call.collective == Collective::SendRecv
+                        && matches!(kind, GroupKind::Pipeline | GroupKind::Context)
+                });
+            if 1 < self.job().layout.group_size(kind) {
+                self.groups(kind, &collectives, visit, &mut sizes)?;
+                self.messages(&messages, visit, &mut sizes)?;
+            }
+        }
+        Ok(sizes)
+    }
+
+    /// All groups of a kind, each with all its collectives.
+    fn groups(
+        &self,
+        kind: GroupKind,
+        calls: &[&Counted],
+        visit: &mut impl FnMut(&Line),
+        sizes: &mut Vec<TransferSize>,
+    ) -> Result<(), Failure> {
+        let kinds = self.kinds(calls);
+        if kinds.is_empty() {
+            return Ok(());
+        }
+        let layout = self.job().layout;
+        let weights = self.weights(kind);
+        let mut shares = vec![0.0; kinds.len()];
+        let mut volumes = vec![vec![0.0; usize::try_from(layout.pp).expect("few")]; kinds.len()];
+        for number in 0..layout.groups(kind) {
+            let group = layout.group(kind, number);
+            let gpus: Vec<NodeId> = group.members().map(|rank| self.gpu(rank)).collect();
+            let communicator = Communicator::new(self.fabric, &gpus);
+            if communicator.domains() < 2 {
+                continue;
+            }
+            let stage = layout.coordinates(group.member(0)).pp;
+            let at = usize::try_from(stage).expect("few stages");
+            let mut group = Group::new(communicator);
+            let mut transfers = Transfers::new();
+            let mut bytes: Vec<[f64; 5]> = Vec::new();
+            for (place, one) in kinds.iter().enumerate() {
+                let from = transfers.ops().len();
+                self.write(&mut group, one, &weights, &mut transfers)?;
+                let primitive = Primitive::of(one.collective) as usize;
+                let factor = one.by_stage[at] / one.unit.as_f64();
+                let moved = moved(self.fabric, &transfers, from);
+                bytes.resize(transfers.connections().len(), [0.0; 5]);
+                for (connection, unit) in &moved {
+                    bytes[*connection][primitive] += unit * factor;
+                    volumes[place][at] += unit * factor;
+                }
+                if shares[place] == 0.0 {
+                    shares[place] = largest_pair(&transfers, &moved) / one.unit.as_f64();
+                }
+            }
+            for (connection, bytes) in transfers.connections().iter().zip(&bytes) {
+                if bytes.iter().any(|bytes| 0.0 < *bytes) {
+                    visit(&Line { connection: *connection, axis: kind.axis(), stage, bytes: *bytes });
+                }
+            }
+        }
+        for ((one, share), volume) in kinds.iter().zip(&shares).zip(&volumes) {
+            for counted in &one.calls {
+                let at = usize::try_from(counted.stage).expect("few stages");
+                let own = counted.call.bytes.as_f64() * counted.times as f64;
+                sizes.push(TransferSize {
+                    axis: kind.axis(),
+                    name: counted.call.name,
+                    bytes: share * counted.call.bytes.as_f64(),
+                    volume: volume[at] * own / one.by_stage[at].max(1.0),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The collectives of a kind of group, with what every stage exchanges.
+    fn kinds<'c>(&self, calls: &[&'c Counted]) -> Vec<Kind<'c>> {
+        let stages = usize::try_from(self.job().layout.pp).expect("few stages");
+        let mut kinds: Vec<Kind<'c>> = Vec::new();
+        for counted in calls {
+            let collective = counted.call.collective;
+            let known = kinds.iter().position(|kind| kind.collective == collective);
+            let place = known.unwrap_or_else(|| {
+                let unit = Bytes::new(1);
+                kinds.push(Kind { collective, unit, by_stage: vec![0.0; stages], calls: vec![] });
+                kinds.len() - 1
+            });
+            let kind = &mut kinds[place];
+            kind.unit = kind.unit.max(counted.call.bytes);
+            let stage = usize::try_from(counted.stage).expect("few stages");
+            kind.by_stage[stage] += counted.call.bytes.as_f64() * counted.times as f64;
+            kind.calls.push(counted);
+        }
+        kinds
+    }
+
+    /// How an all-to-all's bytes are shared out over the ranks that receive them.
+    fn weights(&self, kind: GroupKind) -> Vec<f64> {
+        if kind != GroupKind::Expert {
+            return Vec::new();
+        }
+        let gpus_per_node = self.fabric.gpus_per_node() as u64;
+        let dispatch = Dispatch::of(self.job(), gpus_per_node);
+        let shares = dispatch.map(|dispatch| dispatch.shares(1 << 40)).unwrap_or_default();
+        shares.into_iter().map(|share| share as f64).collect()
+    }
+
+    fn write(
+        &self,
+        group: &mut Group,
+        kind: &Kind<'_>,
+        weights: &[f64],
+        transfers: &mut Transfers,
+    ) -> Result<(), Failure> {
+        let (collective, bytes) = (kind.collective, kind.unit);
+        let (fabric, settings) = (self.fabric, self.settings);
+        let weights = if collective == Collective::AllToAll { weights } else { &[] };
+        let communicator = &group.communicator;
+        let ask = Ask { fabric, communicator, collective, bytes, settings, weights };
+        let plan = nccl::plan(&ask)
+            .ok_or_else(|| Failure::Run(format!("no algorithm runs {}", collective.name())))?;
+        let label = transfers.label(collective.name());
+        let (detail, plan) = (Detail::Folded, &plan);
+        let request = Request { collective, bytes, detail, label, settings, plan, weights };
+        write(fabric, group, &request, transfers, &[]);
+        Ok(())
+    }
+
+    /// Messages from rank to rank.
+    fn messages(
+        &self,
+        calls: &[&Counted],
+        visit: &mut impl FnMut(&Line),
+        sizes: &mut Vec<TransferSize>,
+    ) -> Result<(), Failure> {
+        let mut sent: BTreeMap<(u64, u64), f64> = BTreeMap::new();
+        let layout = self.job().layout;
+        for counted in calls {
+            let own = counted.call.bytes.as_f64() * counted.times as f64;
+            let mut volume = 0.0;
+            for rank in 0..layout.gpus() {
+                let at = layout.coordinates(rank);
+                if at.pp != counted.stage {
+                    continue;
+                }
+                let to = self.receivers(counted, at);
+                for receiver in &to {
+                    let bytes = own / to.len() as f64;
+                    *sent.entry((rank, layout.rank(*receiver))).or_default() += bytes;
+                    if self.leaves(rank, layout.rank(*receiver)) {
+                        volume += bytes;
+                    }
+                }
+            }
+            let (axis, name) = (counted.call.axis(), counted.call.name);
+            sizes.push(TransferSize { axis, name, bytes: counted.call.bytes.as_f64(), volume });
+        }
+        let Some(first) = calls.first() else { return Ok(()) };
+        for ((from, to), bytes) in sent {
+            if !self.leaves(from, to) {
+                continue;
+            }
+            let communicator = Communicator::new(self.fabric, &[self.gpu(from), self.gpu(to)]);
+            let mut transfers = Transfers::new();
+            let one = Kind {
+                collective: Collective::SendRecv,
+                unit: first.call.bytes,
+                by_stage: Vec::new(),
+                calls: Vec::new(),
+            };
+            self.write(&mut Group::new(communicator), &one, &[], &mut transfers)?;
+            let stage = layout.coordinates(from).pp;
+            for (connection, unit) in moved(self.fabric, &transfers, 0) {
+                let connection = transfers.connections().iter().nth(connection);
+                let connection = *connection.expect("it was counted");
+                let mut by = [0.0; 5];
+                by[Primitive::SendRecv as usize] = unit / one.unit.as_f64() * bytes;
+                visit(&Line { connection, axis: first.call.axis(), stage, bytes: by });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a message between two ranks leaves their scale-up domain.
+    fn leaves(&self, from: u64, to: u64) -> bool {
+        let domain = self.fabric.gpus_per_domain().max(1) as u64;
+        self.placement.gpu(from) / domain != self.placement.gpu(to) / domain
+    }
+
+    /// Who gets a rank's message.
+    fn receivers(&self, counted: &Counted, at: Coordinates) -> Vec<Coordinates> {
+        let layout = &self.job().layout;
+        if counted.call.kind == GroupKind::Context {
+            return vec![Coordinates { cp: (at.cp + 1) % layout.cp, ..at }];
+        }
+        let up = Coordinates { pp: (at.pp + 1) % layout.pp, ..at };
+        let down = Coordinates { pp: (at.pp + layout.pp - 1) % layout.pp, ..at };
+        if self.job().is_bidirectional() {
+            // Half of the microbatches go the other way; the ends have one neighbour.
+            return match at.pp {
+                0 => vec![up],
+                last if last + 1 == layout.pp => vec![down],
+                _ => vec![up, down],
+            };
+        }
+        vec![if counted.call.name == "activations" { up } else { down }]
+    }
+}
+
+/// Bytes of the operations from `first` on, by connection between NICs.
+fn moved(fabric: &Fabric, transfers: &Transfers, first: usize) -> BTreeMap<usize, f64> {
+    let mut moved = BTreeMap::new();
+    let is_nic =
+        |connection: &Connection| fabric.nodes()[connection.from].kind == NodeKind::Nic;
+    for op in transfers.ops().iter().skip(first) {
+        let (connections, bytes) = match &op.kind {
+            OpKind::Send { connection, bytes } => (std::slice::from_ref(connection), *bytes),
+            OpKind::Coupled { edges, bytes, .. } => (transfers.coupled(edges), *bytes),
+            OpKind::Wait { .. } => continue,
+        };
+        for connection in connections {
+            if is_nic(&transfers.connections()[*connection]) {
+                *moved.entry(connection.index()).or_default() += bytes.as_f64();
+            }
+        }
+    }
+    moved
+}
+
+/// The most that one NIC sends to one other, all channels together.
+fn largest_pair(transfers: &Transfers, moved: &BTreeMap<usize, f64>) -> f64 {
+    let mut pairs: BTreeMap<(NodeId, NodeId), f64> = BTreeMap::new();
+    for (at, connection) in transfers.connections().iter().enumerate() {
+        if let Some(bytes) = moved.get(&at) {
+            *pairs.entry((connection.from, connection.to)).or_default() += bytes;
+        }
+    }
+    pairs.values().copied().fold(0.0, f64::max)
+}

@@ -1,0 +1,257 @@
+//! What people see of a job's traffic: one page.
+
+use report::number::{bits_per_second, bytes, grouped, significant};
+use report::{Align, Chart, ChartKind, Frame, Scale, Sheet, Table};
+use units::Span;
+
+use super::Report;
+
+/// Rows of the table of sizes.
+const MOST_SIZES: usize = 12;
+
+pub(super) fn sheet(report: &Report) -> Sheet {
+    let Report { title, words, entropy, burst, elephants, .. } = report;
+    let FabricFacts { zone, policy } = facts_of(report);
+    let mut sheet = Sheet::new()
+        .heading(format!("{title}: what one step puts on the wire"))
+        .text(format!("{words}. {policy}"))
+        .facts([
+            ("between NICs", bytes(report.bytes_per_step), "all GPUs, one step"),
+            ("per GPU", bytes(report.per_gpu_bytes.mean), "mean"),
+            ("mean rate", bits_per_second(8.0 * report.bytes_per_step / report.step_s), "fabric"),
+            ("peak over mean", significant(burst.peak_to_mean), "along the step"),
+            ("duty cycle", percent(burst.duty_cycle), "of the step something moves"),
+            ("elephants", percent(elephants.bytes_share), "of bytes in transfers over 100 MB"),
+            ("flows", grouped(entropy.flows), "queue pairs"),
+            ("hash values", grouped(entropy.distinct_hashes), "distinct"),
+        ]);
+    if report.bytes_per_step == 0.0 {
+        return sheet.note("Nothing leaves the scale-up domains: the network is not used.");
+    }
+    sheet = sheet.heading("Who needs it").table(shares(report)).chart(axis_chart(report));
+    sheet = sheet.heading("How large transfers are").table(sizes(report)).chart(size_chart(report));
+    sheet = sheet.heading("When").text(when(report)).chart(series(report));
+    sheet = sheet.heading("How well flows are told apart").table(entropy_table(report));
+    sheet = sheet.heading("Through which tiers").table(tiers(report)).table(rails(report));
+    sheet = sheet.heading(format!("What placement does: bytes that leave their {zone}"));
+    sheet.table(placements(report)).heading("Who sends to whom").chart(matrix(report))
+}
+
+struct FabricFacts {
+    zone: String,
+    policy: String,
+}
+
+fn facts_of(report: &Report) -> FabricFacts {
+    let words = &report.fabric_words;
+    let pairs = if words.qps == 1 { "queue pair" } else { "queue pairs" };
+    FabricFacts {
+        zone: words.zone_word.clone(),
+        policy: format!("Routing: {}, {} {pairs} per connection.", words.policy, words.qps),
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+fn shares(report: &Report) -> Table {
+    let mut table = Table::new([
+        ("axis", Align::Left),
+        ("bytes", Align::Right),
+        ("share", Align::Right),
+        ("", Align::Left),
+        ("primitive", Align::Left),
+        ("bytes", Align::Right),
+        ("share", Align::Right),
+    ]);
+    let axes = [
+        ("tp", "tensor parallel"),
+        ("cp", "context parallel"),
+        ("ep", "expert parallel"),
+        ("pp", "pipeline"),
+        ("dp", "data parallel"),
+    ];
+    let primitives = super::Primitive::ALL.map(super::Primitive::word);
+    for ((key, name), primitive) in axes.iter().zip(primitives) {
+        let (axis, by) = (report.by_axis[key], report.by_primitive[primitive]);
+        table.row([
+            (*name).to_owned(),
+            bytes(axis),
+            percent(axis / report.bytes_per_step),
+            String::new(),
+            primitive.to_owned(),
+            bytes(by),
+            percent(by / report.bytes_per_step),
+        ]);
+    }
+    table
+}
+
+fn axis_chart(report: &Report) -> Chart {
+    let mut frame = Frame::new(&["axis", "bytes"]);
+    for (axis, bytes) in &report.by_axis {
+        frame.push(vec![(*axis).into(), (*bytes).into()]);
+    }
+    Chart::new(ChartKind::Bars, "Bytes of a step between NICs, by axis", frame)
+        .axes("bytes", "axis")
+        .labels("bytes", "")
+}
+
+fn sizes(report: &Report) -> Table {
+    let mut table = Table::new([
+        ("axis", Align::Left),
+        ("what for", Align::Left),
+        ("one transfer", Align::Right),
+        ("of all bytes", Align::Right),
+        ("", Align::Left),
+    ]);
+    for row in report.sizes.iter().take(MOST_SIZES) {
+        let elephant = super::ELEPHANT_BYTES as f64 <= row.transfer_bytes;
+        table.row([
+            row.axis.to_owned(),
+            row.name.to_owned(),
+            bytes(row.transfer_bytes),
+            percent(row.bytes / report.bytes_per_step),
+            if elephant { "elephant" } else { "" }.to_owned(),
+        ]);
+    }
+    table
+}
+
+fn size_chart(report: &Report) -> Chart {
+    let mut rows: Vec<&super::SizeRow> = report.sizes.iter().collect();
+    rows.sort_by(|a, b| a.transfer_bytes.total_cmp(&b.transfer_bytes));
+    let mut frame = Frame::new(&["transfer_bytes", "share", "series"]);
+    let mut below = 0.0;
+    for row in rows {
+        below += row.bytes / report.bytes_per_step;
+        frame.push(vec![row.transfer_bytes.into(), below.into(), "bytes".into()]);
+    }
+    let mut chart = Chart::new(ChartKind::Line, "Share of bytes in transfers up to a size", frame)
+        .caption("Far to the right: a few fat transfers carry everything.")
+        .axes("transfer_bytes", "share")
+        .by("series")
+        .labels("size of a transfer (bytes)", "share of bytes");
+    chart.x_scale = Scale::Log;
+    chart
+}
+
+fn when(report: &Report) -> String {
+    let burst = &report.burst;
+    let span = |seconds: f64| format!("{:.2}", Span::from_secs_f64(seconds));
+    format!(
+        "{} bursts in a step of {}, one every {}; at the highest the fabric takes {}.",
+        grouped(burst.bursts),
+        span(report.step_s),
+        span(burst.period_s),
+        bits_per_second(burst.peak_bps)
+    )
+}
+
+fn series(report: &Report) -> Chart {
+    let mut frame = Frame::new(&["s", "bps", "series"]);
+    for (at, rate) in report::chart::decimate(&report.burst.series, 1_000) {
+        frame.push(vec![at.into(), rate.into(), "fabric".into()]);
+    }
+    Chart::new(ChartKind::Area, "Traffic along the step", frame)
+        .caption("All NICs together, by the closed form's timeline.")
+        .axes("s", "bps")
+        .by("series")
+        .labels("time (s)", "bits per second")
+}
+
+fn entropy_table(report: &Report) -> Table {
+    let entropy = &report.entropy;
+    let rows = [
+        ("queue pairs between NICs", grouped(entropy.flows)),
+        ("distinct hash values", grouped(entropy.distinct_hashes)),
+        ("entropy over the uplinks, of the most possible", percent(entropy.normalised)),
+        ("uplinks that no flow takes", percent(entropy.idle_uplinks)),
+        ("by chance, at random", percent(entropy.idle_expected)),
+        ("busiest uplink's bytes over the mean", significant(entropy.uplink_imbalance)),
+    ];
+    plain(&rows)
+}
+
+fn plain(rows: &[(&str, String)]) -> Table {
+    let mut table = Table::new([("", Align::Left), ("", Align::Right)]);
+    for (name, value) in rows {
+        table.row([(*name).to_owned(), value.clone()]);
+    }
+    table
+}
+
+fn tiers(report: &Report) -> Table {
+    let mut table = Table::new([
+        ("tier", Align::Left),
+        ("bytes from below", Align::Right),
+        ("of all", Align::Right),
+    ]);
+    for (tier, moved) in &report.tiers {
+        let share = percent(moved / report.bytes_per_step);
+        table.row([tier.clone(), bytes(*moved), share]);
+    }
+    table
+}
+
+fn rails(report: &Report) -> Table {
+    let mut table =
+        Table::new([("", Align::Left), ("mean", Align::Right), ("most", Align::Right)]);
+    let rails = &report.per_rail_bytes;
+    let mean = rails.iter().sum::<f64>() / rails.len().max(1) as f64;
+    let most = rails.iter().copied().fold(0.0, f64::max);
+    for (name, mean, most) in [
+        ("leaves one GPU", report.per_gpu_bytes.mean, report.per_gpu_bytes.max),
+        ("leaves one node", report.per_node_bytes.mean, report.per_node_bytes.max),
+        ("leaves one rail", mean, most),
+    ] {
+        table.row([name.to_owned(), bytes(mean), bytes(most)]);
+    }
+    table
+}
+
+fn placements(report: &Report) -> Table {
+    let zone = &report.fabric_words.zone_word;
+    let leaves = format!("leaves its {zone}");
+    let mut table = Table::new([
+        ("placement", Align::Left),
+        ("leaves its leaf", Align::Right),
+        (leaves.as_str(), Align::Right),
+        ("bytes", Align::Right),
+        ("against random", Align::Right),
+        ("", Align::Left),
+    ]);
+    let random = report.placements.iter().find(|row| row.placement == "random");
+    for row in &report.placements {
+        let saved = random.filter(|random| 0.0 < random.cross_zone_bytes).map_or_else(
+            String::new,
+            |random| {
+                format!("{:+.1} %", 100.0 * (row.cross_zone_bytes / random.cross_zone_bytes - 1.0))
+            },
+        );
+        table.row([
+            row.placement.clone(),
+            percent(row.cross_leaf_share),
+            percent(row.cross_zone_share),
+            bytes(row.cross_zone_bytes),
+            saved,
+            if row.chosen { "this scenario" } else { "" }.to_owned(),
+        ]);
+    }
+    table
+}
+
+fn matrix(report: &Report) -> Chart {
+    let mut frame = Frame::new(&["to", "from", "bytes"]);
+    for (from, row) in report.matrix.blocks.iter().zip(&report.matrix.bytes) {
+        for (to, bytes) in report.matrix.blocks.iter().zip(row) {
+            frame.push(vec![to.as_str().into(), from.as_str().into(), (*bytes).into()]);
+        }
+    }
+    Chart::new(ChartKind::Heat, "Bytes from blocks of nodes (rows) to blocks (columns)", frame)
+        .caption("Rows send, columns receive.")
+        .axes("to", "from")
+        .coloured_by("bytes")
+        .labels("to", "from")
+}

@@ -1,0 +1,159 @@
+//! Where a step's connections go: load of every link, and how well flows are told apart.
+//!
+//! Every queue pair is opened as the engines open it and walked through the fabric by the
+//! scenario's routing policy; nothing is run.
+
+use std::collections::BTreeMap;
+
+use fabric::graph::LinkKind;
+use fabric::hash::{HashFields, Hasher};
+use fabric::routing::{Policy, RoutingConfig};
+use fabric::{Fabric, LinkId, NodeId, NodeKind};
+use flowsim::paths::{Lay, Paths};
+use serde::Serialize;
+use traffic::{Connection, Transfers};
+use units::{Bytes, Id};
+
+/// How well flows are told apart.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Entropy {
+    /// Queue pairs between NICs.
+    pub flows: u64,
+    /// Distinct values that the switches' hash takes over them.
+    pub distinct_hashes: u64,
+    /// Shannon entropy of the flows over the uplinks of their leaf, over the most there could be:
+    /// 1 is even. Mean over leaves, by flows.
+    pub normalised: f64,
+    /// The share of uplinks, of leaves whose flows go up, that carry no flow.
+    pub idle_uplinks: f64,
+    /// The share that would be idle by chance, were every flow hashed at random.
+    pub idle_expected: f64,
+    /// The busiest uplink's bytes over the mean of all.
+    pub uplink_imbalance: f64,
+}
+
+/// What lies on the links.
+#[derive(Clone, Debug, Default)]
+pub struct Load {
+    /// How well flows are told apart.
+    pub entropy: Entropy,
+    /// By tier, bottom up: bytes that reach its switches from below.
+    pub per_tier: Vec<(String, f64)>,
+    /// Connections without a path.
+    pub unreachable: u64,
+}
+
+/// A scale-out link's flows and bytes.
+#[derive(Clone, Copy, Default)]
+struct OnLink {
+    flows: f64,
+    bytes: f64,
+}
+
+/// Lays connections with these bytes on the fabric.
+pub fn load(
+    fabric: &Fabric,
+    connections: &[(Connection, f64)],
+    routing: &RoutingConfig,
+    seed: u64,
+) -> Load {
+    let mut transfers = Transfers::new();
+    let ids: Vec<_> = connections.iter().map(|(one, _)| transfers.connect(*one)).collect();
+    let mut paths = Paths::new(fabric, &transfers, routing, fabric.health().clone(), seed);
+    let mut links = vec![OnLink::default(); fabric.links().len()];
+    let (mut lay, mut flows, mut unreachable) = (Lay::default(), 0, 0);
+    for (id, (connection, bytes)) in ids.iter().zip(connections) {
+        if paths.lay_all(*id, connection, Bytes::from_mib(1), &mut lay).is_err() {
+            unreachable += 1;
+            continue;
+        }
+        let queue_pairs = paths.queue_pairs(*id) as f64;
+        flows += paths.queue_pairs(*id) as u64;
+        for (link, share) in &lay.entries {
+            let on = &mut links[*link as usize];
+            on.flows += share * queue_pairs;
+            on.bytes += share * bytes;
+        }
+    }
+    let hasher = Hasher {
+        fields: match routing.policy {
+            Policy::EEcmp => HashFields::FiveTupleQpn,
+            _ => routing.hash,
+        },
+        function: routing.function,
+    };
+    // Policies that spread packets keep no way; their flows are counted by their ends alone.
+    let mut hashes: Vec<u32> = paths.known().map(|(_, key, _)| hasher.hash(key, 0)).collect();
+    hashes.sort_unstable();
+    hashes.dedup();
+    let distinct = if hashes.is_empty() { pairs(connections) } else { hashes.len() as u64 };
+    let entropy = Entropy { flows, distinct_hashes: distinct, ..over_uplinks(fabric, &links) };
+    Load { entropy, per_tier: per_tier(fabric, &links), unreachable }
+}
+
+fn pairs(connections: &[(Connection, f64)]) -> u64 {
+    let mut pairs: Vec<(NodeId, NodeId)> =
+        connections.iter().map(|(one, _)| (one.from, one.to)).collect();
+    pairs.sort_unstable();
+    pairs.dedup();
+    pairs.len() as u64
+}
+
+/// Whether a link leads from a leaf further up.
+fn is_uplink(fabric: &Fabric, link: LinkId) -> bool {
+    let ends = fabric.links()[link];
+    fabric.leaf_ordinal(ends.from).is_some()
+        && fabric.nodes()[ends.to].kind == NodeKind::Switch
+        && fabric.class(link).kind == LinkKind::ScaleOut
+}
+
+fn over_uplinks(fabric: &Fabric, links: &[OnLink]) -> Entropy {
+    let mut leaves: BTreeMap<NodeId, Vec<OnLink>> = BTreeMap::new();
+    for link in fabric.links().ids().filter(|link| is_uplink(fabric, *link)) {
+        leaves.entry(fabric.links()[link].from).or_default().push(links[link.index()]);
+    }
+    let (mut weighted, mut flows, mut idle, mut chance, mut uplinks) = (0.0, 0.0, 0.0, 0.0, 0.0);
+    let (mut most, mut bytes) = (0.0_f64, 0.0);
+    for leaf in leaves.values() {
+        let all: f64 = leaf.iter().map(|on| on.flows).sum();
+        let count = leaf.len() as f64;
+        if all <= 0.0 || count < 2.0 {
+            continue;
+        }
+        let shares = leaf.iter().map(|on| on.flows / all).filter(|share| 0.0 < *share);
+        let bits: f64 = shares.map(|share| -share * share.log2()).sum();
+        // Fewer flows than uplinks cannot be told apart better than by as many.
+        weighted += all * bits / count.min(all).max(2.0).log2();
+        flows += all;
+        uplinks += count;
+        idle += leaf.iter().filter(|on| on.flows <= 0.0).count() as f64;
+        chance += count * (1.0 - 1.0 / count).powf(all);
+        most = leaf.iter().map(|on| on.bytes).fold(most, f64::max);
+        bytes += leaf.iter().map(|on| on.bytes).sum::<f64>();
+    }
+    if flows == 0.0 {
+        return Entropy::default();
+    }
+    Entropy {
+        normalised: (weighted / flows).min(1.0),
+        idle_uplinks: idle / uplinks,
+        idle_expected: chance / uplinks,
+        uplink_imbalance: if bytes > 0.0 { most / (bytes / uplinks) } else { 0.0 },
+        ..Entropy::default()
+    }
+}
+
+/// Bytes that reach the switches of each tier from below.
+fn per_tier(fabric: &Fabric, links: &[OnLink]) -> Vec<(String, f64)> {
+    let mut tiers: BTreeMap<u8, f64> = BTreeMap::new();
+    for link in fabric.links().ids() {
+        let ends = fabric.links()[link];
+        let (from, to) = (fabric.nodes()[ends.from], fabric.nodes()[ends.to]);
+        let up = from.kind == NodeKind::Nic || from.tier < to.tier;
+        if to.kind == NodeKind::Switch && up && fabric.class(link).kind != LinkKind::FrontEnd {
+            *tiers.entry(to.tier).or_default() += links[link.index()].bytes;
+        }
+    }
+    let name = |(tier, bytes): (u8, f64)| (fabric.tiers()[usize::from(tier)].name.clone(), bytes);
+    tiers.into_iter().map(name).collect()
+}
