@@ -17,6 +17,8 @@ pub(crate) enum Ending {
     Done = 0,
     /// The input is invalid, and the answer says why.
     InvalidInput = 3,
+    /// The answer is there, and worse than what was asked for.
+    FellShort = 4,
 }
 
 /// Why a command ended without an answer.

@@ -10,15 +10,18 @@
 
 pub mod check;
 pub mod collective;
+pub mod compare;
 pub mod engine;
 pub mod failure;
 pub mod init;
 pub mod meter;
+pub mod parallel;
 pub mod presets;
 pub mod run_job;
 pub mod run_traffic;
 pub mod topo;
 pub mod traffic;
+pub mod validate;
 pub mod world;
 
 pub use engine::Engine;

@@ -228,8 +228,7 @@ pub fn predicted(
         Engine::Analytic => predict(world.world(), &assumptions, None),
         Engine::Flow => {
             let settings = engine::flow_settings(loaded)?;
-            let mut run =
-                |transfers: &Transfers| flowsim::run(world.fabric, transfers, &settings);
+            let mut run = |transfers: &Transfers| flowsim::run(world.fabric, transfers, &settings);
             predict(world.world(), &assumptions, Some(&mut run))
         }
         Engine::Packet => {

@@ -78,6 +78,8 @@ pub struct Report {
     lines: Vec<Line>,
     #[serde(skip)]
     fabric_words: FabricWords,
+    /// Connections whose ends no path joins.
+    pub unreachable: u64,
 }
 
 /// What the page needs to know of the fabric.
@@ -240,6 +242,7 @@ fn summarise(
         title: loaded.title(),
         words: crate::run_job::job_words(world.job),
         lines: Vec::new(),
+        unreachable: load.unreachable,
         fabric_words: FabricWords {
             zone_word: zone_word.to_owned(),
             qps: routing.qps,
@@ -342,7 +345,9 @@ impl Crossing {
 
 /// Bytes between blocks of consecutive nodes.
 fn matrix(fabric: &Fabric, lines: &[Line]) -> Matrix {
-    let servers = fabric.servers();
+    let ends = lines.iter().flat_map(|line| [line.connection.from, line.connection.to]);
+    let used = ends.filter_map(|nic| fabric.server_of(nic)).max();
+    let servers = used.map_or(0, |last| last + 1);
     let each = servers.div_ceil(BLOCKS).max(1);
     let count = servers.div_ceil(each);
     let block = |nic: NodeId| fabric.server_of(nic).unwrap_or(0) / each;

@@ -35,6 +35,8 @@ commands! {
     Collective collective
     Run run
     Traffic traffic
+    Compare compare
+    Validate validate
     Serve serve
     Schema schema
     Completions completions

@@ -114,11 +114,15 @@ impl Answer for Report {
             start: Some("start_s".to_owned()),
             end: Some("end_s".to_owned()),
             name: Some("name".to_owned()),
-            ..Chart::new(ChartKind::Timeline, "Every stage over the step", self.drawn.timeline.clone())
-                .caption("Computation and messages of each pipeline stage, and its network stream.")
-                .axes("start_s", "lane")
-                .by("work")
-                .labels("time (s)", "")
+            ..Chart::new(
+                ChartKind::Timeline,
+                "Every stage over the step",
+                self.drawn.timeline.clone(),
+            )
+            .caption("Computation and messages of each pipeline stage, and its network stream.")
+            .axes("start_s", "lane")
+            .by("work")
+            .labels("time (s)", "")
         };
         sheet.heading("Timeline").chart(timeline)
     }
@@ -168,15 +172,11 @@ impl Report {
         if self.worst_links.is_empty() {
             return sheet.text("No link was run: the closed form knows no contention.");
         }
-        let mut table = Table::new([
-            ("link", Align::Left),
-            ("utilisation", Align::Right),
-            ("why", Align::Left),
-        ]);
         let mut bars = Frame::new(&["link", "utilisation"]);
+        let mut why = Vec::new();
         for worst in &self.worst_links {
-            table.row([worst.link.clone(), percent(worst.utilisation), worst.why.clone()]);
             bars.push(vec![worst.link.as_str().into(), worst.utilisation.into()]);
+            why.push(format!("{}: {}", worst.link, worst.why));
         }
         let worst = Chart::new(ChartKind::Bars, "The busiest links", bars)
             .caption("Bytes of the step over what the link could have carried in it.")
@@ -190,7 +190,7 @@ impl Report {
             .caption("Links between switches by utilisation: one narrow peak is even.")
             .axes("utilisation", "")
             .labels("utilisation", "links");
-        sheet.heading("Busiest links").table(table).chart(worst).chart(histogram)
+        sheet.heading("Busiest links").chart(worst).verbatim(why.join("\n")).chart(histogram)
     }
 
     fn reliability_table(&self) -> Table {

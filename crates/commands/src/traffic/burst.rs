@@ -34,10 +34,10 @@ pub struct Burst {
 }
 
 /// Bytes of a step by stage and axis.
-pub type ByStage = Vec<[f64; 5]>;
+pub(super) type ByStage = Vec<[f64; 5]>;
 
 /// Lays the bytes of each stage on its operations. `message` is how long one is on its way.
-pub fn burst(line: &Timeline, bytes: &ByStage, message: Span) -> Burst {
+pub(super) fn burst(line: &Timeline, bytes: &ByStage, message: Span) -> Burst {
     let length = line.length().as_secs_f64();
     let all: f64 = bytes.iter().flatten().sum();
     if length <= 0.0 || all <= 0.0 {

@@ -101,15 +101,15 @@ pub struct TransferSize {
 
 /// The job, its software and the fabric.
 #[derive(Clone, Copy, Debug)]
-pub struct Walk<'a> {
+pub(super) struct Walk<'a> {
     /// What a step exchanges.
-    pub program: &'a Program,
+    pub(super) program: &'a Program,
     /// On what.
-    pub fabric: &'a Fabric,
+    pub(super) fabric: &'a Fabric,
     /// Which rank runs where.
-    pub placement: &'a Placement,
+    pub(super) placement: &'a Placement,
     /// By what software.
-    pub settings: &'a Settings,
+    pub(super) settings: &'a Settings,
 }
 
 /// All calls of one collective on one kind of group.
@@ -133,7 +133,7 @@ impl Walk<'_> {
     }
 
     /// Visits every connection between NICs. The sizes of single transfers come back.
-    pub fn each(&self, visit: &mut impl FnMut(&Line)) -> Result<Vec<TransferSize>, Failure> {
+    pub(super) fn each(&self, visit: &mut impl FnMut(&Line)) -> Result<Vec<TransferSize>, Failure> {
         let counted = self.program.counted();
         let mut sizes = Vec::new();
         for kind in GroupKind::ALL {
@@ -170,12 +170,16 @@ impl Walk<'_> {
         let mut volumes = vec![vec![0.0; usize::try_from(layout.pp).expect("few")]; kinds.len()];
         for number in 0..layout.groups(kind) {
             let group = layout.group(kind, number);
+            let first = group.member(0);
+            if group.members().all(|rank| !self.leaves(first, rank)) {
+                continue;
+            }
             let gpus: Vec<NodeId> = group.members().map(|rank| self.gpu(rank)).collect();
             let communicator = Communicator::new(self.fabric, &gpus);
             if communicator.domains() < 2 {
                 continue;
             }
-            let stage = layout.coordinates(group.member(0)).pp;
+            let stage = layout.coordinates(first).pp;
             let at = usize::try_from(stage).expect("few stages");
             let mut group = Group::new(communicator);
             let mut transfers = Transfers::new();
@@ -197,7 +201,12 @@ impl Walk<'_> {
             }
             for (connection, bytes) in transfers.connections().iter().zip(&bytes) {
                 if bytes.iter().any(|bytes| 0.0 < *bytes) {
-                    visit(&Line { connection: *connection, axis: kind.axis(), stage, bytes: *bytes });
+                    visit(&Line {
+                        connection: *connection,
+                        axis: kind.axis(),
+                        stage,
+                        bytes: *bytes,
+                    });
                 }
             }
         }
@@ -353,8 +362,7 @@ impl Walk<'_> {
 /// Bytes of the operations from `first` on, by connection between NICs.
 fn moved(fabric: &Fabric, transfers: &Transfers, first: usize) -> BTreeMap<usize, f64> {
     let mut moved = BTreeMap::new();
-    let is_nic =
-        |connection: &Connection| fabric.nodes()[connection.from].kind == NodeKind::Nic;
+    let is_nic = |connection: &Connection| fabric.nodes()[connection.from].kind == NodeKind::Nic;
     for op in transfers.ops().iter().skip(first) {
         let (connections, bytes) = match &op.kind {
             OpKind::Send { connection, bytes } => (std::slice::from_ref(connection), *bytes),

@@ -28,6 +28,10 @@ pub(super) fn sheet(report: &Report) -> Sheet {
     if report.bytes_per_step == 0.0 {
         return sheet.note("Nothing leaves the scale-up domains: the network is not used.");
     }
+    if 0 < report.unreachable {
+        let lost = grouped(report.unreachable);
+        sheet = sheet.note(format!("{lost} connections have no path between their ends."));
+    }
     sheet = sheet.heading("Who needs it").table(shares(report)).chart(axis_chart(report));
     sheet = sheet.heading("How large transfers are").table(sizes(report)).chart(size_chart(report));
     sheet = sheet.heading("When").text(when(report)).chart(series(report));
@@ -196,8 +200,7 @@ fn tiers(report: &Report) -> Table {
 }
 
 fn rails(report: &Report) -> Table {
-    let mut table =
-        Table::new([("", Align::Left), ("mean", Align::Right), ("most", Align::Right)]);
+    let mut table = Table::new([("", Align::Left), ("mean", Align::Right), ("most", Align::Right)]);
     let rails = &report.per_rail_bytes;
     let mean = rails.iter().sum::<f64>() / rails.len().max(1) as f64;
     let most = rails.iter().copied().fold(0.0, f64::max);

@@ -1,18 +1,21 @@
 //! Where a step's connections go: load of every link, and how well flows are told apart.
 //!
 //! Every queue pair is opened as the engines open it and walked through the fabric by the
-//! scenario's routing policy; nothing is run.
+//! scenario's routing policy; nothing is run. Policies that spread packets load all uplinks of a
+//! leaf alike, so for them only the height of each connection's way is looked up.
 
 use std::collections::BTreeMap;
 
 use fabric::graph::LinkKind;
 use fabric::hash::{HashFields, Hasher};
-use fabric::routing::{Policy, RoutingConfig};
-use fabric::{Fabric, LinkId, NodeId, NodeKind};
+use fabric::routing::{Policy, RoutingConfig, Spread};
+use fabric::{Fabric, LinkId, NodeId, NodeKind, Routes};
 use flowsim::paths::{Lay, Paths};
 use serde::Serialize;
 use traffic::{Connection, Transfers};
 use units::{Bytes, Id};
+
+use crate::world::leaf_of;
 
 /// How well flows are told apart.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -34,13 +37,13 @@ pub struct Entropy {
 
 /// What lies on the links.
 #[derive(Clone, Debug, Default)]
-pub struct Load {
+pub(super) struct Load {
     /// How well flows are told apart.
-    pub entropy: Entropy,
+    pub(super) entropy: Entropy,
     /// By tier, bottom up: bytes that reach its switches from below.
-    pub per_tier: Vec<(String, f64)>,
+    pub(super) per_tier: Vec<(String, f64)>,
     /// Connections without a path.
-    pub unreachable: u64,
+    pub(super) unreachable: u64,
 }
 
 /// A scale-out link's flows and bytes.
@@ -51,12 +54,15 @@ struct OnLink {
 }
 
 /// Lays connections with these bytes on the fabric.
-pub fn load(
+pub(super) fn load(
     fabric: &Fabric,
     connections: &[(Connection, f64)],
     routing: &RoutingConfig,
     seed: u64,
 ) -> Load {
+    if routing.build(fabric, seed).spread(Bytes::MAX) != Spread::One {
+        return spread(fabric, connections, routing);
+    }
     let mut transfers = Transfers::new();
     let ids: Vec<_> = connections.iter().map(|(one, _)| transfers.connect(*one)).collect();
     let mut paths = Paths::new(fabric, &transfers, routing, fabric.health().clone(), seed);
@@ -82,13 +88,84 @@ pub fn load(
         },
         function: routing.function,
     };
-    // Policies that spread packets keep no way; their flows are counted by their ends alone.
     let mut hashes: Vec<u32> = paths.known().map(|(_, key, _)| hasher.hash(key, 0)).collect();
     hashes.sort_unstable();
     hashes.dedup();
-    let distinct = if hashes.is_empty() { pairs(connections) } else { hashes.len() as u64 };
-    let entropy = Entropy { flows, distinct_hashes: distinct, ..over_uplinks(fabric, &links) };
+    let distinct_hashes = hashes.len() as u64;
+    let entropy = Entropy { flows, distinct_hashes, ..over_uplinks(fabric, &links) };
     Load { entropy, per_tier: per_tier(fabric, &links), unreachable }
+}
+
+/// The same where every packet may take any way: uplinks of a leaf carry equal shares.
+fn spread(fabric: &Fabric, connections: &[(Connection, f64)], routing: &RoutingConfig) -> Load {
+    let mut routes = Routes::of(fabric);
+    let mut ways: BTreeMap<(NodeId, NodeId), Option<Vec<u8>>> = BTreeMap::new();
+    let mut tiers: BTreeMap<u8, f64> = BTreeMap::new();
+    let mut leaves: BTreeMap<NodeId, f64> = BTreeMap::new();
+    let mut unreachable = 0;
+    for (connection, bytes) in connections {
+        let (Some(from), Some(to)) =
+            (leaf_of(fabric, connection.from), leaf_of(fabric, connection.to))
+        else {
+            unreachable += 1;
+            continue;
+        };
+        let way = ways.entry((from, to)).or_insert_with(|| {
+            tiers_on_the_way(fabric, &mut routes, connection.from, connection.to)
+        });
+        let Some(way) = way else {
+            unreachable += 1;
+            continue;
+        };
+        for tier in way.iter() {
+            *tiers.entry(*tier).or_default() += bytes;
+        }
+        if 1 < way.len() {
+            *leaves.entry(from).or_default() += bytes;
+        }
+    }
+    let uplinks = |leaf: &NodeId| fabric.ports_down_up(*leaf).1.len().max(1) as f64;
+    let all: f64 = leaves.values().sum();
+    let count: f64 = leaves.keys().map(uplinks).sum();
+    let most = leaves.iter().map(|(leaf, bytes)| bytes / uplinks(leaf)).fold(0.0, f64::max);
+    let queue_pairs = |one: &Connection| match one.queue_pairs {
+        0 => u64::from(routing.qps),
+        own => u64::from(own),
+    };
+    let name = |(tier, bytes): (u8, f64)| (fabric.tiers()[usize::from(tier)].name.clone(), bytes);
+    Load {
+        entropy: Entropy {
+            flows: connections.iter().map(|(one, _)| queue_pairs(one)).sum(),
+            distinct_hashes: pairs(connections),
+            normalised: if leaves.is_empty() { 0.0 } else { 1.0 },
+            idle_uplinks: 0.0,
+            idle_expected: 0.0,
+            uplink_imbalance: if all > 0.0 { most * count / all } else { 0.0 },
+        },
+        per_tier: tiers.into_iter().map(name).collect(),
+        unreachable,
+    }
+}
+
+/// The tiers that a way climbs through, bottom up.
+fn tiers_on_the_way(
+    fabric: &Fabric,
+    routes: &mut Routes,
+    from: NodeId,
+    to: NodeId,
+) -> Option<Vec<u8>> {
+    let (mut at, mut hops, mut tiers) = (from, Vec::new(), Vec::new());
+    while at != to {
+        routes.next_hops(fabric, at, to, &mut hops);
+        let next = fabric.links()[*hops.first()?].to;
+        let (here, there) = (fabric.nodes()[at], fabric.nodes()[next]);
+        let up = here.kind == NodeKind::Nic || here.tier < there.tier;
+        if there.kind == NodeKind::Switch && up {
+            tiers.push(there.tier);
+        }
+        at = next;
+    }
+    Some(tiers)
 }
 
 fn pairs(connections: &[(Connection, f64)]) -> u64 {

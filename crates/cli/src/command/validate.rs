@@ -1,0 +1,41 @@
+//! `fatflow validate`.
+
+use std::path::PathBuf;
+
+use commands::validate::{self, Options};
+
+use crate::terminal::{Ending, Stop, Terminal};
+
+/// Score predictions: every published measurement beside what is predicted, with the error
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  fatflow validate
+  fatflow validate --threshold 0.1
+  fatflow validate my-cluster.csv --engine analytic
+  fatflow validate measurements/ --report validate.html
+
+Without files the published measurements in the binary are scored. Tables are recognised by their
+columns; packet runs are a `*.toml` with the `.csv` of flows beside it.")]
+pub(crate) struct Arguments {
+    /// Tables, packet runs, or folders of them
+    #[arg(value_name = "PATH")]
+    inputs: Vec<PathBuf>,
+    /// The most that a family's mean error may be, as a fraction; above it the exit code is 4
+    #[arg(long, value_name = "SHARE")]
+    threshold: Option<f64>,
+}
+
+impl Arguments {
+    pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
+        let options = Options {
+            inputs: self.inputs.clone(),
+            engine: terminal.engine(),
+            threshold: self.threshold,
+            threads: terminal.global.threads,
+        };
+        let report = validate::run(&options, &terminal.global.request(None))?;
+        terminal.answer("validate", None, &report)?;
+        Ok(if report.passed { Ending::Done } else { Ending::FellShort })
+    }
+}

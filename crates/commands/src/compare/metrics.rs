@@ -1,0 +1,364 @@
+//! The metrics of a comparison: what each is called, its unit, and how a column answers it.
+
+use traffic::nccl::estimate::path_latency;
+use units::Bytes;
+
+use super::{Column, Row, Value};
+use crate::world::leaf_of;
+use crate::{run_job, run_traffic, traffic as wire};
+use scenario::file::Reported;
+
+/// How a figure is written.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) enum Form {
+    /// With a prefix and the unit: 12.3 MW.
+    #[default]
+    Scaled,
+    /// As a percentage.
+    Percent,
+    /// In groups of three digits.
+    Count,
+    /// As dollars.
+    Dollars,
+    /// With the digits that count, and the unit.
+    Plain,
+    /// As it is.
+    Words,
+}
+
+/// One metric.
+struct Metric {
+    key: &'static str,
+    theme: &'static str,
+    title: &'static str,
+    unit: &'static str,
+    form: Form,
+    answer: fn(&Column) -> Option<Value>,
+}
+
+const fn metric(
+    theme: &'static str,
+    key: &'static str,
+    title: &'static str,
+    (unit, form): (&'static str, Form),
+    answer: fn(&Column) -> Option<Value>,
+) -> Metric {
+    Metric { key, theme, title, unit, form, answer }
+}
+
+const SCALE: &str = "Scale, power and cost";
+const FABRIC: &str = "Fabric";
+const WORDS: &str = "In words";
+const SHARES: &str = "Primitives and axes: shares of the bytes between NICs";
+const RATES: &str = "Bandwidth and demand";
+const SPREAD: &str = "How the fabric takes it";
+const LATENCY: &str = "Latency and jitter";
+const STEP: &str = "The step";
+const FAULTS: &str = "Faults and money";
+const FLOWS: &str = "Synthetic traffic";
+/// Published figures that nothing here simulates.
+pub(super) const ONLY_SAID: &str = "Reported, not simulated";
+
+const COUNT: (&str, Form) = ("", Form::Count);
+const SHARE: (&str, Form) = ("", Form::Percent);
+
+fn number(value: f64) -> Option<Value> {
+    value.is_finite().then_some(Value::Number(value))
+}
+
+fn step(column: &Column, of: fn(&run_job::Report) -> f64) -> Option<Value> {
+    column.job.as_ref().and_then(|job| number(of(&job.0)))
+}
+
+fn on_wire(column: &Column, of: fn(&wire::Report) -> f64) -> Option<Value> {
+    column.job.as_ref().and_then(|job| number(of(&job.1)))
+}
+
+fn flows(column: &Column, of: fn(&run_traffic::Report) -> f64) -> Option<Value> {
+    column.traffic.as_ref().and_then(|report| number(of(report)))
+}
+
+fn share_of(part: f64, report: &wire::Report) -> f64 {
+    if report.bytes_per_step > 0.0 { part / report.bytes_per_step } else { 0.0 }
+}
+
+/// A figure of the job, for the whole cluster.
+fn whole(column: &Column, of: fn(&run_job::Report) -> f64) -> Option<Value> {
+    let (report, _) = column.job.as_ref()?;
+    number(of(report) * column.fabric.gpus as f64 / report.gpus as f64)
+}
+
+const METRICS: &[Metric] = &[
+    metric(SCALE, "gpus", "GPUs of the cluster", COUNT, |c| number(c.fabric.gpus as f64)),
+    metric(SCALE, "job_gpus", "GPUs of the job", COUNT, |c| step(c, |r| r.gpus as f64)),
+    metric(SCALE, "parameters", "parameters", ("", Form::Scaled), |c| {
+        number(c.loaded.job.as_ref()?.model.parameters().total() as f64)
+    }),
+    metric(SCALE, "power", "power", ("MW", Form::Plain), |c| whole(c, |r| r.cost.power_w / 1e6)),
+    metric(SCALE, "cost", "capital", ("USD", Form::Dollars), |c| whole(c, |r| r.cost.capital_usd)),
+    metric(SCALE, "network_cost", "of which the network", ("USD", Form::Dollars), |c| {
+        whole(c, |r| r.cost.network_capital_usd)
+    }),
+    metric(FABRIC, "tiers", "tiers of switches", COUNT, |c| number(c.fabric.tiers.len() as f64)),
+    metric(FABRIC, "switches", "switches", COUNT, |c| number(c.fabric.switches as f64)),
+    metric(FABRIC, "oversubscription", "oversubscription 1:", ("", Form::Plain), |c| {
+        number(c.fabric.tiers.iter().map(|tier| tier.oversubscription).fold(1.0, f64::max))
+    }),
+    metric(FABRIC, "bisection", "bisection", ("bit/s", Form::Scaled), |c| {
+        number(c.fabric.bisection_bps)
+    }),
+    metric(FABRIC, "paths", "paths between two NICs", COUNT, |c| number(c.fabric.paths_max as f64)),
+    metric(WORDS, "topology", "topology", ("", Form::Words), |c| {
+        let scenario = &c.loaded.scenario;
+        let (topology, transport) = (scenario.fabric.topology, scenario.network.transport);
+        Some(Value::Words(format!("{}, {}", topology.name(), transport.name())))
+    }),
+    metric(WORDS, "parallelism", "parallelism", ("", Form::Words), |c| {
+        Some(Value::Words(degrees(&c.loaded.job.as_ref()?.layout)))
+    }),
+    metric(WORDS, "routing", "routing", ("", Form::Words), |c| {
+        let routing = &c.loaded.scenario.network.settings.routing;
+        Some(Value::Words(format!("{}, {} queue pairs", routing.policy.name(), routing.qps)))
+    }),
+    metric(WORDS, "constraint", "main constraint", ("", Form::Words), |c| {
+        Some(Value::Words(c.job.as_ref()?.0.constraint.clone()))
+    }),
+    metric(SHARES, "all_reduce_share", "all-reduce", SHARE, |c| {
+        on_wire(c, |r| share_of(r.by_primitive["all_reduce"], r))
+    }),
+    metric(SHARES, "all_gather_share", "all-gather", SHARE, |c| {
+        on_wire(c, |r| share_of(r.by_primitive["all_gather"], r))
+    }),
+    metric(SHARES, "reduce_scatter_share", "reduce-scatter", SHARE, |c| {
+        on_wire(c, |r| share_of(r.by_primitive["reduce_scatter"], r))
+    }),
+    metric(SHARES, "all_to_all_share", "all-to-all", SHARE, |c| {
+        on_wire(c, |r| share_of(r.by_primitive["all_to_all"], r))
+    }),
+    metric(SHARES, "send_recv_share", "send and receive", SHARE, |c| {
+        on_wire(c, |r| share_of(r.by_primitive["send_recv"], r))
+    }),
+    metric(SHARES, "dp_share", "data parallel", SHARE, |c| {
+        on_wire(c, |r| share_of(r.by_axis["dp"], r))
+    }),
+    metric(SHARES, "pp_share", "pipeline", SHARE, |c| on_wire(c, |r| share_of(r.by_axis["pp"], r))),
+    metric(SHARES, "ep_share", "expert parallel", SHARE, |c| {
+        on_wire(c, |r| share_of(r.by_axis["ep"], r))
+    }),
+    metric(SHARES, "elephant_share", "in transfers over 100 MB", SHARE, |c| {
+        on_wire(c, |r| r.elephants.bytes_share)
+    }),
+    metric(SHARES, "cross_zone_share", "leaving the zone", SHARE, |c| {
+        on_wire(c, |r| r.placements.first().map_or(0.0, |row| row.cross_zone_share))
+    }),
+    metric(SHARES, "cross_zone_saving", "saved by placement", SHARE, |c| {
+        on_wire(c, cross_zone_saving)
+    }),
+    metric(RATES, "link_rate", "one link", ("Gb/s", Form::Plain), |c| {
+        number(c.fabric.tiers.first()?.rate_bps / 1e9)
+    }),
+    metric(RATES, "server_rate", "one server", ("Tb/s", Form::Plain), |c| {
+        let nics = c.fabric.nics as f64 / c.fabric.nodes.max(1) as f64;
+        let nic = c.loaded.fabric();
+        let ports = nic.ports(nic.nic(0)).iter().map(|link| nic.class(*link).rate.as_bps_f64());
+        number(nics * ports.sum::<f64>() / 1e12)
+    }),
+    metric(RATES, "step_bytes", "between NICs, one step", ("B", Form::Scaled), |c| {
+        on_wire(c, |r| r.bytes_per_step)
+    }),
+    metric(RATES, "gpu_bytes", "out of a GPU, one step", ("B", Form::Scaled), |c| {
+        on_wire(c, |r| r.per_gpu_bytes.mean)
+    }),
+    metric(RATES, "fabric_mean", "fabric, mean", ("bit/s", Form::Scaled), |c| {
+        let (step, wire) = c.job.as_ref()?;
+        number(8.0 * wire.bytes_per_step / step.step_s)
+    }),
+    metric(RATES, "fabric_demand", "fabric, peak", ("bit/s", Form::Scaled), |c| {
+        on_wire(c, |r| r.burst.peak_bps)
+    }),
+    metric(RATES, "fabric_demand_per_day", "fabric, one day", ("bit", Form::Scaled), |c| {
+        let (step, wire) = c.job.as_ref()?;
+        number(8.0 * wire.bytes_per_step / step.step_s * 86_400.0)
+    }),
+    metric(RATES, "peak_to_mean", "peak over mean", ("", Form::Plain), |c| {
+        on_wire(c, |r| r.burst.peak_to_mean)
+    }),
+    metric(RATES, "duty_cycle", "duty cycle", SHARE, |c| on_wire(c, |r| r.burst.duty_cycle)),
+    metric(SPREAD, "flows", "queue pairs", COUNT, |c| on_wire(c, |r| r.entropy.flows as f64)),
+    metric(SPREAD, "entropy", "entropy over uplinks", SHARE, |c| {
+        on_wire(c, |r| r.entropy.normalised)
+    }),
+    metric(SPREAD, "idle_uplinks", "idle uplinks", SHARE, |c| {
+        on_wire(c, |r| r.entropy.idle_uplinks)
+    }),
+    metric(SPREAD, "imbalance", "busiest link over mean", ("", Form::Plain), |c| {
+        step(c, |r| r.links.imbalance)
+    }),
+    metric(SPREAD, "max_utilisation", "busiest link, of the step", SHARE, |c| {
+        step(c, |r| r.links.max_utilisation)
+    }),
+    metric(SPREAD, "slowdown", "worst phase over undisturbed", ("", Form::Plain), |c| {
+        step(c, |r| r.phases.iter().map(|phase| phase.slowdown).fold(1.0, f64::max))
+    }),
+    metric(LATENCY, "path_latency", "64 B, farthest NICs", ("us", Form::Plain), farthest),
+    metric(LATENCY, "jitter_share", "jitter and the loop", SHARE, |c| {
+        step(c, |r| r.breakdown_s.other / r.step_s)
+    }),
+    metric(STEP, "step_s", "step", ("s", Form::Plain), |c| step(c, |r| r.step_s)),
+    metric(STEP, "tokens_per_s", "tokens per second", ("", Form::Scaled), |c| {
+        step(c, |r| r.tokens_per_s)
+    }),
+    metric(STEP, "tflops_per_gpu", "TFLOP/s per GPU", ("TFLOP/s", Form::Plain), |c| {
+        step(c, |r| r.tflops_per_gpu)
+    }),
+    metric(STEP, "mfu", "MFU", SHARE, |c| step(c, |r| r.mfu)),
+    metric(STEP, "exposed_communication", "exposed communication", SHARE, |c| {
+        step(c, |r| r.exposed_communication)
+    }),
+    metric(STEP, "bubble", "pipeline bubble", SHARE, |c| {
+        step(c, |r| r.breakdown_s.bubble / r.step_s)
+    }),
+    metric(STEP, "memory_per_gpu", "memory of a GPU", ("GB", Form::Plain), |c| {
+        step(c, |r| r.memory.total_bytes as f64 / 1e9)
+    }),
+    metric(FAULTS, "interruptions_per_day", "interruptions per day", ("", Form::Plain), |c| {
+        step(c, |r| 86_400.0 / r.reliability.mtbf_s)
+    }),
+    metric(FAULTS, "checkpoint_interval", "between checkpoints", ("min", Form::Plain), |c| {
+        step(c, |r| r.reliability.interval_s / 60.0)
+    }),
+    metric(FAULTS, "goodput", "goodput", SHARE, |c| step(c, |r| r.goodput)),
+    metric(FAULTS, "token_cost", "a million tokens", ("USD", Form::Plain), |c| {
+        step(c, |r| r.cost.usd_per_million_tokens)
+    }),
+    metric(FLOWS, "makespan_s", "makespan", ("s", Form::Plain), |c| flows(c, |r| r.makespan_s)),
+    metric(FLOWS, "fct_p50_s", "median completion", ("s", Form::Plain), |c| {
+        flows(c, |r| r.fct_s.p50)
+    }),
+    metric(FLOWS, "fct_p99_s", "99th percentile", ("s", Form::Plain), |c| {
+        flows(c, |r| r.fct_s.p99)
+    }),
+    metric(FLOWS, "busbw_GBps", "bus bandwidth", ("GB/s", Form::Plain), |c| {
+        c.bus_bandwidth().and_then(number)
+    }),
+    metric(FLOWS, "goodput_bps", "all flows together", ("bit/s", Form::Scaled), |c| {
+        flows(c, |r| r.goodput_bps)
+    }),
+    metric(FLOWS, "link_imbalance", "busiest link over mean", ("", Form::Plain), |c| {
+        flows(c, |r| r.links.imbalance)
+    }),
+    metric(FLOWS, "idle_links", "idle links", SHARE, |c| flows(c, |r| r.links.idle_share)),
+    metric(FLOWS, "drops", "drops", COUNT, |c| flows(c, |r| r.drops as f64)),
+    metric(FLOWS, "pauses", "pauses", COUNT, |c| flows(c, |r| r.pfc.pauses as f64)),
+];
+
+fn degrees(layout: &job::Layout) -> String {
+    let all = [
+        ("TP", layout.tp),
+        ("CP", layout.cp),
+        ("PP", layout.pp),
+        ("DP", layout.dp),
+        ("EP", layout.ep),
+    ];
+    let used: Vec<String> = all
+        .iter()
+        .filter(|(_, degree)| 1 < *degree)
+        .map(|(name, degree)| format!("{name} {degree}"))
+        .collect();
+    if used.is_empty() { "none".to_owned() } else { used.join(", ") }
+}
+
+/// What the scenario's placement keeps inside zones that a random one would not.
+fn cross_zone_saving(report: &wire::Report) -> f64 {
+    let random = report.placements.iter().find(|row| row.placement == "random");
+    match (report.placements.first(), random) {
+        (Some(own), Some(random)) if 0.0 < random.cross_zone_bytes => {
+            1.0 - own.cross_zone_bytes / random.cross_zone_bytes
+        }
+        _ => f64::NAN,
+    }
+}
+
+/// How long a short message takes between the first NIC and the one farthest from it on its rail.
+fn farthest(column: &Column) -> Option<Value> {
+    let fabric = column.loaded.fabric();
+    let (from, step) = (fabric.nic(0), fabric.nics_per_node());
+    let last = fabric.nic((fabric.servers() - 1) * step);
+    if leaf_of(fabric, from).is_none() || from == last {
+        return None;
+    }
+    let settings = column.loaded.settings();
+    let ends = settings.nic.send_latency + settings.nic.receive_latency;
+    let span = path_latency(fabric, from, last, Bytes::new(64))? + ends;
+    number(span.as_secs_f64() * 1e6)
+}
+
+/// The rows that any column answers, and what is only reported.
+pub(super) fn rows(columns: &[Column]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for metric in METRICS {
+        let simulated: Vec<Option<Value>> =
+            columns.iter().map(|column| (metric.answer)(column)).collect();
+        let row = Row {
+            metric: metric.key.to_owned(),
+            unit: metric.unit.to_owned(),
+            reported: columns.iter().map(|c| c.reported(metric.key).map(value)).collect(),
+            source: columns.iter().map(|c| c.reported(metric.key).map(source)).collect(),
+            simulated,
+            theme: metric.theme,
+            title: metric.title.to_owned(),
+            form: metric.form,
+        };
+        let answered = |cells: &[Option<Value>]| cells.iter().any(Option::is_some);
+        if answered(&row.simulated) || answered(&row.reported) {
+            rows.push(row);
+        }
+    }
+    rows.extend(only_said(columns));
+    rows
+}
+
+/// Published figures of metrics that nothing here simulates.
+fn only_said(columns: &[Column]) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for (at, column) in columns.iter().enumerate() {
+        for reported in &column.loaded.scenario.reported {
+            if METRICS.iter().any(|metric| metric.key == reported.metric) {
+                continue;
+            }
+            let known = rows.iter().position(|row| row.metric == reported.metric);
+            let place = known.unwrap_or_else(|| {
+                rows.push(Row {
+                    metric: reported.metric.clone(),
+                    unit: reported.unit.clone(),
+                    reported: vec![None; columns.len()],
+                    simulated: vec![None; columns.len()],
+                    source: vec![None; columns.len()],
+                    theme: ONLY_SAID,
+                    title: reported.metric.replace('_', " "),
+                    form: Form::Scaled,
+                });
+                rows.len() - 1
+            });
+            rows[place].reported[at] = Some(value(reported));
+            rows[place].source[at] = Some(source(reported));
+        }
+    }
+    rows
+}
+
+fn value(reported: &Reported) -> Value {
+    match (reported.value, reported.high, &reported.text) {
+        (Some(low), Some(high), _) => Value::Range(low, high),
+        (Some(value), None, _) => Value::Number(value),
+        (None, _, text) => Value::Words(text.clone().unwrap_or_default()),
+    }
+}
+
+fn source(reported: &Reported) -> String {
+    let mut text = reported.source.clone();
+    if !reported.note.is_empty() {
+        text += &format!(" ({})", reported.note);
+    }
+    text
+}

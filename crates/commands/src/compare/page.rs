@@ -1,0 +1,219 @@
+//! What people see of a comparison: one table for each theme, reported above simulated.
+
+use report::number::{dollars, grouped, significant};
+use report::{Align, Chart, ChartKind, Frame, Sheet, Table};
+
+use super::metrics::{Form, ONLY_SAID};
+use super::{Report, Row, Value};
+
+/// Changed inputs that are listed at most.
+const MOST_CHANGED: usize = 40;
+
+pub(super) fn sheet(report: &Report) -> Sheet {
+    let mut sources = Sources::default();
+    let mut sheet = Sheet::new()
+        .heading(format!("Side by side, {} engine", report.engine.name()))
+        .table(columns(report));
+    if !report.changed.is_empty() {
+        sheet = sheet.heading("Inputs that differ").table(changed(report));
+        if MOST_CHANGED < report.changed.len() {
+            let left = report.changed.len() - MOST_CHANGED;
+            sheet = sheet.text(format!("{left} more differ; --json lists them."));
+        }
+    }
+    let mut themes: Vec<&str> = Vec::new();
+    for row in &report.rows {
+        if !themes.contains(&row.theme) {
+            themes.push(row.theme);
+        }
+    }
+    for theme in themes {
+        let rows: Vec<&Row> = report.rows.iter().filter(|row| row.theme == theme).collect();
+        sheet = sheet.heading(theme);
+        if rows.iter().all(|row| row.form == Form::Words) {
+            sheet = sheet.table(words(report, &rows, &mut sources));
+        } else {
+            sheet = sheet.table(figures(report, &rows, &mut sources));
+        }
+        if theme == "The step" && report.breakdowns.iter().any(Option::is_some) {
+            sheet = sheet.chart(breakdown(report));
+        }
+    }
+    if !sources.0.is_empty() {
+        sheet = sheet.heading("Sources of what is reported").verbatim(sources.list());
+    }
+    sheet
+}
+
+/// Where reported figures stand, each with a number.
+#[derive(Default)]
+struct Sources(Vec<String>);
+
+impl Sources {
+    /// The number of a source, as a mark behind a figure.
+    fn mark(&mut self, source: &str) -> String {
+        let known = self.0.iter().position(|known| known == source);
+        let number = known.unwrap_or_else(|| {
+            self.0.push(source.to_owned());
+            self.0.len() - 1
+        });
+        raised(number + 1)
+    }
+
+    fn list(&self) -> String {
+        let lines = self.0.iter().enumerate();
+        let lines: Vec<String> =
+            lines.map(|(at, text)| format!("{:>3} {text}", raised(at + 1))).collect();
+        lines.join("\n")
+    }
+}
+
+fn raised(number: usize) -> String {
+    const DIGITS: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
+    let digit = |c: char| DIGITS[c.to_digit(10).expect("decimal digits") as usize];
+    number.to_string().chars().map(digit).collect()
+}
+
+fn columns(report: &Report) -> Table {
+    let mut table = Table::new([("column", Align::Left), ("what it is", Align::Left)]);
+    for (name, title) in report.columns.iter().zip(&report.titles) {
+        table.row([name.clone(), title.clone()]);
+    }
+    table
+}
+
+fn changed(report: &Report) -> Table {
+    let mut heads = vec![("input", Align::Left)];
+    heads.extend(report.columns.iter().map(|name| (name.as_str(), Align::Right)));
+    let mut table = Table::new(heads);
+    for row in report.changed.iter().take(MOST_CHANGED) {
+        let value = |value: &String| {
+            if value.is_empty() { "–".to_owned() } else { value.trim_matches('"').to_owned() }
+        };
+        let values = row.values.iter().map(value);
+        table.row(std::iter::once(row.key.clone()).chain(values));
+    }
+    table
+}
+
+/// Figures: for each metric a line of what is reported, if anything is, and one of what comes out.
+fn figures(report: &Report, rows: &[&Row], sources: &mut Sources) -> Table {
+    let mut heads = vec![("", Align::Left), ("", Align::Left)];
+    heads.extend(report.columns.iter().map(|name| (name.as_str(), Align::Right)));
+    let mut table = Table::new(heads);
+    for row in rows {
+        let said = row.reported.iter().any(Option::is_some);
+        if said {
+            let mut cells = vec![row.title.clone(), "said".to_owned()];
+            for (value, source) in row.reported.iter().zip(&row.source) {
+                let mark = source.as_ref().map_or_else(String::new, |text| sources.mark(text));
+                let text = value.as_ref().map_or_else(String::new, |value| write(value, row));
+                cells.push(format!("{text}{mark}"));
+            }
+            table.row(cells);
+        }
+        if row.theme == ONLY_SAID {
+            continue;
+        }
+        let title = if said { String::new() } else { row.title.clone() };
+        let mut cells = vec![title, "here".to_owned()];
+        cells.extend(
+            row.simulated.iter().map(|value| {
+                value.as_ref().map_or_else(|| "–".to_owned(), |value| write(value, row))
+            }),
+        );
+        table.row(cells);
+    }
+    table
+}
+
+/// Words: for each metric and column a line.
+fn words(report: &Report, rows: &[&Row], sources: &mut Sources) -> Table {
+    let mut table = Table::new([
+        ("", Align::Left),
+        ("", Align::Left),
+        ("said", Align::Left),
+        ("here", Align::Left),
+    ]);
+    for row in rows {
+        for (at, column) in report.columns.iter().enumerate() {
+            let mark = row.source[at].as_ref().map_or_else(String::new, |text| sources.mark(text));
+            let text = |value: &Option<Value>| {
+                value.as_ref().map_or_else(|| "–".to_owned(), |value| write(value, row))
+            };
+            table.row([
+                if at == 0 { row.title.clone() } else { String::new() },
+                column.clone(),
+                format!("{}{mark}", text(&row.reported[at])),
+                text(&row.simulated[at]),
+            ]);
+        }
+    }
+    table
+}
+
+fn write(value: &Value, row: &Row) -> String {
+    match value {
+        Value::Number(number) => figure(*number, row),
+        Value::Range(low, high) => {
+            let (low, high) = (figure(*low, row), figure(*high, row));
+            // The unit stands once, behind both.
+            let shared = low.split_once(' ').zip(high.split_once(' '));
+            match shared {
+                Some(((low, a), (_, b))) if a == b => format!("{low}–{high}"),
+                _ => format!("{low}–{high}"),
+            }
+        }
+        Value::Words(words) => words.clone(),
+    }
+}
+
+fn figure(number: f64, row: &Row) -> String {
+    let with = |text: String| {
+        if row.unit.is_empty() { text } else { format!("{text} {}", row.unit) }
+    };
+    match row.form {
+        Form::Percent => format!("{} %", significant(100.0 * number)),
+        Form::Count => grouped(number.max(0.0).round() as u64),
+        Form::Dollars => dollars(number).replace(" billion", "bn").replace(" M", "M"),
+        Form::Plain | Form::Words => with(small(number)),
+        Form::Scaled => scaled(number, &row.unit),
+    }
+}
+
+/// Three digits that count, however small the number.
+fn small(number: f64) -> String {
+    if number == 0.0 || 0.01 <= number.abs() {
+        return significant(number);
+    }
+    format!("{number:.2e}")
+}
+
+fn scaled(number: f64, unit: &str) -> String {
+    const PREFIXES: [(f64, &str); 6] =
+        [(1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+    let found = PREFIXES.into_iter().find(|(factor, _)| *factor <= number.abs());
+    let (factor, prefix) = found.unwrap_or((1.0, ""));
+    let unit = match unit {
+        "bit/s" => "b/s",
+        "bit" => "bit",
+        other => other,
+    };
+    format!("{} {prefix}{unit}", significant(number / factor)).trim_end().to_owned()
+}
+
+fn breakdown(report: &Report) -> Chart {
+    let mut frame = Frame::new(&["column", "share", "part"]);
+    for (name, parts) in report.columns.iter().zip(&report.breakdowns) {
+        let Some(parts) = parts else { continue };
+        for (part, seconds) in parts.named() {
+            let share = seconds / parts.total();
+            frame.push(vec![name.as_str().into(), share.into(), part.into()]);
+        }
+    }
+    Chart::new(ChartKind::Bars, "Where the time of a step goes", frame)
+        .caption("Shares of each column's own step.")
+        .axes("share", "column")
+        .by("part")
+        .labels("share of the step", "")
+}

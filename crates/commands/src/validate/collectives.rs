@@ -1,0 +1,236 @@
+//! Published collectives and messages.
+//!
+//! The rule that gives rows their cluster is that of the steps; what else differs between rows is
+//! in their columns: the algorithm, in-network reduction, and in notes whether NVLS is off and
+//! whether a message crosses leaves.
+
+use fabric::Fabric;
+use fabric::hardware::Catalogue;
+use fabric::topology::{self, TierConfig};
+use fabric::transport::Transport;
+use step::published::RowCluster;
+use step::validate::{fabric_of, routing_of};
+use traffic::collective::{
+    Ask, Collective, Communicator, Detail, Group, Request, algorithm, write,
+};
+use traffic::nccl::{self, Architecture, Initiator, Settings, Usage};
+use traffic::{Transfers, collective};
+use units::{Bytes, Span};
+
+use super::Case;
+use crate::engine::Engine;
+use crate::failure::Failure;
+use crate::world::leaf_of;
+
+/// What the rule adds for collectives.
+pub(super) const RULE: &str = "Collectives: InfiniBand on Quantum-2 boxes, RoCEv2 on Tomahawk-5 \
+    boxes; a message goes to the next server, or to the next under another leaf where the row \
+    says so.";
+
+/// Servers of a cluster in which single messages are sent, so that there are several leaves.
+const MESSAGE_SERVERS: u64 = 128;
+
+/// One published collective.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    id: String,
+    source: String,
+    collective: Collective,
+    algorithm: Option<String>,
+    sharp: Usage,
+    bytes: u64,
+    measured: Measured,
+    cluster: RowCluster,
+    note: String,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Measured {
+    Microseconds(f64),
+    BusBandwidth(f64),
+}
+
+impl Row {
+    /// Reads a row.
+    pub(super) fn read(header: &[String], fields: &[String]) -> Result<Self, String> {
+        let text = |column: &str| {
+            let at = header.iter().position(|name| name == column);
+            at.and_then(|at| fields.get(at)).map_or("", |field| field.trim())
+        };
+        let number = |column: &str| match text(column) {
+            "" => Ok(None),
+            word => match word.parse::<f64>() {
+                Ok(number) if number.is_finite() && 0.0 <= number => Ok(Some(number)),
+                _ => Err(format!("{column}: `{word}` is not a number")),
+            },
+        };
+        let needed = |column: &str| {
+            number(column)?.ok_or_else(|| format!("{column}: is missing")).map(|n| n as u64)
+        };
+        let collective = Collective::from_name(text("collective"))
+            .ok_or_else(|| format!("collective: `{}` is not known", text("collective")))?;
+        let measured = match (number("measured_us")?, number("measured_busbw_GBps")?) {
+            (Some(us), _) if 0.0 < us => Measured::Microseconds(us),
+            (None, Some(rate)) if 0.0 < rate => Measured::BusBandwidth(rate),
+            _ => return Err("measured_us: neither a time nor a bandwidth was measured".to_owned()),
+        };
+        let named = Some(text("algorithm")).filter(|name| !matches!(*name, "" | "auto"));
+        if let Some(name) = named.filter(|name| algorithm(name).is_none()) {
+            return Err(format!("algorithm: `{name}` is not known"));
+        }
+        let gpus = needed("gpus")?;
+        Ok(Self {
+            id: text("id").to_owned(),
+            source: text("source").to_owned(),
+            collective,
+            algorithm: named.map(str::to_owned),
+            sharp: match text("in_network") {
+                "" => Usage::Disabled,
+                "sharp" => Usage::Enabled,
+                other => return Err(format!("in_network: `{other}` is not `sharp`")),
+            },
+            bytes: needed("bytes")?,
+            measured,
+            cluster: RowCluster {
+                gpu: text("gpu").to_owned(),
+                gpus,
+                gpus_per_node: number("gpus_per_node")?.map_or(gpus.min(8), |n| n as u64).max(1),
+                nics_per_node: number("nics_per_node")?.unwrap_or(8.0) as u64,
+                nic_gbps: number("nic_gbps")?.unwrap_or(400.0),
+                transport: text("transport").to_owned(),
+                queue_pairs: number("qps")?.map(|count| count as u32),
+            },
+            note: text("note").to_owned(),
+        })
+    }
+
+    /// Predicts the row.
+    pub(super) fn predict(&self, catalogue: &Catalogue, engine: Engine) -> Result<Case, Failure> {
+        let failed = |reason: String| Failure::Run(format!("{}: {reason}", self.id));
+        let is_message = self.collective == Collective::SendRecv;
+        let fabric = self.fabric(catalogue, is_message).map_err(failed)?;
+        let gpus = usize::try_from(self.cluster.gpus).expect("GPUs fit memory");
+        let ranks = match is_message {
+            true => vec![fabric.gpu(0), fabric.gpu(self.receiver(&fabric))],
+            false => (0..gpus).map(|gpu| fabric.gpu(gpu)).collect(),
+        };
+        let communicator = Communicator::new(&fabric, &ranks);
+        let settings = self.settings(catalogue);
+        let (seconds, plan) = self
+            .time(&fabric, &communicator, &settings, engine)
+            .ok_or_else(|| failed("no algorithm runs it".to_owned()))?;
+        let (measured, predicted, unit) = match self.measured {
+            Measured::Microseconds(us) => (us, seconds * 1e6, "us"),
+            Measured::BusBandwidth(rate) => {
+                let logical = self.logical(&communicator, &settings);
+                (rate, logical * self.bytes as f64 / seconds / 1e9, "GB/s")
+            }
+        };
+        let note = format!("{} {:?} ×{}", plan.algorithm.name(), plan.protocol, plan.channels);
+        Ok(Case {
+            note,
+            source: self.source.clone(),
+            ..Case::new(&self.id, measured, predicted, unit)
+        })
+    }
+
+    fn fabric(&self, catalogue: &Catalogue, is_message: bool) -> Result<Fabric, String> {
+        let (mut cluster, mut config) = fabric_of(&self.cluster);
+        if is_message {
+            cluster.gpus = Some(MESSAGE_SERVERS * self.cluster.gpus_per_node);
+        } else {
+            let per_node = self.cluster.gpus_per_node;
+            cluster.gpus = Some(self.cluster.gpus.div_ceil(per_node) * per_node);
+        }
+        let switch = if self.is_infiniband() { "quantum-2" } else { "tomahawk-5" };
+        for tier in [&mut config.leaf, &mut config.spine, &mut config.core] {
+            *tier = TierConfig { switch: Some(switch.to_owned()), ..TierConfig::default() };
+        }
+        let built = topology::build(&cluster, &config, catalogue);
+        built
+            .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+    }
+
+    fn is_infiniband(&self) -> bool {
+        self.cluster.transport == "infiniband"
+    }
+
+    /// The GPU that gets a message: of the next server, or of the next under another leaf.
+    fn receiver(&self, fabric: &Fabric) -> usize {
+        let leaf = |server: usize| leaf_of(fabric, fabric.nic(server * fabric.nics_per_node()));
+        let crosses = self.note.contains("cross leaf");
+        let fits = |server: &usize| !crosses || leaf(*server) != leaf(0);
+        let server = (1..fabric.servers()).find(fits).unwrap_or(1);
+        server * fabric.gpus_per_node()
+    }
+
+    fn settings(&self, catalogue: &Catalogue) -> Settings {
+        let gpu = catalogue.gpu.get(&self.cluster.gpu);
+        let architecture = gpu.and_then(|gpu| Architecture::of_scale_up(&gpu.scale_up_name));
+        let defaults = Settings::default();
+        let is_message = self.collective == Collective::SendRecv;
+        let is_off = self.note.contains("NVLS off");
+        let sharp = (self.sharp == Usage::Enabled).then(|| "sharp".to_owned());
+        Settings {
+            architecture: architecture.unwrap_or(defaults.architecture),
+            wire_efficiency: if self.is_infiniband() {
+                Transport::Infiniband.efficiency(Bytes::from_kib(4))
+            } else {
+                defaults.wire_efficiency
+            },
+            initiator: if is_message { Initiator::Host } else { Initiator::Kernel },
+            nvls: if is_off { Usage::Disabled } else { Usage::Enabled },
+            sharp: self.sharp,
+            algorithm: sharp.or_else(|| self.algorithm.clone()),
+            ..defaults
+        }
+    }
+
+    /// How long it takes; the packet engine is asked for nothing here, the flow engine stands in.
+    fn time(
+        &self,
+        fabric: &Fabric,
+        communicator: &Communicator,
+        settings: &Settings,
+        engine: Engine,
+    ) -> Option<(f64, nccl::Plan)> {
+        let (collective, bytes) = (self.collective, Bytes::new(self.bytes));
+        let estimate = nccl::estimate(fabric, communicator, collective, bytes, settings)?;
+        let inside = communicator.domains() < 2;
+        // A message of one packet is latency; inside a scale-up domain nobody else is met.
+        if engine == Engine::Analytic || inside || collective == Collective::SendRecv {
+            return Some((estimate.time.as_secs_f64(), estimate.plan));
+        }
+        let ask = Ask { fabric, communicator, collective, bytes, settings, weights: &[] };
+        let plan = nccl::plan(&ask)?;
+        let mut transfers = Transfers::new();
+        let label = transfers.label(collective.name());
+        let detail = Detail::Folded;
+        let request =
+            Request { collective, bytes, detail, label, settings, plan: &plan, weights: &[] };
+        write(fabric, &mut Group::new(communicator.clone()), &request, &mut transfers, &[]);
+        let mut flow = flowsim::Settings {
+            routing: routing_of(&self.cluster),
+            ..flowsim::Settings::default()
+        };
+        flow.flow.wire_efficiency = settings.wire_efficiency;
+        flow.flow.scale_up_efficiency = settings.architecture.scale_up_efficiency();
+        flow.flow.nic_latency = settings.nic_latency / 2;
+        let outcome = flowsim::run(fabric, &transfers, &flow);
+        let time: Span = outcome.makespan();
+        Some((time.as_secs_f64(), plan))
+    }
+
+    /// What bytes over time are multiplied with to give the published bandwidth.
+    fn logical(&self, communicator: &Communicator, settings: &Settings) -> f64 {
+        match self.collective {
+            // Servers that a token goes to, its own among them.
+            Collective::MoeDispatch | Collective::MoeCombine => {
+                let nodes = communicator.domains() as u32;
+                let per_node = self.cluster.gpus_per_node as u32;
+                f64::from(nodes) * settings.routing.copies(nodes, per_node).to_node
+            }
+            other => collective::Collective::bus_factor(other, self.cluster.gpus as u32),
+        }
+    }
+}

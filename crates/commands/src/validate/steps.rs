@@ -1,0 +1,52 @@
+//! Published training steps.
+
+use fabric::Fabric;
+use fabric::hardware::Catalogue;
+use step::predict::Assumptions;
+use step::published::{Known, Measured, Row, RowCluster};
+use step::validate::{Fit, RowEngine, predict_row, routing_of};
+use traffic::Transfers;
+
+use super::Case;
+use crate::engine::Engine;
+use crate::failure::Failure;
+
+/// Predicts a row. The packet engine has no place here: a row's phases are whole clusters.
+pub(super) fn predict(row: &Row, catalogue: &Catalogue, engine: Engine) -> Result<Case, Failure> {
+    let mut flow = |cluster: &RowCluster, fabric: &Fabric, transfers: &Transfers| {
+        let routing = routing_of(cluster);
+        let settings = flowsim::Settings { routing, ..flowsim::Settings::default() };
+        flowsim::run(fabric, transfers, &settings)
+    };
+    let engine: Option<&mut RowEngine<'_>> = match engine {
+        Engine::Analytic => None,
+        Engine::Flow | Engine::Packet => Some(&mut flow),
+    };
+    let verdict = predict_row(row, catalogue, &Assumptions::default(), engine)
+        .map_err(|reason| Failure::Run(format!("{}: {reason}", row.id)))?;
+    let (measured, predicted) = row.compare(verdict.prediction.step.as_secs_f64());
+    let unit = match row.measured {
+        Measured::Seconds(_) => "s",
+        Measured::Tflops(_) => "TFLOP/s",
+    };
+    let mut notes = Vec::new();
+    if row.microbatch == Known::Chosen {
+        notes.push(format!("microbatch {}", verdict.chosen.batch.micro));
+    }
+    if row.virtual_stages == Known::Chosen && 1 < verdict.chosen.parallel.vpp {
+        notes.push(format!("{} virtual stages", verdict.chosen.parallel.vpp));
+    }
+    if !notes.is_empty() {
+        notes.push("chosen".to_owned());
+    }
+    if verdict.fit == Fit::Overfull {
+        notes.push("over the memory estimate".to_owned());
+    }
+    let (low, high) = (row.compare(verdict.spread_s.0).1, row.compare(verdict.spread_s.1).1);
+    Ok(Case {
+        note: notes.join(", "),
+        source: row.source.clone(),
+        spread: Some((low.min(high), low.max(high))).filter(|(low, high)| low < high),
+        ..Case::new(&row.id, measured, predicted, unit)
+    })
+}
