@@ -1,9 +1,9 @@
 //! Reference runs of a packet simulator: parameters in a `.toml`, flows in the `.csv` beside it.
 //!
-//! A run is repeated with the same parameters on the packet engine, in the reference's own mode: its
-//! clock of whole nanoseconds, its headers, its switch. Scored are the mean and the last completion,
-//! and the number of pauses where there were any. What the files mean is told rule by rule in the
-//! README beside the copies that the packet engine's tests read.
+//! A run is repeated with the same parameters on the packet engine, in the reference's own mode:
+//! its clock of whole nanoseconds, its headers, its switch. Scored are the mean and the last
+//! completion, and the number of pauses where there were any. What the files mean is told rule by
+//! rule in the README beside the copies that the packet engine's tests read.
 
 use fabric::graph::LinkKind;
 use fabric::{Fabric, FabricBuilder, LinkClass};
