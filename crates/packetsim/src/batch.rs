@@ -209,14 +209,16 @@ impl Simulation<'_> {
             marker: &mut self.marker,
             announced: &mut self.announced,
             gap: self.sizes.gap,
-            header: self.header_bytes,
-            lossless: self.lossless >> DATA & 1 == 1,
-            marks_on_leaving: self.mark_when == MarkWhen::Dequeue,
+            header: self.rules.header_bytes,
+            lossless: self.rules.lossless >> DATA & 1 == 1,
+            marks_on_leaving: self.rules.mark_when == MarkWhen::Dequeue,
             marked: 0,
         };
         let (mut digest, mut hops) = (self.digest, 0);
         let mut done = 0;
-        if !self.damage.is_empty() || self.control_share != 0 || self.mark_when == MarkWhen::Enqueue
+        if !self.damage.is_empty()
+            || self.rules.control_share != 0
+            || self.rules.mark_when == MarkWhen::Enqueue
         {
             return 0;
         }
@@ -229,7 +231,7 @@ impl Simulation<'_> {
                 break;
             }
             let next = self.paths[packet.route as usize] as usize;
-            let class = usize::from(self.class_in_switch[packet.purpose as usize]);
+            let class = usize::from(self.rules.class_in_switch[packet.purpose as usize]);
             packet.route += 1;
             if !hot.take(link, next, class, packet, at) {
                 break;

@@ -19,7 +19,7 @@ use crate::paths::{Network, is_scale_up};
 use crate::port::{NOWHERE, Port};
 use crate::ring::Slab;
 use crate::settings::{ControlClass, Forwarding, Overflow, Settings};
-use crate::simulation::{Host, Operations, Simulation, Tally};
+use crate::simulation::{Host, Operations, Rules, Simulation, Tally};
 use crate::stamps::Stamps;
 use crate::switching::{Marker, PauseLog};
 
@@ -32,8 +32,7 @@ pub(crate) fn build<'a>(
     settings: &'a Settings,
     faults: &'a Faults,
 ) -> Simulation<'a> {
-    let mut needs = settings.congestion.needs();
-    needs.repace |= settings.nic.pacing == Pacing::Follow;
+    let needs = settings.congestion.needs();
     let sizes = Sizes::new(&settings.packet, needs.data_bytes.get(), needs.ack_bytes.get());
     let mut ports = ports(fabric, settings);
     let calendar = calendar(fabric, &sizes, &ports);
@@ -43,7 +42,6 @@ pub(crate) fn build<'a>(
     let (senders, sender_of_port) = senders(fabric);
     let links = ports.len();
     let ends = fabric.gpus() + fabric.nics();
-    let pfc = &settings.pfc;
     let slow_hosts = settings.nic.pcie.is_some() || faults.all().iter().any(pauses);
     let explicit = settings.packet.clock == Clock::Nanosecond;
     let mut simulation = Simulation {
@@ -83,6 +81,27 @@ pub(crate) fn build<'a>(
         agenda: Vec::new(),
         free_agenda: Vec::new(),
         sizes,
+        rules: rules(fabric, settings, faults),
+        operations: Operations::new(transfers, links),
+        counters: Counters::default(),
+        tally: Tally::default(),
+        findings: Vec::new(),
+        dropped_lossless: Vec::new(),
+        digest: 0,
+    };
+    let health =
+        if faults.is_empty() { fabric.health().clone() } else { faults.health(fabric, Time::ZERO) };
+    simulation.network.routes.set_health(health);
+    lay_paths(&mut simulation);
+    simulation
+}
+
+/// The settings as the hot loop wants them.
+fn rules(fabric: &Fabric, settings: &Settings, faults: &Faults) -> Rules {
+    let pfc = &settings.pfc;
+    let mut needs = settings.congestion.needs();
+    needs.repace |= settings.nic.pacing == Pacing::Follow;
+    Rules {
         needs,
         lossless: u8::from(pfc.enabled || settings.credits.enabled) << DATA,
         class_in_switch: classes(settings),
@@ -100,20 +119,9 @@ pub(crate) fn build<'a>(
         trims: settings.switch.overflow == Overflow::Trim,
         admits: settings.admission.policy == AdmissionPolicy::ReceiverDriven,
         counts_cleared: settings.admission.receiver_window.is_some(),
-        slow_hosts,
+        slow_hosts: settings.nic.pcie.is_some() || faults.all().iter().any(pauses),
         header_bytes: 64,
-        operations: Operations::new(transfers, links),
-        counters: Counters::default(),
-        tally: Tally::default(),
-        findings: Vec::new(),
-        dropped_lossless: Vec::new(),
-        digest: 0,
-    };
-    let health =
-        if faults.is_empty() { fabric.health().clone() } else { faults.health(fabric, Time::ZERO) };
-    simulation.network.routes.set_health(health);
-    lay_paths(&mut simulation);
-    simulation
+    }
 }
 
 /// Control may get a share of a link instead of going first; in 1/65,536.
@@ -291,9 +299,9 @@ fn lay_paths(simulation: &mut Simulation<'_>) {
         let line = fabric.class(forth[0]).rate;
         let about = circumstances_on(simulation, &forth);
         let control = simulation.settings.congestion.build(&about);
-        let cleared = if simulation.admits { 0 } else { u32::MAX };
+        let cleared = if simulation.rules.admits { 0 } else { u32::MAX };
         let pair = new_pair(port, if on_the_way { NOWHERE } else { route }, line, cleared, control);
-        let selective = if simulation.goes_back { 0 } else { simulation.sizes.mtu };
+        let selective = if simulation.rules.goes_back { 0 } else { simulation.sizes.mtu };
         simulation.pairs.push(Pair { selective, ..pair });
         let receiver = simulation.settings.congestion.receiver();
         simulation.inboxes.push(Inbox::new(ack_route, key.to.index() as u32, receiver));

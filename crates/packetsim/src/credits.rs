@@ -104,7 +104,7 @@ impl Simulation<'_> {
     /// the sender stalls.
     #[inline]
     pub(crate) fn spend(&mut self, link: usize, packet: &Packet) {
-        let class = usize::from(self.class_in_switch[packet.purpose as usize]);
+        let class = usize::from(self.rules.class_in_switch[packet.purpose as usize]);
         if class != DATA || self.credits.limits[link] == 0 {
             return;
         }

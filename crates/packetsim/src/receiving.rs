@@ -23,7 +23,7 @@ impl Simulation<'_> {
     pub(crate) fn delivered(&mut self, link: usize, packet: Packet) {
         let pair = self.pair_of(&packet);
         match packet.purpose {
-            Purpose::Data if self.slow_hosts => self.queue_for_host(pair, link, packet),
+            Purpose::Data if self.rules.slow_hosts => self.queue_for_host(pair, link, packet),
             Purpose::Data => self.received(pair, &packet),
             Purpose::Ack => self.acknowledged(pair, &packet),
             Purpose::Nak => self.asked_again(pair, &packet),
@@ -76,12 +76,12 @@ impl Simulation<'_> {
             if ended {
                 self.end_messages(number);
             }
-            if self.admits {
+            if self.rules.admits {
                 self.clear_more(number);
             }
             let inbox = &self.inboxes[number];
             let gap_open = 0 < inbox.early.len();
-            if ended || self.ack_every <= inbox.unacked || gap_open || echo != 0 {
+            if ended || self.rules.ack_every <= inbox.unacked || gap_open || echo != 0 {
                 self.acknowledge(number, packet, echo | FRESH);
             } else {
                 self.forget_stamps(packet);
@@ -99,7 +99,7 @@ impl Simulation<'_> {
     #[inline]
     fn take_in(&mut self, number: usize) {
         self.tally.delivered_data += 1;
-        if self.counts_cleared {
+        if self.rules.counts_cleared {
             self.settle(number);
         }
     }
@@ -270,7 +270,7 @@ impl Simulation<'_> {
         let at = host.free_at;
         host.queue.push_back(packet);
         let full = self.settings.nic.receive_buffer.get() / 2 < host.held;
-        if full && !host.pausing && self.lossless >> DATA & 1 == 1 {
+        if full && !host.pausing && self.rules.lossless >> DATA & 1 == 1 {
             host.pausing = true;
             self.ports[link].pausing |= 1 << DATA;
             self.send_pause(link, DATA, 0);

@@ -51,7 +51,7 @@ impl Simulation<'_> {
         if was_idle && self.settings.nic.after_idle == AfterIdle::Restart {
             self.restart_after_idle(pair);
         }
-        if self.admits {
+        if self.rules.admits {
             self.clear_more(pair);
         }
         self.list(pair);
@@ -214,7 +214,7 @@ impl Simulation<'_> {
         pair.busy_until = self.now;
         let now = Time::from_ps(self.now);
         pair.control.on_sent(now, Bytes::new(u64::from(payload)));
-        let (sent, flags) = if self.needs.hops {
+        let (sent, flags) = if self.rules.needs.hops {
             (self.stamps.begin(self.now), STAMPED)
         } else {
             ((self.now / 1_000) as u32, 0)
@@ -244,7 +244,7 @@ impl Simulation<'_> {
             pair.overdue_pending = true;
             pair.progress_at = self.now;
             let ticket = self.calendar.ticket();
-            self.calendar.schedule(self.now + self.timeout, ticket, Kind::Overdue, number);
+            self.calendar.schedule(self.now + self.rules.timeout, ticket, Kind::Overdue, number);
         }
     }
 
@@ -255,7 +255,7 @@ impl Simulation<'_> {
         if pair.una == pair.next || pair.broken {
             return;
         }
-        let due = pair.progress_at + self.timeout;
+        let due = pair.progress_at + self.rules.timeout;
         if self.now < due {
             pair.overdue_pending = true;
             let ticket = self.calendar.ticket();
@@ -268,7 +268,7 @@ impl Simulation<'_> {
             return;
         }
         pair.control.on_loss(Time::from_ps(self.now), Loss::Timeout);
-        if self.goes_back {
+        if self.rules.goes_back {
             self.go_back(number, self.pairs[number].una);
         } else {
             self.send_missing(number);
@@ -433,7 +433,7 @@ impl Simulation<'_> {
     pub(crate) fn asked_again(&mut self, number: usize, packet: &Packet) {
         let psn = packet.psn;
         self.pairs[number].control.on_loss(Time::from_ps(self.now), Loss::Reported);
-        if self.goes_back {
+        if self.rules.goes_back {
             let advanced = self.advance_una(number, psn);
             self.go_back(number, psn);
             if 0 < advanced {
@@ -493,7 +493,7 @@ impl Simulation<'_> {
             pair.rate_bps = rate.as_bps();
             let full = u64::from(self.sizes.mtu + self.sizes.data) + self.sizes.gap;
             pair.gap = self.clock.time_to_send(rate, full);
-            if self.needs.repace && 0 < pair.last_size {
+            if self.rules.needs.repace && 0 < pair.last_size {
                 let last = u64::from(pair.last_size);
                 let before = self.clock.time_to_send(Rate::from_bps(old), last);
                 let after = self.clock.time_to_send(rate, last);

@@ -53,6 +53,30 @@ pub(crate) struct Host {
     pub queue: std::collections::VecDeque<Packet>,
 }
 
+/// Settings as the hot loop wants them. Times are picoseconds; bit `c` of a mask is class `c`.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    pub needs: Needs,
+    pub lossless: u8,
+    pub class_in_switch: [u8; PURPOSES],
+    pub mark_when: MarkWhen,
+    pub control_share: u32,
+    pub xon_below: u64,
+    pub pause_lasts: u64,
+    pub renew_after: u64,
+    pub pause_response: u64,
+    pub watchdog: u64,
+    pub acks_hold: AcksWhilePaused,
+    pub ack_every: u32,
+    pub timeout: u64,
+    pub goes_back: bool,
+    pub trims: bool,
+    pub admits: bool,
+    pub counts_cleared: bool,
+    pub slow_hosts: bool,
+    pub header_bytes: u64,
+}
+
 /// How far the operations are.
 #[derive(Debug)]
 pub(crate) struct Operations {
@@ -154,27 +178,8 @@ pub(crate) struct Simulation<'a> {
     pub marker: Marker,
     pub agenda: Vec<Agenda>,
     pub free_agenda: Vec<u32>,
-    // Settings as the hot loop wants them.
     pub sizes: Sizes,
-    pub needs: Needs,
-    pub lossless: u8,
-    pub class_in_switch: [u8; PURPOSES],
-    pub mark_when: MarkWhen,
-    pub control_share: u32,
-    pub xon_below: u64,
-    pub pause_lasts: u64,
-    pub renew_after: u64,
-    pub pause_response: u64,
-    pub watchdog: u64,
-    pub acks_hold: AcksWhilePaused,
-    pub ack_every: u32,
-    pub timeout: u64,
-    pub goes_back: bool,
-    pub trims: bool,
-    pub admits: bool,
-    pub counts_cleared: bool,
-    pub slow_hosts: bool,
-    pub header_bytes: u64,
+    pub rules: Rules,
     pub operations: Operations,
     // What is counted.
     pub tally: Tally,

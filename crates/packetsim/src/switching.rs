@@ -115,7 +115,7 @@ impl Simulation<'_> {
     /// Takes a packet into a switch and sends it on, or queues it for its next link.
     #[inline]
     fn forward(&mut self, link: usize, mut packet: Packet) {
-        let class = usize::from(self.class_in_switch[packet.purpose as usize]);
+        let class = usize::from(self.rules.class_in_switch[packet.purpose as usize]);
         let next = self.next_link(link, &mut packet);
         self.catch_up(next);
         let is_idle = self.is_idle(next, class);
@@ -134,20 +134,20 @@ impl Simulation<'_> {
                 return;
             }
             let size = u32::from(packet.size);
-            if self.lossless >> class & 1 == 1 {
+            if self.rules.lossless >> class & 1 == 1 {
                 switch.charge(&mut self.ports[link], class, size);
             } else {
                 switch.charge_lossy(size);
             }
         } else if !self.admit_exactly(link, next, class, u32::from(packet.size)) {
-            if self.trims && packet.purpose == Purpose::Data {
+            if self.rules.trims && packet.purpose == Purpose::Data {
                 self.trim(link, next, packet);
             } else {
                 self.dropped(link, &packet, class);
             }
             return;
         }
-        if self.mark_when == MarkWhen::Enqueue
+        if self.rules.mark_when == MarkWhen::Enqueue
             && class == DATA
             && self.marker.marks(u64::from(self.ports[next].queued[class]), next)
         {
@@ -182,7 +182,7 @@ impl Simulation<'_> {
         let number = self.ports[link].into as usize;
         self.catch_up_switch(number);
         let switch = &mut self.switches[number];
-        if self.lossless >> class & 1 == 0 {
+        if self.rules.lossless >> class & 1 == 0 {
             let fits = u64::from(self.ports[next].queued[class] + size) <= switch.lossy_limit();
             if fits {
                 switch.charge_lossy(size);
@@ -228,8 +228,8 @@ impl Simulation<'_> {
 
     /// Sees to it that a pause is renewed before it runs out.
     pub(crate) fn renew_later(&mut self, link: usize, class: usize) {
-        if 0 < self.renew_after {
-            let at = self.now + self.renew_after;
+        if 0 < self.rules.renew_after {
+            let at = self.now + self.rules.renew_after;
             self.plan(at, Agenda::Renew { link: link as u32, class: class as u8 });
         }
     }
@@ -259,7 +259,7 @@ impl Simulation<'_> {
     /// A port may not send a class any more.
     pub(crate) fn pause(&mut self, link: usize, class: usize) {
         self.catch_up(link);
-        let (now, lasts) = (self.now, self.pause_lasts);
+        let (now, lasts) = (self.now, self.rules.pause_lasts);
         let log = &mut self.pauses[link];
         log.until = if lasts == 0 { u64::MAX } else { now + lasts };
         if lasts != 0 && !log.expiry_pending {
@@ -273,14 +273,15 @@ impl Simulation<'_> {
         self.counters.pauses += 1;
         let log = &mut self.pauses[link];
         log.since = now;
-        if 0 < self.watchdog && !log.watchdog_pending {
+        if 0 < self.rules.watchdog && !log.watchdog_pending {
             log.watchdog_pending = true;
-            let at = now + self.watchdog;
+            let at = now + self.rules.watchdog;
             self.plan(at, Agenda::Watchdog { link: link as u32, class: class as u8 });
         }
         let port = &mut self.ports[link];
         port.paused |= 1 << class;
-        if class == DATA && port.switch == NOWHERE && self.acks_hold == AcksWhilePaused::Hold {
+        if class == DATA && port.switch == NOWHERE && self.rules.acks_hold == AcksWhilePaused::Hold
+        {
             port.paused |= 1 << CONTROL;
         }
         self.make_eventful(self.ports[link].switch);
@@ -329,14 +330,14 @@ impl Simulation<'_> {
         if self.ports[link].paused >> class & 1 == 0 {
             return;
         }
-        if self.now < since + self.watchdog {
+        if self.now < since + self.rules.watchdog {
             self.pauses[link].watchdog_pending = true;
-            let at = since + self.watchdog;
+            let at = since + self.rules.watchdog;
             self.plan(at, Agenda::Watchdog { link: link as u32, class: class as u8 });
             return;
         }
         let name = self.fabric.link_name(fabric::LinkId::from_index(link));
-        let span = units::Span::from_ps(self.watchdog);
+        let span = units::Span::from_ps(self.rules.watchdog);
         self.find(format!("{name} has been paused for {span}: a pause storm or a deadlock"));
         match self.settings.pfc.action {
             WatchdogAction::Alert => {}
@@ -368,7 +369,7 @@ impl Simulation<'_> {
         let size = u32::from(waiting.packet.size);
         let from = waiting.from as usize;
         let switch = &mut self.switches[number];
-        if self.lossless >> class & 1 == 0 {
+        if self.rules.lossless >> class & 1 == 0 {
             switch.release_lossy(size);
             return;
         }
@@ -376,7 +377,9 @@ impl Simulation<'_> {
         switch.release(port, class, size);
         if self.credits.count() {
             self.give_credit(from, size);
-        } else if port.pausing >> class & 1 == 1 && switch.may_resume(port, class, self.xon_below) {
+        } else if port.pausing >> class & 1 == 1
+            && switch.may_resume(port, class, self.rules.xon_below)
+        {
             self.resume_sender(from, class);
         }
     }
@@ -384,7 +387,7 @@ impl Simulation<'_> {
     /// A packet finds no room.
     #[cold]
     fn dropped(&mut self, link: usize, packet: &Packet, class: usize) {
-        if self.lossless >> class & 1 == 1 {
+        if self.rules.lossless >> class & 1 == 1 {
             let number = self.ports[link].into;
             if !self.dropped_lossless.contains(&number) {
                 self.dropped_lossless.push(number);

@@ -125,19 +125,21 @@ impl Simulation<'_> {
             if packet.flags & STAMPED != 0 {
                 self.stamp(link, &packet, start, left);
             }
-            if class == DATA && self.mark_when == MarkWhen::Dequeue && self.marker.marks(left, link)
+            if class == DATA
+                && self.rules.mark_when == MarkWhen::Dequeue
+                && self.marker.marks(left, link)
             {
                 packet.flags |= MARKED;
                 self.counters.ecn_marks += u64::from(packet.purpose == Purpose::Data);
             }
             let switch = &mut self.switches[switch as usize];
-            if self.lossless >> class & 1 == 1 {
+            if self.rules.lossless >> class & 1 == 1 {
                 let from_port = &mut self.ports[from as usize];
                 switch.release(from_port, class, size);
                 if self.credits.count() {
                     self.give_credit(from as usize, size);
                 } else if from_port.pausing >> class & 1 == 1
-                    && switch.may_resume(from_port, class, self.xon_below)
+                    && switch.may_resume(from_port, class, self.rules.xon_below)
                 {
                     debug_assert!(start == self.now, "departures that end a pause are events");
                     self.resume_sender(from as usize, class);
@@ -156,7 +158,7 @@ impl Simulation<'_> {
         let sendable = port.sendable();
         let first = sendable.trailing_zeros() as usize;
         let both = (1 << CONTROL) | (1 << DATA);
-        if self.control_share == 0 || sendable & both != both {
+        if self.rules.control_share == 0 || sendable & both != both {
             return first;
         }
         // Deficit round robin between control and data, in bytes.
@@ -168,8 +170,8 @@ impl Simulation<'_> {
                     return class;
                 }
             }
-            port.deficits[CONTROL] += self.control_share as i32;
-            port.deficits[DATA] += 65_536 - self.control_share as i32;
+            port.deficits[CONTROL] += self.rules.control_share as i32;
+            port.deficits[DATA] += 65_536 - self.rules.control_share as i32;
         }
     }
 
@@ -216,7 +218,7 @@ impl Simulation<'_> {
         port.bytes += size;
         let mut at = port.free_at + port.delay;
         if port.cut_through {
-            let header = port.time_to_send(self.header_bytes, self.clock);
+            let header = port.time_to_send(self.rules.header_bytes, self.clock);
             at -= time - time.min(header);
         }
         packet.at = at as u32;
@@ -269,7 +271,7 @@ impl Simulation<'_> {
         port.free_at = start + port.time_to_send(size + self.sizes.gap, self.clock);
         port.free_ticket = free_ticket;
         port.bytes += size;
-        let at = port.free_at + port.delay - port.latency + self.pause_response;
+        let at = port.free_at + port.delay - port.latency + self.rules.pause_response;
         self.calendar.schedule(at, ticket, Kind::Commanded, link);
         self.make_eventful(self.ports[link].into);
     }

@@ -48,7 +48,7 @@ impl Simulation<'_> {
             return;
         }
         let size = self.sizes.ack;
-        if !self.goes_back {
+        if !self.rules.goes_back {
             self.answer(number, Purpose::Nak, packet.psn, size, None, 0);
         } else if inbox.asked != inbox.expected {
             inbox.asked = inbox.expected;

@@ -67,7 +67,9 @@ pub trait Sender: Debug {
 /// echoes the mark of the packet that caused it.
 pub trait Receiver: Debug {
     /// A data packet arrived.
-    fn on_data(&mut self, now: Time, data: &Data) -> Feedback;
+    fn on_data(&mut self, _now: Time, data: &Data) -> Feedback {
+        Feedback { echo: data.marked, notify: false }
+    }
 }
 
 /// What a queue pair may do.
