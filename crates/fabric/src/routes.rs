@@ -301,6 +301,25 @@ pub fn towards_leaf(fabric: &Fabric, at: NodeId, leaf: u32) -> &[LinkId] {
 fn children_above<'a>(fabric: &Fabric, down: &'a [LinkId], leaf: u32) -> &'a [LinkId] {
     let cover =
         |link: &LinkId| fabric.cover(fabric.links()[*link].to).expect("children are switches");
+    // In a uniform tree the place follows from the leaf's number: look there before searching.
+    if let (Some(first), Some(last)) = (down.first(), down.last()) {
+        let (low, high) = (cover(first).first, cover(last).end);
+        if (low..high).contains(&leaf) {
+            let into = u64::from(leaf - low) * down.len() as u64 / u64::from(high - low);
+            let guess = into as usize;
+            if cover(&down[guess]).contains(leaf) {
+                let mut start = guess;
+                while 0 < start && cover(&down[start - 1]).contains(leaf) {
+                    start -= 1;
+                }
+                let mut end = guess + 1;
+                while end < down.len() && cover(&down[end]).contains(leaf) {
+                    end += 1;
+                }
+                return &down[start..end];
+            }
+        }
+    }
     let start = down.partition_point(|link| cover(link).end <= leaf);
     let end = down.partition_point(|link| cover(link).first <= leaf);
     if start <= end { &down[start..end] } else { &[] }

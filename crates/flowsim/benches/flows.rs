@@ -132,3 +132,15 @@ fn data_parallel_adaptive(bencher: Bencher<'_, '_>, gpus: u64) {
     let transfers = data_parallel(&fabric);
     bencher.bench(|| run(&fabric, &transfers, &with(Policy::Adaptive)).digest);
 }
+
+/// The analytic engine on the same phase, with one queue pair for each connection.
+#[divan::bench(args = [200_000, 1_000_000], sample_count = 1, sample_size = 1)]
+fn data_parallel_analytic(bencher: Bencher<'_, '_>, gpus: u64) {
+    let cluster = ClusterConfig { gpus: Some(gpus), ..ClusterConfig::default() };
+    let (topology, tiers) = (TopologyKind::RailOptimized, Some(3));
+    let config = FabricConfig { topology, tiers, radix: Some(256), ..FabricConfig::default() };
+    let fabric = build(&cluster, &config, &Catalogue::default()).expect("it can be built");
+    let transfers = data_parallel(&fabric);
+    let settings = Settings::default();
+    bencher.bench(|| flowsim::analytic::run(&fabric, &transfers, &settings).makespan());
+}
