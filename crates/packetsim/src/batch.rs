@@ -102,6 +102,7 @@ impl Hot<'_> {
         if class == DATA {
             if self.marks_on_leaving && self.marker.marks(left, link) {
                 packet.flags |= MARKED;
+                self.ports[link].marks += 1;
                 self.marked += u64::from(packet.purpose == Purpose::Data);
             }
             if self.lossless {

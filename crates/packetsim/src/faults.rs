@@ -63,9 +63,10 @@ impl Simulation<'_> {
             let at = self.now + self.settings.switch.reroute_after.as_ps();
             self.plan(at, Agenda::Reroute);
         }
-        self.barrier = self.faults.next_change(now).map_or(NEVER, Time::as_ps);
-        if self.barrier != NEVER {
-            self.plan(self.barrier, Agenda::Change);
+        self.change_at = self.faults.next_change(now).map_or(NEVER, Time::as_ps);
+        self.barrier = self.change_at.min(self.sample_at);
+        if self.change_at != NEVER {
+            self.plan(self.change_at, Agenda::Change);
         }
     }
 

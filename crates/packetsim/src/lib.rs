@@ -21,6 +21,7 @@
 //! * [`packet`], [`ring`], [`port`], [`buffer`], [`pair`]: the kinds of state.
 //! * [`transmit`], [`switching`], [`sending`], [`receiving`]: what happens to them.
 //! * [`batch`]: how switches run ahead of the clock without anybody noticing.
+//! * [`measure`], [`estimate`]: what happened over time; what a run will cost.
 //! * [`faults`]: what goes wrong at given times.
 //! * [`paths`], [`build`]: the way to the first instant.
 //! * [`credits`], [`trimming`]: what else a switch does instead of pausing or dropping.
@@ -42,7 +43,9 @@ mod build;
 mod calendar;
 pub mod cc;
 pub mod credits;
+pub mod estimate;
 mod faults;
+pub mod measure;
 pub mod nic;
 pub mod packet;
 mod pair;
@@ -61,8 +64,11 @@ mod trimming;
 
 use fabric::Fabric;
 use fabric::fault::Faults;
+use measure::Recorder;
 use traffic::{OpKind, Outcome, Transfers};
 
+pub use estimate::{Estimate, estimate};
+pub use measure::{MeasureConfig, Recording};
 pub use settings::Settings;
 pub use simulation::{Progress, Watch};
 
@@ -116,4 +122,20 @@ pub fn run_with_faults(
     watch: &mut Watch<'_>,
 ) -> Outcome {
     build::build(fabric, transfers, settings, faults).run(watch)
+}
+
+/// The same, with what happened over time.
+pub fn run_measured(
+    fabric: &Fabric,
+    transfers: &Transfers,
+    settings: &Settings,
+    faults: &Faults,
+    measure: &MeasureConfig,
+    watch: &mut Watch<'_>,
+) -> (Outcome, Recording) {
+    let mut simulation = build::build(fabric, transfers, settings, faults);
+    simulation.recorder = Some(Recorder::new(measure));
+    let outcome = simulation.run(watch);
+    let recorder = simulation.recorder.expect("it was put there above");
+    (outcome, recorder.recording)
 }

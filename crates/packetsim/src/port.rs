@@ -56,6 +56,10 @@ pub(crate) struct Port {
     pub headroom: u32,
     /// At the far end: classes whose sender, this port, has been asked to pause.
     pub pausing: u8,
+    /// Packets marked on leaving.
+    pub marks: u32,
+    /// Packets that found no room here.
+    pub drops: u32,
     /// The most that waited in all classes together.
     pub peak: u32,
     /// The part of the delay that the next node takes to look a packet up.
@@ -96,6 +100,8 @@ impl Port {
             over: [0; CLASSES],
             headroom: 0,
             pausing: 0,
+            marks: 0,
+            drops: 0,
             peak: 0,
             latency,
             deficits: [0; CLASSES],

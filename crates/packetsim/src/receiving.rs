@@ -47,6 +47,9 @@ impl Simulation<'_> {
 
     /// A data packet is in the host's memory.
     pub(crate) fn received(&mut self, number: usize, packet: &Packet) {
+        if self.recorder.is_some() {
+            self.record_one_way(packet);
+        }
         let marked = packet.flags & MARKED != 0;
         let inbox = &mut self.inboxes[number];
         let feedback = match &mut inbox.control {

@@ -14,6 +14,7 @@ use crate::calendar::{Calendar, Entry, Kind};
 use crate::cc::{Circumstances, Needs};
 use crate::credits::Credits;
 use crate::faults::Trouble;
+use crate::measure::Recorder;
 use crate::nic::{AcksWhilePaused, Sender};
 use crate::packet::{Clock, DATA, PATH_END, PURPOSES, Packet, Purpose, STAMPED, Sizes, Waiting};
 use crate::pair::{Inbox, Message, Pair};
@@ -37,6 +38,8 @@ pub(crate) enum Agenda {
     Change,
     /// Routes follow them.
     Reroute,
+    /// A sample is taken.
+    Sample,
     /// A host has taken a packet from its NIC.
     HostTook { node: u32, link: u32 },
 }
@@ -145,8 +148,11 @@ pub(crate) struct Simulation<'a> {
     pub clock: Clock,
     /// Its state is larger than the caches near the core: memory is read ahead.
     pub is_large: bool,
-    /// No switch runs ahead of this.
+    /// No switch runs ahead of this: the next change by a fault or the next sample.
     pub barrier: u64,
+    pub change_at: u64,
+    pub sample_at: u64,
+    pub recorder: Option<Recorder>,
     /// What reaches the switch at hand, in order.
     pub incoming: Vec<u64>,
     /// Links whose wire was empty before that switch sent something over them.
@@ -207,6 +213,9 @@ impl Simulation<'_> {
     pub(crate) fn run(&mut self, watch: &mut Watch<'_>) -> Outcome {
         if !self.faults.is_empty() {
             self.change();
+        }
+        if self.recorder.is_some() {
+            self.sample();
         }
         self.start_ready();
         let end = self.turn_over(watch);
@@ -329,6 +338,7 @@ impl Simulation<'_> {
             Agenda::Watchdog { link, class } => self.bark(link as usize, usize::from(class)),
             Agenda::Change => self.change(),
             Agenda::Reroute => self.reroute(),
+            Agenda::Sample => self.sample(),
             Agenda::HostTook { node, link } => self.host_took(node as usize, link as usize),
         }
     }

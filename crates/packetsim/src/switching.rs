@@ -143,6 +143,7 @@ impl Simulation<'_> {
             if self.rules.trims && packet.purpose == Purpose::Data {
                 self.trim(link, next, packet);
             } else {
+                self.ports[next].drops += 1;
                 self.dropped(link, &packet, class);
             }
             return;

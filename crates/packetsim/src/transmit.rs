@@ -130,6 +130,7 @@ impl Simulation<'_> {
                 && self.marker.marks(left, link)
             {
                 packet.flags |= MARKED;
+                self.ports[link].marks += 1;
                 self.counters.ecn_marks += u64::from(packet.purpose == Purpose::Data);
             }
             let switch = &mut self.switches[switch as usize];

@@ -1,0 +1,66 @@
+//! What a run will cost, before it is begun.
+//!
+//! Packets and the links they cross follow from messages and paths. An event takes longer the less
+//! of the fabric's state fits into the caches near the core; the figures are those of
+//! docs/performance.md, and on the high side because congestion sends nothing twice but waits.
+
+use fabric::Fabric;
+use traffic::{OpKind, Transfers};
+use units::Id;
+
+use crate::packet::Sizes;
+use crate::paths::Network;
+use crate::port::NOWHERE;
+use crate::settings::Settings;
+
+/// What a run will cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// Events that the engine will handle.
+    pub events: u64,
+    /// Data packets times links crossed.
+    pub packet_hops: u64,
+    /// Seconds of one core.
+    pub seconds: f64,
+    /// Bytes of memory.
+    pub memory: u64,
+}
+
+/// Seconds for an event, by the number of links: measured at 768, 6,144 and 49,152 of them.
+const EVENT_S: [(usize, f64); 3] = [(2_000, 55e-9), (20_000, 120e-9), (usize::MAX, 250e-9)];
+
+/// Estimates a run on the packet engine. Coupled operations count for nothing.
+pub fn estimate(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> Estimate {
+    let needs = settings.congestion.needs();
+    let sizes = Sizes::new(&settings.packet, needs.data_bytes.get(), needs.ack_bytes.get());
+    let mut network = Network::new(fabric, transfers, settings);
+    network.routes.set_health(fabric.health().clone());
+    let mut hops = vec![0_u64; transfers.connections().len()];
+    for (connection, hops) in hops.iter_mut().enumerate() {
+        let pair = network.first_pair[connection];
+        if pair != NOWHERE {
+            let (key, _) = network.keys[pair as usize];
+            *hops = network.walk(fabric, &key).map_or(0, |path| path.len() as u64);
+        }
+    }
+    let (mut packets, mut packet_hops) = (0_u64, 0_u64);
+    for op in transfers.ops() {
+        if let OpKind::Send { connection, bytes } = op.kind {
+            let count = u64::from(sizes.packets(bytes.get()));
+            let crossed = hops[connection.index()];
+            packets += if 0 < crossed { count } else { 0 };
+            packet_hops += count * crossed;
+        }
+    }
+    let acks = packet_hops / u64::from(settings.nic.ack_every.max(1));
+    let events = packet_hops + acks + packets + transfers.ops().len() as u64;
+    let links = fabric.links().len();
+    let per_event = EVENT_S.iter().find(|(most, _)| links < *most).map_or(250e-9, |found| found.1);
+    let pairs = network.keys.len() as u64;
+    // A port, a wire of 64 packets and dice; a queue pair with both halves and both paths.
+    let memory = links as u64 * (256 + 64 * 20 + 96)
+        + pairs * 900
+        + transfers.ops().len() as u64 * 160
+        + (4 << 20);
+    Estimate { events, packet_hops, seconds: events as f64 * per_event, memory }
+}

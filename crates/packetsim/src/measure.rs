@@ -1,0 +1,245 @@
+//! What happened over time: queues, pauses, marks, drops and rates at intervals, and latencies.
+//!
+//! Nothing of this costs anything unless it is asked for. Samples are bounded: when there are too
+//! many, every second one is thrown away and the interval doubles, so a long run is drawn as finely
+//! as a short one. Latencies go into a histogram whose bins grow by a sixteenth.
+
+use fabric::LinkId;
+use units::{Bytes, Id, Rate, Span, Time};
+
+use crate::packet::{CONTROL, DATA, Packet};
+use crate::simulation::{Agenda, Simulation};
+
+/// What is to be recorded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MeasureConfig {
+    /// Time between samples, to begin with.
+    pub interval: Span,
+    /// The most samples that are kept.
+    pub samples: usize,
+    /// The links that are looked at.
+    pub links: Vec<LinkId>,
+    /// The queue pairs whose rate is looked at, by number in the order they were opened.
+    pub pairs: Vec<u32>,
+}
+
+impl Default for MeasureConfig {
+    fn default() -> Self {
+        // Illustrative: fine enough to see a pause, few enough to draw.
+        let interval = Span::from_us(10);
+        Self { interval, samples: 2_000, links: Vec::new(), pairs: Vec::new() }
+    }
+}
+
+/// One link at one instant. Counts are since the start of the run.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct LinkSample {
+    /// Data that waits.
+    pub data: Bytes,
+    /// Acknowledgements and such that wait.
+    pub control: Bytes,
+    /// Bytes sent.
+    pub sent: u64,
+    /// Packets marked.
+    pub marks: u32,
+    /// Packets dropped because this port had no room.
+    pub drops: u32,
+    /// How long data has been paused.
+    pub paused: Span,
+}
+
+/// A count of latencies.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Histogram {
+    bins: Vec<u64>,
+    count: u64,
+}
+
+impl Histogram {
+    /// Adds a latency.
+    pub fn add(&mut self, span: Span) {
+        let bin = Self::bin(span.as_ps() / 1_000);
+        if self.bins.len() <= bin {
+            self.bins.resize(bin + 1, 0);
+        }
+        self.bins[bin] += 1;
+        self.count += 1;
+    }
+
+    /// How many were added.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The latency that this share of them did not exceed, to a sixteenth.
+    pub fn quantile(&self, share: f64) -> Option<Span> {
+        let rank = (share.clamp(0.0, 1.0) * self.count as f64).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        let found = self.bins.iter().position(|bin| {
+            seen += bin;
+            rank <= seen
+        });
+        found.filter(|_| 0 < self.count).map(|bin| Span::from_ns(Self::top(bin)))
+    }
+
+    /// Nanoseconds below 16 have bins of their own; above, sixteen bins for each power of two.
+    fn bin(ns: u64) -> usize {
+        if ns < 16 {
+            return ns as usize;
+        }
+        let power = ns.ilog2();
+        ((power - 3) * 16) as usize + (ns >> (power - 4) & 15) as usize
+    }
+
+    /// The largest number of nanoseconds in a bin.
+    fn top(bin: usize) -> u64 {
+        if bin < 16 {
+            return bin as u64;
+        }
+        let (power, part) = ((bin / 16 + 3) as u32, (bin % 16) as u64);
+        ((16 + part + 1) << (power - 4)) - 1
+    }
+}
+
+/// What was recorded.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Recording {
+    /// When the samples were taken.
+    pub at: Vec<Time>,
+    /// The links that were looked at, each with a sample for every instant.
+    pub links: Vec<(LinkId, Vec<LinkSample>)>,
+    /// The rates of the queue pairs that were looked at.
+    pub rates: Vec<(u32, Vec<Rate>)>,
+    /// From handing a data packet to the wire until it reaches the receiver's NIC.
+    pub one_way: Histogram,
+    /// Until its acknowledgement is back.
+    pub round_trip: Histogram,
+}
+
+/// A recording in the making.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    config: MeasureConfig,
+    /// Picoseconds between samples now.
+    interval: u64,
+    pub recording: Recording,
+}
+
+impl Recorder {
+    /// Nothing recorded yet.
+    pub(crate) fn new(config: &MeasureConfig) -> Self {
+        let links = config.links.iter().map(|link| (*link, Vec::new())).collect();
+        let rates = config.pairs.iter().map(|pair| (*pair, Vec::new())).collect();
+        let recording = Recording { links, rates, ..Recording::default() };
+        let interval = config.interval.as_ps().max(1);
+        Self { config: config.clone(), interval, recording }
+    }
+
+    /// Throws away every second sample and looks half as often from now on.
+    fn decimate(&mut self) {
+        fn halve<T>(samples: &mut Vec<T>) {
+            let mut number = 0;
+            samples.retain(|_| {
+                number += 1;
+                number % 2 == 1
+            });
+        }
+        halve(&mut self.recording.at);
+        self.recording.links.iter_mut().for_each(|(_, samples)| halve(samples));
+        self.recording.rates.iter_mut().for_each(|(_, samples)| halve(samples));
+        self.interval *= 2;
+    }
+}
+
+impl Simulation<'_> {
+    /// Takes a sample and arranges for the next.
+    pub(crate) fn sample(&mut self) {
+        let Some(mut recorder) = self.recorder.take() else { return };
+        recorder.recording.at.push(Time::from_ps(self.now));
+        for (link, samples) in &mut recorder.recording.links {
+            samples.push(self.look_at(link.index()));
+        }
+        for (pair, samples) in &mut recorder.recording.rates {
+            samples.push(Rate::from_bps(self.pairs[*pair as usize].rate_bps));
+        }
+        if recorder.config.samples.max(2) <= recorder.recording.at.len() {
+            recorder.decimate();
+        }
+        self.sample_at = self.now + recorder.interval;
+        self.recorder = Some(recorder);
+        self.plan(self.sample_at, Agenda::Sample);
+        self.barrier = self.change_at.min(self.sample_at);
+    }
+
+    fn look_at(&mut self, link: usize) -> LinkSample {
+        self.catch_up(link);
+        let (port, log) = (&self.ports[link], &self.pauses[link]);
+        let running = if port.paused >> DATA & 1 == 1 { self.now - log.since } else { 0 };
+        LinkSample {
+            data: Bytes::new(u64::from(port.queued[DATA])),
+            control: Bytes::new(u64::from(port.queued[CONTROL])),
+            sent: port.bytes,
+            marks: port.marks,
+            drops: port.drops,
+            paused: Span::from_ps(log.total + running),
+        }
+    }
+
+    /// Notes how long a data packet has been under way.
+    #[cold]
+    pub(crate) fn record_one_way(&mut self, packet: &Packet) {
+        let ago = self.age(packet);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.recording.one_way.add(ago);
+        }
+    }
+
+    /// Notes how long a packet and its acknowledgement have been under way.
+    #[cold]
+    pub(crate) fn record_round_trip(&mut self, packet: &Packet) {
+        let ago = self.age(packet);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.recording.round_trip.add(ago);
+        }
+    }
+
+    /// Since when a packet, or the one that it acknowledges, has been under way.
+    pub(crate) fn age(&self, packet: &Packet) -> Span {
+        if packet.flags & crate::packet::STAMPED != 0 {
+            return Span::from_ps(self.now - self.stamps.get(packet.sent).0);
+        }
+        // The low 32 bits of nanoseconds: it was sent less than four seconds ago.
+        let ns = ((self.now / 1_000) as u32).wrapping_sub(packet.sent);
+        Span::from_ns(u64::from(ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Oracle: the quantiles of 1 to 100,000 ns, to a sixteenth.
+    #[test]
+    fn quantiles_are_right_to_a_sixteenth() {
+        let mut histogram = Histogram::default();
+        assert_eq!(histogram.quantile(0.5), None);
+        (1..=100_000).for_each(|ns| histogram.add(Span::from_ns(ns)));
+        for share in [0.001, 0.5, 0.99, 0.999, 1.0] {
+            let exact = (share * 100_000.0_f64).ceil();
+            let found = histogram.quantile(share).unwrap().as_ps() as f64 / 1e3;
+            assert!((1.0..1.0 + 1.0 / 15.0).contains(&(found / exact)), "{share}: {found}");
+        }
+        assert_eq!(histogram.count(), 100_000);
+    }
+
+    #[test]
+    fn bins_are_in_order_and_know_their_top() {
+        let mut last = 0;
+        for ns in 0..100_000 {
+            let bin = Histogram::bin(ns);
+            assert!(last <= bin && bin <= last + 1, "{ns}");
+            assert!(ns <= Histogram::top(bin), "{ns} in {bin}");
+            last = bin;
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Measurement shows what happened, stays within its bounds and changes nothing; estimates hold.
+
+use fabric::fault::Faults;
+use fabric::graph::Tier;
+use fabric::{Fabric, FabricBuilder, LinkClass};
+use packetsim::measure::{MeasureConfig, Recording};
+use packetsim::{Settings, Watch};
+use traffic::{Connection, Outcome, Transfers};
+use units::{Bytes, Length, Rate, Span};
+
+/// Five hosts on one switch; four of them send 2 MiB to the last.
+fn incast() -> (Fabric, Transfers) {
+    let mut builder = FabricBuilder::new(5, 1, 1);
+    let class = builder.class(LinkClass {
+        name: "link".into(),
+        kind: fabric::graph::LinkKind::ScaleOut,
+        rate: Rate::from_gbps(400),
+        delay: Span::from_us(1),
+        length: Length::ZERO,
+    });
+    let tier = Tier { name: "leaf".into(), model: String::new(), latency: Span::ZERO };
+    let tier = builder.tier(tier);
+    let switch = builder.plain_switch(tier, 0, 0);
+    for host in 0..5 {
+        let nic = builder.nic(host);
+        builder.cable(nic, switch, class);
+    }
+    let fabric = builder.build();
+    let mut transfers = Transfers::new();
+    let label = transfers.label("flow");
+    for host in 0..4 {
+        let (from, to) = (fabric.nic(host), fabric.nic(4));
+        let connection = transfers.connect(Connection { from, to, channel: 0, queue_pairs: 1 });
+        transfers.send(connection, Bytes::from_mib(2), label, &[]);
+    }
+    (fabric, transfers)
+}
+
+fn measured(samples: usize) -> (Outcome, Recording) {
+    let (fabric, transfers) = incast();
+    let last = fabric.reverse(fabric.ports(fabric.nic(4))[0]);
+    let interval = Span::from_us(1);
+    let config = MeasureConfig { interval, samples, links: vec![last], pairs: vec![0, 3] };
+    let settings = Settings { seed: 1, ..Settings::default() };
+    let faults = Faults::default();
+    let mut watch = Watch::default();
+    packetsim::run_measured(&fabric, &transfers, &settings, &faults, &config, &mut watch)
+}
+
+#[test]
+fn measuring_changes_nothing() {
+    let (fabric, transfers) = incast();
+    let settings = Settings { seed: 1, ..Settings::default() };
+    let plain = packetsim::run(&fabric, &transfers, &settings);
+    let (outcome, recording) = measured(2_000);
+    assert_eq!(plain.ops, outcome.ops);
+    assert_eq!(plain.counters.ecn_marks, outcome.counters.ecn_marks);
+    // Every data packet was timed, and none was faster than the wire.
+    assert_eq!(recording.one_way.count(), outcome.counters.packets);
+    assert_eq!(recording.round_trip.count(), outcome.counters.packets);
+    assert!(Span::from_us(2) <= recording.one_way.quantile(0.0).unwrap());
+}
+
+#[test]
+fn the_queue_is_seen_to_fill_and_to_drain() {
+    let (outcome, recording) = measured(2_000);
+    let (link, samples) = &recording.links[0];
+    let deepest = samples.iter().map(|sample| sample.data).max().unwrap();
+    let peak = outcome.links[*link].peak_queue;
+    assert!(Bytes::from_mib(1) < deepest && deepest <= peak, "{deepest} of {peak}");
+    let last = samples.last().unwrap();
+    assert_eq!(u64::from(last.marks), outcome.counters.ecn_marks);
+    assert!(samples.is_sorted_by_key(|sample| (sample.sent, sample.marks, sample.paused)));
+    assert!(recording.rates.iter().all(|(_, rates)| rates.len() == recording.at.len()));
+}
+
+#[test]
+fn samples_stay_within_their_bound() {
+    let (_, fine) = measured(2_000);
+    let (_, coarse) = measured(16);
+    assert!(100 < fine.at.len() && coarse.at.len() <= 16);
+    // What is kept was also in the fine recording.
+    assert!(coarse.at.iter().all(|at| fine.at.contains(at)));
+}
+
+/// Agreement: events and packet-hops of the estimate are those of the run, to a few per cent.
+#[test]
+fn an_estimate_counts_what_will_happen() {
+    let (fabric, transfers) = incast();
+    let settings = Settings::default();
+    let estimate = packetsim::estimate(&fabric, &transfers, &settings);
+    let outcome = packetsim::run(&fabric, &transfers, &settings);
+    assert_eq!(estimate.packet_hops, outcome.counters.packet_hops);
+    let ratio = estimate.events as f64 / outcome.counters.events as f64;
+    assert!((0.8..1.25).contains(&ratio), "{ratio}");
+}
