@@ -8,20 +8,20 @@
 //! | | room | order | congestion control | routing |
 //! | --- | --- | --- | --- | --- |
 //! | RoCEv2 | pauses (PFC) | as the card can | DCQCN | ECMP |
-//! | InfiniBand | credits | placed directly | FECN and BECN | adaptive |
+//! | InfiniBand | credits | placed directly | none | adaptive |
 //! | Ultra Ethernet | trimming | placed directly | NSCC | sprayed |
 //! | iWARP | drops | selective acknowledgement | CUBIC | ECMP |
 //! | TCP | drops | selective acknowledgement | CUBIC | ECMP |
 //!
 //! Spectrum-X-style RoCE is RoCEv2 with adaptive routing for every packet, direct placement and
-//! telemetry ([`Settings::spectrum_x`]).
+//! control by the round trip ([`Settings::spectrum_x`]).
 
 use fabric::hardware::Reorder;
 use fabric::routing::Policy;
 use fabric::transport::Transport;
 use units::{Bytes, Span};
 
-use crate::cc::{CcConfig, cubic, hpcc, infiniband, nscc};
+use crate::cc::{CcConfig, cubic, none, nscc, swift};
 use crate::packet::Headers;
 use crate::settings::{Overflow, Settings};
 
@@ -70,13 +70,14 @@ impl Settings {
     }
 
     /// RoCE as Spectrum-X runs it: the switch chooses a path for every packet by its queues, the
-    /// NIC places packets wherever they belong, and telemetry sets the rate.
+    /// NIC places packets wherever they belong, and the round trip sets the window.
     pub fn spectrum_x() -> Self {
         let mut settings = Self::default();
         settings.routing.policy = Policy::Adaptive;
         settings.nic.reorder = Reorder::DirectPlacement;
-        // NVIDIA's algorithm is not published; HPCC is the published one that uses telemetry.
-        settings.congestion = CcConfig::Hpcc(hpcc::Config::default());
+        // NVIDIA's algorithm goes by the round trip and is not published; Swift is. Stamps of hops
+        // (HPCC) say nothing where packets of a queue pair take different paths.
+        settings.congestion = CcConfig::Swift(swift::Config::default());
         settings
     }
 }
@@ -89,8 +90,10 @@ fn infiniband(settings: &mut Settings) {
     settings.nic.reorder = Reorder::DirectPlacement;
     // Nothing is lost but by damage, so being late is no sign of loss.
     settings.nic.reorder_window = 4096;
-    settings.congestion = CcConfig::Infiniband(infiniband::Config::default());
-    // The threshold is illustrative: half of an input port's spare buffer.
+    // Subnet managers leave congestion control off unless told otherwise (OpenSM, from memory), so
+    // credits alone hold senders back. The marking threshold, for when it is on, is illustrative:
+    // half of an input port's spare buffer.
+    settings.congestion = CcConfig::None(none::Config::default());
     settings.ecn.min = Bytes::from_kib(128);
     settings.ecn.max = Bytes::from_kib(128);
     settings.ecn.probability = 1.0;

@@ -225,7 +225,7 @@ fn an_incast_under_everything() {
     }
     insta::assert_snapshot!(table, @r"
     rocev2                448 [62, 0, 0, 0]
-    infiniband            153 [1606, 0, 0, 0]
+    infiniband            153 [1677, 0, 0, 0]
     uec                   158 [0, 0, 366, 366]
     iwarp               10166 [0, 216, 0, 216]
     tcp                200208 [0, 216, 0, 216]
@@ -238,7 +238,7 @@ fn an_incast_under_everything() {
     rocev2 infiniband     153 [64, 0, 0, 0]
     rocev2 nscc           157 [61, 0, 0, 0]
     rocev2 cubic          158 [16, 0, 0, 0]
-    spectrum-x            222 [5, 0, 0, 0]
+    spectrum-x            153 [44, 0, 0, 0]
     ");
 }
 
