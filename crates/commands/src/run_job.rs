@@ -1,7 +1,8 @@
 //! `run` on a job: how long a training step takes, why, and what that costs.
 //!
 //! The step crate predicts; the chosen engine runs every distinct phase of communication on the
-//! scenario's fabric. `analytic` is the closed form of every collective, without contention.
+//! scenario's fabric: whole on the flow engine, a few mebibytes of each on the packet engine, whose
+//! cost grows with bytes. `analytic` is the closed form of every collective, without contention.
 
 use fabric::cost::{self, Part};
 use fabric::graph::LinkKind;
@@ -11,11 +12,11 @@ use scenario::Loaded;
 use serde::Serialize;
 use step::faults::{Goodput, RunSize};
 use step::money::{self, Bill, Machines, Phases};
-use step::network::words;
-use step::predict::{Prediction, predict};
+use step::network::{Runner, words};
+use step::predict::{Prediction, predict, predict_on};
 use step::timeline::Share;
 use traffic::Transfers;
-use units::Id;
+use units::{Bytes, Id};
 
 use crate::engine::{self, Engine};
 use crate::failure::Failure;
@@ -28,6 +29,12 @@ pub(crate) use page::job_words;
 
 /// Segments of the critical path that are told, the longest.
 const TOLD_SEGMENTS: usize = 8;
+
+/// The largest job whose phases are run packet by packet.
+const PACKET_GPUS: u64 = 2_048;
+
+/// A phase is run with at most this much packet by packet; larger ones take in proportion.
+const PACKET_BYTES: Bytes = Bytes::from_mib(4);
 
 /// A predicted step.
 #[derive(Clone, Debug, Serialize)]
@@ -228,15 +235,23 @@ pub fn predicted(
         Engine::Analytic => predict(world.world(), &assumptions, None),
         Engine::Flow => {
             let settings = engine::flow_settings(loaded)?;
-            let mut run = |transfers: &Transfers| flowsim::run(world.fabric, transfers, &settings);
+            let mut run =
+                |transfers: &Transfers| flowsim::run(world.fabric(), transfers, &settings);
             predict(world.world(), &assumptions, Some(&mut run))
         }
         Engine::Packet => {
-            return Err(Failure::Run(
-                "a step's phases are folded collectives, which the packet engine cannot run; take \
-                 --engine flow, or `fatflow collective --engine packet` for one collective"
-                    .to_owned(),
-            ));
+            let gpus = world.job.layout.gpus();
+            if PACKET_GPUS < gpus {
+                return Err(Failure::Run(format!(
+                    "packets of {gpus} GPUs take too long; up to {PACKET_GPUS} can be run so"
+                )));
+            }
+            let settings = loaded.settings();
+            let mut run =
+                |transfers: &Transfers| packetsim::run(world.fabric(), transfers, &settings);
+            let (detail, largest) = (Engine::Packet.detail(), Some(PACKET_BYTES));
+            let runner = Runner { engine: &mut run, detail, largest };
+            predict_on(world.world(), &assumptions, Some(runner))
         }
     };
     predicted.map_err(|error| Failure::Run(error.to_string()))
@@ -375,15 +390,15 @@ fn bill(
     goodput: f64,
 ) -> Bill {
     let scenario = &loaded.scenario;
-    let parts_list = cost::bill(world.fabric, &scenario.cluster, &scenario.catalogue);
+    let parts_list = cost::bill(world.fabric(), &scenario.cluster, &scenario.catalogue);
     let gpus = world.job.layout.gpus();
-    let share = gpus as f64 / world.fabric.gpus().max(1) as f64;
+    let share = gpus as f64 / world.fabric().gpus().max(1) as f64;
     let network = [Part::Nic, Part::Switch, Part::Cable].map(|part| parts_list.of(part));
     let (network_usd, network_w) =
         network.iter().fold((0.0, 0.0), |(usd, w), part| (usd + part.0, w + part.1));
     let machines = Machines {
         gpus,
-        gpus_per_node: world.fabric.gpus_per_node() as u64,
+        gpus_per_node: world.fabric().gpus_per_node() as u64,
         gpu_w: world.gpu.power_w.value,
         gpu_usd: world.gpu.price_usd.value,
         network_w: network_w * share,
@@ -399,7 +414,7 @@ fn bill(
 
 /// Utilisation of every link between switches over the step, by what people call its kind.
 fn link_loads(world: &JobWorld<'_>, prediction: &Prediction) -> Vec<(String, f64)> {
-    let fabric = world.fabric;
+    let fabric = world.fabric();
     let mut bytes = vec![0.0; fabric.links().len()];
     for phase in prediction.phases.iter().filter(|phase| !phase.links.is_empty()) {
         let key = (phase.exchange.kind, phase.exchange.collective);

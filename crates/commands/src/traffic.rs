@@ -150,11 +150,11 @@ pub fn run(loaded: &Loaded) -> Result<Report, Failure> {
     let world = JobWorld::of(loaded)?;
     let program = Program::new(world.job);
     let assumed = assumptions(loaded);
-    let gpus_per_node = world.fabric.gpus_per_node().max(1) as u64;
+    let gpus_per_node = world.fabric().gpus_per_node().max(1) as u64;
     let settings = library_of(world.job, &world.library, &assumed.overheads, gpus_per_node);
     let walk = ledger::Walk {
         program: &program,
-        fabric: world.fabric,
+        fabric: world.fabric(),
         placement: &world.placement,
         settings: &settings,
     };
@@ -191,7 +191,7 @@ fn summarise(
     sizes: &[TransferSize],
     burst: Burst,
 ) -> Report {
-    let fabric = world.fabric;
+    let fabric = world.fabric();
     let mut by_axis: BTreeMap<_, _> = Axis::ALL.iter().map(|axis| (axis.word(), 0.0)).collect();
     let mut by_primitive: BTreeMap<_, _> =
         Primitive::ALL.iter().map(|primitive| (primitive.word(), 0.0)).collect();
@@ -292,7 +292,7 @@ fn placements(
     let config = config.unwrap_or_default();
     let mut rows = Vec::new();
     let mut chosen = Crossing::default();
-    own.iter().for_each(|line| chosen.add(world.fabric, line));
+    own.iter().for_each(|line| chosen.add(world.fabric(), line));
     rows.push(chosen.row(String::from(config.policy.clone()), true));
     for policy in [Policy::TopologyAware, Policy::Linear, Policy::Random] {
         if policy == config.policy {
@@ -303,7 +303,7 @@ fn placements(
         let placement = placement(loaded, &world.job.layout, &other)?;
         let mut crossing = Crossing::default();
         let other = ledger::Walk { placement: &placement, ..*walk };
-        other.each(&mut |line| crossing.add(world.fabric, line))?;
+        other.each(&mut |line| crossing.add(world.fabric(), line))?;
         rows.push(crossing.row(name, false));
     }
     Ok(rows)

@@ -1,5 +1,7 @@
 //! The job of a scenario, ready to be predicted: its ranks on GPUs, its GPUs' rates, its software.
 
+use std::borrow::Cow;
+
 use fabric::graph::LinkKind;
 use fabric::hardware::Gpu;
 use fabric::{Fabric, NodeId};
@@ -7,6 +9,7 @@ use job::compute::GpuRates;
 use job::placement::{Placement, PlacementConfig, Policy, Slots, place};
 use job::{Job, Layout};
 use scenario::{Loaded, Problem, source};
+use step::network::straggling;
 use step::predict::{Assumptions, World};
 use traffic::nccl::{self, Usage};
 
@@ -18,8 +21,8 @@ use crate::failure::Failure;
 pub struct JobWorld<'a> {
     /// The job.
     pub job: &'a Job,
-    /// The network.
-    pub fabric: &'a Fabric,
+    /// The network, slow where the scenario's stragglers are.
+    fabric: Cow<'a, Fabric>,
     /// Which rank runs on which GPU.
     pub placement: Placement,
     /// The GPU, as the catalogue has it.
@@ -45,7 +48,7 @@ impl<'a> JobWorld<'a> {
         let config = scenario.job.as_ref().map(|job| job.placement.clone()).unwrap_or_default();
         Ok(Self {
             job,
-            fabric: loaded.fabric(),
+            fabric: slowed(loaded)?,
             placement: placement(loaded, &job.layout, &config)?,
             gpu,
             rates: GpuRates::from(gpu),
@@ -57,9 +60,24 @@ impl<'a> JobWorld<'a> {
 
     /// The same as the step crate wants it.
     pub fn world(&self) -> World<'_> {
-        let Self { job, fabric, placement, rates, library, .. } = self;
-        World { job, fabric, placement, rates, library }
+        let Self { job, placement, rates, library, .. } = self;
+        World { job, fabric: self.fabric(), placement, rates, library }
     }
+
+    /// The network, slow where the scenario's stragglers are.
+    pub fn fabric(&self) -> &Fabric {
+        &self.fabric
+    }
+}
+
+/// The scenario's fabric with its slow NICs and links.
+fn slowed(loaded: &Loaded) -> Result<Cow<'_, Fabric>, Failure> {
+    let stragglers = &loaded.scenario.stragglers;
+    if stragglers.is_empty() {
+        return Ok(Cow::Borrowed(loaded.fabric()));
+    }
+    let slow = straggling(loaded.fabric(), stragglers);
+    Ok(Cow::Owned(slow.map_err(|reason| loaded.problem("stragglers", reason))?))
 }
 
 /// What the scenario assumes of software and machines.

@@ -10,7 +10,7 @@ use fabric::{Fabric, FabricBuilder, LinkClass};
 use packetsim::Settings;
 use packetsim::buffer::{BufferConfig, EcnConfig, PfcConfig};
 use packetsim::cc::{CcConfig, dcqcn, dctcp, hpcc, none, timely};
-use packetsim::nic::{AcksWhilePaused, NicConfig};
+use packetsim::nic::{AcksWhilePaused, NicConfig, Pacing};
 use packetsim::packet::{Clock, Headers, PacketConfig};
 use packetsim::settings::{ControlClass, SwitchConfig};
 use scenario::Problem;
@@ -229,7 +229,7 @@ impl Case {
                 watchdog: None,
                 ..PfcConfig::default()
             },
-            nic: NicConfig { acks_while_paused, ..NicConfig::default() },
+            nic: NicConfig { acks_while_paused, pacing: Pacing::Fixed, ..NicConfig::default() },
             congestion: self.congestion()?,
             seed: 1,
             ..Settings::default()
