@@ -122,6 +122,23 @@ struct Kind<'c> {
     calls: Vec<&'c Counted>,
 }
 
+impl Kind<'_> {
+    /// The sizes of its transfers. `share` is what goes to one peer of what the collective counts,
+    /// `volume` what each stage moves.
+    fn add_sizes(&self, axis: Axis, share: f64, volume: &[f64], sizes: &mut Vec<TransferSize>) {
+        for counted in &self.calls {
+            let at = usize::try_from(counted.stage).expect("few stages");
+            let own = counted.call.bytes.as_f64() * counted.times as f64;
+            sizes.push(TransferSize {
+                axis,
+                name: counted.call.name,
+                bytes: share * counted.call.bytes.as_f64(),
+                volume: volume[at] * own / self.by_stage[at].max(1.0),
+            });
+        }
+    }
+}
+
 impl Walk<'_> {
     fn job(&self) -> &Job {
         &self.program.job
@@ -211,16 +228,7 @@ impl Walk<'_> {
             }
         }
         for ((one, share), volume) in kinds.iter().zip(&shares).zip(&volumes) {
-            for counted in &one.calls {
-                let at = usize::try_from(counted.stage).expect("few stages");
-                let own = counted.call.bytes.as_f64() * counted.times as f64;
-                sizes.push(TransferSize {
-                    axis: kind.axis(),
-                    name: counted.call.name,
-                    bytes: share * counted.call.bytes.as_f64(),
-                    volume: volume[at] * own / one.by_stage[at].max(1.0),
-                });
-            }
+            one.add_sizes(kind.axis(), *share, volume, sizes);
         }
         Ok(())
     }
