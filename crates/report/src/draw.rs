@@ -22,7 +22,11 @@ const MOST_ROWS: usize = 40;
 /// Whether the terminal can show this kind of chart.
 pub fn draws(chart: &Chart) -> bool {
     use ChartKind::{Area, Bars, Heat, Histogram, Line, Tree, Waterfall};
-    matches!(chart.chart, Bars | Waterfall | Line | Area | Heat | Histogram | Tree)
+    match chart.chart {
+        // Stacks differ by their parts, which one colour cannot show.
+        Bars => chart.series.is_none(),
+        kind => matches!(kind, Waterfall | Line | Area | Heat | Histogram | Tree),
+    }
 }
 
 /// A few numbers side by side: name above, number below.
@@ -69,7 +73,7 @@ pub fn chart(chart: &Chart, width: usize) -> String {
     let (x, y, series) = (column(&chart.x), column(&chart.y), column(&chart.series));
     match (chart.chart, x, y) {
         (ChartKind::Bars | ChartKind::Waterfall, Some(x), Some(y)) => {
-            bars(data, x, y, series, width, &mut text);
+            bars(data, x, y, width, &mut text);
         }
         (ChartKind::Line | ChartKind::Area, Some(_), Some(y)) => {
             sparklines(data, y, series, width, &mut text);
@@ -121,16 +125,10 @@ fn bar(share: f64, room: usize) -> String {
     format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
 }
 
-/// One bar for each row, or for each name the sum of its series.
-fn bars(data: &Frame, x: usize, y: usize, series: Option<usize>, width: usize, text: &mut String) {
-    let mut sums: Vec<(String, f64)> = Vec::new();
-    for row in &data.rows {
-        let name = word(&row[y]);
-        match sums.iter_mut().find(|(known, _)| series.is_some() && *known == name) {
-            Some((_, sum)) => *sum += number(&row[x]),
-            None => sums.push((name, number(&row[x]))),
-        }
-    }
+/// One bar for each row.
+fn bars(data: &Frame, x: usize, y: usize, width: usize, text: &mut String) {
+    let sums: Vec<(String, f64)> =
+        data.rows.iter().map(|row| (word(&row[y]), number(&row[x]))).collect();
     let names = sums.iter().map(|(name, _)| name.width()).max().unwrap_or(0).min(width / 3);
     let numbers = sums.iter().map(|(_, sum)| short(*sum).width()).max().unwrap_or(0);
     let room = width.saturating_sub(names + numbers + 4).max(8);
