@@ -3,12 +3,10 @@
 //! All of them take their settings from the same scenario, so that where they differ, the models
 //! differ and not the inputs.
 
-use fabric::fault::Faults;
 use fabric::graph::LinkKind;
 use fabric::hardware::Reorder;
-use fabric::topology::ConfigError;
 use fabric::{Fabric, LinkId};
-use scenario::{Loaded, Problem, Problems};
+use scenario::Loaded;
 use serde::Serialize;
 use traffic::nccl::{self, Architecture};
 use traffic::{Outcome, Transfers};
@@ -48,19 +46,8 @@ impl Engine {
     }
 }
 
-/// What goes wrong on the fabric during the run.
-pub fn faults(loaded: &Loaded) -> Result<Faults, Problems> {
-    Faults::new(loaded.fabric(), &loaded.scenario.faults, "faults").map_err(|errors| {
-        let explain = |error: ConfigError| {
-            let problem = loaded.problem(&error.path, error.reason);
-            error.suggestion.into_iter().fold(problem, Problem::with_help)
-        };
-        Problems(errors.into_iter().map(explain).collect())
-    })
-}
-
 /// The flow engine's settings.
-pub fn flow_settings(loaded: &Loaded) -> Result<flowsim::Settings, Problems> {
+pub fn flow_settings(loaded: &Loaded) -> flowsim::Settings {
     let settings = loaded.settings();
     let nic = &settings.nic;
     let mut flow = flowsim::FlowConfig {
@@ -74,13 +61,13 @@ pub fn flow_settings(loaded: &Loaded) -> Result<flowsim::Settings, Problems> {
     };
     flow.nic_latency = (nic.send_latency + nic.receive_latency) / 2;
     flow.scale_up_efficiency = library(loaded).architecture.scale_up_efficiency();
-    Ok(flowsim::Settings {
+    flowsim::Settings {
         routing: settings.routing.clone(),
         flow,
-        faults: faults(loaded)?,
+        faults: loaded.faults.clone(),
         background: Vec::new(),
         seed: loaded.scenario.seed,
-    })
+    }
 }
 
 /// The communication library's settings on this scenario's hardware.
@@ -104,16 +91,16 @@ pub fn run(
     engine: Engine,
     transfers: &Transfers,
     watch: &mut packetsim::Watch<'_>,
-) -> Result<Outcome, Problems> {
-    Ok(match engine {
-        Engine::Analytic => {
-            flowsim::analytic::run(loaded.fabric(), transfers, &flow_settings(loaded)?)
-        }
-        Engine::Flow => flowsim::run(loaded.fabric(), transfers, &flow_settings(loaded)?),
+) -> Outcome {
+    let fabric = loaded.fabric();
+    match engine {
+        Engine::Analytic => flowsim::analytic::run(fabric, transfers, &flow_settings(loaded)),
+        Engine::Flow => flowsim::run(fabric, transfers, &flow_settings(loaded)),
         Engine::Packet => {
-            packetsim::run_watched(loaded.fabric(), transfers, &loaded.settings(), watch)
+            let (settings, faults) = (loaded.settings(), &loaded.faults);
+            packetsim::run_with_faults(fabric, transfers, &settings, faults, watch)
         }
-    })
+    }
 }
 
 /// The busiest link between switches, or from a NIC where there is none, over so many seconds.

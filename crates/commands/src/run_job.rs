@@ -234,7 +234,7 @@ pub fn predicted(
     let predicted = match engine {
         Engine::Analytic => predict(world.world(), &assumptions, None),
         Engine::Flow => {
-            let settings = engine::flow_settings(loaded)?;
+            let settings = engine::flow_settings(loaded);
             let mut run =
                 |transfers: &Transfers| flowsim::run(world.fabric(), transfers, &settings);
             predict(world.world(), &assumptions, Some(&mut run))

@@ -183,7 +183,7 @@ pub fn run(
 ) -> Result<(Report, Work, Outcome), Failure> {
     let work = work(loaded, engine)?;
     let clock = crate::meter::Meter::start();
-    let outcome = engine::run(loaded, engine, &work.transfers, watch)?;
+    let outcome = engine::run(loaded, engine, &work.transfers, watch);
     let report = summarise(loaded, engine, &work, &outcome, &clock);
     Ok((report, work, outcome))
 }
