@@ -137,6 +137,8 @@ impl<I: Id, T> IndexMut<I> for IdVec<I, T> {
 
 #[cfg(test)]
 mod tests {
+    #![expect(unreachable_pub, reason = "the macro makes public types")]
+
     use super::*;
 
     crate::id!(
