@@ -36,8 +36,18 @@ pub struct Burst {
 /// Bytes of a step by stage and axis.
 pub(super) type ByStage = Vec<[f64; 5]>;
 
-/// Lays the bytes of each stage on its operations. `message` is how long one is on its way.
-pub(super) fn burst(line: &Timeline, bytes: &ByStage, message: Span) -> Burst {
+/// When data moves that the timeline shows as no operation of its own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Habits {
+    /// How long a message between stages is on its way.
+    pub(super) message: Span,
+    /// The share of data-parallel bytes that moves with every microbatch, inside the passes:
+    /// weights that are freed after use and gathered again.
+    pub(super) every_microbatch: f64,
+}
+
+/// Lays the bytes of each stage on its operations.
+pub(super) fn burst(line: &Timeline, bytes: &ByStage, habits: Habits) -> Burst {
     let length = line.length().as_secs_f64();
     let all: f64 = bytes.iter().flatten().sum();
     if length <= 0.0 || all <= 0.0 {
@@ -45,7 +55,7 @@ pub(super) fn burst(line: &Timeline, bytes: &ByStage, message: Span) -> Burst {
     }
     let mut bins = vec![0.0; BINS];
     for (stage, bytes) in bytes.iter().enumerate() {
-        lay_stage(line, stage as u32, bytes, message, length, &mut bins);
+        lay_stage(line, stage as u32, bytes, habits, length, &mut bins);
     }
     let seconds = length / BINS as f64;
     let mean = all / BINS as f64;
@@ -68,7 +78,7 @@ fn lay_stage(
     line: &Timeline,
     stage: u32,
     bytes: &[f64; 5],
-    message: Span,
+    habits: Habits,
     length: f64,
     bins: &mut [f64],
 ) {
@@ -91,12 +101,13 @@ fn lay_stage(
         }
     }
     let of = |axis: Axis| bytes[axis as usize];
-    let inside = of(Axis::Tp) + of(Axis::Cp) + of(Axis::Ep);
+    let freed = habits.every_microbatch * of(Axis::Dp);
+    let inside = of(Axis::Tp) + of(Axis::Cp) + of(Axis::Ep) + freed;
     let lasting = |windows: &[(f64, f64)]| windows.iter().any(|(from, to)| from < to);
     let copied = if lasting(&copies) { &copies } else { &passes };
     let behind: Vec<(f64, f64)> =
-        passes.iter().map(|(_, end)| (*end, end + message.as_secs_f64())).collect();
-    lay(copied, of(Axis::Dp), length, bins);
+        passes.iter().map(|(_, end)| (*end, end + habits.message.as_secs_f64())).collect();
+    lay(copied, of(Axis::Dp) - freed, length, bins);
     lay(&passes, inside, length, bins);
     lay(&behind, of(Axis::Pp), length, bins);
 }
