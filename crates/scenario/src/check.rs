@@ -225,7 +225,16 @@ impl<'a> Walk<'a> {
         for key in strangers {
             let entry = table.remove(&key).expect("it was there a line ago");
             let meant = self.unknown_key(&key, &entry, fields, path);
-            if let Some(meant) = meant.filter(|meant| !table.contains_key(*meant)) {
+            // A value that does not fit says that the guess was wrong, and one mistake is one
+            // complaint.
+            let fits = |meant: &&str| match &entry.node.value {
+                Value::Scalar(scalar) => {
+                    let shapes = self.schema.shapes(fields.known[*meant]);
+                    scalar_problem(scalar, &shapes, path).is_none()
+                }
+                Value::List(_) | Value::Table(_) => true,
+            };
+            if let Some(meant) = meant.filter(|meant| !table.contains_key(*meant)).filter(fits) {
                 table.insert(meant.to_owned(), entry);
             }
         }

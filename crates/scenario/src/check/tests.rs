@@ -234,7 +234,7 @@ fn an_alias_becomes_the_key_itself_in_every_layer() {
 }
 
 #[test]
-fn a_misspelt_key_is_reported_and_its_value_checked_all_the_same() {
+fn a_misspelt_key_is_one_mistake_and_its_value_stands_where_it_fits() {
     let (merged, problems, _) = lay(&["cuont = 5\nrte = 400"]);
     let messages: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
     assert_eq!(
@@ -242,7 +242,6 @@ fn a_misspelt_key_is_reported_and_its_value_checked_all_the_same() {
         [
             "there is no key `cuont` in a scenario",
             "there is no key `rte` in a scenario",
-            "`400` is not a rate: the unit is missing",
         ]
     );
     assert_eq!(merged.to_json()["count"], 5);
