@@ -239,10 +239,7 @@ fn a_misspelt_key_is_one_mistake_and_its_value_stands_where_it_fits() {
     let messages: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
     assert_eq!(
         messages,
-        [
-            "there is no key `cuont` in a scenario",
-            "there is no key `rte` in a scenario",
-        ]
+        ["there is no key `cuont` in a scenario", "there is no key `rte` in a scenario",]
     );
     assert_eq!(merged.to_json()["count"], 5);
 }
