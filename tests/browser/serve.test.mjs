@@ -52,7 +52,7 @@ topology = "fat-tree"
 k = 16
 [traffic]
 pattern = "permutation"
-bytes = "4GiB"
+bytes = "512MiB"
 `;
   await page.fill("#text", long);
   await page.waitForSelector("#problems li.good");

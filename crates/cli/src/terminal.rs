@@ -77,6 +77,26 @@ impl Terminal {
         }
     }
 
+    /// Shows how far a packet run is, on one line that is written over, if somebody is looking.
+    pub(crate) fn progress(&self, progress: &packetsim::Progress) {
+        // Called every 65,536 events; one line for every sixteenth is some ten a second.
+        if self.global.quiet || !io::stderr().is_terminal() || progress.events & 0xf_0000 != 0 {
+            return;
+        }
+        let packetsim::Progress { at, events, operations_left, .. } = progress;
+        let millions = events / 1_000_000;
+        let line = format!("simulated {at:.2}, {millions} M events, {operations_left} to finish");
+        // If standard error is closed there is nobody left to tell.
+        let _ = write!(io::stderr(), "\r\u{1b}[K{line}");
+    }
+
+    /// Takes the line of progress away.
+    pub(crate) fn clear_progress(&self) {
+        if !self.global.quiet && io::stderr().is_terminal() {
+            let _ = write!(io::stderr(), "\r\u{1b}[K");
+        }
+    }
+
     /// Says something on standard error, unless nobody wants to hear it.
     pub(crate) fn remark(&self, text: &str) {
         if !self.global.quiet {

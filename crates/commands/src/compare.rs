@@ -147,7 +147,9 @@ fn column(
     } else if column.loaded.scenario.traffic.is_some() {
         tell(&format!("{name}: synthetic traffic, {} engine", engine.name()));
         let mut watch = packetsim::Watch::default();
-        column.traffic = Some(run_traffic::run(&column.loaded, engine, &mut watch)?.0);
+        let patience = run_traffic::Patience::Usual;
+        let ran = run_traffic::run(&column.loaded, engine, patience, &mut watch)?;
+        column.traffic = Some(ran.0);
     }
     Ok(column)
 }

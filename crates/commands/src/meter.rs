@@ -36,3 +36,11 @@ pub fn peak_rss_bytes() -> u64 {
     let kilobytes = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse().ok());
     kilobytes.map_or(0, |kilobytes: u64| kilobytes << 10)
 }
+
+/// The memory that is free for use; `None` where the system does not tell.
+pub fn available_bytes() -> Option<u64> {
+    let about = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = about.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kilobytes: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    Some(kilobytes << 10)
+}

@@ -175,13 +175,45 @@ pub fn work(loaded: &Loaded, engine: Engine) -> Result<Work, Failure> {
     Ok(Work { transfers, flows, ends })
 }
 
+/// A run that would take longer than this is refused unless the user insists.
+const LONGEST_S: f64 = 600.0;
+
+/// Whether a run may take longer, or more memory, than people usually want.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Patience {
+    /// Runs above ten minutes or the memory that there is are refused.
+    Usual,
+    /// The user insists.
+    Endless,
+}
+
+/// Refuses a packet run that would take too long or too much memory.
+fn refuse_too_large(loaded: &Loaded, work: &Work) -> Result<(), Failure> {
+    let estimate = packetsim::estimate(loaded.fabric(), &work.transfers, &loaded.settings());
+    let memory = crate::meter::available_bytes();
+    if estimate.seconds <= LONGEST_S && memory.is_none_or(|memory| estimate.memory <= memory) {
+        return Ok(());
+    }
+    let hops = grouped(estimate.packet_hops);
+    let time = units::Span::from_secs_f64(estimate.seconds);
+    let size = units::Bytes::new(estimate.memory);
+    Err(Failure::Run(format!(
+        "about {hops} packet-hops would take about {time:.0} and {size:.1} of memory; --force runs \
+         it all the same, --engine flow answers at once"
+    )))
+}
+
 /// Runs the scenario's synthetic traffic.
 pub fn run(
     loaded: &Loaded,
     engine: Engine,
+    patience: Patience,
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<(Report, Work, Outcome), Failure> {
     let work = work(loaded, engine)?;
+    if engine == Engine::Packet && patience == Patience::Usual {
+        refuse_too_large(loaded, &work)?;
+    }
     let clock = crate::meter::Meter::start();
     let outcome = engine::run(loaded, engine, &work.transfers, watch);
     let report = summarise(loaded, engine, &work, &outcome, &clock);

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::PathBuf;
 
+use commands::run_traffic::Patience;
 use commands::{Failure, run_job, run_traffic};
 
 use crate::arguments::ScenarioArgument;
@@ -22,6 +23,9 @@ pub(crate) struct Arguments {
     /// Write what became of each flow as CSV
     #[arg(long, value_name = "FILE.csv")]
     flows_out: Option<PathBuf>,
+    /// Run even what will take more than ten minutes or the memory that there is
+    #[arg(long)]
+    force: bool,
 }
 
 impl Arguments {
@@ -37,8 +41,12 @@ impl Arguments {
             terminal.answer("run", Some(&loaded), &run_job::run(&loaded, engine)?)?;
             return Ok(Ending::Done);
         }
-        let mut watch = packetsim::Watch::default();
-        let (report, work, outcome) = run_traffic::run(&loaded, engine, &mut watch)?;
+        let patience = if self.force { Patience::Endless } else { Patience::Usual };
+        let mut show = |progress: packetsim::Progress| terminal.progress(&progress);
+        let mut watch =
+            packetsim::Watch { interrupt: None, progress: Some(&mut show) };
+        let (report, work, outcome) = run_traffic::run(&loaded, engine, patience, &mut watch)?;
+        terminal.clear_progress();
         if let Some(path) = &self.flows_out {
             let failed = |error| Failure::Run(format!("cannot write {}: {error}", path.display()));
             let mut out = BufWriter::new(File::create(path).map_err(failed)?);
