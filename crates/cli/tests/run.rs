@@ -47,9 +47,18 @@ fn every_engine_delivers_every_flow() {
 /// A run that would take hours is refused before it starts, with what to do instead.
 #[test]
 fn a_packet_run_of_hours_is_refused() {
-    let (output, _folder) = run("64TiB", &["--engine", "packet"]);
+    let (output, _folder) = run("1TiB", &["--engine", "packet"]);
     assert_eq!(output.status.code(), Some(1));
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(complaint.contains("packet-hops would take about"), "{complaint}");
     assert!(complaint.contains("--force"), "{complaint}");
+}
+
+/// A message that no packet number can count is refused, not tried.
+#[test]
+fn a_message_beyond_counting_is_refused_even_when_forced() {
+    let (output, _folder) = run("64TiB", &["--engine", "packet", "--force"]);
+    assert_eq!(output.status.code(), Some(1));
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(complaint.contains("--engine flow takes any size"), "{complaint}");
 }

@@ -203,6 +203,18 @@ fn refuse_too_large(loaded: &Loaded, work: &Work) -> Result<(), Failure> {
     )))
 }
 
+/// Refuses messages whose packets the engine cannot number.
+fn refuse_endless_messages(loaded: &Loaded, work: &Work) -> Result<(), Failure> {
+    let mtu = loaded.settings().packet.mtu.get().max(1);
+    let most = mtu.saturating_mul(u64::from(u32::MAX));
+    let flow = work.flows.iter().find(|flow| most < flow.bytes.get());
+    flow.map_or(Ok(()), |flow| {
+        let size = units::Bytes::new(most);
+        let text = format!("a message of {} is above the {size:.0} that packets count", flow.bytes);
+        Err(Failure::Run(format!("{text}; --engine flow takes any size")))
+    })
+}
+
 /// Runs the scenario's synthetic traffic.
 pub fn run(
     loaded: &Loaded,
@@ -211,8 +223,11 @@ pub fn run(
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<(Report, Work, Outcome), Failure> {
     let work = work(loaded, engine)?;
-    if engine == Engine::Packet && patience == Patience::Usual {
-        refuse_too_large(loaded, &work)?;
+    if engine == Engine::Packet {
+        refuse_endless_messages(loaded, &work)?;
+        if patience == Patience::Usual {
+            refuse_too_large(loaded, &work)?;
+        }
     }
     let clock = crate::meter::Meter::start();
     let outcome = engine::run(loaded, engine, &work.transfers, watch);

@@ -8,7 +8,6 @@ use fabric::Fabric;
 use traffic::{OpKind, Transfers};
 use units::Id;
 
-use crate::packet::Sizes;
 use crate::paths::Network;
 use crate::port::NOWHERE;
 use crate::settings::Settings;
@@ -31,8 +30,6 @@ const EVENT_S: [(usize, f64); 3] = [(2_000, 55e-9), (20_000, 120e-9), (usize::MA
 
 /// Estimates a run on the packet engine. Coupled operations count for nothing.
 pub fn estimate(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> Estimate {
-    let needs = settings.congestion.needs();
-    let sizes = Sizes::new(&settings.packet, needs.data_bytes.get(), needs.ack_bytes.get());
     let mut network = Network::new(fabric, transfers, settings);
     network.routes.set_health(fabric.health().clone());
     let mut hops = vec![0_u64; transfers.connections().len()];
@@ -46,7 +43,7 @@ pub fn estimate(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> 
     let (mut packets, mut packet_hops) = (0_u64, 0_u64);
     for op in transfers.ops() {
         if let OpKind::Send { connection, bytes } = op.kind {
-            let count = u64::from(sizes.packets(bytes.get()));
+            let count = bytes.get().div_ceil(settings.packet.mtu.get().max(1)).max(1);
             let crossed = hops[connection.index()];
             packets += if 0 < crossed { count } else { 0 };
             packet_hops += count * crossed;
