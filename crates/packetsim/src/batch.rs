@@ -100,10 +100,13 @@ impl Hot<'_> {
         port.queued[class] -= size;
         let left = u64::from(port.queued[class]);
         if class == DATA {
-            if self.marks_on_leaving && self.marker.marks(left, link) {
+            if self.marks_on_leaving
+                && self.marker.marks(left, link)
+                && packet.purpose == Purpose::Data
+            {
                 packet.flags |= MARKED;
                 self.ports[link].marks += 1;
-                self.marked += u64::from(packet.purpose == Purpose::Data);
+                self.marked += 1;
             }
             if self.lossless {
                 self.switch.release(&mut self.ports[from as usize], class, size);

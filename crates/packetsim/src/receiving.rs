@@ -202,6 +202,9 @@ impl Simulation<'_> {
         self.catch_up(link);
         if self.is_idle(link, CONTROL) {
             self.send(link, self.now, packet);
+            if self.explicit {
+                self.attend_explicitly(self.sender_of_port[link] as usize, link);
+            }
         } else {
             self.join(link, CONTROL, Waiting { packet, from: NOWHERE });
         }

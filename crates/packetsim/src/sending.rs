@@ -133,7 +133,7 @@ impl Simulation<'_> {
 
     /// The same as HPCC's ns-3 does it: a look whenever the transmitter is free, and one wake-up
     /// that is never moved to an earlier time.
-    fn attend_explicitly(&mut self, sender: usize, link: usize) {
+    pub(crate) fn attend_explicitly(&mut self, sender: usize, link: usize) {
         let port = &mut self.ports[link];
         let free = port.is_free(self.now, self.ticket);
         let sender = &mut self.senders[sender];

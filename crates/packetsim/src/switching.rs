@@ -151,9 +151,10 @@ impl Simulation<'_> {
         if self.rules.mark_when == MarkWhen::Enqueue
             && class == DATA
             && self.marker.marks(u64::from(self.ports[next].queued[class]), next)
+            && packet.purpose == Purpose::Data
         {
             packet.flags |= MARKED;
-            self.counters.ecn_marks += u64::from(packet.purpose == Purpose::Data);
+            self.counters.ecn_marks += 1;
         }
         packet.at = self.now as u32;
         self.join(next, class, Waiting { packet, from: link as u32 });

@@ -125,13 +125,15 @@ impl Simulation<'_> {
             if packet.flags & STAMPED != 0 {
                 self.stamp(link, &packet, start, left);
             }
+            // An acknowledgement's flag is the echo of a data packet's mark, never its own.
             if class == DATA
                 && self.rules.mark_when == MarkWhen::Dequeue
                 && self.marker.marks(left, link)
+                && packet.purpose == Purpose::Data
             {
                 packet.flags |= MARKED;
                 self.ports[link].marks += 1;
-                self.counters.ecn_marks += u64::from(packet.purpose == Purpose::Data);
+                self.counters.ecn_marks += 1;
             }
             let switch = &mut self.switches[switch as usize];
             if self.rules.lossless >> class & 1 == 1 {
