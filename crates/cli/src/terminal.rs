@@ -140,12 +140,10 @@ impl Terminal {
     ) -> Result<(), Stop> {
         let mut page = Page::of(&answer.sheet());
         page.name = format!("fatflow-{command}");
-        page.title = match about {
-            Some(loaded) => format!("{command}: {}", loaded.scenario.name),
-            None => format!("fatflow {command}"),
-        };
-        let seed = about.map(|loaded| format!("Scenario {}", loaded.hash));
-        page.subtitle.extend(seed);
+        if let Some(loaded) = about {
+            let (hash, seed) = (&loaded.hash, loaded.scenario.seed);
+            page.subtitle.push(format!("fatflow {command}, scenario {hash}, seed {seed}"));
+        }
         page.footer = format!("Made by fatflow {VERSION}: fatflow {command}");
         let failed = |error| Failure::Run(format!("cannot write {}: {error}", path.display()));
         Ok(std::fs::write(path, page.html()).map_err(failed)?)

@@ -1,7 +1,7 @@
 //! `collective`: how one collective behaves over message sizes, in the shape of nccl-tests' table.
 
 use report::number::significant;
-use report::{Align, Answer, Chart, ChartKind, Frame, Scale, Sheet, Table};
+use report::{Align, Answer, Chart, ChartKind, Frame, Sheet, Table, Unit};
 use scenario::Loaded;
 use serde::Serialize;
 use traffic::collective::{Ask, Collective, Communicator, Group, Request, write};
@@ -164,16 +164,17 @@ impl Answer for Report {
             ]);
             frame.push(vec![row.bytes.into(), row.busbw_gbps.into(), "predicted".into()]);
         }
-        let mut chart = Chart::new(ChartKind::Line, "Bus bandwidth over message size", frame)
+        let chart = Chart::new(ChartKind::Line, "Bus bandwidth over message size", frame)
             .caption("Small messages are held back by latency, large ones by the narrowest link.")
             .axes("bytes", "busbw")
             .by("series")
-            .labels("message (bytes)", "bus bandwidth (GB/s)");
-        chart.x_scale = Scale::Log;
+            .labels("message", "bus bandwidth (GB/s)")
+            .units(Unit::MessageBytes, Unit::Number)
+            .log_x();
         let Self { title, collective, gpus, engine, .. } = self;
         Sheet::new()
             .heading(format!("{title}: {collective} on {gpus} GPUs, {} engine", engine.name()))
-            .table(table)
             .chart(chart)
+            .table(table)
     }
 }

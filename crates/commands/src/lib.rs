@@ -6,7 +6,8 @@
 //! # Map of the modules
 //!
 //! One file for each command, with its options, its result and `run`; [`engine`] is the door to
-//! the engines, [`meter`] what runs cost the machine, [`failure`] how a command can fail.
+//! the engines, [`meter`] what runs cost the machine, [`failure`] how a command can fail. `links`
+//! draws what links did, `occupancy` tells when in a step they did it.
 
 pub mod check;
 pub mod collective;
@@ -14,7 +15,9 @@ pub mod compare;
 pub mod engine;
 pub mod failure;
 pub mod init;
+mod links;
 pub mod meter;
+mod occupancy;
 pub mod parallel;
 pub mod presets;
 pub mod run_job;

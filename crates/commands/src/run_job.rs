@@ -5,8 +5,6 @@
 //! cost grows with bytes. `analytic` is the closed form of every collective, without contention.
 
 use fabric::cost::{self, Part};
-use fabric::graph::LinkKind;
-use fabric::{LinkId, NodeKind};
 use job::memory::{self, Usage};
 use scenario::Loaded;
 use serde::Serialize;
@@ -16,13 +14,14 @@ use step::network::{Runner, words};
 use step::predict::{Prediction, predict, predict_on};
 use step::timeline::Share;
 use traffic::Transfers;
-use units::{Bytes, Id};
+use units::Bytes;
 
 use crate::engine::{self, Engine};
 use crate::failure::Failure;
 use crate::meter::{self, Meter};
 use crate::world::{JobWorld, assumptions};
 
+mod lanes;
 mod page;
 
 pub(crate) use page::job_words;
@@ -307,8 +306,7 @@ fn report(
         drawn: page::Drawn {
             title: loaded.title(),
             engine,
-            timeline: page::timeline(&prediction.line),
-            loads: link_loads(world, prediction),
+            lanes: lanes::Lanes::of(world, prediction),
             job: page::job_words(world.job),
         },
     }
@@ -410,29 +408,4 @@ fn bill(
         idle_s: parts.bubble + parts.other,
     };
     money::bill(&scenario.prices, &machines, &phases, tokens, goodput)
-}
-
-/// Utilisation of every link between switches over the step, by what people call its kind.
-fn link_loads(world: &JobWorld<'_>, prediction: &Prediction) -> Vec<(String, f64)> {
-    let fabric = world.fabric();
-    let mut bytes = vec![0.0; fabric.links().len()];
-    for phase in prediction.phases.iter().filter(|phase| !phase.links.is_empty()) {
-        let key = (phase.exchange.kind, phase.exchange.collective);
-        let times = prediction.repeats.get(&key).copied().unwrap_or(1.0);
-        for (link, used) in phase.links.enumerate() {
-            bytes[link.index()] += used.bytes as f64 * times;
-        }
-    }
-    let step_s = prediction.step.as_secs_f64();
-    let inner = |link: &LinkId| {
-        let ends = fabric.links()[*link];
-        let switch = |node| fabric.nodes()[node].kind == NodeKind::Switch;
-        fabric.class(*link).kind == LinkKind::ScaleOut && switch(ends.from) && switch(ends.to)
-    };
-    let load = |link: LinkId| {
-        let class = fabric.class(link);
-        let capacity = class.rate.bytes_per_s() * step_s;
-        (class.name.clone(), bytes[link.index()] / capacity)
-    };
-    fabric.links().ids().filter(inner).map(load).collect()
 }

@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
+use fabric::graph::LinkKind;
 use fabric::{Fabric, LinkId, NodeKind};
-use report::number::{bits_per_second, grouped, significant};
-use report::{Align, Answer, Chart, ChartKind, Frame, Sheet, Table};
+use report::number::grouped;
 use scenario::Loaded;
 use serde::Serialize;
 use traffic::collective::{Ask, Communicator, Group, Request, write};
@@ -14,11 +14,13 @@ use traffic::{OpId, Outcome, Transfers, nccl};
 use crate::engine::{self, Engine};
 use crate::failure::Failure;
 
+mod page;
+
 /// How many worst links are named.
 const WORST_LINKS: usize = 8;
 
 /// What a run on synthetic traffic came to.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Flows, or messages of a collective.
     pub flows: u64,
@@ -63,13 +65,7 @@ pub struct Report {
     /// The most memory that the process has used.
     pub peak_rss_bytes: u64,
     #[serde(skip)]
-    title: String,
-    #[serde(skip)]
-    engine: Engine,
-    #[serde(skip)]
-    times: Vec<f64>,
-    #[serde(skip)]
-    loads: Vec<(String, f64)>,
+    drawn: page::Drawn,
 }
 
 /// Percentiles in seconds.
@@ -118,6 +114,8 @@ pub struct WorstLink {
     pub peak_queue_bytes: u64,
     /// How long it was paused.
     pub paused_s: f64,
+    /// Who is on it.
+    pub why: String,
 }
 
 /// What to run: transfers, and for each flow the operation that ends it.
@@ -254,7 +252,7 @@ fn summarise(
         work.flows.iter().map(|flow| flow.bytes.get() * u64::from(flow.messages)).sum();
     let makespan_s = outcome.makespan().as_secs_f64();
     let counters = &outcome.counters;
-    let (links, worst_links, loads) = link_loads(fabric, outcome, makespan_s);
+    let (links, worst_links) = link_loads(fabric, outcome, makespan_s);
     Report {
         flows: work.flows.len() as u64,
         completed: times.len() as u64,
@@ -277,10 +275,7 @@ fn summarise(
         wall_s: clock.wall_s(),
         cpu_s: clock.cpu_s(),
         peak_rss_bytes: crate::meter::peak_rss_bytes(),
-        title: loaded.title(),
-        engine,
-        times,
-        loads,
+        drawn: page::Drawn::of(loaded, engine, work, outcome, times),
     }
 }
 
@@ -294,11 +289,7 @@ pub fn percentiles(sorted: &[f64]) -> Percentiles {
 }
 
 /// Utilisation of links over a span, without the links to endpoints unless there are no others.
-fn link_loads(
-    fabric: &Fabric,
-    outcome: &Outcome,
-    makespan_s: f64,
-) -> (Links, Vec<WorstLink>, Vec<(String, f64)>) {
+fn link_loads(fabric: &Fabric, outcome: &Outcome, makespan_s: f64) -> (Links, Vec<WorstLink>) {
     let between_switches = |link: LinkId| {
         let ends = fabric.links()[link];
         [ends.from, ends.to].iter().all(|end| fabric.nodes()[*end].kind == NodeKind::Switch)
@@ -311,17 +302,12 @@ fn link_loads(
             |link: &LinkId| fabric.nodes()[fabric.links()[*link].from].kind == NodeKind::Nic;
         inner = all.iter().copied().filter(is_nic).collect();
     }
-    let utilisation = |link: LinkId| {
-        let capacity = fabric.class(link).rate.bytes_per_s() * makespan_s;
-        if capacity > 0.0 { outcome.links[link].bytes as f64 / capacity } else { 0.0 }
-    };
-    let mut busiest: Vec<(LinkId, f64)> = inner.iter().map(|l| (*l, utilisation(*l))).collect();
+    let load = |link: &LinkId| (*link, utilisation(fabric, outcome, makespan_s, *link));
+    let busiest: Vec<(LinkId, f64)> = inner.iter().map(load).collect();
     let sum: f64 = busiest.iter().map(|(_, load)| load).sum();
     let used = busiest.iter().filter(|(_, load)| *load > 0.0).count();
     let mean = if busiest.is_empty() { 0.0 } else { sum / busiest.len() as f64 };
-    let loads = busiest.iter().map(|(l, load)| (fabric.class(*l).name.clone(), *load)).collect();
-    busiest.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    let most = busiest.first().map_or(0.0, |(_, load)| *load);
+    let most = busiest.iter().map(|(_, load)| *load).fold(0.0, f64::max);
     let links = Links {
         max_utilisation: most,
         imbalance: if mean > 0.0 { most / mean } else { 1.0 },
@@ -333,8 +319,32 @@ fn link_loads(
         flows: outcome.links[*link].flows,
         peak_queue_bytes: outcome.links[*link].peak_queue.get(),
         paused_s: outcome.links[*link].paused.as_secs_f64(),
+        why: why(fabric, outcome, *link),
     };
-    (links, busiest.iter().take(WORST_LINKS).map(worst).collect(), loads)
+    // Whatever holds everybody up is named, a NIC's own cable too.
+    let back_end = |link: &LinkId| fabric.class(*link).kind == LinkKind::ScaleOut;
+    let mut order: Vec<(LinkId, f64)> =
+        outcome.links.ids().filter(back_end).map(|l| load(&l)).collect();
+    order.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    (links, order.iter().take(WORST_LINKS).map(worst).collect())
+}
+
+/// What a link carried over what it could have carried.
+fn utilisation(fabric: &Fabric, outcome: &Outcome, seconds: f64, link: LinkId) -> f64 {
+    let capacity = fabric.class(link).rate.bytes_per_s() * seconds;
+    if capacity > 0.0 { outcome.links[link].bytes as f64 / capacity } else { 0.0 }
+}
+
+/// How many queue pairs share a link, against how many share others like it.
+fn why(fabric: &Fabric, outcome: &Outcome, link: LinkId) -> String {
+    let class = fabric.links()[link].class;
+    let like = outcome.links.enumerate().filter(|(other, _)| fabric.links()[*other].class == class);
+    let (flows, count) =
+        like.fold((0, 0), |(flows, count), (_, used)| (flows + u64::from(used.flows), count + 1));
+    let mean = flows as f64 / f64::from(count.max(1));
+    let own = outcome.links[link].flows;
+    let pairs = if own == 1 { "queue pair takes" } else { "queue pairs share" };
+    format!("{own} {pairs} it; the mean of its kind is {mean:.1}")
 }
 
 /// Writes what became of each flow, as CSV.
@@ -351,90 +361,4 @@ pub fn write_flows(out: &mut dyn Write, work: &Work, outcome: &Outcome) -> io::R
         writeln!(out, "{number},{src},{dst},{},{start},{received},{finish}", bytes.get())?;
     }
     Ok(())
-}
-
-impl Answer for Report {
-    fn engine(&self) -> Option<&'static str> {
-        Some(self.engine.name())
-    }
-
-    fn sheet(&self) -> Sheet {
-        let seconds = |s: f64| units::Span::from_secs_f64(s);
-        let lost = self.flows - self.completed;
-        let mut sheet =
-            Sheet::new().heading(format!("{}: {} engine", self.title, self.engine.name())).facts([
-                ("flows", grouped(self.flows), if lost == 0 { "all finished" } else { "" }),
-                ("makespan", format!("{:.2}", seconds(self.makespan_s)), ""),
-                ("median", format!("{:.2}", seconds(self.fct_s.p50)), "of completion times"),
-                ("p99", format!("{:.2}", seconds(self.fct_s.p99)), "of completion times"),
-                ("goodput", bits_per_second(self.goodput_bps), "over the makespan"),
-                ("busiest link", format!("{:.0} %", 100.0 * self.links.max_utilisation), ""),
-                ("imbalance", significant(self.links.imbalance), "busiest over mean"),
-                ("idle links", format!("{:.0} %", 100.0 * self.links.idle_share), ""),
-            ]);
-        if lost > 0 {
-            sheet = sheet.note(format!("{} of {} flows did not finish.", lost, self.flows));
-        }
-        for finding in &self.findings {
-            sheet = sheet.note(finding);
-        }
-        sheet = sheet.heading("Packets").table(self.packet_table());
-        sheet = sheet.heading("Busiest links").table(self.link_table());
-        let mut times = Frame::new(&["completion_s"]);
-        for time in &self.times {
-            times.push(vec![(*time).into()]);
-        }
-        let completions = Chart::new(ChartKind::Distribution, "When flows were done", times)
-            .caption("The share of flows that had finished after so long.")
-            .axes("completion_s", "")
-            .labels("completion time (s)", "share");
-        let mut loads = Frame::new(&["tier", "utilisation"]);
-        for (tier, load) in &self.loads {
-            loads.push(vec![tier.as_str().into(), (*load).into()]);
-        }
-        let histogram = Chart::new(ChartKind::Histogram, "How evenly the links were used", loads)
-            .caption("Links between switches by utilisation: one narrow peak is even.")
-            .axes("utilisation", "")
-            .labels("utilisation", "links");
-        sheet.heading("Distributions").chart(completions).chart(histogram)
-    }
-}
-
-impl Report {
-    fn packet_table(&self) -> Table {
-        let mut table = Table::new([("", Align::Left), ("", Align::Right)]);
-        let rows: [(&str, String); 9] = [
-            ("data packets", grouped(self.packets)),
-            ("packet-hops", grouped(self.packet_hops)),
-            ("dropped", grouped(self.drops)),
-            ("sent again", grouped(self.retransmits)),
-            ("marked", grouped(self.ecn_marks)),
-            ("notifications", grouped(self.cnps)),
-            ("pauses", grouped(self.pfc.pauses)),
-            ("events", grouped(self.events)),
-            ("processor time", format!("{:.2}", units::Span::from_secs_f64(self.cpu_s))),
-        ];
-        for (name, value) in rows {
-            table.row([name.to_owned(), value]);
-        }
-        table
-    }
-
-    fn link_table(&self) -> Table {
-        let mut table = Table::new([
-            ("link", Align::Left),
-            ("utilisation", Align::Right),
-            ("queue pairs", Align::Right),
-            ("deepest queue", Align::Right),
-        ]);
-        for worst in &self.worst_links {
-            table.row([
-                worst.link.clone(),
-                format!("{:.1} %", 100.0 * worst.utilisation),
-                grouped(u64::from(worst.flows)),
-                format!("{:.1}", units::Bytes::new(worst.peak_queue_bytes)),
-            ]);
-        }
-        table
-    }
 }

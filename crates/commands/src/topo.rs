@@ -8,10 +8,12 @@ use std::fmt::Write as _;
 use fabric::cost::{Bill, Part};
 use fabric::summary::{Summary, TierSummary, summary};
 use report::number::{bits_per_second, dollars, grouped, significant, watts};
-use report::{Align, Answer, Sheet, Table};
+use report::{Align, Answer, Chart, ChartKind, Frame, Sheet, Table, Unit};
 use scenario::Loaded;
 use scenario::export::{self, Detail};
 use serde::Serialize;
+
+use crate::links;
 
 /// A fabric in numbers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -23,6 +25,8 @@ pub struct Topo {
     title: String,
     #[serde(skip)]
     topology: &'static str,
+    #[serde(skip)]
+    drawing: Chart,
 }
 
 /// Describes the fabric of a scenario.
@@ -32,13 +36,14 @@ pub fn run(loaded: &Loaded) -> Topo {
         summary: summary(loaded.fabric(), &scenario.cluster, &scenario.catalogue),
         title: loaded.title(),
         topology: scenario.fabric.topology.name(),
+        drawing: links::drawing(loaded.fabric()),
     }
 }
 
 impl Answer for Topo {
     fn sheet(&self) -> Sheet {
         let Summary { gpus, nodes, nics, zones, gpus_per_zone, .. } = &self.summary;
-        let Self { summary, title, topology } = self;
+        let Self { summary, title, topology, drawing } = self;
         let share = format!("{} of full", percent(summary.bisection_share));
         let zone_note = format!("of up to {} GPUs", grouped(*gpus_per_zone));
         let zone_label = format!("{}s", summary.zone_word);
@@ -76,8 +81,33 @@ impl Answer for Topo {
             let failed = summary.failed_links.div_ceil(2);
             sheet = sheet.note(format!("{} cables are out of service.", grouped(failed)));
         }
-        sheet.heading("Bill of materials").table(bill(&summary.bill)).text(bill_note(&summary.bill))
+        sheet = sheet.heading("The fabric drawn").chart(drawing.clone());
+        sheet = sheet.heading("Bill of materials").chart(by_part(&summary.bill));
+        sheet.table(bill(&summary.bill)).text(bill_note(&summary.bill))
     }
+}
+
+/// The kinds of parts, as people call them.
+const PARTS: [(Part, &str); 4] =
+    [(Part::Gpu, "GPUs"), (Part::Nic, "NICs"), (Part::Switch, "switches"), (Part::Cable, "cables")];
+
+fn by_part(bill: &Bill) -> Chart {
+    let mut frame = Frame::new(&["of", "share", "parts", "amount"]);
+    let all = [("cost", bill.cost_usd), ("power", bill.power_w)];
+    for (part, name) in PARTS {
+        let (cost, power) = bill.of(part);
+        for ((of, whole), own) in all.iter().zip([cost, power]) {
+            let share = if *whole > 0.0 { own / whole } else { 0.0 };
+            let amount = if *of == "cost" { dollars(own) } else { watts(own) };
+            frame.push(vec![(*of).into(), share.into(), name.into(), amount.into()]);
+        }
+    }
+    Chart::new(ChartKind::Bars, "What cost and power consist of", frame)
+        .axes("share", "of")
+        .by("parts")
+        .named_by("amount")
+        .labels("share", "")
+        .units(Unit::Share, Unit::Number)
 }
 
 fn percent(share: f64) -> String {
@@ -132,13 +162,7 @@ fn bill(bill: &Bill) -> Table {
             if line.is_estimate { "estimate".to_owned() } else { String::new() },
         ]);
     }
-    let parts = [
-        (Part::Gpu, "GPUs"),
-        (Part::Nic, "NICs"),
-        (Part::Switch, "switches"),
-        (Part::Cable, "cables"),
-    ];
-    for (part, name) in parts {
+    for (part, name) in PARTS {
         let (cost, power) = bill.of(part);
         let name = format!("all {name}");
         table.row([

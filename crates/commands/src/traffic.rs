@@ -9,17 +9,17 @@ use std::io::{self, Write};
 
 use fabric::{Fabric, NodeId};
 use job::placement::{PlacementConfig, Policy};
-use job::program::Every;
 use job::{Axis, Program};
 use report::Answer;
 use scenario::Loaded;
 use serde::Serialize;
 use step::predict::library_of;
 use traffic::Connection;
-use units::{Id, Span};
+use units::Id;
 
 use crate::engine::Engine;
 use crate::failure::Failure;
+use crate::occupancy::Habits;
 use crate::run_job::predicted;
 use crate::world::{JobWorld, assumptions, leaf_of, placement};
 
@@ -162,37 +162,13 @@ pub fn run(loaded: &Loaded) -> Result<Report, Failure> {
     let mut lines: Vec<Line> = Vec::new();
     let sizes = walk.each(&mut |line| lines.push(*line))?;
     let prediction = predicted(loaded, &world, Engine::Analytic)?;
-    let message = prediction.phases.iter().find(|phase| {
-        phase.exchange.collective == traffic::Collective::SendRecv
-            && phase.exchange.kind.axis() == Axis::Pp
-    });
-    let message = message.map_or(Span::ZERO, |phase| phase.slowest);
-    let every_microbatch = every_microbatch(&program);
-    let habits = burst::Habits { message, every_microbatch };
+    let habits = Habits::of(&program, &prediction);
     let burst = burst::burst(&prediction.line, &by_stage(&world, &lines), habits);
     let mut report = summarise(loaded, &world, &lines, &sizes, burst);
     report.step_s = prediction.step.as_secs_f64();
     report.placements = placements(loaded, &world, &walk, &lines)?;
     report.lines = lines;
     Ok(report)
-}
-
-/// The share of weights' and gradients' bytes that is exchanged for every microbatch.
-fn every_microbatch(program: &Program) -> f64 {
-    let (mut often, mut all) = (0.0, 0.0);
-    let timed = program.parts.iter().flat_map(|part| part.gathers.iter().chain(&part.reductions));
-    for timed in timed {
-        let times = match timed.every {
-            Every::Step => 1.0,
-            Every::Microbatch => program.pipeline().microbatches as f64,
-        };
-        let bytes = timed.call.bytes.as_f64() * times;
-        all += bytes;
-        if timed.every == Every::Microbatch {
-            often += bytes;
-        }
-    }
-    if all > 0.0 { often / all } else { 0.0 }
 }
 
 fn by_stage(world: &JobWorld<'_>, lines: &[Line]) -> burst::ByStage {

@@ -8,20 +8,30 @@
     element.append(...children.filter((child) => child != null));
     return element;
   };
-  // Okabe and Ito's colours differ in lightness too, so they survive colour blindness and grey.
-  const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c00", "#7f7f7f", "#b2abd2"];
+  const unique = (values) => [...new Set(values)];
 
-  const si = (value) => {
-    if (value === null || value === undefined || Number.isNaN(value)) return "–";
-    const size = Math.abs(value);
-    if (size !== 0 && (size < 1e-3 || size >= 1e4)) {
-      const units = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"], [1e-12, "p"]];
-      const [factor, name] = units.find(([factor]) => size >= factor) ?? [1e-12, "p"];
-      return `${Number((value / factor).toPrecision(4))}${name}`;
-    }
-    return `${Number(value.toPrecision(4))}`;
+  // Numbers, as people read them.
+  const LARGE = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
+  const SMALL = [[1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"], [1e-12, "p"]];
+  const BINARY = [[2 ** 40, "Ti"], [2 ** 30, "Gi"], [2 ** 20, "Mi"], [2 ** 10, "Ki"], [1, ""]];
+  const digits = (value) => String(Number(value.toPrecision(3)));
+  const scaled = (value, steps, unit) => {
+    if (value === 0) return `0 ${unit}`.trim();
+    const [factor, prefix] = steps.find(([factor]) => Math.abs(value) >= factor * 0.99999) ?? steps.at(-1);
+    return `${digits(value / factor)} ${prefix}${unit}`.trim();
   };
-  const show = (value) => (typeof value === "number" ? si(value) : value ?? "–");
+  const plain = (value) => (Math.abs(value) >= 1e4 ? scaled(value, LARGE, "").replace(" ", "") : digits(value));
+  const FORMATS = {
+    number: plain,
+    share: (value) => `${digits(100 * value)} %`,
+    seconds: (value) => scaled(value, [...LARGE.slice(3), ...SMALL], "s"),
+    bytes: (value) => scaled(value, [...LARGE, ...SMALL], "B"),
+    "message-bytes": (value) => scaled(value, BINARY, "B"),
+    "bits-per-second": (value) => scaled(value, [...LARGE, ...SMALL], "b/s"),
+    dollars: (value) => `$${scaled(value, [...LARGE, ...SMALL.slice(0, 1)], "")}`,
+    watts: (value) => scaled(value, [...LARGE, ...SMALL], "W"),
+  };
+  const form = (unit) => (value) => (typeof value === "number" ? (FORMATS[unit] ?? plain)(value) : String(value ?? "–"));
 
   const records = (data) => data.rows.map((row) => Object.fromEntries(row.map((cell, at) => [data.columns[at], cell])));
   const csv = (data) => {
@@ -38,201 +48,385 @@
     setTimeout(() => { URL.revokeObjectURL(link.href); link.remove(); }, 1000);
   };
 
-  // Long labels get room; the widest decides.
-  const labelRoom = (labels) => Math.min(260, 24 + 6.6 * Math.max(0, ...labels.map((label) => String(label).length)));
-  const unique = (values) => [...new Set(values)];
+  // Okabe and Ito's colours differ in lightness too; a texture on each tells them apart in grey.
+  const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c00", "#7f7f7f", "#b2abd2"];
+  const DASHES = ["none", "7 3", "2 3", "9 3 2 3", "12 4", "4 2", "1 4", "9 3 2 3 2 3", "6 6"];
+  const STROKES = ["", "M0 8L8 0", "M2 2h2v2h-2zM6 6h2v2h-2z", "M0 0L8 8M8 0L0 8", "M0 4H8", "M4 0V8", "M0 0L8 8", "M0 4H8M4 0V8", "M3 3h2v2h-2z"];
+  const svgNode = (tag, attributes) => {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    return element;
+  };
+  const textures = svgNode("svg", { width: 0, height: 0, "aria-hidden": "true", class: "textures" });
+  PALETTE.forEach((colour, at) => {
+    const pattern = svgNode("pattern", { id: `texture-${at}`, width: 8, height: 8, patternUnits: "userSpaceOnUse" });
+    pattern.append(svgNode("rect", { width: 8, height: 8, fill: colour }), svgNode("path", { d: STROKES[at], stroke: "#fff", "stroke-opacity": 0.75, "stroke-width": 1.2, fill: "none" }));
+    textures.append(pattern);
+  });
+  document.body.prepend(textures);
+  const TEXTURES = PALETTE.map((_, at) => `url(#texture-${at})`);
+  const nth = (list, at) => list[at % list.length];
 
+  // Labels get the room that they need, and no more than a third of a narrow screen.
+  const shorten = (text, most) => (String(text).length <= most ? String(text) : `${String(text).slice(0, most - 1)}…`);
+  const labels = (names, width) => {
+    const each = width < 520 ? 5.9 : 6.7;
+    const room = Math.min(width < 520 ? 0.36 * width : 280, 22 + each * Math.max(0, ...names.map((name) => String(name).length)));
+    const most = Math.floor((room - 16) / each);
+    return { room, tickFormat: (name) => shorten(name, most) };
+  };
+
+  // What all charts of columns share.
   const frame = (chart, width) => {
     const rows = records(chart.data);
     const { x, y, series } = chart;
-    const colour = series
-      ? { color: { legend: true, domain: unique(rows.map((row) => row[series])), range: PALETTE } }
-      : {};
-    const axis = (name, scale, extra = {}) => ({
-      label: chart[`${name}_label`] ?? chart[name], type: scale, grid: true,
-      tickFormat: scale === "band" ? undefined : si, ...extra,
+    const names = series ? unique(rows.map((row) => row[series])) : [];
+    const [showX, showY, showValue] = [form(chart.x_unit), form(chart.y_unit), form(chart.value_unit)];
+    const about = (row) => {
+      const lines = chart.name && row[chart.name] ? [row[chart.name]] : [];
+      const add = (label, text) => lines.push(label ? `${label}: ${text}` : text);
+      if (series && row[series] !== row[chart.name]) lines.push(row[series]);
+      if (chart.start) add(chart.x_label ?? "", `${showX(row[chart.start])} to ${showX(row[chart.end])}`);
+      if (x && !chart.start) add(chart.x_label || x, showX(row[x]));
+      if (y && row[y] !== undefined && row[y] !== row[chart.name]) add(chart.y_label || (typeof row[y] === "number" ? y : ""), showY(row[y]));
+      if (chart.value) add(chart.value_label ?? chart.value, showValue(row[chart.value]));
+      if (chart.low && row[chart.low] != null) add("range", `${showX(row[chart.low])} to ${showX(row[chart.high])}`);
+      return lines.join("\n");
+    };
+    const legend = names.length > 1 || (chart.chart === "timeline" && names.length > 0);
+    const fills = { color: { legend, domain: names, range: names.map((_, at) => nth(TEXTURES, at)) } };
+    const strokes = { color: { legend, domain: names, range: names.map((_, at) => nth(PALETTE, at)) } };
+    const axis = (which, scale) => ({
+      label: chart[`${which}_label`] || null, type: scale ?? "linear", grid: true, labelOffset: which === "x" ? 38 : undefined, labelAnchor: which === "y" ? "top" : "right",
+      tickFormat: form(chart[`${which}_unit`]), ticks: which === "x" ? Math.max(3, Math.min(9, width / 90)) : 6,
     });
-    return { rows, x, y, series, colour, axis, width };
+    const base = { width, marginRight: 28, marginBottom: 44, style: { fontSize: width < 520 ? "11px" : "12px" } };
+    const rule = chart.rule
+      ? [Plot.ruleX([chart.rule.at], { strokeDasharray: "5 3", strokeWidth: 1.5 }), Plot.text([chart.rule.at], { x: (d) => d, text: () => chart.rule.label, frameAnchor: "top", dy: -5, lineAnchor: "bottom" })]
+      : [];
+    return { rows, x, y, series, names, about, fills, strokes, axis, base, rule, showX, showY, showValue };
+  };
+  const marginTop = (chart) => (chart.rule ? 34 : 22);
+  const tip = { tip: { fontSize: 12, lineWidth: 26 } };
+  // A log axis has one tick for each factor, or for every second and so on where there is no room.
+  const logTicks = (values, width, base) => {
+    const low = Math.floor(Math.log(Math.min(...values)) / Math.log(base) + 1e-9), high = Math.ceil(Math.log(Math.max(...values)) / Math.log(base) - 1e-9);
+    const step = Math.max(1, Math.ceil((high - low) / Math.max(2, width / 80)));
+    return d3.range(low, high + 1, step).map((power) => base ** power);
+  };
+  const xAxis = (chart, axis, rows, column, width) => {
+    if (chart.x_scale !== "log") return axis("x");
+    const values = rows.map((row) => row[column]).filter((value) => value > 0);
+    const base = chart.x_unit === "message-bytes" ? 2 : 10;
+    return { ...axis("x", "log"), ...(values.length ? { ticks: logTicks(values, width, base) } : {}) };
   };
 
   const KINDS = {
-    // Horizontal bars, stacked by series: breakdowns, waterfalls, shares.
+    // Horizontal bars, stacked by series: breakdowns, shares.
     bars(chart, width) {
-      const { rows, x, y, series, colour, axis } = frame(chart, width);
-      const names = unique(rows.map((row) => row[y]));
+      const { rows, x, y, series, names, about, fills, axis, base, rule, showX } = frame(chart, width);
+      const lanes = unique(rows.map((row) => row[y]));
+      const { room, tickFormat } = labels(lanes, width);
+      const sums = d3.rollup(rows, (members) => d3.sum(members, (row) => row[x]), (row) => row[y]);
+      const most = d3.max(sums.values()) || 1;
+      const written = series ? rows.filter((row) => row[x] / most > (width < 520 ? 0.16 : 0.07)) : rows;
+      const stack = { x, y, order: series ? names : undefined, z: series };
       return Plot.plot({
-        width, marginLeft: labelRoom(names), height: 70 + 30 * names.length, ...colour,
-        x: axis("x", "linear"), y: { label: null, domain: names },
+        ...base, marginLeft: room, marginTop: marginTop(chart), marginRight: series ? 28 : 74, height: 74 + 30 * lanes.length, ...fills,
+        x: axis("x"), y: { label: null, domain: lanes, tickFormat },
         marks: [
-          Plot.barX(rows, { x, y, fill: series ?? PALETTE[0], tip: true, inset: 1, order: series ? unique(rows.map((row) => row[series])) : undefined }),
-          Plot.ruleX([0]),
+          Plot.barX(rows, { ...stack, fill: series ?? TEXTURES[0], title: about, ...tip, insetTop: 1, insetBottom: 1 }),
+          series
+            ? Plot.textX(written, Plot.stackX({ ...stack, text: (row) => showX(row[x]), fill: "#000", stroke: "#fff", strokeWidth: 4 }))
+            : Plot.text(written, { x, y, text: (row) => showX(row[x]), textAnchor: "start", dx: 5 }),
+          Plot.ruleX([0]), ...rule,
         ],
       });
     },
     // Each step begins where the last one ended: how a step's time adds up.
     waterfall(chart, width) {
-      const { rows, x, y } = frame(chart, width);
+      const { rows, x, y, about, axis, base, rule, showX } = frame(chart, width);
       let at = 0;
       const steps = rows.map((row) => ({ ...row, from: at, to: (at += row[x]) }));
       const names = rows.map((row) => row[y]);
+      const { room, tickFormat } = labels(names, width);
       return Plot.plot({
-        width, marginLeft: labelRoom(names), marginRight: 70, height: 60 + 28 * names.length,
-        x: { label: chart.x_label ?? x, grid: true, tickFormat: si }, y: { label: null, domain: names },
+        ...base, marginLeft: room, marginTop: marginTop(chart), marginRight: 78, height: 76 + 28 * names.length,
+        x: axis("x"), y: { label: null, domain: names, tickFormat },
         marks: [
-          Plot.barX(steps, { x1: "from", x2: "to", y, fill: (row) => PALETTE[names.indexOf(row[y]) % PALETTE.length], tip: true, inset: 1 }),
-          Plot.text(steps, { x: "to", y, text: (row) => si(row[x]), textAnchor: "start", dx: 5 }),
-          Plot.ruleX([0]),
+          Plot.ruleX([at], { strokeOpacity: 0.5 }),
+          Plot.barX(steps, { x1: "from", x2: "to", y, fill: (row) => nth(TEXTURES, names.indexOf(row[y])), stroke: (row) => nth(PALETTE, names.indexOf(row[y])), title: about, ...tip, insetTop: 1, insetBottom: 1 }),
+          Plot.text(steps, { x: "to", y, text: (row) => showX(row[x]), textAnchor: "start", dx: 5, fill: "currentColor", stroke: "var(--ground)", strokeWidth: 5 }),
+          Plot.ruleX([0]), ...rule,
         ],
       });
     },
-    // Lines, with dots where there are few points.
+    // Lines, with dots where there are few points; some series are points alone.
     line(chart, width) {
-      const { rows, x, y, series, colour, axis } = frame(chart, width);
-      const few = rows.length <= 120;
+      const { rows, x, y, series, names, about, strokes, axis, base, rule } = frame(chart, width);
+      const groups = series ? names.map((name) => rows.filter((row) => row[series] === name)) : [rows];
+      const loose = new Set(chart.points ?? []);
+      const few = rows.length <= 160;
+      const lines = groups.map((members, at) => (loose.has(names[at]) ? null : Plot.line(members, { x, y, stroke: nth(PALETTE, at), strokeWidth: 1.8, strokeDasharray: nth(DASHES, at) })));
+      const dots = groups.map((members, at) => (few || loose.has(names[at])
+        ? Plot.dot(members, { x, y, stroke: nth(PALETTE, at), fill: loose.has(names[at]) ? nth(PALETTE, at) : "var(--ground)", symbol: nth(["circle", "square", "triangle", "diamond", "cross", "star", "wye"], at), r: 4 }) : null));
       return Plot.plot({
-        width, height: chart.height ?? 320, marginLeft: 56, ...colour,
-        x: axis("x", chart.x_scale ?? "linear"), y: axis("y", chart.y_scale ?? "linear", { zero: chart.y_scale !== "log" }),
-        marks: [
-          Plot.line(rows, { x, y, stroke: series ?? PALETTE[0], strokeWidth: 1.8, tip: !few }),
-          few ? Plot.dot(rows, { x, y, stroke: series ?? PALETTE[0], symbol: series, tip: true }) : null,
-          chart.y_scale === "log" ? null : Plot.ruleY([0]),
-        ],
+        ...base, height: 330, marginLeft: 64, marginTop: marginTop(chart), ...strokes, x: xAxis(chart, axis, rows, x, width), y: { ...axis("y", chart.y_scale), zero: chart.y_scale !== "log" },
+        marks: [...lines, ...dots, Plot.tip(rows, Plot.pointer({ x, y, title: about, fontSize: 12 })), chart.y_scale === "log" ? null : Plot.ruleY([0]), ...rule],
       });
     },
-    // Steps that hold their value: queues, rates, utilisation over time.
+    // Steps that hold their value: queues, rates, pauses over time.
     area(chart, width) {
-      const { rows, x, y, series, colour, axis } = frame(chart, width);
+      const { rows, x, y, series, names, about, strokes, axis, base } = frame(chart, width);
+      const groups = series ? names.map((name) => rows.filter((row) => row[series] === name)) : [rows];
       return Plot.plot({
-        width, height: chart.height ?? 240, marginLeft: 56, ...colour, x: axis("x", "linear"), y: axis("y", "linear"),
+        ...base, height: 230, marginLeft: 64, ...strokes, x: axis("x"), y: axis("y"),
         marks: [
-          series ? null : Plot.areaY(rows, { x, y, fill: PALETTE[0], fillOpacity: 0.25, curve: "step-after" }),
-          Plot.lineY(rows, { x, y, stroke: series ?? PALETTE[0], curve: "step-after", tip: true }),
+          groups.length === 1 ? Plot.areaY(rows, { x, y, fill: PALETTE[0], fillOpacity: 0.25, curve: "step-after" }) : null,
+          ...groups.map((members, at) => Plot.lineY(members, { x, y, stroke: nth(PALETTE, at), strokeDasharray: nth(DASHES, at), curve: "step-after" })),
+          Plot.tip(rows, Plot.pointerX({ x, y, title: about, fontSize: 12 })),
           Plot.ruleY([0]),
         ],
       });
     },
     // Measured against predicted: on the diagonal is right.
     scatter(chart, width) {
-      const { rows, x, y, series, colour, axis } = frame(chart, width);
-      const side = Math.min(width, 560);
-      const scale = chart.x_scale ?? "linear";
-      const low = Math.min(...rows.flatMap((row) => [row[x], row[y]])), high = Math.max(...rows.flatMap((row) => [row[x], row[y]]));
+      const { rows, x, y, series, names, about, strokes, axis, base } = frame(chart, width);
+      const side = Math.min(width, 620);
+      const ends = rows.flatMap((row) => [row[x], row[y], row[chart.low], row[chart.high]]).filter((value) => value > 0);
+      const [low, high] = [Math.min(...ends), Math.max(...ends)];
+      const stroke = series ? (row) => nth(PALETTE, names.indexOf(row[series])) : PALETTE[0];
+      const ticks = chart.x_scale === "log" ? { ticks: logTicks(ends, side, 10) } : {};
       return Plot.plot({
-        width: side, height: side, marginLeft: 56, ...colour, x: axis("x", scale), y: axis("y", scale),
+        ...base, width: side, height: side, marginLeft: 64, marginBottom: 44, ...strokes, symbol: { legend: names.length > 1, domain: names }, x: { ...axis("x", chart.x_scale), ...ticks }, y: { ...axis("y", chart.y_scale), ...ticks },
         marks: [
           chart.diagonal ? Plot.line([[low, low], [high, high]], { stroke: "currentColor", strokeDasharray: "4 3" }) : null,
-          chart.low && chart.high ? Plot.ruleX(rows, { x, y1: chart.low, y2: chart.high, stroke: series ?? PALETTE[0] }) : null,
-          Plot.dot(rows, { x, y, stroke: series ?? PALETTE[0], symbol: series, tip: true, channels: chart.name ? { name: chart.name } : {} }),
+          chart.low ? Plot.ruleX(rows.filter((row) => row[chart.low] != null), { x, y1: chart.low, y2: chart.high, stroke, strokeOpacity: 0.7 }) : null,
+          Plot.dot(rows, { x, y, stroke, symbol: series, title: about, ...tip }),
         ],
       });
     },
-    // A grid of cells, darker where there is more.
-    heat(chart, width) {
-      const { rows, x, y } = frame(chart, width);
-      const ys = unique(rows.map((row) => row[y])), xs = unique(rows.map((row) => row[x]));
+    // One dot for each value, a lane for each name, with error bars where there are ends.
+    dots(chart, width) {
+      const { rows, x, y, series, names, about, strokes, base, axis, rule } = frame(chart, width);
+      const lanes = unique(rows.map((row) => row[y]));
+      const { room, tickFormat } = labels(lanes, width);
+      const stroke = series ? (row) => nth(PALETTE, names.indexOf(row[series])) : PALETTE[0];
       return Plot.plot({
-        width, marginLeft: labelRoom(ys), marginBottom: 40, height: 70 + Math.max(120, Math.min(640, ys.length * 18)),
-        x: { label: chart.x_label ?? x, domain: xs, ticks: xs.length > 24 ? xs.filter((_, at) => at % Math.ceil(xs.length / 16) === 0) : xs, tickFormat: typeof xs[0] === "number" ? si : undefined },
-        y: { label: chart.y_label ?? null, domain: ys, ticks: ys.length > 40 ? ys.filter((_, at) => at % Math.ceil(ys.length / 32) === 0) : ys },
-        color: { scheme: "viridis", legend: true, label: chart.value_label ?? chart.value, tickFormat: si, domain: chart.domain },
-        marks: [Plot.cell(rows, { x, y, fill: chart.value, tip: true, inset: 0.3 })],
+        ...base, marginLeft: room, marginTop: marginTop(chart), height: 80 + 26 * lanes.length, ...strokes, symbol: { legend: names.length > 1, domain: names },
+        x: xAxis(chart, axis, rows, x, width), y: { label: null, domain: lanes, tickFormat, grid: true },
+        marks: [
+          ...rule,
+          chart.low ? Plot.ruleY(rows.filter((row) => row[chart.low] != null), { y, x1: chart.low, x2: chart.high, stroke, strokeWidth: 1.5 }) : null,
+          Plot.dot(rows, { x, y, stroke, symbol: series, r: 4, title: about, ...tip }),
+        ],
       });
     },
-    // How often each value occurs.
-    histogram(chart, width) {
-      const { rows, x, axis } = frame(chart, width);
+    // A grid of cells, brighter where there is more; cells with nothing stay empty.
+    heat(chart, width) {
+      const { rows, x, y, about, axis, base, showValue } = frame(chart, width);
+      const ys = unique(rows.map((row) => row[y])), xs = unique(rows.map((row) => row[x]));
+      const { room, tickFormat } = labels(ys, width);
+      const some = rows.filter((row) => row[chart.value] > 0);
+      const shared = { y, fill: chart.value, title: about, ...tip };
+      // Along numbers a cell reaches to the next; the last is as wide as the first.
+      const numeric = typeof xs[0] === "number" && xs.length > 1;
+      const each = xs[1] - xs[0];
+      const across = numeric
+        ? { ...axis("x"), grid: false, domain: [xs[0], xs.at(-1) + each] }
+        : { label: chart.x_label || null, labelOffset: 38, domain: xs, ticks: xs.length * 44 > width ? [] : xs };
       return Plot.plot({
-        width, height: 240, marginLeft: 56, x: axis("x", "linear"), y: { label: chart.y_label ?? "count", grid: true },
-        marks: [Plot.rectY(rows, Plot.binX({ y: chart.weight ? "sum" : "count" }, { x, y: chart.weight, fill: PALETTE[0], thresholds: 30, tip: true })), Plot.ruleY([0])],
+        ...base, marginLeft: room, height: 70 + Math.max(80, Math.min(640, ys.length * (ys.length < 12 ? 30 : 20))),
+        x: across, y: { label: null, domain: ys, padding: 0.06, tickFormat, ticks: ys.length > 40 ? ys.filter((_, at) => at % Math.ceil(ys.length / 32) === 0) : ys },
+        color: { scheme: "viridis", legend: true, zero: true, label: chart.value_label ?? chart.value, tickFormat: showValue, ticks: 4 },
+        marks: [
+          Plot.frame({ fill: "var(--panel)", stroke: "none" }),
+          numeric ? Plot.barX(some, { ...shared, x1: x, x2: (row) => row[x] + each, shapeRendering: "crispEdges" }) : Plot.cell(some, { ...shared, x, inset: 0.5 }),
+        ],
+      });
+    },
+    // How often values fall into each range.
+    histogram(chart, width) {
+      const { rows, y, series, about, fills, axis, base } = frame(chart, width);
+      return Plot.plot({
+        ...base, height: 250, marginLeft: 64, ...fills, x: axis("x"), y: axis("y"),
+        marks: [
+          Plot.rectY(rows.filter((row) => row[y] > 0), Plot.stackY({ x1: chart.start, x2: chart.end, y, fill: series ?? TEXTURES[0], z: series, title: about, ...tip, insetLeft: 0.5, insetRight: 0.5 })),
+          Plot.ruleY([0]),
+        ],
       });
     },
     // The share of values at or below each value.
     distribution(chart, width) {
-      const { rows, x, series, colour, axis } = frame(chart, width);
-      const groups = d3.group(rows, (row) => (series ? row[series] : ""));
-      const points = [...groups].flatMap(([name, members]) => {
-        const sorted = members.map((row) => row[x]).sort(d3.ascending);
-        return sorted.map((value, at) => ({ value, share: (at + 1) / sorted.length, name }));
-      });
+      const { rows, x, y, series, names, about, strokes, axis, base, rule } = frame(chart, width);
+      const groups = series ? names.map((name) => rows.filter((row) => row[series] === name)) : [rows];
       return Plot.plot({
-        width, height: 280, marginLeft: 56, ...(series ? { color: { legend: true, range: PALETTE } } : {}),
-        x: axis("x", chart.x_scale ?? "linear"), y: { label: "share at or below", grid: true, domain: [0, 1], percent: false },
-        marks: [Plot.line(points, { x: "value", y: "share", stroke: series ? "name" : PALETTE[0], curve: "step-after", tip: true })],
+        ...base, height: 300, marginLeft: 64, marginTop: marginTop(chart), ...strokes, x: xAxis(chart, axis, rows, x, width), y: { ...axis("y"), domain: [0, 1] },
+        marks: [
+          ...groups.map((members, at) => Plot.line(members, { x, y, stroke: nth(PALETTE, at), strokeWidth: 1.8, strokeDasharray: nth(DASHES, at), curve: "step-after" })),
+          Plot.tip(rows, Plot.pointer({ x, y, title: about, fontSize: 12 })), Plot.ruleY([0]), ...rule,
+        ],
       });
     },
     // Who does what when: one lane for each rank, NIC or link.
     timeline(chart, width) {
-      const { rows, series, colour } = frame(chart, width);
-      const lanes = unique(rows.map((row) => row[chart.y]));
+      const { rows, y, series, about, fills, axis, base } = frame(chart, width);
+      const lanes = unique(rows.map((row) => row[y]));
+      const { room, tickFormat } = labels(lanes, width);
       return Plot.plot({
-        width, marginLeft: labelRoom(lanes), height: 70 + 22 * lanes.length, ...colour,
-        x: { label: chart.x_label ?? "time (s)", grid: true, tickFormat: si }, y: { label: null, domain: lanes },
-        marks: [Plot.barX(rows, { x1: chart.start, x2: chart.end, y: chart.y, fill: series, tip: true, insetTop: 2, insetBottom: 2, channels: chart.name ? { operation: chart.name } : {} })],
+        ...base, marginLeft: room, height: 76 + 24 * lanes.length, ...fills, x: axis("x"), y: { label: null, domain: lanes, tickFormat },
+        marks: [Plot.barX(rows, { x1: chart.start, x2: chart.end, y, fill: series ?? TEXTURES[0], title: about, ...tip, insetTop: 2, insetBottom: 2 })],
       });
     },
   };
 
-  // The fabric as a tree that folds, with the load of each part beside its name.
-  const tree = (chart) => {
-    const node = (item) => {
-      const load = Math.max(0, Math.min(1, item.load ?? 0));
-      const bar = make("i", load > 0.9 ? { class: "hot" } : {});
-      bar.style.width = `${(100 * load).toFixed(1)}%`;
-      const line = [make("span", {}, item.name), make("span", { class: "load", role: "img", "aria-label": `load ${(100 * load).toFixed(0)} per cent` }, bar), make("span", {}, item.note ?? `${(100 * load).toFixed(0)} %`)];
-      if (!item.children?.length) return make("div", { class: "leafnode" }, ...line);
-      const details = make("details", item.open ? { class: "node", open: "" } : { class: "node" }, make("summary", {}, ...line));
-      const fill = () => { if (details.childElementCount === 1) details.append(...item.children.map(node)); };
-      if (item.open) fill();
-      details.addEventListener("toggle", fill, { once: true });
-      return details;
+  // The fabric as a tree that unfolds, busiest parts first. Widths tell cables, colours load.
+  const SHOWN = 12;
+  const tree = (chart, width) => {
+    const holder = make("div", { class: "tree" });
+    const wrap = (item) => ({ item, open: Boolean(item.open), shown: SHOWN });
+    const childrenOf = (state) => {
+      if (!state.item.children?.length) return null;
+      state.all ??= state.item.children.map(wrap).sort((a, b) => (b.item.load ?? 0) - (a.item.load ?? 0));
+      if (!state.open) return null;
+      const left = state.all.length - state.shown;
+      return left > 0 ? [...state.all.slice(0, state.shown), { more: state, left, item: { name: `${left} more` } }] : state.all;
     };
-    return make("div", { class: "tree" }, node(chart.root));
+    const root = chart.fold ??= wrap(chart.root);
+    // Readable on light and dark ground; the busiest part of all is the far end.
+    const most = (item) => Math.max(item.load ?? 0, ...(item.children ?? []).map(most));
+    const peak = most(chart.root) || 1;
+    const ramp = d3.interpolateRgbBasis(["#7f95ab", "#d9a400", "#c4001a"]);
+    const name = ({ item }, node) => {
+      if (item.load != null) return `${item.name}: ${digits(100 * item.load)} %`;
+      return item.note && node.depth && !node.children ? `${item.name}: ${item.note}` : item.name;
+    };
+    const draw = (focus) => {
+      const top = d3.hierarchy(root, childrenOf);
+      const reach = Math.max(1, d3.max(top.descendants(), (node) => node.depth));
+      const row = 22, narrow = width < 520;
+      const each = narrow ? 6 : 7;
+      const text = Math.min(width * 0.62, 26 + each * d3.max(top.leaves(), (node) => name(node.data, node).length));
+      const column = Math.max(26, Math.min(230, (width - text - 24) / reach));
+      d3.tree().nodeSize([row, column]).separation((a, b) => (a.parent === b.parent ? 1 : 1.6))(top);
+      const [low, high] = d3.extent(top.descendants(), (node) => node.x);
+      const svg = d3.create("svg").attr("width", width).attr("height", high - low + 60).attr("viewBox", [-14, low - 30, width, high - low + 60])
+        .attr("role", "tree").attr("aria-label", chart.title).style("font-size", narrow ? "11px" : "12px");
+      svg.selectAll("path").data(top.links()).join("path").attr("fill", "none")
+        .attr("d", d3.linkHorizontal().x((node) => node.y).y((node) => node.x))
+        .attr("stroke", ({ target }) => (target.data.item.load == null ? "var(--soft)" : ramp(target.data.item.load / peak)))
+        .attr("stroke-width", ({ target }) => Math.min(7, 1 + 0.8 * Math.log2(1 + (target.data.item.cables ?? 0))))
+        .attr("stroke-dasharray", ({ target }) => (target.data.item.cables ? null : "2 3"))
+        .append("title").text(({ target }) => `${target.data.item.name}: ${target.data.item.cables ?? 0} cables; ${target.data.item.note ?? ""}`);
+      const nodes = svg.selectAll("g").data(top.descendants()).join("g").attr("transform", (node) => `translate(${node.y},${node.x})`);
+      const folds = (node) => node.data.more || node.data.item.children?.length;
+      const toggle = (node) => {
+        if (node.data.more) node.data.more.shown = Infinity;
+        else node.data.open = !node.data.open;
+        draw(node.data.more ?? node.data);
+      };
+      nodes.attr("role", "treeitem").attr("aria-label", (node) => `${name(node.data, node)} ${node.data.item.note ?? ""}`)
+        .attr("aria-level", (node) => node.depth + 1)
+        .filter(folds).attr("tabindex", 0).attr("class", "folds").attr("aria-expanded", (node) => String(Boolean(node.data.open)))
+        .on("click", (_, node) => toggle(node))
+        .on("keydown", (event, node) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); toggle(node); } });
+      nodes.append("circle").attr("r", (node) => (folds(node) ? 6 : 3)).attr("fill", (node) => (folds(node) ? "var(--ground)" : "var(--soft)")).attr("stroke", "var(--ink)");
+      nodes.filter(folds).append("path").attr("d", (node) => (node.data.open ? "M-3 0H3" : "M-3 0H3M0 -3V3")).attr("stroke", "var(--ink)");
+      nodes.append("text").text((node) => name(node.data, node)).attr("fill", "currentColor").attr("stroke", "var(--ground)").attr("stroke-width", 4).attr("paint-order", "stroke")
+        .attr("x", (node) => (node.children ? -6 : 10)).attr("y", (node) => (node.children ? -11 : 4));
+      nodes.append("title").text((node) => [name(node.data, node), node.data.item.note].filter(Boolean).join("\n"));
+      holder.replaceChildren(svg.node());
+      if (focus) nodes.filter((node) => node.data === focus).node()?.focus();
+    };
+    draw();
+    return holder;
+  };
+
+  // The arrow keys move a pointer over a chart; what it says is also read aloud.
+  const heard = make("p", { class: "heard", "aria-live": "polite" });
+  const keys = (svg) => {
+    let at = [0.5, 0.5];
+    const step = { ArrowLeft: [-0.02, 0], ArrowRight: [0.02, 0], ArrowUp: [0, -0.04], ArrowDown: [0, 0.04] };
+    svg.setAttribute("tabindex", "0");
+    svg.addEventListener("keydown", (event) => {
+      const move = step[event.key];
+      if (!move) return;
+      event.preventDefault();
+      at = at.map((value, axis) => Math.max(0, Math.min(0.999, value + move[axis])));
+      const box = svg.getBoundingClientRect();
+      svg.dispatchEvent(new PointerEvent("pointermove", { bubbles: true, pointerType: "mouse", clientX: box.left + at[0] * box.width, clientY: box.top + at[1] * box.height }));
+      setTimeout(() => { heard.textContent = svg.querySelector("[aria-label=tip]")?.textContent ?? ""; }, 60);
+    });
+  };
+
+  const table = (columns, rows, sides) => {
+    const side = (at) => (sides[at] === "right" ? { class: "number" } : {});
+    const head = make("tr", {}, ...columns.map((name, at) => make("th", { scope: "col", ...side(at) }, name)));
+    const body = rows.map((row) => make("tr", {}, ...row.map((cell, at) => make("td", { ...side(at), "data-name": columns[at] }, typeof cell === "number" ? plain(cell) : String(cell ?? "–")))));
+    const named = columns.some((name) => name !== "");
+    return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "table" }, make("table", columns.length > 3 ? { class: "wide" } : {}, named ? make("thead", {}, head) : null, make("tbody", {}, ...body)));
+  };
+  // Long tables show their beginning; the rest unfolds, and is there on paper.
+  const LONG = 16, BEGINNING = 8, MOST_ROWS = 500;
+  const foldedTable = ({ columns, rows, sides }) => {
+    const whole = table(columns, rows, sides);
+    if (rows.length <= LONG) return whole;
+    const button = make("button", { type: "button", "aria-expanded": "false" }, `show all ${rows.length} rows`);
+    whole.classList.add("folded");
+    [...whole.querySelectorAll("tbody tr")].slice(BEGINNING).forEach((row) => row.classList.add("rest"));
+    button.addEventListener("click", () => {
+      const folded = whole.classList.toggle("folded");
+      button.setAttribute("aria-expanded", String(!folded));
+      button.textContent = folded ? `show all ${rows.length} rows` : "show fewer rows";
+    });
+    return make("div", {}, whole, button);
   };
 
   const figure = (chart, number) => {
     const holder = make("div", { class: "chart", "data-kind": chart.chart });
-    const tools = make("div", { class: "tools" });
-    if (chart.data) {
-      const button = make("button", { type: "button" }, "data as CSV");
-      button.addEventListener("click", () => download(`${page.name ?? "fatflow"}-${number}.csv`, csv(chart.data)));
-      tools.append(button);
-    }
-    const box = make("figure", { id: `figure-${number}` }, make("h3", {}, chart.title), holder, make("figcaption", {}, chart.caption ?? ""), tools);
+    const data = chart.data;
+    const button = make("button", { type: "button" }, "data as CSV");
+    button.addEventListener("click", () => download(`${page.name ?? "fatflow"}-${number}.csv`, csv(data)));
+    const shown = make("details", {}, make("summary", {}, "data as a table"));
+    shown.addEventListener("toggle", () => {
+      const sides = data.columns.map((_, at) => (data.rows.every((row) => typeof row[at] !== "string") ? "right" : "left"));
+      const cut = data.rows.length > MOST_ROWS ? make("p", {}, `The first ${MOST_ROWS} of ${data.rows.length} rows; the CSV has all.`) : null;
+      shown.append(...[cut, table(data.columns, data.rows.slice(0, MOST_ROWS), sides)].filter(Boolean));
+    }, { once: true });
+    const box = make("figure", { id: `figure-${number}` }, make("h3", {}, chart.title), holder, make("figcaption", {}, chart.caption ?? ""), make("div", { class: "tools" }, button, shown));
     const draw = () => {
-      const width = Math.max(300, Math.min(1120, box.clientWidth - 24));
-      const drawn = chart.chart === "tree" ? tree(chart) : KINDS[chart.chart](chart, width);
-      drawn.setAttribute?.("aria-label", chart.title);
+      const width = Math.max(280, Math.min(1120, holder.clientWidth || box.clientWidth - 24));
+      const drawn = chart.chart === "tree" ? tree(chart, width) : KINDS[chart.chart](chart, width);
       holder.replaceChildren(drawn);
+      if (chart.chart !== "tree") {
+        const svg = drawn.tagName === "svg" ? drawn : [...drawn.querySelectorAll("svg")].at(-1);
+        svg.setAttribute("role", "img");
+        svg.setAttribute("aria-label", `${chart.title}. ${chart.caption ?? ""}`);
+        keys(svg);
+      }
     };
     return { box, draw };
   };
 
-  const table = (block) => {
-    const numeric = block.columns.map((_, at) => block.rows.every((row) => row[at] === null || typeof row[at] === "number" || /^[-+]?[\d.,]+\s?(%|[a-zA-Zµ/$]+)?$|^–$/.test(String(row[at]))));
-    const side = (at) => (numeric[at] && block.rows.length ? { class: "number" } : {});
-    const head = make("tr", {}, ...block.columns.map((name, at) => make("th", { scope: "col", ...side(at) }, name)));
-    const body = block.rows.map((row) => make("tr", {}, ...row.map((cell, at) => make("td", side(at), String(show(cell))))));
-    return make("div", { class: "scroll", tabindex: "0" }, make("table", {}, make("thead", {}, head), make("tbody", {}, ...body)));
-  };
-
-  const facts = (block) => make("dl", { class: "facts" }, ...block.items.map((item) =>
-    make("div", {}, make("dt", {}, item.label), make("dd", {}, String(show(item.value)), item.note ? make("small", {}, item.note) : null))));
+  const facts = (block) => make("dl", { class: block.items.length % 5 === 0 ? "facts five" : "facts" }, ...block.items.map((item) =>
+    make("div", {}, make("dt", {}, item.label), make("dd", {}, item.value, item.note ? make("small", {}, item.note) : null))));
 
   const figures = [];
   const main = document.querySelector("main");
   const nav = document.querySelector("nav.page");
   page.sections.forEach((section, at) => {
     const id = `section-${at + 1}`;
-    nav.append(make("a", { href: `#${id}` }, section.title));
+    if (section.title) nav.append(make("a", { href: `#${id}` }, section.title));
     const blocks = section.blocks.map((block) => {
       if (block.kind === "facts") return facts(block);
-      if (block.kind === "table") return table(block);
+      if (block.kind === "table") return foldedTable(block);
       if (block.kind === "verbatim") return make("pre", { class: "scroll", tabindex: "0" }, block.text);
       if (block.kind === "note") return make("p", { class: "note" }, block.text);
+      if (block.kind === "text") return make("p", {}, block.text);
       figures.push(figure(block, figures.length + 1));
       return figures.at(-1).box;
     });
-    main.append(make("section", { id }, make("h2", {}, section.title), ...(section.text ?? []).map((text) => make("p", {}, text)), ...blocks));
+    main.append(make("section", { id }, section.title ? make("h2", {}, section.title) : null, ...blocks));
   });
   const theme = make("button", { type: "button", "aria-label": "switch between light and dark" }, "light / dark");
   theme.addEventListener("click", () => {
@@ -240,6 +434,7 @@
     document.documentElement.dataset.theme = dark ? "light" : "dark";
   });
   nav.append(theme);
+  document.body.append(heard);
 
   const drawAll = () => figures.forEach(({ draw }) => draw());
   drawAll();

@@ -3,6 +3,8 @@
 //! The terminal draws them in Unicode ([`draw`](crate::draw)), the page with Observable Plot
 //! ([`page`](crate::page)); both read the same columns.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -56,13 +58,15 @@ pub enum ChartKind {
     Scatter,
     /// A grid of cells.
     Heat,
-    /// How often each value occurs.
+    /// How often values fall between `start` and `end`, stacked by series.
     Histogram,
     /// The share of values at or below each value.
     Distribution,
     /// Lanes of operations over time.
     Timeline,
-    /// A tree that folds, with a load on each node.
+    /// One dot for each value, a lane for each name, with error bars where there are ends.
+    Dots,
+    /// A tree that folds, drawn with the load on the cables that lead up from each part.
     Tree,
 }
 
@@ -75,6 +79,29 @@ pub enum Scale {
     Linear,
     /// In factors.
     Log,
+}
+
+/// What the numbers along an axis are.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unit {
+    /// Plain numbers.
+    #[default]
+    Number,
+    /// Parts of 1, written in per cent.
+    Share,
+    /// Seconds.
+    Seconds,
+    /// Bytes, in powers of 1000.
+    Bytes,
+    /// Bytes, in powers of 1024, as sizes of messages are.
+    MessageBytes,
+    /// Bits per second.
+    BitsPerSecond,
+    /// Dollars.
+    Dollars,
+    /// Watts.
+    Watts,
 }
 
 /// A chart. Which columns it uses depends on its kind; unused ones stay `None`.
@@ -113,21 +140,33 @@ pub struct Chart {
     /// The column in which it ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub high: Option<String>,
-    /// What stands at the horizontal axis, with its unit.
+    /// What stands at the horizontal axis.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub x_label: Option<String>,
-    /// What stands at the vertical axis, with its unit.
+    /// What stands at the vertical axis.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub y_label: Option<String>,
-    /// What stands at a heat map's legend, with its unit.
+    /// What stands at a heat map's legend.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value_label: Option<String>,
+    /// What the numbers along the horizontal axis are.
+    pub x_unit: Unit,
+    /// What the numbers along the vertical axis are.
+    pub y_unit: Unit,
+    /// What a heat map's numbers are.
+    pub value_unit: Unit,
+    /// Series that are points and not lines, such as measurements.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub points: Vec<String>,
     /// How the horizontal axis counts.
     pub x_scale: Scale,
     /// How the vertical axis counts.
     pub y_scale: Scale,
     /// Whether a scatter plot shows where both axes agree.
     pub diagonal: bool,
+    /// A value of the horizontal axis to compare with: a line is drawn there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<Rule>,
     /// What a tree chart shows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root: Option<TreeNode>,
@@ -136,27 +175,73 @@ pub struct Chart {
     pub data: Option<Frame>,
 }
 
-/// A part of a tree with a load.
+/// A value to compare with.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Rule {
+    /// Where it lies.
+    pub at: f64,
+    /// What it is.
+    pub label: String,
+}
+
+/// A part of a tree, and the cables that lead up from it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TreeNode {
     /// What people call it.
     pub name: String,
-    /// From 0 to 1.
-    pub load: f64,
-    /// What stands behind the bar; the load in per cent if there is nothing.
+    /// Cables to the part above.
+    pub cables: u64,
+    /// Load of the busiest of them, from 0 to 1, if anything was run.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub note: Option<String>,
+    pub load: Option<f64>,
+    /// What to know about it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub note: String,
     /// Whether it is unfolded at first.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub open: bool,
     /// Its parts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<TreeNode>,
 }
 
+impl TreeNode {
+    /// Adds this part and those below to a frame: the way to it, cables, load, note.
+    fn list(&self, above: &str, frame: &mut Frame) {
+        let path = if above.is_empty() {
+            self.name.clone()
+        } else {
+            above.to_owned() + " / " + &self.name
+        };
+        let load = self.load.map_or(Value::Null, Value::from);
+        frame.push(vec![path.as_str().into(), self.cables.into(), load, self.note.as_str().into()]);
+        for child in &self.children {
+            child.list(&path, frame);
+        }
+    }
+}
+
 impl Chart {
     /// A chart of this kind over a frame.
     pub fn new(chart: ChartKind, title: impl Into<String>, data: Frame) -> Self {
         Self { chart, title: title.into(), data: Some(data), ..Self::default() }
+    }
+
+    /// A tree that folds; its parts are the chart's data.
+    pub fn tree(title: impl Into<String>, root: TreeNode) -> Self {
+        Self { root: Some(root), ..Self::new(ChartKind::Tree, title, Frame::default()) }
+    }
+
+    /// What readers get as CSV.
+    pub fn table(&self) -> Frame {
+        match (&self.root, &self.data) {
+            (Some(root), _) => {
+                let mut frame = Frame::new(&["part", "cables", "busiest", "note"]);
+                root.list("", &mut frame);
+                frame
+            }
+            (None, data) => data.clone().unwrap_or_default(),
+        }
     }
 
     /// Says how to read it.
@@ -184,7 +269,53 @@ impl Chart {
         self
     }
 
-    /// Writes what stands at the axes, with units.
+    /// Names the columns in which a bar begins and ends: operations of a timeline, ranges of a
+    /// histogram.
+    pub fn spans(mut self, start: &str, end: &str) -> Self {
+        self.start = Some(start.to_owned());
+        self.end = Some(end.to_owned());
+        self
+    }
+
+    /// Names the columns in which an error bar begins and ends.
+    pub fn error_bars(mut self, low: &str, high: &str) -> Self {
+        self.low = Some(low.to_owned());
+        self.high = Some(high.to_owned());
+        self
+    }
+
+    /// Names the column that names a point or an operation.
+    pub fn named_by(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self
+    }
+
+    /// Draws a line at a value of the horizontal axis.
+    pub fn rule(mut self, at: f64, label: impl Into<String>) -> Self {
+        self.rule = Some(Rule { at, label: label.into() });
+        self
+    }
+
+    /// Writes what stands at a heat map's legend, and what its numbers are.
+    pub fn legend(mut self, label: &str, unit: Unit) -> Self {
+        self.value_label = Some(label.to_owned());
+        self.value_unit = unit;
+        self
+    }
+
+    /// Says what the numbers along the axes are.
+    pub fn units(mut self, x: Unit, y: Unit) -> Self {
+        (self.x_unit, self.y_unit) = (x, y);
+        self
+    }
+
+    /// Makes the horizontal axis count in factors.
+    pub fn log_x(mut self) -> Self {
+        self.x_scale = Scale::Log;
+        self
+    }
+
+    /// Writes what stands at the axes.
     pub fn labels(mut self, x: &str, y: &str) -> Self {
         self.x_label = Some(x.to_owned());
         self.y_label = Some(y.to_owned());
@@ -216,6 +347,47 @@ pub fn decimate(points: &[(f64, f64)], limit: usize) -> Vec<(f64, f64)> {
     kept
 }
 
+/// The names with a number behind those that stand there already, so that lanes do not merge.
+pub fn distinct(names: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+    let mut all = Vec::new();
+    for name in names {
+        let times = seen.entry(name.clone()).or_default();
+        *times += 1;
+        all.push(if *times == 1 { name } else { format!("{name} ({times})") });
+    }
+    all
+}
+
+/// The distribution of sorted values as at most about `limit` points: value, and the share of
+/// values at or below it. Both ends are kept, and of the last hundredth every value that fits.
+pub fn distribution(sorted: &[f64], limit: usize) -> Vec<(f64, f64)> {
+    let count = sorted.len();
+    let point = |at: usize| (sorted[at], (at + 1) as f64 / count as f64);
+    if count <= limit {
+        return (0..count).map(point).collect();
+    }
+    let half = (limit / 2).max(1);
+    let tail = count - (count / 100).clamp(1, half);
+    let mut ranks: Vec<usize> = (0..half).map(|at| tail * at / half).collect();
+    let after = count - tail;
+    ranks.extend((0..after.min(half)).map(|at| tail + after * at / after.min(half)));
+    ranks.push(count - 1);
+    ranks.dedup();
+    ranks.into_iter().map(point).collect()
+}
+
+/// Counts values into equal ranges between their ends: from, to, how many.
+pub fn histogram(values: &[f64], most: f64, bins: usize) -> Vec<(f64, f64, u64)> {
+    let width = if most > 0.0 { most / bins as f64 } else { 1.0 / bins as f64 };
+    let range = |at: usize| (at as f64 * width, (at + 1) as f64 * width, 0);
+    let mut ranges: Vec<(f64, f64, u64)> = (0..bins).map(range).collect();
+    for value in values {
+        ranges[((value / width) as usize).min(bins - 1)].2 += 1;
+    }
+    ranges
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,5 +401,41 @@ mod tests {
         assert!(thin.len() <= 1_000);
         assert!(thin.contains(&(77_777.0, 9.0)) && thin.contains(&(12_345.0, -3.0)));
         assert!(thin.windows(2).all(|pair| pair[0].0 < pair[1].0));
+    }
+
+    #[test]
+    fn a_distribution_keeps_both_ends_and_the_stragglers() {
+        let mut values: Vec<f64> = (0..200_000).map(f64::from).collect();
+        values[199_999] = 1e9;
+        let points = distribution(&values, 1_000);
+        assert!(points.len() <= 1_002, "{}", points.len());
+        assert_eq!(points[0].0, 0.0);
+        assert_eq!(points.last(), Some(&(1e9, 1.0)), "the slowest is never lost");
+        assert!(points.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 < pair[1].1));
+        assert!(400 < points.iter().filter(|point| 0.99 < point.1).count(), "the tail is fine");
+        assert_eq!(distribution(&[2.0, 3.0], 10), [(2.0, 0.5), (3.0, 1.0)]);
+    }
+
+    #[test]
+    fn equal_names_get_numbers() {
+        let names = ["a", "b", "a", "a"].map(str::to_owned);
+        assert_eq!(distinct(names), ["a", "b", "a (2)", "a (3)"]);
+    }
+
+    #[test]
+    fn a_histogram_counts_every_value_once() {
+        let ranges = histogram(&[0.0, 0.1, 0.5, 1.0, 1.0], 1.0, 4);
+        assert_eq!(ranges.iter().map(|range| range.2).collect::<Vec<_>>(), [2, 0, 1, 2]);
+        assert_eq!(histogram(&[0.0, 0.0], 0.0, 4)[0].2, 2, "idle links are all at nothing");
+    }
+
+    #[test]
+    fn a_tree_lists_every_part_with_the_way_to_it() {
+        let leaf = TreeNode { name: "leaf 0".to_owned(), load: Some(0.5), ..TreeNode::default() };
+        let root =
+            TreeNode { name: "fabric".to_owned(), children: vec![leaf], ..TreeNode::default() };
+        let rows = Chart::tree("t", root).table().rows;
+        assert_eq!(rows[1][0], "fabric / leaf 0");
+        assert_eq!(rows[1][2], 0.5);
     }
 }

@@ -83,7 +83,11 @@ pub fn chart(chart: &Chart, width: usize) -> String {
                 heat(data, x, y, value, width, &mut text);
             }
         }
-        (ChartKind::Histogram, Some(x), _) => histogram(data, x, width, &mut text),
+        (ChartKind::Histogram, _, Some(y)) => {
+            if let Some((start, end)) = column(&chart.start).zip(column(&chart.end)) {
+                histogram(data, start, end, y, &mut text);
+            }
+        }
         (ChartKind::Tree, ..) => {
             if let Some(root) = &chart.root {
                 tree(root, 0, width, &mut text);
@@ -218,20 +222,20 @@ fn heat(data: &Frame, x: usize, y: usize, value: usize, width: usize, text: &mut
     writeln!(text, "  {} nothing   █ {}", SHADES[0], short(most)).expect("as above");
 }
 
-fn histogram(data: &Frame, x: usize, width: usize, text: &mut String) {
-    let values: Vec<f64> = data.rows.iter().map(|row| number(&row[x])).collect();
-    let (low, high) =
-        values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(*v), h.max(*v)));
-    if values.is_empty() {
-        return;
+/// Ranges and how many values each holds, all series together.
+fn histogram(data: &Frame, start: usize, end: usize, y: usize, text: &mut String) {
+    let mut ranges: Vec<(f64, f64, f64)> = Vec::new();
+    for row in &data.rows {
+        let (from, to, count) = (number(&row[start]), number(&row[end]), number(&row[y]));
+        match ranges.iter_mut().find(|range| range.0 == from) {
+            Some(range) => range.2 += count,
+            None => ranges.push((from, to, count)),
+        }
     }
-    let room = width.saturating_sub(24).clamp(8, 60);
-    let mut bins = vec![0.0; room];
-    for value in &values {
-        let share = if high > low { (value - low) / (high - low) } else { 0.0 };
-        bins[((share * room as f64) as usize).min(room - 1)] += 1.0;
-    }
-    writeln!(text, "  {} {} {}", short(low), sparkline(&bins, room), short(high))
+    let counts: Vec<f64> = ranges.iter().map(|range| range.2).collect();
+    let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else { return };
+    let line = sparkline(&counts, counts.len());
+    writeln!(text, "  {} {line} {}", short(first.0), short(last.1))
         .expect("writing to a String cannot fail");
 }
 
@@ -241,12 +245,17 @@ fn tree(node: &TreeNode, depth: usize, width: usize, text: &mut String) {
     let name = format!("{indent}{}", node.name);
     let blanks = " ".repeat(28_usize.saturating_sub(name.width()));
     let room = width.saturating_sub(42).clamp(8, 40);
-    let note = node.note.clone().unwrap_or_else(|| format!("{:.0} %", node.load * 100.0));
-    let line = format!("{name}{blanks} {note:>8} {}", bar(node.load, room));
+    let line = match node.load {
+        Some(load) => format!("{name}{blanks} {:>5.1} % {}", load * 100.0, bar(load, room)),
+        None => format!("{name}{blanks} {}", node.note),
+    };
     writeln!(text, "{}", line.trim_end()).expect("writing to a String cannot fail");
     if node.open {
         for child in node.children.iter().take(MOST_ROWS) {
             tree(child, depth + 1, width, text);
+        }
+        if let Some(more) = node.children.len().checked_sub(MOST_ROWS + 1) {
+            writeln!(text, "{indent}  … {} more", more + 1).expect("as above");
         }
     }
 }

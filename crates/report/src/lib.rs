@@ -20,7 +20,7 @@ pub mod page;
 pub mod sheet;
 pub mod table;
 
-pub use chart::{Chart, ChartKind, Fact, Frame, Scale, TreeNode};
+pub use chart::{Chart, ChartKind, Fact, Frame, Rule, Scale, TreeNode, Unit};
 pub use envelope::Envelope;
 pub use page::Page;
 pub use sheet::{Answer, Part, Sheet};

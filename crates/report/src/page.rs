@@ -6,8 +6,9 @@
 
 use serde::Serialize;
 
-use crate::chart::{Chart, Fact, Frame};
+use crate::chart::{Chart, Fact};
 use crate::sheet::{Part, Sheet};
+use crate::table::Align;
 
 /// A whole page.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -30,11 +31,9 @@ pub struct Page {
 /// A heading with what belongs to it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Section {
-    /// The heading.
+    /// The heading; the first section may stand under the page's own.
     pub title: String,
-    /// Paragraphs before the blocks.
-    pub text: Vec<String>,
-    /// Figures, tables, charts.
+    /// Paragraphs, figures, tables, charts.
     pub blocks: Vec<Block>,
 }
 
@@ -42,13 +41,25 @@ pub struct Section {
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Block {
+    /// A paragraph.
+    Text {
+        /// The paragraph.
+        text: String,
+    },
     /// A few numbers, large.
     Facts {
         /// The numbers.
         items: Vec<Fact>,
     },
     /// Rows and columns.
-    Table(Frame),
+    Table {
+        /// Names of the columns.
+        columns: Vec<String>,
+        /// The rows.
+        rows: Vec<Vec<String>>,
+        /// To which side each column leans.
+        sides: Vec<Align>,
+    },
     /// A paragraph that should not be missed.
     Note {
         /// The paragraph.
@@ -64,38 +75,23 @@ pub enum Block {
 }
 
 impl Page {
-    /// The page that shows a sheet; each heading begins a section.
+    /// The page that shows a sheet: its first heading is the page's, each other begins a section.
     pub fn of(sheet: &Sheet) -> Self {
         let mut page = Self::default();
         for part in &sheet.parts {
             if let Part::Heading(title) = part {
-                page.sections.push(Section { title: title.clone(), ..Section::default() });
+                if page.title.is_empty() && page.sections.is_empty() {
+                    page.title.clone_from(title);
+                } else {
+                    page.sections.push(Section { title: title.clone(), ..Section::default() });
+                }
                 continue;
             }
             if page.sections.is_empty() {
-                page.sections.push(Section { title: "Result".to_owned(), ..Section::default() });
+                page.sections.push(Section::default());
             }
             let section = page.sections.last_mut().expect("one was pushed");
-            match part {
-                Part::Heading(_) => {}
-                Part::Text(text) if section.blocks.is_empty() => section.text.push(text.clone()),
-                Part::Text(text) | Part::Note(text) => {
-                    section.blocks.push(Block::Note { text: text.clone() });
-                }
-                Part::Verbatim(lines) => {
-                    section.blocks.push(Block::Verbatim { text: lines.clone() });
-                }
-                Part::Facts(items) => section.blocks.push(Block::Facts { items: items.clone() }),
-                Part::Chart(chart) => section.blocks.push(Block::Chart(chart.clone())),
-                Part::Table(table) => section.blocks.push(Block::Table(Frame {
-                    columns: table.columns.iter().map(|(name, _)| name.clone()).collect(),
-                    rows: table
-                        .rows
-                        .iter()
-                        .map(|row| row.iter().map(|cell| cell.as_str().into()).collect())
-                        .collect(),
-                })),
-            }
+            section.blocks.extend(block(part));
         }
         page
     }
@@ -119,6 +115,24 @@ impl Page {
         ];
         fill(include_str!("../assets/page.html"), &parts)
     }
+}
+
+fn block(part: &Part) -> Option<Block> {
+    Some(match part {
+        Part::Heading(_) => return None,
+        Part::Text(text) => Block::Text { text: text.clone() },
+        Part::Note(text) => Block::Note { text: text.clone() },
+        Part::Verbatim(lines) => Block::Verbatim { text: lines.clone() },
+        Part::Facts(items) => Block::Facts { items: items.clone() },
+        Part::Chart(chart) => {
+            Block::Chart(Box::new(Chart { data: Some(chart.table()), ..Chart::clone(chart) }))
+        }
+        Part::Table(table) => Block::Table {
+            columns: table.columns.iter().map(|(name, _)| name.clone()).collect(),
+            rows: table.rows.clone(),
+            sides: table.columns.iter().map(|(_, side)| *side).collect(),
+        },
+    })
 }
 
 /// Replaces each place holder once, without looking into what was put in.
@@ -153,7 +167,6 @@ mod tests {
         let section = Section {
             title: "</script><script>alert(1)</script>".to_owned(),
             blocks: vec![Block::Note { text: "{{plot}}".to_owned() }],
-            ..Section::default()
         };
         let page = Page { title: "a < b".to_owned(), sections: vec![section], ..Page::default() };
         let html = page.html();

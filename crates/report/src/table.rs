@@ -6,6 +6,7 @@
 
 use std::fmt::Write as _;
 
+use serde::Serialize;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Blanks between columns.
@@ -15,7 +16,8 @@ const GAP: usize = 2;
 const MIN_TEXT: usize = 8;
 
 /// To which side a column leans.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Align {
     /// Text.
     Left,

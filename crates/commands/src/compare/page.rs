@@ -1,7 +1,7 @@
 //! What people see of a comparison: one table for each theme, reported above simulated.
 
 use report::number::{dollars, grouped, significant};
-use report::{Align, Chart, ChartKind, Frame, Sheet, Table};
+use report::{Align, Chart, ChartKind, Frame, Sheet, Table, Unit};
 
 use super::metrics::{Form, ONLY_SAID};
 use super::{Report, Row, Value};
@@ -216,4 +216,5 @@ fn breakdown(report: &Report) -> Chart {
         .axes("share", "column")
         .by("part")
         .labels("share of the step", "")
+        .units(Unit::Share, Unit::Number)
 }

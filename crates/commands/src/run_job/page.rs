@@ -1,24 +1,21 @@
 //! What people see of a predicted step.
 
 use job::Job;
+use report::chart::distinct;
 use report::number::{dollars, grouped, significant, watts};
-use report::{Align, Answer, Chart, ChartKind, Frame, Sheet, Table};
-use step::timeline::{Stream, Timeline};
+use report::{Align, Answer, Chart, ChartKind, Frame, Sheet, Table, Unit};
 use units::{Bytes, Span};
 
+use super::lanes::Lanes;
 use super::{Memory, Report};
 use crate::engine::Engine;
-
-/// Operations that a timeline shows at most.
-const MOST_OPERATIONS: usize = 6_000;
 
 /// What charts and headings need besides the result.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Drawn {
     pub(super) title: String,
     pub(super) engine: Engine,
-    pub(super) timeline: Frame,
-    pub(super) loads: Vec<(String, f64)>,
+    pub(super) lanes: Lanes,
     pub(super) job: String,
 }
 
@@ -45,29 +42,6 @@ pub(crate) fn job_words(job: &Job) -> String {
         grouped(job.batch.length),
         grouped(job.microbatches)
     )
-}
-
-/// The operations of every stage, or of as many stages as a chart can show.
-pub(super) fn timeline(line: &Timeline) -> Frame {
-    let graph = line.graph();
-    let mut frame = Frame::new(&["lane", "start_s", "end_s", "name", "work"]);
-    for op in graph.ops().ids().take(MOST_OPERATIONS) {
-        let step = graph.ops()[op];
-        let lane = graph.lanes()[step.lane];
-        let stream = match lane.stream {
-            Stream::Compute => "",
-            Stream::Communication => " (network)",
-        };
-        let words = step.work.words();
-        frame.push(vec![
-            format!("stage {}{stream}", lane.stage).into(),
-            line.start(op).as_secs_f64().into(),
-            line.end(op).as_secs_f64().into(),
-            format!("{words}, microbatch {}, part {}", step.micro, step.chunk).into(),
-            words.into(),
-        ]);
-    }
-    frame
 }
 
 fn percent(share: f64) -> String {
@@ -101,7 +75,11 @@ impl Answer for Report {
         sheet = sheet.heading("Where the time goes").chart(self.waterfall());
         sheet = sheet.text(format!("Besides computation the most is {}.", self.constraint));
         sheet = sheet.heading("The critical path").text("Its longest stretches, in their order:");
-        sheet = sheet.verbatim(self.critical_path.join("\n"));
+        sheet = sheet.table(self.path_table());
+        sheet = sheet.heading("The step over time").chart(self.drawn.lanes.ranks());
+        for chart in self.drawn.lanes.network().into_iter().chain(self.drawn.lanes.heat()) {
+            sheet = sheet.chart(chart);
+        }
         sheet = sheet.heading("What the fabric made of it").table(self.phase_table());
         for finding in &self.findings {
             sheet = sheet.note(finding);
@@ -110,21 +88,7 @@ impl Answer for Report {
         sheet = sheet.heading("Memory of a GPU").table(memory_table(&self.memory));
         sheet = sheet.heading("Failures and checkpoints").table(self.reliability_table());
         sheet = sheet.heading("Power and money").table(self.money_table());
-        let timeline = Chart {
-            start: Some("start_s".to_owned()),
-            end: Some("end_s".to_owned()),
-            name: Some("name".to_owned()),
-            ..Chart::new(
-                ChartKind::Timeline,
-                "Every stage over the step",
-                self.drawn.timeline.clone(),
-            )
-            .caption("Computation and messages of each pipeline stage, and its network stream.")
-            .axes("start_s", "lane")
-            .by("work")
-            .labels("time (s)", "")
-        };
-        sheet.heading("Timeline").chart(timeline)
+        sheet
     }
 }
 
@@ -136,10 +100,26 @@ impl Report {
                 parts.push(vec![name.into(), seconds.into()]);
             }
         }
-        Chart::new(ChartKind::Waterfall, format!("{} of one step", span(self.step_s)), parts)
-            .caption("Seconds that the busiest stage spends or waits; they add up to the step.")
+        let title =
+            format!("Where {} of one step go: {} MFU", span(self.step_s), percent(self.mfu));
+        Chart::new(ChartKind::Waterfall, title, parts)
+            .caption(
+                "Each bar begins where the last one ended; the last end is the step. MFU is the \
+                 time that the model's own FLOPs would take at the GPU's bf16 peak, over the step.",
+            )
             .axes("seconds", "part")
-            .labels("seconds", "")
+            .labels("time", "")
+            .units(Unit::Seconds, Unit::Number)
+            .rule(self.mfu * self.step_s, "model FLOPs at peak")
+    }
+
+    fn path_table(&self) -> Table {
+        let mut table = Table::new([("", Align::Right), ("", Align::Left)]);
+        for segment in &self.critical_path {
+            let (from, what) = segment.split_once(": ").unwrap_or(("", segment));
+            table.row([from, what]);
+        }
+        table
     }
 
     fn phase_table(&self) -> Table {
@@ -172,25 +152,25 @@ impl Report {
         if self.worst_links.is_empty() {
             return sheet.text("No link was run: the closed form knows no contention.");
         }
-        let mut bars = Frame::new(&["link", "utilisation"]);
-        let mut why = Vec::new();
-        for worst in &self.worst_links {
-            bars.push(vec![worst.link.as_str().into(), worst.utilisation.into()]);
-            why.push(format!("{}: {}", worst.link, worst.why));
+        let mut bars = Frame::new(&["link", "load"]);
+        let mut why =
+            Table::new([("link", Align::Left), ("load", Align::Right), ("why", Align::Left)]);
+        let names = distinct(self.worst_links.iter().map(|worst| worst.link.clone()));
+        for (name, worst) in names.into_iter().zip(&self.worst_links) {
+            bars.push(vec![name.as_str().into(), worst.utilisation.into()]);
+            why.row([name, percent(worst.utilisation), worst.why.clone()]);
         }
-        let worst = Chart::new(ChartKind::Bars, "The busiest links", bars)
+        let worst = Chart::new(ChartKind::Bars, "The busiest links of the step", bars)
             .caption("Bytes of the step over what the link could have carried in it.")
-            .axes("utilisation", "link")
-            .labels("utilisation", "");
-        let mut loads = Frame::new(&["tier", "utilisation"]);
-        for (tier, load) in &self.drawn.loads {
-            loads.push(vec![tier.as_str().into(), (*load).into()]);
+            .axes("load", "link")
+            .labels("load", "")
+            .units(Unit::Share, Unit::Number);
+        let mut sheet = sheet.heading("Busiest links").chart(worst).table(why);
+        if let Some(pictures) = &self.drawn.lanes.pictures {
+            sheet = sheet.heading("All links").table(pictures.table()).chart(pictures.heat());
+            sheet = sheet.chart(pictures.histogram()).chart(pictures.drawing());
         }
-        let histogram = Chart::new(ChartKind::Histogram, "How evenly links were loaded", loads)
-            .caption("Links between switches by utilisation: one narrow peak is even.")
-            .axes("utilisation", "")
-            .labels("utilisation", "links");
-        sheet.heading("Busiest links").chart(worst).verbatim(why.join("\n")).chart(histogram)
+        sheet
     }
 
     fn reliability_table(&self) -> Table {

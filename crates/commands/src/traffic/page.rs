@@ -1,7 +1,7 @@
 //! What people see of a job's traffic: one page.
 
 use report::number::{bits_per_second, bytes, grouped, significant};
-use report::{Align, Chart, ChartKind, Frame, Scale, Sheet, Table};
+use report::{Align, Chart, ChartKind, Frame, Sheet, Table, Unit};
 use units::Span;
 
 use super::Report;
@@ -32,8 +32,8 @@ pub(super) fn sheet(report: &Report) -> Sheet {
         let lost = grouped(report.unreachable);
         sheet = sheet.note(format!("{lost} connections have no path between their ends."));
     }
-    sheet = sheet.heading("Who needs it").table(shares(report)).chart(axis_chart(report));
-    sheet = sheet.heading("How large transfers are").table(sizes(report)).chart(size_chart(report));
+    sheet = sheet.heading("Who needs it").chart(axis_chart(report)).table(shares(report));
+    sheet = sheet.heading("How large transfers are").chart(size_chart(report)).table(sizes(report));
     sheet = sheet.heading("When").text(when(report)).chart(series(report));
     sheet = sheet.heading("How well flows are told apart").table(entropy_table(report));
     sheet = sheet.heading("Through which tiers").table(tiers(report)).table(rails(report));
@@ -59,6 +59,15 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
+/// The axes by key, as people call them.
+const AXES: [(&str, &str); 5] = [
+    ("tp", "tensor parallel"),
+    ("cp", "context parallel"),
+    ("ep", "expert parallel"),
+    ("pp", "pipeline"),
+    ("dp", "data parallel"),
+];
+
 fn shares(report: &Report) -> Table {
     let mut table = Table::new([
         ("axis", Align::Left),
@@ -69,15 +78,8 @@ fn shares(report: &Report) -> Table {
         ("bytes", Align::Right),
         ("share", Align::Right),
     ]);
-    let axes = [
-        ("tp", "tensor parallel"),
-        ("cp", "context parallel"),
-        ("ep", "expert parallel"),
-        ("pp", "pipeline"),
-        ("dp", "data parallel"),
-    ];
     let primitives = super::Primitive::ALL.map(super::Primitive::word);
-    for ((key, name), primitive) in axes.iter().zip(primitives) {
+    for ((key, name), primitive) in AXES.iter().zip(primitives) {
         let (axis, by) = (report.by_axis[key], report.by_primitive[primitive]);
         table.row([
             (*name).to_owned(),
@@ -94,12 +96,13 @@ fn shares(report: &Report) -> Table {
 
 fn axis_chart(report: &Report) -> Chart {
     let mut frame = Frame::new(&["axis", "bytes"]);
-    for (axis, bytes) in &report.by_axis {
-        frame.push(vec![(*axis).into(), (*bytes).into()]);
+    for (key, name) in AXES {
+        frame.push(vec![name.into(), report.by_axis[key].into()]);
     }
-    Chart::new(ChartKind::Bars, "Bytes of a step between NICs, by axis", frame)
+    Chart::new(ChartKind::Bars, "Bytes of a step between NICs, by the axis that needs them", frame)
         .axes("bytes", "axis")
         .labels("bytes", "")
+        .units(Unit::Bytes, Unit::Number)
 }
 
 fn sizes(report: &Report) -> Table {
@@ -126,43 +129,47 @@ fn sizes(report: &Report) -> Table {
 fn size_chart(report: &Report) -> Chart {
     let mut rows: Vec<&super::SizeRow> = report.sizes.iter().collect();
     rows.sort_by(|a, b| a.transfer_bytes.total_cmp(&b.transfer_bytes));
-    let mut frame = Frame::new(&["transfer_bytes", "share", "series"]);
+    let mut frame = Frame::new(&["transfer_bytes", "share"]);
     let mut below = 0.0;
     for row in rows {
         below += row.bytes / report.bytes_per_step;
-        frame.push(vec![row.transfer_bytes.into(), below.into(), "bytes".into()]);
+        frame.push(vec![row.transfer_bytes.into(), below.into()]);
     }
-    let mut chart = Chart::new(ChartKind::Line, "Share of bytes in transfers up to a size", frame)
+    Chart::new(ChartKind::Distribution, "Share of bytes in transfers up to a size", frame)
         .caption("Far to the right: a few fat transfers carry everything.")
         .axes("transfer_bytes", "share")
-        .by("series")
-        .labels("size of a transfer (bytes)", "share of bytes");
-    chart.x_scale = Scale::Log;
-    chart
+        .labels("size of a transfer", "share of bytes")
+        .units(Unit::Bytes, Unit::Share)
+        .log_x()
 }
 
 fn when(report: &Report) -> String {
     let burst = &report.burst;
     let span = |seconds: f64| format!("{:.2}", Span::from_secs_f64(seconds));
-    format!(
-        "{} bursts in a step of {}, one every {}; at the highest the fabric takes {}.",
-        grouped(burst.bursts),
-        span(report.step_s),
-        span(burst.period_s),
-        bits_per_second(burst.peak_bps)
-    )
+    let (step, highest) = (span(report.step_s), bits_per_second(burst.peak_bps));
+    let bursts = match burst.bursts {
+        1 => format!("One burst in a step of {step}"),
+        many => {
+            format!(
+                "{} bursts in a step of {step}, one every {}",
+                grouped(many),
+                span(burst.period_s)
+            )
+        }
+    };
+    format!("{bursts}; at the highest the fabric takes {highest}.")
 }
 
 fn series(report: &Report) -> Chart {
-    let mut frame = Frame::new(&["s", "bps", "series"]);
+    let mut frame = Frame::new(&["s", "bps"]);
     for (at, rate) in report::chart::decimate(&report.burst.series, 1_000) {
-        frame.push(vec![at.into(), rate.into(), "fabric".into()]);
+        frame.push(vec![at.into(), rate.into()]);
     }
-    Chart::new(ChartKind::Area, "Traffic along the step", frame)
+    Chart::new(ChartKind::Area, "Traffic of the whole fabric along the step", frame)
         .caption("All NICs together, by the closed form's timeline.")
         .axes("s", "bps")
-        .by("series")
-        .labels("time (s)", "bits per second")
+        .labels("time", "rate of all NICs")
+        .units(Unit::Seconds, Unit::BitsPerSecond)
 }
 
 fn entropy_table(report: &Report) -> Table {
@@ -257,4 +264,5 @@ fn matrix(report: &Report) -> Chart {
         .axes("to", "from")
         .coloured_by("bytes")
         .labels("to", "from")
+        .legend("bytes of a step", Unit::Bytes)
 }

@@ -1,0 +1,198 @@
+//! What people see of a run on synthetic traffic.
+
+use report::chart::{distinct, distribution};
+use report::number::{bits_per_second, grouped, significant};
+use report::{Align, Answer, Chart, ChartKind, Frame, Sheet, Table, Unit};
+use scenario::Loaded;
+use traffic::Outcome;
+use units::{Bytes, Span};
+
+use super::{Report, Work, utilisation};
+use crate::engine::Engine;
+use crate::links::Pictures;
+
+/// Points of a distribution.
+const POINTS: usize = 1_000;
+/// Flows that have a lane of their own.
+const LANES: usize = 24;
+
+/// What charts and headings need besides the result.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Drawn {
+    title: String,
+    engine: Engine,
+    times: Vec<f64>,
+    sample: Frame,
+    pictures: Pictures,
+}
+
+impl Drawn {
+    pub(super) fn of(
+        loaded: &Loaded,
+        engine: Engine,
+        work: &Work,
+        outcome: &Outcome,
+        times: Vec<f64>,
+    ) -> Self {
+        let (fabric, seconds) = (loaded.fabric(), outcome.makespan().as_secs_f64());
+        Self {
+            title: loaded.title(),
+            engine,
+            sample: sample(work, outcome, &times),
+            times,
+            pictures: Pictures::of(fabric, &|link| utilisation(fabric, outcome, seconds, link)),
+        }
+    }
+}
+
+/// Flows from start to finish, from the one that took longest to the fastest, evenly by rank.
+fn sample(work: &Work, outcome: &Outcome, times: &[f64]) -> Frame {
+    let mut ended: Vec<(usize, f64, f64)> = Vec::new();
+    for (number, (flow, end)) in work.flows.iter().zip(&work.ends).enumerate() {
+        if let Some(times) = outcome.ops[*end] {
+            ended.push((number, flow.start.as_secs_f64(), times.finish.as_secs_f64()));
+        }
+    }
+    let took = |flow: &(usize, f64, f64)| flow.2 - flow.1;
+    ended.sort_by(|a, b| took(b).total_cmp(&took(a)).then(a.0.cmp(&b.0)));
+    let lanes = ended.len().min(LANES);
+    let ranks = (0..lanes).map(|lane| lane * (ended.len() - 1) / (lanes - 1).max(1));
+    let shown: Vec<(usize, f64, f64)> = ranks.map(|rank| ended[rank]).collect();
+    let median = times.get(times.len() / 2).copied().unwrap_or(0.0);
+    let mut frame = Frame::new(&["flow", "start_s", "end_s", "name", "took"]);
+    let ends = |(number, ..): &(usize, f64, f64)| {
+        let flow = &work.flows[*number];
+        format!("NIC {} → NIC {}", flow.src, flow.dst)
+    };
+    for (name, (number, from, to)) in distinct(shown.iter().map(ends)).into_iter().zip(shown) {
+        let took = match (to - from) / median {
+            factor if factor < 1.25 => "about the median",
+            factor if factor < 2.0 => "above 1.25 times the median",
+            _ => "above twice the median",
+        };
+        frame.push(vec![
+            name.into(),
+            from.into(),
+            to.into(),
+            format!("flow {number}, {:.1}", work.flows[number].bytes).into(),
+            took.into(),
+        ]);
+    }
+    frame
+}
+
+impl Answer for Report {
+    fn engine(&self) -> Option<&'static str> {
+        Some(self.drawn.engine.name())
+    }
+
+    fn sheet(&self) -> Sheet {
+        let seconds = |s: f64| Span::from_secs_f64(s);
+        let lost = self.flows - self.completed;
+        let Drawn { title, engine, pictures, .. } = &self.drawn;
+        let mut sheet = Sheet::new().heading(format!("{title}: {} engine", engine.name())).facts([
+            ("flows", grouped(self.flows), if lost == 0 { "all finished" } else { "" }),
+            ("makespan", format!("{:.2}", seconds(self.makespan_s)), ""),
+            ("median", format!("{:.2}", seconds(self.fct_s.p50)), "of completion times"),
+            ("p99", format!("{:.2}", seconds(self.fct_s.p99)), "of completion times"),
+            ("goodput", bits_per_second(self.goodput_bps), "over the makespan"),
+            ("busiest link", format!("{:.0} %", 100.0 * self.links.max_utilisation), ""),
+            ("imbalance", significant(self.links.imbalance), "busiest over mean"),
+            ("idle links", format!("{:.0} %", 100.0 * self.links.idle_share), ""),
+        ]);
+        if lost > 0 {
+            sheet = sheet.note(format!("{} of {} flows did not finish.", lost, self.flows));
+        }
+        for finding in &self.findings {
+            sheet = sheet.note(finding);
+        }
+        if 1 < self.completed {
+            sheet = sheet.heading("When flows are done").chart(self.completions());
+            sheet = sheet.chart(self.flows_chart());
+        }
+        sheet = sheet.heading("Busiest links").table(self.link_table());
+        sheet = sheet.heading("All links").table(pictures.table()).chart(pictures.heat());
+        sheet = sheet.chart(pictures.histogram()).chart(pictures.drawing());
+        sheet.heading("Packets").table(self.packet_table())
+    }
+}
+
+impl Report {
+    fn completions(&self) -> Chart {
+        let mut frame = Frame::new(&["completion_s", "share"]);
+        for (time, share) in distribution(&self.drawn.times, POINTS) {
+            frame.push(vec![time.into(), share.into()]);
+        }
+        Chart::new(ChartKind::Distribution, "How many flows are done after how long", frame)
+            .caption(
+                "The share of flows that had finished after so long. A steep line is fair; a long \
+                 flat end are stragglers that everybody waits for.",
+            )
+            .axes("completion_s", "share")
+            .labels("completion time", "share of flows")
+            .units(Unit::Seconds, Unit::Share)
+            .rule(self.fct_s.p99, "p99")
+    }
+
+    fn flows_chart(&self) -> Chart {
+        let title = "Flows over time, from the slowest to the fastest";
+        Chart::new(ChartKind::Timeline, title, self.drawn.sample.clone())
+            .caption(
+                "From a flow's start until its sender knows that all has arrived; of many flows a \
+                 few, evenly by rank.",
+            )
+            .axes("start_s", "flow")
+            .spans("start_s", "end_s")
+            .by("took")
+            .named_by("name")
+            .labels("time", "")
+            .units(Unit::Seconds, Unit::Number)
+    }
+
+    fn packet_table(&self) -> Table {
+        let mut table = Table::new([("", Align::Left), ("", Align::Right)]);
+        let rows: [(&str, String); 9] = [
+            ("data packets", grouped(self.packets)),
+            ("packet-hops", grouped(self.packet_hops)),
+            ("dropped", grouped(self.drops)),
+            ("sent again", grouped(self.retransmits)),
+            ("marked", grouped(self.ecn_marks)),
+            ("notifications", grouped(self.cnps)),
+            ("pauses", grouped(self.pfc.pauses)),
+            ("events", grouped(self.events)),
+            ("processor time", format!("{:.2}", Span::from_secs_f64(self.cpu_s))),
+        ];
+        for (name, value) in rows {
+            table.row([name.to_owned(), value]);
+        }
+        table
+    }
+
+    fn link_table(&self) -> Table {
+        let mut table = Table::new([
+            ("link", Align::Left),
+            ("load", Align::Right),
+            ("deepest queue", Align::Right),
+            ("paused", Align::Right),
+            ("why", Align::Left),
+        ]);
+        for worst in &self.worst_links {
+            table.row([
+                worst.link.clone(),
+                format!("{:.1} %", 100.0 * worst.utilisation),
+                or_dash(worst.peak_queue_bytes > 0, || {
+                    format!("{:.1}", Bytes::new(worst.peak_queue_bytes))
+                }),
+                or_dash(worst.paused_s > 0.0, || {
+                    format!("{:.2}", Span::from_secs_f64(worst.paused_s))
+                }),
+                worst.why.clone(),
+            ]);
+        }
+        table
+    }
+}
+
+fn or_dash(is_there: bool, text: impl FnOnce() -> String) -> String {
+    if is_there { text() } else { "–".to_owned() }
+}
