@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, ValueEnum};
+use commands::packets::Patience;
 use scenario::{Extent, Request};
 
 use crate::command::Command;
@@ -28,7 +29,8 @@ Examples:
 Settings: default < catalogue < preset < file < environment < flag. The environment variable
 FATFLOW_SET_network__routing__qps=16 and the flag --set network.routing.qps=16 set one value.
 Exit codes: 0 done, 1 the run failed, 2 wrong usage, 3 invalid input, 4 a comparison or validation
-fell short, 130 interrupted.";
+fell short, 130 interrupted. An interrupted packet run tells what it knows by then; a second
+interrupt ends it at once.";
 
 /// The flags that every command has.
 #[derive(Args, Clone, Debug)]
@@ -75,6 +77,22 @@ pub(crate) enum Engine {
     Flow,
     /// Every packet through NIC, switch and link
     Packet,
+    /// All of them, side by side with their differences (run, collective)
+    All,
+}
+
+/// How patient somebody is with the packet engine.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct PatienceArgument {
+    /// Run packets even if it will take more than ten minutes or the memory that there is
+    #[arg(long)]
+    force: bool,
+}
+
+impl PatienceArgument {
+    pub(crate) fn patience(self) -> Patience {
+        if self.force { Patience::Endless } else { Patience::Usual }
+    }
 }
 
 impl Global {

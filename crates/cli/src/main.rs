@@ -7,16 +7,16 @@
 //!
 //! * [`arguments`]: what every command understands.
 //! * [`command`]: one file for each command.
+//! * [`interrupt`]: what Ctrl-C does.
 //! * [`terminal`]: how answers and complaints are written.
 
 mod arguments;
 mod command;
+mod interrupt;
 mod terminal;
 
 use std::io;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use clap::Parser;
 use commands::Failure;
@@ -26,7 +26,6 @@ use crate::terminal::{Stop, Terminal};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    exit_with_130_when_interrupted();
     let terminal = Terminal::new(arguments.global);
     if let Some(folder) = &terminal.global.confine
         && let Err(error) = scenario::confine(folder)
@@ -44,12 +43,4 @@ fn main() -> ExitCode {
             ExitCode::from(stop.exit_code())
         }
     }
-}
-
-/// Runs hold nothing that needs to be put in order, so an interrupt ends the process at once.
-fn exit_with_130_when_interrupted() {
-    let always = Arc::new(AtomicBool::new(true));
-    let signal = signal_hook::consts::SIGINT;
-    // Where signals cannot be caught the default, which ends the process too, will do.
-    let _ = signal_hook::flag::register_conditional_shutdown(signal, 130, always);
 }

@@ -4,11 +4,14 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use anstream::AutoStream;
+use commands::meter::Meter;
 use commands::{Failure, VERSION};
+use packetsim::{Progress, Watch};
 use report::{Answer, Envelope, Page};
 use scenario::{Colour, Loaded, Style, load};
 
 use crate::arguments::{Global, ScenarioArgument};
+use crate::interrupt::Interrupt;
 
 /// How a command that answered ends; the numbers are the exit codes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -19,6 +22,8 @@ pub(crate) enum Ending {
     InvalidInput = 3,
     /// The answer is there, and worse than what was asked for.
     FellShort = 4,
+    /// Somebody stopped the run; the answer is what was known by then.
+    Interrupted = 130,
 }
 
 /// Why a command ended without an answer.
@@ -52,11 +57,12 @@ const WIDTH_WITHOUT_TERMINAL: usize = 100;
 #[derive(Debug)]
 pub(crate) struct Terminal {
     pub(crate) global: Global,
+    pub(crate) interrupt: Interrupt,
 }
 
 impl Terminal {
     pub(crate) fn new(global: Global) -> Self {
-        Self { global }
+        Self { global, interrupt: Interrupt::listen() }
     }
 
     /// Loads a scenario with everything that flags and variables say; what is unwise is said.
@@ -68,26 +74,52 @@ impl Terminal {
         Ok(loaded)
     }
 
-    /// The engine that was asked for, or the one that most people want.
-    pub(crate) fn engine(&self) -> commands::Engine {
+    /// The engine that was asked for, or the one that most people want; `None` for all of them.
+    pub(crate) fn engines(&self) -> Option<commands::Engine> {
+        use crate::arguments::Engine;
         match self.global.engine {
-            Some(crate::arguments::Engine::Analytic) => commands::Engine::Analytic,
-            Some(crate::arguments::Engine::Packet) => commands::Engine::Packet,
-            Some(crate::arguments::Engine::Flow) | None => commands::Engine::Flow,
+            Some(Engine::Analytic) => Some(commands::Engine::Analytic),
+            Some(Engine::Packet) => Some(commands::Engine::Packet),
+            Some(Engine::Flow) | None => Some(commands::Engine::Flow),
+            Some(Engine::All) => None,
         }
     }
 
+    /// The same for a command that asks one engine.
+    pub(crate) fn engine(&self) -> Result<commands::Engine, Stop> {
+        self.engines().ok_or_else(|| {
+            let reason = "`--engine all` is for `run` and `collective`; this command asks one";
+            Failure::Usage(reason.to_owned()).into()
+        })
+    }
+
+    /// Does something that may run packets, with progress for whoever looks and an ear for Ctrl-C.
+    pub(crate) fn watched<R>(&self, work: impl FnOnce(&mut Watch<'_>) -> R) -> R {
+        let clock = Meter::start();
+        let mut show = |progress: Progress| self.progress(&progress, &clock);
+        let mut watch = Watch {
+            interrupt: Some(&self.interrupt.happened),
+            progress: Some(&mut show),
+            expected_events: 0,
+        };
+        let answer = self.interrupt.heeded(|| work(&mut watch));
+        self.clear_progress();
+        answer
+    }
+
+    /// How a command ends that has answered.
+    pub(crate) fn ending(&self) -> Ending {
+        if self.interrupt.has_happened() { Ending::Interrupted } else { Ending::Done }
+    }
+
     /// Shows how far a packet run is, on one line that is written over, if somebody is looking.
-    pub(crate) fn progress(&self, progress: &packetsim::Progress) {
+    fn progress(&self, progress: &Progress, clock: &Meter) {
         // Called every 65,536 events; one line for every sixteenth is some ten a second.
         if self.global.quiet || !io::stderr().is_terminal() || progress.events & 0xf_0000 != 0 {
             return;
         }
-        let packetsim::Progress { at, events, operations_left, .. } = progress;
-        let millions = events / 1_000_000;
-        let line = format!("simulated {at:.2}, {millions} M events, {operations_left} to finish");
         // If standard error is closed there is nobody left to tell.
-        let _ = write!(io::stderr(), "\r\u{1b}[K{line}");
+        let _ = write!(io::stderr(), "\r\u{1b}[K{}", progress_line(progress, clock.wall_s()));
     }
 
     /// Takes the line of progress away.
@@ -179,8 +211,48 @@ impl Terminal {
     }
 }
 
+/// How far a run is that has taken so many seconds, and how long it will still take.
+fn progress_line(progress: &Progress, seconds: f64) -> String {
+    let Progress { at, events, operations_left, expected_events, .. } = progress;
+    let rate = *events as f64 / seconds.max(1e-3);
+    let mut line = format!(
+        "simulated {at:.2}, {} M events, {:.1} M/s, {operations_left} to finish",
+        events / 1_000_000,
+        rate / 1e6
+    );
+    if let Some(left) = expected_events.checked_sub(*events).filter(|_| 0 < *expected_events) {
+        let share = 100.0 * *events as f64 / *expected_events as f64;
+        let left = units::Span::from_secs_f64(left as f64 / rate);
+        line += &format!("; about {share:.0} %, {left:.0} left");
+    }
+    line
+}
+
 /// The columns of a terminal, or a fixed number where there is none.
 fn width(stream: &impl IsTerminal) -> usize {
     let size = if stream.is_terminal() { terminal_size::terminal_size() } else { None };
     size.map_or(WIDTH_WITHOUT_TERMINAL, |(width, _)| usize::from(width.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_says_how_long_it_will_still_take() {
+        let mut progress = Progress {
+            at: units::Time::from_ps(1_500_000_000),
+            events: 20_000_000,
+            operations_left: 7,
+            packets: 0,
+            expected_events: 80_000_000,
+        };
+        let line = progress_line(&progress, 2.0);
+        assert_eq!(
+            line,
+            "simulated 1.50ms, 20 M events, 10.0 M/s, 7 to finish; about 25 %, 6s left"
+        );
+        progress.expected_events = 0;
+        assert!(progress_line(&progress, 2.0).ends_with("7 to finish"));
+    }
 }

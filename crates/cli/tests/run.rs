@@ -62,3 +62,76 @@ fn a_message_beyond_counting_is_refused_even_when_forced() {
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(complaint.contains("--engine flow takes any size"), "{complaint}");
 }
+
+/// Series: queues, latencies and rates of every kind are in the answer, and in the text.
+#[test]
+fn series_are_measured_and_shown() {
+    let more = ["--engine", "packet", "--series", "2us", "--series-pairs", "0,3"];
+    let (output, _folder) = run("1MiB", &[&more[..], &["--json"]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let series = &answer["result"]["series"];
+    let samples = series["at_s"].as_array().unwrap().len();
+    assert!(10 < samples);
+    assert_eq!(series["interval_s"], 2e-6);
+    for key in ["sent_bps", "paused_share", "marks"] {
+        assert_eq!(series["links"][0][key].as_array().unwrap().len(), samples, "{key}");
+    }
+    assert_eq!(series["links"][0]["queued_bytes"]["data"].as_array().unwrap().len(), samples);
+    assert_eq!(series["queue_pairs"][1]["number"], 3);
+    assert_eq!(series["latency"][0]["of"], "data, one way");
+    assert_eq!(series["latency"][0]["count"], 16 * 256);
+    let hops = series["hop_wait"].as_array().unwrap();
+    assert!(hops.iter().any(|hop| hop["hop"] == "edge to NIC" && hop["count"] == 16 * 256));
+    let (output, _folder) = run("1MiB", &more);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("Data that waits") && text.contains("p99.9"), "{text}");
+    let (output, _folder) = run("1MiB", &["--engine", "flow", "--series", "2us"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+/// Every engine answers, and each difference is to the column before.
+#[test]
+fn every_engine_side_by_side() {
+    let (output, _folder) = run("1MiB", &["--engine", "all", "--json"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let result = &answer["result"];
+    let names: Vec<&str> =
+        result["columns"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["analytic", "flow", "packet, uncontrolled", "packet"]);
+    let row = &result["rows"][0];
+    assert_eq!(row["metric"], "makespan");
+    let values: Vec<f64> =
+        row["values"].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect();
+    for at in 1..4 {
+        let difference = row["differences"][at].as_f64().unwrap();
+        assert!((values[at] / values[at - 1] - 1.0 - difference).abs() < 1e-9, "{row}");
+    }
+    // What takes too long for packets does not keep the others from answering.
+    let (output, _folder) = run("1TiB", &["--engine", "all", "--json"]);
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let refused = answer["result"]["columns"][3]["refused"].as_str().unwrap();
+    assert!(refused.contains("--force"), "{refused}");
+}
+
+/// An interrupted packet run ends soon, tells what it knows and exits with 130.
+#[test]
+#[cfg(unix)]
+fn an_interrupted_run_tells_what_it_knows() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("my.toml"), format!("{TRAFFIC}bytes = \"8GiB\"\n")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fatflow"));
+    command.args(["run", "my.toml", "--engine", "packet", "--json"]).current_dir(folder.path());
+    let child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let signal = format!("kill -INT {}", child.id());
+    assert!(Command::new("sh").args(["-c", &signal]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let result = &answer["result"];
+    assert_eq!(result["completed"], 0);
+    assert!(0 < result["packets"].as_u64().unwrap());
+    assert!(result["findings"][0].as_str().unwrap().contains("stopped"), "{result}");
+}

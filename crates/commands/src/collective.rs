@@ -10,6 +10,7 @@ use units::Bytes;
 
 use crate::engine::{self, Engine};
 use crate::failure::Failure;
+use crate::packets::{self, Budget, Patience};
 
 /// Which sizes to run.
 #[derive(Clone, Copy, Debug)]
@@ -62,14 +63,29 @@ pub struct Row {
     pub limiting_utilisation: f64,
 }
 
-/// Runs one collective over sizes on the first `gpus` GPUs of the scenario's fabric.
+/// What to run, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// On which engine.
+    pub engine: Engine,
+    /// Whether it may take long.
+    pub patience: Patience,
+    /// Which collective.
+    pub collective: Collective,
+    /// With how much.
+    pub sizes: Sizes,
+    /// On how many GPUs; all if nobody says.
+    pub gpus: Option<usize>,
+}
+
+/// Runs one collective over sizes on the first GPUs of the scenario's fabric. Somebody who
+/// interrupts it gets the sizes that were done.
 pub fn run(
     loaded: &Loaded,
-    engine: Engine,
-    collective: Collective,
-    sizes: Sizes,
-    gpus: Option<usize>,
+    options: &Options,
+    watch: &mut packetsim::Watch<'_>,
 ) -> Result<Report, Failure> {
+    let Options { engine, patience, collective, sizes, gpus } = *options;
     let fabric = loaded.fabric();
     let gpus = gpus.unwrap_or(fabric.gpus()).min(fabric.gpus());
     if sizes.factor < 2 || sizes.max < sizes.min || sizes.min == Bytes::ZERO {
@@ -79,8 +95,13 @@ pub fn run(
     let communicator = Communicator::new(fabric, &ranks);
     let mut rows = Vec::new();
     let mut bytes = sizes.min;
+    let mut budget = Budget::new(patience);
     while bytes <= sizes.max {
-        rows.push(row(loaded, engine, collective, &communicator, bytes)?);
+        let ask = (engine, collective, bytes);
+        match row(loaded, ask, &communicator, &mut budget, watch) {
+            Err(Failure::Interrupted) if !rows.is_empty() => break,
+            row => rows.push(row?),
+        }
         bytes = Bytes::new(bytes.get().saturating_mul(sizes.factor));
     }
     Ok(Report { collective: collective.name(), gpus, rows, title: loaded.title(), engine })
@@ -88,10 +109,10 @@ pub fn run(
 
 fn row(
     loaded: &Loaded,
-    engine: Engine,
-    collective: Collective,
+    (engine, collective, bytes): (Engine, Collective, Bytes),
     communicator: &Communicator,
-    bytes: Bytes,
+    budget: &mut Budget,
+    watch: &mut packetsim::Watch<'_>,
 ) -> Result<Row, Failure> {
     let fabric = loaded.fabric();
     let settings = &engine::library(loaded);
@@ -103,14 +124,24 @@ fn row(
         let estimate = nccl::estimate(fabric, communicator, collective, bytes, settings);
         (estimate.map_or(0.0, |found| found.time.as_secs_f64()), String::new(), 0.0)
     } else {
+        if engine == Engine::Packet {
+            let ranks = communicator.ranks();
+            packets::refuse_endless_steps(&plan, ranks, bytes, budget.patience())?;
+        }
         let mut transfers = Transfers::new();
         let label = transfers.label(collective.name());
         let detail = engine.detail();
         let (weights, plan) = (&[][..], &plan);
         let request = Request { collective, bytes, detail, label, settings, plan, weights };
         write(fabric, &mut Group::new(communicator.clone()), &request, &mut transfers, &[]);
-        let mut watch = packetsim::Watch::default();
-        let outcome = engine::run(loaded, engine, &transfers, &mut watch);
+        if engine == Engine::Packet {
+            let estimate = budget.check(fabric, &transfers, &loaded.settings())?;
+            watch.expected_events = estimate.events;
+        }
+        let outcome = engine::run(loaded, engine, &transfers, watch);
+        if watch.is_interrupted() {
+            return Err(Failure::Interrupted);
+        }
         let seconds = outcome.makespan().as_secs_f64();
         let (link, load) = engine::busiest(fabric, &outcome, seconds);
         (seconds, link, load)

@@ -5,6 +5,8 @@
 //! about it (`[[reported]]`) stands beside what is simulated, in the same unit, with its source.
 //! What differs between the inputs is listed for scenarios that were named.
 
+use std::sync::atomic::AtomicBool;
+
 use fabric::summary::{Summary, summary};
 use report::Answer;
 use scenario::file::Reported;
@@ -14,6 +16,7 @@ use traffic::pattern::Pattern;
 
 use crate::engine::Engine;
 use crate::failure::Failure;
+use crate::packets::Patience;
 use crate::{parallel, run_job, run_traffic, traffic as wire};
 
 mod metrics;
@@ -32,6 +35,8 @@ pub struct Options {
     pub engine: Engine,
     /// Threads to use.
     pub threads: Option<u16>,
+    /// Whether packet runs may take long.
+    pub patience: Patience,
 }
 
 /// Scenarios side by side.
@@ -101,10 +106,12 @@ struct Column {
     traffic: Option<run_traffic::Report>,
 }
 
-/// Compares. `tell` hears how far it has come.
+/// Compares. `tell` hears how far it has come; whoever sets `interrupt` gets the columns that were
+/// done by then.
 pub fn run(
     options: &Options,
     base: &Request,
+    interrupt: &AtomicBool,
     tell: &(dyn Fn(&str) + Sync),
 ) -> Result<Report, Failure> {
     let named = !options.scenarios.is_empty();
@@ -113,11 +120,21 @@ pub fn run(
     let threads = parallel::threads(options.threads);
     let columns = parallel::map(threads, &names, |name| {
         tell(&format!("{name}: loading"));
-        let column = column(name, base, options.engine, tell);
+        let column = column(name, base, options, interrupt, tell);
         tell(&format!("{name}: done"));
         column
     });
-    let columns: Vec<Column> = columns.into_iter().collect::<Result<_, _>>()?;
+    let mut done: Vec<(String, Column)> = Vec::new();
+    for (name, column) in names.into_iter().zip(columns) {
+        match column {
+            Err(Failure::Interrupted) => {}
+            column => done.push((name, column?)),
+        }
+    }
+    if done.is_empty() {
+        return Err(Failure::Interrupted);
+    }
+    let (names, columns): (Vec<String>, Vec<Column>) = done.into_iter().unzip();
     Ok(Report {
         columns: short_names(&names),
         rows: metrics::rows(&columns),
@@ -131,24 +148,29 @@ pub fn run(
 fn column(
     name: &str,
     base: &Request,
-    engine: Engine,
+    options: &Options,
+    interrupt: &AtomicBool,
     tell: &(dyn Fn(&str) + Sync),
 ) -> Result<Column, Failure> {
+    let Options { engine, patience, .. } = *options;
     let loaded = load(&Request { scenario: Some(name.to_owned()), ..base.clone() })?;
     let scenario = &loaded.scenario;
     let fabric = summary(loaded.fabric(), &scenario.cluster, &scenario.catalogue);
     let gpus = report::number::grouped(fabric.gpus);
     let mut column = Column { fabric, job: None, traffic: None, loaded };
+    let mut watch = packetsim::Watch { interrupt: Some(interrupt), ..Default::default() };
     if column.loaded.job.is_some() {
         tell(&format!("{name}: one step on {gpus} GPUs, {} engine", engine.name()));
-        let step = run_job::run(&column.loaded, engine)?;
+        let step = run_job::run(&column.loaded, engine, patience, &mut watch)?;
         tell(&format!("{name}: its traffic"));
         column.job = Some((step, wire::run(&column.loaded)?));
     } else if column.loaded.scenario.traffic.is_some() {
         tell(&format!("{name}: synthetic traffic, {} engine", engine.name()));
-        let mut watch = packetsim::Watch::default();
-        let patience = run_traffic::Patience::Usual;
-        let ran = run_traffic::run(&column.loaded, engine, patience, &mut watch)?;
+        let options = run_traffic::Options { engine, patience, series: None };
+        let ran = run_traffic::run(&column.loaded, &options, &mut watch)?;
+        if watch.is_interrupted() {
+            return Err(Failure::Interrupted);
+        }
         column.traffic = Some(ran.0);
     }
     Ok(column)

@@ -11,6 +11,10 @@ pub enum Failure {
     Input(Problems),
     /// The input is fine, but the run failed: exit code 1.
     Run(String),
+    /// What was asked for does not exist: exit code 2.
+    Usage(String),
+    /// Somebody stopped it before there was anything to tell: exit code 130.
+    Interrupted,
 }
 
 impl Failure {
@@ -18,6 +22,8 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Run(_) => 1,
+            Self::Usage(_) => 2,
+            Self::Interrupted => 130,
             Self::Input(_) => 3,
         }
     }
@@ -27,7 +33,8 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Input(problems) => problems.fmt(f),
-            Self::Run(reason) => f.write_str(reason),
+            Self::Run(reason) | Self::Usage(reason) => f.write_str(reason),
+            Self::Interrupted => f.write_str("interrupted"),
         }
     }
 }

@@ -6,22 +6,27 @@
 //! # Map of the modules
 //!
 //! One file for each command, with its options, its result and `run`; [`engine`] is the door to
-//! the engines, [`meter`] what runs cost the machine, [`failure`] how a command can fail. `links`
-//! draws what links did, `occupancy` tells when in a step they did it.
+//! the engines, [`packets`] what packet runs need before and beside, [`series`] what they measured,
+//! [`cross_check`] the engines side by side, [`meter`] what runs cost the machine,
+//! [`failure`] how a command can fail.
+//! `links` draws what links did, `occupancy` tells when in a step they did it.
 
 pub mod check;
 pub mod collective;
 pub mod compare;
+pub mod cross_check;
 pub mod engine;
 pub mod failure;
 pub mod init;
 mod links;
 pub mod meter;
 mod occupancy;
+pub mod packets;
 pub mod parallel;
 pub mod presets;
 pub mod run_job;
 pub mod run_traffic;
+pub mod series;
 pub mod topo;
 pub mod traffic;
 pub mod validate;

@@ -19,6 +19,7 @@ use units::Bytes;
 use crate::engine::{self, Engine};
 use crate::failure::Failure;
 use crate::meter::{self, Meter};
+use crate::packets::{Budget, Patience};
 use crate::world::{JobWorld, assumptions};
 
 mod lanes;
@@ -28,9 +29,6 @@ pub(crate) use page::job_words;
 
 /// Segments of the critical path that are told, the longest.
 const TOLD_SEGMENTS: usize = 8;
-
-/// The largest job whose phases are run packet by packet.
-const PACKET_GPUS: u64 = 2_048;
 
 /// A phase is run with at most this much packet by packet; larger ones take in proportion.
 const PACKET_BYTES: Bytes = Bytes::from_mib(4);
@@ -216,11 +214,60 @@ pub struct Memory {
 }
 
 /// Predicts one step of the scenario's job.
-pub fn run(loaded: &Loaded, engine: Engine) -> Result<Report, Failure> {
+pub fn run(
+    loaded: &Loaded,
+    engine: Engine,
+    patience: Patience,
+    watch: &mut packetsim::Watch<'_>,
+) -> Result<Report, Failure> {
     let clock = Meter::start();
     let world = JobWorld::of(loaded)?;
-    let prediction = predicted(loaded, &world, engine)?;
+    let prediction = match engine {
+        Engine::Packet => predicted_by_packets(loaded, &world, patience, watch)?,
+        _ => predicted(loaded, &world, engine)?,
+    };
     Ok(report(loaded, &world, &prediction, engine, &clock))
+}
+
+/// Predicts with every phase run packet by packet, as far as patience goes.
+fn predicted_by_packets(
+    loaded: &Loaded,
+    world: &JobWorld<'_>,
+    patience: Patience,
+    watch: &mut packetsim::Watch<'_>,
+) -> Result<Prediction, Failure> {
+    let settings = loaded.settings();
+    let mut budget = Budget::new(patience);
+    let mut failure = None;
+    let mut run = |transfers: &Transfers| {
+        if failure.is_none() {
+            match budget.check(world.fabric(), transfers, &settings) {
+                Ok(estimate) => {
+                    watch.expected_events = estimate.events;
+                    let outcome =
+                        packetsim::run_watched(world.fabric(), transfers, &settings, watch);
+                    if !watch.is_interrupted() {
+                        return outcome;
+                    }
+                    failure = Some(Failure::Interrupted);
+                }
+                Err(refusal) => failure = Some(refusal),
+            }
+        }
+        // What follows is not looked at.
+        traffic::Outcome::default()
+    };
+    let runner = Runner {
+        engine: &mut run,
+        detail: Engine::Packet.detail(),
+        largest: Some(PACKET_BYTES),
+        most_operations: patience.most_operations(),
+    };
+    let predicted = predict_on(world.world(), &assumptions(loaded), Some(runner));
+    match failure {
+        Some(failure) => Err(failure),
+        None => predicted.map_err(|error| Failure::Run(error.to_string())),
+    }
 }
 
 /// The step crate's own answer, for commands that need more of it.
@@ -239,18 +286,8 @@ pub fn predicted(
             predict(world.world(), &assumptions, Some(&mut run))
         }
         Engine::Packet => {
-            let gpus = world.job.layout.gpus();
-            if PACKET_GPUS < gpus {
-                return Err(Failure::Run(format!(
-                    "packets of {gpus} GPUs take too long; up to {PACKET_GPUS} can be run so"
-                )));
-            }
-            let settings = loaded.settings();
-            let mut run =
-                |transfers: &Transfers| packetsim::run(world.fabric(), transfers, &settings);
-            let (detail, largest) = (Engine::Packet.detail(), Some(PACKET_BYTES));
-            let runner = Runner { engine: &mut run, detail, largest };
-            predict_on(world.world(), &assumptions, Some(runner))
+            let mut watch = packetsim::Watch::default();
+            return predicted_by_packets(loaded, world, Patience::Usual, &mut watch);
         }
     };
     predicted.map_err(|error| Failure::Run(error.to_string()))

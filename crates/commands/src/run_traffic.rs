@@ -4,7 +4,6 @@ use std::io::{self, Write};
 
 use fabric::graph::LinkKind;
 use fabric::{Fabric, LinkId, NodeKind};
-use report::number::grouped;
 use scenario::Loaded;
 use serde::Serialize;
 use traffic::collective::{Ask, Communicator, Group, Request, write};
@@ -13,6 +12,8 @@ use traffic::{OpId, Outcome, Transfers, nccl};
 
 use crate::engine::{self, Engine};
 use crate::failure::Failure;
+use crate::packets::{self, Budget, Patience};
+use crate::series::{self, Series};
 
 mod page;
 
@@ -54,6 +55,9 @@ pub struct Report {
     pub links: Links,
     /// The busiest links.
     pub worst_links: Vec<WorstLink>,
+    /// What was measured over time, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub series: Option<Series>,
     /// What the user should hear about.
     pub findings: Vec<String>,
     /// A fold of everything that happened: equal digests, equal runs.
@@ -130,7 +134,7 @@ pub struct Work {
 }
 
 /// Writes out the scenario's synthetic traffic for an engine.
-pub fn work(loaded: &Loaded, engine: Engine) -> Result<Work, Failure> {
+pub fn work(loaded: &Loaded, engine: Engine, patience: Patience) -> Result<Work, Failure> {
     let flows = loaded.flows()?;
     let (mut transfers, mut ends) = pattern::transfers(loaded.fabric(), &flows);
     let mut flows = flows;
@@ -153,6 +157,9 @@ pub fn work(loaded: &Loaded, engine: Engine) -> Result<Work, Failure> {
         let plan = nccl::plan(&ask).ok_or_else(|| {
             Failure::Run(format!("no algorithm runs {} on this fabric", collective.name()))
         })?;
+        if engine == Engine::Packet {
+            packets::refuse_endless_steps(&plan, ask.communicator.ranks(), bytes, patience)?;
+        }
         let label = transfers.label(collective.name());
         let request = Request {
             collective,
@@ -173,63 +180,50 @@ pub fn work(loaded: &Loaded, engine: Engine) -> Result<Work, Failure> {
     Ok(Work { transfers, flows, ends })
 }
 
-/// A run that would take longer than this is refused unless the user insists.
-const LONGEST_S: f64 = 600.0;
-
-/// Whether a run may take longer, or more memory, than people usually want.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Patience {
-    /// Runs above ten minutes or the memory that there is are refused.
-    Usual,
-    /// The user insists.
-    Endless,
-}
-
-/// Refuses a packet run that would take too long or too much memory.
-fn refuse_too_large(loaded: &Loaded, work: &Work) -> Result<(), Failure> {
-    let estimate = packetsim::estimate(loaded.fabric(), &work.transfers, &loaded.settings());
-    let memory = crate::meter::available_bytes();
-    if estimate.seconds <= LONGEST_S && memory.is_none_or(|memory| estimate.memory <= memory) {
-        return Ok(());
-    }
-    let hops = grouped(estimate.packet_hops);
-    let time = units::Span::from_secs_f64(estimate.seconds);
-    let size = units::Bytes::new(estimate.memory);
-    Err(Failure::Run(format!(
-        "about {hops} packet-hops would take about {time:.0} and {size:.1} of memory; --force runs \
-         it all the same, --engine flow answers at once"
-    )))
-}
-
-/// Refuses messages whose packets the engine cannot number.
-fn refuse_endless_messages(loaded: &Loaded, work: &Work) -> Result<(), Failure> {
-    let mtu = loaded.settings().packet.mtu.get().max(1);
-    let most = mtu.saturating_mul(u64::from(u32::MAX));
-    let flow = work.flows.iter().find(|flow| most < flow.bytes.get());
-    flow.map_or(Ok(()), |flow| {
-        let size = units::Bytes::new(most);
-        let text = format!("a message of {} is above the {size:.0} that packets count", flow.bytes);
-        Err(Failure::Run(format!("{text}; --engine flow takes any size")))
-    })
+/// How to run it.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// On which engine.
+    pub engine: Engine,
+    /// Whether it may take long.
+    pub patience: Patience,
+    /// What is measured over time, on the packet engine.
+    pub series: Option<series::Options>,
 }
 
 /// Runs the scenario's synthetic traffic.
 pub fn run(
     loaded: &Loaded,
-    engine: Engine,
-    patience: Patience,
+    options: &Options,
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<(Report, Work, Outcome), Failure> {
-    let work = work(loaded, engine)?;
-    if engine == Engine::Packet {
-        refuse_endless_messages(loaded, &work)?;
-        if patience == Patience::Usual {
-            refuse_too_large(loaded, &work)?;
-        }
+    let engine = options.engine;
+    if options.series.is_some() && engine != Engine::Packet {
+        let reason = "queues over time are what `--engine packet` measures";
+        return Err(Failure::Usage(reason.to_owned()));
     }
+    let work = work(loaded, engine, options.patience)?;
+    let (fabric, settings) = (loaded.fabric(), loaded.settings());
+    if engine == Engine::Packet {
+        let mut budget = Budget::new(options.patience);
+        watch.expected_events = budget.check(fabric, &work.transfers, &settings)?.events;
+    }
+    let measure = options.series.as_ref().map(|series| series.config(fabric)).transpose()?;
     let clock = crate::meter::Meter::start();
-    let outcome = engine::run(loaded, engine, &work.transfers, watch);
-    let report = summarise(loaded, engine, &work, &outcome, &clock);
+    let (outcome, recording) = match &measure {
+        None => (engine::run(loaded, engine, &work.transfers, watch), None),
+        Some(measure) => {
+            let faults = &loaded.faults;
+            let transfers = &work.transfers;
+            let (outcome, recording) =
+                packetsim::run_measured(fabric, transfers, &settings, faults, measure, watch);
+            (outcome, Some(recording))
+        }
+    };
+    let mut report = summarise(loaded, engine, &work, &outcome, &clock);
+    if let (Some(options), Some(recording)) = (&options.series, recording) {
+        report.series = Some(Series::of(fabric, &recording, options));
+    }
     Ok((report, work, outcome))
 }
 
@@ -270,6 +264,7 @@ fn summarise(
         events: counters.events,
         links,
         worst_links,
+        series: None,
         findings: outcome.findings.iter().map(|f| format!("{}: {}", f.at, f.text)).collect(),
         digest: format!("{:016x}", outcome.digest),
         wall_s: clock.wall_s(),

@@ -15,7 +15,9 @@
 
 use crate::buffer::{MarkWhen, Switch};
 use crate::calendar::Kind;
-use crate::packet::{Clock, DAMAGED, DATA, MARKED, Packet, Purpose, ROAMING, STAMPED, Waiting};
+use crate::packet::{
+    Clock, DAMAGED, DATA, MARKED, Packet, Purpose, ROAMING, STAMPED, Waiting, joined,
+};
 use crate::port::{COMMAND, NOWHERE, Port};
 use crate::simulation::{Simulation, fold};
 use crate::switching::Marker;
@@ -67,7 +69,7 @@ impl Hot<'_> {
             return self.send(next, at, packet);
         }
         let Some(place) = port.queues[class].room() else { return false };
-        let packet = Packet { at: at as u32, ..packet };
+        let packet = Packet { at: joined(at), ..packet };
         self.queues[place] = Waiting { packet, from: link as u32 };
         port.queues[class].add_tail();
         let size = u32::from(packet.size);
@@ -221,6 +223,7 @@ impl Simulation<'_> {
         let (mut digest, mut hops) = (self.digest, 0);
         let mut done = 0;
         if !self.damage.is_empty()
+            || self.recorder.is_some()
             || self.rules.control_share != 0
             || self.rules.mark_when == MarkWhen::Enqueue
         {

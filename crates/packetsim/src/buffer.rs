@@ -16,7 +16,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Length, Rate, Span};
+use units::{Bytes, Rate, Span};
 
 use crate::port::Port;
 
@@ -160,8 +160,9 @@ impl Default for PfcConfig {
 impl PfcConfig {
     /// Headroom by SONiC's formula for NVIDIA switches (sonic-swss
     /// `cfgmgr/buffer_headroom_mellanox.lua`): what can still arrive between the decision to pause
-    /// and its effect. Cells, gearbox and pipeline latencies are left out.
-    pub fn headroom(rate: Rate, length: Length, mtu: Bytes) -> Bytes {
+    /// and its effect. Cells, gearbox and pipeline latencies are left out. SONiC knows a cable by
+    /// its length; here it is the delay that the length, or the scenario, gives.
+    pub fn headroom(rate: Rate, delay: Span, mtu: Bytes) -> Bytes {
         // Quanta that a peer needs to respond, by rate: 802.1Qbb as the same file lists it.
         let gbps = rate.as_bps() / 1_000_000_000;
         let quanta: u64 = match gbps {
@@ -173,7 +174,7 @@ impl PfcConfig {
             15..30 => 80,
             _ => 67,
         };
-        let in_flight = rate.bytes_in(length.propagation() * 2);
+        let in_flight = rate.bytes_in(delay * 2);
         mtu + mtu + in_flight + Bytes::new(quanta * 512 / 8)
     }
 }
@@ -366,6 +367,8 @@ impl Switch {
 
 #[cfg(test)]
 mod tests {
+    use units::Length;
+
     use super::*;
     use crate::packet::DATA;
 
@@ -373,8 +376,8 @@ mod tests {
     /// 400 Gb/s (2 x 25,253 ps, 2,525 bytes).
     #[test]
     fn headroom_follows_sonic() {
-        let headroom =
-            PfcConfig::headroom(Rate::from_gbps(400), Length::from_metres(5), Bytes::new(4158));
+        let delay = Length::from_metres(5).propagation();
+        let headroom = PfcConfig::headroom(Rate::from_gbps(400), delay, Bytes::new(4158));
         assert_eq!(headroom, Bytes::new(2 * 4158 + 905 * 64 + 2525));
     }
 

@@ -240,7 +240,7 @@ fn switches(
         }
         let class = fabric.class(id);
         let given = config_of(fabric.links()[id].to).headroom;
-        given.unwrap_or_else(|| PfcConfig::headroom(class.rate, class.length, frame)).get()
+        given.unwrap_or_else(|| PfcConfig::headroom(class.rate, class.delay, frame)).get()
     };
     for (id, port) in fabric.links().ids().zip(ports.iter_mut()) {
         port.headroom = if port.into == NOWHERE { 0 } else { headroom_of(id) as u32 };

@@ -134,8 +134,8 @@ pub fn run_measured(
     watch: &mut Watch<'_>,
 ) -> (Outcome, Recording) {
     let mut simulation = build::build(fabric, transfers, settings, faults);
-    simulation.recorder = Some(Recorder::new(measure));
+    simulation.recorder = Some(Recorder::new(measure, fabric, &simulation.network));
     let outcome = simulation.run(watch);
     let recorder = simulation.recorder.expect("it was put there above");
-    (outcome, recorder.recording)
+    (outcome, recorder.finish())
 }

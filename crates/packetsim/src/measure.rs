@@ -2,12 +2,14 @@
 //!
 //! Nothing of this costs anything unless it is asked for. Samples are bounded: when there are too
 //! many, every second one is thrown away and the interval doubles, so a long run is drawn as finely
-//! as a short one. Latencies go into a histogram whose bins grow by a sixteenth.
+//! as a short one. Latencies go into histograms whose bins grow by a sixteenth: from end to end,
+//! and for each kind of hop how long packets waited there for their turn.
 
-use fabric::LinkId;
+use fabric::{Fabric, LinkId, NodeId, NodeKind};
 use units::{Bytes, Id, Rate, Span, Time};
 
-use crate::packet::{CONTROL, DATA, Packet};
+use crate::packet::{CONTROL, DATA, Packet, Purpose};
+use crate::paths::Network;
 use crate::simulation::{Agenda, Simulation};
 
 /// What is to be recorded.
@@ -42,10 +44,34 @@ pub struct LinkSample {
     pub sent: u64,
     /// Packets marked.
     pub marks: u32,
-    /// Packets dropped because this port had no room.
-    pub drops: u32,
+    /// Data packets dropped because this port had no room.
+    pub data_drops: u32,
+    /// Other packets dropped because this port had no room.
+    pub control_drops: u32,
     /// How long data has been paused.
     pub paused: Span,
+}
+
+/// A queue pair over time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PairSeries {
+    /// Its number, in the order they were opened.
+    pub number: u32,
+    /// The NIC that sends.
+    pub from: NodeId,
+    /// The NIC that receives.
+    pub to: NodeId,
+    /// What it did until each instant.
+    pub samples: Vec<PairSample>,
+}
+
+/// One queue pair at one instant.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct PairSample {
+    /// The rate that its congestion control allows.
+    pub limit: Rate,
+    /// Payload acknowledged since the start of the run.
+    pub acknowledged: u64,
 }
 
 /// A count of latencies.
@@ -108,12 +134,74 @@ pub struct Recording {
     pub at: Vec<Time>,
     /// The links that were looked at, each with a sample for every instant.
     pub links: Vec<(LinkId, Vec<LinkSample>)>,
-    /// The rates of the queue pairs that were looked at.
-    pub rates: Vec<(u32, Vec<Rate>)>,
+    /// The queue pairs that were looked at.
+    pub pairs: Vec<PairSeries>,
     /// From handing a data packet to the wire until it reaches the receiver's NIC.
     pub one_way: Histogram,
     /// Until its acknowledgement is back.
     pub round_trip: Histogram,
+    /// From the receiver's decision to notify until the sender hears of congestion.
+    pub notification: Histogram,
+    /// From the receiver's clearance until the sender may use it.
+    pub clearance: Histogram,
+    /// How long packets waited for their turn, for each kind of hop that was used.
+    pub hops: Vec<HopWaits>,
+}
+
+/// How long packets waited in the queues of one kind of hop. Data in a NIC waits in its queue pair,
+/// not in a queue, and is not counted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HopWaits {
+    /// The tier of the switches whose queues these are, or `NIC`.
+    pub from: String,
+    /// The tier that they lead to.
+    pub to: String,
+    /// Data.
+    pub data: Histogram,
+    /// Acknowledgements, whole and negative, and what is left of trimmed packets.
+    pub acknowledgement: Histogram,
+    /// Congestion notifications.
+    pub notification: Histogram,
+    /// Clear-to-send messages.
+    pub clearance: Histogram,
+}
+
+impl HopWaits {
+    fn of(&mut self, purpose: Purpose) -> &mut Histogram {
+        match purpose {
+            Purpose::Data => &mut self.data,
+            Purpose::Notification => &mut self.notification,
+            Purpose::Grant => &mut self.clearance,
+            Purpose::Ack | Purpose::Nak | Purpose::Trimmed | Purpose::Pause => {
+                &mut self.acknowledgement
+            }
+        }
+    }
+}
+
+/// Every kind of hop of a fabric, and which of them each link is.
+fn kinds_of_hops(fabric: &Fabric) -> (Vec<HopWaits>, Vec<u16>) {
+    let tier = |node: NodeId| {
+        let node = &fabric.nodes()[node];
+        match node.kind {
+            NodeKind::Switch => fabric.tiers().get(usize::from(node.tier)),
+            _ => None,
+        }
+    };
+    let name = |node| tier(node).map_or_else(|| "NIC".to_owned(), |tier| tier.name.clone());
+    let mut kinds: Vec<HopWaits> = Vec::new();
+    let mut of_links = Vec::with_capacity(fabric.links().len());
+    for link in fabric.links() {
+        let (from, to) = (name(link.from), name(link.to));
+        let known = kinds.iter().position(|kind| kind.from == from && kind.to == to);
+        of_links.push(known.unwrap_or(kinds.len()) as u16);
+        if known.is_none() {
+            let none = Histogram::default;
+            let (data, acknowledgement, notification, clearance) = (none(), none(), none(), none());
+            kinds.push(HopWaits { from, to, data, acknowledgement, notification, clearance });
+        }
+    }
+    (kinds, of_links)
 }
 
 /// A recording in the making.
@@ -122,17 +210,33 @@ pub(crate) struct Recorder {
     config: MeasureConfig,
     /// Picoseconds between samples now.
     interval: u64,
+    /// Which kind of hop each link is.
+    kinds: Vec<u16>,
     pub recording: Recording,
 }
 
 impl Recorder {
     /// Nothing recorded yet.
-    pub(crate) fn new(config: &MeasureConfig) -> Self {
+    pub(crate) fn new(config: &MeasureConfig, fabric: &Fabric, network: &Network) -> Self {
         let links = config.links.iter().map(|link| (*link, Vec::new())).collect();
-        let rates = config.pairs.iter().map(|pair| (*pair, Vec::new())).collect();
-        let recording = Recording { links, rates, ..Recording::default() };
+        let pair = |number: &u32| {
+            let (key, _) = network.keys.get(*number as usize)?;
+            Some(PairSeries { number: *number, from: key.from, to: key.to, samples: Vec::new() })
+        };
+        let pairs = config.pairs.iter().filter_map(pair).collect();
+        let (hops, kinds) = kinds_of_hops(fabric);
+        let recording = Recording { links, pairs, hops, ..Recording::default() };
         let interval = config.interval.as_ps().max(1);
-        Self { config: config.clone(), interval, recording }
+        Self { config: config.clone(), interval, kinds, recording }
+    }
+
+    /// What was recorded, without the kinds of hops that nobody crossed.
+    pub(crate) fn finish(mut self) -> Recording {
+        self.recording.hops.retain(|hop| {
+            let counts = [&hop.data, &hop.acknowledgement, &hop.notification, &hop.clearance];
+            counts.iter().any(|histogram| 0 < histogram.count())
+        });
+        self.recording
     }
 
     /// Throws away every second sample and looks half as often from now on.
@@ -146,7 +250,7 @@ impl Recorder {
         }
         halve(&mut self.recording.at);
         self.recording.links.iter_mut().for_each(|(_, samples)| halve(samples));
-        self.recording.rates.iter_mut().for_each(|(_, samples)| halve(samples));
+        self.recording.pairs.iter_mut().for_each(|pair| halve(&mut pair.samples));
         self.interval *= 2;
     }
 }
@@ -154,13 +258,22 @@ impl Recorder {
 impl Simulation<'_> {
     /// Takes a sample and arranges for the next.
     pub(crate) fn sample(&mut self) {
+        let watched = |recorder: &Recorder, at: usize| recorder.config.links.get(at).copied();
+        // Before the recorder is put aside: what departs until now is to be recorded too.
+        let mut at = 0;
+        while let Some(link) = self.recorder.as_ref().and_then(|recorder| watched(recorder, at)) {
+            self.catch_up(link.index());
+            at += 1;
+        }
         let Some(mut recorder) = self.recorder.take() else { return };
         recorder.recording.at.push(Time::from_ps(self.now));
         for (link, samples) in &mut recorder.recording.links {
             samples.push(self.look_at(link.index()));
         }
-        for (pair, samples) in &mut recorder.recording.rates {
-            samples.push(Rate::from_bps(self.pairs[*pair as usize].rate_bps));
+        for series in &mut recorder.recording.pairs {
+            let pair = &self.pairs[series.number as usize];
+            let limit = Rate::from_bps(pair.rate_bps);
+            series.samples.push(PairSample { limit, acknowledged: pair.acked_bytes });
         }
         if recorder.config.samples.max(2) <= recorder.recording.at.len() {
             recorder.decimate();
@@ -171,8 +284,7 @@ impl Simulation<'_> {
         self.barrier = self.change_at.min(self.sample_at);
     }
 
-    fn look_at(&mut self, link: usize) -> LinkSample {
-        self.catch_up(link);
+    fn look_at(&self, link: usize) -> LinkSample {
         let (port, log) = (&self.ports[link], &self.pauses[link]);
         let running = if port.paused >> DATA & 1 == 1 { self.now - log.since } else { 0 };
         LinkSample {
@@ -180,27 +292,32 @@ impl Simulation<'_> {
             control: Bytes::new(u64::from(port.queued[CONTROL])),
             sent: port.bytes,
             marks: port.marks,
-            drops: port.drops,
+            data_drops: port.drops[DATA],
+            control_drops: port.drops[CONTROL],
             paused: Span::from_ps(log.total + running),
         }
     }
 
-    /// Notes how long a data packet has been under way.
+    /// Notes how long a packet has been under way when it arrives, or the one it acknowledges.
     #[cold]
-    pub(crate) fn record_one_way(&mut self, packet: &Packet) {
+    pub(crate) fn record_age(&mut self, packet: &Packet) {
         let ago = self.age(packet);
-        if let Some(recorder) = &mut self.recorder {
-            recorder.recording.one_way.add(ago);
+        let Some(recorder) = &mut self.recorder else { return };
+        match packet.purpose {
+            Purpose::Data => recorder.recording.one_way.add(ago),
+            Purpose::Ack => recorder.recording.round_trip.add(ago),
+            Purpose::Notification => recorder.recording.notification.add(ago),
+            Purpose::Grant => recorder.recording.clearance.add(ago),
+            Purpose::Nak | Purpose::Trimmed | Purpose::Pause => {}
         }
     }
 
-    /// Notes how long a packet and its acknowledgement have been under way.
+    /// Notes how long a packet that a port begins to send has waited for its turn.
     #[cold]
-    pub(crate) fn record_round_trip(&mut self, packet: &Packet) {
-        let ago = self.age(packet);
-        if let Some(recorder) = &mut self.recorder {
-            recorder.recording.round_trip.add(ago);
-        }
+    pub(crate) fn record_wait(&mut self, link: usize, purpose: Purpose, waited: Span) {
+        let Some(recorder) = &mut self.recorder else { return };
+        let kind = usize::from(recorder.kinds[link]);
+        recorder.recording.hops[kind].of(purpose).add(waited);
     }
 
     /// Since when a packet, or the one that it acknowledges, has been under way.

@@ -63,8 +63,8 @@ pub(crate) const PATH_END: u32 = 1 << 31;
 /// One packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Packet {
-    /// When it reaches the far end of its link; while it waits, when it joined the queue. The low
-    /// bits of picoseconds: enough for wires of up to 400 km.
+    /// When it reaches the far end of its link: the low bits of picoseconds, enough for wires of up
+    /// to 400 km. While it waits, when it joined the queue: see [`joined`].
     pub at: u32,
     /// Its sequence number, or the one it acknowledges, asks for or grants.
     pub psn: u32,
@@ -89,6 +89,17 @@ impl Packet {
     pub(crate) fn arrival(&self, before: u64) -> u64 {
         before + u64::from(self.at.wrapping_sub(before as u32))
     }
+}
+
+/// When a packet joins a queue: the low bits of 1,024 ps, enough for four seconds of waiting.
+#[inline]
+pub(crate) fn joined(now: u64) -> u32 {
+    (now >> 10) as u32
+}
+
+/// How long a packet has waited that joined its queue then.
+pub(crate) fn waited(joined_at: u32, now: u64) -> Span {
+    Span::from_ps(u64::from(joined(now).wrapping_sub(joined_at)) << 10)
 }
 
 /// A packet that waits in a switch or NIC.

@@ -58,8 +58,8 @@ pub(crate) struct Port {
     pub pausing: u8,
     /// Packets marked on leaving.
     pub marks: u32,
-    /// Packets that found no room here.
-    pub drops: u32,
+    /// Packets that found no room here, by class.
+    pub drops: [u32; CLASSES],
     /// The most that waited in all classes together.
     pub peak: u32,
     /// The part of the delay that the next node takes to look a packet up.
@@ -101,7 +101,7 @@ impl Port {
             headroom: 0,
             pausing: 0,
             marks: 0,
-            drops: 0,
+            drops: [0; CLASSES],
             peak: 0,
             latency,
             deficits: [0; CLASSES],

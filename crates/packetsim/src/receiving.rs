@@ -7,11 +7,12 @@
 //! asks only for what is `reorder_window` packets late.
 
 use fabric::hardware::Reorder;
-use units::{Bytes, Time};
+use units::{Bytes, Span, Time};
 
 use crate::cc::{Data, Feedback};
 use crate::packet::{
     CONTROL, DATA, FRESH, MARKED, PATH_END, Packet, Purpose, RESUME, ROAMING, STAMPED, Waiting,
+    joined,
 };
 use crate::pair::Message;
 use crate::port::NOWHERE;
@@ -22,6 +23,9 @@ impl Simulation<'_> {
     #[inline]
     pub(crate) fn delivered(&mut self, link: usize, packet: Packet) {
         let pair = self.pair_of(&packet);
+        if self.recorder.is_some() && packet.purpose != Purpose::Data {
+            self.record_age(&packet);
+        }
         match packet.purpose {
             Purpose::Data if self.rules.slow_hosts => self.queue_for_host(pair, link, packet),
             Purpose::Data => self.received(pair, &packet),
@@ -48,7 +52,7 @@ impl Simulation<'_> {
     /// A data packet is in the host's memory.
     pub(crate) fn received(&mut self, number: usize, packet: &Packet) {
         if self.recorder.is_some() {
-            self.record_one_way(packet);
+            self.record_age(packet);
         }
         let marked = packet.flags & MARKED != 0;
         let inbox = &mut self.inboxes[number];
@@ -192,15 +196,18 @@ impl Simulation<'_> {
         let stamped = cause.map_or(0, |packet| packet.flags & STAMPED);
         let packet = Packet {
             psn,
-            sent: cause.map_or(0, |packet| packet.sent),
+            at: joined(self.now),
+            sent: cause.map_or((self.now / 1_000) as u32, |packet| packet.sent),
             route: route + 1,
             size,
             purpose,
             flags: flags | stamped,
-            ..Packet::default()
         };
         self.catch_up(link);
         if self.is_idle(link, CONTROL) {
+            if self.recorder.is_some() {
+                self.record_wait(link, purpose, Span::ZERO);
+            }
             self.send(link, self.now, packet);
             if self.explicit {
                 self.attend_explicitly(self.sender_of_port[link] as usize, link);

@@ -334,9 +334,6 @@ impl Simulation<'_> {
 
     /// An acknowledgement reaches the sender.
     pub(crate) fn acknowledged(&mut self, number: usize, packet: &Packet) {
-        if self.recorder.is_some() {
-            self.record_round_trip(packet);
-        }
         let advanced = self.advance_una(number, packet.psn);
         let pair = &mut self.pairs[number];
         let fresh = packet.flags & FRESH != 0;

@@ -283,6 +283,7 @@ impl Simulation<'_> {
             events: self.counters.events,
             operations_left: self.operations.replay.unfinished(),
             packets: self.counters.packets,
+            expected_events: 0,
         }
     }
 
@@ -568,6 +569,8 @@ pub struct Progress {
     pub operations_left: usize,
     /// Data packets sent.
     pub packets: u64,
+    /// Events that the run was expected to take; zero if nobody knows.
+    pub expected_events: u64,
 }
 
 /// Somebody who watches a run and may stop it.
@@ -577,6 +580,8 @@ pub struct Watch<'a> {
     pub interrupt: Option<&'a std::sync::atomic::AtomicBool>,
     /// Called every 65,536 events.
     pub progress: Option<&'a mut dyn FnMut(Progress)>,
+    /// Events that the run will take, by its [`estimate`](crate::estimate()); zero if nobody knows.
+    pub expected_events: u64,
 }
 
 impl std::fmt::Debug for Watch<'_> {
@@ -588,8 +593,13 @@ impl std::fmt::Debug for Watch<'_> {
 impl Watch<'_> {
     fn wants_stop(&mut self, progress: Progress) -> bool {
         if let Some(tell) = &mut self.progress {
-            tell(progress);
+            tell(Progress { expected_events: self.expected_events, ..progress });
         }
+        self.is_interrupted()
+    }
+
+    /// Whether somebody wants the run to stop, or wanted it.
+    pub fn is_interrupted(&self) -> bool {
         self.interrupt.is_some_and(|flag| flag.load(std::sync::atomic::Ordering::Relaxed))
     }
 }

@@ -9,7 +9,7 @@ use crate::buffer::{Admission, EcnConfig, MarkWhen, WatchdogAction};
 use crate::calendar::Kind;
 use crate::nic::AcksWhilePaused;
 use crate::packet::{
-    CONTROL, DAMAGED, DATA, MARKED, Packet, Purpose, RESUME, ROAMING, STAMPED, Waiting,
+    CONTROL, DAMAGED, DATA, MARKED, Packet, Purpose, RESUME, ROAMING, STAMPED, Waiting, joined,
 };
 use crate::port::NOWHERE;
 use crate::simulation::{Agenda, Simulation};
@@ -130,6 +130,9 @@ impl Simulation<'_> {
                 if class == DATA && self.credits.count() {
                     self.give_credit(link, u32::from(packet.size));
                 }
+                if self.recorder.is_some() {
+                    self.record_wait(next, packet.purpose, units::Span::ZERO);
+                }
                 self.send(next, self.now, packet);
                 return;
             }
@@ -143,7 +146,7 @@ impl Simulation<'_> {
             if self.rules.trims && packet.purpose == Purpose::Data {
                 self.trim(link, next, packet);
             } else {
-                self.ports[next].drops += 1;
+                self.ports[next].drops[class] += 1;
                 self.dropped(link, &packet, class);
             }
             return;
@@ -154,9 +157,10 @@ impl Simulation<'_> {
             && packet.purpose == Purpose::Data
         {
             packet.flags |= MARKED;
+            self.ports[next].marks += 1;
             self.counters.ecn_marks += 1;
         }
-        packet.at = self.now as u32;
+        packet.at = joined(self.now);
         self.join(next, class, Waiting { packet, from: link as u32 });
     }
 

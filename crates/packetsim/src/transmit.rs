@@ -8,7 +8,7 @@ use units::{Bytes, Id, Time};
 use crate::buffer::MarkWhen;
 use crate::calendar::Kind;
 use crate::cc::Hop;
-use crate::packet::{CONTROL, DATA, MARKED, Packet, Purpose, RESUME, STAMPED, Waiting};
+use crate::packet::{CONTROL, DATA, MARKED, Packet, Purpose, RESUME, STAMPED, Waiting, waited};
 use crate::port::{COMMAND, NOWHERE};
 use crate::simulation::Simulation;
 
@@ -121,6 +121,9 @@ impl Simulation<'_> {
         port.queued[class] -= size;
         let left = u64::from(port.queued[class]);
         let switch = port.switch;
+        if self.recorder.is_some() {
+            self.record_wait(link, packet.purpose, waited(packet.at, start));
+        }
         if switch != NOWHERE {
             if packet.flags & STAMPED != 0 {
                 self.stamp(link, &packet, start, left);

@@ -11,7 +11,7 @@
 //!
 //! * A trimmed packet always has 64 bytes, whatever headers the transport has.
 
-use crate::packet::{CONTROL, Packet, Purpose, STAMPED, Waiting};
+use crate::packet::{CONTROL, Packet, Purpose, STAMPED, Waiting, joined};
 use crate::simulation::Simulation;
 
 /// What is left of a packet: the shortest Ethernet frame.
@@ -28,7 +28,7 @@ impl Simulation<'_> {
         self.tally.dropped_data += 1;
         self.counters.trims += 1;
         let headers = Packet {
-            at: self.now as u32,
+            at: joined(self.now),
             size: HEADERS,
             purpose: Purpose::Trimmed,
             flags: packet.flags & !STAMPED,

@@ -149,7 +149,7 @@ fn headroom_that_just_fits_and_one_byte_less() {
         let middle = too_small + (enough - too_small) / 2;
         if losses(middle, length) == 0 { enough = middle } else { too_small = middle }
     }
-    let sonic = PfcConfig::headroom(RATE, length, Bytes::new(4_158)).get();
+    let sonic = PfcConfig::headroom(RATE, length.propagation(), Bytes::new(4_158)).get();
     assert!(0 < losses(enough - 1, length) && losses(enough, length) == 0);
     println!("headroom at 400G and 100 m: the model needs {enough} bytes, SONiC says {sonic}");
     assert!(enough <= sonic, "the model needs {enough}, SONiC's formula gives {sonic}");

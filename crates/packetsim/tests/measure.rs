@@ -3,7 +3,8 @@
 use fabric::fault::Faults;
 use fabric::graph::Tier;
 use fabric::{Fabric, FabricBuilder, LinkClass};
-use packetsim::measure::{MeasureConfig, Recording};
+use packetsim::buffer::MarkWhen;
+use packetsim::measure::{Histogram, MeasureConfig, Recording};
 use packetsim::{Settings, Watch};
 use traffic::{Connection, Outcome, Transfers};
 use units::{Bytes, Length, Rate, Span};
@@ -59,6 +60,39 @@ fn measuring_changes_nothing() {
     assert_eq!(recording.one_way.count(), outcome.counters.packets);
     assert_eq!(recording.round_trip.count(), outcome.counters.packets);
     assert!(Span::from_us(2) <= recording.one_way.quantile(0.0).unwrap());
+    // One way is the wires' 2 us and two transmissions of 83 ns, and what was waited at the switch.
+    let [switch, nic] = ["leaf", "NIC"].map(|from| {
+        recording.hops.iter().find(|hop| hop.from == from).expect("packets crossed it")
+    });
+    assert_eq!(switch.data.count(), outcome.counters.packets);
+    assert_eq!(nic.acknowledgement.count(), outcome.counters.packets);
+    let of = |histogram: &Histogram| histogram.quantile(0.99).unwrap().as_secs_f64();
+    let expected = of(&switch.data) + 2.166e-6;
+    assert!((of(&recording.one_way) / expected - 1.0).abs() < 0.07, "{recording:?}");
+    assert_eq!(recording.notification.count(), outcome.counters.cnps);
+}
+
+/// Agreement: there is one port at which anything can happen, and its counts are the run's.
+#[test]
+fn marks_and_drops_are_counted_where_they_happen() {
+    let (fabric, transfers) = incast();
+    let mut settings = Settings { seed: 1, ..Settings::default() };
+    settings.pfc.enabled = false;
+    settings.buffer.size = Bytes::from_kib(400);
+    settings.nic.timeout = Span::from_us(200);
+    settings.ecn.when = MarkWhen::Enqueue;
+    settings.ecn.min = Bytes::from_kib(100);
+    settings.ecn.max = Bytes::from_kib(150);
+    let (faults, mut watch) = (Faults::default(), Watch::default());
+    let last = fabric.reverse(fabric.ports(fabric.nic(4))[0]);
+    let config = MeasureConfig { links: vec![last], ..MeasureConfig::default() };
+    let (outcome, recording) =
+        packetsim::run_measured(&fabric, &transfers, &settings, &faults, &config, &mut watch);
+    let sample = recording.links[0].1.last().unwrap();
+    assert!(0 < outcome.counters.drops && 0 < outcome.counters.ecn_marks);
+    assert_eq!(u64::from(sample.data_drops), outcome.counters.drops);
+    assert_eq!(u64::from(sample.marks), outcome.counters.ecn_marks);
+    assert_eq!(sample.control_drops, 0);
 }
 
 #[test]
@@ -71,7 +105,8 @@ fn the_queue_is_seen_to_fill_and_to_drain() {
     let last = samples.last().unwrap();
     assert_eq!(u64::from(last.marks), outcome.counters.ecn_marks);
     assert!(samples.is_sorted_by_key(|sample| (sample.sent, sample.marks, sample.paused)));
-    assert!(recording.rates.iter().all(|(_, rates)| rates.len() == recording.at.len()));
+    assert!(recording.pairs.iter().all(|pair| pair.samples.len() == recording.at.len()));
+    assert_eq!(recording.pairs[1].from, incast().0.nic(3));
 }
 
 #[test]

@@ -224,21 +224,21 @@ fn an_incast_under_everything() {
         table += &format!("{name:<18} {last:>6} {counts:?}\n");
     }
     insta::assert_snapshot!(table, @r"
-    rocev2                448 [62, 0, 0, 0]
+    rocev2                449 [55, 0, 0, 0]
     infiniband            153 [1677, 0, 0, 0]
     uec                   158 [0, 0, 366, 366]
     iwarp               10166 [0, 216, 0, 216]
     tcp                200208 [0, 216, 0, 216]
-    rocev2 none           153 [65, 0, 0, 0]
-    rocev2 dcqcn          448 [62, 0, 0, 0]
-    rocev2 hpcc           295 [4, 0, 0, 0]
-    rocev2 timely         153 [66, 0, 0, 0]
-    rocev2 swift          153 [34, 0, 0, 0]
-    rocev2 dctcp          161 [8, 0, 0, 0]
-    rocev2 infiniband     153 [64, 0, 0, 0]
-    rocev2 nscc           157 [61, 0, 0, 0]
-    rocev2 cubic          158 [16, 0, 0, 0]
-    spectrum-x            153 [44, 0, 0, 0]
+    rocev2 none           153 [76, 0, 0, 0]
+    rocev2 dcqcn          449 [55, 0, 0, 0]
+    rocev2 hpcc           318 [4, 0, 0, 0]
+    rocev2 timely         153 [86, 0, 0, 0]
+    rocev2 swift          153 [51, 0, 0, 0]
+    rocev2 dctcp          179 [8, 0, 0, 0]
+    rocev2 infiniband     153 [70, 0, 0, 0]
+    rocev2 nscc           157 [56, 0, 0, 0]
+    rocev2 cubic          158 [22, 0, 0, 0]
+    spectrum-x            153 [62, 0, 0, 0]
     ");
 }
 

@@ -38,12 +38,15 @@ pub struct Runner<'a> {
     /// The most bytes that a phase is run with, for engines whose cost grows with bytes; what
     /// comes out holds for larger ones in proportion.
     pub largest: Option<Bytes>,
+    /// The most operations that a phase may be written out to: above, it is refused before it
+    /// fills the memory.
+    pub most_operations: usize,
 }
 
 impl<'a> Runner<'a> {
     /// An engine that takes folded collectives of any size.
     pub fn folded(engine: &'a mut Engine<'a>) -> Self {
-        Self { engine, detail: Detail::Folded, largest: None }
+        Self { engine, detail: Detail::Folded, largest: None, most_operations: usize::MAX }
     }
 }
 
@@ -242,6 +245,15 @@ impl<'a> Network<'a> {
             let request = Request { collective, bytes, detail, label, settings, plan, weights };
             let mut group = Group::new(communicator);
             ends.push(write(self.fabric, &mut group, &request, transfers, &[]));
+            let most = self.runner.as_ref().map_or(usize::MAX, |runner| runner.most_operations);
+            if most < transfers.ops().len() {
+                let message = format!(
+                    "{} {} written out step by step is more than {most} operations",
+                    words(kind),
+                    collective.name()
+                );
+                return Err(Unserved { message });
+            }
         }
         Ok(ends)
     }
@@ -487,7 +499,7 @@ mod tests {
         let (fabric, layout, placement) = world(8);
         let mut engine = stub;
         let largest = Some(Bytes::from_mib(8));
-        let runner = Runner { engine: &mut engine, detail: Detail::Folded, largest };
+        let runner = Runner { largest, ..Runner::folded(&mut engine) };
         let settings = Settings::default();
         let mut network = Network::new(&fabric, layout, &placement, settings, Some(runner));
         let time = network.time(gradients(64)).unwrap();

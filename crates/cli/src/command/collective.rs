@@ -2,10 +2,11 @@
 
 use clap::ValueEnum;
 use commands::collective::{self, Sizes};
+use commands::cross_check;
 use traffic::collective::Collective;
 use units::Bytes;
 
-use crate::arguments::ScenarioArgument;
+use crate::arguments::{PatienceArgument, ScenarioArgument};
 use crate::terminal::{Ending, Stop, Terminal};
 
 /// Run one collective over message sizes: a table in the shape of nccl-tests
@@ -15,6 +16,7 @@ Examples:
   fatflow collective all_reduce small-128
   fatflow collective all_to_all -b 1M -e 1G -f 4 small-1024
   fatflow collective all_reduce -e 256M --gpus 64 small-128 --engine packet
+  fatflow collective all_reduce -e 16M --gpus 64 small-128 --engine all
   fatflow collective all_reduce my.toml --json | jq '.result.rows[].busbw_GBps'
 
 Sizes are binary, as in nccl-tests: 1M is 1,048,576 bytes. Bandwidths are in 10^9 bytes per second.")]
@@ -35,6 +37,8 @@ pub(crate) struct Arguments {
     /// GPUs that take part [default: all]
     #[arg(short = 'g', long, value_name = "N")]
     gpus: Option<usize>,
+    #[command(flatten)]
+    patience: PatienceArgument,
 }
 
 /// The collectives by the names that people know.
@@ -52,7 +56,7 @@ enum Name {
 
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
-        let loaded = terminal.load(&self.scenario)?;
+        let mut loaded = terminal.load(&self.scenario)?;
         let collective = match self.collective {
             Name::AllReduce => Collective::AllReduce,
             Name::AllGather => Collective::AllGather,
@@ -63,9 +67,21 @@ impl Arguments {
             Name::SendRecv => Collective::SendRecv,
         };
         let sizes = Sizes { min: self.min, max: self.max, factor: self.factor };
-        let engine = terminal.engine();
-        let report = collective::run(&loaded, engine, collective, sizes, self.gpus)?;
+        let options = collective::Options {
+            engine: terminal.engines().unwrap_or_default(),
+            patience: self.patience.patience(),
+            collective,
+            sizes,
+            gpus: self.gpus,
+        };
+        if terminal.engines().is_none() {
+            let report = terminal
+                .watched(|watch| cross_check::collective(&mut loaded, &options, watch))?;
+            terminal.answer("collective", Some(&loaded), &report)?;
+            return Ok(terminal.ending());
+        }
+        let report = terminal.watched(|watch| collective::run(&loaded, &options, watch))?;
         terminal.answer("collective", Some(&loaded), &report)?;
-        Ok(Ending::Done)
+        Ok(terminal.ending())
     }
 }

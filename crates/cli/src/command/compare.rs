@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal};
 
 use commands::compare::{self, Options};
 
+use crate::arguments::PatienceArgument;
 use crate::terminal::{Ending, Stop, Terminal};
 
 /// Compare scenarios side by side; without any, the deployments of the comparative analysis
@@ -18,14 +19,17 @@ pub(crate) struct Arguments {
     /// Presets or scenario files
     #[arg(value_name = "SCENARIO")]
     scenarios: Vec<String>,
+    #[command(flatten)]
+    patience: PatienceArgument,
 }
 
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         let options = Options {
             scenarios: self.scenarios.clone(),
-            engine: terminal.engine(),
+            engine: terminal.engine()?,
             threads: terminal.global.threads,
+            patience: self.patience.patience(),
         };
         let is_watched = io::stderr().is_terminal();
         let tell = |text: &str| {
@@ -33,8 +37,11 @@ impl Arguments {
                 terminal.remark(text);
             }
         };
-        let report = compare::run(&options, &terminal.global.request(None), &tell)?;
+        let interrupt = &terminal.interrupt;
+        let request = terminal.global.request(None);
+        let report =
+            interrupt.heeded(|| compare::run(&options, &request, &interrupt.happened, &tell))?;
         terminal.answer("compare", None, &report)?;
-        Ok(Ending::Done)
+        Ok(terminal.ending())
     }
 }

@@ -30,7 +30,7 @@ impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         let options = Options {
             inputs: self.inputs.clone(),
-            engine: terminal.engine(),
+            engine: terminal.engine()?,
             threshold: self.threshold,
             threads: terminal.global.threads,
         };

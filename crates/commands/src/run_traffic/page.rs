@@ -113,7 +113,8 @@ impl Answer for Report {
         sheet = sheet.heading("Busiest links").table(self.link_table());
         sheet = sheet.heading("All links").table(pictures.table()).chart(pictures.heat());
         sheet = sheet.chart(pictures.histogram()).chart(pictures.drawing());
-        sheet.heading("Packets").table(self.packet_table())
+        sheet = sheet.heading("Packets").table(self.packet_table());
+        self.series.iter().fold(sheet, |sheet, series| series.show(sheet))
     }
 }
 

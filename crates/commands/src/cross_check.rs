@@ -1,0 +1,235 @@
+//! `--engine all`: the same question to every engine, side by side with their differences.
+//!
+//! Each column differs from the one before it by one thing: the flow engine adds contention to the
+//! closed forms, packets with pauses alone add queues, headers and acknowledgements, and congestion
+//! control is what the last column adds. So a difference says where it comes from.
+
+use packetsim::cc::{CcConfig, none};
+use report::number::significant;
+use report::{Align, Answer, Sheet, Table};
+use scenario::Loaded;
+use serde::Serialize;
+
+use crate::engine::Engine;
+use crate::failure::Failure;
+use crate::meter::Meter;
+use crate::packets::Patience;
+use crate::{collective, run_job, run_traffic};
+
+/// Every engine's answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// Who answered.
+    pub columns: Vec<Column>,
+    /// What they answered.
+    pub rows: Vec<Row>,
+    #[serde(skip)]
+    title: String,
+}
+
+/// One engine.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Column {
+    /// What it is called.
+    pub name: &'static str,
+    /// Seconds of the processor that its answer took.
+    pub cpu_s: f64,
+    /// Why it gave none, if it gave none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+}
+
+/// One quantity.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// Which.
+    pub metric: String,
+    /// Its unit.
+    pub unit: &'static str,
+    /// What each column says.
+    pub values: Vec<Option<f64>>,
+    /// By how much that differs from the last column before it that says something: this over
+    /// that, less one.
+    pub differences: Vec<Option<f64>>,
+}
+
+/// A quantity with its unit, as one engine sees it.
+type Figure = (String, &'static str, f64);
+
+/// What one engine answers, or why not.
+type Figures = Result<Vec<Figure>, Failure>;
+
+/// The packet engine without congestion control: what the fluid engine can be held against.
+const UNCONTROLLED: &str = "packet, uncontrolled";
+
+/// Asks every engine about a training step.
+pub fn job(
+    loaded: &mut Loaded,
+    patience: Patience,
+    watch: &mut packetsim::Watch<'_>,
+) -> Result<Report, Failure> {
+    every(loaded, &mut |loaded, engine| {
+        let report = run_job::run(loaded, engine, patience, watch)?;
+        let mut figures = vec![("step".to_owned(), "s", report.step_s)];
+        let parts = report.breakdown_s.named();
+        figures.extend(parts.iter().map(|(name, value)| ((*name).to_owned(), "s", *value)));
+        figures.push(("model FLOPs utilisation".to_owned(), "", report.mfu));
+        Ok(figures)
+    })
+}
+
+/// Asks every engine about synthetic traffic.
+pub fn traffic(
+    loaded: &mut Loaded,
+    patience: Patience,
+    watch: &mut packetsim::Watch<'_>,
+) -> Result<Report, Failure> {
+    every(loaded, &mut |loaded, engine| {
+        let options = run_traffic::Options { engine, patience, series: None };
+        let (report, ..) = run_traffic::run(loaded, &options, watch)?;
+        if watch.is_interrupted() {
+            return Err(Failure::Interrupted);
+        }
+        let mut figures = vec![
+            ("makespan".to_owned(), "s", report.makespan_s),
+            ("median completion".to_owned(), "s", report.fct_s.p50),
+            ("p99 completion".to_owned(), "s", report.fct_s.p99),
+            ("goodput".to_owned(), "b/s", report.goodput_bps),
+        ];
+        if engine == Engine::Packet {
+            let counts = [
+                ("pauses", report.pfc.pauses),
+                ("marked packets", report.ecn_marks),
+                ("dropped packets", report.drops),
+            ];
+            let figure = |(name, count): (&str, u64)| (name.to_owned(), "", count as f64);
+            figures.extend(counts.map(figure));
+        }
+        Ok(figures)
+    })
+}
+
+/// Asks every engine about one collective over sizes.
+pub fn collective(
+    loaded: &mut Loaded,
+    options: &collective::Options,
+    watch: &mut packetsim::Watch<'_>,
+) -> Result<Report, Failure> {
+    every(loaded, &mut |loaded, engine| {
+        let options = collective::Options { engine, ..*options };
+        let report = collective::run(loaded, &options, watch)?;
+        let row = |row: &collective::Row| {
+            let metric = format!("{} of {}", report.collective, units::Bytes::new(row.bytes));
+            (metric, "s", row.time_us / 1e6)
+        };
+        Ok(report.rows.iter().map(row).collect())
+    })
+}
+
+/// Asks every engine. One that refuses says why; an interrupt leaves what is known.
+fn every(
+    loaded: &mut Loaded,
+    ask: &mut dyn FnMut(&Loaded, Engine) -> Figures,
+) -> Result<Report, Failure> {
+    let mut report = Report { columns: Vec::new(), rows: Vec::new(), title: loaded.title() };
+    report.add("analytic", &mut || ask(loaded, Engine::Analytic))?;
+    report.add("flow", &mut || ask(loaded, Engine::Flow))?;
+    let congestion = loaded.scenario.network.settings.congestion.clone();
+    if !matches!(congestion, CcConfig::None(_)) {
+        loaded.scenario.network.settings.congestion = CcConfig::None(none::Config {});
+        let added = report.add(UNCONTROLLED, &mut || ask(loaded, Engine::Packet));
+        loaded.scenario.network.settings.congestion = congestion;
+        added?;
+    }
+    report.add("packet", &mut || ask(loaded, Engine::Packet))?;
+    Ok(report)
+}
+
+impl Report {
+    fn add(&mut self, name: &'static str, ask: &mut dyn FnMut() -> Figures) -> Result<(), Failure> {
+        let clock = Meter::start();
+        let (figures, refused) = match ask() {
+            Ok(figures) => (figures, None),
+            Err(Failure::Interrupted) => (Vec::new(), Some("interrupted".to_owned())),
+            Err(Failure::Run(reason)) => (Vec::new(), Some(reason)),
+            Err(failure) => return Err(failure),
+        };
+        let before = self.columns.len();
+        self.columns.push(Column { name, cpu_s: clock.cpu_s(), refused });
+        for (metric, unit, value) in figures {
+            let known = self.rows.iter().position(|row| row.metric == metric);
+            let place = known.unwrap_or_else(|| {
+                let (values, differences) = (vec![None; before], vec![None; before]);
+                self.rows.push(Row { metric, unit, values, differences });
+                self.rows.len() - 1
+            });
+            let row = &mut self.rows[place];
+            let earlier = row.values.iter().rev().flatten().next();
+            let difference = earlier.filter(|earlier| **earlier > 0.0).map(|e| value / e - 1.0);
+            row.values.push(Some(value));
+            row.differences.push(difference);
+        }
+        for row in &mut self.rows {
+            row.values.resize(before + 1, None);
+            row.differences.resize(before + 1, None);
+        }
+        Ok(())
+    }
+}
+
+/// A difference in per cent, or as a factor where that would be a long number.
+fn apart(difference: f64) -> String {
+    let factor = 1.0 + difference;
+    match factor {
+        10.0.. => format!("\u{d7}{factor:.0}"),
+        _ => format!("{:+.1} %", 100.0 * difference),
+    }
+}
+
+fn shown(value: f64, unit: &str) -> String {
+    match unit {
+        "s" => format!("{:.3}", units::Span::from_secs_f64(value)),
+        "b/s" => report::number::bits_per_second(value),
+        _ if value.fract() == 0.0 => report::number::grouped(value as u64),
+        _ => significant(value),
+    }
+}
+
+impl Answer for Report {
+    fn engine(&self) -> Option<&'static str> {
+        Some("all")
+    }
+
+    fn sheet(&self) -> Sheet {
+        let names = self.columns.iter().map(|column| (column.name, Align::Right));
+        let mut table = Table::new(std::iter::once(("", Align::Left)).chain(names));
+        let nothing = |row: &&Row| row.values.iter().flatten().any(|value| *value > 0.0);
+        for row in self.rows.iter().filter(nothing) {
+            let cell = |(value, difference): (&Option<f64>, &Option<f64>)| match (value, difference)
+            {
+                (Some(value), Some(difference)) => {
+                    format!("{} ({})", shown(*value, row.unit), apart(*difference))
+                }
+                (Some(value), None) => shown(*value, row.unit),
+                (None, _) => String::new(),
+            };
+            let cells = row.values.iter().zip(&row.differences).map(cell);
+            table.row(std::iter::once(row.metric.clone()).chain(cells));
+        }
+        let times = self.columns.iter().map(|column| shown(column.cpu_s, "s"));
+        table.row(std::iter::once("processor time".to_owned()).chain(times));
+        let mut sheet = Sheet::new()
+            .heading(format!("{}: every engine", self.title))
+            .table(table)
+            .text(
+                "In brackets: the difference from the column to the left. Uncontrolled packets have \
+                 the scenario's pauses or credits, and no congestion control.",
+            );
+        for column in &self.columns {
+            if let Some(reason) = &column.refused {
+                sheet = sheet.note(format!("{}: {reason}", column.name));
+            }
+        }
+        sheet
+    }
+}

@@ -1,0 +1,121 @@
+//! What packet runs need before they begin: an estimate, and a refusal of what would take too long.
+//!
+//! The other engines answer at once whatever the size; packets cost in proportion to bytes.
+
+use fabric::Fabric;
+use packetsim::{Estimate, Settings};
+use report::number::grouped;
+use traffic::nccl::Plan;
+use traffic::{OpKind, Transfers};
+use units::Bytes;
+
+use crate::failure::Failure;
+use crate::meter;
+
+/// A run that would take longer than this is refused unless the user insists.
+const LONGEST_S: f64 = 600.0;
+
+/// What an operation that waits to be run takes in memory, in its graph and in the engine.
+const OPERATION_BYTES: u64 = 256;
+
+/// Whether a run may take longer, or more memory, than people usually want.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Patience {
+    /// Runs above ten minutes or the memory that there is are refused.
+    #[default]
+    Usual,
+    /// The user insists.
+    Endless,
+}
+
+impl Patience {
+    /// The most operations that collectives may be written out to.
+    pub fn most_operations(self) -> usize {
+        let memory = meter::available_bytes().filter(|_| self == Self::Usual);
+        memory.map_or(usize::MAX, |bytes| (bytes / OPERATION_BYTES) as usize)
+    }
+}
+
+/// Refuses to write a collective out step by step if that alone would fill the memory.
+pub fn refuse_endless_steps(
+    plan: &Plan,
+    ranks: usize,
+    bytes: Bytes,
+    patience: Patience,
+) -> Result<(), Failure> {
+    let (ranks, slices) = (ranks as u64, u64::from(plan.slices));
+    let whole = (u64::from(plan.channels) * plan.chunk.get()).max(1);
+    let per_rank = match plan.algorithm.name() {
+        // Up and down, once for each chunk.
+        "tree" | "nvls" | "nvls_tree" | "sharp" => 2 * bytes.get().div_ceil(whole).max(1),
+        // At most twice round, once for each turn of the channels.
+        _ => 2 * ranks * bytes.get().div_ceil(whole * ranks).max(1),
+    };
+    let operations = ranks * per_rank * slices * u64::from(plan.channels);
+    if operations <= patience.most_operations() as u64 {
+        return Ok(());
+    }
+    Err(Failure::Run(format!(
+        "written out step by step this is about {} messages, more than memory holds; --force tries \
+         it all the same, --engine flow answers at once",
+        grouped(operations)
+    )))
+}
+
+/// What the runs of one command have cost so far, by their estimates.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    patience: Patience,
+    spent_s: f64,
+}
+
+impl Budget {
+    /// Nothing spent yet.
+    pub fn new(patience: Patience) -> Self {
+        Self { patience, spent_s: 0.0 }
+    }
+
+    /// Whether runs may take long.
+    pub fn patience(&self) -> Patience {
+        self.patience
+    }
+
+    /// Estimates a run, and refuses what is too large or beyond counting.
+    pub fn check(
+        &mut self,
+        fabric: &Fabric,
+        transfers: &Transfers,
+        settings: &Settings,
+    ) -> Result<Estimate, Failure> {
+        refuse_endless_messages(transfers, settings)?;
+        let estimate = packetsim::estimate(fabric, transfers, settings);
+        self.spent_s += estimate.seconds;
+        let memory = meter::available_bytes();
+        let fits = memory.is_none_or(|memory| estimate.memory <= memory);
+        if self.patience == Patience::Endless || (self.spent_s <= LONGEST_S && fits) {
+            return Ok(estimate);
+        }
+        let hops = grouped(estimate.packet_hops);
+        let time = units::Span::from_secs_f64(self.spent_s);
+        let size = Bytes::new(estimate.memory);
+        Err(Failure::Run(format!(
+            "about {hops} packet-hops would take about {time:.0} and {size:.1} of memory; --force \
+             runs it all the same, --engine flow answers at once"
+        )))
+    }
+}
+
+/// Refuses messages whose packets the engine cannot number.
+fn refuse_endless_messages(transfers: &Transfers, settings: &Settings) -> Result<(), Failure> {
+    let most = settings.packet.mtu.get().max(1).saturating_mul(u64::from(u32::MAX));
+    let endless = |op: &traffic::Op| match op.kind {
+        OpKind::Send { bytes, .. } => Some(bytes).filter(|bytes| most < bytes.get()),
+        _ => None,
+    };
+    let found = transfers.ops().iter().find_map(endless);
+    found.map_or(Ok(()), |bytes| {
+        let size = Bytes::new(most);
+        let text = format!("a message of {bytes} is above the {size:.0} that packets count");
+        Err(Failure::Run(format!("{text}; --engine flow takes any size")))
+    })
+}

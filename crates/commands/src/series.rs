@@ -1,0 +1,396 @@
+//! What a packet run measured over time: queues, pauses, marks and drops by port and class, the
+//! rates of queue pairs, and latencies from end to end and hop by hop.
+//!
+//! Every link of the scale-out network is looked at unless some are named, and the few that show
+//! most are told. Memory is bounded: with more links there are fewer samples of each.
+
+use fabric::graph::LinkKind;
+use fabric::{Fabric, LinkId, naming};
+use packetsim::measure::{Histogram, LinkSample, MeasureConfig, PairSeries, Recording};
+use report::{Align, Chart, ChartKind, Frame, Sheet, Table, Unit};
+use serde::Serialize;
+use units::Span;
+
+use crate::failure::Failure;
+
+/// How many links are told if none are named.
+const TOLD_LINKS: usize = 8;
+
+/// What samples of all links may take together.
+const MOST_BYTES: usize = 256 << 20;
+
+/// The most samples of a link, and the fewest.
+const SAMPLES: (usize, usize) = (2_000, 64);
+
+/// Points of one line of a chart.
+const DRAWN_POINTS: usize = 400;
+
+/// What to measure.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Time between samples, to begin with.
+    pub interval: Span,
+    /// The links that are told, by name; without any, those that show most.
+    pub links: Vec<String>,
+    /// The queue pairs whose rates are told, by number in the order they were opened.
+    pub queue_pairs: Vec<u32>,
+}
+
+impl Options {
+    /// The same as the engine wants it.
+    pub fn config(&self, fabric: &Fabric) -> Result<MeasureConfig, Failure> {
+        if self.interval == Span::ZERO {
+            return Err(Failure::Usage("the interval between samples cannot be zero".to_owned()));
+        }
+        let mut links: Vec<LinkId> = Vec::new();
+        for name in &self.links {
+            let found = naming::links(fabric, name);
+            links.extend(found.map_err(|unknown| Failure::Usage(unknown.to_string()))?);
+        }
+        if self.links.is_empty() {
+            let all = fabric.links().ids();
+            links.extend(all.filter(|link| fabric.class(*link).kind == LinkKind::ScaleOut));
+        }
+        links.sort_unstable();
+        links.dedup();
+        let each = links.len().max(1) * size_of::<LinkSample>();
+        let samples = (MOST_BYTES / each).clamp(SAMPLES.1, SAMPLES.0);
+        let pairs = self.queue_pairs.clone();
+        Ok(MeasureConfig { interval: self.interval, samples, links, pairs })
+    }
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Series {
+    /// Time between samples; longer than asked for if there would have been too many.
+    pub interval_s: f64,
+    /// When they were taken. Counts of a link are since the sample before.
+    pub at_s: Vec<f64>,
+    /// Links.
+    pub links: Vec<LinkSeries>,
+    /// Queue pairs.
+    pub queue_pairs: Vec<QueuePairSeries>,
+    /// Latencies from end to end.
+    pub latency: Vec<Latency>,
+    /// How long packets waited for their turn in queues, by kind of hop and of packet.
+    pub hop_wait: Vec<HopWait>,
+}
+
+/// One link over time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct LinkSeries {
+    /// What people call it.
+    pub link: String,
+    /// Bytes that waited, by class.
+    pub queued_bytes: ByClass<u64>,
+    /// What it sent.
+    pub sent_bps: Vec<f64>,
+    /// The share of the time in which data was paused.
+    pub paused_share: Vec<f64>,
+    /// Data packets marked.
+    pub marks: Vec<u32>,
+    /// Packets dropped, by class.
+    pub drops: ByClass<u32>,
+}
+
+/// A series for each class of traffic.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ByClass<T> {
+    /// Data.
+    pub data: Vec<T>,
+    /// Acknowledgements, notifications, clear-to-send.
+    pub control: Vec<T>,
+}
+
+/// One queue pair over time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct QueuePairSeries {
+    /// Its number.
+    pub number: u32,
+    /// From where to where.
+    pub between: String,
+    /// The rate that its congestion control allows.
+    pub limit_bps: Vec<f64>,
+    /// What was acknowledged.
+    pub goodput_bps: Vec<f64>,
+}
+
+/// Quantiles of latencies.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Quantiles {
+    /// How many there were.
+    pub count: u64,
+    /// Half are shorter.
+    pub p50_s: f64,
+    /// Ninety-nine of a hundred are shorter.
+    pub p99_s: f64,
+    /// All but one of a thousand are shorter.
+    pub p999_s: f64,
+    /// The longest.
+    pub max_s: f64,
+}
+
+/// A latency from end to end.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Latency {
+    /// Of what.
+    pub of: &'static str,
+    /// How long.
+    #[serde(flatten)]
+    pub quantiles: Quantiles,
+}
+
+/// Waiting at one kind of hop.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct HopWait {
+    /// Where the queue is, and where it leads.
+    pub hop: String,
+    /// What waited.
+    pub of: &'static str,
+    /// How long.
+    #[serde(flatten)]
+    pub quantiles: Quantiles,
+}
+
+impl Quantiles {
+    fn of(histogram: &Histogram) -> Option<Self> {
+        let at = |share| histogram.quantile(share).map(Span::as_secs_f64);
+        Some(Self {
+            count: histogram.count(),
+            p50_s: at(0.5)?,
+            p99_s: at(0.99)?,
+            p999_s: at(0.999)?,
+            max_s: at(1.0)?,
+        })
+    }
+}
+
+impl Series {
+    /// What is told of a recording.
+    pub fn of(fabric: &Fabric, recording: &Recording, options: &Options) -> Self {
+        let at_s: Vec<f64> = recording.at.iter().map(|at| at.as_secs_f64()).collect();
+        let spans: Vec<f64> = at_s.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let told = told(recording, options);
+        let link = |at: &usize| {
+            let (link, samples) = &recording.links[*at];
+            LinkSeries::of(fabric.link_name(*link), samples, &spans)
+        };
+        let pair = |pair: &PairSeries| QueuePairSeries::of(fabric, pair, &spans);
+        Self {
+            interval_s: spans.first().copied().unwrap_or(0.0),
+            links: told.iter().map(link).collect(),
+            queue_pairs: recording.pairs.iter().map(pair).collect(),
+            latency: latencies(recording),
+            hop_wait: hop_waits(recording),
+            at_s,
+        }
+    }
+
+    /// Adds what was measured to a sheet.
+    pub fn show(&self, sheet: Sheet) -> Sheet {
+        let mut sheet = sheet.heading("Latencies").table(self.latency_table());
+        if !self.hop_wait.is_empty() {
+            sheet = sheet.heading("Waiting, hop by hop").table(self.wait_table());
+        }
+        let interval = Span::from_secs_f64(self.interval_s);
+        sheet = sheet.heading(format!("Over time, every {interval:.0}"));
+        for chart in self.charts() {
+            sheet = sheet.chart(chart);
+        }
+        sheet
+    }
+
+    fn charts(&self) -> Vec<Chart> {
+        let mut charts = vec![
+            self.chart(("Data that waits", Unit::Bytes), |link| whole(&link.queued_bytes.data)),
+            self.chart(("Control that waits", Unit::Bytes), |link| {
+                whole(&link.queued_bytes.control)
+            }),
+            self.chart(("Sent", Unit::BitsPerSecond), |link| link.sent_bps.clone()),
+            self.chart(("Share of time paused", Unit::Share), |link| link.paused_share.clone()),
+            self.chart(("Packets marked", Unit::Number), |link| counts(&link.marks)),
+            self.chart(("Data packets dropped", Unit::Number), |link| counts(&link.drops.data)),
+            self.chart(("Control packets dropped", Unit::Number), |link| {
+                counts(&link.drops.control)
+            }),
+        ];
+        let lines = |of: fn(&QueuePairSeries) -> &Vec<f64>| -> Vec<(String, Vec<f64>)> {
+            let line = |pair: &QueuePairSeries| {
+                (format!("{} {}", pair.number, pair.between), of(pair).clone())
+            };
+            self.queue_pairs.iter().map(line).collect()
+        };
+        let allowed = ("Rates that queue pairs were allowed", Unit::BitsPerSecond);
+        charts.push(self.lines(allowed, lines(|pair| &pair.limit_bps)));
+        let goodput = ("Goodput of queue pairs", Unit::BitsPerSecond);
+        charts.push(self.lines(goodput, lines(|pair| &pair.goodput_bps)));
+        charts.into_iter().flatten().collect()
+    }
+
+    fn chart(&self, title: (&str, Unit), of: impl Fn(&LinkSeries) -> Vec<f64>) -> Option<Chart> {
+        let lines = self.links.iter().map(|link| (link.link.clone(), of(link))).collect();
+        self.lines(title, lines)
+    }
+
+    /// A chart of lines, or none if nothing happened.
+    fn lines(&self, (title, unit): (&str, Unit), lines: Vec<(String, Vec<f64>)>) -> Option<Chart> {
+        let mut frame = Frame::new(&["at_s", "value", "series"]);
+        for (name, values) in lines.iter().filter(|(_, values)| values.iter().any(|v| *v > 0.0)) {
+            let points: Vec<(f64, f64)> =
+                self.at_s.iter().copied().zip(values.iter().copied()).collect();
+            for (at, value) in report::chart::decimate(&points, DRAWN_POINTS) {
+                frame.push(vec![at.into(), value.into(), name.as_str().into()]);
+            }
+        }
+        if frame.rows.is_empty() {
+            return None;
+        }
+        let chart = Chart::new(ChartKind::Line, title, frame).axes("at_s", "value").by("series");
+        let chart = chart.labels("simulated time", title).units(Unit::Seconds, unit);
+        Some(chart.caption("Of many samples the peaks are kept. What is not drawn stayed at zero."))
+    }
+
+    fn latency_table(&self) -> Table {
+        let mut table = quantile_table(&["of"]);
+        for latency in &self.latency {
+            table.row(quantile_row([latency.of.to_owned()], &latency.quantiles));
+        }
+        table
+    }
+
+    fn wait_table(&self) -> Table {
+        let mut table = quantile_table(&["queue", "of"]);
+        for wait in &self.hop_wait {
+            table.row(quantile_row([wait.hop.clone(), wait.of.to_owned()], &wait.quantiles));
+        }
+        table
+    }
+}
+
+fn quantile_table(names: &[&'static str]) -> Table {
+    let names = names.iter().map(|name| (*name, Align::Left));
+    let numbers = ["packets", "p50", "p99", "p99.9", "longest"].map(|name| (name, Align::Right));
+    Table::new(names.chain(numbers))
+}
+
+fn quantile_row<const N: usize>(names: [String; N], quantiles: &Quantiles) -> Vec<String> {
+    let Quantiles { count, p50_s, p99_s, p999_s, max_s } = *quantiles;
+    let spans = [p50_s, p99_s, p999_s, max_s];
+    let spans = spans.map(|seconds| format!("{:.2}", Span::from_secs_f64(seconds)));
+    names.into_iter().chain([report::number::grouped(count)]).chain(spans).collect()
+}
+
+fn whole(values: &[u64]) -> Vec<f64> {
+    values.iter().map(|value| *value as f64).collect()
+}
+
+fn counts(values: &[u32]) -> Vec<f64> {
+    values.iter().map(|value| f64::from(*value)).collect()
+}
+
+/// What changed from sample to sample; nothing before the first.
+fn steps<T, S: Copy>(samples: &[S], of: impl Fn(S, S) -> T, first: T) -> Vec<T> {
+    let later = samples.windows(2).map(|pair| of(pair[0], pair[1]));
+    std::iter::once(first).chain(later).collect()
+}
+
+impl LinkSeries {
+    fn of(link: String, samples: &[LinkSample], spans: &[f64]) -> Self {
+        let per_s = |values: Vec<f64>| -> Vec<f64> {
+            let spans = std::iter::once(&1.0).chain(spans);
+            values.iter().zip(spans).map(|(value, span)| value / span).collect()
+        };
+        let sent = steps(samples, |a, b| (b.sent - a.sent) as f64 * 8.0, 0.0);
+        let paused = steps(samples, |a, b| b.paused.saturating_sub(a.paused).as_secs_f64(), 0.0);
+        Self {
+            link,
+            queued_bytes: ByClass {
+                data: samples.iter().map(|sample| sample.data.get()).collect(),
+                control: samples.iter().map(|sample| sample.control.get()).collect(),
+            },
+            sent_bps: per_s(sent),
+            paused_share: per_s(paused),
+            marks: steps(samples, |a, b| b.marks - a.marks, 0),
+            drops: ByClass {
+                data: steps(samples, |a, b| b.data_drops - a.data_drops, 0),
+                control: steps(samples, |a, b| b.control_drops - a.control_drops, 0),
+            },
+        }
+    }
+}
+
+impl QueuePairSeries {
+    fn of(fabric: &Fabric, pair: &PairSeries, spans: &[f64]) -> Self {
+        let bits = steps(
+            &pair.samples,
+            |a, b| b.acknowledged.saturating_sub(a.acknowledged) as f64 * 8.0,
+            0.0,
+        );
+        let spans = std::iter::once(&1.0).chain(spans);
+        Self {
+            number: pair.number,
+            between: format!("{} - {}", fabric.name(pair.from), fabric.name(pair.to)),
+            limit_bps: pair.samples.iter().map(|sample| sample.limit.as_bps() as f64).collect(),
+            goodput_bps: bits.iter().zip(spans).map(|(bits, span)| bits / span).collect(),
+        }
+    }
+}
+
+/// The places of the links that are told: all that were named, or those that show most.
+fn told(recording: &Recording, options: &Options) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..recording.links.len()).collect();
+    if !options.links.is_empty() {
+        return places;
+    }
+    let shown = |at: usize| -> [f64; 4] {
+        let samples = &recording.links[at].1;
+        let deepest = samples.iter().map(|sample| sample.data.get() + sample.control.get()).max();
+        let last = samples.last().copied().unwrap_or_default();
+        [
+            deepest.unwrap_or(0) as f64,
+            last.paused.as_secs_f64(),
+            f64::from(last.marks),
+            f64::from(last.data_drops + last.control_drops),
+        ]
+    };
+    let shown: Vec<[f64; 4]> = places.iter().map(|at| shown(*at)).collect();
+    let most = |kind: usize| shown.iter().map(|of| of[kind]).fold(f64::MIN_POSITIVE, f64::max);
+    let most = [0, 1, 2, 3].map(most);
+    let score = |at: usize| -> f64 { (0..4).map(|kind| shown[at][kind] / most[kind]).sum() };
+    places.sort_by(|a, b| score(*b).total_cmp(&score(*a)).then(a.cmp(b)));
+    places.truncate(TOLD_LINKS);
+    places.retain(|at| 0.0 < score(*at));
+    places
+}
+
+fn latencies(recording: &Recording) -> Vec<Latency> {
+    let all = [
+        ("data, one way", &recording.one_way),
+        ("data and its acknowledgement", &recording.round_trip),
+        ("congestion notification", &recording.notification),
+        ("clear to send", &recording.clearance),
+    ];
+    let latency = |(of, histogram): (&'static str, &Histogram)| {
+        Quantiles::of(histogram).map(|quantiles| Latency { of, quantiles })
+    };
+    all.into_iter().filter_map(latency).collect()
+}
+
+fn hop_waits(recording: &Recording) -> Vec<HopWait> {
+    let mut waits = Vec::new();
+    for hop in &recording.hops {
+        let all = [
+            ("data", &hop.data),
+            ("acknowledgements", &hop.acknowledgement),
+            ("notifications", &hop.notification),
+            ("clear to send", &hop.clearance),
+        ];
+        for (of, histogram) in all {
+            if let Some(quantiles) = Quantiles::of(histogram) {
+                waits.push(HopWait { hop: format!("{} to {}", hop.from, hop.to), of, quantiles });
+            }
+        }
+    }
+    waits
+}
