@@ -12,7 +12,6 @@ use report::Answer;
 use scenario::file::Reported;
 use scenario::{Loaded, Request, load};
 use serde::Serialize;
-use traffic::pattern::Pattern;
 
 use crate::engine::Engine;
 use crate::failure::Failure;
@@ -183,13 +182,7 @@ impl Column {
 
     /// Bus bandwidth of a synthetic collective, in 10⁹ bytes per second.
     fn bus_bandwidth(&self) -> Option<f64> {
-        let (report, config) = (self.traffic.as_ref()?, self.loaded.scenario.traffic.as_ref()?);
-        if config.pattern != Pattern::Collective || report.makespan_s <= 0.0 {
-            return None;
-        }
-        let gpus = config.gpus.map_or(self.fabric.gpus, u64::from).min(self.fabric.gpus);
-        let factor = config.collective.bus_factor(gpus as u32);
-        Some(config.bytes.as_f64() * factor / report.makespan_s / 1e9)
+        self.traffic.as_ref()?.parts.first()?.busbw_gbps
     }
 }
 

@@ -50,20 +50,21 @@ impl Engine {
 pub fn flow_settings(loaded: &Loaded) -> flowsim::Settings {
     let settings = loaded.settings();
     let nic = &settings.nic;
-    let mut flow = flowsim::FlowConfig {
+    let library = library(loaded);
+    let wire = flowsim::Wire {
         packet: settings.packet.mtu,
-        wire_efficiency: loaded.scenario.network.transport.efficiency(settings.packet.mtu),
+        efficiency: loaded.scenario.network.transport.efficiency(settings.packet.mtu),
         receiver: match nic.reorder {
             Reorder::None => flowsim::Receiver::GoBackN,
             Reorder::SelectiveRepeat | Reorder::DirectPlacement => flowsim::Receiver::AnyOrder,
         },
-        ..flowsim::FlowConfig::default()
+        nic_latency: (nic.send_latency + nic.receive_latency) / 2,
+        scale_up_efficiency: library.architecture.scale_up_efficiency(),
     };
-    flow.nic_latency = (nic.send_latency + nic.receive_latency) / 2;
-    flow.scale_up_efficiency = library(loaded).architecture.scale_up_efficiency();
     flowsim::Settings {
         routing: settings.routing.clone(),
-        flow,
+        flow: loaded.scenario.network.flow.clone(),
+        wire,
         faults: loaded.faults.clone(),
         background: Vec::new(),
         seed: loaded.scenario.seed,

@@ -6,9 +6,9 @@
 //! # Map of the modules
 //!
 //! One file for each command, with its options, its result and `run`; [`engine`] is the door to
-//! the engines, [`packets`] what packet runs need before and beside, [`series`] what they measured,
-//! [`cross_check`] the engines side by side, [`meter`] what runs cost the machine,
-//! [`failure`] how a command can fail.
+//! the engines, [`work`] writes synthetic traffic out for them, [`packets`] is what packet runs
+//! need before and beside, [`series`] what they measured, [`cross_check`] the engines side by side,
+//! [`meter`] what runs cost the machine, [`failure`] how a command can fail.
 //! `links` draws what links did, `occupancy` tells when in a step they did it.
 
 pub mod check;
@@ -30,6 +30,7 @@ pub mod series;
 pub mod topo;
 pub mod traffic;
 pub mod validate;
+pub mod work;
 pub mod world;
 
 pub use engine::Engine;

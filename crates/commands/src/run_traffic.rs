@@ -1,19 +1,21 @@
 //! `run` on synthetic traffic: how long every flow takes, and what the network did meanwhile.
 
 use std::io::{self, Write};
+use std::ops::Range;
 
 use fabric::graph::LinkKind;
 use fabric::{Fabric, LinkId, NodeKind};
 use scenario::Loaded;
 use serde::Serialize;
-use traffic::collective::{Ask, Communicator, Group, Request, write};
-use traffic::pattern::{self, Flow, Pattern};
-use traffic::{OpId, Outcome, Transfers, nccl};
+use traffic::Outcome;
+use traffic::pattern::Flow;
+use units::{Span, Time};
 
 use crate::engine::{self, Engine};
 use crate::failure::Failure;
-use crate::packets::{self, Budget, Patience};
+use crate::packets::{Budget, Patience};
 use crate::series::{self, Series};
+use crate::work::{Part, Work, work};
 
 mod page;
 
@@ -35,6 +37,8 @@ pub struct Report {
     pub fct_s: Percentiles,
     /// Payload per second of the makespan, over all flows.
     pub goodput_bps: f64,
+    /// The loads, what is looked at first.
+    pub parts: Vec<PartReport>,
     /// Packets dropped.
     pub drops: u64,
     /// Packets sent again.
@@ -70,6 +74,26 @@ pub struct Report {
     pub peak_rss_bytes: u64,
     #[serde(skip)]
     drawn: page::Drawn,
+}
+
+/// What became of one load.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PartReport {
+    /// What it is called.
+    pub name: String,
+    /// Its flows, or groups that run a collective.
+    pub flows: u64,
+    /// Those that finished.
+    pub completed: u64,
+    /// When it began.
+    pub start_s: f64,
+    /// When its last flow had finished.
+    pub finish_s: f64,
+    /// Completion times.
+    pub fct_s: Percentiles,
+    /// Bus bandwidth of its slowest collective.
+    #[serde(rename = "busbw_GBps", skip_serializing_if = "Option::is_none")]
+    pub busbw_gbps: Option<f64>,
 }
 
 /// Percentiles in seconds.
@@ -120,64 +144,6 @@ pub struct WorstLink {
     pub paused_s: f64,
     /// Who is on it.
     pub why: String,
-}
-
-/// What to run: transfers, and for each flow the operation that ends it.
-#[derive(Debug)]
-pub struct Work {
-    /// What the engine runs.
-    pub transfers: Transfers,
-    /// The flows; a collective is one flow from the first NIC to the last.
-    pub flows: Vec<Flow>,
-    /// The operation that ends each flow.
-    pub ends: Vec<OpId>,
-}
-
-/// Writes out the scenario's synthetic traffic for an engine.
-pub fn work(loaded: &Loaded, engine: Engine, patience: Patience) -> Result<Work, Failure> {
-    let flows = loaded.flows()?;
-    let (mut transfers, mut ends) = pattern::transfers(loaded.fabric(), &flows);
-    let mut flows = flows;
-    let traffic = loaded.scenario.traffic.as_ref();
-    if let Some(config) = traffic.filter(|config| config.pattern == Pattern::Collective) {
-        let fabric = loaded.fabric();
-        let gpus = config.gpus.map_or(fabric.gpus(), |gpus| gpus as usize);
-        let ranks: Vec<_> = (0..gpus.min(fabric.gpus())).map(|gpu| fabric.gpu(gpu)).collect();
-        let communicator = Communicator::new(fabric, &ranks);
-        let settings = engine::library(loaded);
-        let (collective, bytes) = (config.collective, config.bytes);
-        let ask = Ask {
-            fabric,
-            communicator: &communicator,
-            collective,
-            bytes,
-            settings: &settings,
-            weights: &[],
-        };
-        let plan = nccl::plan(&ask).ok_or_else(|| {
-            Failure::Run(format!("no algorithm runs {} on this fabric", collective.name()))
-        })?;
-        if engine == Engine::Packet {
-            packets::refuse_endless_steps(&plan, ask.communicator.ranks(), bytes, patience)?;
-        }
-        let label = transfers.label(collective.name());
-        let request = Request {
-            collective,
-            bytes,
-            detail: engine.detail(),
-            label,
-            settings: &settings,
-            plan: &plan,
-            weights: &[],
-        };
-        let end = write(fabric, &mut Group::new(communicator), &request, &mut transfers, &[]);
-        ends.push(end);
-        flows.push(Flow { src: 0, dst: 0, bytes, start: config.start, messages: 1 });
-    }
-    if flows.is_empty() {
-        return Err(Failure::Run("this scenario has no traffic to run".to_owned()));
-    }
-    Ok(Work { transfers, flows, ends })
 }
 
 /// How to run it.
@@ -235,13 +201,7 @@ fn summarise(
     clock: &crate::meter::Meter,
 ) -> Report {
     let fabric = loaded.fabric();
-    let mut times: Vec<f64> = Vec::with_capacity(work.flows.len());
-    for (flow, end) in work.flows.iter().zip(&work.ends) {
-        if let Some(ended) = outcome.ops[*end] {
-            times.push(ended.finish.as_secs_f64() - flow.start.as_secs_f64());
-        }
-    }
-    times.sort_by(f64::total_cmp);
+    let times = completions(work, outcome, 0..work.flows.len());
     let bytes: u64 =
         work.flows.iter().map(|flow| flow.bytes.get() * u64::from(flow.messages)).sum();
     let makespan_s = outcome.makespan().as_secs_f64();
@@ -254,6 +214,7 @@ fn summarise(
         makespan_s,
         fct_s: percentiles(&times),
         goodput_bps: if makespan_s > 0.0 { bytes as f64 * 8.0 / makespan_s } else { 0.0 },
+        parts: work.parts.iter().map(|part| part_report(work, outcome, part)).collect(),
         drops: counters.drops,
         retransmits: counters.retransmits,
         ecn_marks: counters.ecn_marks,
@@ -271,6 +232,36 @@ fn summarise(
         cpu_s: clock.cpu_s(),
         peak_rss_bytes: crate::meter::peak_rss_bytes(),
         drawn: page::Drawn::of(loaded, engine, work, outcome, times),
+    }
+}
+
+/// How long those of these flows took that have finished, shortest first.
+fn completions(work: &Work, outcome: &Outcome, flows: Range<usize>) -> Vec<f64> {
+    let ended = |at: usize| Some((work.flows[at].start, outcome.ops[work.ends[at]]?.finish));
+    let took = |(start, finish): (Span, Time)| finish.as_secs_f64() - start.as_secs_f64();
+    let mut times: Vec<f64> = flows.filter_map(ended).map(took).collect();
+    times.sort_by(f64::total_cmp);
+    times
+}
+
+fn part_report(work: &Work, outcome: &Outcome, part: &Part) -> PartReport {
+    let times = completions(work, outcome, part.flows.clone());
+    let finishes = part.flows.clone().filter_map(|at| outcome.ops[work.ends[at]]);
+    let last = finishes.map(|times| times.finish.as_secs_f64()).fold(0.0, f64::max);
+    let fct_s = percentiles(&times);
+    let busbw = part.collective.filter(|_| fct_s.max > 0.0).map(|(collective, ranks)| {
+        let Flow { bytes, messages, .. } = work.flows[part.flows.start];
+        let moved = bytes.as_f64() * f64::from(messages);
+        moved * collective.bus_factor(ranks) / fct_s.max / 1e9
+    });
+    PartReport {
+        name: part.name.clone(),
+        flows: part.flows.len() as u64,
+        completed: times.len() as u64,
+        start_s: part.start.as_secs_f64(),
+        finish_s: last,
+        fct_s,
+        busbw_gbps: busbw,
     }
 }
 

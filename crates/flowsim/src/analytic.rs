@@ -80,23 +80,23 @@ impl Alone<'_, '_> {
     /// How long an operation takes to its end at the receiver, and from there back.
     fn duration(&mut self, op: OpId) -> Result<(Span, Span), String> {
         let transfers = self.transfers;
-        let config = &self.settings.flow;
+        let Settings { flow, wire, .. } = self.settings;
         match &transfers.ops()[op].kind {
             OpKind::Wait { span } => Ok((*span, Span::ZERO)),
             OpKind::Send { connection, bytes } => {
                 let ends = &transfers.connections()[*connection];
                 let moving = self.moving(&[*connection], bytes.as_f64())?;
                 if ends.from == ends.to {
-                    return Ok((config.protocol_latency, Span::ZERO));
+                    return Ok((flow.protocol_latency, Span::ZERO));
                 }
                 let nics = match self.paths.queue_pairs(*connection) {
                     0 => Span::ZERO,
-                    _ => config.nic_latency * 2,
+                    _ => wire.nic_latency * 2,
                 };
                 let delay = Span::from_secs_f64(self.lay.delay) + nics;
-                let packet = bytes.as_f64().min(config.packet.as_f64());
+                let packet = bytes.as_f64().min(wire.packet.as_f64());
                 let forward = Span::from_secs_f64(moving + packet * self.lay.per_byte);
-                Ok((config.protocol_latency + forward + delay, delay))
+                Ok((flow.protocol_latency + forward + delay, delay))
             }
             OpKind::Coupled { edges, bytes, fill } => {
                 let moving = self.moving(transfers.coupled(edges), bytes.as_f64())?;

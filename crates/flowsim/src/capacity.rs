@@ -19,10 +19,10 @@ pub(crate) fn capacities(
     settings: &Settings,
     now: Time,
 ) -> Vec<f64> {
-    let config = &settings.flow;
+    let wire = &settings.wire;
     let share = |kind: LinkKind| match kind {
-        LinkKind::ScaleUp => config.scale_up_efficiency,
-        LinkKind::ScaleOut | LinkKind::FrontEnd | LinkKind::Circuit => config.wire_efficiency,
+        LinkKind::ScaleUp => wire.scale_up_efficiency,
+        LinkKind::ScaleOut | LinkKind::FrontEnd | LinkKind::Circuit => wire.efficiency,
     };
     let mut capacities: Vec<f64> = fabric
         .links()
@@ -45,7 +45,7 @@ pub(crate) fn capacities(
         }
         if let FaultKind::Grey { .. } = fault.kind {
             for &link in &fault.links {
-                let loss = settings.faults.loss(link, config.packet, now);
+                let loss = settings.faults.loss(link, wire.packet, now);
                 let rate = health.rate(fabric, link).bytes_per_s();
                 capacities[link.index()] *= lossy(settings, loss, rate);
             }
@@ -57,8 +57,8 @@ pub(crate) fn capacities(
 /// What is left of a link's rate when every lost packet costs what was in flight behind it.
 fn lossy(settings: &Settings, loss: f64, bytes_per_s: f64) -> f64 {
     // Both NICs on both ways, and as much again for switches and cables.
-    let round_trip = 8.0 * settings.flow.nic_latency.as_secs_f64();
-    let in_flight = bytes_per_s * round_trip / settings.flow.packet.as_f64().max(1.0);
+    let round_trip = 8.0 * settings.wire.nic_latency.as_secs_f64();
+    let in_flight = bytes_per_s * round_trip / settings.wire.packet.as_f64().max(1.0);
     (1.0 - loss) / (1.0 - loss + loss * in_flight)
 }
 
@@ -73,7 +73,7 @@ fn lossy(settings: &Settings, loss: f64, bytes_per_s: f64) -> f64 {
 /// that has to share has less in flight and loses less.
 pub(crate) fn go_back_n(settings: &Settings, ways: usize, delay: f64, line: f64) -> f64 {
     let overtakes = 0.5 * (1.0 - 1.0 / ways.max(1) as f64);
-    let round_trip = 2.0 * delay + 4.0 * settings.flow.nic_latency.as_secs_f64();
-    let packet = settings.flow.packet.as_f64().max(1.0);
+    let round_trip = 2.0 * delay + 4.0 * settings.wire.nic_latency.as_secs_f64();
+    let packet = settings.wire.packet.as_f64().max(1.0);
     1.0 / (1.0 + overtakes * (line * round_trip / packet).max(1.0))
 }

@@ -69,7 +69,7 @@ pub fn estimate(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> 
 mod tests {
     use fabric::hardware::Catalogue;
     use fabric::topology::{ClusterConfig, FabricConfig, build};
-    use traffic::pattern::{Pattern, TrafficConfig, flows, transfers};
+    use traffic::pattern::{Load, Pattern, flows, transfers};
 
     use super::*;
 
@@ -79,8 +79,9 @@ mod tests {
         let cluster = ClusterConfig { gpus: Some(256), ..ClusterConfig::default() };
         let fabric = build(&cluster, &FabricConfig::default(), &Catalogue::default()).unwrap();
         let cost = |pattern, count, smallest| {
-            let config = TrafficConfig { pattern, count, smallest, ..TrafficConfig::default() };
-            let (transfers, _) = transfers(&fabric, &flows(&config, 256, 1).unwrap());
+            let load = Load { pattern, count, smallest, ..Load::default() };
+            let random = units::Random::new(1, "pattern", 0);
+            let (transfers, _) = transfers(&fabric, &flows(&load, 256, random));
             estimate(&fabric, &transfers, &Settings::default())
         };
         let small = cost(Pattern::Random, 1_000, None);

@@ -65,7 +65,7 @@ pub mod series;
 pub mod settings;
 pub mod simulation;
 
-pub use settings::{Background, FlowConfig, Receiver, Settings};
+pub use settings::{Background, FlowConfig, Receiver, Settings, Wire};
 pub use simulation::{Run, simulate};
 
 use fabric::Fabric;

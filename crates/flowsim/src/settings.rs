@@ -20,29 +20,55 @@ pub enum Receiver {
     GoBackN,
 }
 
+/// What hardware and protocol leave of the links: the scenario's NICs and transport say it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wire {
+    /// Time in a NIC, on each side of a message.
+    pub nic_latency: Span,
+    /// Payload of a packet: switches pass it on when they have it whole.
+    pub packet: Bytes,
+    /// The share of a scale-out link's rate that is left for payload.
+    pub efficiency: f64,
+    /// The share of a scale-up link's rate that is left for payload.
+    pub scale_up_efficiency: f64,
+    /// What receivers do with packets that overtake each other.
+    pub receiver: Receiver,
+}
+
+impl Default for Wire {
+    fn default() -> Self {
+        Self {
+            // Half of it on each side makes 64 bytes over one switch take about the 3.6 µs that
+            // DeepSeek measured on RoCE (ISCA 2025, table 5): 2 × 1.4 + 0.5 + cables.
+            nic_latency: Span::from_ns(1_400),
+            // The largest MTU of InfiniBand and RoCE.
+            packet: Bytes::from_kib(4),
+            // 4,096 bytes of payload in a frame of 4,178: preamble and gap 20, Ethernet 18,
+            // IPv4 20, UDP 8, BTH 12, ICRC 4.
+            efficiency: 4096.0 / 4178.0,
+            // NCCL counts 20.6 of an NVLink 4's 25 GB/s (nccl, src/graph/topo.h).
+            scale_up_efficiency: 20.6 / 25.0,
+            receiver: Receiver::default(),
+        }
+    }
+}
+
 /// The flow engine's own settings.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FlowConfig {
-    /// Time in a NIC, on each side of a message.
-    pub nic_latency: Span,
     /// Time that software and protocol add to each message before it is on the wire.
     pub protocol_latency: Span,
-    /// Payload of a packet: switches pass it on when they have it whole.
-    pub packet: Bytes,
-    /// The share of a scale-out link's rate that is left for payload.
-    pub wire_efficiency: f64,
-    /// The share of a scale-up link's rate that is left for payload.
-    pub scale_up_efficiency: f64,
     /// What a queue pair may have in flight; it then sends no more than this in a round trip.
     pub window: Option<Bytes>,
     /// How long it takes until switches route around a failure.
     pub convergence: Span,
-    /// What receivers do with packets that overtake each other.
-    pub receiver: Receiver,
     /// Finishes that lie closer than this share of the time that has passed are one event.
+    #[schemars(range(min = 0.0, max = 0.1))]
     pub merge: f64,
-    /// Changes of rates below this share are not passed on.
+    /// Changes of rates below this share are not passed on. Rates are exact to a hundred times
+    /// this; large networks with flows of many sizes run faster with 1e-6.
+    #[schemars(range(min = 1e-12, max = 0.01))]
     pub precision: f64,
     /// Points of a link's utilisation over time; 0 leaves it out.
     pub points: u32,
@@ -51,22 +77,11 @@ pub struct FlowConfig {
 impl Default for FlowConfig {
     fn default() -> Self {
         Self {
-            // Half of it on each side makes 64 bytes over one switch take about the 3.6 µs that
-            // DeepSeek measured on RoCE (ISCA 2025, table 5): 2 × 1.4 + 0.5 + cables.
-            nic_latency: Span::from_ns(1_400),
             protocol_latency: Span::ZERO,
-            // The largest MTU of InfiniBand and RoCE.
-            packet: Bytes::from_kib(4),
-            // 4,096 bytes of payload in a frame of 4,178: preamble and gap 20, Ethernet 18,
-            // IPv4 20, UDP 8, BTH 12, ICRC 4.
-            wire_efficiency: 4096.0 / 4178.0,
-            // NCCL counts 20.6 of an NVLink 4's 25 GB/s (nccl, src/graph/topo.h).
-            scale_up_efficiency: 20.6 / 25.0,
             // Without congestion control, or with one that keeps the bottleneck full.
             window: None,
             // Illustrative: a switch notices a dead port and takes it out of its groups.
             convergence: Span::from_ms(1),
-            receiver: Receiver::default(),
             // Below what a picosecond can tell apart in any run of seconds.
             merge: 1e-12,
             // A hundredth of the precision that is promised.
@@ -98,6 +113,8 @@ pub struct Settings {
     pub routing: RoutingConfig,
     /// The engine's own settings.
     pub flow: FlowConfig,
+    /// What hardware and protocol leave of the links.
+    pub wire: Wire,
     /// What fails while the run goes on; what is broken from the start the fabric knows.
     pub faults: Faults,
     /// Traffic that shares the links.

@@ -407,14 +407,14 @@ impl<'a, 'b> Simulation<'a, 'b> {
 
     fn define_lane(&mut self, lane: u32, weight: f64) {
         let row = &mut self.lanes[lane as usize];
-        let config = &self.settings.flow;
+        let wire = &self.settings.wire;
         let nics = match self.paths.queue_pairs(row.connection) {
             0 => 0.0,
-            _ => 2.0 * config.nic_latency.as_secs_f64(),
+            _ => 2.0 * wire.nic_latency.as_secs_f64(),
         };
-        let round_trip = 2.0 * (self.lay.delay + nics) + self.lay.per_byte * config.packet.as_f64();
+        let round_trip = 2.0 * (self.lay.delay + nics) + self.lay.per_byte * wire.packet.as_f64();
         // Its weight is the number of its queue pairs, each of which has a window of its own.
-        let cap = config.window.map(|window| weight * window.as_f64() / round_trip);
+        let cap = self.settings.flow.window.map(|window| weight * window.as_f64() / round_trip);
         let flow = self.network.define(&self.lay.entries, weight, cap);
         self.carriers.push(Carrier::Lane(lane));
         row.flow = Some(flow);
@@ -445,7 +445,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
     fn punish_reordering(&mut self, message: Bytes) {
         self.widen();
         let spread = self.paths.routing().spread(message);
-        if self.settings.flow.receiver == Receiver::AnyOrder || spread == Spread::One {
+        if self.settings.wire.receiver == Receiver::AnyOrder || spread == Spread::One {
             return;
         }
         let Some(&(first, _)) = self.lay.entries.first() else { return };
@@ -525,11 +525,11 @@ impl<'a, 'b> Simulation<'a, 'b> {
             let bytes = self.parts[next as usize].bytes;
             self.progress.renew(flow, bytes, self.now, &self.network);
         }
-        let config = &self.settings.flow;
+        let Settings { flow, wire, .. } = self.settings;
         let arrival = self.now
-            + config.protocol_latency.as_secs_f64()
+            + flow.protocol_latency.as_secs_f64()
             + delay
-            + per_byte * bytes.min(config.packet.as_f64());
+            + per_byte * bytes.min(wire.packet.as_f64());
         let state = &mut self.ops[op];
         state.received = state.received.max(arrival);
         state.parts -= 1;

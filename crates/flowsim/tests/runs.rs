@@ -4,7 +4,7 @@ mod common;
 
 use common::{RATE, arrivals, connect, leaf_spine, messages, plain};
 use fabric::routing::{Policy, QueuePairUse, RoutingConfig};
-use flowsim::{Background, FlowConfig, Receiver, Settings, run, simulate};
+use flowsim::{Background, Receiver, Settings, Wire, run, simulate};
 use traffic::{OpKind, Transfers};
 use units::{Bytes, Id, Rate, Span, Time};
 
@@ -17,13 +17,13 @@ fn close(measured: f64, expected: f64) {
 #[test]
 fn a_message_alone() {
     let fabric = leaf_spine(2, 2, 1);
-    let flow = FlowConfig {
+    let wire = Wire {
         nic_latency: Span::from_us(1),
         packet: Bytes::new(5_000),
-        wire_efficiency: 1.0,
-        ..FlowConfig::default()
+        efficiency: 1.0,
+        ..Wire::default()
     };
-    let settings = Settings { flow, ..Settings::default() };
+    let settings = Settings { wire, ..Settings::default() };
     let outcome = run(&fabric, &messages(&fabric, &[(0, 2)], 1_250_000), &settings);
     let times = outcome.ops.as_slice()[0].unwrap();
     // 100 us of bytes, four cables of 0.1, three switches of 0.5, two NICs of 1, three packets
@@ -103,9 +103,9 @@ fn remedies_for_few_fat_flows() {
     let makespan = |policy, qps, split, receiver| {
         let routing = RoutingConfig { policy, qps, split, ..RoutingConfig::default() };
         let mut settings = Settings { routing, ..plain() };
-        settings.flow.receiver = receiver;
-        settings.flow.nic_latency = Span::from_us(1);
-        settings.flow.packet = Bytes::from_kib(4);
+        settings.wire.receiver = receiver;
+        settings.wire.nic_latency = Span::from_us(1);
+        settings.wire.packet = Bytes::from_kib(4);
         run(&fabric, &messages(&fabric, &pairs, bytes), &settings).makespan().as_secs_f64() * 1e3
     };
     let (split, turns) = (QueuePairUse::Split, QueuePairUse::RoundRobin);
@@ -146,7 +146,7 @@ fn background_traffic_shares_the_links() {
 fn a_window_caps_the_rate() {
     let fabric = leaf_spine(1, 2, 1);
     let mut settings = plain();
-    settings.flow.nic_latency = Span::from_ns(650); // twice, and 0.7 us of cables and switch
+    settings.wire.nic_latency = Span::from_ns(650); // twice, and 0.7 us of cables and switch
     for (window, rate) in [(50_000, RATE), (25_000, RATE / 2.0)] {
         settings.flow.window = Some(Bytes::new(window));
         let outcome = run(&fabric, &messages(&fabric, &[(0, 1)], 1_250_000), &settings);

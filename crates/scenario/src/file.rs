@@ -7,6 +7,7 @@ use fabric::fault::FaultConfig;
 use fabric::hardware::{Catalogue, Trust};
 use fabric::topology::{ClusterConfig, FabricConfig};
 use fabric::transport::Transport;
+use flowsim::FlowConfig;
 use job::JobConfig;
 use packetsim::Settings;
 use schemars::JsonSchema;
@@ -65,7 +66,9 @@ pub struct ScenarioFile {
 pub struct NetworkConfig {
     /// Which protocol carries messages. It decides the defaults of what follows.
     pub transport: Transport,
-    /// Everything that the engines obey.
+    /// The flow engine.
+    pub flow: FlowConfig,
+    /// Everything that the packet engine obeys, and the others as far as they have it.
     #[serde(flatten)]
     pub settings: Settings,
 }

@@ -17,7 +17,8 @@ use fabric::fault::Faults;
 use job::Job;
 use packetsim::Settings;
 use serde_json::Value as Json;
-use traffic::pattern::{self, Flow};
+use traffic::pattern::{self, Flow, Load};
+use units::Random;
 
 use crate::assignment;
 use crate::check::{Checked, check, missing};
@@ -156,6 +157,12 @@ impl Loader {
             check(&mut node, &self.merged, self.schema, &self.sources);
         self.problems.extend(problems);
         self.dropped.extend(dropped);
+        // A scenario has one or the other: what is laid later takes the earlier one's place.
+        for (new, old) in [("traffic", "job"), ("job", "traffic")] {
+            if node.at(new).is_some() && node.at(old).is_none() {
+                self.merged.remove(old);
+            }
+        }
         merge(&mut self.merged, node, self.schema);
     }
 
@@ -378,19 +385,22 @@ impl Loaded {
         Settings { seed: self.scenario.seed, ..self.scenario.network.settings.clone() }
     }
 
-    /// The flows of the synthetic traffic, from its pattern or its file.
-    pub fn flows(&self) -> Result<Vec<Flow>, Problems> {
+    /// The loads of the synthetic traffic, what is looked at first, each with the flows of its
+    /// pattern or its file; a collective has none.
+    pub fn loads(&self) -> Result<Vec<(&Load, Vec<Flow>)>, Problems> {
         let Some(traffic) = &self.scenario.traffic else { return Ok(Vec::new()) };
         let nics = u32::try_from(self.fabric().nics()).expect("node ids have 32 bits");
-        let mut flows = match &traffic.flows {
-            Some(file) => flows::read(&self.path("traffic.flows", file), nics)?,
-            None => Vec::new(),
+        let draw = |number: u64, load| {
+            let random = Random::new(self.scenario.seed, "pattern", number);
+            pattern::flows(load, nics, random)
         };
-        let written = pattern::flows(traffic, nics, self.scenario.seed);
-        let explain = |(key, reason)| self.problem(&format!("traffic.{key}"), reason);
-        let refuse = |wrong: Vec<_>| Problems(wrong.into_iter().map(explain).collect());
-        flows.extend(written.map_err(refuse)?);
-        Ok(flows)
+        let first = match &traffic.flows {
+            Some(file) => flows::read(&self.path("traffic.flows", file), nics)?,
+            None => draw(0, &traffic.load),
+        };
+        let others = (1..).zip(&traffic.background);
+        let others = others.map(|(number, load)| (load, draw(number, load)));
+        Ok(std::iter::once((&traffic.load, first)).chain(others).collect())
     }
 
     /// What to call the scenario above tables: its name, or else what was asked for.

@@ -86,7 +86,7 @@ impl Meaning {
     fn add_traffic(&mut self, fabric: &Fabric, scenario: &ScenarioFile) {
         let Some(traffic) = &scenario.traffic else { return };
         let nics = u32::try_from(fabric.nics()).expect("node ids have 32 bits");
-        for (key, message) in pattern::check(traffic, nics) {
+        for (key, message) in pattern::check(traffic, nics, fabric.gpus() as u64) {
             let (reason, help) = split_suggestion(&message);
             let key = format!("traffic.{key}");
             let message = format!("`{key}`: {reason}");

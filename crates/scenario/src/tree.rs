@@ -100,6 +100,13 @@ impl Node {
         }
     }
 
+    /// Takes a key out of the table inside, if it is one.
+    pub fn remove(&mut self, key: &str) {
+        if let Value::Table(table) = &mut self.value {
+            table.remove(key);
+        }
+    }
+
     /// The string inside, if it is one.
     pub fn as_str(&self) -> Option<&str> {
         match &self.value {

@@ -1,9 +1,9 @@
 //! Synthetic traffic: the `[traffic]` table.
 //!
-//! A pattern says which NIC sends to which; [`flows`] writes it out as a list of [`Flow`]s, the
-//! same that a flow file holds, and [`transfers`] puts such a list on a fabric. NICs are numbered
-//! from 0, as everywhere. Collectives are not patterns of NICs: they are written by
-//! [`collective`](crate::collective), between GPUs.
+//! A [`Load`] is a pattern of NICs or a collective of GPUs; there may be several at once. [`flows`]
+//! writes a pattern out as a list of [`Flow`]s, the same that a flow file holds, and [`write`] puts
+//! such a list on a fabric. NICs are numbered from 0, as everywhere. Collectives are not patterns
+//! of NICs: they are written by [`collective`](crate::collective), between GPUs.
 
 use fabric::Fabric;
 use schemars::JsonSchema;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, Random, Span};
 
 use crate::collective::Collective;
-use crate::transfers::{Connection, OpKind, Transfers};
+use crate::transfers::{Connection, LabelId, OpId, OpKind, Transfers};
 
 /// Who sends to whom.
 #[derive(
@@ -60,41 +60,61 @@ impl Pattern {
     }
 }
 
-/// Traffic without a job.
+/// Where the ranks of a collective sit.
+#[derive(
+    Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Seating {
+    /// Servers in order: neighbours of a ring share a rack where they can.
+    #[default]
+    Linear,
+    /// Servers in random order, as a busy scheduler deals them out.
+    Fragmented,
+}
+
+/// Who sends what to whom, from when on.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct TrafficConfig {
+pub struct Load {
+    /// What results call it. Left out, its pattern or collective.
+    pub name: String,
     /// Who sends to whom.
     pub pattern: Pattern,
     /// What each flow carries; for a collective, its size as nccl-tests counts it.
     pub bytes: Bytes,
-    /// How many NICs take part, the receiver of an incast among them: the first so many. Left
-    /// out, all.
+    /// The first NIC that takes part; the first GPU of a collective.
+    pub first: u32,
+    /// How many NICs take part, the receiver of an incast among them. Left out, all from the
+    /// first on.
     pub hosts: Option<u32>,
     /// How many flows the random pattern has.
     pub count: u32,
     /// The least that a flow of the random pattern carries. Left out, all carry `bytes`.
     pub smallest: Option<Bytes>,
-    /// How many messages each flow sends, one after the other.
+    /// How many messages each flow sends, or how often the collective runs, one after the other.
     pub messages: u32,
     /// When it begins.
     pub start: Span,
     /// Which collective, if the pattern is one.
     pub collective: Collective,
-    /// How many GPUs run the collective: the first so many. Left out, all.
+    /// How many GPUs run the collective. Left out, all from the first on.
     pub gpus: Option<u64>,
-    /// A file of flows instead of a pattern, with the columns `src,dst,bytes,start_ns`.
-    pub flows: Option<String>,
-    /// More traffic at the same time.
-    pub background: Vec<BackgroundConfig>,
+    /// How many groups of these GPUs run the collective at once, each for itself. They
+    /// interleave, as data-parallel groups do: group `g` has the GPUs `g`, `g + groups` and so on.
+    pub groups: u32,
+    /// In which order the collective's servers come.
+    pub placement: Seating,
 }
 
-impl Default for TrafficConfig {
+impl Default for Load {
     fn default() -> Self {
         Self {
+            name: String::new(),
             pattern: Pattern::default(),
             // Illustrative: long enough that starting up does not matter.
             bytes: Bytes::from_mib(64),
+            first: 0,
             hosts: None,
             // Illustrative.
             count: 1000,
@@ -103,42 +123,50 @@ impl Default for TrafficConfig {
             start: Span::ZERO,
             collective: Collective::AllReduce,
             gpus: None,
-            flows: None,
-            background: Vec::new(),
+            groups: 1,
+            placement: Seating::default(),
         }
     }
 }
 
-/// Traffic beside what is looked at.
-#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct BackgroundConfig {
-    /// Who sends to whom.
-    pub pattern: Pattern,
-    /// What each flow carries.
-    pub bytes: Bytes,
-    /// The first NIC that takes part.
-    #[serde(default)]
-    pub first: u32,
-    /// How many NICs take part. Left out, all from the first on.
-    #[serde(default)]
-    pub hosts: Option<u32>,
-    /// How many flows the random pattern has.
-    #[serde(default = "one")]
-    pub count: u32,
-    /// The least that a flow of the random pattern carries. Left out, all carry `bytes`.
-    #[serde(default)]
-    pub smallest: Option<Bytes>,
-    /// How many messages each flow sends, one after the other.
-    #[serde(default = "one")]
-    pub messages: u32,
-    /// When it begins.
-    #[serde(default)]
-    pub start: Span,
+impl Load {
+    /// What results call it.
+    pub fn title(&self) -> &str {
+        match (self.name.as_str(), self.pattern) {
+            ("", Pattern::Collective) => self.collective.name(),
+            ("", pattern) => pattern.name(),
+            (name, _) => name,
+        }
+    }
+
+    /// The numbers of each group's GPUs, in the order of their ranks.
+    pub fn groups(&self, fabric: &Fabric, mut random: Random) -> Vec<Vec<usize>> {
+        let first = self.first as usize;
+        let end = self.gpus.map_or(fabric.gpus(), |gpus| first + gpus as usize);
+        let gpus: Vec<usize> = (first..end.min(fabric.gpus())).collect();
+        let mut servers: Vec<&[usize]> = gpus.chunks(fabric.gpus_per_node().max(1)).collect();
+        if self.placement == Seating::Fragmented {
+            random.shuffle(&mut servers);
+        }
+        let seats: Vec<usize> = servers.into_iter().flatten().copied().collect();
+        let groups = self.groups.max(1) as usize;
+        let members = |group: usize| seats.iter().skip(group).step_by(groups);
+        (0..groups).map(|group| members(group).copied().collect()).collect()
+    }
 }
 
-fn one() -> u32 {
-    1
+/// Traffic without a job.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+// Unknown keys are the checker's to find: `serde` cannot deny them beside a flattened struct.
+#[serde(default)]
+pub struct TrafficConfig {
+    /// What is looked at.
+    #[serde(flatten)]
+    pub load: Load,
+    /// A file of flows instead of a pattern, with the columns `src,dst,bytes,start_ns`.
+    pub flows: Option<String>,
+    /// More traffic on the same links: other jobs, each with its own start.
+    pub background: Vec<Load>,
 }
 
 /// Some bytes from one NIC to another.
@@ -162,113 +190,108 @@ pub const MAX_FLOWS: u64 = 1 << 25;
 /// What is wrong with synthetic traffic: the key below `[traffic]`, and a sentence.
 pub type Wrong = (String, String);
 
-/// What is wrong with the traffic on a fabric with this many NICs.
-pub fn check(config: &TrafficConfig, nics: u32) -> Vec<Wrong> {
-    parts(config).iter().filter_map(|(path, part)| members(part, nics, path).err()).collect()
-}
-
-/// The flows of a pattern and its background on a fabric with this many NICs.
-///
-/// ```
-/// use traffic::pattern::{Pattern, TrafficConfig, flows};
-/// let config = TrafficConfig { pattern: Pattern::Incast, hosts: Some(9), ..Default::default() };
-/// let flows = flows(&config, 16, 1).unwrap();
-/// assert_eq!(flows.len(), 8);
-/// assert!(flows.iter().all(|flow| flow.dst == 0));
-/// ```
-pub fn flows(config: &TrafficConfig, nics: u32, seed: u64) -> Result<Vec<Flow>, Vec<Wrong>> {
-    let wrong = check(config, nics);
-    if !wrong.is_empty() {
-        return Err(wrong);
-    }
-    let mut flows = Vec::new();
-    for (number, (_, part)) in parts(config).iter().enumerate() {
-        write(part, nics, Random::new(seed, "pattern", number as u64), &mut flows);
-    }
-    Ok(flows)
-}
-
-/// The pattern, if there is one, and its background, each with where it stands.
-fn parts(config: &TrafficConfig) -> Vec<(String, BackgroundConfig)> {
-    let main = BackgroundConfig {
-        pattern: config.pattern,
-        bytes: config.bytes,
-        first: 0,
-        hosts: config.hosts,
-        count: config.count,
-        smallest: config.smallest,
-        messages: config.messages,
-        start: config.start,
+/// What is wrong with the traffic on a fabric with this many NICs and GPUs.
+pub fn check(config: &TrafficConfig, nics: u32, gpus: u64) -> Vec<Wrong> {
+    let checked = |(path, load): (String, &Load)| {
+        let fits = match load.pattern {
+            Pattern::Collective => ranks(load, gpus),
+            _ => members(load, nics),
+        };
+        fits.err().map(|(key, reason)| (format!("{path}{key}"), reason))
     };
+    let main = (String::new(), &config.load);
     let background = config.background.iter().enumerate();
-    let background = background.map(|(at, part)| (format!("background.{at}."), part.clone()));
-    let has_pattern = config.flows.is_none() && config.pattern != Pattern::Collective;
-    has_pattern.then_some((String::new(), main)).into_iter().chain(background).collect()
+    let background = background.map(|(at, load)| (format!("background.{at}."), load));
+    let main = config.flows.is_none().then_some(main);
+    main.into_iter().chain(background).filter_map(checked).collect()
 }
 
-/// Whether a part of the traffic fits the fabric.
-fn members(part: &BackgroundConfig, nics: u32, path: &str) -> Result<(), Wrong> {
-    let fault = |key: &str, reason: String| Err((format!("{path}{key}"), reason));
-    let BackgroundConfig { pattern, first, hosts, messages, bytes, .. } = *part;
-    let left = nics.saturating_sub(first);
-    let hosts = hosts.unwrap_or(left);
-    if pattern == Pattern::Collective {
-        return fault("pattern", "a collective cannot be background".to_owned());
+/// Whether a collective fits the fabric.
+fn ranks(load: &Load, gpus: u64) -> Result<(), (&'static str, String)> {
+    let left = gpus.saturating_sub(u64::from(load.first));
+    let asked = load.gpus.unwrap_or(left);
+    if left < asked {
+        return Err(("gpus", format!("{asked} GPUs, but there are {left}; {left} would fit")));
     }
-    if left < hosts {
-        return fault("hosts", format!("{hosts} hosts, but there are {left}; {left} would fit"));
+    let groups = u64::from(load.groups);
+    if groups == 0 || asked < 2 * groups {
+        let most = (asked / 2).max(1);
+        return Err(("groups", format!("{groups} groups of {asked} GPUs; 1 to {most} would")));
     }
-    if hosts < 2 {
-        return fault("hosts", format!("{hosts} hosts have nobody to send to; 2 would"));
-    }
-    if part.smallest.is_some_and(|smallest| bytes < smallest) {
-        return fault("smallest", format!("is above `bytes`, which is {bytes}"));
-    }
-    if messages == 0 {
-        return fault("messages", "is 0; the least is 1".to_owned());
-    }
-    if bytes == Bytes::ZERO {
-        return fault("bytes", "is 0; the least is 1B".to_owned());
-    }
-    let hosts = u64::from(hosts);
-    if pattern == Pattern::AllToAll && MAX_FLOWS < hosts * hosts {
-        return fault("hosts", format!("{hosts} hosts make more than {MAX_FLOWS} flows"));
+    if load.messages == 0 {
+        return Err(("messages", "is 0; the least is 1".to_owned()));
     }
     Ok(())
 }
 
-fn write(part: &BackgroundConfig, nics: u32, mut random: Random, flows: &mut Vec<Flow>) {
-    let BackgroundConfig { pattern, first, hosts, messages, bytes, start, .. } = *part;
-    let hosts = hosts.unwrap_or(nics - first);
-    if pattern == Pattern::Random {
-        let least = part.smallest.unwrap_or(bytes).get();
-        for _ in 0..part.count {
-            let src = random.below(hosts.into()) as u32;
-            let dst = (src + 1 + random.below(u64::from(hosts) - 1) as u32) % hosts;
-            let bytes = Bytes::new(least + random.below(bytes.get() - least + 1));
-            flows.push(Flow { src: first + src, dst: first + dst, bytes, start, messages });
-        }
-        return;
+/// Whether a pattern fits the fabric.
+fn members(load: &Load, nics: u32) -> Result<(), (&'static str, String)> {
+    let Load { pattern, first, hosts, messages, bytes, .. } = *load;
+    let left = nics.saturating_sub(first);
+    let hosts = hosts.unwrap_or(left);
+    if left < hosts {
+        return Err(("hosts", format!("{hosts} hosts, but there are {left}; {left} would fit")));
     }
-    let mut add = |src: u32, dst: u32| {
+    if hosts < 2 {
+        return Err(("hosts", format!("{hosts} hosts have nobody to send to; 2 would")));
+    }
+    if load.smallest.is_some_and(|smallest| bytes < smallest) {
+        return Err(("smallest", format!("is above `bytes`, which is {bytes}")));
+    }
+    if messages == 0 {
+        return Err(("messages", "is 0; the least is 1".to_owned()));
+    }
+    if bytes == Bytes::ZERO {
+        return Err(("bytes", "is 0; the least is 1B".to_owned()));
+    }
+    let hosts = u64::from(hosts);
+    if pattern == Pattern::AllToAll && MAX_FLOWS < hosts * hosts {
+        return Err(("hosts", format!("{hosts} hosts make more than {MAX_FLOWS} flows")));
+    }
+    Ok(())
+}
+
+/// The flows of a load that fits a fabric with this many NICs; none for a collective.
+///
+/// ```
+/// use traffic::pattern::{Load, Pattern, flows};
+/// let load = Load { pattern: Pattern::Incast, hosts: Some(9), ..Load::default() };
+/// let flows = flows(&load, 16, units::Random::new(1, "pattern", 0));
+/// assert_eq!(flows.len(), 8);
+/// assert!(flows.iter().all(|flow| flow.dst == 0));
+/// ```
+pub fn flows(load: &Load, nics: u32, mut random: Random) -> Vec<Flow> {
+    let Load { pattern, first, hosts, messages, bytes, start, .. } = *load;
+    let hosts = hosts.unwrap_or(nics.saturating_sub(first));
+    let mut flows = Vec::new();
+    let mut add = |src: u32, dst: u32, bytes: Bytes| {
         flows.push(Flow { src: first + src, dst: first + dst, bytes, start, messages });
     };
     match pattern {
         Pattern::Permutation => {
             for (src, dst) in derangement(hosts, &mut random).into_iter().enumerate() {
-                add(src as u32, dst);
+                add(src as u32, dst, bytes);
             }
         }
-        Pattern::Incast => (1..hosts).for_each(|src| add(src, 0)),
+        Pattern::Incast => (1..hosts).for_each(|src| add(src, 0, bytes)),
         Pattern::AllToAll => {
             // Everybody begins with the next one, so that nobody is everybody's first.
             for distance in 1..hosts {
-                (0..hosts).for_each(|src| add(src, (src + distance) % hosts));
+                (0..hosts).for_each(|src| add(src, (src + distance) % hosts, bytes));
             }
         }
-        Pattern::Ring => (0..hosts).for_each(|src| add(src, (src + 1) % hosts)),
-        Pattern::Random | Pattern::Collective => {}
+        Pattern::Ring => (0..hosts).for_each(|src| add(src, (src + 1) % hosts, bytes)),
+        Pattern::Random => {
+            let least = load.smallest.unwrap_or(bytes).get();
+            for _ in 0..load.count {
+                let src = random.below(hosts.into()) as u32;
+                let dst = (src + 1 + random.below(u64::from(hosts) - 1) as u32) % hosts;
+                add(src, dst, Bytes::new(least + random.below(bytes.get() - least + 1)));
+            }
+        }
+        Pattern::Collective => {}
     }
+    flows
 }
 
 /// A random order in which nobody keeps its place: a single random cycle (Sattolo, 1986).
@@ -283,9 +306,12 @@ fn derangement(count: u32, random: &mut Random) -> Vec<u32> {
 /// Puts flows on a fabric: a connection each, their messages one after the other.
 ///
 /// The operation of flow `n`'s last message is the `n`-th that is returned.
-pub fn transfers(fabric: &Fabric, flows: &[Flow]) -> (Transfers, Vec<crate::OpId>) {
-    let mut transfers = Transfers::new();
-    let label = transfers.label("flows");
+pub fn write(
+    fabric: &Fabric,
+    flows: &[Flow],
+    label: LabelId,
+    transfers: &mut Transfers,
+) -> Vec<OpId> {
     let mut last = Vec::with_capacity(flows.len());
     for (number, flow) in flows.iter().enumerate() {
         let connection = transfers.connect(Connection {
@@ -297,21 +323,33 @@ pub fn transfers(fabric: &Fabric, flows: &[Flow]) -> (Transfers, Vec<crate::OpId
         let wait = |transfers: &mut Transfers| {
             transfers.add(OpKind::Wait { span: flow.start }, label, &[])
         };
-        let mut before = (flow.start != Span::ZERO).then(|| wait(&mut transfers));
+        let mut before = (flow.start != Span::ZERO).then(|| wait(transfers));
         for _ in 0..flow.messages.max(1) {
             before = Some(transfers.send(connection, flow.bytes, label, before.as_slice()));
         }
         last.extend(before);
     }
-    (transfers, last)
+    last
+}
+
+/// Flows alone on a fabric, and the operation of each one's last message.
+pub fn transfers(fabric: &Fabric, flows: &[Flow]) -> (Transfers, Vec<OpId>) {
+    let mut transfers = Transfers::new();
+    let label = transfers.label("flows");
+    let ends = write(fabric, flows, label, &mut transfers);
+    (transfers, ends)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn config(pattern: Pattern, hosts: u32) -> TrafficConfig {
-        TrafficConfig { pattern, hosts: Some(hosts), ..TrafficConfig::default() }
+    fn load(pattern: Pattern, hosts: u32) -> Load {
+        Load { pattern, hosts: Some(hosts), ..Load::default() }
+    }
+
+    fn draw(load: &Load, nics: u32, seed: u64) -> Vec<Flow> {
+        flows(load, nics, Random::new(seed, "pattern", 0))
     }
 
     /// Oracle: how many flows each pattern has, and how many everybody sends and receives.
@@ -324,7 +362,7 @@ mod tests {
             (Pattern::Ring, 8, 8),
             (Pattern::Permutation, 2, 2),
         ] {
-            let flows = flows(&config(pattern, hosts), 16, 7).unwrap();
+            let flows = draw(&load(pattern, hosts), 16, 7);
             assert_eq!(flows.len(), count, "{pattern:?}");
             assert!(flows.iter().all(|flow| flow.src != flow.dst && flow.src < hosts));
             let mut sent = vec![0; hosts as usize];
@@ -347,14 +385,14 @@ mod tests {
     fn permutations_are_derangements_of_their_seed() {
         for seed in 0..50 {
             let hosts = 2 + (seed as u32 * 7) % 40;
-            let draw = |seed| flows(&config(Pattern::Permutation, hosts), 64, seed).unwrap();
+            let draw = |seed| draw(&load(Pattern::Permutation, hosts), 64, seed);
             let mut targets: Vec<u32> = draw(seed).iter().map(|flow| flow.dst).collect();
             assert!(draw(seed).iter().all(|flow| flow.src != flow.dst), "seed {seed}");
             targets.sort_unstable();
             assert_eq!(targets, (0..hosts).collect::<Vec<u32>>(), "seed {seed}");
             assert_eq!(draw(seed), draw(seed));
         }
-        let draw = |seed| flows(&config(Pattern::Permutation, 64), 64, seed).unwrap();
+        let draw = |seed| draw(&load(Pattern::Permutation, 64), 64, seed);
         assert_ne!(draw(1), draw(2));
     }
 
@@ -363,38 +401,57 @@ mod tests {
     fn random_flows_keep_their_bounds() {
         let smallest = Some(Bytes::new(100));
         let (bytes, count) = (Bytes::new(1_000), 500);
-        let random = TrafficConfig { bytes, count, smallest, ..config(Pattern::Random, 8) };
-        let drawn = flows(&random, 16, 1).unwrap();
+        let random = Load { bytes, count, smallest, ..load(Pattern::Random, 8) };
+        let drawn = draw(&random, 16, 1);
         assert_eq!(drawn.len(), 500);
         assert!(drawn.iter().all(|flow| flow.src != flow.dst && flow.src < 8 && flow.dst < 8));
         assert!(drawn.iter().all(|flow| (100..=1_000).contains(&flow.bytes.get())));
         let mean = drawn.iter().map(|flow| flow.bytes.as_f64()).sum::<f64>() / 500.0;
         assert!((500.0..600.0).contains(&mean), "{mean}");
-        assert_ne!(drawn, flows(&random, 16, 2).unwrap());
+        assert_ne!(drawn, draw(&random, 16, 2));
     }
 
     #[test]
     fn what_does_not_fit_is_refused_with_its_key() {
-        let refusal = |config: &TrafficConfig| flows(config, 16, 0).unwrap_err();
-        let keys = |config: &TrafficConfig| {
-            refusal(config).into_iter().map(|(key, _)| key).collect::<Vec<_>>()
+        let keys = |load: Load, background: Vec<Load>| {
+            let config = TrafficConfig { load, flows: None, background };
+            check(&config, 16, 16).into_iter().map(|(key, _)| key).collect::<Vec<_>>()
         };
-        assert_eq!(keys(&config(Pattern::Ring, 17)), ["hosts"]);
-        assert_eq!(keys(&config(Pattern::Ring, 1)), ["hosts"]);
-        let none = TrafficConfig { messages: 0, ..config(Pattern::Ring, 4) };
-        assert_eq!(keys(&none), ["messages"]);
-        let part = BackgroundConfig {
-            pattern: Pattern::Ring,
-            bytes: Bytes::from_kib(1),
-            first: 15,
-            hosts: None,
-            count: 1,
-            smallest: None,
-            messages: 1,
-            start: Span::ZERO,
+        let alone = |load| keys(load, Vec::new());
+        assert_eq!(alone(load(Pattern::Ring, 17)), ["hosts"]);
+        assert_eq!(alone(load(Pattern::Ring, 1)), ["hosts"]);
+        assert_eq!(alone(Load { messages: 0, ..load(Pattern::Ring, 4) }), ["messages"]);
+        let part = Load { first: 15, hosts: None, ..load(Pattern::Ring, 4) };
+        assert_eq!(keys(load(Pattern::Ring, 4), vec![part]), ["background.0.hosts"]);
+        let ranks = |gpus, groups| Load {
+            pattern: Pattern::Collective,
+            gpus: Some(gpus),
+            groups,
+            ..Load::default()
         };
-        let crowded = TrafficConfig { background: vec![part], ..config(Pattern::Ring, 4) };
-        assert_eq!(keys(&crowded), ["background.0.hosts"]);
+        assert_eq!(alone(ranks(16, 8)), [""; 0]);
+        assert_eq!(alone(ranks(17, 1)), ["gpus"]);
+        assert_eq!(alone(ranks(16, 9)), ["groups"]);
+    }
+
+    /// Oracle: groups interleave, and fragmentation moves whole servers.
+    #[test]
+    fn groups_are_seated_as_they_say() {
+        use fabric::topology::{ClusterConfig, FabricConfig, build};
+        let cluster = ClusterConfig { gpus: Some(64), ..ClusterConfig::default() };
+        let fabric = build(&cluster, &FabricConfig::default(), &Default::default()).unwrap();
+        let seats = |placement, groups| {
+            let load = Load { first: 8, gpus: Some(48), groups, placement, ..Load::default() };
+            load.groups(&fabric, Random::new(3, "placement", 0))
+        };
+        let linear = seats(Seating::Linear, 16);
+        assert_eq!(linear.len(), 16);
+        assert_eq!(linear[5], [13, 29, 45]);
+        let [ranks] = seats(Seating::Fragmented, 1).try_into().unwrap();
+        let mut servers: Vec<usize> = ranks.chunks(8).map(|server| server[0] / 8).collect();
+        assert_ne!(servers, [1, 2, 3, 4, 5, 6]);
+        servers.sort_unstable();
+        assert_eq!(servers, [1, 2, 3, 4, 5, 6]);
     }
 
     #[test]

@@ -213,9 +213,9 @@ impl Row {
             routing: routing_of(&self.cluster),
             ..flowsim::Settings::default()
         };
-        flow.flow.wire_efficiency = settings.wire_efficiency;
-        flow.flow.scale_up_efficiency = settings.architecture.scale_up_efficiency();
-        flow.flow.nic_latency = settings.nic_latency / 2;
+        flow.wire.efficiency = settings.wire_efficiency;
+        flow.wire.scale_up_efficiency = settings.architecture.scale_up_efficiency();
+        flow.wire.nic_latency = settings.nic_latency / 2;
         let outcome = flowsim::run(fabric, &transfers, &flow);
         let time: Span = outcome.makespan();
         Some((time.as_secs_f64(), plan))

@@ -4,7 +4,7 @@
 
 use fabric::graph::{Cover, LinkClass, LinkKind, Tier};
 use fabric::{Fabric, FabricBuilder};
-use flowsim::{FlowConfig, Settings};
+use flowsim::{Settings, Wire};
 use traffic::{Connection, ConnectionId, Outcome, Transfers};
 use units::{Bytes, Length, Rate, Span};
 
@@ -45,14 +45,14 @@ pub(crate) fn leaf_spine(leaves: usize, nics: usize, spines: usize) -> Fabric {
 
 /// No latencies and no headers: times are bytes over rates.
 pub(crate) fn plain() -> Settings {
-    let flow = FlowConfig {
+    let wire = Wire {
         nic_latency: Span::ZERO,
-        wire_efficiency: 1.0,
+        efficiency: 1.0,
         scale_up_efficiency: 1.0,
         packet: Bytes::ZERO,
-        ..FlowConfig::default()
+        ..Wire::default()
     };
-    Settings { flow, ..Settings::default() }
+    Settings { wire, ..Settings::default() }
 }
 
 /// Opens a connection between two NICs.

@@ -1,0 +1,112 @@
+//! Synthetic traffic written out for an engine: patterns between NICs, collectives between GPUs.
+//!
+//! A scenario's loads share the links, each from its own start on. A group of GPUs that runs a
+//! collective counts as one flow.
+
+use std::ops::Range;
+
+use scenario::Loaded;
+use traffic::collective::{Ask, Collective, Communicator, Group, Request, write};
+use traffic::pattern::{self, Flow, Load, Pattern};
+use traffic::{OpId, OpKind, Transfers, nccl};
+use units::{Random, Span};
+
+use crate::engine::{self, Engine};
+use crate::failure::Failure;
+use crate::packets::{self, Patience};
+
+/// What to run: transfers, and for each flow the operation that ends it.
+#[derive(Debug)]
+pub struct Work {
+    /// What the engine runs.
+    pub transfers: Transfers,
+    /// The flows; a group that runs a collective is one flow, from its first GPU to its last.
+    pub flows: Vec<Flow>,
+    /// The operation that ends each flow.
+    pub ends: Vec<OpId>,
+    /// The loads, what is looked at first.
+    pub parts: Vec<Part>,
+}
+
+/// One load.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// What results call it.
+    pub name: String,
+    /// Which of the flows are its own.
+    pub flows: Range<usize>,
+    /// When it begins.
+    pub start: Span,
+    /// Which collective it runs, if it is one, and on how many ranks each group does.
+    pub collective: Option<(Collective, u32)>,
+}
+
+/// Writes out the scenario's synthetic traffic for an engine.
+pub fn work(loaded: &Loaded, engine: Engine, patience: Patience) -> Result<Work, Failure> {
+    let mut work = Work {
+        transfers: Transfers::new(),
+        flows: Vec::new(),
+        ends: Vec::new(),
+        parts: Vec::new(),
+    };
+    for (number, (load, flows)) in (0..).zip(loaded.loads()?) {
+        let first = work.flows.len();
+        let collective = if flows.is_empty() && load.pattern == Pattern::Collective {
+            let random = Random::new(loaded.scenario.seed, "placement", number);
+            Some(collectives(loaded, (engine, patience), load, random, &mut work)?)
+        } else {
+            let label = work.transfers.label(load.title());
+            work.ends.extend(pattern::write(loaded.fabric(), &flows, label, &mut work.transfers));
+            work.flows.extend(flows);
+            None
+        };
+        let (name, flows) = (load.title().to_owned(), first..work.flows.len());
+        work.parts.push(Part { name, flows, start: load.start, collective });
+    }
+    if work.flows.is_empty() {
+        return Err(Failure::Run("this scenario has no traffic to run".to_owned()));
+    }
+    Ok(work)
+}
+
+/// Writes a collective for each group of GPUs. Returns which, and the ranks of a group.
+fn collectives(
+    loaded: &Loaded,
+    (engine, patience): (Engine, Patience),
+    load: &Load,
+    random: Random,
+    work: &mut Work,
+) -> Result<(Collective, u32), Failure> {
+    let (fabric, settings) = (loaded.fabric(), engine::library(loaded));
+    let (collective, bytes, weights) = (load.collective, load.bytes, &[][..]);
+    let groups = load.groups(fabric, random);
+    let several = 1 < groups.len();
+    let mut ranks = 0;
+    for (number, gpus) in groups.iter().enumerate() {
+        let nodes: Vec<_> = gpus.iter().map(|gpu| fabric.gpu(*gpu)).collect();
+        let mut group = Group::new(Communicator::new(fabric, &nodes));
+        let communicator = &group.communicator;
+        ranks = communicator.ranks() as u32;
+        let ask = Ask { fabric, communicator, collective, bytes, settings: &settings, weights };
+        let plan = nccl::plan(&ask).ok_or_else(|| {
+            Failure::Run(format!("no algorithm runs {} on this fabric", collective.name()))
+        })?;
+        if engine == Engine::Packet {
+            packets::refuse_endless_steps(&plan, communicator.ranks(), bytes, patience)?;
+        }
+        let title = load.title();
+        let name = if several { format!("{title} {number}") } else { title.to_owned() };
+        let label = work.transfers.label(name);
+        let (settings, plan, detail) = (&settings, &plan, engine.detail());
+        let request = Request { collective, bytes, detail, label, settings, plan, weights };
+        let wait = OpKind::Wait { span: load.start };
+        let mut end = work.transfers.add(wait, label, &[]);
+        for _ in 0..load.messages {
+            end = write(fabric, &mut group, &request, &mut work.transfers, &[end]);
+        }
+        work.ends.push(end);
+        let [src, dst] = [gpus.first(), gpus.last()].map(|gpu| gpu.map_or(0, |gpu| *gpu as u32));
+        work.flows.push(Flow { src, dst, bytes, start: load.start, messages: load.messages });
+    }
+    Ok((collective, ranks))
+}
