@@ -1,8 +1,9 @@
 //! One number that says whether two scenarios are the same.
 //!
 //! FNV-1a, 64 bits (<http://www.isthe.com/chongo/tech/comp/fnv/>), over the resolved scenario as
-//! JSON with sorted keys. Names and descriptions do not count, nor does catalogue hardware that
-//! the scenario does not name. It is an identifier, not a defence against forgery.
+//! JSON with sorted keys, and over the content of the files that it names. Names and descriptions
+//! do not count, nor does catalogue hardware that the scenario does not name. It is an identifier,
+//! not a defence against forgery.
 
 use serde_json::Value as Json;
 
@@ -16,11 +17,20 @@ impl std::fmt::Display for ScenarioHash {
     }
 }
 
+/// FNV's offset basis and prime.
+const START: u64 = 0xcbf2_9ce4_8422_2325;
+const PRIME: u64 = 0x0000_0100_0000_01b3;
+
 /// Hashes JSON so that the order of keys does not matter.
 pub fn hash(json: &Json) -> ScenarioHash {
-    let mut state = 0xcbf2_9ce4_8422_2325;
+    let mut state = START;
     fold(json, &mut state);
     ScenarioHash(state)
+}
+
+/// Hashes the content of a file.
+pub fn hash_bytes(bytes: &[u8]) -> ScenarioHash {
+    ScenarioHash(absorb_bytes(bytes, START))
 }
 
 fn fold(json: &Json, state: &mut u64) {
@@ -49,9 +59,11 @@ fn fold(json: &Json, state: &mut u64) {
 
 /// Absorbs a text and a byte that no text contains, so that neighbours cannot run together.
 fn absorb(text: &str, state: &mut u64) {
-    for byte in text.bytes().chain([0xff]) {
-        *state = (*state ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    }
+    *state = absorb_bytes(&[0xff], absorb_bytes(text.as_bytes(), *state));
+}
+
+fn absorb_bytes(bytes: &[u8], state: u64) -> u64 {
+    bytes.iter().fold(state, |state, byte| (state ^ u64::from(*byte)).wrapping_mul(PRIME))
 }
 
 #[cfg(test)]

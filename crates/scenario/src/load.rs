@@ -9,6 +9,7 @@
 //! came from, or every problem that was found, not only the first.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -25,13 +26,13 @@ use crate::check::{Checked, check, missing};
 use crate::derive;
 use crate::file::ScenarioFile;
 use crate::flows;
-use crate::hash::{ScenarioHash, hash};
+use crate::hash::{ScenarioHash, hash, hash_bytes};
 use crate::meaning::{Finding, Meaning};
 use crate::merge::merge;
 use crate::preset;
 use crate::problem::{Problem, Problems};
 use crate::schema::{Schema, join};
-use crate::source::{Source, Sources, read};
+use crate::source::{Source, Sources, is_allowed, read, up_to};
 use crate::tree::{Entry, Layer, Node, Origin, Reader, Table, Value};
 
 /// Chains of `from` longer than this are refused.
@@ -291,7 +292,7 @@ impl Loader {
             });
             return Err(Problems(self.problems));
         };
-        let hash = identity_hash(&scenario, &self.merged);
+        let hash = identity_hash(&scenario, &self.merged, &self.contents());
         let Meaning { fabric, job, faults, warnings, .. } = meaning;
         if let Some(fabric) = &fabric {
             derive::fill_buffers(&mut scenario, &mut self.merged, fabric);
@@ -358,6 +359,18 @@ impl Loader {
     fn written(&self, key: &str) -> Option<Origin> {
         let origin = self.merged.at(key)?.origin;
         origin.place.map(|_| origin)
+    }
+
+    /// What stands in the files that the scenario names, by key: it decides the result as much as
+    /// the scenario does. Whoever uses a file says what is wrong with it.
+    fn contents(&self) -> Vec<(&'static str, ScenarioHash)> {
+        let content = |key: &'static str| {
+            let name = self.merged.at(key)?.as_str()?;
+            let path = self.directory_at(key).join(name);
+            let file = File::open(&path).ok().filter(|_| path.is_file() && is_allowed(&path))?;
+            Some((key, hash_bytes(&up_to(MAX_NAMED_BYTES, file).ok()?)))
+        };
+        FILE_KEYS.into_iter().filter_map(content).collect()
     }
 
     /// The folder to which a path in this key is relative.
@@ -494,8 +507,18 @@ fn identity(source: &Source) -> String {
     canonical.map_or(source.name.to_string(), |path| path.display().to_string())
 }
 
-/// The scenario without what does not change a result.
-fn identity_hash(scenario: &ScenarioFile, tree: &Node) -> ScenarioHash {
+/// The keys that may name a file.
+const FILE_KEYS: [&str; 4] = ["cluster.server_file", "fabric.file", "job.model", "traffic.flows"];
+
+/// So much of a named file counts.
+const MAX_NAMED_BYTES: u64 = 1 << 30;
+
+/// The scenario without what does not change a result, with the contents of its files.
+fn identity_hash(
+    scenario: &ScenarioFile,
+    tree: &Node,
+    contents: &[(&'static str, ScenarioHash)],
+) -> ScenarioHash {
     let mut json = serde_json::to_value(scenario).expect("it came from JSON");
     let fields = json.as_object_mut().expect("the root is a table");
     for key in ["name", "description", "from", "reported", "catalogue"] {
@@ -513,6 +536,9 @@ fn identity_hash(scenario: &ScenarioFile, tree: &Node) -> ScenarioHash {
         let entries = entries.node.as_table().into_iter().flatten();
         let entries = entries.filter_map(|(name, entry)| used(kind, name, entry));
         fields.extend(entries.collect::<Vec<_>>());
+    }
+    for (key, content) in contents {
+        fields.insert(format!("{key} content"), content.to_string().into());
     }
     hash(&json)
 }

@@ -141,7 +141,8 @@ pub fn read_within(path: &Path, limit: u64) -> Result<Source, Problem> {
     Ok(Source { directory, ..Source::new(name, text) })
 }
 
-fn up_to(limit: u64, reader: impl Read) -> io::Result<Vec<u8>> {
+/// What a reader gives, and one byte more than the limit if there is more.
+pub(crate) fn up_to(limit: u64, reader: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     reader.take(limit + 1).read_to_end(&mut bytes)?;
     Ok(bytes)

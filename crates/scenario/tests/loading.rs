@@ -165,6 +165,18 @@ fn a_byte_order_mark_and_windows_line_ends_are_fine() {
 }
 
 #[test]
+fn the_hash_knows_the_content_of_named_files() {
+    let scenario = "from = \"llama3-meta-roce\"\n[traffic]\nflows = \"flows.csv\"\n";
+    let hash = |flows: &str| {
+        let folder = Folder::with(&[("own.toml", scenario), ("flows.csv", flows)]);
+        load(&folder.request("own.toml")).unwrap().hash
+    };
+    let one = hash("src,dst,bytes\n0,1,100\n");
+    assert_eq!(one, hash("src,dst,bytes\n0,1,100\n"));
+    assert_ne!(one, hash("src,dst,bytes\n0,1,200\n"));
+}
+
+#[test]
 fn the_hash_knows_what_matters() {
     let hash = |set: &[&str]| {
         let set = set.iter().map(|text| (*text).to_owned()).collect();

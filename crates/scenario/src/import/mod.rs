@@ -17,9 +17,12 @@ mod yaml;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::File;
 use std::path::Path;
 
 use fabric::topology::{ClusterConfig, GraphConfig};
+
+use crate::source::{is_allowed, up_to};
 
 pub use hostlist::{compress, expand};
 pub use nccl::Server;
@@ -104,14 +107,19 @@ pub fn read(path: &Path) -> Result<String, ImportError> {
         line: 0,
         reason: format!("cannot be read: {reason}"),
     };
+    if !is_allowed(path) {
+        return Err(refuse("it lies outside the workspace".to_owned()));
+    }
     let about = std::fs::metadata(path).map_err(|error| refuse(error.to_string()))?;
     if about.is_dir() {
         return Err(refuse("it is a directory".to_owned()));
     }
-    if MAX_BYTES < about.len() {
-        return Err(refuse(format!("it has {} bytes, more than {MAX_BYTES}", about.len())));
+    // A device or a pipe has no length to go by.
+    let bytes = File::open(path).and_then(|file| up_to(MAX_BYTES, file));
+    let bytes = bytes.map_err(|error| refuse(error.to_string()))?;
+    if MAX_BYTES < bytes.len() as u64 {
+        return Err(refuse(format!("it has more than {MAX_BYTES} bytes")));
     }
-    let bytes = std::fs::read(path).map_err(|error| refuse(error.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|error| {
         refuse(format!("it is not UTF-8 text; look at byte {}", error.utf8_error().valid_up_to()))
     })?;
