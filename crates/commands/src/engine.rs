@@ -77,12 +77,12 @@ pub fn library(loaded: &Loaded) -> nccl::Settings {
     let gpu = scenario.catalogue.gpu.get(&scenario.cluster.gpu);
     let architecture = gpu.and_then(|gpu| Architecture::of_scale_up(&gpu.scale_up_name));
     let settings = loaded.settings();
-    let defaults = nccl::Settings::default();
+    let library = scenario.library.clone();
     nccl::Settings {
-        architecture: architecture.unwrap_or(defaults.architecture),
+        architecture: architecture.unwrap_or(library.architecture),
         nic_latency: settings.nic.send_latency + settings.nic.receive_latency,
         wire_efficiency: scenario.network.transport.efficiency(settings.packet.mtu),
-        ..defaults
+        ..library
     }
 }
 

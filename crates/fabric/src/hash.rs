@@ -48,6 +48,14 @@ pub struct FlowKey {
     pub dst_qpn: u32,
 }
 
+impl FlowKey {
+    /// The same flow with one of its other entropy values; 0 is its own.
+    pub fn with_entropy(self, value: u16) -> Self {
+        // An odd step runs through all ports before it comes back.
+        Self { src_port: self.src_port.wrapping_add(value.wrapping_mul(0x9e37)), ..self }
+    }
+}
+
 /// Which fields of a packet a switch hashes.
 #[derive(
     Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,

@@ -11,6 +11,7 @@ use crate::buffer::{BufferConfig, PfcConfig, Switch};
 use crate::calendar::Calendar;
 use crate::cc::Circumstances;
 use crate::credits::Credits;
+use crate::entropy::{Entropy, Way};
 use crate::faults::{Trouble, pauses};
 use crate::nic::{Pacing, Sender};
 use crate::packet::{CONTROL, Clock, DATA, PATH_END, PURPOSES, Purpose, Sizes};
@@ -62,6 +63,7 @@ pub(crate) fn build<'a>(
         incoming: Vec::new(),
         announced: Vec::new(),
         explicit,
+        aggregates: false,
         ports,
         wires: if explicit { Slab::with_tags() } else { Slab::new() },
         queued: Slab::new(),
@@ -70,6 +72,7 @@ pub(crate) fn build<'a>(
         credits,
         damage: damage(settings, faults, links),
         paths: Vec::new(),
+        entropy: Entropy::new(network.routing.entropies()),
         network,
         pairs: Vec::new(),
         inboxes: Vec::new(),
@@ -95,6 +98,7 @@ pub(crate) fn build<'a>(
     let health =
         if faults.is_empty() { fabric.health().clone() } else { faults.health(fabric, Time::ZERO) };
     simulation.network.routes.set_health(health);
+    simulation.set_up_aggregation();
     lay_paths(&mut simulation);
     simulation
 }
@@ -198,7 +202,7 @@ fn senders(fabric: &Fabric) -> (Vec<Sender>, Vec<u32>) {
         let kind = fabric.nodes()[link.from].kind;
         if matches!(kind, NodeKind::Nic | NodeKind::FrontEndNic) {
             of_port[id.index()] = senders.len() as u32;
-            senders.push(Sender { wake_at: NEVER, ..Sender::default() });
+            senders.push(Sender::idle());
         }
     }
     (senders, of_port)
@@ -282,7 +286,6 @@ fn lay_paths(simulation: &mut Simulation<'_>) {
     let planned = simulation.network.planned(fabric);
     for pair in 0..simulation.network.keys.len() {
         let (key, back) = simulation.network.keys[pair];
-        let route = simulation.paths.len() as u32;
         let planned = planned.as_ref().and_then(|paths| paths[pair].as_ref());
         let forth: Vec<LinkId> = match planned {
             Some(path) => path.clone(),
@@ -291,19 +294,20 @@ fn lay_paths(simulation: &mut Simulation<'_>) {
                 Err(error) => panic!("{}", error.describe(fabric)),
             },
         };
-        lay(simulation, &forth, pair);
-        let ack_route = simulation.paths.len() as u32;
+        let route = simulation.lay_all(pair, &forth, Way::There);
         let path = match simulation.network.walk(fabric, &back) {
             Ok(path) => path.to_vec(),
             Err(error) => panic!("{}", error.describe(fabric)),
         };
-        lay(simulation, &path, pair);
+        let ack_route = simulation.lay_all(pair, &path, Way::Back);
         let port = forth[0].index() as u32;
         let line = fabric.class(forth[0]).rate;
         let about = circumstances_on(simulation, &forth);
         let control = simulation.settings.congestion.build(&about);
         let cleared = if simulation.rules.admits { 0 } else { u32::MAX };
-        let pair = new_pair(port, if on_the_way { NOWHERE } else { route }, line, cleared, control);
+        // A neighbour is reached in one hop: nothing is to be chosen.
+        let roams = on_the_way && 1 < forth.len();
+        let pair = new_pair(port, if roams { NOWHERE } else { route }, line, cleared, control);
         let selective = if simulation.rules.goes_back { 0 } else { simulation.sizes.mtu };
         simulation.pairs.push(Pair { selective, ..pair });
         let receiver = simulation.settings.congestion.receiver();
@@ -318,14 +322,10 @@ fn lay_paths(simulation: &mut Simulation<'_>) {
                 Ok(path) => path.to_vec(),
                 Err(error) => panic!("{}", error.describe(fabric)),
             };
-            lay(simulation, &path, 0);
+            simulation.paths.extend(path.iter().map(|link| link.index() as u32));
+            simulation.paths.push(PATH_END);
         }
     }
-}
-
-fn lay(simulation: &mut Simulation<'_>, path: &[LinkId], pair: usize) {
-    simulation.paths.extend(path.iter().map(|link| link.index() as u32));
-    simulation.paths.push(PATH_END | pair as u32);
 }
 
 fn new_pair(

@@ -14,6 +14,7 @@ use fabric::fault::{Fault, FaultKind};
 use fabric::{LinkId, NodeId};
 use units::{Bytes, Id, Time};
 
+use crate::entropy::Way;
 use crate::packet::{DATA, PATH_END, RESUME};
 use crate::port::NOWHERE;
 use crate::simulation::{Agenda, Simulation};
@@ -119,11 +120,11 @@ impl Simulation<'_> {
                 continue;
             };
             if self.pairs[number].route != NOWHERE {
-                self.pairs[number].route =
-                    self.replace_path(self.pairs[number].route, &forth, number);
+                let old = self.pairs[number].route;
+                self.pairs[number].route = self.replace_path(old, &forth, number, Way::There);
             }
-            self.inboxes[number].route =
-                self.replace_path(self.inboxes[number].route, &return_path, number);
+            let old = self.inboxes[number].route;
+            self.inboxes[number].route = self.replace_path(old, &return_path, number, Way::Back);
             self.move_to_port(number, forth[0].index() as u32);
         }
         if 0 < stranded {
@@ -132,16 +133,13 @@ impl Simulation<'_> {
     }
 
     /// Where a path stands in the list: at the old place if it has not changed.
-    fn replace_path(&mut self, old: u32, path: &[LinkId], pair: usize) -> u32 {
+    fn replace_path(&mut self, old: u32, path: &[LinkId], pair: usize, way: Way) -> u32 {
         let links = path.iter().map(|link| link.index() as u32);
         let known = self.paths[old as usize..].iter().copied().take_while(|at| at & PATH_END == 0);
-        if known.eq(links.clone()) {
+        if known.eq(links) && !self.entropy.is_used() {
             return old;
         }
-        let place = self.paths.len() as u32;
-        self.paths.extend(links);
-        self.paths.push(PATH_END | pair as u32);
-        place
+        self.lay_all(pair, path, way)
     }
 
     /// Lets a queue pair send through another port of its NIC.

@@ -23,8 +23,9 @@
 //! * [`batch`]: how switches run ahead of the clock without anybody noticing.
 //! * [`measure`], [`estimate`]: what happened over time; what a run will cost.
 //! * [`faults`]: what goes wrong at given times.
-//! * [`paths`], [`build`]: the way to the first instant.
+//! * [`paths`], [`entropy`], [`build`]: the way to the first instant.
 //! * [`credits`], [`trimming`]: what else a switch does instead of pausing or dropping.
+//! * [`aggregation`]: switches that end queue pairs and begin them.
 //! * [`transports`]: which settings make RoCE, InfiniBand, Ultra Ethernet, iWARP and TCP.
 //! * [`cc`]: congestion control, one file for each algorithm.
 //! * [`nic`], [`admission`], [`stamps`]: settings of NICs, clear-to-send, hop stamps.
@@ -37,12 +38,14 @@
 //! * Events of one instant run in the order in which what caused them began.
 
 pub mod admission;
+mod aggregation;
 mod batch;
 pub mod buffer;
 mod build;
 mod calendar;
 pub mod cc;
 pub mod credits;
+mod entropy;
 pub mod estimate;
 mod faults;
 pub mod measure;

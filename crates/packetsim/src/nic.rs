@@ -112,6 +112,11 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
+    /// One with nothing to send.
+    pub(crate) fn idle() -> Self {
+        Self { wake_at: u64::MAX, ..Self::default() }
+    }
+
     /// The place of the queue pair whose turn it is among those that may send now.
     #[inline]
     pub(crate) fn next(&self, now: u64) -> Option<usize> {

@@ -3,8 +3,8 @@
 //! Where a policy chooses once for a flow, the path of each queue pair and that of its
 //! acknowledgements are walked before the run and kept in one list; a packet carries its place in
 //! it. Where a policy chooses for every packet or flowlet, it is asked at each switch, and the
-//! candidates for a pair of switch and destination are looked up once. Acknowledgements always
-//! keep to one path: they are few and small, and no policy in use spreads them.
+//! candidates for a pair of switch and destination are looked up once. Acknowledgements keep to one
+//! path, and take as many as there are entropy values where the sender has several.
 
 use fabric::hash::FlowKey;
 use fabric::routing::{Demand, Grain, Load, NoPath, QueuePairs, Routing, Walker};

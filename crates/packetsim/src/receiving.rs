@@ -7,7 +7,8 @@
 //! asks only for what is `reorder_window` packets late.
 
 use fabric::hardware::Reorder;
-use units::{Bytes, Span, Time};
+use traffic::OpId;
+use units::{Bytes, Id, Span, Time};
 
 use crate::cc::{Data, Feedback};
 use crate::packet::{
@@ -27,7 +28,9 @@ impl Simulation<'_> {
             self.record_age(&packet);
         }
         match packet.purpose {
-            Purpose::Data if self.rules.slow_hosts => self.queue_for_host(pair, link, packet),
+            Purpose::Data if self.rules.slow_hosts && self.ports[link].into == NOWHERE => {
+                self.queue_for_host(pair, link, packet);
+            }
             Purpose::Data => self.received(pair, &packet),
             Purpose::Ack => self.acknowledged(pair, &packet),
             Purpose::Nak => self.asked_again(pair, &packet),
@@ -159,15 +162,13 @@ impl Simulation<'_> {
 
     /// Notes the messages that have now arrived in full.
     fn end_messages(&mut self, number: usize) {
-        let inbox = &mut self.inboxes[number];
-        while inbox.message_end <= inbox.expected {
+        while self.inboxes[number].message_end <= self.inboxes[number].expected {
+            let inbox = &mut self.inboxes[number];
             let message = &self.messages[inbox.message as usize];
             inbox.message = message.next;
             let next = self.messages.get(message.next as usize);
             inbox.message_end = next.map_or(u32::MAX, Message::end);
-            let at = self.now + self.settings.nic.receive_latency.as_ps();
-            let received = &mut self.operations.received_at[message.op as usize];
-            *received = at.max(*received);
+            self.part_arrived(OpId::from_index(message.op as usize));
         }
     }
 
@@ -191,7 +192,7 @@ impl Simulation<'_> {
         cause: Option<&Packet>,
         flags: u8,
     ) {
-        let route = self.inboxes[number].route;
+        let route = self.way_back(number, cause);
         let link = self.paths[route as usize] as usize;
         let stamped = cause.map_or(0, |packet| packet.flags & STAMPED);
         let packet = Packet {

@@ -99,6 +99,10 @@ impl Simulation<'_> {
 
     /// Lets a NIC's port send if it can: acknowledgements first, then the next queue pair.
     pub(crate) fn serve(&mut self, link: usize) {
+        if self.is_switch_port(link) {
+            self.serve_unit(link);
+            return;
+        }
         self.catch_up(link);
         let port = &self.ports[link];
         let sender = self.sender_of_port[link] as usize;
@@ -122,10 +126,21 @@ impl Simulation<'_> {
         if port.paused >> DATA & 1 == 1 {
             return;
         }
+        let free = port.free_at.max(self.now);
+        let sender_state = &self.senders[sender];
+        // Most often the next in turn may send as soon as the transmitter is free.
+        let at = match sender_state.next(free) {
+            Some(_) => free,
+            None => sender_state.first_due(),
+        };
+        self.wake_sender(sender, link, at);
+    }
+
+    /// Sees to it that a sender's turn comes by then, if ever.
+    #[inline]
+    pub(crate) fn wake_sender(&mut self, sender: usize, link: usize, at: u64) {
         let sender = &mut self.senders[sender];
-        let due = sender.first_due();
-        let at = due.max(port.free_at).max(self.now);
-        if at < sender.wake_at && due != NEVER {
+        if at < sender.wake_at {
             sender.wake_at = at;
             self.calendar.schedule(at, link as u32, Kind::Woken, link);
         }
@@ -166,7 +181,7 @@ impl Simulation<'_> {
     }
 
     /// Puts the next packet of a queue pair onto the wire.
-    fn send_packet(&mut self, sender: usize, place: usize, link: usize) {
+    pub(crate) fn send_packet(&mut self, sender: usize, place: usize, link: usize) {
         let mtu = self.sizes.mtu;
         self.senders[sender].turn = place + 1;
         let number = self.senders[sender].pairs[place] as usize;
@@ -222,6 +237,7 @@ impl Simulation<'_> {
         let route = pair.route;
         let (route, flags) = match route {
             NOWHERE => (number as u32, flags | ROAMING),
+            route if self.entropy.is_used() => (route + self.entropy.next(number) + 1, flags),
             route => (route + 1, flags),
         };
         let (size, purpose) = (size as u16, Purpose::Data);
@@ -232,7 +248,11 @@ impl Simulation<'_> {
         } else {
             self.unlist(number);
         }
-        self.send(link, self.now, packet);
+        if self.aggregates && self.is_switch_port(link) {
+            self.inject(link, packet);
+        } else {
+            self.send(link, self.now, packet);
+        }
         self.expect_answer(number);
     }
 
@@ -337,10 +357,11 @@ impl Simulation<'_> {
         let advanced = self.advance_una(number, packet.psn);
         let pair = &mut self.pairs[number];
         let fresh = packet.flags & FRESH != 0;
+        let known = pair.arrived;
         if pair.selective != 0 {
             pair.arrived = (pair.arrived + u32::from(fresh)).max(pair.una);
         }
-        let alone = if fresh { u64::from(pair.selective) } else { 0 };
+        let alone = u64::from(pair.arrived - known) * u64::from(pair.selective);
         let (sent_at, hops) = if packet.flags & STAMPED != 0 {
             self.stamps.get(packet.sent)
         } else {
@@ -349,6 +370,9 @@ impl Simulation<'_> {
             let ago = (now as u32).wrapping_sub(packet.sent);
             ((now - u64::from(ago)) * 1_000, [].as_slice())
         };
+        if self.entropy.is_used() && packet.flags & MARKED == 0 {
+            self.entropy.recycle(number, packet.route, self.inboxes[number].route);
+        }
         let ack = Ack {
             size: Bytes::new(if pair.selective == 0 { advanced } else { alone }),
             through: pair.acked_bytes,

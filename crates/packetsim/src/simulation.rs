@@ -13,6 +13,7 @@ use crate::buffer::{MarkWhen, Switch};
 use crate::calendar::{Calendar, Entry, Kind};
 use crate::cc::{Circumstances, Needs};
 use crate::credits::Credits;
+use crate::entropy::Entropy;
 use crate::faults::Trouble;
 use crate::measure::Recorder;
 use crate::nic::{AcksWhilePaused, Sender};
@@ -42,6 +43,8 @@ pub(crate) enum Agenda {
     Sample,
     /// A host has taken a packet from its NIC.
     HostTook { node: u32, link: u32 },
+    /// The receiver's software sees a message.
+    Seen { op: u32 },
 }
 
 /// A host that takes data over PCIe.
@@ -88,8 +91,9 @@ pub(crate) struct Operations {
     pub ready: Vec<OpId>,
     pub started_at: Vec<u64>,
     pub received_at: Vec<u64>,
-    /// Messages of each that have not been acknowledged.
+    /// Messages of each that have not been acknowledged, and that have not arrived.
     pub parts_left: Vec<u32>,
+    pub parts_missing: Vec<u32>,
     /// Whose turn it is among the queue pairs of each connection.
     pub turns: Vec<u16>,
     /// When each link of the scale-up network is free.
@@ -108,6 +112,7 @@ impl Operations {
             started_at: vec![0; ops],
             received_at: vec![0; ops],
             parts_left: vec![0; ops],
+            parts_missing: vec![0; ops],
             turns: vec![0; transfers.connections().len()],
             serial_free: vec![0; links],
             outcome: (0..ops).map(|_| None).collect(),
@@ -159,6 +164,8 @@ pub(crate) struct Simulation<'a> {
     pub announced: Vec<u32>,
     /// Every departure is an event, whatever the switch.
     pub explicit: bool,
+    /// Some switches end queue pairs.
+    pub aggregates: bool,
     pub ports: Vec<Port>,
     /// Packets being sent or on a wire.
     pub wires: Slab<Packet>,
@@ -171,6 +178,7 @@ pub(crate) struct Simulation<'a> {
     pub damage: Vec<units::Random>,
     pub paths: Vec<u32>,
     pub network: Network,
+    pub entropy: Entropy,
     pub pairs: Vec<Pair>,
     pub inboxes: Vec<Inbox>,
     pub messages: Vec<Message>,
@@ -341,6 +349,7 @@ impl Simulation<'_> {
             Agenda::Reroute => self.reroute(),
             Agenda::Sample => self.sample(),
             Agenda::HostTook { node, link } => self.host_took(node as usize, link as usize),
+            Agenda::Seen { op } => self.seen(OpId::from_index(op as usize)),
         }
     }
 
@@ -367,7 +376,7 @@ impl Simulation<'_> {
                     self.end_at(op, at);
                     return;
                 }
-                let latency = self.settings.nic.send_latency.as_ps();
+                let latency = self.send_latency(op);
                 if latency == 0 {
                     self.post_parts(op);
                 } else {
@@ -396,6 +405,7 @@ impl Simulation<'_> {
             }
             _ => {
                 self.operations.received_at[op.index()] = self.now;
+                self.seen(op);
                 self.finish(op);
             }
         }
@@ -412,7 +422,7 @@ impl Simulation<'_> {
         let count = u64::from(self.network.pairs_of[connection]);
         let bytes = bytes.get();
         if count == 1 {
-            self.operations.parts_left[op.index()] = 1;
+            self.expect_parts(op, 1);
             self.post(first, op.index() as u32, bytes);
             return;
         }
@@ -428,7 +438,7 @@ impl Simulation<'_> {
         }
         // The pieces of one queue pair follow each other, so they are one message here.
         let used = pieces.min(count);
-        self.operations.parts_left[op.index()] = used as u32;
+        self.expect_parts(op, used as u32);
         for part in 0..used {
             let mine = (pieces - part).div_ceil(count);
             let has_last = (pieces - 1) % count == part;
@@ -437,6 +447,32 @@ impl Simulation<'_> {
             let pair = first + ((turn + part) % count) as usize;
             self.post(pair, op.index() as u32, size);
         }
+    }
+
+    fn expect_parts(&mut self, op: OpId, parts: u32) {
+        self.operations.parts_left[op.index()] = parts;
+        self.operations.parts_missing[op.index()] = parts;
+    }
+
+    /// One part of an operation has arrived in full.
+    pub(crate) fn part_arrived(&mut self, op: OpId) {
+        let at = self.now + self.receive_latency(op);
+        self.operations.received_at[op.index()] = at;
+        let missing = &mut self.operations.parts_missing[op.index()];
+        *missing -= 1;
+        if *missing == 0 {
+            if at == self.now {
+                self.seen(op);
+            } else {
+                self.plan(at, Agenda::Seen { op: op.index() as u32 });
+            }
+        }
+    }
+
+    /// The receiver's software has a message: what it passes on may start.
+    fn seen(&mut self, op: OpId) {
+        self.operations.replay.arrive(op, &mut self.operations.ready);
+        self.start_ready();
     }
 
     /// One part of an operation has been acknowledged.
@@ -448,13 +484,14 @@ impl Simulation<'_> {
         }
     }
 
+    /// The sender knows that an operation is over.
     fn finish(&mut self, op: OpId) {
         let at = op.index();
         let received = Time::from_ps(self.operations.received_at[at]);
         let finish = Time::from_ps(self.now).max(received);
         let start = Time::from_ps(self.operations.started_at[at]);
         self.operations.outcome[op] = Some(OpTimes { start, received, finish });
-        self.operations.replay.finish(op, &mut self.operations.ready);
+        self.operations.replay.know(op, &mut self.operations.ready);
         self.start_ready();
     }
 

@@ -115,6 +115,13 @@ impl Simulation<'_> {
     /// Takes a packet into a switch and sends it on, or queues it for its next link.
     #[inline]
     fn forward(&mut self, link: usize, mut packet: Packet) {
+        if self.ends_here(&packet) {
+            if packet.purpose == Purpose::Data && self.credits.count() {
+                self.give_credit(link, u32::from(packet.size));
+            }
+            self.delivered(link, packet);
+            return;
+        }
         let class = usize::from(self.rules.class_in_switch[packet.purpose as usize]);
         let next = self.next_link(link, &mut packet);
         self.catch_up(next);
@@ -308,6 +315,9 @@ impl Simulation<'_> {
             self.serve(link);
         } else {
             self.kick(link);
+            if self.sender_of_port[link] != NOWHERE {
+                self.serve(link);
+            }
             self.make_calmer(self.ports[link].switch);
         }
     }
@@ -372,6 +382,9 @@ impl Simulation<'_> {
 
     /// Gives back what a packet that leaves a switch was charged for.
     fn give_back(&mut self, number: usize, waiting: &Waiting, class: usize) {
+        if waiting.from == NOWHERE {
+            return;
+        }
         let size = u32::from(waiting.packet.size);
         let from = waiting.from as usize;
         let switch = &mut self.switches[number];

@@ -139,7 +139,9 @@ impl Simulation<'_> {
                 self.counters.ecn_marks += 1;
             }
             let switch = &mut self.switches[switch as usize];
-            if self.rules.lossless >> class & 1 == 1 {
+            if from == NOWHERE {
+                // It began here, and was charged to nobody.
+            } else if self.rules.lossless >> class & 1 == 1 {
                 let from_port = &mut self.ports[from as usize];
                 switch.release(from_port, class, size);
                 if self.credits.count() {

@@ -9,7 +9,7 @@
 //! | --- | --- | --- | --- | --- |
 //! | RoCEv2 | pauses (PFC) | as the card can | DCQCN | ECMP |
 //! | InfiniBand | credits | placed directly | none | adaptive |
-//! | Ultra Ethernet | trimming | placed directly | NSCC | sprayed |
+//! | Ultra Ethernet | trimming | placed directly | NSCC | recycled entropies |
 //! | iWARP | drops | selective acknowledgement | CUBIC | ECMP |
 //! | TCP | drops | selective acknowledgement | CUBIC | ECMP |
 //!
@@ -102,7 +102,7 @@ fn infiniband(settings: &mut Settings) {
 fn ultra_ethernet(settings: &mut Settings) {
     settings.pfc.enabled = false;
     settings.switch.overflow = Overflow::Trim;
-    settings.routing.policy = Policy::Spray;
+    settings.routing.policy = Policy::Reps;
     settings.nic.reorder = Reorder::DirectPlacement;
     settings.congestion = CcConfig::Nscc(nscc::Config::default());
     // SN5600's profile with trimming (sonic-buildimage, x86_64-nvidia_sn5600-r0, qos.json.j2):

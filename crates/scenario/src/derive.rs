@@ -50,10 +50,7 @@ pub(crate) fn fill_transport(tree: &mut Node) {
     let Some(node) = tree.at("network.transport") else { return };
     let Some(name) = node.as_str() else { return };
     let known = Transport::ALL.iter().find(|(known, _)| *known == name);
-    let Some((_, transport)) = known.filter(|(_, transport)| *transport != Transport::default())
-    else {
-        return;
-    };
+    let Some((_, transport)) = known else { return };
     let origin = Origin { layer: Layer::Catalogue, place: node.origin.place };
     let to_json = |settings: &Settings| serde_json::to_value(settings).unwrap_or(Json::Null);
     let wanted = to_json(&Settings::of_transport(*transport));
@@ -72,7 +69,7 @@ fn fill_differences<'a>(
     if wanted == usual {
         return;
     }
-    // An algorithm goes with its own parameters: all of them, or none.
+    // An algorithm goes with its own parameters, not with those of the usual one.
     let whole = path.ends_with(&["congestion"]);
     match wanted {
         Json::Object(members) if !whole => {
@@ -83,13 +80,17 @@ fn fill_differences<'a>(
             }
         }
         Json::Object(members) => {
-            let control = [path.as_slice(), &["control"]].concat();
-            if is_free(tree, &control) {
+            // Without a choice of one's own, the transport's; single parameters stay as set.
+            if is_free(tree, &[path.as_slice(), &["control"]].concat()) {
                 let entry = |(key, value): (&String, &Json)| {
                     let node = Node { value: Value::Scalar(value.clone()), origin };
                     (key.clone(), Entry { key: origin, node })
                 };
-                let table = members.iter().map(entry).collect();
+                let mut table: Table = members.iter().map(entry).collect();
+                let old = tree.at(&path.join(".")).and_then(Node::as_table);
+                let set_by_user = |entry: &Entry| Layer::Catalogue < entry.node.origin.layer;
+                let kept = old.into_iter().flatten().filter(|(_, entry)| set_by_user(entry));
+                table.extend(kept.map(|(key, entry)| (key.clone(), entry.clone())));
                 set(tree, path, Node { value: Value::Table(table), origin });
             }
         }

@@ -16,6 +16,7 @@ use step::faults::Faults;
 use step::jitter::{Jitter, Straggler};
 use step::money::Prices;
 use step::overheads::Overheads;
+use traffic::nccl;
 use traffic::pattern::TrafficConfig;
 
 /// A scenario: a cluster, its fabric, the network's settings, and what runs on it.
@@ -37,6 +38,8 @@ pub struct ScenarioFile {
     pub fabric: FabricConfig,
     /// The network's settings.
     pub network: NetworkConfig,
+    /// The communication library's settings.
+    pub library: nccl::Settings,
     /// The training job, if there is one.
     pub job: Option<JobConfig>,
     /// Synthetic traffic instead of a job.

@@ -307,6 +307,19 @@ fn a_transport_decides_what_nobody_has_set() {
     }
 }
 
+/// A single parameter of a transport's own algorithm can be set without naming the algorithm.
+#[test]
+fn one_parameter_of_an_algorithm_leaves_the_others_alone() {
+    let text = "[network]\ntransport = \"uec\"\ncongestion = { target = 0.5 }\n";
+    let bare = "[network]\ntransport = \"rocev2\"\ncongestion = { step = \"1Gbps\" }\n";
+    let folder = Folder::with(&[("a.toml", text), ("b.toml", bare)]);
+    let read = |file| load(&folder.request(file)).unwrap().scenario.network.settings.congestion;
+    use packetsim::cc::{CcConfig, nscc};
+    let nscc = nscc::Config { target: 0.5, ..nscc::Config::default() };
+    assert_eq!(read("a.toml"), CcConfig::Nscc(nscc));
+    assert_eq!(read("b.toml").name(), "dcqcn");
+}
+
 /// Every scenario that comes with the project can be read.
 #[test]
 fn scenarios_of_the_project_are_read() {

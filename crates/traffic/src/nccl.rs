@@ -29,6 +29,7 @@ use units::{Bytes, Span};
 pub use constants::{Architecture, Cpu, Family};
 pub use estimate::{Estimate, Limit, estimate};
 
+pub use crate::collective::sharp::Aggregation;
 use crate::collective::{ALGORITHMS, Algorithm, Ask, CrossNic, Pxn, algorithm, ring};
 
 /// How NCCL moves data through a channel.
@@ -80,7 +81,8 @@ pub enum Initiator {
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// The generation of the GPUs, which decides most constants.
+    /// The generation of the GPUs, which decides most constants; it follows from the cluster's GPU.
+    #[serde(skip)]
     pub architecture: Architecture,
     /// The hosts' processors, which decide what posting to a NIC costs.
     pub cpu: Cpu,
@@ -104,16 +106,20 @@ pub struct Settings {
     pub nvls: Usage,
     /// Reduction in the scale-out switches (`NCCL_COLLNET_ENABLE`).
     pub sharp: Usage,
+    /// What those switches can do.
+    pub aggregation: Aggregation,
     /// Starting a kernel on every rank and agreeing that all are there.
     pub launch: Span,
     /// Who starts the transfers.
     pub initiator: Initiator,
     /// What the two NICs on a message's way take together; the catalogue has it for each card.
+    #[serde(skip)]
     pub nic_latency: Span,
     /// The share of the scale-up links' raw rate that the library reaches; otherwise the
     /// architecture's.
     pub scale_up_efficiency: Option<f64>,
-    /// The share of a NIC's rate that is left for payload.
+    /// The share of a NIC's rate that is left for payload; it follows from the transport.
+    #[serde(skip)]
     pub wire_efficiency: f64,
     /// Where tokens go, for the collectives of expert parallelism.
     pub routing: crate::collective::Routing,
@@ -137,6 +143,7 @@ impl Default for Settings {
             nvls: Usage::Enabled,
             // NCCL docs env.rst: NCCL_COLLNET_ENABLE is 0.
             sharp: Usage::Disabled,
+            aggregation: Aggregation::default(),
             // One value for all: what published nccl-tests runs of 32 KiB on eight A100s and
             // eight H200s (44 and 40 us) leave beside NCCL's own 15 us for that size.
             launch: Span::from_us(26),

@@ -29,6 +29,7 @@ pub mod flowlet;
 pub mod infiniband_adaptive;
 pub mod path_pinning;
 pub mod queue_pairs;
+pub mod reps;
 pub mod spray;
 pub mod static_up_down;
 pub mod traffic_engineering;
@@ -112,6 +113,11 @@ pub trait Routing: Debug {
         Grain::Flow
     }
 
+    /// How many entropy values a sender alternates between; each has a path of its own.
+    fn entropies(&self) -> u16 {
+        1
+    }
+
     /// How the flow engine lays a message of this size over the candidates.
     fn spread(&self, _message: Bytes) -> Spread {
         Spread::One
@@ -153,6 +159,8 @@ pub enum Policy {
     Flowlet,
     /// Packets in turn over all candidates.
     Spray,
+    /// Packets over several hashed paths, those first that met no congestion.
+    Reps,
     /// Packets to the emptiest candidate.
     Adaptive,
     /// InfiniBand's adaptive routing: the static port until that is busy, then the emptiest.
@@ -163,13 +171,14 @@ pub enum Policy {
 
 impl Policy {
     /// All policies, for tests and help texts.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Ecmp,
         Self::EEcmp,
         Self::PathPinning,
         Self::TrafficEngineering,
         Self::Flowlet,
         Self::Spray,
+        Self::Reps,
         Self::Adaptive,
         Self::InfinibandAdaptive,
         Self::StaticUpDown,
@@ -184,6 +193,7 @@ impl Policy {
             Self::TrafficEngineering => "traffic-engineering",
             Self::Flowlet => "flowlet",
             Self::Spray => "spray",
+            Self::Reps => "reps",
             Self::Adaptive => "adaptive",
             Self::InfinibandAdaptive => "infiniband-adaptive",
             Self::StaticUpDown => "static-up-down",
@@ -232,6 +242,8 @@ pub struct RoutingConfig {
     pub interval: Span,
     /// Flowlets: the pause after which a flow may choose again.
     pub gap: Span,
+    /// Recycled entropies: the values, and so the paths, that a queue pair alternates between.
+    pub entropies: u16,
     /// Adaptive routing: how a switch uses what it knows of its queues.
     pub choice: Choice,
     /// InfiniBand adaptive routing: how full the static port must be before another is tried.
@@ -261,6 +273,8 @@ impl Default for RoutingConfig {
             interval: Span::from_ms(30_000),
             // The same paper: 256 to 512 µs at 200 Gb/s kept reordering rare.
             gap: Span::from_us(256),
+            // Illustrative: as many as Meta's queue pairs.
+            entropies: 16,
             choice: Choice::default(),
             // Illustrative: sixteen packets of 4 KiB.
             busy: Bytes::from_kib(64),
@@ -282,6 +296,7 @@ impl RoutingConfig {
             }
             Policy::Flowlet => Box::new(flowlet::Flowlet::new(self, seed)),
             Policy::Spray => Box::new(spray::Spray::new(self, seed)),
+            Policy::Reps => Box::new(reps::Reps::new(self, seed)),
             Policy::Adaptive => Box::new(adaptive::Adaptive::new(self, seed)),
             Policy::InfinibandAdaptive => {
                 Box::new(infiniband_adaptive::InfinibandAdaptive::new(self, fabric))

@@ -18,7 +18,6 @@
 //!
 //! # Where this model departs from its sources
 //!
-//! * The path of a packet is the switches' choice, not an entropy value that the sender remembers.
 //! * The threshold in bytes for applying growth is eight packets, as in the simulation's default.
 
 use schemars::JsonSchema;

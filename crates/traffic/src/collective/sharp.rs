@@ -12,12 +12,25 @@
 //! search at different parents.
 //!
 //! Source: Graham et al., "Scalable hierarchical aggregation protocol" (2016); NCCL
-//! `src/graph/tuning.cc` (CollNet and NVLS with CollNet). Departure: switches have as many trees
-//! and as much buffer as are asked for.
+//! `src/graph/tuning.cc` (CollNet and NVLS with CollNet).
+//!
+//! A switch takes part in a limited number of trees and holds a limited number of sums for each
+//! ([`Aggregation`]). Where a tree would need a switch that has none left, the whole collective
+//! falls back to the best algorithm of the hosts, as NCCL does when CollNet cannot be set up. A
+//! sum that is not finished holds its buffer in every switch below; the next one waits.
+//!
+//! # Where this model departs from its sources
+//!
+//! * Sums are made of chunks of [`Aggregation::chunk`], not of single packets: a switch begins to
+//!   send a sum on when the last child's chunk is there.
+//! * Edges are reliable connections of their own, as in the protocol; results come down over them
+//!   too, not by the fabric's multicast.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use fabric::{Fabric, NodeId, NodeKind};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use units::Bytes;
 
 use super::nvls::{self, HeadEdges};
@@ -26,6 +39,26 @@ use super::writer::{Detail, Flow, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase, part};
 use crate::nccl::{Family, Offer, Plan, Protocol, Usage, constants};
 use crate::transfers::{ConnectionId, OpId};
+
+/// What switches that reduce can do.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Aggregation {
+    /// Trees that one switch can take part in.
+    pub trees: u32,
+    /// Sums that a switch can hold at a time for each tree.
+    pub buffers: u32,
+    /// The most that one sum is of.
+    pub chunk: Bytes,
+}
+
+impl Default for Aggregation {
+    fn default() -> Self {
+        // Illustrative: one tree for each rail of eight, and four sums of 32 KiB under way, more
+        // than a round trip of three tiers at 400 Gb/s. NVIDIA publishes none of them.
+        Self { trees: 8, buffers: 4, chunk: Bytes::from_kib(32) }
+    }
+}
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +73,7 @@ impl Algorithm for Sharp {
         let shape = ask.shape();
         let enabled = ask.settings.sharp == Usage::Enabled && 1 < shape.domains;
         let serves = enabled && shape.is_uniform() && ask.collective == Collective::AllReduce;
-        serves && (0..shape.per_domain as usize).all(|head| tree(ask, head).is_some())
+        serves && has_room(ask)
     }
 
     fn offer(&self, ask: &Ask<'_>, protocol: Protocol) -> Option<Offer> {
@@ -186,6 +219,21 @@ pub fn tree(ask: &Ask<'_>, head: usize) -> Option<Vec<Edge>> {
     Some(edges)
 }
 
+/// Whether every head has a tree, and every switch room for those that need it.
+fn has_room(ask: &Ask<'_>) -> bool {
+    let mut taken: BTreeMap<NodeId, u32> = BTreeMap::new();
+    for head in 0..ask.shape().per_domain as usize {
+        let Some(edges) = tree(ask, head) else { return false };
+        let mut switches: Vec<NodeId> = edges.iter().map(|edge| edge.above).collect();
+        switches.sort_unstable();
+        switches.dedup();
+        for switch in switches {
+            *taken.entry(switch).or_default() += 1;
+        }
+    }
+    taken.values().all(|trees| *trees <= ask.settings.aggregation.trees)
+}
+
 /// A parent for each switch, shared by as many as can share it.
 fn parents(fabric: &Fabric, level: &[NodeId], head: usize) -> Option<BTreeMap<NodeId, NodeId>> {
     let above = |at: NodeId| {
@@ -211,6 +259,22 @@ fn parents(fabric: &Fabric, level: &[NodeId], head: usize) -> Option<BTreeMap<No
     Some(chosen)
 }
 
+/// The sums that switches hold: what has emptied the buffers of the last ones, by switch.
+struct Buffers {
+    count: usize,
+    freed: VecDeque<BTreeMap<NodeId, OpId>>,
+}
+
+impl Buffers {
+    /// What the next sum must wait for in each switch.
+    fn oldest(&mut self) -> BTreeMap<NodeId, OpId> {
+        if self.freed.len() < self.count {
+            return BTreeMap::new();
+        }
+        self.freed.pop_front().unwrap_or_default()
+    }
+}
+
 /// One head's connections.
 struct HeadOnSheet<'a> {
     first: ConnectionId,
@@ -234,29 +298,68 @@ impl HeadOnSheet<'_> {
     }
 
     fn step(&self, plan: &Plan, bytes: u64, sheet: &mut Sheet<'_>) {
+        let aggregation = self.ask.settings.aggregation;
         let mut flow = Flow::new(self.count(), sheet.start);
+        let count = aggregation.buffers.max(1) as usize;
+        let mut buffers = Buffers { count, freed: VecDeque::new() };
         let most = plan.chunk.get().max(1) * u64::from(plan.channels);
-        let first_edge = self.ask.communicator.domains() * self.inside();
+        let domains = self.ask.communicator.domains();
         for bytes in loops(bytes, most) {
-            // What has arrived at each node from below; then what has come down to it.
-            let mut arrived: BTreeMap<NodeId, Vec<OpId>> = BTreeMap::new();
-            for (at, edge) in self.tree.iter().enumerate() {
-                let after = match edge.domain {
-                    Some(domain) => self.collect(domain as usize, &mut flow, bytes, sheet),
-                    None => arrived.remove(&edge.below).unwrap_or_default(),
-                };
-                let at = first_edge + 2 * at;
-                let op = flow.send(sheet, at, &[nth(self.first, at)], bytes, &after);
-                arrived.entry(edge.above).or_default().push(op);
+            let collected: Vec<Vec<OpId>> =
+                (0..domains).map(|domain| self.collect(domain, &mut flow, bytes, sheet)).collect();
+            let mut arrived = vec![Vec::new(); domains];
+            for sum in loops(bytes, aggregation.chunk.get().max(1)) {
+                self.aggregate(&mut flow, &mut buffers, sum, &collected, &mut arrived, sheet);
             }
-            for (at, edge) in self.tree.iter().enumerate().rev() {
-                let after = arrived.get(&edge.above).cloned().unwrap_or_default();
-                let at = first_edge + 2 * at + 1;
-                let op = flow.send(sheet, at, &[nth(self.first, at)], bytes, &after);
-                match edge.domain {
-                    Some(domain) => self.hand_out(domain as usize, &mut flow, bytes, op, sheet),
-                    None => drop(arrived.insert(edge.below, vec![op])),
-                }
+            for (domain, arrived) in arrived.into_iter().enumerate() {
+                let after = sheet.join(&arrived);
+                self.hand_out(domain, &mut flow, bytes, after, sheet);
+            }
+        }
+    }
+
+    /// One sum up the tree and down again; notes its arrival in every domain.
+    fn aggregate(
+        &self,
+        flow: &mut Flow,
+        buffers: &mut Buffers,
+        bytes: u64,
+        collected: &[Vec<OpId>],
+        handed: &mut [Vec<OpId>],
+        sheet: &mut Sheet<'_>,
+    ) {
+        let first_edge = self.ask.communicator.domains() * self.inside();
+        let oldest = buffers.oldest();
+        let mut freed = BTreeMap::new();
+        // What has arrived at each node from below; then what has come down to it.
+        let mut arrived: BTreeMap<NodeId, Vec<OpId>> = BTreeMap::new();
+        for (at, edge) in self.tree.iter().enumerate() {
+            let mut after = match edge.domain {
+                Some(domain) => collected[domain as usize].clone(),
+                None => arrived.remove(&edge.below).unwrap_or_default(),
+            };
+            after.extend(oldest.get(&edge.above));
+            let at = first_edge + 2 * at;
+            let op = flow.send(sheet, at, &[nth(self.first, at)], bytes, &after);
+            arrived.entry(edge.above).or_default().push(op);
+            if edge.domain.is_none() {
+                freed.insert(edge.below, op);
+            }
+        }
+        // Only the root is left, and it has the sum.
+        for (root, parts) in &mut arrived {
+            let sum = sheet.join(parts);
+            freed.insert(*root, sum);
+            *parts = vec![sum];
+        }
+        buffers.freed.push_back(freed);
+        for (at, edge) in self.tree.iter().enumerate().rev() {
+            let after = arrived.get(&edge.above).cloned().unwrap_or_default();
+            let at = first_edge + 2 * at + 1;
+            let op = flow.send(sheet, at, &[nth(self.first, at)], bytes, &after);
+            match edge.domain {
+                Some(domain) => handed[domain as usize].push(op),
+                None => drop(arrived.insert(edge.below, vec![op])),
             }
         }
     }

@@ -1,0 +1,111 @@
+//! Aggregation nodes: switches that end queue pairs and begin them (SHARP).
+//!
+//! Reduction in the network is written as transfers between neighbours of an aggregation tree
+//! (`traffic::collective::sharp`): from NICs to their leaf, from switch to switch, and down again.
+//! What a sum waits for is in the transfers; what a switch must do besides forwarding is here. Its
+//! aggregation unit receives packets of queue pairs that end at the switch, acknowledges them, and
+//! sends its own messages by putting packets into the queue of the port that they leave through, as
+//! fast as that port sends; there they share the wire with what the switch forwards.
+//!
+//! Source: Graham et al., "Scalable Hierarchical Aggregation Protocol (SHArP): A Hardware
+//! Architecture for Efficient Data Reduction", COM-HPC 2016: aggregation nodes joined by reliable
+//! connections.
+//!
+//! # Where this model departs from it
+//!
+//! * The arithmetic takes no time beyond the switch's own latency.
+//! * The unit's memory is apart from the packet buffers: what it sends is charged to no input port.
+
+use fabric::{Fabric, NodeId, NodeKind};
+use traffic::{OpId, OpKind, Transfers};
+use units::{Id, Span};
+
+use crate::packet::{DATA, PATH_END, Packet, ROAMING, Waiting};
+use crate::port::NOWHERE;
+use crate::simulation::Simulation;
+
+/// Whether a node is a switch of the scale-out network.
+fn is_switch(fabric: &Fabric, node: NodeId) -> bool {
+    fabric.nodes()[node].kind == NodeKind::Switch
+}
+
+/// The switches that begin or end a connection, in order.
+pub(crate) fn units(fabric: &Fabric, transfers: &Transfers) -> Vec<NodeId> {
+    let ends = transfers.connections().iter().flat_map(|pair| [pair.from, pair.to]);
+    let mut switches: Vec<NodeId> = ends.filter(|node| is_switch(fabric, *node)).collect();
+    switches.sort_unstable();
+    switches.dedup();
+    switches
+}
+
+impl Simulation<'_> {
+    /// Lets the aggregation units at switches take part: their ports get a list of queue pairs,
+    /// and each packet that they receive is an event of its own.
+    pub(crate) fn set_up_aggregation(&mut self) {
+        for node in units(self.fabric, self.transfers) {
+            for &link in self.fabric.ports(node) {
+                self.sender_of_port[link.index()] = self.senders.len() as u32;
+                self.senders.push(crate::nic::Sender::idle());
+            }
+            if let Some(number) = self.fabric.switch_ordinal(node) {
+                self.switches[number].eventful += 1;
+            }
+            self.aggregates = true;
+        }
+    }
+
+    /// Whether a port belongs to a switch, and so to its aggregation unit if it sends by itself.
+    #[inline]
+    pub(crate) fn is_switch_port(&self, link: usize) -> bool {
+        self.ports[link].switch != NOWHERE
+    }
+
+    /// Lets an aggregation unit put what it has into the queue of a port.
+    pub(crate) fn serve_unit(&mut self, link: usize) {
+        self.catch_up(link);
+        let sender = self.sender_of_port[link] as usize;
+        while let Some(place) = self.senders[sender].next(self.now) {
+            self.send_packet(sender, place, link);
+        }
+        let due = self.senders[sender].first_due().max(self.now);
+        self.wake_sender(sender, link, due);
+    }
+
+    /// Puts a packet of an aggregation unit into the queue of a port.
+    pub(crate) fn inject(&mut self, link: usize, packet: Packet) {
+        if self.is_idle(link, DATA) {
+            self.send(link, self.now, packet);
+        } else {
+            let packet = Packet { at: self.now as u32, ..packet };
+            self.join(link, DATA, Waiting { packet, from: NOWHERE });
+        }
+    }
+
+    /// Whether a packet ends its way at the switch that it has reached.
+    #[inline]
+    pub(crate) fn ends_here(&self, packet: &Packet) -> bool {
+        self.aggregates
+            && packet.flags & ROAMING == 0
+            && self.paths[packet.route as usize] & PATH_END != 0
+    }
+
+    /// What the software and the card take before a message is on the wire; switches have neither.
+    pub(crate) fn send_latency(&self, op: OpId) -> u64 {
+        self.latency_at(op, |connection| connection.from, self.settings.nic.send_latency)
+    }
+
+    /// What they take after it has arrived.
+    pub(crate) fn receive_latency(&self, op: OpId) -> u64 {
+        self.latency_at(op, |connection| connection.to, self.settings.nic.receive_latency)
+    }
+
+    fn latency_at(&self, op: OpId, end: fn(&traffic::Connection) -> NodeId, latency: Span) -> u64 {
+        if self.aggregates
+            && let OpKind::Send { connection, .. } = self.transfers.ops()[op].kind
+            && is_switch(self.fabric, end(&self.transfers.connections()[connection]))
+        {
+            return 0;
+        }
+        latency.as_ps()
+    }
+}
