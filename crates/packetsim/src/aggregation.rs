@@ -71,9 +71,11 @@ impl Simulation<'_> {
         self.wake_sender(sender, link, due);
     }
 
-    /// Puts a packet of an aggregation unit into the queue of a port.
-    pub(crate) fn inject(&mut self, link: usize, packet: Packet) {
-        if self.is_idle(link, DATA) {
+    /// Puts a packet that begins its way here onto the wire of a NIC, or into the queue of a
+    /// switch.
+    #[inline]
+    pub(crate) fn put_out(&mut self, link: usize, packet: Packet) {
+        if !self.is_switch_port(link) || self.is_idle(link, DATA) {
             self.send(link, self.now, packet);
         } else {
             let packet = Packet { at: self.now as u32, ..packet };

@@ -101,6 +101,9 @@ impl Entropy {
     /// Where the next packet of a queue pair begins its way, after the first of its paths.
     #[inline]
     pub(crate) fn next(&mut self, pair: usize) -> u32 {
+        if !self.is_used() {
+            return 0;
+        }
         let value = self.memories[pair].next(self.values);
         u32::from(value) * self.stride(pair, Way::There)
     }

@@ -234,11 +234,9 @@ impl Simulation<'_> {
         } else {
             ((self.now / 1_000) as u32, 0)
         };
-        let route = pair.route;
-        let (route, flags) = match route {
+        let (route, flags) = match pair.route {
             NOWHERE => (number as u32, flags | ROAMING),
-            route if self.entropy.is_used() => (route + self.entropy.next(number) + 1, flags),
-            route => (route + 1, flags),
+            route => (route + self.entropy.next(number) + 1, flags),
         };
         let (size, purpose) = (size as u16, Purpose::Data);
         let packet = Packet { at: 0, psn, sent, route, size, purpose, flags };
@@ -248,11 +246,7 @@ impl Simulation<'_> {
         } else {
             self.unlist(number);
         }
-        if self.aggregates && self.is_switch_port(link) {
-            self.inject(link, packet);
-        } else {
-            self.send(link, self.now, packet);
-        }
+        self.put_out(link, packet);
         self.expect_answer(number);
     }
 

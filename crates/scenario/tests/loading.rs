@@ -307,17 +307,21 @@ fn a_transport_decides_what_nobody_has_set() {
     }
 }
 
-/// A single parameter of a transport's own algorithm can be set without naming the algorithm.
+/// A parameter is never thrown away in silence: with its algorithm it is taken, and the others are
+/// the algorithm's own; one of another algorithm is a mistake.
 #[test]
 fn one_parameter_of_an_algorithm_leaves_the_others_alone() {
-    let text = "[network]\ntransport = \"uec\"\ncongestion = { target = 0.5 }\n";
-    let bare = "[network]\ntransport = \"rocev2\"\ncongestion = { step = \"1Gbps\" }\n";
-    let folder = Folder::with(&[("a.toml", text), ("b.toml", bare)]);
-    let read = |file| load(&folder.request(file)).unwrap().scenario.network.settings.congestion;
     use packetsim::cc::{CcConfig, nscc};
+    let uec = "[network]\ntransport = \"uec\"\n";
+    let named = format!("{uec}congestion = {{ control = \"nscc\", target = 0.5 }}\n");
+    let foreign = format!("{uec}congestion = {{ step = \"1Gbps\" }}\n");
+    let folder = Folder::with(&[("a.toml", &named), ("b.toml", &foreign)]);
+    let read = |file| load(&folder.request(file));
     let nscc = nscc::Config { target: 0.5, ..nscc::Config::default() };
-    assert_eq!(read("a.toml"), CcConfig::Nscc(nscc));
-    assert_eq!(read("b.toml").name(), "dcqcn");
+    let found = read("a.toml").unwrap().scenario.network.settings.congestion;
+    assert_eq!(found, CcConfig::Nscc(nscc));
+    let problems = read("b.toml").unwrap_err();
+    assert!(problems.0[0].message.contains("step"), "{problems:?}");
 }
 
 /// Every scenario that comes with the project can be read.

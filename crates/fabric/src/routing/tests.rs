@@ -100,7 +100,7 @@ fn a_cut_fabric_says_so() {
 #[test]
 fn names_are_those_of_the_scenario_file() {
     let names: Vec<&str> = Policy::ALL.iter().map(|policy| policy.name()).collect();
-    let expected = "ecmp e-ecmp path-pinning traffic-engineering flowlet spray adaptive \
+    let expected = "ecmp e-ecmp path-pinning traffic-engineering flowlet spray reps adaptive \
                     infiniband-adaptive static-up-down";
     assert_eq!(names.join(" "), expected);
     assert_eq!(RoutingConfig::default().chunk, Bytes::from_kib(512));
