@@ -21,6 +21,10 @@ fi
 say "examples in the documentation"
 cargo test --workspace --doc --quiet
 
+say "the claims of the seeds, as the book tells them"
+cargo run --quiet -p cli -- claims --markdown | diff docs/claims.md - ||
+    { echo "renew it: fatflow claims --markdown > docs/claims.md"; exit 1; }
+
 say "the pages in a real browser"
 if ! command -v chromium >/dev/null; then
     sudo=""

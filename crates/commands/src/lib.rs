@@ -12,6 +12,7 @@
 //! `links` draws what links did, `occupancy` tells when in a step they did it.
 
 pub mod check;
+pub mod claims;
 pub mod collective;
 pub mod compare;
 pub mod cross_check;

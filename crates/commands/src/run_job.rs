@@ -5,6 +5,8 @@
 //! cost grows with bytes. `analytic` is the closed form of every collective, without contention.
 
 use fabric::cost::{self, Part};
+use fabric::graph::LinkKind;
+use fabric::{Fabric, LinkId};
 use job::memory::{self, Usage};
 use scenario::Loaded;
 use serde::Serialize;
@@ -188,6 +190,10 @@ pub struct PhaseRow {
     pub slowest_s: f64,
     /// Slowest over undisturbed.
     pub slowdown: f64,
+    /// The busiest link while it lasts, as a share of that link's rate.
+    pub busiest_utilisation: f64,
+    /// What that link carries.
+    pub busiest_bps: f64,
 }
 
 /// What a GPU holds.
@@ -332,7 +338,7 @@ fn report(
         exposed_communication: exposed,
         constraint: constraint(&breakdown_s),
         critical_path: told(prediction),
-        phases: prediction.phases.iter().map(phase).collect(),
+        phases: prediction.phases.iter().map(|run| phase(world.fabric(), run)).collect(),
         memory: memory_of(world),
         reliability,
         cost,
@@ -374,8 +380,18 @@ fn told(prediction: &Prediction) -> Vec<String> {
     segments.iter().map(tell).collect()
 }
 
-fn phase(phase: &step::network::Phase) -> PhaseRow {
+fn phase(fabric: &Fabric, phase: &step::network::Phase) -> PhaseRow {
+    let seconds = phase.slowest.as_secs_f64().max(1e-12);
+    let scale_out = |link: &LinkId| fabric.class(*link).kind == LinkKind::ScaleOut;
+    let carried = |link: LinkId| {
+        let bytes_per_s = phase.links[link].bytes as f64 / seconds;
+        (bytes_per_s / fabric.class(link).rate.bytes_per_s(), 8.0 * bytes_per_s)
+    };
+    let busiest = phase.links.ids().filter(scale_out).map(carried);
+    let busiest = busiest.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default();
     PhaseRow {
+        busiest_utilisation: busiest.0,
+        busiest_bps: busiest.1,
         axis: phase.exchange.kind.axis().word(),
         groups_of: words(phase.exchange.kind),
         collective: phase.exchange.collective.name(),

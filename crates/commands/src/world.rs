@@ -11,7 +11,9 @@ use job::{Job, Layout};
 use scenario::{Loaded, Problem, source};
 use step::network::straggling;
 use step::predict::{Assumptions, World};
+use traffic::nccl::estimate::path_latency;
 use traffic::nccl::{self, Usage};
+use units::{Bytes, Span};
 
 use crate::engine;
 use crate::failure::Failure;
@@ -136,6 +138,19 @@ pub fn slots(fabric: &Fabric) -> Slots {
         nodes_per_leaf: alike(&|at| leaf(at) == first_leaf).max(1),
         nodes_per_zone: alike(&|at| zone(at) == first_zone).max(1),
     }
+}
+
+/// How long 64 bytes take between the first NICs of two servers with nothing else on the network,
+/// both NICs included.
+pub fn message_latency(loaded: &Loaded, from: usize, to: usize) -> Option<Span> {
+    let fabric = loaded.fabric();
+    let nic = |server: usize| fabric.nic(server * fabric.nics_per_node());
+    if from == to || fabric.servers() <= from.max(to) || leaf_of(fabric, nic(from)).is_none() {
+        return None;
+    }
+    let settings = loaded.settings();
+    let ends = settings.nic.send_latency + settings.nic.receive_latency;
+    Some(path_latency(fabric, nic(from), nic(to), Bytes::new(64))? + ends)
 }
 
 /// The switch that a NIC's first cable leads to.

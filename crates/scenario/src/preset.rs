@@ -1,7 +1,8 @@
 //! The scenarios and the hardware that come with fatflow, and where users keep their own.
 //!
 //! Every `data/FOLDER/NAME.toml` of this crate is part of the binary: adding a preset is adding a
-//! file. The folders are `presets` (whole scenarios) and `hardware` (parts of the catalogue).
+//! file. The folders are `presets` (whole scenarios), `hardware` (parts of the catalogue) and
+//! `claims` (scenarios that test what the seeds say, which are called `claims/NAME`).
 
 use std::path::Path;
 
@@ -16,9 +17,13 @@ pub fn names() -> impl Iterator<Item = &'static str> + Clone {
     in_folder("presets").map(|(name, _)| name)
 }
 
-/// The text of a preset.
+/// The text of a preset, or of a scenario that tests a claim: `claims/NAME`.
 pub fn text(name: &str) -> Option<&'static str> {
-    in_folder("presets").find(|(known, _)| *known == name).map(|(_, text)| text)
+    let (folder, name) = match name.strip_prefix("claims/") {
+        Some(name) => ("claims", name),
+        None => ("presets", name),
+    };
+    in_folder(folder).find(|(known, _)| *known == name).map(|(_, text)| text)
 }
 
 /// The embedded hardware files.

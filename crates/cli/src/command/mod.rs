@@ -37,6 +37,7 @@ commands! {
     Traffic traffic
     Compare compare
     Validate validate
+    Claims claims
     Serve serve
     Schema schema
     Completions completions

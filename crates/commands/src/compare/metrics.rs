@@ -1,10 +1,7 @@
 //! The metrics of a comparison: what each is called, its unit, and how a column answers it.
 
-use traffic::nccl::estimate::path_latency;
-use units::Bytes;
-
 use super::{Column, Row, Value};
-use crate::world::leaf_of;
+use crate::world::message_latency;
 use crate::{run_job, run_traffic, traffic as wire};
 use scenario::file::Reported;
 
@@ -279,18 +276,10 @@ fn cross_zone_saving(report: &wire::Report) -> f64 {
     }
 }
 
-/// How long a short message takes between the first NIC and the one farthest from it on its rail.
+/// How long a short message takes between the first server and the last, on one rail.
 fn farthest(column: &Column) -> Option<Value> {
-    let fabric = column.loaded.fabric();
-    let (from, step) = (fabric.nic(0), fabric.nics_per_node());
-    let last = fabric.nic((fabric.servers() - 1) * step);
-    if leaf_of(fabric, from).is_none() || from == last {
-        return None;
-    }
-    let settings = column.loaded.settings();
-    let ends = settings.nic.send_latency + settings.nic.receive_latency;
-    let span = path_latency(fabric, from, last, Bytes::new(64))? + ends;
-    number(span.as_secs_f64() * 1e6)
+    let last = column.loaded.fabric().servers() - 1;
+    number(message_latency(&column.loaded, 0, last)?.as_secs_f64() * 1e6)
 }
 
 /// The rows that any column answers, and what is only reported.

@@ -155,6 +155,7 @@ static PRESETS: LazyLock<Vec<Preset>> = LazyLock::new(|| {
         published(MCORE, gpt("gpt-462b", [112, 18_432, 144, 131_072], 4_096)),
         published(SC21, gpt("gpt-529.6b", [105, 20_480, 128, 51_200], 2_048)),
         published(KORTHIKANTI, gpt("gpt-530b", [105, 20_480, 128, 51_200], 2_048)),
+        published(SC21, gpt("gpt-1t", [128, 25_600, 160, 51_200], 2_048)),
     ]
 });
 

@@ -1,0 +1,47 @@
+//! `fatflow claims`.
+
+use std::io::{self, IsTerminal};
+
+use commands::claims::{self, Options};
+
+use crate::terminal::{Ending, Stop, Terminal};
+
+/// Test what the seeds say: every number in them, the scenario that tests it, and the verdict
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  fatflow claims
+  fatflow claims mfu latency
+  fatflow claims --report claims.html
+  fatflow claims --json | jq '.result.claims[] | select(.verdict == \"disagrees\")'")]
+pub(crate) struct Arguments {
+    /// Only claims with one of these words in their name
+    #[arg(value_name = "WORD")]
+    ids: Vec<String>,
+    /// Write the page of the book instead of the sheet
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+}
+
+impl Arguments {
+    pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
+        let options = Options {
+            ids: self.ids.clone(),
+            engine: terminal.engine()?,
+            threads: terminal.global.threads,
+        };
+        let is_watched = io::stderr().is_terminal();
+        let tell = |text: &str| {
+            if is_watched {
+                terminal.remark(text);
+            }
+        };
+        let report = claims::run(&options, &terminal.global.request(None), &tell)?;
+        if self.markdown {
+            terminal.write(&report.markdown())?;
+        } else {
+            terminal.answer("claims", None, &report)?;
+        }
+        Ok(Ending::Done)
+    }
+}
