@@ -25,6 +25,21 @@ say "the claims of the seeds, as the book tells them"
 cargo run --quiet -p cli -- claims --markdown | diff docs/claims.md - ||
     { echo "renew it: fatflow claims --markdown > docs/claims.md"; exit 1; }
 
+say "files for other tools, read by the tools"
+cargo build --quiet -p cli
+formats="${CARGO_TARGET_DIR:-target}/formats"
+if [ ! -x "$formats/bin/python" ]; then
+    if ! python3 -m venv "$formats"; then
+        sudo=""
+        [ "$(id -u)" = 0 ] || sudo="sudo"
+        $sudo apt-get update -qq
+        $sudo apt-get install -y -qq --no-install-recommends python3-venv
+        python3 -m venv --clear "$formats"
+    fi
+fi
+"$formats/bin/pip" install --quiet --disable-pip-version-check -r tests/formats/requirements.txt
+"$formats/bin/python" tests/formats/check.py "${CARGO_TARGET_DIR:-target}/debug/fatflow"
+
 say "the pages in a real browser"
 if ! command -v chromium >/dev/null; then
     sudo=""
@@ -32,5 +47,4 @@ if ! command -v chromium >/dev/null; then
     $sudo apt-get update -qq
     $sudo apt-get install -y -qq --no-install-recommends chromium
 fi
-cargo build --quiet -p cli
 (cd tests/browser && npm ci --silent --no-audit --no-fund && npm test --silent)

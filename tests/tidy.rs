@@ -17,6 +17,7 @@ const ORDER: &[&str] = &[
     "step",
     "observe",
     "report",
+    "exports",
     "scenario",
     "commands",
     "serve",

@@ -12,6 +12,7 @@
 
 mod arguments;
 mod command;
+mod files;
 mod interrupt;
 mod terminal;
 

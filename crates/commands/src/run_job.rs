@@ -226,12 +226,24 @@ pub fn run(
     patience: Patience,
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Report, Failure> {
+    run_and(loaded, engine, patience, watch, |_, _| Ok(()))
+}
+
+/// The same; `also` sees what the report is made from.
+pub fn run_and(
+    loaded: &Loaded,
+    engine: Engine,
+    patience: Patience,
+    watch: &mut packetsim::Watch<'_>,
+    also: impl FnOnce(&JobWorld<'_>, &Prediction) -> Result<(), Failure>,
+) -> Result<Report, Failure> {
     let clock = Meter::start();
     let world = JobWorld::of(loaded)?;
     let prediction = match engine {
         Engine::Packet => predicted_by_packets(loaded, &world, patience, watch)?,
         _ => predicted(loaded, &world, engine)?,
     };
+    also(&world, &prediction)?;
     Ok(report(loaded, &world, &prediction, engine, &clock))
 }
 

@@ -1,6 +1,5 @@
 //! `run` on synthetic traffic: how long every flow takes, and what the network did meanwhile.
 
-use std::io::{self, Write};
 use std::ops::Range;
 
 use fabric::graph::LinkKind;
@@ -331,20 +330,4 @@ fn why(fabric: &Fabric, outcome: &Outcome, link: LinkId) -> String {
     let own = outcome.links[link].flows;
     let pairs = if own == 1 { "queue pair takes" } else { "queue pairs share" };
     format!("{own} {pairs} it; the mean of its kind is {mean:.1}")
-}
-
-/// Writes what became of each flow, as CSV.
-pub fn write_flows(out: &mut dyn Write, work: &Work, outcome: &Outcome) -> io::Result<()> {
-    writeln!(out, "flow,src,dst,bytes,start_ns,received_ns,finish_ns")?;
-    for (number, (flow, end)) in work.flows.iter().zip(&work.ends).enumerate() {
-        let Flow { src, dst, bytes, start, .. } = flow;
-        let start = start.as_ps() as f64 / 1e3;
-        let (received, finish) =
-            outcome.ops[*end].map_or((String::new(), String::new()), |times| {
-                let ns = |at: units::Time| format!("{}", at.as_ps() as f64 / 1e3);
-                (ns(times.received), ns(times.finish))
-            });
-        writeln!(out, "{number},{src},{dst},{},{start},{received},{finish}", bytes.get())?;
-    }
-    Ok(())
 }

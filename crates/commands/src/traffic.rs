@@ -4,9 +4,10 @@
 //! transfers are, when they happen, how well their flows are told apart, who sends to whom, and
 //! what the placement of ranks does to all that.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 
+use exports::{Column, Table};
 use fabric::{Fabric, NodeId};
 use job::placement::{PlacementConfig, Policy};
 use job::{Axis, Program};
@@ -360,22 +361,30 @@ fn matrix(fabric: &Fabric, lines: &[Line]) -> Matrix {
 }
 
 impl Report {
-    /// Writes every connection with its bytes of one step, as CSV. NICs are numbered from 0.
-    pub fn write_transfers(&self, fabric: &Fabric, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "src,dst,channel,axis,stage,primitive,bytes")?;
-        let nic = |node: NodeId| fabric.nic_number(node).unwrap_or(node.index());
+    /// Every connection with its bytes of one step, one row for each primitive. NICs are numbered
+    /// from 0.
+    pub fn transfers(&self, fabric: &Fabric) -> Table {
+        let nic = |node: NodeId| fabric.nic_number(node).unwrap_or(node.index()) as u64;
+        let mut rows: Vec<(&Line, Primitive)> = Vec::new();
         for line in &self.lines {
-            let Connection { from, to, channel, .. } = line.connection;
-            for primitive in Primitive::ALL {
-                let bytes = line.bytes[primitive as usize];
-                if 0.0 < bytes {
-                    let (from, to, axis) = (nic(from), nic(to), line.axis.word());
-                    let (stage, word) = (line.stage, primitive.word());
-                    writeln!(out, "{from},{to},{channel},{axis},{stage},{word},{bytes:.0}")?;
-                }
-            }
+            let moved = |primitive: &Primitive| 0.0 < line.bytes[*primitive as usize];
+            let primitives = Primitive::ALL.into_iter().filter(moved);
+            rows.extend(primitives.map(|primitive| (line, primitive)));
         }
-        Ok(())
+        let integers = |of: &dyn Fn(&Line, Primitive) -> u64| {
+            Column::Integers(rows.iter().map(|(line, primitive)| of(line, *primitive)).collect())
+        };
+        let words = |of: &dyn Fn(&Line, Primitive) -> &'static str| {
+            Column::Words(rows.iter().map(|(line, by)| Cow::Borrowed(of(line, *by))).collect())
+        };
+        Table::new()
+            .with("src", integers(&|line, _| nic(line.connection.from)))
+            .with("dst", integers(&|line, _| nic(line.connection.to)))
+            .with("channel", integers(&|line, _| u64::from(line.connection.channel)))
+            .with("axis", words(&|line, _| line.axis.word()))
+            .with("stage", integers(&|line, _| line.stage))
+            .with("primitive", words(&|_, primitive| primitive.word()))
+            .with("bytes", integers(&|line, by| line.bytes[by as usize].round() as u64))
     }
 }
 

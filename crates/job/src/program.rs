@@ -18,6 +18,7 @@
 
 pub mod calls;
 pub mod copies;
+pub mod operations;
 pub mod work;
 
 use traffic::Collective;

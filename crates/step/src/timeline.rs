@@ -278,6 +278,11 @@ impl StepGraph {
         &self.ops
     }
 
+    /// What an operation waits for besides the one before it on its lane.
+    pub fn after(&self, op: StepOpId) -> &[After] {
+        &self.after[op.index()]
+    }
+
     /// All streams.
     pub fn lanes(&self) -> &IdVec<LaneId, Lane> {
         &self.lanes

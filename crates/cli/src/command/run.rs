@@ -1,13 +1,12 @@
 //! `fatflow run`.
 
-use std::fs::File;
-use std::io::BufWriter;
-use std::path::PathBuf;
-
 use commands::{Failure, cross_check, run_job, run_traffic, series};
+use commands::world::JobWorld;
+use step::predict::Prediction;
 use units::Span;
 
 use crate::arguments::{PatienceArgument, ScenarioArgument};
+use crate::files::FileArguments;
 use crate::terminal::{Ending, Stop, Terminal};
 
 /// Run a scenario: a training step, or synthetic traffic
@@ -18,13 +17,12 @@ Examples:
   fatflow run scenarios/bench/permutation-128.toml --engine packet --json
   fatflow run my.toml --engine flow --flows-out flows.csv --report run.html
   fatflow run scenarios/bench/incast-32.toml --engine packet --series 10us --series-pairs 0,1
-  fatflow run my.toml --engine all")]
+  fatflow run my.toml --engine all
+  fatflow run my.toml --flows-out flows.parquet --links-out links.parquet
+  fatflow run llama3-meta-roce --perfetto step.pftrace --openmetrics ports.om")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     scenario: ScenarioArgument,
-    /// Write what became of each flow as CSV
-    #[arg(long, value_name = "FILE.csv")]
-    flows_out: Option<PathBuf>,
     /// Measure queues, pauses, marks, drops and latencies over time, one sample for each interval
     #[arg(long, value_name = "INTERVAL")]
     series: Option<Span>,
@@ -37,6 +35,8 @@ pub(crate) struct Arguments {
     series_pairs: Vec<u32>,
     #[command(flatten)]
     patience: PatienceArgument,
+    #[command(flatten)]
+    files: FileArguments,
 }
 
 impl Arguments {
@@ -47,6 +47,7 @@ impl Arguments {
             self.refuse_what_is_for_traffic()?;
         }
         let Some(engine) = terminal.engines() else {
+            self.files.refuse_several_engines()?;
             let report = terminal.watched(|watch| match loaded.job {
                 Some(_) => cross_check::job(&mut loaded, patience, watch),
                 None => cross_check::traffic(&mut loaded, patience, watch),
@@ -55,8 +56,12 @@ impl Arguments {
             return Ok(terminal.ending());
         };
         if loaded.job.is_some() {
-            let report =
-                terminal.watched(|watch| run_job::run(&loaded, engine, patience, watch))?;
+            let report = terminal.watched(|watch| {
+                let also = |world: &JobWorld<'_>, prediction: &Prediction| {
+                    self.files.of_step(world, prediction)
+                };
+                run_job::run_and(&loaded, engine, patience, watch, also)
+            })?;
             terminal.answer("run", Some(&loaded), &report)?;
             return Ok(terminal.ending());
         }
@@ -68,22 +73,14 @@ impl Arguments {
         let options = run_traffic::Options { engine, patience, series };
         let (report, work, outcome) =
             terminal.watched(|watch| run_traffic::run(&loaded, &options, watch))?;
-        if let Some(path) = &self.flows_out {
-            let failed = |error| Failure::Run(format!("cannot write {}: {error}", path.display()));
-            let mut out = BufWriter::new(File::create(path).map_err(failed)?);
-            run_traffic::write_flows(&mut out, &work, &outcome).map_err(failed)?;
-        }
+        self.files.of_run(&loaded, &work, &outcome)?;
         terminal.answer("run", Some(&loaded), &report)?;
         Ok(terminal.ending())
     }
 
     /// What synthetic traffic has and a job has not.
     fn refuse_what_is_for_traffic(&self) -> Result<(), Failure> {
-        if self.flows_out.is_some() {
-            let reason = "--flows-out is for synthetic traffic; a job has `fatflow traffic \
-                          --transfers-out`";
-            return Err(Failure::Usage(reason.to_owned()));
-        }
+        self.files.refuse_flows()?;
         if self.series.is_some() {
             let reason = "--series is for synthetic traffic; a job's phases are run one by one";
             return Err(Failure::Usage(reason.to_owned()));

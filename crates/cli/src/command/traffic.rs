@@ -1,10 +1,9 @@
 //! `fatflow traffic`.
 
-use std::fs::File;
-use std::io::BufWriter;
 use std::path::PathBuf;
 
-use commands::{Failure, traffic};
+use commands::files::{chakra, save_table};
+use commands::traffic;
 
 use crate::arguments::ScenarioArgument;
 use crate::terminal::{Ending, Stop, Terminal};
@@ -16,14 +15,31 @@ use crate::terminal::{Ending, Stop, Terminal};
 Examples:
   fatflow traffic llama3-meta-roce
   fatflow traffic deepseek-v2 --set job.moe.limit=none
-  fatflow traffic my.toml --transfers-out transfers.csv --report traffic.html
+  fatflow traffic my.toml --transfers-out transfers.parquet --report traffic.html
+  fatflow traffic my.toml --chakra traces
   fatflow traffic my.toml --json | jq .result.by_axis")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     scenario: ScenarioArgument,
-    /// Write every connection between NICs with its bytes of one step as CSV
-    #[arg(long, value_name = "FILE.csv")]
+    /// Write every connection between NICs with its bytes of one step, as Parquet if the name
+    /// ends so
+    #[arg(long, value_name = "FILE.csv|.parquet")]
     transfers_out: Option<PathBuf>,
+    /// Write the step as Chakra execution traces, one file for each rank
+    #[arg(long, value_name = "DIR")]
+    chakra: Option<PathBuf>,
+    /// The ranks that have a trace
+    #[arg(long, value_name = "WHICH", requires = "chakra", default_value = "all")]
+    chakra_ranks: Ranks,
+}
+
+/// The ranks that have a trace.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Ranks {
+    /// Every rank: what a simulator replays
+    All,
+    /// One rank for each pipeline stage; the others of a stage do the same
+    Representatives,
 }
 
 impl Arguments {
@@ -31,9 +47,16 @@ impl Arguments {
         let loaded = terminal.load(&self.scenario)?;
         let report = traffic::run(&loaded)?;
         if let Some(path) = &self.transfers_out {
-            let failed = |error| Failure::Run(format!("cannot write {}: {error}", path.display()));
-            let mut out = BufWriter::new(File::create(path).map_err(failed)?);
-            report.write_transfers(loaded.fabric(), &mut out).map_err(failed)?;
+            save_table(path, &report.transfers(loaded.fabric()))?;
+        }
+        if let Some(folder) = &self.chakra {
+            let ranks = match self.chakra_ranks {
+                Ranks::All => chakra::Ranks::All,
+                Ranks::Representatives => chakra::Ranks::Representatives,
+            };
+            let written = chakra::write(&loaded, folder, ranks)?;
+            let (ranks, nodes) = (written.ranks, written.nodes);
+            terminal.remark(&format!("{ranks} traces with {nodes} nodes"));
         }
         terminal.answer("traffic", Some(&loaded), &report)?;
         Ok(Ending::Done)

@@ -379,3 +379,51 @@ fn kernels_do_the_models_operations() {
     check("mixtral-8x7b", ParallelConfig { tp: 2, ep: 4, ..one() }, plain);
     check("deepseek-v3", ParallelConfig { pp: 16, ep: 64, dp: Some(64), ..one() }, plain);
 }
+
+/// Agreement: operations told one by one are the calls that are counted in closed form, each behind
+/// what it waits for; and every message that is sent is received, with the same tag.
+#[test]
+fn operations_are_what_is_counted() {
+    for program in zoo() {
+        let stages = program.job.layout.pp;
+        let (mut sent, mut received) = (Vec::new(), Vec::new());
+        let few = program.counted();
+        for stage in 0..stages {
+            let mut counts: Vec<(Call, u64)> = Vec::new();
+            let mut told = 0;
+            program.operations(stage, &mut |operation| {
+                assert!(operation.after.iter().all(|before| *before < told));
+                told += 1;
+                let call = match operation.work {
+                    operations::Work::Exchange(call) => call,
+                    operations::Work::Send(message) => {
+                        sent.push((stage, message.stage, message.tag, message.bytes));
+                        message_call(message.name, message.bytes)
+                    }
+                    operations::Work::Receive(message) => {
+                        received.push((message.stage, stage, message.tag, message.bytes));
+                        return;
+                    }
+                    _ => return,
+                };
+                match counts.iter_mut().find(|(known, _)| *known == call) {
+                    Some((_, count)) => *count += 1,
+                    None => counts.push((call, 1)),
+                }
+            });
+            assert!(told <= program.operations_about(stage), "{told}");
+            for (call, count) in &counts {
+                // Of a mirrored pair the nearer stage counts, of tied embeddings the first.
+                let counted = few.iter().find(|one| one.stage == stage && one.call == *call);
+                assert_eq!(counted.map(|one| one.times), Some(*count), "{call:?} at {stage}");
+            }
+            let here = few.iter().filter(|one| one.stage == stage).count();
+            assert_eq!(here, counts.len(), "stage {stage} of {}", program.job.model.name);
+        }
+        sent.sort_unstable();
+        received.sort_unstable();
+        assert_eq!(sent, received);
+        let tags: Vec<_> = sent.iter().map(|message| (message.0, message.1, message.2)).collect();
+        assert!(tags.is_sorted_by(|a, b| a < b), "tags tell messages apart");
+    }
+}

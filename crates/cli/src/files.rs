@@ -1,0 +1,96 @@
+//! The files that `run` writes for other tools besides its answer.
+
+use std::path::PathBuf;
+
+use commands::Failure;
+use commands::files::{Links, flows, metrics, perfetto, save, save_table};
+use commands::work::Work;
+use commands::world::JobWorld;
+use exports::openmetrics::Clock;
+use scenario::Loaded;
+use step::predict::Prediction;
+use traffic::Outcome;
+
+/// Files for other tools
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Files for other tools")]
+pub(crate) struct FileArguments {
+    /// Write what became of each flow, as Parquet if the name ends so
+    #[arg(long, value_name = "FILE.csv|.parquet")]
+    flows_out: Option<PathBuf>,
+    /// Write what each link carried, as Parquet if the name ends so
+    #[arg(long, value_name = "FILE.csv|.parquet")]
+    links_out: Option<PathBuf>,
+    /// Write a trace for ui.perfetto.dev: ranks, NICs, links, and arrows for messages
+    #[arg(long, value_name = "FILE.pftrace")]
+    perfetto: Option<PathBuf>,
+    /// Write what ports count under the names of node_exporter, mlx5 and SONiC
+    #[arg(long, value_name = "FILE.om")]
+    openmetrics: Option<PathBuf>,
+    /// When the first OpenMetrics sample is, in seconds since 1970 [default: the start of 2026]
+    #[arg(long, value_name = "SECONDS", requires = "openmetrics")]
+    openmetrics_start: Option<u64>,
+}
+
+impl FileArguments {
+    /// A job has no flows of its own.
+    pub(crate) fn refuse_flows(&self) -> Result<(), Failure> {
+        if self.flows_out.is_none() {
+            return Ok(());
+        }
+        let reason = "--flows-out is for synthetic traffic; a job has `fatflow traffic \
+                      --transfers-out`";
+        Err(Failure::Usage(reason.to_owned()))
+    }
+
+    /// Files are of one run.
+    pub(crate) fn refuse_several_engines(&self) -> Result<(), Failure> {
+        let files = [&self.flows_out, &self.links_out, &self.perfetto, &self.openmetrics];
+        if files.iter().all(|file| file.is_none()) {
+            return Ok(());
+        }
+        let reason = "files are written of one run: choose one engine instead of `all`";
+        Err(Failure::Usage(reason.to_owned()))
+    }
+
+    /// Writes what was asked for of a step.
+    pub(crate) fn of_step(
+        &self,
+        world: &JobWorld<'_>,
+        prediction: &Prediction,
+    ) -> Result<(), Failure> {
+        if let Some(path) = &self.perfetto {
+            save(path, |out| perfetto::write_step(world, prediction, out))?;
+        }
+        self.of_links(&Links::of_step(world, prediction))
+    }
+
+    /// Writes what was asked for of synthetic traffic.
+    pub(crate) fn of_run(
+        &self,
+        loaded: &Loaded,
+        work: &Work,
+        outcome: &Outcome,
+    ) -> Result<(), Failure> {
+        if let Some(path) = &self.flows_out {
+            save_table(path, &flows(work, outcome))?;
+        }
+        let links = Links::of_run(loaded.fabric(), outcome);
+        if let Some(path) = &self.perfetto {
+            perfetto::refuse_too_many(&work.transfers)?;
+            save(path, |out| perfetto::write_run(&links, &work.transfers, outcome, out))?;
+        }
+        self.of_links(&links)
+    }
+
+    fn of_links(&self, links: &Links<'_>) -> Result<(), Failure> {
+        if let Some(path) = &self.links_out {
+            save_table(path, &links.table())?;
+        }
+        if let Some(path) = &self.openmetrics {
+            let clock = self.openmetrics_start.map_or_else(Clock::default, Clock::from);
+            save(path, |out| metrics::write(links, clock, out))?;
+        }
+        Ok(())
+    }
+}
