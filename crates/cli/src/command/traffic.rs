@@ -45,10 +45,6 @@ enum Ranks {
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         let loaded = terminal.load(&self.scenario)?;
-        let report = traffic::run(&loaded)?;
-        if let Some(path) = &self.transfers_out {
-            save_table(path, &report.transfers(loaded.fabric()))?;
-        }
         if let Some(folder) = &self.chakra {
             let ranks = match self.chakra_ranks {
                 Ranks::All => chakra::Ranks::All,
@@ -57,6 +53,10 @@ impl Arguments {
             let written = chakra::write(&loaded, folder, ranks)?;
             let (ranks, nodes) = (written.ranks, written.nodes);
             terminal.remark(&format!("{ranks} traces with {nodes} nodes"));
+        }
+        let report = traffic::run(&loaded)?;
+        if let Some(path) = &self.transfers_out {
+            save_table(path, &report.transfers(loaded.fabric()))?;
         }
         terminal.answer("traffic", Some(&loaded), &report)?;
         Ok(Ending::Done)
