@@ -170,7 +170,8 @@ impl Simulation<'_> {
         switch.next_at = NEVER;
         let now = self.now;
         let elsewhere = self.calendar.peek().unwrap_or(now);
-        let horizon = (elsewhere + switch.lookahead).min(self.barrier);
+        // What arrives at this instant is due even if a sample is due too, or nobody would move.
+        let horizon = (elsewhere + switch.lookahead).min(self.barrier).max(now + 1);
         self.gather(number, elsewhere, horizon);
         let incoming = std::mem::take(&mut self.incoming);
         let mut done = 0;

@@ -132,6 +132,8 @@ impl Histogram {
 pub struct Recording {
     /// When the samples were taken.
     pub at: Vec<Time>,
+    /// Congestion notifications sent until then, by all receivers.
+    pub notifications: Vec<u64>,
     /// The links that were looked at, each with a sample for every instant.
     pub links: Vec<(LinkId, Vec<LinkSample>)>,
     /// The queue pairs that were looked at.
@@ -249,6 +251,7 @@ impl Recorder {
             });
         }
         halve(&mut self.recording.at);
+        halve(&mut self.recording.notifications);
         self.recording.links.iter_mut().for_each(|(_, samples)| halve(samples));
         self.recording.pairs.iter_mut().for_each(|pair| halve(&mut pair.samples));
         self.interval *= 2;
@@ -267,6 +270,7 @@ impl Simulation<'_> {
         }
         let Some(mut recorder) = self.recorder.take() else { return };
         recorder.recording.at.push(Time::from_ps(self.now));
+        recorder.recording.notifications.push(self.counters.cnps);
         for (link, samples) in &mut recorder.recording.links {
             samples.push(self.look_at(link.index()));
         }

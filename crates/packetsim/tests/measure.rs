@@ -49,6 +49,22 @@ fn measured(samples: usize) -> (Outcome, Recording) {
 }
 
 #[test]
+fn samples_that_fall_on_arrivals_hold_nobody_up() {
+    let (fabric, transfers) = incast();
+    let settings = Settings { seed: 1, ..Settings::default() };
+    let plain = packetsim::run(&fabric, &transfers, &settings);
+    let links: Vec<_> = fabric.links().ids().collect();
+    // A frame of 4,178 bytes takes 83,560 ps at 400 Gb/s; arrivals come at multiples of 20 ps.
+    for interval in [83_560, 41_780, 1_000].map(Span::from_ps) {
+        let config = MeasureConfig { interval, samples: 64, links: links.clone(), pairs: vec![] };
+        let (faults, mut watch) = (Faults::default(), Watch::default());
+        let (outcome, _) =
+            packetsim::run_measured(&fabric, &transfers, &settings, &faults, &config, &mut watch);
+        assert_eq!(plain.ops, outcome.ops, "{interval}");
+    }
+}
+
+#[test]
 fn measuring_changes_nothing() {
     let (fabric, transfers) = incast();
     let settings = Settings { seed: 1, ..Settings::default() };
