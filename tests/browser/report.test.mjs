@@ -1,45 +1,154 @@
-// The page of a report: everything drawn, nothing complained, nothing requested; folding, hovering,
-// printing, narrow screens, light and dark.
+// The page of a report: everything drawn, nothing complained, nothing requested; unfolding, hovering,
+// the keyboard, downloads, printing, narrow screens, light and dark, colours and grey.
 import test from "node:test";
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { statSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import { fatflow, folder, open } from "./common.mjs";
 
 const home = folder();
+const bench = new URL("../../scenarios/bench/", import.meta.url).pathname;
+// Name, command line, and the kinds of charts that must be there.
 const pages = [
-  ["topo", ["topo", "small-128"]],
-  ["collective", ["collective", "all_reduce", "small-128", "-b", "1M", "-e", "64M", "-f", "4"]],
-  ["run", ["run", "small-128"]],
-  ["traffic", ["traffic", "small-128"]],
-  ["compare", ["compare", "small-16", "small-128"]],
+  ["topo", ["topo", "llama3-meta-roce"], ["tree", "bars"]],
+  ["collective", ["collective", "all_reduce", "small-128", "-b", "1M", "-e", "64M", "-f", "4"], ["line", "heat", "histogram", "tree"]],
+  ["run", ["run", "small-1024"], ["waterfall", "timeline", "heat", "bars", "histogram", "tree"]],
+  ["flows", ["run", join(bench, "permutation-128.toml"), "--engine", "flow"], ["distribution", "timeline", "heat", "histogram", "tree"]],
+  ["packets", ["run", join(bench, "incast-32.toml"), "--engine", "packet"], ["distribution", "timeline", "heat", "histogram", "tree"]],
+  ["traffic", ["traffic", "small-128"], ["bars", "distribution", "area", "heat"]],
+  ["compare", ["compare", "small-16", "small-128"], ["bars", "dots"]],
+  ["validate", ["validate", "--engine", "analytic"], ["dots", "scatter"]],
 ];
+const shown = (name) => `file://${join(home, `${name}.html`)}`;
+const drawn = (page) => page.waitForSelector("html[data-drawn]");
 
-for (const [name, words] of pages) {
+for (const [name, words, kinds] of pages) {
   test(`the report of ${name} draws itself and asks nobody`, async () => {
-    const file = join(home, `${name}.html`);
-    fatflow(...words, "--report", file);
-    assert.ok(statSync(file).size < 5e6, "a page stays under 5 MB");
+    fatflow(...words, "--report", join(home, `${name}.html`));
+    assert.ok(statSync(join(home, `${name}.html`)).size < 5e6, "a page stays under 5 MB");
     const { browser, page, complaints, requests } = await open();
-    const began = Date.now();
-    await page.goto(`file://${file}`);
-    await page.waitForSelector("html[data-drawn]");
-    assert.ok(Date.now() - began < 2000 * 3, "the page is there soon");
-    const figures = await page.$$eval("figure .chart", (all) => all.map((one) => one.childElementCount));
+    let fastest = Infinity;
+    // The machine may be busy: the best of three counts.
+    for (let attempt = 0; attempt < 3 && fastest > 2000; attempt += 1) {
+      await page.goto(shown(name));
+      await drawn(page);
+      fastest = Math.min(fastest, await page.evaluate(() => performance.now()));
+    }
+    assert.ok(fastest < 2000, `the page is there in under 2 s (${fastest} ms)`);
+    const figures = await page.$$eval("figure .chart", (all) => all.map((one) => ({ kind: one.dataset.kind, parts: one.querySelectorAll("svg :is(path, rect, circle)").length })));
     assert.equal(String(figures.length), await page.getAttribute("html", "data-drawn"));
-    assert.ok(figures.every((count) => count > 0), "every chart is drawn");
+    assert.ok(figures.every(({ parts }) => parts > 1), `every chart is drawn: ${JSON.stringify(figures)}`);
+    for (const kind of kinds) assert.ok(figures.some((figure) => figure.kind === kind), `there is a ${kind} chart`);
+    const titles = await page.$$eval("figure > h3", (all) => all.map((one) => one.textContent));
+    assert.ok(titles.every((title) => title.length > 12), "every title says what the chart shows");
+    assert.equal(new Set(titles).size, titles.length, "no two charts have one title");
+    for (const width of [1280, 390]) {
+      for (const colorScheme of ["light", "dark"]) {
+        await page.emulateMedia({ colorScheme });
+        await page.setViewportSize({ width, height: 900 });
+        await page.waitForTimeout(300);
+        const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        assert.ok(overflow <= 1, `nothing sticks out at ${width} pixels (${overflow})`);
+        const clipped = await page.$$eval("figure .chart svg text", (all) => all.filter((text) => {
+          const own = text.getBoundingClientRect(), box = text.closest("figure").getBoundingClientRect();
+          return own.width > 0 && (own.left < box.left - 2 || own.right > box.right + 2);
+        }).map((text) => text.textContent));
+        assert.deepEqual(clipped, [], `no text leaves its figure at ${width} pixels`);
+      }
+    }
     assert.deepEqual(complaints, []);
     assert.deepEqual(requests.filter((url) => !url.startsWith("file:") && !url.startsWith("data:")), []);
-    for (const width of [1280, 390]) {
-      await page.setViewportSize({ width, height: 900 });
-      await page.waitForTimeout(400);
-      const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-      assert.ok(overflow <= 1, `nothing sticks out at ${width} pixels (${overflow})`);
-    }
-    await page.click("nav.page button");
-    assert.match(await page.getAttribute("html", "data-theme"), /light|dark/);
-    await page.emulateMedia({ media: "print" });
-    assert.equal(await page.isVisible("nav.page"), false, "paper needs no navigation");
     await browser.close();
   });
 }
+
+test("light and dark can be switched, and differ", async () => {
+  const { browser, page } = await open({ colorScheme: "light" });
+  await page.goto(shown("run"));
+  await drawn(page);
+  const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const light = await ground();
+  await page.click("nav.page button");
+  assert.equal(await page.getAttribute("html", "data-theme"), "dark");
+  assert.notEqual(await ground(), light);
+  await browser.close();
+});
+
+test("hovering and the arrow keys tell what lies there", async () => {
+  const { browser, page, complaints } = await open();
+  await page.goto(shown("run"));
+  await drawn(page);
+  const bar = page.locator("[data-kind=waterfall] [aria-label=bar] path, [data-kind=waterfall] [aria-label=bar] rect").first();
+  await bar.scrollIntoViewIfNeeded();
+  await bar.hover();
+  await page.waitForFunction(() => document.querySelector("[data-kind=waterfall] [aria-label=tip]")?.textContent.includes("compute"));
+  const svg = page.locator("[data-kind=timeline] svg[tabindex]").first();
+  await svg.focus();
+  for (let times = 0; times < 3; times += 1) await page.keyboard.press("ArrowRight");
+  await page.waitForFunction(() => /microbatch/.test(document.querySelector(".heard").textContent));
+  assert.deepEqual(complaints, []);
+  await browser.close();
+});
+
+test("the fabric unfolds from cluster to zone to rack to node, by mouse and by keyboard", async () => {
+  const { browser, page } = await open();
+  await page.goto(shown("topo"));
+  await drawn(page);
+  const node = (name) => page.locator(`.tree [role=treeitem][aria-label^="${name}"]`).first();
+  await node("zone 3").click();
+  assert.equal(await node("zone 3").getAttribute("aria-expanded"), "true");
+  const rack = node("zone 3 RTSW");
+  await rack.focus();
+  await page.keyboard.press("Enter");
+  await page.waitForSelector('.tree [aria-label^="node "]');
+  const focused = await page.evaluate(() => document.activeElement.getAttribute("aria-label"));
+  assert.match(focused, /^zone 3 RTSW/, "the keyboard stays where it was");
+  await page.keyboard.press("Enter");
+  assert.equal(await page.locator('.tree [aria-label^="node "]').count(), 0, "and folds again");
+  await browser.close();
+});
+
+test("every chart has its data behind it", async () => {
+  const { browser, page } = await open();
+  await page.goto(shown("run"));
+  await drawn(page);
+  const buttons = await page.$$("figure .tools button");
+  assert.ok(buttons.length > 5);
+  for (const button of buttons) {
+    const [download] = await Promise.all([page.waitForEvent("download"), button.click()]);
+    assert.match(download.suggestedFilename(), /^fatflow-run-\d+\.csv$/);
+    const lines = readFileSync(await download.path(), "utf8").trim().split("\n");
+    assert.ok(lines.length > 1 && lines[0].includes(","), lines[0]);
+  }
+  const shownData = page.locator("figure .tools details").first();
+  await shownData.locator("summary").click();
+  await shownData.locator("tbody tr").first().waitFor();
+  await browser.close();
+});
+
+test("grey is enough: series differ by texture, dash or symbol", async () => {
+  const { browser, page } = await open();
+  await page.goto(shown("compare"));
+  await drawn(page);
+  const fills = await page.$$eval("[data-kind=bars] [aria-label=bar] [fill]", (all) => [...new Set(all.map((one) => one.getAttribute("fill")))]);
+  assert.ok(fills.length > 2 && fills.every((fill) => fill.startsWith("url(#texture-")), fills.join());
+  const textures = await page.$$eval(".textures pattern path", (all) => all.map((one) => one.getAttribute("d")));
+  assert.equal(new Set(textures).size, textures.length, "no two textures are alike");
+  await browser.close();
+});
+
+test("paper shows everything that folds away on a screen", async () => {
+  const { browser, page } = await open();
+  await page.goto(shown("validate"));
+  await drawn(page);
+  const hidden = () => page.$$eval("tr.rest", (all) => all.filter((row) => row.getClientRects().length === 0).length);
+  assert.ok(await hidden() > 10, "long tables are folded");
+  await page.click("button[aria-expanded]");
+  await page.click("button[aria-expanded]");
+  await page.emulateMedia({ media: "print" });
+  assert.equal(await hidden(), 0);
+  assert.equal(await page.isVisible("nav.page"), false, "paper needs no navigation");
+  const paper = await page.pdf({ format: "A4" });
+  assert.ok(paper.length > 20_000);
+  await browser.close();
+});

@@ -30,6 +30,20 @@ test("a scenario runs end to end, mistakes show in place, runs survive a kill", 
   await page.waitForFunction(() => document.querySelector("#text").value.includes("seed = 7"));
   assert.deepEqual(complaints.filter((text) => !text.includes("sandbox")), []);
 
+  for (const format of ["JSON", "report"]) {
+    const [download] = await Promise.all([page.waitForEvent("download"), page.click(`#runs a:has-text("${format}")`)]);
+    assert.match(download.suggestedFilename(), /^fatflow-1/);
+  }
+  await page.waitForSelector("#problems li.good");
+  await page.click("#start");
+  await page.waitForFunction(() => document.querySelector("#runs").textContent.match(/done in/g)?.length === 2);
+  for (const box of await page.$$("#runs input[type=checkbox]")) await box.check();
+  await page.click("#beside");
+  assert.equal(await page.locator("#view iframe").count(), 2, "two runs stand beside each other");
+  await page.setViewportSize({ width: 390, height: 900 });
+  const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+  assert.ok(overflow <= 1, `nothing sticks out of a phone (${overflow})`);
+
   await server.kill();
   server = await serve(workspace);
   await page.goto(server.address);
@@ -42,24 +56,26 @@ test("a long run can be stopped", async () => {
   const server = await serve(folder());
   const { browser, page } = await open();
   await page.goto(server.address);
+  // Packets of a minute or more: long enough to be stopped, short enough not to be refused.
   const long = `name = "long"
 [cluster]
-gpus = 1024
+gpus = 128
 gpus_per_node = 1
 nics_per_node = 1
 [fabric]
 topology = "fat-tree"
-k = 16
+k = 8
 [traffic]
 pattern = "permutation"
-bytes = "512MiB"
+bytes = "4GiB"
 `;
   await page.fill("#text", long);
   await page.waitForSelector("#problems li.good");
   await page.selectOption("#engine", "packet");
   await page.click("#start");
+  await page.waitForFunction(() => /running.*\d+ s: .*events/s.test(document.querySelector("#runs")?.textContent ?? ""), null, { timeout: 60_000 });
   await page.click("#runs button:has-text('Stop')");
-  await page.waitForFunction(() => /stopped|failed/.test(document.querySelector("#runs")?.textContent ?? ""));
+  await page.waitForFunction(() => /stopped/.test(document.querySelector("#runs")?.textContent ?? ""));
   await browser.close();
   await server.kill();
 });

@@ -63,6 +63,9 @@ pub(crate) struct Global {
     /// Read no file outside this folder
     #[arg(long, global = true, value_name = "FOLDER")]
     pub(crate) confine: Option<PathBuf>,
+    /// Tell progress in whole lines on standard error, for programs
+    #[arg(long, global = true, hide = true)]
+    pub(crate) progress: bool,
     /// Say nothing but the answer
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,

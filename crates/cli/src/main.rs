@@ -8,12 +8,14 @@
 //! * [`arguments`]: what every command understands.
 //! * [`command`]: one file for each command.
 //! * [`interrupt`]: what Ctrl-C does.
+//! * [`progress`]: a line for whatever takes longer than a second.
 //! * [`terminal`]: how answers and complaints are written.
 
 mod arguments;
 mod command;
 mod files;
 mod interrupt;
+mod progress;
 mod terminal;
 
 use std::io;

@@ -12,6 +12,7 @@ use scenario::{Colour, Loaded, Style, load};
 
 use crate::arguments::{Global, ScenarioArgument};
 use crate::interrupt::Interrupt;
+use crate::progress::Line;
 
 /// How a command that answered ends; the numbers are the exit codes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -67,7 +68,9 @@ impl Terminal {
 
     /// Loads a scenario with everything that flags and variables say; what is unwise is said.
     pub(crate) fn load(&self, argument: &ScenarioArgument) -> Result<Loaded, Stop> {
+        let line = self.line("building the fabric");
         let loaded = load(&self.global.request(Some(&argument.scenario)))?;
+        drop(line);
         for warning in &loaded.warnings {
             self.remark(&format!("warning: {warning}"));
         }
@@ -93,40 +96,33 @@ impl Terminal {
         })
     }
 
-    /// Does something that may run packets, with progress for whoever looks and an ear for Ctrl-C.
+    /// A line of progress that stays until it is dropped.
+    pub(crate) fn line(&self, what: &str) -> Line {
+        Line::new(&self.global, what)
+    }
+
+    /// Does something that may take long, with progress for whoever looks and an ear for Ctrl-C.
     pub(crate) fn watched<R>(&self, work: impl FnOnce(&mut Watch<'_>) -> R) -> R {
         let clock = Meter::start();
-        let mut show = |progress: Progress| self.progress(&progress, &clock);
+        let line = self.line("computing");
+        let mut show = |progress: Progress| {
+            // Called every 65,536 events; every sixteenth time is some ten times a second.
+            if progress.events & 0xf_0000 == 0 {
+                let (done, all) = (progress.events, progress.expected_events);
+                line.tell(&progress_line(&progress, clock.wall_s()), done.min(all), all);
+            }
+        };
         let mut watch = Watch {
             interrupt: Some(&self.interrupt.happened),
             progress: Some(&mut show),
             expected_events: 0,
         };
-        let answer = self.interrupt.heeded(|| work(&mut watch));
-        self.clear_progress();
-        answer
+        self.interrupt.heeded(|| work(&mut watch))
     }
 
     /// How a command ends that has answered.
     pub(crate) fn ending(&self) -> Ending {
         if self.interrupt.has_happened() { Ending::Interrupted } else { Ending::Done }
-    }
-
-    /// Shows how far a packet run is, on one line that is written over, if somebody is looking.
-    fn progress(&self, progress: &Progress, clock: &Meter) {
-        // Called every 65,536 events; one line for every sixteenth is some ten a second.
-        if self.global.quiet || !io::stderr().is_terminal() || progress.events & 0xf_0000 != 0 {
-            return;
-        }
-        // If standard error is closed there is nobody left to tell.
-        let _ = write!(io::stderr(), "\r\u{1b}[K{}", progress_line(progress, clock.wall_s()));
-    }
-
-    /// Takes the line of progress away.
-    pub(crate) fn clear_progress(&self) {
-        if !self.global.quiet && io::stderr().is_terminal() {
-            let _ = write!(io::stderr(), "\r\u{1b}[K");
-        }
     }
 
     /// Says something on standard error, unless nobody wants to hear it.
@@ -221,15 +217,14 @@ fn progress_line(progress: &Progress, seconds: f64) -> String {
         rate / 1e6
     );
     if let Some(left) = expected_events.checked_sub(*events).filter(|_| 0 < *expected_events) {
-        let share = 100.0 * *events as f64 / *expected_events as f64;
         let left = units::Span::from_secs_f64(left as f64 / rate);
-        line += &format!("; about {share:.0} %, {left:.0} left");
+        line += &format!("; about {left:.0} left");
     }
     line
 }
 
 /// The columns of a terminal, or a fixed number where there is none.
-fn width(stream: &impl IsTerminal) -> usize {
+pub(crate) fn width(stream: &impl IsTerminal) -> usize {
     let size = if stream.is_terminal() { terminal_size::terminal_size() } else { None };
     size.map_or(WIDTH_WITHOUT_TERMINAL, |(width, _)| usize::from(width.0))
 }
@@ -248,10 +243,7 @@ mod tests {
             expected_events: 80_000_000,
         };
         let line = progress_line(&progress, 2.0);
-        assert_eq!(
-            line,
-            "simulated 1.50ms, 20 M events, 10.0 M/s, 7 to finish; about 25 %, 6s left"
-        );
+        assert_eq!(line, "simulated 1.50ms, 20 M events, 10.0 M/s, 7 to finish; about 6s left");
         progress.expected_events = 0;
         assert!(progress_line(&progress, 2.0).ends_with("7 to finish"));
     }

@@ -78,6 +78,7 @@ fn series_are_measured_and_shown() {
         assert_eq!(series["links"][0][key].as_array().unwrap().len(), samples, "{key}");
     }
     assert_eq!(series["links"][0]["queued_bytes"]["data"].as_array().unwrap().len(), samples);
+    assert_eq!(series["notifications"].as_array().unwrap().len(), samples);
     assert_eq!(series["queue_pairs"][1]["number"], 3);
     assert_eq!(series["latency"][0]["of"], "data, one way");
     assert_eq!(series["latency"][0]["count"], 16 * 256);
@@ -85,7 +86,7 @@ fn series_are_measured_and_shown() {
     assert!(hops.iter().any(|hop| hop["hop"] == "edge to NIC" && hop["count"] == 16 * 256));
     let (output, _folder) = run("1MiB", &more);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(text.contains("Data that waits") && text.contains("p99.9"), "{text}");
+    assert!(text.contains("Queue depth over time: data") && text.contains("p99.9"), "{text}");
     let (output, _folder) = run("1MiB", &["--engine", "flow", "--series", "2us"]);
     assert_eq!(output.status.code(), Some(2));
 }

@@ -5,12 +5,17 @@ use report::{Align, Answer, Chart, ChartKind, Frame, Sheet, Table, Unit};
 use scenario::Loaded;
 use serde::Serialize;
 use traffic::collective::{Ask, Collective, Communicator, Group, Request, write};
-use traffic::{Transfers, nccl};
+use traffic::{Outcome, Transfers, nccl};
 use units::Bytes;
 
 use crate::engine::{self, Engine};
 use crate::failure::Failure;
+use crate::links::Pictures;
 use crate::packets::{self, Budget, Patience};
+
+pub mod measured;
+
+use measured::Measured;
 
 /// Which sizes to run.
 #[derive(Clone, Copy, Debug)]
@@ -32,10 +37,15 @@ pub struct Report {
     pub gpus: usize,
     /// One for each size.
     pub rows: Vec<Row>,
+    /// What was measured, if anything is known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub measured: Vec<Measured>,
     #[serde(skip)]
     title: String,
     #[serde(skip)]
     engine: Engine,
+    #[serde(skip)]
+    pictures: Option<Pictures>,
 }
 
 /// One size.
@@ -93,18 +103,28 @@ pub fn run(
     }
     let ranks: Vec<_> = (0..gpus).map(|gpu| fabric.gpu(gpu)).collect();
     let communicator = Communicator::new(fabric, &ranks);
-    let mut rows = Vec::new();
+    let (mut rows, mut last) = (Vec::new(), None);
     let mut bytes = sizes.min;
     let mut budget = Budget::new(patience);
     while bytes <= sizes.max {
         let ask = (engine, collective, bytes);
         match row(loaded, ask, &communicator, &mut budget, watch) {
             Err(Failure::Interrupted) if !rows.is_empty() => break,
-            row => rows.push(row?),
+            row => {
+                let (row, outcome) = row?;
+                rows.push(row);
+                last = outcome;
+            }
         }
         bytes = Bytes::new(bytes.get().saturating_mul(sizes.factor));
     }
-    Ok(Report { collective: collective.name(), gpus, rows, title: loaded.title(), engine })
+    let pictures = last.map(|outcome: Outcome| {
+        let seconds = outcome.makespan().as_secs_f64();
+        Pictures::of(fabric, &|link| engine::load(fabric, &outcome, seconds, link))
+    });
+    let measured = measured::published(loaded, collective, gpus);
+    let title = loaded.title();
+    Ok(Report { collective: collective.name(), gpus, rows, measured, title, engine, pictures })
 }
 
 fn row(
@@ -113,16 +133,16 @@ fn row(
     communicator: &Communicator,
     budget: &mut Budget,
     watch: &mut packetsim::Watch<'_>,
-) -> Result<Row, Failure> {
+) -> Result<(Row, Option<Outcome>), Failure> {
     let fabric = loaded.fabric();
     let settings = &engine::library(loaded);
     let ask = Ask { fabric, communicator, collective, bytes, settings, weights: &[] };
     let plan = nccl::plan(&ask).ok_or_else(|| {
         Failure::Run(format!("no algorithm runs {} on this fabric", collective.name()))
     })?;
-    let (seconds, limiting_link, limiting_utilisation) = if engine == Engine::Analytic {
+    let (seconds, limiting, outcome) = if engine == Engine::Analytic {
         let estimate = nccl::estimate(fabric, communicator, collective, bytes, settings);
-        (estimate.map_or(0.0, |found| found.time.as_secs_f64()), String::new(), 0.0)
+        (estimate.map_or(0.0, |found| found.time.as_secs_f64()), Default::default(), None)
     } else {
         if engine == Engine::Packet {
             let ranks = communicator.ranks();
@@ -143,11 +163,11 @@ fn row(
             return Err(Failure::Interrupted);
         }
         let seconds = outcome.makespan().as_secs_f64();
-        let (link, load) = engine::busiest(fabric, &outcome, seconds);
-        (seconds, link, load)
+        (seconds, engine::busiest(fabric, &outcome, seconds), Some(outcome))
     };
+    let (limiting_link, limiting_utilisation) = limiting;
     let algbw_gbps = if seconds > 0.0 { bytes.as_f64() / seconds / 1e9 } else { 0.0 };
-    Ok(Row {
+    let row = Row {
         bytes: bytes.get(),
         time_us: seconds * 1e6,
         algbw_gbps,
@@ -157,7 +177,51 @@ fn row(
         channels: plan.channels,
         limiting_link,
         limiting_utilisation,
-    })
+    };
+    Ok((row, outcome))
+}
+
+impl Report {
+    /// Sets measurements beside the predictions, in place of published ones.
+    pub fn set_beside(&mut self, measured: Vec<Measured>) {
+        self.measured = measured;
+    }
+
+    /// Mean size of the errors at sizes that were measured, and how many these are.
+    fn error(&self) -> Option<(f64, usize)> {
+        let at = |bytes| self.rows.iter().find(|row| row.bytes == bytes);
+        let pairs = self.measured.iter().filter_map(|one| Some((one, at(one.bytes)?)));
+        let errors: Vec<f64> =
+            pairs.map(|(one, row)| (row.busbw_gbps / one.busbw_gbps - 1.0).abs()).collect();
+        let count = errors.len();
+        (0 < count).then(|| (errors.iter().sum::<f64>() / count as f64, count))
+    }
+
+    fn chart(&self) -> Chart {
+        let mut frame = Frame::new(&["bytes", "busbw", "series"]);
+        for row in &self.rows {
+            frame.push(vec![row.bytes.into(), row.busbw_gbps.into(), "predicted".into()]);
+        }
+        let mut points: Vec<String> = Vec::new();
+        for one in &self.measured {
+            let series = format!("measured: {}", one.source);
+            frame.push(vec![one.bytes.into(), one.busbw_gbps.into(), series.as_str().into()]);
+            if !points.contains(&series) {
+                points.push(series);
+            }
+        }
+        let chart = Chart::new(ChartKind::Line, "Bus bandwidth over message size", frame)
+            .caption(
+                "Small messages are held back by latency, large ones by the narrowest link. Dots \
+                 without a line are measurements.",
+            )
+            .axes("bytes", "busbw")
+            .by("series")
+            .labels("message", "bus bandwidth (GB/s)")
+            .units(Unit::MessageBytes, Unit::Number)
+            .log_x();
+        Chart { points, ..chart }
+    }
 }
 
 impl Answer for Report {
@@ -176,7 +240,6 @@ impl Answer for Report {
             ("channels", Align::Right),
             ("busiest link", Align::Left),
         ]);
-        let mut frame = Frame::new(&["bytes", "busbw", "series"]);
         for row in &self.rows {
             let link = if row.limiting_link.is_empty() {
                 String::new()
@@ -193,19 +256,21 @@ impl Answer for Report {
                 row.channels.to_string(),
                 link,
             ]);
-            frame.push(vec![row.bytes.into(), row.busbw_gbps.into(), "predicted".into()]);
         }
-        let chart = Chart::new(ChartKind::Line, "Bus bandwidth over message size", frame)
-            .caption("Small messages are held back by latency, large ones by the narrowest link.")
-            .axes("bytes", "busbw")
-            .by("series")
-            .labels("message", "bus bandwidth (GB/s)")
-            .units(Unit::MessageBytes, Unit::Number)
-            .log_x();
         let Self { title, collective, gpus, engine, .. } = self;
-        Sheet::new()
+        let mut sheet = Sheet::new()
             .heading(format!("{title}: {collective} on {gpus} GPUs, {} engine", engine.name()))
-            .chart(chart)
-            .table(table)
+            .chart(self.chart())
+            .table(table);
+        if let Some((error, count)) = self.error() {
+            let error = format!("{:.1} %", 100.0 * error);
+            let sizes = if count == 1 { "size that was" } else { "sizes that were" };
+            sheet =
+                sheet.text(format!("Off by {error} on average at the {count} {sizes} measured."));
+        }
+        if let Some(pictures) = &self.pictures {
+            sheet = pictures.show(sheet, "All links, at the largest size");
+        }
+        sheet
     }
 }

@@ -104,12 +104,15 @@ pub fn run(
     }
 }
 
+/// What a link carried over what it could have carried in so many seconds.
+pub fn load(fabric: &Fabric, outcome: &Outcome, seconds: f64, link: LinkId) -> f64 {
+    let capacity = fabric.class(link).rate.bytes_per_s() * seconds;
+    if capacity > 0.0 { outcome.links[link].bytes as f64 / capacity } else { 0.0 }
+}
+
 /// The busiest link between switches, or from a NIC where there is none, over so many seconds.
 pub fn busiest(fabric: &Fabric, outcome: &Outcome, seconds: f64) -> (String, f64) {
-    let load = |link: LinkId| {
-        let capacity = fabric.class(link).rate.bytes_per_s() * seconds;
-        if capacity > 0.0 { outcome.links[link].bytes as f64 / capacity } else { 0.0 }
-    };
+    let load = |link: LinkId| load(fabric, outcome, seconds, link);
     let scale_out = |link: &LinkId| fabric.class(*link).kind == LinkKind::ScaleOut;
     let busiest = outcome.links.ids().filter(scale_out).map(|link| (link, load(link)));
     match busiest.max_by(|a, b| a.1.total_cmp(&b.1)) {

@@ -10,7 +10,7 @@ use fabric::graph::LinkKind;
 use fabric::{Fabric, Link, LinkId, Node, NodeId, NodeKind};
 use report::chart::histogram;
 use report::number::{bits_per_second, grouped, significant};
-use report::{Align, Chart, ChartKind, Frame, Table, TreeNode, Unit};
+use report::{Align, Chart, ChartKind, Frame, Sheet, Table, TreeNode, Unit};
 
 /// Cells of a tier in the heat map.
 const CELLS: usize = 96;
@@ -61,8 +61,18 @@ impl Pictures {
         }
     }
 
+    /// Adds all of them to a sheet.
+    pub(crate) fn show(&self, sheet: Sheet, heading: &str) -> Sheet {
+        let sheet = sheet.heading(heading);
+        if self.balance.iter().all(|tier| tier.most <= 0.0) {
+            return sheet.text("No link between NICs was used.");
+        }
+        let sheet = sheet.table(self.table()).chart(self.heat()).chart(self.histogram());
+        sheet.chart(self.drawing())
+    }
+
     /// How evenly each tier was used.
-    pub(crate) fn table(&self) -> Table {
+    fn table(&self) -> Table {
         let mut table = Table::new([
             ("links", Align::Left),
             ("count", Align::Right),
@@ -80,7 +90,7 @@ impl Pictures {
     }
 
     /// Tier by link.
-    pub(crate) fn heat(&self) -> Chart {
+    fn heat(&self) -> Chart {
         let merged = match self.merged {
             0 | 1 => String::new(),
             most => format!(" A cell is the busiest of up to {most} neighbours."),
@@ -98,7 +108,7 @@ impl Pictures {
     }
 
     /// How evenly.
-    pub(crate) fn histogram(&self) -> Chart {
+    fn histogram(&self) -> Chart {
         Chart::new(ChartKind::Histogram, "How evenly links are loaded", self.ranges.clone())
             .caption(
                 "Links by their load. One narrow peak is even; a tail to the right are the links \
@@ -112,7 +122,7 @@ impl Pictures {
     }
 
     /// The fabric with the loads on its cables.
-    pub(crate) fn drawing(&self) -> Chart {
+    fn drawing(&self) -> Chart {
         Chart::tree("The fabric, with the load on its cables", self.root.clone()).caption(
             "Each line stands for the cables that lead up from a part; its width tells how many \
              there are, its colour and label how loaded the busiest direction of them is. Click, \

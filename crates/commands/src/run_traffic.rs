@@ -13,7 +13,7 @@ use units::{Span, Time};
 use crate::engine::{self, Engine};
 use crate::failure::Failure;
 use crate::packets::{Budget, Patience};
-use crate::series::{self, Series};
+use crate::series::{self, Purpose, Series};
 use crate::work::{Part, Work, work};
 
 mod page;
@@ -187,7 +187,11 @@ pub fn run(
     };
     let mut report = summarise(loaded, engine, &work, &outcome, &clock);
     if let (Some(options), Some(recording)) = (&options.series, recording) {
-        report.series = Some(Series::of(fabric, &recording, options));
+        let series = Series::of(fabric, &recording, options);
+        match options.purpose {
+            Purpose::Result => report.series = Some(series),
+            Purpose::Pictures => report.drawn.series = Some(series),
+        }
     }
     Ok((report, work, outcome))
 }
@@ -287,7 +291,7 @@ fn link_loads(fabric: &Fabric, outcome: &Outcome, makespan_s: f64) -> (Links, Ve
             |link: &LinkId| fabric.nodes()[fabric.links()[*link].from].kind == NodeKind::Nic;
         inner = all.iter().copied().filter(is_nic).collect();
     }
-    let load = |link: &LinkId| (*link, utilisation(fabric, outcome, makespan_s, *link));
+    let load = |link: &LinkId| (*link, engine::load(fabric, outcome, makespan_s, *link));
     let busiest: Vec<(LinkId, f64)> = inner.iter().map(load).collect();
     let sum: f64 = busiest.iter().map(|(_, load)| load).sum();
     let used = busiest.iter().filter(|(_, load)| *load > 0.0).count();
@@ -312,12 +316,6 @@ fn link_loads(fabric: &Fabric, outcome: &Outcome, makespan_s: f64) -> (Links, Ve
         outcome.links.ids().filter(back_end).map(|l| load(&l)).collect();
     order.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     (links, order.iter().take(WORST_LINKS).map(worst).collect())
-}
-
-/// What a link carried over what it could have carried.
-fn utilisation(fabric: &Fabric, outcome: &Outcome, seconds: f64, link: LinkId) -> f64 {
-    let capacity = fabric.class(link).rate.bytes_per_s() * seconds;
-    if capacity > 0.0 { outcome.links[link].bytes as f64 / capacity } else { 0.0 }
 }
 
 /// How many queue pairs share a link, against how many share others like it.

@@ -7,6 +7,7 @@
 use fabric::graph::LinkKind;
 use fabric::{Fabric, LinkId, naming};
 use packetsim::measure::{Histogram, LinkSample, MeasureConfig, PairSeries, Recording};
+use report::chart::distinct;
 use report::{Align, Chart, ChartKind, Frame, Sheet, Table, Unit};
 use serde::Serialize;
 use units::Span;
@@ -25,6 +26,10 @@ const SAMPLES: (usize, usize) = (2_000, 64);
 /// Points of one line of a chart.
 const DRAWN_POINTS: usize = 400;
 
+/// Links of the heat map, and stretches of time.
+const HEAT_LINKS: usize = 16;
+const HEAT_CELLS: usize = 120;
+
 /// What to measure.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -34,6 +39,18 @@ pub struct Options {
     pub links: Vec<String>,
     /// The queue pairs whose rates are told, by number in the order they were opened.
     pub queue_pairs: Vec<u32>,
+    /// What for.
+    pub purpose: Purpose,
+}
+
+/// What series are measured for.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Purpose {
+    /// Somebody asked for the numbers.
+    #[default]
+    Result,
+    /// A page shows them.
+    Pictures,
 }
 
 impl Options {
@@ -75,6 +92,10 @@ pub struct Series {
     pub latency: Vec<Latency>,
     /// How long packets waited for their turn in queues, by kind of hop and of packet.
     pub hop_wait: Vec<HopWait>,
+    /// Congestion notifications that all receivers sent since the sample before.
+    pub notifications: Vec<u64>,
+    #[serde(skip)]
+    over_time: Frame,
 }
 
 /// One link over time.
@@ -183,37 +204,51 @@ impl Series {
             queue_pairs: recording.pairs.iter().map(pair).collect(),
             latency: latencies(recording),
             hop_wait: hop_waits(recording),
+            notifications: steps(&recording.notifications, |a, b| b - a, 0),
+            over_time: over_time(fabric, recording, &at_s),
             at_s,
         }
     }
 
     /// Adds what was measured to a sheet.
     pub fn show(&self, sheet: Sheet) -> Sheet {
-        let mut sheet = sheet.heading("Latencies").table(self.latency_table());
-        if !self.hop_wait.is_empty() {
-            sheet = sheet.heading("Waiting, hop by hop").table(self.wait_table());
-        }
         let interval = Span::from_secs_f64(self.interval_s);
-        sheet = sheet.heading(format!("Over time, every {interval:.0}"));
+        let mut sheet = sheet.heading(format!("Over time, every {interval:.0}"));
         for chart in self.charts() {
             sheet = sheet.chart(chart);
+        }
+        sheet = sheet.heading("Latencies").table(self.latency_table());
+        if !self.hop_wait.is_empty() {
+            sheet = sheet.heading("Waiting, hop by hop").table(self.wait_table());
         }
         sheet
     }
 
     fn charts(&self) -> Vec<Chart> {
+        let all = |values: &[u64]| vec![("all receivers".to_owned(), whole(values))];
         let mut charts = vec![
-            self.chart(("Data that waits", Unit::Bytes), |link| whole(&link.queued_bytes.data)),
-            self.chart(("Control that waits", Unit::Bytes), |link| {
+            self.chart(("Queue depth over time: data", Unit::Bytes), |link| {
+                whole(&link.queued_bytes.data)
+            }),
+            self.chart(("Queue depth over time: control", Unit::Bytes), |link| {
                 whole(&link.queued_bytes.control)
             }),
-            self.chart(("Sent", Unit::BitsPerSecond), |link| link.sent_bps.clone()),
-            self.chart(("Share of time paused", Unit::Share), |link| link.paused_share.clone()),
-            self.chart(("Packets marked", Unit::Number), |link| counts(&link.marks)),
-            self.chart(("Data packets dropped", Unit::Number), |link| counts(&link.drops.data)),
-            self.chart(("Control packets dropped", Unit::Number), |link| {
+            self.chart(("Share of time paused, over time", Unit::Share), |link| {
+                link.paused_share.clone()
+            }),
+            self.chart(("Packets marked, over time", Unit::Number), |link| counts(&link.marks)),
+            self.lines(
+                ("Congestion notifications, over time", Unit::Number),
+                all(&self.notifications),
+            ),
+            self.chart(("Sent over time", Unit::BitsPerSecond), |link| link.sent_bps.clone()),
+            self.chart(("Data packets dropped, over time", Unit::Number), |link| {
+                counts(&link.drops.data)
+            }),
+            self.chart(("Control packets dropped, over time", Unit::Number), |link| {
                 counts(&link.drops.control)
             }),
+            self.heat(),
         ];
         let lines = |of: fn(&QueuePairSeries) -> &Vec<f64>| -> Vec<(String, Vec<f64>)> {
             let line = |pair: &QueuePairSeries| {
@@ -233,6 +268,20 @@ impl Series {
         self.lines(title, lines)
     }
 
+    /// The busiest links over time.
+    fn heat(&self) -> Option<Chart> {
+        (!self.over_time.rows.is_empty()).then(|| {
+            let title = "Load of the busiest links over time";
+            Chart::new(ChartKind::Heat, title, self.over_time.clone())
+                .caption("The busiest links of each tier, from the NICs up; a cell is the peak.")
+                .axes("at_s", "link")
+                .coloured_by("load")
+                .labels("simulated time", "")
+                .units(Unit::Seconds, Unit::Number)
+                .legend("load", Unit::Share)
+        })
+    }
+
     /// A chart of lines, or none if nothing happened.
     fn lines(&self, (title, unit): (&str, Unit), lines: Vec<(String, Vec<f64>)>) -> Option<Chart> {
         let mut frame = Frame::new(&["at_s", "value", "series"]);
@@ -247,7 +296,7 @@ impl Series {
             return None;
         }
         let chart = Chart::new(ChartKind::Line, title, frame).axes("at_s", "value").by("series");
-        let chart = chart.labels("simulated time", title).units(Unit::Seconds, unit);
+        let chart = chart.labels("simulated time", "").units(Unit::Seconds, unit);
         Some(chart.caption("Of many samples the peaks are kept. What is not drawn stayed at zero."))
     }
 
@@ -335,6 +384,41 @@ impl QueuePairSeries {
             goodput_bps: bits.iter().zip(spans).map(|(bits, span)| bits / span).collect(),
         }
     }
+}
+
+/// Load of the busiest links of each tier, by stretch of time.
+fn over_time(fabric: &Fabric, recording: &Recording, at_s: &[f64]) -> Frame {
+    let mut frame = Frame::new(&["at_s", "link", "load"]);
+    let (Some(end), Some(last)) = (at_s.last().copied(), at_s.len().checked_sub(1)) else {
+        return frame;
+    };
+    let samples = |link: LinkId| {
+        let found = recording.links.binary_search_by_key(&link, |(link, _)| *link);
+        found.ok().map(|at| &recording.links[at].1)
+    };
+    let sent = |link: LinkId| {
+        let bytes = samples(link).and_then(|samples| samples.last()).map_or(0, |last| last.sent);
+        bytes as f64 / (fabric.class(link).rate.bytes_per_s() * end.max(1e-12))
+    };
+    let busiest = crate::links::busiest_of_each(fabric, &sent, HEAT_LINKS);
+    let names = distinct(busiest.iter().map(|link| fabric.link_name(*link)));
+    let cells = last.min(HEAT_CELLS);
+    for (name, link) in names.iter().zip(&busiest) {
+        let Some(samples) = samples(*link) else { continue };
+        let rate = fabric.class(*link).rate.bytes_per_s();
+        for cell in 0..cells {
+            let range = last * cell / cells..last * (cell + 1) / cells;
+            let load = |at: usize| {
+                let bytes = (samples[at + 1].sent - samples[at].sent) as f64;
+                bytes / (rate * (at_s[at + 1] - at_s[at]))
+            };
+            let peak = range.map(load).fold(0.0, f64::max).min(1.0);
+            let from = end * cell as f64 / cells as f64;
+            let load = (peak * 1e4).round() / 1e4;
+            frame.push(vec![from.into(), name.as_str().into(), load.into()]);
+        }
+    }
+    frame
 }
 
 /// The places of the links that are told: all that were named, or those that show most.

@@ -6,15 +6,16 @@
 //! the same form is scored the same way.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fabric::hardware::Catalogue;
-use report::number::significant;
-use report::{Align, Answer, Chart, ChartKind, Frame, Scale, Sheet, Table};
 use scenario::{Extent, Request, load};
 use serde::Serialize;
 use step::published::{rank_correlation, score};
 use step::validate::FABRIC_RULE;
+use traffic::collective::Collective;
 
+use crate::collective::measured::Measured;
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::parallel;
@@ -22,6 +23,7 @@ use crate::parallel;
 mod collectives;
 mod files;
 mod packets;
+mod page;
 mod steps;
 
 /// What to score, and how.
@@ -120,7 +122,12 @@ enum Task {
 }
 
 /// Scores what was asked for.
-pub fn run(options: &Options, base: &Request) -> Result<Report, Failure> {
+/// `tell` hears how many of how many cases are done.
+pub fn run(
+    options: &Options,
+    base: &Request,
+    tell: &(dyn Fn(u64, u64) + Sync),
+) -> Result<Report, Failure> {
     let request = Request { scenario: None, extent: Extent::Settings, ..base.clone() };
     let catalogue = load(&request)?.scenario.catalogue;
     let groups =
@@ -131,8 +138,12 @@ pub fn run(options: &Options, base: &Request) -> Result<Report, Failure> {
         .flat_map(|(at, g)| g.tasks.iter().map(move |t| (at, t)))
         .collect();
     let threads = parallel::threads(options.threads);
-    let answers =
-        parallel::map(threads, &tasks, |(_, task)| predict(task, &catalogue, options.engine));
+    let (done, all) = (AtomicU64::new(0), tasks.len() as u64);
+    let answers = parallel::map(threads, &tasks, |(_, task)| {
+        let answer = predict(task, &catalogue, options.engine);
+        tell(done.fetch_add(1, Ordering::Relaxed) + 1, all);
+        answer
+    });
     let mut cases: Vec<Vec<Case>> = groups.iter().map(|_| Vec::new()).collect();
     for ((at, _), answer) in tasks.iter().zip(answers) {
         cases[*at].extend(answer?);
@@ -147,6 +158,17 @@ pub fn run(options: &Options, base: &Request) -> Result<Report, Failure> {
         fabric_rule: format!("{FABRIC_RULE} {}", collectives::RULE),
         engine: options.engine,
     })
+}
+
+/// The published bus bandwidths of a collective on so many GPUs of a kind.
+pub fn published_collectives(gpu: &str, gpus: u64, collective: Collective) -> Vec<Measured> {
+    let groups = files::embedded().unwrap_or_default();
+    let tasks = groups.iter().flat_map(|group| &group.tasks);
+    let rows = tasks.filter_map(|task| match task {
+        Task::Collective(row) => row.measured_on(gpu, gpus, collective),
+        _ => None,
+    });
+    rows.collect()
 }
 
 fn predict(task: &Task, catalogue: &Catalogue, engine: Engine) -> Result<Vec<Case>, Failure> {
@@ -173,104 +195,4 @@ fn family(name: String, cases: Vec<Case>) -> Family {
         rank_correlation: rank_correlation(&pairs),
         cases,
     }
-}
-
-fn percent(error: f64) -> String {
-    format!("{:+.1} %", 100.0 * error)
-}
-
-fn size(error: f64) -> String {
-    format!("{:.1} %", 100.0 * error)
-}
-
-impl Answer for Report {
-    fn engine(&self) -> Option<&'static str> {
-        Some(self.engine.name())
-    }
-
-    fn sheet(&self) -> Sheet {
-        let mut sheet = Sheet::new()
-            .heading(format!("Published measurements, {} engine", self.engine.name()))
-            .table(self.summary())
-            .text(format!("Rows name no topology; one rule gives it to all. {}", self.fabric_rule));
-        if let Some(threshold) = self.threshold {
-            let verdict = if self.passed { "keeps to" } else { "does not keep to" };
-            let text = format!("The mean error of every family {verdict} {}.", size(threshold));
-            sheet = if self.passed { sheet.text(text) } else { sheet.note(text) };
-        }
-        let mut points = Frame::new(&["measured", "predicted", "family", "id"]);
-        for family in &self.families {
-            sheet = sheet.heading(&family.name).table(table(family));
-            for case in &family.cases {
-                let (measured, predicted) = (case.measured.into(), case.predicted.into());
-                let id = case.id.as_str().into();
-                points.push(vec![measured, predicted, family.name.as_str().into(), id]);
-            }
-        }
-        let mut chart = Chart::new(ChartKind::Scatter, "Predicted beside measured", points)
-            .caption("On the diagonal the prediction is right; each in its own unit.")
-            .axes("measured", "predicted")
-            .by("family")
-            .labels("measured", "predicted");
-        chart.name = Some("id".to_owned());
-        (chart.x_scale, chart.y_scale, chart.diagonal) = (Scale::Log, Scale::Log, true);
-        sheet.heading("All of them").chart(chart)
-    }
-}
-
-impl Report {
-    fn summary(&self) -> Table {
-        let mut table = Table::new([
-            ("family", Align::Left),
-            ("cases", Align::Right),
-            ("mean", Align::Right),
-            ("median", Align::Right),
-            ("worst", Align::Right),
-            ("whose", Align::Left),
-            ("within 12 %", Align::Right),
-            ("bias", Align::Right),
-            ("ranks", Align::Right),
-        ]);
-        for family in &self.families {
-            table.row([
-                family.name.clone(),
-                family.cases.len().to_string(),
-                size(family.mean_abs_error),
-                size(family.median_abs_error),
-                percent(family.worst),
-                family.worst_id.clone(),
-                format!("{:.0} %", 100.0 * family.within_12_percent),
-                percent(family.bias),
-                format!("{:.3}", family.rank_correlation),
-            ]);
-        }
-        table
-    }
-}
-
-fn table(family: &Family) -> Table {
-    let mut table = Table::new([
-        ("case", Align::Left),
-        ("measured", Align::Right),
-        ("predicted", Align::Right),
-        ("", Align::Left),
-        ("error", Align::Right),
-        ("spread", Align::Right),
-        ("", Align::Left),
-    ]);
-    for case in &family.cases {
-        let spread = case.spread.filter(|(low, high)| low < high);
-        table.row([
-            case.id.clone(),
-            significant(case.measured),
-            significant(case.predicted),
-            case.unit.to_owned(),
-            percent(case.error),
-            spread.map_or_else(String::new, |(low, high)| {
-                format!("{}–{}", significant(low), significant(high))
-            }),
-            case.note.clone(),
-        ]);
-    }
-    table
 }

@@ -96,6 +96,7 @@
     const legend = names.length > 1 || (chart.chart === "timeline" && names.length > 0);
     const fills = { color: { legend, domain: names, range: names.map((_, at) => nth(TEXTURES, at)) } };
     const strokes = { color: { legend, domain: names, range: names.map((_, at) => nth(PALETTE, at)) } };
+    const symbols = { color: { ...strokes.color, legend: false }, symbol: { legend: names.length > 1, domain: names } };
     const axis = (which, scale) => ({
       label: chart[`${which}_label`] || null, type: scale ?? "linear", grid: true, labelOffset: which === "x" ? 38 : undefined, labelAnchor: which === "y" ? "top" : "right",
       tickFormat: form(chart[`${which}_unit`]), ticks: which === "x" ? Math.max(3, Math.min(9, width / 90)) : 6,
@@ -104,22 +105,32 @@
     const rule = chart.rule
       ? [Plot.ruleX([chart.rule.at], { strokeDasharray: "5 3", strokeWidth: 1.5 }), Plot.text([chart.rule.at], { x: (d) => d, text: () => chart.rule.label, frameAnchor: "top", dy: -5, lineAnchor: "bottom" })]
       : [];
-    return { rows, x, y, series, names, about, fills, strokes, axis, base, rule, showX, showY, showValue };
+    return { rows, x, y, series, names, about, fills, strokes, symbols, axis, base, rule, showX, showY, showValue };
   };
   const marginTop = (chart) => (chart.rule ? 34 : 22);
   const tip = { tip: { fontSize: 12, lineWidth: 26 } };
-  // A log axis has one tick for each factor, or for every second and so on where there is no room.
+  // Ticks of a log axis: as many of its powers, or of 1, 2 and 5 times these, as there is room for.
   const logTicks = (values, width, base) => {
-    const low = Math.floor(Math.log(Math.min(...values)) / Math.log(base) + 1e-9), high = Math.ceil(Math.log(Math.max(...values)) / Math.log(base) - 1e-9);
-    const step = Math.max(1, Math.ceil((high - low) / Math.max(2, width / 80)));
-    return d3.range(low, high + 1, step).map((power) => base ** power);
+    const [least, most] = [Math.min(...values) * 0.9999, Math.max(...values) * 1.0001];
+    const powers = d3.range(Math.floor(Math.log(least) / Math.log(base)), Math.ceil(Math.log(most) / Math.log(base)) + 1).map((power) => base ** power);
+    const inside = (ticks) => ticks.filter((tick) => least <= tick && tick <= most);
+    const room = Math.max(2, Math.floor(width / 84));
+    if (base === 10 && most / least < 8) return d3.ticks(least, most, Math.min(6, room));
+    const fine = inside(powers.flatMap((power) => (base === 10 ? [power, 2 * power, 5 * power] : [power])));
+    const ticks = fine.length <= room ? fine : inside(powers);
+    return ticks.length <= room ? ticks : ticks.filter((_, at) => at % Math.ceil(ticks.length / room) === 0);
   };
-  const xAxis = (chart, axis, rows, column, width) => {
-    if (chart.x_scale !== "log") return axis("x");
-    const values = rows.map((row) => row[column]).filter((value) => value > 0);
-    const base = chart.x_unit === "message-bytes" ? 2 : 10;
-    return { ...axis("x", "log"), ...(values.length ? { ticks: logTicks(values, width, base) } : {}) };
+  // Log axes write their own labels: Plot leaves out some of those that it is asked for.
+  const log = (which, chart, axis, values, width, base = 10) => {
+    const options = axis(which, "log");
+    const ticks = logTicks(values.filter((value) => value > 0), width, base);
+    const [grid, labels] = which === "x" ? [Plot.gridX, Plot.axisX] : [Plot.gridY, Plot.axisY];
+    const { label, labelOffset, labelAnchor, tickFormat } = options;
+    return { scale: { type: "log", label, axis: null }, marks: [grid(ticks), labels(ticks, { label, labelOffset, labelAnchor, text: ticks.map(tickFormat) })] };
   };
+  const xAxis = (chart, axis, values, width) => (chart.x_scale === "log"
+    ? log("x", chart, axis, values, width, chart.x_unit === "message-bytes" ? 2 : 10)
+    : { scale: axis("x"), marks: [] });
 
   const KINDS = {
     // Horizontal bars, stacked by series: breakdowns, shares.
@@ -129,7 +140,7 @@
       const { room, tickFormat } = labels(lanes, width);
       const sums = d3.rollup(rows, (members) => d3.sum(members, (row) => row[x]), (row) => row[y]);
       const most = d3.max(sums.values()) || 1;
-      const written = series ? rows.filter((row) => row[x] / most > (width < 520 ? 0.16 : 0.07)) : rows;
+      const written = (row) => (row[x] / most > (width < 520 ? 0.18 : 0.07) ? showX(row[x]) : "");
       const stack = { x, y, order: series ? names : undefined, z: series };
       return Plot.plot({
         ...base, marginLeft: room, marginTop: marginTop(chart), marginRight: series ? 28 : 74, height: 74 + 30 * lanes.length, ...fills,
@@ -137,8 +148,8 @@
         marks: [
           Plot.barX(rows, { ...stack, fill: series ?? TEXTURES[0], title: about, ...tip, insetTop: 1, insetBottom: 1 }),
           series
-            ? Plot.textX(written, Plot.stackX({ ...stack, text: (row) => showX(row[x]), fill: "#000", stroke: "#fff", strokeWidth: 4 }))
-            : Plot.text(written, { x, y, text: (row) => showX(row[x]), textAnchor: "start", dx: 5 }),
+            ? Plot.textX(rows, Plot.stackX({ ...stack, text: written, fill: "#000", stroke: "#fff", strokeWidth: 4 }))
+            : Plot.text(rows, { x, y, text: (row) => showX(row[x]), textAnchor: "start", dx: 5 }),
           Plot.ruleX([0]), ...rule,
         ],
       });
@@ -170,9 +181,10 @@
       const lines = groups.map((members, at) => (loose.has(names[at]) ? null : Plot.line(members, { x, y, stroke: nth(PALETTE, at), strokeWidth: 1.8, strokeDasharray: nth(DASHES, at) })));
       const dots = groups.map((members, at) => (few || loose.has(names[at])
         ? Plot.dot(members, { x, y, stroke: nth(PALETTE, at), fill: loose.has(names[at]) ? nth(PALETTE, at) : "var(--ground)", symbol: nth(["circle", "square", "triangle", "diamond", "cross", "star", "wye"], at), r: 4 }) : null));
+      const across = xAxis(chart, axis, rows.map((row) => row[x]), width);
       return Plot.plot({
-        ...base, height: 330, marginLeft: 64, marginTop: marginTop(chart), ...strokes, x: xAxis(chart, axis, rows, x, width), y: { ...axis("y", chart.y_scale), zero: chart.y_scale !== "log" },
-        marks: [...lines, ...dots, Plot.tip(rows, Plot.pointer({ x, y, title: about, fontSize: 12 })), chart.y_scale === "log" ? null : Plot.ruleY([0]), ...rule],
+        ...base, height: 330, marginLeft: 64, marginTop: marginTop(chart), ...strokes, x: across.scale, y: { ...axis("y", chart.y_scale), zero: chart.y_scale !== "log" },
+        marks: [...across.marks, ...lines, ...dots, Plot.tip(rows, Plot.pointer({ x, y, title: about, fontSize: 12 })), chart.y_scale === "log" ? null : Plot.ruleY([0]), ...rule],
       });
     },
     // Steps that hold their value: queues, rates, pauses over time.
@@ -191,15 +203,16 @@
     },
     // Measured against predicted: on the diagonal is right.
     scatter(chart, width) {
-      const { rows, x, y, series, names, about, strokes, axis, base } = frame(chart, width);
-      const side = Math.min(width, 620);
+      const { rows, x, y, series, about, symbols, axis, base } = frame(chart, width);
+      const side = Math.min(width, 480);
       const ends = rows.flatMap((row) => [row[x], row[y], row[chart.low], row[chart.high]]).filter((value) => value > 0);
       const [low, high] = [Math.min(...ends), Math.max(...ends)];
-      const stroke = series ? (row) => nth(PALETTE, names.indexOf(row[series])) : PALETTE[0];
-      const ticks = chart.x_scale === "log" ? { ticks: logTicks(ends, side, 10) } : {};
+      const stroke = series ?? PALETTE[0];
+      const [across, up] = ["x", "y"].map((which) => (chart[`${which}_scale`] === "log" ? log(which, chart, axis, ends, side) : { scale: axis(which), marks: [] }));
       return Plot.plot({
-        ...base, width: side, height: side, marginLeft: 64, marginBottom: 44, ...strokes, symbol: { legend: names.length > 1, domain: names }, x: { ...axis("x", chart.x_scale), ...ticks }, y: { ...axis("y", chart.y_scale), ...ticks },
+        ...base, width: side, height: side, marginLeft: 64, ...symbols, x: across.scale, y: up.scale,
         marks: [
+          ...across.marks, ...up.marks,
           chart.diagonal ? Plot.line([[low, low], [high, high]], { stroke: "currentColor", strokeDasharray: "4 3" }) : null,
           chart.low ? Plot.ruleX(rows.filter((row) => row[chart.low] != null), { x, y1: chart.low, y2: chart.high, stroke, strokeOpacity: 0.7 }) : null,
           Plot.dot(rows, { x, y, stroke, symbol: series, title: about, ...tip }),
@@ -208,15 +221,16 @@
     },
     // One dot for each value, a lane for each name, with error bars where there are ends.
     dots(chart, width) {
-      const { rows, x, y, series, names, about, strokes, base, axis, rule } = frame(chart, width);
+      const { rows, x, y, series, about, symbols, base, axis, rule } = frame(chart, width);
       const lanes = unique(rows.map((row) => row[y]));
       const { room, tickFormat } = labels(lanes, width);
-      const stroke = series ? (row) => nth(PALETTE, names.indexOf(row[series])) : PALETTE[0];
+      const stroke = series ?? PALETTE[0];
+      const across = xAxis(chart, axis, rows.flatMap((row) => [row[x], row[chart.low] ?? row[x], row[chart.high] ?? row[x]]), width);
       return Plot.plot({
-        ...base, marginLeft: room, marginTop: marginTop(chart), height: 80 + 26 * lanes.length, ...strokes, symbol: { legend: names.length > 1, domain: names },
-        x: xAxis(chart, axis, rows, x, width), y: { label: null, domain: lanes, tickFormat, grid: true },
+        ...base, marginLeft: room, marginTop: marginTop(chart), height: 80 + 26 * lanes.length, ...symbols,
+        x: across.scale, y: { label: null, domain: lanes, tickFormat, grid: true },
         marks: [
-          ...rule,
+          ...across.marks, ...rule,
           chart.low ? Plot.ruleY(rows.filter((row) => row[chart.low] != null), { y, x1: chart.low, x2: chart.high, stroke, strokeWidth: 1.5 }) : null,
           Plot.dot(rows, { x, y, stroke, symbol: series, r: 4, title: about, ...tip }),
         ],
@@ -260,9 +274,11 @@
     distribution(chart, width) {
       const { rows, x, y, series, names, about, strokes, axis, base, rule } = frame(chart, width);
       const groups = series ? names.map((name) => rows.filter((row) => row[series] === name)) : [rows];
+      const across = xAxis(chart, axis, rows.map((row) => row[x]), width);
       return Plot.plot({
-        ...base, height: 300, marginLeft: 64, marginTop: marginTop(chart), ...strokes, x: xAxis(chart, axis, rows, x, width), y: { ...axis("y"), domain: [0, 1] },
+        ...base, height: 300, marginLeft: 64, marginTop: marginTop(chart), ...strokes, x: across.scale, y: { ...axis("y"), domain: [0, 1] },
         marks: [
+          ...across.marks,
           ...groups.map((members, at) => Plot.line(members, { x, y, stroke: nth(PALETTE, at), strokeWidth: 1.8, strokeDasharray: nth(DASHES, at), curve: "step-after" })),
           Plot.tip(rows, Plot.pointer({ x, y, title: about, fontSize: 12 })), Plot.ruleY([0]), ...rule,
         ],

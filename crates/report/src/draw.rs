@@ -18,6 +18,8 @@ const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '�
 const SHADES: [char; 5] = ['·', '░', '▒', '▓', '█'];
 /// More rows than this are left to the page.
 const MOST_ROWS: usize = 40;
+/// Parts of one part of a tree that are shown, the busiest.
+const MOST_BRANCHES: usize = 8;
 
 /// Whether the terminal can show this kind of chart.
 pub fn draws(chart: &Chart) -> bool {
@@ -124,7 +126,8 @@ fn short(value: f64) -> String {
     format!("{text}{letter}")
 }
 
-fn bar(share: f64, room: usize) -> String {
+/// A horizontal bar for a share of so many columns.
+pub fn bar(share: f64, room: usize) -> String {
     let eighths = (share.clamp(0.0, 1.0) * room as f64 * 8.0).round() as usize;
     format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
 }
@@ -251,11 +254,15 @@ fn tree(node: &TreeNode, depth: usize, width: usize, text: &mut String) {
     };
     writeln!(text, "{}", line.trim_end()).expect("writing to a String cannot fail");
     if node.open {
-        for child in node.children.iter().take(MOST_ROWS) {
+        let mut children: Vec<&TreeNode> = node.children.iter().collect();
+        // Where nothing was run all are alike, and stay in their order.
+        children.sort_by(|a, b| b.load.unwrap_or(0.0).total_cmp(&a.load.unwrap_or(0.0)));
+        for child in children.iter().take(MOST_BRANCHES) {
             tree(child, depth + 1, width, text);
         }
-        if let Some(more) = node.children.len().checked_sub(MOST_ROWS + 1) {
-            writeln!(text, "{indent}  … {} more", more + 1).expect("as above");
+        if MOST_BRANCHES < children.len() {
+            let more = children.len() - MOST_BRANCHES;
+            writeln!(text, "{indent}  … {more} more").expect("as above");
         }
     }
 }
@@ -290,6 +297,21 @@ mod tests {
         values[777] = 8.0;
         let line = sparkline(&values, 10);
         assert_eq!(line, "▂▂▂▂▂▂▂█▂▂");
+    }
+
+    #[test]
+    fn a_tree_shows_its_busiest_parts() {
+        let part = |at: u32| TreeNode {
+            name: format!("leaf {at}"),
+            load: Some(f64::from(at) / 10.0),
+            ..TreeNode::default()
+        };
+        let children = (0..11).map(part).collect();
+        let root = TreeNode { name: "fabric".into(), open: true, children, ..TreeNode::default() };
+        let drawn = chart(&Chart::tree("Fabric", root), 60);
+        let lines: Vec<&str> = drawn.lines().collect();
+        assert!(lines[2].contains("leaf 10") && lines[2].contains("100.0 %"), "{drawn}");
+        assert_eq!(lines.last(), Some(&"    … 3 more"));
     }
 
     #[test]

@@ -132,7 +132,7 @@ async fn compute(server: &Arc<Server>, id: u64, asked: &Asked) -> io::Result<(St
     if !asked.engine.is_empty() {
         command.args(["--engine", &asked.engine]);
     }
-    command.args(["--json", "--report", "report.html", "--confine", "."]);
+    command.args(["--json", "--report", "report.html", "--confine", ".", "--progress"]);
     #[expect(clippy::disallowed_methods, reason = "how long a run takes interests people")]
     let began = std::time::Instant::now();
     let timeout = server.options.run_timeout;

@@ -1,7 +1,9 @@
 //! `fatflow collective`.
 
+use std::path::PathBuf;
+
 use clap::ValueEnum;
-use commands::collective::{self, Sizes};
+use commands::collective::{self, Sizes, measured};
 use commands::cross_check;
 use traffic::collective::Collective;
 use units::Bytes;
@@ -17,6 +19,7 @@ Examples:
   fatflow collective all_to_all -b 1M -e 1G -f 4 small-1024
   fatflow collective all_reduce -e 256M --gpus 64 small-128 --engine packet
   fatflow collective all_reduce -e 16M --gpus 64 small-128 --engine all
+  fatflow collective all_reduce my.toml --measured all_reduce_perf.txt --report busbw.html
   fatflow collective all_reduce my.toml --json | jq '.result.rows[].busbw_GBps'
 
 Sizes are binary, as in nccl-tests: 1M is 1,048,576 bytes. Bandwidths are in 10^9 bytes per second.")]
@@ -37,6 +40,9 @@ pub(crate) struct Arguments {
     /// GPUs that take part [default: all]
     #[arg(short = 'g', long, value_name = "N")]
     gpus: Option<usize>,
+    /// What nccl-tests printed on the real machine, to be shown beside the prediction
+    #[arg(long, value_name = "FILE")]
+    measured: Option<PathBuf>,
     #[command(flatten)]
     patience: PatienceArgument,
 }
@@ -80,7 +86,11 @@ impl Arguments {
             terminal.answer("collective", Some(&loaded), &report)?;
             return Ok(terminal.ending());
         }
-        let report = terminal.watched(|watch| collective::run(&loaded, &options, watch))?;
+        let measured = self.measured.as_deref().map(measured::read).transpose()?;
+        let mut report = terminal.watched(|watch| collective::run(&loaded, &options, watch))?;
+        if let Some(measured) = measured {
+            report.set_beside(measured);
+        }
         terminal.answer("collective", Some(&loaded), &report)?;
         Ok(terminal.ending())
     }

@@ -1,7 +1,5 @@
 //! `fatflow compare`.
 
-use std::io::{self, IsTerminal};
-
 use commands::compare::{self, Options};
 
 use crate::arguments::PatienceArgument;
@@ -31,16 +29,13 @@ impl Arguments {
             threads: terminal.global.threads,
             patience: self.patience.patience(),
         };
-        let is_watched = io::stderr().is_terminal();
-        let tell = |text: &str| {
-            if is_watched {
-                terminal.remark(text);
-            }
-        };
+        let line = terminal.line("comparing");
+        let tell = |text: &str| line.tell(text, 0, 0);
         let interrupt = &terminal.interrupt;
         let request = terminal.global.request(None);
         let report =
             interrupt.heeded(|| compare::run(&options, &request, &interrupt.happened, &tell))?;
+        drop(line);
         terminal.answer("compare", None, &report)?;
         Ok(terminal.ending())
     }

@@ -1,7 +1,8 @@
 //! `fatflow run`.
 
-use commands::{Failure, cross_check, run_job, run_traffic, series};
+use commands::series::{self, Purpose};
 use commands::world::JobWorld;
+use commands::{Failure, cross_check, run_job, run_traffic};
 use step::predict::Prediction;
 use units::Span;
 
@@ -39,6 +40,9 @@ pub(crate) struct Arguments {
     files: FileArguments,
 }
 
+/// Samples for pictures begin this dense and thin out as the run goes on.
+const FINEST: Span = Span::from_ns(100);
+
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         let mut loaded = terminal.load(&self.scenario)?;
@@ -65,10 +69,16 @@ impl Arguments {
             terminal.answer("run", Some(&loaded), &report)?;
             return Ok(terminal.ending());
         }
-        let series = self.series.map(|interval| series::Options {
+        let is_drawn = terminal.global.report.is_some() && engine == commands::Engine::Packet;
+        let (interval, purpose) = match self.series {
+            None => (is_drawn.then_some(FINEST), Purpose::Pictures),
+            asked => (asked, Purpose::Result),
+        };
+        let series = interval.map(|interval| series::Options {
             interval,
             links: self.series_link.clone(),
             queue_pairs: self.series_pairs.clone(),
+            purpose,
         });
         let options = run_traffic::Options { engine, patience, series };
         let (report, work, outcome) =

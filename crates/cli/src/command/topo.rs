@@ -42,7 +42,12 @@ impl Arguments {
         ];
         match forms.into_iter().find(|(wanted, _)| *wanted) {
             Some((_, form)) => terminal.write(&topo::write(&loaded, form))?,
-            None => terminal.answer("topo", Some(&loaded), &topo::run(&loaded))?,
+            None => {
+                let line = terminal.line("describing the fabric");
+                let report = topo::run(&loaded);
+                drop(line);
+                terminal.answer("topo", Some(&loaded), &report)?;
+            }
         }
         Ok(Ending::Done)
     }

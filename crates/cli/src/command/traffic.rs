@@ -54,7 +54,9 @@ impl Arguments {
             let (ranks, nodes) = (written.ranks, written.nodes);
             terminal.remark(&format!("{ranks} traces with {nodes} nodes"));
         }
+        let line = terminal.line("following every byte of a step");
         let report = traffic::run(&loaded)?;
+        drop(line);
         if let Some(path) = &self.transfers_out {
             save_table(path, &report.transfers(loaded.fabric()))?;
         }

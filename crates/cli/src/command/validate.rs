@@ -34,7 +34,10 @@ impl Arguments {
             threshold: self.threshold,
             threads: terminal.global.threads,
         };
-        let report = validate::run(&options, &terminal.global.request(None))?;
+        let line = terminal.line("scoring");
+        let tell = |done, all| line.tell(&format!("{done} of {all} measurements"), done, all);
+        let report = validate::run(&options, &terminal.global.request(None), &tell)?;
+        drop(line);
         terminal.answer("validate", None, &report)?;
         Ok(if report.passed { Ending::Done } else { Ending::FellShort })
     }

@@ -5,6 +5,7 @@ use report::{Align, Chart, ChartKind, Frame, Sheet, Table, Unit};
 
 use super::metrics::{Form, ONLY_SAID};
 use super::{Report, Row, Value};
+use crate::run_job::BreakdownSeconds;
 
 /// Changed inputs that are listed at most.
 const MOST_CHANGED: usize = 40;
@@ -14,6 +15,15 @@ pub(super) fn sheet(report: &Report) -> Sheet {
     let mut sheet = Sheet::new()
         .heading(format!("Side by side, {} engine", report.engine.name()))
         .table(columns(report));
+    if report.breakdowns.iter().any(Option::is_some) {
+        sheet = sheet.heading("Where the time goes").chart(steps(report)).chart(breakdown(report));
+    }
+    if let Some(chart) = against_first(report) {
+        sheet = sheet.heading("What changes").chart(chart);
+    }
+    if let Some(chart) = said_and_here(report) {
+        sheet = sheet.heading("Published beside simulated").chart(chart);
+    }
     if !report.changed.is_empty() {
         sheet = sheet.heading("Inputs that differ").table(changed(report));
         if MOST_CHANGED < report.changed.len() {
@@ -34,9 +44,6 @@ pub(super) fn sheet(report: &Report) -> Sheet {
             sheet = sheet.table(words(report, &rows, &mut sources));
         } else {
             sheet = sheet.table(figures(report, &rows, &mut sources));
-        }
-        if theme == "The step" && report.breakdowns.iter().any(Option::is_some) {
-            sheet = sheet.chart(breakdown(report));
         }
     }
     if !sources.0.is_empty() {
@@ -202,6 +209,22 @@ fn scaled(number: f64, unit: &str) -> String {
     format!("{} {prefix}{unit}", significant(number / factor)).trim_end().to_owned()
 }
 
+/// The seconds of each column's step, by what they are spent on.
+fn steps(report: &Report) -> Chart {
+    let mut frame = Frame::new(&["column", "seconds", "part"]);
+    for (name, parts) in report.columns.iter().zip(&report.breakdowns) {
+        for (part, seconds) in parts.iter().flat_map(BreakdownSeconds::named) {
+            frame.push(vec![name.as_str().into(), seconds.into(), part.into()]);
+        }
+    }
+    Chart::new(ChartKind::Bars, "How long a step takes, and what for", without_idle(frame, 1, 2))
+        .caption("Seconds of one step; jobs of different size do different work in a step.")
+        .axes("seconds", "column")
+        .by("part")
+        .labels("time of a step", "")
+        .units(Unit::Seconds, Unit::Number)
+}
+
 fn breakdown(report: &Report) -> Chart {
     let mut frame = Frame::new(&["column", "share", "part"]);
     for (name, parts) in report.columns.iter().zip(&report.breakdowns) {
@@ -211,10 +234,115 @@ fn breakdown(report: &Report) -> Chart {
             frame.push(vec![name.as_str().into(), share.into(), part.into()]);
         }
     }
-    Chart::new(ChartKind::Bars, "Where the time of a step goes", frame)
+    let frame = without_idle(frame, 1, 2);
+    Chart::new(ChartKind::Bars, "Which share of a step goes where", frame)
         .caption("Shares of each column's own step.")
         .axes("share", "column")
         .by("part")
         .labels("share of the step", "")
         .units(Unit::Share, Unit::Number)
+}
+
+/// The frame without the series that are nothing in every row.
+fn without_idle(mut frame: Frame, value: usize, series: usize) -> Frame {
+    let is_something = |row: &Vec<serde_json::Value>| row[value].as_f64().is_some_and(|v| v > 0.0);
+    let used: Vec<serde_json::Value> =
+        frame.rows.iter().filter(|row| is_something(row)).map(|row| row[series].clone()).collect();
+    frame.rows.retain(|row| used.contains(&row[series]));
+    frame
+}
+
+/// Metrics that people compare first.
+const FIRST: [&str; 16] = [
+    "step_s",
+    "tokens_per_s",
+    "mfu",
+    "exposed_communication",
+    "max_utilisation",
+    "imbalance",
+    "slowdown",
+    "goodput",
+    "cost",
+    "power",
+    "token_cost",
+    "makespan_s",
+    "fct_p50_s",
+    "fct_p99_s",
+    "busbw_GBps",
+    "goodput_bps",
+];
+
+fn number(value: &Option<Value>) -> Option<f64> {
+    match value {
+        Some(Value::Number(number)) if 0.0 < *number => Some(*number),
+        _ => None,
+    }
+}
+
+/// Every column's figures over the first column's.
+fn against_first(report: &Report) -> Option<Chart> {
+    let first = report.columns.first()?;
+    let mut frame = Frame::new(&["metric", "factor", "column", "figures"]);
+    for row in FIRST.iter().filter_map(|key| report.rows.iter().find(|row| row.metric == *key)) {
+        let Some(base) = number(&row.simulated[0]) else { continue };
+        for (column, value) in report.columns.iter().zip(&row.simulated).skip(1) {
+            let Some(own) = number(value) else { continue };
+            let figures = format!("{} instead of {}", figure(own, row), figure(base, row));
+            let (title, column) = (row.title.as_str(), column.as_str());
+            frame.push(vec![title.into(), (own / base).into(), column.into(), figures.into()]);
+        }
+    }
+    if frame.rows.is_empty() {
+        return None;
+    }
+    let title = format!("What is more and what is less than in {first}");
+    Some(
+        Chart::new(ChartKind::Dots, title, frame)
+            .caption("Each figure over that of the first column: left of the line is less.")
+            .axes("factor", "metric")
+            .by("column")
+            .named_by("figures")
+            .labels("factor", "")
+            .rule(1.0, first.as_str())
+            .log_x(),
+    )
+}
+
+/// What is simulated over what was published; ranges are bars.
+fn said_and_here(report: &Report) -> Option<Chart> {
+    let mut frame = Frame::new(&["metric", "factor", "low", "high", "column", "figures"]);
+    for row in report.rows.iter().filter(|row| row.theme != ONLY_SAID) {
+        for (at, column) in report.columns.iter().enumerate() {
+            let Some(here) = number(&row.simulated[at]) else { continue };
+            let (low, high) = match &row.reported[at] {
+                Some(Value::Number(said)) if 0.0 < *said => (*said, *said),
+                Some(Value::Range(low, high)) if 0.0 < *low => (*low, *high),
+                _ => continue,
+            };
+            let said = row.reported[at].as_ref().map_or_else(String::new, |said| write(said, row));
+            let figures = format!("{} here, {said} published", figure(here, row));
+            frame.push(vec![
+                row.title.as_str().into(),
+                (here / (low * high).sqrt()).into(),
+                (here / high).into(),
+                (here / low).into(),
+                column.as_str().into(),
+                figures.into(),
+            ]);
+        }
+    }
+    (!frame.rows.is_empty()).then(|| {
+        Chart::new(ChartKind::Dots, "Simulated over published", frame)
+            .caption(
+                "On the line both agree. A bar spans a published range; what was published \
+                 without measurement is here too, and the sources below say which.",
+            )
+            .axes("factor", "metric")
+            .by("column")
+            .named_by("figures")
+            .error_bars("low", "high")
+            .labels("simulated over published", "")
+            .rule(1.0, "as published")
+            .log_x()
+    })
 }

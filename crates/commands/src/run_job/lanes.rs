@@ -26,7 +26,7 @@ const MOST_OPERATIONS: usize = 6_000;
 /// Stages whose NICs are shown at most.
 const MOST_NICS: usize = 8;
 /// Links that are shown at most.
-const MOST_LINKS: usize = 24;
+const MOST_LINKS: usize = 16;
 /// Links that have a lane of their own.
 const LINK_LANES: usize = 8;
 /// Steps of the clock.

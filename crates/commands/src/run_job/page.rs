@@ -167,8 +167,7 @@ impl Report {
             .units(Unit::Share, Unit::Number);
         let mut sheet = sheet.heading("Busiest links").chart(worst).table(why);
         if let Some(pictures) = &self.drawn.lanes.pictures {
-            sheet = sheet.heading("All links").table(pictures.table()).chart(pictures.heat());
-            sheet = sheet.chart(pictures.histogram()).chart(pictures.drawing());
+            sheet = pictures.show(sheet, "All links");
         }
         sheet
     }

@@ -7,9 +7,10 @@ use scenario::Loaded;
 use traffic::Outcome;
 use units::{Bytes, Span};
 
-use super::{Report, Work, utilisation};
-use crate::engine::Engine;
+use super::{Report, Work};
+use crate::engine::{self, Engine};
 use crate::links::Pictures;
+use crate::series::Series;
 
 /// Points of a distribution.
 const POINTS: usize = 1_000;
@@ -24,6 +25,8 @@ pub(super) struct Drawn {
     times: Vec<f64>,
     sample: Frame,
     pictures: Pictures,
+    /// What was measured over time for pictures alone.
+    pub(super) series: Option<Series>,
 }
 
 impl Drawn {
@@ -40,7 +43,8 @@ impl Drawn {
             engine,
             sample: sample(work, outcome, &times),
             times,
-            pictures: Pictures::of(fabric, &|link| utilisation(fabric, outcome, seconds, link)),
+            series: None,
+            pictures: Pictures::of(fabric, &|link| engine::load(fabric, outcome, seconds, link)),
         }
     }
 }
@@ -110,11 +114,12 @@ impl Answer for Report {
             sheet = sheet.heading("When flows are done").chart(self.completions());
             sheet = sheet.chart(self.flows_chart());
         }
+        for series in self.series.iter().chain(&self.drawn.series) {
+            sheet = series.show(sheet);
+        }
         sheet = sheet.heading("Busiest links").table(self.link_table());
-        sheet = sheet.heading("All links").table(pictures.table()).chart(pictures.heat());
-        sheet = sheet.chart(pictures.histogram()).chart(pictures.drawing());
-        sheet = sheet.heading("Packets").table(self.packet_table());
-        self.series.iter().fold(sheet, |sheet, series| series.show(sheet))
+        sheet = pictures.show(sheet, "All links");
+        sheet.heading("Packets").table(self.packet_table())
     }
 }
 

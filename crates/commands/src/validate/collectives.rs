@@ -18,6 +18,7 @@ use traffic::{Transfers, collective};
 use units::{Bytes, Span};
 
 use super::Case;
+use crate::collective::measured::Measured as Published;
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::world::leaf_of;
@@ -102,6 +103,17 @@ impl Row {
             },
             note: text("note").to_owned(),
         })
+    }
+
+    /// What was measured, if it was this collective's bandwidth on so many GPUs of a kind.
+    pub(super) fn measured_on(&self, gpu: &str, gpus: u64, of: Collective) -> Option<Published> {
+        let Measured::BusBandwidth(busbw_gbps) = self.measured else { return None };
+        let same = self.collective == of && self.cluster.gpu == gpu && self.cluster.gpus == gpus;
+        let source = match self.algorithm.as_deref() {
+            Some(algorithm) => format!("{} ({algorithm})", self.source),
+            None => self.source.clone(),
+        };
+        same.then_some(Published { bytes: self.bytes, busbw_gbps, source })
     }
 
     /// Predicts the row.
