@@ -14,9 +14,10 @@ const pages = [
   ["collective", ["collective", "all_reduce", "small-128", "-b", "1M", "-e", "64M", "-f", "4"], ["line", "heat", "histogram", "tree"]],
   ["run", ["run", "small-1024"], ["waterfall", "timeline", "heat", "bars", "histogram", "tree"]],
   ["flows", ["run", join(bench, "permutation-128.toml"), "--engine", "flow"], ["distribution", "timeline", "heat", "histogram", "tree"]],
-  ["packets", ["run", join(bench, "incast-32.toml"), "--engine", "packet"], ["distribution", "timeline", "heat", "histogram", "tree"]],
+  ["packets", ["run", join(bench, "incast-32.toml"), "--engine", "packet"], ["distribution", "timeline", "line", "heat", "histogram", "tree"]],
   ["traffic", ["traffic", "small-128"], ["bars", "distribution", "area", "heat"]],
   ["compare", ["compare", "small-16", "small-128"], ["bars", "dots"]],
+  ["deployments", ["compare", "gpt4-azure", "llama3-meta-roce", "deepseek-v2", "grok4-colossus", "--engine", "analytic"], ["bars", "dots"]],
   ["validate", ["validate", "--engine", "analytic"], ["dots", "scatter"]],
 ];
 const shown = (name) => `file://${join(home, `${name}.html`)}`;

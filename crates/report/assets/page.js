@@ -68,12 +68,18 @@
   const nth = (list, at) => list[at % list.length];
 
   // Labels get the room that they need, and no more than a third of a narrow screen.
-  const shorten = (text, most) => (String(text).length <= most ? String(text) : `${String(text).slice(0, most - 1)}…`);
+  const pen = document.createElement("canvas").getContext("2d");
   const labels = (names, width) => {
-    const each = width < 520 ? 5.9 : 6.7;
-    const room = Math.min(width < 520 ? 0.36 * width : 280, 22 + each * Math.max(0, ...names.map((name) => String(name).length)));
-    const most = Math.floor((room - 16) / each);
-    return { room, tickFormat: (name) => shorten(name, most) };
+    pen.font = `${width < 520 ? 11 : 12}px system-ui, sans-serif`;
+    const wide = (text) => pen.measureText(text).width;
+    const room = Math.min(width < 520 ? 0.38 * width : 290, 20 + Math.max(0, ...names.map((name) => wide(String(name)))));
+    const shorten = (text) => {
+      if (wide(text) <= room - 16) return text;
+      let kept = text;
+      while (kept && wide(`${kept}…`) > room - 16) kept = kept.slice(0, -1);
+      return `${kept}…`;
+    };
+    return { room, tickFormat: (name) => shorten(String(name)) };
   };
 
   // What all charts of columns share.
