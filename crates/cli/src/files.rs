@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use commands::Failure;
-use commands::files::{Links, flows, metrics, perfetto, save, save_table};
+use commands::files::{Links, flows, metrics, perfetto, save, save_table, series_of_step};
+use commands::run_traffic::Report;
 use commands::work::Work;
 use commands::world::JobWorld;
 use exports::openmetrics::Clock;
@@ -21,6 +22,10 @@ pub(crate) struct FileArguments {
     /// Write what each link carried, as Parquet if the name ends so
     #[arg(long, value_name = "FILE.csv|.parquet")]
     links_out: Option<PathBuf>,
+    /// Write what links did over time, as Parquet if the name ends so; synthetic traffic needs
+    /// --series too
+    #[arg(long, value_name = "FILE.csv|.parquet")]
+    series_out: Option<PathBuf>,
     /// Write a trace for ui.perfetto.dev: ranks, NICs, links, and arrows for messages
     #[arg(long, value_name = "FILE.pftrace")]
     perfetto: Option<PathBuf>,
@@ -45,7 +50,8 @@ impl FileArguments {
 
     /// Files are of one run.
     pub(crate) fn refuse_several_engines(&self) -> Result<(), Failure> {
-        let files = [&self.flows_out, &self.links_out, &self.perfetto, &self.openmetrics];
+        let Self { flows_out, links_out, series_out, perfetto, openmetrics, .. } = self;
+        let files = [flows_out, links_out, series_out, perfetto, openmetrics];
         if files.iter().all(|file| file.is_none()) {
             return Ok(());
         }
@@ -59,6 +65,9 @@ impl FileArguments {
         world: &JobWorld<'_>,
         prediction: &Prediction,
     ) -> Result<(), Failure> {
+        if let Some(path) = &self.series_out {
+            save_table(path, &series_of_step(world, prediction))?;
+        }
         if let Some(path) = &self.perfetto {
             save(path, |out| perfetto::write_step(world, prediction, out))?;
         }
@@ -69,9 +78,15 @@ impl FileArguments {
     pub(crate) fn of_run(
         &self,
         loaded: &Loaded,
-        work: &Work,
-        outcome: &Outcome,
+        (report, work, outcome): (&Report, &Work, &Outcome),
     ) -> Result<(), Failure> {
+        if let Some(path) = &self.series_out {
+            let series = report.series.as_ref().ok_or_else(|| {
+                let reason = "--series-out writes what --series INTERVAL measures";
+                Failure::Usage(reason.to_owned())
+            })?;
+            save_table(path, &series.table())?;
+        }
         if let Some(path) = &self.flows_out {
             save_table(path, &flows(work, outcome))?;
         }

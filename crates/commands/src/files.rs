@@ -30,6 +30,9 @@ pub mod chakra;
 pub mod metrics;
 pub mod perfetto;
 
+/// Links of a step whose series are written, the busiest of each kind.
+const SERIES_LINKS: usize = 64;
+
 /// Writes a file; what goes wrong names it.
 pub fn save(
     path: &Path,
@@ -149,6 +152,27 @@ impl<'a> Links<'a> {
             .with("peak_queue_bytes", integers(&|link| self.of(link).peak_queue))
             .with("paused_s", numbers(&|link| self.of(link).paused_s))
     }
+}
+
+/// One row for each of the busiest links and each step of the clock, over a training step: the same
+/// columns as of synthetic traffic, as far as they are known.
+pub fn series_of_step(world: &JobWorld<'_>, prediction: &Prediction) -> Table {
+    let fabric = world.fabric();
+    let loads = crate::run_job::busiest_over_time(world, prediction, SERIES_LINKS);
+    let step_s = prediction.line.length().as_secs_f64();
+    let (mut at_s, mut names, mut sent_bps) = (Vec::new(), Vec::new(), Vec::new());
+    for (link, loads) in &loads {
+        let (name, rate) = (fabric.link_name(*link), fabric.class(*link).rate.as_bps_f64());
+        for (at, load) in loads.iter().enumerate() {
+            at_s.push(step_s * at as f64 / loads.len() as f64);
+            names.push(Cow::Owned(name.clone()));
+            sent_bps.push(load * rate);
+        }
+    }
+    Table::new()
+        .with("at_s", Column::Numbers(at_s))
+        .with("link", Column::Words(names))
+        .with("sent_bps", Column::Numbers(sent_bps))
 }
 
 /// One row for each flow: DESIGN's `flow,src,dst,bytes,start_ns,received_ns,finish_ns`.

@@ -27,6 +27,7 @@ use crate::world::{JobWorld, assumptions};
 mod lanes;
 mod page;
 
+pub(crate) use lanes::busiest_over_time;
 pub(crate) use page::job_words;
 
 /// Segments of the critical path that are told, the longest.

@@ -152,7 +152,7 @@ pub struct Options {
     pub engine: Engine,
     /// Whether it may take long.
     pub patience: Patience,
-    /// What is measured over time, on the packet engine.
+    /// What is measured over time.
     pub series: Option<series::Options>,
 }
 
@@ -163,8 +163,9 @@ pub fn run(
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<(Report, Work, Outcome), Failure> {
     let engine = options.engine;
-    if options.series.is_some() && engine != Engine::Packet {
-        let reason = "queues over time are what `--engine packet` measures";
+    if options.series.is_some() && engine == Engine::Analytic {
+        let reason = "nothing happens over time in closed forms; `--engine flow` knows what links \
+                      carry, `--engine packet` queues, pauses and marks too";
         return Err(Failure::Usage(reason.to_owned()));
     }
     let work = work(loaded, engine, options.patience)?;
@@ -173,27 +174,40 @@ pub fn run(
         let mut budget = Budget::new(options.patience);
         watch.expected_events = budget.check(fabric, &work.transfers, &settings)?.events;
     }
-    let measure = options.series.as_ref().map(|series| series.config(fabric)).transpose()?;
     let clock = crate::meter::Meter::start();
-    let (outcome, recording) = match &measure {
+    let (outcome, series) = match &options.series {
         None => (engine::run(loaded, engine, &work.transfers, watch), None),
-        Some(measure) => {
-            let faults = &loaded.faults;
-            let transfers = &work.transfers;
-            let (outcome, recording) =
-                packetsim::run_measured(fabric, transfers, &settings, faults, measure, watch);
-            (outcome, Some(recording))
-        }
+        Some(series) => measured(loaded, engine, &work, series, watch)?,
     };
     let mut report = summarise(loaded, engine, &work, &outcome, &clock);
-    if let (Some(options), Some(recording)) = (&options.series, recording) {
-        let series = Series::of(fabric, &recording, options);
-        match options.purpose {
-            Purpose::Result => report.series = Some(series),
-            Purpose::Pictures => report.drawn.series = Some(series),
-        }
+    match options.series.as_ref().map(|series| series.purpose) {
+        Some(Purpose::Pictures) => report.drawn.series = series,
+        _ => report.series = series,
     }
     Ok((report, work, outcome))
+}
+
+/// Runs it and measures what happens over time.
+fn measured(
+    loaded: &Loaded,
+    engine: Engine,
+    work: &Work,
+    options: &series::Options,
+    watch: &mut packetsim::Watch<'_>,
+) -> Result<(Outcome, Option<Series>), Failure> {
+    let (fabric, transfers) = (loaded.fabric(), &work.transfers);
+    let measure = options.config(fabric)?;
+    if engine == Engine::Flow {
+        let mut settings = engine::flow_settings(loaded);
+        settings.flow.points = options.points(fabric);
+        let run = flowsim::simulate(fabric, transfers, &settings);
+        let series = Series::of_flows(fabric, &run.series, &run.outcome, options)?;
+        return Ok((run.outcome, Some(series)));
+    }
+    let (settings, faults) = (loaded.settings(), &loaded.faults);
+    let (outcome, recording) =
+        packetsim::run_measured(fabric, transfers, &settings, faults, &measure, watch);
+    Ok((outcome, Some(Series::of(fabric, &recording, options))))
 }
 
 fn summarise(

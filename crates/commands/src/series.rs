@@ -1,15 +1,18 @@
-//! What a packet run measured over time: queues, pauses, marks and drops by port and class, the
-//! rates of queue pairs, and latencies from end to end and hop by hop.
+//! What a run measured over time: on the packet engine queues, pauses, marks and drops by port and
+//! class, the rates of queue pairs, and latencies from end to end and hop by hop; on the flow engine
+//! what links carried.
 //!
 //! Every link of the scale-out network is looked at unless some are named, and the few that show
 //! most are told. Memory is bounded: with more links there are fewer samples of each.
 
+use exports::Column;
 use fabric::graph::LinkKind;
 use fabric::{Fabric, LinkId, naming};
 use packetsim::measure::{Histogram, LinkSample, MeasureConfig, PairSeries, Recording};
 use report::chart::distinct;
 use report::{Align, Chart, ChartKind, Frame, Sheet, Table, Unit};
 use serde::Serialize;
+use traffic::Outcome;
 use units::Span;
 
 use crate::failure::Failure;
@@ -54,6 +57,13 @@ pub enum Purpose {
 }
 
 impl Options {
+    /// Points of each link's row on the flow engine, which begins with microseconds and doubles
+    /// their distance as a run gets longer.
+    pub fn points(&self, fabric: &Fabric) -> u32 {
+        let points = MOST_BYTES / (fabric.links().len().max(1) * size_of::<f32>());
+        points.clamp(SAMPLES.1, SAMPLES.0) as u32
+    }
+
     /// The same as the engine wants it.
     pub fn config(&self, fabric: &Fabric) -> Result<MeasureConfig, Failure> {
         if self.interval == Span::ZERO {
@@ -208,6 +218,65 @@ impl Series {
             over_time: over_time(fabric, recording, &at_s),
             at_s,
         }
+    }
+
+    /// What the flow engine knows: what links carried. Without names, the links that carried most
+    /// of what they could.
+    pub fn of_flows(
+        fabric: &Fabric,
+        carried: &flowsim::series::Series,
+        outcome: &Outcome,
+        options: &Options,
+    ) -> Result<Self, Failure> {
+        let mut links = options.config(fabric)?.links;
+        if options.links.is_empty() {
+            let load = |link: &LinkId| {
+                outcome.links[*link].bytes as f64 / fabric.class(*link).rate.bytes_per_s()
+            };
+            links.sort_by(|a, b| load(b).total_cmp(&load(a)).then(a.cmp(b)));
+            links.truncate(TOLD_LINKS);
+        }
+        let rows: Vec<_> = links.iter().filter_map(|l| Some((*l, carried.of(*l)?))).collect();
+        let interval = rows.iter().map(|(_, (width, _))| *width).max().unwrap_or_default();
+        let interval_s = interval.as_secs_f64();
+        let samples = (outcome.makespan().as_secs_f64() / interval_s.max(1e-12)).ceil() as usize;
+        let told = rows.iter().map(|(link, (width, bytes))| {
+            let each = (interval.as_ps() / width.as_ps().max(1)).max(1) as usize;
+            let rate = |part: &[f32]| f64::from(part.iter().sum::<f32>()) * 8.0 / interval_s;
+            let mut sent_bps: Vec<f64> =
+                std::iter::once(0.0).chain(bytes.chunks(each).map(rate)).collect();
+            sent_bps.resize(samples + 1, 0.0);
+            LinkSeries { link: fabric.link_name(*link), sent_bps, ..LinkSeries::default() }
+        });
+        Ok(Self {
+            interval_s,
+            links: told.collect(),
+            at_s: (0..=samples).map(|at| at as f64 * interval_s).collect(),
+            ..Self::default()
+        })
+    }
+
+    /// One row for each link and sample; what the engine does not know is empty.
+    pub fn table(&self) -> exports::Table {
+        let mut rows: Vec<(&LinkSeries, usize)> = Vec::new();
+        for link in &self.links {
+            rows.extend((0..self.at_s.len()).map(|at| (link, at)));
+        }
+        let some = |of: &dyn Fn(&LinkSeries, usize) -> Option<f64>| {
+            Column::SomeNumbers(rows.iter().map(|(link, at)| of(link, *at)).collect())
+        };
+        let count = |values: &[u32], at: usize| values.get(at).map(|value| f64::from(*value));
+        let bytes = |values: &[u64], at: usize| values.get(at).map(|value| *value as f64);
+        exports::Table::new()
+            .with("at_s", Column::Numbers(rows.iter().map(|(_, at)| self.at_s[*at]).collect()))
+            .with("link", Column::Words(rows.iter().map(|(l, _)| l.link.clone().into()).collect()))
+            .with("sent_bps", some(&|link, at| link.sent_bps.get(at).copied()))
+            .with("queued_bytes", some(&|link, at| bytes(&link.queued_bytes.data, at)))
+            .with("queued_control_bytes", some(&|link, at| bytes(&link.queued_bytes.control, at)))
+            .with("paused_share", some(&|link, at| link.paused_share.get(at).copied()))
+            .with("marks", some(&|link, at| count(&link.marks, at)))
+            .with("drops", some(&|link, at| count(&link.drops.data, at)))
+            .with("control_drops", some(&|link, at| count(&link.drops.control, at)))
     }
 
     /// Adds what was measured to a sheet.

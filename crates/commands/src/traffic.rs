@@ -8,9 +8,11 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use exports::{Column, Table};
+use fabric::graph::LinkKind;
 use fabric::{Fabric, NodeId};
 use job::placement::{PlacementConfig, Policy};
-use job::{Axis, Program};
+use job::program::Counted;
+use job::{Axis, GroupKind, Program};
 use report::Answer;
 use scenario::Loaded;
 use serde::Serialize;
@@ -22,7 +24,7 @@ use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::occupancy::Habits;
 use crate::run_job::predicted;
-use crate::world::{JobWorld, assumptions, leaf_of, placement};
+use crate::world::{JobWorld, Places, assumptions, placement};
 
 mod burst;
 mod ledger;
@@ -64,6 +66,8 @@ pub struct Report {
     pub per_rail_bytes: Vec<f64>,
     /// By size of the transfers.
     pub sizes: Vec<SizeRow>,
+    /// What ranks ask their communication library for, inside servers and between them.
+    pub calls: Vec<CallRow>,
     /// The share of bytes that leaves its zone, under each placement.
     pub placements: Vec<PlacementRow>,
     /// Who sends to whom.
@@ -123,6 +127,27 @@ pub struct SizeRow {
     pub bytes: f64,
 }
 
+/// One kind of call that ranks make in a step.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CallRow {
+    /// For which axis.
+    pub axis: &'static str,
+    /// What for.
+    pub name: &'static str,
+    /// What is done.
+    pub collective: &'static str,
+    /// Among so many ranks.
+    pub ranks: u64,
+    /// The largest call, as nccl-tests counts it.
+    pub call_bytes: u64,
+    /// How often a GPU makes one in a step, on average over all.
+    pub calls_per_gpu: f64,
+    /// What all its calls of a step come to, on average over all GPUs.
+    pub bytes_per_gpu: f64,
+    /// Whether any of it leaves a server (or what else the scale-up network joins).
+    pub leaves: bool,
+}
+
 /// What a placement does to bytes between zones.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PlacementRow {
@@ -164,10 +189,13 @@ pub fn run(loaded: &Loaded) -> Result<Report, Failure> {
     let sizes = walk.each(&mut |line| lines.push(*line))?;
     let prediction = predicted(loaded, &world, Engine::Analytic)?;
     let habits = Habits::of(&program, &prediction);
-    let burst = burst::burst(&prediction.line, &by_stage(&world, &lines), habits);
-    let mut report = summarise(loaded, &world, &lines, &sizes, burst);
+    let stages = by_stage(&world, &lines);
+    let burst = burst::burst(&prediction.line, &stages, stage_rate(&world), habits);
+    let places = Places::of(world.fabric());
+    let mut report = summarise(loaded, &world, &places, (&lines, &sizes), burst);
     report.step_s = prediction.step.as_secs_f64();
-    report.placements = placements(loaded, &world, &walk, &lines)?;
+    report.calls = calls(&program, &sizes);
+    report.placements = placements(loaded, &world, &places, &walk, &lines)?;
     report.lines = lines;
     Ok(report)
 }
@@ -182,11 +210,24 @@ fn by_stage(world: &JobWorld<'_>, lines: &[Line]) -> burst::ByStage {
     bytes
 }
 
+/// Bytes per second that the NICs of one stage's ranks can send.
+fn stage_rate(world: &JobWorld<'_>) -> f64 {
+    let fabric = world.fabric();
+    let ports = fabric.ports(fabric.nic(0)).iter().map(|link| fabric.class(*link));
+    let nic: f64 = ports
+        .filter(|class| class.kind == LinkKind::ScaleOut)
+        .map(|class| class.rate.bytes_per_s())
+        .sum();
+    let nics_per_gpu = fabric.nics_per_node() as f64 / fabric.gpus_per_node().max(1) as f64;
+    let layout = &world.job.layout;
+    (layout.gpus() / layout.pp) as f64 * nics_per_gpu * nic
+}
+
 fn summarise(
     loaded: &Loaded,
     world: &JobWorld<'_>,
-    lines: &[Line],
-    sizes: &[TransferSize],
+    places: &Places,
+    (lines, sizes): (&[Line], &[TransferSize]),
     burst: Burst,
 ) -> Report {
     let fabric = world.fabric();
@@ -205,7 +246,7 @@ fn summarise(
     }
     let all: f64 = by_axis.values().sum();
     let routing = &loaded.scenario.network.settings.routing;
-    let load = paths::load(fabric, &connections, routing, loaded.scenario.seed);
+    let load = paths::load(fabric, places, &connections, routing, loaded.scenario.seed);
     let large: f64 =
         sizes.iter().filter(|s| ELEPHANT_BYTES as f64 <= s.bytes).map(|s| s.volume).sum();
     let moved: f64 = sizes.iter().map(|size| size.volume).sum();
@@ -233,6 +274,7 @@ fn summarise(
         per_node_bytes: mean_max(&per_node),
         per_rail_bytes: per_rail,
         sizes: size_rows(sizes),
+        calls: Vec::new(),
         placements: Vec::new(),
         matrix: matrix(fabric, lines),
         step_s: 0.0,
@@ -279,10 +321,52 @@ fn size_rows(sizes: &[TransferSize]) -> Vec<SizeRow> {
     rows
 }
 
+/// Calls for the same thing as one row, the largest sum first.
+fn calls(program: &Program, sizes: &[TransferSize]) -> Vec<CallRow> {
+    let layout = &program.job.layout;
+    let mut rows: Vec<CallRow> = Vec::new();
+    for Counted { call, groups, times, .. } in program.counted() {
+        let (axis, ranks) = (call.axis().word(), layout.group_size(call.kind));
+        // Of a message between stages the sender counts it.
+        let callers = if call.kind == GroupKind::Pipeline { 1 } else { ranks };
+        let often = (groups * times * callers) as f64 / layout.gpus() as f64;
+        let bytes = call.bytes.get();
+        let collective = call.collective.name();
+        let same = |row: &&mut CallRow| {
+            (row.axis, row.name, row.collective, row.ranks) == (axis, call.name, collective, ranks)
+        };
+        let row = match rows.iter_mut().find(same) {
+            Some(row) => row,
+            None => {
+                let is_own = |size: &&TransferSize| {
+                    size.axis == call.axis() && size.name == call.name && 0.0 < size.volume
+                };
+                rows.push(CallRow {
+                    axis,
+                    name: call.name,
+                    collective,
+                    ranks,
+                    call_bytes: 0,
+                    calls_per_gpu: 0.0,
+                    bytes_per_gpu: 0.0,
+                    leaves: sizes.iter().any(|size| is_own(&size)),
+                });
+                rows.last_mut().expect("just pushed")
+            }
+        };
+        row.call_bytes = row.call_bytes.max(bytes);
+        row.calls_per_gpu += often;
+        row.bytes_per_gpu += often * bytes as f64;
+    }
+    rows.sort_by(|a, b| b.bytes_per_gpu.total_cmp(&a.bytes_per_gpu));
+    rows
+}
+
 /// What leaves its leaf and its zone under the usual placements and the scenario's own.
 fn placements(
     loaded: &Loaded,
     world: &JobWorld<'_>,
+    places: &Places,
     walk: &ledger::Walk<'_>,
     own: &[Line],
 ) -> Result<Vec<PlacementRow>, Failure> {
@@ -290,7 +374,7 @@ fn placements(
     let config = config.unwrap_or_default();
     let mut rows = Vec::new();
     let mut chosen = Crossing::default();
-    own.iter().for_each(|line| chosen.add(world.fabric(), line));
+    own.iter().for_each(|line| chosen.add(places, line));
     rows.push(chosen.row(String::from(config.policy.clone()), true));
     for policy in [Policy::TopologyAware, Policy::Linear, Policy::Random] {
         if policy == config.policy {
@@ -301,7 +385,7 @@ fn placements(
         let placement = placement(loaded, &world.job.layout, &other)?;
         let mut crossing = Crossing::default();
         let other = ledger::Walk { placement: &placement, ..*walk };
-        other.each(&mut |line| crossing.add(world.fabric(), line))?;
+        other.each(&mut |line| crossing.add(places, line))?;
         rows.push(crossing.row(name, false));
     }
     Ok(rows)
@@ -316,15 +400,14 @@ struct Crossing {
 }
 
 impl Crossing {
-    fn add(&mut self, fabric: &Fabric, line: &Line) {
-        let leaf = |nic: NodeId| leaf_of(fabric, nic);
-        let zone = |nic: NodeId| leaf(nic).map(|leaf| fabric.nodes()[leaf].zone);
-        let (from, to, bytes) = (line.connection.from, line.connection.to, line.total());
+    fn add(&mut self, places: &Places, line: &Line) {
+        let (from, to) = (places.get(line.connection.from), places.get(line.connection.to));
+        let bytes = line.total();
         self.all += bytes;
-        if leaf(from) != leaf(to) {
+        if from != to {
             self.leaf += bytes;
         }
-        if zone(from) != zone(to) {
+        if from.map(|(_, zone)| zone) != to.map(|(_, zone)| zone) {
             self.zone += bytes;
         }
     }

@@ -13,7 +13,7 @@ use step::network::straggling;
 use step::predict::{Assumptions, World};
 use traffic::nccl::estimate::path_latency;
 use traffic::nccl::{self, Usage};
-use units::{Bytes, Span};
+use units::{Bytes, Id, Span};
 
 use crate::engine;
 use crate::failure::Failure;
@@ -151,6 +151,31 @@ pub fn message_latency(loaded: &Loaded, from: usize, to: usize) -> Option<Span> 
     let settings = loaded.settings();
     let ends = settings.nic.send_latency + settings.nic.receive_latency;
     Some(path_latency(fabric, nic(from), nic(to), Bytes::new(64))? + ends)
+}
+
+/// The leaf and the zone of every NIC, looked up once: analyses ask for them millions of times.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// By NIC.
+    of: Vec<Option<(NodeId, u32)>>,
+    first: usize,
+}
+
+impl Places {
+    /// Those of a fabric.
+    pub fn of(fabric: &Fabric) -> Self {
+        let place = |nic: usize| {
+            let leaf = leaf_of(fabric, fabric.nic(nic))?;
+            Some((leaf, fabric.nodes()[leaf].zone))
+        };
+        let first = fabric.nic(0).index();
+        Self { of: (0..fabric.nics()).map(place).collect(), first }
+    }
+
+    /// The leaf and the zone of a NIC.
+    pub fn get(&self, nic: NodeId) -> Option<(NodeId, u32)> {
+        self.of[nic.index() - self.first]
+    }
 }
 
 /// The switch that a NIC's first cable leads to.

@@ -110,8 +110,9 @@ pub struct StepTime {
     pub rounds_left_out: u64,
 }
 
-/// Slots of all stages above which a step is not walked through.
-const LONGEST_WALK: u64 = 400_000;
+/// Slots of all stages above which a step is not walked through: some hundredths of a second, so
+/// that a batch of a million sequences costs no more than one of thousands.
+const LONGEST_WALK: u64 = 20_000;
 
 impl StepInput {
     /// Puts the step together and runs it.
@@ -142,15 +143,17 @@ impl StepInput {
         if microbatches * per_microbatch <= LONGEST_WALK {
             return 0;
         }
-        // Eight microbatches per stage are far beyond the longest warm-up, in both short steps.
+        // The longest warm-up and the longest end take two microbatches per stage each (interleaved:
+        // fewer than (v + 1)p passes over a part, which is 2p microbatches at most), and the two
+        // short steps differ in what lies between.
         let round = round_of(&self.pipeline);
-        let kept = (LONGEST_WALK / per_microbatch).max(12 * stages);
+        let kept = (LONGEST_WALK / per_microbatch).max(8 * stages);
         microbatches.saturating_sub(kept) / round
     }
 
     /// Rounds by which the two short steps differ.
     fn rounds_compared(&self) -> u64 {
-        (4 * self.pipeline.stages / round_of(&self.pipeline)).max(1)
+        (3 * self.pipeline.stages / round_of(&self.pipeline)).max(1)
     }
 
     fn timeline(&self) -> Timeline {

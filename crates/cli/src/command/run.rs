@@ -24,7 +24,8 @@ Examples:
 pub(crate) struct Arguments {
     #[command(flatten)]
     scenario: ScenarioArgument,
-    /// Measure queues, pauses, marks, drops and latencies over time, one sample for each interval
+    /// Measure queues, pauses, marks, drops and latencies over time, one sample for each interval;
+    /// on the flow engine what links carry
     #[arg(long, value_name = "INTERVAL")]
     series: Option<Span>,
     /// A link or switch whose series are shown ("leaf 0 - spine 1", "spine *") [default: those
@@ -83,7 +84,7 @@ impl Arguments {
         let options = run_traffic::Options { engine, patience, series };
         let (report, work, outcome) =
             terminal.watched(|watch| run_traffic::run(&loaded, &options, watch))?;
-        self.files.of_run(&loaded, &work, &outcome)?;
+        self.files.of_run(&loaded, (&report, &work, &outcome))?;
         terminal.answer("run", Some(&loaded), &report)?;
         Ok(terminal.ending())
     }

@@ -7,13 +7,14 @@
 //! that gets it, with an arrow between them. In both, the busiest links are counters.
 //!
 //! Where it departs from the result: the timeline is the one before jitter, and of a very long step
-//! it has fewer rounds ([`step::assemble`]); a link's load is its mean.
+//! it has fewer rounds ([`step::assemble`]). A link's load over a step is spread over the windows in
+//! which its traffic may move; over synthetic traffic it is the mean.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use exports::perfetto::{Slice, Track, Writer};
-use fabric::{LinkId, NodeId};
+use fabric::{Fabric, LinkId, NodeId};
 use job::Coordinates;
 use step::predict::Prediction;
 use step::timeline::{LaneId, StepOpId, Stream, Timeline, Work};
@@ -22,6 +23,7 @@ use units::Time;
 
 use super::Links;
 use crate::failure::Failure;
+use crate::run_job::busiest_over_time;
 use crate::world::JobWorld;
 
 /// Links that have a counter, the busiest.
@@ -77,7 +79,8 @@ pub fn write_step(
         };
         nics.slice(&mut trace, *nic, title, &slice)?;
     }
-    link_counters(&Links::of_step(world, prediction), ns(Time::ZERO + line.length()), &mut trace)?;
+    let loads = busiest_over_time(world, prediction, MOST_LINKS);
+    link_counters(world.fabric(), &loads, line.length().as_secs_f64(), &mut trace)?;
     trace.finish()
 }
 
@@ -184,23 +187,24 @@ impl Lanes {
     }
 }
 
+/// The loads of links over so many seconds, in equal steps of time.
 fn link_counters<W: Write>(
-    links: &Links<'_>,
-    end_ns: u64,
+    fabric: &Fabric,
+    loads: &[(LinkId, Vec<f64>)],
+    seconds: f64,
     trace: &mut Writer<W>,
 ) -> io::Result<()> {
-    let mut busiest: Vec<LinkId> = links.scale_out().collect();
-    busiest.retain(|link| 0.0 < links.of(*link).bytes);
-    busiest.sort_by(|a, b| links.utilisation(*b).total_cmp(&links.utilisation(*a)).then(a.cmp(b)));
-    busiest.truncate(MOST_LINKS);
-    if busiest.is_empty() {
+    if loads.is_empty() {
         return Ok(());
     }
     let group = trace.group("busiest links")?;
-    for link in busiest {
-        let counter = trace.counter(group, &links.fabric.link_name(link), "% of its rate")?;
-        trace.count(counter, 0, 100.0 * links.utilisation(link))?;
-        trace.count(counter, end_ns, 0.0)?;
+    for (link, loads) in loads {
+        let counter = trace.counter(group, &fabric.link_name(*link), "% of its rate")?;
+        let at = |step: usize| (seconds * 1e9 * step as f64 / loads.len() as f64) as u64;
+        for (step, load) in loads.iter().enumerate() {
+            trace.count(counter, at(step), 100.0 * load)?;
+        }
+        trace.count(counter, at(loads.len()), 0.0)?;
     }
     Ok(())
 }
@@ -273,7 +277,12 @@ pub fn write_run(
             lanes.slice(&mut trace, groups[&connection.to], "receives", &got)?;
         }
     }
-    let end = Time::ZERO + outcome.makespan();
-    link_counters(links, ns(end), &mut trace)?;
+    let mut busiest: Vec<LinkId> = links.scale_out().collect();
+    busiest.retain(|link| 0.0 < links.of(*link).bytes);
+    busiest.sort_by(|a, b| links.utilisation(*b).total_cmp(&links.utilisation(*a)).then(a.cmp(b)));
+    busiest.truncate(MOST_LINKS);
+    let loads: Vec<_> =
+        busiest.iter().map(|link| (*link, vec![links.utilisation(*link)])).collect();
+    link_counters(links.fabric, &loads, links.seconds, &mut trace)?;
     trace.finish()
 }

@@ -319,6 +319,24 @@ fn carried(world: &JobWorld<'_>, loads: &Loads<'_>, stages: &[u32], worst: &[Lin
     frame
 }
 
+/// Load of the busiest links of each kind over the step, in equal steps of time.
+pub(crate) fn busiest_over_time(
+    world: &JobWorld<'_>,
+    prediction: &Prediction,
+    most: usize,
+) -> Vec<(LinkId, Vec<f64>)> {
+    let loads = Loads::of(world, prediction);
+    if loads.is_idle() {
+        return Vec::new();
+    }
+    let links = busiest_of_each(world.fabric(), &|link| loads.over_step(link), most);
+    let over_time = |link: LinkId| {
+        let by_axis = loads.by_axis(link, None);
+        (link, by_axis.iter().map(|load| load.iter().sum()).collect())
+    };
+    links.into_iter().map(over_time).collect()
+}
+
 fn names(fabric: &Fabric, links: &[LinkId]) -> Vec<String> {
     distinct(links.iter().map(|link| fabric.link_name(*link)))
 }

@@ -28,6 +28,8 @@ pub struct Burst {
     pub bursts: u64,
     /// The highest rate of the whole fabric, in bits per second.
     pub peak_bps: f64,
+    /// What the job's NICs could send at most, in bits per second.
+    pub limit_bps: f64,
     /// Seconds from the step's beginning, and bits per second.
     #[serde(skip)]
     pub series: Vec<(f64, f64)>,
@@ -36,35 +38,73 @@ pub struct Burst {
 /// Bytes of a step by stage and axis.
 pub(super) type ByStage = Vec<[f64; 5]>;
 
-/// Lays the bytes of each stage on its operations.
-pub(super) fn burst(line: &Timeline, bytes: &ByStage, habits: Habits) -> Burst {
+/// Lays the bytes of each stage on its operations. The closed form's timeline knows no contention,
+/// so what would be more than a stage's NICs send (`rate`, in bytes per second) moves later.
+pub(super) fn burst(line: &Timeline, bytes: &ByStage, rate: f64, habits: Habits) -> Burst {
     let length = line.length().as_secs_f64();
     let all: f64 = bytes.iter().flatten().sum();
     if length <= 0.0 || all <= 0.0 {
         return Burst::default();
     }
+    let seconds = length / BINS as f64;
     let mut bins = vec![0.0; BINS];
     for (stage, bytes) in bytes.iter().enumerate() {
         let windows = windows(line, stage as u32, habits);
+        let mut own = vec![0.0; BINS];
         for axis in Axis::ALL {
             for (spans, share) in windows.of(axis) {
-                lay(spans, share * bytes[axis as usize], length, &mut bins);
+                lay(spans, share * bytes[axis as usize], length, &mut own);
             }
         }
+        hold_back(&mut own, rate * seconds);
+        bins.iter_mut().zip(own).for_each(|(bin, own)| *bin += own);
     }
-    let seconds = length / BINS as f64;
     let mean = all / BINS as f64;
     let peak = bins.iter().copied().fold(0.0, f64::max);
     let busy = bins.iter().filter(|bin| IDLE * peak < **bin).count();
     let above = |at: usize| mean < bins[at];
     let bursts = (0..BINS).filter(|at| above(*at) && (*at == 0 || !above(at - 1))).count();
-    let rate = |bin: f64| bin * 8.0 / seconds;
+    let bits = |bin: f64| bin * 8.0 / seconds;
     Burst {
         peak_to_mean: peak / mean,
         duty_cycle: busy as f64 / BINS as f64,
         period_s: length / bursts.max(1) as f64,
         bursts: bursts as u64,
-        peak_bps: rate(peak),
-        series: bins.iter().enumerate().map(|(at, b)| (at as f64 * seconds, rate(*b))).collect(),
+        peak_bps: bits(peak),
+        limit_bps: rate * 8.0 * bytes.len() as f64,
+        series: bins.iter().enumerate().map(|(at, b)| (at as f64 * seconds, bits(*b))).collect(),
+    }
+}
+
+/// Moves what a bin cannot take into the next one, and from the last into the first: steps repeat.
+/// If all together is too much, every bin has its share.
+fn hold_back(bins: &mut [f64], most: f64) {
+    let all: f64 = bins.iter().sum();
+    if most * bins.len() as f64 <= all {
+        bins.fill(all / bins.len() as f64);
+        return;
+    }
+    let mut waiting = 0.0;
+    for _ in 0..2 {
+        for bin in bins.iter_mut() {
+            let wanted = *bin + waiting;
+            *bin = wanted.min(most);
+            waiting = wanted - *bin;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nics_cannot_send_waits() {
+        let mut bins = [0.0, 9.0, 1.0, 0.0, 0.0, 7.0];
+        hold_back(&mut bins, 4.0);
+        assert_eq!(bins, [3.0, 4.0, 4.0, 2.0, 0.0, 4.0]);
+        let mut flat = [10.0, 0.0, 2.0];
+        hold_back(&mut flat, 3.0);
+        assert_eq!(flat, [4.0; 3]);
     }
 }

@@ -208,8 +208,8 @@ impl Walk<'_> {
                 let factor = one.by_stage[at] / one.unit.as_f64();
                 let moved = moved(self.fabric, &transfers, from);
                 bytes.resize(transfers.connections().len(), [0.0; 5]);
-                for (connection, unit) in &moved {
-                    bytes[*connection][primitive] += unit * factor;
+                for (connection, unit) in moved.iter().enumerate() {
+                    bytes[connection][primitive] += unit * factor;
                     volumes[place][at] += unit * factor;
                 }
                 if shares[place] == 0.0 {
@@ -293,49 +293,67 @@ impl Walk<'_> {
         visit: &mut impl FnMut(&Line),
         sizes: &mut Vec<TransferSize>,
     ) -> Result<(), Failure> {
-        let mut sent: BTreeMap<(u64, u64), f64> = BTreeMap::new();
+        let Some(first) = calls.first() else { return Ok(()) };
         let layout = self.job().layout;
-        for counted in calls {
-            let own = counted.call.bytes.as_f64() * counted.times as f64;
-            let mut volume = 0.0;
-            for rank in 0..layout.gpus() {
-                let at = layout.coordinates(rank);
+        let mut volumes = vec![0.0; calls.len()];
+        let mut sent: Vec<(u64, f64)> = Vec::new();
+        for rank in 0..layout.gpus() {
+            let at = layout.coordinates(rank);
+            sent.clear();
+            for (counted, volume) in calls.iter().zip(&mut volumes) {
                 if at.pp != counted.stage {
                     continue;
                 }
                 let to = self.receivers(counted, at);
-                for receiver in &to {
-                    let bytes = own / to.len() as f64;
-                    *sent.entry((rank, layout.rank(*receiver))).or_default() += bytes;
-                    if self.leaves(rank, layout.rank(*receiver)) {
-                        volume += bytes;
+                let own = counted.call.bytes.as_f64() * counted.times as f64 / to.len() as f64;
+                for receiver in to.iter().map(|to| layout.rank(*to)) {
+                    if !self.leaves(rank, receiver) {
+                        continue;
+                    }
+                    *volume += own;
+                    match sent.iter_mut().find(|(known, _)| *known == receiver) {
+                        Some((_, bytes)) => *bytes += own,
+                        None => sent.push((receiver, own)),
                     }
                 }
             }
+            sent.sort_unstable_by_key(|(receiver, _)| *receiver);
+            for (to, bytes) in &sent {
+                self.message(first, (rank, *to), *bytes, visit)?;
+            }
+        }
+        for (counted, volume) in calls.iter().zip(volumes) {
             let (axis, name) = (counted.call.axis(), counted.call.name);
             sizes.push(TransferSize { axis, name, bytes: counted.call.bytes.as_f64(), volume });
         }
-        let Some(first) = calls.first() else { return Ok(()) };
-        for ((from, to), bytes) in sent {
-            if !self.leaves(from, to) {
-                continue;
-            }
-            let communicator = Communicator::new(self.fabric, &[self.gpu(from), self.gpu(to)]);
-            let mut transfers = Transfers::new();
-            let one = Kind {
-                collective: Collective::SendRecv,
-                unit: first.call.bytes,
-                by_stage: Vec::new(),
-                calls: Vec::new(),
-            };
-            self.write(&mut Group::new(communicator), &one, &[], &mut transfers)?;
-            let stage = layout.coordinates(from).pp;
-            for (connection, unit) in moved(self.fabric, &transfers, 0) {
-                let connection = transfers.connections().iter().nth(connection);
-                let connection = *connection.expect("it was counted");
+        Ok(())
+    }
+
+    /// All that one rank sends another.
+    fn message(
+        &self,
+        call: &Counted,
+        (from, to): (u64, u64),
+        bytes: f64,
+        visit: &mut impl FnMut(&Line),
+    ) -> Result<(), Failure> {
+        let communicator = Communicator::new(self.fabric, &[self.gpu(from), self.gpu(to)]);
+        let mut transfers = Transfers::new();
+        let one = Kind {
+            collective: Collective::SendRecv,
+            unit: call.call.bytes,
+            by_stage: Vec::new(),
+            calls: Vec::new(),
+        };
+        self.write(&mut Group::new(communicator), &one, &[], &mut transfers)?;
+        let stage = self.job().layout.coordinates(from).pp;
+        let moved = moved(self.fabric, &transfers, 0);
+        for (connection, unit) in transfers.connections().iter().zip(moved) {
+            if 0.0 < unit {
                 let mut by = [0.0; 5];
                 by[Primitive::SendRecv as usize] = unit / one.unit.as_f64() * bytes;
-                visit(&Line { connection, axis: first.call.axis(), stage, bytes: by });
+                let (connection, axis) = (*connection, call.call.axis());
+                visit(&Line { connection, axis, stage, bytes: by });
             }
         }
         Ok(())
@@ -367,9 +385,9 @@ impl Walk<'_> {
     }
 }
 
-/// Bytes of the operations from `first` on, by connection between NICs.
-fn moved(fabric: &Fabric, transfers: &Transfers, first: usize) -> BTreeMap<usize, f64> {
-    let mut moved = BTreeMap::new();
+/// Bytes of the operations from `first` on, by connection; nothing for those inside a domain.
+fn moved(fabric: &Fabric, transfers: &Transfers, first: usize) -> Vec<f64> {
+    let mut moved = vec![0.0; transfers.connections().len()];
     let is_nic = |connection: &Connection| fabric.nodes()[connection.from].kind == NodeKind::Nic;
     for op in transfers.ops().iter().skip(first) {
         let (connections, bytes) = match &op.kind {
@@ -379,7 +397,7 @@ fn moved(fabric: &Fabric, transfers: &Transfers, first: usize) -> BTreeMap<usize
         };
         for connection in connections {
             if is_nic(&transfers.connections()[*connection]) {
-                *moved.entry(connection.index()).or_default() += bytes.as_f64();
+                moved[connection.index()] += bytes.as_f64();
             }
         }
     }
@@ -387,12 +405,10 @@ fn moved(fabric: &Fabric, transfers: &Transfers, first: usize) -> BTreeMap<usize
 }
 
 /// The most that one NIC sends to one other, all channels together.
-fn largest_pair(transfers: &Transfers, moved: &BTreeMap<usize, f64>) -> f64 {
+fn largest_pair(transfers: &Transfers, moved: &[f64]) -> f64 {
     let mut pairs: BTreeMap<(NodeId, NodeId), f64> = BTreeMap::new();
-    for (at, connection) in transfers.connections().iter().enumerate() {
-        if let Some(bytes) = moved.get(&at) {
-            *pairs.entry((connection.from, connection.to)).or_default() += bytes;
-        }
+    for (connection, bytes) in transfers.connections().iter().zip(moved) {
+        *pairs.entry((connection.from, connection.to)).or_default() += bytes;
     }
     pairs.values().copied().fold(0.0, f64::max)
 }

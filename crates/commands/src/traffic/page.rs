@@ -9,6 +9,9 @@ use super::Report;
 /// Rows of the table of sizes.
 const MOST_SIZES: usize = 12;
 
+/// Rows of the table of calls.
+const MOST_CALLS: usize = 16;
+
 pub(super) fn sheet(report: &Report) -> Sheet {
     let Report { title, words, entropy, burst, elephants, .. } = report;
     let FabricFacts { zone, policy } = facts_of(report);
@@ -33,6 +36,9 @@ pub(super) fn sheet(report: &Report) -> Sheet {
         sheet = sheet.note(format!("{lost} connections have no path between their ends."));
     }
     sheet = sheet.heading("Who needs it").chart(axis_chart(report)).table(shares(report));
+    let asked = "Calls of the communication library in one step, inside servers too, counted as \
+                 nccl-tests counts them; a mean over all GPUs.";
+    sheet = sheet.heading("What a GPU asks for").text(asked).table(calls(report));
     sheet = sheet.heading("How large transfers are").chart(size_chart(report)).table(sizes(report));
     sheet = sheet.heading("When").text(when(report)).chart(series(report));
     sheet = sheet.heading("How well flows are told apart").table(entropy_table(report));
@@ -89,6 +95,32 @@ fn shares(report: &Report) -> Table {
             primitive.to_owned(),
             bytes(by),
             percent(by / report.bytes_per_step),
+        ]);
+    }
+    table
+}
+
+fn calls(report: &Report) -> Table {
+    let mut table = Table::new([
+        ("axis", Align::Left),
+        ("what for", Align::Left),
+        ("call", Align::Left),
+        ("ranks", Align::Right),
+        ("one call", Align::Right),
+        ("calls", Align::Right),
+        ("of a GPU", Align::Right),
+        ("", Align::Left),
+    ]);
+    for row in report.calls.iter().take(MOST_CALLS) {
+        table.row([
+            row.axis.to_owned(),
+            row.name.to_owned(),
+            row.collective.to_owned(),
+            grouped(row.ranks),
+            bytes(row.call_bytes as f64),
+            significant(row.calls_per_gpu),
+            bytes(row.bytes_per_gpu),
+            if row.leaves { "network" } else { "inside" }.to_owned(),
         ]);
     }
     table
@@ -157,7 +189,11 @@ fn when(report: &Report) -> String {
             )
         }
     };
-    format!("{bursts}; at the highest the fabric takes {highest}.")
+    let limit = bits_per_second(report.burst.limit_bps);
+    format!(
+        "{bursts}; at the highest the fabric takes {highest} of the {limit} that the job's NICs \
+         send at most."
+    )
 }
 
 fn series(report: &Report) -> Chart {

@@ -15,7 +15,7 @@ use serde::Serialize;
 use traffic::{Connection, Transfers};
 use units::{Bytes, Id};
 
-use crate::world::leaf_of;
+use crate::world::Places;
 
 /// How well flows are told apart.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -56,12 +56,13 @@ struct OnLink {
 /// Lays connections with these bytes on the fabric.
 pub(super) fn load(
     fabric: &Fabric,
+    places: &Places,
     connections: &[(Connection, f64)],
     routing: &RoutingConfig,
     seed: u64,
 ) -> Load {
     if routing.build(fabric, seed).spread(Bytes::MAX) != Spread::One {
-        return spread(fabric, connections, routing);
+        return spread(fabric, places, connections, routing);
     }
     let mut transfers = Transfers::new();
     let ids: Vec<_> = connections.iter().map(|(one, _)| transfers.connect(*one)).collect();
@@ -97,20 +98,26 @@ pub(super) fn load(
 }
 
 /// The same where every packet may take any way: uplinks of a leaf carry equal shares.
-fn spread(fabric: &Fabric, connections: &[(Connection, f64)], routing: &RoutingConfig) -> Load {
+fn spread(
+    fabric: &Fabric,
+    places: &Places,
+    connections: &[(Connection, f64)],
+    routing: &RoutingConfig,
+) -> Load {
     let mut routes = Routes::of(fabric);
-    let mut ways: BTreeMap<(NodeId, NodeId), Option<Vec<u8>>> = BTreeMap::new();
-    let mut tiers: BTreeMap<u8, f64> = BTreeMap::new();
+    // By the leaf that is left: what is looked up for each connection stays small.
+    let mut ways: BTreeMap<NodeId, BTreeMap<NodeId, Option<Vec<u8>>>> = BTreeMap::new();
+    let mut tiers = vec![0.0; fabric.tiers().len()];
     let mut leaves: BTreeMap<NodeId, f64> = BTreeMap::new();
     let mut unreachable = 0;
     for (connection, bytes) in connections {
-        let (Some(from), Some(to)) =
-            (leaf_of(fabric, connection.from), leaf_of(fabric, connection.to))
+        let (Some((from, _)), Some((to, _))) =
+            (places.get(connection.from), places.get(connection.to))
         else {
             unreachable += 1;
             continue;
         };
-        let way = ways.entry((from, to)).or_insert_with(|| {
+        let way = ways.entry(from).or_default().entry(to).or_insert_with(|| {
             tiers_on_the_way(fabric, &mut routes, connection.from, connection.to)
         });
         let Some(way) = way else {
@@ -118,7 +125,7 @@ fn spread(fabric: &Fabric, connections: &[(Connection, f64)], routing: &RoutingC
             continue;
         };
         for tier in way.iter() {
-            *tiers.entry(*tier).or_default() += bytes;
+            tiers[usize::from(*tier)] += bytes;
         }
         if 1 < way.len() {
             *leaves.entry(from).or_default() += bytes;
@@ -132,7 +139,8 @@ fn spread(fabric: &Fabric, connections: &[(Connection, f64)], routing: &RoutingC
         0 => u64::from(routing.qps),
         own => u64::from(own),
     };
-    let name = |(tier, bytes): (u8, f64)| (fabric.tiers()[usize::from(tier)].name.clone(), bytes);
+    let used = fabric.tiers().iter().zip(tiers).filter(|(_, bytes)| 0.0 < *bytes);
+    let per_tier = used.map(|(tier, bytes)| (tier.name.clone(), bytes)).collect();
     Load {
         entropy: Entropy {
             flows: connections.iter().map(|(one, _)| queue_pairs(one)).sum(),
@@ -142,7 +150,7 @@ fn spread(fabric: &Fabric, connections: &[(Connection, f64)], routing: &RoutingC
             idle_expected: 0.0,
             uplink_imbalance: if all > 0.0 { most * count / all } else { 0.0 },
         },
-        per_tier: tiers.into_iter().map(name).collect(),
+        per_tier,
         unreachable,
     }
 }
