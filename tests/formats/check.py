@@ -59,8 +59,14 @@ def check_parquet(folder):
     fatflow(folder, "traffic", "job.toml", "--transfers-out", "transfers.parquet")
     for ending in ["csv", "parquet"]:
         fatflow(folder, "run", "traffic.toml", "--flows-out", f"flows.{ending}",
-                "--links-out", f"links.{ending}")
-    for name, least in [("transfers", 100), ("flows", 32), ("links", 64)]:
+                "--links-out", f"links.{ending}", "--series", "10us",
+                "--series-out", f"series.{ending}")
+        fatflow(folder, "run", "traffic.toml", "--engine", "packet", "--series", "10us",
+                "--series-out", f"packets.{ending}")
+        fatflow(folder, "run", "job.toml", "--series-out", f"step.{ending}")
+    tables = [("transfers", 100), ("flows", 32), ("links", 64), ("series", 64), ("packets", 64),
+              ("step", 200)]
+    for name, least in tables:
         rows = rows_of_csv(folder / f"{name}.csv")
         arrow = pyarrow.parquet.read_table(folder / f"{name}.parquet")
         frame = polars.read_parquet(folder / f"{name}.parquet")
@@ -74,7 +80,16 @@ def check_parquet(folder):
                 same = text == "" if value is None else (
                     text == value if isinstance(value, str) else float(text) == value)
                 assert same, (name, column, text, value)
-    print(f"parquet: {arrow.num_rows} links, and all values as in CSV, in pyarrow and polars")
+    # Oracle: over its series a link carried what the table of links says.
+    carried = Counter()
+    series = rows_of_csv(folder / "series.csv")
+    interval = float(series[1]["at_s"]) - float(series[0]["at_s"])
+    for row in series:
+        carried[row["link"]] += float(row["sent_bps"]) * interval / 8
+    links = {f'{row["from"]} → {row["to"]}': float(row["bytes"])
+             for row in rows_of_csv(folder / "links.csv")}
+    assert carried and all(abs(carried[link] / links[link] - 1) < 1e-3 for link in carried)
+    print(f"parquet: {len(tables)} tables with all values as in CSV, in pyarrow and polars")
 
 
 def check_openmetrics(folder):

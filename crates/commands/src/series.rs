@@ -1,6 +1,6 @@
 //! What a run measured over time: on the packet engine queues, pauses, marks and drops by port and
-//! class, the rates of queue pairs, and latencies from end to end and hop by hop; on the flow engine
-//! what links carried.
+//! class, the rates of queue pairs, and latencies from end to end and hop by hop; on the flow
+//! engine what links carried.
 //!
 //! Every link of the scale-out network is looked at unless some are named, and the few that show
 //! most are told. Memory is bounded: with more links there are fewer samples of each.

@@ -143,9 +143,9 @@ impl StepInput {
         if microbatches * per_microbatch <= LONGEST_WALK {
             return 0;
         }
-        // The longest warm-up and the longest end take two microbatches per stage each (interleaved:
-        // fewer than (v + 1)p passes over a part, which is 2p microbatches at most), and the two
-        // short steps differ in what lies between.
+        // The longest warm-up and the longest end take two microbatches per stage each
+        // (interleaved: fewer than (v + 1)p passes over a part, which is 2p microbatches at most),
+        // and the two short steps differ in what lies between.
         let round = round_of(&self.pipeline);
         let kept = (LONGEST_WALK / per_microbatch).max(8 * stages);
         microbatches.saturating_sub(kept) / round

@@ -6,9 +6,9 @@
 //! it. Of synthetic traffic: every message is a slice at the NIC that sends it and one at the NIC
 //! that gets it, with an arrow between them. In both, the busiest links are counters.
 //!
-//! Where it departs from the result: the timeline is the one before jitter, and of a very long step
-//! it has fewer rounds ([`step::assemble`]). A link's load over a step is spread over the windows in
-//! which its traffic may move; over synthetic traffic it is the mean.
+//! Where it departs from the result: the timeline is the one before jitter, and of a very long
+//! step it has fewer rounds ([`step::assemble`]). A link's load over a step is spread over the
+//! windows in which its traffic may move; over synthetic traffic it is the mean.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
