@@ -94,7 +94,7 @@ fn grok4() {
     arguments.extend(fewer.iter().flat_map(|set| ["--set", set]));
     let result = result(&arguments);
     assert!(number(&result["by_axis"]["ep"]) > 0.0 && number(&result["by_axis"]["dp"]) > 0.0);
-    assert!(0 < result["calls"].as_array().unwrap().len());
+    assert!(!result["calls"].as_array().unwrap().is_empty());
 }
 
 /// What the comparative analysis says of placement and of routing limits holds in direction.

@@ -286,7 +286,9 @@ impl Series {
         for chart in self.charts() {
             sheet = sheet.chart(chart);
         }
-        sheet = sheet.heading("Latencies").table(self.latency_table());
+        if !self.latency.is_empty() {
+            sheet = sheet.heading("Latencies").table(self.latency_table());
+        }
         if !self.hop_wait.is_empty() {
             sheet = sheet.heading("Waiting, hop by hop").table(self.wait_table());
         }
