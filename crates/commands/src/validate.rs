@@ -24,6 +24,7 @@ mod collectives;
 mod files;
 mod packets;
 mod page;
+pub mod ratchet;
 mod steps;
 
 /// What to score, and how.
@@ -35,6 +36,8 @@ pub struct Options {
     pub engine: Engine,
     /// The most that a family's mean error may be.
     pub threshold: Option<f64>,
+    /// A file of errors that must not grow.
+    pub ratchet: Option<PathBuf>,
     /// Threads to use.
     pub threads: Option<u16>,
 }
@@ -46,7 +49,9 @@ pub struct Report {
     pub families: Vec<Family>,
     /// The most that a family's mean error may be, if somebody asked.
     pub threshold: Option<f64>,
-    /// Whether every family keeps to it.
+    /// Errors that have grown beyond what the ratchet allows, in words.
+    pub worse: Vec<String>,
+    /// Whether every family keeps to both.
     pub passed: bool,
     /// The rule that gives rows their fabric.
     pub fabric_rule: String,
@@ -75,6 +80,17 @@ pub struct Family {
     pub bias: f64,
     /// Spearman's rank correlation of predicted and measured.
     pub rank_correlation: f64,
+    /// Rows that could not be predicted; they count for nothing above.
+    pub unpredicted: Vec<Unpredicted>,
+}
+
+/// A row that could not be predicted.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Unpredicted {
+    /// Its name.
+    pub id: String,
+    /// Why not.
+    pub reason: String,
 }
 
 /// One measurement.
@@ -119,6 +135,23 @@ enum Task {
     Step(Box<step::published::Row>),
     Collective(Box<collectives::Row>),
     Packets(Box<packets::Case>),
+    /// Something that was meant to be one of these.
+    Unreadable(Unpredicted),
+}
+
+impl Task {
+    fn unreadable(id: &str, reason: &str) -> Self {
+        Self::Unreadable(Unpredicted { id: id.to_owned(), reason: reason.to_owned() })
+    }
+
+    fn id(&self) -> String {
+        match self {
+            Self::Step(row) => row.id.clone(),
+            Self::Collective(row) => row.id.clone(),
+            Self::Packets(case) => case.name(),
+            Self::Unreadable(row) => row.id.clone(),
+        }
+    }
 }
 
 /// Scores what was asked for.
@@ -144,16 +177,26 @@ pub fn run(
         tell(done.fetch_add(1, Ordering::Relaxed) + 1, all);
         answer
     });
-    let mut cases: Vec<Vec<Case>> = groups.iter().map(|_| Vec::new()).collect();
-    for ((at, _), answer) in tasks.iter().zip(answers) {
-        cases[*at].extend(answer?);
+    let mut found: Vec<(Vec<Case>, Vec<Unpredicted>)> = vec![Default::default(); groups.len()];
+    for ((at, task), answer) in tasks.iter().zip(answers) {
+        match answer {
+            Ok(cases) => found[*at].0.extend(cases),
+            Err(reason) => found[*at].1.push(Unpredicted { id: task.id(), reason }),
+        }
     }
-    let named = groups.into_iter().map(|group| group.name).zip(cases);
-    let families: Vec<Family> = named.map(|(name, cases)| family(name, cases)).collect();
-    let within = |limit: f64| families.iter().all(|family| family.mean_abs_error <= limit);
+    let named = groups.iter().map(|group| group.name.clone()).zip(found);
+    let families: Vec<Family> = named.map(|(name, found)| family(name, found)).collect();
+    // A family of which nothing could be predicted keeps to no limit.
+    let keeps = |family: &Family, limit| !family.cases.is_empty() && family.mean_abs_error <= limit;
+    let within = |limit: f64| families.iter().all(|family| keeps(family, limit));
+    let worse = match &options.ratchet {
+        Some(path) => ratchet::Ratchet::read(path)?.worse(&families),
+        None => Vec::new(),
+    };
     Ok(Report {
-        passed: options.threshold.is_none_or(within),
+        passed: options.threshold.is_none_or(within) && worse.is_empty(),
         threshold: options.threshold,
+        worse,
         families,
         fabric_rule: format!("{FABRIC_RULE} {}", collectives::RULE),
         engine: options.engine,
@@ -171,15 +214,22 @@ pub fn published_collectives(gpu: &str, gpus: u64, collective: Collective) -> Ve
     rows.collect()
 }
 
-fn predict(task: &Task, catalogue: &Catalogue, engine: Engine) -> Result<Vec<Case>, Failure> {
-    match task {
-        Task::Step(row) => Ok(vec![steps::predict(row, catalogue, engine)?]),
-        Task::Collective(row) => Ok(vec![row.predict(catalogue, engine)?]),
+/// Predicts, or says why it cannot: one row must not stop the others.
+fn predict(task: &Task, catalogue: &Catalogue, engine: Engine) -> Result<Vec<Case>, String> {
+    let cases = match task {
+        Task::Step(row) => steps::predict(row, catalogue, engine).map(|case| vec![case]),
+        Task::Collective(row) => row.predict(catalogue, engine).map(|case| vec![case]),
         Task::Packets(case) => case.predict(),
+        Task::Unreadable(row) => return Err(row.reason.clone()),
+    };
+    let cases = cases.map_err(|failure| failure.to_string())?;
+    match cases.iter().find(|case| !case.error.is_finite()) {
+        Some(case) => Err(format!("{}: the prediction is not a number", case.id)),
+        None => Ok(cases),
     }
 }
 
-fn family(name: String, cases: Vec<Case>) -> Family {
+fn family(name: String, (cases, unpredicted): (Vec<Case>, Vec<Unpredicted>)) -> Family {
     let errors: Vec<f64> = cases.iter().map(|case| case.error).collect();
     let pairs: Vec<(f64, f64)> = cases.iter().map(|case| (case.measured, case.predicted)).collect();
     let found = score(&errors);
@@ -194,5 +244,6 @@ fn family(name: String, cases: Vec<Case>) -> Family {
         bias: found.bias,
         rank_correlation: rank_correlation(&pairs),
         cases,
+        unpredicted,
     }
 }

@@ -153,11 +153,15 @@ impl Sharding {
         matches!(self, Self::Zero3 | Self::Fsdp | Self::FsdpNoReshard | Self::Hybrid)
     }
 
-    /// When gradients are reduced unless told otherwise: DeepSpeed's ZeRO-2 and 3 reduce after
-    /// every microbatch; Megatron-LM, and PyTorch's pipelines with FSDP, after the last one.
-    pub fn reduction(self) -> Reduction {
+    /// When gradients are reduced unless told otherwise. Without a pipeline, whoever shards them
+    /// reduces after every microbatch (DeepSpeed's ZeRO-2 and 3, PyTorch's FSDP). With one they are
+    /// summed first and reduced after the last (Megatron-LM, MegaScale, Llama 3; DeepSpeed refuses
+    /// ZeRO-2 beside pipelines).
+    pub fn reduction(self, stages: u64) -> Reduction {
         match self {
-            Self::Zero2 | Self::Zero3 => Reduction::EveryMicrobatch,
+            Self::Zero2 | Self::Zero3 | Self::Fsdp | Self::Hybrid if stages <= 1 => {
+                Reduction::EveryMicrobatch
+            }
             _ => Reduction::Once,
         }
     }

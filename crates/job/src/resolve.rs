@@ -109,7 +109,10 @@ pub fn resolve(config: &JobConfig, model: Model, site: &Site) -> Resolved {
         dropout,
         dispatcher: config.moe.dispatcher.unwrap_or(usual),
         layout,
-        reduction: config.parallel.reduction.unwrap_or(config.parallel.sharding.reduction()),
+        reduction: {
+            let parallel = &config.parallel;
+            parallel.reduction.unwrap_or(parallel.sharding.reduction(parallel.pp))
+        },
         parallel: config.parallel.clone(),
         stage_layers,
         batch: config.batch,

@@ -42,6 +42,8 @@ pub struct RowCluster {
     pub transport: String,
     /// Queue pairs per connection; absent where unpublished.
     pub queue_pairs: Option<u32>,
+    /// Whether the NICs were published; where not, one for each GPU at the rate of its generation.
+    pub nics: Known,
 }
 
 /// One published step.
@@ -100,7 +102,7 @@ struct Fields<'a> {
 impl Fields<'_> {
     /// The field of a column; empty where the column or the field is missing.
     fn text(&self, column: &str) -> &str {
-        let at = self.header.iter().position(|name| name == column);
+        let at = self.header.iter().position(|name| name.trim().eq_ignore_ascii_case(column));
         at.and_then(|at| self.fields.get(at)).map_or("", |field| field.trim())
     }
 
@@ -113,7 +115,9 @@ impl Fields<'_> {
         if text.is_empty() {
             return Ok(None);
         }
-        let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
+        // People group digits: 16,384.
+        let digits = text.replace([',', '_'], "");
+        let number = digits.parse::<f64>().ok().filter(|number| number.is_finite());
         number.map(Some).ok_or_else(|| Self::problem(column, format!("`{text}` is not a number")))
     }
 
@@ -130,12 +134,25 @@ impl Fields<'_> {
         count.ok_or_else(|| Self::problem(column, "is missing".to_owned()))
     }
 
-    /// One of some words.
+    /// Yes or no; absent where nothing is said.
+    fn flag(&self, column: &str) -> Result<Option<bool>, RowProblem> {
+        let text = self.text(column);
+        match text.to_lowercase().as_str() {
+            "" => Ok(None),
+            "1" | "true" | "yes" | "on" => Ok(Some(true)),
+            "0" | "false" | "no" | "off" => Ok(Some(false)),
+            _ => Err(Self::problem(column, format!("`{text}` is neither 1 nor 0"))),
+        }
+    }
+
+    /// One of some words, however its letters and blanks are written.
     fn word<T: Copy>(&self, column: &str, known: &[(&str, T)]) -> Result<T, RowProblem> {
         let text = self.text(column);
-        let found = known.iter().find(|(word, _)| *word == text);
+        let plain = text.to_lowercase().replace(['_', ' '], "-");
+        let found = known.iter().find(|(word, _)| *word == plain);
         found.map(|(_, value)| *value).ok_or_else(|| {
-            let words: Vec<&str> = known.iter().map(|(word, _)| *word).collect();
+            let words = known.iter().map(|(word, _)| *word).filter(|word| !word.is_empty());
+            let words: Vec<&str> = words.collect();
             Self::problem(column, format!("`{text}` is none of {}", words.join(", ")))
         })
     }
@@ -165,15 +182,7 @@ impl Row {
             microbatch: known(fields.count("microbatch")?),
             virtual_stages: known(fields.count("vpp")?),
             job: read_job(&fields)?,
-            cluster: RowCluster {
-                gpu: fields.text("gpu").to_owned(),
-                gpus: fields.needed("gpus")?,
-                gpus_per_node: fields.needed("gpus_per_node")?,
-                nics_per_node: fields.count("nics_per_node")?.unwrap_or(0),
-                nic_gbps: fields.number("nic_gbps")?.unwrap_or(0.0),
-                transport: fields.text("transport").to_owned(),
-                queue_pairs: fields.count("qps")?.map(|count| count as u32),
-            },
+            cluster: read_cluster(&fields)?,
             note: fields.text("note").to_owned(),
         })
     }
@@ -211,6 +220,14 @@ impl Row {
             }
         }
         candidates
+    }
+
+    /// The same without interleaving, for rows whose microbatches it cannot take in groups.
+    pub fn plain_candidates(&self) -> Vec<JobConfig> {
+        let mut plain = self.clone();
+        plain.job.schedule = Schedule::OneForwardOneBackward;
+        plain.job.parallel.vpp = 1;
+        plain.candidates()
     }
 
     fn virtual_stage_choices(&self, microbatches: u64) -> Vec<u64> {
@@ -268,22 +285,72 @@ fn model_flops(job: &JobConfig) -> f64 {
     model.model_flops(job.batch.length, Masking::Causal).total() as f64 * tokens
 }
 
+/// What people call a GPU that the catalogue has under another name.
+const OTHER_NAMES: [(&str, &str); 20] = [
+    ("h100", "h100-sxm"),
+    ("h100-80g", "h100-sxm"),
+    ("h100-80gb", "h100-sxm"),
+    ("h100-sxm5", "h100-sxm"),
+    ("h100-sxm5-80gb", "h100-sxm"),
+    ("h200", "h200-sxm"),
+    ("h200-141gb", "h200-sxm"),
+    ("h800-80gb", "h800"),
+    ("h800-sxm", "h800"),
+    ("a100", "a100-80g"),
+    ("a100-80gb", "a100-80g"),
+    ("a100-sxm", "a100-80g"),
+    ("a100-sxm4-80gb", "a100-80g"),
+    ("a100-40gb", "a100-40g"),
+    ("a100-sxm4-40gb", "a100-40g"),
+    ("b200-sxm", "b200"),
+    ("gb200-nvl72", "gb200"),
+    ("v100", "v100-32g"),
+    ("v100-32gb", "v100-32g"),
+    ("v100-sxm3-32gb", "v100-32g"),
+];
+
+/// The catalogue's name of a GPU.
+fn gpu_name(text: &str) -> String {
+    let plain = text.to_lowercase().replace(['_', ' '], "-");
+    let plain = ["nvidia-", "amd-", "instinct-"]
+        .iter()
+        .fold(plain.as_str(), |name, maker| name.strip_prefix(maker).unwrap_or(name));
+    let known = OTHER_NAMES.iter().find(|(other, _)| *other == plain);
+    known.map_or(plain, |(_, name)| name).to_owned()
+}
+
+fn read_cluster(fields: &Fields<'_>) -> Result<RowCluster, RowProblem> {
+    let gpu = gpu_name(fields.text("gpu"));
+    let gpus = fields.needed("gpus")?;
+    let gpus_per_node = fields.count("gpus_per_node")?.unwrap_or(8).clamp(1, gpus.max(1));
+    let (nics, rate) = (fields.count("nics_per_node")?, fields.number("nic_gbps")?);
+    let has_rate = rate.is_some_and(|rate| 0.0 < rate);
+    let is_published = (has_rate && nics.is_some_and(|nics| 0 < nics)) || gpus <= gpus_per_node;
+    // What was sold with each generation: HDR beside A100, EDR beside V100, NDR since.
+    let usual = match gpu.split('-').next() {
+        Some("v100") => 100.0,
+        Some("a100") => 200.0,
+        _ => 400.0,
+    };
+    Ok(RowCluster {
+        gpu,
+        gpus,
+        gpus_per_node,
+        nics_per_node: nics.filter(|nics| 0 < *nics).unwrap_or(gpus_per_node),
+        nic_gbps: rate.filter(|_| has_rate).unwrap_or(usual),
+        transport: fields.text("transport").to_lowercase(),
+        queue_pairs: fields.count("qps")?.map(|count| count as u32),
+        nics: if is_published { Known::Published } else { Known::Chosen },
+    })
+}
+
 fn read_job(fields: &Fields<'_>) -> Result<JobConfig, RowProblem> {
     let model = read_model(fields)?;
     Ok(JobConfig {
         model: ModelChoice::Shape(Box::new(model)),
         gpus: Some(fields.needed("gpus")?),
         parallel: read_parallel(fields)?,
-        schedule: fields.word(
-            "schedule",
-            &[
-                ("gpipe", Schedule::Gpipe),
-                ("1f1b", Schedule::OneForwardOneBackward),
-                ("interleaved-1f1b", Schedule::Interleaved),
-                ("zero-bubble", Schedule::ZeroBubble),
-                ("dualpipe", Schedule::DualPipe),
-            ],
-        )?,
+        schedule: read_schedule(fields)?,
         batch: BatchConfig {
             sequences: fields.needed("global_batch")?,
             micro: fields.count("microbatch")?.unwrap_or(1),
@@ -292,7 +359,9 @@ fn read_job(fields: &Fields<'_>) -> Result<JobConfig, RowProblem> {
         precision: fields.word(
             "precision",
             &[
+                ("", Precision::Bf16),
                 ("bf16", Precision::Bf16),
+                ("mixed", Precision::Bf16),
                 ("fp16", Precision::Fp16),
                 ("fp8", Precision::Fp8),
                 ("fp32", Precision::Fp32),
@@ -324,10 +393,31 @@ fn read_job(fields: &Fields<'_>) -> Result<JobConfig, RowProblem> {
     })
 }
 
+/// The schedule; where none is said, the interleaved one if there are virtual stages, else 1F1B.
+fn read_schedule(fields: &Fields<'_>) -> Result<Schedule, RowProblem> {
+    let virtual_stages = fields.count("vpp")?.unwrap_or(1);
+    let unsaid =
+        if 1 < virtual_stages { Schedule::Interleaved } else { Schedule::OneForwardOneBackward };
+    fields.word(
+        "schedule",
+        &[
+            ("", unsaid),
+            ("none", unsaid),
+            ("gpipe", Schedule::Gpipe),
+            ("1f1b", Schedule::OneForwardOneBackward),
+            ("interleaved", Schedule::Interleaved),
+            ("interleaved-1f1b", Schedule::Interleaved),
+            ("zero-bubble", Schedule::ZeroBubble),
+            ("dualpipe", Schedule::DualPipe),
+        ],
+    )
+}
+
 fn read_parallel(fields: &Fields<'_>) -> Result<ParallelConfig, RowProblem> {
     let mut overlap = Vec::new();
-    for word in fields.text("overlap").split(',').map(str::trim).filter(|word| !word.is_empty()) {
-        let axis = Axis::ALL.into_iter().find(|axis| axis.word() == word);
+    let words = fields.text("overlap").split([',', ';', '+', ' ', '/']).map(str::trim);
+    for word in words.filter(|word| !word.is_empty() && *word != "none") {
+        let axis = Axis::ALL.into_iter().find(|axis| axis.word().eq_ignore_ascii_case(word));
         overlap.push(axis.ok_or_else(|| {
             Fields::problem("overlap", format!("`{word}` is none of tp, cp, ep, pp, dp"))
         })?);
@@ -340,7 +430,12 @@ fn read_parallel(fields: &Fields<'_>) -> Result<ParallelConfig, RowProblem> {
             ("zero1", Sharding::Zero1),
             ("zero2", Sharding::Zero2),
             ("zero3", Sharding::Zero3),
+            ("zero-1", Sharding::Zero1),
+            ("zero-2", Sharding::Zero2),
+            ("zero-3", Sharding::Zero3),
+            ("distributed-optimizer", Sharding::Zero1),
             ("fsdp", Sharding::Fsdp),
+            ("hsdp", Sharding::Hybrid),
             ("fsdp-no-reshard", Sharding::FsdpNoReshard),
             ("hybrid", Sharding::Hybrid),
         ],
@@ -353,7 +448,7 @@ fn read_parallel(fields: &Fields<'_>) -> Result<ParallelConfig, RowProblem> {
         dp: fields.count("dp")?,
         ep: fields.count("ep")?.unwrap_or(1),
         sharding,
-        sequence_parallel: fields.count("seq_parallel")?.unwrap_or(1) == 1,
+        sequence_parallel: fields.flag("seq_parallel")?.unwrap_or(true),
         // Gathered keys and values are what FSDP-style software does (Llama 3), rings Megatron's.
         cp_exchange: match sharding {
             Sharding::Fsdp | Sharding::FsdpNoReshard => CpExchange::AllGather,
@@ -373,21 +468,39 @@ fn read_parallel(fields: &Fields<'_>) -> Result<ParallelConfig, RowProblem> {
 }
 
 /// The model of a row: the preset of its name where the columns say the same shape (a preset knows
-/// more, latent attention for one), else what the columns say.
+/// more, latent attention for one) or none, else what the columns say.
 fn read_model(fields: &Fields<'_>) -> Result<Model, RowProblem> {
+    let name = fields.text("model");
+    let preset = Model::preset(name).or_else(|| Model::preset(&name.to_lowercase()));
+    let says = |column: &str, value: fn(&Model) -> u64| -> Result<bool, RowProblem> {
+        let said = fields.count(column)?;
+        Ok(said.is_none() || said == preset.as_ref().map(value))
+    };
+    let agrees = says("layers", |model| model.layers)?
+        && says("hidden", |model| model.hidden)?
+        && says("heads", |model| model.heads)?
+        && says("vocab", |model| model.vocab)?;
+    if let Some(preset) = preset.filter(|_| agrees) {
+        return Ok(preset);
+    }
     let heads = fields.needed("heads")?;
     let hidden = fields.needed("hidden")?;
     let layers = fields.needed("layers")?;
-    let preset = Model::preset(fields.text("model"));
-    if let Some(preset) = preset
-        && preset.layers == layers
-        && preset.hidden == hidden
-        && preset.heads == heads
-        && Some(preset.vocab) == fields.count("vocab")?
-    {
-        return Ok(preset);
-    }
-    let gated = fields.word("mlp", &[("gated", Mlp::Gated), ("gelu", Mlp::Gelu)])?;
+    let ffn = fields.count("ffn")?.unwrap_or(4 * hidden);
+    // Where nothing is said: two matrices of four times the width are GPT's, three are Llama's.
+    let unsaid = if ffn == 4 * hidden { Mlp::Gelu } else { Mlp::Gated };
+    let gated = fields.word(
+        "mlp",
+        &[
+            ("", unsaid),
+            ("gated", Mlp::Gated),
+            ("swiglu", Mlp::Gated),
+            ("geglu", Mlp::Gated),
+            ("gelu", Mlp::Gelu),
+            ("relu", Mlp::Gelu),
+            ("squared-relu", Mlp::Gelu),
+        ],
+    )?;
     let experts = match fields.count("experts")? {
         None | Some(0) => None,
         Some(count) => Some(Experts {
@@ -405,10 +518,10 @@ fn read_model(fields: &Fields<'_>) -> Result<Model, RowProblem> {
         name: Cow::Owned(fields.text("model").to_owned()),
         layers,
         hidden,
-        ffn: fields.count("ffn")?.unwrap_or(4 * hidden),
+        ffn,
         heads,
         kv_heads: fields.count("kv_heads")?.unwrap_or(heads),
-        head_dim: hidden / heads.max(1),
+        head_dim: fields.count("head_dim")?.unwrap_or(hidden / heads.max(1)),
         vocab: fields.needed("vocab")?,
         mlp: gated,
         norm: if gated == Mlp::Gated { Norm::Rms } else { Norm::Layer },

@@ -9,10 +9,11 @@
 use fabric::Fabric;
 use fabric::hardware::{Catalogue, Gpu};
 use fabric::routing::{Policy as RoutingPolicy, RoutingConfig};
-use fabric::topology::{self, ClusterConfig, FabricConfig, TopologyKind};
+use fabric::topology::{self, ClusterConfig, FabricConfig, ScaleUpConfig, TopologyKind};
 use job::compute::GpuRates;
 use job::config::ModelChoice;
 use job::placement::{Placement, PlacementConfig, Policy, Slots, place};
+use job::schedule::Schedule;
 use job::{Job, JobConfig, Site, resolve};
 use traffic::nccl::{Architecture, Settings, Usage};
 use traffic::{Outcome, Transfers};
@@ -22,13 +23,38 @@ use crate::predict::{Assumptions, Prediction, World, predict};
 use crate::published::{Row, RowCluster};
 
 /// [`fabric_of`] in words.
-pub const FABRIC_RULE: &str = "InfiniBand: rail-optimised, non-blocking, adaptive routing. RoCEv2: \
-    leaves and spines without rails, non-blocking, ECMP on the 5-tuple with the row's queue pairs \
-    (1 where unpublished). Ranks are placed in order.";
+pub const FABRIC_RULE: &str = "RoCEv2 and plain Ethernet: leaves and spines without rails, \
+    non-blocking, ECMP on the 5-tuple with the row's queue pairs (1 where unpublished; the spread \
+    is then what up to 16 make of it). InfiniBand and whatever else spreads packets: \
+    rail-optimised, non-blocking, adaptive routing. Ranks are placed in order. GB200 shares NVLink \
+    among up to 72 GPUs, other GPUs within a server. Where NICs are unpublished, one for each GPU \
+    at the rate of its generation.";
+
+/// Whether a transport hashes each flow onto one path.
+fn hashes(cluster: &RowCluster) -> bool {
+    let words = ["rocev2", "roce", "ethernet", "tcp", "iwarp"];
+    words.contains(&cluster.transport.as_str())
+}
+
+/// GPUs that share the scale-up network: a server's, or as many of a rack as divide the job.
+fn scale_up_domain(cluster: &RowCluster) -> u64 {
+    const RACK: u64 = 72;
+    let node = cluster.gpus_per_node.max(1);
+    if !cluster.gpu.starts_with("gb") || RACK <= node {
+        return node;
+    }
+    let servers = (1..=RACK / node).rev();
+    let whole = servers.map(|servers| servers * node);
+    whole.into_iter().find(|gpus| cluster.gpus.is_multiple_of(*gpus)).unwrap_or(node)
+}
 
 /// The cluster and the fabric of a row: the same rule for all rows.
 pub fn fabric_of(cluster: &RowCluster) -> (ClusterConfig, FabricConfig) {
-    let nic = if cluster.nic_gbps <= 200.0 { "connectx-6" } else { "connectx-7" };
+    let nic = match cluster.nic_gbps {
+        rate if rate <= 200.0 => "connectx-6",
+        rate if rate <= 400.0 => "connectx-7",
+        _ => "connectx-8",
+    };
     let servers = ClusterConfig {
         gpu: cluster.gpu.clone(),
         gpus: Some(cluster.gpus),
@@ -36,24 +62,26 @@ pub fn fabric_of(cluster: &RowCluster) -> (ClusterConfig, FabricConfig) {
         nics_per_node: cluster.nics_per_node.max(1) as u32,
         nic: nic.to_owned(),
         nic_rate: Some(Rate::from_bps_f64(cluster.nic_gbps.max(1.0) * 1e9)),
+        scale_up: ScaleUpConfig {
+            domain: Some(scale_up_domain(cluster) as u32),
+            ..ScaleUpConfig::default()
+        },
         ..ClusterConfig::default()
     };
-    let topology = match cluster.transport.as_str() {
-        "rocev2" => TopologyKind::Clos,
-        _ => TopologyKind::RailOptimized,
-    };
+    let topology = if hashes(cluster) { TopologyKind::Clos } else { TopologyKind::RailOptimized };
     (servers, FabricConfig { topology, ..FabricConfig::default() })
 }
 
 /// How flows find their paths in the fabric of a row: the same rule for all rows.
 pub fn routing_of(cluster: &RowCluster) -> RoutingConfig {
-    let policy = match cluster.transport.as_str() {
-        "rocev2" => RoutingPolicy::Ecmp,
-        _ => RoutingPolicy::InfinibandAdaptive,
-    };
+    let policy =
+        if hashes(cluster) { RoutingPolicy::Ecmp } else { RoutingPolicy::InfinibandAdaptive };
     let qps = cluster.queue_pairs.unwrap_or(1).clamp(1, 128) as u16;
     RoutingConfig { policy, qps, ..RoutingConfig::default() }
 }
+
+/// As many queue pairs as anybody has published (Llama 3: 16).
+const MANY_QUEUE_PAIRS: u32 = 16;
 
 /// What runs the transfers of a row.
 pub type RowEngine<'e> = dyn FnMut(&RowCluster, &Fabric, &Transfers) -> Outcome + 'e;
@@ -114,7 +142,8 @@ impl<'c> RowWorld<'c> {
             ..Settings::default()
         };
         let gpus_per_node = row.cluster.gpus_per_node.max(1);
-        let site = Site { gpus: row.cluster.gpus, gpus_per_node, scale_up: gpus_per_node };
+        let scale_up = scale_up_domain(&row.cluster);
+        let site = Site { gpus: row.cluster.gpus, gpus_per_node, scale_up };
         Ok(Self { fabric, gpu, library, site })
     }
 
@@ -166,6 +195,46 @@ impl<'c> RowWorld<'c> {
     }
 }
 
+/// The candidate that the rule takes, by the closed form.
+struct Choice {
+    fit: Fit,
+    seconds: f64,
+    chosen: JobConfig,
+    prediction: Prediction,
+}
+
+/// Chooses among candidates, and says how far those that fit lie apart.
+fn choose(
+    world: &RowWorld<'_>,
+    assumptions: &Assumptions,
+    candidates: Vec<JobConfig>,
+) -> Result<(Choice, (f64, f64)), String> {
+    let mut best: Option<((Fit, u64, f64), Choice)> = None;
+    let mut spread = (f64::INFINITY, 0.0_f64);
+    let mut refusal = None;
+    for chosen in candidates {
+        let (fit, prediction) = match world.predict(&chosen, assumptions, None) {
+            Ok(predicted) => predicted,
+            Err(reason) => {
+                refusal.get_or_insert(reason);
+                continue;
+            }
+        };
+        let seconds = prediction.step.as_secs_f64();
+        if fit == Fit::Fits {
+            spread = (spread.0.min(seconds), spread.1.max(seconds));
+        }
+        // Where nothing fits, the smallest microbatch; then the fastest.
+        let micro = if fit == Fit::Fits { 0 } else { chosen.batch.micro };
+        let key = (fit, micro, seconds);
+        if best.as_ref().is_none_or(|(known, _)| key < *known) {
+            best = Some((key, Choice { fit, seconds, chosen, prediction }));
+        }
+    }
+    let none = || refusal.unwrap_or_else(|| "no microbatch divides the row's batch".to_owned());
+    best.map(|(_, choice)| (choice, spread)).ok_or_else(none)
+}
+
 /// Predicts a row.
 pub fn predict_row(
     row: &Row,
@@ -174,27 +243,28 @@ pub fn predict_row(
     engine: Option<&mut RowEngine<'_>>,
 ) -> Result<Verdict, String> {
     let world = RowWorld::new(row, catalogue)?;
-    let mut best: Option<((Fit, u64, f64), JobConfig, Prediction)> = None;
-    let mut spread = (f64::INFINITY, 0.0_f64);
-    for candidate in row.candidates() {
-        let (fit, prediction) = world.predict(&candidate, assumptions, None)?;
-        let seconds = prediction.step.as_secs_f64();
-        if fit == Fit::Fits {
-            spread = (spread.0.min(seconds), spread.1.max(seconds));
+    let (choice, mut spread) = match choose(&world, assumptions, row.candidates()) {
+        Err(reason) if row.job.schedule == Schedule::Interleaved => {
+            let plain = choose(&world, assumptions, row.plain_candidates());
+            plain.map_err(|_| reason)?
         }
-        // Where nothing fits, the smallest microbatch; then the fastest.
-        let micro = if fit == Fit::Fits { 0 } else { candidate.batch.micro };
-        let key = (fit, micro, seconds);
-        if best.as_ref().is_none_or(|(known, ..)| key < *known) {
-            best = Some((key, candidate, prediction));
-        }
-    }
-    let ((fit, _, seconds), chosen, mut prediction) = best.ok_or("no job fits the row's batch")?;
+        chosen => chosen?,
+    };
+    let Choice { fit, seconds, chosen, mut prediction } = choice;
     if fit == Fit::Overfull {
         spread = (seconds, seconds);
     }
     if let Some(engine) = engine {
-        (_, prediction) = world.predict(&chosen, assumptions, Some((&row.cluster, engine)))?;
+        let cluster = &row.cluster;
+        (_, prediction) = world.predict(&chosen, assumptions, Some((cluster, &mut *engine)))?;
+        if hashes(cluster) && cluster.queue_pairs.is_none() && cluster.gpus_per_node < cluster.gpus
+        {
+            // Nobody said how many there were; with many, collisions are few.
+            let many = RowCluster { queue_pairs: Some(MANY_QUEUE_PAIRS), ..cluster.clone() };
+            let (_, other) = world.predict(&chosen, assumptions, Some((&many, engine)))?;
+            let ends = [prediction.step.as_secs_f64(), other.step.as_secs_f64()];
+            spread = ends.iter().fold(spread, |(low, high), s| (low.min(*s), high.max(*s)));
+        }
     }
     Ok(Verdict { chosen, prediction, fit, spread_s: spread })
 }

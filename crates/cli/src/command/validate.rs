@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use commands::Failure;
+use commands::validate::ratchet::Ratchet;
 use commands::validate::{self, Options};
 
 use crate::terminal::{Ending, Stop, Terminal};
@@ -12,6 +14,7 @@ use crate::terminal::{Ending, Stop, Terminal};
 Examples:
   fatflow validate
   fatflow validate --threshold 0.1
+  fatflow validate --ratchet validation/ratchet.toml
   fatflow validate my-cluster.csv --engine analytic
   fatflow validate measurements/ --report validate.html
 
@@ -24,6 +27,12 @@ pub(crate) struct Arguments {
     /// The most that a family's mean error may be, as a fraction; above it the exit code is 4
     #[arg(long, value_name = "SHARE")]
     threshold: Option<f64>,
+    /// A file of errors that must not have grown; if they have, the exit code is 4
+    #[arg(long, value_name = "FILE.toml")]
+    ratchet: Option<PathBuf>,
+    /// Write the errors to such a file
+    #[arg(long, value_name = "FILE.toml", conflicts_with = "ratchet")]
+    write_ratchet: Option<PathBuf>,
 }
 
 impl Arguments {
@@ -32,12 +41,17 @@ impl Arguments {
             inputs: self.inputs.clone(),
             engine: terminal.engine()?,
             threshold: self.threshold,
+            ratchet: self.ratchet.clone(),
             threads: terminal.global.threads,
         };
         let line = terminal.line("scoring");
         let tell = |done, all| line.tell(&format!("{done} of {all} measurements"), done, all);
         let report = validate::run(&options, &terminal.global.request(None), &tell)?;
         drop(line);
+        if let Some(path) = &self.write_ratchet {
+            let failed = |error| Failure::Run(format!("cannot write {}: {error}", path.display()));
+            std::fs::write(path, Ratchet::of(&report).text()).map_err(failed)?;
+        }
         terminal.answer("validate", None, &report)?;
         Ok(if report.passed { Ending::Done } else { Ending::FellShort })
     }

@@ -8,7 +8,7 @@ use fabric::Fabric;
 use fabric::hardware::Catalogue;
 use fabric::topology::{self, TierConfig};
 use fabric::transport::Transport;
-use step::published::RowCluster;
+use step::published::{Known, RowCluster};
 use step::validate::{fabric_of, routing_of};
 use traffic::collective::{
     Ask, Collective, Communicator, Detail, Group, Request, algorithm, write,
@@ -34,7 +34,7 @@ const MESSAGE_SERVERS: u64 = 128;
 /// One published collective.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
-    id: String,
+    pub(super) id: String,
     source: String,
     collective: Collective,
     algorithm: Option<String>,
@@ -100,6 +100,7 @@ impl Row {
                 nic_gbps: number("nic_gbps")?.unwrap_or(400.0),
                 transport: text("transport").to_owned(),
                 queue_pairs: number("qps")?.map(|count| count as u32),
+                nics: Known::Published,
             },
             note: text("note").to_owned(),
         })

@@ -75,11 +75,23 @@ pub(super) fn read(inputs: &[PathBuf]) -> Result<Vec<Group>, Failure> {
         let mut runs: Vec<Task> = Vec::new();
         for path in &files {
             match extension(path) {
-                "toml" => runs.push(packet_run(path)?),
+                "toml" => {
+                    runs.push(packet_run(path).unwrap_or_else(|failure| {
+                        Task::unreadable(&stem(path), &failure.to_string())
+                    }))
+                }
                 "csv" if !belongs(path) => {
                     let source = source::read(path)?;
-                    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-                    groups.push(table(&stem, &source.name, &source.text)?);
+                    let name = stem(path);
+                    let group = table(&name, &source.name, &source.text);
+                    // A folder may hold something else; a file that was named must be a table.
+                    groups.push(match group {
+                        Err(failure) if input.is_dir() => {
+                            let tasks = vec![Task::unreadable(&name, &failure.to_string())];
+                            Group { name, tasks }
+                        }
+                        group => group?,
+                    });
                 }
                 _ => {}
             }
@@ -101,6 +113,10 @@ pub(super) fn read(inputs: &[PathBuf]) -> Result<Vec<Group>, Failure> {
         return Err(problem.with_help(help).into());
     }
     Ok(groups)
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 fn extension(path: &Path) -> &str {
@@ -156,23 +172,25 @@ fn table(name: &str, file: &str, text: &str) -> Result<Group, Failure> {
                     runs lie beside a `.toml`";
         return Err(Problem::error(message).with_help(help).into());
     }
-    let mut tasks = Vec::new();
-    for (number, line) in lines {
+    let read = |line: &str| -> Result<Task, String> {
         let fields = split(line);
-        let wrong =
-            |reason: String| Failure::from(Problem::error(format!("{file}:{number}: {reason}")));
         if fields.len() != header.len() {
             let (found, needed) = (fields.len(), header.len());
-            return Err(wrong(format!("{found} fields where the header has {needed}")));
+            return Err(format!("{found} fields where the header has {needed}"));
         }
-        tasks.push(if is_steps {
-            let row = Row::read(&header, &fields).map_err(|problem| wrong(problem.to_string()))?;
-            Task::Step(Box::new(row))
-        } else {
-            let row = collectives::Row::read(&header, &fields).map_err(wrong)?;
-            Task::Collective(Box::new(row))
-        });
-    }
+        if is_steps {
+            let row = Row::read(&header, &fields).map_err(|problem| problem.to_string())?;
+            return Ok(Task::Step(Box::new(row)));
+        }
+        Ok(Task::Collective(Box::new(collectives::Row::read(&header, &fields)?)))
+    };
+    let tasks = lines.map(|(number, line)| {
+        read(line).unwrap_or_else(|reason| {
+            let id = split(line).into_iter().next().unwrap_or_default();
+            Task::unreadable(&id, &format!("{file}:{number}: {reason}"))
+        })
+    });
+    let tasks = tasks.collect();
     Ok(Group { name: name.to_owned(), tasks })
 }
 
@@ -191,7 +209,10 @@ mod tests {
     #[test]
     fn a_malformed_row_is_named_by_file_and_line() {
         let table = |text: &str| match table("x", "x.csv", text) {
-            Ok(_) => String::new(),
+            Ok(group) => match group.tasks.into_iter().next_back() {
+                Some(Task::Unreadable(row)) => row.reason,
+                _ => String::new(),
+            },
             Err(failure) => failure.to_string(),
         };
         let header = "id,collective,gpu,gpus,gpus_per_node,bytes,measured_us";

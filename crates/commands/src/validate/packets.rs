@@ -107,7 +107,7 @@ impl Case {
         Ok(Bytes::new(self.number(key)?))
     }
 
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         let stem = self.file.rsplit('/').next().unwrap_or(&self.file);
         stem.trim_end_matches(".toml").to_owned()
     }
@@ -224,6 +224,7 @@ impl Case {
                 ..EcnConfig::default()
             },
             pfc: PfcConfig {
+                enabled: self.value("pfc.enabled")?.as_bool().unwrap_or(true),
                 xon_below: self.bytes("pfc.resume_offset_bytes")?,
                 quanta: 0,
                 watchdog: None,

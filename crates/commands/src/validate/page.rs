@@ -28,6 +28,9 @@ impl Answer for Report {
             let text = format!("The mean error of every family {verdict} {}.", size(threshold));
             sheet = if self.passed { sheet.text(text) } else { sheet.note(text) };
         }
+        for words in &self.worse {
+            sheet = sheet.note(words);
+        }
         sheet = sheet.chart(self.errors());
         for family in &self.families {
             sheet = sheet.heading(&family.name);
@@ -35,6 +38,9 @@ impl Answer for Report {
                 sheet = sheet.chart(chart);
             }
             sheet = sheet.table(table(family));
+            for row in &family.unpredicted {
+                sheet = sheet.note(format!("{} cannot be predicted: {}", row.id, row.reason));
+            }
         }
         sheet
     }

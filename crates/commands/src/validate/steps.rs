@@ -22,8 +22,8 @@ pub(super) fn predict(row: &Row, catalogue: &Catalogue, engine: Engine) -> Resul
         Engine::Analytic => None,
         Engine::Flow | Engine::Packet => Some(&mut flow),
     };
-    let verdict = predict_row(row, catalogue, &Assumptions::default(), engine)
-        .map_err(|reason| Failure::Run(format!("{}: {reason}", row.id)))?;
+    let verdict =
+        predict_row(row, catalogue, &Assumptions::default(), engine).map_err(Failure::Run)?;
     let (measured, predicted) = row.compare(verdict.prediction.step.as_secs_f64());
     let unit = match row.measured {
         Measured::Seconds(_) => "s",
@@ -38,6 +38,15 @@ pub(super) fn predict(row: &Row, catalogue: &Catalogue, engine: Engine) -> Resul
     }
     if !notes.is_empty() {
         notes.push("chosen".to_owned());
+    }
+    if row.job.schedule != verdict.chosen.schedule && 1 < row.job.parallel.vpp {
+        notes.push("without interleaving".to_owned());
+    }
+    if row.cluster.nics == Known::Chosen {
+        notes.push(format!("NICs of {} Gb/s assumed", row.cluster.nic_gbps));
+    }
+    if row.cluster.queue_pairs.is_none() && row.cluster.transport.starts_with("roce") {
+        notes.push("queue pairs unpublished".to_owned());
     }
     if verdict.fit == Fit::Overfull {
         notes.push("over the memory estimate".to_owned());

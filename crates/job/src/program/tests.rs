@@ -224,7 +224,9 @@ fn data_parallel_volumes_are_those_of_the_papers() {
     assert_eq!(moved(Sharding::Zero2, None), 4.0 + 1.0);
     // ZeRO-3 gathers twice for each of the four microbatches: 1.5 times with one of them.
     assert_eq!(moved(Sharding::Zero3, None), 4.0 * 3.0);
-    assert_eq!(moved(Sharding::Fsdp, None), 4.0 * 2.0 + 1.0);
+    // FSDP without a pipeline reduces with every microbatch too, unless told to sum first.
+    assert_eq!(moved(Sharding::Fsdp, None), 4.0 * 3.0);
+    assert_eq!(moved(Sharding::Fsdp, once), 4.0 * 2.0 + 1.0);
     assert_eq!(moved(Sharding::FsdpNoReshard, None), 2.0);
 }
 
