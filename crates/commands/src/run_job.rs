@@ -71,6 +71,11 @@ pub struct Report {
     pub memory: Memory,
     /// Failures, checkpoints and restarts.
     pub reliability: Goodput,
+    /// Goodput if something about faults were different.
+    pub goodput_if: Vec<Variant>,
+    /// What the step would be if the busiest link were free; only where an engine ran the fabric.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub what_if: Option<FreeLink>,
     /// Capital, power, energy by phase, and the price of a token.
     pub cost: Bill,
     /// What the engine noticed.
@@ -197,6 +202,28 @@ pub struct PhaseRow {
     pub busiest_bps: f64,
 }
 
+/// A different world.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Variant {
+    /// What is different.
+    pub what: &'static str,
+    /// Goodput then.
+    pub goodput: f64,
+}
+
+/// A step in which one link is free.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FreeLink {
+    /// Which link.
+    pub link: String,
+    /// Its share of the step at full rate, as things are.
+    pub utilisation: f64,
+    /// How long the step would take.
+    pub step_s: f64,
+    /// The share of the step that would be gained.
+    pub gained: f64,
+}
+
 /// What a GPU holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Memory {
@@ -246,6 +273,26 @@ pub fn run_and(
     };
     also(&world, &prediction)?;
     Ok(report(loaded, &world, &prediction, engine, &clock))
+}
+
+/// Adds what would be gained if the busiest link were free: a check of the attribution, for which
+/// the flow engine runs the step once more.
+pub fn ask_what_if(loaded: &Loaded, report: &mut Report) -> Result<(), Failure> {
+    if report.drawn.engine != Engine::Flow {
+        return Ok(());
+    }
+    let Some((worst, link)) = report.worst_links.first().zip(report.drawn.busiest) else {
+        return Ok(());
+    };
+    let free = predicted(loaded, &JobWorld::of(loaded)?.freed(link), Engine::Flow)?;
+    let step_s = BreakdownSeconds::of(&free).total();
+    report.what_if = Some(FreeLink {
+        link: worst.link.clone(),
+        utilisation: worst.utilisation,
+        step_s,
+        gained: 1.0 - step_s / report.step_s,
+    });
+    Ok(())
 }
 
 /// Predicts with every phase run packet by packet, as far as patience goes.
@@ -322,11 +369,13 @@ fn report(
     let breakdown_s = BreakdownSeconds::of(prediction);
     let step_s = breakdown_s.total();
     let exposed = breakdown_s.communication() / step_s;
-    let reliability = loaded.scenario.reliability.goodput(RunSize {
+    let size = RunSize {
         gpus: world.job.layout.gpus(),
         parameters: world.job.model.parameters().total() as f64,
         exposed_communication: exposed,
-    });
+    };
+    let reliability = loaded.scenario.reliability.goodput(size);
+    let variants = loaded.scenario.reliability.variants(size);
     let goodput = reliability.goodput;
     let cost = bill(loaded, world, &breakdown_s, prediction.tokens, goodput);
     let worst = prediction.links.worst.iter().map(|worst| WorstLink {
@@ -354,12 +403,15 @@ fn report(
         phases: prediction.phases.iter().map(|run| phase(world.fabric(), run)).collect(),
         memory: memory_of(world),
         reliability,
+        goodput_if: variants.into_iter().map(|(what, goodput)| Variant { what, goodput }).collect(),
+        what_if: None,
         cost,
         findings: findings(prediction),
         wall_s: clock.wall_s(),
         cpu_s: clock.cpu_s(),
         peak_rss_bytes: meter::peak_rss_bytes(),
         drawn: page::Drawn {
+            busiest: prediction.links.worst.first().map(|worst| worst.link),
             title: loaded.title(),
             engine,
             lanes: lanes::Lanes::of(world, prediction),

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 
 use fabric::graph::LinkKind;
 use fabric::hardware::Gpu;
-use fabric::{Fabric, NodeId};
+use fabric::{Fabric, LinkId, NodeId};
 use job::compute::GpuRates;
 use job::placement::{Placement, PlacementConfig, Policy, Slots, place};
 use job::{Job, Layout};
 use scenario::{Loaded, Problem, source};
-use step::network::straggling;
+use step::network::{freed, straggling};
 use step::predict::{Assumptions, World};
 use traffic::nccl::estimate::path_latency;
 use traffic::nccl::{self, Usage};
@@ -64,6 +64,18 @@ impl<'a> JobWorld<'a> {
     pub fn world(&self) -> World<'_> {
         let Self { job, placement, rates, library, .. } = self;
         World { job, fabric: self.fabric(), placement, rates, library }
+    }
+
+    /// The same where one link is so fast that it is free.
+    pub fn freed(&self, link: LinkId) -> Self {
+        Self {
+            job: self.job,
+            fabric: Cow::Owned(freed(&self.fabric, link)),
+            placement: self.placement.clone(),
+            gpu: self.gpu,
+            rates: self.rates.clone(),
+            library: self.library.clone(),
+        }
     }
 
     /// The network, slow where the scenario's stragglers are.

@@ -153,6 +153,8 @@ pub struct Checkpoint {
     pub storage: Rate,
     /// From GPU memory into the host's, one GPU.
     pub to_host: Rate,
+    /// What the job waits for besides the copy: all ranks at one place, a plan, serialisation.
+    pub pause: Span,
     /// What the job waits for.
     pub mode: CheckpointMode,
     /// Which network carries it.
@@ -191,6 +193,9 @@ impl Default for Checkpoint {
             storage: Rate::from_bps_f64(2e12 * 8.0),
             // PCIe gen 5 x16 at about 0.8 of 63 GB/s: illustrative.
             to_host: Rate::from_bps_f64(50e9 * 8.0),
+            // MegaScale (arXiv 2402.15627) section 4.4: the state is in host memory after "several
+            // seconds", with pinned memory and tuned serialisation; the copy itself is a fraction.
+            pause: Span::from_ms(3_000),
             mode: CheckpointMode::default(),
             network: CheckpointNetwork::default(),
         }
@@ -311,15 +316,41 @@ impl Faults {
     }
 }
 
+impl Faults {
+    /// Goodput if something about faults were different, each with its words.
+    pub fn variants(&self, run: RunSize) -> Vec<(&'static str, f64)> {
+        let with = |change: fn(&mut Self)| {
+            let mut other = self.clone();
+            change(&mut other);
+            other.goodput(run).goodput
+        };
+        vec![
+            ("detection twice as long", with(|faults| faults.detection = faults.detection * 2)),
+            ("detection half as long", with(|faults| faults.detection = faults.detection / 2)),
+            ("restart twice as long", with(|faults| faults.restart = faults.restart * 2)),
+            ("restart half as long", with(|faults| faults.restart = faults.restart / 2)),
+            ("two ToRs for each NIC", with(|faults| faults.network = NetworkFaults::DualTor)),
+            ("links that retry", with(|faults| faults.network = NetworkFaults::LinkLevelRetry)),
+            ("waiting until checkpoints are stored", {
+                with(|faults| faults.checkpoint.mode = CheckpointMode::Blocking)
+            }),
+            ("checkpoints over the back-end", {
+                with(|faults| faults.checkpoint.network = CheckpointNetwork::BackEnd)
+            }),
+        ]
+    }
+}
+
 impl Checkpoint {
     /// Bytes, seconds of the burst on the storage network, seconds that the job waits.
     fn costs(&self, run: RunSize) -> (f64, f64, f64) {
         let bytes = self.bytes_per_parameter * run.parameters;
         let stored = bytes / self.storage.bytes_per_s();
         let copied = bytes / run.gpus as f64 / self.to_host.bytes_per_s();
+        let paused = copied + self.pause.as_secs_f64();
         let wait = match self.mode {
-            CheckpointMode::Blocking => copied + stored,
-            CheckpointMode::TwoStage => copied,
+            CheckpointMode::Blocking => paused + stored,
+            CheckpointMode::TwoStage => paused,
         };
         // Two streams share the back-end while the burst lasts: exposed communication doubles.
         let shared = match self.network {
@@ -499,6 +530,20 @@ mod tests {
         let dual = Faults { network: NetworkFaults::DualTor, ..Faults::default() };
         let expected = 1.0 - 0.9 * 35.0 / 419.0;
         assert!((dual.rate_per_s(16_384) / single - expected).abs() < 1e-9);
+    }
+
+    /// The variants move goodput the way that their words say.
+    #[test]
+    fn what_would_be_different_is() {
+        let faults = Faults::default();
+        let now = faults.goodput(LLAMA3);
+        // Some seconds for the plan and the copy of 350 MB; minutes between checkpoints.
+        assert!((3.0..4.0).contains(&now.checkpoint_s), "{now:?}");
+        assert!((200.0..300.0).contains(&now.interval_s), "{now:?}");
+        for (words, goodput) in faults.variants(LLAMA3) {
+            let better = ["half", "two ToRs", "retry"].iter().any(|word| words.contains(word));
+            assert_eq!(now.goodput < goodput, better, "{words}: {goodput}");
+        }
     }
 
     #[test]

@@ -297,6 +297,15 @@ pub fn straggling(fabric: &Fabric, stragglers: &[Straggler]) -> Result<Fabric, S
     Ok(slow)
 }
 
+/// The fabric with one link so fast that it is free.
+pub fn freed(fabric: &Fabric, link: LinkId) -> Fabric {
+    let mut free = fabric.clone();
+    let mut health = fabric.health().clone();
+    health.degrade(link, fabric.class(link).rate.scaled(1e3));
+    free.set_health(health);
+    free
+}
+
 /// Both directions of the first NIC's cables of a server.
 fn nic_links(fabric: &Fabric, server: usize) -> Result<Vec<LinkId>, String> {
     if fabric.servers() <= server {
@@ -338,6 +347,8 @@ pub struct LinkSummary {
 /// A link that is busier than others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorstLink {
+    /// The link.
+    pub link: LinkId,
     /// Its name.
     pub name: String,
     /// Its share of the step at full rate.
@@ -373,6 +384,7 @@ pub fn link_summary(
     order.sort_by(|a, b| utilisation(b).total_cmp(&utilisation(a)).then(a.cmp(b)));
     let worst =
         order.iter().take(count).filter(|link| 0.0 < utilisation(link)).map(|link| WorstLink {
+            link: *link,
             name: fabric.link_name(*link),
             utilisation: utilisation(link),
             why: why(fabric, phases, repeats, *link),

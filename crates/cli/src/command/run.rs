@@ -61,12 +61,13 @@ impl Arguments {
             return Ok(terminal.ending());
         };
         if loaded.job.is_some() {
-            let report = terminal.watched(|watch| {
+            let mut report = terminal.watched(|watch| {
                 let also = |world: &JobWorld<'_>, prediction: &Prediction| {
                     self.files.of_step(world, prediction)
                 };
                 run_job::run_and(&loaded, engine, patience, watch, also)
             })?;
+            run_job::ask_what_if(&loaded, &mut report)?;
             terminal.answer("run", Some(&loaded), &report)?;
             return Ok(terminal.ending());
         }

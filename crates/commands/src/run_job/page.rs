@@ -13,6 +13,7 @@ use crate::engine::Engine;
 /// What charts and headings need besides the result.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Drawn {
+    pub(super) busiest: Option<fabric::LinkId>,
     pub(super) title: String,
     pub(super) engine: Engine,
     pub(super) lanes: Lanes,
@@ -85,8 +86,19 @@ impl Answer for Report {
             sheet = sheet.note(finding);
         }
         sheet = self.links_part(sheet);
+        if let Some(free) = &self.what_if {
+            sheet = sheet.text(format!(
+                "What if: with {} free, which is in use {} of the step, the step would take {}, \
+                 {} less.",
+                free.link,
+                percent(free.utilisation),
+                span(free.step_s),
+                percent(free.gained)
+            ));
+        }
         sheet = sheet.heading("Memory of a GPU").table(memory_table(&self.memory));
         sheet = sheet.heading("Failures and checkpoints").table(self.reliability_table());
+        sheet = sheet.heading("Goodput if it were different").table(self.variants_table());
         sheet = sheet.heading("Power and money").table(self.money_table());
         sheet
     }
@@ -190,6 +202,20 @@ impl Report {
             ("lost to detection and restart", percent(run.lost_to_recovery)),
             ("goodput", percent(run.goodput)),
         ])
+    }
+
+    fn variants_table(&self) -> Table {
+        let mut table = Table::new([
+            ("", Align::Left),
+            ("goodput", Align::Right),
+            ("difference", Align::Right),
+        ]);
+        for variant in &self.goodput_if {
+            let change = 100.0 * (variant.goodput - self.goodput);
+            let words = [percent(variant.goodput), format!("{change:+.1} points")];
+            table.row(std::iter::once(variant.what.to_owned()).chain(words));
+        }
+        table
     }
 
     fn money_table(&self) -> Table {

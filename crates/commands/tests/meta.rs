@@ -1,0 +1,23 @@
+//! Meta's three optimisations on the cluster that trained Llama 3, beside its InfiniBand twin.
+
+use commands::packets::Patience;
+use commands::{Engine, run_job};
+use scenario::{Request, load};
+
+fn step_s(name: &str) -> f64 {
+    let request = Request { scenario: Some(name.to_owned()), ..Request::default() };
+    let loaded = load(&request).expect("it is in the binary");
+    let mut watch = packetsim::Watch::default();
+    run_job::run(&loaded, Engine::Flow, Patience::Usual, &mut watch).expect("it runs").step_s
+}
+
+/// Each of them helps, and all three bring RoCE to InfiniBand within 5 %.
+#[test]
+fn three_optimisations_bring_roce_to_infiniband() {
+    let names = ["meta-as-it-comes", "meta-mapped", "meta-collectives", "meta-balanced"];
+    let steps = names.map(|name| step_s(&format!("claims/{name}")));
+    assert!(steps.is_sorted_by(|slower, faster| faster < slower), "{steps:?}");
+    let infiniband = step_s("llama3-meta-ib");
+    assert!(1.2 < steps[0] / infiniband, "there was something to gain: {steps:?}");
+    assert!(steps[3] / infiniband < 1.05, "{steps:?} beside {infiniband}");
+}
