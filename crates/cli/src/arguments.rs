@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, ValueEnum};
+use commands::Failure;
 use commands::packets::Patience;
 use scenario::{Extent, Request};
 
@@ -82,6 +83,24 @@ pub(crate) enum Engine {
     Packet,
     /// All of them, side by side with their differences (run, collective)
     All,
+}
+
+/// Over how many seeds synthetic traffic is run.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct SeedsArgument {
+    /// Run this many seeds, from the scenario's own on: mean, percentiles, 95 % confidence
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) seeds: u32,
+}
+
+impl SeedsArgument {
+    /// Refuses several seeds where one is all that there is.
+    pub(crate) fn refuse(self, why: &str) -> Result<(), Failure> {
+        match self.seeds {
+            1 => Ok(()),
+            _ => Err(Failure::Usage(format!("--seeds is for synthetic traffic; {why}"))),
+        }
+    }
 }
 
 /// How patient somebody is with the packet engine.

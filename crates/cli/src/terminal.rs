@@ -5,12 +5,13 @@ use std::path::Path;
 
 use anstream::AutoStream;
 use commands::meter::Meter;
+use commands::seeds::Repeat;
 use commands::{Failure, VERSION};
 use packetsim::{Progress, Watch};
 use report::{Answer, Envelope, Page};
 use scenario::{Colour, Loaded, Style, load};
 
-use crate::arguments::{Global, ScenarioArgument};
+use crate::arguments::{Global, ScenarioArgument, SeedsArgument};
 use crate::interrupt::Interrupt;
 use crate::progress::Line;
 
@@ -118,6 +119,12 @@ impl Terminal {
             expected_events: 0,
         };
         self.interrupt.heeded(|| work(&mut watch))
+    }
+
+    /// How often to repeat something, with the threads that were asked for.
+    pub(crate) fn repeat(&self, seeds: SeedsArgument) -> Repeat<'_> {
+        let interrupt = Some(&*self.interrupt.happened);
+        Repeat { seeds: seeds.seeds, threads: self.global.threads, interrupt }
     }
 
     /// How a command ends that has answered.

@@ -12,6 +12,7 @@ use crate::engine::{self, Engine};
 use crate::failure::Failure;
 use crate::links::Pictures;
 use crate::packets::{self, Budget, Patience};
+use crate::seeds::{self, Repeat, Spread};
 
 pub mod measured;
 
@@ -35,6 +36,8 @@ pub struct Report {
     pub collective: &'static str,
     /// GPUs that take part.
     pub gpus: usize,
+    /// Over how many seeds.
+    pub seeds: usize,
     /// One for each size.
     pub rows: Vec<Row>,
     /// What was measured, if anything is known.
@@ -71,6 +74,9 @@ pub struct Row {
     pub limiting_link: String,
     /// Its utilisation over the collective.
     pub limiting_utilisation: f64,
+    /// The time over several seeds, in microseconds; the figures above are then of its mean.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seeds_us: Option<Spread>,
 }
 
 /// What to run, and how.
@@ -123,8 +129,33 @@ pub fn run(
         Pictures::of(fabric, &|link| engine::load(fabric, &outcome, seconds, link))
     });
     let measured = measured::published(loaded, collective, gpus);
-    let title = loaded.title();
-    Ok(Report { collective: collective.name(), gpus, rows, measured, title, engine, pictures })
+    let (collective, title) = (collective.name(), loaded.title());
+    Ok(Report { collective, gpus, seeds: 1, rows, measured, title, engine, pictures })
+}
+
+/// The same under several seeds: times are means, with how they are spread.
+pub fn run_seeds(
+    loaded: &Loaded,
+    options: &Options,
+    repeat: Repeat<'_>,
+    watch: &mut packetsim::Watch<'_>,
+) -> Result<Report, Failure> {
+    let mut report = run(loaded, options, watch)?;
+    if repeat.seeds < 2 {
+        return Ok(report);
+    }
+    let others = seeds::others(loaded, repeat, |loaded, watch| run(loaded, options, watch))?;
+    for (at, row) in report.rows.iter_mut().enumerate() {
+        let rest = others.iter().filter_map(|other| other.rows.get(at)).map(|row| row.time_us);
+        let spread = Spread::of(&std::iter::once(row.time_us).chain(rest).collect::<Vec<_>>());
+        let faster = row.time_us / spread.mean;
+        row.time_us = spread.mean;
+        row.algbw_gbps *= faster;
+        row.busbw_gbps *= faster;
+        row.seeds_us = Some(spread);
+    }
+    report.seeds = 1 + others.len();
+    Ok(report)
 }
 
 fn row(
@@ -177,6 +208,7 @@ fn row(
         channels: plan.channels,
         limiting_link,
         limiting_utilisation,
+        seeds_us: None,
     };
     Ok((row, outcome))
 }
@@ -221,6 +253,17 @@ impl Report {
             .units(Unit::MessageBytes, Unit::Number)
             .log_x();
         Chart { points, ..chart }
+    }
+
+    fn seeds_table(&self) -> Table {
+        let names = ["size (B)", "mean (us)", "± 95 %", "median", "p95", "p99"];
+        let mut table = Table::new(names.map(|name| (name, Align::Right)));
+        for row in &self.rows {
+            let Spread { mean, ci95, p50, p95, p99 } = row.seeds_us.unwrap_or_default();
+            let times = [mean, ci95, p50, p95, p99].map(|time| format!("{time:.1}"));
+            table.row(std::iter::once(row.bytes.to_string()).chain(times));
+        }
+        table
     }
 }
 
@@ -267,6 +310,10 @@ impl Answer for Report {
             let sizes = if count == 1 { "size that was" } else { "sizes that were" };
             sheet =
                 sheet.text(format!("Off by {error} on average at the {count} {sizes} measured."));
+        }
+        if 1 < self.seeds {
+            let heading = format!("Time over {} seeds", self.seeds);
+            sheet = sheet.heading(heading).table(self.seeds_table());
         }
         if let Some(pictures) = &self.pictures {
             sheet = pictures.show(sheet, "All links, at the largest size");

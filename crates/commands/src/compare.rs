@@ -5,6 +5,7 @@
 //! about it (`[[reported]]`) stands beside what is simulated, in the same unit, with its source.
 //! What differs between the inputs is listed for scenarios that were named.
 
+use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
 
 use fabric::summary::{Summary, summary};
@@ -16,6 +17,7 @@ use serde::Serialize;
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::packets::Patience;
+use crate::seeds::Spread;
 use crate::{parallel, run_job, run_traffic, traffic as wire};
 
 mod metrics;
@@ -36,6 +38,10 @@ pub struct Options {
     pub threads: Option<u16>,
     /// Whether packet runs may take long.
     pub patience: Patience,
+    /// Settings with several values each, `key=a,b`: every scenario is run with all of them.
+    pub vary: Vec<String>,
+    /// Over how many seeds synthetic traffic is run; 0 and 1 are the scenario's own.
+    pub seeds: u32,
 }
 
 /// Scenarios side by side.
@@ -66,6 +72,10 @@ pub struct Row {
     pub reported: Vec<Option<Value>>,
     /// What is simulated, by column.
     pub simulated: Vec<Option<Value>>,
+    /// How sure the mean over seeds is, by column: half of the 95 % confidence interval. Empty
+    /// where there is one seed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ci95: Vec<Option<f64>>,
     /// Where the published figure stands, by column.
     pub source: Vec<Option<String>>,
     /// What it belongs to.
@@ -102,7 +112,41 @@ struct Column {
     loaded: Loaded,
     fabric: Summary,
     job: Option<(run_job::Report, wire::Report)>,
-    traffic: Option<run_traffic::Report>,
+    /// Synthetic traffic, once for each seed.
+    runs: Vec<run_traffic::Report>,
+    /// Which of the seeds answers.
+    shown: Cell<usize>,
+}
+
+/// What one column is to run.
+struct Variant {
+    scenario: String,
+    set: Vec<String>,
+    name: String,
+}
+
+/// All scenarios with all combinations of what varies.
+fn variants(scenarios: &[String], vary: &[String]) -> Result<Vec<Variant>, Failure> {
+    let named = short_names(scenarios).into_iter().zip(scenarios);
+    let mut variants: Vec<Variant> = named
+        .map(|(name, scenario)| Variant { scenario: scenario.clone(), set: Vec::new(), name })
+        .collect();
+    for text in vary {
+        let Some((key, values)) = text.split_once('=').filter(|(_, values)| !values.is_empty())
+        else {
+            return Err(Failure::Usage(format!("`--vary {text}` is not KEY=VALUE,VALUE,...")));
+        };
+        let one = |before: &Variant, value: &str| Variant {
+            scenario: before.scenario.clone(),
+            set: [before.set.clone(), vec![format!("{key}={value}")]].concat(),
+            name: format!("{} {value}", before.name),
+        };
+        variants = variants
+            .iter()
+            .flat_map(|before| values.split(',').map(move |value| one(before, value)))
+            .collect();
+    }
+    Ok(variants)
 }
 
 /// Compares. `tell` hears how far it has come; whoever sets `interrupt` gets the columns that were
@@ -117,17 +161,18 @@ pub fn run(
     let names: Vec<String> =
         if named { options.scenarios.clone() } else { DEPLOYMENTS.map(str::to_owned).to_vec() };
     let threads = parallel::threads(options.threads);
-    let columns = parallel::map(threads, &names, |name| {
-        tell(&format!("{name}: loading"));
-        let column = column(name, base, options, interrupt, tell);
-        tell(&format!("{name}: done"));
+    let variants = variants(&names, &options.vary)?;
+    let columns = parallel::map(threads, &variants, |variant| {
+        tell(&format!("{}: loading", variant.name));
+        let column = column(variant, base, options, interrupt, tell);
+        tell(&format!("{}: done", variant.name));
         column
     });
     let mut done: Vec<(String, Column)> = Vec::new();
-    for (name, column) in names.into_iter().zip(columns) {
+    for (variant, column) in variants.into_iter().zip(columns) {
         match column {
             Err(Failure::Interrupted) => {}
-            column => done.push((name, column?)),
+            column => done.push((variant.name, column?)),
         }
     }
     if done.is_empty() {
@@ -135,7 +180,7 @@ pub fn run(
     }
     let (names, columns): (Vec<String>, Vec<Column>) = done.into_iter().unzip();
     Ok(Report {
-        columns: short_names(&names),
+        columns: names,
         rows: metrics::rows(&columns),
         changed: if named { changed(&columns) } else { Vec::new() },
         engine: options.engine,
@@ -145,18 +190,21 @@ pub fn run(
 }
 
 fn column(
-    name: &str,
+    Variant { scenario, set, name }: &Variant,
     base: &Request,
     options: &Options,
     interrupt: &AtomicBool,
     tell: &(dyn Fn(&str) + Sync),
 ) -> Result<Column, Failure> {
     let Options { engine, patience, .. } = *options;
-    let loaded = load(&Request { scenario: Some(name.to_owned()), ..base.clone() })?;
+    let set = [base.set.clone(), set.clone()].concat();
+    let request = Request { scenario: Some(scenario.clone()), set, ..base.clone() };
+    let loaded = load(&request)?;
     let scenario = &loaded.scenario;
     let fabric = summary(loaded.fabric(), &scenario.cluster, &scenario.catalogue);
     let gpus = report::number::grouped(fabric.gpus);
-    let mut column = Column { fabric, job: None, traffic: None, loaded };
+    let (runs, shown) = (Vec::new(), Cell::new(0));
+    let mut column = Column { fabric, job: None, runs, shown, loaded };
     let mut watch = packetsim::Watch { interrupt: Some(interrupt), ..Default::default() };
     if column.loaded.job.is_some() {
         tell(&format!("{name}: one step on {gpus} GPUs, {} engine", engine.name()));
@@ -165,12 +213,16 @@ fn column(
         column.job = Some((step, wire::run(&column.loaded)?));
     } else if column.loaded.scenario.traffic.is_some() {
         tell(&format!("{name}: synthetic traffic, {} engine", engine.name()));
-        let options = run_traffic::Options { engine, patience, series: None };
-        let ran = run_traffic::run(&column.loaded, &options, &mut watch)?;
-        if watch.is_interrupted() {
-            return Err(Failure::Interrupted);
+        let drawing = run_traffic::Drawing::Omitted;
+        let traffic = run_traffic::Options { engine, patience, series: None, drawing };
+        let own = column.loaded.scenario.seed;
+        for seed in (0..options.seeds.max(1)).map(|at| own.wrapping_add(at.into())) {
+            let loaded = column.loaded.with_seed(seed);
+            column.runs.push(run_traffic::run(&loaded, &traffic, &mut watch)?.0);
+            if watch.is_interrupted() {
+                return Err(Failure::Interrupted);
+            }
         }
-        column.traffic = Some(ran.0);
     }
     Ok(column)
 }
@@ -180,9 +232,31 @@ impl Column {
         self.loaded.scenario.reported.iter().find(|reported| reported.metric == metric)
     }
 
+    /// What synthetic traffic came to, under the seed that answers.
+    fn traffic(&self) -> Option<&run_traffic::Report> {
+        self.runs.get(self.shown.get())
+    }
+
     /// Bus bandwidth of a synthetic collective, in 10⁹ bytes per second.
     fn bus_bandwidth(&self) -> Option<f64> {
-        self.traffic.as_ref()?.parts.first()?.busbw_gbps
+        self.traffic()?.parts.first()?.busbw_gbps
+    }
+
+    /// What the column answers; over several seeds the mean, and how sure it is.
+    fn over_seeds(&self, answer: fn(&Self) -> Option<Value>) -> (Option<Value>, Option<f64>) {
+        let mut numbers = Vec::with_capacity(self.runs.len());
+        for seed in 0..self.runs.len() {
+            self.shown.set(seed);
+            if let Some(Value::Number(number)) = answer(self) {
+                numbers.push(number);
+            }
+        }
+        self.shown.set(0);
+        if numbers.len() < 2 {
+            return (answer(self), None);
+        }
+        let Spread { mean, ci95, .. } = Spread::of(&numbers);
+        (Some(Value::Number(mean)), Some(ci95))
     }
 }
 

@@ -85,7 +85,8 @@ pub fn traffic(
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Report, Failure> {
     every(loaded, &mut |loaded, engine| {
-        let options = run_traffic::Options { engine, patience, series: None };
+        let drawing = run_traffic::Drawing::Omitted;
+        let options = run_traffic::Options { engine, patience, series: None, drawing };
         let (report, ..) = run_traffic::run(loaded, &options, watch)?;
         if watch.is_interrupted() {
             return Err(Failure::Interrupted);

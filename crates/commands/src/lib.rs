@@ -8,8 +8,8 @@
 //! One file for each command, with its options, its result and `run`; [`engine`] is the door to
 //! the engines, [`work`] writes synthetic traffic out for them, [`packets`] is what packet runs
 //! need before and beside, [`series`] what they measured, [`cross_check`] the engines side by side,
-//! [`meter`] what runs cost the machine, [`failure`] how a command can fail, [`files`] what results
-//! become for other tools.
+//! [`seeds`] the same under several seeds, [`meter`] what runs cost the machine, [`failure`] how a
+//! command can fail, [`files`] what results become for other tools.
 //! `links` draws what links did, `occupancy` tells when in a step they did it.
 
 pub mod check;
@@ -29,6 +29,7 @@ pub mod parallel;
 pub mod presets;
 pub mod run_job;
 pub mod run_traffic;
+pub mod seeds;
 pub mod series;
 pub mod topo;
 pub mod traffic;

@@ -2,21 +2,22 @@
 
 use std::ops::Range;
 
-use fabric::graph::LinkKind;
-use fabric::{Fabric, LinkId, NodeKind};
+use flowsim::analysis::{self, Analysis, LinkGroup, OverTime, Sharer};
 use scenario::Loaded;
 use serde::Serialize;
 use traffic::Outcome;
 use traffic::pattern::Flow;
-use units::{Span, Time};
+use units::{Bytes, Span, Time};
 
 use crate::engine::{self, Engine};
 use crate::failure::Failure;
 use crate::packets::{Budget, Patience};
+use crate::seeds::{self, Repeat, Seeds};
 use crate::series::{self, Purpose, Series};
 use crate::work::{Part, Work, work};
 
 mod page;
+mod tables;
 
 /// How many worst links are named.
 const WORST_LINKS: usize = 8;
@@ -56,8 +57,15 @@ pub struct Report {
     pub events: u64,
     /// Load of the links between switches.
     pub links: Links,
+    /// By tier and direction: bytes, queue pairs, imbalance, utilisation over time.
+    pub tiers: Vec<LinkGroup>,
+    /// The NICs' links by rail, likewise.
+    pub rails: Vec<LinkGroup>,
     /// The busiest links.
     pub worst_links: Vec<WorstLink>,
+    /// The same under other seeds, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seeds: Option<Seeds>,
     /// What was measured over time, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub series: Option<Series>,
@@ -117,7 +125,7 @@ pub struct Pauses {
     pub paused_s: f64,
 }
 
-/// Load of the links between switches.
+/// Load of the busiest tier of links between switches that carried anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Links {
     /// Of the busiest link, over the makespan.
@@ -137,12 +145,22 @@ pub struct WorstLink {
     pub utilisation: f64,
     /// Queue pairs that were routed over it.
     pub flows: u32,
+    /// Its bytes over the mean of the links beside it.
+    pub excess: f64,
+    /// What that costs: how much sooner it would be done with the mean of those beside it.
+    pub lost_s: f64,
     /// The deepest its queue has been.
     pub peak_queue_bytes: u64,
     /// How long it was paused.
     pub paused_s: f64,
     /// Who is on it.
     pub why: String,
+    /// The first queue pairs that share it, where the flow engine gave each one path.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub queue_pairs: Vec<Sharer>,
+    /// Over time, on the flow engine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over_time: Option<OverTime>,
 }
 
 /// How to run it.
@@ -154,6 +172,36 @@ pub struct Options {
     pub patience: Patience,
     /// What is measured over time.
     pub series: Option<series::Options>,
+    /// Whether anybody will look at pictures.
+    pub drawing: Drawing,
+}
+
+/// Whether pictures are drawn: on a large fabric that takes longer than a run.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Drawing {
+    /// They are.
+    #[default]
+    Drawn,
+    /// Only figures are wanted.
+    Omitted,
+}
+
+/// A run that would take longer than this is refused unless the user insists.
+const LONGEST_S: f64 = 600.0;
+
+/// Refuses a fluid run that would take too long or too much memory.
+fn refuse_slow_flows(loaded: &Loaded, work: &Work) -> Result<(), Failure> {
+    let settings = engine::flow_settings(loaded);
+    let estimate = flowsim::estimate::estimate(loaded.fabric(), &work.transfers, &settings);
+    let memory = crate::meter::available_bytes();
+    if estimate.seconds <= LONGEST_S && memory.is_none_or(|memory| estimate.memory <= memory) {
+        return Ok(());
+    }
+    let (time, size) = (Span::from_secs_f64(estimate.seconds), Bytes::new(estimate.memory));
+    Err(Failure::Run(format!(
+        "exact rates would take about {time:.0} and {size:.1} of memory; --force runs it all the \
+         same, --set network.flow.precision=1e-4 passes only larger changes of rates on"
+    )))
 }
 
 /// Runs the scenario's synthetic traffic.
@@ -174,12 +222,16 @@ pub fn run(
         let mut budget = Budget::new(options.patience);
         watch.expected_events = budget.check(fabric, &work.transfers, &settings)?.events;
     }
+    if (engine, options.patience) == (Engine::Flow, Patience::Usual) {
+        refuse_slow_flows(loaded, &work)?;
+    }
     let clock = crate::meter::Meter::start();
-    let (outcome, series) = match &options.series {
-        None => (engine::run(loaded, engine, &work.transfers, watch), None),
-        Some(series) => measured(loaded, engine, &work, series, watch)?,
-    };
-    let mut report = summarise(loaded, engine, &work, &outcome, &clock);
+    let (outcome, series, analysis) =
+        analysed(loaded, engine, &work, options.series.as_ref(), watch)?;
+    let mut report = summarise(loaded, engine, &work, &outcome, analysis, &clock);
+    if options.drawing == Drawing::Drawn {
+        report.drawn = page::Drawn::of(loaded, engine, &work, &outcome);
+    }
     match options.series.as_ref().map(|series| series.purpose) {
         Some(Purpose::Pictures) => report.drawn.series = series,
         _ => report.series = series,
@@ -187,27 +239,41 @@ pub fn run(
     Ok((report, work, outcome))
 }
 
-/// Runs it and measures what happens over time.
-fn measured(
+/// Runs it, says what the links did, and measures what happens over time if somebody asks.
+fn analysed(
     loaded: &Loaded,
     engine: Engine,
     work: &Work,
-    options: &series::Options,
+    options: Option<&series::Options>,
     watch: &mut packetsim::Watch<'_>,
-) -> Result<(Outcome, Option<Series>), Failure> {
+) -> Result<(Outcome, Option<Series>, Analysis), Failure> {
     let (fabric, transfers) = (loaded.fabric(), &work.transfers);
-    let measure = options.config(fabric)?;
+    let analyse = |outcome: &Outcome, traces| {
+        analysis::analyse(fabric, transfers, outcome, traces, WORST_LINKS)
+    };
+    let measure = options.map(|options| Ok::<_, Failure>((options.config(fabric)?, options)));
+    let measure = measure.transpose()?;
     if engine == Engine::Flow {
         let mut settings = engine::flow_settings(loaded);
-        settings.flow.points = options.points(fabric);
+        settings.flow.points =
+            options.map_or(settings.flow.points, |options| options.points(fabric));
         let run = flowsim::simulate(fabric, transfers, &settings);
-        let series = Series::of_flows(fabric, &run.series, &run.outcome, options)?;
-        return Ok((run.outcome, Some(series)));
+        let of_flows = |options| Series::of_flows(fabric, &run.series, &run.outcome, options);
+        let series = options.map(of_flows).transpose()?;
+        let analysis = analyse(&run.outcome, Some(run.traces()));
+        return Ok((run.outcome, series, analysis));
     }
-    let (settings, faults) = (loaded.settings(), &loaded.faults);
-    let (outcome, recording) =
-        packetsim::run_measured(fabric, transfers, &settings, faults, &measure, watch);
-    Ok((outcome, Some(Series::of(fabric, &recording, options))))
+    let (outcome, series) = match measure {
+        None => (engine::run(loaded, engine, transfers, watch), None),
+        Some((measure, options)) => {
+            let (settings, faults) = (loaded.settings(), &loaded.faults);
+            let (outcome, recording) =
+                packetsim::run_measured(fabric, transfers, &settings, faults, &measure, watch);
+            (outcome, Some(Series::of(fabric, &recording, options)))
+        }
+    };
+    let analysis = analyse(&outcome, None);
+    Ok((outcome, series, analysis))
 }
 
 fn summarise(
@@ -215,15 +281,15 @@ fn summarise(
     engine: Engine,
     work: &Work,
     outcome: &Outcome,
+    analysis: Analysis,
     clock: &crate::meter::Meter,
 ) -> Report {
-    let fabric = loaded.fabric();
     let times = completions(work, outcome, 0..work.flows.len());
     let bytes: u64 =
         work.flows.iter().map(|flow| flow.bytes.get() * u64::from(flow.messages)).sum();
     let makespan_s = outcome.makespan().as_secs_f64();
     let counters = &outcome.counters;
-    let (links, worst_links) = link_loads(fabric, outcome, makespan_s);
+    let Analysis { tiers, rails, worst } = analysis;
     Report {
         flows: work.flows.len() as u64,
         completed: times.len() as u64,
@@ -240,15 +306,18 @@ fn summarise(
         packets: counters.packets,
         packet_hops: counters.packet_hops,
         events: counters.events,
-        links,
-        worst_links,
+        links: links(&tiers),
+        tiers,
+        rails,
+        worst_links: worst.into_iter().map(|worst| worst_link(outcome, worst)).collect(),
+        seeds: None,
         series: None,
         findings: outcome.findings.iter().map(|f| format!("{}: {}", f.at, f.text)).collect(),
         digest: format!("{:016x}", outcome.digest),
         wall_s: clock.wall_s(),
         cpu_s: clock.cpu_s(),
         peak_rss_bytes: crate::meter::peak_rss_bytes(),
-        drawn: page::Drawn::of(loaded, engine, work, outcome, times),
+        drawn: page::Drawn::named(loaded, engine),
     }
 }
 
@@ -291,55 +360,72 @@ pub fn percentiles(sorted: &[f64]) -> Percentiles {
     Percentiles { min: at(0.0), p50: at(0.5), p99: at(0.99), max: at(1.0) }
 }
 
-/// Utilisation of links over a span, without the links to endpoints unless there are no others.
-fn link_loads(fabric: &Fabric, outcome: &Outcome, makespan_s: f64) -> (Links, Vec<WorstLink>) {
-    let between_switches = |link: LinkId| {
-        let ends = fabric.links()[link];
-        [ends.from, ends.to].iter().all(|end| fabric.nodes()[*end].kind == NodeKind::Switch)
-    };
-    let all: Vec<LinkId> = outcome.links.ids().collect();
-    let mut inner: Vec<LinkId> =
-        all.iter().copied().filter(|link| between_switches(*link)).collect();
-    if inner.is_empty() {
-        let is_nic =
-            |link: &LinkId| fabric.nodes()[fabric.links()[*link].from].kind == NodeKind::Nic;
-        inner = all.iter().copied().filter(is_nic).collect();
-    }
-    let load = |link: &LinkId| (*link, engine::load(fabric, outcome, makespan_s, *link));
-    let busiest: Vec<(LinkId, f64)> = inner.iter().map(load).collect();
-    let sum: f64 = busiest.iter().map(|(_, load)| load).sum();
-    let used = busiest.iter().filter(|(_, load)| *load > 0.0).count();
-    let mean = if busiest.is_empty() { 0.0 } else { sum / busiest.len() as f64 };
-    let most = busiest.iter().map(|(_, load)| *load).fold(0.0, f64::max);
-    let links = Links {
-        max_utilisation: most,
-        imbalance: if mean > 0.0 { most / mean } else { 1.0 },
-        idle_share: 1.0 - used as f64 / busiest.len().max(1) as f64,
-    };
-    let worst = |(link, load): &(LinkId, f64)| WorstLink {
-        link: fabric.link_name(*link),
-        utilisation: *load,
-        flows: outcome.links[*link].flows,
-        peak_queue_bytes: outcome.links[*link].peak_queue.get(),
-        paused_s: outcome.links[*link].paused.as_secs_f64(),
-        why: why(fabric, outcome, *link),
-    };
-    // Whatever holds everybody up is named, a NIC's own cable too.
-    let back_end = |link: &LinkId| fabric.class(*link).kind == LinkKind::ScaleOut;
-    let mut order: Vec<(LinkId, f64)> =
-        outcome.links.ids().filter(back_end).map(|l| load(&l)).collect();
-    order.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    (links, order.iter().take(WORST_LINKS).map(worst).collect())
+/// The load of the busiest tier between switches, or of NICs where there is none.
+fn links(tiers: &[LinkGroup]) -> Links {
+    let inner = tiers.iter().any(|tier| tier.between_switches);
+    let shown = tiers.iter().filter(|tier| tier.between_switches || !inner);
+    let busiest = shown.max_by(|a, b| a.max_utilisation.total_cmp(&b.max_utilisation));
+    busiest.map_or_else(Links::default, |tier| Links {
+        max_utilisation: tier.max_utilisation,
+        imbalance: tier.by_bytes.max_over_mean,
+        idle_share: tier.by_bytes.idle,
+    })
 }
 
-/// How many queue pairs share a link, against how many share others like it.
-fn why(fabric: &Fabric, outcome: &Outcome, link: LinkId) -> String {
-    let class = fabric.links()[link].class;
-    let like = outcome.links.enumerate().filter(|(other, _)| fabric.links()[*other].class == class);
-    let (flows, count) =
-        like.fold((0, 0), |(flows, count), (_, used)| (flows + u64::from(used.flows), count + 1));
-    let mean = flows as f64 / f64::from(count.max(1));
-    let own = outcome.links[link].flows;
-    let pairs = if own == 1 { "queue pair takes" } else { "queue pairs share" };
-    format!("{own} {pairs} it; the mean of its kind is {mean:.1}")
+fn worst_link(outcome: &Outcome, worst: analysis::WorstLink) -> WorstLink {
+    let used = &outcome.links[worst.link];
+    WorstLink {
+        link: worst.name,
+        utilisation: worst.utilisation,
+        flows: worst.flows,
+        excess: worst.excess,
+        lost_s: worst.lost_s,
+        peak_queue_bytes: used.peak_queue.get(),
+        paused_s: used.paused.as_secs_f64(),
+        why: worst.why,
+        queue_pairs: worst.sharers,
+        over_time: worst.over_time,
+    }
+}
+
+/// What is told of every seed.
+fn figures(report: &Report) -> Vec<seeds::Value> {
+    let mut figures = vec![
+        ("makespan".to_owned(), "s", report.makespan_s),
+        ("median completion".to_owned(), "s", report.fct_s.p50),
+        ("99th percentile of completions".to_owned(), "s", report.fct_s.p99),
+        ("all flows together".to_owned(), "b/s", report.goodput_bps),
+    ];
+    for part in &report.parts {
+        let busbw =
+            part.busbw_gbps.map(|busbw| (format!("bus bandwidth of {}", part.name), "GB/s", busbw));
+        figures.extend(busbw);
+    }
+    for tier in report.tiers.iter().filter(|tier| tier.between_switches) {
+        let LinkGroup { name, by_flows, by_bytes, .. } = tier;
+        figures.extend([
+            (format!("{name}: fullest over mean, queue pairs"), "", by_flows.max_over_mean),
+            (format!("{name}: fullest over mean, bytes"), "", by_bytes.max_over_mean),
+            (format!("{name}: idle links"), "", by_bytes.idle),
+        ]);
+    }
+    figures
+}
+
+/// Runs the scenario's synthetic traffic under several seeds: the first one's results, and how
+/// its figures are spread over all.
+pub fn run_seeds(
+    loaded: &Loaded,
+    options: &Options,
+    repeat: Repeat<'_>,
+    watch: &mut packetsim::Watch<'_>,
+) -> Result<(Report, Work, Outcome), Failure> {
+    let (mut report, work, outcome) = run(loaded, options, watch)?;
+    let again = Options { series: None, drawing: Drawing::Omitted, ..options.clone() };
+    let others = seeds::others(loaded, repeat, |loaded, watch| {
+        run(loaded, &again, watch).map(|(report, ..)| figures(&report))
+    })?;
+    let answers = [vec![figures(&report)], others].concat();
+    report.seeds = (1 < repeat.seeds).then(|| Seeds::of(loaded.scenario.seed, &answers));
+    Ok((report, work, outcome))
 }

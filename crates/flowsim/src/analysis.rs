@@ -9,13 +9,15 @@ use std::collections::BTreeMap;
 use fabric::graph::LinkKind;
 use fabric::hash::FlowKey;
 use fabric::{Fabric, LinkId, NodeId, NodeKind};
+use serde::Serialize;
 use traffic::{ConnectionId, LabelId, OpKind, Outcome, Transfers};
 use units::Id;
 
 use crate::paths::Paths;
+use crate::series::Series;
 
 /// How unevenly something is spread.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Imbalance {
     /// The largest over the mean: 1 is perfect. Meta's MMR, if flows are counted.
     pub max_over_mean: f64,
@@ -49,11 +51,22 @@ pub fn imbalance(values: impl Iterator<Item = f64>) -> Imbalance {
     }
 }
 
+/// What links did over time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OverTime {
+    /// From one point to the next.
+    pub interval_s: f64,
+    /// The share of their rate that they carried from each point to the next.
+    pub utilisation: Vec<f64>,
+}
+
 /// Links that stand beside each other, and what they carried.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LinkGroup {
     /// "leaf → spine", "NIC → leaf, rail 3".
     pub name: String,
+    /// Whether they lie between switches.
+    pub between_switches: bool,
     /// How many there are at switches or NICs that carried anything.
     pub links: usize,
     /// Bytes over all of them.
@@ -68,7 +81,26 @@ pub struct LinkGroup {
     pub by_flows: Imbalance,
     /// By bytes, over the links of one switch; the mean over the switches.
     pub at_switch: Imbalance,
+    /// Over time, their mean; only the flow engine knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over_time: Option<OverTime>,
 }
+
+/// A queue pair on a link that it shares.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Sharer {
+    /// The sending NIC.
+    pub from: String,
+    /// The receiving NIC.
+    pub to: String,
+    /// Its UDP source port.
+    pub src_port: u16,
+    /// Its number at the receiver.
+    pub dst_qpn: u32,
+}
+
+/// Queue pairs of a link that are named at most.
+const MOST_SHARERS: usize = 16;
 
 /// A link that many flows share, and why it is slow.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,8 +118,14 @@ pub struct WorstLink {
     /// Its bytes over the mean of the links beside it: how much longer they take than if they were
     /// spread.
     pub excess: f64,
+    /// What that costs: how much sooner the link would be done with the mean of those beside it.
+    pub lost_s: f64,
     /// Why, in words.
     pub why: String,
+    /// The first of the queue pairs that share it; none where packets are spread.
+    pub sharers: Vec<Sharer>,
+    /// Over time; only the flow engine knows.
+    pub over_time: Option<OverTime>,
 }
 
 /// What links did in a run.
@@ -101,16 +139,26 @@ pub struct Analysis {
     pub worst: Vec<WorstLink>,
 }
 
-/// Analyses an outcome. `paths` names the flows on the worst links; without it the words are fewer.
+/// What the flow engine can tell beside an outcome.
+#[derive(Clone, Copy, Debug)]
+pub struct Traces<'a, 'f> {
+    /// Where every queue pair goes.
+    pub paths: &'a Paths<'f>,
+    /// What links carried over time.
+    pub series: &'a Series,
+}
+
+/// Analyses an outcome. Without `traces` nobody knows who is on a link, and when.
 pub fn analyse(
     fabric: &Fabric,
     transfers: &Transfers,
     outcome: &Outcome,
-    paths: Option<&Paths<'_>>,
+    traces: Option<Traces<'_, '_>>,
     worst: usize,
 ) -> Analysis {
     let seconds = outcome.makespan().as_secs_f64();
-    let view = View { fabric, outcome, seconds };
+    let series = traces.map(|traces| traces.series);
+    let view = View { fabric, outcome, seconds, series };
     let tiers = view.groups(|link| Some(view.rank(link)), |link| view.tier_name(link));
     let rails = match fabric.nics_per_node() {
         1 => Vec::new(),
@@ -126,14 +174,21 @@ pub fn analyse(
         .filter(|link| 0 < outcome.links[*link].bytes)
         .filter(|link| fabric.class(*link).kind != LinkKind::ScaleUp)
         .collect();
-    busiest.sort_by(|a, b| view.utilisation(*b).total_cmp(&view.utilisation(*a)).then(a.cmp(b)));
-    busiest.truncate(worst);
-    let words = paths.map(|paths| Words::new(fabric, transfers, paths, &busiest));
+    let busier = |a: &LinkId, b: &LinkId| {
+        view.utilisation(*b).total_cmp(&view.utilisation(*a)).then(a.cmp(b))
+    };
+    if worst < busiest.len() {
+        busiest.select_nth_unstable_by(worst, busier);
+        busiest.truncate(worst);
+    }
+    busiest.sort_by(busier);
+    let words = traces.map(|traces| Words::new(fabric, transfers, traces.paths, &busiest));
     let worst = busiest
         .into_iter()
         .map(|link| {
             let used = &outcome.links[link];
             let mean = means.get(&view.tier_name(link)).copied().unwrap_or(0.0);
+            let rate = fabric.class(link).rate.bytes_per_s();
             WorstLink {
                 link,
                 name: fabric.link_name(link),
@@ -141,6 +196,9 @@ pub fn analyse(
                 utilisation: view.utilisation(link),
                 flows: used.flows,
                 excess: if 0.0 < mean { used.bytes as f64 / mean } else { 1.0 },
+                lost_s: (used.bytes as f64 - mean).max(0.0) / rate,
+                sharers: traces.map_or_else(Vec::new, |traces| sharers(traces.paths, link)),
+                over_time: view.over_time(std::iter::once(link), rate),
                 why: match &words {
                     Some(words) => words.describe(link),
                     None => format!("{} flows share {}", used.flows, fabric.link_name(link)),
@@ -158,10 +216,19 @@ pub fn flows_on<'a>(paths: &'a Paths<'_>, link: LinkId) -> Vec<(ConnectionId, &'
     known.map(|(connection, key, _)| (connection, key)).collect()
 }
 
+fn sharers(paths: &Paths<'_>, link: LinkId) -> Vec<Sharer> {
+    let name = |key: &FlowKey| {
+        let [from, to] = [key.from, key.to].map(|nic| paths.fabric().name(nic));
+        Sharer { from, to, src_port: key.src_port, dst_qpn: key.dst_qpn }
+    };
+    flows_on(paths, link).iter().take(MOST_SHARERS).map(|(_, key)| name(key)).collect()
+}
+
 struct View<'a> {
     fabric: &'a Fabric,
     outcome: &'a Outcome,
     seconds: f64,
+    series: Option<&'a Series>,
 }
 
 impl View<'_> {
@@ -171,6 +238,19 @@ impl View<'_> {
             0.0 => 0.0,
             seconds => self.outcome.links[link].bytes as f64 / (rate * seconds),
         }
+    }
+
+    /// What links did until the end of the run, together, given what they could have carried.
+    fn over_time(
+        &self,
+        links: impl Iterator<Item = LinkId> + Clone,
+        bytes_per_s: f64,
+    ) -> Option<OverTime> {
+        let (interval, bytes) = self.series?.sum(links)?;
+        let interval_s = interval.as_secs_f64();
+        let last = (self.seconds / interval_s).ceil() as usize;
+        let share = |bytes: &f64| bytes / (interval_s * bytes_per_s);
+        Some(OverTime { interval_s, utilisation: bytes.iter().take(last).map(share).collect() })
     }
 
     fn kind_name(&self, node: NodeId) -> String {
@@ -255,9 +335,13 @@ impl View<'_> {
             0 => 0.0,
             count => switches.iter().map(value).sum::<f64>() / count as f64,
         };
+        let ends = active.first().map(|link| self.fabric.links()[*link]);
+        let is_switch = |node: NodeId| self.fabric.nodes()[node].kind == NodeKind::Switch;
+        let rate = active.iter().map(|link| self.fabric.class(*link).rate.bytes_per_s()).sum();
         let utilisations = || active.iter().map(|link| self.utilisation(*link));
         LinkGroup {
             name,
+            between_switches: ends.is_some_and(|ends| is_switch(ends.from) && is_switch(ends.to)),
             links: active.len(),
             bytes: active.iter().map(bytes).sum(),
             max_utilisation: utilisations().fold(0.0, f64::max),
@@ -271,6 +355,7 @@ impl View<'_> {
                 jain: mean(|imbalance| imbalance.jain),
                 idle: mean(|imbalance| imbalance.idle),
             },
+            over_time: self.over_time(active.iter().copied(), rate),
         }
     }
 }

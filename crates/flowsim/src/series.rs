@@ -81,6 +81,24 @@ impl Series {
         Some((width, row.map(|bytes| bytes * share).collect()))
     }
 
+    /// The bytes that all these links carried together, at the coarsest of their points.
+    pub fn sum(&self, links: impl Iterator<Item = LinkId> + Clone) -> Option<(Span, Vec<f64>)> {
+        let row_of = |link: LinkId| self.rows.get(link.index()).filter(|row| **row != NONE);
+        let doublings = |link| row_of(link).map(|row| self.doublings[*row as usize]);
+        let coarsest = links.clone().filter_map(doublings).max()?;
+        let mut sum = vec![0.0; self.points];
+        for link in links {
+            let Some(&row) = row_of(link) else { continue };
+            let row = row as usize;
+            let finer = coarsest - self.doublings[row];
+            let share = self.shares.get(link.index()).copied().unwrap_or(1.0);
+            for (at, bytes) in self.bytes[row * self.points..][..self.points].iter().enumerate() {
+                sum[at >> finer] += f64::from(bytes * share);
+            }
+        }
+        Some((Span::from_secs_f64(width(coarsest)), sum))
+    }
+
     fn double(&mut self, row: usize) {
         self.doublings[row] += 1;
         let row = &mut self.bytes[row * self.points..][..self.points];
@@ -111,6 +129,11 @@ mod tests {
         let (width, row) = series.of(LinkId::from_index(1)).unwrap();
         assert_eq!(width, Span::from_us(4));
         assert!((row.iter().sum::<f32>() - 1307.0).abs() < 1e-2);
+        series.add(0, 0.0, 1e-6, 50.0);
+        let links = [0, 1].map(LinkId::from_index);
+        let (together, sum) = series.sum(links.into_iter()).unwrap();
+        assert_eq!(together, width);
+        assert!((sum[0] - 357.0).abs() < 1e-3 && (sum.iter().sum::<f64>() - 1357.0).abs() < 1e-2);
         assert!((row[0] - 307.0).abs() < 1e-3 && (row[2] - 4.0 / 16.5 * 1000.0).abs() < 1e-2);
     }
 }

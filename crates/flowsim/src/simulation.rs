@@ -23,6 +23,7 @@ use fabric::{Fabric, Health, LinkId};
 use traffic::{ConnectionId, Finding, LinkUse, OpId, OpKind, OpTimes, Outcome, Replay, Transfers};
 use units::{Bytes, Id, IdVec, Time};
 
+use crate::analysis::Traces;
 use crate::capacity;
 use crate::max_min::{FlowId, MaxMin, SolverLink};
 use crate::paths::{Lay, Paths};
@@ -100,6 +101,13 @@ pub struct Run<'a> {
     pub merged: units::Span,
     /// How many links the solver looked at, and how often it solved everything at once.
     pub effort: (u64, u64),
+}
+
+impl Run<'_> {
+    /// What an analysis wants to know beside the outcome.
+    pub fn traces(&self) -> Traces<'_, '_> {
+        Traces { paths: &self.paths, series: &self.series }
+    }
 }
 
 /// Runs transfers over a fabric and keeps what an analysis needs.

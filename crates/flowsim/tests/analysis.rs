@@ -14,7 +14,7 @@ fn analysis(nics: usize, qps: u16, policy: Policy, seed: u64) -> Analysis {
     let settings = Settings { routing, seed, ..plain() };
     let transfers = messages(&fabric, &pairs, 64 << 20);
     let run = simulate(&fabric, &transfers, &settings);
-    analyse(&fabric, &transfers, &run.outcome, Some(&run.paths), 3)
+    analyse(&fabric, &transfers, &run.outcome, Some(run.traces()), 3)
 }
 
 /// Oracle: balls into bins. 16 NICs with 1, 4, 16 and 32 queue pairs on 16 uplinks, the mean over

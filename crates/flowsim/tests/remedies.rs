@@ -50,7 +50,7 @@ fn run(fabric: &Fabric, transfers: &Transfers, policy: Policy, qps: u16, seed: u
     let routing = RoutingConfig { policy, qps, split, ..RoutingConfig::default() };
     let settings = Settings { routing, seed, ..Settings::default() };
     let run = simulate(fabric, transfers, &settings);
-    let analysis = analyse(fabric, transfers, &run.outcome, Some(&run.paths), 1);
+    let analysis = analyse(fabric, transfers, &run.outcome, Some(run.traces()), 1);
     let up = &analysis.tiers.iter().find(|group| group.name == "RTSW → CTSW").unwrap().at_switch;
     [run.outcome.makespan().as_secs_f64(), up.max_over_mean, up.idle]
 }

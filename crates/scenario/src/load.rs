@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use fabric::Fabric;
 use fabric::fault::Faults;
@@ -81,7 +81,7 @@ pub struct Loaded {
     pub faults: Faults,
     /// What works but is unwise.
     pub warnings: Vec<Problem>,
-    fabric: Option<Fabric>,
+    fabric: Option<Arc<Fabric>>,
     tree: Node,
     sources: Sources,
 }
@@ -299,7 +299,7 @@ impl Loader {
         }
         let warnings = warnings.into_iter().map(|warning| self.explain(warning)).collect();
         let Self { merged: tree, sources, .. } = self;
-        let input = input.to_owned();
+        let (input, fabric) = (input.to_owned(), fabric.map(Arc::new));
         Ok(Loaded { input, scenario, hash, job, faults, warnings, fabric, tree, sources })
     }
 
@@ -416,6 +416,13 @@ impl Loaded {
         Ok(std::iter::once((&traffic.load, first)).chain(others).collect())
     }
 
+    /// The same scenario with another seed.
+    pub fn with_seed(&self, seed: u64) -> Self {
+        let mut other = self.clone();
+        other.scenario.seed = seed;
+        other
+    }
+
     /// What to call the scenario above tables: its name, or else what was asked for.
     pub fn title(&self) -> String {
         let name = &self.scenario.name;
@@ -424,7 +431,7 @@ impl Loaded {
 
     /// The fabric. Only a scenario that was loaded whole has one.
     pub fn fabric(&self) -> &Fabric {
-        self.fabric.as_ref().expect("a scenario that was loaded whole has a fabric")
+        self.fabric.as_deref().expect("a scenario that was loaded whole has a fabric")
     }
 
     /// Every resolved value and where it came from, in the order of the settings' structs.

@@ -8,7 +8,7 @@ use commands::cross_check;
 use traffic::collective::Collective;
 use units::Bytes;
 
-use crate::arguments::{PatienceArgument, ScenarioArgument};
+use crate::arguments::{PatienceArgument, ScenarioArgument, SeedsArgument};
 use crate::terminal::{Ending, Stop, Terminal};
 
 /// Run one collective over message sizes: a table in the shape of nccl-tests
@@ -20,6 +20,7 @@ Examples:
   fatflow collective all_reduce -e 256M --gpus 64 small-128 --engine packet
   fatflow collective all_reduce -e 16M --gpus 64 small-128 --engine all
   fatflow collective all_reduce my.toml --measured all_reduce_perf.txt --report busbw.html
+  fatflow collective all_reduce -b 1G -e 1G --gpus 1024 llama3-meta-roce --seeds 20
   fatflow collective all_reduce my.toml --json | jq '.result.rows[].busbw_GBps'
 
 Sizes are binary, as in nccl-tests: 1M is 1,048,576 bytes. Bandwidths are in 10^9 bytes per second.")]
@@ -43,6 +44,8 @@ pub(crate) struct Arguments {
     /// What nccl-tests printed on the real machine, to be shown beside the prediction
     #[arg(long, value_name = "FILE")]
     measured: Option<PathBuf>,
+    #[command(flatten)]
+    seeds: SeedsArgument,
     #[command(flatten)]
     patience: PatienceArgument,
 }
@@ -81,13 +84,16 @@ impl Arguments {
             gpus: self.gpus,
         };
         if terminal.engines().is_none() {
+            self.seeds.refuse("`--engine all` asks every engine once")?;
             let report = terminal
                 .watched(|watch| cross_check::collective(&mut loaded, &options, watch))?;
             terminal.answer("collective", Some(&loaded), &report)?;
             return Ok(terminal.ending());
         }
         let measured = self.measured.as_deref().map(measured::read).transpose()?;
-        let mut report = terminal.watched(|watch| collective::run(&loaded, &options, watch))?;
+        let repeat = terminal.repeat(self.seeds);
+        let mut report =
+            terminal.watched(|watch| collective::run_seeds(&loaded, &options, repeat, watch))?;
         if let Some(measured) = measured {
             report.set_beside(measured);
         }

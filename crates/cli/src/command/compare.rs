@@ -2,7 +2,7 @@
 
 use commands::compare::{self, Options};
 
-use crate::arguments::PatienceArgument;
+use crate::arguments::{PatienceArgument, SeedsArgument};
 use crate::terminal::{Ending, Stop, Terminal};
 
 /// Compare scenarios side by side; without any, the deployments of the comparative analysis
@@ -12,11 +12,18 @@ Examples:
   fatflow compare
   fatflow compare llama3-meta-roce llama3-meta-ib
   fatflow compare mine.toml other.toml --engine analytic --report compare.html
+  fatflow compare llama3-meta-roce --vary network.routing.qps=1,4,16
+  fatflow compare scenarios/remedies/*.toml --vary traffic.placement=linear,fragmented --seeds 4
   fatflow compare --json | jq '.result.rows[] | select(.metric == \"mfu\")'")]
 pub(crate) struct Arguments {
     /// Presets or scenario files
     #[arg(value_name = "SCENARIO")]
     scenarios: Vec<String>,
+    /// Run every scenario with each of these values; several such flags combine
+    #[arg(long, value_name = "KEY=VALUE,...")]
+    vary: Vec<String>,
+    #[command(flatten)]
+    seeds: SeedsArgument,
     #[command(flatten)]
     patience: PatienceArgument,
 }
@@ -28,6 +35,8 @@ impl Arguments {
             engine: terminal.engine()?,
             threads: terminal.global.threads,
             patience: self.patience.patience(),
+            vary: self.vary.clone(),
+            seeds: self.seeds.seeds,
         };
         let line = terminal.line("comparing");
         let tell = |text: &str| line.tell(text, 0, 0);

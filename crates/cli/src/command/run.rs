@@ -6,7 +6,7 @@ use commands::{Failure, cross_check, run_job, run_traffic};
 use step::predict::Prediction;
 use units::Span;
 
-use crate::arguments::{PatienceArgument, ScenarioArgument};
+use crate::arguments::{PatienceArgument, ScenarioArgument, SeedsArgument};
 use crate::files::FileArguments;
 use crate::terminal::{Ending, Stop, Terminal};
 
@@ -18,6 +18,7 @@ Examples:
   fatflow run scenarios/bench/permutation-128.toml --engine packet --json
   fatflow run my.toml --engine flow --flows-out flows.csv --report run.html
   fatflow run scenarios/bench/incast-32.toml --engine packet --series 10us --series-pairs 0,1
+  fatflow run scenarios/bench/ecmp-16-uplinks-4.toml --seeds 1000
   fatflow run my.toml --engine all
   fatflow run my.toml --flows-out flows.parquet --links-out links.parquet
   fatflow run llama3-meta-roce --perfetto step.pftrace --openmetrics ports.om")]
@@ -36,6 +37,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N,...", value_delimiter = ',', requires = "series")]
     series_pairs: Vec<u32>,
     #[command(flatten)]
+    seeds: SeedsArgument,
+    #[command(flatten)]
     patience: PatienceArgument,
     #[command(flatten)]
     files: FileArguments,
@@ -53,6 +56,7 @@ impl Arguments {
         }
         let Some(engine) = terminal.engines() else {
             self.files.refuse_several_engines()?;
+            self.seeds.refuse("`--engine all` asks every engine once")?;
             let report = terminal.watched(|watch| match loaded.job {
                 Some(_) => cross_check::job(&mut loaded, patience, watch),
                 None => cross_check::traffic(&mut loaded, patience, watch),
@@ -82,9 +86,11 @@ impl Arguments {
             queue_pairs: self.series_pairs.clone(),
             purpose,
         });
-        let options = run_traffic::Options { engine, patience, series };
-        let (report, work, outcome) =
-            terminal.watched(|watch| run_traffic::run(&loaded, &options, watch))?;
+        let drawing = run_traffic::Drawing::Drawn;
+        let options = run_traffic::Options { engine, patience, series, drawing };
+        let repeat = terminal.repeat(self.seeds);
+        let (report, work, outcome) = terminal
+            .watched(|watch| run_traffic::run_seeds(&loaded, &options, repeat, watch))?;
         self.files.of_run(&loaded, (&report, &work, &outcome))?;
         terminal.answer("run", Some(&loaded), &report)?;
         Ok(terminal.ending())
@@ -97,6 +103,6 @@ impl Arguments {
             let reason = "--series is for synthetic traffic; a job's phases are run one by one";
             return Err(Failure::Usage(reason.to_owned()));
         }
-        Ok(())
+        self.seeds.refuse("a job has no luck that a seed would change")
     }
 }

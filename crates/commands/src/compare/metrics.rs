@@ -1,5 +1,7 @@
 //! The metrics of a comparison: what each is called, its unit, and how a column answers it.
 
+use flowsim::analysis::LinkGroup;
+
 use super::{Column, Row, Value};
 use crate::world::message_latency;
 use crate::{run_job, run_traffic, traffic as wire};
@@ -58,6 +60,7 @@ pub(super) const ONLY_SAID: &str = "Reported, not simulated";
 
 const COUNT: (&str, Form) = ("", Form::Count);
 const SHARE: (&str, Form) = ("", Form::Percent);
+const PLAIN: (&str, Form) = ("", Form::Plain);
 
 fn number(value: f64) -> Option<Value> {
     value.is_finite().then_some(Value::Number(value))
@@ -72,7 +75,17 @@ fn on_wire(column: &Column, of: fn(&wire::Report) -> f64) -> Option<Value> {
 }
 
 fn flows(column: &Column, of: fn(&run_traffic::Report) -> f64) -> Option<Value> {
-    column.traffic.as_ref().and_then(|report| number(of(report)))
+    column.traffic().and_then(|report| number(of(report)))
+}
+
+/// What only several flows have.
+fn several(column: &Column, of: fn(&run_traffic::Report) -> f64) -> Option<Value> {
+    column.traffic().filter(|report| 1 < report.flows).and_then(|report| number(of(report)))
+}
+
+/// The links up from the leaves that carried anything.
+fn uplinks(column: &Column) -> Option<&LinkGroup> {
+    column.traffic()?.tiers.iter().find(|tier| tier.between_switches)
 }
 
 fn share_of(part: f64, report: &wire::Report) -> f64 {
@@ -115,7 +128,8 @@ const METRICS: &[Metric] = &[
     }),
     metric(WORDS, "routing", "routing", ("", Form::Words), |c| {
         let routing = &c.loaded.scenario.network.settings.routing;
-        Some(Value::Words(format!("{}, {} queue pairs", routing.policy.name(), routing.qps)))
+        let pairs = if routing.qps == 1 { "queue pair" } else { "queue pairs" };
+        Some(Value::Words(format!("{}, {} {pairs}", routing.policy.name(), routing.qps)))
     }),
     metric(WORDS, "constraint", "main constraint", ("", Form::Words), |c| {
         Some(Value::Words(c.job.as_ref()?.0.constraint.clone()))
@@ -230,21 +244,23 @@ const METRICS: &[Metric] = &[
     }),
     metric(FLOWS, "makespan_s", "makespan", ("s", Form::Plain), |c| flows(c, |r| r.makespan_s)),
     metric(FLOWS, "fct_p50_s", "median completion", ("s", Form::Plain), |c| {
-        flows(c, |r| r.fct_s.p50)
+        several(c, |r| r.fct_s.p50)
     }),
     metric(FLOWS, "fct_p99_s", "99th percentile", ("s", Form::Plain), |c| {
-        flows(c, |r| r.fct_s.p99)
+        several(c, |r| r.fct_s.p99)
     }),
     metric(FLOWS, "busbw_GBps", "bus bandwidth", ("GB/s", Form::Plain), |c| {
         c.bus_bandwidth().and_then(number)
     }),
     metric(FLOWS, "goodput_bps", "all flows together", ("bit/s", Form::Scaled), |c| {
-        flows(c, |r| r.goodput_bps)
+        several(c, |r| r.goodput_bps)
     }),
-    metric(FLOWS, "link_imbalance", "busiest link over mean", ("", Form::Plain), |c| {
-        flows(c, |r| r.links.imbalance)
+    metric(FLOWS, "link_imbalance", "links, max/mean", PLAIN, |c| flows(c, |r| r.links.imbalance)),
+    metric(FLOWS, "idle_links", "links, idle", SHARE, |c| flows(c, |r| r.links.idle_share)),
+    metric(FLOWS, "uplink_imbalance", "uplinks, max/mean", PLAIN, |c| {
+        number(uplinks(c)?.at_switch.max_over_mean)
     }),
-    metric(FLOWS, "idle_links", "idle links", SHARE, |c| flows(c, |r| r.links.idle_share)),
+    metric(FLOWS, "uplinks_idle", "uplinks, idle", SHARE, |c| number(uplinks(c)?.at_switch.idle)),
     metric(FLOWS, "drops", "drops", COUNT, |c| flows(c, |r| r.drops as f64)),
     metric(FLOWS, "pauses", "pauses", COUNT, |c| flows(c, |r| r.pfc.pauses as f64)),
 ];
@@ -286,14 +302,16 @@ fn farthest(column: &Column) -> Option<Value> {
 pub(super) fn rows(columns: &[Column]) -> Vec<Row> {
     let mut rows = Vec::new();
     for metric in METRICS {
-        let simulated: Vec<Option<Value>> =
-            columns.iter().map(|column| (metric.answer)(column)).collect();
+        let answers = columns.iter().map(|column| column.over_seeds(metric.answer));
+        let (simulated, ci95): (Vec<Option<Value>>, Vec<Option<f64>>) = answers.unzip();
+        let is_sure = ci95.iter().all(Option::is_none);
         let row = Row {
             metric: metric.key.to_owned(),
             unit: metric.unit.to_owned(),
             reported: columns.iter().map(|c| c.reported(metric.key).map(value)).collect(),
             source: columns.iter().map(|c| c.reported(metric.key).map(source)).collect(),
             simulated,
+            ci95: if is_sure { Vec::new() } else { ci95 },
             theme: metric.theme,
             title: metric.title.to_owned(),
             form: metric.form,
@@ -322,6 +340,7 @@ fn only_said(columns: &[Column]) -> Vec<Row> {
                     unit: reported.unit.clone(),
                     reported: vec![None; columns.len()],
                     simulated: vec![None; columns.len()],
+                    ci95: Vec::new(),
                     source: vec![None; columns.len()],
                     theme: ONLY_SAID,
                     title: reported.metric.replace('_', " "),

@@ -7,6 +7,9 @@ use super::metrics::{Form, ONLY_SAID};
 use super::{Report, Row, Value};
 use crate::run_job::BreakdownSeconds;
 
+/// With more columns than this a table's columns become its rows.
+const MOST_COLUMNS: usize = 6;
+
 /// Changed inputs that are listed at most.
 const MOST_CHANGED: usize = 40;
 
@@ -24,7 +27,7 @@ pub(super) fn sheet(report: &Report) -> Sheet {
     if let Some(chart) = said_and_here(report) {
         sheet = sheet.heading("Published beside simulated").chart(chart);
     }
-    if !report.changed.is_empty() {
+    if !report.changed.is_empty() && report.columns.len() <= MOST_COLUMNS {
         sheet = sheet.heading("Inputs that differ").table(changed(report));
         if MOST_CHANGED < report.changed.len() {
             let left = report.changed.len() - MOST_CHANGED;
@@ -39,6 +42,12 @@ pub(super) fn sheet(report: &Report) -> Sheet {
     }
     for theme in themes {
         let rows: Vec<&Row> = report.rows.iter().filter(|row| row.theme == theme).collect();
+        if MOST_COLUMNS < report.columns.len() {
+            if let Some(table) = lines(report, &rows) {
+                sheet = sheet.heading(theme).table(table);
+            }
+            continue;
+        }
         sheet = sheet.heading(theme);
         if rows.iter().all(|row| row.form == Form::Words) {
             sheet = sheet.table(words(report, &rows, &mut sources));
@@ -124,14 +133,42 @@ fn figures(report: &Report, rows: &[&Row], sources: &mut Sources) -> Table {
         }
         let title = if said { String::new() } else { row.title.clone() };
         let mut cells = vec![title, "here".to_owned()];
-        cells.extend(
-            row.simulated.iter().map(|value| {
-                value.as_ref().map_or_else(|| "–".to_owned(), |value| write(value, row))
-            }),
-        );
+        cells.extend((0..row.simulated.len()).map(|at| simulated(row, at)));
         table.row(cells);
     }
     table
+}
+
+/// What comes out in a column; over several seeds with how sure the mean is.
+fn simulated(row: &Row, at: usize) -> String {
+    let text = row.simulated[at].as_ref().map_or_else(|| "–".to_owned(), |value| write(value, row));
+    match row.ci95.get(at) {
+        Some(Some(ci95)) if *ci95 > 0.0 => format!("{text} ± {}", figure(*ci95, row)),
+        _ => text,
+    }
+}
+
+/// Many columns: a line for each, and only what differs between them.
+fn lines(report: &Report, rows: &[&Row]) -> Option<Table> {
+    // A collective's bandwidth says all that its time does.
+    let bandwidth = rows.iter().any(|row| row.metric == "busbw_GBps");
+    let tells = |row: &&&Row| {
+        let differs = row.simulated.iter().any(|value| *value != row.simulated[0]);
+        differs && (row.metric != "makespan_s" || !bandwidth)
+    };
+    let rows: Vec<&&Row> = rows.iter().filter(tells).collect();
+    if rows.is_empty() {
+        return None;
+    }
+    // Leaning to the right, names are not cut.
+    let mut heads = vec![("", Align::Right)];
+    heads.extend(rows.iter().map(|row| (row.title.as_str(), Align::Right)));
+    let mut table = Table::new(heads);
+    for (at, name) in report.columns.iter().enumerate() {
+        let cells = rows.iter().map(|row| simulated(row, at));
+        table.row(std::iter::once(name.clone()).chain(cells));
+    }
+    Some(table)
 }
 
 /// Words: for each metric and column a line.

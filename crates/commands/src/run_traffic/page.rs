@@ -7,7 +7,7 @@ use scenario::Loaded;
 use traffic::Outcome;
 use units::{Bytes, Span};
 
-use super::{Report, Work};
+use super::{Report, Work, completions, tables};
 use crate::engine::{self, Engine};
 use crate::links::Pictures;
 use crate::series::Series;
@@ -30,22 +30,20 @@ pub(super) struct Drawn {
 }
 
 impl Drawn {
-    pub(super) fn of(
-        loaded: &Loaded,
-        engine: Engine,
-        work: &Work,
-        outcome: &Outcome,
-        times: Vec<f64>,
-    ) -> Self {
+    pub(super) fn of(loaded: &Loaded, engine: Engine, work: &Work, outcome: &Outcome) -> Self {
         let (fabric, seconds) = (loaded.fabric(), outcome.makespan().as_secs_f64());
+        let times = completions(work, outcome, 0..work.flows.len());
         Self {
-            title: loaded.title(),
-            engine,
             sample: sample(work, outcome, &times),
             times,
-            series: None,
             pictures: Pictures::of(fabric, &|link| engine::load(fabric, outcome, seconds, link)),
+            ..Self::named(loaded, engine)
         }
+    }
+
+    /// Only what headings need.
+    pub(super) fn named(loaded: &Loaded, engine: Engine) -> Self {
+        Self { title: loaded.title(), engine, ..Self::default() }
     }
 }
 
@@ -110,6 +108,7 @@ impl Answer for Report {
         for finding in &self.findings {
             sheet = sheet.note(finding);
         }
+        sheet = self.loads(sheet);
         if 1 < self.completed {
             sheet = sheet.heading("When flows are done").chart(self.completions());
             sheet = sheet.chart(self.flows_chart());
@@ -118,12 +117,43 @@ impl Answer for Report {
             sheet = series.show(sheet);
         }
         sheet = sheet.heading("Busiest links").table(self.link_table());
+        sheet = self.links_in_use(sheet);
         sheet = pictures.show(sheet, "All links");
-        sheet.heading("Packets").table(self.packet_table())
+        match engine {
+            Engine::Packet => sheet.heading("Packets").table(self.packet_table()),
+            _ => sheet.text(format!(
+                "{} events; {:.2} of the processor, at most {:.1} of memory.",
+                grouped(self.events),
+                seconds(self.cpu_s),
+                Bytes::new(self.peak_rss_bytes),
+            )),
+        }
     }
 }
 
 impl Report {
+    /// What the seeds say, and what became of each load.
+    fn loads(&self, mut sheet: Sheet) -> Sheet {
+        if let Some(seeds) = &self.seeds {
+            let heading =
+                format!("Over {} seeds from {}", grouped(seeds.count.into()), seeds.first);
+            sheet = sheet.heading(heading).table(tables::seeds(seeds));
+        }
+        if 1 < self.parts.len() || self.parts.iter().any(|part| part.busbw_gbps.is_some()) {
+            sheet = sheet.heading("Loads").table(tables::parts(&self.parts));
+        }
+        sheet
+    }
+
+    fn links_in_use(&self, sheet: Sheet) -> Sheet {
+        let groups = [("Tiers over time", &self.tiers), ("Rails over time", &self.rails)];
+        let shown = groups.into_iter().filter(|(_, groups)| !groups.is_empty());
+        shown.fold(sheet.heading("Links in use"), |sheet, (title, groups)| {
+            let sheet = sheet.table(tables::groups(groups));
+            tables::over_time(title, groups).into_iter().fold(sheet, Sheet::chart)
+        })
+    }
+
     fn completions(&self) -> Chart {
         let mut frame = Frame::new(&["completion_s", "share"]);
         for (time, share) in distribution(&self.drawn.times, POINTS) {
@@ -175,6 +205,9 @@ impl Report {
     }
 
     fn link_table(&self) -> Table {
+        if self.drawn.engine != Engine::Packet {
+            return tables::shared(&self.worst_links);
+        }
         let mut table = Table::new([
             ("link", Align::Left),
             ("load", Align::Right),

@@ -183,6 +183,7 @@ pub(crate) fn build(
             Err(switches.len() - 1)
         });
     }
+    refuse_pieces(graph, inputs, nics_per_node, errors);
     let levels = levels(graph, &ids, switches.len());
     builder.network("fabric", NetworkKind::BackEnd, "pod");
     let nodes = add_switches(graph, inputs, &switches, &levels, &mut builder, errors);
@@ -234,6 +235,48 @@ fn tier_name(level: usize) -> String {
         2 => "core".to_owned(),
         _ => format!("tier {}", level + 1),
     }
+}
+
+/// A network that is not connected is an error.
+fn refuse_pieces(graph: &GraphConfig, inputs: &Inputs<'_>, nics: usize, errors: &mut Errors) {
+    if let (Some(first), Some(other)) = (graph.endpoints.first(), cut_off(graph, nics)) {
+        let reason = format!(
+            "the network is not connected: no cable leads from `{first}` to `{other}`, not even by \
+             way of other servers"
+        );
+        errors.push(&inputs.at("graph.edges"), reason, "");
+    }
+}
+
+/// The first endpoint that cables do not join with the first one. NICs of one server count as
+/// joined, because rails may meet only there.
+fn cut_off(graph: &GraphConfig, nics_per_node: usize) -> Option<&str> {
+    let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
+    let ends = graph.edges.iter().flat_map(|edge| [&edge.a, &edge.b]);
+    for name in graph.endpoints.iter().chain(ends) {
+        let next = numbers.len();
+        numbers.entry(name).or_insert(next);
+    }
+    let mut above: Vec<usize> = (0..numbers.len()).collect();
+    fn root(above: &mut [usize], mut at: usize) -> usize {
+        while above[at] != at {
+            above[at] = above[above[at]];
+            at = above[at];
+        }
+        at
+    }
+    let mut join = |a: &str, b: &str| {
+        let [a, b] = [a, b].map(|name| root(&mut above, numbers[name]));
+        above[a.max(b)] = a.min(b);
+    };
+    for server in graph.endpoints.chunks(nics_per_node.max(1)) {
+        server.windows(2).for_each(|pair| join(&pair[0], &pair[1]));
+    }
+    graph.edges.iter().for_each(|edge| join(&edge.a, &edge.b));
+    let first = numbers.get(graph.endpoints.first()?.as_str())?;
+    let first = root(&mut above, *first);
+    let mut names = graph.endpoints.iter();
+    names.find(|name| root(&mut above, numbers[name.as_str()]) != first).map(String::as_str)
 }
 
 /// How far each switch is from the nearest endpoint: 0 for one that has an endpoint on it.
