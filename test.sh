@@ -40,6 +40,9 @@ fi
 "$formats/bin/pip" install --quiet --disable-pip-version-check -r tests/formats/requirements.txt
 "$formats/bin/python" tests/formats/check.py "${CARGO_TARGET_DIR:-target}/debug/fatflow"
 
+say "speed of the packet engine"
+cargo bench --quiet -p packetsim --bench speed -- --guard
+
 say "the pages in a real browser"
 if ! command -v chromium >/dev/null; then
     sudo=""

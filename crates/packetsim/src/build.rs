@@ -93,6 +93,8 @@ pub(crate) fn build<'a>(
         tally: Tally::default(),
         findings: Vec::new(),
         dropped_lossless: Vec::new(),
+        told_deadlocks: Vec::new(),
+        told_storms: Vec::new(),
         digest: 0,
     };
     let health =

@@ -22,7 +22,7 @@
 //! * [`transmit`], [`switching`], [`sending`], [`receiving`]: what happens to them.
 //! * [`batch`]: how switches run ahead of the clock without anybody noticing.
 //! * [`measure`], [`estimate`]: what happened over time; what a run will cost.
-//! * [`faults`]: what goes wrong at given times.
+//! * [`faults`]: what goes wrong at given times; [`deadlock`]: why a pause does not end.
 //! * [`paths`], [`entropy`], [`build`]: the way to the first instant.
 //! * [`credits`], [`trimming`]: what else a switch does instead of pausing or dropping.
 //! * [`aggregation`]: switches that end queue pairs and begin them.
@@ -45,6 +45,7 @@ mod build;
 mod calendar;
 pub mod cc;
 pub mod credits;
+mod deadlock;
 mod entropy;
 pub mod estimate;
 mod faults;

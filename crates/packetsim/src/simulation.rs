@@ -99,6 +99,8 @@ pub(crate) struct Operations {
     /// When each link of the scale-up network is free.
     pub serial_free: Vec<u64>,
     pub outcome: IdVec<OpId, Option<OpTimes>>,
+    /// Operations whose end, or whose messages, are in the calendar.
+    pub pending: usize,
 }
 
 impl Operations {
@@ -116,6 +118,7 @@ impl Operations {
             turns: vec![0; transfers.connections().len()],
             serial_free: vec![0; links],
             outcome: (0..ops).map(|_| None).collect(),
+            pending: 0,
         }
     }
 }
@@ -200,6 +203,9 @@ pub(crate) struct Simulation<'a> {
     pub counters: Counters,
     pub findings: Vec<Finding>,
     pub dropped_lossless: Vec<u32>,
+    /// Ports that were said to be in a deadlock, and to lead to a storm.
+    pub told_deadlocks: Vec<u32>,
+    pub told_storms: Vec<u32>,
     pub digest: u64,
 }
 
@@ -245,12 +251,21 @@ impl Simulation<'_> {
                 if watch.wants_stop(self.progress()) {
                     return End::Stopped;
                 }
+                if 0 < self.tally.broken && self.is_hopeless() {
+                    return End::Stuck;
+                }
                 if self.settings.limits.events <= self.counters.events || limit <= self.now {
                     return End::Limit;
                 }
             }
         }
         End::Done
+    }
+
+    /// Whether everybody who had something to send has given up: pauses may go on for ever.
+    fn is_hopeless(&self) -> bool {
+        let tries = |pair: &Pair| !pair.broken && pair.una != pair.end;
+        self.operations.pending == 0 && !self.pairs.iter().any(tries)
     }
 
     /// Reads what the next events will need, all of it at once: what one event waits for in memory
@@ -390,6 +405,7 @@ impl Simulation<'_> {
     }
 
     fn end_at(&mut self, op: OpId, at: u64) {
+        self.operations.pending += 1;
         let ticket = self.calendar.ticket();
         self.calendar.schedule(at, ticket, Kind::Ended, op.index());
     }
@@ -397,6 +413,7 @@ impl Simulation<'_> {
     /// Handles [`Kind::Ended`]: a wait or a scale-up transfer is over, or a message has passed
     /// through the NIC's doorbell.
     fn ended(&mut self, op: OpId) {
+        self.operations.pending -= 1;
         match self.transfers.ops()[op].kind {
             OpKind::Send { connection, .. }
                 if self.network.first_pair[connection.index()] != NOWHERE =>
@@ -550,6 +567,9 @@ impl Simulation<'_> {
         }
         self.balance();
         let left = self.operations.replay.unfinished();
+        if end != End::Done {
+            self.examine_all();
+        }
         match end {
             End::Done => {}
             End::Stuck => self.find(format!("{left} operations never finished: nothing moves")),

@@ -7,6 +7,7 @@ use units::{Id, Random, Time};
 
 use crate::buffer::{Admission, EcnConfig, MarkWhen, WatchdogAction};
 use crate::calendar::Kind;
+use crate::deadlock::SUSPICIOUS;
 use crate::nic::AcksWhilePaused;
 use crate::packet::{
     CONTROL, DAMAGED, DATA, MARKED, Packet, Purpose, RESUME, ROAMING, STAMPED, Waiting, joined,
@@ -64,6 +65,8 @@ pub(crate) struct PauseLog {
     pub expiry_pending: bool,
     /// An event will look whether the queue is stuck.
     pub watchdog_pending: bool,
+    /// The pause that began then has been looked into.
+    pub examined: Option<u64>,
 }
 
 impl Simulation<'_> {
@@ -333,6 +336,11 @@ impl Simulation<'_> {
         if until <= self.now {
             self.resume(link, class);
         } else {
+            let log = &mut self.pauses[link];
+            if log.since + SUSPICIOUS.as_ps() <= self.now && log.examined != Some(log.since) {
+                log.examined = Some(log.since);
+                self.examine(link);
+            }
             self.pauses[link].expiry_pending = true;
             self.plan(until, Agenda::Expire { link: link as u32, class: class as u8 });
         }
@@ -354,7 +362,8 @@ impl Simulation<'_> {
         }
         let name = self.fabric.link_name(fabric::LinkId::from_index(link));
         let span = units::Span::from_ps(self.rules.watchdog);
-        self.find(format!("{name} has been paused for {span}: a pause storm or a deadlock"));
+        self.find(format!("{name} has been paused for {span}: the watchdog acts"));
+        self.examine(link);
         match self.settings.pfc.action {
             WatchdogAction::Alert => {}
             WatchdogAction::Forward => self.resume(link, class),

@@ -1,0 +1,172 @@
+//! Why a port has been paused for long: a cycle of switches that wait for each other, or a NIC that
+//! does not let go.
+//!
+//! A port that is paused waits for the packets that came over it to leave the switch at its far end.
+//! If all of them wait there for ports that are paused themselves, and those in the same way for
+//! others, nothing among them can ever move: the largest such set of ports is found by leaving out
+//! every port that has a way to drain until no more can be left out (Hu et al., "Deadlocks in
+//! datacenter networks: why do they form, and how to avoid them", HotNets 2016, call it a cyclic
+//! buffer dependency). Following the waiting from any of them leads into the cycle.
+//!
+//! Where there is no such set, the same walk leads to whoever began: if that is a port to a NIC
+//! that is paused, the NIC causes a storm.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fabric::LinkId;
+use units::{Id, Span};
+
+use crate::packet::DATA;
+use crate::port::NOWHERE;
+use crate::simulation::Simulation;
+
+/// A pause that has lasted this long is looked into. Illustrative: congestion ends a pause within
+/// the time to drain a threshold, tens of microseconds.
+pub(crate) const SUSPICIOUS: Span = Span::from_ms(1);
+
+/// For each paused port, the ports for which its packets wait at its far end.
+type Waits = BTreeMap<u32, BTreeSet<u32>>;
+
+impl Simulation<'_> {
+    /// Says why a port has been paused for so long, if there is more to it than congestion.
+    pub(crate) fn examine(&mut self, link: usize) {
+        let waits = self.waits();
+        let stuck = stuck(&waits);
+        if stuck.contains_key(&(link as u32)) {
+            self.find_deadlock(&stuck);
+        } else if let Some(port) = self.storming_port(link, &waits) {
+            self.find_storm(port);
+        }
+    }
+
+    /// Looks for a deadlock at the end of a run that does not move.
+    pub(crate) fn examine_all(&mut self) {
+        let stuck = stuck(&self.waits());
+        if !stuck.is_empty() {
+            self.find_deadlock(&stuck);
+        }
+    }
+
+    fn is_paused(&self, link: u32) -> bool {
+        self.ports[link as usize].paused >> DATA & 1 == 1
+    }
+
+    /// Which paused ports wait for which ports of the switch at their far end.
+    fn waits(&self) -> Waits {
+        let mut waits = Waits::new();
+        for switch in self.switches.iter().filter(|switch| 0 < switch.pausing) {
+            for &out in &switch.ports {
+                for waiting in self.queued.iter(self.ports[out as usize].queues[DATA]) {
+                    if waiting.from != NOWHERE && self.is_paused(waiting.from) {
+                        waits.entry(waiting.from).or_default().insert(out);
+                    }
+                }
+            }
+        }
+        waits
+    }
+
+    /// The port to a NIC that keeps a port paused, if one does.
+    fn storming_port(&self, link: usize, waits: &Waits) -> Option<u32> {
+        let mut at = link as u32;
+        let mut seen = BTreeSet::new();
+        while seen.insert(at) {
+            if self.ports[at as usize].into == NOWHERE {
+                return self.is_paused(at).then_some(at);
+            }
+            let next = waits.get(&at)?.iter().copied();
+            at = next.filter(|out| self.is_paused(*out)).find(|out| !seen.contains(out))?;
+        }
+        None
+    }
+
+    fn name_of(&self, link: u32) -> String {
+        self.fabric.link_name(LinkId::from_index(link as usize))
+    }
+
+    fn find_deadlock(&mut self, stuck: &Waits) {
+        let cycle = cycle(stuck);
+        if self.told_deadlocks.contains(&cycle[0]) {
+            return;
+        }
+        self.told_deadlocks.extend(stuck.keys());
+        let names: Vec<String> = cycle.iter().map(|link| self.name_of(*link)).collect();
+        let (first, rest) = names.split_first().expect("a cycle has ports");
+        let waits: String = rest.iter().map(|name| format!(" waits for {name},")).collect();
+        let held = stuck.len() - cycle.len();
+        self.find(format!(
+            "deadlock: {first}{waits} which waits for the first; {held} more paused ports wait for \
+             them"
+        ));
+    }
+
+    fn find_storm(&mut self, port: u32) {
+        if self.told_storms.contains(&port) {
+            return;
+        }
+        self.told_storms.push(port);
+        let link = self.fabric.links()[LinkId::from_index(port as usize)];
+        let (nic, leaf) = (self.fabric.name(link.to), self.fabric.name(link.from));
+        self.find(format!(
+            "pause storm: {nic} has kept {leaf} from sending to it without a break for {SUSPICIOUS}"
+        ));
+    }
+}
+
+/// The ports of which none can move before another of them has.
+fn stuck(waits: &Waits) -> Waits {
+    let mut stuck = waits.clone();
+    loop {
+        let can_drain = |outs: &BTreeSet<u32>| outs.iter().any(|out| !stuck.contains_key(out));
+        let free: Vec<u32> =
+            stuck.iter().filter(|(_, outs)| can_drain(outs)).map(|(link, _)| *link).collect();
+        if free.is_empty() {
+            return stuck;
+        }
+        free.iter().for_each(|link| {
+            stuck.remove(link);
+        });
+    }
+}
+
+/// A cycle of ports that wait for each other, from its smallest on.
+fn cycle(stuck: &Waits) -> Vec<u32> {
+    let mut way: Vec<u32> = stuck.keys().take(1).copied().collect();
+    loop {
+        let last = way.last().expect("somebody is stuck");
+        let next = *stuck[last].first().expect("a stuck port waits for another");
+        if let Some(at) = way.iter().position(|port| *port == next) {
+            let mut cycle = way.split_off(at);
+            let least = cycle.iter().min().expect("a cycle has ports");
+            let turn = cycle.iter().position(|port| port == least).expect("it is in there");
+            cycle.rotate_left(turn);
+            return cycle;
+        }
+        way.push(next);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waits(edges: &[(u32, u32)]) -> Waits {
+        let mut waits = Waits::new();
+        for (from, to) in edges {
+            waits.entry(*from).or_default().insert(*to);
+        }
+        waits
+    }
+
+    #[test]
+    fn a_cycle_is_found_and_a_chain_is_not() {
+        let ring = waits(&[(0, 3), (3, 5), (5, 1), (1, 3), (9, 0)]);
+        let stuck_ports = stuck(&ring);
+        assert_eq!(stuck_ports.keys().copied().collect::<Vec<_>>(), [0, 1, 3, 5, 9]);
+        assert_eq!(cycle(&stuck_ports), [1, 3, 5]);
+        // The last one's packets wait for a port that is not paused.
+        assert!(stuck(&waits(&[(0, 3), (3, 5), (5, 7)])).is_empty());
+        // A cycle with a way out drains: some of 3's packets leave through 8.
+        assert!(stuck(&waits(&[(0, 3), (3, 0), (3, 8)])).is_empty());
+    }
+}
