@@ -1,8 +1,8 @@
 //! Why a port has been paused for long: a cycle of switches that wait for each other, or a NIC that
 //! does not let go.
 //!
-//! A port that is paused waits for the packets that came over it to leave the switch at its far end.
-//! If all of them wait there for ports that are paused themselves, and those in the same way for
+//! A port that is paused waits for the packets that came over it to leave the switch at its end. If
+//! all of them wait there for ports that are paused themselves, and those in the same way for
 //! others, nothing among them can ever move: the largest such set of ports is found by leaving out
 //! every port that has a way to drain until no more can be left out (Hu et al., "Deadlocks in
 //! datacenter networks: why do they form, and how to avoid them", HotNets 2016, call it a cyclic
@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fabric::LinkId;
 use units::{Id, Span};
 
+use crate::buffer::WatchdogAction;
 use crate::packet::DATA;
 use crate::port::NOWHERE;
 use crate::simulation::Simulation;
@@ -37,6 +38,12 @@ impl Simulation<'_> {
         } else if let Some(port) = self.storming_port(link, &waits) {
             self.find_storm(port);
         }
+    }
+
+    /// Whether ports wait for each other and no watchdog will throw packets away.
+    pub(crate) fn is_deadlocked_for_ever(&self) -> bool {
+        let acts = 0 < self.rules.watchdog && self.settings.pfc.action != WatchdogAction::Alert;
+        !acts && !stuck(&self.waits()).is_empty()
     }
 
     /// Looks for a deadlock at the end of a run that does not move.

@@ -239,6 +239,8 @@ impl Simulation<'_> {
     fn turn_over(&mut self, watch: &mut Watch<'_>) -> End {
         let limit = self.settings.limits.time.as_ps();
         let mut next_look = LOOK_EVERY;
+        // Data packets that have crossed links, and since when no more have.
+        let mut moved = (0, 0);
         while !self.operations.replay.is_done() {
             if self.calendar.peek().is_none() {
                 return End::Stuck;
@@ -251,7 +253,9 @@ impl Simulation<'_> {
                 if watch.wants_stop(self.progress()) {
                     return End::Stopped;
                 }
-                if 0 < self.tally.broken && self.is_hopeless() {
+                if moved.0 != self.counters.packet_hops {
+                    moved = (self.counters.packet_hops, self.now);
+                } else if moved.1 + self.rules.timeout < self.now && self.is_hopeless() {
                     return End::Stuck;
                 }
                 if self.settings.limits.events <= self.counters.events || limit <= self.now {
@@ -262,10 +266,14 @@ impl Simulation<'_> {
         End::Done
     }
 
-    /// Whether everybody who had something to send has given up: pauses may go on for ever.
+    /// Whether nothing can move any more, although pauses go on for ever: everybody who had
+    /// something to send has given up, or is held by a deadlock that nobody will break.
     fn is_hopeless(&self) -> bool {
+        if 0 < self.operations.pending || self.change_at != u64::MAX {
+            return false;
+        }
         let tries = |pair: &Pair| !pair.broken && pair.una != pair.end;
-        self.operations.pending == 0 && !self.pairs.iter().any(tries)
+        !self.pairs.iter().any(tries) || self.is_deadlocked_for_ever()
     }
 
     /// Reads what the next events will need, all of it at once: what one event waits for in memory

@@ -97,10 +97,13 @@ impl Simulation<'_> {
         self.ports[link].watched = false;
         if self.ports[link].switch == NOWHERE {
             self.serve(link);
-            return;
+        } else {
+            self.catch_up(link);
         }
-        self.catch_up(link);
-        if self.departures_are_events(link) {
+        // A frame of the link itself is never left to whoever looks next: it is felt elsewhere.
+        let commands = self.ports[link].waiting & COMMAND != 0;
+        let from_switch = self.ports[link].switch != NOWHERE;
+        if commands || (from_switch && self.departures_are_events(link)) {
             self.watch(link);
         }
     }
