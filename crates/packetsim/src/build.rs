@@ -13,7 +13,7 @@ use crate::cc::Circumstances;
 use crate::credits::Credits;
 use crate::entropy::{Entropy, Way};
 use crate::faults::{Trouble, pauses};
-use crate::nic::{Pacing, Sender};
+use crate::nic::{Pacing, Sender, Verb};
 use crate::packet::{CONTROL, Clock, DATA, PATH_END, PURPOSES, Purpose, Sizes};
 use crate::pair::{Inbox, Pair};
 use crate::paths::{Network, is_scale_up};
@@ -34,7 +34,8 @@ pub(crate) fn build<'a>(
     faults: &'a Faults,
 ) -> Simulation<'a> {
     let needs = settings.congestion.needs();
-    let sizes = Sizes::new(&settings.packet, needs.data_bytes.get(), needs.ack_bytes.get());
+    let sizes = Sizes::new(&settings.packet, needs.data_bytes.get(), needs.ack_bytes.get())
+        .of_verb(settings.nic.verb);
     let mut ports = ports(fabric, settings);
     let calendar = calendar(fabric, &sizes, &ports);
     let switches = switches(fabric, settings, faults, &sizes, &mut ports);
@@ -126,7 +127,8 @@ fn rules(fabric: &Fabric, settings: &Settings, faults: &Faults) -> Rules {
         timeout: settings.nic.timeout.as_ps().max(1),
         goes_back: settings.nic.reorder == Reorder::None,
         trims: settings.switch.overflow == Overflow::Trim,
-        admits: settings.admission.policy == AdmissionPolicy::ReceiverDriven,
+        admits: settings.admission.policy == AdmissionPolicy::ReceiverDriven
+            || settings.nic.verb == Verb::Read,
         counts_cleared: settings.admission.receiver_window.is_some(),
         slow_hosts: settings.nic.pcie.is_some() || faults.all().iter().any(pauses),
         header_bytes: 64,

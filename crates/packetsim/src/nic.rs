@@ -39,6 +39,22 @@ pub enum AcksWhilePaused {
     Hold,
 }
 
+/// By which operation of RDMA messages travel.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verb {
+    /// Write with immediate data in the last packet, which tells the receiver: as NCCL ends a
+    /// message.
+    #[default]
+    WriteWithImmediate,
+    /// Write: the first packet says where to.
+    Write,
+    /// Send: the receiver has said where to.
+    Send,
+    /// Read: the receiver asks for the data with a request, and the sender answers.
+    Read,
+}
+
 /// A NIC.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -47,6 +63,8 @@ pub struct NicConfig {
     pub send_latency: Span,
     /// From the last bit until software sees the completion.
     pub receive_latency: Span,
+    /// By which operation messages travel.
+    pub verb: Verb,
     /// Data packets for one acknowledgement; the last packet of a message always causes one.
     pub ack_every: u32,
     /// What it does with packets that arrive out of order.
@@ -78,6 +96,7 @@ impl Default for NicConfig {
             // The scenario fills in what the catalogue says of the card.
             send_latency: Span::ZERO,
             receive_latency: Span::ZERO,
+            verb: Verb::WriteWithImmediate,
             // ConnectX acknowledges as it likes; one for each packet is the worst case.
             ack_every: 1,
             // What RoCE NICs before ConnectX-6 Dx do, and every NIC without being asked.

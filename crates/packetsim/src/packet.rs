@@ -13,6 +13,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Rate, Span};
 
+use crate::nic::Verb;
+
 /// Traffic classes of a port, served in this order where they are strict. Frames of the link
 /// itself (pauses) are in none: they are never queued behind anything and never paused.
 pub(crate) const CLASSES: usize = 2;
@@ -231,6 +233,20 @@ impl Sizes {
             grant: whole(headers.grant.get()),
             pause: whole(headers.pause.get()),
             gap: headers.gap.get(),
+        }
+    }
+
+    /// The same with the headers of an operation (InfiniBand Architecture Specification, Volume 1,
+    /// 9.2 and 9.4): a send has neither address nor immediate data; a read's answers have an AETH
+    /// of 4 bytes first and last, and its request is a packet of headers.
+    pub(crate) fn of_verb(self, verb: Verb) -> Self {
+        const AETH: u32 = 4;
+        let request = (self.data + self.first) as u16;
+        match verb {
+            Verb::WriteWithImmediate => self,
+            Verb::Write => Self { last: 0, ..self },
+            Verb::Send => Self { first: 0, last: 0, ..self },
+            Verb::Read => Self { first: AETH, last: AETH, grant: request, ..self },
         }
     }
 

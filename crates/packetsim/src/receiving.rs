@@ -11,6 +11,7 @@ use traffic::OpId;
 use units::{Bytes, Id, Span, Time};
 
 use crate::cc::{Data, Feedback};
+use crate::nic::Verb;
 use crate::packet::{
     CONTROL, DATA, FRESH, MARKED, PATH_END, Packet, Purpose, RESUME, ROAMING, STAMPED, Waiting,
     joined,
@@ -227,14 +228,22 @@ impl Simulation<'_> {
     /// Clears more packets for a sender, as far as its window allows.
     pub(crate) fn clear_more(&mut self, number: usize) {
         let config = &self.settings.admission;
-        let buffer = self.sizes.packets(config.buffer.get());
+        // A read asks for all of a message at once.
+        let buffer = match self.settings.nic.verb {
+            Verb::Read => u32::MAX / config.window.max(1),
+            _ => self.sizes.packets(config.buffer.get()),
+        };
         let end = self.pairs[number].end;
         let node = self.inboxes[number].node as usize;
         let mut to = self.inboxes[number].cleared;
         let reach = self.inboxes[number].expected.saturating_add(buffer * config.window);
         let total = config.receiver_window.map_or(u64::MAX, Bytes::get);
-        while to < end && to < reach {
+        while to < end {
+            // A buffer is used again when all of it has arrived.
             let more = buffer.min(end - to);
+            if reach < to.saturating_add(more) {
+                break;
+            }
             let bytes = u64::from(more) * u64::from(self.sizes.mtu);
             let clerk = &mut self.clerks[node];
             if 0 < clerk.cleared && total < clerk.cleared.saturating_add(bytes) {

@@ -1,0 +1,334 @@
+//! Single mechanisms against arithmetic: admission by the receiver, scheduling between classes,
+//! cut-through, deep buffers, PCIe, idling, fairness of DCQCN's parameter sets.
+
+use fabric::fault::Faults;
+use fabric::graph::{LinkKind, Tier};
+use fabric::{Fabric, FabricBuilder, LinkClass};
+use packetsim::admission::{AdmissionConfig, AdmissionPolicy};
+use packetsim::buffer::{BufferConfig, Organisation};
+use packetsim::cc::{CcConfig, dcqcn, none};
+use packetsim::measure::{MeasureConfig, Recording};
+use packetsim::nic::{AfterIdle, Verb};
+use packetsim::settings::{ControlClass, Forwarding};
+use packetsim::{Settings, Watch};
+use traffic::{Connection, ConnectionId, OpKind, OpTimes, Outcome, Transfers};
+use units::{Bytes, Length, Rate, Span};
+
+const RATE: Rate = Rate::from_gbps(400);
+const DELAY: Span = Span::from_us(1);
+
+/// Hosts on one switch, 1 us from it.
+fn star(hosts: usize) -> Fabric {
+    let mut builder = FabricBuilder::new(hosts, 1, 1);
+    let class = builder.class(LinkClass {
+        name: "link".into(),
+        kind: LinkKind::ScaleOut,
+        rate: RATE,
+        delay: DELAY,
+        length: Length::ZERO,
+    });
+    let tier = Tier { name: "leaf".into(), model: String::new(), latency: Span::ZERO };
+    let tier = builder.tier(tier);
+    let switch = builder.plain_switch(tier, 0, 0);
+    for host in 0..hosts {
+        let nic = builder.nic(host);
+        builder.cable(nic, switch, class);
+    }
+    builder.build()
+}
+
+fn connect(transfers: &mut Transfers, fabric: &Fabric, from: usize, to: usize) -> ConnectionId {
+    let (from, to) = (fabric.nic(from), fabric.nic(to));
+    transfers.connect(Connection { from, to, channel: 0, queue_pairs: 1 })
+}
+
+/// One message for each (from, to, bytes).
+fn sends(fabric: &Fabric, flows: &[(usize, usize, u64)]) -> Transfers {
+    let mut transfers = Transfers::new();
+    let label = transfers.label("flow");
+    for &(from, to, bytes) in flows {
+        let connection = connect(&mut transfers, fabric, from, to);
+        transfers.send(connection, Bytes::new(bytes), label, &[]);
+    }
+    transfers
+}
+
+fn uncontrolled() -> Settings {
+    Settings { congestion: CcConfig::None(none::Config {}), seed: 1, ..Settings::default() }
+}
+
+fn run(hosts: usize, flows: &[(usize, usize, u64)], settings: &Settings) -> Outcome {
+    let fabric = star(hosts);
+    packetsim::run(&fabric, &sends(&fabric, flows), settings)
+}
+
+fn measured(hosts: usize, flows: &[(usize, usize, u64)], settings: &Settings) -> Recording {
+    let fabric = star(hosts);
+    let (faults, config) = (Faults::default(), MeasureConfig::default());
+    let transfers = sends(&fabric, flows);
+    let mut watch = Watch::default();
+    packetsim::run_measured(&fabric, &transfers, settings, &faults, &config, &mut watch).1
+}
+
+fn times(outcome: &Outcome, at: usize) -> OpTimes {
+    outcome.ops.iter().nth(at).copied().flatten().expect("it finished")
+}
+
+fn seconds_to_receive(outcome: &Outcome, at: usize) -> f64 {
+    let times = times(outcome, at);
+    times.received.since(times.start).as_secs_f64()
+}
+
+/// How long so many bytes of payload take at the line rate, headers and gaps included.
+fn wire(bytes: u64) -> f64 {
+    let packets = bytes.div_ceil(4_096);
+    (bytes + packets * 82) as f64 * 8.0 / RATE.as_bps_f64()
+}
+
+/// Oracle: with one buffer of 64 KiB cleared at a time, each costs a round trip: the clearance
+/// comes over two links, the data goes over two, and the next clearance follows.
+#[test]
+fn a_sender_waits_for_every_clearance() {
+    let mut settings = uncontrolled();
+    settings.admission = AdmissionConfig {
+        policy: AdmissionPolicy::ReceiverDriven,
+        buffer: Bytes::from_kib(64),
+        window: 1,
+        receiver_window: None,
+    };
+    let outcome = run(2, &[(0, 1, 16 << 16)], &settings);
+    let grant = (142 + 20) as f64 * 8.0 / RATE.as_bps_f64();
+    // The last packet of a buffer crosses the second link after the others have.
+    let each = wire(64 << 10) + wire(4_096) + 2.0 * grant + 4.0 * DELAY.as_secs_f64();
+    let ratio = seconds_to_receive(&outcome, 0) / (16.0 * each);
+    assert!((ratio - 1.0).abs() < 0.002, "{ratio}");
+    // With the default window of eight it runs at line rate.
+    settings.admission.window = 8;
+    let outcome = run(2, &[(0, 1, 16 << 16)], &settings);
+    assert!(seconds_to_receive(&outcome, 0) < 1.2 * wire(16 << 16) + 5e-6);
+}
+
+/// Property: a receiver that counts what it has cleared never has more than that in the switch,
+/// however many send to it; one that does not has all of it there.
+#[test]
+fn a_receiver_that_counts_keeps_an_incast_out_of_the_switch() {
+    let flows: Vec<(usize, usize, u64)> = (0..8).map(|from| (from, 8, 1 << 20)).collect();
+    let mut settings = uncontrolled();
+    settings.admission.policy = AdmissionPolicy::ReceiverDriven;
+    settings.admission.buffer = Bytes::from_kib(64);
+    let deepest = |outcome: &Outcome| {
+        outcome.links.iter().map(|link| link.peak_queue.get()).max().expect("there are links")
+    };
+    let open = run(9, &flows, &settings);
+    settings.admission.receiver_window = Some(Bytes::from_kib(256));
+    let counted = run(9, &flows, &settings);
+    assert_eq!((open.completed(), counted.completed()), (8, 8));
+    assert!(deepest(&counted) <= 270_000 && 2_000_000 < deepest(&open), "{}", deepest(&counted));
+    // The link to the receiver stays busy: 256 KiB are more than it carries in a round trip.
+    let slower = counted.makespan().as_secs_f64() / open.makespan().as_secs_f64();
+    assert!(slower < 1.03, "{slower}");
+}
+
+/// Clearances that wait behind data wait for all of it; in a queue of their own for one packet.
+#[test]
+fn clearances_of_their_own_class_overtake_data() {
+    // Host 2 clears what host 1 sends to it, over a link that is full of what the others send to
+    // host 1.
+    let flows = [(1, 2, 32 << 20), (0, 1, 16 << 20), (3, 1, 16 << 20), (4, 1, 16 << 20)];
+    let mut settings = uncontrolled();
+    settings.admission.policy = AdmissionPolicy::ReceiverDriven;
+    let p99 = |class| {
+        let mut settings = settings.clone();
+        settings.switch.grants = class;
+        let recording = measured(5, &flows, &settings);
+        recording.clearance.quantile(0.99).expect("clearances arrived").as_secs_f64()
+    };
+    let (own, with_data) = (p99(ControlClass::Own), p99(ControlClass::WithData));
+    assert!(own < 3e-6, "{own}");
+    assert!(10.0 * own < with_data, "{own} and {with_data}");
+}
+
+/// Oracle: a backlog of acknowledgements twice as large as data meets data on one link. Strict
+/// priority lets the data wait until it is gone; a weight of a quarter leaves it three quarters.
+#[test]
+fn classes_share_a_link_as_their_weights_say() {
+    let fabric = star(3);
+    let taken = |control_share| {
+        let mut settings = uncontrolled();
+        settings.packet.headers.ack = Bytes::new(8_000);
+        settings.switch.control_share = control_share;
+        let mut transfers = Transfers::new();
+        let label = transfers.label("flow");
+        // Host 0 has sent all after 343 us; its acknowledgements take until 657 us to come back, and
+        // meanwhile host 2 sends to it.
+        let connection = connect(&mut transfers, &fabric, 0, 1);
+        transfers.send(connection, Bytes::from_mib(16), label, &[]);
+        let later = transfers.add(OpKind::Wait { span: Span::from_us(400) }, label, &[]);
+        let connection = connect(&mut transfers, &fabric, 2, 0);
+        let op = transfers.send(connection, Bytes::from_mib(2), label, &[later]);
+        let outcome = packetsim::run(&fabric, &transfers, &settings);
+        let times = outcome.ops[op].expect("it finished");
+        times.received.since(times.start).as_secs_f64()
+    };
+    let strict = taken(None);
+    assert!(250e-6 < strict, "data waits for the acknowledgements: {strict}");
+    for share in [0.25, 0.5, 0.75] {
+        let (taken, expected) = (taken(Some(share)), wire(2 << 20) / (1.0 - share));
+        assert!((taken / expected - 1.0).abs() < 0.07, "{share}: {taken} for {expected}");
+    }
+}
+
+/// Oracle: a switch that cuts through sends a packet on after 64 bytes of it instead of all.
+#[test]
+fn cut_through_saves_all_but_the_headers_once_for_each_switch() {
+    let mut settings = uncontrolled();
+    let stored = seconds_to_receive(&run(2, &[(0, 1, 4_096)], &settings), 0);
+    settings.switch.forwarding = Forwarding::CutThrough;
+    let cut = seconds_to_receive(&run(2, &[(0, 1, 4_096)], &settings), 0);
+    // The only packet has all headers: 62 and RETH 16 and immediate data 4; gap 20.
+    let whole = (4_096 + 82 + 20) as f64 * 8.0 / RATE.as_bps_f64();
+    let headers = 64.0 * 8.0 / RATE.as_bps_f64();
+    assert!((stored - (2.0 * whole + 2e-6)).abs() < 1e-12, "{stored}");
+    assert!((stored - cut - (whole - headers)).abs() < 1e-12, "{stored} and {cut}");
+}
+
+/// Twenty that send to one host fill a shared memory, and two that have nothing to do with it are
+/// paused; with a part of its own for each port, they are not. By hand: of a pool of 13.4 MB with
+/// alpha 1/8 each of twenty takes 1/28, 478 kB, and so may the two, whose queues grow to 524 kB; a
+/// twenty-fourth is 558 kB.
+#[test]
+fn ports_of_a_deep_buffer_do_not_take_memory_from_each_other() {
+    let mut flows: Vec<(usize, usize, u64)> = (0..20).map(|from| (from, 20, 4 << 20)).collect();
+    flows.extend([(21, 23, 1 << 20), (22, 23, 1 << 20)]);
+    let paused = |organisation| {
+        let mut settings = uncontrolled();
+        settings.buffer = BufferConfig {
+            organisation,
+            // The pool, and what 24 ports keep: headroom of 166,236 and a reserve of 18,796 bytes.
+            size: Bytes::new(13_400_000 + 24 * 185_032),
+            alpha: 0.125,
+            ..BufferConfig::default()
+        };
+        let fabric = star(24);
+        let outcome = packetsim::run(&fabric, &sends(&fabric, &flows), &settings);
+        assert_eq!((outcome.completed(), outcome.counters.drops), (22, 0));
+        let paused = |host: usize| outcome.links[fabric.ports(fabric.nic(host))[0]].paused;
+        (paused(0) + paused(19), paused(21) + paused(22))
+    };
+    let (hogs, victims) = paused(Organisation::Shared);
+    assert!(Span::ZERO < hogs && Span::ZERO < victims, "{hogs} {victims}");
+    let (hogs, victims) = paused(Organisation::DeepVoq);
+    assert!(Span::ZERO < hogs && victims == Span::ZERO, "{hogs} {victims}");
+}
+
+/// Oracle: a host that takes 100 Gb/s over PCIe gets its data at that rate; its NIC pauses the
+/// switch and loses nothing. Without pauses its buffer overflows.
+#[test]
+fn pcie_limits_with_back_pressure() {
+    let mut settings = uncontrolled();
+    settings.nic.pcie = Some(Rate::from_gbps(100));
+    settings.nic.timeout = Span::from_ms(1);
+    let outcome = run(2, &[(0, 1, 16 << 20)], &settings);
+    assert_eq!((outcome.completed(), outcome.counters.drops), (1, 0));
+    assert!(0 < outcome.counters.pauses);
+    let expected = ((16 << 20) + 4_096 * 62) as f64 * 8.0 / 100e9;
+    let taken = seconds_to_receive(&outcome, 0);
+    assert!((taken / expected - 1.0).abs() < 0.01, "{taken} for {expected}");
+    settings.pfc.enabled = false;
+    let outcome = run(2, &[(0, 1, 16 << 20)], &settings);
+    assert_eq!(outcome.completed(), 1);
+    assert!(0 < outcome.counters.drops);
+}
+
+/// A queue pair that was slowed and then idles goes on slowly, or at line rate if that is how the
+/// NIC does it and it has idled for long enough.
+#[test]
+fn after_idling_a_queue_pair_goes_on_as_its_nic_does() {
+    let fabric = star(5);
+    let second_message = |after_idle, idle: Span| {
+        let mut transfers = Transfers::new();
+        let label = transfers.label("flow");
+        let mut first = Vec::new();
+        for from in 0..4 {
+            let connection = connect(&mut transfers, &fabric, from, 4);
+            first.push((connection, transfers.send(connection, Bytes::from_mib(4), label, &[])));
+        }
+        let all: Vec<_> = first.iter().map(|(_, op)| *op).collect();
+        let pause = transfers.add(OpKind::Wait { span: idle }, label, &all);
+        let op = transfers.send(first[0].0, Bytes::from_mib(1), label, &[pause]);
+        let mut settings = Settings { seed: 1, ..Settings::default() };
+        settings.congestion = CcConfig::Dcqcn(dcqcn::Config::paper());
+        settings.nic.after_idle = after_idle;
+        settings.nic.idle_reset = Span::from_us(500);
+        let outcome = packetsim::run(&fabric, &transfers, &settings);
+        let times = outcome.ops[op].expect("it finished");
+        times.received.since(times.start).as_secs_f64()
+    };
+    let (short, long) = (Span::from_us(100), Span::from_us(600));
+    let kept = second_message(AfterIdle::Keep, long);
+    let restarted = second_message(AfterIdle::Restart, long);
+    let too_soon = second_message(AfterIdle::Restart, short);
+    let alone = wire(1 << 20) + 2e-6;
+    assert!((restarted / alone - 1.0).abs() < 0.01, "{restarted} for {alone}");
+    assert!(1.2 * alone < kept && 1.2 * alone < too_soon, "{kept} {too_soon} for {alone}");
+}
+
+/// DCQCN's parameter sets on four flows that begin together and share 400 Gb/s for 50 ms: all are
+/// fair in the long run, also those of the paper (steps of 40 Mb/s, for 40 Gb/s links) and of
+/// ConnectX dumps (5 Mb/s); the paper's leaves a quarter of the link idle.
+#[test]
+fn fairness_of_the_parameter_sets() {
+    let bytes = 400_000_000_000 / 8 / 1_000 * 50 / 4;
+    let flows: Vec<(usize, usize, u64)> = (0..4).map(|from| (from, 4, bytes)).collect();
+    let jain = |config: dcqcn::Config| {
+        let settings = Settings { congestion: CcConfig::Dcqcn(config), ..Settings::default() };
+        let outcome = run(5, &flows, &settings);
+        let rates = (0..4).map(|at| 1.0 / seconds_to_receive(&outcome, at));
+        let (sum, squares) = rates.fold((0.0, 0.0), |(s, q), rate| (s + rate, q + rate * rate));
+        (sum * sum / (4.0 * squares), outcome.makespan().as_secs_f64())
+    };
+    let sets = [
+        ("hpcc's ns-3", dcqcn::Config::ns3(RATE)),
+        ("paper", dcqcn::Config::paper()),
+        ("connectx", dcqcn::Config::default()),
+    ];
+    let mut found = String::new();
+    for (name, config) in sets {
+        let (jain, last) = jain(config);
+        assert!(0.99 <= jain, "{name}: {jain}");
+        found += &format!("{name}: done after {:.0} ms\n", last * 1e3);
+    }
+    insta::assert_snapshot!(found, @r"
+    hpcc's ns-3: done after 54 ms
+    paper: done after 67 ms
+    connectx: done after 53 ms
+    ");
+}
+
+/// Oracle: what two packets of 4 KiB take over two links, by the headers that each operation has; a
+/// read begins when its request has come the same way.
+#[test]
+fn verbs_differ_by_their_headers_and_a_read_by_its_request() {
+    let bits = |bytes: f64| bytes * 8.0 / RATE.as_bps_f64();
+    let taken = |verb| {
+        let mut settings = uncontrolled();
+        settings.nic.verb = verb;
+        seconds_to_receive(&run(2, &[(0, 1, 8_192)], &settings), 0)
+    };
+    // The first packet crosses the first link, then the second follows it over both; `first` and
+    // `last` are what each carries besides 62 bytes of headers and 20 of gap.
+    let expected = |first: f64, last: f64| {
+        let (one, two) = (bits(4_096.0 + 82.0 + first), bits(4_096.0 + 82.0 + last));
+        one + one.max(two) + two + 2e-6
+    };
+    let cases = [
+        (Verb::Send, expected(0.0, 0.0)),
+        (Verb::Write, expected(16.0, 0.0)),
+        (Verb::WriteWithImmediate, expected(16.0, 4.0)),
+        (Verb::Read, expected(4.0, 4.0) + 2.0 * bits(62.0 + 16.0 + 20.0) + 2e-6),
+    ];
+    for (verb, expected) in cases {
+        let taken = taken(verb);
+        assert!((taken - expected).abs() < 1e-11, "{verb:?}: {taken} for {expected}");
+    }
+}
