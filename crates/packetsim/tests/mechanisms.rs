@@ -159,8 +159,8 @@ fn classes_share_a_link_as_their_weights_say() {
         settings.switch.control_share = control_share;
         let mut transfers = Transfers::new();
         let label = transfers.label("flow");
-        // Host 0 has sent all after 343 us; its acknowledgements take until 657 us to come back, and
-        // meanwhile host 2 sends to it.
+        // Host 0 has sent all after 343 us; its acknowledgements take until 657 us to come back,
+        // and meanwhile host 2 sends to it.
         let connection = connect(&mut transfers, &fabric, 0, 1);
         transfers.send(connection, Bytes::from_mib(16), label, &[]);
         let later = transfers.add(OpKind::Wait { span: Span::from_us(400) }, label, &[]);
