@@ -17,7 +17,10 @@ use crate::series::{self, Purpose, Series};
 use crate::work::{Part, Work, work};
 
 mod page;
+mod small;
 mod tables;
+
+pub use small::SmallMessages;
 
 /// How many worst links are named.
 const WORST_LINKS: usize = 8;
@@ -39,10 +42,15 @@ pub struct Report {
     pub goodput_bps: f64,
     /// The loads, what is looked at first.
     pub parts: Vec<PartReport>,
+    /// Small messages between NICs, if there were any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub small_messages_s: Option<SmallMessages>,
     /// Packets dropped.
     pub drops: u64,
     /// Packets sent again.
     pub retransmits: u64,
+    /// Packets that switches cut to their headers.
+    pub trims: u64,
     /// Packets marked for congestion.
     pub ecn_marks: u64,
     /// Congestion notifications.
@@ -123,6 +131,8 @@ pub struct Pauses {
     pub pauses: u64,
     /// How long they lasted, over all links.
     pub paused_s: f64,
+    /// How many links were paused at all: how far they spread.
+    pub links: u64,
 }
 
 /// Load of the busiest tier of links between switches that carried anything.
@@ -298,11 +308,17 @@ fn summarise(
         fct_s: percentiles(&times),
         goodput_bps: if makespan_s > 0.0 { bytes as f64 * 8.0 / makespan_s } else { 0.0 },
         parts: work.parts.iter().map(|part| part_report(work, outcome, part)).collect(),
+        small_messages_s: SmallMessages::of(fabric, &work.transfers, outcome),
         drops: counters.drops,
+        trims: counters.trims,
         retransmits: counters.retransmits,
         ecn_marks: counters.ecn_marks,
         cnps: counters.cnps,
-        pfc: Pauses { pauses: counters.pauses, paused_s: counters.paused.as_secs_f64() },
+        pfc: Pauses {
+            pauses: counters.pauses,
+            paused_s: counters.paused.as_secs_f64(),
+            links: outcome.links.iter().filter(|link| Span::ZERO < link.paused).count() as u64,
+        },
         packets: counters.packets,
         packet_hops: counters.packet_hops,
         events: counters.events,

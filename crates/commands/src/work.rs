@@ -51,6 +51,7 @@ pub fn work(loaded: &Loaded, engine: Engine, patience: Patience) -> Result<Work,
     };
     for (number, (load, flows)) in (0..).zip(loaded.loads()?) {
         let first = work.flows.len();
+        let first_connection = work.transfers.connections().len();
         let collective = if flows.is_empty() && load.pattern == Pattern::Collective {
             let random = Random::new(loaded.scenario.seed, "placement", number);
             Some(collectives(loaded, (engine, patience), load, random, &mut work)?)
@@ -60,6 +61,7 @@ pub fn work(loaded: &Loaded, engine: Engine, patience: Patience) -> Result<Work,
             work.flows.extend(flows);
             None
         };
+        work.transfers.set_service_level(first_connection, load.service_level);
         let (name, flows) = (load.title().to_owned(), first..work.flows.len());
         work.parts.push(Part { name, flows, start: load.start, collective });
     }

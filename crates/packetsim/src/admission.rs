@@ -14,6 +14,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::Bytes;
 
+use crate::cc::ReceiverCredit;
+
 /// Who decides when a message may be sent.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -48,6 +50,18 @@ impl Default for AdmissionConfig {
             buffer: Bytes::from_kib(512),
             window: 8,
             receiver_window: None,
+        }
+    }
+}
+
+impl From<ReceiverCredit> for AdmissionConfig {
+    fn from(credit: ReceiverCredit) -> Self {
+        Self {
+            policy: AdmissionPolicy::ReceiverDriven,
+            buffer: credit.credit,
+            // The receiver's own bound holds; this one is out of its way.
+            window: 1 << 16,
+            receiver_window: Some(credit.outstanding),
         }
     }
 }

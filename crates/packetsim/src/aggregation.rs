@@ -75,11 +75,12 @@ impl Simulation<'_> {
     /// switch.
     #[inline]
     pub(crate) fn put_out(&mut self, link: usize, packet: Packet) {
-        if !self.is_switch_port(link) || self.is_idle(link, DATA) {
+        let class = self.class_of(&packet).max(DATA);
+        if !self.is_switch_port(link) || self.is_idle(link, class) {
             self.send(link, self.now, packet);
         } else {
             let packet = Packet { at: self.now as u32, ..packet };
-            self.join(link, DATA, Waiting { packet, from: NOWHERE });
+            self.join(link, class, Waiting { packet, from: NOWHERE });
         }
     }
 

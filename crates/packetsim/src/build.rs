@@ -6,7 +6,7 @@ use fabric::{Fabric, LinkId, NodeKind};
 use traffic::{Counters, Transfers};
 use units::{Bytes, Id, Rate, Span, Time};
 
-use crate::admission::{AdmissionPolicy, Clerk};
+use crate::admission::{AdmissionConfig, AdmissionPolicy, Clerk};
 use crate::buffer::{BufferConfig, PfcConfig, Switch};
 use crate::calendar::Calendar;
 use crate::cc::Circumstances;
@@ -14,12 +14,12 @@ use crate::credits::Credits;
 use crate::entropy::{Entropy, Way};
 use crate::faults::{Trouble, pauses};
 use crate::nic::{Pacing, Sender, Verb};
-use crate::packet::{CONTROL, Clock, DATA, PATH_END, PURPOSES, Purpose, Sizes};
+use crate::packet::{CONTROL, Clock, DATA, LANES, PATH_END, PURPOSES, Purpose, Sizes};
 use crate::pair::{Inbox, Pair};
 use crate::paths::{Network, is_scale_up};
 use crate::port::{NOWHERE, Port};
 use crate::ring::Slab;
-use crate::settings::{ControlClass, Forwarding, Overflow, Settings};
+use crate::settings::{ControlClass, Forwarding, LinkRetry, Overflow, Settings};
 use crate::simulation::{Host, Operations, Rules, Simulation, Tally};
 use crate::stamps::Stamps;
 use crate::switching::{Marker, PauseLog};
@@ -111,9 +111,11 @@ fn rules(fabric: &Fabric, settings: &Settings, faults: &Faults) -> Rules {
     let pfc = &settings.pfc;
     let mut needs = settings.congestion.needs();
     needs.repace |= settings.nic.pacing == Pacing::Follow;
+    let admission = needs.credit.map_or_else(|| settings.admission.clone(), AdmissionConfig::from);
     Rules {
         needs,
-        lossless: u8::from(pfc.enabled || settings.credits.enabled) << DATA,
+        lossless: if pfc.enabled || settings.credits.enabled { data_mask() } else { 0 },
+        lanes: settings.credits.lanes(),
         class_in_switch: classes(settings),
         mark_when: settings.ecn.when,
         control_share: share(settings.switch.control_share),
@@ -127,12 +129,33 @@ fn rules(fabric: &Fabric, settings: &Settings, faults: &Faults) -> Rules {
         timeout: settings.nic.timeout.as_ps().max(1),
         goes_back: settings.nic.reorder == Reorder::None,
         trims: settings.switch.overflow == Overflow::Trim,
-        admits: settings.admission.policy == AdmissionPolicy::ReceiverDriven
+        admits: admission.policy == AdmissionPolicy::ReceiverDriven
             || settings.nic.verb == Verb::Read,
-        counts_cleared: settings.admission.receiver_window.is_some(),
+        counts_cleared: admission.receiver_window.is_some(),
+        admission,
         slow_hosts: settings.nic.pcie.is_some() || faults.all().iter().any(pauses),
         header_bytes: 64,
     }
+}
+
+/// The classes of data.
+fn data_mask() -> u8 {
+    ((1 << LANES) - 1) << DATA
+}
+
+/// The lane of each queue pair.
+fn lanes(simulation: &Simulation<'_>) -> Vec<u8> {
+    let (network, transfers) = (&simulation.network, simulation.transfers);
+    let mut lanes = vec![0; network.keys.len()];
+    for connection in transfers.connections().ids() {
+        let first = network.first_pair[connection.index()];
+        if first != NOWHERE {
+            let level = transfers.service_level(connection);
+            let end = first as usize + usize::from(network.pairs_of[connection.index()]);
+            lanes[first as usize..end].fill(simulation.settings.credits.lane(level));
+        }
+    }
+    lanes
 }
 
 /// Control may get a share of a link instead of going first; in 1/65,536.
@@ -277,6 +300,7 @@ fn switches(
         switch.lookahead = switch.inputs.iter().map(sooner).min().unwrap_or(0);
         let explicit = settings.packet.clock == Clock::Nanosecond;
         let explicit = explicit || settings.credits.enabled;
+        let explicit = explicit || settings.switch.link_retry == LinkRetry::On;
         switch.eventful = u32::from(explicit || switch.lookahead == 0);
     }
     switches
@@ -288,7 +312,8 @@ fn lay_paths(simulation: &mut Simulation<'_>) {
     let transfers = simulation.transfers;
     let on_the_way = simulation.network.chooses_on_the_way();
     let planned = simulation.network.planned(fabric);
-    for pair in 0..simulation.network.keys.len() {
+    let lanes = lanes(simulation);
+    for (pair, lane) in lanes.into_iter().enumerate() {
         let (key, back) = simulation.network.keys[pair];
         let planned = planned.as_ref().and_then(|paths| paths[pair].as_ref());
         let forth: Vec<LinkId> = match planned {
@@ -308,14 +333,17 @@ fn lay_paths(simulation: &mut Simulation<'_>) {
         let line = fabric.class(forth[0]).rate;
         let about = circumstances_on(simulation, &forth);
         let control = simulation.settings.congestion.build(&about);
-        let cleared = if simulation.rules.admits { 0 } else { u32::MAX };
+        let unasked = simulation.rules.needs.credit.map_or(Bytes::ZERO, |credit| credit.unasked);
+        let unasked = (unasked.get() / u64::from(simulation.sizes.mtu)) as u32;
+        let cleared = if simulation.rules.admits { unasked } else { u32::MAX };
         // A neighbour is reached in one hop: nothing is to be chosen.
         let roams = on_the_way && 1 < forth.len();
         let pair = new_pair(port, if roams { NOWHERE } else { route }, line, cleared, control);
         let selective = if simulation.rules.goes_back { 0 } else { simulation.sizes.mtu };
-        simulation.pairs.push(Pair { selective, ..pair });
+        simulation.pairs.push(Pair { selective, lane, ..pair });
         let receiver = simulation.settings.congestion.receiver();
-        simulation.inboxes.push(Inbox::new(ack_route, key.to.index() as u32, receiver));
+        let inbox = Inbox::new(ack_route, key.to.index() as u32, receiver);
+        simulation.inboxes.push(Inbox { cleared: unasked, ..inbox });
         simulation.routed.extend(forth.iter().map(|link| link.index() as u32));
         simulation.refresh(simulation.pairs.len() - 1);
     }
@@ -367,6 +395,7 @@ fn new_pair(
         busy_until: 0,
         resend: Vec::new(),
         arrived: 0,
+        lane: 0,
         selective: 0,
         line_bps: line.as_bps(),
         control,

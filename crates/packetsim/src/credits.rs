@@ -4,14 +4,24 @@
 //! The sender knows how many blocks its packets still occupy there; when a full packet would not
 //! fit any more it stalls, and it goes on when the switch has sent enough of its packets on and
 //! tells it so. Nothing is ever sent that has no room, so nothing is ever dropped, and a stall
-//! spreads from switch to switch as a pause does. Stalls are counted as pauses are.
+//! spreads from switch to switch as a pause does.
+//!
+//! A port has several virtual lanes for data, each with a queue, a buffer at the far end and
+//! credits of its own; the lanes that may send take turns. A connection's service level says which
+//! lane its packets take on every link (`sl_to_vl`). So a tenant whose packets stall holds back
+//! nobody in another lane.
+//!
+//! A stall is counted, and its length measured, while something waits for it (what counters of
+//! InfiniBand ports call PortXmitWait); running out of credits with nothing to send is none.
 //!
 //! Source: InfiniBand Architecture Specification, Volume 1, section 7.9 (flow control: FCTBS and
 //! FCCL in units of 64 bytes, for each virtual lane).
 //!
 //! # Where this model departs from it
 //!
-//! * There is one lane for data; acknowledgements have a lane of their own that never runs short.
+//! * Acknowledgements have a lane of their own that never runs short.
+//! * Lanes take turns packet by packet, without the specification's tables of weights, and a
+//!   service level is mapped to the same lane everywhere.
 //! * A sender that is not stalled learns at once what has been sent on. So the buffer counts
 //!   without what is on the way for the length of the cable, which only a stalled sender waits for.
 //! * Credit updates take the wire only when they end a stall.
@@ -20,12 +30,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::Bytes;
 
-use crate::packet::{DATA, Packet, RESUME};
+use crate::packet::{DATA, LANES, Packet, RESUME};
 use crate::port::{NOWHERE, Port};
 use crate::simulation::Simulation;
 
 /// Bytes of a block (section 7.9.4.4).
 const BLOCK: u32 = 64;
+
+const NEVER: u64 = u64::MAX;
 
 /// Credit-based flow control.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -33,28 +45,55 @@ const BLOCK: u32 = 64;
 pub struct CreditConfig {
     /// Whether data is sent by credits. It then takes the place of PFC.
     pub enabled: bool,
-    /// Buffer of an input port; without it, what is on the way in a round trip of the cable at the
-    /// link's rate, and `spare`.
+    /// Buffer of an input port for each lane; without it, what is on the way in a round trip of
+    /// the cable at the link's rate, and a lane's part of `spare`.
     pub buffer: Option<Bytes>,
-    /// What an input port can hold besides.
+    /// What an input port can hold besides, all lanes together.
     pub spare: Bytes,
+    /// Virtual lanes for data, 1 to 4.
+    pub lanes: u8,
+    /// The lane of each service level; those beyond the list take the last.
+    pub sl_to_vl: Vec<u8>,
 }
 
 impl Default for CreditConfig {
     fn default() -> Self {
-        // Illustrative: 64 packets of 4 KiB. Quantum's buffers are not published.
-        Self { enabled: false, buffer: None, spare: Bytes::from_kib(256) }
+        Self {
+            enabled: false,
+            buffer: None,
+            // Illustrative: 64 packets of 4 KiB. Quantum's buffers are not published.
+            spare: Bytes::from_kib(256),
+            // OpenSM maps every service level to lane 0 unless QoS is switched on.
+            lanes: 1,
+            sl_to_vl: vec![0, 1, 2, 3],
+        }
+    }
+}
+
+impl CreditConfig {
+    /// How many lanes there are.
+    pub(crate) fn lanes(&self) -> usize {
+        if self.enabled { usize::from(self.lanes).clamp(1, LANES) } else { 1 }
+    }
+
+    /// The lane of a service level.
+    pub(crate) fn lane(&self, level: u8) -> u8 {
+        let known = self.sl_to_vl.get(usize::from(level)).or(self.sl_to_vl.last());
+        known.copied().unwrap_or(0).min(self.lanes() as u8 - 1)
     }
 }
 
 /// Who owes how many blocks to whom.
 #[derive(Debug, Default)]
 pub(crate) struct Credits {
-    /// Blocks that may be on the way to, or held by, the far end of each link; zero for links to
-    /// endpoints, which take everything. Empty without credits.
+    lanes: usize,
+    /// Blocks that may be on the way to, or held by, the far end of each link in each lane; zero
+    /// for links to endpoints, which take everything. Empty without credits.
     limits: Vec<u32>,
-    /// Blocks that are.
+    /// Blocks that are, by link and lane.
     owed: Vec<u32>,
+    /// Since when something waits for credits, by link and lane, or never.
+    waiting: Vec<u64>,
     /// Blocks of a full packet.
     full: u32,
 }
@@ -70,6 +109,7 @@ impl Credits {
             return Self::default();
         }
         let full = blocks(largest);
+        let lanes = config.lanes();
         let limit = |port: &Port| {
             if port.into == NOWHERE {
                 return 0;
@@ -77,13 +117,13 @@ impl Credits {
             let one_way = port.rate.bytes_in(units::Span::from_ps(port.delay)).get();
             let held = match config.buffer {
                 Some(buffer) => buffer.get().saturating_sub(one_way),
-                None => one_way + config.spare.get(),
+                None => one_way + config.spare.get() / lanes as u64,
             };
             u32::try_from(held / u64::from(BLOCK)).unwrap_or(u32::MAX / 2).max(2 * full)
         };
         let limits: Vec<u32> = ports.iter().map(limit).collect();
-        let owed = vec![0; limits.len()];
-        Self { limits, owed, full }
+        let count = lanes * limits.len();
+        Self { lanes, owed: vec![0; count], waiting: vec![NEVER; count], limits, full }
     }
 
     /// Whether credits are counted.
@@ -92,10 +132,14 @@ impl Credits {
         !self.limits.is_empty()
     }
 
-    /// Whether a full packet may be sent over a link.
+    /// Whether a full packet may be sent over a link in a lane.
     #[inline]
-    fn suffice(&self, link: usize) -> bool {
-        !self.count() || self.limits[link] == 0 || self.owed[link] + self.full <= self.limits[link]
+    fn suffice(&self, link: usize, place: usize) -> bool {
+        self.limits[link] == 0 || self.owed[place] + self.full <= self.limits[link]
+    }
+
+    fn place(&self, link: usize, class: usize) -> usize {
+        link * self.lanes + class - DATA
     }
 }
 
@@ -104,39 +148,71 @@ impl Simulation<'_> {
     /// the sender stalls.
     #[inline]
     pub(crate) fn spend(&mut self, link: usize, packet: &Packet) {
-        let class = usize::from(self.rules.class_in_switch[packet.purpose as usize]);
-        if class != DATA || self.credits.limits[link] == 0 {
+        let class = self.class_of(packet);
+        if class < DATA || self.credits.limits[link] == 0 {
             return;
         }
-        self.credits.owed[link] += blocks(u32::from(packet.size));
-        if !self.credits.suffice(link) {
-            self.stall(link);
+        let place = self.credits.place(link, class);
+        self.credits.owed[place] += blocks(u32::from(packet.size));
+        if !self.credits.suffice(link, place) {
+            self.stall(link, class);
         }
     }
 
     /// A sender has no credits left.
     #[cold]
-    fn stall(&mut self, link: usize) {
-        if self.ports[link].paused >> DATA & 1 == 1 {
+    fn stall(&mut self, link: usize, class: usize) {
+        let port = &mut self.ports[link];
+        if port.paused >> class & 1 == 1 {
             return;
         }
-        self.ports[link].paused |= 1 << DATA;
-        self.ports[link].pausing |= 1 << DATA;
-        self.counters.pauses += 1;
-        self.pauses[link].since = self.now;
+        port.paused |= 1 << class;
+        port.pausing |= 1 << class;
+        if 0 < port.queued[class] {
+            self.waits_for_credit(link, class);
+        }
         self.make_eventful(self.ports[link].switch);
+    }
+
+    /// Something has to wait for a lane's credits.
+    pub(crate) fn waits_for_credit(&mut self, link: usize, class: usize) {
+        let place = self.credits.place(link, class);
+        if self.credits.waiting[place] == NEVER {
+            self.credits.waiting[place] = self.now;
+            self.counters.pauses += 1;
+        }
+    }
+
+    /// A lane has credits again: a wait for them is over.
+    pub(crate) fn has_credit(&mut self, link: usize, class: usize) {
+        let place = self.credits.place(link, class);
+        let since = std::mem::replace(&mut self.credits.waiting[place], NEVER);
+        if since != NEVER {
+            self.pauses[link].total += self.now - since;
+        }
+    }
+
+    /// How long the lanes of a link have waited that still do.
+    pub(crate) fn waited_for_credit(&self, link: usize) -> u64 {
+        let lanes = self.credits.lanes;
+        let waiting = self.credits.waiting.get(link * lanes..(link + 1) * lanes);
+        let since = waiting.unwrap_or_default().iter().filter(|since| **since != NEVER);
+        since.map(|since| self.now - since).sum()
     }
 
     /// A switch has sent on, or lost, a packet that came over a link: its blocks are free again,
     /// and a sender that waits for them is told.
-    pub(crate) fn give_credit(&mut self, link: usize, size: u32) {
-        if self.credits.limits[link] == 0 {
+    pub(crate) fn give_credit(&mut self, link: usize, packet: &Packet) {
+        let class = self.class_of(packet);
+        if class < DATA || self.credits.limits[link] == 0 {
             return;
         }
-        self.credits.owed[link] -= blocks(size);
-        if self.ports[link].pausing >> DATA & 1 == 1 && self.credits.suffice(link) {
-            self.ports[link].pausing &= !(1 << DATA);
-            self.send_pause(link, DATA, RESUME);
+        let place = self.credits.place(link, class);
+        self.credits.owed[place] -= blocks(u32::from(packet.size));
+        let port = &mut self.ports[link];
+        if port.pausing >> class & 1 == 1 && self.credits.suffice(link, place) {
+            port.pausing &= !(1 << class);
+            self.send_pause(link, class, RESUME);
         }
     }
 }

@@ -92,6 +92,11 @@ impl Simulation<'_> {
         }
     }
 
+    /// Whether a link is out of service.
+    pub(crate) fn is_down(&self, link: usize) -> bool {
+        matches!(self.troubles.get(link), Some(Trouble::Down))
+    }
+
     /// Whether a link damages the packet of so many bytes that has crossed it.
     pub(crate) fn damages(&mut self, link: usize, size: u32) -> bool {
         let mut kept = 1.0 - self.settings.loss;

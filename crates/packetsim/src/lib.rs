@@ -28,7 +28,7 @@
 //! * [`aggregation`]: switches that end queue pairs and begin them.
 //! * [`transports`]: which settings make RoCE, InfiniBand, Ultra Ethernet, iWARP and TCP.
 //! * [`cc`]: congestion control, one file for each algorithm.
-//! * [`nic`], [`admission`], [`stamps`]: settings of NICs, clear-to-send, hop stamps.
+//! * [`nic`], [`lanes`], [`admission`], [`stamps`]: settings of NICs, clear-to-send, hop stamps.
 //!
 //! # Invariants
 //!
@@ -49,6 +49,7 @@ mod deadlock;
 mod entropy;
 pub mod estimate;
 mod faults;
+mod lanes;
 pub mod measure;
 pub mod nic;
 pub mod packet;

@@ -289,8 +289,7 @@ impl Simulation<'_> {
     }
 
     fn look_at(&self, link: usize) -> LinkSample {
-        let (port, log) = (&self.ports[link], &self.pauses[link]);
-        let running = if port.paused >> DATA & 1 == 1 { self.now - log.since } else { 0 };
+        let port = &self.ports[link];
         LinkSample {
             data: Bytes::new(u64::from(port.queued[DATA])),
             control: Bytes::new(u64::from(port.queued[CONTROL])),
@@ -298,7 +297,7 @@ impl Simulation<'_> {
             marks: port.marks,
             data_drops: port.drops[DATA],
             control_drops: port.drops[CONTROL],
-            paused: Span::from_ps(log.total + running),
+            paused: Span::from_ps(self.paused_for(link)),
         }
     }
 

@@ -65,7 +65,8 @@ pub struct NicConfig {
     pub receive_latency: Span,
     /// By which operation messages travel.
     pub verb: Verb,
-    /// Data packets for one acknowledgement; the last packet of a message always causes one.
+    /// Data packets for one acknowledgement. The last packet of a message always causes one, and
+    /// so does one that is marked, out of order, or the last that a window allows.
     pub ack_every: u32,
     /// What it does with packets that arrive out of order.
     pub reorder: Reorder,

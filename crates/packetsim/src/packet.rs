@@ -17,11 +17,13 @@ use crate::nic::Verb;
 
 /// Traffic classes of a port, served in this order where they are strict. Frames of the link
 /// itself (pauses) are in none: they are never queued behind anything and never paused.
-pub(crate) const CLASSES: usize = 2;
+pub(crate) const CLASSES: usize = DATA + LANES;
 /// Acknowledgements and notifications, where they have a class of their own.
 pub(crate) const CONTROL: usize = 0;
-/// Data.
+/// Data, in the first of its lanes; the others follow.
 pub(crate) const DATA: usize = 1;
+/// Lanes of data: InfiniBand's virtual lanes. Everything else has one.
+pub(crate) const LANES: usize = 4;
 
 /// What a packet is for.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -52,12 +54,17 @@ pub(crate) const MARKED: u8 = 1;
 pub(crate) const STAMPED: u8 = 2;
 /// A pause frame that ends a pause.
 pub(crate) const RESUME: u8 = 4;
+/// A data packet whose sender cannot go on before it is acknowledged.
+pub(crate) const ASKS: u8 = 4;
 /// Damaged on the way; the receiver will throw it away.
 pub(crate) const DAMAGED: u8 = 8;
 /// Acknowledges a packet that has not arrived before, in order or not.
 pub(crate) const FRESH: u8 = 16;
 /// Its way is chosen at every switch; `route` is its queue pair.
 pub(crate) const ROAMING: u8 = 32;
+
+/// Where the lane of a data packet stands among its flags: two bits.
+pub(crate) const LANE_SHIFT: u32 = 6;
 
 /// In the list of paths: the end of one, with the number of its queue pair in the other bits.
 pub(crate) const PATH_END: u32 = 1 << 31;
@@ -86,6 +93,12 @@ pub(crate) struct Packet {
 const _: () = assert!(size_of::<Packet>() == 20);
 
 impl Packet {
+    /// Its lane.
+    #[inline]
+    pub(crate) fn lane(&self) -> usize {
+        usize::from(self.flags >> LANE_SHIFT)
+    }
+
     /// When it reaches the far end of its link, given an instant not later than that.
     #[inline]
     pub(crate) fn arrival(&self, before: u64) -> u64 {

@@ -106,6 +106,8 @@ pub(crate) struct Pair {
     pub resend: Vec<u32>,
     /// Packets that are known to have arrived, in order or not.
     pub arrived: u32,
+    /// The lane of its data.
+    pub lane: u8,
     /// Payload of a packet where packets are acknowledged one by one; else zero.
     pub selective: u32,
     /// The rate of its NIC's link.

@@ -11,7 +11,7 @@
 
 use units::Rate;
 
-use crate::packet::{CLASSES, Clock};
+use crate::packet::{CLASSES, Clock, DATA};
 use crate::ring::Ring;
 
 /// A directed link. Bit `c` of a mask stands for class `c`.
@@ -66,6 +66,8 @@ pub(crate) struct Port {
     pub latency: u64,
     /// Where the weighted classes stand: bytes that each may still send in this round.
     pub deficits: [i32; CLASSES],
+    /// The lane that was served last, as a class.
+    turn: u8,
     /// Rate now.
     pub rate: Rate,
 }
@@ -105,6 +107,7 @@ impl Port {
             peak: 0,
             latency,
             deficits: [0; CLASSES],
+            turn: 0,
             rate,
         };
         port.set_rate(rate);
@@ -138,6 +141,15 @@ impl Port {
     #[inline]
     pub(crate) fn is_free(&self, now: u64, ticket: u32) -> bool {
         self.free_at < now || (self.free_at == now && self.free_ticket <= ticket)
+    }
+
+    /// The lane that may send and whose turn it is; there is one.
+    pub(crate) fn next_lane(&mut self) -> usize {
+        let sendable = self.sendable() >> DATA << DATA;
+        let after = sendable & (u8::MAX << 1 << self.turn);
+        let class = if after == 0 { sendable } else { after }.trailing_zeros();
+        self.turn = class as u8;
+        class as usize
     }
 
     /// Bytes that wait, in all classes.

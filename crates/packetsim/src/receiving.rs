@@ -13,8 +13,8 @@ use units::{Bytes, Id, Span, Time};
 use crate::cc::{Data, Feedback};
 use crate::nic::Verb;
 use crate::packet::{
-    CONTROL, DATA, FRESH, MARKED, PATH_END, Packet, Purpose, RESUME, ROAMING, STAMPED, Waiting,
-    joined,
+    ASKS, CONTROL, DATA, FRESH, MARKED, PATH_END, Packet, Purpose, RESUME, ROAMING, STAMPED,
+    Waiting, joined,
 };
 use crate::pair::Message;
 use crate::port::NOWHERE;
@@ -92,7 +92,8 @@ impl Simulation<'_> {
             }
             let inbox = &self.inboxes[number];
             let gap_open = 0 < inbox.early.len();
-            if ended || self.rules.ack_every <= inbox.unacked || gap_open || echo != 0 {
+            let asked = packet.flags & ASKS != 0 || echo != 0;
+            if ended || self.rules.ack_every <= inbox.unacked || gap_open || asked {
                 self.acknowledge(number, packet, echo | FRESH);
             } else {
                 self.forget_stamps(packet);
@@ -227,7 +228,7 @@ impl Simulation<'_> {
 
     /// Clears more packets for a sender, as far as its window allows.
     pub(crate) fn clear_more(&mut self, number: usize) {
-        let config = &self.settings.admission;
+        let config = &self.rules.admission;
         // A read asks for all of a message at once.
         let buffer = match self.settings.nic.verb {
             Verb::Read => u32::MAX / config.window.max(1),
@@ -271,8 +272,8 @@ impl Simulation<'_> {
         let waiting = clerk.queue.len();
         for _ in 0..waiting {
             let clerk = &mut self.clerks[node];
-            let buffer = self.settings.admission.buffer.get();
-            let total = self.settings.admission.receiver_window.map_or(u64::MAX, Bytes::get);
+            let buffer = self.rules.admission.buffer.get();
+            let total = self.rules.admission.receiver_window.map_or(u64::MAX, Bytes::get);
             if 0 < clerk.cleared && total < clerk.cleared + buffer {
                 break;
             }

@@ -10,7 +10,7 @@ use units::{Bytes, Id, Rate, Time};
 use crate::calendar::Kind;
 use crate::cc::{Ack, Loss};
 use crate::nic::AfterIdle;
-use crate::packet::{DATA, FRESH, MARKED, Packet, Purpose, ROAMING, STAMPED};
+use crate::packet::{ASKS, FRESH, LANE_SHIFT, MARKED, Packet, Purpose, ROAMING, STAMPED};
 use crate::pair::Message;
 use crate::port::NOWHERE;
 use crate::simulation::Simulation;
@@ -53,6 +53,7 @@ impl Simulation<'_> {
         }
         if self.rules.admits {
             self.clear_more(pair);
+            self.expect_answer(pair);
         }
         self.list(pair);
         self.serve(self.pairs[pair].port as usize);
@@ -106,10 +107,8 @@ impl Simulation<'_> {
         self.catch_up(link);
         let port = &self.ports[link];
         let sender = self.sender_of_port[link] as usize;
-        if port.paused >> DATA & 1 == 0
-            && port.is_free(self.now, self.ticket)
-            && let Some(place) = self.senders[sender].next(self.now)
-        {
+        let free = port.is_free(self.now, self.ticket);
+        if free && let Some(place) = self.next_in_turn(sender, link, self.now) {
             self.send_packet(sender, place, link);
         }
         if self.explicit {
@@ -123,17 +122,18 @@ impl Simulation<'_> {
     #[inline]
     fn attend(&mut self, sender: usize, link: usize) {
         let port = &self.ports[link];
-        if port.paused >> DATA & 1 == 1 {
-            return;
+        if port.paused == 0 {
+            let free = port.free_at.max(self.now);
+            let sender_state = &self.senders[sender];
+            // Most often the next in turn may send as soon as the transmitter is free.
+            let at = match sender_state.next(free) {
+                Some(_) => free,
+                None => sender_state.first_due(),
+            };
+            self.wake_sender(sender, link, at);
+        } else {
+            self.attend_unpaused(sender, link);
         }
-        let free = port.free_at.max(self.now);
-        let sender_state = &self.senders[sender];
-        // Most often the next in turn may send as soon as the transmitter is free.
-        let at = match sender_state.next(free) {
-            Some(_) => free,
-            None => sender_state.first_due(),
-        };
-        self.wake_sender(sender, link, at);
     }
 
     /// Sees to it that a sender's turn comes by then, if ever.
@@ -234,10 +234,12 @@ impl Simulation<'_> {
         } else {
             ((self.now / 1_000) as u32, 0)
         };
+        let flags = flags | pair.lane << LANE_SHIFT;
         let (route, flags) = match pair.route {
             NOWHERE => (number as u32, flags | ROAMING),
             route => (route + self.entropy.next(number) + 1, flags),
         };
+        let flags = if pair.window <= pair.outstanding() { flags | ASKS } else { flags };
         let (size, purpose) = (size as u16, Purpose::Data);
         let packet = Packet { at: 0, psn, sent, route, size, purpose, flags };
         self.counters.packets += 1;
@@ -266,7 +268,13 @@ impl Simulation<'_> {
     pub(crate) fn overdue(&mut self, number: usize) {
         let pair = &mut self.pairs[number];
         pair.overdue_pending = false;
-        if pair.una == pair.next || pair.broken {
+        if pair.broken {
+            return;
+        }
+        if pair.una == pair.next {
+            if self.rules.admits && pair.next < pair.end {
+                self.ask_for_clearance(number);
+            }
             return;
         }
         let due = pair.progress_at + self.rules.timeout;
@@ -290,6 +298,16 @@ impl Simulation<'_> {
         self.refresh(number);
         self.expect_answer(number);
         self.serve(self.pairs[number].port as usize);
+    }
+
+    /// A sender that has long waited for a clearance asks for it; what was cleared and got lost is
+    /// told again. The question itself takes no time here.
+    fn ask_for_clearance(&mut self, number: usize) {
+        let cleared = self.inboxes[number].cleared;
+        if self.pairs[number].cleared < cleared {
+            self.answer(number, Purpose::Grant, cleared, self.sizes.grant, None, 0);
+        }
+        self.expect_answer(number);
     }
 
     /// Sends once more what the receiver does not have. Acknowledgements tell the sender what has

@@ -45,6 +45,18 @@ pub enum Overflow {
     Trim,
 }
 
+/// What becomes of a packet that a link has damaged.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkRetry {
+    /// It is lost; the ends notice.
+    #[default]
+    Off,
+    /// The link sends it again (Ultra Ethernet's link-level retry). Here it joins the end of its
+    /// queue once more; the real one keeps the order of frames.
+    On,
+}
+
 /// Switches, apart from their memory.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -57,6 +69,8 @@ pub struct SwitchConfig {
     pub grants: ControlClass,
     /// What happens to a data packet of a lossy class that finds no room.
     pub overflow: Overflow,
+    /// What becomes of a packet that a link has damaged.
+    pub link_retry: LinkRetry,
     /// From a failure, or its end, until switches send packets another way.
     pub reroute_after: Span,
     /// The share of a link that control of its own class gets while data waits too; none means
@@ -71,6 +85,7 @@ impl Default for SwitchConfig {
             acks: ControlClass::default(),
             grants: ControlClass::default(),
             overflow: Overflow::default(),
+            link_retry: LinkRetry::default(),
             // Illustrative: a switch sees a dead port at once and takes it out of its groups.
             reroute_after: Span::from_ms(1),
             control_share: None,

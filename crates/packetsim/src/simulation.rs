@@ -8,7 +8,7 @@ use fabric::fault::Faults;
 use traffic::{Counters, Finding, LinkUse, OpId, OpKind, OpTimes, Outcome, Replay, Transfers};
 use units::{Bytes, Id, IdVec, Rate, Span, Time};
 
-use crate::admission::Clerk;
+use crate::admission::{AdmissionConfig, Clerk};
 use crate::buffer::{MarkWhen, Switch};
 use crate::calendar::{Calendar, Entry, Kind};
 use crate::cc::{Circumstances, Needs};
@@ -17,7 +17,7 @@ use crate::entropy::Entropy;
 use crate::faults::Trouble;
 use crate::measure::Recorder;
 use crate::nic::{AcksWhilePaused, Sender};
-use crate::packet::{Clock, DATA, PATH_END, PURPOSES, Packet, Purpose, STAMPED, Sizes, Waiting};
+use crate::packet::{Clock, PATH_END, PURPOSES, Packet, Purpose, STAMPED, Sizes, Waiting};
 use crate::pair::{Inbox, Message, Pair};
 use crate::paths::Network;
 use crate::port::{NOWHERE, Port};
@@ -64,6 +64,7 @@ pub(crate) struct Host {
 pub(crate) struct Rules {
     pub needs: Needs,
     pub lossless: u8,
+    pub lanes: usize,
     pub class_in_switch: [u8; PURPOSES],
     pub mark_when: MarkWhen,
     pub control_share: u32,
@@ -78,6 +79,7 @@ pub(crate) struct Rules {
     pub goes_back: bool,
     pub trims: bool,
     pub admits: bool,
+    pub admission: AdmissionConfig,
     pub counts_cleared: bool,
     pub slow_hosts: bool,
     pub header_bytes: u64,
@@ -587,11 +589,7 @@ impl Simulation<'_> {
         let mut links = IdVec::with_capacity(self.ports.len());
         let mut paused_in_all = 0;
         for (link, port) in self.ports.iter().enumerate() {
-            let log = &self.pauses[link];
-            let mut paused = log.total;
-            if port.paused >> DATA & 1 == 1 {
-                paused += self.now - log.since;
-            }
+            let paused = self.paused_for(link);
             paused_in_all += paused;
             links.push(LinkUse {
                 bytes: port.bytes,

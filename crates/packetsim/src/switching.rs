@@ -13,6 +13,7 @@ use crate::packet::{
     CONTROL, DAMAGED, DATA, MARKED, Packet, Purpose, RESUME, ROAMING, STAMPED, Waiting, joined,
 };
 use crate::port::NOWHERE;
+use crate::settings::LinkRetry;
 use crate::simulation::{Agenda, Simulation};
 
 /// Draws marks.
@@ -103,9 +104,12 @@ impl Simulation<'_> {
     pub(crate) fn passed(&mut self, link: usize, packet: Packet) {
         self.counters.packet_hops += u64::from(packet.purpose == Purpose::Data);
         let damaged = !self.damage.is_empty() && self.damages(link, u32::from(packet.size));
-        if damaged || packet.flags & DAMAGED != 0 {
-            if self.credits.count() && packet.purpose == Purpose::Data {
-                self.give_credit(link, u32::from(packet.size));
+        if damaged && self.settings.switch.link_retry == LinkRetry::On && !self.is_down(link) {
+            let class = self.class_of(&packet);
+            self.join(link, class, Waiting { packet, from: NOWHERE });
+        } else if damaged || packet.flags & DAMAGED != 0 {
+            if self.credits.count() {
+                self.give_credit(link, &packet);
             }
             self.lose(&packet);
         } else if self.ports[link].into == NOWHERE {
@@ -119,13 +123,13 @@ impl Simulation<'_> {
     #[inline]
     fn forward(&mut self, link: usize, mut packet: Packet) {
         if self.ends_here(&packet) {
-            if packet.purpose == Purpose::Data && self.credits.count() {
-                self.give_credit(link, u32::from(packet.size));
+            if self.credits.count() {
+                self.give_credit(link, &packet);
             }
             self.delivered(link, packet);
             return;
         }
-        let class = usize::from(self.rules.class_in_switch[packet.purpose as usize]);
+        let class = self.class_of(&packet);
         let next = self.next_link(link, &mut packet);
         self.catch_up(next);
         let is_idle = self.is_idle(next, class);
@@ -137,8 +141,8 @@ impl Simulation<'_> {
                 if packet.flags & STAMPED != 0 {
                     self.stamp(next, &packet, self.now, 0);
                 }
-                if class == DATA && self.credits.count() {
-                    self.give_credit(link, u32::from(packet.size));
+                if self.credits.count() {
+                    self.give_credit(link, &packet);
                 }
                 if self.recorder.is_some() {
                     self.record_wait(next, packet.purpose, units::Span::ZERO);
@@ -162,7 +166,7 @@ impl Simulation<'_> {
             return;
         }
         if self.rules.mark_when == MarkWhen::Enqueue
-            && class == DATA
+            && DATA <= class
             && self.marker.marks(u64::from(self.ports[next].queued[class]), next)
             && packet.purpose == Purpose::Data
         {
@@ -303,14 +307,29 @@ impl Simulation<'_> {
         self.make_eventful(self.ports[link].switch);
     }
 
+    /// How long a link has been paused or without credits until now.
+    pub(crate) fn paused_for(&self, link: usize) -> u64 {
+        let log = &self.pauses[link];
+        let running = match self.ports[link].paused >> DATA & 1 {
+            _ if self.credits.count() => self.waited_for_credit(link),
+            0 => 0,
+            _ => self.now - log.since,
+        };
+        log.total + running
+    }
+
     /// A port may send a class again.
     pub(crate) fn resume(&mut self, link: usize, class: usize) {
         if self.ports[link].paused >> class & 1 == 0 {
             return;
         }
         self.catch_up(link);
-        let log = &mut self.pauses[link];
-        log.total += self.now - log.since;
+        if self.credits.count() {
+            self.has_credit(link, class);
+        } else {
+            let log = &mut self.pauses[link];
+            log.total += self.now - log.since;
+        }
         let port = &mut self.ports[link];
         port.paused &= !(1 << class);
         if port.switch == NOWHERE {
@@ -404,7 +423,7 @@ impl Simulation<'_> {
         let port = &mut self.ports[from];
         switch.release(port, class, size);
         if self.credits.count() {
-            self.give_credit(from, size);
+            self.give_credit(from, &waiting.packet);
         } else if port.pausing >> class & 1 == 1
             && switch.may_resume(port, class, self.rules.xon_below)
         {

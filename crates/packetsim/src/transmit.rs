@@ -55,6 +55,9 @@ impl Simulation<'_> {
         port.waiting |= 1 << class;
         self.queued.push(&mut port.queues[class], waiting);
         port.peak = port.peak.max(port.total_queued());
+        if port.paused >> class & 1 == 1 && self.credits.count() {
+            self.waits_for_credit(link, class);
+        }
         self.kick(link);
     }
 
@@ -132,7 +135,7 @@ impl Simulation<'_> {
                 self.stamp(link, &packet, start, left);
             }
             // An acknowledgement's flag is the echo of a data packet's mark, never its own.
-            if class == DATA
+            if DATA <= class
                 && self.rules.mark_when == MarkWhen::Dequeue
                 && self.marker.marks(left, link)
                 && packet.purpose == Purpose::Data
@@ -148,7 +151,7 @@ impl Simulation<'_> {
                 let from_port = &mut self.ports[from as usize];
                 switch.release(from_port, class, size);
                 if self.credits.count() {
-                    self.give_credit(from as usize, size);
+                    self.give_credit(from as usize, &packet);
                 } else if from_port.pausing >> class & 1 == 1
                     && switch.may_resume(from_port, class, self.rules.xon_below)
                 {
@@ -162,12 +165,22 @@ impl Simulation<'_> {
         self.send(link, start, packet);
     }
 
+    /// The class of a packet in a switch.
+    #[inline]
+    pub(crate) fn class_of(&self, packet: &Packet) -> usize {
+        let class = usize::from(self.rules.class_in_switch[packet.purpose as usize]);
+        if class == DATA { DATA + packet.lane() } else { class }
+    }
+
     /// The class that a port serves next.
     #[inline]
     fn next_class(&mut self, link: usize) -> usize {
         let port = &mut self.ports[link];
         let sendable = port.sendable();
         let first = sendable.trailing_zeros() as usize;
+        if 1 < self.rules.lanes && DATA <= first {
+            return port.next_lane();
+        }
         let both = (1 << CONTROL) | (1 << DATA);
         if self.rules.control_share == 0 || sendable & both != both {
             return first;

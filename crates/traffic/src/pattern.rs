@@ -105,6 +105,8 @@ pub struct Load {
     pub groups: u32,
     /// In which order the collective's servers come.
     pub placement: Seating,
+    /// The service level of its connections, which decides their virtual lane on InfiniBand.
+    pub service_level: u8,
 }
 
 impl Default for Load {
@@ -125,6 +127,7 @@ impl Default for Load {
             gpus: None,
             groups: 1,
             placement: Seating::default(),
+            service_level: 0,
         }
     }
 }

@@ -77,6 +77,8 @@ pub struct Transfers {
     first_after: Vec<u32>,
     after: Vec<OpId>,
     labels: IdVec<LabelId, String>,
+    /// Service levels by connection; those beyond the list have 0.
+    levels: Vec<u8>,
 }
 
 impl Transfers {
@@ -125,6 +127,19 @@ impl Transfers {
         self.coupled.extend_from_slice(edges);
         let edges = first..self.coupled.len() as u32;
         self.add(OpKind::Coupled { edges, bytes, fill }, label, after)
+    }
+
+    /// Gives all connections from this one on a service level, which decides their virtual lane.
+    pub fn set_service_level(&mut self, first: usize, level: u8) {
+        if level != 0 || first < self.levels.len() {
+            self.levels.resize(self.connections.len().max(first), 0);
+            self.levels[first..].fill(level);
+        }
+    }
+
+    /// The service level of a connection.
+    pub fn service_level(&self, connection: ConnectionId) -> u8 {
+        self.levels.get(connection.index()).copied().unwrap_or(0)
     }
 
     /// All connections.

@@ -88,6 +88,10 @@ fn uplinks(column: &Column) -> Option<&LinkGroup> {
     column.traffic()?.tiers.iter().find(|tier| tier.between_switches)
 }
 
+fn small(column: &Column, of: fn(&run_traffic::SmallMessages) -> f64) -> Option<Value> {
+    number(of(column.traffic()?.small_messages_s.as_ref()?))
+}
+
 fn share_of(part: f64, report: &wire::Report) -> f64 {
     if report.bytes_per_step > 0.0 { part / report.bytes_per_step } else { 0.0 }
 }
@@ -242,6 +246,9 @@ const METRICS: &[Metric] = &[
     metric(FAULTS, "token_cost", "a million tokens", ("USD", Form::Plain), |c| {
         step(c, |r| r.cost.usd_per_million_tokens)
     }),
+    metric(FLOWS, "completion_s", "what is looked at, done", ("s", Form::Plain), |c| {
+        number(c.traffic()?.parts.first()?.fct_s.max)
+    }),
     metric(FLOWS, "makespan_s", "makespan", ("s", Form::Plain), |c| flows(c, |r| r.makespan_s)),
     metric(FLOWS, "fct_p50_s", "median completion", ("s", Form::Plain), |c| {
         several(c, |r| r.fct_s.p50)
@@ -261,8 +268,25 @@ const METRICS: &[Metric] = &[
         number(uplinks(c)?.at_switch.max_over_mean)
     }),
     metric(FLOWS, "uplinks_idle", "uplinks, idle", SHARE, |c| number(uplinks(c)?.at_switch.idle)),
+    metric(FLOWS, "small_p50_s", "small messages, median", ("s", Form::Plain), |c| {
+        small(c, |latency| latency.p50)
+    }),
+    metric(FLOWS, "small_p99_s", "small messages, p99", ("s", Form::Plain), |c| {
+        small(c, |latency| latency.p99)
+    }),
+    metric(FLOWS, "small_p999_s", "small messages, p99.9", ("s", Form::Plain), |c| {
+        small(c, |latency| latency.p999)
+    }),
     metric(FLOWS, "drops", "drops", COUNT, |c| flows(c, |r| r.drops as f64)),
-    metric(FLOWS, "pauses", "pauses", COUNT, |c| flows(c, |r| r.pfc.pauses as f64)),
+    metric(FLOWS, "retransmits", "sent again", COUNT, |c| flows(c, |r| r.retransmits as f64)),
+    metric(FLOWS, "trims", "trimmed", COUNT, |c| flows(c, |r| r.trims as f64)),
+    metric(FLOWS, "pauses", "pauses or stalls", COUNT, |c| flows(c, |r| r.pfc.pauses as f64)),
+    metric(FLOWS, "paused_s", "their length together", ("s", Form::Plain), |c| {
+        flows(c, |r| r.pfc.paused_s)
+    }),
+    metric(FLOWS, "paused_links", "links that were paused", COUNT, |c| {
+        flows(c, |r| r.pfc.links as f64)
+    }),
 ];
 
 fn degrees(layout: &job::Layout) -> String {

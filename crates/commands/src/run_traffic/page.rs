@@ -187,14 +187,16 @@ impl Report {
 
     fn packet_table(&self) -> Table {
         let mut table = Table::new([("", Align::Left), ("", Align::Right)]);
-        let rows: [(&str, String); 9] = [
+        let rows: [(&str, String); 11] = [
             ("data packets", grouped(self.packets)),
             ("packet-hops", grouped(self.packet_hops)),
             ("dropped", grouped(self.drops)),
             ("sent again", grouped(self.retransmits)),
+            ("trimmed", grouped(self.trims)),
             ("marked", grouped(self.ecn_marks)),
             ("notifications", grouped(self.cnps)),
             ("pauses", grouped(self.pfc.pauses)),
+            ("links paused", grouped(self.pfc.links)),
             ("events", grouped(self.events)),
             ("processor time", format!("{:.2}", Span::from_secs_f64(self.cpu_s))),
         ];

@@ -93,7 +93,8 @@ impl Algorithm for Config {
     }
 
     fn needs(&self) -> Needs {
-        Needs { hops: true, data_bytes: self.data_bytes, ack_bytes: self.ack_bytes, repace: true }
+        let (data_bytes, ack_bytes) = (self.data_bytes, self.ack_bytes);
+        Needs { hops: true, data_bytes, ack_bytes, repace: true, ..Needs::default() }
     }
 }
 

@@ -20,6 +20,7 @@
 //!   with the acknowledgement.
 //! * Room in headers ([`Needs::data_bytes`], [`Needs::ack_bytes`]).
 //! * That a change of rate moves the next transmission too ([`Needs::repace`]).
+//! * That receivers hand out credit for what is sent ([`Needs::credit`]).
 
 use std::fmt::Debug;
 
@@ -34,6 +35,7 @@ pub mod hpcc;
 pub mod infiniband;
 pub mod none;
 pub mod nscc;
+pub mod rccc;
 pub mod swift;
 pub mod timely;
 
@@ -150,6 +152,19 @@ pub struct Needs {
     pub ack_bytes: Bytes,
     /// A change of rate moves the next transmission, as if the last packet had been paced by it.
     pub repace: bool,
+    /// Receivers hand out credit for what is sent.
+    pub credit: Option<ReceiverCredit>,
+}
+
+/// How receivers hand out credit.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ReceiverCredit {
+    /// What a queue pair may send unasked when it begins.
+    pub unasked: Bytes,
+    /// What one message of credit allows.
+    pub credit: Bytes,
+    /// What a receiver may have granted and not yet received, over all its senders.
+    pub outstanding: Bytes,
 }
 
 /// What an algorithm is told about its queue pair when it begins.
@@ -231,6 +246,8 @@ algorithms! {
     Infiniband = infiniband, "infiniband";
     /// NSCC: Ultra Ethernet's marks and delays, a window at the sender.
     Nscc = nscc, "nscc";
+    /// RCCC: Ultra Ethernet's credit from the receiver.
+    Rccc = rccc, "rccc";
     /// CUBIC: losses, a window at the sender; kernel TCP's.
     Cubic = cubic, "cubic";
 }
