@@ -2,6 +2,7 @@
 
 use fabric::fault::Faults;
 use fabric::hardware::Reorder;
+use fabric::routing::Policy;
 use fabric::{Fabric, LinkId, NodeKind};
 use traffic::{Counters, Transfers};
 use units::{Bytes, Id, Rate, Span, Time};
@@ -116,6 +117,11 @@ fn rules(fabric: &Fabric, settings: &Settings, faults: &Faults) -> Rules {
         needs,
         lossless: if pfc.enabled || settings.credits.enabled { data_mask() } else { 0 },
         lanes: settings.credits.lanes(),
+        flowlet_gap: if settings.routing.policy == Policy::Flowlet {
+            settings.routing.gap.as_ps()
+        } else {
+            NEVER
+        },
         class_in_switch: classes(settings),
         mark_when: settings.ecn.when,
         control_share: share(settings.switch.control_share),

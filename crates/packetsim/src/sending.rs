@@ -51,6 +51,9 @@ impl Simulation<'_> {
         if was_idle && self.settings.nic.after_idle == AfterIdle::Restart {
             self.restart_after_idle(pair);
         }
+        if was_idle && self.rules.flowlet_gap <= self.now - self.pairs[pair].busy_until {
+            self.pairs[pair].choices += 1;
+        }
         if self.rules.admits {
             self.clear_more(pair);
             self.expect_answer(pair);

@@ -65,6 +65,8 @@ pub(crate) struct Rules {
     pub needs: Needs,
     pub lossless: u8,
     pub lanes: usize,
+    /// A pause this long lets a flow choose its path again; never, with most policies.
+    pub flowlet_gap: u64,
     pub class_in_switch: [u8; PURPOSES],
     pub mark_when: MarkWhen,
     pub control_share: u32,

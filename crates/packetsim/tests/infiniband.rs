@@ -183,6 +183,35 @@ fn without_trees_the_hosts_reduce() {
     assert!(0 < outcome.counters.packets);
 }
 
+/// A flow that pauses for longer than the gap between flowlets leaves its hashed path; one that
+/// never pauses keeps it.
+#[test]
+fn flowlets_part_only_where_flows_pause() {
+    use fabric::routing::Policy;
+    let fabric = fat_tree(Rate::from_gbps(400));
+    let used = |policy: Policy, pause: Span| {
+        let mut transfers = Transfers::new();
+        let label = transfers.label("flow");
+        let ends =
+            Connection { from: fabric.nic(15), to: fabric.nic(0), channel: 0, queue_pairs: 1 };
+        let connection = transfers.connect(ends);
+        let mut last = transfers.send(connection, Bytes::from_kib(64), label, &[]);
+        for _ in 0..8 {
+            last = transfers.add(traffic::OpKind::Wait { span: pause }, label, &[last]);
+            last = transfers.send(connection, Bytes::from_kib(64), label, &[last]);
+        }
+        let mut settings = Settings::default();
+        settings.routing.policy = policy;
+        let outcome = packetsim::run(&fabric, &transfers, &settings);
+        assert_eq!(outcome.completed(), transfers.ops().len());
+        outcome.links.iter().filter(|link| 65_536 <= link.bytes).count()
+    };
+    let (short, long) = (Span::from_us(10), Span::from_us(300));
+    assert_eq!(used(Policy::Ecmp, long), 6);
+    assert_eq!(used(Policy::Flowlet, short), 6);
+    assert!(6 < used(Policy::Flowlet, long));
+}
+
 /// Links that send damaged packets again lose none, and the ends notice nothing.
 #[test]
 fn link_level_retry_hides_damage() {

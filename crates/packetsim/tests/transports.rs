@@ -225,7 +225,7 @@ fn an_incast_under_everything() {
     }
     insta::assert_snapshot!(table, @r"
     rocev2                449 [55, 0, 0, 0]
-    infiniband            153 [1677, 0, 0, 0]
+    infiniband            153 [1644, 0, 0, 0]
     uec                   158 [0, 0, 429, 429]
     iwarp               10166 [0, 216, 0, 216]
     tcp                200208 [0, 216, 0, 216]
@@ -237,6 +237,7 @@ fn an_incast_under_everything() {
     rocev2 dctcp          179 [8, 0, 0, 0]
     rocev2 infiniband     153 [70, 0, 0, 0]
     rocev2 nscc           157 [56, 0, 0, 0]
+    rocev2 rccc           155 [50, 0, 0, 0]
     rocev2 cubic          158 [22, 0, 0, 0]
     spectrum-x            153 [62, 0, 0, 0]
     ");
