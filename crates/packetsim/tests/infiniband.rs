@@ -1,5 +1,5 @@
-//! What InfiniBand and its neighbours promise: lanes that isolate, sums made by switches, links that
-//! repair themselves, every rate of the catalogue.
+//! What InfiniBand and its neighbours promise: lanes that isolate, sums made by switches, links
+//! that repair themselves, every rate of the catalogue.
 
 use fabric::Fabric;
 use fabric::topology::{ClusterConfig, FabricConfig, LinkConfig, TopologyKind, build};
