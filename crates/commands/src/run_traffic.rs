@@ -308,7 +308,7 @@ fn summarise(
         fct_s: percentiles(&times),
         goodput_bps: if makespan_s > 0.0 { bytes as f64 * 8.0 / makespan_s } else { 0.0 },
         parts: work.parts.iter().map(|part| part_report(work, outcome, part)).collect(),
-        small_messages_s: SmallMessages::of(fabric, &work.transfers, outcome),
+        small_messages_s: SmallMessages::of(loaded.fabric(), &work.transfers, outcome),
         drops: counters.drops,
         trims: counters.trims,
         retransmits: counters.retransmits,
