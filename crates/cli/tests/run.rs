@@ -160,3 +160,20 @@ fn packets_and_flows_agree_on_long_transfers() {
     let difference = row["differences"][2].as_f64().unwrap();
     assert!((0.0..0.03).contains(&difference), "{row}");
 }
+
+/// A slow cable is what a step waits for, and the step says what it would be without; where every
+/// cable is as busy as the next, freeing one gains nothing.
+#[test]
+fn a_step_says_what_a_free_link_would_gain() {
+    let gained = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fatflow"));
+        command.args(["run", "deepseek-v2", "--json"]).args(more);
+        let output = command.output().unwrap();
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        answer["result"]["what_if"]["gained"].as_f64().unwrap()
+    };
+    assert_eq!(gained(&[]), 0.0);
+    let slow = r#"fabric.degraded=[{link="NIC 0 → rail 0 leaf 0", rate="40Gbps"}]"#;
+    let with_slow_cable = gained(&["--set", slow]);
+    assert!(0.02 < with_slow_cable && with_slow_cable < 0.5, "{with_slow_cable}");
+}

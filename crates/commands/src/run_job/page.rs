@@ -87,13 +87,15 @@ impl Answer for Report {
         }
         sheet = self.links_part(sheet);
         if let Some(free) = &self.what_if {
+            let (link, used) = (&free.link, percent(free.utilisation));
+            let gain = match free.gained {
+                ..0.0005 => "the step would take as long: others are as busy".to_owned(),
+                gained => {
+                    format!("the step would take {}, {} less", span(free.step_s), percent(gained))
+                }
+            };
             sheet = sheet.text(format!(
-                "What if: with {} free, which is in use {} of the step, the step would take {}, \
-                 {} less.",
-                free.link,
-                percent(free.utilisation),
-                span(free.step_s),
-                percent(free.gained)
+                "What if: with {link} free, which is in use {used} of the step, {gain}."
             ));
         }
         sheet = sheet.heading("Memory of a GPU").table(memory_table(&self.memory));
