@@ -104,8 +104,13 @@ impl Sheet {
     pub fn render(&self, width: usize) -> String {
         let mut text = String::new();
         let shown = |part: &&Part| !matches!(part, Part::Chart(chart) if !draw::draws(chart));
-        for (index, part) in self.parts.iter().filter(shown).enumerate() {
-            if index > 0 {
+        let mut parts = self.parts.iter().filter(shown).peekable();
+        while let Some(part) = parts.next() {
+            // A heading over charts that only a page can draw is left out with them.
+            if let (Part::Heading(_), None | Some(Part::Heading(_))) = (part, parts.peek()) {
+                continue;
+            }
+            if !text.is_empty() {
                 text.push('\n');
             }
             match part {
@@ -149,6 +154,12 @@ fn wrap(paragraph: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_heading_with_nothing_below_it_is_left_out() {
+        let sheet = Sheet::default().heading("empty").heading("full").text("words").heading("end");
+        assert_eq!(sheet.render(20), "\u{1b}[1mfull\u{1b}[0m\n\nwords\n");
+    }
 
     #[test]
     fn paragraphs_break_at_the_width_and_nowhere_else() {

@@ -1,8 +1,8 @@
 //! Tables for the terminal: columns as wide as they need to be, as narrow as they must.
 //!
 //! Widths are counted in columns of the terminal, not in bytes or characters. If a table is wider
-//! than the terminal, its widest text columns are cut until it fits, and an ellipsis says so;
-//! numbers are never cut.
+//! than the terminal, its widest text columns and then the names of number columns are cut until it
+//! fits, and an ellipsis says so; numbers are never cut.
 
 use std::fmt::Write as _;
 
@@ -12,8 +12,9 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 /// Blanks between columns.
 const GAP: usize = 2;
 
-/// Text columns are not cut below this.
-const MIN_TEXT: usize = 8;
+/// What is cut to which width, in this order: text that stays readable, the names of number columns
+/// (never the numbers), then text as far as need be.
+const CUTS: [(Align, usize); 3] = [(Align::Left, 20), (Align::Right, 12), (Align::Left, 8)];
 
 /// To which side a column leans.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
@@ -66,22 +67,27 @@ impl Table {
     }
 
     fn widths(&self, most: usize) -> Vec<usize> {
-        let mut widths: Vec<usize> = self.columns.iter().map(|(name, _)| name.width()).collect();
+        let mut cells = vec![0; self.columns.len()];
         for row in &self.rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.width());
+            for (width, cell) in cells.iter_mut().zip(row) {
+                *width = cell.width().max(*width);
             }
         }
+        let names = self.columns.iter().map(|(name, _)| name.width());
+        let mut widths: Vec<usize> =
+            names.zip(&cells).map(|(name, cell)| name.max(*cell)).collect();
         let gaps = GAP * widths.len().saturating_sub(1);
         let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(most);
-        while 0 < excess {
-            let texts = self.columns.iter().enumerate().filter(|(_, (_, a))| *a == Align::Left);
-            let Some((widest, _)) = texts.max_by_key(|(index, _)| widths[*index]) else { break };
-            if widths[widest] <= MIN_TEXT {
-                break;
+        for (side, least) in CUTS {
+            let of_side = |index: &usize| self.columns[*index].1 == side;
+            let floor =
+                |index: usize| if side == Align::Right { cells[index].max(least) } else { least };
+            while 0 < excess {
+                let may = (0..widths.len()).filter(of_side).filter(|i| floor(*i) < widths[*i]);
+                let Some(widest) = may.max_by_key(|index| widths[*index]) else { break };
+                widths[widest] -= 1;
+                excess -= 1;
             }
-            widths[widest] -= 1;
-            excess -= 1;
         }
         widths
     }
@@ -161,5 +167,17 @@ mod tests {
         ");
         let widest = example().render(1).lines().map(UnicodeWidthStr::width).max();
         assert_eq!(widest, Some(5 + 2 + 8 + 2 + 8));
+    }
+
+    #[test]
+    fn long_names_of_number_columns_give_way_before_labels_become_unreadable() {
+        let name = "infiniband-all-to-all";
+        let mut table = Table::new([("", Align::Left), (name, Align::Right), (name, Align::Right)]);
+        table.row(["small messages, 99th percentile", "4.23e-6 s", "123,456,789,012,345"]);
+        insta::assert_snapshot!(table.render(60), @r"
+                              infiniband-all-t…  infiniband-all-to-…
+        ────────────────────────────────────────────────────────────
+        small messages, 99t…          4.23e-6 s  123,456,789,012,345
+        ");
     }
 }
