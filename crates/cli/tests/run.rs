@@ -177,3 +177,20 @@ fn a_step_says_what_a_free_link_would_gain() {
     let with_slow_cable = gained(&["--set", slow]);
     assert!(0.02 < with_slow_cable && with_slow_cable < 0.5, "{with_slow_cable}");
 }
+
+/// DeepSeek-V3's step was measured on two fabrics, 19.926 and 19.946 s (arXiv 2505.09343, table 4):
+/// within 12 % here, and no difference worth naming.
+#[test]
+fn two_fabrics_of_deepseek_v3_make_no_difference() {
+    let step = |fabric: &str| {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/steps");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fatflow"));
+        command.args(["run", &format!("{root}/deepseek-v3-{fabric}.toml"), "--json"]);
+        let output = command.output().unwrap();
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        answer["result"]["step_s"].as_f64().unwrap()
+    };
+    let (planes, rails) = (step("planes"), step("rails"));
+    assert!((planes / rails - 1.0).abs() < 0.005, "{planes} and {rails}");
+    assert!((planes / 19.926 - 1.0).abs() < 0.12, "{planes}");
+}
