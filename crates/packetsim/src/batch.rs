@@ -158,7 +158,7 @@ impl Simulation<'_> {
                 return;
             }
         }
-        self.calendar.schedule(at, ticket, Kind::Arrived, link);
+        self.schedule(at, ticket, Kind::Arrived, link);
     }
 
     /// Handles [`Kind::Batched`]: works off what reaches a switch before its horizon.
@@ -169,9 +169,11 @@ impl Simulation<'_> {
         }
         switch.next_at = NEVER;
         let now = self.now;
-        let elsewhere = self.calendar.peek().unwrap_or(now);
+        // What this switch does now is itself felt elsewhere after the delay of a cable.
+        let lookahead = switch.lookahead;
+        let elsewhere = self.calendar.peek().unwrap_or(now).min(now + lookahead);
         // What arrives at this instant is due even if a sample is due too, or nobody would move.
-        let horizon = (elsewhere + switch.lookahead).min(self.barrier).max(now + 1);
+        let horizon = (elsewhere + lookahead).min(self.barrier).max(now + 1);
         self.gather(number, elsewhere, horizon);
         let incoming = std::mem::take(&mut self.incoming);
         let mut done = 0;
@@ -316,7 +318,7 @@ impl Simulation<'_> {
             let port = &self.ports[link];
             if !port.wire.is_empty() {
                 let (at, ticket) = self.next_arrival(link);
-                self.calendar.schedule(at, ticket, Kind::Arrived, link);
+                self.schedule(at, ticket, Kind::Arrived, link);
             } else {
                 self.watch(link);
             }

@@ -23,6 +23,7 @@ use crate::ring::Slab;
 use crate::settings::{ControlClass, Forwarding, LinkRetry, Overflow, Settings};
 use crate::simulation::{Host, Operations, Rules, Simulation, Tally};
 use crate::stamps::Stamps;
+use crate::stations::Stations;
 use crate::switching::{Marker, PauseLog};
 
 const NEVER: u64 = u64::MAX;
@@ -70,6 +71,7 @@ pub(crate) fn build<'a>(
         wires: if explicit { Slab::with_tags() } else { Slab::new() },
         queued: Slab::new(),
         switches,
+        stations: Stations::default(),
         pauses: vec![PauseLog::default(); links],
         credits,
         damage: damage(settings, faults, links),
@@ -103,6 +105,7 @@ pub(crate) fn build<'a>(
         if faults.is_empty() { fabric.health().clone() } else { faults.health(fabric, Time::ZERO) };
     simulation.network.routes.set_health(health);
     simulation.set_up_aggregation();
+    simulation.stations = Stations::new(&simulation);
     lay_paths(&mut simulation);
     simulation
 }

@@ -35,9 +35,11 @@ pub(crate) enum Kind {
     Commanded = 7,
     /// The first of the packets on their way to a switch arrives there.
     Batched = 8,
+    /// The first of the things that happen to a station happens.
+    Ahead = 9,
 }
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 10] = [
     Kind::Arrived,
     Kind::Freed,
     Kind::Woken,
@@ -47,6 +49,7 @@ const KINDS: [Kind; 9] = [
     Kind::Due,
     Kind::Commanded,
     Kind::Batched,
+    Kind::Ahead,
 ];
 const ID_BITS: u32 = 28;
 
@@ -62,6 +65,13 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// Something that happens then.
+    #[inline]
+    pub(crate) fn new(at: u64, ticket: u32, kind: Kind, id: usize) -> Self {
+        debug_assert!(id < 1 << ID_BITS);
+        Self { at, ticket, what: (kind as u32) << ID_BITS | id as u32 }
+    }
+
     /// What happens.
     pub(crate) fn kind(self) -> Kind {
         KINDS[(self.what >> ID_BITS) as usize]
@@ -123,7 +133,8 @@ impl Calendar {
         let slots = (reach >> shift).next_power_of_two().clamp(64, most) as usize;
         Self {
             now: 0,
-            tickets: 0,
+            // Those that are drawn come after the numbers of links, which arrivals go by.
+            tickets: 1 << 31,
             shift,
             slots: vec![NONE; slots].into_boxed_slice(),
             occupied: vec![0; slots / 64].into_boxed_slice(),
@@ -153,9 +164,8 @@ impl Calendar {
     /// Arranges for an event to happen.
     #[inline]
     pub(crate) fn schedule(&mut self, at: u64, ticket: u32, kind: Kind, id: usize) {
-        debug_assert!(id < 1 << ID_BITS);
         debug_assert!(self.now <= at, "{kind:?} {id} scheduled for {at}, but it is {}", self.now);
-        let entry = Entry { at, ticket, what: (kind as u32) << ID_BITS | id as u32 };
+        let entry = Entry::new(at, ticket, kind, id);
         let slot = at >> self.shift;
         let ahead = slot.wrapping_sub(self.slot);
         if ahead.wrapping_sub(1) < (self.slots.len() - 1) as u64 {
@@ -201,10 +211,16 @@ impl Calendar {
     /// When the next event is.
     #[inline]
     pub(crate) fn peek(&mut self) -> Option<u64> {
+        self.first().map(|entry| entry.at)
+    }
+
+    /// The next event.
+    #[inline]
+    pub(crate) fn first(&mut self) -> Option<Entry> {
         if self.current.is_empty() {
             self.turn();
         }
-        self.current.last().map(|entry| entry.at)
+        self.current.last().copied()
     }
 
     /// The events of the slot that time has just reached; nothing if it was reached before.

@@ -62,6 +62,7 @@ mod sending;
 pub mod settings;
 mod simulation;
 mod stamps;
+mod stations;
 mod switching;
 mod transmit;
 pub mod transports;

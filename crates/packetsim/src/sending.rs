@@ -145,7 +145,7 @@ impl Simulation<'_> {
         let sender = &mut self.senders[sender];
         if at < sender.wake_at {
             sender.wake_at = at;
-            self.calendar.schedule(at, link as u32, Kind::Woken, link);
+            self.schedule(at, link as u32, Kind::Woken, link);
         }
     }
 
@@ -159,7 +159,7 @@ impl Simulation<'_> {
             if !port.watched && (!sender.pairs.is_empty() || port.sendable() != 0) {
                 port.watched = true;
                 let (at, ticket) = (port.free_at, port.free_ticket);
-                self.calendar.schedule(at, ticket, Kind::Freed, link);
+                self.schedule(at, ticket, Kind::Freed, link);
             }
             return;
         }
@@ -170,7 +170,7 @@ impl Simulation<'_> {
         {
             sender.wake_at = due;
             let ticket = self.calendar.ticket();
-            self.calendar.schedule(due, ticket, Kind::Woken, link);
+            self.schedule(due, ticket, Kind::Woken, link);
         }
     }
 
@@ -263,7 +263,7 @@ impl Simulation<'_> {
             pair.overdue_pending = true;
             pair.progress_at = self.now;
             let ticket = self.calendar.ticket();
-            self.calendar.schedule(self.now + self.rules.timeout, ticket, Kind::Overdue, number);
+            self.schedule(self.now + self.rules.timeout, ticket, Kind::Overdue, number);
         }
     }
 
@@ -284,7 +284,7 @@ impl Simulation<'_> {
         if self.now < due {
             pair.overdue_pending = true;
             let ticket = self.calendar.ticket();
-            self.calendar.schedule(due, ticket, Kind::Overdue, number);
+            self.schedule(due, ticket, Kind::Overdue, number);
             return;
         }
         pair.tries += 1;
@@ -546,7 +546,7 @@ impl Simulation<'_> {
             if due < pair.timer_at {
                 pair.timer_at = due;
                 // A timer was set long before whatever else happens at its instant.
-                self.calendar.schedule(due, 0, Kind::Timed, number);
+                self.schedule(due, 0, Kind::Timed, number);
             }
         }
         if self.pairs[number].place != NOWHERE {
@@ -567,7 +567,7 @@ impl Simulation<'_> {
             if at < sender.wake_at {
                 sender.wake_at = at;
                 let ticket = if self.explicit { self.calendar.ticket() } else { link as u32 };
-                self.calendar.schedule(at, ticket, Kind::Woken, link);
+                self.schedule(at, ticket, Kind::Woken, link);
             }
         }
     }

@@ -24,6 +24,7 @@ use crate::port::{NOWHERE, Port};
 use crate::ring::Slab;
 use crate::settings::Settings;
 use crate::stamps::Stamps;
+use crate::stations::Stations;
 use crate::switching::{Marker, PauseLog};
 
 /// Things that happen rarely, by number.
@@ -179,6 +180,7 @@ pub(crate) struct Simulation<'a> {
     /// Packets that wait.
     pub queued: Slab<Waiting>,
     pub switches: Vec<Switch>,
+    pub stations: Stations,
     pub pauses: Vec<PauseLog>,
     pub credits: Credits,
     /// One stream of dice for each link, where links damage packets.
@@ -324,7 +326,7 @@ impl Simulation<'_> {
 
     /// The whole behaviour of the network, one arm for each thing that can happen.
     #[inline]
-    fn handle(&mut self, entry: Entry) {
+    pub(crate) fn handle(&mut self, entry: Entry) {
         debug_assert!(self.now <= entry.at, "time goes on");
         self.now = entry.at;
         self.ticket = entry.ticket;
@@ -340,6 +342,7 @@ impl Simulation<'_> {
             Kind::Due => self.due(id),
             Kind::Commanded => self.commanded(id),
             Kind::Batched => self.batched(id),
+            Kind::Ahead => self.ahead(id),
         }
     }
 
@@ -363,7 +366,7 @@ impl Simulation<'_> {
             }
         };
         let ticket = self.calendar.ticket();
-        self.calendar.schedule(at, ticket, Kind::Due, number as usize);
+        self.schedule(at, ticket, Kind::Due, number as usize);
     }
 
     fn due(&mut self, number: usize) {
@@ -396,7 +399,11 @@ impl Simulation<'_> {
     fn start(&mut self, op: OpId) {
         self.operations.started_at[op.index()] = self.now;
         match self.transfers.ops()[op].kind {
-            OpKind::Wait { span } => self.end_at(op, self.now + span.as_ps()),
+            OpKind::Wait { span } => {
+                let begin = self.begin_of(op);
+                self.operations.started_at[op.index()] = begin;
+                self.end_at(op, begin + span.as_ps());
+            }
             OpKind::Send { connection, bytes } => {
                 if self.network.first_pair[connection.index()] == NOWHERE {
                     let at = self.send_serially(connection.index(), bytes);
@@ -418,14 +425,16 @@ impl Simulation<'_> {
 
     fn end_at(&mut self, op: OpId, at: u64) {
         self.operations.pending += 1;
+        self.note_start(op, at);
         let ticket = self.calendar.ticket();
-        self.calendar.schedule(at, ticket, Kind::Ended, op.index());
+        self.schedule(at, ticket, Kind::Ended, op.index());
     }
 
     /// Handles [`Kind::Ended`]: a wait or a scale-up transfer is over, or a message has passed
     /// through the NIC's doorbell.
     fn ended(&mut self, op: OpId) {
         self.operations.pending -= 1;
+        self.forget_start(op);
         match self.transfers.ops()[op].kind {
             OpKind::Send { connection, .. }
                 if self.network.first_pair[connection.index()] != NOWHERE =>

@@ -89,8 +89,8 @@ impl Simulation<'_> {
         debug_assert_eq!(packet.at, self.now as u32);
         if !port.wire.is_empty() {
             let (at, ticket) = self.next_arrival(link);
-            self.calendar.schedule(at, ticket, Kind::Arrived, link);
-        } else if port.sendable() != 0 {
+            self.schedule(at, ticket, Kind::Arrived, link);
+        } else if port.sendable() != 0 && !self.runs_ahead() {
             self.catch_up(link);
             if self.ports[link].wire.is_empty() {
                 self.watch(link);
@@ -313,7 +313,7 @@ impl Simulation<'_> {
         let running = match self.ports[link].paused >> DATA & 1 {
             _ if self.credits.count() => self.waited_for_credit(link),
             0 => 0,
-            _ => self.now - log.since,
+            _ => self.now.saturating_sub(log.since),
         };
         log.total + running
     }

@@ -91,7 +91,7 @@ impl Simulation<'_> {
         if !port.watched && port.sendable() != 0 {
             port.watched = true;
             let (at, ticket) = (port.free_at.max(self.now), port.free_ticket);
-            self.calendar.schedule(at, ticket, Kind::Freed, link);
+            self.schedule(at, ticket, Kind::Freed, link);
         }
     }
 
@@ -296,7 +296,7 @@ impl Simulation<'_> {
         port.free_ticket = free_ticket;
         port.bytes += size;
         let at = port.free_at + port.delay - port.latency + self.rules.pause_response;
-        self.calendar.schedule(at, ticket, Kind::Commanded, link);
+        self.schedule(at, ticket, Kind::Commanded, link);
         self.make_eventful(self.ports[link].into);
     }
 

@@ -42,17 +42,17 @@ pub struct Replay {
     unfinished: usize,
 }
 
-/// Whether `later` can start only when the sender of `earlier` knows that it has arrived: both are
-/// messages from the same place. All else happens where the message arrives.
-fn is_patient(transfers: &Transfers, earlier: OpId, later: OpId) -> bool {
-    let from = |op: OpId| match transfers.ops()[op].kind {
-        OpKind::Send { connection, .. } => Some(transfers.connections()[connection].from),
-        _ => None,
-    };
-    from(earlier).is_some() && from(earlier) == from(later)
-}
-
 impl Replay {
+    /// Whether `later` can start only when the sender of `earlier` knows that it has arrived: both
+    /// are messages from the same place. All else happens where the message arrives.
+    pub fn is_patient(transfers: &Transfers, earlier: OpId, later: OpId) -> bool {
+        let from = |op: OpId| match transfers.ops()[op].kind {
+            OpKind::Send { connection, .. } => Some(transfers.connections()[connection].from),
+            _ => None,
+        };
+        from(earlier).is_some() && from(earlier) == from(later)
+    }
+
     /// Begins a walk. Also returns the operations that wait for nothing.
     pub fn start(transfers: &Transfers) -> (Self, Vec<OpId>) {
         let ops = transfers.ops();
@@ -75,7 +75,7 @@ impl Replay {
         for op in ops.ids() {
             for &earlier in transfers.after(op) {
                 let at = earlier.index();
-                if is_patient(transfers, earlier, op) {
+                if Self::is_patient(transfers, earlier, op) {
                     back[at] -= 1;
                     followers[back[at] as usize] = op;
                 } else {

@@ -1,0 +1,472 @@
+//! NICs ahead of the clock: a station works off everything that happens to it in the next stretch
+//! of time at once.
+//!
+//! A station is a server with its NICs, or all servers of one scale-up network. What it does
+//! follows from its own state and from what arrives over its cables, and all that will arrive within
+//! the delay of the shortest of them is on the wires already. So its events (arrivals, wake-ups,
+//! timers, the ends of its operations) are in a calendar of its own, and it stands in the common
+//! one once, for the first of them. When that comes, everything until the horizon is handled in
+//! order, by the same code as ever. That is exact, as it is for switches ([`crate::batch`]), and it
+//! brings the memory of a NIC and its queue pairs into the cache once for dozens of packets.
+//!
+//! One operation's end starts others at once, without a cable in between. That is harmless inside a
+//! station, and most of what a collective passes on is: a receiver sends on what it received. Two
+//! more kinds are allowed for. A wait that nothing precedes may start operations anywhere; when it
+//! ends is known beforehand, and nobody runs past that. A wait that nothing follows may wait for
+//! operations anywhere; it begins with the last of them, in whatever order they were worked off.
+//! Anything else, and every setting in which NICs feel each other sooner than over a cable
+//! ([`Stations::new`] lists them), means event by event.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use fabric::{Fabric, NodeId};
+use traffic::{OpId, OpKind, Replay, Transfers};
+use units::Id;
+
+use crate::calendar::{Entry, Kind};
+use crate::packet::Clock;
+use crate::port::{NOWHERE, Port};
+use crate::simulation::{Agenda, Rules, Simulation};
+
+const NEVER: u64 = u64::MAX;
+
+/// Events that lie further ahead than this (timeouts, slow timers) are kept apart, in picoseconds:
+/// they seldom come to pass, and the list of the others stays short.
+const NEAR: u64 = 20_000_000;
+
+/// What is going to happen to one station.
+#[derive(Debug)]
+pub(crate) struct Station {
+    /// What comes soon, last first.
+    near: Vec<Entry>,
+    /// When the first of the others comes.
+    far_at: u64,
+    far: BinaryHeap<Reverse<Entry>>,
+    /// For when it stands in the common calendar.
+    next_at: u64,
+    /// The delay of its shortest cable.
+    lookahead: u64,
+    /// Links that lead to it.
+    inputs: Vec<u32>,
+}
+
+impl Station {
+    fn put(&mut self, entry: Entry, now: u64) {
+        if now + NEAR < entry.at {
+            self.far_at = self.far_at.min(entry.at);
+            self.far.push(Reverse(entry));
+            return;
+        }
+        let mut place = self.near.len();
+        while 0 < place && self.near[place - 1] < entry {
+            place -= 1;
+        }
+        self.near.insert(place, entry);
+    }
+
+    /// What happens first.
+    fn first(&self) -> Option<Entry> {
+        let near = self.near.last().copied();
+        if near.is_some_and(|near| near.at < self.far_at) {
+            return near;
+        }
+        let far = self.far.peek().map(|Reverse(entry)| *entry);
+        near.into_iter().chain(far).min()
+    }
+
+    /// Takes out what happens first.
+    fn pop(&mut self, first: Entry) {
+        if self.near.last() == Some(&first) {
+            self.near.pop();
+        } else {
+            self.far.pop();
+            self.far_at = self.far.peek().map_or(NEVER, |Reverse(entry)| entry.at);
+        }
+    }
+}
+
+/// All stations, and what belongs to them. Without any, everything is in the common calendar.
+#[derive(Debug, Default)]
+pub(crate) struct Stations {
+    all: Vec<Station>,
+    /// The station that each link leads to, and the one that it leaves.
+    of_link: Vec<[u32; 2]>,
+    /// The station where each operation starts.
+    of_op: Vec<u32>,
+    /// The one that is being worked off.
+    running: u32,
+    /// When operations end that may start others anywhere.
+    starts: BinaryHeap<Reverse<u64>>,
+}
+
+/// Servers of one station.
+fn servers(fabric: &Fabric) -> usize {
+    (fabric.gpus_per_domain() / fabric.gpus_per_node().max(1)).max(1)
+}
+
+/// Which station a node belongs to.
+fn station_of(fabric: &Fabric, node: NodeId) -> u32 {
+    fabric.server_of(node).map_or(NOWHERE, |server| (server / servers(fabric)) as u32)
+}
+
+/// Where each operation starts, if no operation is felt at once in another station.
+fn homes(fabric: &Fabric, transfers: &Transfers) -> Option<Vec<u32>> {
+    let ops = transfers.ops();
+    let mut homes = vec![NOWHERE; ops.len()];
+    // Waits that wait for more than one station: nothing may follow them.
+    let mut joins = vec![false; ops.len()];
+    for op in ops.ids() {
+        let place = |node| station_of(fabric, node);
+        let own = match ops[op].kind {
+            OpKind::Send { connection, .. } => {
+                Some(place(transfers.connections()[connection].from))
+            }
+            _ => None,
+        };
+        let mut felt_at = None;
+        for &earlier in transfers.after(op) {
+            let at = match ops[earlier].kind {
+                OpKind::Send { connection, .. } => {
+                    let connection = &transfers.connections()[connection];
+                    let waits = Replay::is_patient(transfers, earlier, op);
+                    place(if waits { connection.from } else { connection.to })
+                }
+                _ if joins[earlier.index()] => return None,
+                // Nothing precedes it: it starts others when everybody knows that it will.
+                _ if homes[earlier.index()] == NOWHERE => continue,
+                _ => homes[earlier.index()],
+            };
+            if at == NOWHERE {
+                return None;
+            }
+            if own.or(felt_at).is_some_and(|known| known != at) {
+                if own.is_some() {
+                    return None;
+                }
+                joins[op.index()] = true;
+            }
+            felt_at = Some(at);
+        }
+        homes[op.index()] = own.or(felt_at.filter(|_| !joins[op.index()])).unwrap_or(NOWHERE);
+    }
+    Some(homes)
+}
+
+impl Stations {
+    /// The stations of a run, if they can run ahead.
+    pub(crate) fn new(simulation: &Simulation<'_>) -> Self {
+        let (fabric, transfers) = (simulation.fabric, simulation.transfers);
+        let Rules { admits, slow_hosts, goes_back, lossless, .. } = simulation.rules;
+        // Clearances are given, and what is missing is looked up, without a message; switches that
+        // end queue pairs, give credits or choose by flowlet feel a NIC at once; with whole
+        // nanoseconds the order of all departures counts.
+        let is_felt = admits
+            || slow_hosts
+            || simulation.aggregates
+            || simulation.credits.count()
+            || simulation.network.chooses_on_the_way()
+            || simulation.clock != Clock::Picosecond;
+        let may_lose = lossless == 0 || !simulation.damage.is_empty();
+        if is_felt || !simulation.faults.is_empty() || (may_lose && !goes_back) {
+            return Self::default();
+        }
+        let Some(of_op) = homes(fabric, transfers) else { return Self::default() };
+        let count = fabric.servers().div_ceil(servers(fabric));
+        let mut all: Vec<Station> = (0..count).map(|_| Station::idle()).collect();
+        let mut of_link = Vec::with_capacity(simulation.ports.len());
+        for (port, link) in simulation.ports.iter().zip(fabric.links().iter()) {
+            let far = if port.into == NOWHERE { station_of(fabric, link.to) } else { NOWHERE };
+            let near = if port.switch == NOWHERE { station_of(fabric, link.from) } else { NOWHERE };
+            let is_nic = |node| fabric.nic_number(node).is_some();
+            if far != NOWHERE && (port.switch != NOWHERE || is_nic(link.from)) && is_nic(link.to) {
+                all[far as usize].add_input(of_link.len() as u32, port);
+            }
+            of_link.push([far, near]);
+        }
+        if all.is_empty() || all.iter().any(|station| station.lookahead == 0) {
+            return Self::default();
+        }
+        Self { all, of_link, of_op, running: NOWHERE, starts: BinaryHeap::new() }
+    }
+
+    /// Whether there are any.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// The instant that nobody may pass before everybody has reached it.
+    fn next_start(&self) -> u64 {
+        self.starts.peek().map_or(NEVER, |Reverse(at)| *at)
+    }
+}
+
+impl Station {
+    /// One to which nothing happens.
+    fn idle() -> Self {
+        Self {
+            near: Vec::new(),
+            far_at: NEVER,
+            far: BinaryHeap::new(),
+            next_at: NEVER,
+            lookahead: NEVER,
+            inputs: Vec::new(),
+        }
+    }
+
+    fn add_input(&mut self, link: u32, port: &Port) {
+        self.inputs.push(link);
+        self.lookahead = self.lookahead.min(port.delay);
+    }
+}
+
+impl Simulation<'_> {
+    /// Arranges for an event to happen.
+    #[inline]
+    pub(crate) fn schedule(&mut self, at: u64, ticket: u32, kind: Kind, id: usize) {
+        let number = if self.stations.is_empty() { NOWHERE } else { self.station_for(kind, id) };
+        if number == NOWHERE {
+            self.calendar.schedule(at, ticket, kind, id);
+            return;
+        }
+        let station = &mut self.stations.all[number as usize];
+        station.put(Entry::new(at, ticket, kind, id), self.now);
+        if at < station.next_at && number != self.stations.running {
+            station.next_at = at;
+            self.calendar.schedule(at, ticket, Kind::Ahead, number as usize);
+        }
+    }
+
+    /// The station that an event belongs to, or nowhere.
+    #[inline]
+    fn station_for(&self, kind: Kind, id: usize) -> u32 {
+        let stations = &self.stations;
+        match kind {
+            Kind::Arrived | Kind::Commanded => stations.of_link[id][0],
+            Kind::Freed | Kind::Woken => stations.of_link[id][1],
+            Kind::Timed | Kind::Overdue => stations.of_link[self.pairs[id].port as usize][1],
+            Kind::Ended => stations.of_op[id],
+            Kind::Due => match self.agenda[id] {
+                Agenda::Expire { link, .. } | Agenda::Watchdog { link, .. } => {
+                    stations.of_link[link as usize][1]
+                }
+                Agenda::Seen { op } => self.station_of_receiver(OpId::from_index(op as usize)),
+                _ => NOWHERE,
+            },
+            Kind::Batched | Kind::Ahead => NOWHERE,
+        }
+    }
+
+    fn station_of_receiver(&self, op: OpId) -> u32 {
+        match self.transfers.ops()[op].kind {
+            OpKind::Send { connection, .. } => {
+                station_of(self.fabric, self.transfers.connections()[connection].to)
+            }
+            _ => NOWHERE,
+        }
+    }
+
+    /// Handles [`Kind::Ahead`]: works off what happens to a station before its horizon.
+    pub(crate) fn ahead(&mut self, number: usize) {
+        let now = self.now;
+        let station = &mut self.stations.all[number];
+        if station.next_at != now {
+            return;
+        }
+        station.next_at = NEVER;
+        let lookahead = station.lookahead;
+        let elsewhere = self.calendar.first();
+        // What this station does now is itself felt elsewhere after the delay of a cable.
+        let felt = elsewhere.map_or(now, |entry| entry.at).min(now.saturating_add(lookahead));
+        let horizon =
+            felt.saturating_add(lookahead).min(self.barrier).min(self.stations.next_start());
+        self.stations.running = number as u32;
+        for at in 0..self.stations.all[number].inputs.len() {
+            self.catch_up_before(self.stations.all[number].inputs[at] as usize, felt);
+        }
+        while let Some(first) = self.stations.all[number].first() {
+            let is_due = elsewhere.map_or(first.at <= now, |other| first <= other);
+            let in_reach = first.at < horizon && (first.at == now || !self.is_for_all(first));
+            if !is_due && !in_reach {
+                break;
+            }
+            self.stations.all[number].pop(first);
+            self.handle(first);
+        }
+        self.stations.running = NOWHERE;
+        self.now = now;
+        for at in 0..self.stations.all[number].inputs.len() {
+            let link = self.stations.all[number].inputs[at] as usize;
+            if self.ports[link].wire.is_empty() {
+                self.watch(link);
+            }
+        }
+        self.expect(number);
+    }
+
+    /// Puts a station into the common calendar for what happens to it next.
+    fn expect(&mut self, number: usize) {
+        let station = &mut self.stations.all[number];
+        if let Some(first) = station.first()
+            && first.at < station.next_at
+        {
+            station.next_at = first.at;
+            self.calendar.schedule(first.at, first.ticket, Kind::Ahead, number);
+        }
+    }
+
+    /// Whether an event looks at more than its station.
+    #[inline]
+    fn is_for_all(&self, entry: Entry) -> bool {
+        entry.kind() == Kind::Due && !matches!(self.agenda[entry.id()], Agenda::Seen { .. })
+    }
+
+    /// Whether a NIC that runs ahead looks at this instant.
+    #[inline]
+    pub(crate) fn runs_ahead(&self) -> bool {
+        self.stations.running != NOWHERE && !self.stations.is_empty()
+    }
+
+    /// Notes that an operation ends then which may start others anywhere.
+    pub(crate) fn note_start(&mut self, op: OpId, at: u64) {
+        if !self.stations.is_empty() && self.stations.of_op[op.index()] == NOWHERE {
+            self.stations.starts.push(Reverse(at));
+        }
+    }
+
+    /// The same operation has ended.
+    pub(crate) fn forget_start(&mut self, op: OpId) {
+        if !self.stations.is_empty() && self.stations.of_op[op.index()] == NOWHERE {
+            self.stations.starts.pop();
+        }
+    }
+
+    /// When a wait that may begin does: with the last of those it waited for, in whatever order
+    /// stations were worked off.
+    pub(crate) fn begin_of(&self, op: OpId) -> u64 {
+        if self.stations.is_empty() || self.stations.of_op[op.index()] != NOWHERE {
+            return self.now;
+        }
+        let ends = self.transfers.after(op).iter();
+        let ends = ends.map(|earlier| self.operations.received_at[earlier.index()]);
+        ends.max().unwrap_or(self.now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fabric::topology::{ClusterConfig, FabricConfig, LinkConfig, TopologyKind, build};
+    use traffic::{Connection, Outcome};
+    use units::{Bytes, Random, Rate, Span};
+
+    use super::*;
+    use crate::Settings;
+    use crate::buffer::{BufferConfig, EcnConfig};
+    use crate::cc::{CcConfig, none};
+    use crate::simulation::Watch;
+
+    fn fabric(random: &mut Random) -> Fabric {
+        let per_node = 1 + random.below(2) as u32;
+        let cluster = ClusterConfig {
+            gpus: Some(16),
+            gpus_per_node: per_node,
+            nics_per_node: per_node,
+            ..ClusterConfig::default()
+        };
+        let link = |ns: u64| LinkConfig {
+            rate: Some(Rate::from_gbps(400)),
+            delay: Some(Span::from_ns(ns)),
+            length: None,
+        };
+        let config = FabricConfig {
+            topology: TopologyKind::FatTree,
+            k: Some(4),
+            links: vec![link(100 + random.below(1_500)), link(100), link(1 + random.below(1_000))],
+            ..FabricConfig::default()
+        };
+        build(&cluster, &config, &Default::default()).expect("it is well-formed")
+    }
+
+    /// Messages at random times that are passed on and followed by others, from a common start to a
+    /// common end.
+    fn messages(random: &mut Random, fabric: &Fabric) -> Transfers {
+        let mut transfers = Transfers::new();
+        let label = transfers.label("flow");
+        let start = OpKind::Wait { span: Span::from_ps(random.below(2_000_000)) };
+        let start = transfers.add(start, label, &[]);
+        let mut last = Vec::new();
+        for _ in 0..25 {
+            let mut from = random.below(16) as usize;
+            let span = Span::from_ps(random.below(20_000_000));
+            let mut before = match random.below(3) {
+                0 => vec![],
+                1 => vec![start],
+                _ => vec![transfers.add(OpKind::Wait { span }, label, &[])],
+            };
+            for _ in 0..1 + random.below(4) {
+                let to = (from + 1 + random.below(3) as usize) % 16;
+                let (a, b) = (fabric.nic(from), fabric.nic(to));
+                let pair = Connection { from: a, to: b, channel: 0, queue_pairs: 1 };
+                let connection = transfers.connect(pair);
+                let bytes = Bytes::new(1 + random.below(200_000));
+                before = vec![transfers.send(connection, bytes, label, &before)];
+                if random.below(2) == 0 {
+                    from = to; // passed on; else the same sender sends again
+                    let span = Span::from_ps(random.below(2) * 300_000);
+                    before = vec![transfers.add(OpKind::Wait { span }, label, &before)];
+                }
+            }
+            last.extend(before);
+        }
+        transfers.add(OpKind::Wait { span: Span::from_ns(7) }, label, &last);
+        transfers
+    }
+
+    fn run(seed: u64, settings: &Settings, ahead: bool) -> Outcome {
+        let mut random = Random::new(seed, "stations", 0);
+        let fabric = fabric(&mut random);
+        let transfers = messages(&mut random, &fabric);
+        let faults = Default::default();
+        let mut simulation = crate::build::build(&fabric, &transfers, settings, &faults);
+        assert!(!simulation.stations.is_empty(), "these can run ahead");
+        if !ahead {
+            simulation.stations = Stations::default();
+        }
+        simulation.run(&mut Watch::default())
+    }
+
+    /// Agreement: running ahead changes nothing, with marks and pauses and without.
+    #[test]
+    fn nics_ahead_of_the_clock_do_what_they_would_have_done() {
+        let tight = Settings {
+            congestion: CcConfig::None(none::Config {}),
+            buffer: BufferConfig {
+                size: Bytes::new(700_000),
+                alpha: 0.125,
+                reserved: Bytes::new(4096),
+                ..BufferConfig::default()
+            },
+            ..Settings::default()
+        };
+        let ecn =
+            EcnConfig { min: Bytes::from_kib(8), max: Bytes::from_kib(32), ..Default::default() };
+        let tense = Settings { congestion: Settings::default().congestion, ecn, ..tight.clone() };
+        let (mut pauses, mut marks) = (0, 0);
+        for seed in 0..12 {
+            for settings in [&Settings::default(), &tight, &tense] {
+                let (ahead, along) = (run(seed, settings, true), run(seed, settings, false));
+                assert_eq!(ahead.ops, along.ops, "seed {seed}");
+                let (a, b) = (&ahead.counters, &along.counters);
+                assert_eq!(a.ecn_marks, b.ecn_marks, "seed {seed}");
+                assert_eq!(a.pauses, b.pauses, "seed {seed}");
+                assert_eq!(a.cnps, b.cnps, "seed {seed}");
+                assert_eq!((a.packets, a.retransmits), (b.packets, b.retransmits), "seed {seed}");
+                assert_eq!(ahead.links, along.links, "seed {seed}");
+                pauses += a.pauses;
+                marks += a.ecn_marks;
+            }
+        }
+        assert!(100 < pauses && 200 < marks, "only {pauses} pauses and {marks} marks");
+    }
+}
