@@ -39,7 +39,6 @@ pub(crate) fn build<'a>(
     let sizes = Sizes::new(&settings.packet, needs.data_bytes.get(), needs.ack_bytes.get())
         .of_verb(settings.nic.verb);
     let mut ports = ports(fabric, settings);
-    let calendar = calendar(fabric, &sizes, &ports);
     let switches = switches(fabric, settings, faults, &sizes, &mut ports);
     let credits = Credits::new(&settings.credits, &ports, sizes.largest());
     let network = Network::new(fabric, transfers, settings);
@@ -54,7 +53,7 @@ pub(crate) fn build<'a>(
         settings,
         faults,
         troubles: if faults.is_empty() { Vec::new() } else { vec![Trouble::None; links] },
-        calendar,
+        calendar: Calendar::new(0, 1, 1),
         now: 0,
         ticket: 0,
         clock: settings.packet.clock,
@@ -106,6 +105,7 @@ pub(crate) fn build<'a>(
     simulation.network.routes.set_health(health);
     simulation.set_up_aggregation();
     simulation.stations = Stations::new(&simulation);
+    simulation.calendar = calendar(&simulation);
     lay_paths(&mut simulation);
     simulation
 }
@@ -222,14 +222,18 @@ fn ports(fabric: &Fabric, settings: &Settings) -> Vec<Port> {
     fabric.links().ids().map(port).collect()
 }
 
-fn calendar(fabric: &Fabric, sizes: &Sizes, ports: &[Port]) -> Calendar {
-    // NICs have an event for each wire and transmitter, switches one each.
-    let busy = 2 * fabric.nics() + fabric.switches().len();
+fn calendar(simulation: &Simulation<'_>) -> Calendar {
+    let Simulation { fabric, sizes, ports, stations, .. } = simulation;
     let rate = ports.iter().map(|port| port.rate).max().unwrap_or(Rate::from_gbps(400));
     let full = rate.time_to_send(Bytes::new(u64::from(sizes.mtu + sizes.data))).as_ps();
     let delay = ports.iter().map(|port| port.delay).max().unwrap_or(0);
-    // Each link sees about one data packet and one acknowledgement in the time of a full packet.
-    Calendar::new(busy, full / 2, delay + 2 * full)
+    let reach = delay + 2 * full;
+    if stations.is_empty() {
+        // NICs have an event for each wire and transmitter, switches one each. Each link sees about
+        // one data packet and one acknowledgement in the time of a full packet.
+        return Calendar::new(2 * fabric.nics() + fabric.switches().len(), full / 2, reach);
+    }
+    Calendar::new(stations.len() + fabric.switches().len(), delay, 2 * reach)
 }
 
 fn senders(fabric: &Fabric) -> (Vec<Sender>, Vec<u32>) {

@@ -27,6 +27,12 @@ impl Ring {
         (self.base + (self.head & self.mask)) as usize
     }
 
+    /// Where the record lies that is so many behind the oldest.
+    #[inline]
+    pub(crate) fn place(self, behind: u32) -> usize {
+        (self.base + (self.head.wrapping_add(behind) & self.mask)) as usize
+    }
+
     /// Where the next record goes, if there is room.
     #[inline]
     pub(crate) fn room(self) -> Option<usize> {
@@ -102,6 +108,12 @@ impl<T: Copy + Default> Slab<T> {
     #[inline]
     pub(crate) fn at(&self, place: usize) -> &T {
         &self.places[place]
+    }
+
+    /// The record at a place, if there is one.
+    #[inline]
+    pub(crate) fn get(&self, place: usize) -> Option<&T> {
+        self.places.get(place)
     }
 
     /// All places, for loops that keep rings at hand.

@@ -290,24 +290,33 @@ impl Simulation<'_> {
         if entries.len() < 4 || !self.is_large {
             return;
         }
-        let ports = entries.iter().filter(|entry| entry.kind() == Kind::Arrived);
-        let mut heads = [0_usize; 32];
+        let mut links = [0_usize; 32];
         let mut count = 0;
-        for entry in ports.take(heads.len()) {
-            let wire = self.ports[entry.id()].wire;
-            if !wire.is_empty() {
-                heads[count] = wire.head();
+        for entry in entries.iter().take(links.len()) {
+            let link = match entry.kind() {
+                Kind::Arrived => Some(entry.id()),
+                Kind::Ahead => self.stations.first_input(entry.id()),
+                _ => None,
+            };
+            if let Some(link) = link {
+                links[count] = link;
                 count += 1;
             }
         }
         let mut sum = 0;
-        let mut pairs = [0_usize; 32];
-        for (head, pair) in heads[..count].iter().zip(&mut pairs) {
-            let packet = self.wires.at(*head);
-            let end = self.paths.get(packet.route as usize).copied().unwrap_or(0);
+        let mut heads = [0_usize; 64];
+        for (link, heads) in links[..count].iter().zip(heads.chunks_exact_mut(2)) {
+            let wire = self.ports[*link].wire;
+            heads[0] = wire.place(0);
+            heads[1] = wire.place(wire.len().saturating_sub(1).min(3));
+        }
+        let mut pairs = [0_usize; 64];
+        for (head, pair) in heads[..2 * count].iter().zip(&mut pairs) {
+            let route = self.wires.get(*head).map_or(0, |packet| packet.route);
+            let end = self.paths.get(route as usize).copied().unwrap_or(0);
             *pair = (end & !PATH_END) as usize;
         }
-        for pair in &pairs[..count] {
+        for pair in &pairs[..2 * count] {
             sum ^= self.pairs.get(*pair).map_or(0, |pair| pair.next_send ^ pair.line_bps);
             sum ^= self.inboxes.get(*pair).map_or(0, |inbox| u64::from(inbox.expected));
         }

@@ -196,6 +196,16 @@ impl Stations {
         self.all.is_empty()
     }
 
+    /// The first of the links that lead to a station.
+    pub(crate) fn first_input(&self, number: usize) -> Option<usize> {
+        self.all[number].inputs.first().map(|link| *link as usize)
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
     /// The instant that nobody may pass before everybody has reached it.
     fn next_start(&self) -> u64 {
         self.starts.peek().map_or(NEVER, |Reverse(at)| *at)
