@@ -11,7 +11,7 @@
 //!
 //! It ends where something could be felt sooner: a switch that pauses somebody, is paused on some
 //! port or has a pause frame on its way to it goes event by event ([`Switch::eventful`]
-//! counts the reasons). NICs always do, because one operation's end can start another at once.
+//! counts the reasons). NICs run ahead in a way of their own ([`crate::stations`]).
 
 use crate::buffer::{MarkWhen, Switch};
 use crate::calendar::Kind;
