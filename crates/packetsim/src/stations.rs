@@ -2,20 +2,21 @@
 //! of time at once.
 //!
 //! A station is a server with its NICs, or all servers of one scale-up network. What it does
-//! follows from its own state and from what arrives over its cables, and all that will arrive within
-//! the delay of the shortest of them is on the wires already. So its events (arrivals, wake-ups,
-//! timers, the ends of its operations) are in a calendar of its own, and it stands in the common
-//! one once, for the first of them. When that comes, everything until the horizon is handled in
-//! order, by the same code as ever. That is exact, as it is for switches ([`crate::batch`]), and it
-//! brings the memory of a NIC and its queue pairs into the cache once for dozens of packets.
+//! follows from its own state and from what arrives over its cables, and all that will arrive
+//! within the delay of the shortest of them is on the wires already. So its events (arrivals,
+//! wake-ups, timers, the ends of its operations) are in a calendar of its own, and it stands in
+//! the common one once, for the first of them. When that comes, everything until the horizon is
+//! handled in order, by the same code as ever. That is exact, as it is for switches
+//! ([`crate::batch`]), and it brings the memory of a NIC and its queue pairs into the cache once
+//! for dozens of packets.
 //!
-//! One operation's end starts others at once, without a cable in between. That is harmless inside a
-//! station, and most of what a collective passes on is: a receiver sends on what it received. Two
-//! more kinds are allowed for. A wait that nothing precedes may start operations anywhere; when it
-//! ends is known beforehand, and nobody runs past that. A wait that nothing follows may wait for
-//! operations anywhere; it begins with the last of them, in whatever order they were worked off.
-//! Anything else, and every setting in which NICs feel each other sooner than over a cable
-//! ([`Stations::new`] lists them), means event by event.
+//! One operation's end starts others at once, without a cable in between. That is harmless inside
+//! a station, and most of what a collective passes on is: a receiver sends on what it received.
+//! Two more kinds are allowed for. A wait that nothing precedes may start operations anywhere;
+//! when it ends is known beforehand, and nobody runs past that. A wait that nothing follows may
+//! wait for operations anywhere; it begins with the last of them, in whatever order they were
+//! worked off. Anything else, and every setting in which NICs feel each other sooner than over a
+//! cable ([`Stations::new`] lists them), means event by event.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
