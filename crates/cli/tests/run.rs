@@ -194,3 +194,27 @@ fn two_fabrics_of_deepseek_v3_make_no_difference() {
     assert!((planes / rails - 1.0).abs() < 0.005, "{planes} and {rails}");
     assert!((planes / 19.926 - 1.0).abs() < 0.12, "{planes}");
 }
+
+/// Circuits between pods follow a job where that pays: two settings where they can be changed fast
+/// and nothing else joins the pods, one where they are slow, none where the cores do better.
+#[test]
+fn circuits_follow_a_job_where_that_pays() {
+    let chosen = |scenario: &str| {
+        let path = format!("{}/../../scenarios/circuits/{scenario}", env!("CARGO_MANIFEST_DIR"));
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_fatflow")).args(["run", &path, "--json"]).output();
+        let answer: serde_json::Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+        let circuits = &answer["result"]["circuits"];
+        let plans = circuits["plans"].as_array().unwrap();
+        let step = |plan: &serde_json::Value| plan["step_s"].as_f64().unwrap_or(f64::INFINITY);
+        let best = plans.iter().find(|plan| plan["chosen"] == true).unwrap();
+        assert!(plans.iter().all(|plan| step(best) <= step(plan)), "{scenario}: {circuits}");
+        let said = answer["result"]["step_s"].as_f64().unwrap();
+        assert!((said / step(best) - 1.0).abs() < 1e-9, "{scenario}: {said} against {best}");
+        best["plan"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(chosen("pods-without-cores.toml"), "set anew for copies and back");
+    assert_eq!(chosen("slow-circuits.toml"), "by the demand of the step");
+    assert_eq!(chosen("beside-thin-cores.toml"), "by that of passes");
+    assert_eq!(chosen("beside-full-cores.toml"), "none, everything over the cores");
+}

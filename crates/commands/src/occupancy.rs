@@ -37,7 +37,7 @@ impl Habits {
 }
 
 /// The share of weights' and gradients' bytes that is exchanged for every microbatch.
-fn every_microbatch(program: &Program) -> f64 {
+pub(crate) fn every_microbatch(program: &Program) -> f64 {
     let (mut often, mut all) = (0.0, 0.0);
     let timed = program.parts.iter().flat_map(|part| part.gathers.iter().chain(&part.reductions));
     for timed in timed {
@@ -95,7 +95,7 @@ pub(crate) fn windows(line: &Timeline, stage: u32, habits: Habits) -> Windows {
             | Work::BackwardInputs
             | Work::BackwardWeights
             | Work::ForwardBackward => passes.push(window),
-            Work::Message | Work::Optimizer | Work::Overhead => {}
+            Work::Message | Work::SetCircuits | Work::Optimizer | Work::Overhead => {}
         }
     }
     let message = habits.message.as_secs_f64();

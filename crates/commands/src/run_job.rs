@@ -24,9 +24,11 @@ use crate::meter::{self, Meter};
 use crate::packets::{Budget, Patience};
 use crate::world::{JobWorld, assumptions};
 
+mod circuits;
 mod lanes;
 mod page;
 
+pub use circuits::{Circuits, Lit, Plan};
 pub(crate) use lanes::busiest_over_time;
 pub(crate) use page::job_words;
 
@@ -76,6 +78,9 @@ pub struct Report {
     /// What the step would be if the busiest link were free; only where an engine ran the fabric.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub what_if: Option<FreeLink>,
+    /// How optical circuits between pods are set; only where they follow the job's phases.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub circuits: Option<Circuits>,
     /// Capital, power, energy by phase, and the price of a token.
     pub cost: Bill,
     /// What the engine noticed.
@@ -266,13 +271,13 @@ pub fn run_and(
     also: impl FnOnce(&JobWorld<'_>, &Prediction) -> Result<(), Failure>,
 ) -> Result<Report, Failure> {
     let clock = Meter::start();
-    let world = JobWorld::of(loaded)?;
+    let (world, circuits) = circuits::world(loaded, engine)?;
     let prediction = match engine {
         Engine::Packet => predicted_by_packets(loaded, &world, patience, watch)?,
         _ => predicted(loaded, &world, engine)?,
     };
     also(&world, &prediction)?;
-    Ok(report(loaded, &world, &prediction, engine, &clock))
+    Ok(Report { circuits, ..report(loaded, &world, &prediction, engine, &clock) })
 }
 
 /// Adds what would be gained if the busiest link were free: a check of the attribution, for which
@@ -284,7 +289,8 @@ pub fn ask_what_if(loaded: &Loaded, report: &mut Report) -> Result<(), Failure> 
     let Some((worst, link)) = report.worst_links.first().zip(report.drawn.busiest) else {
         return Ok(());
     };
-    let free = predicted(loaded, &JobWorld::of(loaded)?.freed(link), Engine::Flow)?;
+    let (world, _) = circuits::world(loaded, Engine::Flow)?;
+    let free = predicted(loaded, &world.freed(link), Engine::Flow)?;
     let step_s = BreakdownSeconds::of(&free).total();
     report.what_if = Some(FreeLink {
         link: worst.link.clone(),
@@ -305,13 +311,12 @@ fn predicted_by_packets(
     let settings = loaded.settings();
     let mut budget = Budget::new(patience);
     let mut failure = None;
-    let mut run = |transfers: &Transfers| {
+    let mut run = |fabric: &Fabric, transfers: &Transfers| {
         if failure.is_none() {
-            match budget.check(world.fabric(), transfers, &settings) {
+            match budget.check(fabric, transfers, &settings) {
                 Ok(estimate) => {
                     watch.expected_events = estimate.events;
-                    let outcome =
-                        packetsim::run_watched(world.fabric(), transfers, &settings, watch);
+                    let outcome = packetsim::run_watched(fabric, transfers, &settings, watch);
                     if !watch.is_interrupted() {
                         return outcome;
                     }
@@ -348,7 +353,7 @@ pub fn predicted(
         Engine::Flow => {
             let settings = engine::flow_settings(loaded);
             let mut run =
-                |transfers: &Transfers| flowsim::run(world.fabric(), transfers, &settings);
+                |fabric: &Fabric, transfers: &Transfers| flowsim::run(fabric, transfers, &settings);
             predict(world.world(), &assumptions, Some(&mut run))
         }
         Engine::Packet => {
@@ -405,6 +410,7 @@ fn report(
         reliability,
         goodput_if: variants.into_iter().map(|(what, goodput)| Variant { what, goodput }).collect(),
         what_if: None,
+        circuits: None,
         cost,
         findings: findings(prediction),
         wall_s: clock.wall_s(),
@@ -447,7 +453,8 @@ fn told(prediction: &Prediction) -> Vec<String> {
 
 fn phase(fabric: &Fabric, phase: &step::network::Phase) -> PhaseRow {
     let seconds = phase.slowest.as_secs_f64().max(1e-12);
-    let scale_out = |link: &LinkId| fabric.class(*link).kind == LinkKind::ScaleOut;
+    let scale_out =
+        |link: &LinkId| matches!(fabric.class(*link).kind, LinkKind::ScaleOut | LinkKind::Circuit);
     let carried = |link: LinkId| {
         let bytes_per_s = phase.links[link].bytes as f64 / seconds;
         (bytes_per_s / fabric.class(link).rate.bytes_per_s(), 8.0 * bytes_per_s)
@@ -506,7 +513,7 @@ fn bill(
     goodput: f64,
 ) -> Bill {
     let scenario = &loaded.scenario;
-    let parts_list = cost::bill(world.fabric(), &scenario.cluster, &scenario.catalogue);
+    let parts_list = cost::bill(loaded.fabric(), &scenario.cluster, &scenario.catalogue);
     let gpus = world.job.layout.gpus();
     let share = gpus as f64 / world.fabric().gpus().max(1) as f64;
     let network = [Part::Nic, Part::Switch, Part::Cable].map(|part| parts_list.of(part));

@@ -32,6 +32,7 @@ mod page;
 mod paths;
 
 pub use burst::Burst;
+pub(crate) use ledger::Walk;
 pub use ledger::{Line, Primitive, TransferSize};
 pub use paths::Entropy;
 
@@ -179,7 +180,7 @@ pub fn run(loaded: &Loaded) -> Result<Report, Failure> {
     let assumed = assumptions(loaded);
     let gpus_per_node = world.fabric().gpus_per_node().max(1) as u64;
     let settings = library_of(world.job, &world.library, &assumed.overheads, gpus_per_node);
-    let walk = ledger::Walk {
+    let walk = Walk {
         program: &program,
         fabric: world.fabric(),
         placement: &world.placement,
@@ -367,7 +368,7 @@ fn placements(
     loaded: &Loaded,
     world: &JobWorld<'_>,
     places: &Places,
-    walk: &ledger::Walk<'_>,
+    walk: &Walk<'_>,
     own: &[Line],
 ) -> Result<Vec<PlacementRow>, Failure> {
     let config = loaded.scenario.job.as_ref().map(|job| job.placement.clone());
@@ -384,7 +385,7 @@ fn placements(
         let other = PlacementConfig { policy, busy: config.busy };
         let placement = placement(loaded, &world.job.layout, &other)?;
         let mut crossing = Crossing::default();
-        let other = ledger::Walk { placement: &placement, ..*walk };
+        let other = Walk { placement: &placement, ..*walk };
         other.each(&mut |line| crossing.add(places, line))?;
         rows.push(crossing.row(name, false));
     }

@@ -9,7 +9,7 @@ use job::compute::GpuRates;
 use job::placement::{Placement, PlacementConfig, Policy, Slots, place};
 use job::{Job, Layout};
 use scenario::{Loaded, Problem, source};
-use step::network::{freed, straggling};
+use step::network::{Reset, freed, straggling};
 use step::predict::{Assumptions, World};
 use traffic::nccl::estimate::path_latency;
 use traffic::nccl::{self, Usage};
@@ -25,6 +25,9 @@ pub struct JobWorld<'a> {
     pub job: &'a Job,
     /// The network, slow where the scenario's stragglers are.
     fabric: Cow<'a, Fabric>,
+    /// The network as it is while copies exchange weights and gradients, and how long it takes to
+    /// set its circuits, where that is done within a step.
+    reset: Option<(Fabric, Span)>,
     /// Which rank runs on which GPU.
     pub placement: Placement,
     /// The GPU, as the catalogue has it.
@@ -50,7 +53,8 @@ impl<'a> JobWorld<'a> {
         let config = scenario.job.as_ref().map(|job| job.placement.clone()).unwrap_or_default();
         Ok(Self {
             job,
-            fabric: slowed(loaded)?,
+            fabric: slowed(loaded, Cow::Borrowed(loaded.fabric()))?,
+            reset: None,
             placement: placement(loaded, &job.layout, &config)?,
             gpu,
             rates: GpuRates::from(gpu),
@@ -63,14 +67,34 @@ impl<'a> JobWorld<'a> {
     /// The same as the step crate wants it.
     pub fn world(&self) -> World<'_> {
         let Self { job, placement, rates, library, .. } = self;
-        World { job, fabric: self.fabric(), placement, rates, library }
+        let reset = self.reset.as_ref().map(|(fabric, takes)| Reset { fabric, takes: *takes });
+        World { job, fabric: self.fabric(), reset, placement, rates, library }
     }
 
     /// The same where one link is so fast that it is free.
     pub fn freed(&self, link: LinkId) -> Self {
+        let reset = self.reset.as_ref().map(|(fabric, takes)| (freed(fabric, link), *takes));
+        self.with(Cow::Owned(freed(&self.fabric, link)), reset)
+    }
+
+    /// The same on the scenario's fabric with other circuits, and with others again while copies
+    /// exchange weights and gradients.
+    pub fn on_circuits(
+        &self,
+        loaded: &Loaded,
+        fabric: Fabric,
+        reset: Option<(Fabric, Span)>,
+    ) -> Result<Self, Failure> {
+        let own = |fabric: Fabric| slowed(loaded, Cow::Owned(fabric)).map(Cow::into_owned);
+        let reset = reset.map(|(fabric, takes)| Ok::<_, Failure>((own(fabric)?, takes)));
+        Ok(self.with(Cow::Owned(own(fabric)?), reset.transpose()?))
+    }
+
+    fn with(&self, fabric: Cow<'a, Fabric>, reset: Option<(Fabric, Span)>) -> Self {
         Self {
             job: self.job,
-            fabric: Cow::Owned(freed(&self.fabric, link)),
+            fabric,
+            reset,
             placement: self.placement.clone(),
             gpu: self.gpu,
             rates: self.rates.clone(),
@@ -84,13 +108,13 @@ impl<'a> JobWorld<'a> {
     }
 }
 
-/// The scenario's fabric with its slow NICs and links.
-fn slowed(loaded: &Loaded) -> Result<Cow<'_, Fabric>, Failure> {
+/// A fabric of the scenario with its slow NICs and links.
+fn slowed<'a>(loaded: &Loaded, fabric: Cow<'a, Fabric>) -> Result<Cow<'a, Fabric>, Failure> {
     let stragglers = &loaded.scenario.stragglers;
     if stragglers.is_empty() {
-        return Ok(Cow::Borrowed(loaded.fabric()));
+        return Ok(fabric);
     }
-    let slow = straggling(loaded.fabric(), stragglers);
+    let slow = straggling(&fabric, stragglers);
     Ok(Cow::Owned(slow.map_err(|reason| loaded.problem("stragglers", reason))?))
 }
 

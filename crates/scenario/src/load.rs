@@ -15,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 use fabric::Fabric;
 use fabric::fault::Faults;
+use fabric::topology::circuits::Setting;
 use job::Job;
 use packetsim::Settings;
 use serde_json::Value as Json;
@@ -27,7 +28,7 @@ use crate::derive;
 use crate::file::ScenarioFile;
 use crate::flows;
 use crate::hash::{ScenarioHash, hash, hash_bytes};
-use crate::meaning::{Finding, Meaning};
+use crate::meaning::{self, Finding, Meaning};
 use crate::merge::merge;
 use crate::preset;
 use crate::problem::{Problem, Problems};
@@ -432,6 +433,13 @@ impl Loaded {
     /// The fabric. Only a scenario that was loaded whole has one.
     pub fn fabric(&self) -> &Fabric {
         self.fabric.as_deref().expect("a scenario that was loaded whole has a fabric")
+    }
+
+    /// The same fabric with the circuits of several settings in place of its own.
+    pub fn fabric_with_circuits(&self, settings: &[Setting]) -> Result<Fabric, Problem> {
+        let directory = |key: &str| self.path(key, "");
+        meaning::with_circuits(&self.scenario, directory, settings)
+            .map_err(|message| self.problem("fabric.circuits", message))
     }
 
     /// Every resolved value and where it came from, in the order of the settings' structs.

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use fabric::Fabric;
 use fabric::fault::Faults;
+use fabric::topology::circuits::Setting;
 use fabric::topology::{self, ClusterConfig, ConfigError, FabricConfig, TopologyKind};
 use job::memory::Overfull;
 use job::{Job, JobConfig, Site};
@@ -149,6 +150,20 @@ fn with_files<'a>(
         }
     }
     if findings.is_empty() { Ok((cluster, fabric)) } else { Err(findings) }
+}
+
+/// The fabric with the circuits of several settings of its circuit switches in place of its own.
+pub(crate) fn with_circuits(
+    scenario: &ScenarioFile,
+    directory: impl Fn(&str) -> PathBuf,
+    settings: &[Setting],
+) -> Result<Fabric, String> {
+    let first = |findings: Vec<Finding>| findings.into_iter().map(|f| f.message).next();
+    let (cluster, mut fabric) =
+        with_files(scenario, &directory).map_err(|findings| first(findings).unwrap_or_default())?;
+    fabric.to_mut().circuits.settings = settings.to_vec();
+    topology::build(&cluster, &fabric, &scenario.catalogue)
+        .map_err(|errors| first(errors.into_iter().map(of_fabric).collect()).unwrap_or_default())
 }
 
 fn of_file(key: &str, error: &ImportError) -> Finding {

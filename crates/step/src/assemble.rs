@@ -68,6 +68,9 @@ pub enum Copying {
     Overlapped,
     /// All gradients after the last pass; all weights after the optimizer.
     AtTheEnd,
+    /// The same on circuits that are set anew in this time once the passes of all stages are over,
+    /// and back again once the weights are there.
+    OnOtherCircuits(Span),
 }
 
 /// Everything that a step is put together from.
@@ -186,6 +189,8 @@ struct Assembly<'a> {
     waits: Vec<(StepOpId, Awaited)>,
     /// Gradients of each stage: the last operation of its stream.
     reduced: Vec<Option<StepOpId>>,
+    /// The last pass of each stage and the reduction behind it, where that is not overlapped.
+    behind: Vec<(StepOpId, StepOpId)>,
 }
 
 /// What a pass waits for besides its stage.
@@ -213,6 +218,7 @@ impl<'a> Assembly<'a> {
             backward_end: vec![None; ends],
             waits: Vec::new(),
             reduced: vec![None; input.pipeline.stages as usize],
+            behind: Vec::new(),
         }
     }
 
@@ -230,8 +236,21 @@ impl<'a> Assembly<'a> {
             let after = After { op: end, delay: awaited.delay, delay_share: Share::Pp };
             self.graph.wait(op, after);
         }
+        if let Copying::OnOtherCircuits(takes) = self.input.copying {
+            self.wait_for_circuits(takes);
+        }
         self.end();
         self.graph
+    }
+
+    /// No gradients before the passes of all stages are over and the circuits are set.
+    fn wait_for_circuits(&mut self, takes: Span) {
+        for (_, reduction) in &self.behind {
+            for (pass, _) in &self.behind {
+                let after = After { op: *pass, delay: takes, delay_share: Share::Dp };
+                self.graph.wait(*reduction, after);
+            }
+        }
     }
 
     /// All slots of a stage, with what its first and last passes need of weights and gradients.
@@ -257,9 +276,12 @@ impl<'a> Assembly<'a> {
             let reduces = of(&last).is_some();
             self.slot(stage, *slot, gather.unwrap_or(&[]), reduces);
         }
-        if self.input.copying == Copying::AtTheEnd {
+        if self.input.copying != Copying::Overlapped {
+            let lane = self.compute[stage as usize];
+            let passed = self.graph.last(lane);
             let whole = parts.iter().fold(Span::ZERO, |sum, p| sum + self.part(*p).reduce);
-            let op = self.op(self.compute[stage as usize], Work::ReduceGradients, whole, Share::Dp);
+            let op = self.op(lane, Work::ReduceGradients, whole, Share::Dp);
+            self.behind.extend(passed.map(|passed| (passed, op)));
             self.reduced[stage as usize] = Some(op);
         }
         self.close(stage);
@@ -289,7 +311,7 @@ impl<'a> Assembly<'a> {
 
     /// Gathers the weights of a stage, layer by layer, in the order in which they are needed.
     fn gathers(&mut self, stage: u64, parts: &[u64]) -> Vec<Vec<StepOpId>> {
-        if self.input.copying == Copying::AtTheEnd {
+        if self.input.copying != Copying::Overlapped {
             return vec![Vec::new(); parts.len()];
         }
         let lane = self.copies[stage as usize];
@@ -416,11 +438,19 @@ impl<'a> Assembly<'a> {
                 self.graph.wait(optimizer, now(reduced));
             }
             last = Some(optimizer);
-            if self.input.copying == Copying::AtTheEnd {
+            if self.input.copying != Copying::Overlapped {
                 let parts = self.input.pipeline.parts_of(stage as u64);
                 let whole = parts.iter().fold(Span::ZERO, |sum, p| sum + self.part(*p).gather);
                 last = Some(self.op(lane, Work::GatherWeights, whole, Share::Dp));
             }
+        }
+        if let Copying::OnOtherCircuits(takes) = self.input.copying {
+            let lane = self.compute[0];
+            let back = self.op(lane, Work::SetCircuits, takes, Share::Dp);
+            if let Some(last) = last {
+                self.graph.wait(back, now(last));
+            }
+            last = Some(back);
         }
         let overhead = self.op(self.compute[0], Work::Overhead, self.input.overhead, Share::Other);
         if let Some(last) = last {

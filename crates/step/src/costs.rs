@@ -124,7 +124,11 @@ impl<'a, 'n> Costing<'a, 'n> {
         }
         let message = self.message()?;
         let sending = if self.overlaps(Axis::Pp) { Sending::Overlapped } else { Sending::Blocking };
-        let copying = if self.overlaps(Axis::Dp) { Copying::Overlapped } else { Copying::AtTheEnd };
+        let copying = match self.network.reset() {
+            Some(takes) => Copying::OnOtherCircuits(takes),
+            None if self.overlaps(Axis::Dp) => Copying::Overlapped,
+            None => Copying::AtTheEnd,
+        };
         Ok(StepInput {
             pipeline,
             parts,

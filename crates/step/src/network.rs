@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use fabric::graph::LinkKind;
 use fabric::{Fabric, LinkId, NodeId};
 use job::placement::Placement;
-use job::{GroupKind, Layout};
+use job::{Axis, GroupKind, Layout};
 use traffic::collective::{Ask, Detail, Group, Request, write};
 use traffic::nccl::{self, Settings};
 use traffic::{Collective, Communicator, OpId, Outcome, Transfers};
@@ -26,8 +26,18 @@ use units::{Bytes, Id, IdVec, Span};
 
 use crate::jitter::Straggler;
 
-/// What runs transfers.
-pub type Engine<'a> = dyn FnMut(&Transfers) -> Outcome + 'a;
+/// What runs transfers on a fabric.
+pub type Engine<'a> = dyn FnMut(&Fabric, &Transfers) -> Outcome + 'a;
+
+/// Circuits that are set anew, once all passes are over, for what copies of the model exchange, and
+/// back again for the passes of the next step.
+#[derive(Clone, Copy, Debug)]
+pub struct Reset<'a> {
+    /// The fabric as it is then.
+    pub fabric: &'a Fabric,
+    /// How long nothing crosses the circuits, each time.
+    pub takes: Span,
+}
 
 /// An engine, and how it wants its transfers.
 pub struct Runner<'a> {
@@ -103,6 +113,7 @@ impl std::error::Error for Unserved {}
 /// The fabric as one job sees it.
 pub struct Network<'a> {
     fabric: &'a Fabric,
+    reset: Option<Reset<'a>>,
     layout: Layout,
     placement: &'a Placement,
     settings: Settings,
@@ -125,7 +136,29 @@ impl<'a> Network<'a> {
         settings: Settings,
         runner: Option<Runner<'a>>,
     ) -> Self {
-        Self { fabric, layout, placement, settings, runner, phases: BTreeMap::new() }
+        let (reset, phases) = (None, BTreeMap::new());
+        Self { fabric, reset, layout, placement, settings, runner, phases }
+    }
+
+    /// The same with circuits that are set anew for what copies exchange.
+    #[must_use]
+    pub fn with_reset(mut self, reset: Option<Reset<'a>>) -> Self {
+        self.reset = reset;
+        self
+    }
+
+    /// How long circuits take to be set anew between the passes and what copies exchange; nothing
+    /// if both find the same circuits.
+    pub fn reset(&self) -> Option<Span> {
+        self.reset.map(|reset| reset.takes)
+    }
+
+    /// The fabric as it is when groups of this kind talk.
+    fn fabric_for(&self, kind: GroupKind) -> &'a Fabric {
+        match self.reset {
+            Some(reset) if kind.axis() == Axis::Dp => reset.fabric,
+            _ => self.fabric,
+        }
     }
 
     /// How long a phase takes, its launch included. Nothing for groups of one rank.
@@ -144,10 +177,12 @@ impl<'a> Network<'a> {
         Ok(self.settings.launch + Span::from_secs_f64(alone.as_secs_f64() * slowdown))
     }
 
-    /// How long phases take that begin together and share the links, launches included. Without an
-    /// engine that runs phases whole, as long as alone.
+    /// How long phases take that begin together and share the links, launches included. As long as
+    /// alone without an engine that runs phases whole, and where they do not meet because circuits
+    /// are set anew between them.
     pub fn together(&mut self, exchanges: &[Exchange]) -> Result<Vec<Span>, Unserved> {
-        if self.runner.as_ref().is_none_or(|runner| runner.largest.is_some()) {
+        let apart = self.runner.as_ref().is_none_or(|runner| runner.largest.is_some());
+        if apart || self.reset.is_some() {
             return exchanges.iter().map(|exchange| self.time(*exchange)).collect();
         }
         let mut transfers = Transfers::new();
@@ -156,7 +191,7 @@ impl<'a> Network<'a> {
             ends.push(self.write(*exchange, &mut transfers)?);
         }
         let runner = self.runner.as_mut().expect("asked for above");
-        let outcome = (runner.engine)(&transfers);
+        let outcome = (runner.engine)(self.fabric, &transfers);
         let slowest = |ends: &Vec<OpId>| {
             let finishes = ends.iter().filter_map(|end| outcome.ops[*end]);
             let last = finishes.map(|times| times.finish).max().unwrap_or_default();
@@ -210,8 +245,15 @@ impl<'a> Network<'a> {
         }
         let mut transfers = Transfers::new();
         self.write(phase.exchange, &mut transfers)?;
+        let fabric = self.fabric_for(exchange.kind);
         let runner = self.runner.as_mut().expect("asked for above");
-        let outcome = (runner.engine)(&transfers);
+        let outcome = (runner.engine)(fabric, &transfers);
+        let lost = outcome.ops.len() - outcome.completed();
+        if 0 < lost {
+            let (groups, collective) = (words(exchange.kind), exchange.collective.name());
+            let message = format!("{lost} transfers of the {groups} {collective} did not end");
+            return Err(Unserved { message });
+        }
         phase.slowest = outcome.makespan().saturating_sub(self.settings.launch);
         phase.findings = outcome.findings.into_iter().map(|finding| finding.text).collect();
         phase.links = outcome.links;
@@ -377,7 +419,8 @@ pub fn link_summary(
             bytes[link.index()] += used.bytes as f64 * times.copied().unwrap_or(1.0);
         }
     }
-    let is_scale_out = |link: &LinkId| fabric.class(*link).kind == LinkKind::ScaleOut;
+    let is_scale_out =
+        |link: &LinkId| matches!(fabric.class(*link).kind, LinkKind::ScaleOut | LinkKind::Circuit);
     let utilisation =
         |link: &LinkId| bytes[link.index()] / (fabric.class(*link).rate.bytes_per_s() * step_s);
     let mut order: Vec<LinkId> = fabric.links().ids().filter(is_scale_out).collect();
@@ -469,7 +512,7 @@ mod tests {
     }
 
     /// An engine that says that everything ends after 20 ms.
-    fn stub(transfers: &Transfers) -> Outcome {
+    fn stub(_: &Fabric, transfers: &Transfers) -> Outcome {
         let mut outcome = Outcome::default();
         for _ in transfers.ops().iter() {
             let end = units::Time::ZERO + Span::from_ms(20);
@@ -524,9 +567,9 @@ mod tests {
     fn a_phase_is_run_once_and_its_slowdown_holds_for_other_sizes() {
         let (fabric, layout, placement) = world(8);
         let mut runs = 0;
-        let mut engine = |transfers: &Transfers| {
+        let mut engine = |fabric: &Fabric, transfers: &Transfers| {
             runs += 1;
-            stub(transfers)
+            stub(fabric, transfers)
         };
         let settings = Settings::default();
         let launch = settings.launch;

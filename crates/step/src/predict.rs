@@ -20,7 +20,7 @@ use crate::breakdown::Breakdown;
 use crate::costs::Costing;
 use crate::jitter::{Jitter, Straggler};
 use crate::network::{
-    Engine, LinkSummary, Network, Phase, Repeats, Runner, Unserved, link_summary,
+    Engine, LinkSummary, Network, Phase, Repeats, Reset, Runner, Unserved, link_summary,
 };
 use crate::overheads::Overheads;
 use crate::timeline::{Share, Timeline};
@@ -32,6 +32,8 @@ pub struct World<'a> {
     pub job: &'a Job,
     /// The network.
     pub fabric: &'a Fabric,
+    /// How its circuits are set anew within the step, if they are.
+    pub reset: Option<Reset<'a>>,
     /// Which rank runs on which GPU.
     pub placement: &'a Placement,
     /// What the GPU can do.
@@ -106,10 +108,11 @@ pub fn predict_on<'a>(
     assumptions: &Assumptions,
     runner: Option<Runner<'a>>,
 ) -> Result<Prediction, Unserved> {
-    let World { job, fabric, placement, rates, library } = world;
+    let World { job, fabric, reset, placement, rates, library } = world;
     let gpus_per_node = fabric.gpus_per_node().max(1) as u64;
     let library = library_of(job, library, &assumptions.overheads, gpus_per_node);
-    let mut network = Network::new(fabric, job.layout, placement, library, runner);
+    let mut network =
+        Network::new(fabric, job.layout, placement, library, runner).with_reset(reset);
     let program = Program::new(job);
     let mut costing = Costing::new(&program, rates, &assumptions.overheads, &mut network);
     let mut input = costing.input()?;

@@ -167,6 +167,8 @@ pub enum Work {
     GatherWeights,
     /// Gradients reduced between copies.
     ReduceGradients,
+    /// Optical circuits that are set anew.
+    SetCircuits,
     /// The optimizer.
     Optimizer,
     /// What happens once per step around all this.
@@ -185,6 +187,7 @@ impl Work {
             Self::Message => "pipeline message",
             Self::GatherWeights => "gathering weights",
             Self::ReduceGradients => "reducing gradients",
+            Self::SetCircuits => "setting circuits anew",
             Self::Optimizer => "optimizer",
             Self::Overhead => "the loop around the step",
         }
@@ -266,6 +269,11 @@ impl StepGraph {
         self.before.push(self.last[lane].replace(id));
         self.after.push(Vec::new());
         id
+    }
+
+    /// The operation that a lane ends with so far.
+    pub fn last(&self, lane: LaneId) -> Option<StepOpId> {
+        self.last[lane.index()]
     }
 
     /// Makes `op` wait for another.

@@ -183,11 +183,13 @@ impl<'c> RowWorld<'c> {
         let (job, placement) = self.job(config)?;
         let rates = GpuRates::from(self.gpu);
         let (fabric, library) = (&self.fabric, &self.library);
-        let world = World { job: &job, fabric, placement: &placement, rates: &rates, library };
+        let (placement, rates, reset) = (&placement, &rates, None);
+        let world = World { job: &job, fabric, reset, placement, rates, library };
         let prediction = match engine {
             None => predict(world, assumptions, None),
             Some((cluster, engine)) => {
-                let mut run = |transfers: &Transfers| engine(cluster, fabric, transfers);
+                let mut run =
+                    |fabric: &Fabric, transfers: &Transfers| engine(cluster, fabric, transfers);
                 predict(world, assumptions, Some(&mut run))
             }
         };

@@ -7,8 +7,11 @@ use report::{Align, Answer, Chart, ChartKind, Frame, Sheet, Table, Unit};
 use units::{Bytes, Span};
 
 use super::lanes::Lanes;
-use super::{Memory, Report};
+use super::{Circuits, Memory, Report};
 use crate::engine::Engine;
+
+/// Pairs of pods whose circuits are told.
+const TOLD_CIRCUITS: usize = 16;
 
 /// What charts and headings need besides the result.
 #[derive(Clone, Debug, Default)]
@@ -86,6 +89,9 @@ impl Answer for Report {
             sheet = sheet.note(finding);
         }
         sheet = self.links_part(sheet);
+        if let Some(circuits) = &self.circuits {
+            sheet = circuits_part(sheet, circuits);
+        }
         if let Some(free) = &self.what_if {
             let (link, used) = (&free.link, percent(free.utilisation));
             let gain = match free.gained {
@@ -238,6 +244,46 @@ impl Report {
             ("a step", format!("${:.2}", bill.step_usd)),
             ("a million trained tokens", format!("${:.3}", bill.usd_per_million_tokens)),
         ])
+    }
+}
+
+fn circuits_part(sheet: Sheet, circuits: &Circuits) -> Sheet {
+    let mut plans = Table::new([
+        ("circuits between pods", Align::Left),
+        ("set anew in a step", Align::Right),
+        ("step", Align::Right),
+        ("", Align::Left),
+    ]);
+    for plan in &circuits.plans {
+        plans.row([
+            plan.plan.to_owned(),
+            plan.reconfigurations.to_string(),
+            plan.step_s.map_or("some pods are not joined".to_owned(), span),
+            if plan.chosen { "chosen" } else { "" }.to_owned(),
+        ]);
+    }
+    let takes = span(circuits.reconfiguration_s);
+    let sheet = sheet
+        .heading("Optical circuits")
+        .text(format!("The circuits follow what the job exchanges; a change takes {takes}."))
+        .table(plans);
+    if circuits.lit.is_empty() {
+        return sheet;
+    }
+    let mut lit = Table::new([
+        ("during", Align::Left),
+        ("from pod", Align::Right),
+        ("to pod", Align::Right),
+        ("circuits", Align::Right),
+    ]);
+    for row in circuits.lit.iter().take(TOLD_CIRCUITS) {
+        let [from, to] = row.pods.map(|pod| pod.to_string());
+        lit.row([row.phase.to_owned(), from, to, row.circuits.to_string()]);
+    }
+    let sheet = sheet.table(lit);
+    match circuits.lit.len().saturating_sub(TOLD_CIRCUITS) {
+        0 => sheet,
+        more => sheet.text(format!("and {more} more pairs of pods (`--json` has all).")),
     }
 }
 

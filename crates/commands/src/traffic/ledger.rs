@@ -101,15 +101,15 @@ pub struct TransferSize {
 
 /// The job, its software and the fabric.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Walk<'a> {
+pub(crate) struct Walk<'a> {
     /// What a step exchanges.
-    pub(super) program: &'a Program,
+    pub(crate) program: &'a Program,
     /// On what.
-    pub(super) fabric: &'a Fabric,
+    pub(crate) fabric: &'a Fabric,
     /// Which rank runs where.
-    pub(super) placement: &'a Placement,
+    pub(crate) placement: &'a Placement,
     /// By what software.
-    pub(super) settings: &'a Settings,
+    pub(crate) settings: &'a Settings,
 }
 
 /// All calls of one collective on one kind of group.
@@ -150,7 +150,7 @@ impl Walk<'_> {
     }
 
     /// Visits every connection between NICs. The sizes of single transfers come back.
-    pub(super) fn each(&self, visit: &mut impl FnMut(&Line)) -> Result<Vec<TransferSize>, Failure> {
+    pub(crate) fn each(&self, visit: &mut impl FnMut(&Line)) -> Result<Vec<TransferSize>, Failure> {
         let counted = self.program.counted();
         let mut sizes = Vec::new();
         for kind in GroupKind::ALL {

@@ -15,7 +15,7 @@
 //! value of [`TopologyKind`], a line in [`build`], a row in the tests.
 
 mod ai_zone;
-mod circuits;
+pub mod circuits;
 mod clos;
 mod cluster;
 mod dragonfly;
@@ -38,8 +38,8 @@ pub use cluster::{Aggregation, ClusterConfig, FrontEndConfig, MAX_GPUS, ScaleUpC
 pub use error::ConfigError;
 pub use file::{EdgeConfig, GraphConfig, SwitchConfig};
 pub use settings::{
-    CircuitsConfig, DegradedConfig, DragonflyConfig, FabricConfig, LinkConfig, PartConfig,
-    TierConfig, TopologyKind,
+    CircuitSchedule, CircuitsConfig, DegradedConfig, DragonflyConfig, FabricConfig, LinkConfig,
+    PartConfig, TierConfig, TopologyKind,
 };
 
 use cluster::{Cluster, Members};
@@ -399,10 +399,10 @@ fn add_circuits(
 ) {
     let config = &inputs.fabric.circuits;
     let Some(network) = plan.networks.first().filter(|_| 0 < config.per_pod) else { return };
-    let pairs = circuits::pairs(config, network.pods(), inputs, errors);
-    if pairs.is_empty() {
-        return;
-    }
+    let settings = match &config.settings[..] {
+        [] => vec![circuits::pairs(config, network.pods(), inputs, errors)],
+        settings => settings.to_vec(),
+    };
     use units::Id;
     let mut first = first_switch;
     for network in &plan.networks {
@@ -412,7 +412,9 @@ fn add_circuits(
             range.map(NodeId::from_index).collect()
         };
         let pods: Vec<Vec<NodeId>> = (0..network.pods()).map(of_pod).collect();
-        circuits::wire(config, &pairs, &pods, inputs.rate(2), builder);
+        for pairs in &settings {
+            circuits::wire(config, pairs, &pods, inputs.rate(2), builder);
+        }
         first += network.switches().iter().sum::<usize>();
     }
 }

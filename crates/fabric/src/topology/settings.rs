@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Length, Rate, Span};
 
+use super::circuits::Setting;
 use super::error::Errors;
 use super::file::GraphConfig;
 
@@ -228,7 +229,24 @@ pub struct CircuitsConfig {
     /// Time during which a circuit carries nothing while it is set anew.
     pub reconfiguration: Span,
     /// Pairs of pods to join; without it, each pod to those next to it in a ring, evenly.
-    pub pairs: Vec<[u32; 2]>,
+    pub pairs: Setting,
+    /// Whether the circuits stay as they are or follow the phases of a job's step.
+    pub schedule: CircuitSchedule,
+    /// Several settings of the circuit switches in place of one; made from a job's phases.
+    #[serde(skip)]
+    pub settings: Vec<Setting>,
+}
+
+/// When circuits are set.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CircuitSchedule {
+    /// Once, before the run.
+    #[default]
+    Fixed,
+    /// By what the job's phases exchange between pods: once for the whole step, or anew between
+    /// the passes and the exchange of gradients and weights, whichever makes the step shorter.
+    Phases,
 }
 
 impl Default for CircuitsConfig {
@@ -240,7 +258,9 @@ impl Default for CircuitsConfig {
             length: Length::from_metres(100),
             // Illustrative: mirrors of a MEMS circuit switch settle in some milliseconds.
             reconfiguration: Span::from_ms(10),
-            pairs: Vec::new(),
+            pairs: Setting::new(),
+            schedule: CircuitSchedule::Fixed,
+            settings: Vec::new(),
         }
     }
 }

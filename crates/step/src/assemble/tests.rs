@@ -29,12 +29,39 @@ fn input(schedule: Schedule, stages: u64, chunks: u64, microbatches: u64) -> Ste
     }
 }
 
+const COPYING: [Copying; 3] =
+    [Copying::Overlapped, Copying::AtTheEnd, Copying::OnOtherCircuits(Span::from_us(300))];
+
+#[test]
+fn circuits_that_are_set_anew_cost_their_time_twice() {
+    let at_the_end =
+        StepInput { copying: Copying::AtTheEnd, ..input(Schedule::OneForwardOneBackward, 1, 1, 4) };
+    let takes = Span::from_us(300);
+    let set_anew = StepInput { copying: Copying::OnOtherCircuits(takes), ..at_the_end.clone() };
+    let [before, after] = [at_the_end.run(), set_anew.run()];
+    assert_eq!(after.length, before.length + takes + takes);
+    let more = after.breakdown.get(Share::Dp) - before.breakdown.get(Share::Dp);
+    assert_eq!(more, takes + takes);
+}
+
+#[test]
+fn circuits_wait_for_the_passes_of_all_stages() {
+    let takes = Span::from_us(300);
+    let copying = Copying::OnOtherCircuits(takes);
+    let input = StepInput { copying, ..input(Schedule::OneForwardOneBackward, 4, 1, 8) };
+    let line = input.run().line;
+    let graph = line.graph();
+    let of = |work: Work| graph.ops().ids().filter(move |op| graph.ops()[*op].work == work);
+    let passed = of(Work::Backward).map(|op| line.end(op)).max().unwrap();
+    assert!(of(Work::ReduceGradients).all(|op| passed + takes <= line.start(op)));
+}
+
 fn cases() -> Vec<StepInput> {
     let mut cases = Vec::new();
     for schedule in Schedule::ALL {
         for (stages, chunks, microbatches) in [(1, 1, 3), (4, 1, 8), (4, 3, 8), (4, 1, 40)] {
             if chunks == 1 || schedule == Schedule::Interleaved {
-                for copying in [Copying::Overlapped, Copying::AtTheEnd] {
+                for copying in COPYING {
                     for sending in [Sending::Overlapped, Sending::Blocking] {
                         let base = input(schedule, stages, chunks, microbatches);
                         if schedule != Schedule::DualPipe || 2 * stages <= microbatches {
@@ -71,6 +98,9 @@ fn without_communication(mut input: StepInput) -> StepInput {
     }
     (input.message, input.message_beside_copies) = (Span::ZERO, Span::ZERO);
     input.closing.clear();
+    if let Copying::OnOtherCircuits(takes) = &mut input.copying {
+        *takes = Span::ZERO;
+    }
     input
 }
 
@@ -157,7 +187,11 @@ fn the_pipeline_takes_what_the_schedule_says() {
             together: case.together.iter().map(total).collect(),
             transfer: case.message,
         };
-        let expected = evaluate(&case.pipeline, &times).makespan;
+        let circuits = match case.copying {
+            Copying::OnOtherCircuits(takes) => takes + takes,
+            _ => Span::ZERO,
+        };
+        let expected = evaluate(&case.pipeline, &times).makespan + circuits;
         assert_eq!(case.run().length, expected, "{:?}", case.pipeline);
     }
 }
