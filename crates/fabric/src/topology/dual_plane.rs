@@ -32,7 +32,8 @@ pub(crate) fn habits(inputs: &Inputs<'_>) -> Habits {
         // Section 6: multi-mode optics below 100 m.
         lengths: [Length::from_metres(20), Length::from_metres(80), Length::from_metres(300)],
         downlinks: is_hpn.then_some(128),
-        spines: is_hpn.then_some(60),
+        // As many as uplinks: with fewer uplinks some ToRs would have no switch in common.
+        spines: (is_hpn && inputs.fabric.uplinks.is_empty()).then_some(60),
         oversubscription: [if is_hpn { 128.0 * 200.0 / (60.0 * 400.0) } else { 1.0 }, 15.0, 1.0],
         pod_gpus: is_hpn.then_some(POD_GPUS),
         full_core: false,
