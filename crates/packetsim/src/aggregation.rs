@@ -76,7 +76,8 @@ impl Simulation<'_> {
     #[inline]
     pub(crate) fn put_out(&mut self, link: usize, packet: Packet) {
         let class = self.class_of(&packet).max(DATA);
-        if !self.is_switch_port(link) || self.is_idle(link, class) {
+        if !self.is_switch_port(link) || (self.is_idle(link, class) && self.has_credit(link, class))
+        {
             self.send(link, self.now, packet);
         } else {
             let packet = Packet { at: self.now as u32, ..packet };

@@ -13,14 +13,21 @@
 //! port or has a pause frame on its way to it goes event by event ([`Switch::eventful`]
 //! counts the reasons). NICs run ahead in a way of their own ([`crate::stations`]).
 
+use fabric::routes::towards_leaf;
+use fabric::{Fabric, LinkId, NodeId};
+use units::Id;
+
 use crate::buffer::{MarkWhen, Switch};
 use crate::calendar::Kind;
+use crate::credits::Credits;
 use crate::packet::{
-    Clock, DAMAGED, DATA, MARKED, Packet, Purpose, ROAMING, STAMPED, Waiting, joined,
+    Clock, DAMAGED, DATA, LANE_SHIFT, MARKED, Packet, Purpose, ROAMING, STAMPED, Waiting, joined,
 };
+use crate::paths::Network;
 use crate::port::{COMMAND, NOWHERE, Port};
 use crate::simulation::{Simulation, fold};
-use crate::switching::Marker;
+use crate::stamps::Stamps;
+use crate::switching::{Marker, PauseLog};
 
 const NEVER: u64 = u64::MAX;
 
@@ -28,6 +35,9 @@ const NEVER: u64 = u64::MAX;
 /// place of their link among the switch's incoming ones.
 const PLACE_BITS: u32 = 12;
 const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
+
+/// Flags of a packet that is in another lane than the first.
+const LANE_MASK: u8 = u8::MAX << LANE_SHIFT;
 
 /// What the hot loop has at hand.
 struct Hot<'a> {
@@ -38,9 +48,14 @@ struct Hot<'a> {
     marker: &'a mut Marker,
     /// Links whose wire was empty.
     announced: &'a mut Vec<u32>,
+    credits: &'a mut Credits,
+    pauses: &'a mut [PauseLog],
+    stamps: &'a mut Stamps,
     gap: u64,
     header: u64,
     lossless: bool,
+    by_credit: bool,
+    several_lanes: bool,
     marks_on_leaving: bool,
     marked: u64,
 }
@@ -54,19 +69,15 @@ impl Hot<'_> {
         }
         let port = &self.ports[next];
         if port.waiting == 0 && port.free_at <= at && port.paused == 0 {
-            return self.send(next, at, packet);
+            return self.pass_through(link, next, class, packet, at);
         }
-        if port.waiting & COMMAND != 0 || port.paused != 0 {
+        if !self.catch_up(next, at) {
             return false;
         }
-        while self.ports[next].waiting != 0 && self.ports[next].free_at <= at {
-            if !self.depart(next) {
-                return false;
-            }
-        }
         let port = &mut self.ports[next];
-        if port.waiting == 0 && port.free_at <= at {
-            return self.send(next, at, packet);
+        if port.free_at <= at && (port.waiting == 0 || class < DATA) {
+            // Idle, or stalled with data, which holds up nothing else.
+            return self.pass_through(link, next, class, packet, at);
         }
         let Some(place) = port.queues[class].room() else { return false };
         let packet = Packet { at: joined(at), ..packet };
@@ -76,7 +87,9 @@ impl Hot<'_> {
         port.queued[class] += size;
         port.waiting |= 1 << class;
         port.peak = port.peak.max(port.total_queued());
-        if class == DATA && self.lossless {
+        if self.by_credit {
+            // Its credits are its charge.
+        } else if class == DATA && self.lossless {
             self.switch.charge(&mut self.ports[link], class, size);
         } else {
             self.switch.charge_lossy(size);
@@ -84,15 +97,85 @@ impl Hot<'_> {
         true
     }
 
+    /// The link that a packet takes next whose way is chosen at every switch; none if that is not
+    /// simple. What [`Simulation::choose_at`] does.
+    #[inline]
+    fn choose(
+        &mut self,
+        network: &mut Network,
+        (fabric, node): (&Fabric, NodeId),
+        packet: &Packet,
+        choices: u32,
+        at: u64,
+    ) -> Option<usize> {
+        let pair = packet.route as usize;
+        let home = network.home(pair)?;
+        if home.leaf == node {
+            return Some(home.last.index());
+        }
+        let several = towards_leaf(fabric, node, home.ordinal);
+        if several.len() < 2 {
+            return several.first().map(|only| only.index());
+        }
+        if !several.iter().all(|link| self.catch_up(link.index(), at)) {
+            return None;
+        }
+        Some(network.choose(self.ports, node, (pair, packet.psn, choices), several).index())
+    }
+
+    /// Sends a packet on that nothing holds up.
+    #[inline(always)]
+    fn pass_through(
+        &mut self,
+        link: usize,
+        next: usize,
+        class: usize,
+        packet: Packet,
+        at: u64,
+    ) -> bool {
+        if !self.may_send(next, class, at) {
+            return false;
+        }
+        self.stamp(&packet, next, at, 0);
+        self.send(next, class, at, packet);
+        if self.by_credit {
+            self.credits.give(link, class, u32::from(packet.size), at);
+        }
+        true
+    }
+
+    /// Works off the departures of a port until an instant; false if that is not simple.
+    #[inline(always)]
+    fn catch_up(&mut self, link: usize, at: u64) -> bool {
+        let port = &self.ports[link];
+        if port.waiting & COMMAND != 0 || port.paused != 0 {
+            return false;
+        }
+        while self.ports[link].waiting != 0 && self.ports[link].free_at <= at {
+            if !self.depart(link) {
+                return self.is_stalled(link, at);
+            }
+        }
+        true
+    }
+
+    /// Whether it is known that nothing of what waits at a port has credits at an instant.
+    #[inline]
+    fn is_stalled(&self, link: usize, at: u64) -> bool {
+        let only_data = self.ports[link].waiting == 1 << DATA && !self.several_lanes;
+        only_data && self.credits.are_out(link, at)
+    }
+
     /// Lets the first waiting packet go when the transmitter is free; false if there is no room.
     #[inline(always)]
     fn depart(&mut self, link: usize) -> bool {
-        let port = &mut self.ports[link];
+        let port = &self.ports[link];
         let start = port.free_at;
         let class = port.waiting.trailing_zeros() as usize;
-        if port.wire.room().is_none() {
+        if (self.several_lanes && DATA <= class) || !self.may_send(link, class, start) {
             return false;
         }
+        let port = &mut self.ports[link];
         let Waiting { mut packet, from } = self.queues[port.queues[class].head()];
         port.queues[class].drop_head();
         if port.queues[class].is_empty() {
@@ -110,22 +193,45 @@ impl Hot<'_> {
                 self.ports[link].marks += 1;
                 self.marked += 1;
             }
-            if self.lossless {
-                self.switch.release(&mut self.ports[from as usize], class, size);
-            } else {
-                self.switch.release_lossy(size);
-            }
+        }
+        if self.by_credit {
+            self.credits.give(from as usize, class, size, start);
+        } else if class == DATA && self.lossless {
+            self.switch.release(&mut self.ports[from as usize], class, size);
         } else {
             self.switch.release_lossy(size);
         }
-        self.send(link, start, packet)
+        self.stamp(&packet, link, start, left);
+        self.send(link, class, start, packet);
+        true
     }
 
-    /// Occupies a transmitter with a packet; false, and nothing done, if the wire has no room.
+    /// Writes on a packet what its link looks like, if it asks for that.
     #[inline(always)]
-    fn send(&mut self, link: usize, start: u64, packet: Packet) -> bool {
+    fn stamp(&mut self, packet: &Packet, link: usize, start: u64, queued: u64) {
+        if packet.flags & STAMPED != 0 && packet.purpose == Purpose::Data {
+            self.stamps.push(packet.sent, self.ports[link].hop(start, queued));
+        }
+    }
+
+    /// Whether the wire has room for a packet, and the far end.
+    #[inline(always)]
+    fn may_send(&mut self, link: usize, class: usize, start: u64) -> bool {
+        let has_room = self.ports[link].wire.room().is_some();
+        has_room && (!self.by_credit || self.credits.suffice(link, class, start))
+    }
+
+    /// Occupies a transmitter with a packet that may be sent.
+    #[inline(always)]
+    fn send(&mut self, link: usize, class: usize, start: u64, packet: Packet) {
+        if self.by_credit {
+            let waited = self.credits.spend(link, class, u32::from(packet.size), start);
+            if 0 < waited {
+                self.pauses[link].total += waited;
+            }
+        }
         let port = &mut self.ports[link];
-        let Some(place) = port.wire.room() else { return false };
+        let place = port.wire.room().expect("somebody has looked");
         let size = u64::from(packet.size);
         let time = port.time_to_send(size + self.gap, Clock::Picosecond);
         port.free_at = start + time;
@@ -139,7 +245,6 @@ impl Hot<'_> {
             self.announced.push(link as u32);
         }
         port.wire.add_tail();
-        true
     }
 }
 
@@ -175,6 +280,7 @@ impl Simulation<'_> {
         // What arrives at this instant is due even if a sample is due too, or nobody would move.
         let horizon = (elsewhere + lookahead).min(self.barrier).max(now + 1);
         self.gather(number, elsewhere, horizon);
+        self.known = elsewhere.saturating_sub(1);
         let incoming = std::mem::take(&mut self.incoming);
         let mut done = 0;
         while done < incoming.len() && self.switches[number].is_batched() {
@@ -192,6 +298,7 @@ impl Simulation<'_> {
         }
         self.announced = announced;
         self.look_ahead(number);
+        self.known = 0;
         self.now = now;
     }
 
@@ -217,9 +324,14 @@ impl Simulation<'_> {
             switch: &mut self.switches[number],
             marker: &mut self.marker,
             announced: &mut self.announced,
+            credits: &mut self.credits,
+            pauses: &mut self.pauses,
+            stamps: &mut self.stamps,
             gap: self.sizes.gap,
             header: self.rules.header_bytes,
             lossless: self.rules.lossless >> DATA & 1 == 1,
+            by_credit: self.settings.credits.enabled,
+            several_lanes: 1 < self.rules.lanes,
             marks_on_leaving: self.rules.mark_when == MarkWhen::Dequeue,
             marked: 0,
         };
@@ -232,17 +344,27 @@ impl Simulation<'_> {
         {
             return 0;
         }
+        let node = self.fabric.links()[LinkId::from_index(hot.switch.inputs[0] as usize)].to;
         for key in incoming {
             let at = now + (key >> PLACE_BITS);
             let link = hot.switch.inputs[(key & PLACE_MASK) as usize] as usize;
             let wire = hot.ports[link].wire;
             let mut packet = hot.wires[wire.head()];
-            if packet.flags & (STAMPED | DAMAGED | ROAMING) != 0 {
+            if packet.flags & (DAMAGED | LANE_MASK) != 0 {
                 break;
             }
-            let next = self.paths[packet.route as usize] as usize;
             let class = usize::from(self.rules.class_in_switch[packet.purpose as usize]);
-            packet.route += 1;
+            let next = if packet.flags & ROAMING == 0 {
+                packet.route += 1;
+                self.paths[packet.route as usize - 1] as usize
+            } else {
+                let choices = self.pairs[packet.route as usize].choices;
+                let here = (self.fabric, node);
+                match hot.choose(&mut self.network, here, &packet, choices, at) {
+                    Some(next) => next,
+                    None => break,
+                }
+            };
             if !hot.take(link, next, class, packet, at) {
                 break;
             }
@@ -371,7 +493,8 @@ impl Simulation<'_> {
 #[cfg(test)]
 mod tests {
     use fabric::topology::{ClusterConfig, FabricConfig, LinkConfig, TopologyKind, build};
-    use traffic::{Connection, OpKind, Outcome, Transfers};
+    use fabric::transport::Transport;
+    use traffic::{Connection, Counters, OpKind, Outcome, Transfers};
     use units::{Bytes, Random, Rate, Span};
 
     use crate::Settings;
@@ -411,6 +534,8 @@ mod tests {
                 channel: 0,
                 queue_pairs: 1,
             });
+            let first = transfers.connections().len() - 1;
+            transfers.set_service_level(first, random.below(2) as u8);
             let span = Span::from_ps(random.below(20_000_000));
             let wait = transfers.add(OpKind::Wait { span }, label, &[]);
             let bytes = Bytes::new(1 + random.below(300_000));
@@ -424,10 +549,9 @@ mod tests {
         simulation.run(&mut Watch::default())
     }
 
-    /// Agreement: running ahead changes nothing, with marks and pauses and without.
-    #[test]
-    fn switches_ahead_of_the_clock_do_what_they_would_have_done() {
-        let tight = Settings {
+    /// Buffers so small that senders are paused.
+    fn tight() -> Settings {
+        Settings {
             congestion: CcConfig::None(none::Config {}),
             buffer: BufferConfig {
                 size: Bytes::new(700_000),
@@ -436,7 +560,13 @@ mod tests {
                 ..BufferConfig::default()
             },
             ..Settings::default()
-        };
+        }
+    }
+
+    /// Agreement: running ahead changes nothing, with marks and pauses and without.
+    #[test]
+    fn switches_ahead_of_the_clock_do_what_they_would_have_done() {
+        let tight = tight();
         // Pauses that come and go while marks slow the senders: switches calm down with pause
         // frames still waiting for a transmitter.
         let tense = Settings {
@@ -460,5 +590,34 @@ mod tests {
             }
         }
         assert!(100 < pauses, "only {pauses} pauses: the test must reach them");
+    }
+
+    /// Agreement: the same where credits run out, in one lane and in two, and where switches choose
+    /// a path for every packet by their queues.
+    #[test]
+    fn credits_and_choices_do_not_depend_on_running_ahead() {
+        let mut credits = Settings::of_transport(Transport::Infiniband);
+        credits.credits.spare = Bytes::from_kib(16);
+        credits.routing.busy = Bytes::from_kib(8);
+        let mut lanes = credits.clone();
+        lanes.credits.lanes = 2;
+        let mut marks = credits.clone();
+        marks.congestion = CcConfig::Infiniband(Default::default());
+        marks.ecn.min = Bytes::from_kib(16);
+        let stamps = Settings { congestion: CcConfig::Hpcc(Default::default()), ..tight() };
+        let cases = [credits, lanes, marks, stamps, Settings::spectrum_x()];
+        let mut stalls = 0;
+        for seed in 0..12 {
+            for settings in &cases {
+                let (ahead, along) = (run(seed, settings, true), run(seed, settings, false));
+                assert_eq!(ahead.ops, along.ops, "seed {seed}");
+                let counts = |c: &Counters| [c.ecn_marks, c.pauses, c.drops, c.retransmits];
+                assert_eq!(counts(&ahead.counters), counts(&along.counters), "seed {seed}");
+                assert_eq!(ahead.counters.paused, along.counters.paused, "seed {seed}");
+                assert_eq!(ahead.counters.drops, 0, "seed {seed}");
+                stalls += ahead.counters.pauses;
+            }
+        }
+        assert!(100 < stalls, "only {stalls} stalls: the test must reach them");
     }
 }

@@ -211,6 +211,8 @@ pub(crate) struct Switch {
     pub next_at: u64,
     /// Nothing that happens elsewhere can be felt here sooner than this.
     pub lookahead: u64,
+    /// The departures of all its ports have been worked off until then; see [`crate::credits`].
+    pub worked_off: u64,
     /// The outgoing links.
     pub ports: Vec<u32>,
     /// The incoming links.
@@ -260,6 +262,7 @@ impl Switch {
             eventful: 0,
             next_at: u64::MAX,
             lookahead: 0,
+            worked_off: 0,
             inputs,
             ports,
         }

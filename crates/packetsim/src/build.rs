@@ -58,12 +58,15 @@ pub(crate) fn build<'a>(
         ticket: 0,
         clock: settings.packet.clock,
         is_large: 2_000 < links,
+        known: 0,
+        in_far_end: false,
         barrier: NEVER,
         change_at: NEVER,
         sample_at: NEVER,
         recorder: None,
         incoming: Vec::new(),
         announced: Vec::new(),
+        candidates: Vec::new(),
         explicit,
         aggregates: false,
         ports,
@@ -312,7 +315,6 @@ fn switches(
         };
         switch.lookahead = switch.inputs.iter().map(sooner).min().unwrap_or(0);
         let explicit = settings.packet.clock == Clock::Nanosecond;
-        let explicit = explicit || settings.credits.enabled;
         let explicit = explicit || settings.switch.link_retry == LinkRetry::On;
         switch.eventful = u32::from(explicit || switch.lookahead == 0);
     }

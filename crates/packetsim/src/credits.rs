@@ -2,9 +2,9 @@
 //!
 //! Every input port of a switch has a buffer of its own for data, counted in blocks of 64 bytes.
 //! The sender knows how many blocks its packets still occupy there; when a full packet would not
-//! fit any more it stalls, and it goes on when the switch has sent enough of its packets on and
-//! tells it so. Nothing is ever sent that has no room, so nothing is ever dropped, and a stall
-//! spreads from switch to switch as a pause does.
+//! fit any more it stalls. What the switch sends on frees its blocks, and the sender knows of it
+//! when word has come back over the cable. Nothing is ever sent that has no room, so nothing is
+//! ever dropped, and a stall spreads from switch to switch as a pause does.
 //!
 //! A port has several virtual lanes for data, each with a queue, a buffer at the far end and
 //! credits of its own; the lanes that may send take turns. A connection's service level says which
@@ -14,6 +14,11 @@
 //! A stall is counted, and its length measured, while something waits for it (what counters of
 //! InfiniBand ports call PortXmitWait); running out of credits with nothing to send is none.
 //!
+//! Returning credits are no events. Each lane keeps a list of blocks and of the instants at which
+//! they are known to be free, and looks at it only when its credits seem to be used up. If the list
+//! does not help, the departures of the switch at the far end are worked off until a cable's delay
+//! ago: no later one can be known here. So a stalled port, too, is worked off when it is looked at.
+//!
 //! Source: InfiniBand Architecture Specification, Volume 1, section 7.9 (flow control: FCTBS and
 //! FCCL in units of 64 bytes, for each virtual lane).
 //!
@@ -22,16 +27,14 @@
 //! * Acknowledgements have a lane of their own that never runs short.
 //! * Lanes take turns packet by packet, without the specification's tables of weights, and a
 //!   service level is mapped to the same lane everywhere.
-//! * A sender that is not stalled learns at once what has been sent on. So the buffer counts
-//!   without what is on the way for the length of the cable, which only a stalled sender waits for.
-//! * Credit updates take the wire only when they end a stall.
+//! * A credit update is sent for every packet and takes no time on the wire.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::Bytes;
 
-use crate::packet::{DATA, LANES, Packet, RESUME};
-use crate::port::{NOWHERE, Port};
+use crate::packet::{CLASSES, DATA, LANES, Packet};
+use crate::port::{COMMAND, NOWHERE, Port};
 use crate::simulation::Simulation;
 
 /// Bytes of a block (section 7.9.4.4).
@@ -46,7 +49,7 @@ pub struct CreditConfig {
     /// Whether data is sent by credits. It then takes the place of PFC.
     pub enabled: bool,
     /// Buffer of an input port for each lane; without it, what is on the way in a round trip of
-    /// the cable at the link's rate, and a lane's part of `spare`.
+    /// the cable and the switch's latency at the link's rate, and a lane's part of `spare`.
     pub buffer: Option<Bytes>,
     /// What an input port can hold besides, all lanes together.
     pub spare: Bytes,
@@ -83,17 +86,79 @@ impl CreditConfig {
     }
 }
 
+/// Word of free blocks in one number: when it has come, then how many they are.
+const COUNT_BITS: u32 = 12;
+
+/// Word never takes less than this, in picoseconds; no cable is shorter than 20 cm.
+const SHORTEST: u64 = 1_000;
+
+/// The credits of one lane of a link.
+#[derive(Clone, Debug)]
+struct Lane {
+    /// Blocks on the way to the far end or held by it, as far as the sender knows.
+    owed: u32,
+    /// How many may be.
+    limit: u32,
+    /// How long word takes to come back.
+    back: u64,
+    /// Since when something waits for credits, or never.
+    since: u64,
+    /// There are none before this.
+    not_before: u64,
+    /// Blocks that were freed, and when that is known, in no order.
+    returns: Vec<u64>,
+}
+
+impl Lane {
+    /// Counts the blocks of which word has come.
+    fn collect(&mut self, until: u64) {
+        let owed = &mut self.owed;
+        self.returns.retain(|word| {
+            let has_come = word >> COUNT_BITS <= until;
+            if has_come {
+                *owed -= (word & ((1 << COUNT_BITS) - 1)) as u32;
+            }
+            !has_come
+        });
+    }
+
+    /// Whether a full packet may be sent at an instant, by what is known without a look elsewhere.
+    #[inline]
+    fn suffices(&mut self, full: u32, at: u64) -> bool {
+        if self.owed + full <= self.limit {
+            return true;
+        }
+        self.collect(at);
+        self.owed + full <= self.limit
+    }
+
+    /// When a full packet may be sent first, from one instant until another.
+    fn ready(&mut self, full: u32, from: u64, until: u64) -> Option<u64> {
+        if self.suffices(full, from) {
+            return Some(from);
+        }
+        self.returns.sort_unstable();
+        let mut owed = self.owed;
+        for word in &self.returns {
+            let at = word >> COUNT_BITS;
+            if until < at {
+                break;
+            }
+            owed -= (word & ((1 << COUNT_BITS) - 1)) as u32;
+            if owed + full <= self.limit {
+                return Some(at);
+            }
+        }
+        None
+    }
+}
+
 /// Who owes how many blocks to whom.
 #[derive(Debug, Default)]
 pub(crate) struct Credits {
-    lanes: usize,
-    /// Blocks that may be on the way to, or held by, the far end of each link in each lane; zero
-    /// for links to endpoints, which take everything. Empty without credits.
-    limits: Vec<u32>,
-    /// Blocks that are, by link and lane.
-    owed: Vec<u32>,
-    /// Since when something waits for credits, by link and lane, or never.
-    waiting: Vec<u64>,
+    count: usize,
+    /// The lanes of each link, link by link. Empty without credits.
+    lanes: Vec<Lane>,
     /// Blocks of a full packet.
     full: u32,
 }
@@ -108,111 +173,237 @@ impl Credits {
         if !config.enabled {
             return Self::default();
         }
-        let full = blocks(largest);
-        let lanes = config.lanes();
+        let (count, full) = (config.lanes(), blocks(largest));
         let limit = |port: &Port| {
             if port.into == NOWHERE {
-                return 0;
+                // Endpoints take everything.
+                return u32::MAX;
             }
-            let one_way = port.rate.bytes_in(units::Span::from_ps(port.delay)).get();
-            let held = match config.buffer {
-                Some(buffer) => buffer.get().saturating_sub(one_way),
-                None => one_way + config.spare.get() / lanes as u64,
-            };
-            u32::try_from(held / u64::from(BLOCK)).unwrap_or(u32::MAX / 2).max(2 * full)
+            let away = units::Span::from_ps(2 * port.delay - port.latency);
+            let spare = Bytes::new(config.spare.get() / count as u64);
+            let held = config.buffer.unwrap_or_else(|| port.rate.bytes_in(away) + spare);
+            let held = u32::try_from(held.get() / u64::from(BLOCK)).unwrap_or(u32::MAX / 2);
+            held.max(2 * full)
         };
-        let limits: Vec<u32> = ports.iter().map(limit).collect();
-        let count = lanes * limits.len();
-        Self { lanes, owed: vec![0; count], waiting: vec![NEVER; count], limits, full }
+        let lane = |port: &Port| Lane {
+            owed: 0,
+            limit: limit(port),
+            back: (port.delay - port.latency).max(SHORTEST),
+            since: NEVER,
+            not_before: 0,
+            returns: Vec::new(),
+        };
+        let lanes = ports.iter().flat_map(|port| vec![lane(port); count]).collect();
+        Self { count, lanes, full }
     }
 
     /// Whether credits are counted.
     #[inline]
     pub(crate) fn count(&self) -> bool {
-        !self.limits.is_empty()
-    }
-
-    /// Whether a full packet may be sent over a link in a lane.
-    #[inline]
-    fn suffice(&self, link: usize, place: usize) -> bool {
-        self.limits[link] == 0 || self.owed[place] + self.full <= self.limits[link]
+        0 < self.count
     }
 
     fn place(&self, link: usize, class: usize) -> usize {
-        link * self.lanes + class - DATA
+        link * self.count + class - DATA
+    }
+
+    fn lane(&mut self, link: usize, class: usize) -> &mut Lane {
+        let place = self.place(link, class);
+        &mut self.lanes[place]
+    }
+
+    /// Whether a packet of a class may be sent over a link at an instant, by what is known without
+    /// a look elsewhere.
+    #[inline]
+    pub(crate) fn suffice(&mut self, link: usize, class: usize, at: u64) -> bool {
+        let full = self.full;
+        class < DATA || self.lane(link, class).suffices(full, at)
+    }
+
+    /// A packet goes onto a wire: its blocks are lent. Returns how long it has waited for them.
+    #[inline]
+    pub(crate) fn spend(&mut self, link: usize, class: usize, size: u32, start: u64) -> u64 {
+        if class < DATA {
+            return 0;
+        }
+        let lane = self.lane(link, class);
+        if lane.limit != u32::MAX {
+            lane.owed += blocks(size);
+        }
+        let since = std::mem::replace(&mut lane.since, NEVER);
+        if since == NEVER { 0 } else { start - since }
+    }
+
+    /// A switch has sent on, at some instant, a packet that came over a link: its blocks are free.
+    #[inline]
+    pub(crate) fn give(&mut self, link: usize, class: usize, size: u32, at: u64) {
+        if class < DATA {
+            return;
+        }
+        let lane = self.lane(link, class);
+        lane.returns.push(at + lane.back << COUNT_BITS | u64::from(blocks(size)));
+    }
+
+    /// A packet that did not reach the far end is to be sent once more: its blocks are not lent yet.
+    pub(crate) fn take_back(&mut self, link: usize, class: usize, size: u32) {
+        if self.count() && DATA <= class {
+            let lane = self.lane(link, class);
+            lane.owed = lane.owed.saturating_sub(blocks(size));
+        }
+    }
+
+    /// Whether it is known already that the first lane of a link has none at an instant.
+    #[inline]
+    pub(crate) fn are_out(&self, link: usize, at: u64) -> bool {
+        self.count() && at < self.lanes[link * self.count].not_before
+    }
+
+    /// How long the lanes of a link have waited that still do.
+    pub(crate) fn waited(&self, link: usize, now: u64) -> u64 {
+        let lanes = self.lanes.get(link * self.count..(link + 1) * self.count);
+        let waiting = lanes.unwrap_or_default().iter().filter(|lane| lane.since != NEVER);
+        waiting.map(|lane| now.saturating_sub(lane.since)).sum()
+    }
+
+    /// Whether something waits for credits of the first lane of a link.
+    pub(crate) fn are_awaited(&self, link: usize) -> bool {
+        self.lanes.get(link * self.count).is_some_and(|lane| lane.since != NEVER)
     }
 }
 
 impl Simulation<'_> {
-    /// A packet goes onto a wire: its blocks are lent, and if the next full packet would not fit
-    /// the sender stalls.
-    #[inline]
-    pub(crate) fn spend(&mut self, link: usize, packet: &Packet) {
-        let class = self.class_of(packet);
-        if class < DATA || self.credits.limits[link] == 0 {
-            return;
+    /// Whether a packet of a class may be sent over a link now.
+    pub(crate) fn has_credit(&mut self, link: usize, class: usize) -> bool {
+        if !self.credits.count() || self.credits.suffice(link, class, self.now) {
+            return true;
         }
-        let place = self.credits.place(link, class);
-        self.credits.owed[place] += blocks(u32::from(packet.size));
-        if !self.credits.suffice(link, place) {
-            self.stall(link, class);
+        if self.now < self.credits.lane(link, class).not_before {
+            return false;
         }
+        let back = self.credits.lane(link, class).back;
+        self.work_off_far_end(link, self.now.saturating_sub(back));
+        self.credits.suffice(link, class, self.now)
     }
 
-    /// A sender has no credits left.
-    #[cold]
-    fn stall(&mut self, link: usize, class: usize) {
-        let port = &mut self.ports[link];
-        if port.paused >> class & 1 == 1 {
-            return;
-        }
-        port.paused |= 1 << class;
-        port.pausing |= 1 << class;
-        if 0 < port.queued[class] {
-            self.waits_for_credit(link, class);
-        }
-        self.make_eventful(self.ports[link].switch);
+    /// Notes when the first lane of a switch's port, which has no credits at an instant, may have
+    /// some, as far as the far end has been worked off.
+    fn note_next_credit(&mut self, link: usize, at: u64) {
+        let (full, into) = (self.credits.full, self.ports[link].into);
+        let worked_off = self.switches[into as usize].worked_off;
+        let lane = self.credits.lane(link, DATA);
+        let known = worked_off + lane.back;
+        lane.not_before = lane.ready(full, at, known).unwrap_or(known + 1);
     }
 
-    /// Something has to wait for a lane's credits.
-    pub(crate) fn waits_for_credit(&mut self, link: usize, class: usize) {
-        let place = self.credits.place(link, class);
-        if self.credits.waiting[place] == NEVER {
-            self.credits.waiting[place] = self.now;
+    /// Something has to wait for a lane's credits, from an instant on.
+    pub(crate) fn waits_for_credit(&mut self, link: usize, class: usize, from: u64) {
+        let lane = self.credits.lane(link, class);
+        if lane.since == NEVER {
+            lane.since = from;
             self.counters.pauses += 1;
         }
     }
 
-    /// A lane has credits again: a wait for them is over.
-    pub(crate) fn has_credit(&mut self, link: usize, class: usize) {
-        let place = self.credits.place(link, class);
-        let since = std::mem::replace(&mut self.credits.waiting[place], NEVER);
-        if since != NEVER {
-            self.pauses[link].total += self.now - since;
+    /// When a NIC that waits for credits may have some, or must look again.
+    pub(crate) fn credit_due(&mut self, link: usize, class: usize) -> u64 {
+        let (now, full) = (self.now, self.credits.full);
+        let lane = self.credits.lane(link, class);
+        if lane.since == NEVER || lane.suffices(full, now) {
+            return now;
         }
+        if now < lane.not_before {
+            return lane.not_before;
+        }
+        // Everything is known that happens elsewhere until the next event.
+        let back = lane.back;
+        let known = self.calendar.peek().unwrap_or(now).min(now + back).max(1) - 1;
+        self.work_off_far_end(link, known);
+        let lane = self.credits.lane(link, class);
+        let due = lane.ready(full, now, known + back).unwrap_or(known + back);
+        lane.not_before = due;
+        due
     }
 
-    /// How long the lanes of a link have waited that still do.
-    pub(crate) fn waited_for_credit(&self, link: usize) -> u64 {
-        let lanes = self.credits.lanes;
-        let waiting = self.credits.waiting.get(link * lanes..(link + 1) * lanes);
-        let since = waiting.unwrap_or_default().iter().filter(|since| **since != NEVER);
-        since.map(|since| self.now - since).sum()
+    /// Lets the first packet of a port go that has the credits for it, if that is until an instant;
+    /// else returns false.
+    pub(crate) fn depart_by_credit(&mut self, link: usize, until: u64) -> bool {
+        let port = &self.ports[link];
+        let (from, sendable) = (port.free_at, port.sendable());
+        if sendable & (COMMAND | ((1 << DATA) - 1)) != 0 {
+            self.transmit(link, from);
+            return true;
+        }
+        let lanes = (DATA..CLASSES).filter(|class| sendable >> class & 1 == 1);
+        let credits = &mut self.credits;
+        if !lanes.clone().all(|class| credits.suffice(link, class, from)) {
+            let back = self.credits.lane(link, DATA).back;
+            self.work_off_far_end(link, until.saturating_sub(back));
+            let port = &self.ports[link];
+            if (port.free_at, port.sendable()) != (from, sendable) {
+                // The far end had to know of this port in its turn.
+                return true;
+            }
+        }
+        let mut start = NEVER;
+        let mut may = 0_u8;
+        for class in lanes {
+            let full = self.credits.full;
+            let at = self.credits.lane(link, class).ready(full, from, until).unwrap_or(NEVER);
+            if from < at {
+                self.waits_for_credit(link, class, from);
+            }
+            if at < start {
+                (start, may) = (at, 0);
+            }
+            may |= u8::from(at == start && at != NEVER) << class;
+        }
+        if start == NEVER {
+            let port = &mut self.ports[link];
+            (port.free_at, port.free_ticket) = (port.free_at.max(until), 0);
+            self.note_next_credit(link, until);
+            return false;
+        }
+        let class = self.ports[link].next_lane(may);
+        self.transmit_class(link, class, start);
+        true
     }
 
-    /// A switch has sent on, or lost, a packet that came over a link: its blocks are free again,
-    /// and a sender that waits for them is told.
-    pub(crate) fn give_credit(&mut self, link: usize, packet: &Packet) {
-        let class = self.class_of(packet);
-        if class < DATA || self.credits.limits[link] == 0 {
+    /// Works off what the switch at the far end of a link has sent until an instant.
+    ///
+    /// Where its ports stall in their turn, those behind them are worked off until one more cable's
+    /// delay earlier; a stalled port is looked at at least as often, so this does not go far.
+    fn work_off_far_end(&mut self, link: usize, until: u64) {
+        let number = self.ports[link].into as usize;
+        if until <= self.switches[number].worked_off {
             return;
         }
-        let place = self.credits.place(link, class);
-        self.credits.owed[place] -= blocks(u32::from(packet.size));
-        let port = &mut self.ports[link];
-        if port.pausing >> class & 1 == 1 && self.credits.suffice(link, place) {
-            port.pausing &= !(1 << class);
-            self.send_pause(link, class, RESUME);
+        // As far as everything is known, so that it need not be done again soon.
+        let until = if self.in_far_end { until } else { until.max(self.known) };
+        let outermost = !std::mem::replace(&mut self.in_far_end, true);
+        for at in 0..self.switches[number].ports.len() {
+            self.catch_up_before(self.switches[number].ports[at] as usize, until + 1);
+        }
+        self.in_far_end = !outermost;
+        let switch = &mut self.switches[number];
+        switch.worked_off = switch.worked_off.max(until);
+    }
+
+    /// A switch has sent on, or lost, a packet that came over a link.
+    #[inline]
+    pub(crate) fn give_credit(&mut self, link: usize, packet: &Packet, at: u64) {
+        if self.credits.count() {
+            let class = self.class_of(packet);
+            self.credits.give(link, class, u32::from(packet.size), at);
+        }
+    }
+
+    /// A packet goes onto a wire.
+    #[inline]
+    pub(crate) fn spend_credit(&mut self, link: usize, packet: &Packet, start: u64) {
+        if self.credits.count() {
+            let class = self.class_of(packet);
+            let size = u32::from(packet.size);
+            self.pauses[link].total += self.credits.spend(link, class, size, start);
         }
     }
 }

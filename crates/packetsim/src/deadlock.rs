@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fabric::LinkId;
 use units::{Id, Span};
 
-use crate::buffer::WatchdogAction;
+use crate::buffer::{Switch, WatchdogAction};
 use crate::packet::DATA;
 use crate::port::NOWHERE;
 use crate::simulation::Simulation;
@@ -54,14 +54,17 @@ impl Simulation<'_> {
         }
     }
 
+    /// Whether a port may not send data: it is paused, or waits for credits.
     fn is_paused(&self, link: u32) -> bool {
-        self.ports[link as usize].paused >> DATA & 1 == 1
+        let link = link as usize;
+        self.ports[link].paused >> DATA & 1 == 1 || self.credits.are_awaited(link)
     }
 
     /// Which paused ports wait for which ports of the switch at their far end.
     fn waits(&self) -> Waits {
         let mut waits = Waits::new();
-        for switch in self.switches.iter().filter(|switch| 0 < switch.pausing) {
+        let holds = |switch: &&Switch| 0 < switch.pausing || self.credits.count();
+        for switch in self.switches.iter().filter(holds) {
             for &out in &switch.ports {
                 for waiting in self.queued.iter(self.ports[out as usize].queues[DATA]) {
                     if waiting.from != NOWHERE && self.is_paused(waiting.from) {

@@ -1,66 +1,74 @@
-//! Lanes at a NIC: queue pairs whose lane is paused or has no credits are passed over.
+//! Lanes at a NIC: queue pairs whose lane has no credits are passed over.
 //!
-//! Where there is one lane the NIC is either paused or not. With several, the queue pairs of one
+//! Where there is one lane the NIC either has credits or not. With several, the queue pairs of one
 //! lane go on while those of another wait.
 
 use crate::packet::DATA;
 use crate::simulation::Simulation;
 
+const NEVER: u64 = u64::MAX;
+
 impl Simulation<'_> {
     /// The place of the queue pair whose turn it is at a NIC's port, among those that may send.
     #[inline]
     pub(crate) fn next_in_turn(&mut self, sender: usize, link: usize, at: u64) -> Option<usize> {
-        if self.ports[link].paused == 0 {
+        if self.ports[link].paused != 0 {
+            return None;
+        }
+        if !self.credits.count() {
             return self.senders[sender].next(at);
         }
         if self.rules.lanes == 1 {
-            if self.credits.count() && self.senders[sender].next(at).is_some() {
-                self.waits_for_credit(link, DATA);
+            let place = self.senders[sender].next(at)?;
+            if self.has_credit(link, DATA) {
+                return Some(place);
             }
+            self.waits_for_credit(link, DATA, self.now);
             return None;
         }
-        let place = self.next_unpaused(sender, link, at);
-        if place.is_none() && self.credits.count() {
-            self.note_who_waits(sender, link);
-        }
-        place
-    }
-
-    /// Whether the lane of a queue pair may send over a link.
-    fn may_send(&self, pair: u32, link: usize) -> bool {
-        let class = DATA + usize::from(self.pairs[pair as usize].lane);
-        self.ports[link].paused >> class & 1 == 0
-    }
-
-    fn next_unpaused(&self, sender: usize, link: usize, at: u64) -> Option<usize> {
-        let state = &self.senders[sender];
-        let count = state.pairs.len();
-        let places = (0..count).map(|ahead| (state.turn + ahead) % count);
-        let mut may = places.filter(|place| self.may_send(state.pairs[*place], link));
-        may.find(|place| state.due[*place] <= at)
-    }
-
-    /// Wakes a NIC for the queue pairs whose lane may send.
-    pub(crate) fn attend_unpaused(&mut self, sender: usize, link: usize) {
-        if self.rules.lanes == 1 {
-            return;
-        }
-        let state = &self.senders[sender];
-        let pairs = state.pairs.iter().zip(&state.due);
-        let due = pairs.filter(|(pair, _)| self.may_send(**pair, link)).map(|(_, due)| *due).min();
-        if let Some(due) = due.filter(|due| *due != u64::MAX) {
-            let at = due.max(self.ports[link].free_at).max(self.now);
-            self.wake_sender(sender, link, at);
-        }
-    }
-
-    /// Queue pairs that could send but for their credits wait for them.
-    fn note_who_waits(&mut self, sender: usize, link: usize) {
-        for place in 0..self.senders[sender].pairs.len() {
-            let (pair, due) = (self.senders[sender].pairs[place], self.senders[sender].due[place]);
-            if due <= self.now && !self.may_send(pair, link) {
-                self.waits_for_credit(link, DATA + usize::from(self.pairs[pair as usize].lane));
+        let count = self.senders[sender].pairs.len();
+        for ahead in 0..count {
+            let state = &self.senders[sender];
+            let place = (state.turn + ahead) % count;
+            if state.due[place] <= at {
+                let class = self.class_of_pair(state.pairs[place]);
+                if self.has_credit(link, class) {
+                    return Some(place);
+                }
+                self.waits_for_credit(link, class, self.now);
             }
         }
+        None
+    }
+
+    fn class_of_pair(&self, pair: u32) -> usize {
+        DATA + usize::from(self.pairs[pair as usize].lane)
+    }
+
+    /// When a NIC that is not paused may send next: its transmitter must be free, a queue pair be
+    /// due, and its lane have credits.
+    pub(crate) fn send_due(&mut self, sender: usize, link: usize) -> u64 {
+        let free = self.ports[link].free_at.max(self.now);
+        let state = &self.senders[sender];
+        // Most often the next in turn may send as soon as the transmitter is free.
+        let at = match state.next(free) {
+            Some(_) => free,
+            None => state.first_due(),
+        };
+        if !self.credits.count() || at == NEVER {
+            return at;
+        }
+        if self.rules.lanes == 1 {
+            return at.max(self.credit_due(link, DATA));
+        }
+        let mut first = NEVER;
+        for place in 0..self.senders[sender].pairs.len() {
+            let state = &self.senders[sender];
+            let (due, class) = (state.due[place], self.class_of_pair(state.pairs[place]));
+            if due < first {
+                first = first.min(due.max(free).max(self.credit_due(link, class)));
+            }
+        }
+        first
     }
 }

@@ -7,6 +7,7 @@
 //! path, and take as many as there are entropy values where the sender has several.
 
 use fabric::hash::FlowKey;
+use fabric::routes::towards_leaf;
 use fabric::routing::{Demand, Grain, Load, NoPath, QueuePairs, Routing, Walker};
 use fabric::{Fabric, LinkId, NodeId, NodeKind, Routes};
 use traffic::{Connection, Transfers};
@@ -33,7 +34,28 @@ pub(crate) struct Network {
     /// How many queue pairs each connection has.
     pub pairs_of: Vec<u16>,
     walker: Walker,
-    candidates: Vec<LinkId>,
+    /// Where each queue pair's packets end, if that is a NIC with one port; empty where the
+    /// fabric has no structure.
+    homes: Vec<Option<Home>>,
+}
+
+/// The leaf that a NIC hangs on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Home {
+    pub leaf: NodeId,
+    /// The leaf's number among the leaves.
+    pub ordinal: u32,
+    /// The link from it to the NIC.
+    pub last: LinkId,
+}
+
+impl Home {
+    fn of(fabric: &Fabric, nic: NodeId) -> Option<Self> {
+        let [port] = fabric.ports(nic) else { return None };
+        let last = fabric.reverse(*port);
+        let leaf = fabric.links()[last].from;
+        Some(Self { leaf, ordinal: fabric.leaf_ordinal(leaf)?, last })
+    }
 }
 
 impl Network {
@@ -57,15 +79,19 @@ impl Network {
                 keys.push((key, reversed(&key)));
             }
         }
+        let routing = config.build(fabric, settings.seed);
+        let home = |(key, _): &(FlowKey, FlowKey)| Home::of(fabric, key.to);
+        let roams = routing.grain() != Grain::Flow && fabric.has_structure();
+        let homes = if roams { keys.iter().map(home).collect() } else { Vec::new() };
         Self {
-            routing: config.build(fabric, settings.seed),
+            homes,
+            routing,
             routes: Routes::default(),
             keys,
             first_pair,
             pairs_of,
             first_serial: vec![NOWHERE; transfers.connections().len()],
             walker: Walker::default(),
-            candidates: Vec::new(),
         }
     }
 
@@ -83,6 +109,42 @@ impl Network {
         };
         let demands: Vec<Demand> = self.keys.iter().map(demand).collect();
         self.routing.plan(fabric, &mut self.routes, &demands)
+    }
+
+    /// Which of several links a packet takes: a queue pair's, with this sequence number, after so
+    /// many pauses of its flow.
+    #[inline]
+    pub(crate) fn choose(
+        &mut self,
+        ports: &[Port],
+        at: NodeId,
+        (pair, psn, choices): (usize, u32, u32),
+        several: &[LinkId],
+    ) -> LinkId {
+        let count = match self.routing.grain() {
+            Grain::Flow => 0,
+            Grain::Flowlet { .. } => u64::from(choices),
+            Grain::Packet => u64::from(psn),
+        };
+        let (key, _) = &self.keys[pair];
+        several[self.routing.choose(at, key, count, several, &Queues(ports))]
+    }
+
+    /// The leaf that a queue pair's packets go to, if that alone says which links lead there.
+    #[inline]
+    pub(crate) fn home(&self, pair: usize) -> Option<Home> {
+        let home = self.homes.get(pair).copied().flatten();
+        home.filter(|_| !self.routes.health().has_failures())
+    }
+
+    /// Writes down the links that lead a queue pair's packets on from a node.
+    fn list_candidates(&mut self, fabric: &Fabric, at: NodeId, pair: usize, out: &mut Vec<LinkId>) {
+        out.clear();
+        match self.home(pair).filter(|_| fabric.cover(at).is_some()) {
+            Some(home) if home.leaf == at => out.push(home.last),
+            Some(home) => out.extend_from_slice(towards_leaf(fabric, at, home.ordinal)),
+            None => self.routes.next_hops(fabric, at, self.keys[pair].0.to, out),
+        }
     }
 
     /// The path of a flow.
@@ -139,15 +201,8 @@ impl Simulation<'_> {
 
     /// Asks the policy at a node where a packet of a queue pair goes on.
     pub(crate) fn choose_at(&mut self, at: NodeId, pair: usize, psn: u32) -> usize {
-        let network = &mut self.network;
-        let (key, _) = network.keys[pair];
-        network.routes.next_hops(self.fabric, at, key.to, &mut network.candidates);
-        let count = match network.routing.grain() {
-            Grain::Flow => 0,
-            Grain::Flowlet { .. } => u64::from(self.pairs[pair].choices),
-            Grain::Packet => u64::from(psn),
-        };
-        let candidates = std::mem::take(&mut self.network.candidates);
+        let mut candidates = std::mem::take(&mut self.candidates);
+        self.network.list_candidates(self.fabric, at, pair, &mut candidates);
         let chosen = match candidates.as_slice() {
             [] => NOWHERE as usize,
             [only] => only.index(),
@@ -155,12 +210,11 @@ impl Simulation<'_> {
                 for link in several {
                     self.catch_up(link.index());
                 }
-                let load = Queues(&self.ports);
-                let routing = &mut self.network.routing;
-                several[routing.choose(at, &key, count, several, &load)].index()
+                let choices = self.pairs[pair].choices;
+                self.network.choose(&self.ports, at, (pair, psn, choices), several).index()
             }
         };
-        self.network.candidates = candidates;
+        self.candidates = candidates;
         chosen
     }
 }

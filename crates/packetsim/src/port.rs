@@ -9,9 +9,10 @@
 //!
 //! The first 64 bytes are all that a packet touches that passes an idle port.
 
-use units::Rate;
+use units::{Bytes, Rate, Time};
 
-use crate::packet::{CLASSES, Clock, DATA};
+use crate::cc::Hop;
+use crate::packet::{CLASSES, Clock};
 use crate::ring::Ring;
 
 /// A directed link. Bit `c` of a mask stands for class `c`.
@@ -143,13 +144,19 @@ impl Port {
         self.free_at < now || (self.free_at == now && self.free_ticket <= ticket)
     }
 
-    /// The lane that may send and whose turn it is; there is one.
-    pub(crate) fn next_lane(&mut self) -> usize {
-        let sendable = self.sendable() >> DATA << DATA;
-        let after = sendable & (u8::MAX << 1 << self.turn);
-        let class = if after == 0 { sendable } else { after }.trailing_zeros();
+    /// The lane whose turn it is among those that may send; there is one.
+    pub(crate) fn next_lane(&mut self, may: u8) -> usize {
+        let after = may & (u8::MAX << 1 << self.turn);
+        let class = if after == 0 { may } else { after }.trailing_zeros();
         self.turn = class as u8;
         class as usize
+    }
+
+    /// What it writes on a packet that leaves so much behind.
+    #[inline]
+    pub(crate) fn hop(&self, start: u64, queued: u64) -> Hop {
+        let (at, queued) = (Time::from_ps(start), Bytes::new(queued));
+        Hop { at, queued, sent: self.bytes, rate_bps: self.rate.as_bps() }
     }
 
     /// Bytes that wait, in all classes.

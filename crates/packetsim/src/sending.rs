@@ -114,7 +114,7 @@ impl Simulation<'_> {
         if free && let Some(place) = self.next_in_turn(sender, link, self.now) {
             self.send_packet(sender, place, link);
         }
-        if self.explicit {
+        if self.explicit && !self.credits.count() {
             self.attend_explicitly(sender, link);
         } else {
             self.attend(sender, link);
@@ -124,18 +124,9 @@ impl Simulation<'_> {
     /// Wakes a NIC when its transmitter is free and a queue pair may send.
     #[inline]
     fn attend(&mut self, sender: usize, link: usize) {
-        let port = &self.ports[link];
-        if port.paused == 0 {
-            let free = port.free_at.max(self.now);
-            let sender_state = &self.senders[sender];
-            // Most often the next in turn may send as soon as the transmitter is free.
-            let at = match sender_state.next(free) {
-                Some(_) => free,
-                None => sender_state.first_due(),
-            };
+        if self.ports[link].paused == 0 {
+            let at = self.send_due(sender, link);
             self.wake_sender(sender, link, at);
-        } else {
-            self.attend_unpaused(sender, link);
         }
     }
 

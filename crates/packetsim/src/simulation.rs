@@ -161,6 +161,10 @@ pub(crate) struct Simulation<'a> {
     pub clock: Clock,
     /// Its state is larger than the caches near the core: memory is read ahead.
     pub is_large: bool,
+    /// Everything that happens elsewhere than at the switch at hand is known until then.
+    pub known: u64,
+    /// The departures of another switch are being worked off.
+    pub in_far_end: bool,
     /// No switch runs ahead of this: the next change by a fault or the next sample.
     pub barrier: u64,
     pub change_at: u64,
@@ -168,6 +172,8 @@ pub(crate) struct Simulation<'a> {
     pub recorder: Option<Recorder>,
     /// What reaches the switch at hand, in order.
     pub incoming: Vec<u64>,
+    /// The links among which a packet's next one is chosen.
+    pub candidates: Vec<fabric::LinkId>,
     /// Links whose wire was empty before that switch sent something over them.
     pub announced: Vec<u32>,
     /// Every departure is an event, whatever the switch.

@@ -26,20 +26,22 @@ pub(crate) struct Stamps {
 impl Stamps {
     /// A fresh list for a packet sent now.
     pub(crate) fn begin(&mut self, sent: u64) -> u32 {
-        let entry = Entry { sent, ..Entry::default() };
         match self.free.pop() {
             Some(number) => {
-                self.entries[number as usize] = entry;
+                // Old stamps are written over as new ones come.
+                let entry = &mut self.entries[number as usize];
+                (entry.sent, entry.count) = (sent, 0);
                 number
             }
             None => {
-                self.entries.push(entry);
+                self.entries.push(Entry { sent, ..Entry::default() });
                 self.entries.len() as u32 - 1
             }
         }
     }
 
     /// Adds a stamp.
+    #[inline]
     pub(crate) fn push(&mut self, number: u32, hop: Hop) {
         let entry = &mut self.entries[number as usize];
         if (entry.count as usize) < MOST {

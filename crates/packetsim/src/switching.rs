@@ -106,10 +106,12 @@ impl Simulation<'_> {
         let damaged = !self.damage.is_empty() && self.damages(link, u32::from(packet.size));
         if damaged && self.settings.switch.link_retry == LinkRetry::On && !self.is_down(link) {
             let class = self.class_of(&packet);
+            self.credits.take_back(link, class, u32::from(packet.size));
+            self.catch_up(link);
             self.join(link, class, Waiting { packet, from: NOWHERE });
         } else if damaged || packet.flags & DAMAGED != 0 {
-            if self.credits.count() {
-                self.give_credit(link, &packet);
+            if self.ports[link].into != NOWHERE {
+                self.give_credit(link, &packet, self.now);
             }
             self.lose(&packet);
         } else if self.ports[link].into == NOWHERE {
@@ -123,16 +125,14 @@ impl Simulation<'_> {
     #[inline]
     fn forward(&mut self, link: usize, mut packet: Packet) {
         if self.ends_here(&packet) {
-            if self.credits.count() {
-                self.give_credit(link, &packet);
-            }
+            self.give_credit(link, &packet, self.now);
             self.delivered(link, packet);
             return;
         }
         let class = self.class_of(&packet);
         let next = self.next_link(link, &mut packet);
         self.catch_up(next);
-        let is_idle = self.is_idle(next, class);
+        let is_idle = self.is_idle(next, class) && self.has_credit(next, class);
         let number = self.ports[link].into as usize;
         let switch = &mut self.switches[number];
         if switch.is_calm() {
@@ -141,9 +141,7 @@ impl Simulation<'_> {
                 if packet.flags & STAMPED != 0 {
                     self.stamp(next, &packet, self.now, 0);
                 }
-                if self.credits.count() {
-                    self.give_credit(link, &packet);
-                }
+                self.give_credit(link, &packet, self.now);
                 if self.recorder.is_some() {
                     self.record_wait(next, packet.purpose, units::Span::ZERO);
                 }
@@ -151,7 +149,9 @@ impl Simulation<'_> {
                 return;
             }
             let size = u32::from(packet.size);
-            if self.rules.lossless >> class & 1 == 1 {
+            if self.credits.count() {
+                // Its credits are its charge.
+            } else if self.rules.lossless >> class & 1 == 1 {
                 switch.charge(&mut self.ports[link], class, size);
             } else {
                 switch.charge_lossy(size);
@@ -307,15 +307,14 @@ impl Simulation<'_> {
         self.make_eventful(self.ports[link].switch);
     }
 
-    /// How long a link has been paused or without credits until now.
+    /// How long a link has been paused, or has waited for credits, until now.
     pub(crate) fn paused_for(&self, link: usize) -> u64 {
         let log = &self.pauses[link];
         let running = match self.ports[link].paused >> DATA & 1 {
-            _ if self.credits.count() => self.waited_for_credit(link),
             0 => 0,
             _ => self.now.saturating_sub(log.since),
         };
-        log.total + running
+        log.total + running + self.credits.waited(link, self.now)
     }
 
     /// A port may send a class again.
@@ -324,12 +323,8 @@ impl Simulation<'_> {
             return;
         }
         self.catch_up(link);
-        if self.credits.count() {
-            self.has_credit(link, class);
-        } else {
-            let log = &mut self.pauses[link];
-            log.total += self.now - log.since;
-        }
+        let log = &mut self.pauses[link];
+        log.total += self.now - log.since;
         let port = &mut self.ports[link];
         port.paused &= !(1 << class);
         if port.switch == NOWHERE {
@@ -415,6 +410,10 @@ impl Simulation<'_> {
         }
         let size = u32::from(waiting.packet.size);
         let from = waiting.from as usize;
+        if self.credits.count() {
+            self.credits.give(from, class, size, self.now);
+            return;
+        }
         let switch = &mut self.switches[number];
         if self.rules.lossless >> class & 1 == 0 {
             switch.release_lossy(size);
@@ -422,11 +421,7 @@ impl Simulation<'_> {
         }
         let port = &mut self.ports[from];
         switch.release(port, class, size);
-        if self.credits.count() {
-            self.give_credit(from, &waiting.packet);
-        } else if port.pausing >> class & 1 == 1
-            && switch.may_resume(port, class, self.rules.xon_below)
-        {
+        if port.pausing >> class & 1 == 1 && switch.may_resume(port, class, self.rules.xon_below) {
             self.resume_sender(from, class);
         }
     }

@@ -3,11 +3,10 @@
 //! The two rules on which the speed rests: departures are worked off when somebody looks
 //! ([`Simulation::catch_up`]), and only the oldest packet on a wire has an event.
 
-use units::{Bytes, Id, Time};
+use units::Id;
 
 use crate::buffer::MarkWhen;
 use crate::calendar::Kind;
-use crate::cc::Hop;
 use crate::packet::{CONTROL, DATA, MARKED, Packet, Purpose, RESUME, STAMPED, Waiting, waited};
 use crate::port::{COMMAND, NOWHERE};
 use crate::simulation::Simulation;
@@ -22,7 +21,11 @@ impl Simulation<'_> {
                 return;
             }
             let start = port.free_at;
-            self.transmit(link, start);
+            if !self.credits.count() {
+                self.transmit(link, start);
+            } else if !self.depart_by_credit(link, self.now) {
+                return;
+            }
         }
     }
 
@@ -35,7 +38,11 @@ impl Simulation<'_> {
                 return;
             }
             let start = port.free_at;
-            self.transmit(link, start);
+            if !self.credits.count() {
+                self.transmit(link, start);
+            } else if !self.depart_by_credit(link, at - 1) {
+                return;
+            }
         }
     }
 
@@ -55,29 +62,33 @@ impl Simulation<'_> {
         port.waiting |= 1 << class;
         self.queued.push(&mut port.queues[class], waiting);
         port.peak = port.peak.max(port.total_queued());
-        if port.paused >> class & 1 == 1 && self.credits.count() {
-            self.waits_for_credit(link, class);
-        }
         self.kick(link);
     }
 
     /// Lets a port send if it is idle and may; else sees to it that somebody looks again.
     #[inline]
     pub(crate) fn kick(&mut self, link: usize) {
-        let port = &self.ports[link];
+        let port = &mut self.ports[link];
         if port.sendable() != 0 && port.is_free(self.now, self.ticket) {
-            self.transmit(link, self.now);
+            if self.credits.count() {
+                // It has been idle, or stalled, until now.
+                (port.free_at, port.free_ticket) = (self.now, 0);
+                self.catch_up(link);
+            } else {
+                self.transmit(link, self.now);
+            }
         }
-        // With an empty wire nobody would look: the transmitter is busy with a pause frame.
+        // With an empty wire nobody would look: the transmitter is busy with a pause frame, or
+        // there are no credits.
         if self.departures_are_events(link) || self.ports[link].wire.is_empty() {
-            self.watch(link);
+            self.watch_on(link);
         }
     }
 
     /// Whether each departure of this port must happen as an event of its own.
     #[inline]
     fn departures_are_events(&self, link: usize) -> bool {
-        if self.explicit || self.credits.count() {
+        if self.explicit {
             return true;
         }
         let switch = self.ports[link].switch;
@@ -95,6 +106,22 @@ impl Simulation<'_> {
         }
     }
 
+    /// The same for a port that has been worked off: if it is free and something still waits, that
+    /// waits for credits. Those that it does not know of yet take the way back, and what they let
+    /// go the way there; so it is soon enough to look after one of them.
+    pub(crate) fn watch_on(&mut self, link: usize) {
+        let port = &self.ports[link];
+        if !self.credits.count() || port.sendable() == 0 || self.now < port.free_at {
+            self.watch(link);
+        } else if port.into != NOWHERE && self.switches[port.into as usize].is_batched() {
+            self.announce(link, port.free_at + port.delay, link as u32);
+        } else if !port.watched {
+            let at = self.now + (port.delay - port.latency).max(1_000);
+            self.ports[link].watched = true;
+            self.calendar.schedule(at, 0, Kind::Freed, link);
+        }
+    }
+
     /// Handles [`Kind::Freed`].
     pub(crate) fn freed(&mut self, link: usize) {
         self.ports[link].watched = false;
@@ -106,8 +133,9 @@ impl Simulation<'_> {
         // A frame of the link itself is never left to whoever looks next: it is felt elsewhere.
         let commands = self.ports[link].waiting & COMMAND != 0;
         let from_switch = self.ports[link].switch != NOWHERE;
-        if commands || (from_switch && self.departures_are_events(link)) {
-            self.watch(link);
+        let unseen = self.credits.count() && self.ports[link].wire.is_empty();
+        if commands || (from_switch && (unseen || self.departures_are_events(link))) {
+            self.watch_on(link);
         }
     }
 
@@ -118,6 +146,12 @@ impl Simulation<'_> {
             return;
         }
         let class = self.next_class(link);
+        self.transmit_class(link, class, start);
+    }
+
+    /// Takes the next packet of a class out of its queue and puts it onto the wire at `start`.
+    #[inline]
+    pub(crate) fn transmit_class(&mut self, link: usize, class: usize, start: u64) {
         let port = &mut self.ports[link];
         let Waiting { mut packet, from } = self.queued.pop(&mut port.queues[class]);
         if port.queues[class].is_empty() {
@@ -147,12 +181,12 @@ impl Simulation<'_> {
             let switch = &mut self.switches[switch as usize];
             if from == NOWHERE {
                 // It began here, and was charged to nobody.
+            } else if self.credits.count() {
+                self.credits.give(from as usize, class, size, start);
             } else if self.rules.lossless >> class & 1 == 1 {
                 let from_port = &mut self.ports[from as usize];
                 switch.release(from_port, class, size);
-                if self.credits.count() {
-                    self.give_credit(from as usize, &packet);
-                } else if from_port.pausing >> class & 1 == 1
+                if from_port.pausing >> class & 1 == 1
                     && switch.may_resume(from_port, class, self.rules.xon_below)
                 {
                     debug_assert!(start == self.now, "departures that end a pause are events");
@@ -179,7 +213,7 @@ impl Simulation<'_> {
         let sendable = port.sendable();
         let first = sendable.trailing_zeros() as usize;
         if 1 < self.rules.lanes && DATA <= first {
-            return port.next_lane();
+            return port.next_lane(sendable);
         }
         let both = (1 << CONTROL) | (1 << DATA);
         if self.rules.control_share == 0 || sendable & both != both {
@@ -202,10 +236,7 @@ impl Simulation<'_> {
     /// Writes on a packet what its link looks like.
     pub(crate) fn stamp(&mut self, link: usize, packet: &Packet, start: u64, queued: u64) {
         if packet.purpose == Purpose::Data {
-            let port = &self.ports[link];
-            let (at, queued) = (Time::from_ps(start), Bytes::new(queued));
-            let hop = Hop { at, queued, sent: port.bytes, rate_bps: port.rate.as_bps() };
-            self.stamps.push(packet.sent, hop);
+            self.stamps.push(packet.sent, self.ports[link].hop(start, queued));
         }
     }
 
@@ -254,9 +285,7 @@ impl Simulation<'_> {
         if was_empty {
             self.announce(link, at, ticket);
         }
-        if self.credits.count() {
-            self.spend(link, &packet);
-        }
+        self.spend_credit(link, &packet, start);
     }
 
     /// Tells the sender at the other end of `from` to stop, or to go on, with a class.
