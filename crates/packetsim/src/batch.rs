@@ -184,15 +184,14 @@ impl Hot<'_> {
         let size = u32::from(packet.size);
         port.queued[class] -= size;
         let left = u64::from(port.queued[class]);
-        if class == DATA {
-            if self.marks_on_leaving
-                && self.marker.marks(left, link)
-                && packet.purpose == Purpose::Data
-            {
-                packet.flags |= MARKED;
-                self.ports[link].marks += 1;
-                self.marked += 1;
-            }
+        if class == DATA
+            && self.marks_on_leaving
+            && self.marker.marks(left, link)
+            && packet.purpose == Purpose::Data
+        {
+            packet.flags |= MARKED;
+            self.ports[link].marks += 1;
+            self.marked += 1;
         }
         if self.by_credit {
             self.credits.give(from as usize, class, size, start);

@@ -241,10 +241,10 @@ impl Credits {
             return;
         }
         let lane = self.lane(link, class);
-        lane.returns.push(at + lane.back << COUNT_BITS | u64::from(blocks(size)));
+        lane.returns.push((at + lane.back) << COUNT_BITS | u64::from(blocks(size)));
     }
 
-    /// A packet that did not reach the far end is to be sent once more: its blocks are not lent yet.
+    /// A packet that did not reach the far end is sent once more: its blocks are not lent yet.
     pub(crate) fn take_back(&mut self, link: usize, class: usize, size: u32) {
         if self.count() && DATA <= class {
             let lane = self.lane(link, class);
