@@ -319,7 +319,7 @@ impl Simulation<'_> {
         let known = self.calendar.peek().unwrap_or(now).min(now + back).max(1) - 1;
         self.work_off_far_end(link, known);
         let lane = self.credits.lane(link, class);
-        let due = lane.ready(full, now, known + back).unwrap_or(known + back);
+        let due = lane.ready(full, now, known + back).unwrap_or((known + back).max(now + 1));
         lane.not_before = due;
         due
     }

@@ -160,13 +160,12 @@ impl Stations {
         let (fabric, transfers) = (simulation.fabric, simulation.transfers);
         let Rules { admits, slow_hosts, goes_back, lossless, .. } = simulation.rules;
         // Clearances are given, and what is missing is looked up, without a message; switches that
-        // end queue pairs, give credits or choose by flowlet feel a NIC at once; with whole
-        // nanoseconds the order of all departures counts.
+        // end queue pairs or choose by flowlet feel a NIC at once; with whole nanoseconds the order
+        // of all departures counts.
         let is_felt = admits
             || slow_hosts
             || simulation.aggregates
-            || simulation.credits.count()
-            || simulation.network.chooses_on_the_way()
+            || simulation.rules.flowlet_gap != NEVER
             || simulation.clock != Clock::Picosecond;
         let may_lose = lossless == 0 || !simulation.damage.is_empty();
         if is_felt || !simulation.faults.is_empty() || (may_lose && !goes_back) {
@@ -368,6 +367,7 @@ impl Simulation<'_> {
 #[cfg(test)]
 mod tests {
     use fabric::topology::{ClusterConfig, FabricConfig, LinkConfig, TopologyKind, build};
+    use fabric::transport::Transport;
     use traffic::{Connection, Outcome};
     use units::{Bytes, Random, Rate, Span};
 
@@ -463,9 +463,15 @@ mod tests {
         let ecn =
             EcnConfig { min: Bytes::from_kib(8), max: Bytes::from_kib(32), ..Default::default() };
         let tense = Settings { congestion: Settings::default().congestion, ecn, ..tight.clone() };
+        let mut credits = Settings::of_transport(Transport::Infiniband);
+        credits.credits.spare = Bytes::from_kib(16);
+        credits.routing.busy = Bytes::from_kib(8);
+        let mut lanes = credits.clone();
+        lanes.credits.lanes = 2;
+        let adaptive = Settings::spectrum_x();
         let (mut pauses, mut marks) = (0, 0);
         for seed in 0..12 {
-            for settings in [&Settings::default(), &tight, &tense] {
+            for settings in [&Settings::default(), &tight, &tense, &credits, &lanes, &adaptive] {
                 let (ahead, along) = (run(seed, settings, true), run(seed, settings, false));
                 assert_eq!(ahead.ops, along.ops, "seed {seed}");
                 let (a, b) = (&ahead.counters, &along.counters);

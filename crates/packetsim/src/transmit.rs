@@ -118,7 +118,7 @@ impl Simulation<'_> {
         } else if !port.watched {
             let at = self.now + (port.delay - port.latency).max(1_000);
             self.ports[link].watched = true;
-            self.calendar.schedule(at, 0, Kind::Freed, link);
+            self.schedule(at, 0, Kind::Freed, link);
         }
     }
 
