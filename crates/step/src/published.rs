@@ -286,7 +286,7 @@ fn model_flops(job: &JobConfig) -> f64 {
 }
 
 /// What people call a GPU that the catalogue has under another name.
-const OTHER_NAMES: [(&str, &str); 20] = [
+const OTHER_NAMES: [(&str, &str); 22] = [
     ("h100", "h100-sxm"),
     ("h100-80g", "h100-sxm"),
     ("h100-80gb", "h100-sxm"),
@@ -302,6 +302,8 @@ const OTHER_NAMES: [(&str, &str); 20] = [
     ("a100-sxm4-80gb", "a100-80g"),
     ("a100-40gb", "a100-40g"),
     ("a100-sxm4-40gb", "a100-40g"),
+    ("a800", "a800-80g"),
+    ("a800-80gb", "a800-80g"),
     ("b200-sxm", "b200"),
     ("gb200-nvl72", "gb200"),
     ("v100", "v100-32g"),
