@@ -1,8 +1,7 @@
 """Reads the files that fatflow writes for other tools with the tools themselves.
 
 Parquet with pyarrow and polars, OpenMetrics with Prometheus' own parser, Perfetto traces with the
-published schema, Chakra traces with a decoder of our own (varints and wire types, no generated
-code). Usage: check.py PATH-OF-THE-BINARY
+published schema, Chakra traces with protobuf's own library and MLCommons' schema. Usage: check.py PATH-OF-THE-BINARY
 """
 
 import csv
@@ -189,58 +188,79 @@ def check_perfetto(folder):
     print(f"perfetto: a step of {end:.3f} s, {sum(on.values())} operations, {len(counters)} links")
 
 
-def varint(data, at):
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
+def chakra_schema():
+    """The messages of MLCommons' schema/protobuf/et_def.proto, as far as simulators read them."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+    kinds = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(
+        name="et_def.proto", package="ChakraProtoMsg", syntax="proto3")
 
-def fields(data):
-    """A protobuf message as (field, value): varints as numbers, the rest as bytes."""
-    at = 0
-    while at < len(data):
-        key, at = varint(data, at)
-        field, wire = key >> 3, key & 7
-        if wire == 0:
-            value, at = varint(data, at)
-        elif wire == 2:
-            length, at = varint(data, at)
-            value, at = data[at:at + length], at + length
-        else:
-            raise AssertionError(f"wire type {wire}")
-        yield field, value
-
-
-def chakra_file(path):
-    data, at, messages = path.read_bytes(), 0, []
-    while at < len(data):
-        length, at = varint(data, at)
-        messages.append(data[at:at + length])
-        at += length
-    assert dict(fields(messages[0]))[1].startswith(b"1.0."), "metadata comes first"
-    nodes = []
-    for message in messages[1:]:
-        node = {"deps": []}
-        for field, value in fields(message):
-            if field == 5:
-                at_ = 0
-                while at_ < len(value):
-                    dep, at_ = varint(value, at_)
-                    node["deps"].append(dep)
-            elif field == 10:
-                parts = dict(fields(value))
-                name = parts.pop(1).decode()
-                ((number, content),) = parts.items()
-                assert number in (7, 9, 13, 27, 29), number
-                node[name] = content.decode() if number == 29 else content
+    def message(name, *fields):
+        made = file.message_type.add(name=name)
+        for number, field, kind, *repeated in fields:
+            label = kinds.LABEL_REPEATED if repeated else kinds.LABEL_OPTIONAL
+            added = made.field.add(name=field, number=number, label=label)
+            if kind.startswith("."):
+                added.type_name, added.type = kind, kinds.TYPE_MESSAGE
             else:
-                node[{1: "id", 2: "name", 3: "type", 7: "micros"}[field]] = value
-        node.setdefault("id", 0)
-        nodes.append(node)
+                added.type = kinds.Type.Value("TYPE_" + kind.upper())
+        return made
+
+    scalars = ["double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64",
+               "fixed32", "fixed64", "sfixed32", "sfixed64", "bool", "string", "bytes"]
+    values = [(3 + 2 * place, kind + "_val", kind) for place, kind in enumerate(scalars)]
+    attribute = message("AttributeProto", (1, "name", "string"), (2, "doc_string", "string"),
+                        *values)
+    attribute.oneof_decl.add(name="value")
+    for field in attribute.field[2:]:
+        field.oneof_index = 0
+    message("GlobalMetadata", (1, "version", "string"),
+            (2, "attr", ".ChakraProtoMsg.AttributeProto", "repeated"))
+    message("IOInfo", (1, "values", "string"), (2, "shapes", "string"), (3, "types", "string"))
+    message("Node", (1, "id", "uint64"), (2, "name", "string"), (3, "type", "int32"),
+            (4, "ctrl_deps", "uint64", "repeated"), (5, "data_deps", "uint64", "repeated"),
+            (6, "start_time_micros", "uint64"), (7, "duration_micros", "uint64"),
+            (8, "inputs", ".ChakraProtoMsg.IOInfo"), (9, "outputs", ".ChakraProtoMsg.IOInfo"),
+            (10, "attr", ".ChakraProtoMsg.AttributeProto", "repeated"))
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return [message_factory.GetMessageClass(pool.FindMessageTypeByName("ChakraProtoMsg." + name))
+            for name in ["GlobalMetadata", "Node"]]
+
+
+# Which member of the value MLCommons' feeder (src/feeder/et_feeder_node.cpp) reads by name: one
+# written as another type is 0 to it.
+CHAKRA_READS = {
+    "is_cpu_op": "bool_val", "num_ops": "int64_val", "tensor_size": "uint64_val",
+    "comm_type": "int64_val", "comm_size": "int64_val", "comm_src": "int32_val",
+    "comm_dst": "int32_val", "comm_tag": "int32_val", "comm_priority": "int32_val",
+    "pg_name": "string_val",
+}
+
+
+def chakra_file(path, schema):
+    """The nodes of a trace: their own fields, and their attributes by name."""
+    from google.protobuf.internal.decoder import _DecodeVarint32
+
+    metadata, node = schema
+    data, at, chunks = path.read_bytes(), 0, []
+    while at < len(data):
+        length, at = _DecodeVarint32(data, at)
+        chunks.append(data[at:at + length])
+        at += length
+    assert metadata.FromString(chunks[0]).version.startswith("1.0."), "metadata comes first"
+    nodes = []
+    for chunk in chunks[1:]:
+        read = node.FromString(chunk)
+        assert read.SerializeToString(deterministic=True) == chunk, "nothing is left unread"
+        plain = {"id": read.id, "type": read.type, "deps": list(read.data_deps),
+                 "micros": read.duration_micros, "name": read.name}
+        for attribute in read.attr:
+            assert attribute.WhichOneof("value") == CHAKRA_READS[attribute.name], attribute
+            plain[attribute.name] = getattr(attribute, CHAKRA_READS[attribute.name])
+        assert plain["is_cpu_op"] is False
+        nodes.append(plain)
     return nodes
 
 
@@ -250,19 +270,20 @@ def check_chakra(folder):
     files = sorted((folder / "traces").glob("rank.*.et"))
     assert len(files) == 64
     groups = json.loads((folder / "traces" / "comm_groups.json").read_text())
+    schema = chakra_schema()
     sends, receives, calls = Counter(), Counter(), defaultdict(Counter)
     busy = Counter()
     for path in files:
         rank = int(path.name.split(".")[1])
-        nodes = chakra_file(path)
+        nodes = chakra_file(path, schema)
         for place, node in enumerate(nodes):
             assert node["id"] == place and all(dep < place for dep in node["deps"])
         waits = sum(bool(node["deps"]) for node in nodes)
         assert len(nodes) * 0.9 < waits, "nodes wait for each other"
         for node in nodes:
             if node["type"] in (5, 6):
-                ends = node.get("comm_src", 0), node.get("comm_dst", 0)
-                key = (*ends, node.get("comm_tag", 0), node["comm_size"])
+                ends = node["comm_src"], node["comm_dst"]
+                key = (*ends, node["comm_tag"], node["comm_size"])
                 assert ends[node["type"] - 5] == rank
                 (sends if node["type"] == 5 else receives)[key] += 1
             elif node["type"] == 7:
@@ -271,7 +292,7 @@ def check_chakra(folder):
                 calls[node["pg_name"]][rank, node["comm_type"], node["comm_size"]] += 1
             else:
                 assert node["type"] == 4 and node["tensor_size"] >= 0
-                busy[rank] += node.get("micros", 0)
+                busy[rank] += node["micros"]
     assert sends == receives and max(sends.values()) == 1, "sends and receives pair up"
     for name, members in groups.items():
         # All members make the same calls, equally often.

@@ -138,6 +138,8 @@ impl Node {
         let attr = vec![
             signed("comm_type", kind as u64),
             signed("comm_size", bytes),
+            // The feeder leaves it to chance if it is not there.
+            attribute("comm_priority", Value::Int32(0)),
             attribute("pg_name", Value::Text(group.to_string())),
         ];
         Self::new(id, name, NodeType::CommColl, attr)
@@ -257,6 +259,7 @@ mod tests {
         attribute(b"is_cpu_op", &[0xd8, 0x01, 0]);
         attribute(b"comm_type", &[0x48, 7]);
         attribute(b"comm_size", &[0x48, 5]);
+        attribute(b"comm_priority", &[0x38, 0]);
         attribute(b"pg_name", &[0xea, 0x01, 2, b'1', b'2']);
         expected.push(body.len() as u8);
         expected.extend(body);

@@ -22,7 +22,7 @@ use units::Bytes;
 use crate::compute::layer::Dropout;
 use crate::config::{AttentionKernel, Loss, Precision};
 use crate::model::{LayerKind, Mlp, Recompute};
-use crate::parallel::{Reduction, Sharding};
+use crate::parallel::{GroupKind, Reduction, Sharding};
 use crate::partition::Held;
 use crate::resolve::Job;
 
@@ -106,10 +106,12 @@ pub fn check(job: &Job, capacity: Bytes) -> Result<(), Overfull> {
 
 fn stage_usage(job: &Job, stage: u64) -> Usage {
     let held = job.stage_held(stage);
-    let order = job.pipeline().order(stage);
+    let order = job.pipeline().settled().order(stage);
     let parts = job.pipeline().parts_of(stage);
     let last = job.parts() - 1;
-    let activations = order.peak(|part| part_activations(job, part)) + at_once(job, &parts);
+    let kept: Vec<u64> = parts.iter().map(|&part| part_activations(job, part)).collect();
+    let kept_by = |part| parts.iter().position(|&own| own == part).map_or(0, |place| kept[place]);
+    let activations = order.peak(kept_by) + at_once(job, &parts);
     Usage {
         stage,
         weights: Bytes::new(weights(job, held)),
@@ -122,27 +124,20 @@ fn stage_usage(job: &Job, stage: u64) -> Usage {
     }
 }
 
-/// Ranks that share one copy: of what is alike on dp·cp ranks, and of the experts.
-fn shards(job: &Job) -> (u64, u64) {
-    let copies = job.layout.dp * job.layout.cp;
-    (job.layout.shard, (copies / job.layout.ep).min(job.layout.shard))
-}
-
-fn share(job: &Job, held: Held, bytes: u64) -> u64 {
-    let (dense, experts) = shards(job);
-    (held.dense() * bytes).div_ceil(dense) + (held.experts * bytes).div_ceil(experts)
-}
-
 fn weights(job: &Job, held: Held) -> u64 {
     let bytes = job.precision.bytes();
     if !job.parallel.sharding.shards_weights() {
         return held.total() * bytes;
     }
-    // The layer at work and the next one, gathered ahead.
+    // The layer at work and the next one, gathered ahead, less what nobody shares.
+    let others = |held: Held| {
+        let shared = |kind| u64::from(1 < job.layout.group_size(kind));
+        held.dense() * shared(GroupKind::Shard) + held.experts * shared(GroupKind::ExpertShard)
+    };
     let moe = job.model.experts.is_some();
-    let layer = job.layer_held(if moe { LayerKind::Moe } else { LayerKind::Dense }).total();
-    let gathered = (2 * layer).max(job.embedding_held().total()).min(held.total());
-    share(job, held, bytes) + gathered * bytes
+    let layer = job.layer_held(if moe { LayerKind::Moe } else { LayerKind::Dense });
+    let gathered = (2 * others(layer)).max(others(job.embedding_held())).min(others(held));
+    (job.share_of(held) + gathered) * bytes
 }
 
 fn gradients(job: &Job, held: Held) -> u64 {
@@ -151,7 +146,7 @@ fn gradients(job: &Job, held: Held) -> u64 {
     match job.reduction {
         // Sums over microbatches are kept whole until they are reduced.
         Reduction::Once => held.total() * bytes,
-        Reduction::EveryMicrobatch if sharded => share(job, held, bytes),
+        Reduction::EveryMicrobatch if sharded => job.share_of(held) * bytes,
         Reduction::EveryMicrobatch => held.total() * bytes,
     }
 }
@@ -159,7 +154,7 @@ fn gradients(job: &Job, held: Held) -> u64 {
 fn optimizer(job: &Job, held: Held) -> u64 {
     match job.parallel.sharding {
         Sharding::None => held.total() * job.optimizer.bytes(),
-        _ => share(job, held, job.optimizer.bytes()),
+        _ => job.share_of(held) * job.optimizer.bytes(),
     }
 }
 

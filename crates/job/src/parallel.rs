@@ -9,6 +9,13 @@
 //! (arXiv 2407.21783, section 3.3.2), or with pipeline outermost, which is Megatron-LM's default
 //! (`tp-cp-ep-dp-pp`). Expert groups are blocks of consecutive positions in dp·cp, the expert's
 //! matrices being cut by tp as well (Megatron-LM's `expert_tensor_parallel_size` = tp).
+//!
+//! Hybrid sharding parts the dp·cp copies into blocks of `shard_group` consecutive positions that
+//! share one copy. Of the experts only every ep-th position has the same ones, so that a block of
+//! that length has shard_group/ep ranks to share them, as in TorchTitan's `dp_mod_ep` and
+//! Megatron-LM's `num_distributed_optimizer_instances`, which refuse other sizes than multiples of
+//! ep. Here the experts' group is then the largest that divides their copies and lies within as
+//! many positions; with ep above `shard_group` it is one rank, which keeps its experts whole.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,7 +39,9 @@ pub struct ParallelConfig {
     pub ep: u64,
     /// What data-parallel ranks keep only a share of.
     pub sharding: Sharding,
-    /// With hybrid sharding: ranks that share one copy. The copies are all-reduced.
+    /// With hybrid sharding: ranks that share one copy. The copies are all-reduced. Experts are
+    /// shared by those of the group that have the same ones: a number shard_group/ep, rounded down
+    /// to what divides their copies, at least 1.
     pub shard_group: Option<u64>,
     /// Whether norms and residuals are cut along the sequence too, so that tensor parallelism
     /// gathers and scatters instead of reducing (arXiv 2205.05198, section 4.2.2).
@@ -273,6 +282,10 @@ pub enum GroupKind {
     Shard,
     /// With hybrid sharding, the holders of the same share of each copy.
     Replica,
+    /// With hybrid sharding, the ranks that share one copy of the same experts.
+    ExpertShard,
+    /// With hybrid sharding, the holders of the same share of each copy of the same experts.
+    ExpertReplica,
     /// The first and the last stage, where tied embeddings are reduced between them.
     Ends,
     /// Two stages as far from either end, which hold the same parts under DualPipe.
@@ -281,7 +294,7 @@ pub enum GroupKind {
 
 impl GroupKind {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Tensor,
         Self::Context,
         Self::Pipeline,
@@ -290,6 +303,8 @@ impl GroupKind {
         Self::ExpertGradient,
         Self::Shard,
         Self::Replica,
+        Self::ExpertShard,
+        Self::ExpertReplica,
         Self::Ends,
         Self::Mirror,
     ];
@@ -301,9 +316,8 @@ impl GroupKind {
             Self::Context => Axis::Cp,
             Self::Pipeline | Self::Ends => Axis::Pp,
             Self::Expert => Axis::Ep,
-            Self::Gradient | Self::ExpertGradient | Self::Shard | Self::Replica | Self::Mirror => {
-                Axis::Dp
-            }
+            Self::Gradient | Self::Shard | Self::Replica | Self::Mirror => Axis::Dp,
+            Self::ExpertGradient | Self::ExpertShard | Self::ExpertReplica => Axis::Dp,
         }
     }
 }
@@ -352,6 +366,8 @@ impl Layout {
             GroupKind::ExpertGradient => copies / self.ep,
             GroupKind::Shard => self.shard,
             GroupKind::Replica => copies / self.shard,
+            GroupKind::ExpertShard => self.expert_shard(),
+            GroupKind::ExpertReplica => copies / (self.ep * self.expert_shard()),
             GroupKind::Ends | GroupKind::Mirror => self.pp.min(2),
         }
     }
@@ -406,6 +422,16 @@ impl Layout {
             GroupKind::Replica => {
                 (at.tp, copy, at.pp) = (digit(self.tp), digit(self.shard), digit(self.pp));
             }
+            GroupKind::ExpertShard => {
+                (at.tp, copy) = (digit(self.tp), digit(self.ep));
+                let block = self.ep * self.expert_shard();
+                copy += block * digit(self.cp * self.dp / block);
+                at.pp = digit(self.pp);
+            }
+            GroupKind::ExpertReplica => {
+                let block = self.ep * self.expert_shard();
+                (at.tp, copy, at.pp) = (digit(self.tp), digit(block), digit(self.pp));
+            }
             GroupKind::Mirror => {
                 (at.tp, copy) = (digit(self.tp), digit(self.cp * self.dp));
                 at.pp = digit(self.pp.div_ceil(2));
@@ -420,6 +446,7 @@ impl Layout {
         let at = self.coordinates(rank);
         let copy = self.copy(at);
         let group = |tp, pp, copy| Some(Group { layout: *self, kind, tp, pp, copy });
+        let block = self.ep * self.expert_shard();
         match kind {
             GroupKind::Tensor => group(0, at.pp, copy),
             GroupKind::Context => group(at.tp, at.pp, copy - at.cp),
@@ -433,7 +460,19 @@ impl Layout {
             GroupKind::Shard => group(at.tp, at.pp, copy - copy % self.shard),
             GroupKind::ExpertGradient => group(at.tp, at.pp, copy % self.ep),
             GroupKind::Replica => group(at.tp, at.pp, copy % self.shard),
+            GroupKind::ExpertShard => {
+                group(at.tp, at.pp, copy - copy % block + copy % block % self.ep)
+            }
+            GroupKind::ExpertReplica => group(at.tp, at.pp, copy % block),
         }
+    }
+
+    /// Ranks that share one copy of the same experts. They lie within as many consecutive
+    /// positions as the ranks that share one copy of everything else.
+    fn expert_shard(&self) -> u64 {
+        let copies = self.dp * self.cp / self.ep;
+        let most = (self.shard / self.ep).clamp(1, copies);
+        (1..=most).rev().find(|size| copies.is_multiple_of(*size)).unwrap_or(1)
     }
 
     /// Position among the dp·cp copies of a stage's weights: context innermost.
@@ -478,6 +517,8 @@ impl Group {
             GroupKind::Expert | GroupKind::Shard => copy += index,
             GroupKind::ExpertGradient => copy += index * ep,
             GroupKind::Replica => copy += index * shard,
+            GroupKind::ExpertShard => copy += index * ep,
+            GroupKind::ExpertReplica => copy += index * ep * self.layout.expert_shard(),
         }
         let at = Coordinates { tp: tensor, cp: copy % cp, pp: stage, dp: copy / cp };
         self.layout.rank(at)
@@ -502,6 +543,9 @@ mod tests {
             [1, 4, 3, 6, 8, 12],
             [1, 1, 1, 1, 1, 1],
             [3, 4, 2, 3, 6, 4],
+            [2, 1, 2, 16, 2, 8],
+            [1, 2, 2, 12, 4, 12],
+            [1, 1, 2, 40, 4, 10],
         ];
         degrees.into_iter().flat_map(|[tp, cp, pp, dp, ep, shard]| {
             [RankOrder::TpCpPpDp, RankOrder::TpCpDpPp].map(|order| Layout {

@@ -9,6 +9,7 @@
 use std::ops::Range;
 
 use crate::model::{Biases, LayerKind, Mlp, Model};
+use crate::parallel::GroupKind;
 use crate::resolve::Job;
 use crate::schedule::{Pipeline, Schedule};
 
@@ -154,6 +155,13 @@ impl Job {
     pub fn stage_held(&self, stage: u64) -> Held {
         let parts = self.pipeline().parts_of(stage);
         parts.into_iter().fold(Held::default(), |sum, part| sum.plus(self.part_held(part)))
+    }
+
+    /// How much of that a rank keeps where copies share one.
+    pub fn share_of(&self, held: Held) -> u64 {
+        let ranks = |kind| self.layout.group_size(kind);
+        held.dense().div_ceil(ranks(GroupKind::Shard))
+            + held.experts.div_ceil(ranks(GroupKind::ExpertShard))
     }
 
     /// Whether every stage holds two parts of the model, one for each direction.

@@ -218,6 +218,22 @@ impl Program {
         Bytes::new(whole.div_ceil(job.layout.tp))
     }
 
+    /// What the tensor ranks of a stage do with a message that came in shares of something that
+    /// each of them needs whole.
+    pub fn message_gather(&self) -> Option<Call> {
+        let Job { layout, parallel, .. } = &self.job;
+        let bytes = Bytes::new(self.message().get() * layout.tp);
+        let shares = 1 < layout.tp && !parallel.sequence_parallel;
+        shares.then_some(Call {
+            name: "shares of the message",
+            kind: GroupKind::Tensor,
+            collective: Collective::AllGather,
+            bytes,
+            times: 1,
+            beside: Beside::Microbatch,
+        })
+    }
+
     /// Every call of a step with its counts: equal calls of one stage are one entry.
     pub fn counted(&self) -> Vec<Counted> {
         let mut all: Vec<Counted> = Vec::new();
@@ -265,6 +281,10 @@ impl Program {
                 if pipeline.stage_of(next, microbatch) != stage {
                     let name = if index < next { "activations" } else { "their gradients" };
                     add(message_call(name, self.message()), passes);
+                    // As many come back from there.
+                    if let Some(gather) = self.message_gather() {
+                        add(gather, passes);
+                    }
                 }
             }
         }

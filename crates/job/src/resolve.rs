@@ -236,10 +236,6 @@ fn layout(check: &mut Check, config: &JobConfig, site: &Site) -> Layout {
         let message = format!("{shard} does not divide dp·cp = {copies}; {fit} would");
         check.wrong("parallel.shard_group", message);
     }
-    if shard != copies && ep != 1 {
-        let message = "hybrid sharding of experts is not modelled; take fsdp or ep = 1".to_owned();
-        check.wrong("parallel.sharding", message);
-    }
     Layout { tp, cp, pp, vpp, dp, ep, shard, order }
 }
 
@@ -247,10 +243,11 @@ fn layout(check: &mut Check, config: &JobConfig, site: &Site) -> Layout {
 fn tensor(check: &mut Check, config: &JobConfig, model: &Model, layout: &Layout, site: &Site) {
     let Layout { tp, cp, .. } = *layout;
     if !site.scale_up.is_multiple_of(tp) && !tp.is_multiple_of(site.scale_up) {
-        // Some groups would lie within a domain and others across two, at another speed.
+        // Some groups lie within a domain and others across two, at another speed.
         let fit = list(divisors(site.scale_up).into_iter());
         let domain = format!("the {} GPUs of a scale-up domain", site.scale_up);
-        check.wrong("parallel.tp", format!("{tp} does not divide {domain}; {fit} would"));
+        let message = format!("{tp} does not divide {domain}: some groups cross NICs; {fit} would");
+        check.unwise("parallel.tp", message);
     }
     let widths = [
         ("heads", model.heads),
@@ -305,8 +302,9 @@ fn experts(check: &mut Check, config: &JobConfig, model: &Model, layout: &Layout
         check.wrong("parallel.ep", format!("{ep} does not divide {count} experts; {fit} would"));
     }
     if 1 < layout.tp && !config.parallel.sequence_parallel {
-        let message = "must be on with experts and tp > 1, as in Megatron-LM".to_owned();
-        check.wrong("parallel.sequence_parallel", message);
+        let message = "is off: every tensor rank sends all tokens to the experts (Megatron-LM \
+                       insists on it here)";
+        check.unwise("parallel.sequence_parallel", message.to_owned());
     }
     let moe = &config.moe;
     if moe.capacity_factor.is_some_and(|factor| factor.is_nan() || factor <= 0.0) {

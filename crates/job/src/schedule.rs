@@ -67,6 +67,18 @@ pub enum Pass {
     Weight,
 }
 
+impl Pass {
+    /// Whether it is the first over a part.
+    pub fn is_forward(self) -> bool {
+        self == Self::Forward
+    }
+
+    /// Whether it is the last over a part.
+    pub fn ends(self) -> bool {
+        matches!(self, Self::Backward | Self::Weight)
+    }
+}
+
 /// One pass of one microbatch through one part of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
@@ -95,6 +107,11 @@ impl Slot {
             Self::Together(forward, backward) => (forward, Some(backward)),
         };
         std::iter::once(first).chain(second)
+    }
+
+    /// Whether one of its tasks is such a pass over a part.
+    pub fn has(self, part: u64, such: impl Fn(Pass) -> bool) -> bool {
+        self.tasks().any(|task| task.part == part && such(task.pass))
     }
 
     fn later(self, microbatches: u64) -> Self {
@@ -228,10 +245,7 @@ impl Pipeline {
         if self.schedule == Schedule::Gpipe && 1 < self.stages {
             return gpipe::folded(self, stage);
         }
-        let step = self.step();
-        // Enough microbatches for every stage to reach its steady state: more than the longest
-        // warm-up (interleaved: 2(p-1) + (v-1)p passes of parts, which is below (v+1)p).
-        let few = (4 * self.stages).next_multiple_of(step) + self.microbatches % step;
+        let (step, few) = (self.step(), self.few());
         if self.microbatches <= few + step {
             let slots = self.unfolded(stage);
             return Order { segments: vec![Segment { slots, rounds: 1, step: 0 }] };
@@ -253,6 +267,22 @@ impl Pipeline {
             Schedule::ZeroBubble => zero_bubble::order(self, stage),
             Schedule::DualPipe => dualpipe::order(self, stage),
         }
+    }
+
+    /// The same with no more microbatches than bring every stage to its steady state. (GPipe has
+    /// none: it holds all of them.)
+    pub fn settled(&self) -> Self {
+        match self.schedule {
+            Schedule::Gpipe if 1 < self.stages => *self,
+            _ => Self { microbatches: self.microbatches.min(self.few()), ..*self },
+        }
+    }
+
+    /// Enough microbatches for every stage to reach its steady state: more than the longest
+    /// warm-up (interleaved: 2(p-1) + (v-1)p passes of parts, which is below (v+1)p).
+    fn few(&self) -> u64 {
+        let step = self.step();
+        (4 * self.stages).next_multiple_of(step) + self.microbatches % step
     }
 
     /// Microbatches by which the schedule repeats itself.

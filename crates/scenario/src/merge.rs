@@ -2,14 +2,15 @@
 
 use serde_json::Value as Json;
 
-use crate::schema::{Schema, Shape};
+use crate::schema::{Fields, Schema, Shape};
 use crate::tree::{Entry, Node, Table, Value};
 
 /// Lays `upper` over `lower`.
 ///
 /// Tables are merged key by key, everything else is replaced: a list as a whole. A table whose
 /// tag changes (another congestion control, say) is replaced too, because the old variant's
-/// parameters mean nothing to the new one.
+/// parameters mean nothing to the new one; so is one whose only key names the variant (a limit of
+/// nodes over a limit of devices).
 pub fn merge(lower: &mut Node, upper: Node, schema: &Schema) {
     merge_at(lower, upper, schema.as_json(), schema);
 }
@@ -18,9 +19,11 @@ fn merge_at(lower: &mut Node, upper: Node, here: &Json, schema: &Schema) {
     match (&mut lower.value, upper.value) {
         (Value::Table(low), Value::Table(high)) => {
             let shapes = schema.shapes(here);
-            if let Some(tag) = schema.tag(&shapes)
-                && changes(tag, low, &high)
-            {
+            let other = match schema.tag(&shapes) {
+                Some(tag) => changes(tag, low, &high),
+                None => excludes(&shapes, low, &high),
+            };
+            if other {
                 low.clear();
             }
             for (key, entry) in high {
@@ -56,6 +59,22 @@ fn over_defaults(entry: Entry, here: &Json, schema: &Schema) -> Entry {
 fn changes(tag: &str, low: &Table, high: &Table) -> bool {
     let word = |table: &Table| table.get(tag).map(|entry| entry.node.to_json());
     word(high).is_some_and(|new| word(low).is_some_and(|old| old != new))
+}
+
+/// Whether there are several forms of a table, and none that could have the keys of both.
+fn excludes(shapes: &[Shape<'_>], low: &Table, high: &Table) -> bool {
+    let tables = || {
+        shapes.iter().filter_map(|shape| match shape {
+            Shape::Table(fields) => Some(fields),
+            _ => None,
+        })
+    };
+    let fits = |fields: &Fields<'_>, table: &Table| {
+        fields.others.is_some() || table.keys().all(|key| fields.known.contains_key(key.as_str()))
+    };
+    1 < tables().count()
+        && tables().any(|fields| fits(fields, high))
+        && !tables().any(|fields| fits(fields, low) && fits(fields, high))
 }
 
 /// The schema of a key in whichever table has it.

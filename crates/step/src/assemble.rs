@@ -9,9 +9,10 @@
 //!
 //! The optimizer waits for the gradients of all stages: the norm that clips them is global.
 //!
-//! A step of very many microbatches is not walked through. Its middle repeats: two short steps that
-//! differ by some rounds of the schedule give the time, and the parts, of each further round. (By
-//! more than one round, because with messages in flight the pattern repeats over several.)
+//! A step of very many microbatches is not walked through. Its middle repeats: a short step, as
+//! long as its schedule's warm-up needs, shows what each further round takes, and of what parts.
+//! The rounds are told apart by the forward passes of the busiest stage; where messages in flight
+//! make the pattern repeat over several rounds, over as many as it takes.
 //!
 //! Where it departs from reality: one representative per stage, so both ends of a message agree on
 //! when it can start; streams for context and expert communication are folded into the passes.
@@ -113,29 +114,67 @@ pub struct StepTime {
     pub rounds_left_out: u64,
 }
 
-/// Slots of all stages above which a step is not walked through: some hundredths of a second, so
-/// that a batch of a million sequences costs no more than one of thousands.
+/// Slots of all stages above which a step is not walked through, so that a batch of a million
+/// sequences costs no more than one of thousands.
 const LONGEST_WALK: u64 = 20_000;
+
+/// Slots of all stages that are walked through of such a step, if its warm-up does not need more.
+const SHORT_WALK: u64 = 8_000;
 
 impl StepInput {
     /// Puts the step together and runs it.
     pub fn run(&self) -> StepTime {
-        let rounds = self.rounds_to_leave_out();
+        self.run_without(self.rounds_to_leave_out())
+    }
+
+    /// The same with so many rounds not walked through.
+    fn run_without(&self, rounds: u64) -> StepTime {
         let round = round_of(&self.pipeline);
         let mut short = self.clone();
         short.pipeline.microbatches -= rounds * round;
         let line = short.timeline();
         let stage = breakdown::busiest_stage(&line);
-        let seen = breakdown::of_stage(&line, stage);
-        if rounds == 0 {
-            return StepTime { length: line.length(), breakdown: seen, line, rounds_left_out: 0 };
+        let mut breakdown = breakdown::of_stage(&line, stage);
+        if 0 < rounds {
+            for repeat in short.repeats(&line, stage) {
+                breakdown = breakdown.repeated(&line, stage, &repeat, rounds);
+            }
         }
-        let fewer = self.rounds_compared();
-        let mut shorter = short.clone();
-        shorter.pipeline.microbatches -= fewer * round;
-        let before = breakdown::of_stage(&shorter.timeline(), stage);
-        let breakdown = seen.extrapolated(&before, fewer, rounds);
         StepTime { length: breakdown.total(), breakdown, line, rounds_left_out: rounds }
+    }
+
+    /// The stretches of a short step that every further round repeats, as a stage sees them: from
+    /// forward pass to forward pass, and with GPipe, which has all of those before the first
+    /// backward pass, from backward pass to backward pass too.
+    fn repeats(&self, line: &Timeline, stage: u32) -> Vec<Repeat> {
+        let works: &[&[Work]] = match self.pipeline.schedule {
+            Schedule::Gpipe if 1 < self.pipeline.stages => &[&[Work::Forward], &[Work::Backward]],
+            _ => &[&[Work::Forward, Work::ForwardBackward]],
+        };
+        works.iter().map(|works| self.repeat(line, stage, works)).collect()
+    }
+
+    fn repeat(&self, line: &Timeline, stage: u32, works: &[Work]) -> Repeat {
+        let Pipeline { stages, microbatches, .. } = self.pipeline;
+        let round = round_of(&self.pipeline);
+        // One pass of each round, behind the warm-up and before the end.
+        let picked = |micro: u64| {
+            let inside = (2 * stages..microbatches - self.end_microbatches()).contains(&micro);
+            inside && micro.is_multiple_of(round)
+        };
+        let graph = line.graph();
+        let mut marks: Vec<(u32, units::Time)> = Vec::new();
+        for op in graph.ops().ids() {
+            let StepOp { lane, work, micro, chunk, .. } = graph.ops()[op];
+            let lane = graph.lanes()[lane];
+            let own = lane.stage == stage && lane.stream == Stream::Compute && chunk == 0;
+            if own && works.contains(&work) && picked(u64::from(micro)) {
+                marks.push((micro, line.start(op)));
+            }
+        }
+        // A pass in pieces has one mark: its first piece comes first.
+        marks.dedup_by_key(|(micro, _)| *micro);
+        Repeat::of(marks.into_iter().map(|(_, time)| time).collect())
     }
 
     /// How many rounds of the schedule need not be walked through.
@@ -146,22 +185,56 @@ impl StepInput {
         if microbatches * per_microbatch <= LONGEST_WALK {
             return 0;
         }
-        // The longest warm-up and the longest end take two microbatches per stage each
-        // (interleaved: fewer than (v + 1)p passes over a part, which is 2p microbatches at most),
-        // and the two short steps differ in what lies between.
+        // The longest warm-up takes two microbatches per stage (interleaved: fewer than (v + 1)p
+        // passes over a part, which is 2p microbatches at most). Four more per stage are looked at.
         let round = round_of(&self.pipeline);
-        let kept = (LONGEST_WALK / per_microbatch).max(8 * stages);
+        let kept = (SHORT_WALK / per_microbatch).max(self.microbatches_needed());
         microbatches.saturating_sub(kept) / round
     }
 
-    /// Rounds by which the two short steps differ.
-    fn rounds_compared(&self) -> u64 {
-        (3 * self.pipeline.stages / round_of(&self.pipeline)).max(1)
+    /// Microbatches that show how the schedule repeats itself.
+    fn microbatches_needed(&self) -> u64 {
+        6 * self.pipeline.stages + self.end_microbatches() - 1
+    }
+
+    /// Microbatches whose passes are unlike the others': the last one, beside gradients; with
+    /// DualPipe, which does not pair all forward passes in its end, three per stage.
+    fn end_microbatches(&self) -> u64 {
+        match self.pipeline.schedule {
+            Schedule::DualPipe => 3 * self.pipeline.stages,
+            _ => 1,
+        }
     }
 
     fn timeline(&self) -> Timeline {
         let graph = Assembly::new(self).graph();
         graph.run().expect("a schedule's tasks wait for earlier ones only")
+    }
+}
+
+/// A stretch of a step that further rounds repeat.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Repeat {
+    /// From here,
+    pub(crate) from: units::Time,
+    /// to here,
+    pub(crate) to: units::Time,
+    /// which is so many rounds.
+    pub(crate) rounds: u64,
+}
+
+impl Repeat {
+    /// From the beginnings of rounds: the shortest period that they have, up to half of them; else
+    /// the later half of them, as a mean.
+    fn of(marks: Vec<units::Time>) -> Self {
+        let last = marks.len() - 1;
+        let repeats = |period: &usize| {
+            let mut delays = marks.iter().zip(&marks[*period..]).map(|(a, b)| b.since(*a));
+            let first = delays.next();
+            delays.all(|delay| Some(delay) == first)
+        };
+        let period = (1..=last / 2).find(repeats).unwrap_or(last.div_ceil(2));
+        Self { from: marks[last - period], to: marks[last], rounds: period as u64 }
     }
 }
 
@@ -258,23 +331,25 @@ impl<'a> Assembly<'a> {
         let order = self.input.pipeline.order(stage);
         let slots: Vec<Slot> = order.slots().collect();
         let parts = self.input.pipeline.parts_of(stage);
-        let (mut first, mut last) = (vec![None; parts.len()], vec![None; parts.len()]);
-        for (at, task) in
-            slots.iter().enumerate().flat_map(|(at, s)| s.tasks().map(move |t| (at, t)))
-        {
-            let which = parts.iter().position(|part| *part == task.part).expect("its own part");
-            match task.pass {
-                Pass::Forward => first[which] = first[which].or(Some(at)),
-                Pass::Backward | Pass::Weight => last[which] = Some(at),
-                Pass::Input => {}
-            }
-        }
+        let own = |part: u64| parts.iter().position(|known| *known == part).expect("its own part");
+        let first = |part: &u64| slots.iter().position(|slot| slot.has(*part, Pass::is_forward));
+        let last = |part: &u64| slots.iter().rposition(|slot| slot.has(*part, Pass::ends));
+        let first: Vec<Option<usize>> = parts.iter().map(first).collect();
+        let last: Vec<Option<usize>> = parts.iter().map(last).collect();
         let gathers = self.gathers(stage, &parts);
+        let passes: Vec<[Parts; 4]> = parts.iter().map(|part| self.passes(stage, *part)).collect();
         for (at, slot) in slots.iter().enumerate() {
-            let of = |known: &[Option<usize>]| known.iter().position(|known| *known == Some(at));
-            let gather = of(&first).map(|which| &gathers[which][..]);
-            let reduces = of(&last).is_some();
-            self.slot(stage, *slot, gather.unwrap_or(&[]), reduces);
+            // Of a pair the forward pass comes first, the backward pass last.
+            let (leading, closing) = match slot {
+                Slot::Alone(task) => (own(task.part), own(task.part)),
+                Slot::Together(forward, backward) => (own(forward.part), own(backward.part)),
+            };
+            let gathers = if first[leading] == Some(at) { &gathers[leading][..] } else { &[] };
+            let costs = match slot {
+                Slot::Alone(task) => passes[leading][task.pass as usize],
+                Slot::Together(..) => self.slowed(stage, self.input.together[stage as usize]),
+            };
+            self.slot(stage, *slot, costs, gathers, last[closing] == Some(at));
         }
         if self.input.copying != Copying::Overlapped {
             let lane = self.compute[stage as usize];
@@ -327,14 +402,23 @@ impl<'a> Assembly<'a> {
         gathers
     }
 
-    fn slot(&mut self, stage: u64, slot: Slot, gathers: &[StepOpId], reduces: bool) {
-        let slowdown = self.input.slowdown.get(stage as usize).copied().unwrap_or(1.0);
+    /// What the passes over a part cost on a stage, in the order of [`Pass`].
+    fn passes(&self, stage: u64, part: u64) -> [Parts; 4] {
+        let passes = [Pass::Forward, Pass::Backward, Pass::Input, Pass::Weight];
+        passes.map(|pass| self.slowed(stage, self.part(part).of(pass)))
+    }
+
+    /// A cost on a stage that may be slow.
+    fn slowed(&self, stage: u64, parts: Parts) -> Parts {
+        slowed(parts, self.input.slowdown.get(stage as usize).copied().unwrap_or(1.0))
+    }
+
+    fn slot(&mut self, stage: u64, slot: Slot, parts: Parts, gathers: &[StepOpId], reduces: bool) {
         let task = slot.tasks().next().expect("a slot has a task");
-        let (work, parts) = match slot {
-            Slot::Alone(task) => (work_of(task.pass), self.part(task.part).of(task.pass)),
-            Slot::Together(..) => (Work::ForwardBackward, self.input.together[stage as usize]),
+        let work = match slot {
+            Slot::Alone(task) => work_of(task.pass),
+            Slot::Together(..) => Work::ForwardBackward,
         };
-        let parts = slowed(parts, slowdown);
         let costs = self.part(slot.tasks().last().expect("a slot has a task").part);
         let overlaps = self.input.copying == Copying::Overlapped;
         let reduce = if reduces && overlaps { costs.reduce } else { Span::ZERO };
@@ -479,6 +563,9 @@ fn piece_of(span: Span, number: u64, count: u64) -> Span {
 }
 
 fn piece_of_parts(parts: &Parts, number: u64, count: u64) -> Parts {
+    if count == 1 {
+        return *parts;
+    }
     let mut piece = Parts::default();
     for share in Share::ALL {
         piece.add(share, piece_of(parts.get(share), number, count));

@@ -13,6 +13,7 @@
 
 use units::Span;
 
+use crate::assemble::Repeat;
 use crate::timeline::{Parts, Share, StepOpId, Stream, Stretch, Timeline};
 
 /// Exposed times that add up to the step.
@@ -34,18 +35,28 @@ impl Breakdown {
         self
     }
 
-    /// This step with `rounds` more rounds of its schedule, where a step shorter by `fewer` rounds
-    /// took `shorter`.
+    /// This step with `rounds` more rounds of its schedule, each as a stage saw them in a stretch
+    /// of `line`.
     #[must_use]
-    pub fn extrapolated(&self, shorter: &Self, fewer: u64, rounds: u64) -> Self {
-        let mut parts = Parts::default();
-        for share in Share::ALL {
-            let (now, before) = (self.get(share).as_ps(), shorter.get(share).as_ps());
-            let more = (i128::from(now) - i128::from(before)) * i128::from(rounds);
-            let grown = (i128::from(now) + more / i128::from(fewer)).max(0);
-            parts.add(share, Span::from_ps(u64::try_from(grown).expect("a step fits")));
+    pub(crate) fn repeated(
+        mut self,
+        line: &Timeline,
+        stage: u32,
+        repeat: &Repeat,
+        rounds: u64,
+    ) -> Self {
+        let Some(own) = last_of(line, stage) else { return self };
+        let inside = |stretch: &Stretch| repeat.from <= stretch.from && stretch.to <= repeat.to;
+        let mut seen = Parts::default();
+        for stretch in line.lane_stretches(own).iter().filter(|stretch| inside(stretch)) {
+            seen = seen.plus(&seen_from(line, stretch, stage));
         }
-        Self { parts }
+        for share in Share::ALL {
+            let more = u128::from(seen.get(share).as_ps()) * u128::from(rounds);
+            let more = u64::try_from(more / u128::from(repeat.rounds)).expect("a step fits");
+            self.parts.add(share, Span::from_ps(more));
+        }
+        self
     }
 
     /// The step.
@@ -84,13 +95,8 @@ pub fn busiest_stage(line: &Timeline) -> u32 {
 
 /// The breakdown of a step as the rank of `stage` sees it.
 pub fn of_stage(line: &Timeline, stage: u32) -> Breakdown {
-    let graph = line.graph();
-    let computes = |op: &StepOpId| {
-        let lane = graph.lanes()[graph.ops()[*op].lane];
-        lane.stream == Stream::Compute && lane.stage == stage
-    };
     let Some(end) = line.last() else { return Breakdown::default() };
-    let Some(own) = graph.ops().ids().rev().find(computes) else { return Breakdown::default() };
+    let Some(own) = last_of(line, stage) else { return Breakdown::default() };
     let mut parts = Parts::default();
     // After its last operation the rank waits for whatever ends the step.
     for stretch in line.chain(end, line.end(own)) {
@@ -100,6 +106,16 @@ pub fn of_stage(line: &Timeline, stage: u32) -> Breakdown {
         parts = parts.plus(&seen_from(line, &stretch, stage));
     }
     Breakdown { parts }
+}
+
+/// The last operation that a stage computes.
+fn last_of(line: &Timeline, stage: u32) -> Option<StepOpId> {
+    let graph = line.graph();
+    let computes = |op: &StepOpId| {
+        let lane = graph.lanes()[graph.ops()[*op].lane];
+        lane.stream == Stream::Compute && lane.stage == stage
+    };
+    graph.ops().ids().rev().find(computes)
 }
 
 /// A stretch as the rank of `stage` counts it: others' computation is its bubble.

@@ -25,7 +25,7 @@ use job::program::{Call, Every, Part, Program, Timed, Unit};
 use job::schedule::{Pass, Pipeline};
 use job::{Axis, GroupKind, Job};
 use traffic::Collective;
-use units::{Bytes, Span};
+use units::Span;
 
 use crate::assemble::{Copying, PartCosts, Sending, StepInput};
 use crate::network::{Exchange, Network, Repeats, Unserved};
@@ -304,12 +304,8 @@ impl<'a, 'n> Costing<'a, 'n> {
         let collective = Collective::SendRecv;
         let mut span =
             self.network.time(Exchange { kind: GroupKind::Pipeline, collective, bytes })?;
-        if !job.parallel.sequence_parallel && 1 < job.layout.tp {
-            // Each rank sends its share; the whole is gathered behind it (arXiv 2104.04473,
-            // section 4.1).
-            let bytes = Bytes::new(bytes.get() * job.layout.tp);
-            let collective = Collective::AllGather;
-            span += self.network.time(Exchange { kind: GroupKind::Tensor, collective, bytes })?;
+        if let Some(gather) = self.program.message_gather() {
+            span += self.call(&gather)?;
         }
         Ok(span)
     }
@@ -318,14 +314,14 @@ impl<'a, 'n> Costing<'a, 'n> {
     fn message_beside_copies(&mut self, alone: Span) -> Result<Span, Unserved> {
         let copies = self.program.parts.iter().flat_map(|part| &part.reductions);
         let largest = copies.map(|timed| timed.call).max_by_key(|call| call.bytes);
-        let contends = |call: &Call| {
-            self.overlaps(Axis::Dp)
-                && 1 < self.job().layout.pp
-                && self.network.leaves_the_domain(call.kind)
-                && self.network.leaves_the_domain(GroupKind::Pipeline)
-        };
-        let Some(call) = largest.filter(contends) else { return Ok(alone) };
-        let Call { kind, collective, bytes, .. } = call;
+        let Some(Call { kind, collective, bytes, .. }) = largest else { return Ok(alone) };
+        let contends = self.overlaps(Axis::Dp)
+            && 1 < self.job().layout.pp
+            && self.network.leaves_the_domain(kind)
+            && self.network.leaves_the_domain(GroupKind::Pipeline);
+        if !contends {
+            return Ok(alone);
+        }
         let message = Exchange {
             kind: GroupKind::Pipeline,
             collective: Collective::SendRecv,

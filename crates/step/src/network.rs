@@ -119,6 +119,8 @@ pub struct Network<'a> {
     settings: Settings,
     runner: Option<Runner<'a>>,
     phases: BTreeMap<(GroupKind, Collective), Phase>,
+    /// By kind: a group that stands for the others.
+    representatives: BTreeMap<GroupKind, Communicator>,
 }
 
 impl std::fmt::Debug for Network<'_> {
@@ -136,8 +138,8 @@ impl<'a> Network<'a> {
         settings: Settings,
         runner: Option<Runner<'a>>,
     ) -> Self {
-        let (reset, phases) = (None, BTreeMap::new());
-        Self { fabric, reset, layout, placement, settings, runner, phases }
+        let (reset, phases, representatives) = (None, BTreeMap::new(), BTreeMap::new());
+        Self { fabric, reset, layout, placement, settings, runner, phases, representatives }
     }
 
     /// The same with circuits that are set anew for what copies exchange.
@@ -206,19 +208,23 @@ impl<'a> Network<'a> {
     }
 
     /// Whether the groups of a kind leave their scale-up domain.
-    pub fn leaves_the_domain(&self, kind: GroupKind) -> bool {
-        1 < self.communicator(kind, self.representative(kind)).domains()
+    pub fn leaves_the_domain(&mut self, kind: GroupKind) -> bool {
+        self.represent(kind);
+        1 < self.representatives[&kind].domains()
     }
 
     /// The closed form of an undisturbed group, without the launch.
-    fn alone(&self, exchange: Exchange) -> Result<Span, Unserved> {
+    fn alone(&mut self, exchange: Exchange) -> Result<Span, Unserved> {
         let Exchange { kind, collective, bytes } = exchange;
-        let communicator = self.communicator(kind, self.representative(kind));
-        let ranks = communicator.ranks();
-        let estimate =
-            nccl::estimate(self.fabric, &communicator, collective, bytes, &self.settings);
+        self.represent(kind);
+        let communicator = &self.representatives[&kind];
+        let estimate = nccl::estimate(self.fabric, communicator, collective, bytes, &self.settings);
         let estimate = estimate.ok_or_else(|| Unserved {
-            message: format!("no algorithm runs {} on {ranks} ranks", collective.name()),
+            message: format!(
+                "no algorithm runs {} on {} ranks",
+                collective.name(),
+                communicator.ranks()
+            ),
         })?;
         Ok(estimate.time.saturating_sub(estimate.plan.launch))
     }
@@ -300,12 +306,20 @@ impl<'a> Network<'a> {
         Ok(ends)
     }
 
-    /// A group that stands for the others: one that spreads widest among a few.
-    fn representative(&self, kind: GroupKind) -> u64 {
+    /// Finds a group that stands for the others: one that spreads widest among a few. The first
+    /// ones are asked in a row, since where groups do not divide domains only some of them cross.
+    fn represent(&mut self, kind: GroupKind) {
+        if self.representatives.contains_key(&kind) {
+            return;
+        }
         let groups = self.layout.groups(kind);
-        let candidates = [0, groups / 2, groups - 1];
-        let spread = |number: &u64| self.communicator(kind, *number).domains();
-        candidates.into_iter().max_by_key(|number| (spread(number), u64::MAX - number)).unwrap_or(0)
+        let numbers = (0..groups.min(4)).chain([groups / 2, groups - 1]);
+        let candidates = numbers.map(|number| self.communicator(kind, number));
+        let first_widest = |widest: Communicator, other: Communicator| {
+            if widest.domains() < other.domains() { other } else { widest }
+        };
+        let widest = candidates.reduce(first_widest).expect("there is a group");
+        self.representatives.insert(kind, widest);
     }
 
     fn communicator(&self, kind: GroupKind, number: u64) -> Communicator {
@@ -370,6 +384,8 @@ pub fn words(kind: GroupKind) -> &'static str {
         GroupKind::ExpertGradient => "data-parallel (experts)",
         GroupKind::Shard => "data-parallel (shards)",
         GroupKind::Replica => "data-parallel (copies)",
+        GroupKind::ExpertShard => "data-parallel (shards of experts)",
+        GroupKind::ExpertReplica => "data-parallel (copies of experts)",
         GroupKind::Ends => "embedding",
         GroupKind::Mirror => "data-parallel (mirrored stages)",
     }

@@ -246,7 +246,8 @@ pub struct StepGraph {
     /// The operation before each on its lane.
     before: Vec<Option<StepOpId>>,
     last: Vec<Option<StepOpId>>,
-    after: Vec<Vec<After>>,
+    /// What operations wait for besides, in the order of telling; by operation once it has run.
+    waits: Vec<(StepOpId, After)>,
 }
 
 impl StepGraph {
@@ -267,7 +268,6 @@ impl StepGraph {
         let lane = op.lane.index();
         let id = self.ops.push(op);
         self.before.push(self.last[lane].replace(id));
-        self.after.push(Vec::new());
         id
     }
 
@@ -278,17 +278,12 @@ impl StepGraph {
 
     /// Makes `op` wait for another.
     pub fn wait(&mut self, op: StepOpId, after: After) {
-        self.after[op.index()].push(after);
+        self.waits.push((op, after));
     }
 
     /// All operations.
     pub fn ops(&self) -> &IdVec<StepOpId, StepOp> {
         &self.ops
-    }
-
-    /// What an operation waits for besides the one before it on its lane.
-    pub fn after(&self, op: StepOpId) -> &[After] {
-        &self.after[op.index()]
     }
 
     /// All streams.
@@ -297,52 +292,67 @@ impl StepGraph {
     }
 
     /// Runs the step. `None` if operations wait for each other in a circle.
-    pub fn run(self) -> Option<Timeline> {
+    pub fn run(mut self) -> Option<Timeline> {
         let count = self.ops.len();
-        let mut followers: Vec<Vec<StepOpId>> = vec![Vec::new(); count];
-        let mut waiting = vec![0_u32; count];
+        let (from, order) = by_owner(count, self.waits.iter().map(|(op, _)| *op));
+        self.waits = order.iter().map(|place| self.waits[*place as usize]).collect();
+        let mut waiting: Vec<u32> = from.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let mut next: Vec<Option<StepOpId>> = vec![None; count];
         for op in self.ops.ids() {
-            let others = self.after[op.index()].iter().map(|after| after.op);
-            for earlier in others.chain(self.before[op.index()]) {
-                followers[earlier.index()].push(op);
+            if let Some(before) = self.before[op.index()] {
+                next[before.index()] = Some(op);
                 waiting[op.index()] += 1;
             }
         }
+        // Those that wait for an operation, by operation.
+        let (waiters_from, waiters) = by_owner(count, self.waits.iter().map(|(_, after)| after.op));
         let mut ready: Vec<StepOpId> =
             self.ops.ids().filter(|op| waiting[op.index()] == 0).collect();
-        let mut times = vec![OpTime::default(); count];
+        let mut line = Timeline { graph: self, from, times: vec![OpTime::default(); count] };
         let mut done = 0;
         while let Some(op) = ready.pop() {
             done += 1;
-            times[op.index()] = self.time(op, &times);
-            for follower in &followers[op.index()] {
+            line.times[op.index()] = line.time(op);
+            let others = waiters[range(&waiters_from, op)].iter();
+            let others = others.map(|wait| line.graph.waits[*wait as usize].0);
+            for follower in others.chain(next[op.index()]) {
                 let left = &mut waiting[follower.index()];
                 *left -= 1;
                 if *left == 0 {
-                    ready.push(*follower);
+                    ready.push(follower);
                 }
             }
         }
-        (done == count).then(|| Timeline { graph: self, times: times.into_iter().collect() })
+        (done == count).then_some(line)
     }
+}
 
-    /// When an operation runs, given everything that it waits for.
-    fn time(&self, op: StepOpId, times: &[OpTime]) -> OpTime {
-        let mut start = Time::ZERO;
-        let mut cause = Cause::Begin;
-        if let Some(before) = self.before[op.index()] {
-            start = times[before.index()].end;
-            cause = Cause::Lane(before);
-        }
-        for (number, after) in self.after[op.index()].iter().enumerate() {
-            let ready = times[after.op.index()].end + after.delay;
-            if start < ready {
-                start = ready;
-                cause = Cause::After(number);
-            }
-        }
-        OpTime { start, end: start + self.ops[op].parts.total(), cause }
+/// The places of entries put in the order of their owners, equal ones as they are; and where the
+/// entries of each of `count` owners begin among them, with the end behind the last.
+fn by_owner(
+    count: usize,
+    owners: impl ExactSizeIterator<Item = StepOpId> + Clone,
+) -> (Vec<u32>, Vec<u32>) {
+    let mut starts = vec![0_u32; count + 1];
+    for owner in owners.clone() {
+        starts[owner.index() + 1] += 1;
     }
+    let mut sum = 0;
+    for start in &mut starts {
+        sum += *start;
+        *start = sum;
+    }
+    let mut next = starts.clone();
+    let mut order = vec![0; owners.len()];
+    for (place, owner) in (0..).zip(owners) {
+        order[next[owner.index()] as usize] = place;
+        next[owner.index()] += 1;
+    }
+    (starts, order)
+}
+
+fn range(starts: &[u32], op: StepOpId) -> std::ops::Range<usize> {
+    starts[op.index()] as usize..starts[op.index() + 1] as usize
 }
 
 /// What an operation waited for last.
@@ -353,8 +363,8 @@ enum Cause {
     Begin,
     /// The operation before it on its lane.
     Lane(StepOpId),
-    /// One of the others that it names, by number.
-    After(usize),
+    /// One of the others that it names.
+    After(After),
 }
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -381,7 +391,9 @@ pub struct Stretch {
 #[derive(Clone, Debug)]
 pub struct Timeline {
     graph: StepGraph,
-    times: IdVec<StepOpId, OpTime>,
+    /// Where the waits of each operation begin.
+    from: Vec<u32>,
+    times: Vec<OpTime>,
 }
 
 impl Timeline {
@@ -390,14 +402,37 @@ impl Timeline {
         &self.graph
     }
 
+    /// What an operation waits for besides the one before it on its lane.
+    pub fn after(&self, op: StepOpId) -> impl ExactSizeIterator<Item = &After> {
+        self.graph.waits[range(&self.from, op)].iter().map(|(_, after)| after)
+    }
+
+    /// When an operation runs, given when everything that it waits for did.
+    fn time(&self, op: StepOpId) -> OpTime {
+        let mut start = Time::ZERO;
+        let mut cause = Cause::Begin;
+        if let Some(before) = self.graph.before[op.index()] {
+            start = self.end(before);
+            cause = Cause::Lane(before);
+        }
+        for after in self.after(op) {
+            let ready = self.end(after.op) + after.delay;
+            if start < ready {
+                start = ready;
+                cause = Cause::After(*after);
+            }
+        }
+        OpTime { start, end: start + self.graph.ops[op].parts.total(), cause }
+    }
+
     /// When an operation started.
     pub fn start(&self, op: StepOpId) -> Time {
-        self.times[op].start
+        self.times[op.index()].start
     }
 
     /// When it ended.
     pub fn end(&self, op: StepOpId) -> Time {
-        self.times[op].end
+        self.times[op.index()].end
     }
 
     /// How long the step takes.
@@ -424,7 +459,7 @@ impl Timeline {
         let mut op = op;
         let mut to = self.end(op);
         loop {
-            let OpTime { start, cause, .. } = self.times[op];
+            let OpTime { start, cause, .. } = self.times[op.index()];
             self.stretch(op, start.max(since), to, &mut stretches);
             if start <= since {
                 return stretches;
@@ -435,8 +470,7 @@ impl Timeline {
                     op = before;
                     to = start;
                 }
-                Cause::After(number) => {
-                    let after = self.graph.after[op.index()][number];
+                Cause::After(after) => {
                     let sent = self.end(after.op);
                     let from = sent.max(since);
                     if from < start {
@@ -461,12 +495,11 @@ impl Timeline {
         let mut next = Some(last);
         while let Some(op) = next {
             debug_assert_eq!(self.graph.ops[op].lane, lane);
-            let OpTime { start, end, cause } = self.times[op];
+            let OpTime { start, end, cause } = self.times[op.index()];
             self.stretch(op, start, end, &mut stretches);
             let before = self.graph.before[op.index()];
             let free = before.map_or(Time::ZERO, |before| self.end(before));
-            if let Cause::After(number) = cause {
-                let after = self.graph.after[op.index()][number];
+            if let Cause::After(after) = cause {
                 let from = self.end(after.op).max(free);
                 if from < start {
                     let parts = Parts::of(after.delay_share, start.since(from));

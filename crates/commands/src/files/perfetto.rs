@@ -139,7 +139,7 @@ impl Arrows {
         let stage = |op: StepOpId| graph.lanes()[graph.ops()[op].lane].stage;
         let mut arrows = Self::default();
         for op in graph.ops().ids() {
-            for after in graph.after(op).iter().filter(|after| stage(after.op) != stage(op)) {
+            for after in line.after(op).filter(|after| stage(after.op) != stage(op)) {
                 if after.delay == units::Span::ZERO {
                     continue;
                 }

@@ -51,10 +51,9 @@ impl Lanes {
         let stages = shown_stages(line, world.job.layout.pp as u32);
         let skipped = world.job.layout.pp as u32 - stages.len() as u32;
         let operations = operations(world, line, &stages);
-        let loads = Loads::of(world, prediction);
-        if loads.is_idle() {
+        let Some(loads) = Loads::of(world, prediction) else {
             return Self { operations, skipped, ..Self::default() };
-        }
+        };
         let load = |link| loads.over_step(link);
         let worst = |most: usize| busiest_of_each(world.fabric(), &load, most);
         Self {
@@ -197,7 +196,8 @@ struct Loads<'a> {
 }
 
 impl<'a> Loads<'a> {
-    fn of(world: &'a JobWorld<'a>, prediction: &Prediction) -> Self {
+    /// Nothing if no engine ran them.
+    fn of(world: &'a JobWorld<'a>, prediction: &Prediction) -> Option<Self> {
         let fabric = world.fabric();
         let mut bytes: [Vec<f64>; 5] = Default::default();
         for phase in prediction.phases.iter().filter(|phase| !phase.links.is_empty()) {
@@ -208,6 +208,9 @@ impl<'a> Loads<'a> {
             for (link, used) in phase.links.enumerate() {
                 of_axis[link.index()] += used.bytes as f64 * times;
             }
+        }
+        if bytes.iter().all(Vec::is_empty) {
+            return None;
         }
         let habits = Habits::of(&Program::new(world.job), prediction);
         let length = prediction.line.length().as_secs_f64();
@@ -222,11 +225,7 @@ impl<'a> Loads<'a> {
             })
         };
         let shares = (0..world.job.layout.pp as u32).map(stage).collect();
-        Self { fabric, bytes, shares, step_s: length }
-    }
-
-    fn is_idle(&self) -> bool {
-        self.bytes.iter().all(Vec::is_empty)
+        Some(Self { fabric, bytes, shares, step_s: length })
     }
 
     fn bytes(&self, axis: Axis, link: LinkId) -> f64 {
@@ -325,10 +324,7 @@ pub(crate) fn busiest_over_time(
     prediction: &Prediction,
     most: usize,
 ) -> Vec<(LinkId, Vec<f64>)> {
-    let loads = Loads::of(world, prediction);
-    if loads.is_idle() {
-        return Vec::new();
-    }
+    let Some(loads) = Loads::of(world, prediction) else { return Vec::new() };
     let links = busiest_of_each(world.fabric(), &|link| loads.over_step(link), most);
     let over_time = |link: LinkId| {
         let by_axis = loads.by_axis(link, None);

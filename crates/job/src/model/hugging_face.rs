@@ -4,8 +4,9 @@
 //! what a model type has a default for; other keys are ignored. [`Model::from_hf`] gives them
 //! their meaning for each model type. The text is read elsewhere: this crate reads no files.
 //!
-//! Source: the configuration and modelling files of transformers (2026-08). Departure: rotary
-//! parameters, dropout and initialisation are not read, since nothing here depends on them.
+//! Source: the configuration and modelling files of transformers (2026-08). Departures: rotary
+//! parameters, dropout, initialisation and how a checkpoint is quantised are not read, since
+//! nothing here depends on them; of a model that sees images too, only the text model is taken.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -47,6 +48,7 @@ pub struct HfConfig {
     pub n_shared_experts: Option<u64>,
     pub n_group: Option<u64>,
     pub topk_group: Option<u64>,
+    pub topk_method: Option<String>,
     pub first_k_dense_replace: Option<u64>,
     pub moe_layer_freq: Option<u64>,
     pub kv_lora_rank: Option<u64>,
@@ -61,6 +63,7 @@ pub struct HfConfig {
     pub n_head: Option<u64>,
     pub n_inner: Option<u64>,
     pub n_positions: Option<u64>,
+    pub text_config: Option<Box<HfConfig>>,
 }
 
 /// Why a `config.json` is no model here.
@@ -147,7 +150,11 @@ impl Model {
             "qwen3_moe" => qwen3_moe(config),
             "gpt_oss" => gpt_oss(config),
             "deepseek_v2" | "deepseek_v3" => deepseek(config, model_type),
-            other => Err(HfError::UnknownModelType(other.to_owned())),
+            // A model of several kinds of input has its language model inside.
+            other => match &config.text_config {
+                Some(text) => Self::from_hf(text),
+                None => Err(HfError::UnknownModelType(other.to_owned())),
+            },
         }
     }
 }
@@ -278,14 +285,16 @@ fn deepseek(config: &HfConfig, model_type: &str) -> Result<Model, HfError> {
             reason: "latent attention is modelled without biases".to_owned(),
         });
     }
-    let groups = config.n_group.unwrap_or(1);
+    // V2-Lite's "greedy" looks at no groups, whatever their number says.
+    let grouped = config.topk_method.as_deref() != Some("greedy");
+    let groups = config.n_group.filter(|_| grouped).unwrap_or(1);
     let experts = Experts {
         count: need(config, "n_routed_experts", config.n_routed_experts)?,
         top_k: need(config, "num_experts_per_tok", config.num_experts_per_tok)?,
         shared: config.n_shared_experts.unwrap_or(0),
         dense_layers: config.first_k_dense_replace.unwrap_or(0),
         groups,
-        group_limit: config.topk_group.unwrap_or(groups),
+        group_limit: config.topk_group.filter(|_| grouped).unwrap_or(groups),
         ..plain_experts(need(config, "moe_intermediate_size", config.moe_intermediate_size)?)
     };
     let latent = Latent {

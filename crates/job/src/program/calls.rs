@@ -10,8 +10,10 @@
 //! al., arXiv 2310.01889) or gathered before attention (Llama 3, arXiv 2407.21783, section
 //! 3.3.2). Their gradients go the other way.
 //!
-//! Expert parallelism: tokens to their experts and back, in both passes. Behind the dispatch the
-//! tensor ranks gather each other's tokens, since experts are cut like other matrices.
+//! Expert parallelism: tokens to their experts and back, in both passes. Experts are cut like other
+//! matrices, so behind the dispatch the tensor ranks gather each other's tokens. Without sequence
+//! parallelism each of them has and sends all tokens, and the experts' outputs are summed
+//! (DeepSpeed-TED, arXiv 2303.06318, section 4, without its dropping of duplicates).
 
 use traffic::Collective;
 use units::Bytes;
@@ -158,8 +160,9 @@ fn moe(job: &Job, experts: &Experts, pass: Pass, calls: &mut Vec<Call>) {
         return;
     }
     let hidden = job.model.hidden;
-    // With tensor parallelism every rank sends its share of the tokens.
-    let tokens = job.tokens() / job.layout.tp;
+    let sequence_parallel = job.parallel.sequence_parallel;
+    // Every tensor rank sends what it has of the tokens.
+    let tokens = job.tokens() / if sequence_parallel { job.layout.tp } else { 1 };
     let out = job.dispatch.token_bytes(hidden);
     let back = hidden * job.precision.bytes();
     let (collectives, copies) = match job.dispatcher {
@@ -179,12 +182,17 @@ fn moe(job: &Job, experts: &Experts, pass: Pass, calls: &mut Vec<Call>) {
         Pass::Forward => ("tokens to experts", "results to tokens"),
         _ => ("gradients to experts", "gradients to tokens"),
     };
-    calls.extend([
-        expert(there, collectives[0], tokens * copies * out),
-        tensor("experts' input", Collective::AllGather, routed * out, Beside::Nothing),
-        tensor("experts' output", Collective::ReduceScatter, routed * back, Beside::Nothing),
-        expert(again, collectives[1], tokens * copies * back),
-    ]);
+    calls.push(expert(there, collectives[0], tokens * copies * out));
+    let within = |name, collective, bytes| tensor(name, collective, bytes, Beside::Nothing);
+    if sequence_parallel {
+        calls.extend([
+            within("experts' input", Collective::AllGather, routed * out),
+            within("experts' output", Collective::ReduceScatter, routed * back),
+        ]);
+    } else {
+        calls.push(within("experts' output", Collective::AllReduce, routed * back));
+    }
+    calls.push(expert(again, collectives[1], tokens * copies * back));
 }
 
 /// Every tensor rank looks up the tokens that are in its rows.

@@ -5,7 +5,7 @@
 //! ZeRO-3 and FSDP weights are gathered layer by layer before they are used, forward and
 //! backward, and gradients scattered layer by layer; keeping the gathered weights (no reshard)
 //! saves all gathers but the first. Hybrid sharding does that inside a shard group, and sums each
-//! share over the copies. Experts have fewer copies and buffers of their own.
+//! share over the copies. Experts have fewer copies, and buffers and shard groups of their own.
 //!
 //! Sources: Rajbhandari et al. (arXiv 1910.02054), Zhao et al. (arXiv 2304.11277), Megatron-LM's
 //! `DistributedDataParallel` for buckets. Departure: a bucket is cut at its size, not at the next
@@ -68,10 +68,7 @@ pub(super) fn closing(job: &Job, stage: u64) -> Vec<Call> {
         // The mirrored stage holds the same parts; with sharding each rank has its share of them.
         let share = match job.parallel.sharding {
             Sharding::None => held.total(),
-            _ => {
-                let copies = job.layout.dp * job.layout.cp;
-                held.dense().div_ceil(copies) + held.experts.div_ceil(copies / job.layout.ep)
-            }
+            _ => job.share_of(held),
         };
         sum("gradients of the mirrored stage", GroupKind::Mirror, share * gradient);
     }
@@ -102,10 +99,13 @@ impl Side {
         }
     }
 
-    /// The ranks that have copies, and those that share one copy.
+    /// The ranks that exchange weights and gradients, and those that hold the same share.
     fn groups(self, sharding: Sharding) -> (GroupKind, Option<GroupKind>) {
         match (self, sharding) {
-            (_, Sharding::Hybrid) => (GroupKind::Shard, Some(GroupKind::Replica)),
+            (Self::Dense, Sharding::Hybrid) => (GroupKind::Shard, Some(GroupKind::Replica)),
+            (Self::Experts, Sharding::Hybrid) => {
+                (GroupKind::ExpertShard, Some(GroupKind::ExpertReplica))
+            }
             (Self::Dense, _) => (GroupKind::Gradient, None),
             (Self::Experts, _) => (GroupKind::ExpertGradient, None),
         }
@@ -171,7 +171,7 @@ fn by_layer(job: &Job, side: Side, held: &[u64], found: &mut Both) {
         };
         push(copy(side.gradients(), group, Collective::ReduceScatter, gradients));
         if let Some(replicas) = replicas {
-            let share = gradients.div_ceil(job.layout.shard);
+            let share = gradients.div_ceil(job.layout.group_size(group));
             push(copy(side.gradients(), replicas, Collective::AllReduce, share));
         }
     }

@@ -78,7 +78,7 @@ impl Program {
             let passes = [Pass::Forward, Pass::Input, Pass::Weight];
             let unit = |unit| -> u64 { passes.iter().map(|pass| 1 + calls(unit, *pass)).sum() };
             let units: u64 = part.pieces.iter().map(|piece| piece.repeat * unit(piece.unit)).sum();
-            units + (part.gathers.len() + part.reductions.len()) as u64 + 4
+            units + (part.gathers.len() + part.reductions.len()) as u64 + 6
         };
         let closing = self.closing[usize::try_from(stage).expect("few stages")].len() as u64;
         parts.map(of_part).sum::<u64>() * pipeline.microbatches + closing + 1
@@ -152,6 +152,9 @@ impl<'a> Walk<'a> {
     fn task(&mut self, task: Task, mut at: Vec<u64>) -> Vec<u64> {
         if let Some(message) = self.message(task, Side::Before) {
             at = vec![self.push(Work::Receive(message), task, at)];
+            if let Some(gather) = self.program.message_gather() {
+                at = vec![self.push(Work::Exchange(gather), task, at)];
+            }
         }
         let place = self.held.iter().position(|part| *part == task.part).expect("its own part");
         let units: Vec<Unit> = self.units(task);

@@ -50,13 +50,9 @@ pub fn of(job: &Job, unit: Unit, pass: Pass) -> Vec<Kernel> {
 /// The optimizer's kernels on one rank of a stage, with what must be ready for the next step.
 pub fn optimizer(job: &Job, stage: u64) -> Vec<Kernel> {
     let held = job.stage_held(stage);
-    let copies = job.layout.dp * job.layout.cp;
     let owned = match job.parallel.sharding {
         Sharding::None => held.total(),
-        _ => {
-            let experts = (copies / job.layout.ep).min(job.layout.shard);
-            held.dense().div_ceil(job.layout.shard) + held.experts.div_ceil(experts)
-        }
+        _ => job.share_of(held),
     };
     let mut kernels = layer::optimizer(held.total(), owned);
     if job.precision == Precision::Fp8 {

@@ -10,7 +10,12 @@
 //! later equation is one of the equations already seen, moved by that constant, so the rounds
 //! repeat for ever. The rounds looked at must not depend on the end of the run: each slot carries
 //! the latest round among its ancestors, and a run whose rounds reach into its end is lengthened.
-//! What never repeats is walked through to the end: slower, never wrong.
+//! What never repeats is walked through to the end: slower, never wrong. (Unequal stages can take
+//! thousands of rounds to settle, above all under ZB-H1; a run that is four times as long then
+//! costs twice as much.)
+//!
+//! This is what schedules are checked with, alone and beneath the whole step of the `step` crate,
+//! which times them in its own way; no command waits for it.
 
 use units::Span;
 

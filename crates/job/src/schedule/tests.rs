@@ -43,6 +43,9 @@ fn every_order_does_everything_once() {
             let slots: Vec<Slot> = order.slots().collect();
             assert_eq!(slots, pipeline.unfolded(stage), "{pipeline:?} stage {stage}");
             assert_eq!(order.len(), slots.len() as u64);
+            let weight = |part| 3 + part % 5;
+            let settled = pipeline.settled().order(stage).peak(weight);
+            assert_eq!(settled, order.peak(weight), "{pipeline:?} stage {stage}");
             let tasks: Vec<Task> = slots.iter().flat_map(|slot| slot.tasks()).collect();
             for part in pipeline.parts_of(stage) {
                 for microbatch in 0..pipeline.microbatches {

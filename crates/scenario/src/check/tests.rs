@@ -29,6 +29,7 @@ struct Root {
     by_name: BTreeMap<String, Part>,
     size: Size,
     inner: Inner,
+    limit: Limit,
 }
 
 impl Default for Root {
@@ -48,6 +49,7 @@ impl Default for Root {
             by_name: BTreeMap::new(),
             size: Size::Number(1),
             inner: Inner { depth: 7, zones: 3 },
+            limit: Limit::Anywhere,
         }
     }
 }
@@ -57,6 +59,14 @@ impl Default for Root {
 enum Hue {
     Red,
     BlueGreen,
+}
+
+#[derive(Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Limit {
+    Anywhere,
+    Nodes(u64),
+    Devices(u64),
 }
 
 #[derive(Debug, Deserialize, JsonSchema, Serialize)]
@@ -248,4 +258,18 @@ fn a_misspelt_key_is_one_mistake_and_its_value_stands_where_it_fits() {
 fn wrong_values_are_named_as_taken_out() {
     let (_, _, dropped) = lay(&["count = \"x\"\ncontrol = { control = \"x\", y = 1 }\nz = 1"]);
     assert_eq!(Vec::from_iter(dropped), ["control", "control.control", "count", "z"]);
+}
+
+#[test]
+fn a_variant_named_by_its_key_gives_way_to_another() {
+    let limit = |texts: &[&str]| {
+        let (merged, problems, _) = lay(texts);
+        assert!(problems.is_empty(), "{problems:?}");
+        serde_json::from_value::<Root>(merged.to_json()).unwrap().limit
+    };
+    let devices = "limit = { devices = 3 }";
+    assert_eq!(limit(&[devices]), Limit::Devices(3));
+    assert_eq!(limit(&[devices, "limit.nodes = 4"]), Limit::Nodes(4));
+    assert_eq!(limit(&[devices, "limit = { devices = 5 }"]), Limit::Devices(5));
+    assert_eq!(limit(&[devices, "limit = \"anywhere\"", "limit.nodes = 2"]), Limit::Nodes(2));
 }

@@ -210,23 +210,35 @@ fn overlap_never_costs() {
     }
 }
 
-/// Agreement: a step too long to walk through, against one walked through.
+/// Agreement: a step of which no more is walked through than shows how it repeats itself, against
+/// the same step walked through, for every schedule, with stages that differ and messages that take
+/// from nothing to longer than a pass.
 #[test]
 fn a_long_step_is_a_short_one_with_more_rounds() {
-    for (schedule, chunks) in [(Schedule::OneForwardOneBackward, 1), (Schedule::Interleaved, 2)] {
-        let whole = input(schedule, 4, chunks, 400);
-        let walked = whole.run();
-        assert_eq!(walked.rounds_left_out, 0);
-        let mut short = whole.clone();
-        short.pipeline.microbatches = 80;
-        let (round, fewer) = (round_of(&short.pipeline), short.rounds_compared());
-        let seen = breakdown::of_stage(&short.timeline(), 0);
-        let mut shorter = short.clone();
-        shorter.pipeline.microbatches -= fewer * round;
-        let before = breakdown::of_stage(&shorter.timeline(), 0);
-        let grown = seen.extrapolated(&before, fewer, (400 - 80) / round);
-        let off = grown.total().as_secs_f64() / walked.length.as_secs_f64() - 1.0;
-        assert!(off.abs() < 1e-3, "{schedule:?}: {off}");
+    for mut case in cases() {
+        let Pipeline { stages, .. } = case.pipeline;
+        let round = round_of(&case.pipeline);
+        let needed = case.microbatches_needed();
+        case.pipeline.microbatches = needed.next_multiple_of(round) + 24 * round;
+        for (message, slow) in [(0, 1.0), (5, 1.0), (5, 1.3), (37, 1.1), (150, 1.0)] {
+            case.message = Span::from_us(message);
+            case.slowdown = vec![1.0; stages as usize];
+            case.slowdown[stages as usize / 2] = slow;
+            let walked = case.run_without(0);
+            let left_out = case.run_without(24);
+            let off = left_out.length.as_secs_f64() / walked.length.as_secs_f64() - 1.0;
+            // Senders that wait take long to settle.
+            let most = if case.sending == Sending::Blocking { 1e-2 } else { 1.5e-3 };
+            assert!(off.abs() < most, "{:?}, messages of {message} µs: {off}", case.pipeline);
+            // What a stage waits for between two phases depends on how long the first one is, where
+            // messages take longer than passes.
+            for share in Share::ALL.into_iter().filter(|_| message < 100) {
+                let part = |step: &StepTime| step.breakdown.get(share).as_secs_f64();
+                let off = (part(&left_out) - part(&walked)) / walked.length.as_secs_f64();
+                let context = format!("{:?}, {message} µs, {share:?}", case.pipeline);
+                assert!(off.abs() < 1e-2, "{context}: {off}");
+            }
+        }
     }
     // Messages that take no time leave nothing but passes in the middle.
     let huge = input(Schedule::OneForwardOneBackward, 4, 1, 1 << 20);
@@ -235,6 +247,26 @@ fn a_long_step_is_a_short_one_with_more_rounds() {
     let pass = Span::from_us(340).as_secs_f64();
     let expected = pass * f64::from(1 << 20);
     assert!((huge.length.as_secs_f64() / expected - 1.0).abs() < 1e-3);
+}
+
+/// Guard: a million microbatches are walked through for no more operations than the warm-up of the
+/// schedule and three rounds of it have, or than a step of a few thousand slots has.
+#[test]
+fn a_million_microbatches_are_a_few_thousand_operations() {
+    for (stages, chunks) in [(1, 1), (8, 1), (16, 1), (16, 8)] {
+        for schedule in Schedule::ALL {
+            if chunks == 1 || schedule == Schedule::Interleaved {
+                let step = input(schedule, stages, chunks, 1 << 20).run();
+                let tasks = if schedule == Schedule::ZeroBubble { 3 } else { 2 };
+                let ends = if schedule == Schedule::DualPipe { 9 } else { 6 };
+                let needed = (ends + 1) * stages * stages * chunks * tasks;
+                // Beside the passes: weights, gradients, what closes a step.
+                let most = needed.max(SHORT_WALK) + stages * (chunks * 16 + 4) + 100;
+                let walked = step.line.graph().ops().len() as u64;
+                assert!(walked <= most, "{schedule:?} {stages} {chunks}: {walked} of {most}");
+            }
+        }
+    }
 }
 
 #[test]

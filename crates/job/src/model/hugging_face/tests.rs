@@ -38,6 +38,40 @@ fn configurations_agree_with_presets() {
     }
 }
 
+/// What files have beside the shape, or in odd places, changes nothing.
+#[test]
+fn traps_of_published_files() {
+    let inside = format!(
+        r#"{{"model_type": "mistral3", "text_config": {MISTRAL_7B},
+        "vision_config": {{"model_type": "pixtral", "hidden_size": 1024}}}}"#
+    );
+    assert_eq!(read(&inside), read(MISTRAL_7B));
+    let unknown = r#"{"model_type": "llama4", "text_config": {"model_type": "llama4_text"}}"#;
+    assert!(read(unknown).unwrap_err().to_string().contains("`llama4_text` is not known"));
+    let quantised = DEEPSEEK_V3.replacen(
+        '{',
+        r#"{"quantization_config": {"fmt": "e4m3", "quant_method": "fp8"}, "head_dim": 64,
+            "torch_dtype": "bfloat16", "auto_map": {"AutoConfig": "x"}, "#,
+        1,
+    );
+    assert_eq!(read(&quantised), read(DEEPSEEK_V3));
+    let tied = LLAMA3_8B.replace("\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true");
+    let (tied, free) = (read(&tied).unwrap(), read(LLAMA3_8B).unwrap());
+    assert_eq!(free.parameters().total() - tied.parameters().total(), 128_256 * 4_096);
+    let windowed = QWEN2_7B
+        .replace("\"use_sliding_window\": false", "\"use_sliding_window\": true")
+        .replace("\"max_window_layers\": 28", "\"max_window_layers\": 20");
+    assert_eq!(read(&windowed).unwrap().window, Some(Window { tokens: 131_072, layers: 8 }));
+    let lite = DEEPSEEK_V2
+        .replace("\"q_lora_rank\": 1536", "\"q_lora_rank\": null")
+        .replace("\"n_group\": 8", "\"n_group\": 8, \"topk_method\": \"greedy\"");
+    let lite = read(&lite).unwrap();
+    assert_eq!(lite.latent.unwrap().q_rank, None);
+    assert_eq!((lite.experts.unwrap().groups, lite.experts.unwrap().group_limit), (1, 1));
+    let null = QWEN2_7B.replace("\"num_key_value_heads\": 4", "\"num_key_value_heads\": null");
+    assert_eq!(read(&null).unwrap().kv_heads, 28);
+}
+
 #[test]
 fn gpt_oss_windows_every_other_layer() {
     let model = read(GPT_OSS_20B).unwrap();
