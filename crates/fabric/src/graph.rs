@@ -136,6 +136,14 @@ impl Cover {
     }
 }
 
+/// How the downward ports of a switch are dealt out where all its children are alike: every
+/// `leaves` leaves share the next `ports` ports. Zero where they are not alike.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+struct Stride {
+    leaves: u32,
+    ports: u32,
+}
+
 /// A whole network, only read once it is built.
 #[derive(Clone, Debug)]
 pub struct Fabric {
@@ -150,6 +158,8 @@ pub struct Fabric {
     down_ports: Vec<u32>,
     /// By switch, in order of node id. Empty without structure.
     covers: Vec<Cover>,
+    /// By switch likewise: how its downward ports are dealt out to the leaves below it.
+    strides: Vec<Stride>,
     first_switch: usize,
     /// The switches that NICs hang on, in order of their ordinals.
     leaves: Vec<NodeId>,
@@ -175,11 +185,13 @@ pub struct Fabric {
 
 impl Fabric {
     /// All nodes: GPUs, then back-end NICs, then everything else.
+    #[inline]
     pub fn nodes(&self) -> &IdVec<NodeId, Node> {
         &self.nodes
     }
 
     /// All directed links.
+    #[inline]
     pub fn links(&self) -> &IdVec<LinkId, Link> {
         &self.links
     }
@@ -195,25 +207,47 @@ impl Fabric {
     }
 
     /// What the link has in common with others.
+    #[inline]
     pub fn class(&self, link: LinkId) -> &LinkClass {
         &self.classes[self.links[link].class]
     }
 
     /// The other direction of the same cable.
+    #[inline]
     pub fn reverse(&self, link: LinkId) -> LinkId {
         LinkId::from_index(link.index() ^ 1)
     }
 
     /// The links that leave a node: downward ones first where the fabric has a structure.
+    #[inline]
     pub fn ports(&self, node: NodeId) -> &[LinkId] {
         let at = node.index();
         &self.ports[self.first_port[at] as usize..self.first_port[at + 1] as usize]
     }
 
     /// The ports of a node that lead downwards, and those that lead upwards or sideways.
+    #[inline]
     pub fn ports_down_up(&self, node: NodeId) -> (&[LinkId], &[LinkId]) {
         let down = self.down_ports.get(node.index()).copied().unwrap_or(0) as usize;
         self.ports(node).split_at(down)
+    }
+
+    /// The downward ports of a switch whose far ends are above a leaf that is below it: by
+    /// arithmetic where its children are alike, else by a search, for equal covers lie together.
+    #[inline]
+    pub(crate) fn ports_above(&self, switch: NodeId, leaf: u32) -> &[LinkId] {
+        let down = self.ports_down_up(switch).0;
+        let at = switch.index() - self.first_switch;
+        let Stride { leaves, ports } = self.strides[at];
+        if let Some(child) = (leaf - self.covers[at].first).checked_div(leaves) {
+            return &down[(child * ports) as usize..][..ports as usize];
+        }
+        let cover = |link: &LinkId| {
+            self.cover(self.links[*link].to).expect("what is between switch and leaf is a switch")
+        };
+        let start = down.partition_point(|link| cover(link).end <= leaf);
+        let end = down.partition_point(|link| cover(link).first <= leaf);
+        if start <= end { &down[start..end] } else { &[] }
     }
 
     /// How many GPUs there are.
@@ -312,12 +346,14 @@ impl Fabric {
     }
 
     /// The ordinal of a switch among the leaves.
+    #[inline]
     pub fn leaf_ordinal(&self, switch: NodeId) -> Option<u32> {
         let at = switch.index().checked_sub(self.first_switch)?;
         self.leaf_ordinals.get(at).copied().filter(|&ordinal| ordinal != u32::MAX)
     }
 
     /// Where a switch lies, if the fabric is routed up and then down.
+    #[inline]
     pub fn cover(&self, switch: NodeId) -> Option<Cover> {
         let at = switch.index().checked_sub(self.first_switch)?;
         self.covers.get(at).copied()
@@ -535,23 +571,10 @@ impl FabricBuilder {
             NodeKind::Gpu | NodeKind::Nic | NodeKind::FrontEndNic => -1,
             _ => covers.get(node.index() - self.first_switch).map_or(0, |c| i32::from(c.level)),
         };
-        // By node, then downward links by the first leaf they lead to, then the others as created.
-        let mut first_port = vec![0_u32; self.nodes.len() + 1];
-        for link in &self.links {
-            first_port[link.from.index() + 1] += 1;
-        }
-        for at in 0..self.nodes.len() {
-            first_port[at + 1] += first_port[at];
-        }
-        let mut ports = vec![LinkId::from_index(0); self.links.len()];
-        let mut next = first_port.clone();
-        for (id, link) in self.links.enumerate() {
-            let slot = &mut next[link.from.index()];
-            ports[*slot as usize] = id;
-            *slot += 1;
-        }
+        let (first_port, mut ports) = ports_by_node(self.nodes.len(), &self.links);
         let mut down_ports = Vec::new();
         if structured {
+            // Downward links by the first leaf they lead to, then the others as created.
             down_ports = vec![0_u32; self.nodes.len()];
             for node in self.nodes.ids() {
                 let range =
@@ -569,6 +592,16 @@ impl FabricBuilder {
         }
         let zone_words = zone_words(&self.nodes, self.tiers.len(), &self.networks);
         let (leaves, leaf_ordinals) = leaves(&self.nodes, &self.links, self.first_switch, &covers);
+        let below = |at: usize| {
+            let node = self.first_switch + at;
+            let down = &ports[first_port[node] as usize..][..down_ports[node] as usize];
+            let cover = |link: &LinkId| {
+                let child = self.links[*link].to.index().checked_sub(self.first_switch)?;
+                Some(covers[child])
+            };
+            stride(covers[at], down, cover).unwrap_or_default()
+        };
+        let strides = (0..covers.len()).map(below).collect();
         Fabric {
             nodes: self.nodes,
             links: self.links,
@@ -578,6 +611,7 @@ impl FabricBuilder {
             ports,
             down_ports,
             covers,
+            strides,
             first_switch: self.first_switch,
             leaves,
             leaf_ordinals,
@@ -595,6 +629,46 @@ impl FabricBuilder {
             health: Health::default(),
         }
     }
+}
+
+/// The links that leave each node, node after node, and where each node's begin.
+fn ports_by_node(nodes: usize, links: &IdVec<LinkId, Link>) -> (Vec<u32>, Vec<LinkId>) {
+    let mut first_port = vec![0_u32; nodes + 1];
+    for link in links {
+        first_port[link.from.index() + 1] += 1;
+    }
+    for at in 0..nodes {
+        first_port[at + 1] += first_port[at];
+    }
+    let mut ports = vec![LinkId::from_index(0); links.len()];
+    let mut next = first_port.clone();
+    for (id, link) in links.enumerate() {
+        let slot = &mut next[link.from.index()];
+        ports[*slot as usize] = id;
+        *slot += 1;
+    }
+    (first_port, ports)
+}
+
+/// How a switch with this cover deals its downward ports out, if its children are alike: each has
+/// as many ports and as many leaves as the first; only the last may have fewer leaves.
+fn stride(
+    above: Cover,
+    down: &[LinkId],
+    cover: impl Fn(&LinkId) -> Option<Cover>,
+) -> Option<Stride> {
+    let first = cover(down.first()?)?;
+    let ports = down.iter().take_while(|link| cover(link) == Some(first)).count();
+    let leaves = first.end - first.first;
+    if leaves == 0 || (above.end - above.first).div_ceil(leaves) as usize * ports != down.len() {
+        return None;
+    }
+    let expected = |at: usize| {
+        let first = above.first + (at / ports) as u32 * leaves;
+        (first, above.end.min(first + leaves))
+    };
+    let fits = |(at, link)| cover(link).map(|c| (c.first, c.end)) == Some(expected(at));
+    down.iter().enumerate().all(fits).then_some(Stride { leaves, ports: ports as u32 })
 }
 
 /// By tier: what its zones are called, if it has more than one.

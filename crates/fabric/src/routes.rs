@@ -54,6 +54,11 @@ impl Health {
         0 < self.failures
     }
 
+    /// Whether any link runs at a lower rate than it could.
+    pub fn has_slow_links(&self) -> bool {
+        !self.degraded.is_empty()
+    }
+
     /// The rate at which the link runs today.
     pub fn rate(&self, fabric: &Fabric, link: LinkId) -> Rate {
         self.degraded.get(&link).copied().unwrap_or(fabric.class(link).rate)
@@ -261,7 +266,7 @@ fn structured_hops(fabric: &Fabric, at: NodeId, to: NodeId, out: &mut Vec<LinkId
         return;
     };
     if is_one && cover.contains(first) {
-        out.extend_from_slice(children_above(fabric, down, first));
+        out.extend_from_slice(fabric.ports_above(at, first));
     } else if is_above(at) {
         out.extend(down.iter().filter(|link| is_above(fabric.links()[**link].to)));
     } else if leads_above(fabric, at, &is_above) {
@@ -289,38 +294,10 @@ fn leads_above(fabric: &Fabric, switch: NodeId, is_above: &impl Fn(NodeId) -> bo
 /// In a fabric with structure and without failures this is what [`Routes::next_hops`] finds for
 /// NICs that hang on that leaf alone, without copying. Empty at the top of a plane that the leaf
 /// is not part of.
+#[inline]
 pub fn towards_leaf(fabric: &Fabric, at: NodeId, leaf: u32) -> &[LinkId] {
-    let (down, up) = fabric.ports_down_up(at);
     match fabric.cover(at) {
-        Some(cover) if cover.contains(leaf) => children_above(fabric, down, leaf),
-        _ => up,
+        Some(cover) if cover.contains(leaf) => fabric.ports_above(at, leaf),
+        _ => fabric.ports_down_up(at).1,
     }
-}
-
-/// The downward ports whose far end is above the leaf; equal covers lie together.
-fn children_above<'a>(fabric: &Fabric, down: &'a [LinkId], leaf: u32) -> &'a [LinkId] {
-    let cover =
-        |link: &LinkId| fabric.cover(fabric.links()[*link].to).expect("children are switches");
-    // In a uniform tree the place follows from the leaf's number: look there before searching.
-    if let (Some(first), Some(last)) = (down.first(), down.last()) {
-        let (low, high) = (cover(first).first, cover(last).end);
-        if (low..high).contains(&leaf) {
-            let into = u64::from(leaf - low) * down.len() as u64 / u64::from(high - low);
-            let guess = into as usize;
-            if cover(&down[guess]).contains(leaf) {
-                let mut start = guess;
-                while 0 < start && cover(&down[start - 1]).contains(leaf) {
-                    start -= 1;
-                }
-                let mut end = guess + 1;
-                while end < down.len() && cover(&down[end]).contains(leaf) {
-                    end += 1;
-                }
-                return &down[start..end];
-            }
-        }
-    }
-    let start = down.partition_point(|link| cover(link).end <= leaf);
-    let end = down.partition_point(|link| cover(link).first <= leaf);
-    if start <= end { &down[start..end] } else { &[] }
 }
