@@ -276,8 +276,9 @@ fn tree(fabric: &Fabric, load: Load<'_>) -> TreeNode {
         return root;
     }
     let word = fabric.networks().first().map_or("zone", |network| &network.zone_word);
+    let mut leaving = leaving_zones(fabric);
     for (zone, leaves) in zones {
-        let up = leaving_zone(fabric, zone);
+        let up = leaving.remove(&zone).unwrap_or_default();
         let name = format!("{word} {zone}");
         root.children.push(TreeNode { children: leaves, ..part(fabric, name, &up, load) });
     }
@@ -289,21 +290,21 @@ fn neighbours(fabric: &Fabric, node: NodeId) -> impl Iterator<Item = (LinkId, No
     back_end.map(|link| (*link, fabric.links()[*link].to))
 }
 
-/// Links from a zone's switches to switches that belong to another zone, or to none.
-fn leaving_zone(fabric: &Fabric, zone: u32) -> Vec<LinkId> {
+/// By zone: links from its switches to switches that belong to another zone, or to none.
+fn leaving_zones(fabric: &Fabric) -> BTreeMap<u32, Vec<LinkId>> {
     let in_zones = zoned_tiers(fabric);
-    let is_inside = |node: NodeId| {
-        let node = fabric.nodes()[node];
-        node.kind == NodeKind::Switch && in_zones[usize::from(node.tier)] && node.zone == zone
-    };
-    let is_switch = |node: NodeId| fabric.nodes()[node].kind == NodeKind::Switch;
-    let leaves = |(id, link): &(LinkId, &Link)| {
-        is_back_end(fabric, *id)
-            && is_inside(link.from)
-            && is_switch(link.to)
-            && !is_inside(link.to)
-    };
-    fabric.links().enumerate().filter(leaves).map(|(id, _)| id).collect()
+    let zone_of = |node: Node| in_zones[usize::from(node.tier)].then_some(node.zone);
+    let mut leaving: BTreeMap<u32, Vec<LinkId>> = BTreeMap::new();
+    for (id, &Link { from, to, .. }) in fabric.links().enumerate() {
+        let [from, to] = [from, to].map(|node| fabric.nodes()[node]);
+        let between_switches = [from, to].iter().all(|node| node.kind == NodeKind::Switch);
+        if let (true, Some(zone)) = (between_switches && is_back_end(fabric, id), zone_of(from))
+            && zone_of(to) != Some(zone)
+        {
+            leaving.entry(zone).or_default().push(id);
+        }
+    }
+    leaving
 }
 
 /// By tier: whether its switches belong to several zones.

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use flowsim::Accuracy;
 use flowsim::analysis::{self, Analysis, LinkGroup, OverTime, Sharer};
 use scenario::Loaded;
 use serde::Serialize;
@@ -63,6 +64,9 @@ pub struct Report {
     pub packet_hops: u64,
     /// Events that the engine handled.
     pub events: u64,
+    /// Queue pairs that the flow engine gave a path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_pairs: Option<u64>,
     /// Load of the links between switches.
     pub links: Links,
     /// By tier and direction: bytes, queue pairs, imbalance, utilisation over time.
@@ -77,6 +81,9 @@ pub struct Report {
     /// What was measured over time, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub series: Option<Series>,
+    /// How exact it was; only the flow engine can be inexact.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<Accuracy>,
     /// What the user should hear about.
     pub findings: Vec<String>,
     /// A fold of everything that happened: equal digests, equal runs.
@@ -135,14 +142,14 @@ pub struct Pauses {
     pub links: u64,
 }
 
-/// Load of the busiest tier of links between switches that carried anything.
+/// Load of the scale-out links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Links {
     /// Of the busiest link, over the makespan.
     pub max_utilisation: f64,
-    /// The busiest tier's busiest link over its mean.
+    /// Of the busiest tier between switches that carried anything: its busiest link over its mean.
     pub imbalance: f64,
-    /// The share of links that carried nothing.
+    /// The share of its links that carried nothing.
     pub idle_share: f64,
 }
 
@@ -209,8 +216,7 @@ fn refuse_slow_flows(loaded: &Loaded, work: &Work) -> Result<(), Failure> {
     }
     let (time, size) = (Span::from_secs_f64(estimate.seconds), Bytes::new(estimate.memory));
     Err(Failure::Run(format!(
-        "exact rates would take about {time:.0} and {size:.1} of memory; --force runs it all the \
-         same, --set network.flow.precision=1e-4 passes only larger changes of rates on"
+        "this would take about {time:.0} and {size:.1} of memory; --force runs it all the same"
     )))
 }
 
@@ -236,9 +242,10 @@ pub fn run(
         refuse_slow_flows(loaded, &work)?;
     }
     let clock = crate::meter::Meter::start();
-    let (outcome, series, analysis) =
+    let Analysed { outcome, series, analysis, accuracy, queue_pairs } =
         analysed(loaded, engine, &work, options.series.as_ref(), watch)?;
     let mut report = summarise(loaded, engine, &work, &outcome, analysis, &clock);
+    (report.accuracy, report.queue_pairs) = (accuracy, queue_pairs);
     if options.drawing == Drawing::Drawn {
         report.drawn = page::Drawn::of(loaded, engine, &work, &outcome);
     }
@@ -249,6 +256,15 @@ pub fn run(
     Ok((report, work, outcome))
 }
 
+/// A run and what is known of it.
+struct Analysed {
+    outcome: Outcome,
+    series: Option<Series>,
+    analysis: Analysis,
+    accuracy: Option<Accuracy>,
+    queue_pairs: Option<u64>,
+}
+
 /// Runs it, says what the links did, and measures what happens over time if somebody asks.
 fn analysed(
     loaded: &Loaded,
@@ -256,7 +272,7 @@ fn analysed(
     work: &Work,
     options: Option<&series::Options>,
     watch: &mut packetsim::Watch<'_>,
-) -> Result<(Outcome, Option<Series>, Analysis), Failure> {
+) -> Result<Analysed, Failure> {
     let (fabric, transfers) = (loaded.fabric(), &work.transfers);
     let analyse = |outcome: &Outcome, traces| {
         analysis::analyse(fabric, transfers, outcome, traces, WORST_LINKS)
@@ -271,7 +287,9 @@ fn analysed(
         let of_flows = |options| Series::of_flows(fabric, &run.series, &run.outcome, options);
         let series = options.map(of_flows).transpose()?;
         let analysis = analyse(&run.outcome, Some(run.traces()));
-        return Ok((run.outcome, series, analysis));
+        let queue_pairs = Some(run.paths.known().count() as u64);
+        let (outcome, accuracy) = (run.outcome, Some(run.accuracy));
+        return Ok(Analysed { outcome, series, analysis, accuracy, queue_pairs });
     }
     let (outcome, series) = match measure {
         None => (engine::run(loaded, engine, transfers, watch), None),
@@ -283,7 +301,7 @@ fn analysed(
         }
     };
     let analysis = analyse(&outcome, None);
-    Ok((outcome, series, analysis))
+    Ok(Analysed { outcome, series, analysis, accuracy: None, queue_pairs: None })
 }
 
 fn summarise(
@@ -322,12 +340,14 @@ fn summarise(
         packets: counters.packets,
         packet_hops: counters.packet_hops,
         events: counters.events,
-        links: links(&tiers),
+        queue_pairs: None,
+        links: links(&tiers, &worst),
         tiers,
         rails,
         worst_links: worst.into_iter().map(|worst| worst_link(outcome, worst)).collect(),
         seeds: None,
         series: None,
+        accuracy: None,
         findings: outcome.findings.iter().map(|f| format!("{}: {}", f.at, f.text)).collect(),
         digest: format!("{:016x}", outcome.digest),
         wall_s: clock.wall_s(),
@@ -376,13 +396,14 @@ pub fn percentiles(sorted: &[f64]) -> Percentiles {
     Percentiles { min: at(0.0), p50: at(0.5), p99: at(0.99), max: at(1.0) }
 }
 
-/// The load of the busiest tier between switches, or of NICs where there is none.
-fn links(tiers: &[LinkGroup]) -> Links {
+/// The busiest link, and how even the busiest tier between switches is, or that of NICs where there
+/// is none.
+fn links(tiers: &[LinkGroup], worst: &[analysis::WorstLink]) -> Links {
     let inner = tiers.iter().any(|tier| tier.between_switches);
     let shown = tiers.iter().filter(|tier| tier.between_switches || !inner);
     let busiest = shown.max_by(|a, b| a.max_utilisation.total_cmp(&b.max_utilisation));
     busiest.map_or_else(Links::default, |tier| Links {
-        max_utilisation: tier.max_utilisation,
+        max_utilisation: worst.first().map_or(0.0, |link| link.utilisation),
         imbalance: tier.by_bytes.max_over_mean,
         idle_share: tier.by_bytes.idle,
     })

@@ -236,13 +236,14 @@ impl Series {
             links.sort_by(|a, b| load(b).total_cmp(&load(a)).then(a.cmp(b)));
             links.truncate(TOLD_LINKS);
         }
-        let rows: Vec<_> = links.iter().filter_map(|l| Some((*l, carried.of(*l)?))).collect();
+        let rows = links.iter().zip(carried.of_each(&links));
+        let rows: Vec<_> = rows.filter_map(|(link, row)| Some((*link, row?))).collect();
         let interval = rows.iter().map(|(_, (width, _))| *width).max().unwrap_or_default();
         let interval_s = interval.as_secs_f64();
         let samples = (outcome.makespan().as_secs_f64() / interval_s.max(1e-12)).ceil() as usize;
         let told = rows.iter().map(|(link, (width, bytes))| {
             let each = (interval.as_ps() / width.as_ps().max(1)).max(1) as usize;
-            let rate = |part: &[f32]| f64::from(part.iter().sum::<f32>()) * 8.0 / interval_s;
+            let rate = |part: &[f64]| part.iter().sum::<f64>() * 8.0 / interval_s;
             let mut sent_bps: Vec<f64> =
                 std::iter::once(0.0).chain(bytes.chunks(each).map(rate)).collect();
             sent_bps.resize(samples + 1, 0.0);

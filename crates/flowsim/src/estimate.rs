@@ -36,8 +36,40 @@ const CHANGED: f64 = 0.1;
 /// as many (measured with 200,000 flows on 10,240 hosts: 358 at 1e-3, 1,176 at 1e-4).
 const REACH: f64 = 360.0;
 
+/// Rates are exact to a hundred times this: the precision that is promised is 1e-9.
+pub const EXACT: f64 = 1e-11;
+/// What is chosen in turn where exact rates would take long.
+const COARSER: [f64; 2] = [1e-4, 1e-3];
+/// Seconds that exact rates, and then each coarser precision, may take.
+const PATIENCE_S: f64 = 60.0;
+
+/// How small a change of rates is passed on: what the settings say, or the finest precision that
+/// does not take long.
+pub fn precision(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> f64 {
+    if let Some(precision) = settings.flow.precision {
+        return precision;
+    }
+    let mut chosen = EXACT;
+    for coarser in COARSER {
+        if at_precision(fabric, transfers, settings, chosen).seconds <= PATIENCE_S {
+            break;
+        }
+        chosen = coarser;
+    }
+    chosen
+}
+
 /// Estimates a run on the flow engine.
 pub fn estimate(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> Estimate {
+    at_precision(fabric, transfers, settings, precision(fabric, transfers, settings))
+}
+
+fn at_precision(
+    fabric: &Fabric,
+    transfers: &Transfers,
+    settings: &Settings,
+    precision: f64,
+) -> Estimate {
     let is_nic = |node| fabric.nodes()[node].kind == NodeKind::Nic;
     let pairs = |connection: &traffic::Connection| match connection.queue_pairs {
         _ if !is_nic(connection.from) => 1,
@@ -59,7 +91,7 @@ pub fn estimate(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> 
         }
     }
     let events = transfers.ops().len() as u64 + messages;
-    let reach = REACH * (1e-3 / settings.flow.precision.max(1e-12)).sqrt();
+    let reach = REACH * (1e-3 / precision.max(1e-12)).sqrt();
     let change = CHANGE_S * (1.0 + (fabric.links().len() as f64 / NEAR_LINKS).min(3.0));
     let changed = (CHANGED * at_once as f64).min(reach);
     let spread = if least < most { changed * change } else { 0.0 };
@@ -97,5 +129,25 @@ mod tests {
         let mixed = cost(Pattern::Random, 10_000, Some(units::Bytes::new(1)));
         assert!(small.seconds < large.seconds && large.seconds < mixed.seconds);
         assert!(small.memory < large.memory && small.events < large.events);
+    }
+
+    /// Property: rates are exact where that is quick, coarser where it is not, and what was asked
+    /// for is obeyed.
+    #[test]
+    fn precision_follows_from_the_cost() {
+        let cluster = ClusterConfig { gpus: Some(256), ..ClusterConfig::default() };
+        let fabric = build(&cluster, &FabricConfig::default(), &Catalogue::default()).unwrap();
+        let chosen = |count, asked| {
+            let smallest = Some(units::Bytes::new(1));
+            let load = Load { pattern: Pattern::Random, count, smallest, ..Load::default() };
+            let random = units::Random::new(1, "pattern", 0);
+            let (transfers, _) = transfers(&fabric, &flows(&load, 256, random));
+            let mut settings = Settings::default();
+            settings.flow.precision = asked;
+            precision(&fabric, &transfers, &settings)
+        };
+        assert_eq!(chosen(1_000, None), EXACT);
+        assert_eq!(chosen(300_000, None), 1e-4);
+        assert_eq!(chosen(300_000, Some(1e-6)), 1e-6);
     }
 }

@@ -66,7 +66,7 @@ pub mod settings;
 pub mod simulation;
 
 pub use settings::{Background, FlowConfig, Receiver, Settings, Wire};
-pub use simulation::{Run, simulate};
+pub use simulation::{Accuracy, Run, simulate};
 
 use fabric::Fabric;
 use traffic::{Outcome, Transfers};

@@ -19,11 +19,13 @@
 //! the one max-min allocation; [`MaxMin::certificate`] proves it without trusting either.
 
 mod certificate;
+mod lists;
 mod whole;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use lists::Lists;
 use units::{Id, IdVec};
 
 units::id!(
@@ -148,11 +150,14 @@ impl Turn {
 #[derive(Clone, Debug)]
 pub struct MaxMin {
     links: Vec<LinkState>,
-    members: Vec<Vec<Member>>,
+    /// The running flows that cross each link.
+    members: Lists<Member>,
     /// The flows that each link holds back.
-    own: Vec<Vec<Own>>,
+    own: Lists<Own>,
     flows: IdVec<FlowId, Flow>,
     entries: Vec<Entry>,
+    /// By link, while a flow is described: its entry, or [`NOWHERE`].
+    seen: Vec<u32>,
     running: usize,
     /// How far a level may be off before it is passed on.
     precision: f64,
@@ -171,10 +176,11 @@ impl MaxMin {
     pub fn new(capacities: &[f64]) -> Self {
         let mut network = Self {
             links: Vec::with_capacity(capacities.len()),
-            members: Vec::with_capacity(capacities.len()),
-            own: Vec::with_capacity(capacities.len()),
+            members: Lists::default(),
+            own: Lists::default(),
             flows: IdVec::default(),
             entries: Vec::new(),
+            seen: Vec::new(),
             running: 0,
             precision: SAME,
             started: Vec::new(),
@@ -302,12 +308,12 @@ impl MaxMin {
 
     /// The flows that a link holds back.
     pub fn held(&self, link: SolverLink) -> impl ExactSizeIterator<Item = FlowId> {
-        self.own[link.index()].iter().map(|own| FlowId::from_index(own.flow as usize))
+        self.own.get(link.index()).iter().map(|own| FlowId::from_index(own.flow as usize))
     }
 
     /// The running flows that cross a link.
     pub fn crossing(&self, link: SolverLink) -> impl ExactSizeIterator<Item = FlowId> {
-        self.members[link.index()].iter().map(|member| FlowId::from_index(member.flow as usize))
+        self.members.get(link.index()).iter().map(|member| FlowId::from_index(member.flow as usize))
     }
 
     /// What a link carries now.
@@ -322,7 +328,7 @@ impl MaxMin {
     }
 
     /// The links that a flow crosses, and what it puts on each of them at rate 1.
-    pub fn path(&self, flow: FlowId) -> impl ExactSizeIterator<Item = (SolverLink, f64)> {
+    pub fn path(&self, flow: FlowId) -> impl ExactSizeIterator<Item = (SolverLink, f64)> + Clone {
         let weight = self.flows[flow].weight;
         let entries = &self.entries[self.range(flow.index())];
         entries.iter().map(move |e| (SolverLink::from_index(e.link as usize), e.load / weight))
@@ -370,32 +376,36 @@ impl MaxMin {
             waiting,
             reported,
         });
-        self.members.push(Vec::new());
-        self.own.push(Vec::new());
+        self.members.add();
+        self.own.add();
         u32::try_from(self.links.len() - 1).expect("under 2³² links")
     }
 
     /// Adds up entries for the same link among those from `first` on.
     fn merge_entries(&mut self, first: usize) {
-        let new = &mut self.entries[first..];
-        let repeats = match new.len() {
-            0..=16 => (1..new.len()).any(|at| new[..at].iter().any(|e| e.link == new[at].link)),
-            _ => true,
-        };
-        if !repeats {
+        let new = &self.entries[first..];
+        if new.len() <= 16
+            && (1..new.len()).all(|at| new[..at].iter().all(|e| e.link != new[at].link))
+        {
             return;
         }
-        new.sort_by_key(|entry| entry.link);
-        let mut kept = 0;
-        for at in 1..new.len() {
-            if new[at].link == new[kept].link {
-                new[kept].load += new[at].load;
+        self.seen.resize(self.links.len(), NOWHERE);
+        let mut end = first;
+        for at in first..self.entries.len() {
+            let entry = self.entries[at];
+            let seen = &mut self.seen[entry.link as usize];
+            if *seen == NOWHERE {
+                *seen = end as u32;
+                self.entries[end] = entry;
+                end += 1;
             } else {
-                kept += 1;
-                new[kept] = new[at];
+                self.entries[*seen as usize].load += entry.load;
             }
         }
-        self.entries.truncate(first + kept + 1);
+        self.entries.truncate(end);
+        for entry in &self.entries[first..] {
+            self.seen[entry.link as usize] = NOWHERE;
+        }
     }
 
     fn range(&self, flow: usize) -> std::ops::Range<usize> {
@@ -424,11 +434,18 @@ impl MaxMin {
         }
     }
 
+    /// Puts a flow on the lists of the links that it crosses.
+    fn list(&mut self, flow: u32) {
+        for at in self.range(flow as usize) {
+            let link = self.entries[at].link as usize;
+            self.entries[at].place = self.members.len(link) as u32;
+            self.members.push(link, Member { flow, entry: at as u32 });
+        }
+    }
+
     /// Strikes a flow off a link's list of members.
     fn unlist(&mut self, link: u32, place: u32) {
-        let members = &mut self.members[link as usize];
-        members.swap_remove(place as usize);
-        if let Some(filler) = members.get(place as usize) {
+        if let Some(filler) = self.members.swap_remove(link as usize, place) {
             self.entries[filler.entry as usize].place = place;
         }
     }
@@ -436,12 +453,10 @@ impl MaxMin {
     /// Takes a flow from the link that holds it back.
     fn disown(&mut self, flow: usize) {
         let Flow { held, place, .. } = self.flows[FlowId::from_index(flow)];
-        let own = &mut self.own[held as usize];
-        own.swap_remove(place as usize);
-        if let Some(filler) = own.get(place as usize) {
+        if let Some(filler) = self.own.swap_remove(held as usize, place) {
             self.flows[FlowId::from_index(filler.flow as usize)].place = place;
         }
-        let emptied = own.is_empty();
+        let emptied = self.own.len(held as usize) == 0;
         let load = self.load_on(flow, held);
         let state = &mut self.links[held as usize];
         state.free -= load;
@@ -455,10 +470,9 @@ impl MaxMin {
     /// Gives a flow to the link that shall hold it back.
     fn own(&mut self, flow: usize, link: u32) {
         let own = Own::new(flow, &self.entries[self.range(flow)], link);
-        let owned = &mut self.own[link as usize];
         let record = &mut self.flows[FlowId::from_index(flow)];
-        (record.held, record.place) = (link, owned.len() as u32);
-        owned.push(own);
+        (record.held, record.place) = (link, self.own.len(link as usize) as u32);
+        self.own.push(link as usize, own);
         self.moved.push(FlowId::from_index(flow));
     }
 
@@ -471,11 +485,7 @@ impl MaxMin {
     /// Brings in a new flow: the lowest link on its way holds it back until it is looked at.
     fn admit(&mut self, flow: u32) {
         let range = self.range(flow as usize);
-        for at in range.clone() {
-            let link = self.entries[at].link as usize;
-            self.entries[at].place = self.members[link].len() as u32;
-            self.members[link].push(Member { flow, entry: at as u32 });
-        }
+        self.list(flow);
         let room = |entry: &Entry| {
             let state = &self.links[entry.link as usize];
             match state.free {
@@ -536,7 +546,7 @@ impl MaxMin {
     /// Adds up a link's sums afresh.
     fn refresh(&mut self, link: u32) {
         let (mut fixed, mut free, mut highest) = (0.0, 0.0, 0.0_f64);
-        for member in &self.members[link as usize] {
+        for member in self.members.get(link as usize) {
             let held = self.flows[FlowId::from_index(member.flow as usize)].held;
             let load = self.entries[member.entry as usize].load;
             if held == link {
@@ -586,7 +596,7 @@ impl MaxMin {
         }
         self.claims.clear();
         let mut highest = 0.0_f64;
-        for (place, member) in self.members[link as usize].iter().enumerate() {
+        for (place, member) in self.members.get(link as usize).iter().enumerate() {
             let held = self.flows[FlowId::from_index(member.flow as usize)].held;
             if held == link {
                 continue;
@@ -607,7 +617,7 @@ impl MaxMin {
             if theirs <= level * (1.0 + SAME) {
                 break;
             }
-            let member = self.members[link as usize][place as usize];
+            let member = self.members.get(link as usize)[place as usize];
             let load = self.entries[member.entry as usize].load;
             fixed -= load * theirs;
             free += load;
@@ -639,9 +649,10 @@ impl MaxMin {
     fn set_level(&mut self, link: u32, level: f64) {
         let old = std::mem::replace(&mut self.links[link as usize].level, level);
         self.report(link);
-        self.work += self.own[link as usize].len() as u64;
-        for at in 0..self.own[link as usize].len() {
-            let Own { flow, count, links, load } = self.own[link as usize][at];
+        let own = self.own.len(link as usize);
+        self.work += own as u64;
+        for at in 0..own {
+            let Own { flow, count, links, load } = self.own.get(link as usize)[at];
             if count != NOWHERE {
                 for &other in links.iter().take(count as usize) {
                     self.shift(other, load * (level - old), level);

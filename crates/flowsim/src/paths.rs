@@ -6,9 +6,10 @@
 //! each switch in equal or weighted shares. Scale-up connections always spread, because a GPU
 //! stripes what it sends over all its links.
 
+use fabric::graph::LinkClass;
 use fabric::hash::{FlowKey, ROCE_V2_PORT, UDP, UdpSource};
 use fabric::routing::{Demand, Grain, NoPath, QueuePairs, Routing, RoutingConfig, Spread, Walker};
-use fabric::{Fabric, Health, LinkId, NodeId, NodeKind, Routes};
+use fabric::{Fabric, Health, Link, LinkId, NodeId, NodeKind, Routes};
 use traffic::{Connection, ConnectionId, LinkUse, OpKind, Transfers};
 use units::{Bytes, Id, IdVec};
 
@@ -72,6 +73,19 @@ pub struct Paths<'a> {
     hops: Vec<LinkId>,
     layer: Vec<(NodeId, f64)>,
     next_layer: Vec<(NodeId, f64)>,
+    /// By class of links.
+    delays: Vec<Delays>,
+    /// By tier: the seconds that a switch takes.
+    latencies: Vec<f64>,
+}
+
+/// What the links of a class take, in seconds.
+#[derive(Clone, Copy, Debug)]
+struct Delays {
+    /// From end to end.
+    cable: f64,
+    /// For each byte, at full rate.
+    byte: f64,
 }
 
 impl<'a> Paths<'a> {
@@ -92,6 +106,10 @@ impl<'a> Paths<'a> {
             first_key.push(u32::try_from(keys.len()).expect("under 2³² queue pairs"));
         }
         let routing = config.build(fabric, seed);
+        let delays = |class: &LinkClass| {
+            let (cable, byte) = (class.delay.as_secs_f64(), 1.0 / class.rate.bytes_per_s());
+            Delays { cable, byte }
+        };
         let pauses = matches!(routing.grain(), Grain::Flowlet { .. });
         let mut paths = Self {
             fabric,
@@ -111,6 +129,8 @@ impl<'a> Paths<'a> {
             hops: Vec::new(),
             layer: Vec::new(),
             next_layer: Vec::new(),
+            delays: fabric.classes().iter().map(delays).collect(),
+            latencies: fabric.tiers().iter().map(|tier| tier.latency.as_secs_f64()).collect(),
         };
         paths.plan(transfers);
         paths
@@ -283,12 +303,15 @@ impl<'a> Paths<'a> {
 
     /// Adds to each link's use the queue pairs that go over it.
     pub fn count(&self, links: &mut IdVec<LinkId, LinkUse>) {
+        // Counted in a list of their own first: links are met in no order, and it fits a cache.
+        let mut crossings = self.crossings.clone();
+        crossings.resize(links.len(), 0);
         for (_, _, way) in self.known() {
             for &link in way {
-                links[link].flows += 1;
+                crossings[link.index()] += 1;
             }
         }
-        for (at, crossing) in self.crossings.iter().enumerate() {
+        for (at, crossing) in crossings.into_iter().enumerate() {
             links[LinkId::from_index(at)].flows += crossing;
         }
         for (place, crossing) in self.bundle_crossings.iter().enumerate() {
@@ -413,14 +436,18 @@ impl<'a> Paths<'a> {
     }
 
     fn add_delay(&self, link: LinkId, is_first: bool, delay: &mut f64, per_byte: &mut f64) {
-        let class = self.fabric.class(link);
-        *delay += class.delay.as_secs_f64();
+        let Link { from, class, .. } = self.fabric.links()[link];
+        let Delays { cable, byte } = self.delays[class.index()];
+        *delay += cable;
         if !is_first {
-            let from = self.fabric.nodes()[self.fabric.links()[link].from];
+            let from = self.fabric.nodes()[from];
             if from.kind == NodeKind::Switch {
-                *delay += self.fabric.tiers()[usize::from(from.tier)].latency.as_secs_f64();
+                *delay += self.latencies[usize::from(from.tier)];
             }
-            *per_byte += 1.0 / self.routes.health().rate(self.fabric, link).bytes_per_s();
+            *per_byte += match self.routes.health().has_slow_links() {
+                true => 1.0 / self.routes.health().rate(self.fabric, link).bytes_per_s(),
+                false => byte,
+            };
         }
     }
 

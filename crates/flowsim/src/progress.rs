@@ -132,6 +132,15 @@ impl Progress {
         self.finishes.least()
     }
 
+    /// When a running flow finishes if rates stay as they are.
+    pub fn finish(&self, flow: FlowId) -> f64 {
+        let Journey { clock, until } = self.journeys[flow.index()];
+        match self.clocks.get(clock as usize) {
+            Some(clock) => clock.since + (until - clock.reading) / clock.level,
+            None => f64::INFINITY,
+        }
+    }
+
     /// Writes into `done` the flows that have finished by `now`, in the order of their links.
     pub fn finished(&self, now: f64, network: &MaxMin, done: &mut Vec<FlowId>) {
         done.clear();

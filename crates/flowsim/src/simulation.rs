@@ -20,11 +20,13 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use fabric::routing::{Grain, NoPath, QueuePairUse, Spread};
 use fabric::{Fabric, Health, LinkId};
+use serde::Serialize;
 use traffic::{ConnectionId, Finding, LinkUse, OpId, OpKind, OpTimes, Outcome, Replay, Transfers};
 use units::{Bytes, Id, IdVec, Time};
 
 use crate::analysis::Traces;
 use crate::capacity;
+use crate::estimate;
 use crate::max_min::{FlowId, MaxMin, SolverLink};
 use crate::paths::{Lay, Paths};
 use crate::progress::Progress;
@@ -81,11 +83,32 @@ struct Part {
     next: u32,
 }
 
+/// A folded channel on its present way: since when, and what it had to move then.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    flow: FlowId,
+    begun: f64,
+    bytes: f64,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct OpState {
     start: f64,
     received: f64,
     parts: u32,
+}
+
+/// How exact a run was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Accuracy {
+    /// Changes of rates below this share were not passed on.
+    pub precision: f64,
+    /// The largest share by which rates missed the max-min allocation, at instants that were looked
+    /// at while the run went on; absent where they are exact to 1e-9.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deviation: Option<f64>,
+    /// The longest time by which a finish was put forward to be one event with another, in seconds.
+    pub merged_s: f64,
 }
 
 /// A run and all that is known of it afterwards.
@@ -97,8 +120,8 @@ pub struct Run<'a> {
     pub paths: Paths<'a>,
     /// What links carried over time.
     pub series: Series,
-    /// The longest time by which a finish was put forward to be one event with another.
-    pub merged: units::Span,
+    /// How exact it was.
+    pub accuracy: Accuracy,
     /// How many links the solver looked at, and how often it solved everything at once.
     pub effort: (u64, u64),
 }
@@ -137,7 +160,7 @@ struct Simulation<'a, 'b> {
     free_parts: Vec<u32>,
     ops: IdVec<OpId, OpState>,
     /// The flows of folded channels that run.
-    coupled: BTreeMap<OpId, FlowId>,
+    coupled: BTreeMap<OpId, Running>,
     background: Vec<Option<FlowId>>,
     /// Lanes and folded channels that have something to send and no way.
     stranded: Vec<Carrier>,
@@ -146,7 +169,7 @@ struct Simulation<'a, 'b> {
     series: Series,
     lay: Lay,
     ready: Vec<OpId>,
-    merged: f64,
+    accuracy: Accuracy,
     outcome: Outcome,
 }
 
@@ -160,7 +183,8 @@ impl<'a, 'b> Simulation<'a, 'b> {
         }
         let capacities = capacity::capacities(fabric, &health, settings, Time::ZERO);
         let mut network = MaxMin::new(&capacities);
-        network.set_precision(settings.flow.precision);
+        let precision = estimate::precision(fabric, transfers, settings);
+        network.set_precision(precision);
         let (replay, ready) = Replay::start(transfers);
         let idle = OpState { start: 0.0, received: 0.0, parts: 0 };
         let connections = transfers.connections().len();
@@ -190,7 +214,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
             series: Series::new(settings.flow.points as usize, fabric.links().len()),
             lay: Lay::default(),
             ready: Vec::new(),
-            merged: 0.0,
+            accuracy: Accuracy { precision, ..Accuracy::default() },
             outcome: Outcome {
                 ops: vec![None; transfers.ops().len()].into(),
                 ..Outcome::default()
@@ -227,6 +251,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
 
     fn run(mut self) -> Run<'a> {
         let mut done = Vec::new();
+        let (mut settled, mut next_look) = (0_u64, 1);
         // Background traffic alone keeps nobody waiting.
         while !self.replay.is_done() {
             let entry = self.calendar.peek().map(|Reverse((at, _))| f64::from_bits(*at));
@@ -237,7 +262,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
             self.now = self.now.max(next);
             let until = self.now * (1.0 + self.settings.flow.merge);
             self.progress.finished(until, &self.network, &mut done);
-            self.merged = self.merged.max(if done.len() < 2 { 0.0 } else { until - self.now });
+            self.note_merged(&done, until);
             for &flow in &done {
                 self.flow_finished(flow);
             }
@@ -252,8 +277,24 @@ impl<'a, 'b> Simulation<'a, 'b> {
             self.outcome.counters.events += done.len() as u64;
             self.network.settle();
             self.progress.update(self.now, &mut self.network);
+            settled += 1;
+            // At times ever further apart, so that looking costs little beside the run.
+            if settled == next_look && estimate::EXACT < self.accuracy.precision {
+                next_look *= 4;
+                let before = self.accuracy.deviation.unwrap_or(0.0);
+                self.accuracy.deviation = Some(self.network.deviation().max(before));
+            }
         }
         self.conclude()
+    }
+
+    /// Notes by how much finishes are put forward that are one event with an earlier one.
+    fn note_merged(&mut self, done: &[FlowId], until: f64) {
+        if 1 < done.len() && self.now < until {
+            let last = done.iter().map(|flow| self.progress.finish(*flow)).fold(0.0, f64::max);
+            let merged = (last.min(until) - self.now).max(0.0);
+            self.accuracy.merged_s = self.accuracy.merged_s.max(merged);
+        }
     }
 
     /// Everything that the calendar can hold, one arm for each.
@@ -478,7 +519,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
     fn run_coupled(&mut self, op: OpId, weight: f64, bytes: f64) {
         let flow = self.network.define(&self.lay.entries, weight, None);
         self.carriers.push(Carrier::Coupled(op));
-        self.coupled.insert(op, flow);
+        self.coupled.insert(op, Running { flow, begun: self.now, bytes });
         self.network.start(flow);
         self.progress.begin(flow, bytes, &self.network);
     }
@@ -548,11 +589,11 @@ impl<'a, 'b> Simulation<'a, 'b> {
     }
 
     fn coupled_finished(&mut self, op: OpId, flow: FlowId) {
-        let OpKind::Coupled { bytes, fill, .. } = self.transfers.ops()[op].kind else {
+        let OpKind::Coupled { fill, .. } = self.transfers.ops()[op].kind else {
             unreachable!("only folded channels have coupled flows")
         };
-        self.account(flow, self.ops[op].start, bytes.as_f64());
-        self.coupled.remove(&op);
+        let Running { begun, bytes, .. } = self.coupled.remove(&op).expect("it has been running");
+        self.account(flow, begun, bytes);
         self.network.stop(flow);
         self.progress.end(flow);
         self.finish(op, self.now + fill.as_secs_f64(), 0.0);
@@ -560,14 +601,14 @@ impl<'a, 'b> Simulation<'a, 'b> {
 
     /// Notes what a flow has carried over the links of its way.
     fn account(&mut self, flow: FlowId, begun: f64, bytes: f64) {
-        for (link, share) in self.network.path(flow) {
-            let link = link.index();
+        let way = self.network.path(flow).map(|(link, share)| (link.index(), share));
+        for (link, share) in way.clone() {
             if self.link_bytes.len() <= link {
                 self.link_bytes.resize(link + 1, 0.0);
             }
             self.link_bytes[link] += share * bytes;
-            self.series.add(link, begun, self.now, share * bytes);
         }
+        self.series.add(way, (begun, self.now), bytes);
     }
 
     /// Records that an operation ends at `received` and that its sender knows after `back`.
@@ -599,7 +640,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
             let share = 1.0 / self.paths.bundled(place).count() as f64;
             for member in self.paths.bundled(place) {
                 self.link_bytes[member.index()] += whole * share;
-                self.series.share(member.index(), link as usize, share);
+                self.series.part(member.index(), link as usize, share);
             }
         }
         let use_of = |bytes: &f64| LinkUse { bytes: bytes.round() as u64, ..LinkUse::default() };
@@ -611,7 +652,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
             outcome: self.outcome,
             paths: self.paths,
             series: self.series,
-            merged: units::Span::from_secs_f64(self.merged),
+            accuracy: self.accuracy,
             effort: self.network.effort(),
         }
     }

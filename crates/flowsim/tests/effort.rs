@@ -27,7 +27,7 @@ fn looks(nics: u64, flows: u64, precision: f64) -> f64 {
         transfers.send(connection, Bytes::new(bytes), label, &[]);
     }
     let mut settings = Settings::default();
-    settings.flow.precision = precision;
+    settings.flow.precision = Some(precision);
     let run = simulate(&fabric, &transfers, &settings);
     assert_eq!(run.outcome.completed(), flows as usize);
     assert_eq!(run.effort.1, 1, "everything is solved at once only in the beginning");

@@ -7,7 +7,8 @@ use fabric::Fabric;
 use fabric::fault::{FaultConfig, FaultKind, Faults};
 use fabric::routing::{Policy, RoutingConfig};
 use flowsim::{Settings, run, simulate};
-use units::{Rate, Span, Time};
+use traffic::{Connection, Transfers};
+use units::{Bytes, Rate, Span, Time};
 
 fn faults(fabric: &Fabric, list: &[(&str, FaultKind, u64, Option<u64>)]) -> Faults {
     let configs: Vec<FaultConfig> = list
@@ -46,6 +47,41 @@ fn a_failed_switch_is_routed_around() {
     assert!(!plain.is_empty() && !moved.is_empty());
     for arrival in moved {
         assert!((arrival - 111.9e-6).abs() < 1e-9, "{arrival}");
+    }
+}
+
+/// Property: what is carried before and after a failure adds up to the message, on one link after
+/// the other, and no link ever carries more than it can; the same for a folded channel.
+#[test]
+fn bytes_are_conserved_when_flows_move() {
+    let fabric = leaf_spine(2, 1, 2);
+    let spine = fabric.name(fabric.switches().last().unwrap());
+    let faults = faults(&fabric, &[(&spine, FaultKind::SwitchDown, 40, None)]);
+    let alone = messages(&fabric, &[(0, 1)], 1_250_000);
+    let mut coupled = Transfers::new();
+    let label = coupled.label("channel");
+    let edges = [(0, 1), (1, 0)].map(|(from, to)| {
+        let (from, to) = (fabric.nic(from), fabric.nic(to));
+        coupled.connect(Connection { from, to, channel: 0, queue_pairs: 1 })
+    });
+    coupled.couple(&edges, Bytes::new(1_250_000), Span::ZERO, label, &[]);
+    for (transfers, messages) in [(&alone, 1), (&coupled, 2)] {
+        for seed in 0..8 {
+            let settings = Settings { seed, ..settings(faults.clone(), 10) };
+            let run = simulate(&fabric, transfers, &settings);
+            let up = |link: &fabric::LinkId| {
+                let ends = fabric.links()[*link];
+                fabric.nic_number(ends.from).is_none() && fabric.nic_number(ends.to).is_none()
+            };
+            let between: Vec<_> = fabric.links().ids().filter(up).collect();
+            let carried: u64 = between.iter().map(|link| run.outcome.links[*link].bytes).sum();
+            assert!(carried.abs_diff(2 * messages * 1_250_000) < 4, "{carried}");
+            for (link, series) in between.iter().zip(run.series.of_each(&between)) {
+                let Some((width, points)) = series else { continue };
+                let most = fabric.class(*link).rate.bytes_per_s() * width.as_secs_f64();
+                assert!(points.iter().all(|bytes| *bytes <= most * 1.001), "{points:?}");
+            }
+        }
     }
 }
 

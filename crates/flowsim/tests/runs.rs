@@ -173,7 +173,7 @@ fn utilisation_over_time_adds_up() {
     let run = simulate(&fabric, &transfers, &plain());
     let link = fabric.reverse(fabric.ports(fabric.nic(1))[0]);
     let (_, points) = run.series.of(link).unwrap();
-    assert!((points.iter().sum::<f32>() / 3e6 - 1.0).abs() < 1e-5);
+    assert!((points.iter().sum::<f64>() / 3e6 - 1.0).abs() < 1e-5);
     assert_eq!(run.outcome.links[link].bytes, 3_000_000);
     assert_eq!(run.outcome.links[link].flows, 3);
     assert_eq!(link.index() % 2, 1);

@@ -86,7 +86,10 @@ impl Arguments {
             queue_pairs: self.series_pairs.clone(),
             purpose,
         });
-        let drawing = run_traffic::Drawing::Drawn;
+        let drawing = match (terminal.global.json, &terminal.global.report) {
+            (true, None) => run_traffic::Drawing::Omitted,
+            _ => run_traffic::Drawing::Drawn,
+        };
         let options = run_traffic::Options { engine, patience, series, drawing };
         let repeat = terminal.repeat(self.seeds);
         let (report, work, outcome) = terminal

@@ -1,5 +1,6 @@
 //! What people see of a run on synthetic traffic.
 
+use flowsim::Accuracy;
 use report::chart::{distinct, distribution};
 use report::number::{bits_per_second, grouped, significant};
 use report::{Align, Answer, Chart, ChartKind, Frame, Sheet, Table, Unit};
@@ -122,10 +123,11 @@ impl Answer for Report {
         match engine {
             Engine::Packet => sheet.heading("Packets").table(self.packet_table()),
             _ => sheet.text(format!(
-                "{} events; {:.2} of the processor, at most {:.1} of memory.",
+                "{} events; {:.2} of the processor, at most {:.1} of memory.{}",
                 grouped(self.events),
                 seconds(self.cpu_s),
                 Bytes::new(self.peak_rss_bytes),
+                self.accuracy.as_ref().map_or_else(String::new, exactness),
             )),
         }
     }
@@ -231,6 +233,26 @@ impl Report {
             ]);
         }
         table
+    }
+}
+
+/// How exact a run was, in words.
+fn exactness(accuracy: &Accuracy) -> String {
+    let Accuracy { precision, deviation, merged_s } = *accuracy;
+    let rates = match deviation {
+        None => " Rates are the max-min allocation to 1e-9".to_owned(),
+        Some(deviation) => format!(
+            " Rates miss the max-min allocation by at most {deviation:.1e} at the instants that \
+             were looked at: changes below {precision:.0e} are not passed on \
+             (network.flow.precision)"
+        ),
+    };
+    match Span::from_secs_f64(merged_s) {
+        Span::ZERO => format!("{rates}; no finish was merged with an earlier one."),
+        merged => format!(
+            "{rates}; finishes were merged with earlier ones by at most {merged:.2} \
+             (network.flow.merge)."
+        ),
     }
 }
 

@@ -16,17 +16,14 @@ impl MaxMin {
     pub(super) fn solve_whole(&mut self) {
         self.whole_solves += 1;
         for at in 0..self.started.len() {
-            let flow = self.started[at];
-            for entry in self.range(flow as usize) {
-                let link = self.entries[entry].link as usize;
-                self.entries[entry].place = self.members[link].len() as u32;
-                self.members[link].push(Member { flow, entry: entry as u32 });
-            }
+            self.list(self.started[at]);
         }
         self.started.clear();
         self.turns.clear();
         let mut filling = Filling::new(self);
-        while let Some(Turn(Reverse((key, link)))) = self.turns.pop() {
+        while 0 < filling.left
+            && let Some(Turn(Reverse((key, link)))) = self.turns.pop()
+        {
             let level = match filling.turn(link as usize, f64::from_bits(key)) {
                 Saturation::Never => continue,
                 Saturation::Later(level) => {
@@ -38,6 +35,8 @@ impl MaxMin {
             self.work += 1;
             self.fill(link, level, &mut filling);
         }
+        // Of the links that are left none holds anybody back.
+        self.turns.clear();
     }
 
     /// Freezes all flows that still rise on a link that has just become full.
@@ -45,12 +44,13 @@ impl MaxMin {
         self.links[link as usize].level = level;
         self.links[link as usize].alarm = f64::NEG_INFINITY;
         self.report(link);
-        for at in 0..self.members[link as usize].len() {
-            let Member { flow, .. } = self.members[link as usize][at];
+        for at in 0..self.members.len(link as usize) {
+            let Member { flow, .. } = self.members.get(link as usize)[at];
             if !filling.rising[flow as usize] {
                 continue;
             }
             filling.rising[flow as usize] = false;
+            filling.left -= 1;
             for entry in self.range(flow as usize) {
                 let Entry { link: crossed, load, .. } = self.entries[entry];
                 let room = &mut filling.rooms[crossed as usize];
@@ -89,6 +89,8 @@ struct Filling {
     /// By link: the capacity that is left, the load of rising flows per level, and their number.
     rooms: Vec<(f64, f64, u32)>,
     rising: Vec<bool>,
+    /// How many flows still rise.
+    left: usize,
 }
 
 impl Filling {
@@ -98,7 +100,7 @@ impl Filling {
         let mut rooms = Vec::with_capacity(network.links.len());
         let mut turns = Vec::new();
         for link in 0..network.links.len() {
-            let members = &network.members[link];
+            let members = network.members.get(link);
             let load = |member: &Member| network.entries[member.entry as usize].load;
             let total: f64 = members.iter().map(load).sum();
             for member in members {
@@ -107,18 +109,19 @@ impl Filling {
             if network.links[link].level != 0.0 {
                 network.report(link as u32);
             }
-            network.own[link].clear();
+            network.own.clear(link);
             let state = &mut network.links[link];
             (state.fixed, state.free, state.level, state.highest) = (0.0, 0.0, 0.0, 0.0);
             (state.looks, state.waiting) = (0, false);
             state.watch();
-            rooms.push((state.capacity, total, network.members[link].len() as u32));
-            if !network.members[link].is_empty() {
+            let flows = network.members.len(link) as u32;
+            rooms.push((state.capacity, total, flows));
+            if 0 < flows {
                 turns.push(Turn::new(state.capacity / total, link as u32));
             }
         }
         network.turns = BinaryHeap::from(turns);
-        Self { rooms, rising }
+        Self { rooms, rising, left: network.running }
     }
 
     fn turn(&self, link: usize, key: f64) -> Saturation {

@@ -1,10 +1,10 @@
 //! What changes while a run goes on: links fail and come back, planners look again, background
 //! traffic comes and goes.
 
-use traffic::{Finding, OpId, OpKind};
+use traffic::{Finding, OpId};
 use units::Id;
 
-use super::{Carrier, Event, Lane, NONE, Simulation, time};
+use super::{Carrier, Event, Lane, NONE, Part, Running, Simulation, time};
 use crate::capacity;
 use crate::max_min::{FlowId, SolverLink};
 
@@ -51,13 +51,15 @@ impl Simulation<'_, '_> {
         for lane in 0..self.lanes.len() as u32 {
             self.reroute_lane(lane);
         }
-        for (op, flow) in std::mem::take(&mut self.coupled) {
-            self.reroute_coupled(op, flow);
+        for (op, running) in std::mem::take(&mut self.coupled) {
+            self.reroute_coupled(op, running);
         }
         for who in stranded {
             match who {
                 Carrier::Lane(lane) if self.lanes[lane as usize].head != NONE => {
-                    let bytes = self.parts[self.lanes[lane as usize].head as usize].bytes;
+                    let part = &mut self.parts[self.lanes[lane as usize].head as usize];
+                    part.begun = self.now;
+                    let bytes = part.bytes;
                     self.start_lane(lane, bytes);
                 }
                 Carrier::Coupled(op) => self.start_coupled(op),
@@ -76,8 +78,10 @@ impl Simulation<'_, '_> {
         if head == NONE {
             return;
         }
-        let left = self.leave(flow, self.parts[head as usize].bytes);
-        self.parts[head as usize].bytes = left;
+        let Part { begun, bytes, .. } = self.parts[head as usize];
+        let left = self.leave(flow, begun, bytes);
+        let part = &mut self.parts[head as usize];
+        (part.begun, part.bytes) = (self.now, left);
         match laid {
             Ok(weight) => {
                 self.define_lane(lane, weight);
@@ -87,16 +91,14 @@ impl Simulation<'_, '_> {
         }
     }
 
-    fn reroute_coupled(&mut self, op: OpId, flow: FlowId) {
+    fn reroute_coupled(&mut self, op: OpId, running: Running) {
         let laid = self.lay_coupled(op);
+        let Running { flow, begun, bytes } = running;
         if laid.is_ok() && self.is_where_it_was(flow) {
-            self.coupled.insert(op, flow);
+            self.coupled.insert(op, running);
             return;
         }
-        let OpKind::Coupled { bytes, .. } = self.transfers.ops()[op].kind else {
-            unreachable!("only folded channels have coupled flows")
-        };
-        let left = self.leave(flow, bytes.as_f64());
+        let left = self.leave(flow, begun, bytes);
         match laid {
             Ok(weight) => self.run_coupled(op, weight, left),
             // It begins anew when there is a way again: a collective's step cannot be resumed.
@@ -115,10 +117,11 @@ impl Simulation<'_, '_> {
         old == new
     }
 
-    /// Stops a running flow. Notes what it has carried of `bytes`, and returns what is left.
-    fn leave(&mut self, flow: FlowId, bytes: f64) -> f64 {
+    /// Stops a running flow. Notes what it has carried of `bytes` since it began, and returns what
+    /// is left.
+    fn leave(&mut self, flow: FlowId, begun: f64, bytes: f64) -> f64 {
         let left = self.progress.left(flow, self.now, &self.network);
-        self.account(flow, self.now, bytes - left);
+        self.account(flow, begun, bytes - left);
         self.network.stop(flow);
         self.progress.end(flow);
         left
