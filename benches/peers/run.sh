@@ -5,7 +5,9 @@
 #
 # Without cases: three small random networks, whose finish times must agree to 1e-6, and the
 # all-to-all of 256 hosts on one switch. `all-to-all-256` (two tiers under ECMP; SimGrid needs a
-# minute), `mix-20000` and `all-to-all-1024` (hours) are cases too. Installs libsimgrid-dev and g++ where they are missing (Debian).
+# minute), `mix-20000` and `all-to-all-1024` (hours) are cases too. SimGrid runs with an actor for each
+# host; simgrid.cpp says which other drivers there are. Installs libsimgrid-dev and g++ where they are
+# missing (Debian).
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 work=${TMPDIR:-/tmp}/fatflow-peers
@@ -26,7 +28,7 @@ printf '%-16s %12s %12s %8s %12s %12s %12s\n' case 'ours (s)' 'SimGrid (s)' time
 for case in "$@"; do
     ours write "$case" "$work/$case.txt"
     us=$(ours run "$work/$case.txt" "$work/$case.ours")
-    them=$("$work/simgrid" "$work/$case.txt" "$work/$case.theirs" 2>"$work/$case.log")
+    them=$("$work/simgrid" "$work/$case.txt" "$work/$case.theirs" hosts 2>"$work/$case.log")
     difference=$(ours compare "$work/$case.ours" "$work/$case.theirs")
     echo "$case $us $them $difference" | awk '{
         printf "%-16s %12.3f %12.3f %8.0f %12.1f %12.1f %12s\n",
