@@ -100,7 +100,10 @@ fn every_engine_side_by_side() {
     let result = &answer["result"];
     let names: Vec<&str> =
         result["columns"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["analytic", "flow", "packet, uncontrolled", "packet"]);
+    assert_eq!(
+        names,
+        ["analytic", "flow", "packet, never paused", "packet, uncontrolled", "packet"]
+    );
     let row = &result["rows"][0];
     assert_eq!(row["metric"], "makespan");
     let values: Vec<f64> =
@@ -137,28 +140,44 @@ fn an_interrupted_run_tells_what_it_knows() {
     assert!(result["findings"][0].as_str().unwrap().contains("stopped"), "{result}");
 }
 
+/// By how much the makespan of long transfers without congestion control differs from engine to
+/// engine: on packets that are never paused from flows, and on those that are from those.
+fn differences(fabric: &str, hosts: usize) -> [f64; 2] {
+    let folder = tempfile::tempdir().unwrap();
+    let mut flows = "src,dst,bytes,start_ns\n".to_owned();
+    for host in 0..hosts {
+        flows += &format!("{host},{},33554432,0\n", (host + hosts / 2) % hosts);
+    }
+    fs::write(folder.path().join("shift.csv"), flows).unwrap();
+    let cluster = format!("gpus = {hosts}\ngpus_per_node = 1\nnics_per_node = 1");
+    let rest = "congestion = { control = \"none\" }\n[traffic]\nflows = \"shift.csv\"\n";
+    let scenario = format!("[cluster]\n{cluster}\n[fabric]\n{fabric}\n{rest}");
+    fs::write(folder.path().join("my.toml"), scenario).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fatflow"));
+    command.args(["run", "my.toml", "--engine", "all", "--json"]).current_dir(folder.path());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    [2, 3].map(|at| answer["result"]["rows"][0]["differences"][at].as_f64().unwrap())
+}
+
 /// Agreement: long transfers with pauses alone, where no two share a link, take as long on packets
 /// as on the flow engine, to 3 %: what is between them are acknowledgements on the way back.
 #[test]
 fn packets_and_flows_agree_on_long_transfers() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut flows = "src,dst,bytes,start_ns\n".to_owned();
-    for host in 0..16 {
-        flows += &format!("{host},{},33554432,0\n", (host + 8) % 16);
-    }
-    fs::write(folder.path().join("shift.csv"), flows).unwrap();
-    let traffic = TRAFFIC.replace("pattern = \"permutation\"", "flows = \"shift.csv\"");
-    fs::write(folder.path().join("my.toml"), traffic).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_fatflow"));
-    let settings = ["network.routing.policy=static-up-down", "network.congestion.control=none"];
-    command.args(["run", "my.toml", "--engine", "all", "--json"]).current_dir(folder.path());
-    command.args(["--set", settings[0], "--set", settings[1]]);
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let row = &answer["result"]["rows"][0];
-    let difference = row["differences"][2].as_f64().unwrap();
-    assert!((0.0..0.03).contains(&difference), "{row}");
+    let fabric = "topology = \"fat-tree\"\nk = 4\n[network]\nrouting.policy = \"static-up-down\"";
+    let [queues, pauses] = differences(fabric, 16);
+    assert!((0.0..0.03).contains(&queues), "{queues}");
+    assert!(pauses.abs() < 0.001, "nobody is paused: {pauses}");
+}
+
+/// The same where four at a time share the only link between two leaves, and pauses share it out.
+#[test]
+fn packets_and_flows_agree_on_a_shared_link() {
+    let shape = "tiers = 2\nradix = 5\noversubscription = [4.0]\nspines = 1";
+    let [queues, pauses] = differences(&format!("topology = \"clos\"\n{shape}\n[network]"), 8);
+    let all = (1.0 + queues) * (1.0 + pauses) - 1.0;
+    assert!((0.0..0.03).contains(&all), "{queues} and {pauses}");
 }
 
 /// A slow cable is what a step waits for, and the step says what it would be without; where every

@@ -1,14 +1,19 @@
 //! `--engine all`: the same question to every engine, side by side with their differences.
 //!
 //! Each column differs from the one before it by one thing: the flow engine adds contention to the
-//! closed forms, packets with pauses alone add queues, headers and acknowledgements, and congestion
-//! control is what the last column adds. So a difference says where it comes from.
+//! closed forms; packets in buffers without end add headers, acknowledgements and queues that serve
+//! whoever came first, where a fluid shares fairly; pauses add flows that are held up behind
+//! others; congestion control is what the last column adds. So a difference says where it comes
+//! from.
 
+use packetsim::Settings;
+use packetsim::buffer::BufferConfig;
 use packetsim::cc::{CcConfig, none};
 use report::number::significant;
 use report::{Align, Answer, Sheet, Table};
 use scenario::Loaded;
 use serde::Serialize;
+use units::Bytes;
 
 use crate::engine::Engine;
 use crate::failure::Failure;
@@ -61,6 +66,12 @@ type Figures = Result<Vec<Figure>, Failure>;
 
 /// The packet engine without congestion control: what the fluid engine can be held against.
 const UNCONTROLLED: &str = "packet, uncontrolled";
+
+/// More than all packets under way take.
+const ENDLESS: Bytes = Bytes::from_mib(1 << 20);
+
+/// The same in buffers that never fill.
+const UNPAUSED: &str = "packet, never paused";
 
 /// Asks every engine about a training step.
 pub fn job(
@@ -120,7 +131,7 @@ pub fn collective(
         let options = collective::Options { engine, ..*options };
         let report = collective::run(loaded, &options, watch)?;
         let row = |row: &collective::Row| {
-            let metric = format!("{} of {}", report.collective, units::Bytes::new(row.bytes));
+            let metric = format!("{} of {}", report.collective, Bytes::new(row.bytes));
             (metric, "s", row.time_us / 1e6)
         };
         Ok(report.rows.iter().map(row).collect())
@@ -135,14 +146,24 @@ fn every(
     let mut report = Report { columns: Vec::new(), rows: Vec::new(), title: loaded.title() };
     report.add("analytic", &mut || ask(loaded, Engine::Analytic))?;
     report.add("flow", &mut || ask(loaded, Engine::Flow))?;
-    let congestion = loaded.scenario.network.settings.congestion.clone();
-    if !matches!(congestion, CcConfig::None(_)) {
-        loaded.scenario.network.settings.congestion = CcConfig::None(none::Config {});
-        let added = report.add(UNCONTROLLED, &mut || ask(loaded, Engine::Packet));
-        loaded.scenario.network.settings.congestion = congestion;
-        added?;
+    let own = loaded.scenario.network.settings.clone();
+    let uncontrolled = Settings { congestion: CcConfig::None(none::Config {}), ..own.clone() };
+    let mut columns = Vec::new();
+    let as_run = loaded.settings();
+    if as_run.pfc.enabled && !as_run.credits.enabled {
+        let buffer = BufferConfig { size: ENDLESS, alpha: 1.0, ..own.buffer.clone() };
+        let buffer_of_tier = Default::default();
+        columns.push((UNPAUSED, Settings { buffer, buffer_of_tier, ..uncontrolled.clone() }));
     }
-    report.add("packet", &mut || ask(loaded, Engine::Packet))?;
+    if own.congestion != uncontrolled.congestion {
+        columns.push((UNCONTROLLED, uncontrolled));
+    }
+    columns.push(("packet", own));
+    for (name, settings) in columns {
+        // The scenario's own settings come last, and stay.
+        loaded.scenario.network.settings = settings;
+        report.add(name, &mut || ask(loaded, Engine::Packet))?;
+    }
     Ok(report)
 }
 
@@ -219,12 +240,12 @@ impl Answer for Report {
         }
         let times = self.columns.iter().map(|column| shown(column.cpu_s, "s"));
         table.row(std::iter::once("processor time".to_owned()).chain(times));
-        let mut sheet = Sheet::new()
-            .heading(format!("{}: every engine", self.title))
-            .table(table)
-            .text(
-                "In brackets: the difference from the column to the left. Uncontrolled packets have \
-                 the scenario's pauses or credits, and no congestion control.",
+        let mut sheet =
+            Sheet::new().heading(format!("{}: every engine", self.title)).table(table).text(
+                "In brackets: the difference from the column to the left. Packets that are never \
+                 paused have endless buffers: what queues change that serve whoever comes first. \
+                 Uncontrolled ones have the scenario's pauses or credits: what it costs to be held \
+                 up behind others. The last have its congestion control too.",
             );
         for column in &self.columns {
             if let Some(reason) = &column.refused {

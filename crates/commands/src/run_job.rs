@@ -15,7 +15,7 @@ use step::money::{self, Bill, Machines, Phases};
 use step::network::{Runner, words};
 use step::predict::{Prediction, predict, predict_on};
 use step::timeline::Share;
-use traffic::Transfers;
+use traffic::{Outcome, Transfers};
 use units::Bytes;
 
 use crate::engine::{self, Engine};
@@ -301,7 +301,9 @@ pub fn ask_what_if(loaded: &Loaded, report: &mut Report) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Predicts with every phase run packet by packet, as far as patience goes.
+/// Predicts with every phase run packet by packet. All of them are estimated before the first runs,
+/// and refused if patience does not reach. Somebody who interrupts gets the phases that were run;
+/// the others count as undisturbed.
 fn predicted_by_packets(
     loaded: &Loaded,
     world: &JobWorld<'_>,
@@ -309,36 +311,46 @@ fn predicted_by_packets(
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Prediction, Failure> {
     let settings = loaded.settings();
+    let predict = |engine: &mut dyn FnMut(&Fabric, &Transfers) -> Outcome| {
+        let runner = Runner {
+            engine: &mut |fabric, transfers| engine(fabric, transfers),
+            detail: Engine::Packet.detail(),
+            largest: Some(PACKET_BYTES),
+            most_operations: patience.most_operations(),
+        };
+        let predicted = predict_on(world.world(), &assumptions(loaded), Some(runner));
+        predicted.map_err(|error| Failure::Run(error.to_string()))
+    };
     let mut budget = Budget::new(patience);
-    let mut failure = None;
-    let mut run = |fabric: &Fabric, transfers: &Transfers| {
-        if failure.is_none() {
-            match budget.check(fabric, transfers, &settings) {
-                Ok(estimate) => {
-                    watch.expected_events = estimate.events;
-                    let outcome = packetsim::run_watched(fabric, transfers, &settings, watch);
-                    if !watch.is_interrupted() {
-                        return outcome;
-                    }
-                    failure = Some(Failure::Interrupted);
-                }
-                Err(refusal) => failure = Some(refusal),
-            }
-        }
-        // What follows is not looked at.
-        traffic::Outcome::default()
-    };
-    let runner = Runner {
-        engine: &mut run,
-        detail: Engine::Packet.detail(),
-        largest: Some(PACKET_BYTES),
-        most_operations: patience.most_operations(),
-    };
-    let predicted = predict_on(world.world(), &assumptions(loaded), Some(runner));
-    match failure {
-        Some(failure) => Err(failure),
-        None => predicted.map_err(|error| Failure::Run(error.to_string())),
+    let (mut phases, mut refusal) = (0, None);
+    predict(&mut |fabric, transfers| {
+        phases += 1;
+        refusal = budget.check(fabric, transfers, &settings).err().or(refusal.take());
+        Outcome::default()
+    })?;
+    if let Some(refusal) = refusal {
+        return Err(refusal);
     }
+    let mut done = 0;
+    let mut prediction = predict(&mut |fabric, transfers| {
+        if watch.is_interrupted() {
+            return Outcome::default();
+        }
+        watch.expected_events = packetsim::estimate(fabric, transfers, &settings).events;
+        let outcome = packetsim::run_watched(fabric, transfers, &settings, watch);
+        if watch.is_interrupted() {
+            return Outcome::default();
+        }
+        done += 1;
+        outcome
+    })?;
+    if let Some(phase) = prediction.phases.first_mut().filter(|_| done < phases) {
+        phase.findings.push(format!(
+            "stopped: {done} of {phases} phases were run packet by packet, the others count as \
+             undisturbed"
+        ));
+    }
+    Ok(prediction)
 }
 
 /// The step crate's own answer, for commands that need more of it.

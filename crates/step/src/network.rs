@@ -41,7 +41,7 @@ pub struct Reset<'a> {
 
 /// An engine, and how it wants its transfers.
 pub struct Runner<'a> {
-    /// Runs them.
+    /// Runs them. What it answers with nothing counts as undisturbed.
     pub engine: &'a mut Engine<'a>,
     /// How finely collectives are written out.
     pub detail: Detail,
@@ -259,6 +259,10 @@ impl<'a> Network<'a> {
             let (groups, collective) = (words(exchange.kind), exchange.collective.name());
             let message = format!("{lost} transfers of the {groups} {collective} did not end");
             return Err(Unserved { message });
+        }
+        if outcome.ops.is_empty() {
+            // The engine did not run it: the phase counts as undisturbed.
+            return Ok(Phase { exchange, alone, ..phase });
         }
         phase.slowest = outcome.makespan().saturating_sub(self.settings.launch);
         phase.findings = outcome.findings.into_iter().map(|finding| finding.text).collect();

@@ -2,8 +2,9 @@
 //!
 //! A run is repeated with the same parameters on the packet engine, in the reference's own mode:
 //! its clock of whole nanoseconds, its headers, its switch. Scored are the mean and the last
-//! completion, and the number of pauses where there were any. What the files mean is told rule by
-//! rule in the README beside the copies that the packet engine's tests read.
+//! completion, and the number of pauses where there were any; where marks are drawn at random,
+//! their average over seeds. What the files mean is told rule by rule in the README beside the
+//! copies that the packet engine's tests read.
 
 use fabric::graph::LinkKind;
 use fabric::{Fabric, FabricBuilder, LinkClass};
@@ -15,7 +16,7 @@ use packetsim::packet::{Clock, Headers, PacketConfig};
 use packetsim::settings::{ControlClass, SwitchConfig};
 use scenario::Problem;
 use toml::{Table, Value};
-use traffic::{Connection, OpKind, Transfers};
+use traffic::{Connection, OpId, OpKind, Transfers};
 use units::{Bytes, Length, Rate, Span};
 
 use crate::failure::Failure;
@@ -36,6 +37,9 @@ struct Flow {
     start_ns: u64,
     finish_ns: u64,
 }
+
+/// How often a run is repeated whose marks are drawn at random: as often as the reference's.
+const SEEDS: u64 = 20;
 
 /// The columns of a flow file.
 const COLUMNS: [&str; 6] = ["flow", "src", "dst", "bytes", "start_ns", "finish_ns"];
@@ -232,7 +236,6 @@ impl Case {
             },
             nic: NicConfig { acks_while_paused, pacing: Pacing::Fixed, ..NicConfig::default() },
             congestion: self.congestion()?,
-            seed: 1,
             ..Settings::default()
         })
     }
@@ -253,38 +256,56 @@ impl Case {
             }
             ops.push(transfers.send(connection, Bytes::new(flow.bytes), label, &after));
         }
-        let outcome = packetsim::run(&fabric, &transfers, &self.settings()?);
-        let mut times = Vec::new();
-        for op in &ops {
-            let times_of = outcome.ops[*op]
+        // Marks that are drawn differ from seed to seed: what is compared is the average.
+        let seeds = if self.is_random() { SEEDS } else { 1 };
+        let mut runs = Vec::new();
+        for seed in 1..=seeds {
+            let outcome =
+                packetsim::run(&fabric, &transfers, &Settings { seed, ..self.settings()? });
+            let time = |op: &OpId| outcome.ops[*op].map(|op| op.finish.since(op.start));
+            let times: Option<Vec<Span>> = ops.iter().map(time).collect();
+            let times = times
                 .ok_or_else(|| Failure::Run(format!("{}: a flow never finished", self.file)))?;
-            times.push(times_of.finish.since(times_of.start).as_secs_f64() * 1e6);
+            let times: Vec<f64> = times.iter().map(|span| span.as_secs_f64() * 1e6).collect();
+            runs.push((times, outcome.counters.pauses as f64));
         }
         let expected: Vec<f64> =
             self.flows.iter().map(|flow| (flow.finish_ns - flow.start_ns) as f64 / 1e3).collect();
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
         let last = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
-        let far = times.iter().zip(&expected).map(|(a, b)| (a / b - 1.0).abs()).fold(0.0, f64::max);
+        let average = |of: &dyn Fn(&[f64]) -> f64| {
+            mean(&runs.iter().map(|run| of(&run.0)).collect::<Vec<_>>())
+        };
+        let off = runs[0].0.iter().zip(&expected).map(|(a, b)| (a / b - 1.0).abs());
+        let note = match seeds {
+            1 => format!("{} flows, farthest {:.2} %", ops.len(), 100.0 * off.fold(0.0, f64::max)),
+            _ => format!("{} flows, average of {seeds} seeds", ops.len()),
+        };
         let name = self.name();
         let source = self.value("case.description").ok().and_then(Value::as_str).unwrap_or("");
         let mut cases = vec![
             super::Case {
-                note: format!("{} flows, farthest {:.2} %", times.len(), 100.0 * far),
+                note,
                 spread: self.spread("fct_mean_us"),
-                ..super::Case::new(format!("{name}, mean"), mean(&expected), mean(&times), "us")
+                ..super::Case::new(format!("{name}, mean"), mean(&expected), average(&mean), "us")
             },
             super::Case {
                 spread: self.spread("fct_max_us"),
-                ..super::Case::new(format!("{name}, last"), last(&expected), last(&times), "us")
+                ..super::Case::new(format!("{name}, last"), last(&expected), average(&last), "us")
             },
         ];
         let pauses = self.number("result.pfc_pauses").unwrap_or(0);
         if 0 < pauses {
-            let found = outcome.counters.pauses as f64;
+            let found = mean(&runs.iter().map(|run| run.1).collect::<Vec<_>>());
             cases.push(super::Case::new(format!("{name}, pauses"), pauses as f64, found, ""));
         }
         cases.iter_mut().for_each(|case| case.source = source.to_owned());
         Ok(cases)
+    }
+
+    /// Whether its marks are drawn at random.
+    fn is_random(&self) -> bool {
+        self.value("run.deterministic").ok().and_then(Value::as_bool) == Some(false)
     }
 
     /// The least and the most over the reference's seeds.

@@ -207,7 +207,8 @@ impl Dcqcn {
 
     fn notified(&mut self, now: Time) {
         let now = now.as_ps();
-        self.advance(now);
+        // A notification counts for the tick of alpha at its own instant.
+        self.advance(now.saturating_sub(1));
         if !self.begun {
             self.begun = true;
             self.alpha = self.config.alpha_start;
@@ -437,8 +438,9 @@ mod tests {
         let mut cc = Dcqcn::new(&Config::ns3(LINE), LINE);
         let mut seen = Vec::new();
         for us in 0..44 {
-            run_until(&mut cc, at(us * 1_000 + 500));
-            cc.on_notified(at(us * 1_000 + 500));
+            // A little after the ticks of alpha, the first of which it starts.
+            run_until(&mut cc, at(us * 1_001 + 500));
+            cc.on_notified(at(us * 1_001 + 500));
             if us % 4 == 3 {
                 seen.push(gbps(&cc).round());
             }

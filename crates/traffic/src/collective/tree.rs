@@ -11,7 +11,7 @@
 //! and scan" (2009); NCCL `src/graph/{trees,connect}.cc`. Departure: all edges of a channel between
 //! domains stay on its rail, where NCCL's balanced pattern puts one child on a second GPU.
 
-use units::Bytes;
+use units::{Bytes, Rate, Span};
 
 use super::communicator::ScaleUp;
 use super::ring::loops;
@@ -66,7 +66,6 @@ impl Algorithm for Tree {
         let shape = ask.shape();
         let bandwidth = constants::bus_bandwidth(ask.settings, shape);
         let efficiency = efficiency(ask, plan.protocol, bandwidth);
-        let rate = 0.5e9 * bandwidth * efficiency / f64::from(plan.channels);
         let each = ask.bytes.as_f64() / f64::from(plan.channels);
         let chunk = plan.chunk.as_f64().min(each);
         let (scale_up, mesh_link) = chain_load(ask, plan);
@@ -77,7 +76,9 @@ impl Algorithm for Tree {
             efficiency,
             net_efficiency: efficiency,
             latency_s: 1e-6 * latency_us(ask, plan.protocol),
-            drain_s: 2.0 * depth(ask) as f64 * chunk / f64::from(plan.slices) / rate,
+            drain_s: 2.0 * depth(ask) as f64 * chunk
+                / f64::from(plan.slices)
+                / channel_rate(ask, plan),
             ..Phase::default()
         }]
     }
@@ -116,7 +117,7 @@ impl Algorithm for Tree {
                     let op = sheet.couple(bytes, plan.fill(), &[start]);
                     sheet.end(op);
                 }
-                Detail::Stepwise => tree.step(plan, bytes, sheet),
+                Detail::Stepwise => tree.step(ask, plan, bytes, sheet),
             }
             at += edges;
         }
@@ -221,6 +222,19 @@ fn efficiency(ask: &Ask<'_>, protocol: Protocol, bandwidth: f64) -> f64 {
     bus * pattern / bandwidth
 }
 
+/// How fast one channel passes data on, in bytes per second.
+fn channel_rate(ask: &Ask<'_>, plan: &Plan) -> f64 {
+    let bandwidth = constants::bus_bandwidth(ask.settings, ask.shape());
+    0.5e9 * bandwidth * efficiency(ask, plan.protocol, bandwidth) / f64::from(plan.channels)
+}
+
+/// What passing on takes beyond the time on a link: a channel is slower than the link that it
+/// shares with others.
+fn pace(ask: &Ask<'_>, plan: &Plan, bytes: u64, link: Option<Rate>) -> Span {
+    let shown = link.map_or(0.0, |rate| bytes as f64 / rate.bytes_per_s());
+    Span::from_secs_f64((bytes as f64 / channel_rate(ask, plan) - shown).max(0.0))
+}
+
 /// Bytes through the busiest GPU of domain 0 and over its busiest mesh link: a GPU sends up unless
 /// it is first in its chain, and down unless it is last.
 fn chain_load(ask: &Ask<'_>, plan: &Plan) -> (f64, f64) {
@@ -290,9 +304,10 @@ impl TreeOnSheet {
         Self { first, half, domains: domains.collect(), edges }
     }
 
-    /// Chunk by chunk: up the chains and the tree, then down.
-    fn step(&self, plan: &Plan, bytes: u64, sheet: &mut Sheet<'_>) {
+    /// Chunk by chunk: up the chains and the tree, then down, at the pace of a channel.
+    fn step(&self, ask: &Ask<'_>, plan: &Plan, bytes: u64, sheet: &mut Sheet<'_>) {
         let count = self.domains.len();
+        let shape = ask.shape();
         let order = upwards(count, self.half);
         let mut flow = Flow::new(self.edges, sheet.start);
         let edge = |at: usize| [nth(self.first, at)];
@@ -300,18 +315,21 @@ impl TreeOnSheet {
         let mut arrived: Vec<Vec<OpId>> = vec![Vec::new(); count];
         for bytes in loops(bytes, slice) {
             arrived.iter_mut().for_each(Vec::clear);
+            let inside = pace(ask, plan, bytes, shape.scale_up_rate);
+            let between = pace(ask, plan, bytes, shape.nic_rate);
             for &domain in &order {
                 let (begins, size) = self.domains[domain];
                 let mut last: Option<OpId> = None;
                 for link in (0..size - 1).rev() {
                     let at = begins + 2 * link;
-                    last = Some(flow.send(sheet, at, &edge(at), bytes, last.as_slice()));
+                    let op = flow.send(sheet, at, &edge(at), bytes, last.as_slice());
+                    last = Some(sheet.wait(inside, op));
                 }
                 arrived[domain].extend(last);
                 if let Some(parent) = parent(count, domain, self.half) {
                     let at = begins + 2 * (size - 1);
                     let op = flow.send(sheet, at, &edge(at), bytes, &arrived[domain]);
-                    arrived[parent].push(op);
+                    arrived[parent].push(sheet.wait(between, op));
                 }
             }
             for &domain in order.iter().rev() {
@@ -320,12 +338,13 @@ impl TreeOnSheet {
                     let at = begins + 2 * (size - 1) + 1;
                     let op = flow.send(sheet, at, &edge(at), bytes, &arrived[parent]);
                     arrived[domain].clear();
-                    arrived[domain].push(op);
+                    arrived[domain].push(sheet.wait(between, op));
                 }
                 let mut last: Vec<OpId> = arrived[domain].clone();
                 for link in 0..size - 1 {
                     let at = begins + 2 * link + 1;
-                    last = vec![flow.send(sheet, at, &edge(at), bytes, &last)];
+                    let op = flow.send(sheet, at, &edge(at), bytes, &last);
+                    last = vec![sheet.wait(inside, op)];
                 }
                 last.into_iter().for_each(|op| sheet.end(op));
             }

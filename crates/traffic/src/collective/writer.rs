@@ -5,12 +5,14 @@
 //! waits for all its channels. So a collective is one id to those that come after it, whatever its
 //! number of channels and messages.
 
-use fabric::{Fabric, NodeId};
+use fabric::{Fabric, NodeId, Routes};
 use units::{Bytes, Id, Span};
 
 use super::communicator::{Communicator, Hop};
 use super::{Ask, Collective};
+use crate::nccl::estimate::path_latency_on;
 use crate::nccl::{Plan, Settings};
+use crate::replay::Replay;
 use crate::transfers::{Connection, ConnectionId, LabelId, OpId, OpKind, Transfers};
 
 /// How finely a collective is written.
@@ -88,14 +90,59 @@ pub fn write(
     if ends.is_empty() {
         ends.push(start);
     }
-    // Hand-overs are in no message; they lie on the critical path one after the other. Messages
-    // carry none; a coupled operation carries them itself, and the drain that steps show.
+    // Hand-overs lie on the critical path one after the other. A coupled operation carries them
+    // itself, and the drain. Of messages an engine shows the drain, and of the hand-overs the way
+    // through NICs and wires: NCCL's constants were measured from end to end and contain it.
     let span = match (carried, detail) {
         (true, _) => Span::ZERO,
         (false, Detail::Folded) => plan.fill(),
-        (false, Detail::Stepwise) => plan.latency + plan.slowdown,
+        (false, Detail::Stepwise) => {
+            let shown = shown_latency(&ask, plan, transfers, start);
+            plan.latency.saturating_sub(shown) + plan.slowdown
+        }
     };
     transfers.add(OpKind::Wait { span }, label, &ends)
+}
+
+/// The latencies of NICs and wires on the longest chain of messages that are passed on, from an
+/// operation to the last one written. What the other slices of a chunk take hides them.
+fn shown_latency(ask: &Ask<'_>, plan: &Plan, transfers: &Transfers, start: OpId) -> Span {
+    let (fabric, shape) = (ask.fabric, ask.shape());
+    let first = start.index() + 1;
+    let is_nic = |node| fabric.nic_number(node).is_some();
+    let mut routes = Routes::default();
+    let mut known: Vec<Option<Span>> = vec![None; transfers.connections().len()];
+    let mut latest: Vec<Span> = Vec::with_capacity(transfers.ops().len() - first);
+    for op in transfers.ops().ids().skip(first) {
+        // What a sender waits for before it sends again is hidden behind what is under way.
+        let passed_on = |earlier: &&OpId| {
+            first <= earlier.index() && !Replay::is_patient(transfers, **earlier, op)
+        };
+        let before = transfers.after(op).iter().filter(passed_on);
+        let before = before.map(|earlier| latest[earlier.index() - first]).max();
+        let own = match transfers.ops()[op].kind {
+            OpKind::Send { connection, bytes } => {
+                let Connection { from, to, .. } = transfers.connections()[connection];
+                let outside = is_nic(from) || is_nic(to);
+                let way = *known[connection.index()].get_or_insert_with(|| {
+                    let wires = path_latency_on(fabric, &mut routes, from, to, Bytes::ZERO);
+                    let nics = if outside { ask.settings.nic_latency } else { Span::ZERO };
+                    wires.unwrap_or(Span::ZERO) + nics
+                });
+                let (rate, links) = match outside {
+                    true => (shape.nic_rate, f64::from(shape.rails)),
+                    false => (shape.scale_up_rate, 1.0),
+                };
+                let sharing = f64::from(plan.channels) / links.max(1.0);
+                let others = f64::from(plan.slices - 1) * bytes.as_f64() * sharing.max(1.0);
+                let hidden = rate.map_or(0.0, |rate| others / rate.bytes_per_s());
+                way.saturating_sub(Span::from_secs_f64(hidden))
+            }
+            _ => Span::ZERO,
+        };
+        latest.push(before.unwrap_or(Span::ZERO) + own);
+    }
+    latest.into_iter().max().unwrap_or(Span::ZERO)
 }
 
 /// Where an algorithm writes.
@@ -153,6 +200,14 @@ impl Sheet<'_> {
             return self.transfers.add(OpKind::Wait { span: Span::ZERO }, self.label, after);
         }
         self.transfers.send(on, Bytes::new(bytes), self.label, after)
+    }
+
+    /// Adds a wait after an operation; nothing where it takes no time.
+    pub fn wait(&mut self, span: Span, after: OpId) -> OpId {
+        if span == Span::ZERO {
+            return after;
+        }
+        self.transfers.add(OpKind::Wait { span }, self.label, &[after])
     }
 
     /// Adds a point that many can wait for at once.

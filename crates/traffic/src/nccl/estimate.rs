@@ -158,7 +158,17 @@ fn path_rate(ask: &Ask<'_>) -> Option<Rate> {
 ///
 /// What the NICs take on either side comes from the catalogue.
 pub fn path_latency(fabric: &Fabric, from: NodeId, to: NodeId, bytes: Bytes) -> Option<Span> {
-    let mut routes = Routes::default();
+    path_latency_on(fabric, &mut Routes::default(), from, to, bytes)
+}
+
+/// The same with routes that are known already.
+pub(crate) fn path_latency_on(
+    fabric: &Fabric,
+    routes: &mut Routes,
+    from: NodeId,
+    to: NodeId,
+    bytes: Bytes,
+) -> Option<Span> {
     let mut hops = Vec::new();
     let (mut at, mut span) = (from, Span::ZERO);
     while at != to {
