@@ -277,7 +277,8 @@ impl<'a> Network<'a> {
         if self.layout.group_size(kind) <= 1 {
             return Ok(ends);
         }
-        for number in 0..self.layout.groups(kind) {
+        let groups = self.layout.groups(kind);
+        for number in 0..groups {
             let communicator = self.communicator(kind, number);
             let settings = &self.settings;
             let ask = Ask {
@@ -298,9 +299,13 @@ impl<'a> Network<'a> {
             let mut group = Group::new(communicator);
             ends.push(write(self.fabric, &mut group, &request, transfers, &[]));
             let most = self.runner.as_ref().map_or(usize::MAX, |runner| runner.most_operations);
-            if most < transfers.ops().len() {
+            // The groups of a kind are alike: the first tells what all of them come to.
+            let written = transfers.ops().len();
+            let all = if number == 0 { written.saturating_mul(groups as usize) } else { written };
+            if most < all {
                 let message = format!(
-                    "{} {} written out step by step is more than {most} operations",
+                    "{} {} written out step by step is about {all} operations, more than the \
+                     {most} that memory holds",
                     words(kind),
                     collective.name()
                 );
