@@ -7,8 +7,9 @@
 //! ever dropped, and a stall spreads from switch to switch as a pause does.
 //!
 //! A port has several virtual lanes for data, each with a queue, a buffer at the far end and
-//! credits of its own; the lanes that may send take turns. A connection's service level says which
-//! lane its packets take on every link (`sl_to_vl`). So a tenant whose packets stall holds back
+//! credits of its own; the lanes that may send take turns, by their weights, and those of high
+//! priority go first. A connection's service level says which lane its packets take on every link
+//! (`sl_to_vl`). So a tenant whose packets stall holds back
 //! nobody in another lane.
 //!
 //! A stall is counted, and its length measured, while something waits for it (what counters of
@@ -20,13 +21,14 @@
 //! ago: no later one can be known here. So a stalled port, too, is worked off when it is looked at.
 //!
 //! Source: InfiniBand Architecture Specification, Volume 1, section 7.9 (flow control: FCTBS and
-//! FCCL in units of 64 bytes, for each virtual lane).
+//! FCCL in units of 64 bytes, for each virtual lane) and 7.6.9 (arbitration between them).
 //!
 //! # Where this model departs from it
 //!
 //! * Acknowledgements have a lane of their own that never runs short.
-//! * Lanes take turns packet by packet, without the specification's tables of weights, and a
-//!   service level is mapped to the same lane everywhere.
+//! * A lane stands once in the tables of the arbiter, lanes of high priority are never held back
+//!   for the others (its limit is "no limit"), NICs let queue pairs take turns whatever their
+//!   lanes, and a service level is mapped to the same lane everywhere.
 //! * A credit update is sent for every packet and takes no time on the wire.
 
 use schemars::JsonSchema;
@@ -57,6 +59,11 @@ pub struct CreditConfig {
     pub lanes: u8,
     /// The lane of each service level; those beyond the list take the last.
     pub sl_to_vl: Vec<u8>,
+    /// How much each lane may send in its turn, in blocks of 64 bytes; a packet that is begun is
+    /// sent whole. Lanes beyond the list, and those of weight 0, send one packet.
+    pub weights: Vec<u8>,
+    /// Lanes that go before the others.
+    pub high_priority: Vec<u8>,
 }
 
 impl Default for CreditConfig {
@@ -69,6 +76,9 @@ impl Default for CreditConfig {
             // OpenSM maps every service level to lane 0 unless QoS is switched on.
             lanes: 1,
             sl_to_vl: vec![0, 1, 2, 3],
+            // Illustrative: packet by packet.
+            weights: Vec::new(),
+            high_priority: Vec::new(),
         }
     }
 }
@@ -77,6 +87,21 @@ impl CreditConfig {
     /// How many lanes there are.
     pub(crate) fn lanes(&self) -> usize {
         if self.enabled { usize::from(self.lanes).clamp(1, LANES) } else { 1 }
+    }
+
+    /// What each class may send in its turn, in bytes.
+    fn allowances(&self) -> [i32; CLASSES] {
+        let mut allowances = [0; CLASSES];
+        for (lane, weight) in self.weights.iter().take(LANES).enumerate() {
+            allowances[DATA + lane] = i32::from(*weight) * BLOCK as i32;
+        }
+        allowances
+    }
+
+    /// The classes of high priority.
+    fn first_classes(&self) -> u8 {
+        let lanes = self.high_priority.iter().filter(|lane| usize::from(**lane) < LANES);
+        lanes.fold(0, |mask, lane| mask | 1 << (DATA + usize::from(*lane)))
     }
 
     /// The lane of a service level.
@@ -161,6 +186,9 @@ pub(crate) struct Credits {
     lanes: Vec<Lane>,
     /// Blocks of a full packet.
     full: u32,
+    /// What each class may send in its turn, in bytes, and those that go first.
+    allowances: [i32; CLASSES],
+    first: u8,
 }
 
 fn blocks(size: u32) -> u32 {
@@ -194,7 +222,8 @@ impl Credits {
             returns: Vec::new(),
         };
         let lanes = ports.iter().flat_map(|port| vec![lane(port); count]).collect();
-        Self { count, lanes, full }
+        let (allowances, first) = (config.allowances(), config.first_classes());
+        Self { count, lanes, full, allowances, first }
     }
 
     /// Whether credits are counted.
@@ -363,7 +392,10 @@ impl Simulation<'_> {
             self.note_next_credit(link, until);
             return false;
         }
-        let class = self.ports[link].next_lane(may);
+        let first = if may & self.credits.first != 0 { may & self.credits.first } else { may };
+        let port = &mut self.ports[link];
+        let class = port.next_lane(first, &self.credits.allowances);
+        port.deficits[class] -= i32::from(self.queued.first(port.queues[class]).packet.size);
         self.transmit_class(link, class, start);
         true
     }

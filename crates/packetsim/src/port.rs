@@ -144,12 +144,18 @@ impl Port {
         self.free_at < now || (self.free_at == now && self.free_ticket <= ticket)
     }
 
-    /// The lane whose turn it is among those that may send; there is one.
-    pub(crate) fn next_lane(&mut self, may: u8) -> usize {
+    /// The lane whose turn it is among those that may send, of which there is one: the last one
+    /// while its allowance lasts, then the next.
+    pub(crate) fn next_lane(&mut self, may: u8, allowances: &[i32; CLASSES]) -> usize {
+        let last = usize::from(self.turn);
+        if may >> last & 1 == 1 && 0 < self.deficits[last] {
+            return last;
+        }
         let after = may & (u8::MAX << 1 << self.turn);
-        let class = if after == 0 { may } else { after }.trailing_zeros();
+        let class = if after == 0 { may } else { after }.trailing_zeros() as usize;
         self.turn = class as u8;
-        class as usize
+        self.deficits[class] = allowances[class];
+        class
     }
 
     /// What it writes on a packet that leaves so much behind.

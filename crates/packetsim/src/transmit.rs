@@ -212,9 +212,6 @@ impl Simulation<'_> {
         let port = &mut self.ports[link];
         let sendable = port.sendable();
         let first = sendable.trailing_zeros() as usize;
-        if 1 < self.rules.lanes && DATA <= first {
-            return port.next_lane(sendable);
-        }
         let both = (1 << CONTROL) | (1 << DATA);
         if self.rules.control_share == 0 || sendable & both != both {
             return first;

@@ -76,6 +76,36 @@ fn an_incast_in_one_lane_does_not_slow_another() {
     assert!(1.5 * own < same, "{own} for {same}");
 }
 
+/// Oracle: where two lanes want the same link they share it by their weights, and one of high
+/// priority takes it whole. Two hosts under one leaf send to a third, so its cable is the link;
+/// who is done first, and when, follows from the shares.
+#[test]
+fn lanes_share_a_link_by_their_weights() {
+    let fabric = fat_tree(Rate::from_gbps(400));
+    let bytes = Bytes::from_mib(8);
+    let run = |weights: &[u8], high_priority: &[u8]| {
+        let mut transfers = Transfers::new();
+        let ops = [(2, 0), (3, 0)].map(|ends| send(&mut transfers, &fabric, ends, bytes));
+        transfers.set_service_level(1, 1);
+        let mut settings = Settings::of_transport(Transport::Infiniband);
+        settings.credits.lanes = 2;
+        settings.credits.weights = weights.to_vec();
+        settings.credits.high_priority = high_priority.to_vec();
+        let outcome = packetsim::run(&fabric, &transfers, &settings);
+        let [first, second] = ops.map(|op| took(&outcome, op));
+        first / second
+    };
+    // Packets have 65 blocks: 64 are one packet, 192 are three. With a share s of the link the
+    // first is done at 1 / s of its own time, and the second at twice that, since the link is never
+    // idle: a ratio of 1 / (2 s).
+    for (weights, share) in [([0, 0], 0.5), ([192, 64], 0.75), ([128, 64], 2.0 / 3.0)] {
+        let (ratio, expected) = (run(&weights, &[]), 0.5 / share);
+        assert!((ratio / expected - 1.0).abs() < 0.03, "{weights:?}: {ratio} for {expected}");
+    }
+    let alone = run(&[], &[0]);
+    assert!((alone / 0.5 - 1.0).abs() < 0.03, "{alone}");
+}
+
 /// Oracle: a lone message at every rate takes what arithmetic says, from HDR to 1.6 Tb/s.
 #[test]
 fn every_rate_is_served() {

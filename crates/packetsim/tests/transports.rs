@@ -102,13 +102,13 @@ fn assert_finished(outcome: &Outcome, name: &str) {
 fn a_fabric_with_credits_never_drops() {
     let fabric = fat_tree();
     let mut stalls = 0;
-    for seed in 0..12 {
+    let algorithms = CcConfig::defaults();
+    for seed in 0..2 * algorithms.len() as u64 {
         let mut settings = Settings::of_transport(Transport::Infiniband);
         settings.seed = seed;
         settings.credits.spare = Bytes::from_kib(8 << (seed % 4));
-        if seed % 2 == 0 {
-            settings.congestion = CcConfig::None(Default::default());
-        }
+        settings.credits.lanes = 1 + (seed % 3) as u8;
+        settings.congestion = algorithms[seed as usize / 2].1.clone();
         let outcome = packetsim::run(&fabric, &random_messages(&fabric, seed, 600_000), &settings);
         assert_finished(&outcome, "infiniband");
         assert_eq!(outcome.counters.drops, 0, "seed {seed}");

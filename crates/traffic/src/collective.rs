@@ -244,6 +244,12 @@ pub fn algorithm(name: &str) -> Option<&'static dyn Algorithm> {
     ALGORITHMS.iter().copied().find(|algorithm| algorithm.name() == name)
 }
 
+/// The schema of a setting that names an algorithm, so that other names are refused.
+pub(crate) fn algorithm_names(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let names: Vec<&str> = ALGORITHMS.iter().map(|algorithm| algorithm.name()).collect();
+    schemars::json_schema!({ "enum": names })
+}
+
 /// Part `index` of `parts` of a whole that need not divide: parts differ by at most one byte.
 pub(crate) fn part(whole: u64, parts: u64, index: u64) -> u64 {
     let bound = |at: u64| (u128::from(whole) * u128::from(at) / u128::from(parts)) as u64;

@@ -87,6 +87,7 @@ pub struct Settings {
     /// The hosts' processors, which decide what posting to a NIC costs.
     pub cpu: Cpu,
     /// Run this algorithm wherever it can run (`NCCL_ALGO`); otherwise choose.
+    #[schemars(schema_with = "crate::collective::algorithm_names")]
     pub algorithm: Option<String>,
     /// Use this protocol (`NCCL_PROTO`); otherwise choose.
     pub protocol: Option<Protocol>,

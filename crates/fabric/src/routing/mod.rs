@@ -37,6 +37,7 @@ pub mod walk;
 
 pub use adaptive::Choice;
 pub use ecmp::{Members, Seeds};
+pub use flowlet::FlowletChoice;
 pub use path_pinning::Slice;
 pub use queue_pairs::QueuePairs;
 pub use walk::{NoPath, Walker};
@@ -242,6 +243,8 @@ pub struct RoutingConfig {
     pub interval: Span,
     /// Flowlets: the pause after which a flow may choose again.
     pub gap: Span,
+    /// Flowlets: what the next path is chosen by.
+    pub flowlets: FlowletChoice,
     /// Recycled entropies: the values, and so the paths, that a queue pair alternates between.
     pub entropies: u16,
     /// Adaptive routing: how a switch uses what it knows of its queues.
@@ -273,6 +276,7 @@ impl Default for RoutingConfig {
             interval: Span::from_ms(30_000),
             // The same paper: 256 to 512 µs at 200 Gb/s kept reordering rare.
             gap: Span::from_us(256),
+            flowlets: FlowletChoice::default(),
             // Illustrative: as many as Meta's queue pairs.
             entropies: 16,
             choice: Choice::default(),

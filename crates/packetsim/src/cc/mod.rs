@@ -232,23 +232,24 @@ macro_rules! algorithms {
 algorithms! {
     /// No congestion control: flow control alone keeps the network from losing packets.
     None = none, "none";
-    /// DCQCN: marks at the switch, a rate at the sender.
+    /// DCQCN: marks at the switch, a rate at the sender (Zhu et al., SIGCOMM 2015).
     Dcqcn = dcqcn, "dcqcn";
-    /// HPCC: telemetry from every hop, a window at the sender.
+    /// HPCC: telemetry from every hop, a window at the sender (Li et al., SIGCOMM 2019).
     Hpcc = hpcc, "hpcc";
-    /// TIMELY: the gradient of the round trip, a rate at the sender.
+    /// TIMELY: the gradient of the round trip, a rate at the sender (Mittal et al., SIGCOMM 2015).
     Timely = timely, "timely";
-    /// Swift: a target for the round trip, a window at the sender.
+    /// Swift: a target for the round trip, a window at the sender (Kumar et al., SIGCOMM 2020).
     Swift = swift, "swift";
-    /// DCTCP: the share of marked packets, a window at the sender.
+    /// DCTCP: the share of marked packets, a window at the sender (RFC 8257).
     Dctcp = dctcp, "dctcp";
-    /// InfiniBand's: FECN at the switch, BECN back, a table of delays at the sender.
+    /// InfiniBand's: FECN at the switch, BECN back, a table of delays at the sender (IBTA Volume 1,
+    /// Annex A10).
     Infiniband = infiniband, "infiniband";
-    /// NSCC: Ultra Ethernet's marks and delays, a window at the sender.
+    /// NSCC: Ultra Ethernet's marks and delays, a window at the sender (UE Specification 1.0).
     Nscc = nscc, "nscc";
-    /// RCCC: Ultra Ethernet's credit from the receiver.
+    /// RCCC: Ultra Ethernet's credit from the receiver (UE Specification 1.0).
     Rccc = rccc, "rccc";
-    /// CUBIC: losses, a window at the sender; kernel TCP's.
+    /// CUBIC: losses, a window at the sender; kernel TCP's (RFC 9438).
     Cubic = cubic, "cubic";
 }
 

@@ -44,8 +44,10 @@ use crate::transfers::{ConnectionId, OpId};
 #[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Aggregation {
-    /// Trees that one switch can take part in.
+    /// Trees that one switch can take part in: 1 on Quantum (HDR), as many as ports on Quantum-2.
     pub trees: u32,
+    /// Trees that can share a port between two switches.
+    pub trees_per_port: u32,
     /// Sums that a switch can hold at a time for each tree.
     pub buffers: u32,
     /// The most that one sum is of.
@@ -54,9 +56,13 @@ pub struct Aggregation {
 
 impl Default for Aggregation {
     fn default() -> Self {
-        // Illustrative: one tree for each rail of eight, and four sums of 32 KiB under way, more
-        // than a round trip of three tiers at 400 Gb/s. NVIDIA publishes none of them.
-        Self { trees: 8, buffers: 4, chunk: Bytes::from_kib(32) }
+        // NVIDIA, "SHARP Rev 3.13.0, General Information" (docs.nvidia.com/networking): streaming
+        // aggregation is limited to one active tree per switch on Quantum, to one per port on
+        // Quantum-2, which has 64. A sum of low latency is of at most 2 KiB on Quantum ("SHARP
+        // v2.6.1, Collective Library": payload per outstanding transaction); how many streaming
+        // sums a switch holds is not published. Four of 32 KiB are illustrative: more than a round
+        // trip of three tiers at 400 Gb/s.
+        Self { trees: 64, trees_per_port: 1, buffers: 4, chunk: Bytes::from_kib(32) }
     }
 }
 
@@ -221,7 +227,9 @@ pub fn tree(ask: &Ask<'_>, head: usize) -> Option<Vec<Edge>> {
 
 /// Whether every head has a tree, and every switch room for those that need it.
 fn has_room(ask: &Ask<'_>) -> bool {
+    let fabric = ask.fabric;
     let mut taken: BTreeMap<NodeId, u32> = BTreeMap::new();
+    let mut crossed: BTreeMap<(NodeId, NodeId), u32> = BTreeMap::new();
     for head in 0..ask.shape().per_domain as usize {
         let Some(edges) = tree(ask, head) else { return false };
         let mut switches: Vec<NodeId> = edges.iter().map(|edge| edge.above).collect();
@@ -230,8 +238,17 @@ fn has_room(ask: &Ask<'_>) -> bool {
         for switch in switches {
             *taken.entry(switch).or_default() += 1;
         }
+        // Heads that share a NIC share its port: there, one tree serves them all.
+        for edge in edges.iter().filter(|edge| edge.domain.is_none()) {
+            *crossed.entry((edge.below, edge.above)).or_default() += 1;
+        }
     }
-    taken.values().all(|trees| *trees <= ask.settings.aggregation.trees)
+    let Aggregation { trees, trees_per_port, .. } = ask.settings.aggregation;
+    let ports = |&(below, above): &(NodeId, NodeId)| {
+        fabric.ports(below).iter().filter(|link| fabric.links()[**link].to == above).count() as u32
+    };
+    taken.values().all(|taken| *taken <= trees)
+        && crossed.iter().all(|(ends, crossed)| *crossed <= trees_per_port * ports(ends))
 }
 
 /// A parent for each switch, shared by as many as can share it.
