@@ -79,6 +79,8 @@ impl Simulation<'_> {
             self.take_in(number);
             let inbox = &mut self.inboxes[number];
             inbox.expected += 1;
+            // What came early has told the sender of less than it must know now (RFC 5681, 4.2).
+            let in_gap = 0 < inbox.early.len();
             while 0 < inbox.early.len() && inbox.early.remove(inbox.expected) {
                 inbox.expected += 1;
             }
@@ -91,9 +93,8 @@ impl Simulation<'_> {
                 self.clear_more(number);
             }
             let inbox = &self.inboxes[number];
-            let gap_open = 0 < inbox.early.len();
             let asked = packet.flags & ASKS != 0 || echo != 0;
-            if ended || self.rules.ack_every <= inbox.unacked || gap_open || asked {
+            if ended || self.rules.ack_every <= inbox.unacked || in_gap || asked {
                 self.acknowledge(number, packet, echo | FRESH);
             } else {
                 self.forget_stamps(packet);
