@@ -116,10 +116,7 @@ pub struct StepTime {
 
 /// Slots of all stages above which a step is not walked through, so that a batch of a million
 /// sequences costs no more than one of thousands.
-const LONGEST_WALK: u64 = 20_000;
-
-/// Slots of all stages that are walked through of such a step, if its warm-up does not need more.
-const SHORT_WALK: u64 = 8_000;
+const LONGEST_WALK: u64 = 8_192;
 
 impl StepInput {
     /// Puts the step together and runs it.
@@ -188,8 +185,7 @@ impl StepInput {
         // The longest warm-up takes two microbatches per stage (interleaved: fewer than (v + 1)p
         // passes over a part, which is 2p microbatches at most). Four more per stage are looked at.
         let round = round_of(&self.pipeline);
-        let kept = (SHORT_WALK / per_microbatch).max(self.microbatches_needed());
-        microbatches.saturating_sub(kept) / round
+        microbatches.saturating_sub(self.microbatches_needed()) / round
     }
 
     /// Microbatches that show how the schedule repeats itself.

@@ -14,7 +14,7 @@ use report::number::bits_per_second;
 use report::{Chart, ChartKind, Frame, Unit};
 use serde_json::Value;
 use step::predict::Prediction;
-use step::timeline::{Stream, Timeline};
+use step::timeline::{Lane, StepOpId, Stream, Timeline};
 use units::Id;
 
 use crate::links::{Pictures, busiest_of_each};
@@ -151,32 +151,30 @@ fn rank_of(world: &JobWorld<'_>, stage: u32) -> (u64, usize) {
 fn operations(world: &JobWorld<'_>, line: &Timeline, stages: &[u32]) -> Frame {
     let graph = line.graph();
     let mut frame = Frame::new(&["lane", "start_s", "end_s", "name", "work"]);
-    for op in graph.ops().ids() {
-        let step = graph.ops()[op];
-        let lane = graph.lanes()[step.lane];
-        if !stages.contains(&lane.stage) || line.start(op) == line.end(op) {
-            continue;
-        }
+    let lane_of = |op: StepOpId| graph.lanes()[graph.ops()[op].lane];
+    let shown =
+        |op: &StepOpId| stages.contains(&lane_of(*op).stage) && line.start(*op) < line.end(*op);
+    let mut ops: Vec<StepOpId> = graph.ops().ids().filter(shown).collect();
+    ops.sort_by_key(|op| (lane_of(*op).stage, lane_of(*op).stream == Stream::Communication));
+    let name = |lane: &Lane| {
         let stream = match lane.stream {
             Stream::Compute => "",
             Stream::Communication => ", network",
         };
+        format!("stage {}, rank {}{stream}", lane.stage, rank_of(world, lane.stage).0)
+    };
+    let names: Vec<String> = graph.lanes().iter().map(name).collect();
+    for op in ops {
+        let step = graph.ops()[op];
         let words = step.work.words();
-        let (rank, _) = rank_of(world, lane.stage);
         frame.push(vec![
-            format!("stage {}, rank {rank}{stream}", lane.stage).into(),
+            names[step.lane.index()].as_str().into(),
             seconds(line.start(op).as_secs_f64()),
             seconds(line.end(op).as_secs_f64()),
             format!("{words}, microbatch {}, part {}", step.micro, step.chunk).into(),
             words.into(),
         ]);
     }
-    let key = |row: &Vec<Value>| {
-        let lane = row[0].as_str().unwrap_or_default();
-        let stage = lane.split([' ', ',']).nth(1).and_then(|word| word.parse::<u32>().ok());
-        (stage, lane.len())
-    };
-    frame.rows.sort_by_key(key);
     frame
 }
 
