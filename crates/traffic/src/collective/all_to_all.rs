@@ -12,7 +12,7 @@
 //! Messages to a NIC are `NCCL_P2P_NET_CHUNKSIZE` long (128 KiB), and the proxy thread of a GPU
 //! posts a send, a receive and a flush for each, 3 µs together by NCCL's own constant: 43.7 · 10⁹
 //! bytes per second, below a 400 Gb/s NIC. Ranks work through their peers in rounds, so what goes
-//! inside the domain is not hidden behind what leaves it.
+//! inside the domain is not hidden behind what leaves it: what leaves waits for it.
 //!
 //! Source: NCCL `src/enqueue.cc` (p2p schedule), `src/init.cc` (chunks), `src/graph/tuning.cc`
 //! (`getNetOverhead`), NVIDIA's description of PXN. Departure: no limit of peers at a time; folded,
@@ -198,29 +198,37 @@ impl Pairs {
     fn fold(&self, ask: &Ask<'_>, first: ConnectionId, sheet: &mut Sheet<'_>) {
         let start = sheet.start;
         let communicator = ask.communicator;
-        let mut handed = vec![0_u64; self.first_away];
-        let mut sends: Vec<(usize, u64)> = Vec::new();
+        let mut inside: Vec<Vec<OpId>> = vec![Vec::new(); communicator.domains()];
         for from in 0..communicator.ranks() as u32 {
-            for &to in communicator.members(communicator.domain_of(from)) {
-                if to != from {
-                    sends.push((self.inside(ask, from, to, 0), ask.bytes_to(to)));
+            let domain = communicator.domain_of(from);
+            for &to in communicator.members(domain).iter().filter(|&&to| to != from) {
+                let (at, bytes) = (self.inside(ask, from, to, 0), ask.bytes_to(to));
+                if 0 < bytes {
+                    inside[domain].push(sheet.send(nth(first, at), bytes, &[start]));
                 }
             }
         }
+        let joins = joins(&inside, sheet);
+        // By connection inside a domain: what is handed on over it, and after what.
+        let mut handed = vec![(0_u64, start); self.first_away];
+        let mut sends: Vec<(usize, u64, OpId)> = Vec::new();
         self.for_each_away(ask, |at, away, senders| {
-            let bytes = ask.bytes_to(away.to);
-            sends.push((at, bytes * senders.len() as u64));
+            let (bytes, join) = (ask.bytes_to(away.to), joins[away.domain as usize]);
+            sends.push((at, bytes * senders.len() as u64, join));
             if let Some(through) = away.through {
                 for &from in senders.iter().filter(|&&from| from != through) {
-                    handed[self.inside(ask, from, through, 1)] += bytes;
+                    let (sum, after) = &mut handed[self.inside(ask, from, through, 1)];
+                    (*sum, *after) = (*sum + bytes, join);
                 }
             }
         });
-        sends.extend(handed.into_iter().enumerate());
-        for (at, bytes) in sends.into_iter().filter(|(_, bytes)| 0 < *bytes) {
-            let op = sheet.send(nth(first, at), bytes, &[start]);
+        let handed = handed.into_iter().enumerate().map(|(at, (bytes, after))| (at, bytes, after));
+        sends.extend(handed);
+        for (at, bytes, after) in sends.into_iter().filter(|(_, bytes, _)| 0 < *bytes) {
+            let op = sheet.send(nth(first, at), bytes, &[after]);
             sheet.end(op);
         }
+        joins.into_iter().for_each(|join| sheet.end(join));
     }
 
     fn step(&self, ask: &Ask<'_>, plan: &Plan, first: ConnectionId, sheet: &mut Sheet<'_>) {
@@ -229,10 +237,12 @@ impl Pairs {
         self.for_each_away(ask, |at, _, _| last = at + 1);
         let mut flow = Flow::of_sends(last, sheet.start);
         let mut ends: Vec<OpId> = Vec::new();
+        let mut inside: Vec<Vec<OpId>> = vec![Vec::new(); communicator.domains()];
         // In rounds, as ranks work through their peers: from each to the one so many places on.
         for shift in 1..ask.shape().per_domain as usize {
             for from in 0..communicator.ranks() as u32 {
-                let members = communicator.members(communicator.domain_of(from));
+                let domain = communicator.domain_of(from);
+                let members = communicator.members(domain);
                 let to = members[(communicator.local(from) + shift) % members.len()];
                 let bytes = ask.bytes_to(to);
                 if members.len() <= shift || bytes == 0 {
@@ -240,10 +250,11 @@ impl Pairs {
                 }
                 let at = self.inside(ask, from, to, 0);
                 for bytes in loops(bytes, ask.settings.p2p_scale_up_chunk.get()) {
-                    ends.push(flow.send(sheet, at, &[nth(first, at)], bytes, &[]));
+                    inside[domain].push(flow.send(sheet, at, &[nth(first, at)], bytes, &[]));
                 }
             }
         }
+        let joins = joins(&inside, sheet);
         let mut rounds: Vec<(usize, usize, &Away, &[u32])> = Vec::new();
         self.for_each_away(ask, |at, away, senders| {
             let domains = communicator.domains();
@@ -252,17 +263,25 @@ impl Pairs {
         });
         rounds.sort_by_key(|(shift, at, _, _)| (*shift, *at));
         for (_, at, away, senders) in rounds {
-            let bytes = ask.bytes_to(away.to);
+            let (bytes, join) = (ask.bytes_to(away.to), joins[away.domain as usize]);
             for &from in senders.iter().filter(|_| 0 < bytes) {
                 for bytes in loops(bytes, plan.chunk.get()) {
                     let handed = away.through.filter(|&through| through != from).map(|through| {
                         let at = self.inside(ask, from, through, 1);
-                        flow.send(sheet, at, &[nth(first, at)], bytes, &[])
+                        flow.send(sheet, at, &[nth(first, at)], bytes, &[join])
                     });
-                    ends.push(flow.send(sheet, at, &[nth(first, at)], bytes, handed.as_slice()));
+                    let after = [handed.unwrap_or(join)];
+                    ends.push(flow.send(sheet, at, &[nth(first, at)], bytes, &after));
                 }
             }
         }
-        ends.into_iter().for_each(|op| sheet.end(op));
+        ends.into_iter().chain(joins).for_each(|op| sheet.end(op));
     }
+}
+
+/// By domain: what ends with its messages inside, and lets those that leave it begin.
+fn joins(inside: &[Vec<OpId>], sheet: &mut Sheet<'_>) -> Vec<OpId> {
+    let start = sheet.start;
+    let join = |ops: &Vec<OpId>| if ops.is_empty() { start } else { sheet.join(ops) };
+    inside.iter().map(join).collect()
 }
