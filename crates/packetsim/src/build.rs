@@ -409,6 +409,8 @@ fn new_pair(
         progress_at: 0,
         busy_until: 0,
         resend: Vec::new(),
+        asked: 0,
+        probes: false,
         arrived: 0,
         lane: 0,
         selective: 0,

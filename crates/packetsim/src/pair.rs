@@ -104,6 +104,10 @@ pub(crate) struct Pair {
     pub busy_until: u64,
     /// Packets that the receiver asked for again, out of order.
     pub resend: Vec<u32>,
+    /// One past the last packet that asked for an acknowledgement.
+    pub asked: u32,
+    /// The next packet is sent whatever the window says, and asks for an acknowledgement.
+    pub probes: bool,
     /// Packets that are known to have arrived, in order or not.
     pub arrived: u32,
     /// The lane of its data.
@@ -127,6 +131,18 @@ impl Pair {
         u64::from(self.next.saturating_sub(known)) * u64::from(self.selective)
     }
 
+    /// Whether a packet that is being sent asks for an acknowledgement: nothing follows it before
+    /// one comes.
+    #[inline]
+    pub(crate) fn asks(&mut self, psn: u32) -> bool {
+        let asks = self.window <= self.outstanding() || self.probes;
+        self.probes = false;
+        if asks {
+            self.asked = self.asked.max(psn + 1);
+        }
+        asks
+    }
+
     /// Whether anything is left to be sent that has been cleared.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
@@ -136,7 +152,8 @@ impl Pair {
     /// When it may send next, as far as pacing and window go.
     #[inline]
     pub(crate) fn due(&self) -> u64 {
-        if self.window <= self.outstanding() {
+        let probes = self.probes && !self.resend.is_empty();
+        if self.window <= self.outstanding() && !probes {
             return u64::MAX;
         }
         self.next_send

@@ -40,10 +40,14 @@ impl Ring {
         has_room.then_some((self.base + (self.tail & self.mask)) as usize)
     }
 
-    /// Forgets the oldest record.
+    /// Forgets the oldest record. An empty ring begins again at its first place: what most queues
+    /// hold lies there, and the memory behind it stays cold.
     #[inline]
     pub(crate) fn drop_head(&mut self) {
         self.head = self.head.wrapping_add(1);
+        if self.head == self.tail {
+            (self.head, self.tail) = (0, 0);
+        }
     }
 
     /// Counts the record that was written where there was room.
@@ -162,8 +166,8 @@ impl<T: Copy + Default> Slab<T> {
     #[inline]
     pub(crate) fn pop(&mut self, ring: &mut Ring) -> T {
         debug_assert!(!ring.is_empty());
-        let record = self.places[(ring.base + (ring.head & ring.mask)) as usize];
-        ring.head = ring.head.wrapping_add(1);
+        let record = self.places[ring.head()];
+        ring.drop_head();
         record
     }
 

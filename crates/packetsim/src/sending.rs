@@ -233,7 +233,7 @@ impl Simulation<'_> {
             NOWHERE => (number as u32, flags | ROAMING),
             route => (route + self.entropy.next(number) + 1, flags),
         };
-        let flags = if pair.window <= pair.outstanding() { flags | ASKS } else { flags };
+        let flags = if pair.asks(psn) { flags | ASKS } else { flags };
         let (size, purpose) = (size as u16, Purpose::Data);
         let packet = Packet { at: 0, psn, sent, route, size, purpose, flags };
         self.counters.packets += 1;
@@ -392,10 +392,27 @@ impl Simulation<'_> {
             self.stamps.free(packet.sent);
         }
         self.refresh(number);
+        if 1 < self.rules.ack_every {
+            self.probe_if_shut(number);
+        }
         if 0 < advanced {
             self.complete(number);
         }
         self.serve_if_due(number);
+    }
+
+    /// A window that has shrunk can be shut although nothing under way asks for an acknowledgement;
+    /// a receiver that coalesces them would keep silent until the timeout. So the newest packet is
+    /// sent once more and asks, as TCP's probe for tail loss does (RFC 8985, section 7).
+    fn probe_if_shut(&mut self, number: usize) {
+        let pair = &mut self.pairs[number];
+        let is_shut = pair.window <= pair.outstanding() && pair.una < pair.next;
+        let is_silent = pair.asked <= pair.una && pair.resend.is_empty();
+        if is_shut && is_silent && pair.next < pair.end {
+            pair.resend.push(pair.next - 1);
+            pair.probes = true;
+            self.list(number);
+        }
     }
 
     /// Lets a NIC send if that may have become possible through what a queue pair heard.
@@ -439,6 +456,7 @@ impl Simulation<'_> {
         }
         if !pair.resend.is_empty() {
             pair.resend.retain(|missing| psn <= *missing);
+            pair.probes &= !pair.resend.is_empty();
         }
         advanced
     }

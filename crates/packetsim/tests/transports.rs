@@ -193,6 +193,33 @@ fn a_lone_message_takes_what_arithmetic_says() {
     }
 }
 
+/// Property: however few packets a receiver acknowledges, no sender whose window has shrunk waits
+/// for its timeout where nothing is lost.
+#[test]
+fn coalesced_acknowledgements_keep_nobody_waiting() {
+    let fabric = fat_tree();
+    let mut cases: Vec<(String, Settings)> = Vec::new();
+    for (name, transport) in Transport::ALL {
+        cases.push((name.to_owned(), Settings::of_transport(transport)));
+    }
+    for (name, congestion) in CcConfig::defaults() {
+        cases.push((format!("rocev2 {name}"), Settings { congestion, ..Settings::default() }));
+    }
+    for (name, mut settings) in cases {
+        settings.buffer.size = Bytes::from_mib(64);
+        settings.nic.timeout = Span::from_ms(20);
+        let (transfers, _) = incast(&fabric, 15, Bytes::from_mib(1));
+        for ack_every in [2, 5, 8, 11, 16, 32] {
+            settings.nic.ack_every = ack_every;
+            let outcome = packetsim::run(&fabric, &transfers, &settings);
+            assert_finished(&outcome, &name);
+            let lost = outcome.counters.drops + outcome.counters.trims;
+            let last = outcome.makespan();
+            assert!(0 < lost || last < Span::from_ms(20), "{name}, every {ack_every}: {last}");
+        }
+    }
+}
+
 /// Golden: an incast of seven under every transport and every algorithm. Last completion in
 /// microseconds, pauses, drops, trims and retransmissions.
 #[test]
