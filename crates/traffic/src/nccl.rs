@@ -242,7 +242,9 @@ pub fn plan(ask: &Ask<'_>) -> Option<Plan> {
 fn complete(ask: &Ask<'_>, algorithm: &'static dyn Algorithm, protocol: Protocol) -> Plan {
     let channels = ask.settings.channels.unwrap_or_else(|| algorithm.channels(ask)).max(1);
     // NCCL gives up channels before it gives a thread less than a few flits to carry.
-    let least = constants::least_channel_bytes(protocol, ask.shape());
+    let is_ring = algorithm.name() == ring::Ring.name();
+    let parts = if is_ring { ask.shape().ranks } else { 1 };
+    let least = constants::least_channel_bytes(protocol, parts);
     let worth = (ask.bytes.get() / least).clamp(1, u64::from(channels)) as u32;
     let channels = if ask.settings.channels.is_some() { channels } else { worth };
     let chunk = algorithm.chunk(ask, protocol, channels);

@@ -76,9 +76,14 @@ impl Algorithm for Tree {
             efficiency,
             net_efficiency: efficiency,
             latency_s: 1e-6 * latency_us(ask, plan.protocol),
-            drain_s: 2.0 * depth(ask) as f64 * chunk
-                / f64::from(plan.slices)
-                / channel_rate(ask, plan),
+            drain_s: match plan.protocol {
+                Protocol::Simple => {
+                    let slice = chunk / f64::from(plan.slices);
+                    2.0 * depth(ask) as f64 * slice / channel_rate(ask, plan)
+                }
+                // Flags beside the data: a rank passes a line on as soon as it is there.
+                Protocol::Ll | Protocol::Ll128 => 0.0,
+            },
             ..Phase::default()
         }]
     }
@@ -282,6 +287,9 @@ fn nic_load(ask: &Ask<'_>, plan: &Plan) -> f64 {
     degrees(shape.domains as usize).into_iter().map(load).fold(0.0, f64::max)
 }
 
+/// Lines with flags are passed on one by one; written out step by step, so many bytes at a time.
+const BUNDLE: u64 = 16 << 10;
+
 /// The tree of one channel, its connections from `first` on.
 struct TreeOnSheet {
     first: ConnectionId,
@@ -311,19 +319,26 @@ impl TreeOnSheet {
         let order = upwards(count, self.half);
         let mut flow = Flow::new(self.edges, sheet.start);
         let edge = |at: usize| [nth(self.first, at)];
-        let slice = (plan.chunk.get() / u64::from(plan.slices)).max(1);
+        let slice = match plan.protocol {
+            Protocol::Simple => (plan.chunk.get() / u64::from(plan.slices)).max(1),
+            Protocol::Ll | Protocol::Ll128 => BUNDLE,
+        };
         let mut arrived: Vec<Vec<OpId>> = vec![Vec::new(); count];
         for bytes in loops(bytes, slice) {
             arrived.iter_mut().for_each(Vec::clear);
-            let inside = pace(ask, plan, bytes, shape.scale_up_rate);
-            let between = pace(ask, plan, bytes, shape.nic_rate);
+            let first = pace(ask, plan, bytes, shape.scale_up_rate);
+            let (inside, between) = match plan.protocol {
+                Protocol::Simple => (first, pace(ask, plan, bytes, shape.nic_rate)),
+                // Lines are passed on as they come: whoever begins sets the pace for all.
+                Protocol::Ll | Protocol::Ll128 => (Span::ZERO, Span::ZERO),
+            };
             for &domain in &order {
                 let (begins, size) = self.domains[domain];
                 let mut last: Option<OpId> = None;
                 for link in (0..size - 1).rev() {
                     let at = begins + 2 * link;
                     let op = flow.send(sheet, at, &edge(at), bytes, last.as_slice());
-                    last = Some(sheet.wait(inside, op));
+                    last = Some(sheet.wait(if last.is_none() { first } else { inside }, op));
                 }
                 arrived[domain].extend(last);
                 if let Some(parent) = parent(count, domain, self.half) {

@@ -305,10 +305,11 @@ pub fn buffer(settings: &Settings, protocol: Protocol) -> Bytes {
 }
 
 /// A channel is not used for less than this: threads of a block times the bytes that are worth a
-/// thread (`NCCL_LL_THREAD_THRESHOLD` 8 for each rank, `…LL128…` 8, `…SIMPLE…` 64).
-pub fn least_channel_bytes(protocol: Protocol, shape: &Shape) -> u64 {
+/// thread (`NCCL_LL_THREAD_THRESHOLD` 8, of a ring for each of its `parts`; `…LL128…` 8,
+/// `…SIMPLE…` 64).
+pub fn least_channel_bytes(protocol: Protocol, parts: u32) -> u64 {
     match protocol {
-        Protocol::Ll => 512 * 8 * u64::from(shape.ranks),
+        Protocol::Ll => 512 * 8 * u64::from(parts),
         Protocol::Ll128 => 640 * 8,
         Protocol::Simple => 512 * 64,
     }
