@@ -18,7 +18,7 @@ use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::packets::Patience;
 use crate::seeds::Spread;
-use crate::{parallel, run_job, run_traffic, traffic as wire};
+use crate::{Drawing, parallel, run_job, run_traffic, traffic as wire};
 
 mod metrics;
 mod page;
@@ -213,7 +213,7 @@ fn column(
         column.job = Some((step, wire::run(&column.loaded)?));
     } else if column.loaded.scenario.traffic.is_some() {
         tell(&format!("{name}: synthetic traffic, {} engine", engine.name()));
-        let drawing = run_traffic::Drawing::Omitted;
+        let drawing = Drawing::Omitted;
         let traffic = run_traffic::Options { engine, patience, series: None, drawing };
         let own = column.loaded.scenario.seed;
         for seed in (0..options.seeds.max(1)).map(|at| own.wrapping_add(at.into())) {

@@ -19,7 +19,7 @@ use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::meter::Meter;
 use crate::packets::Patience;
-use crate::{collective, run_job, run_traffic};
+use crate::{Drawing, collective, run_job, run_traffic};
 
 /// Every engine's answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -96,7 +96,7 @@ pub fn traffic(
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Report, Failure> {
     every(loaded, &mut |loaded, engine| {
-        let drawing = run_traffic::Drawing::Omitted;
+        let drawing = Drawing::Omitted;
         let options = run_traffic::Options { engine, patience, series: None, drawing };
         let (report, ..) = run_traffic::run(loaded, &options, watch)?;
         if watch.is_interrupted() {

@@ -42,3 +42,15 @@ pub use failure::Failure;
 
 /// The version that every answer carries.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What pictures are drawn: on a large fabric they take longer than a run.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Drawing {
+    /// All of them.
+    #[default]
+    OnPage,
+    /// Those that a terminal can show.
+    OnTerminal,
+    /// None: only figures are wanted.
+    Omitted,
+}

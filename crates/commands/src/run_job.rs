@@ -18,6 +18,7 @@ use step::timeline::Share;
 use traffic::{Outcome, Transfers};
 use units::Bytes;
 
+use crate::Drawing;
 use crate::engine::{self, Engine};
 use crate::failure::Failure;
 use crate::meter::{self, Meter};
@@ -252,21 +253,22 @@ pub struct Memory {
     pub stage: u64,
 }
 
-/// Predicts one step of the scenario's job.
+/// Predicts one step of the scenario's job, for its figures.
 pub fn run(
     loaded: &Loaded,
     engine: Engine,
     patience: Patience,
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Report, Failure> {
-    run_and(loaded, engine, patience, watch, |_, _| Ok(()))
+    run_and(loaded, engine, patience, Drawing::Omitted, watch, |_, _| Ok(()))
 }
 
-/// The same; `also` sees what the report is made from.
+/// The same, with pictures if they are wanted; `also` sees what the report is made from.
 pub fn run_and(
     loaded: &Loaded,
     engine: Engine,
     patience: Patience,
+    drawing: Drawing,
     watch: &mut packetsim::Watch<'_>,
     also: impl FnOnce(&JobWorld<'_>, &Prediction) -> Result<(), Failure>,
 ) -> Result<Report, Failure> {
@@ -277,7 +279,9 @@ pub fn run_and(
         _ => predicted(loaded, &world, engine)?,
     };
     also(&world, &prediction)?;
-    Ok(Report { circuits, ..report(loaded, &world, &prediction, engine, &clock) })
+    let mut report = Report { circuits, ..report(loaded, &world, &prediction, engine, &clock) };
+    report.drawn.lanes = lanes::Lanes::of(&world, &prediction, drawing);
+    Ok(report)
 }
 
 /// Adds what would be gained if the busiest link were free: a check of the attribution, for which
@@ -432,7 +436,7 @@ fn report(
             busiest: prediction.links.worst.first().map(|worst| worst.link),
             title: loaded.title(),
             engine,
-            lanes: lanes::Lanes::of(world, prediction),
+            lanes: lanes::Lanes::default(),
             job: page::job_words(world.job),
         },
     }

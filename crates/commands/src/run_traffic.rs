@@ -10,6 +10,7 @@ use traffic::Outcome;
 use traffic::pattern::Flow;
 use units::{Bytes, Span, Time};
 
+use crate::Drawing;
 use crate::engine::{self, Engine};
 use crate::failure::Failure;
 use crate::packets::{Budget, Patience};
@@ -189,18 +190,8 @@ pub struct Options {
     pub patience: Patience,
     /// What is measured over time.
     pub series: Option<series::Options>,
-    /// Whether anybody will look at pictures.
+    /// Where anybody will look at pictures.
     pub drawing: Drawing,
-}
-
-/// Whether pictures are drawn: on a large fabric that takes longer than a run.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Drawing {
-    /// They are.
-    #[default]
-    Drawn,
-    /// Only figures are wanted.
-    Omitted,
 }
 
 /// A run that would take longer than this is refused unless the user insists.
@@ -246,7 +237,7 @@ pub fn run(
         analysed(loaded, engine, &work, options.series.as_ref(), watch)?;
     let mut report = summarise(loaded, engine, &work, &outcome, analysis, &clock);
     (report.accuracy, report.queue_pairs) = (accuracy, queue_pairs);
-    if options.drawing == Drawing::Drawn {
+    if options.drawing != Drawing::Omitted {
         report.drawn = page::Drawn::of(loaded, engine, &work, &outcome);
     }
     match options.series.as_ref().map(|series| series.purpose) {

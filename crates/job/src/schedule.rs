@@ -279,10 +279,11 @@ impl Pipeline {
     }
 
     /// Enough microbatches for every stage to reach its steady state: more than the longest
-    /// warm-up (interleaved: 2(p-1) + (v-1)p passes of parts, which is below (v+1)p).
+    /// warm-up (interleaved: 2(p-1) + (v-1)p passes of parts, which is below (v+1)p and so below
+    /// 2p microbatches).
     fn few(&self) -> u64 {
         let step = self.step();
-        (4 * self.stages).next_multiple_of(step) + self.microbatches % step
+        (2 * self.stages).next_multiple_of(step) + self.microbatches % step
     }
 
     /// Microbatches by which the schedule repeats itself.

@@ -108,6 +108,8 @@ pub struct StepTime {
     pub length: Span,
     /// Where the time goes.
     pub breakdown: Breakdown,
+    /// The stage that computes longest.
+    pub busiest: u32,
     /// The timeline; of a shorter step where the whole one was too long to walk through.
     pub line: Timeline,
     /// Rounds that the timeline leaves out.
@@ -124,27 +126,42 @@ impl StepInput {
         self.run_without(self.rounds_to_leave_out())
     }
 
-    /// The same with so many rounds not walked through.
+    /// How long a step that has run takes with computation `factor` times as long.
+    pub fn length_slowed(&self, step: &StepTime, factor: f64) -> Span {
+        let rounds = step.rounds_left_out;
+        let line = step.line.slowed(factor);
+        let repeats = self.without(rounds).repeats(&line, step.busiest, rounds);
+        let round = |repeat: &Repeat| repeat.of_rounds(repeat.to.since(repeat.from), rounds);
+        line.length() + repeats.iter().map(round).sum()
+    }
+
+    /// Runs the step with so many rounds not walked through.
     fn run_without(&self, rounds: u64) -> StepTime {
-        let round = round_of(&self.pipeline);
-        let mut short = self.clone();
-        short.pipeline.microbatches -= rounds * round;
-        let line = short.timeline();
-        let stage = breakdown::busiest_stage(&line);
-        let mut breakdown = breakdown::of_stage(&line, stage);
-        if 0 < rounds {
-            for repeat in short.repeats(&line, stage) {
-                breakdown = breakdown.repeated(&line, stage, &repeat, rounds);
-            }
+        let short = self.without(rounds);
+        let graph = Assembly::new(&short).graph();
+        let line = graph.run().expect("a schedule's tasks wait for earlier ones only");
+        let busiest = breakdown::busiest_stage(&line);
+        let mut breakdown = breakdown::of_stage(&line, busiest);
+        for repeat in short.repeats(&line, busiest, rounds) {
+            breakdown = breakdown.repeated(&line, busiest, &repeat, rounds);
         }
-        StepTime { length: breakdown.total(), breakdown, line, rounds_left_out: rounds }
+        let length = breakdown.total();
+        StepTime { length, breakdown, busiest, line, rounds_left_out: rounds }
+    }
+
+    /// The step without so many of its rounds.
+    fn without(&self, rounds: u64) -> Self {
+        let mut short = self.clone();
+        short.pipeline.microbatches -= rounds * round_of(&self.pipeline);
+        short
     }
 
     /// The stretches of a short step that every further round repeats, as a stage sees them: from
     /// forward pass to forward pass, and with GPipe, which has all of those before the first
-    /// backward pass, from backward pass to backward pass too.
-    fn repeats(&self, line: &Timeline, stage: u32) -> Vec<Repeat> {
+    /// backward pass, from backward pass to backward pass too. None without further rounds.
+    fn repeats(&self, line: &Timeline, stage: u32, rounds: u64) -> Vec<Repeat> {
         let works: &[&[Work]] = match self.pipeline.schedule {
+            _ if rounds == 0 => &[],
             Schedule::Gpipe if 1 < self.pipeline.stages => &[&[Work::Forward], &[Work::Backward]],
             _ => &[&[Work::Forward, Work::ForwardBackward]],
         };
@@ -201,11 +218,6 @@ impl StepInput {
             _ => 1,
         }
     }
-
-    fn timeline(&self) -> Timeline {
-        let graph = Assembly::new(self).graph();
-        graph.run().expect("a schedule's tasks wait for earlier ones only")
-    }
 }
 
 /// A stretch of a step that further rounds repeat.
@@ -231,6 +243,12 @@ impl Repeat {
         };
         let period = (1..=last / 2).find(repeats).unwrap_or(last.div_ceil(2));
         Self { from: marks[last - period], to: marks[last], rounds: period as u64 }
+    }
+
+    /// Of something that a repeat has so much of, how much so many rounds have.
+    pub(crate) fn of_rounds(&self, here: Span, rounds: u64) -> Span {
+        let all = u128::from(here.as_ps()) * u128::from(rounds) / u128::from(self.rounds);
+        Span::from_ps(u64::try_from(all).expect("a step fits"))
     }
 }
 
@@ -273,11 +291,11 @@ struct Awaited {
 
 impl<'a> Assembly<'a> {
     fn new(input: &'a StepInput) -> Self {
-        let mut graph = StepGraph::new();
+        let ends = (input.pipeline.parts() * input.pipeline.microbatches) as usize;
+        let mut graph = StepGraph::with_room(2 * ends);
         let stages = 0..input.pipeline.stages as u32;
         let compute = stages.clone().map(|s| graph.lane(s, Stream::Compute)).collect();
         let copies = stages.map(|s| graph.lane(s, Stream::Communication)).collect();
-        let ends = (input.pipeline.parts() * input.pipeline.microbatches) as usize;
         Self {
             input,
             graph,
@@ -285,7 +303,7 @@ impl<'a> Assembly<'a> {
             copies,
             forward_end: vec![None; ends],
             backward_end: vec![None; ends],
-            waits: Vec::new(),
+            waits: Vec::with_capacity(2 * ends),
             reduced: vec![None; input.pipeline.stages as usize],
             behind: Vec::new(),
         }
@@ -324,8 +342,7 @@ impl<'a> Assembly<'a> {
 
     /// All slots of a stage, with what its first and last passes need of weights and gradients.
     fn stage(&mut self, stage: u64) {
-        let order = self.input.pipeline.order(stage);
-        let slots: Vec<Slot> = order.slots().collect();
+        let slots = self.input.pipeline.unfolded(stage);
         let parts = self.input.pipeline.parts_of(stage);
         let own = |part: u64| parts.iter().position(|known| *known == part).expect("its own part");
         let first = |part: &u64| slots.iter().position(|slot| slot.has(*part, Pass::is_forward));
@@ -406,7 +423,7 @@ impl<'a> Assembly<'a> {
 
     /// A cost on a stage that may be slow.
     fn slowed(&self, stage: u64, parts: Parts) -> Parts {
-        slowed(parts, self.input.slowdown.get(stage as usize).copied().unwrap_or(1.0))
+        parts.slowed(self.input.slowdown.get(stage as usize).copied().unwrap_or(1.0))
     }
 
     fn slot(&mut self, stage: u64, slot: Slot, parts: Parts, gathers: &[StepOpId], reduces: bool) {
@@ -567,16 +584,6 @@ fn piece_of_parts(parts: &Parts, number: u64, count: u64) -> Parts {
         piece.add(share, piece_of(parts.get(share), number, count));
     }
     piece
-}
-
-/// The same with computation that takes `factor` times as long.
-fn slowed(parts: Parts, factor: f64) -> Parts {
-    if factor == 1.0 {
-        return parts;
-    }
-    let compute = parts.get(Share::Compute);
-    let more = Span::from_secs_f64(compute.as_secs_f64() * (factor - 1.0).max(0.0));
-    parts.with(Share::Compute, more)
 }
 
 #[cfg(test)]

@@ -52,9 +52,7 @@ impl Breakdown {
             seen = seen.plus(&seen_from(line, stretch, stage));
         }
         for share in Share::ALL {
-            let more = u128::from(seen.get(share).as_ps()) * u128::from(rounds);
-            let more = u64::try_from(more / u128::from(repeat.rounds)).expect("a step fits");
-            self.parts.add(share, Span::from_ps(more));
+            self.parts.add(share, repeat.of_rounds(seen.get(share), rounds));
         }
         self
     }

@@ -127,9 +127,8 @@ pub fn predict_on<'a>(
     let even = input.run();
     let nodes = (job.layout.gpus() / gpus_per_node).max(1);
     let jitter = 1.0 + assumptions.jitter.slowdown(nodes);
-    input.slowdown.iter_mut().for_each(|factor| *factor *= jitter);
-    let uneven = input.run();
-    let late = uneven.length.saturating_sub(even.length) + events(job, assumptions, even.length);
+    let uneven = input.length_slowed(&even, jitter);
+    let late = uneven.saturating_sub(even.length) + events(job, assumptions, even.length);
     let breakdown = even.breakdown.with(Share::Other, late);
     let step = breakdown.total();
 

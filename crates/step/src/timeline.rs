@@ -129,6 +129,17 @@ impl Parts {
         self
     }
 
+    /// The same with computation that takes `factor` times as long.
+    #[must_use]
+    pub fn slowed(self, factor: f64) -> Self {
+        if factor == 1.0 {
+            return self;
+        }
+        let compute = self.get(Share::Compute);
+        let more = Span::from_secs_f64(compute.as_secs_f64() * (factor - 1.0).max(0.0));
+        self.with(Share::Compute, more)
+    }
+
     /// The parts of a piece of it, in proportion; what rounding leaves goes to the largest part.
     fn piece(&self, length: Span) -> Self {
         let whole = self.total().as_ps();
@@ -256,6 +267,12 @@ impl StepGraph {
         Self::default()
     }
 
+    /// The same with room for so many.
+    pub fn with_room(ops: usize) -> Self {
+        let (before, waits) = (Vec::with_capacity(ops), Vec::with_capacity(ops));
+        Self { ops: IdVec::with_capacity(ops), before, waits, ..Self::default() }
+    }
+
     /// Adds a stream.
     pub fn lane(&mut self, stage: u32, stream: Stream) -> LaneId {
         self.last.push(None);
@@ -308,10 +325,10 @@ impl StepGraph {
         let (waiters_from, waiters) = by_owner(count, self.waits.iter().map(|(_, after)| after.op));
         let mut ready: Vec<StepOpId> =
             self.ops.ids().filter(|op| waiting[op.index()] == 0).collect();
-        let mut line = Timeline { graph: self, from, times: vec![OpTime::default(); count] };
-        let mut done = 0;
+        let times = vec![OpTime::default(); count];
+        let mut line = Timeline { graph: self, from, order: Vec::with_capacity(count), times };
         while let Some(op) = ready.pop() {
-            done += 1;
+            line.order.push(op);
             line.times[op.index()] = line.time(op);
             let others = waiters[range(&waiters_from, op)].iter();
             let others = others.map(|wait| line.graph.waits[*wait as usize].0);
@@ -323,7 +340,7 @@ impl StepGraph {
                 }
             }
         }
-        (done == count).then_some(line)
+        (line.order.len() == count).then_some(line)
     }
 }
 
@@ -393,6 +410,8 @@ pub struct Timeline {
     graph: StepGraph,
     /// Where the waits of each operation begin.
     from: Vec<u32>,
+    /// Operations so that each comes behind those that it waits for.
+    order: Vec<StepOpId>,
     times: Vec<OpTime>,
 }
 
@@ -423,6 +442,19 @@ impl Timeline {
             }
         }
         OpTime { start, end: start + self.graph.ops[op].parts.total(), cause }
+    }
+
+    /// The same step with computation that takes `factor` times as long.
+    #[must_use]
+    pub fn slowed(&self, factor: f64) -> Self {
+        let mut line = self.clone();
+        for op in line.graph.ops.iter_mut() {
+            op.parts = op.parts.slowed(factor);
+        }
+        for op in &self.order {
+            line.times[op.index()] = line.time(*op);
+        }
+        line
     }
 
     /// When an operation started.

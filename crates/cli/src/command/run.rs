@@ -2,7 +2,7 @@
 
 use commands::series::{self, Purpose};
 use commands::world::JobWorld;
-use commands::{Failure, cross_check, run_job, run_traffic};
+use commands::{Drawing, Failure, cross_check, run_job, run_traffic};
 use step::predict::Prediction;
 use units::Span;
 
@@ -51,6 +51,11 @@ impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         let mut loaded = terminal.load(&self.scenario)?;
         let patience = self.patience.patience();
+        let drawing = match (&terminal.global.report, terminal.global.json) {
+            (Some(_), _) => Drawing::OnPage,
+            (None, true) => Drawing::Omitted,
+            (None, false) => Drawing::OnTerminal,
+        };
         if loaded.job.is_some() {
             self.refuse_what_is_for_traffic()?;
         }
@@ -69,7 +74,7 @@ impl Arguments {
                 let also = |world: &JobWorld<'_>, prediction: &Prediction| {
                     self.files.of_step(world, prediction)
                 };
-                run_job::run_and(&loaded, engine, patience, watch, also)
+                run_job::run_and(&loaded, engine, patience, drawing, watch, also)
             })?;
             run_job::ask_what_if(&loaded, &mut report)?;
             terminal.answer("run", Some(&loaded), &report)?;
@@ -86,10 +91,6 @@ impl Arguments {
             queue_pairs: self.series_pairs.clone(),
             purpose,
         });
-        let drawing = match (terminal.global.json, &terminal.global.report) {
-            (true, None) => run_traffic::Drawing::Omitted,
-            _ => run_traffic::Drawing::Drawn,
-        };
         let options = run_traffic::Options { engine, patience, series, drawing };
         let repeat = terminal.repeat(self.seeds);
         let (report, work, outcome) = terminal

@@ -17,6 +17,7 @@ use step::predict::Prediction;
 use step::timeline::{Lane, StepOpId, Stream, Timeline};
 use units::Id;
 
+use crate::Drawing;
 use crate::links::{Pictures, busiest_of_each};
 use crate::occupancy::{Habits, lay, windows};
 use crate::world::JobWorld;
@@ -46,11 +47,19 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    pub(super) fn of(world: &JobWorld<'_>, prediction: &Prediction) -> Self {
+    pub(super) fn of(world: &JobWorld<'_>, prediction: &Prediction, drawing: Drawing) -> Self {
+        if drawing == Drawing::Omitted {
+            return Self::default();
+        }
         let line = &prediction.line;
         let stages = shown_stages(line, world.job.layout.pp as u32);
         let skipped = world.job.layout.pp as u32 - stages.len() as u32;
-        let operations = operations(world, line, &stages);
+        // Only a page draws timelines.
+        let on_page = |frame: &dyn Fn() -> Frame| match drawing {
+            Drawing::OnPage => frame(),
+            _ => Frame::default(),
+        };
+        let operations = on_page(&|| operations(world, line, &stages));
         let Some(loads) = Loads::of(world, prediction) else {
             return Self { operations, skipped, ..Self::default() };
         };
@@ -59,7 +68,7 @@ impl Lanes {
         Self {
             operations,
             skipped,
-            carried: carried(world, &loads, &stages, &worst(LINK_LANES)),
+            carried: on_page(&|| carried(world, &loads, &stages, &worst(LINK_LANES))),
             over_time: over_time(&loads, &worst(MOST_LINKS)),
             pictures: Some(Pictures::of(world.fabric(), &load)),
         }

@@ -30,7 +30,8 @@ pub(super) fn order(pipeline: &Pipeline, stage: u64) -> Vec<Slot> {
         let (chunk, microbatch) = place(index);
         slot(Pass::Backward, chunks - 1 - chunk, microbatch)
     };
-    let mut slots: Vec<Slot> = (0..warm_up).map(forward).collect();
+    let mut slots = Vec::with_capacity(2 * all as usize);
+    slots.extend((0..warm_up).map(forward));
     for index in 0..all {
         if index + warm_up < all {
             slots.push(forward(index + warm_up));

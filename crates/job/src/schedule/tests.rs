@@ -66,6 +66,29 @@ fn every_order_does_everything_once() {
     }
 }
 
+/// Property: two microbatches per stage are enough to know the order, and what it holds, of any
+/// number.
+#[test]
+fn orders_settle_within_two_microbatches_per_stage() {
+    for (stages, chunks) in (1..=12).flat_map(|stages| [(stages, 1), (stages, 2), (stages, 5)]) {
+        for schedule in Schedule::ALL {
+            let step = pipeline(schedule, stages, chunks, 1).step();
+            let one = chunks == 1 || schedule == Schedule::Interleaved && 1 < stages;
+            let even = stages % 2 == 0 || schedule != Schedule::DualPipe;
+            for groups in (0..24).filter(|_| one && even) {
+                let microbatches = (2 * stages).next_multiple_of(step) + groups * step;
+                let pipeline = pipeline(schedule, stages, chunks, microbatches);
+                for stage in 0..stages {
+                    let order = pipeline.order(stage);
+                    assert!(order.slots().eq(pipeline.unfolded(stage)), "{pipeline:?} {stage}");
+                    let settled = pipeline.settled().order(stage).peak(|part| 3 + part % 5);
+                    assert_eq!(settled, order.peak(|part| 3 + part % 5), "{pipeline:?} {stage}");
+                }
+            }
+        }
+    }
+}
+
 /// Agreement: folded and unfolded runs give the same picoseconds, for uneven times too.
 #[test]
 fn folding_changes_nothing() {

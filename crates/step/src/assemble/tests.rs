@@ -278,6 +278,23 @@ fn messages_beside_gradients_are_slower() {
     assert_eq!(more, Span::from_us(42) * 6);
 }
 
+/// Agreement: a step that is timed again takes as long as one put together anew; rounding may take
+/// a picosecond for each operation on the way, and for each part of further rounds.
+#[test]
+fn a_slowed_step_takes_as_long_as_one_of_slow_stages() {
+    for (mut case, microbatches) in cases().into_iter().flat_map(|c| [(c.clone(), 0), (c, 1 << 16)])
+    {
+        case.pipeline.microbatches = case.pipeline.microbatches.max(microbatches);
+        let slow = StepInput { slowdown: vec![1.07; case.parts.len()], ..case.clone() }.run();
+        let step = case.run();
+        let again = case.length_slowed(&step, 1.07).as_secs_f64();
+        let off = again / slow.length.as_secs_f64() - 1.0;
+        assert!(off.abs() < 1e-7, "{:?}: {off}", case.pipeline);
+        let same = case.length_slowed(&step, 1.0).as_ps().abs_diff(step.length.as_ps());
+        assert!(same < 2 * Share::ALL.len() as u64, "{:?}: {same} ps", case.pipeline);
+    }
+}
+
 #[test]
 fn a_slow_stage_slows_everybody() {
     let base = input(Schedule::OneForwardOneBackward, 4, 1, 40);
