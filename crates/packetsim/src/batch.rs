@@ -79,14 +79,12 @@ impl Hot<'_> {
             // Idle, or stalled with data, which holds up nothing else.
             return self.pass_through(link, next, class, packet, at);
         }
-        let Some(place) = port.queues[class].room() else { return false };
+        let Some(place) = port.classes[class].queue.room() else { return false };
         let packet = Packet { at: joined(at), ..packet };
         self.queues[place] = Waiting { packet, from: link as u32 };
-        port.queues[class].add_tail();
+        port.classes[class].queue.add_tail();
         let size = u32::from(packet.size);
-        port.queued[class] += size;
-        port.waiting |= 1 << class;
-        port.peak = port.peak.max(port.total_queued());
+        port.joined(class, size);
         if self.by_credit {
             // Its credits are its charge.
         } else if class == DATA && self.lossless {
@@ -176,14 +174,11 @@ impl Hot<'_> {
             return false;
         }
         let port = &mut self.ports[link];
-        let Waiting { mut packet, from } = self.queues[port.queues[class].head()];
-        port.queues[class].drop_head();
-        if port.queues[class].is_empty() {
-            port.waiting &= !(1 << class);
-        }
+        let queue = &mut port.classes[class].queue;
+        let Waiting { mut packet, from } = self.queues[queue.head()];
+        queue.drop_head();
         let size = u32::from(packet.size);
-        port.queued[class] -= size;
-        let left = u64::from(port.queued[class]);
+        let left = port.left(class, size);
         if class == DATA
             && self.marks_on_leaving
             && self.marker.marks(left, link)
@@ -196,7 +191,7 @@ impl Hot<'_> {
         if self.by_credit {
             self.credits.give(from as usize, class, size, start);
         } else if class == DATA && self.lossless {
-            self.switch.release(&mut self.ports[from as usize], class, size);
+            self.switch.discharge(&mut self.ports[from as usize], class, size);
         } else {
             self.switch.release_lossy(size);
         }
@@ -379,43 +374,12 @@ impl Simulation<'_> {
         done
     }
 
-    /// Reads what is about to be looked at, all of it at once, where it is too much for the caches:
-    /// what one input waits for in memory the others wait for at the same time.
-    fn read_ahead(&self, number: usize) {
-        if !self.is_large {
-            return;
-        }
-        let Switch { inputs, ports, .. } = &self.switches[number];
-        let mut sum = 0;
-        for link in inputs {
-            sum ^= self.ports[*link as usize].free_at;
-        }
-        for link in ports {
-            let port = &self.ports[*link as usize];
-            sum ^= port.free_at ^ u64::from(port.peak);
-        }
-        for link in ports {
-            let Port { wire, queues, .. } = &self.ports[*link as usize];
-            sum ^= self.wires.get(wire.place(wire.len())).map_or(0, |next| u64::from(next.at));
-            let first = self.queued.get(queues[DATA].place(0));
-            sum ^= first.map_or(0, |first| u64::from(first.from));
-        }
-        for link in inputs {
-            let wire = self.ports[*link as usize].wire;
-            // Three packets share a line of the cache.
-            for behind in (0..wire.len().min(24)).step_by(3) {
-                sum ^= u64::from(self.wires.at(wire.place(behind)).at);
-            }
-        }
-        std::hint::black_box(sum);
-    }
-
     /// Lists what reaches a switch before the horizon, in order.
     fn gather(&mut self, number: usize, elsewhere: u64, horizon: u64) {
         let mut incoming = std::mem::take(&mut self.incoming);
         incoming.clear();
         let reach = horizon - self.now;
-        self.read_ahead(number);
+        self.read_inputs(number);
         for place in 0..self.switches[number].inputs.len() {
             let link = self.switches[number].inputs[place] as usize;
             self.catch_up_before(link, elsewhere);
@@ -427,8 +391,9 @@ impl Simulation<'_> {
                 incoming.push(ahead << PLACE_BITS | place as u64);
             }
         }
-        incoming.sort_unstable();
         self.incoming = incoming;
+        self.read_outputs(number);
+        self.incoming.sort_unstable();
     }
 
     /// Arranges for the next packet that reaches a batched switch to be noticed.

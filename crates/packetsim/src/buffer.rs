@@ -18,6 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Rate, Span};
 
+use crate::packet::DATA;
 use crate::port::Port;
 
 /// How the memory is organised.
@@ -293,28 +294,38 @@ impl Switch {
     /// Charges a packet of a lossless class that came over `from`, when the switch is calm.
     #[inline]
     pub(crate) fn charge(&mut self, from: &mut Port, class: usize, size: u32) {
-        let used = from.used[class] + size;
-        from.used[class] = used;
+        let used = &mut from.used[class - DATA];
+        *used += size;
         self.charged += u64::from(size);
         self.shared += u64::from(used.saturating_sub(self.reserved).min(size));
+    }
+
+    /// Gives it back, when the switch pauses nobody: then nothing is in headroom.
+    #[inline]
+    pub(crate) fn discharge(&mut self, from: &mut Port, class: usize, size: u32) {
+        debug_assert!(from.classes[class].over == 0, "somebody is paused");
+        let used = &mut from.used[class - DATA];
+        self.charged -= u64::from(size);
+        self.shared -= u64::from(used.saturating_sub(self.reserved).min(size));
+        *used -= size;
     }
 
     /// Charges a packet of a lossless class, with exact counts.
     pub(crate) fn admit(&mut self, from: &mut Port, class: usize, size: u32) -> Admission {
         let threshold = self.threshold();
-        let shared_by_port = u64::from(from.used[class].saturating_sub(self.reserved));
-        let fits = from.over[class] + size <= from.headroom;
+        let shared_by_port = u64::from(from.used[class - DATA].saturating_sub(self.reserved));
+        let fits = from.classes[class].over + size <= from.headroom;
         if !fits && threshold < shared_by_port + u64::from(size) {
             return Admission::Dropped;
         }
         self.charged += u64::from(size);
-        let used = from.used[class] + size;
+        let used = from.used[class - DATA] + size;
         if used <= self.reserved {
-            from.used[class] = used;
+            from.used[class - DATA] = used;
         } else if threshold < u64::from(used - self.reserved) {
-            from.over[class] += size;
+            from.classes[class].over += size;
         } else {
-            from.used[class] = used;
+            from.used[class - DATA] = used;
             self.shared += u64::from(size.min(used - self.reserved));
         }
         if from.pausing >> class & 1 == 0 && self.should_pause(from, class) {
@@ -324,14 +335,14 @@ impl Switch {
     }
 
     fn should_pause(&self, from: &Port, class: usize) -> bool {
-        let shared_by_port = u64::from(from.used[class].saturating_sub(self.reserved));
-        0 < from.over[class] || self.threshold() <= shared_by_port
+        let shared_by_port = u64::from(from.used[class - DATA].saturating_sub(self.reserved));
+        0 < from.classes[class].over || self.threshold() <= shared_by_port
     }
 
     /// Whether a paused sender may go on.
     pub(crate) fn may_resume(&self, from: &Port, class: usize, xon_below: u64) -> bool {
-        let shared_by_port = u64::from(from.used[class].saturating_sub(self.reserved));
-        from.over[class] == 0
+        let shared_by_port = u64::from(from.used[class - DATA].saturating_sub(self.reserved));
+        from.classes[class].over == 0
             && (shared_by_port == 0 || shared_by_port + xon_below <= self.threshold())
     }
 
@@ -339,12 +350,12 @@ impl Switch {
     #[inline]
     pub(crate) fn release(&mut self, from: &mut Port, class: usize, size: u32) {
         self.charged -= u64::from(size);
-        let over = from.over[class].min(size);
-        from.over[class] -= over;
+        let over = from.classes[class].over.min(size);
+        from.classes[class].over -= over;
         let rest = size - over;
-        let shared = rest.min(from.used[class].saturating_sub(self.reserved));
+        let shared = rest.min(from.used[class - DATA].saturating_sub(self.reserved));
         self.shared -= u64::from(shared);
-        from.used[class] -= rest;
+        from.used[class - DATA] -= rest;
     }
 
     /// Charges a packet of a lossy class.
@@ -406,7 +417,7 @@ mod tests {
                     let at = random.below(4) as usize;
                     let size = 64 + random.below(4_100) as u32;
                     // Headroom in use means that somebody is paused, and then nothing is calm.
-                    switch.alert = ports.iter().any(|port| 0 < port.over[DATA]);
+                    switch.alert = ports.iter().any(|port| 0 < port.classes[DATA].over);
                     let calm = switch.is_calm();
                     let taken = switch.admit(&mut ports[at], DATA, size);
                     assert!(!calm || taken == Admission::Taken, "seed {seed}: {taken:?}");
@@ -423,7 +434,7 @@ mod tests {
                 switch.release(&mut ports[at], DATA, size);
             }
             assert_eq!((switch.shared, switch.charged), (0, 0));
-            assert!(ports.iter().all(|port| port.used[DATA] == 0 && port.over[DATA] == 0));
+            assert!(ports.iter().all(|port| port.used[0] == 0 && port.classes[DATA].over == 0));
         }
     }
 }

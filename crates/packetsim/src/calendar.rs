@@ -114,8 +114,8 @@ pub(crate) struct Calendar {
     /// The slot that time has reached: its number since the start, its events in reverse order.
     slot: u64,
     current: Vec<Entry>,
-    /// Nobody has seen the events of that slot yet.
-    turned: bool,
+    /// So many of them, those that come first, were seen by somebody who reads ahead.
+    seen: usize,
     far: BinaryHeap<Reverse<Entry>>,
 }
 
@@ -143,7 +143,7 @@ impl Calendar {
             in_wheel: 0,
             slot: 0,
             current: Vec::new(),
-            turned: false,
+            seen: 0,
             far: BinaryHeap::new(),
         }
     }
@@ -203,6 +203,7 @@ impl Calendar {
             self.turn();
         }
         let entry = self.current.pop()?;
+        self.seen = self.seen.saturating_sub(1);
         debug_assert!(self.now <= entry.at, "time goes on");
         self.now = entry.at;
         Some(entry)
@@ -223,10 +224,15 @@ impl Calendar {
         self.current.last().copied()
     }
 
-    /// The events of the slot that time has just reached; nothing if it was reached before.
+    /// The events that come next, up to so many of one slot; nothing as long as some of those that
+    /// this told last are still to come.
     #[inline]
-    pub(crate) fn fresh(&mut self) -> &[Entry] {
-        if std::mem::take(&mut self.turned) { &self.current } else { &[] }
+    pub(crate) fn fresh(&mut self, most: usize) -> &[Entry] {
+        if 0 < self.seen {
+            return &[];
+        }
+        self.seen = self.current.len().min(most);
+        &self.current[self.current.len() - self.seen..]
     }
 
     /// Moves on to the next slot that holds something.
@@ -238,7 +244,6 @@ impl Calendar {
             (Some(slot), None) | (None, Some(slot)) => slot,
             (None, None) => return,
         };
-        self.turned = true;
         if in_wheel == Some(self.slot) {
             self.collect();
         }

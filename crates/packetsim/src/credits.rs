@@ -395,7 +395,7 @@ impl Simulation<'_> {
         let first = if may & self.credits.first != 0 { may & self.credits.first } else { may };
         let port = &mut self.ports[link];
         let class = port.next_lane(first, &self.credits.allowances);
-        port.deficits[class] -= i32::from(self.queued.first(port.queues[class]).packet.size);
+        port.deficits[class] -= i32::from(self.queued.first(port.classes[class].queue).packet.size);
         self.transmit_class(link, class, start);
         true
     }

@@ -66,7 +66,7 @@ impl Simulation<'_> {
         let holds = |switch: &&Switch| 0 < switch.pausing || self.credits.count();
         for switch in self.switches.iter().filter(holds) {
             for &out in &switch.ports {
-                for waiting in self.queued.iter(self.ports[out as usize].queues[DATA]) {
+                for waiting in self.queued.iter(self.ports[out as usize].classes[DATA].queue) {
                     if waiting.from != NOWHERE && self.is_paused(waiting.from) {
                         waits.entry(waiting.from).or_default().insert(out);
                     }

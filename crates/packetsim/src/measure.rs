@@ -291,12 +291,12 @@ impl Simulation<'_> {
     fn look_at(&self, link: usize) -> LinkSample {
         let port = &self.ports[link];
         LinkSample {
-            data: Bytes::new(u64::from(port.queued[DATA])),
-            control: Bytes::new(u64::from(port.queued[CONTROL])),
+            data: Bytes::new(u64::from(port.classes[DATA].queued)),
+            control: Bytes::new(u64::from(port.classes[CONTROL].queued)),
             sent: port.bytes,
             marks: port.marks,
-            data_drops: port.drops[DATA],
-            control_drops: port.drops[CONTROL],
+            data_drops: port.classes[DATA].drops,
+            control_drops: port.classes[CONTROL].drops,
             paused: Span::from_ps(self.paused_for(link)),
         }
     }

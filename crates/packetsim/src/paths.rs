@@ -188,7 +188,7 @@ struct Queues<'a>(&'a [Port]);
 
 impl Load for Queues<'_> {
     fn queued(&self, link: LinkId) -> Bytes {
-        Bytes::new(u64::from(self.0[link.index()].total_queued()))
+        Bytes::new(u64::from(self.0[link.index()].queued))
     }
 }
 

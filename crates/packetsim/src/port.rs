@@ -7,12 +7,14 @@
 //! Only while a switch has somebody paused, or with the nanosecond clock, does each departure
 //! become an event, because then it can be felt elsewhere at once.
 //!
-//! The first 64 bytes are all that a packet touches that passes an idle port.
+//! The first 64 bytes are all that a packet touches that passes an idle port, and all that is
+//! looked at of the port that it came from; the next 64 are for packets that wait. Large fabrics
+//! have more ports than caches have room.
 
 use units::{Bytes, Rate, Time};
 
 use crate::cc::Hop;
-use crate::packet::{CLASSES, Clock};
+use crate::packet::{CLASSES, Clock, LANES};
 use crate::ring::Ring;
 
 /// A directed link. Bit `c` of a mask stands for class `c`.
@@ -27,14 +29,10 @@ pub(crate) struct Port {
     pub bytes: u64,
     /// Packets being sent or on the wire, in order.
     pub wire: Ring,
-    /// Rank of "free again" among the events of its instant.
-    pub free_ticket: u32,
     /// Picoseconds to send a byte, where that is a whole number; else zero.
     ps_per_byte: u32,
-    /// The switch that it leaves, or [`NOWHERE`].
-    pub switch: u32,
-    /// The switch that it leads to, or [`NOWHERE`].
-    pub into: u32,
+    /// At the far end: charged to reserve and pool, by lane.
+    pub used: [u32; LANES],
     /// Classes in which something waits.
     pub waiting: u8,
     /// Classes that may not send.
@@ -44,25 +42,25 @@ pub(crate) struct Port {
     /// The next node sends packets on before it has all of them.
     pub cut_through: bool,
 
-    /// Bytes that wait, by class.
-    pub queued: [u32; CLASSES],
-    /// Packets that wait, by class.
-    pub queues: [Ring; CLASSES],
+    /// Bytes that wait, in all classes.
+    pub queued: u32,
+    /// The most that ever waited.
+    pub peak: u32,
+    /// The switch that it leads to, or [`NOWHERE`].
+    pub into: u32,
+    /// Rank of "free again" among the events of its instant.
+    pub free_ticket: u32,
+    /// What waits here, by class.
+    pub classes: [Class; CLASSES],
 
-    /// At the far end: charged to reserve and pool, by class.
-    pub used: [u32; CLASSES],
-    /// At the far end: charged to headroom, by class.
-    pub over: [u32; CLASSES],
+    /// The switch that it leaves, or [`NOWHERE`].
+    pub switch: u32,
     /// At the far end: kept for what arrives after a pause was sent.
     pub headroom: u32,
     /// At the far end: classes whose sender, this port, has been asked to pause.
     pub pausing: u8,
     /// Packets marked on leaving.
     pub marks: u32,
-    /// Packets that found no room here, by class.
-    pub drops: [u32; CLASSES],
-    /// The most that waited in all classes together.
-    pub peak: u32,
     /// The part of the delay that the next node takes to look a packet up.
     pub latency: u64,
     /// Where the weighted classes stand: bytes that each may still send in this round.
@@ -71,6 +69,19 @@ pub(crate) struct Port {
     turn: u8,
     /// Rate now.
     pub rate: Rate,
+}
+
+/// A traffic class of a port.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Class {
+    /// Packets that wait.
+    pub queue: Ring,
+    /// Their bytes.
+    pub queued: u32,
+    /// At the far end: charged to headroom.
+    pub over: u32,
+    /// Packets that found no room here.
+    pub drops: u32,
 }
 
 /// No switch, no link, no message.
@@ -89,23 +100,21 @@ impl Port {
             delay: delay + latency,
             bytes: 0,
             wire: Ring::default(),
-            free_ticket: 0,
             ps_per_byte: 0,
-            switch,
-            into,
+            used: [0; LANES],
             waiting: 0,
             paused: 0,
             watched: false,
             cut_through: false,
-            queued: [0; CLASSES],
-            queues: Default::default(),
-            used: [0; CLASSES],
-            over: [0; CLASSES],
+            queued: 0,
+            peak: 0,
+            into,
+            free_ticket: 0,
+            classes: Default::default(),
+            switch,
             headroom: 0,
             pausing: 0,
             marks: 0,
-            drops: [0; CLASSES],
-            peak: 0,
             latency,
             deficits: [0; CLASSES],
             turn: 0,
@@ -165,9 +174,24 @@ impl Port {
         Hop { at, queued, sent: self.bytes, rate_bps: self.rate.as_bps() }
     }
 
-    /// Bytes that wait, in all classes.
-    #[inline]
-    pub(crate) fn total_queued(&self) -> u32 {
-        self.queued.iter().sum()
+    /// Counts a packet that has joined the queue of a class.
+    #[inline(always)]
+    pub(crate) fn joined(&mut self, class: usize, size: u32) {
+        self.classes[class].queued += size;
+        self.queued += size;
+        self.peak = self.peak.max(self.queued);
+        self.waiting |= 1 << class;
+    }
+
+    /// The same for one that has left it; tells what still waits there.
+    #[inline(always)]
+    pub(crate) fn left(&mut self, class: usize, size: u32) -> u64 {
+        let Class { queue, queued, .. } = &mut self.classes[class];
+        *queued -= size;
+        self.queued -= size;
+        if queue.is_empty() {
+            self.waiting &= !(1 << class);
+        }
+        u64::from(*queued)
     }
 }

@@ -257,7 +257,7 @@ impl Simulation<'_> {
             if self.calendar.peek().is_none() {
                 return End::Stuck;
             }
-            self.warm();
+            self.read_for_nics();
             let Some(entry) = self.calendar.next() else { return End::Stuck };
             self.handle(entry);
             if next_look <= self.counters.events {
@@ -286,47 +286,6 @@ impl Simulation<'_> {
         }
         let tries = |pair: &Pair| !pair.broken && pair.una != pair.end;
         !self.pairs.iter().any(tries) || self.is_deadlocked_for_ever()
-    }
-
-    /// Reads what the next events will need, all of it at once: what one event waits for in memory
-    /// the others wait for at the same time. Nothing depends on what is read.
-    #[inline]
-    fn warm(&mut self) {
-        let entries = self.calendar.fresh();
-        if entries.len() < 4 || !self.is_large {
-            return;
-        }
-        let mut links = [0_usize; 32];
-        let mut count = 0;
-        for entry in entries.iter().take(links.len()) {
-            let link = match entry.kind() {
-                Kind::Arrived => Some(entry.id()),
-                Kind::Ahead => self.stations.first_input(entry.id()),
-                _ => None,
-            };
-            if let Some(link) = link {
-                links[count] = link;
-                count += 1;
-            }
-        }
-        let mut sum = 0;
-        let mut heads = [0_usize; 64];
-        for (link, heads) in links[..count].iter().zip(heads.chunks_exact_mut(2)) {
-            let wire = self.ports[*link].wire;
-            heads[0] = wire.place(0);
-            heads[1] = wire.place(wire.len().saturating_sub(1).min(3));
-        }
-        let mut pairs = [0_usize; 64];
-        for (head, pair) in heads[..2 * count].iter().zip(&mut pairs) {
-            let route = self.wires.get(*head).map_or(0, |packet| packet.route);
-            let end = self.paths.get(route as usize).copied().unwrap_or(0);
-            *pair = (end & !PATH_END) as usize;
-        }
-        for pair in &pairs[..2 * count] {
-            sum ^= self.pairs.get(*pair).map_or(0, |pair| pair.next_send ^ pair.line_bps);
-            sum ^= self.inboxes.get(*pair).map_or(0, |inbox| u64::from(inbox.expected));
-        }
-        std::hint::black_box(sum);
     }
 
     fn progress(&self) -> Progress {
@@ -582,8 +541,8 @@ impl Simulation<'_> {
     fn balance(&self) {
         let packets = || {
             let wires = self.ports.iter().flat_map(|port| self.wires.iter(port.wire));
-            let queues = self.ports.iter().flat_map(|port| port.queues.iter());
-            let queued = queues.flat_map(|queue| self.queued.iter(*queue));
+            let classes = self.ports.iter().flat_map(|port| port.classes.iter());
+            let queued = classes.flat_map(|class| self.queued.iter(class.queue));
             let held = self.hosts.iter().flat_map(|host| host.queue.iter());
             wires.chain(queued.map(|waiting| &waiting.packet)).chain(held)
         };

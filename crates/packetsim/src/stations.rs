@@ -21,7 +21,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use fabric::{Fabric, NodeId};
+use fabric::{Fabric, LinkId, NodeId};
 use traffic::{OpId, OpKind, Replay, Transfers};
 use units::Id;
 
@@ -50,6 +50,8 @@ pub(crate) struct Station {
     lookahead: u64,
     /// Links that lead to it.
     inputs: Vec<u32>,
+    /// The first of them, and its other direction.
+    cable: [u32; 2],
 }
 
 impl Station {
@@ -180,7 +182,9 @@ impl Stations {
             let near = if port.switch == NOWHERE { station_of(fabric, link.from) } else { NOWHERE };
             let is_nic = |node| fabric.nic_number(node).is_some();
             if far != NOWHERE && (port.switch != NOWHERE || is_nic(link.from)) && is_nic(link.to) {
-                all[far as usize].add_input(of_link.len() as u32, port);
+                let link = LinkId::from_index(of_link.len());
+                let back = fabric.reverse(link).index() as u32;
+                all[far as usize].add_input(link.index() as u32, back, port);
             }
             of_link.push([far, near]);
         }
@@ -196,9 +200,16 @@ impl Stations {
         self.all.is_empty()
     }
 
-    /// The first of the links that lead to a station.
-    pub(crate) fn first_input(&self, number: usize) -> Option<usize> {
-        self.all[number].inputs.first().map(|link| *link as usize)
+    /// A cable of a station: the link that leads to it, and the one that leaves it.
+    #[inline]
+    pub(crate) fn cable(&self, number: usize) -> [usize; 2] {
+        self.all[number].cable.map(|link| link as usize)
+    }
+
+    /// What happens to a station first of what comes soon.
+    #[inline]
+    pub(crate) fn soonest(&self, number: usize) -> u64 {
+        self.all[number].near.last().map_or(0, |entry| entry.at)
     }
 
     /// How many there are.
@@ -222,10 +233,14 @@ impl Station {
             next_at: NEVER,
             lookahead: NEVER,
             inputs: Vec::new(),
+            cable: [0; 2],
         }
     }
 
-    fn add_input(&mut self, link: u32, port: &Port) {
+    fn add_input(&mut self, link: u32, back: u32, port: &Port) {
+        if self.inputs.is_empty() {
+            self.cable = [link, back];
+        }
         self.inputs.push(link);
         self.lookahead = self.lookahead.min(port.delay);
     }

@@ -160,14 +160,14 @@ impl Simulation<'_> {
             if self.rules.trims && packet.purpose == Purpose::Data {
                 self.trim(link, next, packet);
             } else {
-                self.ports[next].drops[class] += 1;
+                self.ports[next].classes[class].drops += 1;
                 self.dropped(link, &packet, class);
             }
             return;
         }
         if self.rules.mark_when == MarkWhen::Enqueue
             && DATA <= class
-            && self.marker.marks(u64::from(self.ports[next].queued[class]), next)
+            && self.marker.marks(u64::from(self.ports[next].classes[class].queued), next)
             && packet.purpose == Purpose::Data
         {
             packet.flags |= MARKED;
@@ -203,7 +203,8 @@ impl Simulation<'_> {
         self.catch_up_switch(number);
         let switch = &mut self.switches[number];
         if self.rules.lossless >> class & 1 == 0 {
-            let fits = u64::from(self.ports[next].queued[class] + size) <= switch.lossy_limit();
+            let fits =
+                u64::from(self.ports[next].classes[class].queued + size) <= switch.lossy_limit();
             if fits {
                 switch.charge_lossy(size);
             }
@@ -388,13 +389,10 @@ impl Simulation<'_> {
     /// Throws away what waits in a queue and gives its memory back.
     pub(crate) fn drain(&mut self, link: usize, class: usize) {
         self.catch_up(link);
-        while !self.ports[link].queues[class].is_empty() {
+        while !self.ports[link].classes[class].queue.is_empty() {
             let port = &mut self.ports[link];
-            let waiting = self.queued.pop(&mut port.queues[class]);
-            port.queued[class] -= u32::from(waiting.packet.size);
-            if port.queues[class].is_empty() {
-                port.waiting &= !(1 << class);
-            }
+            let waiting = self.queued.pop(&mut port.classes[class].queue);
+            port.left(class, u32::from(waiting.packet.size));
             if port.switch != NOWHERE {
                 let number = port.switch as usize;
                 self.give_back(number, &waiting, class);

@@ -58,10 +58,8 @@ impl Simulation<'_> {
     #[inline]
     pub(crate) fn join(&mut self, link: usize, class: usize, waiting: Waiting) {
         let port = &mut self.ports[link];
-        port.queued[class] += u32::from(waiting.packet.size);
-        port.waiting |= 1 << class;
-        self.queued.push(&mut port.queues[class], waiting);
-        port.peak = port.peak.max(port.total_queued());
+        port.joined(class, u32::from(waiting.packet.size));
+        self.queued.push(&mut port.classes[class].queue, waiting);
         self.kick(link);
     }
 
@@ -153,13 +151,9 @@ impl Simulation<'_> {
     #[inline]
     pub(crate) fn transmit_class(&mut self, link: usize, class: usize, start: u64) {
         let port = &mut self.ports[link];
-        let Waiting { mut packet, from } = self.queued.pop(&mut port.queues[class]);
-        if port.queues[class].is_empty() {
-            port.waiting &= !(1 << class);
-        }
+        let Waiting { mut packet, from } = self.queued.pop(&mut port.classes[class].queue);
         let size = u32::from(packet.size);
-        port.queued[class] -= size;
-        let left = u64::from(port.queued[class]);
+        let left = port.left(class, size);
         let switch = port.switch;
         if self.recorder.is_some() {
             self.record_wait(link, packet.purpose, waited(packet.at, start));
@@ -219,7 +213,7 @@ impl Simulation<'_> {
         // Deficit round robin between control and data, in bytes.
         loop {
             for class in [CONTROL, DATA] {
-                let size = i32::from(self.queued.first(port.queues[class]).packet.size);
+                let size = i32::from(self.queued.first(port.classes[class].queue).packet.size);
                 if size <= port.deficits[class] {
                     port.deficits[class] -= size;
                     return class;
