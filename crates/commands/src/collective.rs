@@ -40,6 +40,9 @@ pub struct Report {
     pub seeds: usize,
     /// One for each size.
     pub rows: Vec<Row>,
+    /// Why larger sizes were left out, if they were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<String>,
     /// What was measured, if anything is known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub measured: Vec<Measured>,
@@ -67,7 +70,7 @@ pub struct Row {
     /// Which algorithm the library chose.
     pub algorithm: &'static str,
     /// Which protocol.
-    pub protocol: String,
+    pub protocol: &'static str,
     /// How many channels.
     pub channels: u32,
     /// The busiest link between switches, and how busy.
@@ -109,13 +112,18 @@ pub fn run(
     }
     let ranks: Vec<_> = (0..gpus).map(|gpu| fabric.gpu(gpu)).collect();
     let communicator = Communicator::new(fabric, &ranks);
-    let (mut rows, mut last) = (Vec::new(), None);
+    let (mut rows, mut last, mut left_out) = (Vec::new(), None, None);
     let mut bytes = sizes.min;
     let mut budget = Budget::new(patience);
     while bytes <= sizes.max {
         let ask = (engine, collective, bytes);
         match row(loaded, ask, &communicator, &mut budget, watch) {
             Err(Failure::Interrupted) if !rows.is_empty() => break,
+            // What was run before patience came to its end is worth knowing.
+            Err(Failure::Run(reason)) if !rows.is_empty() => {
+                left_out = Some(format!("from {bytes} on nothing was run: {reason}"));
+                break;
+            }
             row => {
                 let (row, outcome) = row?;
                 rows.push(row);
@@ -130,7 +138,7 @@ pub fn run(
     });
     let measured = measured::published(loaded, collective, gpus);
     let (collective, title) = (collective.name(), loaded.title());
-    Ok(Report { collective, gpus, seeds: 1, rows, measured, title, engine, pictures })
+    Ok(Report { collective, gpus, seeds: 1, rows, left_out, measured, title, engine, pictures })
 }
 
 /// The same under several seeds: times are means, with how they are spread.
@@ -204,7 +212,7 @@ fn row(
         algbw_gbps,
         busbw_gbps: algbw_gbps * collective.bus_factor(communicator.ranks() as u32),
         algorithm: plan.algorithm.name(),
-        protocol: format!("{:?}", plan.protocol),
+        protocol: plan.protocol.name(),
         channels: plan.channels,
         limiting_link,
         limiting_utilisation,
@@ -295,7 +303,7 @@ impl Answer for Report {
                 significant(row.algbw_gbps),
                 significant(row.busbw_gbps),
                 row.algorithm.to_owned(),
-                row.protocol.clone(),
+                row.protocol.to_owned(),
                 row.channels.to_string(),
                 link,
             ]);
@@ -305,6 +313,9 @@ impl Answer for Report {
             .heading(format!("{title}: {collective} on {gpus} GPUs, {} engine", engine.name()))
             .chart(self.chart())
             .table(table);
+        if let Some(reason) = &self.left_out {
+            sheet = sheet.note(reason.clone());
+        }
         if let Some((error, count)) = self.error() {
             let error = format!("{:.1} %", 100.0 * error);
             let sizes = if count == 1 { "size that was" } else { "sizes that were" };

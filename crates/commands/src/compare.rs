@@ -162,6 +162,9 @@ pub fn run(
         if named { options.scenarios.clone() } else { DEPLOYMENTS.map(str::to_owned).to_vec() };
     let threads = parallel::threads(options.threads);
     let variants = variants(&names, &options.vary)?;
+    if options.engine == Engine::Packet {
+        refuse_endless(&variants, base, options.patience, tell)?;
+    }
     let columns = parallel::map(threads, &variants, |variant| {
         tell(&format!("{}: loading", variant.name));
         let column = column(variant, base, options, interrupt, tell);
@@ -189,17 +192,50 @@ pub fn run(
     })
 }
 
+/// Estimates all columns before the first of them runs, and names those that would take too long.
+fn refuse_endless(
+    variants: &[Variant],
+    base: &Request,
+    patience: Patience,
+    tell: &(dyn Fn(&str) + Sync),
+) -> Result<(), Failure> {
+    let mut refused = Vec::new();
+    for variant in variants {
+        tell(&format!("{}: what packets will take", variant.name));
+        let loaded = load(&variant.request(base))?;
+        let estimated = if loaded.job.is_some() {
+            run_job::refuse_endless(&loaded, patience)
+        } else if loaded.scenario.traffic.is_some() {
+            run_traffic::refuse_endless(&loaded, patience)
+        } else {
+            Ok(())
+        };
+        match estimated {
+            Err(Failure::Run(reason)) => refused.push(format!("{}: {reason}", variant.name)),
+            estimated => estimated?,
+        }
+    }
+    if refused.is_empty() { Ok(()) } else { Err(Failure::Run(refused.join("\n"))) }
+}
+
+impl Variant {
+    /// The scenario of this column.
+    fn request(&self, base: &Request) -> Request {
+        let set = [base.set.clone(), self.set.clone()].concat();
+        Request { scenario: Some(self.scenario.clone()), set, ..base.clone() }
+    }
+}
+
 fn column(
-    Variant { scenario, set, name }: &Variant,
+    variant: &Variant,
     base: &Request,
     options: &Options,
     interrupt: &AtomicBool,
     tell: &(dyn Fn(&str) + Sync),
 ) -> Result<Column, Failure> {
     let Options { engine, patience, .. } = *options;
-    let set = [base.set.clone(), set.clone()].concat();
-    let request = Request { scenario: Some(scenario.clone()), set, ..base.clone() };
-    let loaded = load(&request)?;
+    let name = &variant.name;
+    let loaded = load(&variant.request(base))?;
     let scenario = &loaded.scenario;
     let fabric = summary(loaded.fabric(), &scenario.cluster, &scenario.catalogue);
     let gpus = report::number::grouped(fabric.gpus);

@@ -305,6 +305,41 @@ pub fn ask_what_if(loaded: &Loaded, report: &mut Report) -> Result<(), Failure> 
     Ok(())
 }
 
+/// Refuses a step that would take too long packet by packet, before anything of it runs.
+pub fn refuse_endless(loaded: &Loaded, patience: Patience) -> Result<(), Failure> {
+    estimated(loaded, &JobWorld::of(loaded)?, patience).map(|_| ())
+}
+
+/// Estimates every phase packet by packet; how many there are, if patience reaches for all.
+fn estimated(loaded: &Loaded, world: &JobWorld<'_>, patience: Patience) -> Result<usize, Failure> {
+    let settings = loaded.settings();
+    let mut budget = Budget::new(patience);
+    let (mut phases, mut refusal) = (0, None);
+    with_packets(loaded, world, patience, &mut |fabric, transfers| {
+        phases += 1;
+        refusal = budget.check(fabric, transfers, &settings).err().or(refusal.take());
+        Outcome::default()
+    })?;
+    refusal.map_or(Ok(phases), Err)
+}
+
+/// Predicts with an engine that wants what packets want.
+fn with_packets(
+    loaded: &Loaded,
+    world: &JobWorld<'_>,
+    patience: Patience,
+    engine: &mut dyn FnMut(&Fabric, &Transfers) -> Outcome,
+) -> Result<Prediction, Failure> {
+    let runner = Runner {
+        engine: &mut |fabric, transfers| engine(fabric, transfers),
+        detail: Engine::Packet.detail(),
+        largest: Some(PACKET_BYTES),
+        most_operations: patience.most_operations(),
+    };
+    let predicted = predict_on(world.world(), &assumptions(loaded), Some(runner));
+    predicted.map_err(|error| Failure::Run(error.to_string()))
+}
+
 /// Predicts with every phase run packet by packet. All of them are estimated before the first runs,
 /// and refused if patience does not reach. Somebody who interrupts gets the phases that were run;
 /// the others count as undisturbed.
@@ -315,28 +350,9 @@ fn predicted_by_packets(
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Prediction, Failure> {
     let settings = loaded.settings();
-    let predict = |engine: &mut dyn FnMut(&Fabric, &Transfers) -> Outcome| {
-        let runner = Runner {
-            engine: &mut |fabric, transfers| engine(fabric, transfers),
-            detail: Engine::Packet.detail(),
-            largest: Some(PACKET_BYTES),
-            most_operations: patience.most_operations(),
-        };
-        let predicted = predict_on(world.world(), &assumptions(loaded), Some(runner));
-        predicted.map_err(|error| Failure::Run(error.to_string()))
-    };
-    let mut budget = Budget::new(patience);
-    let (mut phases, mut refusal) = (0, None);
-    predict(&mut |fabric, transfers| {
-        phases += 1;
-        refusal = budget.check(fabric, transfers, &settings).err().or(refusal.take());
-        Outcome::default()
-    })?;
-    if let Some(refusal) = refusal {
-        return Err(refusal);
-    }
+    let phases = estimated(loaded, world, patience)?;
     let mut done = 0;
-    let mut prediction = predict(&mut |fabric, transfers| {
+    let mut prediction = with_packets(loaded, world, patience, &mut |fabric, transfers| {
         if watch.is_interrupted() {
             return Outcome::default();
         }

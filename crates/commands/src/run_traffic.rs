@@ -211,6 +211,20 @@ fn refuse_slow_flows(loaded: &Loaded, work: &Work) -> Result<(), Failure> {
     )))
 }
 
+/// Refuses traffic that would take too long packet by packet.
+pub fn refuse_endless(loaded: &Loaded, patience: Patience) -> Result<(), Failure> {
+    estimated(loaded, &work(loaded, Engine::Packet, patience)?, patience).map(|_| ())
+}
+
+/// What it will take packet by packet, if patience reaches for that.
+fn estimated(
+    loaded: &Loaded,
+    work: &Work,
+    patience: Patience,
+) -> Result<packetsim::Estimate, Failure> {
+    Budget::new(patience).check(loaded.fabric(), &work.transfers, &loaded.settings())
+}
+
 /// Runs the scenario's synthetic traffic.
 pub fn run(
     loaded: &Loaded,
@@ -224,10 +238,8 @@ pub fn run(
         return Err(Failure::Usage(reason.to_owned()));
     }
     let work = work(loaded, engine, options.patience)?;
-    let (fabric, settings) = (loaded.fabric(), loaded.settings());
     if engine == Engine::Packet {
-        let mut budget = Budget::new(options.patience);
-        watch.expected_events = budget.check(fabric, &work.transfers, &settings)?.events;
+        watch.expected_events = estimated(loaded, &work, options.patience)?.events;
     }
     if (engine, options.patience) == (Engine::Flow, Patience::Usual) {
         refuse_slow_flows(loaded, &work)?;

@@ -4,7 +4,7 @@
 use std::sync::atomic::AtomicBool;
 
 use commands::packets::Patience;
-use commands::{Engine, collective, run_job};
+use commands::{Engine, Failure, collective, compare, run_job};
 use packetsim::Watch;
 use scenario::{Loaded, Request, load};
 use traffic::collective::Collective;
@@ -54,4 +54,49 @@ fn an_interrupted_step_is_told_as_far_as_it_is_known() {
     assert_eq!(stopped.step_s, undisturbed.step_s);
     let told = stopped.findings.iter().any(|finding| finding.starts_with("stopped: 0 of "));
     assert!(told, "{:?}", stopped.findings);
+}
+
+/// Sizes for which patience does not reach are left out, with the reason; the others are told.
+#[test]
+fn sizes_beyond_patience_are_left_out_with_the_reason() {
+    let small = loaded("small-16");
+    let sizes =
+        collective::Sizes { min: Bytes::from_mib(1), max: Bytes::new(1 << 50), factor: 1 << 30 };
+    let (engine, patience) = (Engine::Packet, Patience::Usual);
+    let options = collective::Options {
+        engine,
+        patience,
+        collective: Collective::AllReduce,
+        sizes,
+        gpus: None,
+    };
+    let report = collective::run(&small, &options, &mut Watch::default()).expect("some of it runs");
+    assert_eq!(report.rows.len(), 1);
+    let reason = report.left_out.expect("a petabyte is too much");
+    assert!(reason.contains("--force"), "{reason}");
+    // Nothing is told if not even the first size can be run.
+    let sizes = collective::Sizes { min: sizes.max, ..sizes };
+    let options = collective::Options { sizes, ..options };
+    assert!(collective::run(&small, &options, &mut Watch::default()).is_err());
+}
+
+/// A comparison is refused before its first column runs, and the columns that are too much are
+/// named.
+#[test]
+fn a_comparison_names_the_columns_beyond_patience() {
+    let options = compare::Options {
+        scenarios: vec!["../../scenarios/bench/permutation-128.toml".to_owned()],
+        engine: Engine::Packet,
+        threads: None,
+        patience: Patience::Usual,
+        vary: vec!["traffic.bytes=1MiB,1TiB".to_owned()],
+        seeds: 1,
+    };
+    let told = std::sync::Mutex::new(Vec::new());
+    let tell = |text: &str| told.lock().expect("nobody panics with it").push(text.to_owned());
+    let refused = compare::run(&options, &Request::default(), &AtomicBool::new(false), &tell);
+    let Err(Failure::Run(reason)) = refused else { panic!("{refused:?}") };
+    assert!(reason.contains("1TiB: about") && !reason.contains("1MiB"), "{reason}");
+    let told = told.into_inner().expect("nobody panics with it");
+    assert!(told.iter().all(|told| told.ends_with("what packets will take")), "{told:?}");
 }

@@ -49,6 +49,15 @@ pub enum Protocol {
 impl Protocol {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Ll, Self::Ll128, Self::Simple];
+
+    /// What NCCL calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ll => "LL",
+            Self::Ll128 => "LL128",
+            Self::Simple => "Simple",
+        }
+    }
 }
 
 /// Whether something is used where the hardware has it.

@@ -149,7 +149,7 @@ fn predict(row: &[&str; 12]) -> Row {
         }
     };
     let plan = answer.plan;
-    let chosen = format!("{} {:?} ×{}", plan.algorithm.name(), plan.protocol, plan.channels);
+    let chosen = format!("{} {} ×{}", plan.algorithm.name(), plan.protocol.name(), plan.channels);
     Row { id: id.into(), bytes, measured, predicted, error, chosen }
 }
 

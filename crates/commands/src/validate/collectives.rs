@@ -139,7 +139,7 @@ impl Row {
                 (rate, logical * self.bytes as f64 / seconds / 1e9, "GB/s")
             }
         };
-        let note = format!("{} {:?} ×{}", plan.algorithm.name(), plan.protocol, plan.channels);
+        let note = format!("{} {} ×{}", plan.algorithm.name(), plan.protocol.name(), plan.channels);
         Ok(Case {
             note,
             source: self.source.clone(),
