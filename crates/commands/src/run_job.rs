@@ -357,7 +357,8 @@ fn predicted_by_packets(
             return Outcome::default();
         }
         watch.expected_events = packetsim::estimate(fabric, transfers, &settings).events;
-        let outcome = packetsim::run_watched(fabric, transfers, &settings, watch);
+        let outcome =
+            packetsim::run_with_faults(fabric, transfers, &settings, &loaded.faults, watch);
         if watch.is_interrupted() {
             return Outcome::default();
         }

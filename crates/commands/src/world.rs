@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use fabric::graph::LinkKind;
+use fabric::graph::{LinkKind, Node, NodeKind};
 use fabric::hardware::Gpu;
 use fabric::{Fabric, LinkId, NodeId};
 use job::compute::GpuRates;
@@ -189,28 +189,32 @@ pub fn message_latency(loaded: &Loaded, from: usize, to: usize) -> Option<Span> 
     Some(path_latency(fabric, nic(from), nic(to), Bytes::new(64))? + ends)
 }
 
-/// The leaf and the zone of every NIC, looked up once: analyses ask for them millions of times.
+/// The leaf and the zone of everything that sends, looked up once: analyses ask for them millions
+/// of times.
 #[derive(Clone, Debug)]
 pub struct Places {
-    /// By NIC.
+    /// By node.
     of: Vec<Option<(NodeId, u32)>>,
-    first: usize,
 }
 
 impl Places {
     /// Those of a fabric.
     pub fn of(fabric: &Fabric) -> Self {
-        let place = |nic: usize| {
-            let leaf = leaf_of(fabric, fabric.nic(nic))?;
+        let place = |(id, node): (NodeId, &Node)| {
+            let leaf = match node.kind {
+                NodeKind::Nic => leaf_of(fabric, id)?,
+                NodeKind::Switch => id,
+                _ => return None,
+            };
             Some((leaf, fabric.nodes()[leaf].zone))
         };
-        let first = fabric.nic(0).index();
-        Self { of: (0..fabric.nics()).map(place).collect(), first }
+        Self { of: fabric.nodes().enumerate().map(place).collect() }
     }
 
-    /// The leaf and the zone of a NIC.
-    pub fn get(&self, nic: NodeId) -> Option<(NodeId, u32)> {
-        self.of[nic.index() - self.first]
+    /// The leaf and the zone of a NIC; a switch that ends connections, because it reduces what
+    /// they carry, is its own.
+    pub fn get(&self, node: NodeId) -> Option<(NodeId, u32)> {
+        self.of[node.index()]
     }
 }
 

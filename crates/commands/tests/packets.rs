@@ -100,3 +100,33 @@ fn a_comparison_names_the_columns_beyond_patience() {
     let told = told.into_inner().expect("nobody panics with it");
     assert!(told.iter().all(|told| told.ends_with("what packets will take")), "{told:?}");
 }
+
+/// What goes wrong in the network is felt by a job's step, packet by packet as by flows.
+#[test]
+fn a_step_feels_the_faults_of_its_network() {
+    let step = |fault: Option<&str>| {
+        let set = fault.map(|fault| format!("faults=[{fault}]")).into_iter().collect();
+        let scenario = Some("small-16".to_owned());
+        let loaded = load(&Request { scenario, set, ..Request::default() }).expect("it is valid");
+        let mut watch = Watch::default();
+        run_job::run(&loaded, Engine::Packet, Patience::Usual, &mut watch)
+    };
+    let healthy = step(None).expect("it runs").step_s;
+    let slow = r#"{ on = "NIC 3", what = { kind = "degraded", rate = "10Gbps" } }"#;
+    let slow = step(Some(slow)).expect("it runs").step_s;
+    assert!(1.2 * healthy < slow, "{healthy} and {slow}");
+    let cut = r#"{ on = "NIC 3", what = { kind = "link-down" } }"#;
+    let Err(Failure::Run(reason)) = step(Some(cut)) else { panic!("nothing arrives") };
+    assert!(!reason.is_empty());
+}
+
+/// Switches that reduce end connections; the analysis of a job's traffic knows where they are.
+#[test]
+fn traffic_that_ends_in_switches_is_analysed() {
+    let set =
+        ["library.sharp=enabled", "job.model=\"llama3-8b\"", "job.parallel.sharding=\"none\""];
+    let set = set.map(str::to_owned).to_vec();
+    let scenario = Some("small-128".to_owned());
+    let loaded = load(&Request { scenario, set, ..Request::default() }).expect("it is valid");
+    commands::traffic::run(&loaded).expect("it is analysed");
+}

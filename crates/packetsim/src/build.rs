@@ -2,6 +2,7 @@
 
 use fabric::fault::Faults;
 use fabric::hardware::Reorder;
+use fabric::hash::FlowKey;
 use fabric::routing::Policy;
 use fabric::{Fabric, LinkId, NodeKind};
 use traffic::{Counters, Transfers};
@@ -76,7 +77,11 @@ pub(crate) fn build<'a>(
         stations: Stations::default(),
         pauses: vec![PauseLog::default(); links],
         credits,
-        damage: damage(settings, faults, links),
+        damage: if 0.0 < settings.loss || !faults.is_empty() {
+            damage(settings, links)
+        } else {
+            Vec::new()
+        },
         paths: Vec::new(),
         entropy: Entropy::new(network.routing.entropies()),
         network,
@@ -106,6 +111,9 @@ pub(crate) fn build<'a>(
     let health =
         if faults.is_empty() { fabric.health().clone() } else { faults.health(fabric, Time::ZERO) };
     simulation.network.routes.set_health(health);
+    if faults.is_empty() && fabric.health().has_failures() {
+        lose_what_cannot_arrive(&mut simulation);
+    }
     simulation.set_up_aggregation();
     simulation.stations = Stations::new(&simulation);
     simulation.calendar = calendar(&simulation);
@@ -182,13 +190,24 @@ fn quanta(fabric: &Fabric, quanta: u32) -> u64 {
 }
 
 /// Dice for links that damage packets.
-fn damage(settings: &Settings, faults: &Faults, links: usize) -> Vec<units::Random> {
-    let dice = |link| units::Random::new(settings.seed, "damage", link as u64);
-    if 0.0 < settings.loss || !faults.is_empty() {
-        (0..links).map(dice).collect()
-    } else {
-        Vec::new()
+fn damage(settings: &Settings, links: usize) -> Vec<units::Random> {
+    (0..links).map(|link| units::Random::new(settings.seed, "damage", link as u64)).collect()
+}
+
+/// Makes links that have failed lose what crosses them, if somebody has no way around them.
+fn lose_what_cannot_arrive(simulation: &mut Simulation<'_>) {
+    let Simulation { fabric, network, .. } = simulation;
+    let pairs = network.keys.clone();
+    let mut has_way = |key: &FlowKey| network.walk(fabric, key).is_ok();
+    if pairs.iter().all(|(there, back)| has_way(there) && has_way(back)) {
+        return;
     }
+    let trouble = |link| match fabric.health().is_down(link) {
+        true => Trouble::Down,
+        false => Trouble::None,
+    };
+    simulation.troubles = fabric.links().ids().map(trouble).collect();
+    simulation.damage = damage(simulation.settings, simulation.ports.len());
 }
 
 fn classes(settings: &Settings) -> [u8; PURPOSES] {
@@ -333,16 +352,10 @@ fn lay_paths(simulation: &mut Simulation<'_>) {
         let planned = planned.as_ref().and_then(|paths| paths[pair].as_ref());
         let forth: Vec<LinkId> = match planned {
             Some(path) => path.clone(),
-            None => match simulation.network.walk(fabric, &key) {
-                Ok(path) => path.to_vec(),
-                Err(error) => panic!("{}", error.describe(fabric)),
-            },
+            None => first_way(simulation, &key),
         };
         let route = simulation.lay_all(pair, &forth, Way::There);
-        let path = match simulation.network.walk(fabric, &back) {
-            Ok(path) => path.to_vec(),
-            Err(error) => panic!("{}", error.describe(fabric)),
-        };
+        let path = first_way(simulation, &back);
         let ack_route = simulation.lay_all(pair, &path, Way::Back);
         let port = forth[0].index() as u32;
         let line = fabric.class(forth[0]).rate;
@@ -372,6 +385,22 @@ fn lay_paths(simulation: &mut Simulation<'_>) {
             simulation.paths.extend(path.iter().map(|link| link.index() as u32));
             simulation.paths.push(PATH_END);
         }
+    }
+}
+
+/// The way of a flow at the start. Where faults leave none, the one that there is when all is
+/// well: what is sent over it is lost until the routes change.
+fn first_way(simulation: &mut Simulation<'_>, key: &FlowKey) -> Vec<LinkId> {
+    let (fabric, network) = (simulation.fabric, &mut simulation.network);
+    if let Ok(path) = network.walk(fabric, key) {
+        return path.to_vec();
+    }
+    let sick = std::mem::take(&mut network.routes);
+    let path = network.walk(fabric, key).map(<[LinkId]>::to_vec);
+    network.routes = sick;
+    match path {
+        Ok(path) => path,
+        Err(error) => panic!("{}", error.describe(fabric)),
     }
 }
 

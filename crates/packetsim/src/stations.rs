@@ -170,7 +170,7 @@ impl Stations {
             || simulation.rules.flowlet_gap != NEVER
             || simulation.clock != Clock::Picosecond;
         let may_lose = lossless == 0 || !simulation.damage.is_empty();
-        if is_felt || !simulation.faults.is_empty() || (may_lose && !goes_back) {
+        if is_felt || !simulation.troubles.is_empty() || (may_lose && !goes_back) {
             return Self::default();
         }
         let Some(of_op) = homes(fabric, transfers) else { return Self::default() };

@@ -12,6 +12,11 @@ use units::{Bytes, Rate, Span};
 
 /// Sixteen hosts in a fat tree of 400G.
 fn tree() -> Fabric {
+    tree_without(&[])
+}
+
+/// The same of which some parts have failed for good.
+fn tree_without(failed: &[&str]) -> Fabric {
     let cluster = ClusterConfig {
         gpus: Some(16),
         gpus_per_node: 1,
@@ -24,6 +29,7 @@ fn tree() -> Fabric {
         topology: TopologyKind::FatTree,
         k: Some(4),
         links: vec![link; 3],
+        failed: failed.iter().map(|name| (*name).to_owned()).collect(),
         ..FabricConfig::default()
     };
     build(&cluster, &config, &Default::default()).unwrap()
@@ -35,7 +41,10 @@ fn fault(on: &str, at: Span, lasting: Option<Span>, what: FaultKind) -> FaultCon
 
 /// Every host sends 4 MiB to the one eight further on.
 fn run(reorder: Reorder, faults: &[FaultConfig]) -> Outcome {
-    let fabric = tree();
+    run_on(tree(), reorder, faults)
+}
+
+fn run_on(fabric: Fabric, reorder: Reorder, faults: &[FaultConfig]) -> Outcome {
     let mut transfers = Transfers::new();
     let label = transfers.label("flow");
     for host in 0..16 {
@@ -71,6 +80,36 @@ fn loss_never_hangs_a_run() {
             assert_eq!(outcome.completed(), 16, "{name}, {reorder:?}: {:?}", outcome.findings);
             let lost = (outcome.counters.drops, outcome.counters.retransmits);
             assert!(0 < lost.0 && 0 < lost.1, "{name}, {reorder:?}: {lost:?}");
+        }
+    }
+}
+
+/// Property: whoever is cut off from the start gives up, and nobody else does; if that ends, all
+/// arrive.
+#[test]
+fn hosts_that_are_cut_off_from_the_start_give_up_or_wait() {
+    let us = Span::from_us;
+    let flap = FaultKind::Flap { period: us(60), down: Some(us(20)) };
+    for reorder in WAYS {
+        let for_good = [
+            run(reorder, &[fault("NIC 3", us(0), None, FaultKind::LinkDown)]),
+            run(reorder, &[fault("pod 0 edge 0", us(0), None, FaultKind::SwitchDown)]),
+            run_on(tree_without(&["NIC 3"]), reorder, &[]),
+            run_on(tree_without(&["pod 0 edge 0"]), reorder, &[]),
+        ];
+        // A host sends to one and receives from one; two hosts hang on a switch.
+        for (outcome, left) in for_good.iter().zip([14, 12, 14, 12]) {
+            assert_eq!(outcome.completed(), left, "{reorder:?}: {:?}", outcome.findings);
+            assert!(!outcome.findings.is_empty(), "{reorder:?}");
+        }
+        let for_a_while = [
+            fault("NIC 3", us(0), Some(us(80)), FaultKind::LinkDown),
+            fault("NIC 3", us(0), Some(us(400)), flap),
+            fault("pod 0 edge 0", us(0), Some(us(100)), FaultKind::SwitchRestart),
+        ];
+        for fault in for_a_while {
+            let outcome = run(reorder, std::slice::from_ref(&fault));
+            assert_eq!(outcome.completed(), 16, "{fault:?} {reorder:?}: {:?}", outcome.findings);
         }
     }
 }
