@@ -86,7 +86,7 @@ impl<'a> Links<'a> {
             paused_s: used.paused.as_secs_f64(),
         });
         let counters = Some(outcome.counters).filter(|counters| 0 < counters.packets);
-        let seconds = outcome.makespan().as_secs_f64();
+        let seconds = outcome.elapsed().as_secs_f64();
         Self { fabric, seconds, carried: carried.collect(), counters }
     }
 

@@ -316,18 +316,20 @@ fn summarise(
     clock: &crate::meter::Meter,
 ) -> Report {
     let times = completions(work, outcome, 0..work.flows.len());
-    let bytes: u64 =
-        work.flows.iter().map(|flow| flow.bytes.get() * u64::from(flow.messages)).sum();
-    let makespan_s = outcome.makespan().as_secs_f64();
+    let size = |flow: &Flow| flow.bytes.get() * u64::from(flow.messages);
+    let has_arrived = |(_, end): &(&Flow, &traffic::OpId)| outcome.ops[**end].is_some();
+    let arrived = work.flows.iter().zip(&work.ends).filter(has_arrived);
+    let arrived: u64 = arrived.map(|(flow, _)| size(flow)).sum();
+    let elapsed_s = outcome.elapsed().as_secs_f64();
     let counters = &outcome.counters;
     let Analysis { tiers, rails, worst } = analysis;
     Report {
         flows: work.flows.len() as u64,
         completed: times.len() as u64,
-        bytes,
-        makespan_s,
+        bytes: work.flows.iter().map(size).sum(),
+        makespan_s: outcome.makespan().as_secs_f64(),
         fct_s: percentiles(&times),
-        goodput_bps: if makespan_s > 0.0 { bytes as f64 * 8.0 / makespan_s } else { 0.0 },
+        goodput_bps: if elapsed_s > 0.0 { arrived as f64 * 8.0 / elapsed_s } else { 0.0 },
         parts: work.parts.iter().map(|part| part_report(work, outcome, part)).collect(),
         small_messages_s: SmallMessages::of(loaded.fabric(), &work.transfers, outcome),
         drops: counters.drops,

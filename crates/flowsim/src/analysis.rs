@@ -138,7 +138,7 @@ pub fn analyse(
     traces: Option<Traces<'_, '_>>,
     worst: usize,
 ) -> Analysis {
-    let seconds = outcome.makespan().as_secs_f64();
+    let seconds = outcome.elapsed().as_secs_f64();
     let series = traces.map(|traces| traces.series);
     let view = View { fabric, outcome, seconds, series };
     let (tiers, rails) = view.groups();

@@ -250,12 +250,14 @@ impl Simulation<'_> {
 
     fn turn_over(&mut self, watch: &mut Watch<'_>) -> End {
         let limit = self.settings.limits.time.as_ps();
-        let mut next_look = LOOK_EVERY;
+        let mut next_look = LOOK_EVERY.min(self.settings.limits.events);
         // Data packets that have crossed links, and since when no more have.
         let mut moved = (0, 0);
         while !self.operations.replay.is_done() {
-            if self.calendar.peek().is_none() {
-                return End::Stuck;
+            let Some(next) = self.calendar.peek() else { return End::Stuck };
+            if limit < next {
+                self.now = limit;
+                return End::Limit;
             }
             self.read_for_nics();
             let Some(entry) = self.calendar.next() else { return End::Stuck };
@@ -270,7 +272,7 @@ impl Simulation<'_> {
                 } else if moved.1 + self.rules.timeout < self.now && self.is_hopeless() {
                     return End::Stuck;
                 }
-                if self.settings.limits.events <= self.counters.events || limit <= self.now {
+                if self.settings.limits.events <= self.counters.events {
                     return End::Limit;
                 }
             }
@@ -591,6 +593,7 @@ impl Simulation<'_> {
             ops: std::mem::take(&mut self.operations.outcome),
             links,
             counters: self.counters,
+            stopped_at: (end != End::Done).then_some(Time::from_ps(self.now)),
             findings: std::mem::take(&mut self.findings),
             digest: self.digest,
         }

@@ -155,3 +155,19 @@ fn a_pause_storm_ends_when_it_ends() {
     let times = outcome.ops.iter().next().unwrap().unwrap();
     assert!(Span::from_ms(2) <= times.finish.since(times.start));
 }
+
+/// A run that is stopped at an instant has gone on until then, whatever has arrived.
+#[test]
+fn a_limit_of_time_is_kept() {
+    let fabric = tree();
+    let mut transfers = Transfers::new();
+    let label = transfers.label("flow");
+    let (from, to) = (fabric.nic(0), fabric.nic(8));
+    let connection = transfers.connect(Connection { from, to, channel: 0, queue_pairs: 1 });
+    transfers.send(connection, Bytes::from_mib(4), label, &[]);
+    let mut settings = Settings::default();
+    settings.limits.time = Span::from_us(40);
+    let outcome = packetsim::run(&fabric, &transfers, &settings);
+    assert_eq!((outcome.completed(), outcome.makespan()), (0, Span::ZERO));
+    assert_eq!(outcome.elapsed(), Span::from_us(40));
+}

@@ -72,6 +72,8 @@ pub struct Outcome {
     pub links: IdVec<LinkId, LinkUse>,
     /// Totals.
     pub counters: Counters,
+    /// When the run ended, if it did before all operations had.
+    pub stopped_at: Option<Time>,
     /// What the user should hear about.
     pub findings: Vec<Finding>,
     /// A fold of everything that happened: equal digests, equal runs.
@@ -83,6 +85,13 @@ impl Outcome {
     pub fn makespan(&self) -> Span {
         let finishes = self.ops.iter().flatten().map(|times| times.finish);
         finishes.max().unwrap_or(Time::ZERO).since(Time::ZERO)
+    }
+
+    /// How long the run went on: until its last operation, or until it was stopped or nothing moved
+    /// any more.
+    pub fn elapsed(&self) -> Span {
+        let stopped = self.stopped_at.unwrap_or(Time::ZERO).since(Time::ZERO);
+        self.makespan().max(stopped)
     }
 
     /// How many operations finished.

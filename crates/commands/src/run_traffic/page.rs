@@ -32,7 +32,7 @@ pub(super) struct Drawn {
 
 impl Drawn {
     pub(super) fn of(loaded: &Loaded, engine: Engine, work: &Work, outcome: &Outcome) -> Self {
-        let (fabric, seconds) = (loaded.fabric(), outcome.makespan().as_secs_f64());
+        let (fabric, seconds) = (loaded.fabric(), outcome.elapsed().as_secs_f64());
         let times = completions(work, outcome, 0..work.flows.len());
         Self {
             sample: sample(work, outcome, &times),
