@@ -127,15 +127,15 @@ pub fn collective(
     options: &collective::Options,
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Report, Failure> {
-    every(loaded, &mut |loaded, engine| {
+    let report = every(loaded, &mut |loaded, engine| {
         let options = collective::Options { engine, ..*options };
         let report = collective::run(loaded, &options, watch)?;
-        let row = |row: &collective::Row| {
-            let metric = format!("{} of {}", report.collective, Bytes::new(row.bytes));
-            (metric, "s", row.time_us / 1e6)
-        };
+        let row =
+            |row: &collective::Row| (Bytes::new(row.bytes).to_string(), "s", row.time_us / 1e6);
         Ok(report.rows.iter().map(row).collect())
-    })
+    })?;
+    let title = format!("{}: {}", report.title, options.collective.name());
+    Ok(Report { title, ..report })
 }
 
 /// Asks every engine. One that refuses says why; an interrupt leaves what is known.
@@ -210,7 +210,12 @@ fn apart(difference: f64) -> String {
 
 fn shown(value: f64, unit: &str) -> String {
     match unit {
-        "s" => format!("{:.3}", units::Span::from_secs_f64(value)),
+        "s" => {
+            // Four digits, so that the names of the rows have room beside five columns.
+            let span = units::Span::from_secs_f64(value);
+            let whole = format!("{span:.0}").chars().take_while(char::is_ascii_digit).count();
+            format!("{span:.*}", 4_usize.saturating_sub(whole).min(3))
+        }
         "b/s" => report::number::bits_per_second(value),
         _ if value.fract() == 0.0 => report::number::grouped(value as u64),
         _ => significant(value),

@@ -58,9 +58,7 @@ impl<'a> JobWorld<'a> {
             placement: placement(loaded, &job.layout, &config)?,
             gpu,
             rates: GpuRates::from(gpu),
-            // Training jobs leave it off: it takes memory and SMs from computation (MLPerf's logs
-            // say so of theirs); `validate` predicts published steps the same way.
-            library: nccl::Settings { nvls: Usage::Disabled, ..engine::library(loaded) },
+            library: library(loaded),
         })
     }
 
@@ -187,6 +185,17 @@ pub fn message_latency(loaded: &Loaded, from: usize, to: usize) -> Option<Span> 
     let settings = loaded.settings();
     let ends = settings.nic.send_latency + settings.nic.receive_latency;
     Some(path_latency(fabric, nic(from), nic(to), Bytes::new(64))? + ends)
+}
+
+/// The communication library of a job. Training jobs leave NVLS off unless somebody wants it: it
+/// takes memory and SMs from computation (MLPerf's logs say so of theirs); `validate` predicts
+/// published steps the same way.
+fn library(loaded: &Loaded) -> nccl::Settings {
+    let library = engine::library(loaded);
+    if loaded.is_given("library.nvls") || loaded.is_given("library.algorithm") {
+        return library;
+    }
+    nccl::Settings { nvls: Usage::Disabled, ..library }
 }
 
 /// The leaf and the zone of everything that sends, looked up once: analyses ask for them millions

@@ -464,6 +464,11 @@ impl Loaded {
         self.describe(self.origin(key))
     }
 
+    /// Whether somebody has set a key, rather than left it at its default.
+    pub fn is_given(&self, key: &str) -> bool {
+        self.origin(key).layer != Layer::Default
+    }
+
     /// A path that a setting names, relative to the file in which it was written.
     pub fn path(&self, key: &str, value: &str) -> PathBuf {
         let directory =

@@ -112,7 +112,8 @@ pub struct Settings {
     pub cross_nic: CrossNic,
     /// Whether sends go through the GPU on the receiver's rail (`NCCL_PXN_DISABLE`).
     pub pxn: Pxn,
-    /// Reduction and multicast in the scale-up switch (`NCCL_NVLS_ENABLE`).
+    /// Reduction and multicast in the scale-up switch (`NCCL_NVLS_ENABLE`). Training jobs leave it
+    /// off unless this or the algorithm is given.
     pub nvls: Usage,
     /// Reduction in the scale-out switches (`NCCL_COLLNET_ENABLE`).
     pub sharp: Usage,
