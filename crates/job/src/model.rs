@@ -255,12 +255,7 @@ impl Model {
     /// What cannot be a model, each with the key it concerns.
     pub fn problems(&self) -> Vec<(&'static str, String)> {
         let mut problems = Vec::new();
-        let mut need = |holds: bool, key: &'static str, text: String| {
-            if !holds {
-                problems.push((key, text));
-            }
-        };
-        let sizes = [
+        let mut sizes = vec![
             ("layers", self.layers),
             ("hidden", self.hidden),
             ("ffn", self.ffn),
@@ -269,42 +264,127 @@ impl Model {
             ("head_dim", self.head_dim),
             ("vocab", self.vocab),
         ];
-        for (key, value) in sizes {
-            need(0 < value, key, format!("{key} is 0"));
+        if let Some(Experts { count, top_k, ffn, .. }) = self.experts {
+            sizes.extend([
+                ("experts.count", count),
+                ("experts.top_k", top_k),
+                ("experts.ffn", ffn),
+            ]);
         }
-        // So that no count of parameters or operations can overflow: 10¹⁶ parameters are ten
-        // thousand times the largest model.
-        let experts = self.experts.map_or(0.0, |experts| experts.count as f64 * experts.ffn as f64);
-        let inside = self.heads as f64 * self.head_dim as f64 + self.ffn as f64 + experts;
-        let width = self.layers as f64 * inside + self.vocab as f64;
-        let fits = 4.0 * self.hidden as f64 * width <= 1e16;
-        need(fits, "hidden", "these sizes multiply to more than 10¹⁶ parameters".to_owned());
-        need(
-            self.kv_heads != 0 && self.heads.is_multiple_of(self.kv_heads),
-            "kv_heads",
-            format!("{} heads cannot share {} key/value heads", self.heads, self.kv_heads),
-        );
-        if let Some(experts) = &self.experts {
-            let Experts { count, top_k, every, groups, group_limit, .. } = *experts;
-            need(
-                1 <= top_k && top_k <= count,
-                "experts.top_k",
-                format!("{top_k} of {count} experts per token"),
-            );
-            need(1 <= every, "experts.every", "every is 0".to_owned());
-            need(
-                1 <= groups && count.is_multiple_of(groups.max(1)),
-                "experts.groups",
-                format!("{count} experts do not divide into {groups} groups"),
-            );
-            need(
-                1 <= group_limit && group_limit <= groups,
-                "experts.group_limit",
-                format!("{group_limit} of {groups} groups"),
-            );
+        for (key, value) in sizes {
+            if value == 0 {
+                problems.push((key, "0 is too few; 1 or more would fit".to_owned()));
+            }
+        }
+        if MOST_LAYERS < self.layers {
+            let text =
+                format!("{} layers are too many; up to {MOST_LAYERS} would fit", self.layers);
+            problems.push(("layers", text));
+        } else if !self.is_countable() {
+            let text = "these sizes multiply to more than 10¹⁶ parameters; smaller ones would fit";
+            problems.push((self.largest(), text.to_owned()));
+        }
+        let (heads, kv_heads) = (self.heads, self.kv_heads);
+        if kv_heads != 0 && !heads.is_multiple_of(kv_heads) {
+            let fit = divisors_in_words(heads);
+            let text = format!("{heads} heads cannot share {kv_heads} key/value heads; {fit}");
+            problems.push(("kv_heads", text));
+        }
+        if let Some(window) = self.window.filter(|window| self.layers < window.layers) {
+            let (some, all) = (window.layers, self.layers);
+            let text = format!("{some} layers of {all} are windowed; up to {all} would fit");
+            problems.push(("window.layers", text));
+        }
+        problems.extend(self.experts.iter().flat_map(Experts::problems));
+        problems
+    }
+
+    /// Whether no count of parameters or operations can overflow: 10¹⁶ parameters are ten
+    /// thousand times the largest model.
+    fn is_countable(&self) -> bool {
+        let real = |number: u64| number as f64;
+        let experts = self.experts.map_or(0.0, |experts| {
+            (real(experts.count) + real(experts.shared)) * (real(experts.ffn) + 1.0)
+        });
+        let latent = self.latent.map_or(0.0, |latent| {
+            let ranks = real(latent.q_rank.unwrap_or(0)) + real(latent.kv_rank);
+            ranks + real(self.heads) * (real(latent.nope) + real(latent.rope))
+        });
+        let inside = real(self.heads) * real(self.head_dim) + real(self.ffn) + experts + latent;
+        let layers = real(self.layers) + real(self.mtp_layers);
+        let norms = real(self.norms_per_layer);
+        let width = layers * (inside + norms) + real(self.vocab) + real(self.positions);
+        // A matrix of latent attention is a rank by the width of all heads.
+        let widest = real(self.hidden).max(latent);
+        let tokens = self.window.map_or(0.0, |window| real(window.tokens));
+        4.0 * widest * width <= 1e16 && tokens <= 1e15
+    }
+
+    /// The key of the largest size, which is the likeliest to be wrong.
+    fn largest(&self) -> &'static str {
+        let experts = self.experts;
+        let sizes = [
+            ("hidden", self.hidden),
+            ("ffn", self.ffn),
+            ("heads", self.heads),
+            ("head_dim", self.head_dim),
+            ("vocab", self.vocab),
+            ("positions", self.positions),
+            ("mtp_layers", self.mtp_layers),
+            ("window.tokens", self.window.map_or(0, |window| window.tokens)),
+            ("latent.q_rank", self.latent.and_then(|latent| latent.q_rank).unwrap_or(0)),
+            ("latent.kv_rank", self.latent.map_or(0, |latent| latent.kv_rank)),
+            ("latent.nope", self.latent.map_or(0, |latent| latent.nope)),
+            ("latent.rope", self.latent.map_or(0, |latent| latent.rope)),
+            ("experts.count", experts.map_or(0, |experts| experts.count)),
+            ("experts.shared", experts.map_or(0, |experts| experts.shared)),
+            ("experts.ffn", experts.map_or(0, |experts| experts.ffn)),
+        ];
+        // The first of equals, as `ffn` may follow from `hidden`.
+        let mut most = sizes[0];
+        for size in sizes {
+            // A vocabulary is large by nature.
+            if most.1 < size.1 && (size.0 != "vocab" || size.1 >> 32 != 0) {
+                most = size;
+            }
+        }
+        most.0
+    }
+}
+
+impl Experts {
+    /// What cannot be, each with the key it concerns; zeros are the model's to find.
+    fn problems(&self) -> Vec<(&'static str, String)> {
+        let Self { count, top_k, every, groups, group_limit, .. } = *self;
+        let mut problems = Vec::new();
+        if count < top_k {
+            let text = format!("{top_k} of {count} experts per token; 1 to {count} would fit");
+            problems.push(("experts.top_k", text));
+        }
+        if every == 0 {
+            let text = "every 0th layer has experts; 1 or more would fit".to_owned();
+            problems.push(("experts.every", text));
+        }
+        if groups == 0 || !count.is_multiple_of(groups) {
+            let fit = divisors_in_words(count);
+            let text = format!("{count} experts do not divide into {groups} groups; {fit}");
+            problems.push(("experts.groups", text));
+        } else if group_limit == 0 || groups < group_limit {
+            let text = format!("{group_limit} of {groups} groups; 1 to {groups} would fit");
+            problems.push(("experts.group_limit", text));
         }
         problems
     }
+}
+
+/// Deeper than this is no model: a hundred times the deepest.
+const MOST_LAYERS: u64 = 100_000;
+
+/// What divides a number, such as "1, 2, 4 would fit".
+fn divisors_in_words(number: u64) -> String {
+    let all = (1..=number.min(1 << 12)).filter(|divisor| number.is_multiple_of(*divisor));
+    let words: Vec<String> = all.take(12).map(|divisor| divisor.to_string()).collect();
+    format!("{} would fit", words.join(", "))
 }
 
 #[cfg(test)]
@@ -337,5 +417,31 @@ mod tests {
         model.experts.as_mut().unwrap().top_k = 9;
         let keys: Vec<_> = model.problems().into_iter().map(|(key, _)| key).collect();
         assert_eq!(keys, ["kv_heads", "experts.top_k"]);
+    }
+
+    /// Property: sizes that no machine counts are refused by name, and nothing overflows.
+    #[test]
+    fn huge_sizes_are_named_not_multiplied() {
+        type Set = fn(&mut Model, u64);
+        let cases: [(&str, Set); 7] = [
+            ("layers", |model, size| model.layers = size),
+            ("hidden", |model, size| model.hidden = size),
+            ("ffn", |model, size| model.ffn = size),
+            ("vocab", |model, size| model.vocab = size),
+            ("mtp_layers", |model, size| model.mtp_layers = size),
+            ("latent.rope", |model, size| model.latent.as_mut().unwrap().rope = size),
+            ("experts.shared", |model, size| model.experts.as_mut().unwrap().shared = size),
+        ];
+        for (key, set) in cases {
+            for size in [1 << 62, u64::MAX] {
+                let mut model = Model::preset("deepseek-v3").unwrap();
+                set(&mut model, size);
+                let keys: Vec<_> = model.problems().into_iter().map(|(key, _)| key).collect();
+                assert_eq!(keys, [key], "{size}");
+            }
+        }
+        for preset in presets::all() {
+            assert_eq!(preset.model.problems(), []);
+        }
     }
 }

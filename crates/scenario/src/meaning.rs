@@ -224,7 +224,9 @@ fn of_job(problems: Vec<job::Problem>) -> Vec<Finding> {
         }
         let cluster = ["job.model", "cluster.gpus", "cluster.nodes", "cluster.gpus_per_node"];
         let decisive = DECISIVE.iter().filter(|_| !DECISIVE.contains(&key.as_str()));
-        let depends_on = cluster.iter().chain(decisive).map(|key| (*key).to_owned()).collect();
+        // Nothing follows from itself: a model that cannot be would go unsaid.
+        let others = cluster.iter().chain(decisive).filter(|other| **other != key);
+        let depends_on = others.map(|key| (*key).to_owned()).collect();
         let message = format!("`{key}`: {reason}");
         findings.push(Finding { keys: vec![key], depends_on, message, help });
     }

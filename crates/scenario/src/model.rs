@@ -42,10 +42,27 @@ fn from_hugging_face(path: &Path) -> Result<Model, Problem> {
     let config: HfConfig =
         serde_json::from_str(&source.text).map_err(|error| refuse(error.to_string()))?;
     let model = Model::from_hf(&config).map_err(|error| refuse(error.to_string()))?;
+    check(&model, &config, &source.name)?;
     let unnamed = config.name_or_path.as_deref().unwrap_or("").is_empty();
     let folder = path.parent().and_then(Path::file_name).map(|name| name.to_string_lossy());
     match folder.filter(|folder| unnamed && !folder.is_empty()) {
         Some(folder) => Ok(Model { name: folder.into_owned().into(), ..model }),
         None => Ok(model),
     }
+}
+
+/// Refuses a shape that cannot be, in the words of the file that describes it.
+fn check(model: &Model, config: &HfConfig, name: &str) -> Result<(), Problem> {
+    let (mut reasons, mut fits) = (Vec::new(), Vec::new());
+    for (key, message) in model.problems() {
+        let key = config.key_of(key);
+        let (reason, fit) = message.split_once("; ").unwrap_or((&message, ""));
+        reasons.push(format!("`{key}`: {reason}"));
+        fits.push(format!("`{key}`: {fit}"));
+    }
+    if reasons.is_empty() {
+        return Ok(());
+    }
+    let message = format!("`job.model`: `{name}` describes no model: {}", reasons.join("; "));
+    Err(Problem::error(message).with_help(fits.join("; ")))
 }

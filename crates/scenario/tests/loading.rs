@@ -353,3 +353,52 @@ fn every_preset_is_valid_and_says_what_it_is() {
         assert!(loaded.job.is_some(), "{name}");
     }
 }
+
+/// The keys of a small model's config.json, with one of them changed.
+fn config_with(key: &str, value: u64) -> String {
+    let mut config = serde_json::json!({
+        "model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+        "vocab_size": 32000, "num_local_experts": 8, "num_experts_per_tok": 2,
+    });
+    config[key] = value.into();
+    config.to_string()
+}
+
+#[test]
+fn a_model_that_cannot_be_is_refused_by_the_key_of_its_file() {
+    let cases = [
+        ("num_key_value_heads", 5, "`num_key_value_heads`: 1, 2, 4, 8, 16, 32 would fit"),
+        ("num_key_value_heads", 0, "`num_key_value_heads`: 1 or more would fit"),
+        ("num_attention_heads", 0, "`num_attention_heads`: 1 or more would fit"),
+        ("num_attention_heads", 33, "`num_key_value_heads`: 1, 3, 11, 33 would fit"),
+        ("num_hidden_layers", 0, "`num_hidden_layers`: 1 or more would fit"),
+        ("num_hidden_layers", u64::from(u32::MAX), "`num_hidden_layers`: up to 100000 would fit"),
+        ("num_experts_per_tok", 9, "`num_experts_per_tok`: 1 to 8 would fit"),
+        ("num_experts_per_tok", 0, "`num_experts_per_tok`: 1 or more would fit"),
+        ("num_local_experts", 0, "`num_local_experts`: 1 or more would fit"),
+        ("vocab_size", 0, "`vocab_size`: 1 or more would fit"),
+        ("hidden_size", 1 << 62, "`hidden_size`: smaller ones would fit"),
+    ];
+    let text = "from = \"small-128\"\njob.model = \"./config.json\"\n";
+    for (key, value, expected) in cases {
+        let config = config_with(key, value);
+        let folder = Folder::with(&[("my.toml", text), ("config.json", &config)]);
+        let request = Request { extent: Extent::Whole, ..folder.request("my.toml") };
+        let refusal = folder.draw(&load(&request).unwrap_err());
+        assert!(refusal.contains("`job.model`"), "{key} = {value}: {refusal}");
+        assert!(refusal.contains(expected), "{key} = {value}: {refusal}");
+    }
+}
+
+#[test]
+fn a_shape_that_cannot_be_is_refused_too() {
+    let shape =
+        "layers = 2\nhidden = 64\nffn = 64\nheads = 8\nkv_heads = 5\nhead_dim = 8\nvocab = 9";
+    let text = format!("from = \"small-128\"\n[job.model]\n{shape}\n");
+    let folder = Folder::with(&[("my.toml", &text)]);
+    let request = Request { extent: Extent::Whole, ..folder.request("my.toml") };
+    let refusal = folder.draw(&load(&request).unwrap_err());
+    assert!(refusal.contains("kv_heads: 8 heads cannot share 5"), "{refusal}");
+    assert!(refusal.contains("1, 2, 4, 8 would fit"), "{refusal}");
+}

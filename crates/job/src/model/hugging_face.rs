@@ -159,6 +159,51 @@ impl Model {
     }
 }
 
+impl HfConfig {
+    /// The key in such a file that decides a key of [`Model`].
+    pub fn key_of(&self, key: &'static str) -> &'static str {
+        let model_type = self.model_type.as_deref().unwrap_or_default();
+        if let Some(text) = self.text_config.as_ref().filter(|_| !MODEL_TYPES.contains(&model_type))
+        {
+            return text.key_of(key);
+        }
+        let is_gpt2 = model_type == "gpt2";
+        match key {
+            "layers" if is_gpt2 => "n_layer",
+            "hidden" if is_gpt2 => "n_embd",
+            "ffn" if is_gpt2 => "n_inner",
+            "heads" | "kv_heads" | "head_dim" if is_gpt2 => "n_head",
+            "layers" => "num_hidden_layers",
+            "hidden" => "hidden_size",
+            "ffn" => "intermediate_size",
+            "heads" => "num_attention_heads",
+            "kv_heads" => "num_key_value_heads",
+            "head_dim" if self.v_head_dim.is_some() => "v_head_dim",
+            "vocab" => "vocab_size",
+            "positions" => "n_positions",
+            "mtp_layers" if self.num_mtp_layers.is_some() => "num_mtp_layers",
+            "mtp_layers" => "num_nextn_predict_layers",
+            "window.tokens" => "sliding_window",
+            "window.layers" => "layer_types",
+            "latent.q_rank" => "q_lora_rank",
+            "latent.kv_rank" => "kv_lora_rank",
+            "latent.nope" => "qk_nope_head_dim",
+            "latent.rope" => "qk_rope_head_dim",
+            "experts.count" if self.n_routed_experts.is_some() => "n_routed_experts",
+            "experts.count" if self.num_experts.is_some() => "num_experts",
+            "experts.count" => "num_local_experts",
+            "experts.top_k" => "num_experts_per_tok",
+            "experts.shared" => "n_shared_experts",
+            "experts.ffn" if self.moe_intermediate_size.is_some() => "moe_intermediate_size",
+            "experts.ffn" => "intermediate_size",
+            "experts.every" => "decoder_sparse_step",
+            "experts.groups" => "n_group",
+            "experts.group_limit" => "topk_group",
+            other => other,
+        }
+    }
+}
+
 /// What Llama and its relatives share.
 fn base(config: &HfConfig) -> Result<Model, HfError> {
     let hidden = need(config, "hidden_size", config.hidden_size)?;
@@ -194,7 +239,7 @@ fn gpt2(config: &HfConfig) -> Result<Model, HfError> {
         name: name(config),
         layers: need(config, "n_layer", config.n_layer)?,
         hidden,
-        ffn: config.n_inner.unwrap_or(4 * hidden),
+        ffn: config.n_inner.unwrap_or(hidden.saturating_mul(4)),
         heads,
         kv_heads: heads,
         head_dim: hidden / heads.max(1),
