@@ -38,6 +38,7 @@ pub mod file;
 pub mod flows;
 pub mod hash;
 pub mod import;
+mod limits;
 pub mod load;
 pub mod meaning;
 pub mod merge;

@@ -17,6 +17,7 @@ use units::Bytes;
 
 use crate::file::ScenarioFile;
 use crate::import::{self, Hints, ImportError};
+use crate::limits;
 use crate::model;
 
 /// Something that does not fit together.
@@ -52,6 +53,7 @@ impl Meaning {
     /// key is relative.
     pub fn of(scenario: &ScenarioFile, directory: impl Fn(&str) -> PathBuf) -> Self {
         let mut meaning = Self { findings: check_reported(scenario), ..Self::default() };
+        meaning.findings.extend(limits::check(scenario));
         match with_files(scenario, &directory) {
             Ok((cluster, fabric)) => {
                 match topology::build(&cluster, &fabric, &scenario.catalogue) {

@@ -402,3 +402,54 @@ fn a_shape_that_cannot_be_is_refused_too() {
     assert!(refusal.contains("kv_heads: 8 heads cannot share 5"), "{refusal}");
     assert!(refusal.contains("1, 2, 4, 8 would fit"), "{refusal}");
 }
+
+/// What is said about a preset with other settings.
+fn refusal_of(preset: &str, set: &[&str]) -> String {
+    let scenario = Some(preset.to_owned());
+    let set = set.iter().map(|text| (*text).to_owned()).collect();
+    let request = Request { scenario, set, extent: Extent::Whole, ..Request::default() };
+    match load(&request) {
+        Ok(_) => String::new(),
+        Err(problems) => problems.render(Style { colour: Colour::Never, width: 400 }),
+    }
+}
+
+#[test]
+fn settings_out_of_range_are_refused_with_their_range() {
+    let cases = [
+        ("network.packet.mtu=0B", "from 64B to 48KiB"),
+        ("network.packet.mtu=1GiB", "from 64B to 48KiB"),
+        ("network.packet.headers.data=70000B", "from 0B to 4KiB"),
+        ("network.congestion.alpha_every=0us", "above 0"),
+        ("network.congestion.increase_every=0us", "above 0"),
+        ("network.congestion.cut_every=0us", "above 0"),
+        ("network.congestion.gain=-1.0", "above 0 and at most 1"),
+        ("network.congestion.gain=5.0", "above 0 and at most 1"),
+        ("network.ecn.probability=7.0", "from 0 to 1"),
+        ("network.ecn.probability=-1.0", "from 0 to 1"),
+        ("network.ecn.min=3MiB", "at most `network.ecn.max`, which is 2MiB"),
+        ("network.loss=2.0", "from 0 to 1"),
+        ("network.loss=-1.0", "from 0 to 1"),
+        ("network.buffer.alpha=-1.0", "at least 0"),
+        ("network.buffer_of_tier={leaf={alpha=-1.0}}", "at least 0"),
+        ("network.switch.control_share=2.0", "above 0 and at most 1"),
+        ("network.routing.qps=0", "at least 1"),
+        ("network.nic.timeout=0s", "above 0"),
+        ("library.channels=0", "from 1 to 1024"),
+    ];
+    for (set, range) in cases {
+        let refusal = refusal_of("small-16", &["network.congestion.control=dcqcn", set]);
+        let key = set.split(['=', '{']).next().unwrap();
+        assert!(refusal.contains(&format!("`{key}")), "{set}: {refusal}");
+        assert!(refusal.contains(range), "{set}: {refusal}");
+    }
+    let timer = ["network.congestion.control=infiniband", "network.congestion.timer=0us"];
+    let refusal = refusal_of("small-16", &timer);
+    assert!(refusal.contains("`network.congestion.timer` is 0"), "{refusal}");
+    for loss in ["2.0", "-1.0"] {
+        let fault = format!("faults=[{{on=\"NIC 0\",what={{kind=\"grey\",loss={loss}}}}}]");
+        let refusal = refusal_of("small-16", &[&fault]);
+        assert!(refusal.contains("is not a share from 0 to 1"), "{refusal}");
+    }
+    assert_eq!(refusal_of("small-16", &["network.ecn.probability=1.0"]), "");
+}

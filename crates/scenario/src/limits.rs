@@ -1,0 +1,201 @@
+//! The ranges of the network's and the library's settings.
+//!
+//! The engines take what they are given: a period of zero never ends, a probability of 7 is
+//! nonsense that looks like a result. So every setting that has a range is held against it here,
+//! before anything runs.
+
+use std::fmt::Display;
+
+use packetsim::buffer::BufferConfig;
+use packetsim::cc::CcConfig;
+use packetsim::packet::PacketConfig;
+use traffic::nccl;
+use units::{Bytes, Span};
+
+use crate::file::{NetworkConfig, ScenarioFile};
+use crate::meaning::Finding;
+
+/// Settings outside their range.
+pub(crate) fn check(scenario: &ScenarioFile) -> Vec<Finding> {
+    let mut limits = Limits::default();
+    limits.network(&scenario.network);
+    limits.packets(&scenario.network.settings.packet);
+    limits.congestion(&scenario.network.settings.congestion);
+    limits.library(&scenario.library);
+    limits.findings
+}
+
+/// More header than this is none: switches keep sizes of packets in 16 bits.
+const MOST_HEADER: Bytes = Bytes::from_kib(4);
+
+/// So that a packet with all its headers has a size of 16 bits.
+const MTU: [Bytes; 2] = [Bytes::new(64), Bytes::from_kib(48)];
+
+/// What a channel's number allows (`MAXCHANNELS` of NCCL is 64).
+const MOST_CHANNELS: u32 = 1024;
+
+#[derive(Default)]
+struct Limits {
+    findings: Vec<Finding>,
+}
+
+impl Limits {
+    fn refuse(&mut self, keys: &[&str], value: impl Display, range: &str) {
+        self.findings.push(Finding {
+            keys: keys.iter().map(|key| (*key).to_owned()).collect(),
+            depends_on: Vec::new(),
+            message: format!("`{}` is {value}, but must be {range}", keys[0]),
+            help: Some(format!("{range} would fit")),
+        });
+    }
+
+    /// From `least` to `most`, both allowed.
+    fn within<T: Display + PartialOrd>(&mut self, key: &str, value: T, [least, most]: [T; 2]) {
+        if !(least <= value && value <= most) {
+            self.refuse(&[key], value, &format!("from {least} to {most}"));
+        }
+    }
+
+    fn at_least<T: Display + PartialOrd>(&mut self, key: &str, value: T, least: T) {
+        // Not a number is no number in range.
+        if least.partial_cmp(&value).is_none_or(|order| order.is_gt()) {
+            self.refuse(&[key], value, &format!("at least {least}"));
+        }
+    }
+
+    /// A share or a probability, both ends allowed.
+    fn share(&mut self, key: &str, value: f64) {
+        self.within(key, value, [0.0, 1.0]);
+    }
+
+    /// A weight or a share that cannot be nothing.
+    fn weight(&mut self, key: &str, value: f64) {
+        if !(0.0 < value && value <= 1.0) {
+            self.refuse(&[key], value, "above 0 and at most 1");
+        }
+    }
+
+    /// A period or a size that cannot be nothing.
+    fn some<T: Default + Display + PartialEq>(&mut self, key: &str, value: T) {
+        if value == T::default() {
+            self.refuse(&[key], value, "above 0");
+        }
+    }
+
+    fn network(&mut self, network: &NetworkConfig) {
+        let settings = &network.settings;
+        self.at_least("network.routing.qps", settings.routing.qps, 1);
+        self.at_least("network.routing.entropies", settings.routing.entropies, 1);
+        self.some("network.routing.chunk", settings.routing.chunk);
+        self.some("network.routing.interval", settings.routing.interval);
+        self.some("network.nic.timeout", settings.nic.timeout);
+        self.at_least("network.nic.ack_every", settings.nic.ack_every, 1);
+        if let Some(share) = settings.switch.control_share {
+            self.weight("network.switch.control_share", share);
+        }
+        self.buffer("network.buffer", &settings.buffer);
+        for (tier, buffer) in &settings.buffer_of_tier {
+            self.buffer(&format!("network.buffer_of_tier.{tier}"), buffer);
+        }
+        let ecn = &settings.ecn;
+        self.share("network.ecn.probability", ecn.probability);
+        if ecn.max < ecn.min {
+            let range = format!("at most `network.ecn.max`, which is {}", ecn.max);
+            self.refuse(&["network.ecn.min", "network.ecn.max"], ecn.min, &range);
+        }
+        self.within("network.credits.lanes", settings.credits.lanes, [1, 4]);
+        self.some("network.admission.buffer", settings.admission.buffer);
+        self.at_least("network.admission.window", settings.admission.window, 1);
+        self.share("network.loss", settings.loss);
+    }
+
+    fn buffer(&mut self, path: &str, buffer: &BufferConfig) {
+        self.at_least(&format!("{path}.alpha"), buffer.alpha, 0.0);
+        self.at_least(&format!("{path}.alpha_lossy"), buffer.alpha_lossy, 0.0);
+    }
+
+    fn packets(&mut self, packet: &PacketConfig) {
+        self.within("network.packet.mtu", packet.mtu, MTU);
+        let headers = &packet.headers;
+        let all = [
+            ("data", headers.data),
+            ("first", headers.first),
+            ("last", headers.last),
+            ("ack", headers.ack),
+            ("notification", headers.notification),
+            ("grant", headers.grant),
+            ("pause", headers.pause),
+            ("gap", headers.gap),
+        ];
+        for (name, bytes) in all {
+            let key = format!("network.packet.headers.{name}");
+            self.within(&key, bytes, [Bytes::ZERO, MOST_HEADER]);
+        }
+    }
+
+    fn congestion(&mut self, congestion: &CcConfig) {
+        match congestion {
+            CcConfig::Dcqcn(config) => {
+                self.period("alpha_every", config.alpha_every);
+                self.period("increase_every", config.increase_every);
+                self.period("cut_every", config.cut_every);
+                self.weight("network.congestion.gain", config.gain);
+                self.share("network.congestion.alpha_start", config.alpha_start);
+            }
+            CcConfig::Dctcp(config) => {
+                self.weight("network.congestion.gain", config.gain);
+                self.share("network.congestion.alpha_start", config.alpha_start);
+            }
+            CcConfig::Hpcc(config) => {
+                self.weight("network.congestion.utilisation", config.utilisation);
+                self.some("network.congestion.sent_unit", config.sent_unit);
+                self.some("network.congestion.queue_unit", config.queue_unit);
+                self.stamp("data_bytes", config.data_bytes);
+                self.stamp("ack_bytes", config.ack_bytes);
+            }
+            CcConfig::Infiniband(config) => {
+                self.period("timer", config.timer);
+                self.at_least("network.congestion.slope", config.slope, 0.0);
+            }
+            CcConfig::Timely(config) => {
+                self.weight("network.congestion.gain", config.gain);
+                self.share("network.congestion.cut", config.cut);
+                self.period("min_rtt", config.min_rtt);
+                self.stamp("data_bytes", config.data_bytes);
+            }
+            CcConfig::Swift(config) => {
+                self.share("network.congestion.max_cut", config.max_cut);
+                self.at_least("network.congestion.cut", config.cut, 0.0);
+                self.stamp("data_bytes", config.data_bytes);
+            }
+            CcConfig::Cubic(config) => self.weight("network.congestion.keep", config.keep),
+            CcConfig::Nscc(config) => {
+                self.weight("network.congestion.delay_gain", config.delay_gain);
+            }
+            CcConfig::Rccc(config) => self.some("network.congestion.credit", config.credit),
+            CcConfig::None(_) => {}
+        }
+    }
+
+    fn period(&mut self, name: &str, period: Span) {
+        self.some(&format!("network.congestion.{name}"), period);
+    }
+
+    /// What an algorithm adds to packets: less than is left of 64 KiB.
+    fn stamp(&mut self, name: &str, bytes: Bytes) {
+        let key = format!("network.congestion.{name}");
+        self.within(&key, bytes, [Bytes::ZERO, Bytes::from_kib(1)]);
+    }
+
+    fn library(&mut self, library: &nccl::Settings) {
+        if let Some(channels) = library.channels {
+            self.within("library.channels", channels, [1, MOST_CHANNELS]);
+        }
+        self.some("library.buffer", library.buffer);
+        self.some("library.p2p_net_chunk", library.p2p_net_chunk);
+        self.some("library.p2p_scale_up_chunk", library.p2p_scale_up_chunk);
+        if let Some(share) = library.scale_up_efficiency {
+            self.weight("library.scale_up_efficiency", share);
+        }
+    }
+}
