@@ -57,7 +57,7 @@ pub struct ParallelConfig {
     /// When gradients are reduced. Left out, it is the sharding's own habit.
     pub reduction: Option<Reduction>,
     /// Bytes of gradients reduced at once. Left out, Megatron-LM's rule: max(40M, 1M · dp)
-    /// elements; with FSDP one layer.
+    /// elements; with FSDP one layer. At least 1 MiB.
     pub bucket: Option<Bytes>,
     /// Axes whose communication the software hides behind computation where it can.
     pub overlap: Vec<Axis>,

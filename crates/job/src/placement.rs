@@ -55,6 +55,11 @@ pub enum Policy {
     RankFile(String),
 }
 
+impl Policy {
+    /// The words for all but rank files.
+    pub const WORDS: [&str; 4] = ["linear", "random", "topology-aware", "min-cut"];
+}
+
 impl From<String> for Policy {
     fn from(word: String) -> Self {
         match word.as_str() {

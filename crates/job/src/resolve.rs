@@ -3,6 +3,8 @@
 //! Nothing stops at the first error: [`resolve`] returns every [`Problem`] with the key it
 //! concerns and what would fit instead. What works but is unwise is a warning.
 
+use units::Bytes;
+
 use crate::compute::layer::Dropout;
 use crate::config::{
     AttentionKernel, BatchConfig, DispatchType, Dispatcher, JobConfig, Loss, MoeConfig, Optimizer,
@@ -169,6 +171,13 @@ fn degrees(check: &mut Check, config: &JobConfig) {
             check.wrong(key, format!("is {value}; the most is {MOST}"));
         }
     }
+    if let Some(bucket) = config.parallel.bucket.filter(|bucket| *bucket < LEAST_BUCKET) {
+        let message = format!(
+            "{bucket}, but each bucket of gradients is an operation of its own, and smaller ones \
+             are too many to simulate; {LEAST_BUCKET} or more would fit"
+        );
+        check.wrong("parallel.bucket", message);
+    }
     // So that no product below can overflow.
     let degrees = [*tp, *cp, *pp, *vpp, dp.unwrap_or(1)];
     let product = degrees.iter().fold(1, |product: u64, degree| product.saturating_mul(*degree));
@@ -177,6 +186,9 @@ fn degrees(check: &mut Check, config: &JobConfig) {
         check.wrong("parallel", message);
     }
 }
+
+/// Smaller buckets than this would be millions of operations; PyTorch's first one is 1 MiB.
+const LEAST_BUCKET: Bytes = Bytes::from_mib(1);
 
 /// More GPUs, sequences or tokens than this nobody has.
 const MOST: u64 = 1 << 40;
@@ -217,10 +229,6 @@ fn layout(check: &mut Check, config: &JobConfig, site: &Site) -> Layout {
         );
     }
     let copies = dp * cp;
-    if !copies.is_multiple_of(ep) {
-        let fit = list(divisors(copies).into_iter().filter(|&d| d <= 2 * ep));
-        check.wrong("parallel.ep", format!("{ep} does not divide dp·cp = {copies}; {fit} would"));
-    }
     let shard = match (config.parallel.sharding, config.parallel.shard_group) {
         (Sharding::Hybrid, Some(group)) => group,
         (Sharding::Hybrid, None) => site.gpus_per_node.max(tp) / tp,
@@ -280,7 +288,11 @@ fn tensor(check: &mut Check, config: &JobConfig, model: &Model, layout: &Layout,
     let length = config.batch.length;
     if !length.is_multiple_of(2 * cp) && 1 < cp {
         // Causal attention is balanced by giving each rank one early and one late part.
-        let message = format!("{length} tokens do not divide into 2·cp = {} parts", 2 * cp);
+        let halves = if length.is_multiple_of(2) { length / 2 } else { 1 };
+        let fit = list(divisors(halves).into_iter().filter(|&d| d <= 2 * cp));
+        let parts = 2 * cp;
+        let message =
+            format!("{length} tokens do not divide into 2·cp = {parts} parts; {fit} would");
         check.wrong("parallel.cp", message);
     } else if config.parallel.sequence_parallel && !(length / cp).is_multiple_of(tp) {
         let message = format!("{} tokens per rank do not divide by tp = {tp}", length / cp);
@@ -292,14 +304,20 @@ fn experts(check: &mut Check, config: &JobConfig, model: &Model, layout: &Layout
     let ep = layout.ep;
     let Some(experts) = &model.experts else {
         if 1 < ep {
-            check.wrong("parallel.ep", format!("{ep}, but {} has no experts", model.name));
+            let message = format!("{ep}, but {} has no experts; only 1 would", model.name);
+            check.wrong("parallel.ep", message);
         }
         return;
     };
-    let count = experts.count;
-    if !count.is_multiple_of(ep) {
-        let fit = list(divisors(count).into_iter().filter(|&d| d <= 2 * ep));
-        check.wrong("parallel.ep", format!("{ep} does not divide {count} experts; {fit} would"));
+    let (count, copies) = (experts.count, layout.dp * layout.cp);
+    for (parts, what) in
+        [(copies, format!("dp·cp = {copies}")), (count, format!("{count} experts"))]
+    {
+        if !parts.is_multiple_of(ep) {
+            let both = divisors(copies).into_iter().filter(|d| count.is_multiple_of(*d));
+            let fit = list(both.filter(|&d| d <= 2 * ep));
+            check.wrong("parallel.ep", format!("{ep} does not divide {what}; {fit} would"));
+        }
     }
     if 1 < layout.tp && !config.parallel.sequence_parallel {
         let message = "is off: every tensor rank sends all tokens to the experts (Megatron-LM \

@@ -92,6 +92,9 @@ fn flow(fields: &[&str], columns: &Columns, nics: u32) -> Result<Flow, String> {
         return Err(format!("NIC {src} cannot send to itself"));
     }
     let bytes = Bytes::new(number(columns.bytes, "bytes")?);
+    if bytes == Bytes::ZERO {
+        return Err("`bytes` is 0; the least is 1".to_owned());
+    }
     let start_ns = columns.start.map_or(Ok(0), |column| number(column, "start_ns"))?;
     let start = start_ns.checked_mul(1_000).ok_or("`start_ns` is too large")?;
     Ok(Flow { src, dst, bytes, start: Span::from_ps(start), messages: 1 })
@@ -115,7 +118,7 @@ mod tests {
 
     #[test]
     fn every_wrong_line_is_named() {
-        let text = "src,dst,bytes\n0,1,x\n0,9,1\n1,1,1\n1\n0,1,1\n-1,0,1\n";
+        let text = "src,dst,bytes\n0,1,x\n0,9,1\n1,1,1\n1\n0,1,1\n-1,0,1\n0,1,0\n";
         let problems = parse(&Source::new("flows.csv", text), 4).unwrap_err();
         insta::assert_snapshot!(problems.to_string().replace("; ", "\n"), @r"
         `bytes` is `x`, not a whole number (flows.csv:2:1)
@@ -124,6 +127,8 @@ mod tests {
         NIC 1 cannot send to itself (flows.csv:4:1)
         `dst` is missing (flows.csv:5:1)
         `src` is `-1`, not a whole number (flows.csv:7:1)
+        `bytes` is 0
+        the least is 1 (flows.csv:8:1)
         ");
         let style = Style { colour: Colour::Never, width: 80 };
         let header = parse(&Source::new("flows.csv", "from,to\n"), 4).unwrap_err().render(style);

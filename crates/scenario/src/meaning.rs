@@ -4,13 +4,14 @@
 //! says so with the paths of the keys concerned; here those answers are collected.
 
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use fabric::Fabric;
 use fabric::fault::Faults;
 use fabric::topology::circuits::Setting;
 use fabric::topology::{self, ClusterConfig, ConfigError, FabricConfig, TopologyKind};
 use job::memory::Overfull;
+use job::placement::Policy;
 use job::{Job, JobConfig, Site};
 use traffic::pattern;
 use units::Bytes;
@@ -19,6 +20,7 @@ use crate::file::ScenarioFile;
 use crate::import::{self, Hints, ImportError};
 use crate::limits;
 use crate::model;
+use crate::nearest::nearest;
 
 /// Something that does not fit together.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,6 +71,8 @@ impl Meaning {
         }
         if let (Some(job), Some(site)) = (&scenario.job, site(scenario, meaning.fabric.as_ref())) {
             meaning.add_job(job, &site, directory("job.model"));
+            let placed = check_placement(job, &directory("job.placement.policy"));
+            meaning.findings.extend(placed);
         }
         let gpu = scenario.catalogue.gpu.get(&scenario.cluster.gpu);
         if let (Some(job), Some(gpu)) = (&meaning.job, gpu) {
@@ -244,6 +248,25 @@ fn split_suggestion(message: &str) -> (&str, Option<String>) {
         }
         _ => (message, None),
     }
+}
+
+/// A policy that is none, and no rank file either. What looks like a path is left to its reader.
+fn check_placement(config: &JobConfig, directory: &Path) -> Option<Finding> {
+    let Policy::RankFile(word) = &config.placement.policy else { return None };
+    if word.contains(['/', '\\', '.']) || directory.join(word).exists() {
+        return None;
+    }
+    let near = nearest(word, Policy::WORDS);
+    let near = near.map_or(String::new(), |near| format!("did you mean \"{near}\"? "));
+    let words = Policy::WORDS.map(|word| format!("\"{word}\"")).join(", ");
+    Some(Finding {
+        keys: vec!["job.placement.policy".to_owned(), "job.placement".to_owned()],
+        depends_on: Vec::new(),
+        message: format!(
+            "`job.placement`: \"{word}\" is no policy, and there is no such rank file"
+        ),
+        help: Some(format!("{near}it is one of {words}, or the path of a rank file")),
+    })
 }
 
 fn check_reported(scenario: &ScenarioFile) -> Vec<Finding> {

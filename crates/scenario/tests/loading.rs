@@ -453,3 +453,18 @@ fn settings_out_of_range_are_refused_with_their_range() {
     }
     assert_eq!(refusal_of("small-16", &["network.ecn.probability=1.0"]), "");
 }
+
+#[test]
+fn hints_name_what_would_fit() {
+    let cases = [
+        ("job.parallel.ep=3", "only 1 would fit"),
+        ("job.parallel.bucket=1B", "1MiB or more would fit"),
+        ("job.placement=topology-awar", "did you mean \"topology-aware\"? it is one of"),
+        ("job.placement={policy=\"best\"}", "it is one of \"linear\", \"random\""),
+    ];
+    for (set, expected) in cases {
+        let refusal = refusal_of("small-128", &[set]);
+        assert!(refusal.contains(expected), "{set}: {refusal}");
+    }
+    assert_eq!(refusal_of("small-128", &["job.placement=random"]), "");
+}

@@ -89,10 +89,11 @@ fn everything_wrong_is_said_at_once_with_what_would_fit() {
     );
     assert_eq!(
         errors(|c| c.parallel.ep = 3),
-        [
-            "parallel.ep: 3 does not divide dp·cp = 128; 1, 2, 4 would",
-            "parallel.ep: 3, but llama3-405b has no experts",
-        ]
+        ["parallel.ep: 3, but llama3-405b has no experts; only 1 would"]
+    );
+    assert_eq!(
+        errors(|c| c.parallel.cp = 3)[2..],
+        ["parallel.cp: 8192 tokens do not divide into 2·cp = 6 parts; 1, 2, 4 would"]
     );
     assert_eq!(
         errors(|c| (c.parallel.tp, c.gpus) = (24, None)),
@@ -157,4 +158,34 @@ fn a_job_is_read_and_written() {
     assert_eq!(read, again);
     let wrong = serde_json::from_str::<JobConfig>(r#"{"model": {"layers": 3, "hiden": 5}}"#);
     assert!(wrong.unwrap_err().to_string().contains("unknown field `hiden`"));
+}
+
+/// What is said of experts must fit both the copies and the experts.
+#[test]
+fn experts_are_spread_over_what_divides_both() {
+    let errors = errors(|c| {
+        c.model = ModelChoice::Named("mixtral-8x7b".to_owned());
+        c.parallel = ParallelConfig { tp: 1, dp: Some(24), ep: 16, ..ParallelConfig::default() };
+        (c.gpus, c.batch.sequences, c.schedule) = (Some(24), 48, Schedule::OneForwardOneBackward);
+    });
+    assert_eq!(
+        errors,
+        [
+            "parallel.ep: 16 does not divide dp·cp = 24; 1, 2, 4, 8 would",
+            "parallel.ep: 16 does not divide 8 experts; 1, 2, 4, 8 would",
+        ]
+    );
+}
+
+#[test]
+fn tiny_buckets_are_refused() {
+    for bytes in [0, 1, (1 << 20) - 1] {
+        let errors = errors(|c| c.parallel.bucket = Some(Bytes::new(bytes)));
+        assert_eq!(errors.len(), 1);
+        assert!(errors[0].starts_with("parallel.bucket: "), "{errors:?}");
+        assert!(errors[0].ends_with("; 1MiB or more would fit"), "{errors:?}");
+    }
+    let mut config = llama();
+    config.parallel.bucket = Some(Bytes::from_mib(1));
+    assert!(outcome(&config).is_ok());
 }
