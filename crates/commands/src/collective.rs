@@ -106,7 +106,7 @@ pub fn run(
 ) -> Result<Report, Failure> {
     let Options { engine, patience, collective, sizes, gpus } = *options;
     let fabric = loaded.fabric();
-    let gpus = gpus.unwrap_or(fabric.gpus()).min(fabric.gpus());
+    let gpus = taking_part(gpus, fabric.gpus())?;
     if sizes.factor < 2 || sizes.max < sizes.min || sizes.min == Bytes::ZERO {
         return Err(Failure::Run("sizes go from a smallest to a largest by a factor".to_owned()));
     }
@@ -139,6 +139,17 @@ pub fn run(
     let measured = measured::published(loaded, collective, gpus);
     let (collective, title) = (collective.name(), loaded.title());
     Ok(Report { collective, gpus, seeds: 1, rows, left_out, measured, title, engine, pictures })
+}
+
+/// How many GPUs take part: as many as were asked for, if there are so many.
+fn taking_part(asked: Option<usize>, all: usize) -> Result<usize, Failure> {
+    match asked {
+        Some(gpus) if gpus == 0 || all < gpus => {
+            let reason = format!("a collective cannot run on {gpus} GPUs: the cluster has {all}");
+            Err(Failure::Usage(reason))
+        }
+        _ => Ok(asked.unwrap_or(all)),
+    }
 }
 
 /// The same under several seeds: times are means, with how they are spread.

@@ -22,14 +22,15 @@ const ALL_REDUCE_GPUS: usize = 1024;
 
 /// Bus bandwidth of an all-reduce on the flow engine, in 10⁹ bytes per second.
 pub(super) fn bus_bandwidth(subject: &Subject) -> Figure {
+    let loaded = subject.loaded()?;
     let options = collective::Options {
         engine: Engine::Flow,
         patience: Patience::Usual,
         collective: Collective::AllReduce,
         sizes: collective::Sizes { min: ALL_REDUCE, max: ALL_REDUCE, factor: 2 },
-        gpus: Some(ALL_REDUCE_GPUS),
+        gpus: Some(ALL_REDUCE_GPUS.min(loaded.fabric().gpus())),
     };
-    let ran = collective::run(subject.loaded()?, &options, &mut packetsim::Watch::default());
+    let ran = collective::run(loaded, &options, &mut packetsim::Watch::default());
     let rows = ran.map_err(|failure| failure.to_string())?.rows;
     rows.first().map(|row| row.busbw_gbps).ok_or_else(|| "no size was run".to_owned())
 }
