@@ -63,6 +63,29 @@ fn a_message_beyond_counting_is_refused_even_when_forced() {
     assert!(complaint.contains("--engine flow takes any size"), "{complaint}");
 }
 
+/// A collective on more GPUs than there are is refused, with how many there are.
+#[test]
+fn a_collective_beyond_the_cluster_is_refused() {
+    for gpus in ["17", "0"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fatflow"));
+        let flags = ["collective", "all_reduce", "small-16", "-b", "1M", "-e", "1M", "-g", gpus];
+        let output = command.args(flags).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(complaint.contains("the cluster has 16"), "{complaint}");
+    }
+}
+
+/// A queue pair that does not exist is refused, with how many there are.
+#[test]
+fn series_of_no_queue_pair_are_refused() {
+    let more = ["--engine", "packet", "--series", "2us", "--series-pairs", "0,99999"];
+    let (output, _folder) = run("1MiB", &more);
+    assert_eq!(output.status.code(), Some(2));
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(complaint.contains("there is no queue pair 99999: there are 16"), "{complaint}");
+}
+
 /// Series: queues, latencies and rates of every kind are in the answer, and in the text.
 #[test]
 fn series_are_measured_and_shown() {

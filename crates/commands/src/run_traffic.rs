@@ -298,6 +298,7 @@ fn analysed(
         None => (engine::run(loaded, engine, transfers, watch), None),
         Some((measure, options)) => {
             let (settings, faults) = (loaded.settings(), &loaded.faults);
+            options.check_pairs(packetsim::queue_pairs(fabric, transfers, &settings))?;
             let (outcome, recording) =
                 packetsim::run_measured(fabric, transfers, &settings, faults, &measure, watch);
             (outcome, Some(Series::of(fabric, &recording, options)))

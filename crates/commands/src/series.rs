@@ -64,6 +64,16 @@ impl Options {
         points.clamp(SAMPLES.1, SAMPLES.0) as u32
     }
 
+    /// Refuses queue pairs beyond those that there are.
+    pub fn check_pairs(&self, count: u64) -> Result<(), Failure> {
+        match self.queue_pairs.iter().find(|number| count <= u64::from(**number)) {
+            Some(number) => Err(Failure::Usage(format!(
+                "there is no queue pair {number}: there are {count}, numbered from 0"
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// The same as the engine wants it.
     pub fn config(&self, fabric: &Fabric) -> Result<MeasureConfig, Failure> {
         if self.interval == Span::ZERO {

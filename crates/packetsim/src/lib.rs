@@ -77,6 +77,7 @@ use traffic::{OpKind, Outcome, Transfers};
 
 pub use estimate::{Estimate, estimate};
 pub use measure::{MeasureConfig, Recording};
+pub use paths::queue_pairs;
 pub use settings::Settings;
 pub use simulation::{Progress, Watch};
 

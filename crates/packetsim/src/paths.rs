@@ -58,6 +58,21 @@ impl Home {
     }
 }
 
+/// How many queue pairs a connection of the scale-out network has.
+fn pairs_of_connection(connection: &Connection, settings: &Settings) -> u16 {
+    match connection.queue_pairs {
+        0 => settings.routing.qps.max(1),
+        count => count,
+    }
+}
+
+/// How many queue pairs transfers open. They are numbered from 0.
+pub fn queue_pairs(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> u64 {
+    let connections = transfers.connections().iter();
+    let scale_out = connections.filter(|connection| !is_scale_up(fabric, connection));
+    scale_out.map(|connection| u64::from(pairs_of_connection(connection, settings))).sum()
+}
+
 impl Network {
     /// Opens the queue pairs of all connections, in order.
     pub(crate) fn new(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> Self {
@@ -70,11 +85,10 @@ impl Network {
                 pairs_of.push(0);
                 continue;
             }
-            let count =
-                if connection.queue_pairs == 0 { config.qps } else { connection.queue_pairs };
+            let count = pairs_of_connection(connection, settings);
             first_pair.push(keys.len() as u32);
-            pairs_of.push(count.max(1));
-            for _ in 0..count.max(1) {
+            pairs_of.push(count);
+            for _ in 0..count {
                 let key = queue_pairs.open(connection.from, connection.to);
                 keys.push((key, reversed(&key)));
             }
