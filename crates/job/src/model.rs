@@ -357,7 +357,7 @@ impl Experts {
     fn problems(&self) -> Vec<(&'static str, String)> {
         let Self { count, top_k, every, groups, group_limit, .. } = *self;
         let mut problems = Vec::new();
-        if count < top_k {
+        if 0 < count && count < top_k {
             let text = format!("{top_k} of {count} experts per token; 1 to {count} would fit");
             problems.push(("experts.top_k", text));
         }

@@ -45,7 +45,7 @@ impl Limits {
             keys: keys.iter().map(|key| (*key).to_owned()).collect(),
             depends_on: Vec::new(),
             message: format!("`{}` is {value}, but must be {range}", keys[0]),
-            help: Some(format!("{range} would fit")),
+            help: None,
         });
     }
 
