@@ -95,8 +95,7 @@ impl<'a> Links<'a> {
         let fabric = world.fabric();
         let mut carried = vec![Carried::default(); fabric.links().len()];
         for phase in prediction.phases.iter().filter(|phase| !phase.links.is_empty()) {
-            let key = (phase.exchange.kind, phase.exchange.collective);
-            let times = prediction.repeats.get(&key).copied().unwrap_or(1.0);
+            let times = prediction.repeats.get(&phase.exchange.key()).copied().unwrap_or(1.0);
             for (link, used) in phase.links.enumerate() {
                 let on = &mut carried[link.index()];
                 on.bytes += used.bytes as f64 * times;

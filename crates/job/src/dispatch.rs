@@ -8,8 +8,12 @@
 //! 2.2.2) are groups of a node's or a device's experts.
 //!
 //! Load is uneven by a Zipf exponent or by measured counts, and cut at a capacity if there is one.
-//! Where it departs from reality: uneven loads do not change how many places a token goes to.
+//! What is dropped does not travel, and what travels follows the loads: experts get so much of a
+//! dispatch, and send as much of the combine. Where it departs from reality: uneven loads do not
+//! change how many places a token goes to on average, and places become fewer in proportion to the
+//! copies that are left.
 
+use traffic::Collective;
 use traffic::collective::Routing;
 use units::Bytes;
 
@@ -30,6 +34,18 @@ pub struct Dispatch {
     loads: Vec<f64>,
     /// The share of copies that no expert had room for.
     dropped: f64,
+}
+
+/// Which ranks of a group have more of a call's bytes than others: those with hot experts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Spread {
+    /// None.
+    #[default]
+    Even,
+    /// They receive more: tokens on their way to experts.
+    Receivers,
+    /// They send more: results on their way back.
+    Senders,
 }
 
 /// Bytes that one rank's tokens put on each kind of network on their way to the experts.
@@ -72,6 +88,32 @@ impl Dispatch {
         self.dropped
     }
 
+    /// The share of a rank's copies that travel.
+    pub fn kept(&self) -> f64 {
+        1.0 - self.dropped
+    }
+
+    /// Whether all ranks have the same load.
+    pub fn is_even(&self) -> bool {
+        let first = self.loads.first().copied().unwrap_or(1.0);
+        self.loads.iter().all(|load| (load - first).abs() <= 1e-9 * first)
+    }
+
+    /// The weights of a call's bytes as the collectives want them: of a plain all-to-all back from
+    /// the experts by pairs, since ranks send unequally; else by rank.
+    pub fn weights(&self, spread: Spread, collective: Collective) -> Vec<f64> {
+        let ranks = self.loads.len();
+        let mean = self.loads.iter().sum::<f64>() / ranks as f64;
+        let loads = self.loads.iter().map(|load| load / mean);
+        match (spread, collective) {
+            (Spread::Even, _) => Vec::new(),
+            (Spread::Senders, Collective::AllToAll) => {
+                loads.flat_map(|load| std::iter::repeat_n(load, ranks)).collect()
+            }
+            _ => loads.collect(),
+        }
+    }
+
     /// How many groups of experts the router may choose from, if that is a limit.
     pub fn limit(&self) -> Option<u64> {
         (self.group_limit < self.groups).then_some(self.group_limit)
@@ -112,30 +154,31 @@ impl Dispatch {
         let copies = match dispatcher {
             // One for each expert, wherever it is.
             Dispatcher::AllToAll => {
-                let copies = self.top_k as f64 * (1.0 - self.dropped);
+                let copies = self.top_k as f64 * self.kept();
                 (copies * (1.0 - 1.0 / nodes), copies * (1.0 / nodes - 1.0 / ranks))
             }
             // One for each node, to the GPU on the same rail; from there one for each other GPU.
             Dispatcher::DeepEp => {
                 let (to_node, to_rank) = (self.places(nodes as u64), self.ranks_per_token());
+                let kept = self.kept();
                 let leaving = to_node * (1.0 - 1.0 / nodes);
                 // The chance that the GPU on the rail is among a reached node's.
                 let there = (to_rank / ranks) / (to_node / nodes);
-                (leaving, to_rank * (1.0 - 1.0 / ranks) - leaving * there)
+                (kept * leaving, kept * (to_rank * (1.0 - 1.0 / ranks) - leaving * there))
             }
         };
         let of = |copies: f64| Bytes::new((bytes as f64 * copies).round() as u64);
         Crossing { leaving: of(copies.0), staying: of(copies.1) }
     }
 
-    /// What a rank that has `bytes` of copies to send to all experts alike sends to each rank.
-    /// The parts add up to the bytes, less what is dropped.
+    /// What a rank that sends `bytes` of copies to all experts, none of them dropped, sends to each
+    /// rank. The parts add up to the bytes.
     pub fn shares(&self, bytes: u64) -> Vec<u64> {
         let mut sum = 0.0;
         let mut sent = 0;
         let ranks = self.loads.len() as f64;
         let share = |load: &f64| {
-            sum += load / ranks;
+            sum += load / ranks / self.kept();
             let until = (bytes as f64 * sum).round() as u64;
             until - std::mem::replace(&mut sent, until)
         };

@@ -25,6 +25,7 @@ use traffic::Collective;
 use units::Bytes;
 
 use crate::compute::Kernel;
+use crate::dispatch::Spread;
 use crate::model::{LayerKind, Model};
 use crate::parallel::{Axis, GroupKind, Layout};
 use crate::resolve::Job;
@@ -45,6 +46,8 @@ pub struct Call {
     pub times: u64,
     /// What it can run beside.
     pub beside: Beside,
+    /// Who has more of its bytes than others.
+    pub spread: Spread,
 }
 
 impl Call {
@@ -231,6 +234,7 @@ impl Program {
             bytes,
             times: 1,
             beside: Beside::Microbatch,
+            spread: Spread::Even,
         })
     }
 
@@ -355,6 +359,7 @@ fn message_call(name: &'static str, bytes: Bytes) -> Call {
         bytes,
         times: 1,
         beside: Beside::Microbatch,
+        spread: Spread::Even,
     }
 }
 

@@ -20,6 +20,7 @@
 //! Full recomputation repeats the forward pass with its communication inside the backward pass.
 
 use job::compute::{GpuRates, Kernel, Timer};
+use job::dispatch::Spread;
 use job::parallel::CpExchange;
 use job::program::{Call, Every, Part, Program, Timed, Unit};
 use job::schedule::{Pass, Pipeline};
@@ -150,12 +151,12 @@ impl<'a, 'n> Costing<'a, 'n> {
     pub fn repeats(&self) -> Repeats {
         let mut repeats = Repeats::new();
         for counted in self.program.counted() {
-            let key = (counted.call.kind, counted.call.collective);
+            let key = (counted.call.kind, counted.call.collective, counted.call.spread);
             let moved = counted.call.bytes.as_f64() * counted.times as f64 * counted.groups as f64;
             *repeats.entry(key).or_default() += moved;
         }
         for phase in self.network.phases() {
-            let key = (phase.exchange.kind, phase.exchange.collective);
+            let key = phase.exchange.key();
             // The simulated wave crosses every boundary of a pipeline once.
             let waves = match key.0 {
                 GroupKind::Pipeline => (self.job().layout.pp - 1) as f64,
@@ -173,8 +174,7 @@ impl<'a, 'n> Costing<'a, 'n> {
     }
 
     fn call(&mut self, call: &Call) -> Result<Span, Unserved> {
-        let Call { kind, collective, bytes, .. } = *call;
-        Ok(self.network.time(Exchange { kind, collective, bytes })? * call.times)
+        Ok(self.network.time(exchange_of(call))? * call.times)
     }
 
     /// The passes over one part of the model.
@@ -300,10 +300,7 @@ impl<'a, 'n> Costing<'a, 'n> {
         if job.layout.pp == 1 {
             return Ok(Span::ZERO);
         }
-        let bytes = self.program.message();
-        let collective = Collective::SendRecv;
-        let mut span =
-            self.network.time(Exchange { kind: GroupKind::Pipeline, collective, bytes })?;
+        let mut span = self.network.time(self.message_exchange())?;
         if let Some(gather) = self.program.message_gather() {
             span += self.call(&gather)?;
         }
@@ -314,22 +311,34 @@ impl<'a, 'n> Costing<'a, 'n> {
     fn message_beside_copies(&mut self, alone: Span) -> Result<Span, Unserved> {
         let copies = self.program.parts.iter().flat_map(|part| &part.reductions);
         let largest = copies.map(|timed| timed.call).max_by_key(|call| call.bytes);
-        let Some(Call { kind, collective, bytes, .. }) = largest else { return Ok(alone) };
+        let Some(largest) = largest else { return Ok(alone) };
         let contends = self.overlaps(Axis::Dp)
             && 1 < self.job().layout.pp
-            && self.network.leaves_the_domain(kind)
+            && self.network.leaves_the_domain(largest.kind)
             && self.network.leaves_the_domain(GroupKind::Pipeline);
         if !contends {
             return Ok(alone);
         }
-        let message = Exchange {
+        let both = [self.message_exchange(), exchange_of(&largest)];
+        let times = self.network.together(&both)?;
+        Ok(times[0].max(alone))
+    }
+
+    /// The messages between stages.
+    fn message_exchange(&self) -> Exchange {
+        Exchange {
             kind: GroupKind::Pipeline,
             collective: Collective::SendRecv,
             bytes: self.program.message(),
-        };
-        let times = self.network.together(&[message, Exchange { kind, collective, bytes }])?;
-        Ok(times[0].max(alone))
+            spread: Spread::Even,
+        }
     }
+}
+
+/// A call made by all groups at once.
+fn exchange_of(call: &Call) -> Exchange {
+    let Call { kind, collective, bytes, spread, .. } = *call;
+    Exchange { kind, collective, bytes, spread }
 }
 
 /// What an axis is accounted under.

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 
 use fabric::graph::LinkKind;
 use fabric::{Fabric, LinkId, NodeId};
+use job::dispatch::{Dispatch, Spread};
 use job::placement::Placement;
 use job::{Axis, GroupKind, Layout};
 use traffic::collective::{Ask, Detail, Group, Request, write};
@@ -69,6 +70,18 @@ pub struct Exchange {
     pub collective: Collective,
     /// With how much, as nccl-tests counts it.
     pub bytes: Bytes,
+    /// Which ranks have more of it than others.
+    pub spread: Spread,
+}
+
+/// Exchanges with the same key differ by their bytes alone.
+pub type Key = (GroupKind, Collective, Spread);
+
+impl Exchange {
+    /// What it is, whatever its bytes.
+    pub fn key(&self) -> Key {
+        (self.kind, self.collective, self.spread)
+    }
 }
 
 /// What the fabric made of a phase.
@@ -118,7 +131,9 @@ pub struct Network<'a> {
     placement: &'a Placement,
     settings: Settings,
     runner: Option<Runner<'a>>,
-    phases: BTreeMap<(GroupKind, Collective), Phase>,
+    /// How loaded the ranks' experts are; nothing for a dense model.
+    dispatch: Option<Dispatch>,
+    phases: BTreeMap<Key, Phase>,
     /// By kind: a group that stands for the others.
     representatives: BTreeMap<GroupKind, Communicator>,
 }
@@ -139,7 +154,25 @@ impl<'a> Network<'a> {
         runner: Option<Runner<'a>>,
     ) -> Self {
         let (reset, phases, representatives) = (None, BTreeMap::new(), BTreeMap::new());
-        Self { fabric, reset, layout, placement, settings, runner, phases, representatives }
+        let dispatch = None;
+        Self {
+            fabric,
+            reset,
+            layout,
+            placement,
+            settings,
+            runner,
+            dispatch,
+            phases,
+            representatives,
+        }
+    }
+
+    /// The same with experts that are loaded like this.
+    #[must_use]
+    pub fn with_dispatch(mut self, dispatch: Option<Dispatch>) -> Self {
+        self.dispatch = dispatch;
+        self
     }
 
     /// The same with circuits that are set anew for what copies exchange.
@@ -165,12 +198,11 @@ impl<'a> Network<'a> {
 
     /// How long a phase takes, its launch included. Nothing for groups of one rank.
     pub fn time(&mut self, exchange: Exchange) -> Result<Span, Unserved> {
-        let Exchange { kind, collective, bytes } = exchange;
-        if self.layout.group_size(kind) <= 1 || bytes.get() == 0 {
+        if self.layout.group_size(exchange.kind) <= 1 || exchange.bytes.get() == 0 {
             return Ok(Span::ZERO);
         }
         let alone = self.alone(exchange)?;
-        let key = (kind, collective);
+        let key = exchange.key();
         if !self.phases.contains_key(&key) {
             let phase = self.run(exchange, alone)?;
             self.phases.insert(key, phase);
@@ -215,11 +247,13 @@ impl<'a> Network<'a> {
 
     /// The closed form of an undisturbed group, without the launch.
     fn alone(&mut self, exchange: Exchange) -> Result<Span, Unserved> {
-        let Exchange { kind, collective, bytes } = exchange;
+        let Exchange { kind, collective, bytes, .. } = exchange;
         self.represent(kind);
         let communicator = &self.representatives[&kind];
-        let estimate = nccl::estimate(self.fabric, communicator, collective, bytes, &self.settings);
-        let estimate = estimate.ok_or_else(|| Unserved {
+        let (fabric, settings) = (self.fabric, &self.settings);
+        let weights = &self.weights(exchange)[..];
+        let ask = Ask { fabric, communicator, collective, bytes, settings, weights };
+        let estimate = nccl::estimate_of(&ask).ok_or_else(|| Unserved {
             message: format!(
                 "no algorithm runs {} on {} ranks",
                 collective.name(),
@@ -227,6 +261,12 @@ impl<'a> Network<'a> {
             ),
         })?;
         Ok(estimate.time.saturating_sub(estimate.plan.launch))
+    }
+
+    /// How an exchange's bytes are shared out over the ranks of a group; empty for equally.
+    fn weights(&self, exchange: Exchange) -> Vec<f64> {
+        let Exchange { collective, spread, .. } = exchange;
+        self.dispatch.as_ref().map_or(Vec::new(), |dispatch| dispatch.weights(spread, collective))
     }
 
     /// Runs a phase of the whole cluster.
@@ -272,7 +312,8 @@ impl<'a> Network<'a> {
 
     /// Writes a phase out. The operations that end its groups.
     fn write(&self, exchange: Exchange, transfers: &mut Transfers) -> Result<Vec<OpId>, Unserved> {
-        let Exchange { kind, collective, bytes } = exchange;
+        let Exchange { kind, collective, bytes, .. } = exchange;
+        let weights = &self.weights(exchange)[..];
         let mut ends = Vec::new();
         if self.layout.group_size(kind) <= 1 {
             return Ok(ends);
@@ -287,14 +328,14 @@ impl<'a> Network<'a> {
                 collective,
                 bytes,
                 settings,
-                weights: &[],
+                weights,
             };
             let plan = nccl::plan(&ask).ok_or_else(|| Unserved {
                 message: format!("no algorithm runs {}", collective.name()),
             })?;
             let label = transfers.label(format!("{} {} {number}", words(kind), collective.name()));
             let detail = self.runner.as_ref().map_or(Detail::Folded, |runner| runner.detail);
-            let (plan, weights) = (&plan, &[][..]);
+            let plan = &plan;
             let request = Request { collective, bytes, detail, label, settings, plan, weights };
             let mut group = Group::new(communicator);
             ends.push(write(self.fabric, &mut group, &request, transfers, &[]));
@@ -425,7 +466,7 @@ pub struct WorstLink {
 }
 
 /// How often a phase's bytes are moved in one step, as a multiple of the run that was simulated.
-pub type Repeats = BTreeMap<(GroupKind, Collective), f64>;
+pub type Repeats = BTreeMap<Key, f64>;
 
 /// What the links did over a step of this length.
 pub fn link_summary(
@@ -439,7 +480,7 @@ pub fn link_summary(
     let links = fabric.links().len();
     let mut bytes = vec![0.0; links];
     for phase in phases.iter().filter(|phase| !phase.links.is_empty()) {
-        let times = repeats.get(&(phase.exchange.kind, phase.exchange.collective));
+        let times = repeats.get(&phase.exchange.key());
         for (link, used) in phase.links.enumerate() {
             bytes[link.index()] += used.bytes as f64 * times.copied().unwrap_or(1.0);
         }
@@ -485,7 +526,7 @@ fn imbalance(fabric: &Fabric, links: &[LinkId], bytes: &[f64]) -> f64 {
 
 fn why(fabric: &Fabric, phases: &[&Phase], repeats: &Repeats, link: LinkId) -> String {
     let put = |phase: &&Phase| {
-        let times = repeats.get(&(phase.exchange.kind, phase.exchange.collective));
+        let times = repeats.get(&phase.exchange.key());
         let used = phase.links.get(link).map_or(0, |used| used.bytes);
         used as f64 * times.copied().unwrap_or(1.0)
     };
@@ -533,7 +574,8 @@ mod tests {
 
     fn gradients(mib: u64) -> Exchange {
         let bytes = Bytes::from_mib(mib);
-        Exchange { kind: GroupKind::Gradient, collective: Collective::AllReduce, bytes }
+        let (kind, spread) = (GroupKind::Gradient, Spread::Even);
+        Exchange { kind, collective: Collective::AllReduce, bytes, spread }
     }
 
     /// An engine that says that everything ends after 20 ms.

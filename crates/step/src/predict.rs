@@ -111,8 +111,9 @@ pub fn predict_on<'a>(
     let World { job, fabric, reset, placement, rates, library } = world;
     let gpus_per_node = fabric.gpus_per_node().max(1) as u64;
     let library = library_of(job, library, &assumptions.overheads, gpus_per_node);
-    let mut network =
-        Network::new(fabric, job.layout, placement, library, runner).with_reset(reset);
+    let mut network = Network::new(fabric, job.layout, placement, library, runner)
+        .with_reset(reset)
+        .with_dispatch(Dispatch::of(job, gpus_per_node));
     let program = Program::new(job);
     let mut costing = Costing::new(&program, rates, &assumptions.overheads, &mut network);
     let mut input = costing.input()?;

@@ -152,7 +152,8 @@ pub struct Ask<'a> {
     /// By what software.
     pub settings: &'a Settings,
     /// How an all-to-all's bytes are shared out over the ranks that receive them; empty for
-    /// equally.
+    /// equally. Where senders differ, one for each pair, sender by sender, and 1 is an equal
+    /// share. For experts' dispatch and combine: how loaded each rank's experts are.
     pub weights: &'a [f64],
 }
 
@@ -175,6 +176,39 @@ impl Ask<'_> {
             (whole as f64 * (before / sum)).round() as u64
         };
         bound(rank + 1) - bound(rank)
+    }
+
+    /// What one rank sends to another in an all-to-all.
+    pub fn bytes_between(&self, from: u32, to: u32) -> u64 {
+        if !self.is_by_pair() {
+            return self.bytes_to(to);
+        }
+        let ranks = self.shape().ranks;
+        let weight = self.weights[from as usize * ranks as usize + to as usize];
+        (self.bytes.as_f64() / f64::from(ranks) * weight).round() as u64
+    }
+
+    /// What the busiest rank sends or receives, 1 being the mean.
+    pub fn hottest(&self) -> f64 {
+        let ranks = self.shape().ranks as usize;
+        let most = |sums: &mut dyn Iterator<Item = f64>| sums.fold(0.0, f64::max);
+        let sum: f64 = self.weights.iter().sum();
+        if self.weights.is_empty() || sum <= 0.0 {
+            return 1.0;
+        }
+        if !self.is_by_pair() {
+            return most(&mut self.weights.iter().copied()) * ranks as f64 / sum;
+        }
+        let sent = most(&mut self.weights.chunks(ranks).map(|row| row.iter().sum()));
+        let to = |rank: usize| self.weights.iter().skip(rank).step_by(ranks).sum();
+        let received = most(&mut (0..ranks).map(to));
+        sent.max(received) / ranks as f64
+    }
+
+    /// Whether there is a weight for each pair.
+    fn is_by_pair(&self) -> bool {
+        let ranks = self.shape().ranks as usize;
+        1 < ranks && self.weights.len() == ranks * ranks
     }
 }
 

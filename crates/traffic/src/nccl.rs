@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, Span};
 
 pub use constants::{Architecture, Cpu, Family};
-pub use estimate::{Estimate, Limit, estimate};
+pub use estimate::{Estimate, Limit, estimate, estimate_of};
 
 pub use crate::collective::sharp::Aggregation;
 use crate::collective::{ALGORITHMS, Algorithm, Ask, CrossNic, Pxn, algorithm, ring};

@@ -208,8 +208,7 @@ impl<'a> Loads<'a> {
         let fabric = world.fabric();
         let mut bytes: [Vec<f64>; 5] = Default::default();
         for phase in prediction.phases.iter().filter(|phase| !phase.links.is_empty()) {
-            let key = (phase.exchange.kind, phase.exchange.collective);
-            let times = prediction.repeats.get(&key).copied().unwrap_or(1.0);
+            let times = prediction.repeats.get(&phase.exchange.key()).copied().unwrap_or(1.0);
             let of_axis = &mut bytes[phase.exchange.kind.axis() as usize];
             of_axis.resize(fabric.links().len(), 0.0);
             for (link, used) in phase.links.enumerate() {

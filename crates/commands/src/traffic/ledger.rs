@@ -12,9 +12,9 @@
 use std::collections::BTreeMap;
 
 use fabric::{Fabric, NodeId, NodeKind};
-use job::dispatch::Dispatch;
+use job::dispatch::{Dispatch, Spread};
 use job::placement::Placement;
-use job::program::Counted;
+use job::program::{Call, Counted};
 use job::{Axis, Coordinates, GroupKind, Job, Program};
 use traffic::collective::{Ask, Detail, Group, Request, write};
 use traffic::nccl::{self, Settings};
@@ -115,6 +115,8 @@ pub(crate) struct Walk<'a> {
 /// All calls of one collective on one kind of group.
 struct Kind<'c> {
     collective: Collective,
+    /// Which ranks have more of its bytes than others.
+    spread: Spread,
     /// The size that groups are written in.
     unit: Bytes,
     /// By stage: bytes of the step, as the collective counts them.
@@ -182,7 +184,7 @@ impl Walk<'_> {
             return Ok(());
         }
         let layout = self.job().layout;
-        let weights = self.weights(kind);
+        let weights: Vec<Vec<f64>> = kinds.iter().map(|one| self.weights(kind, one)).collect();
         let mut shares = vec![0.0; kinds.len()];
         let mut volumes = vec![vec![0.0; usize::try_from(layout.pp).expect("few")]; kinds.len()];
         for number in 0..layout.groups(kind) {
@@ -203,7 +205,7 @@ impl Walk<'_> {
             let mut bytes: Vec<[f64; 5]> = Vec::new();
             for (place, one) in kinds.iter().enumerate() {
                 let from = transfers.ops().len();
-                self.write(&mut group, one, &weights, &mut transfers)?;
+                self.write(&mut group, one, &weights[place], &mut transfers)?;
                 let primitive = Primitive::of(one.collective) as usize;
                 let factor = one.by_stage[at] / one.unit.as_f64();
                 let moved = moved(self.fabric, &transfers, from);
@@ -238,11 +240,11 @@ impl Walk<'_> {
         let stages = usize::try_from(self.job().layout.pp).expect("few stages");
         let mut kinds: Vec<Kind<'c>> = Vec::new();
         for counted in calls {
-            let collective = counted.call.collective;
-            let known = kinds.iter().position(|kind| kind.collective == collective);
-            let place = known.unwrap_or_else(|| {
-                let unit = Bytes::new(1);
-                kinds.push(Kind { collective, unit, by_stage: vec![0.0; stages], calls: vec![] });
+            let Call { collective, spread, .. } = counted.call;
+            let same = |kind: &Kind<'c>| (kind.collective, kind.spread) == (collective, spread);
+            let place = kinds.iter().position(same).unwrap_or_else(|| {
+                let (unit, by_stage) = (Bytes::new(1), vec![0.0; stages]);
+                kinds.push(Kind { collective, spread, unit, by_stage, calls: vec![] });
                 kinds.len() - 1
             });
             let kind = &mut kinds[place];
@@ -254,15 +256,17 @@ impl Walk<'_> {
         kinds
     }
 
-    /// How an all-to-all's bytes are shared out over the ranks that receive them.
-    fn weights(&self, kind: GroupKind) -> Vec<f64> {
-        if kind != GroupKind::Expert {
-            return Vec::new();
-        }
+    /// How the bytes of what experts' ranks exchange are shared out over them.
+    fn weights(&self, kind: GroupKind, one: &Kind<'_>) -> Vec<f64> {
         let gpus_per_node = self.fabric.gpus_per_node() as u64;
         let dispatch = Dispatch::of(self.job(), gpus_per_node);
-        let shares = dispatch.map(|dispatch| dispatch.shares(1 << 40)).unwrap_or_default();
-        shares.into_iter().map(|share| share as f64).collect()
+        let Some(dispatch) = dispatch.filter(|_| kind == GroupKind::Expert) else {
+            return Vec::new();
+        };
+        if (one.collective, one.spread) == (Collective::AllToAll, Spread::Even) {
+            return dispatch.shares(1 << 40).into_iter().map(|share| share as f64).collect();
+        }
+        dispatch.weights(one.spread, one.collective)
     }
 
     fn write(
@@ -274,7 +278,6 @@ impl Walk<'_> {
     ) -> Result<(), Failure> {
         let (collective, bytes) = (kind.collective, kind.unit);
         let (fabric, settings) = (self.fabric, self.settings);
-        let weights = if collective == Collective::AllToAll { weights } else { &[] };
         let communicator = &group.communicator;
         let ask = Ask { fabric, communicator, collective, bytes, settings, weights };
         let plan = nccl::plan(&ask)
@@ -341,6 +344,7 @@ impl Walk<'_> {
         let mut transfers = Transfers::new();
         let one = Kind {
             collective: Collective::SendRecv,
+            spread: Spread::Even,
             unit: call.call.bytes,
             by_stage: Vec::new(),
             calls: Vec::new(),

@@ -20,7 +20,7 @@ use units::Bytes;
 
 use super::{Beside, Call, Unit};
 use crate::config::{Dispatcher, Precision};
-use crate::dispatch::Dispatch;
+use crate::dispatch::{Dispatch, Spread};
 use crate::model::{Experts, LayerKind, Recompute};
 use crate::parallel::{CpExchange, GroupKind};
 use crate::resolve::Job;
@@ -82,7 +82,15 @@ fn stream_bytes(job: &Job) -> u64 {
 
 fn tensor(name: &'static str, collective: Collective, bytes: u64, beside: Beside) -> Call {
     let bytes = Bytes::new(bytes);
-    Call { name, kind: GroupKind::Tensor, collective, bytes, times: 1, beside }
+    Call {
+        name,
+        kind: GroupKind::Tensor,
+        collective,
+        bytes,
+        times: 1,
+        beside,
+        spread: Spread::Even,
+    }
 }
 
 /// A pair of products, the first cut by columns, the second by rows: attention, or a dense
@@ -127,6 +135,7 @@ fn context(job: &Job, pass: Pass, calls: &mut Vec<Call>) {
         bytes: Bytes::new(block),
         times: others,
         beside: Beside::Attention,
+        spread: Spread::Even,
     };
     let whole = |name, collective| Call {
         name,
@@ -135,6 +144,7 @@ fn context(job: &Job, pass: Pass, calls: &mut Vec<Call>) {
         bytes: Bytes::new(block * job.layout.cp),
         times: 1,
         beside: Beside::Nothing,
+        spread: Spread::Even,
     };
     match (job.parallel.cp_exchange, pass) {
         (_, Pass::Weight) => {}
@@ -169,21 +179,25 @@ fn moe(job: &Job, experts: &Experts, pass: Pass, calls: &mut Vec<Call>) {
         Dispatcher::AllToAll => ([Collective::AllToAll; 2], experts.top_k),
         Dispatcher::DeepEp => ([Collective::MoeDispatch, Collective::MoeCombine], 1),
     };
-    let expert = |name, collective, bytes| Call {
+    let dispatch = dispatch(job);
+    // Copies that no expert has room for do not travel.
+    let kept = |bytes: u64| (bytes as f64 * dispatch.kept()).round() as u64;
+    let expert = |name, collective, bytes, spread| Call {
         name,
         kind: GroupKind::Expert,
         collective,
-        bytes: Bytes::new(bytes),
+        bytes: Bytes::new(kept(bytes)),
         times: 1,
         beside: Beside::Microbatch,
+        spread: if dispatch.is_even() { Spread::Even } else { spread },
     };
     let routed = job.tokens() * experts.top_k;
     let (there, again) = match pass {
         Pass::Forward => ("tokens to experts", "results to tokens"),
         _ => ("gradients to experts", "gradients to tokens"),
     };
-    calls.push(expert(there, collectives[0], tokens * copies * out));
-    let within = |name, collective, bytes| tensor(name, collective, bytes, Beside::Nothing);
+    calls.push(expert(there, collectives[0], tokens * copies * out, Spread::Receivers));
+    let within = |name, collective, bytes| tensor(name, collective, kept(bytes), Beside::Nothing);
     if sequence_parallel {
         calls.extend([
             within("experts' input", Collective::AllGather, routed * out),
@@ -192,7 +206,7 @@ fn moe(job: &Job, experts: &Experts, pass: Pass, calls: &mut Vec<Call>) {
     } else {
         calls.push(within("experts' output", Collective::AllReduce, routed * back));
     }
-    calls.push(expert(again, collectives[1], tokens * copies * back));
+    calls.push(expert(again, collectives[1], tokens * copies * back, Spread::Senders));
 }
 
 /// Every tensor rank looks up the tokens that are in its rows.

@@ -15,6 +15,7 @@ use traffic::Collective;
 use units::Bytes;
 
 use super::{Beside, Call, Every, Piece, Timed, Unit};
+use crate::dispatch::Spread;
 use crate::parallel::{GroupKind, Reduction, Sharding};
 use crate::partition::Held;
 use crate::resolve::Job;
@@ -61,6 +62,7 @@ pub(super) fn closing(job: &Job, stage: u64) -> Vec<Call> {
             bytes: Bytes::new(bytes),
             times: 1,
             beside: Beside::Nothing,
+            spread: Spread::Even,
         });
     };
     let held = job.stage_held(stage);
@@ -141,7 +143,7 @@ fn unit_held(job: &Job, unit: Unit) -> Held {
 
 fn copy(name: &'static str, kind: GroupKind, collective: Collective, bytes: u64) -> Call {
     let bytes = Bytes::new(bytes);
-    Call { name, kind, collective, bytes, times: 1, beside: Beside::Layers }
+    Call { name, kind, collective, bytes, times: 1, beside: Beside::Layers, spread: Spread::Even }
 }
 
 type Both = (Vec<Timed>, Vec<Timed>);

@@ -54,7 +54,8 @@ impl Algorithm for AllToAll {
 
     fn phases(&self, ask: &Ask<'_>, plan: &Plan) -> Vec<Phase> {
         let shape = ask.shape();
-        let bytes = ask.bytes.as_f64();
+        // The rank that gets or sends most is the last to end.
+        let bytes = ask.bytes.as_f64() * ask.hottest();
         let (ranks, members) = (f64::from(shape.ranks), f64::from(shape.per_domain));
         let own = bytes * (members - 1.0) / ranks;
         let away = bytes * (ranks - members) / ranks;
@@ -202,7 +203,7 @@ impl Pairs {
         for from in 0..communicator.ranks() as u32 {
             let domain = communicator.domain_of(from);
             for &to in communicator.members(domain).iter().filter(|&&to| to != from) {
-                let (at, bytes) = (self.inside(ask, from, to, 0), ask.bytes_to(to));
+                let (at, bytes) = (self.inside(ask, from, to, 0), ask.bytes_between(from, to));
                 if 0 < bytes {
                     inside[domain].push(sheet.send(nth(first, at), bytes, &[start]));
                 }
@@ -213,12 +214,13 @@ impl Pairs {
         let mut handed = vec![(0_u64, start); self.first_away];
         let mut sends: Vec<(usize, u64, OpId)> = Vec::new();
         self.for_each_away(ask, |at, away, senders| {
-            let (bytes, join) = (ask.bytes_to(away.to), joins[away.domain as usize]);
-            sends.push((at, bytes * senders.len() as u64, join));
+            let join = joins[away.domain as usize];
+            let bytes = |&from: &u32| ask.bytes_between(from, away.to);
+            sends.push((at, senders.iter().map(bytes).sum(), join));
             if let Some(through) = away.through {
                 for &from in senders.iter().filter(|&&from| from != through) {
                     let (sum, after) = &mut handed[self.inside(ask, from, through, 1)];
-                    (*sum, *after) = (*sum + bytes, join);
+                    (*sum, *after) = (*sum + bytes(&from), join);
                 }
             }
         });
@@ -244,7 +246,7 @@ impl Pairs {
                 let domain = communicator.domain_of(from);
                 let members = communicator.members(domain);
                 let to = members[(communicator.local(from) + shift) % members.len()];
-                let bytes = ask.bytes_to(to);
+                let bytes = ask.bytes_between(from, to);
                 if members.len() <= shift || bytes == 0 {
                     continue;
                 }
@@ -263,9 +265,10 @@ impl Pairs {
         });
         rounds.sort_by_key(|(shift, at, _, _)| (*shift, *at));
         for (_, at, away, senders) in rounds {
-            let (bytes, join) = (ask.bytes_to(away.to), joins[away.domain as usize]);
-            for &from in senders.iter().filter(|_| 0 < bytes) {
-                for bytes in loops(bytes, plan.chunk.get()) {
+            let join = joins[away.domain as usize];
+            let bytes = |from: u32| ask.bytes_between(from, away.to);
+            for &from in senders.iter().filter(|&&from| 0 < bytes(from)) {
+                for bytes in loops(bytes(from), plan.chunk.get()) {
                     let handed = away.through.filter(|&through| through != from).map(|through| {
                         let at = self.inside(ask, from, through, 1);
                         flow.send(sheet, at, &[nth(first, at)], bytes, &[join])

@@ -45,7 +45,7 @@ impl Algorithm for HierarchicalAllToAll {
 
     fn phases(&self, ask: &Ask<'_>, plan: &Plan) -> Vec<Phase> {
         let (shape, settings) = (ask.shape(), ask.settings);
-        let bytes = ask.bytes.as_f64();
+        let bytes = ask.bytes.as_f64() * ask.hottest();
         let (ranks, members) = (f64::from(shape.ranks), f64::from(shape.per_domain));
         let inside = bytes * (members - 1.0) / members;
         let away = bytes * (ranks - members) / ranks;
@@ -89,17 +89,22 @@ impl Algorithm for HierarchicalAllToAll {
                 }
             }
         });
-        // What is meant for a rail, in all domains.
-        let to_rail = |local: usize| -> u64 {
-            (0..domains).map(|domain| ask.bytes_to(rank(domain, local))).sum()
+        // What a rank has for a rail, in all domains.
+        let to_rail = |from: u32, local: usize| -> u64 {
+            (0..domains).map(|domain| ask.bytes_between(from, rank(domain, local))).sum()
+        };
+        // What a domain has for a rank.
+        let to_rank = |domain: usize, to: u32| -> u64 {
+            communicator.members(domain).iter().map(|&from| ask.bytes_between(from, to)).sum()
         };
         let mut at = 0;
         let mut collected: Vec<OpId> = Vec::with_capacity(domains);
-        for _ in 0..domains {
+        for domain in 0..domains {
             let mut ops = Vec::new();
-            for (_, to) in pairs(members) {
+            for (from, to) in pairs(members) {
                 let chunk = ask.settings.p2p_scale_up_chunk;
-                message(sheet, nth(first, at), to_rail(to), chunk, sheet.start, &mut ops);
+                let bytes = to_rail(rank(domain, from), to);
+                message(sheet, nth(first, at), bytes, chunk, sheet.start, &mut ops);
                 at += 1;
             }
             collected.push(sheet.join(&ops));
@@ -107,7 +112,7 @@ impl Algorithm for HierarchicalAllToAll {
         let mut ends = Vec::new();
         for local in 0..members {
             for (from, to) in pairs(domains) {
-                let bytes = members as u64 * ask.bytes_to(rank(to, local));
+                let bytes = to_rank(from, rank(to, local));
                 message(sheet, nth(first, at), bytes, plan.chunk, collected[from], &mut ends);
                 at += 1;
             }

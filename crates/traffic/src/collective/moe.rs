@@ -10,12 +10,14 @@
 //! every copy for its neighbours; from four servers on the NIC is.
 //!
 //! Source: DeepEP (README, `csrc/kernels/internode.cu`), DeepSeek-V3 (arXiv 2412.19437) section
-//! 3.2.2. Departure: copies are the expected ones; experts are equally likely. Kernels post to the
-//! NIC themselves, so no proxy limits them.
+//! 3.2.2. Departure: copies are the expected ones of equally likely experts, times how loaded the
+//! experts of a GPU or server are, and at most one copy of each token. Kernels post to the NIC
+//! themselves, so no proxy limits them.
 
 use units::Bytes;
 
 use super::communicator::ScaleUp;
+use super::routing::Copies;
 use super::writer::{Detail, Flow, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase};
 use crate::nccl::{Family, Offer, Plan, Protocol, constants};
@@ -50,7 +52,8 @@ impl Algorithm for Moe {
 
     fn phases(&self, ask: &Ask<'_>, _: &Plan) -> Vec<Phase> {
         let (shape, settings) = (ask.shape(), ask.settings);
-        let Volumes { to_node, to_gpu } = Volumes::of(ask);
+        let volumes = Volumes::of(ask);
+        let (to_node, to_gpu) = (volumes.most_to_node(), volumes.most_to_gpu());
         let (domains, members) = (f64::from(shape.domains), f64::from(shape.per_domain));
         let sharing = members / f64::from(shape.rails);
         let scale_up = to_gpu as f64 * (members - 1.0);
@@ -93,9 +96,12 @@ impl Algorithm for Moe {
                 let start = sheet.start;
                 for rank in 0..domains * members {
                     let own = rank * (members + domains - 2);
+                    let (domain, local) = (rank / members, rank % members);
                     for at in 0..members + domains - 2 {
-                        let inside = at < members - 1;
-                        let bytes = if inside { volumes.to_gpu } else { volumes.to_node };
+                        let bytes = match at.checked_sub(members - 1) {
+                            None => volumes.to_gpu(domain, local, local + at + 1),
+                            Some(other) => volumes.to_node(domain, domain + other + 1),
+                        };
                         let op = sheet.send(nth(first, own + at), bytes, &[start]);
                         sheet.end(op);
                     }
@@ -112,23 +118,67 @@ impl Algorithm for Moe {
     }
 }
 
-/// Bytes between two: the expected copies of one rank's tokens, or of those of a whole rail.
+/// Bytes between two: the expected copies of one rank's tokens, or of those of a whole rail. Those
+/// of a dispatch grow with the receiver's load, those of a combine with the sender's.
 struct Volumes {
-    /// From a GPU to its counterpart in another server.
-    to_node: u64,
-    /// From a GPU to another one of its server: its own tokens and those it received for its rail.
-    to_gpu: u64,
+    bytes: f64,
+    copies: Copies,
+    is_combine: bool,
+    /// By server, and there by GPU: how loaded its experts are, 1 being the mean.
+    loads: Vec<Vec<f64>>,
 }
 
 impl Volumes {
     fn of(ask: &Ask<'_>) -> Self {
-        let shape = ask.shape();
-        let copies = ask.settings.routing.copies(shape.domains, shape.per_domain);
-        let bytes = ask.bytes.as_f64();
+        let (shape, communicator) = (ask.shape(), ask.communicator);
+        let mean = ask.weights.iter().sum::<f64>() / f64::from(shape.ranks);
+        let load = |rank: &u32| match ask.weights.get(*rank as usize) {
+            Some(weight) if 0.0 < mean => weight / mean,
+            _ => 1.0,
+        };
+        let domains = 0..communicator.domains();
         Self {
-            to_node: (bytes * copies.to_node).round() as u64,
-            to_gpu: (bytes * copies.to_gpu).round() as u64 * u64::from(shape.domains),
+            bytes: ask.bytes.as_f64(),
+            copies: ask.settings.routing.copies(shape.domains, shape.per_domain),
+            is_combine: ask.collective == Collective::MoeCombine,
+            loads: domains.map(|at| communicator.members(at).iter().map(load).collect()).collect(),
         }
+    }
+
+    fn copies_to_node(&self, load: f64) -> u64 {
+        (self.bytes * (self.copies.to_node * load).min(1.0)).round() as u64
+    }
+
+    fn copies_to_gpu(&self, load: f64) -> u64 {
+        let own = (self.bytes * (self.copies.to_gpu * load).min(1.0)).round() as u64;
+        own * self.loads.len() as u64
+    }
+
+    fn node_load(&self, domain: usize) -> f64 {
+        let gpus = &self.loads[domain % self.loads.len()];
+        gpus.iter().sum::<f64>() / gpus.len() as f64
+    }
+
+    /// From a GPU to its counterpart in another server.
+    fn to_node(&self, from: usize, to: usize) -> u64 {
+        self.copies_to_node(self.node_load(if self.is_combine { from } else { to }))
+    }
+
+    /// From a GPU to another one of its server: its own tokens and those it received for its rail.
+    fn to_gpu(&self, domain: usize, from: usize, to: usize) -> u64 {
+        let gpus = &self.loads[domain % self.loads.len()];
+        self.copies_to_gpu(gpus[if self.is_combine { from } else { to } % gpus.len()])
+    }
+
+    /// What the most loaded server gets from a GPU.
+    fn most_to_node(&self) -> u64 {
+        let loads = (0..self.loads.len()).map(|domain| self.node_load(domain));
+        self.copies_to_node(loads.fold(0.0, f64::max))
+    }
+
+    /// What the most loaded GPU gets from another one of its server.
+    fn most_to_gpu(&self) -> u64 {
+        self.copies_to_gpu(self.loads.iter().flatten().copied().fold(0.0, f64::max))
     }
 }
 
@@ -162,18 +212,14 @@ impl Grid {
         &self,
         volumes: &Volumes,
         plan: &Plan,
-        mut then: impl FnMut(usize, usize, ChunkBytes),
+        mut then: impl FnMut(usize, usize, Chunk),
     ) {
-        let chunks = volumes.to_node.div_ceil(plan.chunk.get()).max(1);
-        for chunk in 0..chunks {
+        let chunks = volumes.most_to_node().div_ceil(plan.chunk.get()).max(1);
+        for number in 0..chunks {
             for step in 0..self.domains {
-                let stream = super::part(volumes.to_gpu, self.domains as u64, step as u64);
-                let bytes = ChunkBytes {
-                    to_node: super::part(volumes.to_node, chunks, chunk),
-                    to_gpu: super::part(stream, chunks, chunk),
-                };
+                let (stream, streams) = (step as u64, self.domains as u64);
                 for domain in 0..self.domains {
-                    then(domain, step, bytes);
+                    then(domain, step, Chunk { number, chunks, stream, streams });
                 }
             }
         }
@@ -182,7 +228,8 @@ impl Grid {
     /// A chunk of tokens reaches another server, then the GPUs there.
     fn dispatch(&self, volumes: &Volumes, plan: &Plan, sheet: &mut Sheet<'_>) {
         let mut flow = self.flow(sheet);
-        self.for_each_chunk(volumes, plan, |domain, step, bytes| {
+        self.for_each_chunk(volumes, plan, |domain, step, chunk| {
+            let to_node = chunk.to_node(volumes.to_node(domain, domain + step));
             let arrived: Vec<OpId> = match step {
                 // Its own tokens are there.
                 0 => Vec::new(),
@@ -190,7 +237,7 @@ impl Grid {
                     .map(|local| {
                         let at = self.at(domain, local, self.members - 1 + step - 1);
                         let (place, hop) = (self.place(at, step), [nth(self.first, at)]);
-                        flow.send(sheet, place, &hop, bytes.to_node, &[])
+                        flow.send(sheet, place, &hop, to_node, &[])
                     })
                     .collect(),
             };
@@ -198,8 +245,9 @@ impl Grid {
                 for local in 0..self.members {
                     let at = self.at(domain + step, local, peer);
                     let (place, hop) = (self.place(at, step), [nth(self.first, at)]);
-                    let after = arrived.get(local).copied();
-                    let op = flow.send(sheet, place, &hop, bytes.to_gpu, after.as_slice());
+                    let bytes = volumes.to_gpu(domain + step, local, local + peer + 1);
+                    let (bytes, after) = (chunk.to_gpu(bytes), arrived.get(local).copied());
+                    let op = flow.send(sheet, place, &hop, bytes, after.as_slice());
                     sheet.end(op);
                 }
             }
@@ -210,20 +258,22 @@ impl Grid {
     /// A chunk of results is collected in a server, then sent to where its tokens came from.
     fn combine(&self, volumes: &Volumes, plan: &Plan, sheet: &mut Sheet<'_>) {
         let mut flow = self.flow(sheet);
-        self.for_each_chunk(volumes, plan, |domain, step, bytes| {
+        self.for_each_chunk(volumes, plan, |domain, step, chunk| {
+            let to_node = chunk.to_node(volumes.to_node(domain, domain + step));
             let mut collected: Vec<Vec<OpId>> = vec![Vec::new(); self.members];
             for peer in 1..self.members {
                 for (local, collected) in collected.iter_mut().enumerate() {
                     let at = self.at(domain, local + peer, self.members - peer - 1);
                     let (place, hop) = (self.place(at, step), [nth(self.first, at)]);
-                    collected.push(flow.send(sheet, place, &hop, bytes.to_gpu, &[]));
+                    let bytes = chunk.to_gpu(volumes.to_gpu(domain, local + peer, local));
+                    collected.push(flow.send(sheet, place, &hop, bytes, &[]));
                 }
             }
             for (local, collected) in collected.into_iter().enumerate() {
                 if step != 0 {
                     let at = self.at(domain, local, self.members - 1 + step - 1);
                     let (place, hop) = (self.place(at, step), [nth(self.first, at)]);
-                    let op = flow.send(sheet, place, &hop, bytes.to_node, &collected);
+                    let op = flow.send(sheet, place, &hop, to_node, &collected);
                     sheet.end(op);
                 }
                 collected.into_iter().for_each(|op| sheet.end(op));
@@ -232,9 +282,24 @@ impl Grid {
     }
 }
 
-/// One chunk's bytes, between servers and between GPUs.
+/// One of the chunks of one server's stream.
 #[derive(Clone, Copy)]
-struct ChunkBytes {
-    to_node: u64,
-    to_gpu: u64,
+struct Chunk {
+    number: u64,
+    chunks: u64,
+    stream: u64,
+    streams: u64,
+}
+
+impl Chunk {
+    /// Its part of what a GPU sends another server.
+    fn to_node(self, whole: u64) -> u64 {
+        super::part(whole, self.chunks, self.number)
+    }
+
+    /// Its part of what a GPU sends another one for all servers.
+    fn to_gpu(self, whole: u64) -> u64 {
+        let stream = super::part(whole, self.streams, self.stream);
+        super::part(stream, self.chunks, self.number)
+    }
 }

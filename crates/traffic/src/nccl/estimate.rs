@@ -49,19 +49,23 @@ pub fn estimate(
     bytes: Bytes,
     settings: &Settings,
 ) -> Option<Estimate> {
-    let ask = Ask { fabric, communicator, collective, bytes, settings, weights: &[] };
-    let plan = plan(&ask)?;
-    if communicator.ranks() == 1 {
+    estimate_of(&Ask { fabric, communicator, collective, bytes, settings, weights: &[] })
+}
+
+/// The same where ranks may get or send more than others.
+pub fn estimate_of(ask: &Ask<'_>) -> Option<Estimate> {
+    let plan = plan(ask)?;
+    if ask.communicator.ranks() == 1 {
         return Some(Estimate { time: plan.launch, plan, limit: Limit::Latency });
     }
-    let phases = plan.algorithm.phases(&ask, &plan);
-    let mut times = times(&ask, &phases);
+    let phases = plan.algorithm.phases(ask, &plan);
+    let mut times = times(ask, &phases);
     // Where links behind the NICs are slower than these, the network's part takes longer.
-    if let (Some(nic), Some(path)) = (ask.shape().nic_rate, path_rate(&ask)) {
+    if let (Some(nic), Some(path)) = (ask.shape().nic_rate, path_rate(ask)) {
         let share = path.bytes_per_s() / nic.bytes_per_s();
         if share < 1.0 {
             let slower = phases.iter().map(|phase| Phase { nic: phase.nic / share, ..*phase });
-            times = self::times(&ask, &slower.collect::<Vec<_>>());
+            times = self::times(ask, &slower.collect::<Vec<_>>());
         }
     }
     let still = plan.launch.as_secs_f64() + times.latency_s + times.drain_s;
