@@ -354,6 +354,23 @@ mod tests {
         for bytes in [0, 1, 1_000_003, u64::from(u32::MAX)] {
             let dispatch = Dispatch { loads: skewed.clone(), ..even(64, 6, 64, 1, 1) };
             assert_eq!(dispatch.shares(bytes).iter().sum::<u64>(), bytes);
+            let cut = Dispatch { loads: limited.clone(), dropped, ..dispatch };
+            assert_eq!(cut.shares(bytes).iter().sum::<u64>(), bytes);
         }
+    }
+
+    /// Property: weights are 1 on average; those of the way back are the transpose of those there.
+    #[test]
+    fn weights_back_are_the_transpose() {
+        let dispatch = Dispatch { loads: vec![0.5, 0.25, 0.25, 0.0], ..even(8, 2, 4, 1, 1) };
+        let there = dispatch.weights(Spread::Receivers, Collective::AllToAll);
+        let back = dispatch.weights(Spread::Senders, Collective::AllToAll);
+        assert_eq!(there, [2.0, 1.0, 1.0, 0.0]);
+        for (from, sent) in back.chunks(4).enumerate() {
+            assert_eq!(sent, [there[from]; 4]);
+        }
+        assert_eq!(dispatch.weights(Spread::Senders, Collective::MoeCombine), there);
+        assert!(dispatch.weights(Spread::Even, Collective::AllToAll).is_empty());
+        assert!(!dispatch.is_even() && even(8, 2, 4, 1, 1).is_even());
     }
 }

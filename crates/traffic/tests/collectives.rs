@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use traffic::collective::{
     ALGORITHMS, Ask, Communicator, CrossNic, Detail, Pxn, Routing, hierarchical,
 };
-use traffic::nccl::{Protocol, Settings, Usage, estimate};
+use traffic::nccl::{Protocol, Settings, Usage, estimate, estimate_of};
 use traffic::{Collective, OpKind};
 use units::{Bytes, Id, Rate};
 
@@ -189,6 +189,43 @@ proptest! {
         }
     }
 
+    /// What comes back from experts is the transpose of what went to them: a server sends what it
+    /// received, and all that is sent is received.
+    #[test]
+    fn what_comes_back_is_the_transpose(
+        servers in 2..5_usize, bytes in 1..5_000_000_u64, skew in 0.1..20.0_f64,
+        pxn in prop_oneof![Just(Pxn::Enabled), Just(Pxn::Disabled)],
+    ) {
+        let fabric = Cluster::hopper(servers).build();
+        let communicator = Communicator::new(&fabric, &all_gpus(&fabric));
+        let (loads, pairs) = loads_and_pairs(communicator.ranks(), skew);
+        let there_and_back = [
+            ("pairwise", [Collective::AllToAll; 2], &pairs),
+            ("hierarchical_all_to_all", [Collective::AllToAll; 2], &pairs),
+            ("moe", [Collective::MoeDispatch, Collective::MoeCombine], &loads),
+        ];
+        for (algorithm, collectives, back) in there_and_back {
+            for detail in [Detail::Folded, Detail::Stepwise] {
+                let settings = Settings { pxn, ..named(algorithm) };
+                let by_server = |collective, weights: &[f64]| {
+                    let ask = Ask { fabric: &fabric, communicator: &communicator, collective,
+                        bytes: Bytes::new(bytes), settings: &settings, weights };
+                    let plan = traffic::nccl::plan(&ask).expect("it is served");
+                    net_bytes(&fabric, &write_with(&ask, &plan, detail))
+                };
+                let (sent, received) = by_server(collectives[0], &loads);
+                let (sent_back, received_back) = by_server(collectives[1], back);
+                prop_assert_eq!(sent.iter().sum::<u64>(), received.iter().sum::<u64>());
+                // Shares are rounded pair by pair.
+                let near = |a: &u64, b: &u64| a.abs_diff(*b) <= 64 * 64;
+                let is_transpose = received.iter().zip(&sent_back).all(|(a, b)| near(a, b))
+                    && sent.iter().zip(&received_back).all(|(a, b)| near(a, b));
+                prop_assert!(is_transpose, "{} {:?}: {:?} and back {:?}", algorithm, detail,
+                    (sent, received), (sent_back, received_back));
+            }
+        }
+    }
+
     /// Node-limited routing bounds what leaves a server, and never sends more than unlimited.
     #[test]
     fn node_limited_dispatch_bounds_bytes(
@@ -208,6 +245,55 @@ proptest! {
         let rounding = servers as u64;
         prop_assert!(limited <= u64::from(limit.min(top_k)) * bytes + rounding);
         prop_assert!(limited <= per_nic(None) + rounding);
+    }
+}
+
+/// Loads of ranks that fall like a Zipf law, 1 being the mean, and the same for each pair by its
+/// sender.
+fn loads_and_pairs(ranks: usize, skew: f64) -> (Vec<f64>, Vec<f64>) {
+    let raw: Vec<f64> = (1..=ranks).map(|place| (place as f64).powf(-skew)).collect();
+    let mean = raw.iter().sum::<f64>() / ranks as f64;
+    let loads: Vec<f64> = raw.iter().map(|load| load / mean).collect();
+    let pairs = loads.iter().flat_map(|load| vec![*load; ranks]).collect();
+    (loads, pairs)
+}
+
+/// By server: what its NICs send and receive.
+fn net_bytes(fabric: &Fabric, transfers: &traffic::Transfers) -> (Vec<u64>, Vec<u64>) {
+    let (mut sent, mut received) = (vec![0; fabric.servers()], vec![0; fabric.servers()]);
+    for (connection, bytes) in bytes_by_connection(transfers) {
+        if fabric.nic_number(connection.from).is_some() {
+            sent[fabric.server_of(connection.from).expect("of a server")] += bytes;
+            received[fabric.server_of(connection.to).expect("of a server")] += bytes;
+        }
+    }
+    (sent, received)
+}
+
+/// Property: the closed form follows the hottest rank, as receiver and as sender; equal weights
+/// change nothing.
+#[test]
+fn the_closed_form_follows_the_hottest_rank() {
+    let fabric = Cluster::hopper(4).build();
+    let communicator = Communicator::new(&fabric, &all_gpus(&fabric));
+    let time = |collective, weights: &[f64]| {
+        let (bytes, settings) = (Bytes::from_mib(256), &Settings::default());
+        let (fabric, communicator) = (&fabric, &communicator);
+        let ask = Ask { fabric, communicator, collective, bytes, settings, weights };
+        estimate_of(&ask).expect("it is served").time.as_secs_f64()
+    };
+    let (flat, flat_pairs) = loads_and_pairs(32, 0.0);
+    let (hot, hot_pairs) = loads_and_pairs(32, 1.0);
+    let even = time(Collective::AllToAll, &[]);
+    for equal in [&flat, &flat_pairs] {
+        assert_eq!(time(Collective::AllToAll, equal), even);
+    }
+    let ratio = time(Collective::AllToAll, &hot) / even;
+    assert!((0.9..1.01).contains(&(ratio / hot[0])), "{ratio} for {}", hot[0]);
+    assert_eq!(time(Collective::AllToAll, &hot), time(Collective::AllToAll, &hot_pairs));
+    for collective in [Collective::MoeDispatch, Collective::MoeCombine] {
+        assert_eq!(time(collective, &flat), time(collective, &[]));
+        assert!(1.2 * time(collective, &[]) < time(collective, &hot));
     }
 }
 

@@ -271,6 +271,54 @@ fn limited_routing_moves_less() {
     assert!(limited < free && free < plain, "{limited} {free} {plain}");
 }
 
+/// Copies that experts have no room for do not travel, there or back, and are not gathered by
+/// tensor ranks; room for all changes nothing.
+#[test]
+fn what_is_dropped_does_not_travel() {
+    for (model, dispatcher) in
+        [("mixtral-8x7b", Dispatcher::AllToAll), ("deepseek-v2", Dispatcher::DeepEp)]
+    {
+        let with = |factor, skew| {
+            program(model, |config| {
+                config.moe.dispatcher = Some(dispatcher);
+                config.moe.capacity_factor = factor;
+                config.moe.skew = skew;
+                config.parallel =
+                    ParallelConfig { dp: Some(16), ep: 8, ..ParallelConfig::default() };
+            })
+        };
+        let sent = |program: &Program| {
+            let Volume { sent, received } = program.volumes(Axis::Ep);
+            assert_eq!(sent, received);
+            sent as f64
+        };
+        let all = with(None, 0.0);
+        assert_eq!(all.counted(), with(Some(1.0), 0.0).counted());
+        let share = sent(&with(Some(0.1), 0.0)) / sent(&all);
+        assert!((share - 0.1).abs() < 1e-6, "{model}: {share}");
+        // A skew moves the bytes elsewhere; with a capacity it drops more of them.
+        let skewed = sent(&with(Some(0.5), 2.0)) / sent(&all);
+        assert!(0.0 < skewed && skewed < 0.5, "{model}: {skewed}");
+    }
+}
+
+/// Hot ranks receive more on the way to experts and send more on the way back.
+#[test]
+fn calls_say_who_has_more() {
+    use crate::dispatch::Spread;
+    let spreads = |skew| -> Vec<Spread> {
+        let program = program("mixtral-8x7b", |config| {
+            config.moe.skew = skew;
+            config.parallel = ParallelConfig { dp: Some(16), ep: 8, ..ParallelConfig::default() };
+        });
+        let kind = Unit::Layer(LayerKind::Moe, Reach::Sequence);
+        let calls = program.calls_of(kind, Pass::Forward).into_iter();
+        calls.filter(|call| call.kind == GroupKind::Expert).map(|call| call.spread).collect()
+    };
+    assert_eq!(spreads(0.0), [Spread::Even; 2]);
+    assert_eq!(spreads(1.0), [Spread::Receivers, Spread::Senders]);
+}
+
 /// Golden: the calls of DeepSeek-V3's step at one stage.
 #[test]
 fn the_calls_of_a_stage() {
