@@ -154,8 +154,13 @@ pub struct CallRow {
 pub struct PlacementRow {
     /// Its name.
     pub placement: String,
+    /// Bytes of a step that leave their server (or what else the scale-up network joins): what
+    /// the shares are of. Placements differ in it.
+    pub network_bytes: f64,
     /// The share of bytes that leaves its leaf.
     pub cross_leaf_share: f64,
+    /// Bytes of a step that leave their leaf.
+    pub cross_leaf_bytes: f64,
     /// The share of bytes that leaves its zone.
     pub cross_zone_share: f64,
     /// Bytes of a step that leave their zone.
@@ -248,8 +253,9 @@ fn summarise(
     let all: f64 = by_axis.values().sum();
     let routing = &loaded.scenario.network.settings.routing;
     let load = paths::load(fabric, places, &connections, routing, loaded.scenario.seed);
-    let large: f64 =
-        sizes.iter().filter(|s| ELEPHANT_BYTES as f64 <= s.bytes).map(|s| s.volume).sum();
+    let large = sizes.iter().filter(|size| ELEPHANT_BYTES as f64 <= size.bytes);
+    // The sum of nothing is -0.
+    let large = large.map(|size| size.volume).fold(0.0, |sum, volume| sum + volume);
     let moved: f64 = sizes.iter().map(|size| size.volume).sum();
     let nics = fabric.nics_per_node().max(1);
     let per_node: Vec<f64> = per_nic.chunks(nics).map(|nics| nics.iter().sum()).collect();
@@ -417,7 +423,9 @@ impl Crossing {
         let share = |part: f64| if self.all > 0.0 { part / self.all } else { 0.0 };
         PlacementRow {
             placement,
+            network_bytes: self.all,
             cross_leaf_share: share(self.leaf),
+            cross_leaf_bytes: self.leaf,
             cross_zone_share: share(self.zone),
             cross_zone_bytes: self.zone,
             chosen,

@@ -257,14 +257,19 @@ fn rails(report: &Report) -> Table {
     table
 }
 
+/// Bytes, and what share they are of a placement's own on the network.
+fn with_share(part: f64, share: f64) -> String {
+    format!("{} ({})", bytes(part), percent(share))
+}
+
 fn placements(report: &Report) -> Table {
     let zone = &report.fabric_words.zone_word;
     let leaves = format!("leaves its {zone}");
     let mut table = Table::new([
         ("placement", Align::Left),
+        ("on the network", Align::Right),
         ("leaves its leaf", Align::Right),
         (leaves.as_str(), Align::Right),
-        ("bytes", Align::Right),
         ("against random", Align::Right),
         ("", Align::Left),
     ]);
@@ -278,9 +283,9 @@ fn placements(report: &Report) -> Table {
         );
         table.row([
             row.placement.clone(),
-            percent(row.cross_leaf_share),
-            percent(row.cross_zone_share),
-            bytes(row.cross_zone_bytes),
+            bytes(row.network_bytes),
+            with_share(row.cross_leaf_bytes, row.cross_leaf_share),
+            with_share(row.cross_zone_bytes, row.cross_zone_share),
             saved,
             if row.chosen { "this scenario" } else { "" }.to_owned(),
         ]);
