@@ -11,8 +11,8 @@
 //!
 //! Source: DeepEP (README, `csrc/kernels/internode.cu`), DeepSeek-V3 (arXiv 2412.19437) section
 //! 3.2.2. Departure: copies are the expected ones of equally likely experts, times how loaded the
-//! experts of a GPU or server are, and at most one copy of each token. Kernels post to the NIC
-//! themselves, so no proxy limits them.
+//! experts of a GPU or server are, and at most one copy of each token, so that skewed loads send
+//! fewer in all. Kernels post to the NIC themselves, so no proxy limits them.
 
 use units::Bytes;
 
