@@ -9,9 +9,9 @@
 //!
 //! Load is uneven by a Zipf exponent or by measured counts, and cut at a capacity if there is one.
 //! What is dropped does not travel, and what travels follows the loads: experts get so much of a
-//! dispatch, and send as much of the combine. Where it departs from reality: uneven loads do not
-//! change how many places a token goes to on average, and places become fewer in proportion to the
-//! copies that are left.
+//! dispatch, and send as much of the combine. Where it departs from reality: the places here are
+//! those of even loads (the collectives know better), and become fewer in proportion to the copies
+//! that are left.
 
 use traffic::Collective;
 use traffic::collective::Routing;

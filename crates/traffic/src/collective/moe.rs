@@ -10,9 +10,10 @@
 //! every copy for its neighbours; from four servers on the NIC is.
 //!
 //! Source: DeepEP (README, `csrc/kernels/internode.cu`), DeepSeek-V3 (arXiv 2412.19437) section
-//! 3.2.2. Departure: copies are the expected ones of equally likely experts, times how loaded the
-//! experts of a GPU or server are, and at most one copy of each token, so that skewed loads send
-//! fewer in all. Kernels post to the NIC themselves, so no proxy limits them.
+//! 3.2.2. Departure: copies are the expected ones of equally likely experts; a GPU or server with
+//! so many times the mean load is reached as often as one of so many alike. Hot ones get at most
+//! one copy of each token, so skewed loads send fewer in all. Kernels post to the NIC themselves,
+//! so no proxy limits them.
 
 use units::Bytes;
 
@@ -118,6 +119,11 @@ impl Algorithm for Moe {
     }
 }
 
+/// How often a place with this load is reached, where one of mean load is this often.
+fn reached(mean: f64, load: f64) -> f64 {
+    if load == 1.0 { mean } else { 1.0 - (1.0 - mean).powf(load) }
+}
+
 /// Bytes between two: the expected copies of one rank's tokens, or of those of a whole rail. Those
 /// of a dispatch grow with the receiver's load, those of a combine with the sender's.
 struct Volumes {
@@ -146,11 +152,11 @@ impl Volumes {
     }
 
     fn copies_to_node(&self, load: f64) -> u64 {
-        (self.bytes * (self.copies.to_node * load).min(1.0)).round() as u64
+        (self.bytes * reached(self.copies.to_node, load)).round() as u64
     }
 
     fn copies_to_gpu(&self, load: f64) -> u64 {
-        let own = (self.bytes * (self.copies.to_gpu * load).min(1.0)).round() as u64;
+        let own = (self.bytes * reached(self.copies.to_gpu, load)).round() as u64;
         own * self.loads.len() as u64
     }
 
