@@ -293,7 +293,9 @@ fn the_closed_form_follows_the_hottest_rank() {
     assert_eq!(time(Collective::AllToAll, &hot), time(Collective::AllToAll, &hot_pairs));
     for collective in [Collective::MoeDispatch, Collective::MoeCombine] {
         assert_eq!(time(collective, &flat), time(collective, &[]));
-        assert!(1.2 * time(collective, &[]) < time(collective, &hot));
+        // A token goes to most of four servers anyway.
+        let ratio = time(collective, &hot) / time(collective, &[]);
+        assert!((1.05..hot[0]).contains(&ratio), "{ratio}");
     }
 }
 
