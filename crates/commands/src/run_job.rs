@@ -27,10 +27,12 @@ use crate::world::{JobWorld, assumptions};
 
 mod circuits;
 mod lanes;
+mod model;
 mod page;
 
 pub use circuits::{Circuits, Lit, Plan};
 pub(crate) use lanes::busiest_over_time;
+pub use model::ModelFigures;
 pub(crate) use page::job_words;
 
 /// Segments of the critical path that are told, the longest.
@@ -72,6 +74,8 @@ pub struct Report {
     pub phases: Vec<PhaseRow>,
     /// Memory of a GPU of the fullest stage.
     pub memory: Memory,
+    /// The model in figures.
+    pub model: ModelFigures,
     /// Failures, checkpoints and restarts.
     pub reliability: Goodput,
     /// Goodput if something about faults were different.
@@ -440,6 +444,7 @@ fn report(
         critical_path: told(prediction),
         phases: prediction.phases.iter().map(|run| phase(world.fabric(), run)).collect(),
         memory: memory_of(world),
+        model: ModelFigures::of(world.job),
         reliability,
         goodput_if: variants.into_iter().map(|(what, goodput)| Variant { what, goodput }).collect(),
         what_if: None,

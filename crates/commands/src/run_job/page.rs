@@ -104,6 +104,7 @@ impl Answer for Report {
                 "What if: with {link} free, which is in use {used} of the step, {gain}."
             ));
         }
+        sheet = sheet.heading("The model").table(self.model.table());
         sheet = sheet.heading("Memory of a GPU").table(memory_table(&self.memory));
         sheet = sheet.heading("Failures and checkpoints").table(self.reliability_table());
         sheet = sheet.heading("Goodput if it were different").table(self.variants_table());
