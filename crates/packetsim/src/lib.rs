@@ -20,8 +20,8 @@
 //! * [`calendar`]: what is going to happen, in order.
 //! * [`packet`], [`ring`], [`port`], [`buffer`], [`pair`]: the kinds of state.
 //! * [`transmit`], [`switching`], [`sending`], [`receiving`]: what happens to them.
-//! * [`batch`], [`stations`]: how switches and NICs run ahead of the clock without anybody noticing;
-//!   [`reading`]: how their memory is there in time.
+//! * [`batch`], [`stations`]: how switches and NICs run ahead of the clock unnoticed; [`reading`]:
+//!   how their memory is there in time.
 //! * [`measure`], [`estimate`]: what happened over time; what a run will cost.
 //! * [`faults`]: what goes wrong at given times; [`deadlock`]: why a pause does not end.
 //! * [`paths`], [`entropy`], [`build`]: the way to the first instant.
