@@ -195,8 +195,7 @@ fn row(
         (estimate.map_or(0.0, |found| found.time.as_secs_f64()), Default::default(), None)
     } else {
         if engine == Engine::Packet {
-            let ranks = communicator.ranks();
-            packets::refuse_endless_steps(&plan, ranks, bytes, budget.patience())?;
+            packets::refuse_endless_steps(&ask, &plan, 1, budget.patience())?;
         }
         let mut transfers = Transfers::new();
         let label = transfers.label(collective.name());

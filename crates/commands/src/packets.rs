@@ -5,6 +5,7 @@
 use fabric::Fabric;
 use packetsim::{Estimate, Settings};
 use report::number::grouped;
+use traffic::collective::Ask;
 use traffic::nccl::Plan;
 use traffic::{OpKind, Transfers};
 use units::Bytes;
@@ -36,29 +37,22 @@ impl Patience {
     }
 }
 
-/// Refuses to write a collective out step by step if that alone would fill the memory.
+/// Refuses to write a collective out step by step if that alone would fill the memory; `copies` are
+/// the groups that run it and their turns.
 pub fn refuse_endless_steps(
+    ask: &Ask<'_>,
     plan: &Plan,
-    ranks: usize,
-    bytes: Bytes,
+    copies: u64,
     patience: Patience,
 ) -> Result<(), Failure> {
-    let (ranks, slices) = (ranks as u64, u64::from(plan.slices));
-    let whole = (u64::from(plan.channels) * plan.chunk.get()).max(1);
-    let per_rank = match plan.algorithm.name() {
-        // Up and down, once for each chunk.
-        "tree" | "nvls" | "nvls_tree" | "sharp" => 2 * bytes.get().div_ceil(whole).max(1),
-        // At most twice round, once for each turn of the channels.
-        _ => 2 * ranks * bytes.get().div_ceil(whole * ranks).max(1),
-    };
-    let operations = ranks * per_rank * slices * u64::from(plan.channels);
-    if operations <= patience.most_operations() as u64 {
+    let operations = plan.algorithm.operations(ask, plan) * copies as f64;
+    if operations <= patience.most_operations() as f64 {
         return Ok(());
     }
+    let about = grouped(operations as u64);
     Err(Failure::Run(format!(
-        "written out step by step this is about {} messages, more than memory holds; --force tries \
-         it all the same, --engine flow answers at once",
-        grouped(operations)
+        "written out step by step this is about {about} messages, more than memory holds; --force \
+         tries it all the same, --engine flow answers at once"
     )))
 }
 

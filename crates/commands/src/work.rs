@@ -94,7 +94,8 @@ fn collectives(
             Failure::Run(format!("no algorithm runs {} on this fabric", collective.name()))
         })?;
         if engine == Engine::Packet {
-            packets::refuse_endless_steps(&plan, communicator.ranks(), bytes, patience)?;
+            let copies = (groups.len() as u64).saturating_mul(u64::from(load.messages));
+            packets::refuse_endless_steps(&ask, &plan, copies, patience)?;
         }
         let title = load.title();
         let name = if several { format!("{title} {number}") } else { title.to_owned() };

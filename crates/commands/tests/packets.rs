@@ -4,7 +4,7 @@
 use std::sync::atomic::AtomicBool;
 
 use commands::packets::Patience;
-use commands::{Engine, Failure, collective, compare, run_job};
+use commands::{Engine, Failure, collective, compare, run_job, run_traffic};
 use packetsim::Watch;
 use scenario::{Loaded, Request, load};
 use traffic::collective::Collective;
@@ -78,6 +78,16 @@ fn sizes_beyond_patience_are_left_out_with_the_reason() {
     let sizes = collective::Sizes { min: sizes.max, ..sizes };
     let options = collective::Options { sizes, ..options };
     assert!(collective::run(&small, &options, &mut Watch::default()).is_err());
+}
+
+/// Groups that fit memory one by one and not together are refused before they are written out.
+#[test]
+fn what_would_fill_memory_is_refused_before_it_is_written() {
+    let scenario = Some("../../scenarios/bench/flow-colossus-dp.toml".to_owned());
+    let loaded = load(&Request { scenario, ..Request::default() }).expect("it is valid");
+    let refused = run_traffic::refuse_endless(&loaded, Patience::Usual);
+    let Err(Failure::Run(reason)) = refused else { panic!("{refused:?}") };
+    assert!(reason.contains("messages, more than memory holds"), "{reason}");
 }
 
 /// A comparison is refused before its first column runs, and the columns that are too much are

@@ -333,25 +333,24 @@ impl<'a> Network<'a> {
             let plan = nccl::plan(&ask).ok_or_else(|| Unserved {
                 message: format!("no algorithm runs {}", collective.name()),
             })?;
-            let label = transfers.label(format!("{} {} {number}", words(kind), collective.name()));
-            let detail = self.runner.as_ref().map_or(Detail::Folded, |runner| runner.detail);
-            let plan = &plan;
-            let request = Request { collective, bytes, detail, label, settings, plan, weights };
-            let mut group = Group::new(communicator);
-            ends.push(write(self.fabric, &mut group, &request, transfers, &[]));
+            // The groups of a kind are alike.
+            let all = plan.algorithm.operations(&ask, &plan) * groups as f64;
             let most = self.runner.as_ref().map_or(usize::MAX, |runner| runner.most_operations);
-            // The groups of a kind are alike: the first tells what all of them come to.
-            let written = transfers.ops().len();
-            let all = if number == 0 { written.saturating_mul(groups as usize) } else { written };
-            if most < all {
+            if (most as f64) < all {
                 let message = format!(
-                    "{} {} written out step by step is about {all} operations, more than the \
+                    "{} {} written out step by step is about {all:.0} operations, more than the \
                      {most} that memory holds",
                     words(kind),
                     collective.name()
                 );
                 return Err(Unserved { message });
             }
+            let label = transfers.label(format!("{} {} {number}", words(kind), collective.name()));
+            let detail = self.runner.as_ref().map_or(Detail::Folded, |runner| runner.detail);
+            let plan = &plan;
+            let request = Request { collective, bytes, detail, label, settings, plan, weights };
+            let mut group = Group::new(communicator);
+            ends.push(write(self.fabric, &mut group, &request, transfers, &[]));
         }
         Ok(ends)
     }

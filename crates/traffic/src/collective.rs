@@ -269,6 +269,10 @@ pub trait Algorithm: std::fmt::Debug + Sync {
     /// What it costs on links without other traffic.
     fn phases(&self, ask: &Ask<'_>, plan: &Plan) -> Vec<Phase>;
 
+    /// About how many operations it is when every message is written out. Known before it is, since
+    /// they can be more than memory holds.
+    fn operations(&self, ask: &Ask<'_>, plan: &Plan) -> f64;
+
     /// Writes it out.
     fn write(&self, ask: &Ask<'_>, plan: &Plan, sheet: &mut Sheet<'_>);
 }

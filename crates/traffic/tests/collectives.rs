@@ -106,6 +106,37 @@ proptest! {
         }
     }
 
+    /// What a collective is written out to is known before it is, within a factor of two.
+    #[test]
+    fn operations_are_counted_before_they_are_written(
+        (fabric, communicator) in groups(), shift in 6..25_u32, channels in 1..9_u32,
+        protocol in prop_oneof![Just(Protocol::Simple), Just(Protocol::Ll128), Just(Protocol::Ll)],
+    ) {
+        let bytes = 1 << shift;
+        for algorithm in ALGORITHMS {
+            let named = named(algorithm.name());
+            let (channels, protocol) = (Some(channels), Some(protocol));
+            let settings = &Settings { channels, protocol, ..named };
+            for collective in Collective::ALL {
+                let (size, fabric, communicator) = (Bytes::new(bytes), &fabric, &communicator);
+                let ask =
+                    Ask { fabric, communicator, collective, bytes: size, settings, weights: &[] };
+                if !algorithm.serves(&ask) || communicator.ranks() == 1 {
+                    continue;
+                }
+                let Some(plan) = traffic::nccl::plan(&ask) else { continue };
+                let counted = plan.algorithm.operations(&ask, &plan);
+                let detail = Detail::Stepwise;
+                let written = written(fabric, communicator, collective, bytes, settings, detail);
+                // A collective has a beginning and an end, and points where many meet.
+                let (least, most) = (0.5 * counted - 2.0, 2.0 * counted + 2.0);
+                let written = written.ops().len() as f64;
+                prop_assert!((least..=most).contains(&written), "{} {}: {counted} of {written}",
+                    plan.algorithm.name(), collective.name());
+            }
+        }
+    }
+
     /// The busiest GPU and NIC carry what the closed form counts.
     #[test]
     fn the_closed_form_counts_the_busiest_links(

@@ -21,7 +21,7 @@
 use units::Bytes;
 
 use super::communicator::{Pxn, ScaleUp};
-use super::ring::loops;
+use super::ring::{chunks, loops};
 use super::writer::{Detail, Flow, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase};
 use crate::nccl::{Family, Offer, Plan, Protocol, constants};
@@ -81,6 +81,18 @@ impl Algorithm for AllToAll {
             ..Phase::default()
         };
         vec![inside, between]
+    }
+
+    fn operations(&self, ask: &Ask<'_>, plan: &Plan) -> f64 {
+        let (shape, settings) = (ask.shape(), ask.settings);
+        let (ranks, members) = (f64::from(shape.ranks), f64::from(shape.per_domain));
+        let each = ask.bytes.get() / u64::from(shape.ranks);
+        let inside = (members - 1.0) * chunks(each, settings.p2p_scale_up_chunk.get());
+        let hops = match settings.pxn {
+            Pxn::Enabled => 2.0 - 1.0 / members,
+            Pxn::Disabled => 1.0,
+        };
+        ranks * (inside + (ranks - members) * hops * chunks(each, plan.chunk.get()))
     }
 
     fn write(&self, ask: &Ask<'_>, plan: &Plan, sheet: &mut Sheet<'_>) {

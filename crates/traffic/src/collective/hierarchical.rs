@@ -21,7 +21,7 @@
 use units::{Bytes, Span};
 
 use super::communicator::ScaleUp;
-use super::ring;
+use super::ring::{Round, chunks};
 use super::writer::{Detail, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase, part, share};
 use crate::nccl::{Family, Offer, Plan, Protocol, constants};
@@ -83,6 +83,19 @@ impl Algorithm for Hierarchical {
             Collective::AllGather => vec![between, within],
             _ => vec![within, between],
         }
+    }
+
+    fn operations(&self, ask: &Ask<'_>, plan: &Plan) -> f64 {
+        let shape = ask.shape();
+        let (ranks, rounds) = (f64::from(shape.ranks), rounds(ask.collective));
+        // A ring of `size` is passed round in so many steps.
+        let ring = |size: u32, channels: u32, bytes: u64| {
+            let loops = chunks(bytes / u64::from(channels), plan.chunk.get() * u64::from(size));
+            f64::from(channels) * f64::from(size - 1) * f64::from(plan.slices) * loops
+        };
+        let inside = ring(shape.per_domain, inner_channels(ask), ask.bytes.get());
+        let rail = ask.bytes.get() / u64::from(shape.per_domain);
+        ranks * rounds * (inside + ring(shape.domains, plan.channels, rail))
     }
 
     fn write(&self, ask: &Ask<'_>, plan: &Plan, sheet: &mut Sheet<'_>) {
@@ -224,7 +237,7 @@ impl Wiring {
             Detail::Stepwise => {
                 let edges: Vec<Vec<ConnectionId>> =
                     edges.map(|at| vec![nth(self.first, at)]).collect();
-                let round = ring::Round { steps: rounds * (size - 1), shift: 0, bytes };
+                let round = Round { steps: rounds * (size - 1), shift: 0, bytes };
                 round.write(&edges, plan, sheet, after, ends);
             }
         }

@@ -11,6 +11,7 @@
 use units::Bytes;
 
 use super::communicator::ScaleUp;
+use super::ring::{chunks, loops};
 use super::writer::{Detail, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase};
 use crate::nccl::{Family, Offer, Plan, Protocol, constants};
@@ -69,6 +70,16 @@ impl Algorithm for HierarchicalAllToAll {
                 ..Phase::default()
             },
         ]
+    }
+
+    fn operations(&self, ask: &Ask<'_>, plan: &Plan) -> f64 {
+        let shape = ask.shape();
+        let [domains, members] = [shape.domains, shape.per_domain];
+        let messages = |to: u32, most: Bytes| {
+            f64::from(to - 1) * chunks(ask.bytes.get() / u64::from(to), most.get())
+        };
+        let inside = messages(members, ask.settings.p2p_scale_up_chunk);
+        f64::from(shape.ranks) * (inside + messages(domains, plan.chunk))
     }
 
     fn write(&self, ask: &Ask<'_>, plan: &Plan, sheet: &mut Sheet<'_>) {
@@ -140,7 +151,7 @@ pub(super) fn message(
         Detail::Folded => ends.push(sheet.send(on, bytes, &[after])),
         Detail::Stepwise => {
             let mut flow = super::writer::Flow::of_sends(1, after);
-            for bytes in super::ring::loops(bytes, chunk.get()) {
+            for bytes in loops(bytes, chunk.get()) {
                 ends.push(flow.send(sheet, 0, &[on], bytes, &[]));
             }
         }

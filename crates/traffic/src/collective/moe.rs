@@ -18,6 +18,7 @@
 use units::Bytes;
 
 use super::communicator::ScaleUp;
+use super::ring::chunks;
 use super::routing::Copies;
 use super::writer::{Detail, Flow, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase};
@@ -69,6 +70,13 @@ impl Algorithm for Moe {
             latency_s: 1e-6 * latency,
             ..Phase::default()
         }]
+    }
+
+    fn operations(&self, ask: &Ask<'_>, plan: &Plan) -> f64 {
+        let shape = ask.shape();
+        let streams = f64::from(shape.ranks) * f64::from(shape.domains);
+        let chunks = chunks(Volumes::of(ask).most_to_node(), plan.chunk.get());
+        streams * f64::from(shape.per_domain) * chunks
     }
 
     fn write(&self, ask: &Ask<'_>, plan: &Plan, sheet: &mut Sheet<'_>) {

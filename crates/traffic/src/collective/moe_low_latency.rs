@@ -13,6 +13,7 @@ use units::Bytes;
 
 use super::communicator::{Pxn, ScaleUp};
 use super::hierarchical_all_to_all::message;
+use super::ring::chunks;
 use super::writer::{Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase};
 use crate::nccl::{Offer, Plan, Protocol};
@@ -55,6 +56,12 @@ impl Algorithm for MoeLowLatency {
             latency_s: ask.settings.nic_latency.as_secs_f64(),
             ..Phase::default()
         }]
+    }
+
+    fn operations(&self, ask: &Ask<'_>, plan: &Plan) -> f64 {
+        let ranks = ask.shape().ranks;
+        let each = chunks(ask.bytes.get() / u64::from(ranks), plan.chunk.get());
+        f64::from(ranks) * f64::from(ranks - 1) * each
     }
 
     fn write(&self, ask: &Ask<'_>, plan: &Plan, sheet: &mut Sheet<'_>) {

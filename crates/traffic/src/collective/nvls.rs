@@ -22,7 +22,7 @@
 use units::Bytes;
 
 use super::communicator::ScaleUp;
-use super::ring::loops;
+use super::ring::{chunks, loops};
 use super::writer::{Detail, Flow, Opening, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase, part};
 use crate::nccl::{Family, Offer, Plan, Protocol, Usage, constants};
@@ -89,6 +89,13 @@ impl Algorithm for Nvls {
             drain_s: fill_s(ask, plan, scale_up),
             ..Phase::default()
         }]
+    }
+
+    fn operations(&self, ask: &Ask<'_>, plan: &Plan) -> f64 {
+        let members = u64::from(ask.shape().per_domain);
+        let halves = if ask.collective == Collective::AllReduce { 2 } else { 1 };
+        let edges = (halves * (members + 1)) as f64;
+        members as f64 * edges * chunks(ask.bytes.get() / members, most(plan))
     }
 
     fn write(&self, ask: &Ask<'_>, plan: &Plan, sheet: &mut Sheet<'_>) {
@@ -196,6 +203,11 @@ pub(super) fn open_head(
     }
 }
 
+/// What goes through a head at once.
+pub(super) fn most(plan: &Plan) -> u64 {
+    plan.chunk.get().max(1) * u64::from(plan.channels)
+}
+
 /// How many connections [`open_head`] opens.
 pub(super) fn per_head(members: usize) -> usize {
     2 * members + 2
@@ -263,8 +275,7 @@ impl HeadEdges {
 
     fn step(&self, collective: Collective, plan: &Plan, bytes: u64, sheet: &mut Sheet<'_>) {
         let mut flow = Flow::new(per_head(self.members), sheet.start);
-        let most = plan.chunk.get().max(1) * u64::from(plan.channels);
-        for bytes in loops(bytes, most) {
+        for bytes in loops(bytes, most(plan)) {
             let mut ends = Vec::new();
             if collective != Collective::AllGather {
                 ends = vec![self.reduce(&mut flow, 0, bytes, &[], sheet)];

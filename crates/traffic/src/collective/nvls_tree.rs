@@ -11,7 +11,7 @@
 use units::Bytes;
 
 use super::nvls::{self, HeadEdges};
-use super::ring::loops;
+use super::ring::{chunks, loops};
 use super::tree::{self, Half};
 use super::writer::{Detail, Flow, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase, part};
@@ -75,6 +75,13 @@ impl Algorithm for NvlsTree {
         }]
     }
 
+    fn operations(&self, ask: &Ask<'_>, plan: &Plan) -> f64 {
+        let (domains, members) = (ask.communicator.domains(), ask.shape().per_domain as usize);
+        let trees = (2 * members) as f64;
+        let each = ask.bytes.get() / (2 * members as u64);
+        trees * connections(domains, members) as f64 * chunks(each, most(plan))
+    }
+
     fn write(&self, ask: &Ask<'_>, plan: &Plan, sheet: &mut Sheet<'_>) {
         let Ask { fabric, communicator, .. } = *ask;
         let (domains, members) = (communicator.domains(), ask.shape().per_domain as usize);
@@ -97,8 +104,7 @@ impl Algorithm for NvlsTree {
                 }
             }
         });
-        // All domains but the root have two connections to their parent.
-        let each = domains * nvls::per_head(members) + 2 * (domains - 1);
+        let each = connections(domains, members);
         for head in 0..members {
             let bytes = part(ask.bytes.get(), members as u64, head as u64);
             for (at, half) in HALVES.into_iter().enumerate() {
@@ -129,6 +135,16 @@ fn latency_us(ask: &Ask<'_>) -> f64 {
     inside + 2.0 * f64::from(shape.domains.ilog2()) * between
 }
 
+/// Of one tree. All domains but the root have two to their parent.
+fn connections(domains: usize, members: usize) -> usize {
+    domains * nvls::per_head(members) + 2 * (domains - 1)
+}
+
+/// What goes up or down a tree at once.
+fn most(plan: &Plan) -> u64 {
+    plan.chunk.get().max(1) * u64::from(plan.channels) / 2
+}
+
 /// One head's tree.
 struct HeadTree {
     first: ConnectionId,
@@ -154,10 +170,8 @@ impl HeadTree {
         let begins: Vec<usize> = (0..self.domains).map(|at| self.begins(at)).collect();
         let edges = |at: usize| HeadEdges::new(nth(self.first, begins[at]), self.members);
         let to_parent = |at: usize| begins[at] + nvls::per_head(self.members);
-        let count = self.domains * nvls::per_head(self.members) + 2 * (self.domains - 1);
-        let mut flow = Flow::new(count, sheet.start);
-        let most = plan.chunk.get().max(1) * u64::from(plan.channels) / 2;
-        for bytes in loops(bytes, most) {
+        let mut flow = Flow::new(connections(self.domains, self.members), sheet.start);
+        for bytes in loops(bytes, most(plan)) {
             let mut arrived: Vec<Vec<OpId>> = vec![Vec::new(); self.domains];
             for &domain in &order {
                 let sum = edges(domain).reduce(&mut flow, begins[domain], bytes, &[], sheet);

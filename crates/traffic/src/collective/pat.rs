@@ -57,6 +57,11 @@ impl Algorithm for Pat {
         }]
     }
 
+    fn operations(&self, ask: &Ask<'_>, plan: &Plan) -> f64 {
+        let ranks = ask.communicator.ranks();
+        f64::from(plan.channels) * (ranks * distances(ranks).count()) as f64
+    }
+
     fn write(&self, ask: &Ask<'_>, plan: &Plan, sheet: &mut Sheet<'_>) {
         let Ask { fabric, communicator, .. } = *ask;
         let ranks = communicator.ranks();

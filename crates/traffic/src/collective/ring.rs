@@ -99,6 +99,22 @@ impl Algorithm for Ring {
         }]
     }
 
+    fn operations(&self, ask: &Ask<'_>, plan: &Plan) -> f64 {
+        let shape = ask.shape();
+        let each = ask.bytes.get().div_ceil(plan.channels.into());
+        // The way out of a server can lead through another GPU.
+        let crossings = if 1 < shape.domains.min(shape.per_domain) { shape.domains } else { 0 };
+        let hops = f64::from(shape.ranks + crossings);
+        f64::from(plan.channels)
+            * match is_chain(ask.collective) {
+                true => (hops - 1.0) * chunks(each, plan.chunk.get() / u64::from(plan.slices)),
+                false => {
+                    let loops = chunks(each, plan.chunk.get() * u64::from(shape.ranks));
+                    hops * f64::from(steps(ask)) * f64::from(plan.slices) * loops
+                }
+            }
+    }
+
     fn write(&self, ask: &Ask<'_>, plan: &Plan, sheet: &mut Sheet<'_>) {
         let Ask { fabric, communicator, settings, .. } = *ask;
         let mut hops: Vec<Hop> = Vec::new();
@@ -316,4 +332,9 @@ fn chain(edges: &[Vec<ConnectionId>], plan: &Plan, bytes: u64, sheet: &mut Sheet
 pub(super) fn loops(bytes: u64, most: u64) -> impl Iterator<Item = u64> {
     let count = bytes.div_ceil(most).max(1);
     (0..count).map(move |at| (bytes - at * most).min(most))
+}
+
+/// How many loops [`loops`] makes.
+pub(super) fn chunks(bytes: u64, most: u64) -> f64 {
+    bytes.div_ceil(most.max(1)).max(1) as f64
 }

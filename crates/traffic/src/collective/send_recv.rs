@@ -12,8 +12,8 @@
 
 use units::Bytes;
 
-use super::communicator::{Hop, ScaleUp};
-use super::ring::loops;
+use super::communicator::{Communicator, Hop, ScaleUp};
+use super::ring::{chunks, loops};
 use super::writer::{Detail, Flow, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase, part};
 use crate::nccl::{Family, Initiator, Offer, Plan, Protocol, constants, estimate::path_latency};
@@ -82,13 +82,21 @@ impl Algorithm for SendRecv {
         }]
     }
 
+    fn operations(&self, ask: &Ask<'_>, plan: &Plan) -> f64 {
+        let pairs = 0..ask.shape().ranks - 1;
+        // A message that changes rails has another hop.
+        let messages = pairs.map(|from| {
+            let channels = channels(ask.communicator, plan, from);
+            let each = ask.bytes.get().div_ceil(channels.into());
+            f64::from(channels) * chunks(each, plan.chunk.get())
+        });
+        messages.sum()
+    }
+
     fn write(&self, ask: &Ask<'_>, plan: &Plan, sheet: &mut Sheet<'_>) {
         let Ask { fabric, communicator, settings, .. } = *ask;
         let ranks = communicator.ranks() as u32;
-        let channels = |from: u32| {
-            let inside = communicator.domain_of(from) == communicator.domain_of(from + 1);
-            if inside { 1 } else { plan.channels }
-        };
+        let channels = |from: u32| channels(communicator, plan, from);
         let first = sheet.open("send_recv", plan.channels, |opening| {
             for from in 0..ranks - 1 {
                 for channel in 0..channels(from) {
@@ -125,4 +133,10 @@ impl Algorithm for SendRecv {
             }
         }
     }
+}
+
+/// Channels from a rank to the next.
+fn channels(communicator: &Communicator, plan: &Plan, from: u32) -> u32 {
+    let inside = communicator.domain_of(from) == communicator.domain_of(from + 1);
+    if inside { 1 } else { plan.channels }
 }

@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 use units::Bytes;
 
 use super::nvls::{self, HeadEdges};
-use super::ring::loops;
+use super::ring::{chunks, loops};
 use super::writer::{Detail, Flow, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase, part};
 use crate::nccl::{Family, Offer, Plan, Protocol, Usage, constants};
@@ -126,6 +126,18 @@ impl Algorithm for Sharp {
             },
             ..Phase::default()
         }]
+    }
+
+    fn operations(&self, ask: &Ask<'_>, plan: &Plan) -> f64 {
+        let (domains, members) = (ask.shape().domains, ask.shape().per_domain);
+        let each = ask.bytes.get() / u64::from(members);
+        let most = nvls::most(plan);
+        let sums = chunks(each, most.min(ask.settings.aggregation.chunk.get()));
+        let edges = tree(ask, 0).map_or(0, |tree| tree.len()) as f64;
+        // Domains and roots join what arrives.
+        let inside = f64::from(domains) * (inside_edges(ask) + 1) as f64 * chunks(each, most);
+        let trees = (2.0 * edges + 1.0) * sums;
+        f64::from(members) * (inside + trees)
     }
 
     fn write(&self, ask: &Ask<'_>, plan: &Plan, sheet: &mut Sheet<'_>) {
@@ -292,6 +304,15 @@ impl Buffers {
     }
 }
 
+/// Connections of one head inside one domain.
+fn inside_edges(ask: &Ask<'_>) -> usize {
+    match (ask.shape().per_domain as usize, nvls::is_available(ask)) {
+        (1, _) => 0,
+        (members, true) => nvls::per_head(members),
+        (members, false) => 2 * (members - 1),
+    }
+}
+
 /// One head's connections.
 struct HeadOnSheet<'a> {
     first: ConnectionId,
@@ -301,17 +322,8 @@ struct HeadOnSheet<'a> {
 }
 
 impl HeadOnSheet<'_> {
-    /// Connections inside one domain.
-    fn inside(&self) -> usize {
-        match (self.members, nvls::is_available(self.ask)) {
-            (1, _) => 0,
-            (members, true) => nvls::per_head(members),
-            (members, false) => 2 * (members - 1),
-        }
-    }
-
     fn count(&self) -> usize {
-        self.ask.communicator.domains() * self.inside() + 2 * self.tree.len()
+        self.ask.communicator.domains() * inside_edges(self.ask) + 2 * self.tree.len()
     }
 
     fn step(&self, plan: &Plan, bytes: u64, sheet: &mut Sheet<'_>) {
@@ -319,9 +331,8 @@ impl HeadOnSheet<'_> {
         let mut flow = Flow::new(self.count(), sheet.start);
         let count = aggregation.buffers.max(1) as usize;
         let mut buffers = Buffers { count, freed: VecDeque::new() };
-        let most = plan.chunk.get().max(1) * u64::from(plan.channels);
         let domains = self.ask.communicator.domains();
-        for bytes in loops(bytes, most) {
+        for bytes in loops(bytes, nvls::most(plan)) {
             let collected: Vec<Vec<OpId>> =
                 (0..domains).map(|domain| self.collect(domain, &mut flow, bytes, sheet)).collect();
             let mut arrived = vec![Vec::new(); domains];
@@ -345,7 +356,7 @@ impl HeadOnSheet<'_> {
         handed: &mut [Vec<OpId>],
         sheet: &mut Sheet<'_>,
     ) {
-        let first_edge = self.ask.communicator.domains() * self.inside();
+        let first_edge = self.ask.communicator.domains() * inside_edges(self.ask);
         let oldest = buffers.oldest();
         let mut freed = BTreeMap::new();
         // What has arrived at each node from below; then what has come down to it.
@@ -388,7 +399,7 @@ impl HeadOnSheet<'_> {
         bytes: u64,
         sheet: &mut Sheet<'_>,
     ) -> Vec<OpId> {
-        let begins = domain * self.inside();
+        let begins = domain * inside_edges(self.ask);
         let edge = |at: usize| nth(self.first, begins + at);
         match (self.members, nvls::is_available(self.ask)) {
             (1, _) => Vec::new(),
@@ -410,7 +421,7 @@ impl HeadOnSheet<'_> {
         after: OpId,
         sheet: &mut Sheet<'_>,
     ) {
-        let begins = domain * self.inside();
+        let begins = domain * inside_edges(self.ask);
         let edge = |at: usize| nth(self.first, begins + at);
         let ends = match (self.members, nvls::is_available(self.ask)) {
             (1, _) => vec![after],

@@ -14,7 +14,7 @@
 use units::{Bytes, Rate, Span};
 
 use super::communicator::ScaleUp;
-use super::ring::loops;
+use super::ring::{chunks, loops};
 use super::writer::{Detail, Flow, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase, part};
 use crate::nccl::{Architecture, Family, Offer, Plan, Protocol, constants};
@@ -86,6 +86,18 @@ impl Algorithm for Tree {
             },
             ..Phase::default()
         }]
+    }
+
+    fn operations(&self, ask: &Ask<'_>, plan: &Plan) -> f64 {
+        let shape = ask.shape();
+        let edges = 2.0 * f64::from(shape.ranks - 1);
+        let each = ask.bytes.get().div_ceil(plan.channels.into());
+        // A wait sets the pace: of every message, or of those that begin a chain.
+        let waits = match plan.protocol {
+            Protocol::Simple => edges,
+            Protocol::Ll | Protocol::Ll128 => f64::from(shape.domains),
+        };
+        f64::from(plan.channels) * chunks(each, slice(plan)) * (edges + waits)
     }
 
     fn write(&self, ask: &Ask<'_>, plan: &Plan, sheet: &mut Sheet<'_>) {
@@ -290,6 +302,14 @@ fn nic_load(ask: &Ask<'_>, plan: &Plan) -> f64 {
 /// Lines with flags are passed on one by one; written out step by step, so many bytes at a time.
 const BUNDLE: u64 = 16 << 10;
 
+/// What is passed on at once.
+fn slice(plan: &Plan) -> u64 {
+    match plan.protocol {
+        Protocol::Simple => (plan.chunk.get() / u64::from(plan.slices)).max(1),
+        Protocol::Ll | Protocol::Ll128 => BUNDLE,
+    }
+}
+
 /// The tree of one channel, its connections from `first` on.
 struct TreeOnSheet {
     first: ConnectionId,
@@ -319,12 +339,8 @@ impl TreeOnSheet {
         let order = upwards(count, self.half);
         let mut flow = Flow::new(self.edges, sheet.start);
         let edge = |at: usize| [nth(self.first, at)];
-        let slice = match plan.protocol {
-            Protocol::Simple => (plan.chunk.get() / u64::from(plan.slices)).max(1),
-            Protocol::Ll | Protocol::Ll128 => BUNDLE,
-        };
         let mut arrived: Vec<Vec<OpId>> = vec![Vec::new(); count];
-        for bytes in loops(bytes, slice) {
+        for bytes in loops(bytes, slice(plan)) {
             arrived.iter_mut().for_each(Vec::clear);
             let first = pace(ask, plan, bytes, shape.scale_up_rate);
             let (inside, between) = match plan.protocol {
