@@ -90,6 +90,34 @@ fn what_would_fill_memory_is_refused_before_it_is_written() {
     assert!(reason.contains("messages, more than memory holds"), "{reason}");
 }
 
+/// Agreement: a message alone takes the same on all engines, but for the bits of acknowledgements.
+#[test]
+fn a_message_alone_takes_the_same_on_all_engines() {
+    for (bytes, topology) in [("4KiB", "clos"), ("1MiB", "clos"), ("1MiB", "fat-tree")] {
+        let (bytes, topology) = (format!("\"{bytes}\""), format!("\"{topology}\""));
+        let pairs = [
+            ("cluster.gpus", "16"),
+            ("cluster.gpus_per_node", "1"),
+            ("cluster.nics_per_node", "1"),
+            ("fabric.topology", &topology),
+            ("traffic.pattern", "\"incast\""),
+            ("traffic.hosts", "2"),
+            ("traffic.bytes", &bytes),
+        ];
+        let set = pairs.map(|(key, value)| format!("{key}={value}")).to_vec();
+        let loaded = load(&Request { set, ..Request::default() }).expect("it is valid");
+        let [analytic, flow, packet] =
+            [Engine::Analytic, Engine::Flow, Engine::Packet].map(|engine| {
+                let options = run_traffic::Options { engine, ..run_traffic::Options::default() };
+                let run = run_traffic::run(&loaded, &options, &mut Watch::default());
+                run.expect("it runs").0.makespan_s
+            });
+        for other in [analytic, flow] {
+            assert!((packet - other).abs() < 1e-8, "{bytes} {topology}: {packet} and {other}");
+        }
+    }
+}
+
 /// A comparison is refused before its first column runs, and the columns that are too much are
 /// named.
 #[test]

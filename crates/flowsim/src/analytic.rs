@@ -93,10 +93,12 @@ impl Alone<'_, '_> {
                     0 => Span::ZERO,
                     _ => wire.nic_latency * 2,
                 };
-                let delay = Span::from_secs_f64(self.lay.delay) + nics;
+                let wires = Span::from_secs_f64(self.lay.delay);
                 let packet = bytes.as_f64().min(wire.packet.as_f64());
                 let forward = Span::from_secs_f64(moving + packet * self.lay.per_byte);
-                Ok((flow.protocol_latency + forward + delay, delay))
+                // The receiving NIC acknowledges before its software knows.
+                let back = wires.saturating_sub(nics / 2);
+                Ok((flow.protocol_latency + forward + wires + nics, back))
             }
             OpKind::Coupled { edges, bytes, fill } => {
                 let moving = self.moving(transfers.coupled(edges), bytes.as_f64())?;

@@ -66,7 +66,10 @@ struct Lane {
     /// Which of its queue pairs, or [`NONE`] for all.
     number: u32,
     flow: Option<FlowId>,
+    /// From NIC to NIC, both of them included.
     delay: f64,
+    /// From a message's arrival to its acknowledgement.
+    back: f64,
     per_byte: f64,
     /// First and last message, or [`NONE`].
     head: u32,
@@ -373,12 +376,13 @@ impl<'a, 'b> Simulation<'a, 'b> {
         let numbers = if pairs <= 1 || split { NONE..=NONE } else { 0..=pairs - 1 };
         for number in numbers {
             let (flow, head, tail) = (None, NONE, NONE);
-            let (delay, per_byte, idle_since) = (0.0, 0.0, 0.0);
+            let (delay, back, per_byte, idle_since) = (0.0, 0.0, 0.0, 0.0);
             self.lanes.push(Lane {
                 connection,
                 number,
                 flow,
                 delay,
+                back,
                 per_byte,
                 head,
                 tail,
@@ -468,6 +472,8 @@ impl<'a, 'b> Simulation<'a, 'b> {
         self.carriers.push(Carrier::Lane(lane));
         row.flow = Some(flow);
         (row.delay, row.per_byte) = (self.lay.delay + nics, self.lay.per_byte);
+        // The receiving NIC acknowledges before its software knows.
+        row.back = (self.lay.delay - nics / 2.0).max(0.0);
     }
 
     /// Gives the bundles in `lay` links of the solver, as wide as all that they stand for.
@@ -559,7 +565,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
     }
 
     fn part_finished(&mut self, lane: u32, flow: FlowId) {
-        let Lane { head, delay, per_byte, .. } = self.lanes[lane as usize];
+        let Lane { head, delay, back, per_byte, .. } = self.lanes[lane as usize];
         let Part { op, bytes, begun, next } = self.parts[head as usize];
         self.account(flow, begun, bytes);
         self.free_parts.push(head);
@@ -584,7 +590,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
         state.parts -= 1;
         if state.parts == 0 {
             let received = state.received;
-            self.finish(op, received, delay);
+            self.finish(op, received, back);
         }
     }
 

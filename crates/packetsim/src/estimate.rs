@@ -1,8 +1,10 @@
 //! What a run will cost, before it is begun.
 //!
 //! Packets and the links they cross follow from messages and paths. An event takes longer the less
-//! of the fabric's state fits into the caches near the core; the figures are those of
-//! docs/performance.md, and on the high side because congestion sends nothing twice but waits.
+//! of a run's state fits into the caches near the core: measured from 768 links to 162,816 and from
+//! 128 queue pairs to a million, each doubling beyond them costs about as much as the event itself.
+//! Runs whose packets keep meeting queue pairs that they have just met are faster (a permutation by
+//! half), those with long queues everywhere are slower: see docs/performance.md.
 
 use fabric::Fabric;
 use traffic::{OpKind, Transfers};
@@ -25,8 +27,11 @@ pub struct Estimate {
     pub memory: u64,
 }
 
-/// Seconds for an event, by the number of links: measured at 768, 6,144 and 49,152 of them.
-const EVENT_S: [(usize, f64); 3] = [(2_000, 55e-9), (20_000, 120e-9), (usize::MAX, 250e-9)];
+/// Seconds for an event of a run whose state is at hand.
+const EVENT_S: f64 = 55e-9;
+
+/// The state that is at hand, in bytes.
+const AT_HAND: f64 = 6e6;
 
 /// Estimates a run on the packet engine. Coupled operations count for nothing.
 pub fn estimate(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> Estimate {
@@ -52,12 +57,13 @@ pub fn estimate(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> 
     let acks = packet_hops / u64::from(settings.nic.ack_every.max(1));
     let events = packet_hops + acks + packets + transfers.ops().len() as u64;
     let links = fabric.links().len();
-    let per_event = EVENT_S.iter().find(|(most, _)| links < *most).map_or(250e-9, |found| found.1);
     let pairs = network.keys.len() as u64;
     // A port, a wire of 64 packets and dice; a queue pair with both halves and both paths.
     let memory = links as u64 * (256 + 64 * 20 + 96)
         + pairs * 900
         + transfers.ops().len() as u64 * 160
         + (4 << 20);
-    Estimate { events, packet_hops, seconds: events as f64 * per_event, memory }
+    let doublings = (memory as f64 / AT_HAND).log2().max(0.0);
+    let seconds = events as f64 * EVENT_S * (1.0 + doublings);
+    Estimate { events, packet_hops, seconds, memory }
 }

@@ -32,7 +32,7 @@ pub(crate) fn networks(inputs: &Inputs<'_>, back: &Back, errors: &mut Errors) ->
     }
     if hosts(k) < ports {
         let enough = (k..).step_by(2).find(fits).expect("k³/4 grows without end");
-        let reason = format!("a {k}-ary fat tree has {} host ports, not {ports}", hosts(k));
+        let reason = format!("a fat tree with k = {k} has {} host ports, not {ports}", hosts(k));
         errors.push(&inputs.at("k"), reason, &format!("k = {enough}"));
         return Vec::new();
     }

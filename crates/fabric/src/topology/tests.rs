@@ -277,7 +277,7 @@ fn what_does_not_fit_is_refused_with_a_reason() {
     let fat_tree = FabricConfig { k: Some(4), ..of(TopologyKind::FatTree) };
     assert_eq!(
         refused(&hosts(17), &fat_tree),
-        ["fabric.k: a 4-ary fat tree has 16 host ports, not 17 (try k = 6)"]
+        ["fabric.k: a fat tree with k = 4 has 16 host ports, not 17 (try k = 6)"]
     );
     assert_eq!(
         refused(&cluster(100), &of(TopologyKind::Clos)),
