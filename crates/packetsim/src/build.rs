@@ -4,7 +4,7 @@ use fabric::fault::Faults;
 use fabric::hardware::Reorder;
 use fabric::hash::FlowKey;
 use fabric::routing::Policy;
-use fabric::{Fabric, LinkId, NodeKind};
+use fabric::{Fabric, LinkId, NodeId, NodeKind};
 use traffic::{Counters, Transfers};
 use units::{Bytes, Id, Rate, Span, Time};
 
@@ -118,7 +118,26 @@ pub(crate) fn build<'a>(
     simulation.stations = Stations::new(&simulation);
     simulation.calendar = calendar(&simulation);
     lay_paths(&mut simulation);
+    tell_of_full_memories(&mut simulation);
     simulation
+}
+
+/// A switch whose ports keep all of its memory for themselves has none to share: it pauses or drops
+/// whatever exceeds a port's reserve. No switch can be set up to keep more than it has.
+fn tell_of_full_memories(simulation: &mut Simulation<'_>) {
+    let nodes = simulation.fabric.switches().zip(&simulation.switches);
+    let full: Vec<NodeId> = nodes.filter(|(_, at)| at.pool == 0).map(|(node, _)| node).collect();
+    if let [first, others @ ..] = &full[..] {
+        let name = simulation.fabric.name(*first);
+        let which = match others.len() {
+            0 => name,
+            count => format!("{name} and {count} other switches"),
+        };
+        simulation.find(format!(
+            "no memory is left to share in {which}: the reserves and headroom of the ports come to \
+             all of it or more (`buffer.size`)"
+        ));
+    }
 }
 
 /// The settings as the hot loop wants them.

@@ -138,6 +138,21 @@ fn losses(headroom: u64, length: Length) -> u64 {
     outcome.counters.drops
 }
 
+/// A switch that keeps more for its ports than it has is told of; one byte to share is enough.
+#[test]
+fn a_memory_without_anything_to_share_is_told_of() {
+    let fabric = star(8, Span::from_us(1));
+    let told = |size: u64| {
+        let size = Bytes::new(size);
+        let (reserved, headroom) = (Bytes::new(1_000), Some(Bytes::new(9_000)));
+        let buffer = BufferConfig { size, reserved, headroom, ..BufferConfig::default() };
+        let settings = Settings { buffer, ..Settings::default() };
+        let outcome = packetsim::run(&fabric, &sends(&fabric, &[(0, 7, 4_096)]), &settings);
+        outcome.findings.into_iter().any(|finding| finding.text.contains("`buffer.size`"))
+    };
+    assert!(told(1_000) && told(80_000) && !told(80_001));
+}
+
 /// Oracle: there is a smallest headroom with which nothing is lost; with one byte less something
 /// is. SONiC's formula lies above it, and the test says by how much.
 #[test]
