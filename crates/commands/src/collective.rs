@@ -6,7 +6,7 @@ use scenario::Loaded;
 use serde::Serialize;
 use traffic::collective::{Ask, Collective, Communicator, Group, Request, write};
 use traffic::{Outcome, Transfers, nccl};
-use units::Bytes;
+use units::{Bytes, Span};
 
 use crate::engine::{self, Engine};
 use crate::failure::Failure;
@@ -214,6 +214,11 @@ fn row(
         let seconds = outcome.makespan().as_secs_f64();
         (seconds, engine::busiest(fabric, &outcome, seconds), Some(outcome))
     };
+    if Span::MAX.as_secs_f64() <= seconds {
+        let most = (Span::MAX.as_secs_f64() / 86_400.0).floor();
+        let reason = format!("{bytes} takes longer than the {most} days that the clock counts");
+        return Err(Failure::Run(reason));
+    }
     let (limiting_link, limiting_utilisation) = limiting;
     let algbw_gbps = if seconds > 0.0 { bytes.as_f64() / seconds / 1e9 } else { 0.0 };
     let row = Row {

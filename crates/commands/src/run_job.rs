@@ -7,6 +7,7 @@
 use fabric::cost::{self, Part};
 use fabric::graph::LinkKind;
 use fabric::{Fabric, LinkId};
+use job::config::Precision;
 use job::memory::{self, Usage};
 use scenario::Loaded;
 use serde::Serialize;
@@ -450,7 +451,7 @@ fn report(
         what_if: None,
         circuits: None,
         cost,
-        findings: findings(prediction),
+        findings: findings(world, prediction),
         wall_s: clock.wall_s(),
         cpu_s: clock.cpu_s(),
         peak_rss_bytes: meter::peak_rss_bytes(),
@@ -514,8 +515,12 @@ fn phase(fabric: &Fabric, phase: &step::network::Phase) -> PhaseRow {
     }
 }
 
-fn findings(prediction: &Prediction) -> Vec<String> {
+fn findings(world: &JobWorld<'_>, prediction: &Prediction) -> Vec<String> {
     let mut findings: Vec<String> = Vec::new();
+    if world.job.precision == Precision::Fp8 && world.rates.matmul_fp8_tflops.is_none() {
+        let gpu = &world.gpu.title;
+        findings.push(format!("{gpu} has no fp8: its matrix products take as long as in bf16"));
+    }
     for finding in prediction.phases.iter().flat_map(|phase| &phase.findings) {
         if !findings.contains(finding) {
             findings.push(finding.clone());

@@ -237,6 +237,11 @@ pub fn run(
                       carry, `--engine packet` queues, pauses and marks too";
         return Err(Failure::Usage(reason.to_owned()));
     }
+    let asks_for_pairs = |series: &series::Options| !series.queue_pairs.is_empty();
+    if engine == Engine::Flow && options.series.as_ref().is_some_and(asks_for_pairs) {
+        let reason = "flows know what links carry over time; --series-pairs is for packets";
+        return Err(Failure::Usage(reason.to_owned()));
+    }
     let work = work(loaded, engine, options.patience)?;
     if engine == Engine::Packet {
         watch.expected_events = estimated(loaded, &work, options.patience)?.events;
