@@ -1,10 +1,10 @@
 //! What a run will cost, before it is begun.
 //!
 //! Packets and the links they cross follow from messages and paths. An event takes longer the less
-//! of a run's state fits into the caches near the core: measured from 768 links to 162,816 and from
+//! of a run's state fits into the caches near the core: measured from 768 links to 209,226 and from
 //! 128 queue pairs to a million, each doubling beyond them costs about as much as the event itself.
-//! Runs whose packets keep meeting queue pairs that they have just met are faster (a permutation by
-//! half), those with long queues everywhere are slower: see docs/performance.md.
+//! Permutations take half of the estimate, most collectives and steps what it says to a third more,
+//! and mixes with long queues everywhere up to three times as much: see docs/performance.md.
 
 use fabric::Fabric;
 use traffic::{OpKind, Transfers};
@@ -28,7 +28,7 @@ pub struct Estimate {
 }
 
 /// Seconds for an event of a run whose state is at hand.
-const EVENT_S: f64 = 55e-9;
+const EVENT_S: f64 = 60e-9;
 
 /// The state that is at hand, in bytes.
 const AT_HAND: f64 = 6e6;
@@ -38,11 +38,14 @@ pub fn estimate(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> 
     let mut network = Network::new(fabric, transfers, settings);
     network.routes.set_health(fabric.health().clone());
     let mut hops = vec![0_u64; transfers.connections().len()];
+    let mut walked = vec![false; fabric.links().len()];
     for (connection, hops) in hops.iter_mut().enumerate() {
         let pair = network.first_pair[connection];
         if pair != NOWHERE {
             let (key, _) = network.keys[pair as usize];
-            *hops = network.walk(fabric, &key).map_or(0, |path| path.len() as u64);
+            let path = network.walk(fabric, &key).unwrap_or_default();
+            path.iter().for_each(|link| walked[link.index()] = true);
+            *hops = path.len() as u64;
         }
     }
     let (mut packets, mut packet_hops) = (0_u64, 0_u64);
@@ -56,14 +59,15 @@ pub fn estimate(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> 
     }
     let acks = packet_hops / u64::from(settings.nic.ack_every.max(1));
     let events = packet_hops + acks + packets + transfers.ops().len() as u64;
-    let links = fabric.links().len();
-    let pairs = network.keys.len() as u64;
     // A port, a wire of 64 packets and dice; a queue pair with both halves and both paths.
-    let memory = links as u64 * (256 + 64 * 20 + 96)
-        + pairs * 900
-        + transfers.ops().len() as u64 * 160
-        + (4 << 20);
-    let doublings = (memory as f64 / AT_HAND).log2().max(0.0);
+    let pairs = network.keys.len() as u64 * 900 + (4 << 20);
+    let ports = |links: usize| links as u64 * (256 + 64 * 20 + 96);
+    let memory = ports(walked.len()) + pairs + transfers.ops().len() as u64 * 160;
+    // Acknowledgements cross the other direction. Operations wait in their order, and few of them
+    // are looked at.
+    let used = 2 * walked.iter().filter(|walked| **walked).count();
+    let state = ports(used.min(walked.len())) + pairs;
+    let doublings = (state as f64 / AT_HAND).log2().max(0.0);
     let seconds = events as f64 * EVENT_S * (1.0 + doublings);
     Estimate { events, packet_hops, seconds, memory }
 }
