@@ -310,6 +310,16 @@ impl Switch {
         *used -= size;
     }
 
+    /// Whether a packet leaves its ingress port below the threshold, by counts that hold at least
+    /// what is there: then it does so by exact ones, which leave more to share.
+    #[inline]
+    pub(crate) fn surely_stays_below(&self, from: &Port, class: usize, size: u32) -> bool {
+        let charged = self.shared + self.lossy + u64::from(size);
+        let left = if self.fixed { self.pool } else { self.pool.saturating_sub(charged) };
+        let used = u64::from(from.used[class - DATA].saturating_sub(self.reserved) + size);
+        used < (left * self.alpha) >> 16
+    }
+
     /// Charges a packet of a lossless class, with exact counts.
     pub(crate) fn admit(&mut self, from: &mut Port, class: usize, size: u32) -> Admission {
         let threshold = self.threshold();

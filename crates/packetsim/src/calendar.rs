@@ -3,7 +3,8 @@
 //! A link announces only the arrival of the oldest packet on its wire, so there are about as many
 //! pending events as busy links, and almost all lie within the next microseconds. They go into a
 //! wheel whose slots are lists in one slab; the slot that time has reached is sorted and served
-//! from its end. What lies beyond the wheel (timers, faults, computations) waits in a heap.
+//! from its end. What lies beyond the wheel (timers, faults, computations) waits in a heap. Slots
+//! get narrower where congestion makes more happen than was expected.
 //!
 //! Events of one instant run in the order of their tickets, not in that in which they were put into
 //! the calendar: so the result does not depend on who looked at what first.
@@ -96,6 +97,15 @@ struct Node {
 
 const NONE: u32 = u32::MAX;
 
+/// More slots would not stay near the core.
+const MOST_SLOTS: usize = 1 << 16;
+
+/// So many slots tell whether they hold too much.
+const TRIAL: u32 = 1 << 10;
+
+/// From so many events in the mean on, sorting costs more than turning.
+const CROWDED: u32 = 48;
+
 /// The pending events.
 #[derive(Debug)]
 pub(crate) struct Calendar {
@@ -116,6 +126,9 @@ pub(crate) struct Calendar {
     current: Vec<Entry>,
     /// So many of them, those that come first, were seen by somebody who reads ahead.
     seen: usize,
+    /// Slots served, and what they held in all, since somebody asked whether they are too wide.
+    turns: u32,
+    served: u32,
     far: BinaryHeap<Reverse<Entry>>,
 }
 
@@ -125,12 +138,11 @@ impl Calendar {
     pub(crate) fn new(busy: usize, period: u64, reach: u64) -> Self {
         // About sixteen events in a slot: enough to read ahead together, few enough to sort.
         let width = (16 * period / busy.max(1) as u64).clamp(1, 1 << 20).next_power_of_two();
-        let most = 1 << 16;
         let mut shift = width.ilog2();
-        while most << shift < reach && shift < 40 {
+        while (MOST_SLOTS as u64) << shift < reach && shift < 40 {
             shift += 1;
         }
-        let slots = (reach >> shift).next_power_of_two().clamp(64, most) as usize;
+        let slots = (reach >> shift).next_power_of_two().clamp(64, MOST_SLOTS as u64) as usize;
         Self {
             now: 0,
             // Those that are drawn come after the numbers of links, which arrivals go by.
@@ -144,6 +156,8 @@ impl Calendar {
             slot: 0,
             current: Vec::new(),
             seen: 0,
+            turns: 0,
+            served: 0,
             far: BinaryHeap::new(),
         }
     }
@@ -173,6 +187,7 @@ impl Calendar {
         } else if slot <= self.slot {
             let place = self.current.partition_point(|other| entry < *other);
             self.current.insert(place, entry);
+            self.served += 1;
         } else {
             self.far.push(Reverse(entry));
         }
@@ -237,6 +252,12 @@ impl Calendar {
 
     /// Moves on to the next slot that holds something.
     fn turn(&mut self) {
+        if self.turns == TRIAL {
+            if CROWDED * TRIAL < self.served && self.slots.len() < MOST_SLOTS && 0 < self.shift {
+                self.narrow();
+            }
+            (self.turns, self.served) = (0, 0);
+        }
         let in_far = self.far.peek().map(|Reverse(entry)| entry.at >> self.shift);
         let in_wheel = (0 < self.in_wheel).then(|| self.next_occupied());
         self.slot = match (in_wheel, in_far) {
@@ -253,6 +274,7 @@ impl Calendar {
             self.far.pop();
             self.current.push(entry);
         }
+        (self.turns, self.served) = (self.turns + 1, self.served + self.current.len() as u32);
         match self.current.as_mut_slice() {
             [] | [_] => {}
             [a, b] => {
@@ -261,6 +283,30 @@ impl Calendar {
                 }
             }
             many => many.sort_unstable_by(|a, b| b.cmp(a)),
+        }
+    }
+
+    /// Twice the slots, half as wide; between two of them.
+    #[cold]
+    fn narrow(&mut self) {
+        let mut entries = Vec::with_capacity(self.in_wheel);
+        for head in &mut self.slots {
+            let mut at = std::mem::replace(head, NONE);
+            while at != NONE {
+                let Node { entry, next } = self.nodes[at as usize];
+                entries.push(entry);
+                at = next;
+            }
+        }
+        self.shift -= 1;
+        // What it has served of the old slot was all of it.
+        self.slot = 2 * self.slot + 1;
+        self.slots = vec![NONE; 2 * self.slots.len()].into_boxed_slice();
+        self.occupied = vec![0; self.slots.len() / 64].into_boxed_slice();
+        self.nodes.clear();
+        (self.free, self.in_wheel) = (NONE, 0);
+        for entry in entries {
+            self.put(entry.at >> self.shift, entry);
         }
     }
 
@@ -304,6 +350,29 @@ impl Calendar {
 mod tests {
     use super::*;
     use units::Random;
+
+    /// Slots that hold hundreds of events are divided, with what is in them, and nothing changes.
+    #[test]
+    fn crowded_slots_get_narrower() {
+        let mut random = Random::new(1, "calendar", 1);
+        let mut calendar = Calendar::new(1, 1 << 20, 1 << 26);
+        let before = calendar.slots.len();
+        let mut oracle = std::collections::BTreeSet::new();
+        let mut now = 0;
+        for step in 0..500_000 {
+            let ticket = calendar.ticket();
+            let at = now + random.below(if step % 100 == 0 { 1 << 30 } else { 1 << 24 });
+            calendar.schedule(at, ticket, Kind::Timed, step);
+            oracle.insert((at, ticket, step));
+            if 5_000 < step {
+                let entry = calendar.next().expect("the oracle has one");
+                let expected = oracle.pop_first().expect("checked above");
+                assert_eq!((entry.at, entry.ticket, entry.id()), expected);
+                now = entry.at;
+            }
+        }
+        assert!(2 * before <= calendar.slots.len(), "{before} and {}", calendar.slots.len());
+    }
 
     /// Agreement: the wheel serves exactly what a sorted list would, whatever is put in when.
     #[test]

@@ -189,8 +189,8 @@ impl Simulation<'_> {
         next as usize
     }
 
-    /// Admission with everything counted that has left the switch until now.
-    #[cold]
+    /// Admission where somebody may pass a threshold. If not even by upper bounds does this packet,
+    /// that is enough; else everything is counted that has left the switch until now.
     #[inline(never)]
     pub(crate) fn admit_exactly(
         &mut self,
@@ -200,16 +200,26 @@ impl Simulation<'_> {
         size: u32,
     ) -> bool {
         let number = self.ports[link].into as usize;
-        self.catch_up_switch(number);
-        let switch = &mut self.switches[number];
         if self.rules.lossless >> class & 1 == 0 {
-            let fits =
-                u64::from(self.ports[next].classes[class].queued + size) <= switch.lossy_limit();
+            // The queue is that of a port that has been caught up with.
+            let queued = u64::from(self.ports[next].classes[class].queued + size);
+            if self.switches[number].lossy_limit() < queued {
+                self.catch_up_switch(number);
+            }
+            let switch = &mut self.switches[number];
+            let fits = queued <= switch.lossy_limit();
             if fits {
                 switch.charge_lossy(size);
             }
             return fits;
         }
+        let switch = &mut self.switches[number];
+        if !switch.alert && switch.surely_stays_below(&self.ports[link], class, size) {
+            switch.charge(&mut self.ports[link], class, size);
+            return true;
+        }
+        self.catch_up_switch(number);
+        let switch = &mut self.switches[number];
         match switch.admit(&mut self.ports[link], class, size) {
             Admission::Taken => true,
             Admission::TakenAndPause => {
