@@ -60,13 +60,16 @@ pub fn refuse_endless_steps(
 #[derive(Clone, Debug)]
 pub struct Budget {
     patience: Patience,
-    spent_s: f64,
+    seconds: f64,
+    packet_hops: u64,
+    /// Of the largest.
+    memory: u64,
 }
 
 impl Budget {
     /// Nothing spent yet.
     pub fn new(patience: Patience) -> Self {
-        Self { patience, spent_s: 0.0 }
+        Self { patience, seconds: 0.0, packet_hops: 0, memory: 0 }
     }
 
     /// Whether runs may take long.
@@ -83,15 +86,16 @@ impl Budget {
     ) -> Result<Estimate, Failure> {
         refuse_endless_messages(transfers, settings)?;
         let estimate = packetsim::estimate(fabric, transfers, settings);
-        self.spent_s += estimate.seconds;
-        let memory = meter::available_bytes();
-        let fits = memory.is_none_or(|memory| estimate.memory <= memory);
-        if self.patience == Patience::Endless || (self.spent_s <= LONGEST_S && fits) {
+        self.seconds += estimate.seconds;
+        self.packet_hops += estimate.packet_hops;
+        self.memory = self.memory.max(estimate.memory);
+        let fits = meter::available_bytes().is_none_or(|memory| self.memory <= memory);
+        if self.patience == Patience::Endless || (self.seconds <= LONGEST_S && fits) {
             return Ok(estimate);
         }
-        let hops = grouped(estimate.packet_hops);
-        let time = units::Span::from_secs_f64(self.spent_s);
-        let size = Bytes::new(estimate.memory);
+        let hops = grouped(self.packet_hops);
+        let time = units::Span::from_secs_f64(self.seconds);
+        let size = Bytes::new(self.memory);
         Err(Failure::Run(format!(
             "about {hops} packet-hops would take about {time:.0} and {size:.1} of memory; --force \
              runs it all the same, --engine flow answers at once"
