@@ -246,11 +246,11 @@ fn the_table_of_errors() {
     deepep-moe_combine-ep16             43.00    56.43   +31.2%  moe Simple ×1
     deepep-moe_dispatch-ep64            51.00    55.60    +9.0%  moe Simple ×1
     deepep-moe_combine-ep64             50.00    56.18   +12.4%  moe Simple ×1
-    deepep-moe_dispatch_ll-ep8          77.00    67.37   -12.5%  moe_low_latency Simple ×1
+    deepep-moe_dispatch_ll-ep8          77.00    68.59   -10.9%  moe_low_latency Simple ×1
     deepep-moe_combine_ll-ep8          114.00   106.34    -6.7%  moe_low_latency Simple ×1
-    deepep-moe_dispatch_ll-ep32        155.00   139.20   -10.2%  moe_low_latency Simple ×1
+    deepep-moe_dispatch_ll-ep32        155.00   142.66    -8.0%  moe_low_latency Simple ×1
     deepep-moe_combine_ll-ep32         273.00   250.00    -8.4%  moe_low_latency Simple ×1
-    deepep-moe_dispatch_ll-ep256       194.00   171.52   -11.6%  moe_low_latency Simple ×1
+    deepep-moe_dispatch_ll-ep256       194.00   175.99    -9.3%  moe_low_latency Simple ×1
     deepep-moe_combine_ll-ep256        360.00   314.63   -12.6%  moe_low_latency Simple ×1
     latency-rocev2-same-leaf             3.60     3.35    -6.9%  send_recv Simple ×1
     latency-rocev2-cross-leaf            5.60     5.21    -7.1%  send_recv Simple ×1
