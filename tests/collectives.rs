@@ -32,7 +32,8 @@ fn ratio(a: Span, b: Span) -> f64 {
 }
 
 /// Alone on a non-blocking fabric, what the flow engine says of a folded collective is what the
-/// closed form says, for every algorithm. An all-to-all's two phases overlap on the engine.
+/// closed form says, for every algorithm. An all-to-all's two phases overlap on the engine, and
+/// pieces of messages that do not divide by the queue pairs cost it a per cent.
 #[test]
 fn folded_collectives_take_as_long_as_the_closed_form_says() {
     for servers in [1, 2, 4] {
@@ -57,9 +58,12 @@ fn folded_collectives_take_as_long_as_the_closed_form_says() {
                 let transfers =
                     written(&fabric, &communicator, collective, bytes, &settings, Detail::Folded);
                 let ratio = ratio(flow(&fabric, &transfers), closed.unwrap().time);
-                let bounds = if algorithm.name() == "pairwise" { 0.9..1.01 } else { 0.99..1.01 };
+                let least = if algorithm.name() == "pairwise" { 0.9 } else { 0.99 };
                 let name = algorithm.name();
-                assert!(bounds.contains(&ratio), "{servers}: {name} {collective:?}: {ratio}");
+                assert!(
+                    (least..1.015).contains(&ratio),
+                    "{servers}: {name} {collective:?}: {ratio}"
+                );
             }
         }
     }
