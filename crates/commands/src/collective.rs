@@ -211,6 +211,7 @@ fn row(
         if watch.is_interrupted() {
             return Err(Failure::Interrupted);
         }
+        refuse_unfinished(&outcome, collective, bytes)?;
         let seconds = outcome.makespan().as_secs_f64();
         (seconds, engine::busiest(fabric, &outcome, seconds), Some(outcome))
     };
@@ -234,6 +235,25 @@ fn row(
         seeds_us: None,
     };
     Ok((row, outcome))
+}
+
+/// What never ended has no time, and so no bandwidth: the last of those operations that did end
+/// says nothing of the collective.
+fn refuse_unfinished(
+    outcome: &Outcome,
+    collective: Collective,
+    bytes: Bytes,
+) -> Result<(), Failure> {
+    let lost = outcome.ops.len() - outcome.completed();
+    if lost == 0 {
+        return Ok(());
+    }
+    let why = outcome.findings.first().map(|found| format!(": {} ({})", found.text, found.at));
+    let (all, collective) = (outcome.ops.len(), collective.name());
+    let why = why.unwrap_or_default();
+    Err(Failure::Run(format!(
+        "{lost} of {all} transfers of {collective} over {bytes} did not end{why}"
+    )))
 }
 
 impl Report {

@@ -46,6 +46,32 @@ fn a_collective_beyond_the_clock_is_refused() {
     }
 }
 
+/// The bandwidth of a collective that never ends would be that of the part that did.
+#[test]
+fn a_collective_that_does_not_end_is_refused_with_the_reason() {
+    let (fails, timeout) = ("what={kind=\"link-down\"}", "network.nic.timeout=\"1ms\"");
+    let fault = format!("faults=[{{on=\"NIC 3\",at=\"50us\",{fails}}}]");
+    let cases: [(&[&str], &str); 3] = [
+        (&[&fault, timeout], "no path"),
+        (&["network.loss=1.0", timeout], "gave up"),
+        (&["network.limits.time=\"100us\""], "limit"),
+    ];
+    let bytes = Bytes::from_mib(16);
+    let options = collective::Options {
+        engine: Engine::Packet,
+        patience: Patience::Usual,
+        collective: Collective::AllReduce,
+        sizes: collective::Sizes { min: bytes, max: bytes, factor: 2 },
+        gpus: None,
+    };
+    for (set, why) in cases {
+        let small = loaded("small-16", set);
+        let refused = collective::run(&small, &options, &mut Watch::default());
+        let Err(Failure::Run(reason)) = refused else { panic!("{set:?}: {refused:?}") };
+        assert!(reason.contains(" did not end: ") && reason.contains(why), "{set:?}: {reason}");
+    }
+}
+
 /// Only packets belong to queue pairs at a time.
 #[test]
 fn flows_have_no_series_of_queue_pairs() {
