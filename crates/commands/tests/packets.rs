@@ -4,11 +4,11 @@
 use std::sync::atomic::AtomicBool;
 
 use commands::packets::Patience;
-use commands::{Engine, Failure, collective, compare, run_job, run_traffic};
+use commands::{Engine, Failure, collective, compare, run_job, run_traffic, series};
 use packetsim::Watch;
 use scenario::{Loaded, Request, load};
 use traffic::collective::Collective;
-use units::Bytes;
+use units::{Bytes, Span};
 
 fn loaded(name: &str) -> Loaded {
     let request = Request { scenario: Some(name.to_owned()), ..Request::default() };
@@ -116,6 +116,33 @@ fn a_message_alone_takes_the_same_on_all_engines() {
             assert!((packet - other).abs() < 1e-8, "{bytes} {topology}: {packet} and {other}");
         }
     }
+}
+
+/// Whoever measures a run that comes to nothing sees it end when it would have ended.
+#[test]
+fn measuring_does_not_keep_a_dead_run_alive() {
+    let set = [
+        "network.nic.timeout=\"100us\"",
+        "faults=[{ on = \"NIC 3\", at = \"5us\", what = { kind = \"link-down\" } }]",
+    ];
+    let set = set.map(str::to_owned).to_vec();
+    let scenario = Some("../../scenarios/bench/permutation-128.toml".to_owned());
+    let loaded = load(&Request { scenario, set, ..Request::default() }).expect("it is valid");
+    let ended = |series| {
+        let engine = Engine::Packet;
+        let options = run_traffic::Options { engine, series, ..run_traffic::Options::default() };
+        let run = run_traffic::run(&loaded, &options, &mut Watch::default()).expect("it runs");
+        run.2.findings.into_iter().map(|finding| finding.text).collect::<Vec<_>>()
+    };
+    let series = series::Options {
+        interval: Span::from_us(10),
+        links: Vec::new(),
+        queue_pairs: Vec::new(),
+        purpose: series::Purpose::Pictures,
+    };
+    let (plain, measured) = (ended(None), ended(Some(series)));
+    assert!(plain.iter().any(|told| told.ends_with("nothing moves")), "{plain:?}");
+    assert_eq!(plain, measured);
 }
 
 /// A comparison is refused before its first column runs, and the columns that are too much are

@@ -325,11 +325,11 @@ impl Switch {
         let threshold = self.threshold();
         let shared_by_port = u64::from(from.used[class - DATA].saturating_sub(self.reserved));
         let fits = from.classes[class].over + size <= from.headroom;
-        if !fits && threshold < shared_by_port + u64::from(size) {
+        let used = from.used[class - DATA] + size;
+        if !fits && self.reserved < used && threshold < shared_by_port + u64::from(size) {
             return Admission::Dropped;
         }
         self.charged += u64::from(size);
-        let used = from.used[class - DATA] + size;
         if used <= self.reserved {
             from.used[class - DATA] = used;
         } else if threshold < u64::from(used - self.reserved) {
@@ -346,7 +346,8 @@ impl Switch {
 
     fn should_pause(&self, from: &Port, class: usize) -> bool {
         let shared_by_port = u64::from(from.used[class - DATA].saturating_sub(self.reserved));
-        0 < from.classes[class].over || self.threshold() <= shared_by_port
+        // Its reserve is its own, even where nothing is left to share.
+        0 < from.classes[class].over || (0 < shared_by_port && self.threshold() <= shared_by_port)
     }
 
     /// Whether a paused sender may go on.

@@ -282,9 +282,13 @@ impl Simulation<'_> {
         if recorder.config.samples.max(2) <= recorder.recording.at.len() {
             recorder.decimate();
         }
-        self.sample_at = self.now + recorder.interval;
+        // Where nothing else is going to happen, looking again would keep the run alive.
+        let goes_on = self.now == 0 || self.calendar.peek().is_some();
+        self.sample_at = if goes_on { self.now + recorder.interval } else { u64::MAX };
         self.recorder = Some(recorder);
-        self.plan(self.sample_at, Agenda::Sample);
+        if goes_on {
+            self.plan(self.sample_at, Agenda::Sample);
+        }
         self.barrier = self.change_at.min(self.sample_at);
     }
 

@@ -305,6 +305,9 @@ impl Simulation<'_> {
             let packet = host.queue.pop_back().expect("it was pushed above");
             host.held -= size;
             host.free_at -= time;
+            if self.rules.lossless >> DATA & 1 == 1 {
+                self.tell_of_loss(fabric::NodeId::from_index(node), "receive buffer");
+            }
             self.lose(&packet);
             return;
         }

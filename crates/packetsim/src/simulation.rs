@@ -214,7 +214,7 @@ pub(crate) struct Simulation<'a> {
     pub tally: Tally,
     pub counters: Counters,
     pub findings: Vec<Finding>,
-    pub dropped_lossless: Vec<u32>,
+    pub dropped_lossless: Vec<fabric::NodeId>,
     /// Ports that were said to be in a deadlock, and to lead to a storm.
     pub told_deadlocks: Vec<u32>,
     pub told_storms: Vec<u32>,

@@ -64,6 +64,12 @@ pub(crate) struct PauseLog {
     pub total: u64,
     /// An event will look whether the pause has run out.
     pub expiry_pending: bool,
+    /// By class: an event will renew the pause that this end of the link asked for.
+    pub renewal_pending: u8,
+    /// By class: the watchdog throws away what comes until the pause ends.
+    pub discards: u8,
+    /// By class: the watchdog lets it send in spite of the pause.
+    pub defies: u8,
     /// An event will look whether the queue is stuck.
     pub watchdog_pending: bool,
     /// The pause that began then has been looked into.
@@ -131,6 +137,11 @@ impl Simulation<'_> {
         }
         let class = self.class_of(&packet);
         let next = self.next_link(link, &mut packet);
+        if self.ports[next].paused >> class & 1 == 1 && self.discards(next, class) {
+            self.give_credit(link, &packet, self.now);
+            self.lose(&packet);
+            return;
+        }
         self.catch_up(next);
         let is_idle = self.is_idle(next, class) && self.has_credit(next, class);
         let number = self.ports[link].into as usize;
@@ -176,6 +187,12 @@ impl Simulation<'_> {
         }
         packet.at = joined(self.now);
         self.join(next, class, Waiting { packet, from: link as u32 });
+    }
+
+    /// Whether the watchdog throws away what comes for a paused link.
+    #[cold]
+    fn discards(&self, link: usize, class: usize) -> bool {
+        self.pauses[link].discards >> class & 1 == 1
     }
 
     /// The link that a packet takes next.
@@ -259,7 +276,9 @@ impl Simulation<'_> {
 
     /// Sees to it that a pause is renewed before it runs out.
     pub(crate) fn renew_later(&mut self, link: usize, class: usize) {
-        if 0 < self.rules.renew_after {
+        let pending = &mut self.pauses[link].renewal_pending;
+        if 0 < self.rules.renew_after && *pending >> class & 1 == 0 {
+            *pending |= 1 << class;
             let at = self.now + self.rules.renew_after;
             self.plan(at, Agenda::Renew { link: link as u32, class: class as u8 });
         }
@@ -267,6 +286,7 @@ impl Simulation<'_> {
 
     /// A pause that still holds is renewed before it runs out.
     pub(crate) fn renew_pause(&mut self, link: usize, class: usize) {
+        self.pauses[link].renewal_pending &= !(1 << class);
         if self.ports[link].pausing >> class & 1 == 1 {
             self.send_pause(link, class, 0);
             self.renew_later(link, class);
@@ -279,7 +299,9 @@ impl Simulation<'_> {
         let frame = self.pauses[link].flying.pop_front().expect("a frame was on the wire");
         let reverse = self.fabric.reverse(fabric::LinkId::from_index(link)).index();
         let class = frame.psn as usize;
-        if frame.flags & RESUME == 0 {
+        if self.rules.lossless >> class & 1 == 0 {
+            // Nobody listens to pauses of a class that is not lossless.
+        } else if frame.flags & RESUME == 0 {
             self.pause(reverse, class);
         } else {
             self.resume(reverse, class);
@@ -298,13 +320,14 @@ impl Simulation<'_> {
             let until = log.until;
             self.plan(until, Agenda::Expire { link: link as u32, class: class as u8 });
         }
-        if self.ports[link].paused >> class & 1 == 1 {
+        if (self.ports[link].paused | self.pauses[link].defies) >> class & 1 == 1 {
             return;
         }
         self.counters.pauses += 1;
+        let is_switch = self.ports[link].switch != NOWHERE;
         let log = &mut self.pauses[link];
         log.since = now;
-        if 0 < self.rules.watchdog && !log.watchdog_pending {
+        if is_switch && 0 < self.rules.watchdog && !log.watchdog_pending {
             log.watchdog_pending = true;
             let at = now + self.rules.watchdog;
             self.plan(at, Agenda::Watchdog { link: link as u32, class: class as u8 });
@@ -330,6 +353,9 @@ impl Simulation<'_> {
 
     /// A port may send a class again.
     pub(crate) fn resume(&mut self, link: usize, class: usize) {
+        let log = &mut self.pauses[link];
+        log.discards &= !(1 << class);
+        log.defies &= !(1 << class);
         if self.ports[link].paused >> class & 1 == 0 {
             return;
         }
@@ -355,7 +381,7 @@ impl Simulation<'_> {
         let log = &mut self.pauses[link];
         log.expiry_pending = false;
         let until = log.until;
-        if self.ports[link].paused >> class & 1 == 0 {
+        if (self.ports[link].paused | log.defies) >> class & 1 == 0 {
             return;
         }
         if until <= self.now {
@@ -387,12 +413,23 @@ impl Simulation<'_> {
         }
         let name = self.fabric.link_name(fabric::LinkId::from_index(link));
         let span = units::Span::from_ps(self.rules.watchdog);
-        self.find(format!("{name} has been paused for {span}: the watchdog acts"));
+        let acts = match self.settings.pfc.action {
+            WatchdogAction::Alert => "tells",
+            WatchdogAction::Forward => "lets it send",
+            WatchdogAction::Drop => "drops what waits and what comes",
+        };
+        self.find(format!("{name} has been paused for {span}: the watchdog {acts}"));
         self.examine(link);
         match self.settings.pfc.action {
             WatchdogAction::Alert => {}
-            WatchdogAction::Forward => self.resume(link, class),
-            WatchdogAction::Drop => self.drain(link, class),
+            WatchdogAction::Forward => {
+                self.resume(link, class);
+                self.pauses[link].defies |= 1 << class;
+            }
+            WatchdogAction::Drop => {
+                self.pauses[link].discards |= 1 << class;
+                self.drain(link, class);
+            }
         }
     }
 
@@ -438,17 +475,23 @@ impl Simulation<'_> {
     #[cold]
     fn dropped(&mut self, link: usize, packet: &Packet, class: usize) {
         if self.rules.lossless >> class & 1 == 1 {
-            let number = self.ports[link].into;
-            if !self.dropped_lossless.contains(&number) {
-                self.dropped_lossless.push(number);
-                let node = self.fabric.links()[fabric::LinkId::from_index(link)].to;
-                let name = self.fabric.name(node);
-                self.find(format!(
-                    "{name} dropped a packet of the lossless class: its headroom is too small"
-                ));
-            }
+            let node = self.fabric.links()[fabric::LinkId::from_index(link)].to;
+            self.tell_of_loss(node, "headroom");
         }
         self.lose(packet);
+    }
+
+    /// A lossless class has lost a packet, which must not happen: the first of a node is told.
+    #[cold]
+    pub(crate) fn tell_of_loss(&mut self, node: fabric::NodeId, too_small: &str) {
+        if self.dropped_lossless.contains(&node) {
+            return;
+        }
+        self.dropped_lossless.push(node);
+        let name = self.fabric.name(node);
+        self.find(format!(
+            "{name} dropped a packet of the lossless class: its {too_small} is too small"
+        ));
     }
 
     /// A packet is gone.
@@ -463,9 +506,10 @@ impl Simulation<'_> {
         }
     }
 
-    /// Notes something that the user should hear about.
+    /// Notes something that the user should hear about, when it happens for the first time.
     pub(crate) fn find(&mut self, text: String) {
-        if self.findings.len() < 1_000 {
+        let is_new = self.findings.iter().all(|finding| finding.text != text);
+        if is_new && self.findings.len() < 1_000 {
             self.findings.push(Finding { at: Time::from_ps(self.now), text });
         }
     }

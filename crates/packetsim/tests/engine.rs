@@ -138,6 +138,34 @@ fn losses(headroom: u64, length: Length) -> u64 {
     outcome.counters.drops
 }
 
+/// A port's reserve is its own: where nothing may be shared a lone flow pauses nobody with it, and
+/// loses nothing without headroom.
+#[test]
+fn a_reserve_can_be_used() {
+    let fabric = star(8, Span::from_us(1));
+    let (alpha, reserved) = (0.0, Bytes::new(100_000));
+    for headroom in [None, Some(Bytes::ZERO)] {
+        let buffer = BufferConfig { alpha, reserved, headroom, ..BufferConfig::default() };
+        let settings = Settings { buffer, ..Settings::default() };
+        let outcome = packetsim::run(&fabric, &sends(&fabric, &[(0, 7, 1 << 20)]), &settings);
+        assert_eq!((outcome.counters.pauses, outcome.counters.drops), (0, 0), "{headroom:?}");
+    }
+}
+
+/// A NIC whose host is slow and whose buffer is too small loses packets, and that is told.
+#[test]
+fn a_nic_that_loses_lossless_packets_is_told_of() {
+    let fabric = star(8, Span::from_us(1));
+    let mut settings = Settings::default();
+    settings.congestion = CcConfig::None(none::Config {});
+    settings.nic.pcie = Some(Rate::from_gbps(50));
+    settings.nic.receive_buffer = Bytes::from_kib(4);
+    let outcome = packetsim::run(&fabric, &sends(&fabric, &[(0, 7, 1 << 20)]), &settings);
+    assert!(0 < outcome.counters.drops);
+    let told = outcome.findings.iter().any(|finding| finding.text.contains("receive buffer"));
+    assert!(told, "{:?}", outcome.findings);
+}
+
 /// A switch that keeps more for its ports than it has is told of; one byte to share is enough.
 #[test]
 fn a_memory_without_anything_to_share_is_told_of() {

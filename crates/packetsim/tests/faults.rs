@@ -4,10 +4,11 @@ use fabric::Fabric;
 use fabric::fault::{FaultConfig, FaultKind, Faults};
 use fabric::hardware::Reorder;
 use fabric::topology::{ClusterConfig, FabricConfig, LinkConfig, TopologyKind, build};
+use packetsim::buffer::WatchdogAction;
 use packetsim::cc::{CcConfig, none};
 use packetsim::nic::NicConfig;
 use packetsim::{Settings, Watch};
-use traffic::{Connection, Outcome, Transfers};
+use traffic::{Connection, OpKind, Outcome, Transfers};
 use units::{Bytes, Rate, Span};
 
 /// Sixteen hosts in a fat tree of 400G.
@@ -154,6 +155,73 @@ fn a_pause_storm_ends_when_it_ends() {
     assert_eq!(outcome.completed(), 16, "{:?}", outcome.findings);
     let times = outcome.ops.iter().next().unwrap().unwrap();
     assert!(Span::from_ms(2) <= times.finish.since(times.start));
+}
+
+/// NIC 8 storms without end while NIC 0 sends to it, and later to its neighbour; no switch has
+/// anything to share, so what waits for NIC 8 soon holds up NIC 0.
+fn stormed(settings: &Settings) -> Outcome {
+    let fabric = tree();
+    let mut transfers = Transfers::new();
+    let label = transfers.label("flow");
+    for (to, mib, at) in [(8, 64, Span::ZERO), (1, 4, Span::from_ms(5))] {
+        let (from, to) = (fabric.nic(0), fabric.nic(to));
+        let connection = transfers.connect(Connection { from, to, channel: 0, queue_pairs: 1 });
+        let wait = transfers.add(OpKind::Wait { span: at }, label, &[]);
+        transfers.send(connection, Bytes::from_mib(mib), label, &[wait]);
+    }
+    let storm = fault("NIC 8", Span::from_us(20), None, FaultKind::PauseStorm);
+    let faults = Faults::new(&fabric, &[storm], "faults").unwrap_or_else(|e| panic!("{e:?}"));
+    packetsim::run_with_faults(&fabric, &transfers, settings, &faults, &mut Watch::default())
+}
+
+fn storm_settings(action: WatchdogAction) -> Settings {
+    let mut settings = Settings::default();
+    settings.congestion = CcConfig::None(none::Config {});
+    settings.nic.timeout = Span::from_us(500);
+    settings.buffer.alpha = 0.0;
+    settings.pfc.watchdog = Some(Span::from_ms(1));
+    settings.pfc.action = action;
+    settings.limits.time = Span::from_ms(20);
+    settings
+}
+
+/// A watchdog that drops frees everybody but those who send to the storming NIC, for as long as it
+/// storms; one that forwards frees them too; one that tells frees nobody.
+#[test]
+fn a_watchdog_does_what_its_action_says() {
+    let arrived = |action| {
+        let outcome = stormed(&storm_settings(action));
+        // Waits and sends in turns.
+        [1, 3].map(|op| outcome.ops.as_slice()[op].is_some())
+    };
+    assert_eq!(arrived(WatchdogAction::Drop), [false, true]);
+    assert_eq!(arrived(WatchdogAction::Forward), [true, true]);
+    assert_eq!(arrived(WatchdogAction::Alert), [false, false]);
+}
+
+/// A pause that lasts is renewed once in each half of its time, however often it was asked for.
+#[test]
+fn pauses_are_renewed_once() {
+    let mut settings = storm_settings(WatchdogAction::Alert);
+    settings.limits.time = Span::from_ms(100);
+    let outcome = stormed(&settings);
+    let fabric = tree();
+    let back = fabric.reverse(fabric.ports(fabric.nic(0))[0]);
+    let frames = outcome.links[back].bytes / 64;
+    let quantum = 64.0 * 8.0 / 400e9;
+    let renewals = 0.1 / (f64::from(settings.pfc.quanta) * quantum / 2.0);
+    // The rest are acknowledgements of what got through before the storm.
+    assert!((frames as f64) < 1.2 * renewals, "{frames} for {renewals}");
+}
+
+/// Without priority flow control nobody listens to pauses.
+#[test]
+fn a_storm_is_nothing_where_pauses_are_off() {
+    let mut settings = storm_settings(WatchdogAction::Drop);
+    settings.pfc.enabled = false;
+    let outcome = stormed(&settings);
+    assert_eq!(outcome.counters.pauses, 0);
+    assert_eq!(outcome.completed(), 4, "{:?}", outcome.findings);
 }
 
 /// A run that is stopped at an instant has gone on until then, whatever has arrived.
