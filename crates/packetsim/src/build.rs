@@ -98,7 +98,7 @@ pub(crate) fn build<'a>(
         agenda: Vec::new(),
         free_agenda: Vec::new(),
         sizes,
-        rules: rules(fabric, settings, faults),
+        rules: rules(settings, faults),
         operations: Operations::new(transfers, links),
         counters: Counters::default(),
         tally: Tally::default(),
@@ -141,7 +141,7 @@ fn tell_of_full_memories(simulation: &mut Simulation<'_>) {
 }
 
 /// The settings as the hot loop wants them.
-fn rules(fabric: &Fabric, settings: &Settings, faults: &Faults) -> Rules {
+fn rules(settings: &Settings, faults: &Faults) -> Rules {
     let pfc = &settings.pfc;
     let mut needs = settings.congestion.needs();
     needs.repace |= settings.nic.pacing == Pacing::Follow;
@@ -159,9 +159,8 @@ fn rules(fabric: &Fabric, settings: &Settings, faults: &Faults) -> Rules {
         mark_when: settings.ecn.when,
         control_share: share(settings.switch.control_share),
         xon_below: pfc.xon_below.get(),
-        pause_lasts: quanta(fabric, pfc.quanta),
-        renew_after: quanta(fabric, pfc.quanta) / 2,
-        pause_response: quanta(fabric, pfc.response_quanta),
+        pause_quanta: pfc.quanta,
+        response_quanta: pfc.response_quanta,
         watchdog: pfc.watchdog.map_or(0, Span::as_ps),
         acks_hold: settings.nic.acks_while_paused,
         ack_every: settings.nic.ack_every.max(1),
@@ -200,12 +199,6 @@ fn lanes(simulation: &Simulation<'_>) -> Vec<u8> {
 /// Control may get a share of a link instead of going first; in 1/65,536.
 fn share(share: Option<f64>) -> u32 {
     share.map_or(0, |share| ((share * 65_536.0) as u32).clamp(1, 65_535))
-}
-
-/// How long so many quanta of 512 bit times are on the fastest link.
-fn quanta(fabric: &Fabric, quanta: u32) -> u64 {
-    let fastest = fabric.classes().iter().map(|class| class.rate).max();
-    fastest.map_or(0, |rate| rate.time_to_send(Bytes::new(64)).as_ps() * u64::from(quanta))
 }
 
 /// Dice for links that damage packets.

@@ -274,12 +274,19 @@ impl Simulation<'_> {
         self.renew_later(link, class);
     }
 
+    /// How long so many quanta of 512 bit times are on a link.
+    pub(crate) fn quanta(&self, link: usize, quanta: u32) -> u64 {
+        let quantum = self.ports[link].rate.time_to_send(units::Bytes::new(64));
+        quantum.as_ps() * u64::from(quanta)
+    }
+
     /// Sees to it that a pause is renewed before it runs out.
     pub(crate) fn renew_later(&mut self, link: usize, class: usize) {
+        let lasts = self.quanta(link, self.rules.pause_quanta);
         let pending = &mut self.pauses[link].renewal_pending;
-        if 0 < self.rules.renew_after && *pending >> class & 1 == 0 {
+        if 0 < lasts && *pending >> class & 1 == 0 {
             *pending |= 1 << class;
-            let at = self.now + self.rules.renew_after;
+            let at = self.now + lasts / 2;
             self.plan(at, Agenda::Renew { link: link as u32, class: class as u8 });
         }
     }
@@ -312,7 +319,7 @@ impl Simulation<'_> {
     /// A port may not send a class any more.
     pub(crate) fn pause(&mut self, link: usize, class: usize) {
         self.catch_up(link);
-        let (now, lasts) = (self.now, self.rules.pause_lasts);
+        let (now, lasts) = (self.now, self.quanta(link, self.rules.pause_quanta));
         let log = &mut self.pauses[link];
         log.until = if lasts == 0 { u64::MAX } else { now + lasts };
         if lasts != 0 && !log.expiry_pending {

@@ -306,6 +306,7 @@ impl Simulation<'_> {
         let frame = log.waiting.pop_front().expect("the mask says that a frame waits");
         log.flying.push_back(frame);
         let (free_ticket, ticket) = self.tickets(link);
+        let response = self.quanta(link, self.rules.response_quanta);
         let log = &self.pauses[link];
         let port = &mut self.ports[link];
         if log.waiting.is_empty() {
@@ -315,7 +316,7 @@ impl Simulation<'_> {
         port.free_at = start + port.time_to_send(size + self.sizes.gap, self.clock);
         port.free_ticket = free_ticket;
         port.bytes += size;
-        let at = port.free_at + port.delay - port.latency + self.rules.pause_response;
+        let at = port.free_at + port.delay - port.latency + response;
         self.schedule(at, ticket, Kind::Commanded, link);
         self.make_eventful(self.ports[link].into);
     }
