@@ -67,6 +67,10 @@ type Figures = Result<Vec<Figure>, Failure>;
 /// The packet engine without congestion control: what the fluid engine can be held against.
 const UNCONTROLLED: &str = "packet, uncontrolled";
 
+/// The row that is there only if some engine has any: makespans and percentiles are of those flows
+/// that finished, and alone would look as if all had.
+const UNFINISHED: &str = "unfinished flows";
+
 /// More than all packets under way take.
 const ENDLESS: Bytes = Bytes::from_mib(1 << 20);
 
@@ -95,7 +99,7 @@ pub fn traffic(
     patience: Patience,
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Report, Failure> {
-    every(loaded, &mut |loaded, engine| {
+    let mut report = every(loaded, &mut |loaded, engine| {
         let drawing = Drawing::Omitted;
         let options = run_traffic::Options { engine, patience, series: None, drawing };
         let (report, ..) = run_traffic::run(loaded, &options, watch)?;
@@ -104,6 +108,7 @@ pub fn traffic(
         }
         let mut figures = vec![
             ("makespan".to_owned(), "s", report.makespan_s),
+            (UNFINISHED.to_owned(), "", (report.flows - report.completed) as f64),
             ("median completion".to_owned(), "s", report.fct_s.p50),
             ("p99 completion".to_owned(), "s", report.fct_s.p99),
             ("goodput".to_owned(), "b/s", report.goodput_bps),
@@ -118,7 +123,9 @@ pub fn traffic(
             figures.extend(counts.map(figure));
         }
         Ok(figures)
-    })
+    })?;
+    report.rows.retain(|row| row.metric != UNFINISHED || row.is_something());
+    Ok(report)
 }
 
 /// Asks every engine about one collective over sizes.
@@ -165,6 +172,13 @@ fn every(
         report.add(name, &mut || ask(loaded, Engine::Packet))?;
     }
     Ok(report)
+}
+
+impl Row {
+    /// Whether any column has any of it.
+    fn is_something(&self) -> bool {
+        self.values.iter().flatten().any(|value| *value > 0.0)
+    }
 }
 
 impl Report {
@@ -230,8 +244,7 @@ impl Answer for Report {
     fn sheet(&self) -> Sheet {
         let names = self.columns.iter().map(|column| (column.name, Align::Right));
         let mut table = Table::new(std::iter::once(("", Align::Left)).chain(names));
-        let nothing = |row: &&Row| row.values.iter().flatten().any(|value| *value > 0.0);
-        for row in self.rows.iter().filter(nothing) {
+        for row in self.rows.iter().filter(|row| row.is_something()) {
             let cell = |(value, difference): (&Option<f64>, &Option<f64>)| match (value, difference)
             {
                 (Some(value), Some(difference)) => {

@@ -1,7 +1,9 @@
 //! What cannot be answered, or is not what was asked for, is said.
 
+use std::sync::atomic::AtomicBool;
+
 use commands::packets::Patience;
-use commands::{Engine, Failure, collective, run_job, run_traffic, series};
+use commands::{Engine, Failure, collective, compare, cross_check, run_job, run_traffic, series};
 use packetsim::Watch;
 use scenario::{Loaded, Request, load};
 use traffic::collective::Collective;
@@ -70,6 +72,60 @@ fn a_collective_that_does_not_end_is_refused_with_the_reason() {
         let Err(Failure::Run(reason)) = refused else { panic!("{set:?}: {refused:?}") };
         assert!(reason.contains(" did not end: ") && reason.contains(why), "{set:?}: {reason}");
     }
+}
+
+/// A ring of which a NIC fails while it sends, or never.
+fn ring(at: &str) -> Vec<String> {
+    let fails = format!("on=\"NIC 3\",at=\"{at}\",what={{kind=\"link-down\"}}");
+    let pairs = [
+        ("cluster.gpus", "16"),
+        ("cluster.gpus_per_node", "1"),
+        ("cluster.nics_per_node", "1"),
+        ("network.nic.timeout", "\"1ms\""),
+        ("traffic.pattern", "\"ring\""),
+        ("traffic.bytes", "\"4MiB\""),
+        ("faults", &format!("[{{{fails}}}]")),
+    ];
+    pairs.map(|(key, value)| format!("{key}={value}")).to_vec()
+}
+
+/// Makespans of the flows that finished look alike, with a fault and without.
+#[test]
+fn every_engine_says_how_many_flows_did_not_finish() {
+    let unfinished = |at: &str| {
+        let request = Request { set: ring(at), ..Request::default() };
+        let mut loaded = load(&request).expect("it is valid");
+        let report = cross_check::traffic(&mut loaded, Patience::Usual, &mut Watch::default());
+        let report = report.expect("it runs");
+        let row = report.rows.into_iter().find(|row| row.metric == "unfinished flows");
+        row.map(|row| (row.values[0], row.values.last().copied().flatten()))
+    };
+    assert_eq!(unfinished("50us"), Some((Some(0.0), Some(2.0))));
+    assert_eq!(unfinished("1s"), None);
+}
+
+#[test]
+fn a_comparison_says_how_many_flows_did_not_finish() {
+    let unfinished = |values: &str, seeds| {
+        let options = compare::Options {
+            scenarios: vec!["../../scenarios/bench/permutation-128.toml".to_owned()],
+            engine: Engine::Packet,
+            vary: vec![format!("network.limits.time={values}")],
+            seeds,
+            ..compare::Options::default()
+        };
+        let set = vec!["traffic.bytes=\"64KiB\"".to_owned()];
+        let base = Request { set, ..Request::default() };
+        let report = compare::run(&options, &base, &AtomicBool::new(false), &|_| {});
+        let report = report.expect("it runs");
+        let row = report.rows.into_iter().find(|row| row.metric == "unfinished_flows");
+        row.map(|row| row.simulated)
+    };
+    let expected = [128.0, 0.0].map(|flows| Some(compare::Value::Number(flows)));
+    for seeds in [1, 2] {
+        assert_eq!(unfinished("\"1us\",\"1s\"", seeds), Some(expected.to_vec()));
+    }
+    assert_eq!(unfinished("\"1s\",\"2s\"", 1), None);
 }
 
 /// Only packets belong to queue pairs at a time.

@@ -58,6 +58,10 @@ const FLOWS: &str = "Synthetic traffic";
 /// Published figures that nothing here simulates.
 pub(super) const ONLY_SAID: &str = "Reported, not simulated";
 
+/// A row that is there only if any column has any: makespans and percentiles are of those flows that
+/// finished, and alone would look as if all had.
+pub(super) const UNFINISHED: &str = "unfinished_flows";
+
 const COUNT: (&str, Form) = ("", Form::Count);
 const SHARE: (&str, Form) = ("", Form::Percent);
 const PLAIN: (&str, Form) = ("", Form::Plain);
@@ -250,6 +254,10 @@ const METRICS: &[Metric] = &[
         number(c.traffic()?.parts.first()?.fct_s.max)
     }),
     metric(FLOWS, "makespan_s", "makespan", ("s", Form::Plain), |c| flows(c, |r| r.makespan_s)),
+    // Plain, for a mean over seeds may be less than one.
+    metric(FLOWS, UNFINISHED, "unfinished flows", PLAIN, |c| {
+        flows(c, |r| (r.flows - r.completed) as f64)
+    }),
     metric(FLOWS, "fct_p50_s", "median completion", ("s", Form::Plain), |c| {
         several(c, |r| r.fct_s.p50)
     }),
@@ -341,12 +349,17 @@ pub(super) fn rows(columns: &[Column]) -> Vec<Row> {
             form: metric.form,
         };
         let answered = |cells: &[Option<Value>]| cells.iter().any(Option::is_some);
-        if answered(&row.simulated) || answered(&row.reported) {
+        let all_finished = row.metric == UNFINISHED && !row.simulated.iter().any(is_some_of_it);
+        if !all_finished && (answered(&row.simulated) || answered(&row.reported)) {
             rows.push(row);
         }
     }
     rows.extend(only_said(columns));
     rows
+}
+
+fn is_some_of_it(value: &Option<Value>) -> bool {
+    matches!(value, Some(Value::Number(number)) if 0.0 < *number)
 }
 
 /// Published figures of metrics that nothing here simulates.

@@ -3,7 +3,7 @@
 use report::number::{dollars, grouped, significant};
 use report::{Align, Chart, ChartKind, Frame, Sheet, Table, Unit};
 
-use super::metrics::{Form, ONLY_SAID};
+use super::metrics::{Form, ONLY_SAID, UNFINISHED};
 use super::{Report, Row, Value};
 use crate::run_job::BreakdownSeconds;
 
@@ -148,13 +148,14 @@ fn simulated(row: &Row, at: usize) -> String {
     }
 }
 
-/// Many columns: a line for each, and only what differs between them.
+/// Many columns: a line for each, and only what differs between them, or puts the rest in doubt.
 fn lines(report: &Report, rows: &[&Row]) -> Option<Table> {
     // A collective's bandwidth says all that its time does.
     let bandwidth = rows.iter().any(|row| row.metric == "busbw_GBps");
     let tells = |row: &&&Row| {
         let differs = row.simulated.iter().any(|value| *value != row.simulated[0]);
-        differs && (row.metric != "makespan_s" || !bandwidth)
+        let is_said = row.metric != "makespan_s" || !bandwidth;
+        row.metric == UNFINISHED || (differs && is_said)
     };
     let rows: Vec<&&Row> = rows.iter().filter(tells).collect();
     if rows.is_empty() {
