@@ -40,7 +40,7 @@ pub struct Report {
     pub seeds: usize,
     /// One for each size.
     pub rows: Vec<Row>,
-    /// Why larger sizes were left out, if they were.
+    /// Why larger sizes, or seeds, were left out, if they were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_out: Option<String>,
     /// What was measured, if anything is known.
@@ -118,7 +118,10 @@ pub fn run(
     while bytes <= sizes.max {
         let ask = (engine, collective, bytes);
         match row(loaded, ask, &communicator, &mut budget, watch) {
-            Err(Failure::Interrupted) if !rows.is_empty() => break,
+            Err(Failure::Interrupted) if !rows.is_empty() => {
+                left_out = Some(format!("stopped: from {bytes} on nothing was run"));
+                break;
+            }
             // What was run before patience came to its end is worth knowing.
             Err(Failure::Run(reason)) if !rows.is_empty() => {
                 left_out = Some(format!("from {bytes} on nothing was run: {reason}"));
@@ -174,6 +177,9 @@ pub fn run_seeds(
         row.seeds_us = Some(spread);
     }
     report.seeds = 1 + others.len();
+    let seeds_left_out = seeds::left_out(report.seeds, repeat);
+    let reasons: Vec<String> = report.left_out.into_iter().chain(seeds_left_out).collect();
+    report.left_out = (!reasons.is_empty()).then(|| reasons.join("; "));
     Ok(report)
 }
 

@@ -474,6 +474,7 @@ pub fn run_seeds(
         run(loaded, &again, watch).map(|(report, ..)| figures(&report))
     })?;
     let answers = [vec![figures(&report)], others].concat();
+    report.findings.extend(seeds::left_out(answers.len(), repeat));
     report.seeds = (1 < repeat.seeds).then(|| Seeds::of(loaded.scenario.seed, &answers));
     Ok((report, work, outcome))
 }

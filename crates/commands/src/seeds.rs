@@ -136,6 +136,14 @@ pub fn others<R: Send>(
     answers.into_iter().filter(|answer| !matches!(answer, Err(Failure::Interrupted))).collect()
 }
 
+/// What is said of seeds that an interrupt has left out, if there are any: fewer seeds say less,
+/// and nobody asked for so few.
+pub fn left_out(answered: usize, repeat: Repeat<'_>) -> Option<String> {
+    let asked = repeat.seeds as usize;
+    let seeds = format!("stopped: {answered} of {asked} seeds answered");
+    (answered < asked).then_some(seeds)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,11 +1,13 @@
 //! Packets where the other engines answer too: collectives take the same time, and a step that is
 //! interrupted is told as far as it is known.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use commands::packets::Patience;
+use commands::seeds::Repeat;
 use commands::{Engine, Failure, collective, compare, run_job, run_traffic, series};
 use packetsim::Watch;
+use report::Answer as _;
 use scenario::{Loaded, Request, load};
 use traffic::collective::Collective;
 use units::{Bytes, Span};
@@ -54,6 +56,53 @@ fn an_interrupted_step_is_told_as_far_as_it_is_known() {
     assert_eq!(stopped.step_s, undisturbed.step_s);
     let told = stopped.findings.iter().any(|finding| finding.starts_with("stopped: 0 of "));
     assert!(told, "{:?}", stopped.findings);
+}
+
+/// A table that ends early says so: the second size tells of its progress, and is stopped there.
+#[test]
+fn an_interrupted_collective_says_which_sizes_were_not_run() {
+    let small = loaded("small-16");
+    let sizes =
+        collective::Sizes { min: Bytes::from_kib(64), max: Bytes::from_mib(64), factor: 1 << 10 };
+    let options = collective::Options {
+        engine: Engine::Packet,
+        patience: Patience::Usual,
+        collective: Collective::AllReduce,
+        sizes,
+        gpus: None,
+    };
+    let stop = AtomicBool::new(false);
+    let mut halt = |_| stop.store(true, Ordering::Relaxed);
+    let mut watch = Watch { interrupt: Some(&stop), progress: Some(&mut halt), ..Watch::default() };
+    let report = collective::run(&small, &options, &mut watch).expect("it tells what it knows");
+    assert_eq!(report.rows.len(), 1);
+    assert_eq!(report.left_out.as_deref(), Some("stopped: from 64MiB on nothing was run"));
+}
+
+/// Whoever interrupts several seeds hears how few have answered.
+#[test]
+fn interrupted_seeds_are_counted() {
+    let stop = AtomicBool::new(true);
+    let repeat = Repeat { seeds: 5, threads: Some(1), interrupt: Some(&stop) };
+    let told = "stopped: 1 of 5 seeds answered";
+    let permutation = loaded("../../scenarios/bench/permutation-128.toml");
+    let options = run_traffic::Options::default();
+    let run = run_traffic::run_seeds(&permutation, &options, repeat, &mut Watch::default());
+    let report = run.expect("it tells what it knows").0;
+    assert!(report.findings.iter().any(|finding| finding == told), "{:?}", report.findings);
+    let page = report.sheet().render(100);
+    assert!(page.contains(told) && page.contains("Over 1 seed from 1"), "{page}");
+    let bytes = Bytes::from_mib(1);
+    let options = collective::Options {
+        engine: Engine::Flow,
+        patience: Patience::Usual,
+        collective: Collective::AllReduce,
+        sizes: collective::Sizes { min: bytes, max: bytes, factor: 2 },
+        gpus: None,
+    };
+    let small = loaded("small-16");
+    let report = collective::run_seeds(&small, &options, repeat, &mut Watch::default());
+    assert_eq!(report.expect("it tells what it knows").left_out.as_deref(), Some(told));
 }
 
 /// Sizes for which patience does not reach are left out, with the reason; the others are told.

@@ -137,8 +137,9 @@ impl Report {
     /// What the seeds say, and what became of each load.
     fn loads(&self, mut sheet: Sheet) -> Sheet {
         if let Some(seeds) = &self.seeds {
-            let heading =
-                format!("Over {} seeds from {}", grouped(seeds.count.into()), seeds.first);
+            let noun = if seeds.count == 1 { "seed" } else { "seeds" };
+            let count = grouped(seeds.count.into());
+            let heading = format!("Over {count} {noun} from {}", seeds.first);
             sheet = sheet.heading(heading).table(tables::seeds(seeds));
         }
         if 1 < self.parts.len() || self.parts.iter().any(|part| part.busbw_gbps.is_some()) {
