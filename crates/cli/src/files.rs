@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use commands::Failure;
-use commands::files::{Links, flows, metrics, perfetto, save, save_table, series_of_step};
+use commands::files::{Asked, Links, flows, metrics, perfetto};
+use commands::files::{refuse_one_for_two, save, save_table, series_of_step};
 use commands::run_traffic::Report;
 use commands::work::Work;
 use commands::world::JobWorld;
@@ -38,6 +39,22 @@ pub(crate) struct FileArguments {
 }
 
 impl FileArguments {
+    /// All files that can be asked for.
+    fn asked(&self) -> [Asked<'_>; 5] {
+        [
+            ("--flows-out", self.flows_out.as_ref()),
+            ("--links-out", self.links_out.as_ref()),
+            ("--series-out", self.series_out.as_ref()),
+            ("--perfetto", self.perfetto.as_ref()),
+            ("--openmetrics", self.openmetrics.as_ref()),
+        ]
+    }
+
+    /// Every file has its own name, the page among them.
+    pub(crate) fn refuse_one_for_two(&self, page: Option<&PathBuf>) -> Result<(), Failure> {
+        refuse_one_for_two(&[&self.asked()[..], &[("--report", page)]].concat())
+    }
+
     /// A job has no flows of its own.
     pub(crate) fn refuse_flows(&self) -> Result<(), Failure> {
         if self.flows_out.is_none() {
@@ -50,9 +67,7 @@ impl FileArguments {
 
     /// Files are of one run.
     pub(crate) fn refuse_several_engines(&self) -> Result<(), Failure> {
-        let Self { flows_out, links_out, series_out, perfetto, openmetrics, .. } = self;
-        let files = [flows_out, links_out, series_out, perfetto, openmetrics];
-        if files.iter().all(|file| file.is_none()) {
+        if self.asked().iter().all(|(_, file)| file.is_none()) {
             return Ok(());
         }
         let reason = "files are written of one run: choose one engine instead of `all`";

@@ -65,6 +65,14 @@ fn what_cannot_be_written_is_said() {
         (&["run", "traffic.toml", "--engine", "all", "--links-out", "l.csv"], 2, "one engine"),
         (&["run", "traffic.toml", "--openmetrics-start", "5"], 2, "--openmetrics"),
         (&["run", "traffic.toml", "--links-out", "no/such/folder.csv"], 1, "cannot write no/such"),
+        (
+            &["run", "traffic.toml", "--flows-out", "t", "--links-out", "./t"],
+            2,
+            "--flows-out and --links-out cannot both write ./t",
+        ),
+        (&["run", "job.toml", "--links-out", "t", "--report", "t"], 2, "--links-out and --report"),
+        (&["traffic", "job.toml", "--transfers-out", "t", "--report", "t"], 2, "both write t"),
+        (&["validate", "--write-ratchet", "t", "--report", "t"], 2, "both write t"),
         (&["traffic", "traffic.toml", "--chakra", "t"], 3, "has no job"),
         (
             &["traffic", "job.toml", "--chakra", "t", "--set", "job.batch.sequences=1048576"],

@@ -12,7 +12,7 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufWriter};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use exports::Column;
 use exports::table::{Form, Table};
@@ -32,6 +32,28 @@ pub mod perfetto;
 
 /// Links of a step whose series are written, the busiest of each kind.
 const SERIES_LINKS: usize = 64;
+
+/// A flag, and the file that it asks for.
+pub type Asked<'a> = (&'static str, Option<&'a PathBuf>);
+
+/// Refuses two files of the same name, of which the second would overwrite the first. Devices such
+/// as `/dev/null` take as many as there are.
+pub fn refuse_one_for_two(files: &[Asked<'_>]) -> Result<(), Failure> {
+    let mut known: Vec<(&str, PathBuf)> = Vec::new();
+    for (flag, path) in files.iter().filter_map(|(flag, path)| Some((*flag, (*path)?))) {
+        let whole = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        if whole.exists() && !whole.is_file() {
+            continue;
+        }
+        if let Some((other, _)) = known.iter().find(|(_, other)| *other == whole) {
+            let name = path.display();
+            let reason = format!("{other} and {flag} cannot both write {name}: give each a name");
+            return Err(Failure::Usage(reason));
+        }
+        known.push((flag, whole));
+    }
+    Ok(())
+}
 
 /// Writes a file; what goes wrong names it.
 pub fn save(

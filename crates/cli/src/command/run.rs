@@ -49,6 +49,7 @@ const FINEST: Span = Span::from_ns(100);
 
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
+        self.files.refuse_one_for_two(terminal.global.report.as_ref())?;
         let mut loaded = terminal.load(&self.scenario)?;
         let patience = self.patience.patience();
         let drawing = match (&terminal.global.report, terminal.global.json) {

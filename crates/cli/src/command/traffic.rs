@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use commands::files::{chakra, save_table};
+use commands::files::{chakra, refuse_one_for_two, save_table};
 use commands::traffic;
 
 use crate::arguments::ScenarioArgument;
@@ -44,6 +44,8 @@ enum Ranks {
 
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
+        let (transfers, page) = (self.transfers_out.as_ref(), terminal.global.report.as_ref());
+        refuse_one_for_two(&[("--transfers-out", transfers), ("--report", page)])?;
         let loaded = terminal.load(&self.scenario)?;
         if let Some(folder) = &self.chakra {
             let ranks = match self.chakra_ranks {

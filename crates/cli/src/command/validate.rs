@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use commands::Failure;
+use commands::files::refuse_one_for_two;
 use commands::validate::ratchet::Ratchet;
 use commands::validate::{self, Options};
 
@@ -37,6 +38,8 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
+        let (errors, page) = (self.write_ratchet.as_ref(), terminal.global.report.as_ref());
+        refuse_one_for_two(&[("--write-ratchet", errors), ("--report", page)])?;
         let options = Options {
             inputs: self.inputs.clone(),
             engine: terminal.engine()?,
