@@ -124,7 +124,7 @@ pub fn run(
             }
             // What was run before patience came to its end is worth knowing.
             Err(Failure::Run(reason)) if !rows.is_empty() => {
-                left_out = Some(format!("from {bytes} on nothing was run: {reason}"));
+                left_out = Some(format!("from {bytes} on there is no answer: {reason}"));
                 break;
             }
             row => {

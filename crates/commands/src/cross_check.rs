@@ -39,7 +39,7 @@ pub struct Column {
     pub name: &'static str,
     /// Seconds of the processor that its answer took.
     pub cpu_s: f64,
-    /// Why it gave none, if it gave none.
+    /// Why it gave none, or not all, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
@@ -61,8 +61,8 @@ pub struct Row {
 /// A quantity with its unit, as one engine sees it.
 type Figure = (String, &'static str, f64);
 
-/// What one engine answers, or why not.
-type Figures = Result<Vec<Figure>, Failure>;
+/// What one engine answers and why not all, or why nothing.
+type Figures = Result<(Vec<Figure>, Option<String>), Failure>;
 
 /// The packet engine without congestion control: what the fluid engine can be held against.
 const UNCONTROLLED: &str = "packet, uncontrolled";
@@ -89,7 +89,7 @@ pub fn job(
         let parts = report.breakdown_s.named();
         figures.extend(parts.iter().map(|(name, value)| ((*name).to_owned(), "s", *value)));
         figures.push(("model FLOPs utilisation".to_owned(), "", report.mfu));
-        Ok(figures)
+        Ok((figures, None))
     })
 }
 
@@ -122,7 +122,7 @@ pub fn traffic(
             let figure = |(name, count): (&str, u64)| (name.to_owned(), "", count as f64);
             figures.extend(counts.map(figure));
         }
-        Ok(figures)
+        Ok((figures, None))
     })?;
     report.rows.retain(|row| row.metric != UNFINISHED || row.is_something());
     Ok(report)
@@ -139,7 +139,7 @@ pub fn collective(
         let report = collective::run(loaded, &options, watch)?;
         let row =
             |row: &collective::Row| (Bytes::new(row.bytes).to_string(), "s", row.time_us / 1e6);
-        Ok(report.rows.iter().map(row).collect())
+        Ok((report.rows.iter().map(row).collect(), report.left_out))
     })?;
     let title = format!("{}: {}", report.title, options.collective.name());
     Ok(Report { title, ..report })
@@ -185,7 +185,7 @@ impl Report {
     fn add(&mut self, name: &'static str, ask: &mut dyn FnMut() -> Figures) -> Result<(), Failure> {
         let clock = Meter::start();
         let (figures, refused) = match ask() {
-            Ok(figures) => (figures, None),
+            Ok(answer) => answer,
             Err(Failure::Interrupted) => (Vec::new(), Some("interrupted".to_owned())),
             Err(Failure::Run(reason)) => (Vec::new(), Some(reason)),
             Err(failure) => return Err(failure),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use commands::packets::Patience;
 use commands::seeds::Repeat;
-use commands::{Engine, Failure, collective, compare, run_job, run_traffic, series};
+use commands::{Engine, Failure, collective, compare, cross_check, run_job, run_traffic, series};
 use packetsim::Watch;
 use report::Answer as _;
 use scenario::{Loaded, Request, load};
@@ -123,6 +123,11 @@ fn sizes_beyond_patience_are_left_out_with_the_reason() {
     assert_eq!(report.rows.len(), 1);
     let reason = report.left_out.expect("a petabyte is too much");
     assert!(reason.contains("--force"), "{reason}");
+    // Side by side the column that ends early says so too.
+    let mut again = small.clone();
+    let report = cross_check::collective(&mut again, &options, &mut Watch::default());
+    let last = report.expect("it runs").columns.pop().expect("packets come last");
+    assert_eq!(last.refused, Some(reason));
     // Nothing is told if not even the first size can be run.
     let sizes = collective::Sizes { min: sizes.max, ..sizes };
     let options = collective::Options { sizes, ..options };
