@@ -542,9 +542,11 @@ mod tests {
             },
             ..tight.clone()
         };
+        let mut priorities = tense.clone();
+        priorities.credits.lanes = 2;
         let mut pauses = 0;
         for seed in 0..12 {
-            for settings in [&Settings::default(), &tight, &tense] {
+            for settings in [&Settings::default(), &tight, &tense, &priorities] {
                 let (ahead, along) = (run(seed, settings, true), run(seed, settings, false));
                 assert_eq!(ahead.ops, along.ops, "seed {seed}");
                 assert_eq!(ahead.counters.ecn_marks, along.counters.ecn_marks, "seed {seed}");

@@ -25,7 +25,7 @@ use crate::settings::{ControlClass, Forwarding, LinkRetry, Overflow, Settings};
 use crate::simulation::{Host, Operations, Rules, Simulation, Tally};
 use crate::stamps::Stamps;
 use crate::stations::Stations;
-use crate::switching::{Marker, PauseLog};
+use crate::switching::{Halt, Marker, PauseLog};
 
 const NEVER: u64 = u64::MAX;
 
@@ -76,6 +76,7 @@ pub(crate) fn build<'a>(
         switches,
         stations: Stations::default(),
         pauses: vec![PauseLog::default(); links],
+        halts: vec![Halt::default(); links * settings.credits.lanes()],
         credits,
         damage: if 0.0 < settings.loss || !faults.is_empty() {
             damage(settings, links)
@@ -325,7 +326,9 @@ fn switches(
     }
     let switch = |node| {
         let config = config_of(node);
-        let kept = |out: &LinkId| headroom_of(fabric.reverse(*out)) + config.reserved.get();
+        let lanes = settings.credits.lanes() as u64;
+        let kept =
+            |out: &LinkId| lanes * (headroom_of(fabric.reverse(*out)) + config.reserved.get());
         let kept = fabric.ports(node).iter().map(kept).sum();
         let ports = fabric.ports(node).iter().map(|link| link.index() as u32).collect();
         if settings.credits.enabled {

@@ -55,9 +55,11 @@ pub struct CreditConfig {
     pub buffer: Option<Bytes>,
     /// What an input port can hold besides, all lanes together.
     pub spare: Bytes,
-    /// Virtual lanes for data, 1 to 4.
+    /// Virtual lanes for data, 1 to 4. On Ethernet they are priorities, each with queues, pauses
+    /// and headroom of its own.
     pub lanes: u8,
-    /// The lane of each service level; those beyond the list take the last.
+    /// The lane of each service level (on Ethernet: of each code point); those beyond the list take
+    /// the last.
     pub sl_to_vl: Vec<u8>,
     /// How much each lane may send in its turn, in blocks of 64 bytes; a packet that is begun is
     /// sent whole. Lanes beyond the list, and those of weight 0, send one packet.
@@ -86,7 +88,7 @@ impl Default for CreditConfig {
 impl CreditConfig {
     /// How many lanes there are.
     pub(crate) fn lanes(&self) -> usize {
-        if self.enabled { usize::from(self.lanes).clamp(1, LANES) } else { 1 }
+        usize::from(self.lanes).clamp(1, LANES)
     }
 
     /// What each class may send in its turn, in bytes.
@@ -198,8 +200,9 @@ fn blocks(size: u32) -> u32 {
 impl Credits {
     /// For these links, with packets of at most `largest` bytes.
     pub(crate) fn new(config: &CreditConfig, ports: &[Port], largest: u32) -> Self {
+        let (allowances, first) = (config.allowances(), config.first_classes());
         if !config.enabled {
-            return Self::default();
+            return Self { allowances, first, ..Self::default() };
         }
         let (count, full) = (config.lanes(), blocks(largest));
         let limit = |port: &Port| {
@@ -222,8 +225,14 @@ impl Credits {
             returns: Vec::new(),
         };
         let lanes = ports.iter().flat_map(|port| vec![lane(port); count]).collect();
-        let (allowances, first) = (config.allowances(), config.first_classes());
         Self { count, lanes, full, allowances, first }
+    }
+
+    /// The lane whose turn it is at a port among those that may send, of which there is one.
+    #[inline]
+    pub(crate) fn next_lane(&self, port: &mut Port, may: u8) -> usize {
+        let first = if may & self.first != 0 { may & self.first } else { may };
+        port.next_lane(first, &self.allowances)
     }
 
     /// Whether credits are counted.
@@ -392,9 +401,8 @@ impl Simulation<'_> {
             self.note_next_credit(link, until);
             return false;
         }
-        let first = if may & self.credits.first != 0 { may & self.credits.first } else { may };
         let port = &mut self.ports[link];
-        let class = port.next_lane(first, &self.credits.allowances);
+        let class = self.credits.next_lane(port, may);
         port.deficits[class] -= i32::from(self.queued.first(port.classes[class].queue).packet.size);
         self.transmit_class(link, class, start);
         true

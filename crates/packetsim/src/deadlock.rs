@@ -57,7 +57,7 @@ impl Simulation<'_> {
     /// Whether a port may not send data: it is paused, or waits for credits.
     fn is_paused(&self, link: u32) -> bool {
         let link = link as usize;
-        self.ports[link].paused >> DATA & 1 == 1 || self.credits.are_awaited(link)
+        self.ports[link].paused >> DATA != 0 || self.credits.are_awaited(link)
     }
 
     /// Which paused ports wait for which ports of the switch at their far end.
@@ -66,7 +66,8 @@ impl Simulation<'_> {
         let holds = |switch: &&Switch| 0 < switch.pausing || self.credits.count();
         for switch in self.switches.iter().filter(holds) {
             for &out in &switch.ports {
-                for waiting in self.queued.iter(self.ports[out as usize].classes[DATA].queue) {
+                let classes = &self.ports[out as usize].classes[DATA..];
+                for waiting in classes.iter().flat_map(|class| self.queued.iter(class.queue)) {
                     if waiting.from != NOWHERE && self.is_paused(waiting.from) {
                         waits.entry(waiting.from).or_default().insert(out);
                     }

@@ -15,7 +15,7 @@ use fabric::{LinkId, NodeId};
 use units::{Bytes, Id, Time};
 
 use crate::entropy::Way;
-use crate::packet::{DATA, PATH_END, RESUME};
+use crate::packet::{DATA, PATH_END};
 use crate::port::NOWHERE;
 use crate::simulation::{Agenda, Simulation};
 
@@ -82,12 +82,9 @@ impl Simulation<'_> {
             let link = self.fabric.reverse(self.fabric.ports(nic)[at]).index();
             let pausing = self.ports[link].pausing >> DATA & 1 == 1;
             if storming && !pausing {
-                self.ports[link].pausing |= 1 << DATA;
-                self.send_pause(link, DATA, 0);
-                self.renew_later(link, DATA);
+                self.nic_pauses(link);
             } else if !storming && pausing && !self.hosts[nic.index()].pausing {
-                self.ports[link].pausing &= !(1 << DATA);
-                self.send_pause(link, DATA, RESUME);
+                self.nic_resumes(link);
             }
         }
     }

@@ -13,8 +13,8 @@ use units::{Bytes, Id, Span, Time};
 use crate::cc::{Data, Feedback};
 use crate::nic::Verb;
 use crate::packet::{
-    ASKS, CONTROL, DATA, FRESH, MARKED, PATH_END, Packet, Purpose, RESUME, ROAMING, STAMPED,
-    Waiting, joined,
+    ASKS, CONTROL, DATA, FRESH, MARKED, PATH_END, Packet, Purpose, ROAMING, STAMPED, Waiting,
+    joined,
 };
 use crate::pair::Message;
 use crate::port::NOWHERE;
@@ -297,9 +297,7 @@ impl Simulation<'_> {
         let full = self.settings.nic.receive_buffer.get() / 2 < host.held;
         if full && !host.pausing && self.rules.lossless >> DATA & 1 == 1 {
             host.pausing = true;
-            self.ports[link].pausing |= 1 << DATA;
-            self.send_pause(link, DATA, 0);
-            self.renew_later(link, DATA);
+            self.nic_pauses(link);
         } else if self.settings.nic.receive_buffer.get() < host.held {
             let host = &mut self.hosts[node];
             let packet = host.queue.pop_back().expect("it was pushed above");
@@ -321,8 +319,7 @@ impl Simulation<'_> {
         host.held -= u64::from(packet.size);
         if host.pausing && host.held <= self.settings.nic.receive_buffer.get() / 4 {
             host.pausing = false;
-            self.ports[link].pausing &= !(1 << DATA);
-            self.send_pause(link, DATA, RESUME);
+            self.nic_resumes(link);
         }
         let pair = self.pair_of(&packet);
         self.received(pair, &packet);

@@ -124,7 +124,7 @@ impl Simulation<'_> {
     /// Wakes a NIC when its transmitter is free and a queue pair may send.
     #[inline]
     fn attend(&mut self, sender: usize, link: usize) {
-        if self.ports[link].paused == 0 {
+        if self.ports[link].paused == 0 || 1 < self.rules.lanes {
             let at = self.send_due(sender, link);
             self.wake_sender(sender, link, at);
         }

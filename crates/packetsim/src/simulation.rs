@@ -25,7 +25,7 @@ use crate::ring::Slab;
 use crate::settings::Settings;
 use crate::stamps::Stamps;
 use crate::stations::Stations;
-use crate::switching::{Marker, PauseLog};
+use crate::switching::{Halt, Marker, PauseLog};
 
 /// Things that happen rarely, by number.
 #[derive(Clone, Copy, Debug)]
@@ -187,6 +187,8 @@ pub(crate) struct Simulation<'a> {
     pub switches: Vec<Switch>,
     pub stations: Stations,
     pub pauses: Vec<PauseLog>,
+    /// The lanes of each link, link by link.
+    pub halts: Vec<Halt>,
     pub credits: Credits,
     /// One stream of dice for each link, where links damage packets.
     pub damage: Vec<units::Random>,

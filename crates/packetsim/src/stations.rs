@@ -435,6 +435,8 @@ mod tests {
                 let (a, b) = (fabric.nic(from), fabric.nic(to));
                 let pair = Connection { from: a, to: b, channel: 0, queue_pairs: 1 };
                 let connection = transfers.connect(pair);
+                let first = connection.index();
+                transfers.set_service_level(first, (first % 2) as u8);
                 let bytes = Bytes::new(1 + random.below(200_000));
                 before = vec![transfers.send(connection, bytes, label, &before)];
                 if random.below(2) == 0 {
@@ -483,10 +485,14 @@ mod tests {
         credits.routing.busy = Bytes::from_kib(8);
         let mut lanes = credits.clone();
         lanes.credits.lanes = 2;
+        let mut priorities = tense.clone();
+        priorities.credits.lanes = 2;
         let adaptive = Settings::spectrum_x();
         let (mut pauses, mut marks) = (0, 0);
         for seed in 0..12 {
-            for settings in [&Settings::default(), &tight, &tense, &credits, &lanes, &adaptive] {
+            let credits = [&credits, &lanes];
+            let pauses_and_choices = [&Settings::default(), &tight, &tense, &priorities, &adaptive];
+            for settings in pauses_and_choices.into_iter().chain(credits) {
                 let (ahead, along) = (run(seed, settings, true), run(seed, settings, false));
                 assert_eq!(ahead.ops, along.ops, "seed {seed}");
                 let (a, b) = (&ahead.counters, &along.counters);

@@ -56,20 +56,25 @@ pub(crate) struct PauseLog {
     pub waiting: VecDeque<Packet>,
     /// Pause frames on the wire.
     pub flying: VecDeque<Packet>,
-    /// When the present pause of data began.
-    pub since: u64,
-    /// When it ends unless it is renewed.
-    pub until: u64,
     /// How long all ended pauses of data were together.
     pub total: u64,
-    /// An event will look whether the pause has run out.
-    pub expiry_pending: bool,
     /// By class: an event will renew the pause that this end of the link asked for.
     pub renewal_pending: u8,
     /// By class: the watchdog throws away what comes until the pause ends.
     pub discards: u8,
     /// By class: the watchdog lets it send in spite of the pause.
     pub defies: u8,
+}
+
+/// A pause of one class of a link.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Halt {
+    /// When it began.
+    pub since: u64,
+    /// When it ends unless it is renewed.
+    pub until: u64,
+    /// An event will look whether it has run out.
+    pub expiry_pending: bool,
     /// An event will look whether the queue is stuck.
     pub watchdog_pending: bool,
     /// The pause that began then has been looked into.
@@ -77,6 +82,12 @@ pub(crate) struct PauseLog {
 }
 
 impl Simulation<'_> {
+    /// The present or last pause of a class of data.
+    fn halt(&mut self, link: usize, class: usize) -> &mut Halt {
+        let place = link * self.rules.lanes + class - DATA;
+        &mut self.halts[place]
+    }
+
     /// Handles [`Kind::Arrived`]: the oldest packet on a wire reaches the far end.
     #[inline]
     pub(crate) fn arrived(&mut self, link: usize) {
@@ -280,6 +291,23 @@ impl Simulation<'_> {
         quantum.as_ps() * u64::from(quanta)
     }
 
+    /// A NIC asks its switch to pause everything.
+    pub(crate) fn nic_pauses(&mut self, link: usize) {
+        for class in DATA..DATA + self.rules.lanes {
+            self.ports[link].pausing |= 1 << class;
+            self.send_pause(link, class, 0);
+            self.renew_later(link, class);
+        }
+    }
+
+    /// A NIC lets its switch go on.
+    pub(crate) fn nic_resumes(&mut self, link: usize) {
+        for class in DATA..DATA + self.rules.lanes {
+            self.ports[link].pausing &= !(1 << class);
+            self.send_pause(link, class, RESUME);
+        }
+    }
+
     /// Sees to it that a pause is renewed before it runs out.
     pub(crate) fn renew_later(&mut self, link: usize, class: usize) {
         let lasts = self.quanta(link, self.rules.pause_quanta);
@@ -320,29 +348,28 @@ impl Simulation<'_> {
     pub(crate) fn pause(&mut self, link: usize, class: usize) {
         self.catch_up(link);
         let (now, lasts) = (self.now, self.quanta(link, self.rules.pause_quanta));
-        let log = &mut self.pauses[link];
-        log.until = if lasts == 0 { u64::MAX } else { now + lasts };
-        if lasts != 0 && !log.expiry_pending {
-            log.expiry_pending = true;
-            let until = log.until;
+        let halt = self.halt(link, class);
+        halt.until = if lasts == 0 { u64::MAX } else { now + lasts };
+        if lasts != 0 && !halt.expiry_pending {
+            halt.expiry_pending = true;
+            let until = halt.until;
             self.plan(until, Agenda::Expire { link: link as u32, class: class as u8 });
         }
         if (self.ports[link].paused | self.pauses[link].defies) >> class & 1 == 1 {
             return;
         }
         self.counters.pauses += 1;
-        let is_switch = self.ports[link].switch != NOWHERE;
-        let log = &mut self.pauses[link];
-        log.since = now;
-        if is_switch && 0 < self.rules.watchdog && !log.watchdog_pending {
-            log.watchdog_pending = true;
+        let watched = self.ports[link].switch != NOWHERE && 0 < self.rules.watchdog;
+        let halt = self.halt(link, class);
+        halt.since = now;
+        if watched && !halt.watchdog_pending {
+            halt.watchdog_pending = true;
             let at = now + self.rules.watchdog;
             self.plan(at, Agenda::Watchdog { link: link as u32, class: class as u8 });
         }
         let port = &mut self.ports[link];
         port.paused |= 1 << class;
-        if class == DATA && port.switch == NOWHERE && self.rules.acks_hold == AcksWhilePaused::Hold
-        {
+        if port.switch == NOWHERE && self.rules.acks_hold == AcksWhilePaused::Hold {
             port.paused |= 1 << CONTROL;
         }
         self.make_eventful(self.ports[link].switch);
@@ -351,10 +378,10 @@ impl Simulation<'_> {
     /// How long a link has been paused, or has waited for credits, until now.
     pub(crate) fn paused_for(&self, link: usize) -> u64 {
         let log = &self.pauses[link];
-        let running = match self.ports[link].paused >> DATA & 1 {
-            0 => 0,
-            _ => self.now.saturating_sub(log.since),
-        };
+        let (lanes, paused) = (self.rules.lanes, self.ports[link].paused >> DATA);
+        let halts = self.halts[link * lanes..(link + 1) * lanes].iter().enumerate();
+        let running = halts.filter(|(lane, _)| paused >> lane & 1 == 1);
+        let running: u64 = running.map(|(_, halt)| self.now.saturating_sub(halt.since)).sum();
         log.total + running + self.credits.waited(link, self.now)
     }
 
@@ -367,12 +394,14 @@ impl Simulation<'_> {
             return;
         }
         self.catch_up(link);
-        let log = &mut self.pauses[link];
-        log.total += self.now - log.since;
+        let since = self.halt(link, class).since;
+        self.pauses[link].total += self.now - since;
         let port = &mut self.ports[link];
         port.paused &= !(1 << class);
         if port.switch == NOWHERE {
-            port.paused &= !(1 << CONTROL);
+            if port.paused >> DATA == 0 {
+                port.paused &= !(1 << CONTROL);
+            }
             self.serve(link);
         } else {
             self.kick(link);
@@ -385,35 +414,36 @@ impl Simulation<'_> {
 
     /// Looks whether a pause has run out without being renewed.
     pub(crate) fn expire_pause(&mut self, link: usize, class: usize) {
-        let log = &mut self.pauses[link];
-        log.expiry_pending = false;
-        let until = log.until;
-        if (self.ports[link].paused | log.defies) >> class & 1 == 0 {
+        let halt = self.halt(link, class);
+        halt.expiry_pending = false;
+        let until = halt.until;
+        if (self.ports[link].paused | self.pauses[link].defies) >> class & 1 == 0 {
             return;
         }
         if until <= self.now {
             self.resume(link, class);
         } else {
-            let log = &mut self.pauses[link];
-            if log.since + SUSPICIOUS.as_ps() <= self.now && log.examined != Some(log.since) {
-                log.examined = Some(log.since);
+            let now = self.now;
+            let halt = self.halt(link, class);
+            halt.expiry_pending = true;
+            if halt.since + SUSPICIOUS.as_ps() <= now && halt.examined != Some(halt.since) {
+                halt.examined = Some(halt.since);
                 self.examine(link);
             }
-            self.pauses[link].expiry_pending = true;
             self.plan(until, Agenda::Expire { link: link as u32, class: class as u8 });
         }
     }
 
     /// Looks whether a queue has been paused for so long that it must be stuck.
     pub(crate) fn bark(&mut self, link: usize, class: usize) {
-        let log = &mut self.pauses[link];
-        log.watchdog_pending = false;
-        let since = log.since;
+        let halt = self.halt(link, class);
+        halt.watchdog_pending = false;
+        let since = halt.since;
         if self.ports[link].paused >> class & 1 == 0 {
             return;
         }
         if self.now < since + self.rules.watchdog {
-            self.pauses[link].watchdog_pending = true;
+            self.halt(link, class).watchdog_pending = true;
             let at = since + self.rules.watchdog;
             self.plan(at, Agenda::Watchdog { link: link as u32, class: class as u8 });
             return;

@@ -206,6 +206,12 @@ impl Simulation<'_> {
         let port = &mut self.ports[link];
         let sendable = port.sendable();
         let first = sendable.trailing_zeros() as usize;
+        if 1 < self.rules.lanes && DATA <= first {
+            let class = self.credits.next_lane(port, sendable);
+            let size = self.queued.first(port.classes[class].queue).packet.size;
+            port.deficits[class] -= i32::from(size);
+            return class;
+        }
         let both = (1 << CONTROL) | (1 << DATA);
         if self.rules.control_share == 0 || sendable & both != both {
             return first;

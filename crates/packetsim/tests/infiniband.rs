@@ -46,13 +46,25 @@ fn took(outcome: &Outcome, op: OpId) -> f64 {
     times.finish.since(times.start).as_secs_f64()
 }
 
+/// InfiniBand with credits, and Ethernet with pauses alone and so little memory that seven senders
+/// to one receiver are paused; with two lanes or priorities each.
+fn with_two_lanes() -> [Settings; 2] {
+    let mut pauses = Settings::of_transport(Transport::Rocev2);
+    pauses.congestion = packetsim::cc::CcConfig::None(Default::default());
+    (pauses.nic.send_latency, pauses.nic.receive_latency) = (Span::ZERO, Span::ZERO);
+    pauses.buffer.alpha = 0.001;
+    let mut both = [Settings::of_transport(Transport::Infiniband), pauses];
+    both.iter_mut().for_each(|settings| settings.credits.lanes = 2);
+    both
+}
+
 /// One tenant's incast of seven to host 0 stalls host 2's cable; another tenant sends from host 2
 /// to host 3. In a lane of its own it is held back only by the incast's seventh of that cable.
 #[test]
 fn an_incast_in_one_lane_does_not_slow_another() {
     let fabric = fat_tree(Rate::from_gbps(400));
     let bytes = Bytes::from_mib(2);
-    let run = |incast: bool, level: u8| {
+    let run = |settings: &Settings, incast: bool, level: u8| {
         let mut transfers = Transfers::new();
         if incast {
             for from in 1..8 {
@@ -62,18 +74,19 @@ fn an_incast_in_one_lane_does_not_slow_another() {
         let first = transfers.connections().len();
         let victim = send(&mut transfers, &fabric, (2, 3), bytes);
         transfers.set_service_level(first, level);
-        let mut settings = Settings::of_transport(Transport::Infiniband);
-        settings.credits.lanes = 2;
-        let outcome = packetsim::run(&fabric, &transfers, &settings);
+        let outcome = packetsim::run(&fabric, &transfers, settings);
         assert_eq!(outcome.counters.drops, 0);
         if incast {
             assert!(0 < outcome.counters.pauses, "the test is of no use where nobody stalls");
         }
         took(&outcome, victim)
     };
-    let (alone, same, own) = (run(false, 0), run(true, 0), run(true, 1));
-    assert!(own < 1.3 * alone, "{own} for {alone}");
-    assert!(1.5 * own < same, "{own} for {same}");
+    for settings in &with_two_lanes() {
+        let [alone, same, own] =
+            [(false, 0), (true, 0), (true, 1)].map(|(incast, level)| run(settings, incast, level));
+        assert!(own < 1.3 * alone, "{own} for {alone}");
+        assert!(1.5 * own < same, "{own} for {same}");
+    }
 }
 
 /// Oracle: where two lanes want the same link they share it by their weights, and one of high
@@ -83,12 +96,11 @@ fn an_incast_in_one_lane_does_not_slow_another() {
 fn lanes_share_a_link_by_their_weights() {
     let fabric = fat_tree(Rate::from_gbps(400));
     let bytes = Bytes::from_mib(8);
-    let run = |weights: &[u8], high_priority: &[u8]| {
+    let run = |settings: &Settings, weights: &[u8], high_priority: &[u8]| {
         let mut transfers = Transfers::new();
         let ops = [(2, 0), (3, 0)].map(|ends| send(&mut transfers, &fabric, ends, bytes));
         transfers.set_service_level(1, 1);
-        let mut settings = Settings::of_transport(Transport::Infiniband);
-        settings.credits.lanes = 2;
+        let mut settings = settings.clone();
         settings.credits.weights = weights.to_vec();
         settings.credits.high_priority = high_priority.to_vec();
         let outcome = packetsim::run(&fabric, &transfers, &settings);
@@ -98,12 +110,14 @@ fn lanes_share_a_link_by_their_weights() {
     // Packets have 65 blocks: 64 are one packet, 192 are three. With a share s of the link the
     // first is done at 1 / s of its own time, and the second at twice that, since the link is never
     // idle: a ratio of 1 / (2 s).
-    for (weights, share) in [([0, 0], 0.5), ([192, 64], 0.75), ([128, 64], 2.0 / 3.0)] {
-        let (ratio, expected) = (run(&weights, &[]), 0.5 / share);
-        assert!((ratio / expected - 1.0).abs() < 0.03, "{weights:?}: {ratio} for {expected}");
+    for settings in &with_two_lanes() {
+        for (weights, share) in [([0, 0], 0.5), ([192, 64], 0.75), ([128, 64], 2.0 / 3.0)] {
+            let (ratio, expected) = (run(settings, &weights, &[]), 0.5 / share);
+            assert!((ratio / expected - 1.0).abs() < 0.03, "{weights:?}: {ratio} for {expected}");
+        }
+        let alone = run(settings, &[], &[0]);
+        assert!((alone / 0.5 - 1.0).abs() < 0.03, "{alone}");
     }
-    let alone = run(&[], &[0]);
-    assert!((alone / 0.5 - 1.0).abs() < 0.03, "{alone}");
 }
 
 /// Oracle: a lone message at every rate takes what arithmetic says, from HDR to 1.6 Tb/s.

@@ -92,7 +92,15 @@ impl Limits {
         self.at_least("network.nic.ack_every", settings.nic.ack_every, 1);
         if let Some(share) = settings.switch.control_share {
             self.weight("network.switch.control_share", share);
+            if 1 < settings.credits.lanes {
+                let keys = ["network.switch.control_share", "network.credits.lanes"];
+                self.refuse(&keys, share, "left out where data has several lanes");
+            }
         }
+        // The field of a pause frame has 16 bits.
+        self.within("network.pfc.quanta", settings.pfc.quanta, [0, 65_535]);
+        self.within("network.pfc.response_quanta", settings.pfc.response_quanta, [0, 65_535]);
+        self.at_least("network.nic.reorder_window", settings.nic.reorder_window, 1);
         self.buffer("network.buffer", &settings.buffer);
         for (tier, buffer) in &settings.buffer_of_tier {
             self.buffer(&format!("network.buffer_of_tier.{tier}"), buffer);
