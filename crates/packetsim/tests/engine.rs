@@ -156,8 +156,8 @@ fn a_reserve_can_be_used() {
 #[test]
 fn a_nic_that_loses_lossless_packets_is_told_of() {
     let fabric = star(8, Span::from_us(1));
-    let mut settings = Settings::default();
-    settings.congestion = CcConfig::None(none::Config {});
+    let congestion = CcConfig::None(none::Config {});
+    let mut settings = Settings { congestion, ..Settings::default() };
     settings.nic.pcie = Some(Rate::from_gbps(50));
     settings.nic.receive_buffer = Bytes::from_kib(4);
     let outcome = packetsim::run(&fabric, &sends(&fabric, &[(0, 7, 1 << 20)]), &settings);

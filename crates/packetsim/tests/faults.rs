@@ -175,8 +175,8 @@ fn stormed(settings: &Settings) -> Outcome {
 }
 
 fn storm_settings(action: WatchdogAction) -> Settings {
-    let mut settings = Settings::default();
-    settings.congestion = CcConfig::None(none::Config {});
+    let congestion = CcConfig::None(none::Config {});
+    let mut settings = Settings { congestion, ..Settings::default() };
     settings.nic.timeout = Span::from_us(500);
     settings.buffer.alpha = 0.0;
     settings.pfc.watchdog = Some(Span::from_ms(1));
