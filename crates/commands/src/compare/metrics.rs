@@ -58,8 +58,8 @@ const FLOWS: &str = "Synthetic traffic";
 /// Published figures that nothing here simulates.
 pub(super) const ONLY_SAID: &str = "Reported, not simulated";
 
-/// A row that is there only if any column has any: makespans and percentiles are of those flows that
-/// finished, and alone would look as if all had.
+/// A row that is there only if any column has any: makespans and percentiles are of those flows
+/// that finished, and alone would look as if all had.
 pub(super) const UNFINISHED: &str = "unfinished_flows";
 
 const COUNT: (&str, Form) = ("", Form::Count);
