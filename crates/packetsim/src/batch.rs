@@ -545,7 +545,7 @@ mod tests {
         let mut priorities = tense.clone();
         priorities.credits.lanes = 2;
         let mut pauses = 0;
-        for seed in 0..12 {
+        for seed in 0..50 {
             for settings in [&Settings::default(), &tight, &tense, &priorities] {
                 let (ahead, along) = (run(seed, settings, true), run(seed, settings, false));
                 assert_eq!(ahead.ops, along.ops, "seed {seed}");
@@ -573,7 +573,7 @@ mod tests {
         let stamps = Settings { congestion: CcConfig::Hpcc(Default::default()), ..tight() };
         let cases = [credits, lanes, marks, stamps, Settings::spectrum_x()];
         let mut stalls = 0;
-        for seed in 0..12 {
+        for seed in 0..50 {
             for settings in &cases {
                 let (ahead, along) = (run(seed, settings, true), run(seed, settings, false));
                 assert_eq!(ahead.ops, along.ops, "seed {seed}");

@@ -16,7 +16,7 @@ use crate::credits::Credits;
 use crate::entropy::{Entropy, Way};
 use crate::faults::{Trouble, pauses};
 use crate::nic::{Pacing, Sender, Verb};
-use crate::packet::{CONTROL, Clock, DATA, LANES, PATH_END, PURPOSES, Purpose, Sizes};
+use crate::packet::{CONTROL, Clock, DATA, DATA_CLASSES, PATH_END, PURPOSES, Purpose, Sizes};
 use crate::pair::{Inbox, Pair};
 use crate::paths::{Network, is_scale_up};
 use crate::port::{NOWHERE, Port};
@@ -149,7 +149,7 @@ fn rules(settings: &Settings, faults: &Faults) -> Rules {
     let admission = needs.credit.map_or_else(|| settings.admission.clone(), AdmissionConfig::from);
     Rules {
         needs,
-        lossless: if pfc.enabled || settings.credits.enabled { data_mask() } else { 0 },
+        lossless: if pfc.enabled || settings.credits.enabled { DATA_CLASSES } else { 0 },
         lanes: settings.credits.lanes(),
         flowlet_gap: if settings.routing.policy == Policy::Flowlet {
             settings.routing.gap.as_ps()
@@ -175,11 +175,6 @@ fn rules(settings: &Settings, faults: &Faults) -> Rules {
         slow_hosts: settings.nic.pcie.is_some() || faults.all().iter().any(pauses),
         header_bytes: 64,
     }
-}
-
-/// The classes of data.
-fn data_mask() -> u8 {
-    ((1 << LANES) - 1) << DATA
 }
 
 /// The lane of each queue pair.

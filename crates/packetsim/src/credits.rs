@@ -35,8 +35,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::Bytes;
 
-use crate::packet::{CLASSES, DATA, LANES, Packet};
-use crate::port::{COMMAND, NOWHERE, Port};
+use crate::packet::{CLASSES, DATA, DATA_CLASSES, LANES, Packet};
+use crate::port::{NOWHERE, Port};
 use crate::simulation::Simulation;
 
 /// Bytes of a block (section 7.9.4.4).
@@ -241,6 +241,11 @@ impl Credits {
         0 < self.count
     }
 
+    /// How long word of free blocks takes to come back over a link.
+    pub(crate) fn back(&self, link: usize) -> u64 {
+        self.lanes[link * self.count].back
+    }
+
     fn place(&self, link: usize, class: usize) -> usize {
         link * self.count + class - DATA
     }
@@ -367,7 +372,7 @@ impl Simulation<'_> {
     pub(crate) fn depart_by_credit(&mut self, link: usize, until: u64) -> bool {
         let port = &self.ports[link];
         let (from, sendable) = (port.free_at, port.sendable());
-        if sendable & (COMMAND | ((1 << DATA) - 1)) != 0 {
+        if sendable & !DATA_CLASSES != 0 {
             self.transmit(link, from);
             return true;
         }

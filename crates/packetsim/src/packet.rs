@@ -22,8 +22,10 @@ pub(crate) const CLASSES: usize = DATA + LANES;
 pub(crate) const CONTROL: usize = 0;
 /// Data, in the first of its lanes; the others follow.
 pub(crate) const DATA: usize = 1;
-/// Lanes of data: InfiniBand's virtual lanes. Everything else has one.
+/// Lanes of data: InfiniBand's virtual lanes, or priorities on Ethernet.
 pub(crate) const LANES: usize = 4;
+/// In masks of classes: all lanes of data.
+pub(crate) const DATA_CLASSES: u8 = ((1 << LANES) - 1) << DATA;
 
 /// What a packet is for.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

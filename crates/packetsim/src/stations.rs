@@ -27,7 +27,7 @@ use units::Id;
 
 use crate::calendar::{Entry, Kind};
 use crate::packet::Clock;
-use crate::port::{NOWHERE, Port};
+use crate::port::NOWHERE;
 use crate::simulation::{Agenda, Rules, Simulation};
 
 const NEVER: u64 = u64::MAX;
@@ -46,7 +46,7 @@ pub(crate) struct Station {
     far: BinaryHeap<Reverse<Entry>>,
     /// For when it stands in the common calendar.
     next_at: u64,
-    /// The delay of its shortest cable.
+    /// How soon it feels what happens at the far end of a cable.
     lookahead: u64,
     /// Links that lead to it.
     inputs: Vec<u32>,
@@ -183,8 +183,14 @@ impl Stations {
             let is_nic = |node| fabric.nic_number(node).is_some();
             if far != NOWHERE && (port.switch != NOWHERE || is_nic(link.from)) && is_nic(link.to) {
                 let link = LinkId::from_index(of_link.len());
-                let back = fabric.reverse(link).index() as u32;
-                all[far as usize].add_input(link.index() as u32, back, port);
+                let back = fabric.reverse(link).index();
+                // Credits need nothing but the cable.
+                let felt = if simulation.credits.count() {
+                    port.delay.min(simulation.credits.back(back))
+                } else {
+                    port.delay
+                };
+                all[far as usize].add_input([link.index() as u32, back as u32], felt);
             }
             of_link.push([far, near]);
         }
@@ -237,12 +243,12 @@ impl Station {
         }
     }
 
-    fn add_input(&mut self, link: u32, back: u32, port: &Port) {
+    fn add_input(&mut self, cable: [u32; 2], felt: u64) {
         if self.inputs.is_empty() {
-            self.cable = [link, back];
+            self.cable = cable;
         }
-        self.inputs.push(link);
-        self.lookahead = self.lookahead.min(port.delay);
+        self.inputs.push(cable[0]);
+        self.lookahead = self.lookahead.min(felt);
     }
 }
 
@@ -311,7 +317,7 @@ impl Simulation<'_> {
             self.catch_up_before(self.stations.all[number].inputs[at] as usize, felt);
         }
         while let Some(first) = self.stations.all[number].first() {
-            let is_due = elsewhere.map_or(first.at <= now, |other| first <= other);
+            let is_due = first.at <= now && elsewhere.is_none_or(|other| first <= other);
             let in_reach = first.at < horizon && (first.at == now || !self.is_for_all(first));
             if !is_due && !in_reach {
                 break;
@@ -435,8 +441,7 @@ mod tests {
                 let (a, b) = (fabric.nic(from), fabric.nic(to));
                 let pair = Connection { from: a, to: b, channel: 0, queue_pairs: 1 };
                 let connection = transfers.connect(pair);
-                let first = connection.index();
-                transfers.set_service_level(first, (first % 2) as u8);
+                transfers.set_service_level(connection.index(), random.below(2) as u8);
                 let bytes = Bytes::new(1 + random.below(200_000));
                 before = vec![transfers.send(connection, bytes, label, &before)];
                 if random.below(2) == 0 {
@@ -489,7 +494,7 @@ mod tests {
         priorities.credits.lanes = 2;
         let adaptive = Settings::spectrum_x();
         let (mut pauses, mut marks) = (0, 0);
-        for seed in 0..12 {
+        for seed in 0..50 {
             let credits = [&credits, &lanes];
             let pauses_and_choices = [&Settings::default(), &tight, &tense, &priorities, &adaptive];
             for settings in pauses_and_choices.into_iter().chain(credits) {

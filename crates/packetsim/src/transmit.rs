@@ -7,7 +7,9 @@ use units::Id;
 
 use crate::buffer::MarkWhen;
 use crate::calendar::Kind;
-use crate::packet::{CONTROL, DATA, MARKED, Packet, Purpose, RESUME, STAMPED, Waiting, waited};
+use crate::packet::{
+    CONTROL, DATA, DATA_CLASSES, MARKED, Packet, Purpose, RESUME, STAMPED, Waiting, waited,
+};
 use crate::port::{COMMAND, NOWHERE};
 use crate::simulation::Simulation;
 
@@ -51,7 +53,9 @@ impl Simulation<'_> {
     #[inline]
     pub(crate) fn is_idle(&self, link: usize, class: usize) -> bool {
         let port = &self.ports[link];
-        port.sendable() == 0 && port.paused >> class & 1 == 0 && port.is_free(self.now, self.ticket)
+        // Data that waits at a free port waits for credits, which hold up nothing else.
+        let before = if class < DATA { port.sendable() & !DATA_CLASSES } else { port.sendable() };
+        before == 0 && port.paused >> class & 1 == 0 && port.is_free(self.now, self.ticket)
     }
 
     /// Puts a packet into a queue. If the transmitter is idle it goes at once.
