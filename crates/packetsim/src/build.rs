@@ -11,7 +11,7 @@ use units::{Bytes, Id, Rate, Span, Time};
 use crate::admission::{AdmissionConfig, AdmissionPolicy, Clerk};
 use crate::buffer::{BufferConfig, PfcConfig, Switch};
 use crate::calendar::Calendar;
-use crate::cc::Circumstances;
+use crate::cc::{CcConfig, Circumstances};
 use crate::credits::Credits;
 use crate::entropy::{Entropy, Way};
 use crate::faults::{Trouble, pauses};
@@ -38,7 +38,7 @@ pub(crate) fn build<'a>(
 ) -> Simulation<'a> {
     let needs = settings.congestion.needs();
     let sizes = Sizes::new(&settings.packet, needs.data_bytes.get(), needs.ack_bytes.get())
-        .of_verb(settings.nic.verb);
+        .of_verb(settings.nic.verb, needs.no_acks);
     let mut ports = ports(fabric, settings);
     let switches = switches(fabric, settings, faults, &sizes, &mut ports);
     let credits = Credits::new(&settings.credits, &ports, sizes.largest());
@@ -146,7 +146,12 @@ fn rules(settings: &Settings, faults: &Faults) -> Rules {
     let pfc = &settings.pfc;
     let mut needs = settings.congestion.needs();
     needs.repace |= settings.nic.pacing == Pacing::Follow;
-    let admission = needs.credit.map_or_else(|| settings.admission.clone(), AdmissionConfig::from);
+    let mut admission =
+        needs.credit.map_or_else(|| settings.admission.clone(), AdmissionConfig::from);
+    if admission.policy == AdmissionPolicy::None {
+        admission.receiver_window = None;
+    }
+    let reads = settings.nic.verb == Verb::Read && needs.no_acks;
     Rules {
         needs,
         lossless: if pfc.enabled || settings.credits.enabled { DATA_CLASSES } else { 0 },
@@ -164,12 +169,14 @@ fn rules(settings: &Settings, faults: &Faults) -> Rules {
         response_quanta: pfc.response_quanta,
         watchdog: pfc.watchdog.map_or(0, Span::as_ps),
         acks_hold: settings.nic.acks_while_paused,
-        ack_every: settings.nic.ack_every.max(1),
+        ack_every: if reads { 1 } else { settings.nic.ack_every.max(1) },
         timeout: settings.nic.timeout.as_ps().max(1),
         goes_back: settings.nic.reorder == Reorder::None,
         trims: settings.switch.overflow == Overflow::Trim,
         admits: admission.policy == AdmissionPolicy::ReceiverDriven
             || settings.nic.verb == Verb::Read,
+        reads,
+        echo_is_notice: reads && !matches!(settings.congestion, CcConfig::None(_)),
         counts_cleared: admission.receiver_window.is_some(),
         admission,
         slow_hosts: settings.nic.pcie.is_some() || faults.all().iter().any(pauses),

@@ -51,7 +51,8 @@ pub enum Verb {
     Write,
     /// Send: the receiver has said where to.
     Send,
-    /// Read: the receiver asks for the data with a request, and the sender answers.
+    /// Read: the receiver asks for the data with a request, and the sender answers. Nothing is
+    /// acknowledged; what is missing is asked for again.
     Read,
 }
 

@@ -223,7 +223,11 @@ pub(crate) struct Sizes {
     pub data: u32,
     pub first: u32,
     pub last: u32,
+    /// More on the packet of a message that has no other.
+    pub only: u32,
     pub ack: u16,
+    /// A whole packet that asks for data once more.
+    pub nak: u16,
     pub notification: u16,
     pub grant: u16,
     pub pause: u16,
@@ -243,6 +247,8 @@ impl Sizes {
             data: (headers.data.get() + data_more) as u32,
             first: headers.first.get() as u32,
             last: headers.last.get() as u32,
+            only: (headers.first.get() + headers.last.get()) as u32,
+            nak: whole(headers.ack.get() + ack_more),
             ack: whole(headers.ack.get() + ack_more),
             notification: whole(headers.notification.get()),
             grant: whole(headers.grant.get()),
@@ -253,21 +259,36 @@ impl Sizes {
 
     /// The same with the headers of an operation (InfiniBand Architecture Specification, Volume 1,
     /// 9.2 and 9.4): a send has neither address nor immediate data; a read's answers have an AETH
-    /// of 4 bytes first and last, and its request is a packet of headers.
-    pub(crate) fn of_verb(self, verb: Verb) -> Self {
+    /// of 4 bytes first and last, and its request is a packet of headers. What is missing is asked
+    /// for by another request, unless answers are acknowledged.
+    pub(crate) fn of_verb(self, verb: Verb, no_acks: bool) -> Self {
         const AETH: u32 = 4;
         let request = (self.data + self.first) as u16;
         match verb {
             Verb::WriteWithImmediate => self,
-            Verb::Write => Self { last: 0, ..self },
-            Verb::Send => Self { first: 0, last: 0, ..self },
-            Verb::Read => Self { first: AETH, last: AETH, grant: request, ..self },
+            Verb::Write => Self { last: 0, only: self.first, ..self },
+            Verb::Send => Self { first: 0, last: 0, only: 0, ..self },
+            Verb::Read => {
+                let nak = if no_acks { request } else { self.nak };
+                Self { first: AETH, last: AETH, only: AETH, grant: request, nak, ..self }
+            }
+        }
+    }
+
+    /// Bytes of a message's packet besides those of every data packet.
+    #[inline]
+    pub(crate) fn more(&self, is_first: bool, is_last: bool) -> u32 {
+        match (is_first, is_last) {
+            (true, true) => self.only,
+            (true, false) => self.first,
+            (false, true) => self.last,
+            (false, false) => 0,
         }
     }
 
     /// Bytes of the largest packet in a buffer.
     pub(crate) fn largest(&self) -> u32 {
-        self.mtu + self.data + self.first + self.last
+        self.mtu + self.data + self.only.max(self.first).max(self.last)
     }
 
     /// How many packets a message of so many bytes becomes: even an empty one is a packet.
@@ -287,9 +308,8 @@ pub fn lone_message(config: &PacketConfig, hops: &[(Rate, Span)], bytes: Bytes) 
         } else {
             u64::from(sizes.mtu)
         };
-        let first = if index == 0 { sizes.first } else { 0 };
-        let last = if index + 1 == packets { sizes.last } else { 0 };
-        payload + u64::from(sizes.data + first + last) + sizes.gap
+        let more = sizes.more(index == 0, index + 1 == packets);
+        payload + u64::from(sizes.data + more) + sizes.gap
     };
     let send = |rate: Rate, bytes: u64| Span::from_ps(config.clock.time_to_send(rate, bytes));
     // Each hop holds a packet until the one before it has left and it has itself arrived.

@@ -10,8 +10,8 @@ use fabric::hardware::Reorder;
 use traffic::OpId;
 use units::{Bytes, Id, Span, Time};
 
+use crate::admission::AdmissionPolicy;
 use crate::cc::{Data, Feedback};
-use crate::nic::Verb;
 use crate::packet::{
     ASKS, CONTROL, DATA, FRESH, MARKED, PATH_END, Packet, Purpose, ROAMING, STAMPED, Waiting,
     joined,
@@ -67,7 +67,7 @@ impl Simulation<'_> {
                 control.on_data(Time::from_ps(self.now), &Data { size, marked })
             }
         };
-        if feedback.notify {
+        if feedback.notify || (feedback.echo && self.rules.echo_is_notice) {
             self.counters.cnps += 1;
             let size = self.sizes.notification;
             self.answer(number, Purpose::Notification, packet.psn, size, None, 0);
@@ -129,7 +129,7 @@ impl Simulation<'_> {
                 inbox.asked = expected;
                 self.forget_stamps(packet);
                 if ask {
-                    self.answer(number, Purpose::Nak, expected, self.sizes.ack, None, echo);
+                    self.answer(number, Purpose::Nak, expected, self.sizes.nak, None, echo);
                 }
             }
             Reorder::SelectiveRepeat => {
@@ -145,7 +145,7 @@ impl Simulation<'_> {
                     inbox.asked = *last;
                 }
                 for psn in missing {
-                    self.answer(number, Purpose::Nak, psn, self.sizes.ack, None, 0);
+                    self.answer(number, Purpose::Nak, psn, self.sizes.nak, None, 0);
                 }
                 self.acknowledge(number, packet, echo | FRESH);
             }
@@ -156,7 +156,7 @@ impl Simulation<'_> {
                 let late = expected + self.settings.nic.reorder_window <= psn;
                 if late && inbox.asked != expected {
                     inbox.asked = expected;
-                    self.answer(number, Purpose::Nak, expected, self.sizes.ack, None, 0);
+                    self.answer(number, Purpose::Nak, expected, self.sizes.nak, None, 0);
                 }
                 self.acknowledge(number, packet, echo | FRESH);
             }
@@ -181,6 +181,10 @@ impl Simulation<'_> {
         let inbox = &mut self.inboxes[number];
         inbox.unacked = 0;
         let expected = inbox.expected;
+        if self.rules.reads {
+            self.read_through(number, expected);
+            return;
+        }
         self.answer(number, Purpose::Ack, expected, self.sizes.ack, Some(cause), echo);
     }
 
@@ -230,15 +234,16 @@ impl Simulation<'_> {
     /// Clears more packets for a sender, as far as its window allows.
     pub(crate) fn clear_more(&mut self, number: usize) {
         let config = &self.rules.admission;
-        // A read asks for all of a message at once.
-        let buffer = match self.settings.nic.verb {
-            Verb::Read => u32::MAX / config.window.max(1),
-            _ => self.sizes.packets(config.buffer.get()),
+        // A receiver that reads without being careful asks for all of a message at once.
+        let buffer = match config.policy {
+            AdmissionPolicy::None => u32::MAX,
+            AdmissionPolicy::ReceiverDriven => self.sizes.packets(config.buffer.get()),
         };
         let end = self.pairs[number].end;
         let node = self.inboxes[number].node as usize;
         let mut to = self.inboxes[number].cleared;
-        let reach = self.inboxes[number].expected.saturating_add(buffer * config.window);
+        let ahead = buffer.saturating_mul(config.window);
+        let reach = self.inboxes[number].expected.saturating_add(ahead);
         let total = config.receiver_window.map_or(u64::MAX, Bytes::get);
         while to < end {
             // A buffer is used again when all of it has arrived.

@@ -193,13 +193,8 @@ impl Simulation<'_> {
             }
         };
         let payload = message.payload(psn, mtu);
-        let mut size = payload + self.sizes.data;
-        if psn == message.first {
-            size += self.sizes.first;
-        }
-        if psn + 1 == message.end() {
-            size += self.sizes.last;
-        }
+        let more = self.sizes.more(psn == message.first, psn + 1 == message.end());
+        let size = payload + self.sizes.data + more;
         if again.is_none() {
             pair.next += 1;
             pair.sent_bytes = message.offset(psn, mtu) + u64::from(payload);
@@ -283,6 +278,13 @@ impl Simulation<'_> {
             self.give_up(number);
             return;
         }
+        if self.rules.reads {
+            // The reader has waited in vain: it asks for everything from here on.
+            let (expected, size) = (self.inboxes[number].expected, self.sizes.nak);
+            self.answer(number, Purpose::Nak, expected, size, None, ASKS);
+            self.expect_answer(number);
+            return;
+        }
         pair.control.on_loss(Time::from_ps(self.now), Loss::Timeout);
         if self.rules.goes_back {
             self.go_back(number, self.pairs[number].una);
@@ -298,7 +300,13 @@ impl Simulation<'_> {
     /// told again. The question itself takes no time here.
     fn ask_for_clearance(&mut self, number: usize) {
         let cleared = self.inboxes[number].cleared;
-        if self.pairs[number].cleared < cleared {
+        let pair = &mut self.pairs[number];
+        if pair.cleared < cleared {
+            pair.tries += 1;
+            if self.settings.nic.retries < u32::from(pair.tries) {
+                self.give_up(number);
+                return;
+            }
             self.answer(number, Purpose::Grant, cleared, self.sizes.grant, None, 0);
         }
         self.expect_answer(number);
@@ -461,6 +469,17 @@ impl Simulation<'_> {
         advanced
     }
 
+    /// A reader has everything before a packet. What it read need not be kept, as if it had been
+    /// acknowledged; but no packet says so.
+    pub(crate) fn read_through(&mut self, number: usize, psn: u32) {
+        if 0 < self.advance_una(number, psn) {
+            self.complete(number);
+        }
+        if self.pairs[number].place != NOWHERE {
+            self.list(number);
+        }
+    }
+
     /// Ends the messages that have been acknowledged in full.
     fn complete(&mut self, number: usize) {
         loop {
@@ -481,7 +500,7 @@ impl Simulation<'_> {
     pub(crate) fn asked_again(&mut self, number: usize, packet: &Packet) {
         let psn = packet.psn;
         self.pairs[number].control.on_loss(Time::from_ps(self.now), Loss::Reported);
-        if self.rules.goes_back {
+        if self.rules.goes_back || packet.flags & ASKS != 0 {
             let advanced = self.advance_una(number, psn);
             self.go_back(number, psn);
             if 0 < advanced {

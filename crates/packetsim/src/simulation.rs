@@ -81,6 +81,10 @@ pub(crate) struct Rules {
     pub goes_back: bool,
     pub trims: bool,
     pub admits: bool,
+    /// The receiver asks for what it misses, and acknowledges nothing.
+    pub reads: bool,
+    /// A mark comes back in a packet of its own, for want of an acknowledgement.
+    pub echo_is_notice: bool,
     pub admission: AdmissionConfig,
     pub counts_cleared: bool,
     pub slow_hosts: bool,
@@ -488,18 +492,21 @@ impl Simulation<'_> {
     fn seen(&mut self, op: OpId) {
         self.operations.replay.arrive(op, &mut self.operations.ready);
         self.start_ready();
+        if self.rules.reads {
+            self.finish(op);
+        }
     }
 
     /// One part of an operation has been acknowledged.
     pub(crate) fn part_done(&mut self, op: OpId) {
         let left = &mut self.operations.parts_left[op.index()];
         *left -= 1;
-        if *left == 0 {
+        if *left == 0 && !self.rules.reads {
             self.finish(op);
         }
     }
 
-    /// The sender knows that an operation is over.
+    /// Who began an operation knows that it is over: its sender, or the receiver that read.
     fn finish(&mut self, op: OpId) {
         let at = op.index();
         let received = Time::from_ps(self.operations.received_at[at]);

@@ -3,6 +3,7 @@
 
 use fabric::fault::Faults;
 use fabric::graph::{LinkKind, Tier};
+use fabric::hardware::Reorder;
 use fabric::{Fabric, FabricBuilder, LinkClass};
 use packetsim::admission::{AdmissionConfig, AdmissionPolicy};
 use packetsim::buffer::{BufferConfig, Organisation};
@@ -303,6 +304,65 @@ fn fairness_of_the_parameter_sets() {
     paper: done after 67 ms
     connectx: done after 53 ms
     ");
+}
+
+/// Arithmetic: a reader knows that it is done when the last byte has come, and all it sends is its
+/// request of 78 bytes; a lone answer has one AETH.
+#[test]
+fn answers_to_a_read_are_not_acknowledged() {
+    let mut settings = uncontrolled();
+    settings.nic.verb = Verb::Read;
+    let fabric = star(2);
+    let out = |nic| fabric.ports(fabric.nic(nic))[0];
+    for (bytes, wire) in [(100, 100 + 62 + 4), (3 * 4_096, 3 * (4_096 + 62) + 8)] {
+        let outcome = packetsim::run(&fabric, &sends(&fabric, &[(0, 1, bytes)]), &settings);
+        let times = times(&outcome, 0);
+        assert_eq!(times.received, times.finish);
+        assert_eq!([outcome.links[out(0)].bytes, outcome.links[out(1)].bytes], [wire, 78]);
+    }
+    // By buffers, where the receiver is careful: one request for each.
+    settings.admission.policy = AdmissionPolicy::ReceiverDriven;
+    settings.admission.buffer = Bytes::new(8 * 4_096);
+    settings.admission.window = 1;
+    let outcome = packetsim::run(&fabric, &sends(&fabric, &[(0, 1, 40 * 4_096)]), &settings);
+    assert_eq!(outcome.links[out(1)].bytes, 5 * 78);
+    let waits = seconds_to_receive(&outcome, 0);
+    assert!(5.0 * 4e-6 < waits, "five round trips of 4 us, but {waits} s");
+}
+
+/// Loss never hangs a reader: what is missing is asked for again, whether later answers show it or
+/// silence does, and every packet is accounted for.
+#[test]
+fn a_reader_asks_again_for_what_it_misses() {
+    for reorder in [Reorder::None, Reorder::SelectiveRepeat, Reorder::DirectPlacement] {
+        for seed in 1..6 {
+            let mut settings = Settings { loss: 0.02, seed, ..uncontrolled() };
+            settings.nic.verb = Verb::Read;
+            settings.nic.reorder = reorder;
+            settings.nic.reorder_window = 16;
+            settings.nic.timeout = Span::from_us(50);
+            let flows = [(0, 1, 1_000_000), (2, 1, 300_000), (1, 0, 5)];
+            let outcome = run(3, &flows, &settings);
+            assert!(outcome.ops.iter().all(Option::is_some), "{reorder:?}, seed {seed}");
+            assert!(0 < outcome.counters.retransmits, "{reorder:?}, seed {seed}");
+            assert!(outcome.findings.is_empty(), "{:?}", outcome.findings);
+        }
+    }
+}
+
+/// Marks reach the one who answers without acknowledgements: senders into one link slow down.
+#[test]
+fn marks_of_answers_come_back_as_notifications() {
+    for (name, congestion) in CcConfig::defaults() {
+        let mut settings = Settings { congestion, ..uncontrolled() };
+        settings.nic.verb = Verb::Read;
+        let flows: Vec<_> = (1..5).map(|from| (from, 0, 1_000_000)).collect();
+        let outcome = run(5, &flows, &settings);
+        assert!(outcome.ops.iter().all(Option::is_some), "{name}");
+        let counters = &outcome.counters;
+        let slows = ["dcqcn", "infiniband"].contains(&name) && 0 < counters.ecn_marks;
+        assert_eq!(0 < counters.cnps, slows, "{name}");
+    }
 }
 
 /// Oracle: what two packets of 4 KiB take over two links, by the headers that each operation has; a

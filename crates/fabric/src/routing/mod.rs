@@ -233,7 +233,8 @@ pub struct RoutingConfig {
     pub qps: u16,
     /// How a connection uses its queue pairs.
     pub split: QueuePairUse,
-    /// The size of the messages that go round robin; larger operations are many of them.
+    /// The size of the pieces in which a large operation is dealt out, round robin, to the queue
+    /// pairs of its connection; what one of them gets follows as one message.
     pub chunk: Bytes,
     /// How the sender chooses the UDP source port of a queue pair.
     pub udp_source: UdpSource,

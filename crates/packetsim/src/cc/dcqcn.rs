@@ -21,7 +21,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Rate, Span, Time};
 
-use super::{Ack, Algorithm, Circumstances, Data, Feedback, Limit, Receiver, Sender};
+use super::{Ack, Algorithm, Circumstances, Data, Feedback, Limit, Needs, Receiver, Sender};
 
 /// When a notification cuts the rate.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
@@ -153,6 +153,10 @@ impl Algorithm for Config {
 
     fn receiver(&self) -> Option<Box<dyn Receiver>> {
         receiver(self)
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { no_acks: true, ..Needs::default() }
     }
 }
 

@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Rate, Span, Time};
 
-use super::{Ack, Algorithm, Circumstances, Limit, Sender};
+use super::{Ack, Algorithm, Circumstances, Limit, Needs, Sender};
 
 /// Parameters of InfiniBand's congestion control.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -46,6 +46,10 @@ impl Default for Config {
 impl Algorithm for Config {
     fn sender(&self, about: &Circumstances) -> Box<dyn Sender> {
         Box::new(Table::new(self, about.line))
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { no_acks: true, ..Needs::default() }
     }
 }
 
@@ -75,10 +79,14 @@ impl Sender for Table {
 
     fn on_ack(&mut self, now: Time, ack: &Ack<'_>) {
         if ack.marked {
-            self.index = (self.index + self.config.increase).min(self.config.last_entry);
-            if self.next_tick.is_none() {
-                self.next_tick = Some(now + self.config.timer);
-            }
+            self.on_notified(now);
+        }
+    }
+
+    fn on_notified(&mut self, now: Time) {
+        self.index = (self.index + self.config.increase).min(self.config.last_entry);
+        if self.next_tick.is_none() {
+            self.next_tick = Some(now + self.config.timer);
         }
     }
 

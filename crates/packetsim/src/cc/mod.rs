@@ -154,6 +154,9 @@ pub struct Needs {
     pub repace: bool,
     /// Receivers hand out credit for what is sent.
     pub credit: Option<ReceiverCredit>,
+    /// It does not go by acknowledgements: answers to a read, which RoCE and InfiniBand do not
+    /// acknowledge, have none, and a mark comes back as a notification.
+    pub no_acks: bool,
 }
 
 /// How receivers hand out credit.

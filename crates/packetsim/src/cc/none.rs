@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Rate};
 
-use super::{Algorithm, Circumstances, Limit, Sender};
+use super::{Algorithm, Circumstances, Limit, Needs, Sender};
 
 /// There is nothing to choose.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -18,6 +18,10 @@ pub struct Config {}
 impl Algorithm for Config {
     fn sender(&self, about: &Circumstances) -> Box<dyn Sender> {
         Box::new(LineRate::new(about.line))
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { no_acks: true, ..Needs::default() }
     }
 }
 

@@ -52,7 +52,8 @@ impl Algorithm for Config {
 
     fn needs(&self) -> Needs {
         let Self { unasked, credit, outstanding } = *self;
-        Needs { credit: Some(ReceiverCredit { unasked, credit, outstanding }), ..Needs::default() }
+        let credit = Some(ReceiverCredit { unasked, credit, outstanding });
+        Needs { credit, ..Needs::default() }
     }
 }
 
