@@ -106,13 +106,15 @@ pub fn traffic(
         if watch.is_interrupted() {
             return Err(Failure::Interrupted);
         }
-        let mut figures = vec![
-            ("makespan".to_owned(), "s", report.makespan_s),
-            (UNFINISHED.to_owned(), "", (report.flows - report.completed) as f64),
-            ("median completion".to_owned(), "s", report.fct_s.p50),
-            ("p99 completion".to_owned(), "s", report.fct_s.p99),
-            ("goodput".to_owned(), "b/s", report.goodput_bps),
+        let of_flows = [
+            ("makespan", "s", report.makespan_s),
+            (UNFINISHED, "", Some((report.flows - report.completed) as f64)),
+            ("median completion", "s", report.fct_s.map(|times| times.p50)),
+            ("p99 completion", "s", report.fct_s.map(|times| times.p99)),
+            ("goodput", "b/s", report.goodput_bps),
         ];
+        let known = of_flows.map(|(name, unit, value)| Some((name.to_owned(), unit, value?)));
+        let mut figures: Vec<Figure> = known.into_iter().flatten().collect();
         if engine == Engine::Packet {
             let counts = [
                 ("pauses", report.pfc.pauses),

@@ -36,12 +36,12 @@ pub struct Report {
     pub completed: u64,
     /// Payload of all flows.
     pub bytes: u64,
-    /// From the start to the last finish.
-    pub makespan_s: f64,
-    /// Completion times, from a flow's start until its sender knows.
-    pub fct_s: Percentiles,
-    /// Payload per second of the makespan, over all flows.
-    pub goodput_bps: f64,
+    /// From the start to the last finish; none if nothing finished.
+    pub makespan_s: Option<f64>,
+    /// Completion times, from a flow's start until its sender knows, of those that finished.
+    pub fct_s: Option<Percentiles>,
+    /// Payload per second of the makespan, over all flows that finished.
+    pub goodput_bps: Option<f64>,
     /// The loads, what is looked at first.
     pub parts: Vec<PartReport>,
     /// Small messages between NICs, if there were any.
@@ -110,10 +110,10 @@ pub struct PartReport {
     pub completed: u64,
     /// When it began.
     pub start_s: f64,
-    /// When its last flow had finished.
-    pub finish_s: f64,
-    /// Completion times.
-    pub fct_s: Percentiles,
+    /// When the last of those had.
+    pub finish_s: Option<f64>,
+    /// Their completion times.
+    pub fct_s: Option<Percentiles>,
     /// Bus bandwidth of its slowest collective.
     #[serde(rename = "busbw_GBps", skip_serializing_if = "Option::is_none")]
     pub busbw_gbps: Option<f64>,
@@ -285,7 +285,9 @@ fn analysed(
     let analyse = |outcome: &Outcome, traces| {
         analysis::analyse(fabric, transfers, outcome, traces, WORST_LINKS)
     };
-    let measure = options.map(|options| Ok::<_, Failure>((options.config(fabric)?, options)));
+    let lanes = loaded.settings().credits.lanes;
+    let measure =
+        options.map(|options| Ok::<_, Failure>((options.config(fabric, lanes)?, options)));
     let measure = measure.transpose()?;
     if engine == Engine::Flow {
         let mut settings = engine::flow_settings(loaded);
@@ -326,16 +328,17 @@ fn summarise(
     let has_arrived = |(_, end): &(&Flow, &traffic::OpId)| outcome.ops[**end].is_some();
     let arrived = work.flows.iter().zip(&work.ends).filter(has_arrived);
     let arrived: u64 = arrived.map(|(flow, _)| size(flow)).sum();
-    let elapsed_s = outcome.elapsed().as_secs_f64();
+    let makespan_s = (0 < outcome.completed()).then(|| outcome.makespan().as_secs_f64());
+    let rate = |seconds: f64| arrived as f64 * 8.0 / seconds;
     let counters = &outcome.counters;
     let Analysis { tiers, rails, worst } = analysis;
     Report {
         flows: work.flows.len() as u64,
         completed: times.len() as u64,
         bytes: work.flows.iter().map(size).sum(),
-        makespan_s: outcome.makespan().as_secs_f64(),
+        makespan_s,
         fct_s: percentiles(&times),
-        goodput_bps: if elapsed_s > 0.0 { arrived as f64 * 8.0 / elapsed_s } else { 0.0 },
+        goodput_bps: makespan_s.filter(|seconds| 0.0 < *seconds && 0 < arrived).map(rate),
         parts: work.parts.iter().map(|part| part_report(work, outcome, part)).collect(),
         small_messages_s: SmallMessages::of(loaded.fabric(), &work.transfers, outcome),
         drops: counters.drops,
@@ -380,31 +383,33 @@ fn completions(work: &Work, outcome: &Outcome, flows: Range<usize>) -> Vec<f64> 
 fn part_report(work: &Work, outcome: &Outcome, part: &Part) -> PartReport {
     let times = completions(work, outcome, part.flows.clone());
     let finishes = part.flows.clone().filter_map(|at| outcome.ops[work.ends[at]]);
-    let last = finishes.map(|times| times.finish.as_secs_f64()).fold(0.0, f64::max);
+    let finish_s = finishes.map(|times| times.finish.as_secs_f64()).max_by(f64::total_cmp);
     let fct_s = percentiles(&times);
-    let busbw = part.collective.filter(|_| fct_s.max > 0.0).map(|(collective, ranks)| {
+    let slowest = fct_s.map(|times| times.max).filter(|slowest| 0.0 < *slowest);
+    let busbw = part.collective.zip(slowest).map(|((collective, ranks), slowest)| {
         let Flow { bytes, messages, .. } = work.flows[part.flows.start];
         let moved = bytes.as_f64() * f64::from(messages);
-        moved * collective.bus_factor(ranks) / fct_s.max / 1e9
+        moved * collective.bus_factor(ranks) / slowest / 1e9
     });
     PartReport {
         name: part.name.clone(),
         flows: part.flows.len() as u64,
         completed: times.len() as u64,
         start_s: part.start.as_secs_f64(),
-        finish_s: last,
+        finish_s,
         fct_s,
         busbw_gbps: busbw,
     }
 }
 
-/// The percentiles of sorted values: the smallest that so many are at or below.
-pub fn percentiles(sorted: &[f64]) -> Percentiles {
+/// The percentiles of sorted values, if there are any: the smallest that so many are at or below.
+pub fn percentiles(sorted: &[f64]) -> Option<Percentiles> {
     let at = |share: f64| {
         let rank = (share * sorted.len() as f64).ceil() as usize;
-        sorted.get(rank.max(1) - 1).copied().unwrap_or(0.0)
+        sorted[rank.max(1) - 1]
     };
-    Percentiles { min: at(0.0), p50: at(0.5), p99: at(0.99), max: at(1.0) }
+    let all = || Percentiles { min: at(0.0), p50: at(0.5), p99: at(0.99), max: at(1.0) };
+    (!sorted.is_empty()).then(all)
 }
 
 /// The busiest link, and how even the busiest tier between switches is, or that of NICs where there
@@ -438,12 +443,14 @@ fn worst_link(outcome: &Outcome, worst: analysis::WorstLink) -> WorstLink {
 
 /// What is told of every seed.
 fn figures(report: &Report) -> Vec<seeds::Value> {
-    let mut figures = vec![
-        ("makespan".to_owned(), "s", report.makespan_s),
-        ("median completion".to_owned(), "s", report.fct_s.p50),
-        ("99th percentile of completions".to_owned(), "s", report.fct_s.p99),
-        ("all flows together".to_owned(), "b/s", report.goodput_bps),
+    let of_flows = [
+        ("makespan", "s", report.makespan_s),
+        ("median completion", "s", report.fct_s.map(|times| times.p50)),
+        ("99th percentile of completions", "s", report.fct_s.map(|times| times.p99)),
+        ("all flows together", "b/s", report.goodput_bps),
     ];
+    let known = of_flows.map(|(name, unit, value)| Some((name.to_owned(), unit, value?)));
+    let mut figures: Vec<seeds::Value> = known.into_iter().flatten().collect();
     for part in &report.parts {
         let busbw =
             part.busbw_gbps.map(|busbw| (format!("bus bandwidth of {}", part.name), "GB/s", busbw));

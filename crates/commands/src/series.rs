@@ -74,8 +74,8 @@ impl Options {
         }
     }
 
-    /// The same as the engine wants it.
-    pub fn config(&self, fabric: &Fabric) -> Result<MeasureConfig, Failure> {
+    /// The same as the engine wants it, for links of so many lanes.
+    pub fn config(&self, fabric: &Fabric, lanes: u8) -> Result<MeasureConfig, Failure> {
         if self.interval == Span::ZERO {
             return Err(Failure::Usage("the interval between samples cannot be zero".to_owned()));
         }
@@ -90,7 +90,7 @@ impl Options {
         }
         links.sort_unstable();
         links.dedup();
-        let each = links.len().max(1) * size_of::<LinkSample>();
+        let each = links.len().max(1) * usize::from(lanes) * size_of::<LinkSample>();
         let samples = (MOST_BYTES / each).clamp(SAMPLES.1, SAMPLES.0);
         let pairs = self.queue_pairs.clone();
         Ok(MeasureConfig { interval: self.interval, samples, links, pairs })
@@ -123,6 +123,9 @@ pub struct Series {
 pub struct LinkSeries {
     /// What people call it.
     pub link: String,
+    /// Which of its lanes this is, where there are several: on Ethernet, the priority.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lane: Option<u8>,
     /// Bytes that waited, by class.
     pub queued_bytes: ByClass<u64>,
     /// What it sent.
@@ -213,9 +216,12 @@ impl Series {
         let at_s: Vec<f64> = recording.at.iter().map(|at| at.as_secs_f64()).collect();
         let spans: Vec<f64> = at_s.windows(2).map(|pair| pair[1] - pair[0]).collect();
         let told = told(recording, options);
+        let several = recording.links.iter().any(|(_, lane)| 0 < lane.lane);
         let link = |at: &usize| {
-            let (link, samples) = &recording.links[*at];
-            LinkSeries::of(fabric.link_name(*link), samples, &spans)
+            let (link, series) = &recording.links[*at];
+            let lane = several.then_some(series.lane);
+            let told = LinkSeries::of(&series.samples, &spans);
+            LinkSeries { link: fabric.link_name(*link), lane, ..told }
         };
         let pair = |pair: &PairSeries| QueuePairSeries::of(fabric, pair, &spans);
         Self {
@@ -238,7 +244,7 @@ impl Series {
         outcome: &Outcome,
         options: &Options,
     ) -> Result<Self, Failure> {
-        let mut links = options.config(fabric)?.links;
+        let mut links = options.config(fabric, 1)?.links;
         if options.links.is_empty() {
             let load = |link: &LinkId| {
                 outcome.links[*link].bytes as f64 / fabric.class(*link).rate.bytes_per_s()
@@ -288,6 +294,7 @@ impl Series {
             .with("marks", some(&|link, at| count(&link.marks, at)))
             .with("drops", some(&|link, at| count(&link.drops.data, at)))
             .with("control_drops", some(&|link, at| count(&link.drops.control, at)))
+            .with("lane", some(&|link, _| Some(f64::from(link.lane.unwrap_or(0)))))
     }
 
     /// Adds what was measured to a sheet.
@@ -346,7 +353,7 @@ impl Series {
     }
 
     fn chart(&self, title: (&str, Unit), of: impl Fn(&LinkSeries) -> Vec<f64>) -> Option<Chart> {
-        let lines = self.links.iter().map(|link| (link.link.clone(), of(link))).collect();
+        let lines = self.links.iter().map(|link| (link.name(), of(link))).collect();
         self.lines(title, lines)
     }
 
@@ -427,7 +434,15 @@ fn steps<T, S: Copy>(samples: &[S], of: impl Fn(S, S) -> T, first: T) -> Vec<T> 
 }
 
 impl LinkSeries {
-    fn of(link: String, samples: &[LinkSample], spans: &[f64]) -> Self {
+    /// Its link, and its lane where there are several.
+    fn name(&self) -> String {
+        match self.lane {
+            Some(lane) => format!("{}, lane {lane}", self.link),
+            None => self.link.clone(),
+        }
+    }
+
+    fn of(samples: &[LinkSample], spans: &[f64]) -> Self {
         let per_s = |values: Vec<f64>| -> Vec<f64> {
             let spans = std::iter::once(&1.0).chain(spans);
             values.iter().zip(spans).map(|(value, span)| value / span).collect()
@@ -435,7 +450,6 @@ impl LinkSeries {
         let sent = steps(samples, |a, b| (b.sent - a.sent) as f64 * 8.0, 0.0);
         let paused = steps(samples, |a, b| b.paused.saturating_sub(a.paused).as_secs_f64(), 0.0);
         Self {
-            link,
             queued_bytes: ByClass {
                 data: samples.iter().map(|sample| sample.data.get()).collect(),
                 control: samples.iter().map(|sample| sample.control.get()).collect(),
@@ -447,6 +461,7 @@ impl LinkSeries {
                 data: steps(samples, |a, b| b.data_drops - a.data_drops, 0),
                 control: steps(samples, |a, b| b.control_drops - a.control_drops, 0),
             },
+            ..Self::default()
         }
     }
 }
@@ -474,25 +489,31 @@ fn over_time(fabric: &Fabric, recording: &Recording, at_s: &[f64]) -> Frame {
     let (Some(end), Some(last)) = (at_s.last().copied(), at_s.len().checked_sub(1)) else {
         return frame;
     };
-    let samples = |link: LinkId| {
-        let found = recording.links.binary_search_by_key(&link, |(link, _)| *link);
-        found.ok().map(|at| &recording.links[at].1)
+    let lanes = |link: LinkId| {
+        let first = recording.links.partition_point(|(other, _)| *other < link);
+        recording.links[first..].iter().take_while(move |(other, _)| *other == link)
+    };
+    // Until a sample, over all lanes of a link.
+    let sent_until = |link: LinkId, at: usize| -> u64 {
+        lanes(link).map(|(_, lane)| lane.samples[at].sent).sum()
     };
     let sent = |link: LinkId| {
-        let bytes = samples(link).and_then(|samples| samples.last()).map_or(0, |last| last.sent);
+        let bytes = sent_until(link, last);
         bytes as f64 / (fabric.class(link).rate.bytes_per_s() * end.max(1e-12))
     };
     let busiest = crate::links::busiest_of_each(fabric, &sent, HEAT_LINKS);
     let names = distinct(busiest.iter().map(|link| fabric.link_name(*link)));
     let cells = last.min(HEAT_CELLS);
     for (name, link) in names.iter().zip(&busiest) {
-        let Some(samples) = samples(*link) else { continue };
+        if lanes(*link).next().is_none() {
+            continue;
+        }
         let rate = fabric.class(*link).rate.bytes_per_s();
         for cell in 0..cells {
             let range = last * cell / cells..last * (cell + 1) / cells;
             let load = |at: usize| {
-                let bytes = (samples[at + 1].sent - samples[at].sent) as f64;
-                bytes / (rate * (at_s[at + 1] - at_s[at]))
+                let bytes = sent_until(*link, at + 1) - sent_until(*link, at);
+                bytes as f64 / (rate * (at_s[at + 1] - at_s[at]))
             };
             let peak = range.map(load).fold(0.0, f64::max).min(1.0);
             let from = end * cell as f64 / cells as f64;
@@ -510,7 +531,7 @@ fn told(recording: &Recording, options: &Options) -> Vec<usize> {
         return places;
     }
     let shown = |at: usize| -> [f64; 4] {
-        let samples = &recording.links[at].1;
+        let samples = &recording.links[at].1.samples;
         let deepest = samples.iter().map(|sample| sample.data.get() + sample.control.get()).max();
         let last = samples.last().copied().unwrap_or_default();
         [

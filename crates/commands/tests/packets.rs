@@ -164,7 +164,7 @@ fn a_message_alone_takes_the_same_on_all_engines() {
             [Engine::Analytic, Engine::Flow, Engine::Packet].map(|engine| {
                 let options = run_traffic::Options { engine, ..run_traffic::Options::default() };
                 let run = run_traffic::run(&loaded, &options, &mut Watch::default());
-                run.expect("it runs").0.makespan_s
+                run.expect("it runs").0.makespan_s.expect("it finished")
             });
         for other in [analytic, flow] {
             assert!((packet - other).abs() < 1e-8, "{bytes} {topology}: {packet} and {other}");

@@ -27,7 +27,7 @@ use crate::paths::Network;
 use crate::port::{COMMAND, NOWHERE, Port};
 use crate::simulation::{Simulation, fold};
 use crate::stamps::Stamps;
-use crate::switching::{Marker, PauseLog};
+use crate::switching::{Halt, Marker};
 
 const NEVER: u64 = u64::MAX;
 
@@ -49,13 +49,13 @@ struct Hot<'a> {
     /// Links whose wire was empty.
     announced: &'a mut Vec<u32>,
     credits: &'a mut Credits,
-    pauses: &'a mut [PauseLog],
+    halts: &'a mut [Halt],
+    lanes: usize,
     stamps: &'a mut Stamps,
     gap: u64,
     header: u64,
     lossless: bool,
     by_credit: bool,
-    several_lanes: bool,
     marks_on_leaving: bool,
     marked: u64,
 }
@@ -160,7 +160,7 @@ impl Hot<'_> {
     /// Whether it is known that nothing of what waits at a port has credits at an instant.
     #[inline]
     fn is_stalled(&self, link: usize, at: u64) -> bool {
-        let only_data = self.ports[link].waiting == 1 << DATA && !self.several_lanes;
+        let only_data = self.ports[link].waiting == 1 << DATA && self.lanes == 1;
         only_data && self.credits.are_out(link, at)
     }
 
@@ -170,7 +170,7 @@ impl Hot<'_> {
         let port = &self.ports[link];
         let start = port.free_at;
         let class = port.waiting.trailing_zeros() as usize;
-        if (self.several_lanes && DATA <= class) || !self.may_send(link, class, start) {
+        if (1 < self.lanes && DATA <= class) || !self.may_send(link, class, start) {
             return false;
         }
         let port = &mut self.ports[link];
@@ -221,7 +221,7 @@ impl Hot<'_> {
         if self.by_credit {
             let waited = self.credits.spend(link, class, u32::from(packet.size), start);
             if 0 < waited {
-                self.pauses[link].total += waited;
+                self.halts[link * self.lanes + class - DATA].total += waited;
             }
         }
         let port = &mut self.ports[link];
@@ -319,13 +319,13 @@ impl Simulation<'_> {
             marker: &mut self.marker,
             announced: &mut self.announced,
             credits: &mut self.credits,
-            pauses: &mut self.pauses,
+            halts: &mut self.halts,
+            lanes: self.rules.lanes,
             stamps: &mut self.stamps,
             gap: self.sizes.gap,
             header: self.rules.header_bytes,
             lossless: self.rules.lossless >> DATA & 1 == 1,
             by_credit: self.settings.credits.enabled,
-            several_lanes: 1 < self.rules.lanes,
             marks_on_leaving: self.rules.mark_when == MarkWhen::Dequeue,
             marked: 0,
         };

@@ -19,7 +19,7 @@ use crate::nic::{Pacing, Sender, Verb};
 use crate::packet::{CONTROL, Clock, DATA, DATA_CLASSES, PATH_END, PURPOSES, Purpose, Sizes};
 use crate::pair::{Inbox, Pair};
 use crate::paths::{Network, is_scale_up};
-use crate::port::{NOWHERE, Port};
+use crate::port::{LaneCount, NOWHERE, Port};
 use crate::ring::Slab;
 use crate::settings::{ControlClass, Forwarding, LinkRetry, Overflow, Settings};
 use crate::simulation::{Host, Operations, Rules, Simulation, Tally};
@@ -77,6 +77,7 @@ pub(crate) fn build<'a>(
         stations: Stations::default(),
         pauses: vec![PauseLog::default(); links],
         halts: vec![Halt::default(); links * settings.credits.lanes()],
+        lane_counts: vec![LaneCount::default(); links * settings.credits.lanes()],
         credits,
         damage: if 0.0 < settings.loss || !faults.is_empty() {
             damage(settings, links)

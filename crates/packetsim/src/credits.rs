@@ -301,11 +301,10 @@ impl Credits {
         self.count() && at < self.lanes[link * self.count].not_before
     }
 
-    /// How long the lanes of a link have waited that still do.
-    pub(crate) fn waited(&self, link: usize, now: u64) -> u64 {
-        let lanes = self.lanes.get(link * self.count..(link + 1) * self.count);
-        let waiting = lanes.unwrap_or_default().iter().filter(|lane| lane.since != NEVER);
-        waiting.map(|lane| now.saturating_sub(lane.since)).sum()
+    /// How long a lane of a link has waited, if it still does.
+    pub(crate) fn waited(&self, link: usize, lane: usize, now: u64) -> u64 {
+        let lane = self.lanes.get(link * self.count + lane).filter(|lane| lane.since != NEVER);
+        lane.map_or(0, |lane| now.saturating_sub(lane.since))
     }
 
     /// Whether something waits for credits of the first lane of a link.
@@ -448,7 +447,10 @@ impl Simulation<'_> {
         if self.credits.count() {
             let class = self.class_of(packet);
             let size = u32::from(packet.size);
-            self.pauses[link].total += self.credits.spend(link, class, size, start);
+            let waited = self.credits.spend(link, class, size, start);
+            if 0 < waited {
+                self.halt(link, class).total += waited;
+            }
         }
     }
 }

@@ -143,7 +143,8 @@ pub fn run_measured(
     watch: &mut Watch<'_>,
 ) -> (Outcome, Recording) {
     let mut simulation = build::build(fabric, transfers, settings, faults);
-    simulation.recorder = Some(Recorder::new(measure, fabric, &simulation.network));
+    simulation.recorder =
+        Some(Recorder::new(measure, fabric, &simulation.network, simulation.rules.lanes));
     let outcome = simulation.run(watch);
     let recorder = simulation.recorder.expect("it was put there above");
     (outcome, recorder.finish())

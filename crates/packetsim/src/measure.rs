@@ -33,7 +33,16 @@ impl Default for MeasureConfig {
     }
 }
 
-/// One link at one instant. Counts are since the start of the run.
+/// A lane of a link over time. On Ethernet lanes are priorities; most settings have one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LaneSeries {
+    /// The lane. What belongs to none, acknowledgements and such, is counted in the first.
+    pub lane: u8,
+    /// What it did until each instant.
+    pub samples: Vec<LinkSample>,
+}
+
+/// A lane of a link at one instant. Counts are since the start of the run.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct LinkSample {
     /// Data that waits.
@@ -134,8 +143,9 @@ pub struct Recording {
     pub at: Vec<Time>,
     /// Congestion notifications sent until then, by all receivers.
     pub notifications: Vec<u64>,
-    /// The links that were looked at, each with a sample for every instant.
-    pub links: Vec<(LinkId, Vec<LinkSample>)>,
+    /// The lanes of the links that were looked at, link by link, each with a sample for every
+    /// instant.
+    pub links: Vec<(LinkId, LaneSeries)>,
     /// The queue pairs that were looked at.
     pub pairs: Vec<PairSeries>,
     /// From handing a data packet to the wire until it reaches the receiver's NIC.
@@ -219,8 +229,15 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     /// Nothing recorded yet.
-    pub(crate) fn new(config: &MeasureConfig, fabric: &Fabric, network: &Network) -> Self {
-        let links = config.links.iter().map(|link| (*link, Vec::new())).collect();
+    pub(crate) fn new(
+        config: &MeasureConfig,
+        fabric: &Fabric,
+        network: &Network,
+        lanes: usize,
+    ) -> Self {
+        let lane = |lane: usize| LaneSeries { lane: lane as u8, samples: Vec::new() };
+        let of_link = |link: &LinkId| (0..lanes).map(|at| (*link, lane(at))).collect::<Vec<_>>();
+        let links = config.links.iter().flat_map(of_link).collect();
         let pair = |number: &u32| {
             let (key, _) = network.keys.get(*number as usize)?;
             Some(PairSeries { number: *number, from: key.from, to: key.to, samples: Vec::new() })
@@ -252,15 +269,27 @@ impl Recorder {
         }
         halve(&mut self.recording.at);
         halve(&mut self.recording.notifications);
-        self.recording.links.iter_mut().for_each(|(_, samples)| halve(samples));
+        self.recording.links.iter_mut().for_each(|(_, lane)| halve(&mut lane.samples));
         self.recording.pairs.iter_mut().for_each(|pair| halve(&mut pair.samples));
         self.interval *= 2;
     }
 }
 
 impl Simulation<'_> {
+    /// Takes a sample where the run has ended, unless one has just been taken.
+    pub(crate) fn sample_last(&mut self) {
+        let taken = self.recorder.as_ref().and_then(|recorder| recorder.recording.at.last());
+        if taken.is_some_and(|last| *last < Time::from_ps(self.now)) {
+            self.take_sample(true);
+        }
+    }
+
     /// Takes a sample and arranges for the next.
     pub(crate) fn sample(&mut self) {
+        self.take_sample(false);
+    }
+
+    fn take_sample(&mut self, is_last: bool) {
         let watched = |recorder: &Recorder, at: usize| recorder.config.links.get(at).copied();
         // Before the recorder is put aside: what departs until now is to be recorded too.
         let mut at = 0;
@@ -271,19 +300,20 @@ impl Simulation<'_> {
         let Some(mut recorder) = self.recorder.take() else { return };
         recorder.recording.at.push(Time::from_ps(self.now));
         recorder.recording.notifications.push(self.counters.cnps);
-        for (link, samples) in &mut recorder.recording.links {
-            samples.push(self.look_at(link.index()));
+        for (link, lane) in &mut recorder.recording.links {
+            lane.samples.push(self.look_at(link.index(), usize::from(lane.lane)));
         }
         for series in &mut recorder.recording.pairs {
             let pair = &self.pairs[series.number as usize];
             let limit = Rate::from_bps(pair.rate_bps);
             series.samples.push(PairSample { limit, acknowledged: pair.acked_bytes });
         }
-        if recorder.config.samples.max(2) <= recorder.recording.at.len() {
+        // The last one is kept: nothing comes after it.
+        if !is_last && recorder.config.samples.max(2) <= recorder.recording.at.len() {
             recorder.decimate();
         }
         // Where nothing else is going to happen, looking again would keep the run alive.
-        let goes_on = self.now == 0 || self.calendar.peek().is_some();
+        let goes_on = !is_last && (self.now == 0 || self.calendar.peek().is_some());
         self.sample_at = if goes_on { self.now + recorder.interval } else { u64::MAX };
         self.recorder = Some(recorder);
         if goes_on {
@@ -292,16 +322,31 @@ impl Simulation<'_> {
         self.barrier = self.change_at.min(self.sample_at);
     }
 
-    fn look_at(&self, link: usize) -> LinkSample {
+    fn look_at(&self, link: usize, lane: usize) -> LinkSample {
         let port = &self.ports[link];
+        let data = &port.classes[DATA + lane];
+        let sample = LinkSample {
+            data: Bytes::new(u64::from(data.queued)),
+            data_drops: data.drops,
+            paused: Span::from_ps(self.paused_for(link, lane)),
+            ..LinkSample::default()
+        };
+        let lanes = self.rules.lanes;
+        let of_lanes = &self.lane_counts[link * lanes..(link + 1) * lanes];
+        if 0 < lane {
+            return LinkSample {
+                sent: of_lanes[lane].bytes,
+                marks: of_lanes[lane].marks,
+                ..sample
+            };
+        }
+        let others = of_lanes.iter().skip(1);
         LinkSample {
-            data: Bytes::new(u64::from(port.classes[DATA].queued)),
             control: Bytes::new(u64::from(port.classes[CONTROL].queued)),
-            sent: port.bytes,
-            marks: port.marks,
-            data_drops: port.classes[DATA].drops,
             control_drops: port.classes[CONTROL].drops,
-            paused: Span::from_ps(self.paused_for(link)),
+            sent: port.bytes - others.clone().map(|lane| lane.bytes).sum::<u64>(),
+            marks: port.marks - others.map(|lane| lane.marks).sum::<u32>(),
+            ..sample
         }
     }
 

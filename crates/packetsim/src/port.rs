@@ -87,6 +87,13 @@ pub(crate) struct Class {
 /// No switch, no link, no message.
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
+/// What a lane other than the first has done; the rest of what its port did is the first's.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LaneCount {
+    pub bytes: u64,
+    pub marks: u32,
+}
+
 /// In masks: a frame of the link itself, which goes first and is never paused.
 pub(crate) const COMMAND: u8 = 1 << 7;
 

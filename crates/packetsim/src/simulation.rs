@@ -20,7 +20,7 @@ use crate::nic::{AcksWhilePaused, Sender};
 use crate::packet::{Clock, PATH_END, PURPOSES, Packet, Purpose, STAMPED, Sizes, Waiting};
 use crate::pair::{Inbox, Message, Pair};
 use crate::paths::Network;
-use crate::port::{NOWHERE, Port};
+use crate::port::{LaneCount, NOWHERE, Port};
 use crate::ring::Slab;
 use crate::settings::Settings;
 use crate::stamps::Stamps;
@@ -193,6 +193,8 @@ pub(crate) struct Simulation<'a> {
     pub pauses: Vec<PauseLog>,
     /// The lanes of each link, link by link.
     pub halts: Vec<Halt>,
+    /// What the lanes of each link did.
+    pub lane_counts: Vec<LaneCount>,
     pub credits: Credits,
     /// One stream of dice for each link, where links damage packets.
     pub damage: Vec<units::Random>,
@@ -567,9 +569,13 @@ impl Simulation<'_> {
 
     /// Draws the balance.
     fn close(&mut self, end: End) -> Outcome {
+        // Who ran ahead of the clock was the last to finish.
+        let finishes = self.operations.outcome.iter().flatten().map(|times| times.finish.as_ps());
+        self.now = finishes.fold(self.now, u64::max);
         for link in 0..self.ports.len() {
             self.catch_up(link);
         }
+        self.sample_last();
         self.balance();
         let left = self.operations.replay.unfinished();
         if end != End::Done {
@@ -584,7 +590,7 @@ impl Simulation<'_> {
         let mut links = IdVec::with_capacity(self.ports.len());
         let mut paused_in_all = 0;
         for (link, port) in self.ports.iter().enumerate() {
-            let paused = self.paused_for(link);
+            let paused = (0..self.rules.lanes).map(|lane| self.paused_for(link, lane)).sum();
             paused_in_all += paused;
             links.push(LinkUse {
                 bytes: port.bytes,

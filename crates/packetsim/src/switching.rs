@@ -56,8 +56,6 @@ pub(crate) struct PauseLog {
     pub waiting: VecDeque<Packet>,
     /// Pause frames on the wire.
     pub flying: VecDeque<Packet>,
-    /// How long all ended pauses of data were together.
-    pub total: u64,
     /// By class: an event will renew the pause that this end of the link asked for.
     pub renewal_pending: u8,
     /// By class: the watchdog throws away what comes until the pause ends.
@@ -66,9 +64,11 @@ pub(crate) struct PauseLog {
     pub defies: u8,
 }
 
-/// A pause of one class of a link.
+/// The pauses of one lane of a link, or its waiting for credits; the last of them above all.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Halt {
+    /// How long all that have ended were together.
+    pub total: u64,
     /// When it began.
     pub since: u64,
     /// When it ends unless it is renewed.
@@ -83,7 +83,7 @@ pub(crate) struct Halt {
 
 impl Simulation<'_> {
     /// The present or last pause of a class of data.
-    fn halt(&mut self, link: usize, class: usize) -> &mut Halt {
+    pub(crate) fn halt(&mut self, link: usize, class: usize) -> &mut Halt {
         let place = link * self.rules.lanes + class - DATA;
         &mut self.halts[place]
     }
@@ -193,8 +193,7 @@ impl Simulation<'_> {
             && packet.purpose == Purpose::Data
         {
             packet.flags |= MARKED;
-            self.ports[next].marks += 1;
-            self.counters.ecn_marks += 1;
+            self.count_mark(next, &packet);
         }
         packet.at = joined(self.now);
         self.join(next, class, Waiting { packet, from: link as u32 });
@@ -375,14 +374,12 @@ impl Simulation<'_> {
         self.make_eventful(self.ports[link].switch);
     }
 
-    /// How long a link has been paused, or has waited for credits, until now.
-    pub(crate) fn paused_for(&self, link: usize) -> u64 {
-        let log = &self.pauses[link];
-        let (lanes, paused) = (self.rules.lanes, self.ports[link].paused >> DATA);
-        let halts = self.halts[link * lanes..(link + 1) * lanes].iter().enumerate();
-        let running = halts.filter(|(lane, _)| paused >> lane & 1 == 1);
-        let running: u64 = running.map(|(_, halt)| self.now.saturating_sub(halt.since)).sum();
-        log.total + running + self.credits.waited(link, self.now)
+    /// How long a lane of a link has been paused, or has waited for credits, until now.
+    pub(crate) fn paused_for(&self, link: usize, lane: usize) -> u64 {
+        let halt = &self.halts[link * self.rules.lanes + lane];
+        let is_paused = self.ports[link].paused >> (DATA + lane) & 1 == 1;
+        let running = if is_paused { self.now.saturating_sub(halt.since) } else { 0 };
+        halt.total + running + self.credits.waited(link, lane, self.now)
     }
 
     /// A port may send a class again.
@@ -394,8 +391,9 @@ impl Simulation<'_> {
             return;
         }
         self.catch_up(link);
-        let since = self.halt(link, class).since;
-        self.pauses[link].total += self.now - since;
+        let now = self.now;
+        let halt = self.halt(link, class);
+        halt.total += now - halt.since;
         let port = &mut self.ports[link];
         port.paused &= !(1 << class);
         if port.switch == NOWHERE {

@@ -173,8 +173,7 @@ impl Simulation<'_> {
                 && packet.purpose == Purpose::Data
             {
                 packet.flags |= MARKED;
-                self.ports[link].marks += 1;
-                self.counters.ecn_marks += 1;
+                self.count_mark(link, &packet);
             }
             let switch = &mut self.switches[switch as usize];
             if from == NOWHERE {
@@ -195,6 +194,15 @@ impl Simulation<'_> {
             }
         }
         self.send(link, start, packet);
+    }
+
+    /// A data packet is marked in the queue of a link.
+    pub(crate) fn count_mark(&mut self, link: usize, packet: &Packet) {
+        self.ports[link].marks += 1;
+        self.counters.ecn_marks += 1;
+        if packet.lane() != 0 {
+            self.lane_counts[link * self.rules.lanes + packet.lane()].marks += 1;
+        }
     }
 
     /// The class of a packet in a switch.
@@ -272,6 +280,9 @@ impl Simulation<'_> {
         port.free_at = start + time;
         port.free_ticket = free_ticket;
         port.bytes += size;
+        if packet.lane() != 0 {
+            self.lane_counts[link * self.rules.lanes + packet.lane()].bytes += size;
+        }
         let mut at = port.free_at + port.delay;
         if port.cut_through {
             let header = port.time_to_send(self.rules.header_bytes, self.clock);

@@ -4,10 +4,10 @@ use fabric::fault::Faults;
 use fabric::graph::Tier;
 use fabric::{Fabric, FabricBuilder, LinkClass};
 use packetsim::buffer::MarkWhen;
-use packetsim::measure::{Histogram, MeasureConfig, Recording};
+use packetsim::measure::{Histogram, LaneSeries, MeasureConfig, Recording};
 use packetsim::{Settings, Watch};
 use traffic::{Connection, Outcome, Transfers};
-use units::{Bytes, Length, Rate, Span};
+use units::{Bytes, Length, Rate, Span, Time};
 
 /// Five hosts on one switch; four of them send 2 MiB to the last.
 fn incast() -> (Fabric, Transfers) {
@@ -104,7 +104,7 @@ fn marks_and_drops_are_counted_where_they_happen() {
     let config = MeasureConfig { links: vec![last], ..MeasureConfig::default() };
     let (outcome, recording) =
         packetsim::run_measured(&fabric, &transfers, &settings, &faults, &config, &mut watch);
-    let sample = recording.links[0].1.last().unwrap();
+    let sample = recording.links[0].1.samples.last().unwrap();
     assert!(0 < outcome.counters.drops && 0 < outcome.counters.ecn_marks);
     assert_eq!(u64::from(sample.data_drops), outcome.counters.drops);
     assert_eq!(u64::from(sample.marks), outcome.counters.ecn_marks);
@@ -114,7 +114,7 @@ fn marks_and_drops_are_counted_where_they_happen() {
 #[test]
 fn the_queue_is_seen_to_fill_and_to_drain() {
     let (outcome, recording) = measured(2_000);
-    let (link, samples) = &recording.links[0];
+    let (link, LaneSeries { samples, .. }) = &recording.links[0];
     let deepest = samples.iter().map(|sample| sample.data).max().unwrap();
     let peak = outcome.links[*link].peak_queue;
     assert!(Bytes::from_mib(1) < deepest && deepest <= peak, "{deepest} of {peak}");
@@ -144,4 +144,33 @@ fn an_estimate_counts_what_will_happen() {
     assert_eq!(estimate.packet_hops, outcome.counters.packet_hops);
     let ratio = estimate.events as f64 / outcome.counters.events as f64;
     assert!((0.8..1.25).contains(&ratio), "{ratio}");
+}
+
+/// Agreement: each lane has a series of its own, the last sample is taken where the run ends, and
+/// together they are what the port did.
+#[test]
+fn lanes_are_told_apart_and_come_to_the_whole() {
+    let (fabric, mut transfers) = incast();
+    transfers.set_service_level(1, 1);
+    let mut settings = Settings { seed: 1, ..Settings::default() };
+    settings.credits.lanes = 2;
+    settings.ecn.min = Bytes::from_kib(16);
+    let last = fabric.reverse(fabric.ports(fabric.nic(4))[0]);
+    let config = MeasureConfig {
+        links: vec![last],
+        interval: Span::from_us(7),
+        ..MeasureConfig::default()
+    };
+    let (faults, mut watch) = (Faults::default(), Watch::default());
+    let (outcome, recording) =
+        packetsim::run_measured(&fabric, &transfers, &settings, &faults, &config, &mut watch);
+    let [(_, first), (_, second)] = &recording.links[..] else { panic!("one link, two lanes") };
+    assert_eq!([first.lane, second.lane], [0, 1]);
+    let deepest = |lane: &LaneSeries| lane.samples.iter().map(|sample| sample.data).max();
+    assert!(Some(Bytes::from_kib(64)) < deepest(first).min(deepest(second)));
+    let [a, b] = [first, second].map(|lane| *lane.samples.last().expect("there are some"));
+    assert!(0 < a.marks.min(b.marks));
+    assert_eq!(u64::from(a.marks + b.marks), outcome.counters.ecn_marks);
+    assert_eq!(a.sent + b.sent, outcome.links[last].bytes);
+    assert_eq!(recording.at.last().unwrap().since(Time::ZERO), outcome.makespan());
 }

@@ -138,7 +138,7 @@ pub(super) fn smallest_buffer(subject: &Subject) -> Figure {
         let size = Bytes::from_mib(1 << power);
         let small = subject.with(&[format!("network.buffer_of_tier.leaf.size={}B", size.get())]);
         let (report, _, _) = packets(&small)?;
-        if report.drops == 0 && report.makespan_s <= 1.05 * reference.makespan_s {
+        if report.drops == 0 && report.makespan_s <= reference.makespan_s.map(|most| 1.05 * most) {
             return Ok(size.as_f64());
         }
     }
@@ -188,7 +188,7 @@ pub(super) fn first_pause(subject: &Subject) -> Figure {
         packetsim::run_measured(fabric, &work.transfers, &settings, faults, &measure, &mut watch);
     let paused = |at: &usize| {
         let mut links = recording.links.iter();
-        links.any(|(_, samples)| samples.get(*at).is_some_and(|s| Span::ZERO < s.paused))
+        links.any(|(_, lane)| lane.samples.get(*at).is_some_and(|s| Span::ZERO < s.paused))
     };
     let first = (0..recording.at.len()).find(paused).ok_or("nobody was paused")?;
     Ok(recording.at[first].since(Time::ZERO).as_secs_f64())

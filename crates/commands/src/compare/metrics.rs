@@ -82,9 +82,9 @@ fn flows(column: &Column, of: fn(&run_traffic::Report) -> f64) -> Option<Value> 
     column.traffic().and_then(|report| number(of(report)))
 }
 
-/// What only several flows have.
-fn several(column: &Column, of: fn(&run_traffic::Report) -> f64) -> Option<Value> {
-    column.traffic().filter(|report| 1 < report.flows).and_then(|report| number(of(report)))
+/// A run of several flows.
+fn several(column: &Column) -> Option<&run_traffic::Report> {
+    column.traffic().filter(|report| 1 < report.flows)
 }
 
 /// The links up from the leaves that carried anything.
@@ -251,24 +251,26 @@ const METRICS: &[Metric] = &[
         step(c, |r| r.cost.usd_per_million_tokens)
     }),
     metric(FLOWS, "completion_s", "what is looked at, done", ("s", Form::Plain), |c| {
-        number(c.traffic()?.parts.first()?.fct_s.max)
+        number(c.traffic()?.parts.first()?.fct_s?.max)
     }),
-    metric(FLOWS, "makespan_s", "makespan", ("s", Form::Plain), |c| flows(c, |r| r.makespan_s)),
+    metric(FLOWS, "makespan_s", "makespan", ("s", Form::Plain), |c| {
+        number(c.traffic()?.makespan_s?)
+    }),
     // Plain, for a mean over seeds may be less than one.
     metric(FLOWS, UNFINISHED, "unfinished flows", PLAIN, |c| {
         flows(c, |r| (r.flows - r.completed) as f64)
     }),
     metric(FLOWS, "fct_p50_s", "median completion", ("s", Form::Plain), |c| {
-        several(c, |r| r.fct_s.p50)
+        number(several(c)?.fct_s?.p50)
     }),
     metric(FLOWS, "fct_p99_s", "99th percentile", ("s", Form::Plain), |c| {
-        several(c, |r| r.fct_s.p99)
+        number(several(c)?.fct_s?.p99)
     }),
     metric(FLOWS, "busbw_GBps", "bus bandwidth", ("GB/s", Form::Plain), |c| {
         c.bus_bandwidth().and_then(number)
     }),
     metric(FLOWS, "goodput_bps", "all flows together", ("bit/s", Form::Scaled), |c| {
-        several(c, |r| r.goodput_bps)
+        number(several(c)?.goodput_bps?)
     }),
     metric(FLOWS, "link_imbalance", "links, max/mean", PLAIN, |c| flows(c, |r| r.links.imbalance)),
     metric(FLOWS, "idle_links", "links, idle", SHARE, |c| flows(c, |r| r.links.idle_share)),

@@ -95,10 +95,14 @@ impl Answer for Report {
         let Drawn { title, engine, pictures, .. } = &self.drawn;
         let mut sheet = Sheet::new().heading(format!("{title}: {} engine", engine.name())).facts([
             ("flows", grouped(self.flows), if lost == 0 { "all finished" } else { "" }),
-            ("makespan", format!("{:.2}", seconds(self.makespan_s)), ""),
-            ("median", format!("{:.2}", seconds(self.fct_s.p50)), "of completion times"),
-            ("p99", format!("{:.2}", seconds(self.fct_s.p99)), "of completion times"),
-            ("goodput", bits_per_second(self.goodput_bps), "over the makespan"),
+            ("makespan", tables::time(self.makespan_s), ""),
+            ("median", tables::time(self.fct_s.map(|times| times.p50)), "of completion times"),
+            ("p99", tables::time(self.fct_s.map(|times| times.p99)), "of completion times"),
+            (
+                "goodput",
+                self.goodput_bps.map_or_else(tables::absent, bits_per_second),
+                "over the makespan",
+            ),
             ("busiest link", format!("{:.0} %", 100.0 * self.links.max_utilisation), ""),
             ("imbalance", significant(self.links.imbalance), "busiest over mean"),
             ("idle links", format!("{:.0} %", 100.0 * self.links.idle_share), ""),
@@ -170,7 +174,7 @@ impl Report {
             .axes("completion_s", "share")
             .labels("completion time", "share of flows")
             .units(Unit::Seconds, Unit::Share)
-            .rule(self.fct_s.p99, "p99")
+            .rule(self.fct_s.map_or(0.0, |times| times.p99), "p99")
     }
 
     fn flows_chart(&self) -> Chart {

@@ -5,8 +5,18 @@ use report::number::{bits_per_second, grouped, significant};
 use report::{Align, Chart, ChartKind, Frame, Table, Unit};
 use units::Span;
 
-use super::{PartReport, WorstLink};
+use super::{PartReport, Percentiles, WorstLink};
 use crate::seeds::{Figure, Seeds, Spread};
+
+/// What stands where there is nothing to tell.
+pub(super) fn absent() -> String {
+    "–".to_owned()
+}
+
+/// A time, if there is one.
+pub(super) fn time(seconds: Option<f64>) -> String {
+    seconds.map_or_else(absent, |seconds| format!("{:.2}", Span::from_secs_f64(seconds)))
+}
 
 /// Every load: how many flows, from when to when, and the bandwidth of collectives.
 pub(super) fn parts(parts: &[PartReport]) -> Table {
@@ -21,8 +31,9 @@ pub(super) fn parts(parts: &[PartReport]) -> Table {
         ("bus bandwidth", Align::Right),
     ]);
     for part in parts {
-        let times = [part.start_s, part.finish_s, part.fct_s.p50, part.fct_s.p99];
-        let [from, to, median, p99] = times.map(|s| format!("{:.2}", Span::from_secs_f64(s)));
+        let of = |percentile: fn(Percentiles) -> f64| part.fct_s.map(percentile);
+        let times = [Some(part.start_s), part.finish_s, of(|all| all.p50), of(|all| all.p99)];
+        let [from, to, median, p99] = times.map(time);
         let bandwidth = part.busbw_gbps.map(|busbw| format!("{} GB/s", significant(busbw)));
         table.row([
             part.name.clone(),
@@ -32,7 +43,7 @@ pub(super) fn parts(parts: &[PartReport]) -> Table {
             to,
             median,
             p99,
-            bandwidth.unwrap_or_else(|| "–".to_owned()),
+            bandwidth.unwrap_or_else(absent),
         ]);
     }
     table
