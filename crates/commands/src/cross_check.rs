@@ -176,6 +176,26 @@ fn every(
     Ok(report)
 }
 
+impl Report {
+    /// What the columns are.
+    fn columns_in_words(&self) -> String {
+        let has = |name| self.columns.iter().any(|column| column.name == name);
+        let mut words = "In brackets: the difference from the column to the left.".to_owned();
+        if has(UNPAUSED) {
+            words += " Packets that are never paused have endless buffers: what queues change that \
+                      serve whoever comes first.";
+        }
+        words += match has(UNCONTROLLED) {
+            true => {
+                " Uncontrolled ones have the scenario's pauses or credits: what it costs to be \
+                 held up behind others. The last have its congestion control too."
+            }
+            false => " The last have the scenario's settings, which have no congestion control.",
+        };
+        words
+    }
+}
+
 impl Row {
     /// Whether any column has any of it.
     fn is_something(&self) -> bool {
@@ -260,13 +280,10 @@ impl Answer for Report {
         }
         let times = self.columns.iter().map(|column| shown(column.cpu_s, "s"));
         table.row(std::iter::once("processor time".to_owned()).chain(times));
-        let mut sheet =
-            Sheet::new().heading(format!("{}: every engine", self.title)).table(table).text(
-                "In brackets: the difference from the column to the left. Packets that are never \
-                 paused have endless buffers: what queues change that serve whoever comes first. \
-                 Uncontrolled ones have the scenario's pauses or credits: what it costs to be held \
-                 up behind others. The last have its congestion control too.",
-            );
+        let mut sheet = Sheet::new()
+            .heading(format!("{}: every engine", self.title))
+            .table(table)
+            .text(self.columns_in_words());
         for column in &self.columns {
             if let Some(reason) = &column.refused {
                 sheet = sheet.note(format!("{}: {reason}", column.name));

@@ -108,9 +108,19 @@ fn matches(wanted: &[String], name: &str) -> bool {
 
 fn nearest_name(fabric: &Fabric, name: &str) -> String {
     let first = name.split_whitespace().next().unwrap_or_default().to_lowercase();
+    let leaf = || fabric.leaves().first().map(|leaf| fabric.name(*leaf));
+    match first.as_str() {
+        "nic" => return "NIC 0".to_owned(),
+        "gpu" => return "GPU 0".to_owned(),
+        // All of one kind can be named at once, but not all of every kind.
+        "*" => {
+            let like = leaf().and_then(|leaf| Some(format!("{} *", leaf.rsplit_once(' ')?.0)));
+            return like.unwrap_or_else(|| "NIC *".to_owned());
+        }
+        _ => {}
+    }
     // Among the switches, one whose tier sounds right; else the first of them.
     let mut switches = fabric.switches().map(|switch| fabric.name(switch));
     let like = switches.find(|known| !first.is_empty() && known.to_lowercase().contains(&first));
-    let any = || fabric.leaves().first().map(|leaf| fabric.name(*leaf));
-    like.or_else(any).unwrap_or_else(|| "NIC 0".to_owned())
+    like.or_else(leaf).unwrap_or_else(|| "NIC 0".to_owned())
 }

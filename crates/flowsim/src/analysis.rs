@@ -84,6 +84,15 @@ pub struct Sharer {
 /// Queue pairs of a link that are named at most.
 const MOST_SHARERS: usize = 16;
 
+/// Who a link carries, where no more is known than how many.
+fn crossed(flows: u32, name: &str) -> String {
+    match flows {
+        0 => format!("no flow has {name} on its own way"),
+        1 => format!("1 flow crosses {name}"),
+        _ => format!("{flows} flows share {name}"),
+    }
+}
+
 /// A link that many flows share, and why it is slow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorstLink {
@@ -166,7 +175,7 @@ pub fn analyse(
             sharers: sharing.as_ref().map_or_else(Vec::new, |sharing| sharing.sharers(place)),
             why: match &sharing {
                 Some(sharing) => sharing.describe(place, used.flows),
-                None => format!("{} flows share {}", used.flows, fabric.link_name(link)),
+                None => crossed(used.flows, &fabric.link_name(link)),
             },
         }
     });

@@ -307,9 +307,9 @@ impl Credits {
         lane.map_or(0, |lane| now.saturating_sub(lane.since))
     }
 
-    /// Whether something waits for credits of the first lane of a link.
-    pub(crate) fn are_awaited(&self, link: usize) -> bool {
-        self.lanes.get(link * self.count).is_some_and(|lane| lane.since != NEVER)
+    /// Whether something waits for credits of a class.
+    pub(crate) fn are_awaited(&self, link: usize, class: usize) -> bool {
+        self.lanes.get(self.place(link, class)).is_some_and(|lane| lane.since != NEVER)
     }
 }
 

@@ -25,19 +25,31 @@ use crate::simulation::Simulation;
 /// the time to drain a threshold, tens of microseconds.
 pub(crate) const SUSPICIOUS: Span = Span::from_ms(1);
 
-/// For each paused port, the ports for which its packets wait at its far end.
+/// For each lane of a port that is paused, those for which its packets wait at its far end. A lane
+/// is told by a number: see [`Simulation::halted`].
 type Waits = BTreeMap<u32, BTreeSet<u32>>;
 
 impl Simulation<'_> {
     /// Says why a port has been paused for so long, if there is more to it than congestion.
-    pub(crate) fn examine(&mut self, link: usize) {
+    pub(crate) fn examine(&mut self, link: usize, class: usize) {
         let waits = self.waits();
         let stuck = stuck(&waits);
-        if stuck.contains_key(&(link as u32)) {
+        let lane = self.halted(link as u32, class);
+        if stuck.contains_key(&lane) {
             self.find_deadlock(&stuck);
-        } else if let Some(port) = self.storming_port(link, &waits) {
+        } else if let Some(port) = self.storming_port(lane, &waits) {
             self.find_storm(port);
         }
+    }
+
+    /// The number of a lane of a port.
+    fn halted(&self, link: u32, class: usize) -> u32 {
+        link * self.rules.lanes as u32 + (class - DATA) as u32
+    }
+
+    /// The port that a lane belongs to.
+    fn port_of(&self, lane: u32) -> u32 {
+        lane / self.rules.lanes as u32
     }
 
     /// Whether ports wait for each other and no watchdog will throw packets away.
@@ -54,22 +66,25 @@ impl Simulation<'_> {
         }
     }
 
-    /// Whether a port may not send data: it is paused, or waits for credits.
-    fn is_paused(&self, link: u32) -> bool {
-        let link = link as usize;
-        self.ports[link].paused >> DATA != 0 || self.credits.are_awaited(link)
+    /// Whether a lane may not send: it is paused, or waits for credits.
+    fn is_paused(&self, lane: u32) -> bool {
+        let (link, class) = (self.port_of(lane) as usize, DATA + lane as usize % self.rules.lanes);
+        self.ports[link].paused >> class & 1 == 1 || self.credits.are_awaited(link, class)
     }
 
-    /// Which paused ports wait for which ports of the switch at their far end.
+    /// Which paused lanes wait for which of the switch at their far end.
     fn waits(&self) -> Waits {
         let mut waits = Waits::new();
         let holds = |switch: &&Switch| 0 < switch.pausing || self.credits.count();
         for switch in self.switches.iter().filter(holds) {
             for &out in &switch.ports {
-                let classes = &self.ports[out as usize].classes[DATA..];
-                for waiting in classes.iter().flat_map(|class| self.queued.iter(class.queue)) {
-                    if waiting.from != NOWHERE && self.is_paused(waiting.from) {
-                        waits.entry(waiting.from).or_default().insert(out);
+                for class in DATA..DATA + self.rules.lanes {
+                    let queue = self.ports[out as usize].classes[class].queue;
+                    let comers = self.queued.iter(queue).map(|waiting| waiting.from);
+                    let lanes = comers.filter(|from| *from != NOWHERE);
+                    let lanes = lanes.map(|from| self.halted(from, class));
+                    for lane in lanes.filter(|lane| self.is_paused(*lane)) {
+                        waits.entry(lane).or_default().insert(self.halted(out, class));
                     }
                 }
             }
@@ -78,12 +93,13 @@ impl Simulation<'_> {
     }
 
     /// The port to a NIC that keeps a port paused, if one does.
-    fn storming_port(&self, link: usize, waits: &Waits) -> Option<u32> {
-        let mut at = link as u32;
+    fn storming_port(&self, lane: u32, waits: &Waits) -> Option<u32> {
+        let mut at = lane;
         let mut seen = BTreeSet::new();
         while seen.insert(at) {
-            if self.ports[at as usize].into == NOWHERE {
-                return self.is_paused(at).then_some(at);
+            let port = self.port_of(at);
+            if self.ports[port as usize].into == NOWHERE {
+                return self.is_paused(at).then_some(port);
             }
             let next = waits.get(&at)?.iter().copied();
             at = next.filter(|out| self.is_paused(*out)).find(|out| !seen.contains(out))?;
@@ -91,8 +107,12 @@ impl Simulation<'_> {
         None
     }
 
-    fn name_of(&self, link: u32) -> String {
-        self.fabric.link_name(LinkId::from_index(link as usize))
+    fn name_of(&self, lane: u32) -> String {
+        let name = self.fabric.link_name(LinkId::from_index(self.port_of(lane) as usize));
+        match self.rules.lanes as u32 {
+            1 => name,
+            lanes => format!("{name} (lane {})", lane % lanes),
+        }
     }
 
     fn find_deadlock(&mut self, stuck: &Waits) {
@@ -101,7 +121,7 @@ impl Simulation<'_> {
             return;
         }
         self.told_deadlocks.extend(stuck.keys());
-        let names: Vec<String> = cycle.iter().map(|link| self.name_of(*link)).collect();
+        let names: Vec<String> = cycle.iter().map(|lane| self.name_of(*lane)).collect();
         let (first, rest) = names.split_first().expect("a cycle has ports");
         let waits: String = rest.iter().map(|name| format!(" waits for {name},")).collect();
         let held = stuck.len() - cycle.len();

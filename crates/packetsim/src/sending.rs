@@ -17,6 +17,9 @@ use crate::simulation::Simulation;
 
 const NEVER: u64 = u64::MAX;
 
+/// Of so many queue pairs that gave up each is told, of more their number.
+pub(crate) const TOLD: u32 = 3;
+
 impl Simulation<'_> {
     /// Hands a message to a queue pair.
     pub(crate) fn post(&mut self, pair: usize, op: u32, bytes: u64) {
@@ -340,11 +343,14 @@ impl Simulation<'_> {
         }
         let pair = &self.pairs[number];
         let name = self.fabric.link_name(fabric::LinkId::from_index(pair.port as usize));
-        let retries = self.settings.nic.retries;
-        self.find(format!(
-            "a queue pair that sends over {name} gave up: {retries} retransmissions went unanswered"
-        ));
+        let timeouts = u32::from(pair.tries);
         self.tally.broken += 1;
+        if self.tally.broken <= TOLD {
+            self.find(format!(
+                "a queue pair that sends over {name} gave up after {timeouts} timeouts without an \
+                 answer (`network.nic.retries`)"
+            ));
+        }
     }
 
     /// Sends everything from a packet on once more.

@@ -22,6 +22,7 @@ use crate::pair::{Inbox, Message, Pair};
 use crate::paths::Network;
 use crate::port::{LaneCount, NOWHERE, Port};
 use crate::ring::Slab;
+use crate::sending::TOLD;
 use crate::settings::Settings;
 use crate::stamps::Stamps;
 use crate::stations::Stations;
@@ -237,8 +238,8 @@ enum End {
     Stuck,
     /// It was told to stop.
     Stopped,
-    /// It passed a limit.
-    Limit,
+    /// It passed a limit, which this is the name of.
+    Limit(&'static str),
 }
 
 impl Simulation<'_> {
@@ -264,7 +265,7 @@ impl Simulation<'_> {
             let Some(next) = self.calendar.peek() else { return End::Stuck };
             if limit < next {
                 self.now = limit;
-                return End::Limit;
+                return End::Limit("time");
             }
             self.read_for_nics();
             let Some(entry) = self.calendar.next() else { return End::Stuck };
@@ -280,7 +281,7 @@ impl Simulation<'_> {
                     return End::Stuck;
                 }
                 if self.settings.limits.events <= self.counters.events {
-                    return End::Limit;
+                    return End::Limit("events");
                 }
             }
         }
@@ -577,15 +578,24 @@ impl Simulation<'_> {
         }
         self.sample_last();
         self.balance();
-        let left = self.operations.replay.unfinished();
+        let left = match self.operations.replay.unfinished() {
+            1 => "1 operation".to_owned(),
+            left => format!("{left} operations"),
+        };
         if end != End::Done {
             self.examine_all();
         }
+        if TOLD < self.tally.broken {
+            let more = self.tally.broken - TOLD;
+            self.find(format!("{more} more queue pairs gave up"));
+        }
         match end {
             End::Done => {}
-            End::Stuck => self.find(format!("{left} operations never finished: nothing moves")),
-            End::Stopped => self.find(format!("stopped: {left} operations were unfinished")),
-            End::Limit => self.find(format!("stopped at a limit: {left} operations unfinished")),
+            End::Stuck => self.find(format!("nothing moves any more: {left} did not finish")),
+            End::Stopped => self.find(format!("stopped: {left} did not finish")),
+            End::Limit(which) => {
+                self.find(format!("stopped at `network.limits.{which}`: {left} did not finish"))
+            }
         }
         let mut links = IdVec::with_capacity(self.ports.len());
         let mut paused_in_all = 0;

@@ -426,7 +426,7 @@ impl Simulation<'_> {
             halt.expiry_pending = true;
             if halt.since + SUSPICIOUS.as_ps() <= now && halt.examined != Some(halt.since) {
                 halt.examined = Some(halt.since);
-                self.examine(link);
+                self.examine(link, class);
             }
             self.plan(until, Agenda::Expire { link: link as u32, class: class as u8 });
         }
@@ -454,7 +454,7 @@ impl Simulation<'_> {
             WatchdogAction::Drop => "drops what waits and what comes",
         };
         self.find(format!("{name} has been paused for {span}: the watchdog {acts}"));
-        self.examine(link);
+        self.examine(link, class);
         match self.settings.pfc.action {
             WatchdogAction::Alert => {}
             WatchdogAction::Forward => {

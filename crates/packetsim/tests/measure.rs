@@ -156,11 +156,8 @@ fn lanes_are_told_apart_and_come_to_the_whole() {
     settings.credits.lanes = 2;
     settings.ecn.min = Bytes::from_kib(16);
     let last = fabric.reverse(fabric.ports(fabric.nic(4))[0]);
-    let config = MeasureConfig {
-        links: vec![last],
-        interval: Span::from_us(7),
-        ..MeasureConfig::default()
-    };
+    let config =
+        MeasureConfig { links: vec![last], interval: Span::from_us(7), ..MeasureConfig::default() };
     let (faults, mut watch) = (Faults::default(), Watch::default());
     let (outcome, recording) =
         packetsim::run_measured(&fabric, &transfers, &settings, &faults, &config, &mut watch);

@@ -8,6 +8,7 @@ use std::fmt::Display;
 
 use packetsim::buffer::BufferConfig;
 use packetsim::cc::CcConfig;
+use packetsim::credits::CreditConfig;
 use packetsim::packet::PacketConfig;
 use traffic::nccl;
 use units::{Bytes, Span};
@@ -30,6 +31,9 @@ const MOST_HEADER: Bytes = Bytes::from_kib(4);
 
 /// So that a packet with all its headers has a size of 16 bits.
 const MTU: [Bytes; 2] = [Bytes::new(64), Bytes::from_kib(48)];
+
+/// Timers of NICs count microseconds; far below them a run does nothing else than keep time.
+const SHORTEST_PERIOD: Span = Span::from_ns(100);
 
 /// What a channel's number allows (`MAXCHANNELS` of NCCL is 64).
 const MOST_CHANNELS: u32 = 1024;
@@ -111,10 +115,35 @@ impl Limits {
             let range = format!("at most `network.ecn.max`, which is {}", ecn.max);
             self.refuse(&["network.ecn.min", "network.ecn.max"], ecn.min, &range);
         }
-        self.within("network.credits.lanes", settings.credits.lanes, [1, 4]);
+        self.lanes(&settings.credits);
         self.some("network.admission.buffer", settings.admission.buffer);
         self.at_least("network.admission.window", settings.admission.window, 1);
+        if let Some(window) = settings.admission.receiver_window {
+            self.at_least("network.admission.receiver_window", window, settings.admission.buffer);
+        }
         self.share("network.loss", settings.loss);
+    }
+
+    fn lanes(&mut self, credits: &CreditConfig) {
+        let lanes = credits.lanes;
+        self.within("network.credits.lanes", lanes, [1, 4]);
+        let there = format!("a lane below {lanes}, which is `network.credits.lanes`");
+        if let Some(lane) = credits.high_priority.iter().find(|lane| lanes <= **lane) {
+            let keys = ["network.credits.high_priority", "network.credits.lanes"];
+            self.refuse(&keys, lane, &there);
+        }
+        // The default has an entry for every lane that there can be.
+        let is_default = credits.sl_to_vl == CreditConfig::default().sl_to_vl;
+        let beyond = credits.sl_to_vl.iter().find(|lane| lanes <= **lane);
+        if let Some(lane) = beyond.filter(|_| !is_default) {
+            self.refuse(&["network.credits.sl_to_vl", "network.credits.lanes"], lane, &there);
+        }
+        let weights = credits.weights.len();
+        if usize::from(lanes) < weights {
+            let range = format!("a list of at most {lanes}, one weight for each lane");
+            let keys = ["network.credits.weights", "network.credits.lanes"];
+            self.refuse(&keys, format!("a list of {weights}"), &range);
+        }
     }
 
     fn buffer(&mut self, path: &str, buffer: &BufferConfig) {
@@ -186,7 +215,7 @@ impl Limits {
     }
 
     fn period(&mut self, name: &str, period: Span) {
-        self.some(&format!("network.congestion.{name}"), period);
+        self.at_least(&format!("network.congestion.{name}"), period, SHORTEST_PERIOD);
     }
 
     /// What an algorithm adds to packets: less than is left of 64 KiB.

@@ -420,9 +420,9 @@ fn settings_out_of_range_are_refused_with_their_range() {
         ("network.packet.mtu=0B", "from 64B to 48KiB"),
         ("network.packet.mtu=1GiB", "from 64B to 48KiB"),
         ("network.packet.headers.data=70000B", "from 0B to 4KiB"),
-        ("network.congestion.alpha_every=0us", "above 0"),
-        ("network.congestion.increase_every=0us", "above 0"),
-        ("network.congestion.cut_every=0us", "above 0"),
+        ("network.congestion.alpha_every=1ps", "at least 100ns"),
+        ("network.congestion.increase_every=0us", "at least 100ns"),
+        ("network.congestion.cut_every=0us", "at least 100ns"),
         ("network.congestion.gain=-1.0", "above 0 and at most 1"),
         ("network.congestion.gain=5.0", "above 0 and at most 1"),
         ("network.ecn.probability=7.0", "from 0 to 1"),
@@ -436,6 +436,10 @@ fn settings_out_of_range_are_refused_with_their_range() {
         ("network.routing.qps=0", "at least 1"),
         ("network.nic.timeout=0s", "above 0"),
         ("library.channels=0", "from 1 to 1024"),
+        ("network.credits.high_priority=[1]", "a lane below 1"),
+        ("network.credits.sl_to_vl=[0, 1]", "a lane below 1"),
+        ("network.credits.weights=[4, 2]", "a list of at most 1"),
+        ("network.admission.receiver_window=4KiB", "at least 512KiB"),
     ];
     for (set, range) in cases {
         let refusal = refusal_of("small-16", &["network.congestion.control=dcqcn", set]);

@@ -105,7 +105,7 @@ pub struct Load {
     pub groups: u32,
     /// In which order the collective's servers come.
     pub placement: Seating,
-    /// The service level of its connections, which decides their virtual lane on InfiniBand.
+    /// The service level of its connections, which decides their lane (`network.credits.sl_to_vl`).
     pub service_level: u8,
 }
 
@@ -190,6 +190,10 @@ pub struct Flow {
 /// More flows than this are refused: each takes memory in the engine.
 pub const MAX_FLOWS: u64 = 1 << 25;
 
+/// The field of an IP packet that tells service levels apart has six bits (RFC 2474), InfiniBand's
+/// four.
+const MAX_LEVEL: u8 = 63;
+
 /// What is wrong with synthetic traffic: the key below `[traffic]`, and a sentence.
 pub type Wrong = (String, String);
 
@@ -197,6 +201,10 @@ pub type Wrong = (String, String);
 pub fn check(config: &TrafficConfig, nics: u32, gpus: u64) -> Vec<Wrong> {
     let checked = |(path, load): (String, &Load)| {
         let fits = match load.pattern {
+            _ if MAX_LEVEL < load.service_level => {
+                let reason = format!("is {}; the most is {MAX_LEVEL}", load.service_level);
+                Err(("service_level", reason))
+            }
             Pattern::Collective => ranks(load, gpus),
             _ => members(load, nics),
         };

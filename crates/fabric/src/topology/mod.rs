@@ -116,7 +116,18 @@ pub fn health(fabric: &Fabric, config: &FabricConfig) -> Result<Health, Vec<Conf
     }
     for (at, DegradedConfig { link, rate }) in config.degraded.iter().enumerate() {
         match naming::links(fabric, link) {
-            Ok(links) => links.into_iter().for_each(|link| health.degrade(link, *rate)),
+            Ok(links) => {
+                for link in links {
+                    let most = fabric.class(link).rate;
+                    if most < *rate {
+                        let reason =
+                            format!("{rate} is above the {most} of {}", fabric.link_name(link));
+                        errors.push(&format!("fabric.degraded.{at}.rate"), reason, "a lower rate");
+                        break;
+                    }
+                    health.degrade(link, *rate);
+                }
+            }
             Err(wrong) => {
                 errors.push(&format!("fabric.degraded.{at}"), wrong.reason, &wrong.suggestion);
             }
