@@ -39,7 +39,8 @@ pub struct ClusterConfig {
     pub aggregation: Aggregation,
     /// The network between the GPUs of a server or a larger domain.
     pub scale_up: ScaleUpConfig,
-    /// What PCIe carries between a GPU and its NIC in one direction. A NIC gets no more than this.
+    /// What PCIe carries between a GPU and its NIC in one direction. A NIC gets no more than this,
+    /// unless `fabric.links` says at which rate its cable runs.
     pub pcie: Rate,
     /// A file that describes a server, as NCCL dumps it (`NCCL_TOPO_DUMP_FILE`): its GPUs, NICs,
     /// which GPU uses which NIC, PCIe and scale-up. It wins over the keys here.
