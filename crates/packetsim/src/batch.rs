@@ -181,7 +181,7 @@ impl Hot<'_> {
         let left = port.left(class, size);
         if class == DATA
             && self.marks_on_leaving
-            && self.marker.marks(left, link)
+            && self.marker.marks(left, link, DATA)
             && packet.purpose == Purpose::Data
         {
             packet.flags |= MARKED;

@@ -129,6 +129,9 @@ pub enum WatchdogAction {
 pub struct PfcConfig {
     /// Whether data is lossless. Without it, a full buffer drops.
     pub enabled: bool,
+    /// Lanes (`network.credits.lanes`) that are not paused all the same: a full buffer drops what
+    /// comes for them.
+    pub lossy_lanes: Vec<u8>,
     /// A paused sender may go on when its use is this much below the threshold.
     pub xon_below: Bytes,
     /// How long a pause lasts unless it is renewed, in quanta of 512 bit times; 0 means until it
@@ -146,6 +149,7 @@ impl Default for PfcConfig {
     fn default() -> Self {
         Self {
             enabled: true,
+            lossy_lanes: Vec::new(),
             // SONiC's profile for Tomahawk 5 at 400G: xon_offset 3,556 bytes.
             xon_below: Bytes::new(3_556),
             // IEEE 802.1Qbb: the field has 16 bits, and switches send its largest value.

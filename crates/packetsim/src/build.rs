@@ -16,7 +16,7 @@ use crate::credits::Credits;
 use crate::entropy::{Entropy, Way};
 use crate::faults::{Trouble, pauses};
 use crate::nic::{Pacing, Sender, Verb};
-use crate::packet::{CONTROL, Clock, DATA, DATA_CLASSES, PATH_END, PURPOSES, Purpose, Sizes};
+use crate::packet::{CONTROL, Clock, DATA, LANES, PATH_END, PURPOSES, Purpose, Sizes};
 use crate::pair::{Inbox, Pair};
 use crate::paths::{Network, is_scale_up};
 use crate::port::{LaneCount, NOWHERE, Port};
@@ -96,7 +96,7 @@ pub(crate) fn build<'a>(
         clerks: (0..ends).map(|_| Clerk::default()).collect(),
         hosts: if slow_hosts { hosts(fabric, settings) } else { Vec::new() },
         stamps: Stamps::default(),
-        marker: Marker::new(&settings.ecn, settings.seed, links),
+        marker: Marker::new(settings, links),
         agenda: Vec::new(),
         free_agenda: Vec::new(),
         sizes,
@@ -155,7 +155,7 @@ fn rules(settings: &Settings, faults: &Faults) -> Rules {
     let reads = settings.nic.verb == Verb::Read && needs.no_acks;
     Rules {
         needs,
-        lossless: if pfc.enabled || settings.credits.enabled { DATA_CLASSES } else { 0 },
+        lossless: lossless(settings),
         lanes: settings.credits.lanes(),
         flowlet_gap: if settings.routing.policy == Policy::Flowlet {
             settings.routing.gap.as_ps()
@@ -182,6 +182,17 @@ fn rules(settings: &Settings, faults: &Faults) -> Rules {
         admission,
         slow_hosts: settings.nic.pcie.is_some() || faults.all().iter().any(pauses),
         header_bytes: 64,
+    }
+}
+
+/// The classes of data that lose nothing, among those that there are.
+fn lossless(settings: &Settings) -> u8 {
+    let all = ((1 << settings.credits.lanes()) - 1) << DATA;
+    let lossy = settings.pfc.lossy_lanes.iter().filter(|lane| usize::from(**lane) < LANES);
+    match (settings.credits.enabled, settings.pfc.enabled) {
+        (true, _) => all,
+        (false, true) => lossy.fold(all, |mask, lane| mask & !(1 << (DATA + usize::from(*lane)))),
+        (false, false) => 0,
     }
 }
 
@@ -330,8 +341,10 @@ fn switches(
     let switch = |node| {
         let config = config_of(node);
         let lanes = settings.credits.lanes() as u64;
-        let kept =
-            |out: &LinkId| lanes * (headroom_of(fabric.reverse(*out)) + config.reserved.get());
+        let paused = u64::from(lossless(settings).count_ones());
+        let kept = |out: &LinkId| {
+            paused * headroom_of(fabric.reverse(*out)) + lanes * config.reserved.get()
+        };
         let kept = fabric.ports(node).iter().map(kept).sum();
         let ports = fabric.ports(node).iter().map(|link| link.index() as u32).collect();
         if settings.credits.enabled {

@@ -300,7 +300,7 @@ impl Simulation<'_> {
         let at = host.free_at;
         host.queue.push_back(packet);
         let full = self.settings.nic.receive_buffer.get() / 2 < host.held;
-        if full && !host.pausing && self.rules.lossless >> DATA & 1 == 1 {
+        if full && !host.pausing && self.rules.lossless != 0 {
             host.pausing = true;
             self.nic_pauses(link);
         } else if self.settings.nic.receive_buffer.get() < host.held {
@@ -308,7 +308,7 @@ impl Simulation<'_> {
             let packet = host.queue.pop_back().expect("it was pushed above");
             host.held -= size;
             host.free_at -= time;
-            if self.rules.lossless >> DATA & 1 == 1 {
+            if self.rules.lossless >> (DATA + packet.lane()) & 1 == 1 {
                 self.tell_of_loss(fabric::NodeId::from_index(node), "receive buffer");
             }
             self.lose(&packet);

@@ -129,6 +129,9 @@ pub struct Settings {
     pub buffer_of_tier: std::collections::BTreeMap<String, BufferConfig>,
     /// When switches mark.
     pub ecn: EcnConfig,
+    /// When switches mark packets of single lanes, in the order of the lanes (on Ethernet,
+    /// priorities); those beyond the list take `ecn`.
+    pub ecn_of_lane: Vec<EcnConfig>,
     /// When switches pause.
     pub pfc: PfcConfig,
     /// Flow control by credits, which takes the place of pauses.

@@ -17,7 +17,9 @@ use crate::entropy::Entropy;
 use crate::faults::Trouble;
 use crate::measure::Recorder;
 use crate::nic::{AcksWhilePaused, Sender};
-use crate::packet::{Clock, PATH_END, PURPOSES, Packet, Purpose, STAMPED, Sizes, Waiting};
+use crate::packet::{
+    CLASSES, Clock, DATA, PATH_END, PURPOSES, Packet, Purpose, STAMPED, Sizes, Waiting,
+};
 use crate::pair::{Inbox, Message, Pair};
 use crate::paths::Network;
 use crate::port::{LaneCount, NOWHERE, Port};
@@ -90,6 +92,14 @@ pub(crate) struct Rules {
     pub counts_cleared: bool,
     pub slow_hosts: bool,
     pub header_bytes: u64,
+}
+
+impl Rules {
+    /// The classes of data whose senders can be paused.
+    pub(crate) fn lossless_classes(&self) -> impl Iterator<Item = usize> + use<> {
+        let lossless = self.lossless;
+        (DATA..CLASSES).filter(move |class| lossless >> class & 1 == 1)
+    }
 }
 
 /// How far the operations are.

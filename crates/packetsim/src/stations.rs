@@ -160,7 +160,7 @@ impl Stations {
     /// The stations of a run, if they can run ahead.
     pub(crate) fn new(simulation: &Simulation<'_>) -> Self {
         let (fabric, transfers) = (simulation.fabric, simulation.transfers);
-        let Rules { admits, slow_hosts, goes_back, lossless, .. } = simulation.rules;
+        let Rules { admits, slow_hosts, goes_back, lossless, lanes, .. } = simulation.rules;
         // Clearances are given, and what is missing is looked up, without a message; switches that
         // end queue pairs or choose by flowlet feel a NIC at once; with whole nanoseconds the order
         // of all departures counts.
@@ -169,7 +169,7 @@ impl Stations {
             || simulation.aggregates
             || simulation.rules.flowlet_gap != NEVER
             || simulation.clock != Clock::Picosecond;
-        let may_lose = lossless == 0 || !simulation.damage.is_empty();
+        let may_lose = (lossless.count_ones() as usize) < lanes || !simulation.damage.is_empty();
         if is_felt || !simulation.troubles.is_empty() || (may_lose && !goes_back) {
             return Self::default();
         }

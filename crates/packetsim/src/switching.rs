@@ -10,42 +10,61 @@ use crate::calendar::Kind;
 use crate::deadlock::SUSPICIOUS;
 use crate::nic::AcksWhilePaused;
 use crate::packet::{
-    CONTROL, DAMAGED, DATA, MARKED, Packet, Purpose, RESUME, ROAMING, STAMPED, Waiting, joined,
+    CONTROL, DAMAGED, DATA, LANES, MARKED, Packet, Purpose, RESUME, ROAMING, STAMPED, Waiting,
+    joined,
 };
 use crate::port::NOWHERE;
-use crate::settings::LinkRetry;
+use crate::settings::{LinkRetry, Settings};
 use crate::simulation::{Agenda, Simulation};
 
 /// Draws marks.
 #[derive(Debug)]
 pub(crate) struct Marker {
-    min: u64,
-    max: u64,
-    /// Probability for each byte above `min`.
-    slope: f64,
+    lanes: [Thresholds; LANES],
     /// One stream of dice for each link.
     dice: Vec<Random>,
 }
 
-impl Marker {
-    /// For so many links.
-    pub(crate) fn new(config: &EcnConfig, seed: u64, links: usize) -> Self {
+/// When a queue marks.
+#[derive(Clone, Copy, Debug)]
+struct Thresholds {
+    min: u64,
+    max: u64,
+    /// Probability for each byte above `min`.
+    slope: f64,
+}
+
+impl Thresholds {
+    fn new(config: &EcnConfig) -> Self {
         let (min, max) = (config.min.get(), config.max.get());
         let slope = if min < max { config.probability / (max - min) as f64 } else { 0.0 };
-        if !config.enabled {
-            return Self { min: u64::MAX, max: u64::MAX, slope, dice: Vec::new() };
+        if config.enabled {
+            Self { min, max, slope }
+        } else {
+            Self { min: u64::MAX, max: u64::MAX, slope }
         }
-        let dice = (0..links).map(|link| Random::new(seed, "mark", link as u64)).collect();
-        Self { min, max, slope, dice }
+    }
+}
+
+impl Marker {
+    /// For so many links.
+    pub(crate) fn new(settings: &Settings, links: usize) -> Self {
+        let of_lane = |lane| settings.ecn_of_lane.get(lane).unwrap_or(&settings.ecn);
+        let lanes = std::array::from_fn(|lane| Thresholds::new(of_lane(lane)));
+        let marks = settings.ecn.enabled || settings.ecn_of_lane.iter().any(|ecn| ecn.enabled);
+        let links = if marks { 0..links as u64 } else { 0..0 };
+        let dice = links.map(|link| Random::new(settings.seed, "mark", link)).collect();
+        Self { lanes, dice }
     }
 
-    /// Whether a packet is marked when so much is queued on a link.
+    /// Whether a packet is marked when so much of its class is queued on a link.
     #[inline]
-    pub(crate) fn marks(&mut self, queued: u64, link: usize) -> bool {
-        if queued <= self.min {
+    pub(crate) fn marks(&mut self, queued: u64, link: usize, class: usize) -> bool {
+        let Thresholds { min, max, slope } = self.lanes[class - DATA];
+        if queued <= min {
             return false;
         }
-        self.max < queued || self.dice[link].unit() < (queued - self.min) as f64 * self.slope
+        max < queued || self.dice[link].unit() < (queued - min) as f64 * slope
     }
 }
 
@@ -189,7 +208,7 @@ impl Simulation<'_> {
         }
         if self.rules.mark_when == MarkWhen::Enqueue
             && DATA <= class
-            && self.marker.marks(u64::from(self.ports[next].classes[class].queued), next)
+            && self.marker.marks(self.ports[next].classes[class].queued.into(), next, class)
             && packet.purpose == Purpose::Data
         {
             packet.flags |= MARKED;
@@ -292,7 +311,7 @@ impl Simulation<'_> {
 
     /// A NIC asks its switch to pause everything.
     pub(crate) fn nic_pauses(&mut self, link: usize) {
-        for class in DATA..DATA + self.rules.lanes {
+        for class in self.rules.lossless_classes() {
             self.ports[link].pausing |= 1 << class;
             self.send_pause(link, class, 0);
             self.renew_later(link, class);
@@ -301,7 +320,7 @@ impl Simulation<'_> {
 
     /// A NIC lets its switch go on.
     pub(crate) fn nic_resumes(&mut self, link: usize) {
-        for class in DATA..DATA + self.rules.lanes {
+        for class in self.rules.lossless_classes() {
             self.ports[link].pausing &= !(1 << class);
             self.send_pause(link, class, RESUME);
         }

@@ -169,7 +169,7 @@ impl Simulation<'_> {
             // An acknowledgement's flag is the echo of a data packet's mark, never its own.
             if DATA <= class
                 && self.rules.mark_when == MarkWhen::Dequeue
-                && self.marker.marks(left, link)
+                && self.marker.marks(left, link, class)
                 && packet.purpose == Purpose::Data
             {
                 packet.flags |= MARKED;

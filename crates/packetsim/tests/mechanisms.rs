@@ -6,7 +6,7 @@ use fabric::graph::{LinkKind, Tier};
 use fabric::hardware::Reorder;
 use fabric::{Fabric, FabricBuilder, LinkClass};
 use packetsim::admission::{AdmissionConfig, AdmissionPolicy};
-use packetsim::buffer::{BufferConfig, Organisation};
+use packetsim::buffer::{BufferConfig, EcnConfig, Organisation};
 use packetsim::cc::{CcConfig, dcqcn, none};
 use packetsim::measure::{MeasureConfig, Recording};
 use packetsim::nic::{AfterIdle, Verb};
@@ -391,4 +391,60 @@ fn verbs_differ_by_their_headers_and_a_read_by_its_request() {
         let taken = taken(verb);
         assert!((taken - expected).abs() < 1e-11, "{verb:?}: {taken} for {expected}");
     }
+}
+
+/// Two incasts into two hosts of one switch, each in a lane of its own.
+fn two_lanes(settings: &Settings) -> (Outcome, Recording) {
+    let fabric = star(8);
+    let flows: Vec<_> = (0..3).flat_map(|from| [(from, 6), (from + 3, 7)]).collect();
+    let mut transfers = Transfers::new();
+    let label = transfers.label("flow");
+    for &(from, to) in &flows {
+        let connection = connect(&mut transfers, &fabric, from, to);
+        transfers.set_service_level(transfers.connections().len() - 1, u8::from(to == 7));
+        transfers.send(connection, Bytes::from_mib(2), label, &[]);
+    }
+    let out = |host| fabric.reverse(fabric.ports(fabric.nic(host))[0]);
+    let config = MeasureConfig { links: vec![out(6), out(7)], ..MeasureConfig::default() };
+    let (faults, mut watch) = (Faults::default(), Watch::default());
+    packetsim::run_measured(&fabric, &transfers, settings, &faults, &config, &mut watch)
+}
+
+/// A lossless lane beside a lossy one: the first is paused and loses nothing, the second loses and
+/// is never paused.
+#[test]
+fn one_lane_is_paused_and_the_other_loses() {
+    let mut settings = uncontrolled();
+    settings.credits.lanes = 2;
+    settings.pfc.lossy_lanes = vec![1];
+    settings.buffer.size = Bytes::from_mib(4);
+    settings.buffer.alpha = 0.25;
+    settings.buffer.alpha_lossy = 0.25;
+    settings.nic.timeout = Span::from_us(200);
+    let (outcome, recording) = two_lanes(&settings);
+    assert!(outcome.ops.iter().all(Option::is_some), "loss never hangs a run");
+    let drops = |at: usize| recording.links[at].1.samples.last().expect("some").data_drops;
+    // Links come in the order in which they were named, each with its lanes.
+    assert_eq!([drops(0), drops(1), drops(2)], [0, 0, 0]);
+    assert!(0 < drops(3));
+    assert_eq!(u64::from(drops(3)), outcome.counters.drops);
+    // Only the senders of the first lane have been paused.
+    let fabric = star(8);
+    let paused = |host| outcome.links[fabric.ports(fabric.nic(host))[0]].paused;
+    assert!((0..3).all(|host| Span::ZERO < paused(host)));
+    assert!((3..6).all(|host| Span::ZERO == paused(host)));
+    assert!(outcome.findings.is_empty(), "{:?}", outcome.findings);
+}
+
+/// A threshold for each lane: the lane whose own is never reached marks nothing.
+#[test]
+fn lanes_mark_by_their_own_thresholds() {
+    let mut settings = uncontrolled();
+    settings.credits.lanes = 2;
+    let step = |at| EcnConfig { min: at, max: at, ..EcnConfig::default() };
+    settings.ecn_of_lane = vec![step(Bytes::from_mib(512)), step(Bytes::from_kib(64))];
+    let (outcome, recording) = two_lanes(&settings);
+    let marks = |at: usize| recording.links[at].1.samples.last().expect("some").marks;
+    assert_eq!([marks(0), marks(1), marks(2)], [0, 0, 0]);
+    assert!(0 < marks(3) && u64::from(marks(3)) == outcome.counters.ecn_marks);
 }

@@ -6,7 +6,7 @@
 
 use std::fmt::Display;
 
-use packetsim::buffer::BufferConfig;
+use packetsim::buffer::{BufferConfig, EcnConfig};
 use packetsim::cc::CcConfig;
 use packetsim::credits::CreditConfig;
 use packetsim::packet::PacketConfig;
@@ -109,13 +109,11 @@ impl Limits {
         for (tier, buffer) in &settings.buffer_of_tier {
             self.buffer(&format!("network.buffer_of_tier.{tier}"), buffer);
         }
-        let ecn = &settings.ecn;
-        self.share("network.ecn.probability", ecn.probability);
-        if ecn.max < ecn.min {
-            let range = format!("at most `network.ecn.max`, which is {}", ecn.max);
-            self.refuse(&["network.ecn.min", "network.ecn.max"], ecn.min, &range);
+        self.marks("network.ecn", &settings.ecn);
+        for (lane, ecn) in settings.ecn_of_lane.iter().enumerate() {
+            self.marks(&format!("network.ecn_of_lane.{lane}"), ecn);
         }
-        self.lanes(&settings.credits);
+        self.lanes(settings);
         self.some("network.admission.buffer", settings.admission.buffer);
         self.at_least("network.admission.window", settings.admission.window, 1);
         if let Some(window) = settings.admission.receiver_window {
@@ -124,25 +122,40 @@ impl Limits {
         self.share("network.loss", settings.loss);
     }
 
-    fn lanes(&mut self, credits: &CreditConfig) {
-        let lanes = credits.lanes;
-        self.within("network.credits.lanes", lanes, [1, 4]);
-        let there = format!("a lane below {lanes}, which is `network.credits.lanes`");
-        if let Some(lane) = credits.high_priority.iter().find(|lane| lanes <= **lane) {
-            let keys = ["network.credits.high_priority", "network.credits.lanes"];
-            self.refuse(&keys, lane, &there);
+    fn marks(&mut self, path: &str, ecn: &EcnConfig) {
+        self.share(&format!("{path}.probability"), ecn.probability);
+        if ecn.max < ecn.min {
+            let [min, max] = ["min", "max"].map(|key| format!("{path}.{key}"));
+            let range = format!("at most `{max}`, which is {}", ecn.max);
+            self.refuse(&[&min, &max], ecn.min, &range);
         }
+    }
+
+    fn lanes(&mut self, settings: &packetsim::Settings) {
+        const LANES: &str = "network.credits.lanes";
+        let credits = &settings.credits;
+        let lanes = credits.lanes;
+        self.within(LANES, lanes, [1, 4]);
         // The default has an entry for every lane that there can be.
         let is_default = credits.sl_to_vl == CreditConfig::default().sl_to_vl;
-        let beyond = credits.sl_to_vl.iter().find(|lane| lanes <= **lane);
-        if let Some(lane) = beyond.filter(|_| !is_default) {
-            self.refuse(&["network.credits.sl_to_vl", "network.credits.lanes"], lane, &there);
+        let named = [
+            ("network.credits.high_priority", &credits.high_priority),
+            ("network.credits.sl_to_vl", if is_default { &Vec::new() } else { &credits.sl_to_vl }),
+            ("network.pfc.lossy_lanes", &settings.pfc.lossy_lanes),
+        ];
+        for (key, named) in named {
+            if let Some(lane) = named.iter().find(|lane| lanes <= **lane) {
+                let range = format!("a lane below {lanes}, which is `{LANES}`");
+                self.refuse(&[key, LANES], lane, &range);
+            }
         }
-        let weights = credits.weights.len();
-        if usize::from(lanes) < weights {
-            let range = format!("a list of at most {lanes}, one weight for each lane");
-            let keys = ["network.credits.weights", "network.credits.lanes"];
-            self.refuse(&keys, format!("a list of {weights}"), &range);
+        let lists = [
+            ("network.credits.weights", credits.weights.len()),
+            ("network.ecn_of_lane", settings.ecn_of_lane.len()),
+        ];
+        for (key, length) in lists.into_iter().filter(|(_, length)| usize::from(lanes) < *length) {
+            let range = format!("a list of at most {lanes}, one entry for each lane");
+            self.refuse(&[key, LANES], format!("a list of {length}"), &range);
         }
     }
 
