@@ -53,10 +53,13 @@ pub struct Report {
     pub worse: Vec<String>,
     /// Whether every family keeps to both.
     pub passed: bool,
-    /// The rule that gives rows their fabric.
-    pub fabric_rule: String,
+    /// The rule that gives rows their fabric, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fabric_rule: Option<String>,
     #[serde(skip)]
     engine: Engine,
+    #[serde(skip)]
+    asked: Engine,
 }
 
 /// Measurements that belong together.
@@ -170,10 +173,17 @@ pub fn run(
         .enumerate()
         .flat_map(|(at, g)| g.tasks.iter().map(move |t| (at, t)))
         .collect();
+    let only_packets = tasks.iter().all(|(_, task)| matches!(task, Task::Packets(_)));
+    // Packet runs have their own engine; for steps and collectives flows stand in for packets.
+    let engine = match options.engine {
+        _ if only_packets => Engine::Packet,
+        Engine::Packet => Engine::Flow,
+        asked => asked,
+    };
     let threads = parallel::threads(options.threads);
     let (done, all) = (AtomicU64::new(0), tasks.len() as u64);
     let answers = parallel::map(threads, &tasks, |(_, task)| {
-        let answer = predict(task, &catalogue, options.engine);
+        let answer = predict(task, &catalogue, engine);
         tell(done.fetch_add(1, Ordering::Relaxed) + 1, all);
         answer
     });
@@ -198,8 +208,9 @@ pub fn run(
         threshold: options.threshold,
         worse,
         families,
-        fabric_rule: format!("{FABRIC_RULE} {}", collectives::RULE),
-        engine: options.engine,
+        fabric_rule: (!only_packets).then(|| format!("{FABRIC_RULE} {}", collectives::RULE)),
+        engine,
+        asked: options.engine,
     })
 }
 

@@ -199,7 +199,7 @@ impl Row {
         }
     }
 
-    /// How long it takes; the packet engine is asked for nothing here, the flow engine stands in.
+    /// How long it takes.
     fn time(
         &self,
         fabric: &Fabric,

@@ -4,6 +4,7 @@ use report::number::significant;
 use report::{Align, Answer, Chart, ChartKind, Frame, Scale, Sheet, Table, Unit};
 
 use super::{Case, Family, Report};
+use crate::engine::Engine;
 
 fn percent(error: f64) -> String {
     format!("{:+.1} %", 100.0 * error)
@@ -21,8 +22,16 @@ impl Answer for Report {
     fn sheet(&self) -> Sheet {
         let mut sheet = Sheet::new()
             .heading(format!("Published measurements, {} engine", self.engine.name()))
-            .table(self.summary())
-            .text(format!("Rows name no topology; one rule gives it to all. {}", self.fabric_rule));
+            .table(self.summary());
+        if self.asked == Engine::Packet && self.engine != Engine::Packet {
+            sheet = sheet.note(
+                "Steps and collectives are scored on the flow engine, packet runs on the packet \
+                 engine.",
+            );
+        }
+        if let Some(rule) = &self.fabric_rule {
+            sheet = sheet.text(format!("Rows name no topology; one rule gives it to all. {rule}"));
+        }
         if let Some(threshold) = self.threshold {
             let verdict = if self.passed { "keeps to" } else { "does not keep to" };
             let text = format!("The mean error of every family {verdict} {}.", size(threshold));
