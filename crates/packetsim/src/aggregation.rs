@@ -20,7 +20,7 @@ use fabric::{Fabric, NodeId, NodeKind};
 use traffic::{OpId, OpKind, Transfers};
 use units::{Id, Span};
 
-use crate::packet::{DATA, PATH_END, Packet, ROAMING, Waiting};
+use crate::packet::{DATA, PATH_END, Packet, ROAMING, Waiting, joined};
 use crate::port::NOWHERE;
 use crate::simulation::Simulation;
 
@@ -80,7 +80,7 @@ impl Simulation<'_> {
         {
             self.send(link, self.now, packet);
         } else {
-            let packet = Packet { at: self.now as u32, ..packet };
+            let packet = Packet { at: joined(self.now), ..packet };
             self.join(link, class, Waiting { packet, from: NOWHERE });
         }
     }

@@ -15,7 +15,7 @@ use fabric::{LinkId, NodeId};
 use units::{Bytes, Id, Time};
 
 use crate::entropy::Way;
-use crate::packet::{DATA, PATH_END};
+use crate::packet::PATH_END;
 use crate::port::NOWHERE;
 use crate::simulation::{Agenda, Simulation};
 
@@ -80,7 +80,7 @@ impl Simulation<'_> {
         let storming = self.faults.is_storming(nic, now);
         for at in 0..self.fabric.ports(nic).len() {
             let link = self.fabric.reverse(self.fabric.ports(nic)[at]).index();
-            let pausing = self.ports[link].pausing >> DATA & 1 == 1;
+            let pausing = self.ports[link].pausing & self.rules.lossless != 0;
             if storming && !pausing {
                 self.nic_pauses(link);
             } else if !storming && pausing && !self.hosts[nic.index()].pausing {

@@ -504,7 +504,8 @@ impl Simulation<'_> {
 
     /// The receiver asks for a packet again.
     pub(crate) fn asked_again(&mut self, number: usize, packet: &Packet) {
-        let psn = packet.psn;
+        // A reader may have got on since it asked.
+        let psn = packet.psn.max(self.pairs[number].una);
         self.pairs[number].control.on_loss(Time::from_ps(self.now), Loss::Reported);
         if self.rules.goes_back || packet.flags & ASKS != 0 {
             let advanced = self.advance_una(number, psn);

@@ -373,7 +373,7 @@ impl Simulation<'_> {
             Agenda::Reroute => self.reroute(),
             Agenda::Sample => self.sample(),
             Agenda::HostTook { node, link } => self.host_took(node as usize, link as usize),
-            Agenda::Seen { op } => self.seen(OpId::from_index(op as usize)),
+            Agenda::Seen { op } => self.message_seen(OpId::from_index(op as usize)),
         }
     }
 
@@ -494,20 +494,25 @@ impl Simulation<'_> {
         *missing -= 1;
         if *missing == 0 {
             if at == self.now {
-                self.seen(op);
+                self.message_seen(op);
             } else {
                 self.plan(at, Agenda::Seen { op: op.index() as u32 });
             }
         }
     }
 
-    /// The receiver's software has a message: what it passes on may start.
-    fn seen(&mut self, op: OpId) {
-        self.operations.replay.arrive(op, &mut self.operations.ready);
-        self.start_ready();
+    /// The receiver's software has a message; if it has read it, nobody else is to hear of that.
+    fn message_seen(&mut self, op: OpId) {
+        self.seen(op);
         if self.rules.reads {
             self.finish(op);
         }
+    }
+
+    /// An operation is over for those who receive: what they pass on may start.
+    fn seen(&mut self, op: OpId) {
+        self.operations.replay.arrive(op, &mut self.operations.ready);
+        self.start_ready();
     }
 
     /// One part of an operation has been acknowledged.

@@ -144,6 +144,7 @@ impl Simulation<'_> {
             let class = self.class_of(&packet);
             self.credits.take_back(link, class, u32::from(packet.size));
             self.catch_up(link);
+            let packet = Packet { at: joined(self.now), ..packet };
             self.join(link, class, Waiting { packet, from: NOWHERE });
         } else if damaged || packet.flags & DAMAGED != 0 {
             if self.ports[link].into != NOWHERE {
@@ -167,7 +168,12 @@ impl Simulation<'_> {
         }
         let class = self.class_of(&packet);
         let next = self.next_link(link, &mut packet);
-        if self.ports[next].paused >> class & 1 == 1 && self.discards(next, class) {
+        let is_lost = match self.ports.get(next) {
+            Some(port) => port.paused >> class & 1 == 1 && self.discards(next, class),
+            // No link leads there any more.
+            None => true,
+        };
+        if is_lost {
             self.give_credit(link, &packet, self.now);
             self.lose(&packet);
             return;
@@ -419,6 +425,7 @@ impl Simulation<'_> {
             if port.paused >> DATA == 0 {
                 port.paused &= !(1 << CONTROL);
             }
+            self.kick(link);
             self.serve(link);
         } else {
             self.kick(link);

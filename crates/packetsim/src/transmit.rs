@@ -132,11 +132,12 @@ impl Simulation<'_> {
         } else {
             self.catch_up(link);
         }
-        // A frame of the link itself is never left to whoever looks next: it is felt elsewhere.
+        // A frame of the link itself is never left to whoever looks next: it is felt elsewhere. With
+        // an empty wire nobody would look.
         let commands = self.ports[link].waiting & COMMAND != 0;
+        let unseen = self.ports[link].wire.is_empty();
         let from_switch = self.ports[link].switch != NOWHERE;
-        let unseen = self.credits.count() && self.ports[link].wire.is_empty();
-        if commands || (from_switch && (unseen || self.departures_are_events(link))) {
+        if commands || unseen || (from_switch && self.departures_are_events(link)) {
             self.watch_on(link);
         }
     }

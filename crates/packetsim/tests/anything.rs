@@ -1,0 +1,217 @@
+//! Whatever is set, together with whatever else: runs end, account for every packet (the engine
+//! asserts that itself), repeat themselves, and are the same when somebody looks on.
+
+use fabric::Fabric;
+use fabric::fault::{FaultConfig, FaultKind, Faults};
+use fabric::hardware::Reorder;
+use fabric::routing::{Policy, QueuePairUse};
+use fabric::topology::{ClusterConfig, FabricConfig, LinkConfig, TopologyKind, build};
+use fabric::transport::Transport;
+use packetsim::admission::AdmissionPolicy;
+use packetsim::buffer::{MarkWhen, Organisation, WatchdogAction};
+use packetsim::cc::CcConfig;
+use packetsim::measure::MeasureConfig;
+use packetsim::nic::{AcksWhilePaused, AfterIdle, Pacing, Verb};
+use packetsim::settings::{ControlClass, Forwarding, Limits, LinkRetry, Overflow};
+use packetsim::{Settings, Watch};
+use traffic::{Connection, OpKind, Transfers};
+use units::{Bytes, Random, Rate, Span};
+
+/// Something drawn from a list.
+fn one<T: Clone>(random: &mut Random, of: &[T]) -> T {
+    of[random.below(of.len() as u64) as usize].clone()
+}
+
+/// True once in so many times.
+fn rarely(random: &mut Random, times: u64) -> bool {
+    random.below(times) == 0
+}
+
+fn fabric(random: &mut Random) -> Fabric {
+    let cluster = ClusterConfig {
+        gpus: Some(16),
+        gpus_per_node: 1,
+        nics_per_node: 1,
+        ..ClusterConfig::default()
+    };
+    let link = |random: &mut Random| LinkConfig {
+        rate: Some(Rate::from_gbps(one(random, &[100, 400, 800]))),
+        delay: Some(Span::from_ns(1 + random.below(1_500))),
+        length: None,
+    };
+    let config = FabricConfig {
+        topology: TopologyKind::FatTree,
+        k: Some(4),
+        links: (0..3).map(|_| link(random)).collect(),
+        ..FabricConfig::default()
+    };
+    build(&cluster, &config, &Default::default()).expect("it is well-formed")
+}
+
+fn messages(random: &mut Random, fabric: &Fabric) -> Transfers {
+    let mut transfers = Transfers::new();
+    let label = transfers.label("flow");
+    let mut before = Vec::new();
+    for _ in 0..1 + random.below(24) {
+        let from = random.below(16) as usize;
+        // Every other one to the same few, so that they meet.
+        let to = (from + 1 + random.below(15) as usize) % 16;
+        let to = if rarely(random, 2) && from != 3 { 3 } else { to };
+        let (from, to) = (fabric.nic(from), fabric.nic(to));
+        let queue_pairs = one(random, &[1, 1, 2, 5]);
+        let connection = transfers.connect(Connection { from, to, channel: 0, queue_pairs });
+        let first = transfers.connections().len() - 1;
+        transfers.set_service_level(first, random.below(4) as u8);
+        if rarely(random, 3) {
+            let span = Span::from_ps(random.below(30_000_000));
+            before = vec![transfers.add(OpKind::Wait { span }, label, &[])];
+        }
+        let most = one(random, &[10, 5_000, 400_000]);
+        let bytes = Bytes::new(1 + random.below(most));
+        let sent = transfers.send(connection, bytes, label, &before);
+        before = if rarely(random, 3) { vec![sent] } else { Vec::new() };
+    }
+    transfers
+}
+
+fn nic(random: &mut Random, settings: &mut Settings) {
+    let nic = &mut settings.nic;
+    nic.verb = one(random, &[Verb::WriteWithImmediate, Verb::Write, Verb::Send, Verb::Read]);
+    nic.ack_every = one(random, &[1, 1, 2, 16]);
+    let all = [Reorder::None, Reorder::SelectiveRepeat, Reorder::DirectPlacement];
+    nic.reorder = one(random, &all);
+    nic.reorder_window = one(random, &[1, 8, 256]);
+    nic.timeout = Span::from_us(one(random, &[60, 200, 1_000]));
+    nic.after_idle = one(random, &[AfterIdle::Keep, AfterIdle::Restart]);
+    nic.idle_reset = Span::from_us(one(random, &[1, 100]));
+    nic.pacing = one(random, &[Pacing::Follow, Pacing::Fixed]);
+    nic.acks_while_paused = one(random, &[AcksWhilePaused::Send, AcksWhilePaused::Hold]);
+    nic.send_latency = Span::from_ns(one(random, &[0, 300]));
+    nic.receive_latency = Span::from_ns(one(random, &[0, 700]));
+    if rarely(random, 6) {
+        nic.pcie = Some(Rate::from_gbps(one(random, &[60, 300])));
+        nic.receive_buffer = Bytes::from_kib(one(random, &[64, 2_048]));
+    }
+}
+
+fn switches(random: &mut Random, settings: &mut Settings) {
+    let switch = &mut settings.switch;
+    switch.forwarding = one(random, &[Forwarding::StoreAndForward, Forwarding::CutThrough]);
+    switch.acks = one(random, &[ControlClass::Own, ControlClass::WithData]);
+    switch.grants = one(random, &[ControlClass::Own, ControlClass::WithData]);
+    switch.overflow = one(random, &[Overflow::Drop, Overflow::Drop, Overflow::Trim]);
+    switch.link_retry = one(random, &[LinkRetry::Off, LinkRetry::Off, LinkRetry::On]);
+    switch.reroute_after = Span::from_us(one(random, &[0, 30]));
+    let buffer = &mut settings.buffer;
+    buffer.organisation =
+        one(random, &[Organisation::Shared, Organisation::Shared, Organisation::DeepVoq]);
+    buffer.size = Bytes::from_kib(one(random, &[600, 3_000, 160_000]));
+    buffer.alpha = one(random, &[0.125, 1.0, 8.0]);
+    buffer.alpha_lossy = one(random, &[0.125, 1.0]);
+    settings.ecn.enabled = !rarely(random, 4);
+    settings.ecn.min = Bytes::from_kib(one(random, &[8, 100, 1_024]));
+    settings.ecn.max = settings.ecn.min * one(random, &[1, 4]);
+    settings.ecn.when = one(random, &[MarkWhen::Dequeue, MarkWhen::Enqueue]);
+    settings.pfc.enabled = !rarely(random, 3);
+    settings.pfc.quanta = one(random, &[0, 300, 65_535]);
+    settings.pfc.response_quanta = one(random, &[0, 40]);
+    settings.pfc.watchdog = one(random, &[None, Some(Span::from_us(100))]);
+    let actions = [WatchdogAction::Alert, WatchdogAction::Forward, WatchdogAction::Drop];
+    settings.pfc.action = one(random, &actions);
+    settings.credits.spare = Bytes::from_kib(one(random, &[16, 256]));
+    settings.credits.lanes = one(random, &[1, 1, 2, 4]);
+    if 1 < settings.credits.lanes {
+        settings.credits.weights = one(random, &[vec![], vec![64, 192]]);
+        settings.credits.high_priority = one(random, &[vec![], vec![1]]);
+        settings.pfc.lossy_lanes = one(random, &[vec![], vec![0], vec![1]]);
+    } else if rarely(random, 4) {
+        settings.switch.control_share = Some(0.25);
+    }
+}
+
+fn settings(random: &mut Random, seed: u64) -> Settings {
+    let transports = [
+        Transport::Rocev2,
+        Transport::Rocev2,
+        Transport::Infiniband,
+        Transport::Uec,
+        Transport::Tcp,
+    ];
+    let transport = one(random, &transports);
+    let mut settings = Settings { seed, ..Settings::of_transport(transport) };
+    if rarely(random, 2) {
+        settings.congestion = one(random, &CcConfig::defaults()).1;
+    }
+    nic(random, &mut settings);
+    switches(random, &mut settings);
+    let routing = &mut settings.routing;
+    routing.policy = one(random, &Policy::ALL);
+    routing.split = one(random, &[QueuePairUse::Split, QueuePairUse::RoundRobin]);
+    routing.chunk = Bytes::from_kib(one(random, &[3, 512]));
+    routing.gap = Span::from_us(one(random, &[1, 50]));
+    routing.busy = Bytes::from_kib(one(random, &[0, 8]));
+    if rarely(random, 3) {
+        settings.admission.policy = AdmissionPolicy::ReceiverDriven;
+        settings.admission.buffer = Bytes::from_kib(one(random, &[8, 64]));
+        settings.admission.window = one(random, &[1, 4]);
+        settings.admission.receiver_window = one(random, &[None, Some(Bytes::from_kib(128))]);
+    }
+    settings.loss = one(random, &[0.0, 0.0, 0.001, 0.02]);
+    settings.limits = Limits { events: 20_000_000, time: Span::from_ms(400) };
+    settings
+}
+
+fn faults(random: &mut Random, fabric: &Fabric) -> Faults {
+    let us = Span::from_us;
+    let kinds = [
+        ("NIC 3", FaultKind::LinkDown),
+        ("pod 0 edge 0", FaultKind::LinkDown),
+        ("core 0", FaultKind::SwitchDown),
+        ("pod 0 aggregation 0", FaultKind::SwitchRestart),
+        ("NIC 3", FaultKind::Flap { period: us(40), down: Some(us(15)) }),
+        ("NIC *", FaultKind::Grey { loss: 0.01, bit_error_rate: 1e-8 }),
+        ("pod 0 edge 0", FaultKind::Degraded { rate: Rate::from_gbps(25) }),
+        ("NIC 3", FaultKind::SlowReceiver { rate: Rate::from_gbps(30) }),
+        ("NIC 3", FaultKind::PauseStorm),
+    ];
+    let count = one(random, &[0, 0, 1, 2]);
+    let fault = |random: &mut Random| {
+        let (on, what) = one(random, &kinds);
+        let lasting = one(random, &[None, Some(us(30)), Some(us(300))]);
+        let restarts = matches!(what, FaultKind::SwitchRestart);
+        let lasting = lasting.or(restarts.then_some(us(90)));
+        FaultConfig { at: us(random.below(40)), until: None, lasting, on: on.to_owned(), what }
+    };
+    let faults: Vec<FaultConfig> = (0..count).map(|_| fault(random)).collect();
+    Faults::new(fabric, &faults, "faults").expect("they are well-formed")
+}
+
+/// Property, over everything that can be set.
+#[test]
+fn whatever_is_set_runs_end_and_repeat_themselves() {
+    let (mut finished, mut all) = (0, 0);
+    for seed in 0..120 {
+        let mut random = Random::new(seed, "anything", 0);
+        let fabric = fabric(&mut random);
+        let transfers = messages(&mut random, &fabric);
+        let settings = settings(&mut random, seed);
+        let faults = faults(&mut random, &fabric);
+        let run = || {
+            let mut watch = Watch::default();
+            packetsim::run_with_faults(&fabric, &transfers, &settings, &faults, &mut watch)
+        };
+        let (first, again) = (run(), run());
+        assert_eq!(first.digest, again.digest, "seed {seed}");
+        let links = fabric.links().ids().collect();
+        let measure = MeasureConfig { interval: Span::from_us(3), links, ..Default::default() };
+        let mut watch = Watch::default();
+        let (watched, _) =
+            packetsim::run_measured(&fabric, &transfers, &settings, &faults, &measure, &mut watch);
+        assert_eq!(first.ops, watched.ops, "seed {seed}");
+        let unfinished = first.completed() < first.ops.len();
+        assert_eq!(unfinished, !first.findings.is_empty() && unfinished, "seed {seed}: why not?");
+        finished += first.completed();
+        all += first.ops.len();
+    }
+    assert!(8 * all < 10 * finished, "only {finished} of {all} finished");
+}
