@@ -79,6 +79,11 @@ impl Hot<'_> {
             // Idle, or stalled with data, which holds up nothing else.
             return self.pass_through(link, next, class, packet, at);
         }
+        if at < port.free_at && port.wire.is_empty() {
+            // What is being sent has reached the far end already, since that cuts through: nobody
+            // would look for what follows.
+            return false;
+        }
         let Some(place) = port.classes[class].queue.room() else { return false };
         let packet = Packet { at: joined(at), ..packet };
         self.queues[place] = Waiting { packet, from: link as u32 };

@@ -34,10 +34,13 @@ fn fabric(random: &mut Random) -> Fabric {
         nics_per_node: 1,
         ..ClusterConfig::default()
     };
-    let link = |random: &mut Random| LinkConfig {
-        rate: Some(Rate::from_gbps(one(random, &[100, 400, 800]))),
-        delay: Some(Span::from_ns(1 + random.below(1_500))),
-        length: None,
+    let link = |random: &mut Random| {
+        let most = one(random, &[1, 30, 300, 1_500]);
+        LinkConfig {
+            rate: Some(Rate::from_gbps(one(random, &[25, 40, 100, 400, 800]))),
+            delay: Some(Span::from_ns(1 + random.below(most))),
+            length: None,
+        }
     };
     let config = FabricConfig {
         topology: TopologyKind::FatTree,
