@@ -21,6 +21,7 @@ use crate::pair::{Inbox, Pair};
 use crate::paths::{Network, is_scale_up};
 use crate::port::{LaneCount, NOWHERE, Port};
 use crate::ring::Slab;
+use crate::sending::TOLD;
 use crate::settings::{ControlClass, Forwarding, LinkRetry, Overflow, Settings};
 use crate::simulation::{Host, Operations, Rules, Simulation, Tally};
 use crate::stamps::Stamps;
@@ -387,6 +388,10 @@ fn lay_paths(simulation: &mut Simulation<'_>) {
         };
         let route = simulation.lay_all(pair, &forth, Way::There);
         let path = first_way(simulation, &back);
+        // Who cannot be reached even when all is well is never sent anything.
+        let broken = forth.is_empty() || path.is_empty();
+        let some = || fabric.ports(key.from).first().copied().unwrap_or(LinkId::from_index(0));
+        let forth = if forth.is_empty() { vec![some()] } else { forth };
         let ack_route = simulation.lay_all(pair, &path, Way::Back);
         let port = forth[0].index() as u32;
         let line = fabric.class(forth[0]).rate;
@@ -399,7 +404,7 @@ fn lay_paths(simulation: &mut Simulation<'_>) {
         let roams = on_the_way && 1 < forth.len();
         let pair = new_pair(port, if roams { NOWHERE } else { route }, line, cleared, control);
         let selective = if simulation.rules.goes_back { 0 } else { simulation.sizes.mtu };
-        simulation.pairs.push(Pair { selective, lane, ..pair });
+        simulation.pairs.push(Pair { selective, lane, broken, ..pair });
         let receiver = simulation.settings.congestion.receiver();
         let inbox = Inbox::new(ack_route, key.to.index() as u32, receiver);
         simulation.inboxes.push(Inbox { cleared: unasked, ..inbox });
@@ -420,7 +425,7 @@ fn lay_paths(simulation: &mut Simulation<'_>) {
 }
 
 /// The way of a flow at the start. Where faults leave none, the one that there is when all is
-/// well: what is sent over it is lost until the routes change.
+/// well: what is sent over it is lost until the routes change. Nothing if there is none even then.
 fn first_way(simulation: &mut Simulation<'_>, key: &FlowKey) -> Vec<LinkId> {
     let (fabric, network) = (simulation.fabric, &mut simulation.network);
     if let Ok(path) = network.walk(fabric, key) {
@@ -429,10 +434,13 @@ fn first_way(simulation: &mut Simulation<'_>, key: &FlowKey) -> Vec<LinkId> {
     let sick = std::mem::take(&mut network.routes);
     let path = network.walk(fabric, key).map(<[LinkId]>::to_vec);
     network.routes = sick;
-    match path {
-        Ok(path) => path,
-        Err(error) => panic!("{}", error.describe(fabric)),
-    }
+    path.unwrap_or_else(|error| {
+        simulation.tally.cut_off += 1;
+        if simulation.tally.cut_off <= TOLD {
+            simulation.find(error.describe(fabric));
+        }
+        Vec::new()
+    })
 }
 
 fn new_pair(

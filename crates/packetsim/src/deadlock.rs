@@ -54,7 +54,8 @@ impl Simulation<'_> {
 
     /// Whether ports wait for each other and no watchdog will throw packets away.
     pub(crate) fn is_deadlocked_for_ever(&self) -> bool {
-        let acts = 0 < self.rules.watchdog && self.settings.pfc.action != WatchdogAction::Alert;
+        let watches = 0 < self.rules.watchdog && !self.credits.count();
+        let acts = watches && self.settings.pfc.action != WatchdogAction::Alert;
         !acts && !stuck(&self.waits()).is_empty()
     }
 

@@ -7,15 +7,15 @@
 //!
 //! # Where this model departs from reality
 //!
-//! * All switches learn of a change at the same time, and pause frames still cross a dead link.
+//! * All switches learn of a change at the same time.
 //! * A packet that is on its way when a link comes back, before the time it arrives, is not lost.
 
 use fabric::fault::{Fault, FaultKind};
-use fabric::{LinkId, NodeId};
+use fabric::{Health, LinkId, NodeId};
 use units::{Bytes, Id, Time};
 
 use crate::entropy::Way;
-use crate::packet::PATH_END;
+use crate::packet::{CLASSES, PATH_END};
 use crate::port::NOWHERE;
 use crate::simulation::{Agenda, Simulation};
 
@@ -55,6 +55,7 @@ impl Simulation<'_> {
         for link in self.fabric.links().ids().filter(|link| health.is_down(*link)) {
             self.troubles[link.index()] = Trouble::Down;
         }
+        self.cut_off(&health);
         let troubled = self.faults.all().iter().filter(|fault| pauses(fault));
         let nics: Vec<NodeId> = troubled.flat_map(|fault| &fault.nodes).copied().collect();
         for nic in nics {
@@ -68,6 +69,33 @@ impl Simulation<'_> {
         self.barrier = self.change_at.min(self.sample_at);
         if self.change_at != NEVER {
             self.plan(self.change_at, Agenda::Change);
+        }
+    }
+
+    /// Links that go down forget their pauses, and switches that restart what they hold.
+    fn cut_off(&mut self, health: &Health) {
+        for link in self.fabric.links().ids().filter(|link| health.is_down(*link)) {
+            for class in self.rules.lossless_classes() {
+                self.resume(link.index(), class);
+            }
+        }
+        let now = Time::from_ps(self.now);
+        let goes_dark = |fault: &&Fault| {
+            let kinds = [FaultKind::SwitchDown, FaultKind::SwitchRestart];
+            fault.at == now && kinds.contains(&fault.kind)
+        };
+        let dark: Vec<NodeId> = self
+            .faults
+            .all()
+            .iter()
+            .filter(goes_dark)
+            .flat_map(|fault| fault.nodes.clone())
+            .collect();
+        for node in dark {
+            for at in 0..self.fabric.ports(node).len() {
+                let link = self.fabric.ports(node)[at].index();
+                (0..CLASSES).for_each(|class| self.drain(link, class));
+            }
         }
     }
 

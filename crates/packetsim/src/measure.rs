@@ -53,9 +53,9 @@ pub struct LinkSample {
     pub sent: u64,
     /// Packets marked.
     pub marks: u32,
-    /// Data packets dropped because this port had no room.
+    /// Data packets lost in its queue or on its way.
     pub data_drops: u32,
-    /// Other packets dropped because this port had no room.
+    /// Other packets lost there.
     pub control_drops: u32,
     /// How long data has been paused.
     pub paused: Span,

@@ -23,6 +23,9 @@ pub(crate) const TOLD: u32 = 3;
 impl Simulation<'_> {
     /// Hands a message to a queue pair.
     pub(crate) fn post(&mut self, pair: usize, op: u32, bytes: u64) {
+        if self.pairs[pair].broken {
+            return;
+        }
         let packets = self.sizes.packets(bytes);
         let number = self.messages.len() as u32;
         let state = &mut self.pairs[pair];

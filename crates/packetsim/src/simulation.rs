@@ -157,6 +157,8 @@ pub(crate) struct Tally {
     pub reordered: u64,
     /// Queue pairs that gave up.
     pub broken: u32,
+    /// Ways that there are not, even when all is well.
+    pub cut_off: u32,
 }
 
 /// A run.
@@ -603,6 +605,10 @@ impl Simulation<'_> {
         if TOLD < self.tally.broken {
             let more = self.tally.broken - TOLD;
             self.find(format!("{more} more queue pairs gave up"));
+        }
+        if TOLD < self.tally.cut_off {
+            let more = self.tally.cut_off - TOLD;
+            self.find(format!("there are no paths between {more} more pairs of ends"));
         }
         match end {
             End::Done => {}

@@ -28,6 +28,7 @@ use units::Id;
 use crate::calendar::{Entry, Kind};
 use crate::packet::Clock;
 use crate::port::NOWHERE;
+use crate::settings::LinkRetry;
 use crate::simulation::{Agenda, Rules, Simulation};
 
 const NEVER: u64 = u64::MAX;
@@ -161,13 +162,14 @@ impl Stations {
     pub(crate) fn new(simulation: &Simulation<'_>) -> Self {
         let (fabric, transfers) = (simulation.fabric, simulation.transfers);
         let Rules { admits, slow_hosts, goes_back, lossless, lanes, .. } = simulation.rules;
-        // Clearances are given, and what is missing is looked up, without a message; switches that
-        // end queue pairs or choose by flowlet feel a NIC at once; with whole nanoseconds the order
-        // of all departures counts.
+        // Clearances are given, what is missing is looked up and damaged packets go back to their
+        // queue without a message; switches that end queue pairs or choose by flowlet feel a NIC at
+        // once; with whole nanoseconds the order of all departures counts.
         let is_felt = admits
             || slow_hosts
             || simulation.aggregates
             || simulation.rules.flowlet_gap != NEVER
+            || simulation.settings.switch.link_retry == LinkRetry::On
             || simulation.clock != Clock::Picosecond;
         let may_lose = (lossless.count_ones() as usize) < lanes || !simulation.damage.is_empty();
         if is_felt || !simulation.troubles.is_empty() || (may_lose && !goes_back) {

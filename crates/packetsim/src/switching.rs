@@ -10,8 +10,8 @@ use crate::calendar::Kind;
 use crate::deadlock::SUSPICIOUS;
 use crate::nic::AcksWhilePaused;
 use crate::packet::{
-    CONTROL, DAMAGED, DATA, LANES, MARKED, Packet, Purpose, RESUME, ROAMING, STAMPED, Waiting,
-    joined,
+    CONTROL, DAMAGED, DATA, LANES, MARKED, PATH_END, Packet, Purpose, RESUME, ROAMING, STAMPED,
+    Waiting, joined,
 };
 use crate::port::NOWHERE;
 use crate::settings::{LinkRetry, Settings};
@@ -140,7 +140,7 @@ impl Simulation<'_> {
     pub(crate) fn passed(&mut self, link: usize, packet: Packet) {
         self.counters.packet_hops += u64::from(packet.purpose == Purpose::Data);
         let damaged = !self.damage.is_empty() && self.damages(link, u32::from(packet.size));
-        if damaged && self.settings.switch.link_retry == LinkRetry::On && !self.is_down(link) {
+        if damaged && self.link_retries(link, &packet) {
             let class = self.class_of(&packet);
             self.credits.take_back(link, class, u32::from(packet.size));
             self.catch_up(link);
@@ -150,7 +150,7 @@ impl Simulation<'_> {
             if self.ports[link].into != NOWHERE {
                 self.give_credit(link, &packet, self.now);
             }
-            self.lose(&packet);
+            self.lose(link, &packet);
         } else if self.ports[link].into == NOWHERE {
             self.delivered(link, packet);
         } else {
@@ -175,7 +175,7 @@ impl Simulation<'_> {
         };
         if is_lost {
             self.give_credit(link, &packet, self.now);
-            self.lose(&packet);
+            self.lose(if next < self.ports.len() { next } else { link }, &packet);
             return;
         }
         self.catch_up(next);
@@ -207,8 +207,7 @@ impl Simulation<'_> {
             if self.rules.trims && packet.purpose == Purpose::Data {
                 self.trim(link, next, packet);
             } else {
-                self.ports[next].classes[class].drops += 1;
-                self.dropped(link, &packet, class);
+                self.dropped(link, next, &packet, class);
             }
             return;
         }
@@ -358,7 +357,10 @@ impl Simulation<'_> {
         let frame = self.pauses[link].flying.pop_front().expect("a frame was on the wire");
         let reverse = self.fabric.reverse(fabric::LinkId::from_index(link)).index();
         let class = frame.psn as usize;
-        if self.rules.lossless >> class & 1 == 0 {
+        let retried = self.settings.switch.link_retry == LinkRetry::On && !self.is_down(link);
+        let is_lost =
+            !self.damage.is_empty() && self.damages(link, u32::from(frame.size)) && !retried;
+        if is_lost || self.rules.lossless >> class & 1 == 0 {
             // Nobody listens to pauses of a class that is not lossless.
         } else if frame.flags & RESUME == 0 {
             self.pause(reverse, class);
@@ -505,7 +507,7 @@ impl Simulation<'_> {
                 let number = port.switch as usize;
                 self.give_back(number, &waiting, class);
             }
-            self.lose(&waiting.packet);
+            self.lose(link, &waiting.packet);
         }
     }
 
@@ -532,14 +534,14 @@ impl Simulation<'_> {
         }
     }
 
-    /// A packet finds no room.
+    /// A packet that came over a link finds no room in the queue of the next.
     #[cold]
-    fn dropped(&mut self, link: usize, packet: &Packet, class: usize) {
+    fn dropped(&mut self, link: usize, next: usize, packet: &Packet, class: usize) {
         if self.rules.lossless >> class & 1 == 1 {
             let node = self.fabric.links()[fabric::LinkId::from_index(link)].to;
             self.tell_of_loss(node, "headroom");
         }
-        self.lose(packet);
+        self.lose(next, packet);
     }
 
     /// A lossless class has lost a packet, which must not happen: the first of a node is told.
@@ -555,10 +557,27 @@ impl Simulation<'_> {
         ));
     }
 
-    /// A packet is gone.
+    /// Whether a link sends a damaged packet again: one that is up does until its sender gives up.
     #[cold]
-    pub(crate) fn lose(&mut self, packet: &Packet) {
+    fn link_retries(&self, link: usize, packet: &Packet) -> bool {
+        if self.settings.switch.link_retry == LinkRetry::Off || self.is_down(link) {
+            return false;
+        }
+        let pair = if packet.flags & ROAMING != 0 {
+            packet.route
+        } else {
+            let end = self.paths[packet.route as usize..].iter().find(|at| **at & PATH_END != 0);
+            end.expect("every path has an end") & !PATH_END
+        };
+        !self.pairs[pair as usize].broken
+    }
+
+    /// A packet is gone: on a link, or in the queue for it.
+    #[cold]
+    pub(crate) fn lose(&mut self, link: usize, packet: &Packet) {
         self.counters.drops += 1;
+        let class = self.class_of(packet);
+        self.ports[link].classes[class].drops += 1;
         if packet.purpose == Purpose::Data {
             self.tally.dropped_data += 1;
         }

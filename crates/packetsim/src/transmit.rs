@@ -7,6 +7,7 @@ use units::Id;
 
 use crate::buffer::MarkWhen;
 use crate::calendar::Kind;
+use crate::faults::Trouble;
 use crate::packet::{
     CONTROL, DATA, DATA_CLASSES, MARKED, Packet, Purpose, RESUME, STAMPED, Waiting, waited,
 };
@@ -280,9 +281,12 @@ impl Simulation<'_> {
         let time = port.time_to_send(size + self.sizes.gap, self.clock);
         port.free_at = start + time;
         port.free_ticket = free_ticket;
-        port.bytes += size;
-        if packet.lane() != 0 {
-            self.lane_counts[link * self.rules.lanes + packet.lane()].bytes += size;
+        // A dead port sends nothing, whatever is put into it.
+        if !matches!(self.troubles.get(link), Some(Trouble::Down)) {
+            port.bytes += size;
+            if packet.lane() != 0 {
+                self.lane_counts[link * self.rules.lanes + packet.lane()].bytes += size;
+            }
         }
         let mut at = port.free_at + port.delay;
         if port.cut_through {

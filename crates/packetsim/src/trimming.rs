@@ -37,7 +37,7 @@ impl Simulation<'_> {
         if self.admit_exactly(link, next, CONTROL, u32::from(HEADERS)) {
             self.join(next, CONTROL, Waiting { packet: headers, from: link as u32 });
         } else {
-            self.lose(&headers);
+            self.lose(next, &headers);
         }
     }
 
@@ -47,7 +47,7 @@ impl Simulation<'_> {
         if packet.psn < inbox.expected || inbox.early.contains(packet.psn) {
             return;
         }
-        let size = self.sizes.ack;
+        let size = self.sizes.nak;
         if !self.rules.goes_back {
             self.answer(number, Purpose::Nak, packet.psn, size, None, 0);
         } else if inbox.asked != inbox.expected {
