@@ -53,6 +53,9 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// Inputs that differ between the columns; empty for the deployments, which share nothing.
     pub changed: Vec<Changed>,
+    /// Columns that an interrupt has left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
     #[serde(skip)]
     engine: Engine,
     #[serde(skip)]
@@ -172,9 +175,10 @@ pub fn run(
         column
     });
     let mut done: Vec<(String, Column)> = Vec::new();
+    let mut left_out = Vec::new();
     for (variant, column) in variants.into_iter().zip(columns) {
         match column {
-            Err(Failure::Interrupted) => {}
+            Err(Failure::Interrupted) => left_out.push(variant.name),
             column => done.push((variant.name, column?)),
         }
     }
@@ -186,6 +190,7 @@ pub fn run(
         columns: names,
         rows: metrics::rows(&columns),
         changed: if named { changed(&columns) } else { Vec::new() },
+        left_out,
         engine: options.engine,
         titles: columns.iter().map(|column| column.loaded.title()).collect(),
         breakdowns: columns.iter().map(|c| c.job.as_ref().map(|job| job.0.breakdown_s)).collect(),

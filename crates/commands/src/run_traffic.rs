@@ -36,7 +36,7 @@ pub struct Report {
     pub completed: u64,
     /// Payload of all flows.
     pub bytes: u64,
-    /// From the start to the last finish; none if nothing finished.
+    /// From the start until the last flow that finished had; none if none did.
     pub makespan_s: Option<f64>,
     /// Completion times, from a flow's start until its sender knows, of those that finished.
     pub fct_s: Option<Percentiles>,
@@ -328,7 +328,9 @@ fn summarise(
     let has_arrived = |(_, end): &(&Flow, &traffic::OpId)| outcome.ops[**end].is_some();
     let arrived = work.flows.iter().zip(&work.ends).filter(has_arrived);
     let arrived: u64 = arrived.map(|(flow, _)| size(flow)).sum();
-    let makespan_s = (0 < outcome.completed()).then(|| outcome.makespan().as_secs_f64());
+    // Of flows and collectives as a whole: parts of one that hangs may be long over.
+    let finishes = work.ends.iter().filter_map(|end| Some(outcome.ops[*end]?.finish.as_secs_f64()));
+    let makespan_s = finishes.max_by(f64::total_cmp);
     let rate = |seconds: f64| arrived as f64 * 8.0 / seconds;
     let counters = &outcome.counters;
     let Analysis { tiers, rails, worst } = analysis;
@@ -476,12 +478,16 @@ pub fn run_seeds(
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<(Report, Work, Outcome), Failure> {
     let (mut report, work, outcome) = run(loaded, options, watch)?;
+    let is_whole = !watch.is_interrupted();
     let again = Options { series: None, drawing: Drawing::Omitted, ..options.clone() };
     let others = seeds::others(loaded, repeat, |loaded, watch| {
         run(loaded, &again, watch).map(|(report, ..)| figures(&report))
     })?;
-    let answers = [vec![figures(&report)], others].concat();
+    // What was known of the first seed when it was interrupted is no answer.
+    let first = is_whole.then(|| figures(&report));
+    let answers: Vec<_> = first.into_iter().chain(others).collect();
     report.findings.extend(seeds::left_out(answers.len(), repeat));
-    report.seeds = (1 < repeat.seeds).then(|| Seeds::of(loaded.scenario.seed, &answers));
+    let several = 1 < repeat.seeds && !answers.is_empty();
+    report.seeds = several.then(|| Seeds::of(loaded.scenario.seed, &answers));
     Ok((report, work, outcome))
 }

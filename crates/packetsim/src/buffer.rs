@@ -139,7 +139,7 @@ pub struct PfcConfig {
     pub quanta: u32,
     /// From the arrival of a pause frame until the sender obeys it, in quanta.
     pub response_quanta: u32,
-    /// Paused for so long, a queue is taken for stuck.
+    /// Paused for so long, a queue is taken for stuck; 0 means never.
     pub watchdog: Option<Span>,
     /// What is done with it.
     pub action: WatchdogAction,

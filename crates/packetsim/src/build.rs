@@ -122,7 +122,21 @@ pub(crate) fn build<'a>(
     simulation.calendar = calendar(&simulation);
     lay_paths(&mut simulation);
     tell_of_full_memories(&mut simulation);
+    tell_of_missing_marks(&mut simulation);
     simulation
+}
+
+/// An algorithm that goes by marks alone controls nothing where nothing marks.
+fn tell_of_missing_marks(simulation: &mut Simulation<'_>) {
+    let Settings { congestion, ecn, ecn_of_lane, .. } = simulation.settings;
+    let by_marks =
+        matches!(congestion, CcConfig::Dcqcn(_) | CcConfig::Dctcp(_) | CcConfig::Infiniband(_));
+    if by_marks && !ecn.enabled && !ecn_of_lane.iter().any(|ecn| ecn.enabled) {
+        let name = congestion.name();
+        simulation.find(format!(
+            "{name} goes by marks, and no switch marks anything (`network.ecn.enabled`)"
+        ));
+    }
 }
 
 /// A switch whose ports keep all of its memory for themselves has none to share: it pauses or drops

@@ -51,7 +51,8 @@ pub struct CreditConfig {
     /// Whether data is sent by credits. It then takes the place of PFC.
     pub enabled: bool,
     /// Buffer of an input port for each lane; without it, what is on the way in a round trip of
-    /// the cable and the switch's latency at the link's rate, and a lane's part of `spare`.
+    /// the cable and the switch's latency at the link's rate, and a lane's part of `spare`. Two
+    /// full packets always fit.
     pub buffer: Option<Bytes>,
     /// What an input port can hold besides, all lanes together.
     pub spare: Bytes,

@@ -65,7 +65,9 @@ impl Simulation<'_> {
             let at = self.now + self.settings.switch.reroute_after.as_ps();
             self.plan(at, Agenda::Reroute);
         }
-        self.change_at = self.faults.next_change(now).map_or(NEVER, Time::as_ps);
+        // Links that come and go for ever keep nobody's run alive who has given up.
+        let next = self.faults.next_change(now).filter(|_| self.now == 0 || !self.all_gave_up());
+        self.change_at = next.map_or(NEVER, Time::as_ps);
         self.barrier = self.change_at.min(self.sample_at);
         if self.change_at != NEVER {
             self.plan(self.change_at, Agenda::Change);

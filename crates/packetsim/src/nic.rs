@@ -62,7 +62,8 @@ pub enum Verb {
 pub struct NicConfig {
     /// From the doorbell until the first bit is on the wire.
     pub send_latency: Span,
-    /// From the last bit until software sees the completion.
+    /// From the last bit of a message until the receiver's software has it. A sender's operation
+    /// is over when its NIC has the last acknowledgement.
     pub receive_latency: Span,
     /// By which operation messages travel.
     pub verb: Verb,

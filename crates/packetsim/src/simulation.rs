@@ -303,11 +303,13 @@ impl Simulation<'_> {
     /// Whether nothing can move any more, although pauses go on for ever: everybody who had
     /// something to send has given up, or is held by a deadlock that nobody will break.
     fn is_hopeless(&self) -> bool {
-        if 0 < self.operations.pending || self.change_at != u64::MAX {
-            return false;
-        }
+        self.all_gave_up() || (self.change_at == u64::MAX && self.is_deadlocked_for_ever())
+    }
+
+    /// Whether nobody has anything left to send, or is going to: those who had have given up.
+    pub(crate) fn all_gave_up(&self) -> bool {
         let tries = |pair: &Pair| !pair.broken && pair.una != pair.end;
-        !self.pairs.iter().any(tries) || self.is_deadlocked_for_ever()
+        self.operations.pending == 0 && !self.pairs.iter().any(tries)
     }
 
     fn progress(&self) -> Progress {
@@ -375,7 +377,10 @@ impl Simulation<'_> {
             Agenda::Reroute => self.reroute(),
             Agenda::Sample => self.sample(),
             Agenda::HostTook { node, link } => self.host_took(node as usize, link as usize),
-            Agenda::Seen { op } => self.message_seen(OpId::from_index(op as usize)),
+            Agenda::Seen { op } => {
+                self.operations.pending -= 1;
+                self.message_seen(OpId::from_index(op as usize));
+            }
         }
     }
 
@@ -498,6 +503,7 @@ impl Simulation<'_> {
             if at == self.now {
                 self.message_seen(op);
             } else {
+                self.operations.pending += 1;
                 self.plan(at, Agenda::Seen { op: op.index() as u32 });
             }
         }

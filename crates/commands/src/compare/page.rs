@@ -18,6 +18,10 @@ pub(super) fn sheet(report: &Report) -> Sheet {
     let mut sheet = Sheet::new()
         .heading(format!("Side by side, {} engine", report.engine.name()))
         .table(columns(report));
+    if !report.left_out.is_empty() {
+        let names = report.left_out.join(", ");
+        sheet = sheet.note(format!("Stopped before the end, and left out: {names}."));
+    }
     if report.breakdowns.iter().any(Option::is_some) {
         sheet = sheet.heading("Where the time goes").chart(steps(report)).chart(breakdown(report));
     }
