@@ -64,6 +64,7 @@ pub(crate) fn build<'a>(
         in_far_end: false,
         barrier: NEVER,
         change_at: NEVER,
+        reroutes: std::collections::VecDeque::new(),
         sample_at: NEVER,
         recorder: None,
         incoming: Vec::new(),

@@ -41,6 +41,8 @@ pub(crate) fn pauses(fault: &Fault) -> bool {
 impl Simulation<'_> {
     /// Does what the faults say is wrong now, and arranges for the next change.
     pub(crate) fn change(&mut self) {
+        // What was due before is sent as things were before.
+        (0..self.ports.len()).for_each(|link| self.catch_up(link));
         let now = Time::from_ps(self.now);
         let health = self.faults.health(self.fabric, now);
         for (link, port) in self.ports.iter_mut().enumerate() {
@@ -63,12 +65,13 @@ impl Simulation<'_> {
         }
         if 0 < self.now {
             let at = self.now + self.settings.switch.reroute_after.as_ps();
+            self.reroutes.push_back(at);
             self.plan(at, Agenda::Reroute);
         }
         // Links that come and go for ever keep nobody's run alive who has given up.
         let next = self.faults.next_change(now).filter(|_| self.now == 0 || !self.all_gave_up());
         self.change_at = next.map_or(NEVER, Time::as_ps);
-        self.barrier = self.change_at.min(self.sample_at);
+        self.set_barrier();
         if self.change_at != NEVER {
             self.plan(self.change_at, Agenda::Change);
         }
@@ -138,8 +141,16 @@ impl Simulation<'_> {
         kept < 1.0 && kept <= self.damage[link].unit()
     }
 
+    /// Nobody may run ahead of the next instant at which everybody may be hit at once.
+    pub(crate) fn set_barrier(&mut self) {
+        let reroute = self.reroutes.front().copied().unwrap_or(NEVER);
+        self.barrier = self.change_at.min(self.sample_at).min(reroute);
+    }
+
     /// Lets the routes follow what has changed.
     pub(crate) fn reroute(&mut self) {
+        self.reroutes.pop_front();
+        self.set_barrier();
         let health = self.faults.health(self.fabric, Time::from_ps(self.now));
         self.network.routes.set_health(health);
         let mut stranded = 0;

@@ -319,7 +319,7 @@ impl Simulation<'_> {
         if goes_on {
             self.plan(self.sample_at, Agenda::Sample);
         }
-        self.barrier = self.change_at.min(self.sample_at);
+        self.set_barrier();
     }
 
     fn look_at(&self, link: usize, lane: usize) -> LinkSample {

@@ -184,6 +184,8 @@ pub(crate) struct Simulation<'a> {
     /// No switch runs ahead of this: the next change by a fault or the next sample.
     pub barrier: u64,
     pub change_at: u64,
+    /// When the routes will follow what has changed.
+    pub reroutes: std::collections::VecDeque<u64>,
     pub sample_at: u64,
     pub recorder: Option<Recorder>,
     /// What reaches the switch at hand, in order.
@@ -363,7 +365,12 @@ impl Simulation<'_> {
                 self.agenda.len() as u32 - 1
             }
         };
-        let ticket = self.calendar.ticket();
+        let ticket = match what {
+            // Whoever looks on looks last: nothing at this instant comes before or after another
+            // thing because of it.
+            Agenda::Sample => u32::MAX,
+            _ => self.calendar.ticket(),
+        };
         self.schedule(at, ticket, Kind::Due, number as usize);
     }
 
