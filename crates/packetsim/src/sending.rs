@@ -544,7 +544,7 @@ impl Simulation<'_> {
     /// Handles [`Kind::Timed`]: the congestion control asked to be called.
     pub(crate) fn timed(&mut self, number: usize) {
         let pair = &mut self.pairs[number];
-        if pair.timer_at != self.now {
+        if pair.timer_at != self.now || pair.broken {
             return;
         }
         pair.timer_at = NEVER;

@@ -275,6 +275,7 @@ impl Simulation<'_> {
         let mut next_look = LOOK_EVERY.min(self.settings.limits.events);
         // Data packets that have crossed links, and since when no more have.
         let mut moved = (0, 0);
+        let mut broken = 0;
         while !self.operations.replay.is_done() {
             let Some(next) = self.calendar.peek() else { return End::Stuck };
             if limit < next {
@@ -284,6 +285,12 @@ impl Simulation<'_> {
             self.read_for_nics();
             let Some(entry) = self.calendar.next() else { return End::Stuck };
             self.handle(entry);
+            if broken != self.tally.broken {
+                broken = self.tally.broken;
+                if self.all_gave_up() {
+                    return End::Stuck;
+                }
+            }
             if next_look <= self.counters.events {
                 next_look += LOOK_EVERY;
                 if watch.wants_stop(self.progress()) {

@@ -193,7 +193,7 @@ fn faults(random: &mut Random, fabric: &Fabric) -> Faults {
 #[test]
 fn whatever_is_set_runs_end_and_repeat_themselves() {
     let (mut finished, mut all) = (0, 0);
-    for seed in 0..120 {
+    for seed in 0..150 {
         let mut random = Random::new(seed, "anything", 0);
         let fabric = fabric(&mut random);
         let transfers = messages(&mut random, &fabric);
