@@ -178,7 +178,7 @@ impl Calendar {
     /// Arranges for an event to happen.
     #[inline]
     pub(crate) fn schedule(&mut self, at: u64, ticket: u32, kind: Kind, id: usize) {
-        debug_assert!(self.now <= at, "{kind:?} {id} scheduled for {at}, but it is {}", self.now);
+        assert!(self.now <= at, "{kind:?} {id} scheduled for {at}, but it is {}", self.now);
         let entry = Entry::new(at, ticket, kind, id);
         let slot = at >> self.shift;
         let ahead = slot.wrapping_sub(self.slot);

@@ -193,6 +193,74 @@ fn cut_through_saves_all_but_the_headers_once_for_each_switch() {
     assert!((stored - cut - (whole - headers)).abs() < 1e-12, "{stored} and {cut}");
 }
 
+/// Agreement: where a packet takes longer to send than to cross the cable its head arrives before
+/// its tail has left; those behind it follow all the same, whether somebody looks on or not.
+#[test]
+fn cut_through_keeps_a_slow_link_busy() {
+    let slow = Rate::from_gbps(40);
+    let mut builder = FabricBuilder::new(4, 1, 1);
+    let class = builder.class(LinkClass {
+        name: "link".into(),
+        kind: LinkKind::ScaleOut,
+        rate: slow,
+        delay: Span::from_ns(250),
+        length: Length::ZERO,
+    });
+    let tier = Tier { name: "leaf".into(), model: String::new(), latency: Span::ZERO };
+    let tier = builder.tier(tier);
+    let switches = [builder.plain_switch(tier, 0, 0), builder.plain_switch(tier, 0, 1)];
+    for host in 0..4 {
+        let nic = builder.nic(host);
+        builder.cable(nic, switches[host / 2], class);
+    }
+    builder.cable(switches[0], switches[1], class);
+    let fabric = builder.build();
+    let mut settings = uncontrolled();
+    settings.switch.forwarding = Forwarding::CutThrough;
+    let transfers = sends(&fabric, &[(0, 2, 1 << 20), (1, 3, 1 << 20), (3, 0, 100_000)]);
+    let outcome = packetsim::run(&fabric, &transfers, &settings);
+    // Two messages over the link between the switches.
+    let wire = 2.0 * f64::from((1 << 20) + 256 * 82) * 8.0 / slow.as_bps_f64();
+    let last = outcome.makespan().as_secs_f64();
+    assert!(wire < last && last < 1.02 * wire, "{last} for {wire}");
+    let config =
+        MeasureConfig { links: fabric.links().ids().collect(), ..MeasureConfig::default() };
+    let (faults, mut watch) = (Faults::default(), Watch::default());
+    let (watched, _) =
+        packetsim::run_measured(&fabric, &transfers, &settings, &faults, &config, &mut watch);
+    assert_eq!(outcome.ops, watched.ops);
+}
+
+/// Ends without a cable between them are told of, and keep nobody else from finishing.
+#[test]
+fn ends_without_a_path_are_told_of() {
+    let mut builder = FabricBuilder::new(3, 1, 1);
+    let class = builder.class(LinkClass {
+        name: "link".into(),
+        kind: LinkKind::ScaleOut,
+        rate: RATE,
+        delay: DELAY,
+        length: Length::ZERO,
+    });
+    let tier = Tier { name: "leaf".into(), model: String::new(), latency: Span::ZERO };
+    let tier = builder.tier(tier);
+    for (host, at) in [(0, 0), (1, 0), (2, 1)] {
+        let nic = builder.nic(host);
+        let switch = if host == 1 { continue } else { builder.plain_switch(tier, 0, at) };
+        builder.cable(nic, switch, class);
+        if host == 0 {
+            let neighbour = builder.nic(1);
+            builder.cable(neighbour, switch, class);
+        }
+    }
+    let fabric = builder.build();
+    let transfers = sends(&fabric, &[(0, 1, 10_000), (0, 2, 10_000)]);
+    let outcome = packetsim::run(&fabric, &transfers, &uncontrolled());
+    assert_eq!(outcome.completed(), 1);
+    let texts: Vec<&str> = outcome.findings.iter().map(|finding| &*finding.text).collect();
+    assert!(texts[0].starts_with("there is no path from NIC 0 to NIC 2"), "{texts:?}");
+}
+
 /// Twenty that send to one host fill a shared memory, and two that have nothing to do with it are
 /// paused; with a part of its own for each port, they are not. By hand: of a pool of 13.4 MB with
 /// alpha 1/8 each of twenty takes 1/28, 478 kB, and so may the two, whose queues grow to 524 kB; a
