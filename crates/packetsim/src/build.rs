@@ -450,8 +450,8 @@ fn first_way(simulation: &mut Simulation<'_>, key: &FlowKey) -> Vec<LinkId> {
     let path = network.walk(fabric, key).map(<[LinkId]>::to_vec);
     network.routes = sick;
     path.unwrap_or_else(|error| {
-        simulation.tally.cut_off += 1;
-        if simulation.tally.cut_off <= TOLD {
+        simulation.tally.pathless += 1;
+        if simulation.tally.pathless <= TOLD {
             simulation.find(error.describe(fabric));
         }
         Vec::new()

@@ -57,7 +57,7 @@ impl Simulation<'_> {
         for link in self.fabric.links().ids().filter(|link| health.is_down(*link)) {
             self.troubles[link.index()] = Trouble::Down;
         }
-        self.cut_off(&health);
+        self.clear_what_died(&health);
         let troubled = self.faults.all().iter().filter(|fault| pauses(fault));
         let nics: Vec<NodeId> = troubled.flat_map(|fault| &fault.nodes).copied().collect();
         for nic in nics {
@@ -78,7 +78,7 @@ impl Simulation<'_> {
     }
 
     /// Links that go down forget their pauses, and switches that restart what they hold.
-    fn cut_off(&mut self, health: &Health) {
+    fn clear_what_died(&mut self, health: &Health) {
         for link in self.fabric.links().ids().filter(|link| health.is_down(*link)) {
             for class in self.rules.lossless_classes() {
                 self.resume(link.index(), class);
@@ -89,14 +89,8 @@ impl Simulation<'_> {
             let kinds = [FaultKind::SwitchDown, FaultKind::SwitchRestart];
             fault.at == now && kinds.contains(&fault.kind)
         };
-        let dark: Vec<NodeId> = self
-            .faults
-            .all()
-            .iter()
-            .filter(goes_dark)
-            .flat_map(|fault| fault.nodes.clone())
-            .collect();
-        for node in dark {
+        let dark = self.faults.all().iter().filter(goes_dark).flat_map(|fault| &fault.nodes);
+        for node in dark.copied().collect::<Vec<NodeId>>() {
             for at in 0..self.fabric.ports(node).len() {
                 let link = self.fabric.ports(node)[at].index();
                 (0..CLASSES).for_each(|class| self.drain(link, class));

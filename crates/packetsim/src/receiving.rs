@@ -295,7 +295,7 @@ impl Simulation<'_> {
         let (now, size) = (self.now, u64::from(packet.size));
         let host = &mut self.hosts[node];
         if host.queue.is_empty() && host.line <= host.rate && self.settings.nic.pcie.is_none() {
-            // Nothing holds this one up, as it would be if it took the packet step by step.
+            // This host takes packets as fast as they come.
             self.received(pair, &packet);
             return;
         }

@@ -158,7 +158,7 @@ pub(crate) struct Tally {
     /// Queue pairs that gave up.
     pub broken: u32,
     /// Ways that there are not, even when all is well.
-    pub cut_off: u32,
+    pub pathless: u32,
 }
 
 /// A run.
@@ -626,8 +626,8 @@ impl Simulation<'_> {
             let more = self.tally.broken - TOLD;
             self.find(format!("{more} more queue pairs gave up"));
         }
-        if TOLD < self.tally.cut_off {
-            let more = self.tally.cut_off - TOLD;
+        if TOLD < self.tally.pathless {
+            let more = self.tally.pathless - TOLD;
             self.find(format!("there are no paths between {more} more pairs of ends"));
         }
         match end {

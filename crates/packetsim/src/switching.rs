@@ -361,7 +361,7 @@ impl Simulation<'_> {
         let is_lost =
             !self.damage.is_empty() && self.damages(link, u32::from(frame.size)) && !retried;
         if is_lost || self.rules.lossless >> class & 1 == 0 {
-            // Nobody listens to pauses of a class that is not lossless.
+            // It did not arrive, or nobody listens to pauses of its class.
         } else if frame.flags & RESUME == 0 {
             self.pause(reverse, class);
         } else {
