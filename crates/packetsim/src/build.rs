@@ -114,7 +114,7 @@ pub(crate) fn build<'a>(
     };
     let health =
         if faults.is_empty() { fabric.health().clone() } else { faults.health(fabric, Time::ZERO) };
-    simulation.network.routes.set_health(health);
+    simulation.network.set_health(health);
     if faults.is_empty() && fabric.health().has_failures() {
         lose_what_cannot_arrive(&mut simulation);
     }

@@ -146,7 +146,7 @@ impl Simulation<'_> {
         self.reroutes.pop_front();
         self.set_barrier();
         let health = self.faults.health(self.fabric, Time::from_ps(self.now));
-        self.network.routes.set_health(health);
+        self.network.set_health(health);
         let mut stranded = 0;
         for number in 0..self.pairs.len() {
             let (key, back) = self.network.keys[number];

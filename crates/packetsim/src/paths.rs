@@ -6,10 +6,12 @@
 //! candidates for a pair of switch and destination are looked up once. Acknowledgements keep to one
 //! path, and take as many as there are entropy values where the sender has several.
 
+use std::collections::BTreeMap;
+
 use fabric::hash::FlowKey;
 use fabric::routes::towards_leaf;
 use fabric::routing::{Demand, Grain, Load, NoPath, QueuePairs, Routing, Walker};
-use fabric::{Fabric, LinkId, NodeId, NodeKind, Routes};
+use fabric::{Fabric, Health, LinkId, NodeId, NodeKind, Routes};
 use traffic::{Connection, Transfers};
 use units::{Bytes, Id};
 
@@ -34,6 +36,9 @@ pub(crate) struct Network {
     /// How many queue pairs each connection has.
     pub pairs_of: Vec<u16>,
     walker: Walker,
+    /// The links that lead on from a switch to a destination, where the fabric's structure does not
+    /// say and they have been looked up in the present state of health.
+    known: BTreeMap<(NodeId, NodeId), Box<[LinkId]>>,
     /// Where each queue pair's packets end, if that is a NIC with one port; empty where the
     /// fabric has no structure.
     homes: Vec<Option<Home>>,
@@ -106,7 +111,14 @@ impl Network {
             pairs_of,
             first_serial: vec![NOWHERE; transfers.connections().len()],
             walker: Walker::default(),
+            known: BTreeMap::new(),
         }
+    }
+
+    /// Lets the routes follow the health of the fabric.
+    pub(crate) fn set_health(&mut self, health: Health) {
+        self.routes.set_health(health);
+        self.known.clear();
     }
 
     /// Whether the policy chooses along the way.
@@ -157,7 +169,15 @@ impl Network {
         match self.home(pair).filter(|_| fabric.cover(at).is_some()) {
             Some(home) if home.leaf == at => out.push(home.last),
             Some(home) => out.extend_from_slice(towards_leaf(fabric, at, home.ordinal)),
-            None => self.routes.next_hops(fabric, at, self.keys[pair].0.to, out),
+            None => {
+                let to = self.keys[pair].0.to;
+                if let Some(known) = self.known.get(&(at, to)) {
+                    out.extend_from_slice(known);
+                } else {
+                    self.routes.next_hops(fabric, at, to, out);
+                    self.known.insert((at, to), out.as_slice().into());
+                }
+            }
         }
     }
 

@@ -113,7 +113,7 @@ impl Simulation<'_> {
     fn take_in(&mut self, number: usize) {
         self.tally.delivered_data += 1;
         if self.rules.counts_cleared {
-            self.settle(number);
+            self.settle(number, 1);
         }
     }
 
@@ -233,6 +233,9 @@ impl Simulation<'_> {
 
     /// Clears more packets for a sender, as far as its window allows.
     pub(crate) fn clear_more(&mut self, number: usize) {
+        if self.pairs[number].broken {
+            return;
+        }
         let config = &self.rules.admission;
         // A receiver that reads without being careful asks for all of a message at once.
         let buffer = match config.policy {
@@ -269,10 +272,11 @@ impl Simulation<'_> {
         }
     }
 
-    /// Data that was cleared has arrived; whoever waits for the receiver may have its turn.
-    pub(crate) fn settle(&mut self, number: usize) {
+    /// So many packets that were cleared have arrived, or never will; whoever waits for the receiver
+    /// may have its turn.
+    pub(crate) fn settle(&mut self, number: usize, packets: u32) {
         let node = self.inboxes[number].node as usize;
-        let bytes = u64::from(self.sizes.mtu);
+        let bytes = u64::from(packets) * u64::from(self.sizes.mtu);
         let clerk = &mut self.clerks[node];
         clerk.cleared = clerk.cleared.saturating_sub(bytes);
         let waiting = clerk.queue.len();

@@ -348,6 +348,11 @@ impl Simulation<'_> {
         let name = self.fabric.link_name(fabric::LinkId::from_index(pair.port as usize));
         let timeouts = u32::from(pair.tries);
         self.tally.broken += 1;
+        if self.rules.counts_cleared {
+            let inbox = &self.inboxes[number];
+            let come = inbox.expected + inbox.early.len();
+            self.settle(number, inbox.cleared.saturating_sub(come));
+        }
         if self.tally.broken <= TOLD {
             self.find(format!(
                 "a queue pair that sends over {name} gave up after {timeouts} timeouts without an \

@@ -133,8 +133,8 @@ impl Simulation<'_> {
         } else {
             self.catch_up(link);
         }
-        // A frame of the link itself is never left to whoever looks next: it is felt elsewhere. With
-        // an empty wire nobody would look.
+        // A frame of the link itself is never left to whoever looks next: it is felt elsewhere. And
+        // with an empty wire nobody would look.
         let commands = self.ports[link].waiting & COMMAND != 0;
         let unseen = self.ports[link].wire.is_empty();
         let from_switch = self.ports[link].switch != NOWHERE;
