@@ -142,8 +142,8 @@ impl Simulation<'_> {
         let damaged = !self.damage.is_empty() && self.damages(link, u32::from(packet.size));
         if damaged && self.link_retries(link, &packet) {
             let class = self.class_of(&packet);
-            self.credits.take_back(link, class, u32::from(packet.size));
             self.catch_up(link);
+            self.credits.take_back(link, class, u32::from(packet.size));
             let packet = Packet { at: joined(self.now), ..packet };
             self.join(link, class, Waiting { packet, from: NOWHERE });
         } else if damaged || packet.flags & DAMAGED != 0 {
