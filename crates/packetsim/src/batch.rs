@@ -274,8 +274,8 @@ impl Simulation<'_> {
         switch.next_at = NEVER;
         let now = self.now;
         // What this switch does now is itself felt elsewhere after the delay of a cable.
-        let lookahead = switch.lookahead;
-        let elsewhere = self.calendar.peek().unwrap_or(now).min(now + lookahead);
+        let (lookahead, reach) = (switch.lookahead, switch.reach);
+        let elsewhere = self.calendar.peek().unwrap_or(now).min(now + reach);
         // What arrives at this instant is due even if a sample is due too, or nobody would move.
         let horizon = (elsewhere + lookahead).min(self.barrier).max(now + 1);
         self.gather(number, elsewhere, horizon);

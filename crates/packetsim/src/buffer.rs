@@ -216,6 +216,8 @@ pub(crate) struct Switch {
     pub next_at: u64,
     /// Nothing that happens elsewhere can be felt here sooner than this.
     pub lookahead: u64,
+    /// How soon what it does is felt elsewhere.
+    pub reach: u64,
     /// The departures of all its ports have been worked off until then; see [`crate::credits`].
     pub worked_off: u64,
     /// The outgoing links.
@@ -267,6 +269,7 @@ impl Switch {
             eventful: 0,
             next_at: u64::MAX,
             lookahead: 0,
+            reach: 0,
             worked_off: 0,
             inputs,
             ports,

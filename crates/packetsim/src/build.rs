@@ -380,6 +380,12 @@ fn switches(
             if from_here { port.delay - port.latency } else { port.delay }
         };
         switch.lookahead = switch.inputs.iter().map(sooner).min().unwrap_or(0);
+        let felt = |link: &u32| {
+            let port = &ports[*link as usize];
+            // Credits need nothing but the cable.
+            if settings.credits.enabled { port.delay - port.latency } else { port.delay }
+        };
+        switch.reach = switch.ports.iter().map(felt).min().unwrap_or(0);
         let explicit = settings.packet.clock == Clock::Nanosecond;
         let explicit = explicit || settings.switch.link_retry == LinkRetry::On;
         switch.eventful = u32::from(explicit || switch.lookahead == 0);

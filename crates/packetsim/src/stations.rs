@@ -47,8 +47,9 @@ pub(crate) struct Station {
     far: BinaryHeap<Reverse<Entry>>,
     /// For when it stands in the common calendar.
     next_at: u64,
-    /// How soon it feels what happens at the far end of a cable.
+    /// How soon it feels what happens at the far end of a cable, and is felt there.
     lookahead: u64,
+    reach: u64,
     /// Links that lead to it.
     inputs: Vec<u32>,
     /// The first of them, and its other direction.
@@ -192,7 +193,8 @@ impl Stations {
                 } else {
                     port.delay
                 };
-                all[far as usize].add_input([link.index() as u32, back as u32], felt);
+                let reach = simulation.ports[back].delay;
+                all[far as usize].add_cable([link.index() as u32, back as u32], felt, reach);
             }
             of_link.push([far, near]);
         }
@@ -240,17 +242,19 @@ impl Station {
             far: BinaryHeap::new(),
             next_at: NEVER,
             lookahead: NEVER,
+            reach: NEVER,
             inputs: Vec::new(),
             cable: [0; 2],
         }
     }
 
-    fn add_input(&mut self, cable: [u32; 2], felt: u64) {
+    fn add_cable(&mut self, cable: [u32; 2], felt: u64, reach: u64) {
         if self.inputs.is_empty() {
             self.cable = cable;
         }
         self.inputs.push(cable[0]);
         self.lookahead = self.lookahead.min(felt);
+        self.reach = self.reach.min(reach);
     }
 }
 
@@ -308,10 +312,10 @@ impl Simulation<'_> {
             return;
         }
         station.next_at = NEVER;
-        let lookahead = station.lookahead;
+        let (lookahead, reach) = (station.lookahead, station.reach);
         let elsewhere = self.calendar.first();
         // What this station does now is itself felt elsewhere after the delay of a cable.
-        let felt = elsewhere.map_or(now, |entry| entry.at).min(now.saturating_add(lookahead));
+        let felt = elsewhere.map_or(now, |entry| entry.at).min(now.saturating_add(reach));
         let horizon =
             felt.saturating_add(lookahead).min(self.barrier).min(self.stations.next_start());
         self.stations.running = number as u32;
