@@ -124,7 +124,24 @@ pub(crate) fn build<'a>(
     lay_paths(&mut simulation);
     tell_of_full_memories(&mut simulation);
     tell_of_missing_marks(&mut simulation);
+    tell_of_targets_out_of_reach(&mut simulation);
     simulation
+}
+
+/// Swift slows down for ever where even an idle network takes longer than its target.
+fn tell_of_targets_out_of_reach(simulation: &mut Simulation<'_>) {
+    let CcConfig::Swift(config) = &simulation.settings.congestion else { return };
+    let most = |about: &Circumstances| config.most_target(about.hops);
+    let far = (0..simulation.pairs.len()).map(|pair| simulation.circumstances(pair));
+    let far = far.filter(|about| most(about) < about.base_rtt).max_by_key(|about| about.base_rtt);
+    if let Some(about) = far {
+        simulation.find(format!(
+            "swift's target is {} at most, but an idle round trip takes {}: its flows slow down for \
+             ever (`network.congestion.base_target`)",
+            most(&about),
+            about.base_rtt
+        ));
+    }
 }
 
 /// An algorithm that goes by marks alone controls nothing where nothing marks.
@@ -194,10 +211,22 @@ fn rules(settings: &Settings, faults: &Faults) -> Rules {
             || settings.nic.verb == Verb::Read,
         reads,
         echo_is_notice: reads && !matches!(settings.congestion, CcConfig::None(_)),
+        unasked: unasked(settings),
         counts_cleared: admission.receiver_window.is_some(),
         admission,
         slow_hosts: settings.nic.pcie.is_some() || faults.all().iter().any(pauses),
         header_bytes: 64,
+    }
+}
+
+/// Packets that a queue pair may send before it has been cleared any. Nobody answers a read that
+/// has not been asked for.
+fn unasked(settings: &Settings) -> u32 {
+    match settings.congestion.needs().credit {
+        Some(credit) if settings.nic.verb != Verb::Read => {
+            (credit.unasked.get() / settings.packet.mtu.get()) as u32
+        }
+        _ => 0,
     }
 }
 
@@ -366,7 +395,9 @@ fn switches(
         if settings.credits.enabled {
             // Its senders never send what has no room: whatever comes is taken.
             let size = Bytes::new(1 << 40);
-            return Switch::new(&BufferConfig { size, ..config.clone() }, ports, 0);
+            let (alpha, alpha_lossy) = (1.0, 1.0);
+            let endless = BufferConfig { size, alpha, alpha_lossy, ..config.clone() };
+            return Switch::new(&endless, ports, 0);
         }
         Switch::new(config, ports, kept)
     };
@@ -418,8 +449,7 @@ fn lay_paths(simulation: &mut Simulation<'_>) {
         let line = fabric.class(forth[0]).rate;
         let about = circumstances_on(simulation, &forth);
         let control = simulation.settings.congestion.build(&about);
-        let unasked = simulation.rules.needs.credit.map_or(Bytes::ZERO, |credit| credit.unasked);
-        let unasked = (unasked.get() / u64::from(simulation.sizes.mtu)) as u32;
+        let unasked = simulation.rules.unasked;
         let cleared = if simulation.rules.admits { unasked } else { u32::MAX };
         // A neighbour is reached in one hop: nothing is to be chosen.
         let roams = on_the_way && 1 < forth.len();

@@ -347,6 +347,22 @@ impl Simulation<'_> {
         }
     }
 
+    /// A queue pair has given up: if it was the last of its lane, nothing waits there any more.
+    pub(crate) fn stop_waiting(&mut self, number: usize) {
+        let (link, lane) = (self.pairs[number].port as usize, self.pairs[number].lane);
+        let class = DATA + usize::from(lane);
+        if !self.credits.count() || !self.credits.are_awaited(link, class) {
+            return;
+        }
+        let waiting = &self.senders[self.sender_of_port[link] as usize].pairs;
+        if waiting.iter().any(|pair| self.pairs[*pair as usize].lane == lane) {
+            return;
+        }
+        let since = std::mem::replace(&mut self.credits.lane(link, class).since, NEVER);
+        let waited = self.now.saturating_sub(since);
+        self.halt(link, class).total += waited;
+    }
+
     /// When a NIC that waits for credits may have some, or must look again.
     pub(crate) fn credit_due(&mut self, link: usize, class: usize) -> u64 {
         let (now, full) = (self.now, self.credits.full);

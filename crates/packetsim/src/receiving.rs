@@ -76,7 +76,7 @@ impl Simulation<'_> {
         let inbox = &mut self.inboxes[number];
         let expected = inbox.expected;
         if packet.psn == expected {
-            self.take_in(number);
+            self.take_in(number, packet.psn);
             let inbox = &mut self.inboxes[number];
             inbox.expected += 1;
             // What came early has told the sender of less than it must know now (RFC 5681, 4.2).
@@ -110,9 +110,10 @@ impl Simulation<'_> {
 
     /// Counts a data packet that arrives for the first time.
     #[inline]
-    fn take_in(&mut self, number: usize) {
+    fn take_in(&mut self, number: usize, psn: u32) {
         self.tally.delivered_data += 1;
-        if self.rules.counts_cleared {
+        // What was sent unasked was never cleared.
+        if self.rules.counts_cleared && self.rules.unasked <= psn {
             self.settle(number, 1);
         }
     }
@@ -134,7 +135,7 @@ impl Simulation<'_> {
             }
             Reorder::SelectiveRepeat => {
                 inbox.early.insert(psn);
-                self.take_in(number);
+                self.take_in(number, psn);
                 let inbox = &mut self.inboxes[number];
                 // Everything between what was asked for before and this packet is missing.
                 let from = if inbox.asked == NOWHERE { expected } else { inbox.asked + 1 };
@@ -151,7 +152,7 @@ impl Simulation<'_> {
             }
             Reorder::DirectPlacement => {
                 inbox.early.insert(psn);
-                self.take_in(number);
+                self.take_in(number, psn);
                 let inbox = &mut self.inboxes[number];
                 let late = expected + self.settings.nic.reorder_window <= psn;
                 if late && inbox.asked != expected {
@@ -293,6 +294,14 @@ impl Simulation<'_> {
         }
     }
 
+    /// The links that lead to a NIC: its buffer is one, whatever port a packet came through.
+    fn links_into(&self, node: usize) -> impl Iterator<Item = usize> + use<> {
+        let fabric = self.fabric;
+        let out = fabric.ports(fabric::NodeId::from_index(node)).iter();
+        let links: Vec<usize> = out.map(|link| fabric.reverse(*link).index()).collect();
+        links.into_iter()
+    }
+
     /// Holds a packet until the host has taken what came before it over PCIe.
     fn queue_for_host(&mut self, pair: usize, link: usize, packet: Packet) {
         let node = self.inboxes[pair].node as usize;
@@ -309,31 +318,32 @@ impl Simulation<'_> {
         let at = host.free_at;
         host.queue.push_back(packet);
         let full = self.settings.nic.receive_buffer.get() / 2 < host.held;
-        if full && !host.pausing && self.rules.lossless != 0 {
+        let lossless = self.rules.lossless >> (DATA + packet.lane()) & 1 == 1;
+        if full && !host.pausing && lossless {
             host.pausing = true;
-            self.nic_pauses(link);
+            self.links_into(node).for_each(|link| self.nic_pauses(link));
         } else if self.settings.nic.receive_buffer.get() < host.held {
             let host = &mut self.hosts[node];
             let packet = host.queue.pop_back().expect("it was pushed above");
             host.held -= size;
             host.free_at -= time;
-            if self.rules.lossless >> (DATA + packet.lane()) & 1 == 1 {
+            if lossless {
                 self.tell_of_loss(fabric::NodeId::from_index(node), "receive buffer");
             }
             self.lose(link, &packet);
             return;
         }
-        self.plan(at, Agenda::HostTook { node: node as u32, link: link as u32 });
+        self.plan(at, Agenda::HostTook { node: node as u32 });
     }
 
     /// The host has taken the oldest packet that its NIC held.
-    pub(crate) fn host_took(&mut self, node: usize, link: usize) {
+    pub(crate) fn host_took(&mut self, node: usize) {
         let host = &mut self.hosts[node];
         let Some(packet) = host.queue.pop_front() else { return };
         host.held -= u64::from(packet.size);
         if host.pausing && host.held <= self.settings.nic.receive_buffer.get() / 4 {
             host.pausing = false;
-            self.nic_resumes(link);
+            self.links_into(node).for_each(|link| self.nic_resumes(link));
         }
         let pair = self.pair_of(&packet);
         self.received(pair, &packet);

@@ -344,18 +344,20 @@ impl Simulation<'_> {
         if listed {
             self.unlist(number);
         }
+        self.stop_waiting(number);
         let pair = &self.pairs[number];
         let name = self.fabric.link_name(fabric::LinkId::from_index(pair.port as usize));
         let timeouts = u32::from(pair.tries);
         self.tally.broken += 1;
         if self.rules.counts_cleared {
             let inbox = &self.inboxes[number];
-            let come = inbox.expected + inbox.early.len();
+            let come = (inbox.expected + inbox.early.len()).max(self.rules.unasked);
             self.settle(number, inbox.cleared.saturating_sub(come));
         }
         if self.tally.broken <= TOLD {
+            let does = if self.rules.reads { "is read from" } else { "sends" };
             self.find(format!(
-                "a queue pair that sends over {name} gave up after {timeouts} timeouts without an \
+                "a queue pair that {does} over {name} gave up after {timeouts} timeouts without an \
                  answer (`network.nic.retries`)"
             ));
         }

@@ -46,7 +46,7 @@ pub(crate) enum Agenda {
     /// A sample is taken.
     Sample,
     /// A host has taken a packet from its NIC.
-    HostTook { node: u32, link: u32 },
+    HostTook { node: u32 },
     /// The receiver's software sees a message.
     Seen { op: u32 },
 }
@@ -90,6 +90,8 @@ pub(crate) struct Rules {
     pub echo_is_notice: bool,
     pub admission: AdmissionConfig,
     pub counts_cleared: bool,
+    /// Packets that a queue pair may send before it has been cleared any.
+    pub unasked: u32,
     pub slow_hosts: bool,
     pub header_bytes: u64,
 }
@@ -278,6 +280,9 @@ impl Simulation<'_> {
         let mut broken = 0;
         while !self.operations.replay.is_done() {
             let Some(next) = self.calendar.peek() else { return End::Stuck };
+            if self.now + LONG < next && 0 < self.tally.broken && self.all_gave_up() {
+                return End::Stuck;
+            }
             if limit < next {
                 self.now = limit;
                 return End::Limit("time");
@@ -390,7 +395,7 @@ impl Simulation<'_> {
             Agenda::Change => self.change(),
             Agenda::Reroute => self.reroute(),
             Agenda::Sample => self.sample(),
-            Agenda::HostTook { node, link } => self.host_took(node as usize, link as usize),
+            Agenda::HostTook { node } => self.host_took(node as usize),
             Agenda::Seen { op } => {
                 self.operations.pending -= 1;
                 self.message_seen(OpId::from_index(op as usize));
@@ -670,6 +675,10 @@ impl Simulation<'_> {
 pub(crate) fn fold(digest: u64, at: u64, what: u64) -> u64 {
     (digest ^ at ^ (what << 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
+
+/// Nobody who is going to send anything sleeps for so long without being asked about, in
+/// picoseconds.
+const LONG: u64 = 100_000_000;
 
 /// How often the loop looks up from its work, in events.
 const LOOK_EVERY: u64 = 1 << 16;

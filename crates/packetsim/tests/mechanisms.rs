@@ -516,3 +516,58 @@ fn lanes_mark_by_their_own_thresholds() {
     assert_eq!([marks(0), marks(1), marks(2)], [0, 0, 0]);
     assert!(0 < marks(3) && u64::from(marks(3)) == outcome.counters.ecn_marks);
 }
+
+/// A NIC with two ports has one buffer: when it fills both leaves are paused, and both go on.
+#[test]
+fn both_ports_of_a_nic_are_paused_and_go_on() {
+    let mut builder = FabricBuilder::new(5, 1, 1);
+    let class = builder.class(LinkClass {
+        name: "link".into(),
+        kind: LinkKind::ScaleOut,
+        rate: RATE,
+        delay: DELAY,
+        length: Length::ZERO,
+    });
+    let tier = Tier { name: "leaf".into(), model: String::new(), latency: Span::ZERO };
+    let tier = builder.tier(tier);
+    let switches = [builder.plain_switch(tier, 0, 0), builder.plain_switch(tier, 0, 1)];
+    for host in 0..5 {
+        let nic = builder.nic(host);
+        for switch in switches {
+            builder.cable(nic, switch, class);
+        }
+    }
+    let fabric = builder.build();
+    let mut settings = uncontrolled();
+    settings.nic.pcie = Some(Rate::from_gbps(40));
+    let flows: Vec<_> = (0..16).map(|at| (1 + at % 4, 0, 1 << 19)).collect();
+    let outcome = packetsim::run(&fabric, &sends(&fabric, &flows), &settings);
+    assert_eq!((outcome.completed(), outcome.counters.drops), (16, 0), "{:?}", outcome.findings);
+    let into = |at: usize| outcome.links[fabric.reverse(fabric.ports(fabric.nic(0))[at])];
+    assert!((0..2).all(|at| Span::ZERO < into(at).paused && 0 < into(at).bytes));
+    // 8 MiB at 40 Gb/s.
+    let last = outcome.makespan().as_secs_f64();
+    assert!((last / (f64::from(8 << 20) * 8.0 / 40e9) - 1.0).abs() < 0.05, "{last}");
+}
+
+/// What senders sent unasked does not circulate for ever: the queue of an incast under RCCC falls
+/// to what its receiver lets be outstanding.
+#[test]
+fn unasked_data_goes_out_of_circulation() {
+    let mut settings = uncontrolled();
+    let rccc = packetsim::cc::rccc::Config::default();
+    let outstanding = rccc.outstanding;
+    settings.congestion = CcConfig::Rccc(rccc);
+    let fabric = star(9);
+    let transfers = sends(&fabric, &(1..9).map(|from| (from, 0, 4 << 20)).collect::<Vec<_>>());
+    let last = fabric.reverse(fabric.ports(fabric.nic(0))[0]);
+    let config = MeasureConfig { links: vec![last], ..MeasureConfig::default() };
+    let (faults, mut watch) = (Faults::default(), Watch::default());
+    let (outcome, recording) =
+        packetsim::run_measured(&fabric, &transfers, &settings, &faults, &config, &mut watch);
+    assert_eq!(outcome.completed(), 8);
+    let samples = &recording.links[0].1.samples;
+    let later = &samples[samples.len() / 2..];
+    let deepest = later.iter().map(|sample| sample.data).max().expect("there are some");
+    assert!(deepest <= outstanding + Bytes::from_kib(64), "{deepest} of {outstanding}");
+}

@@ -6,10 +6,11 @@
 
 use std::fmt::Display;
 
+use fabric::transport::Transport;
 use packetsim::buffer::{BufferConfig, EcnConfig};
 use packetsim::cc::CcConfig;
 use packetsim::credits::CreditConfig;
-use packetsim::packet::PacketConfig;
+use packetsim::packet::{Clock, PacketConfig};
 use traffic::nccl;
 use units::{Bytes, Span};
 
@@ -22,6 +23,7 @@ pub(crate) fn check(scenario: &ScenarioFile) -> Vec<Finding> {
     limits.network(&scenario.network);
     limits.packets(&scenario.network.settings.packet);
     limits.congestion(&scenario.network.settings.congestion);
+    limits.clock(&scenario.network);
     limits.library(&scenario.library);
     limits.findings
 }
@@ -180,6 +182,16 @@ impl Limits {
         for (name, bytes) in all {
             let key = format!("network.packet.headers.{name}");
             self.within(&key, bytes, [Bytes::ZERO, MOST_HEADER]);
+        }
+    }
+
+    /// Whole nanoseconds are for comparisons with a simulator that knows no credits.
+    fn clock(&mut self, network: &NetworkConfig) {
+        let credits =
+            network.settings.credits.enabled || network.transport == Transport::Infiniband;
+        if credits && network.settings.packet.clock == Clock::Nanosecond {
+            let keys = ["network.packet.clock", "network.transport"];
+            self.refuse(&keys, "`nanosecond`", "left out where credits are counted");
         }
     }
 

@@ -67,6 +67,18 @@ impl Default for Config {
     }
 }
 
+impl Config {
+    /// The target delay over so many hops without what it grants to flows that share a link.
+    fn fixed_target(&self, hops: u32) -> Span {
+        self.base_target + self.per_hop * u64::from(hops)
+    }
+
+    /// The most that the target can be over so many hops.
+    pub(crate) fn most_target(&self, hops: u32) -> Span {
+        self.fixed_target(hops) + self.flow_range
+    }
+}
+
 impl Algorithm for Config {
     fn sender(&self, about: &Circumstances) -> Box<dyn Sender> {
         Box::new(Swift::new(self, about))
@@ -95,8 +107,9 @@ impl Swift {
     /// A fresh queue pair.
     pub fn new(config: &Config, about: &Circumstances) -> Self {
         let mtu = about.mtu.as_f64();
-        let fixed = config.base_target + config.per_hop * u64::from(about.hops);
-        let most = bandwidth_delay(about.line, about.base_rtt + fixed + config.flow_range) as f64;
+        let fixed = config.fixed_target(about.hops);
+        let most = about.base_rtt + config.most_target(about.hops);
+        let most = bandwidth_delay(about.line, most) as f64;
         Self {
             config: config.clone(),
             line: about.line,
