@@ -95,7 +95,7 @@ fn nic(random: &mut Random, settings: &mut Settings) {
     let all = [Reorder::None, Reorder::SelectiveRepeat, Reorder::DirectPlacement];
     nic.reorder = one(random, &all);
     nic.reorder_window = one(random, &[1, 8, 256]);
-    nic.timeout = Span::from_us(one(random, &[60, 200, 1_000]));
+    nic.timeout = Span::from_us(one(random, &[60, 200, 1_000, 4_000_000]));
     nic.after_idle = one(random, &[AfterIdle::Keep, AfterIdle::Restart]);
     nic.idle_reset = Span::from_us(one(random, &[1, 100]));
     nic.pacing = one(random, &[Pacing::Follow, Pacing::Fixed]);
