@@ -135,9 +135,9 @@ pub struct Percentiles {
 /// Pauses of a lossless class, or stalls for want of credits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Pauses {
-    /// How many began.
+    /// How many began; with several lanes, in each of them.
     pub pauses: u64,
-    /// How long they lasted, over all links.
+    /// How long they lasted, over all links and their lanes.
     pub paused_s: f64,
     /// How many links were paused at all: how far they spread.
     pub links: u64,

@@ -22,6 +22,7 @@ struct Columns {
     dst: usize,
     bytes: usize,
     start: Option<usize>,
+    count: usize,
 }
 
 /// Reads a flow file for a fabric with this many NICs.
@@ -71,6 +72,7 @@ fn header(fields: &[&str]) -> Result<Columns, String> {
         dst: need("dst")?,
         bytes: need("bytes")?,
         start: find("start_ns"),
+        count: fields.len(),
     })
 }
 
@@ -87,6 +89,9 @@ fn flow(fields: &[&str], columns: &Columns, nics: u32) -> Result<Flow, String> {
             _ => Err(format!("there is no NIC {nic}; the last is {}", nics.saturating_sub(1))),
         }
     };
+    if columns.count < fields.len() {
+        return Err(format!("{} fields, but {} columns", fields.len(), columns.count));
+    }
     let (src, dst) = (nic(columns.src, "src")?, nic(columns.dst, "dst")?);
     if src == dst {
         return Err(format!("NIC {src} cannot send to itself"));
