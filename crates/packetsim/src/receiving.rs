@@ -273,8 +273,8 @@ impl Simulation<'_> {
         }
     }
 
-    /// So many packets that were cleared have arrived, or never will; whoever waits for the receiver
-    /// may have its turn.
+    /// So many packets that were cleared have arrived, or never will; whoever waits for the
+    /// receiver may have its turn.
     pub(crate) fn settle(&mut self, number: usize, packets: u32) {
         let node = self.inboxes[number].node as usize;
         let bytes = u64::from(packets) * u64::from(self.sizes.mtu);
