@@ -23,7 +23,7 @@ pub(crate) fn check(scenario: &ScenarioFile) -> Vec<Finding> {
     limits.network(&scenario.network);
     limits.packets(&scenario.network.settings.packet);
     limits.congestion(&scenario.network.settings.congestion);
-    limits.clock(&scenario.network);
+    limits.credits(&scenario.network);
     limits.library(&scenario.library);
     limits.findings
 }
@@ -185,13 +185,21 @@ impl Limits {
         }
     }
 
-    /// Whole nanoseconds are for comparisons with a simulator that knows no credits.
-    fn clock(&mut self, network: &NetworkConfig) {
-        let credits =
-            network.settings.credits.enabled || network.transport == Transport::Infiniband;
-        if credits && network.settings.packet.clock == Clock::Nanosecond {
+    /// What means nothing where credits are counted: whole nanoseconds, which are for comparisons
+    /// with a simulator that knows none, and lanes that lose.
+    fn credits(&mut self, network: &NetworkConfig) {
+        let settings = &network.settings;
+        if !settings.credits.enabled && network.transport != Transport::Infiniband {
+            return;
+        }
+        let range = "left out where credits are counted";
+        if settings.packet.clock == Clock::Nanosecond {
             let keys = ["network.packet.clock", "network.transport"];
-            self.refuse(&keys, "`nanosecond`", "left out where credits are counted");
+            self.refuse(&keys, "`nanosecond`", range);
+        }
+        if !settings.pfc.lossy_lanes.is_empty() {
+            let keys = ["network.pfc.lossy_lanes", "network.transport"];
+            self.refuse(&keys, "a list of lanes", range);
         }
     }
 
@@ -223,6 +231,11 @@ impl Limits {
                 self.weight("network.congestion.gain", config.gain);
                 self.share("network.congestion.cut", config.cut);
                 self.period("min_rtt", config.min_rtt);
+                if config.high < config.low {
+                    let keys = ["network.congestion.low", "network.congestion.high"];
+                    let range = format!("at most `{}`, which is {}", keys[1], config.high);
+                    self.refuse(&keys, config.low, &range);
+                }
                 self.stamp("data_bytes", config.data_bytes);
             }
             CcConfig::Swift(config) => {
@@ -233,6 +246,8 @@ impl Limits {
             CcConfig::Cubic(config) => self.weight("network.congestion.keep", config.keep),
             CcConfig::Nscc(config) => {
                 self.weight("network.congestion.delay_gain", config.delay_gain);
+                self.some("network.congestion.target", config.target);
+                self.some("network.congestion.max_window", config.max_window);
             }
             CcConfig::Rccc(config) => self.some("network.congestion.credit", config.credit),
             CcConfig::None(_) => {}

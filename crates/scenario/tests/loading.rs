@@ -450,6 +450,12 @@ fn settings_out_of_range_are_refused_with_their_range() {
     let timer = ["network.congestion.control=infiniband", "network.congestion.timer=0us"];
     let refusal = refusal_of("small-16", &timer);
     assert!(refusal.contains("`network.congestion.timer` is 0"), "{refusal}");
+    for set in ["network.packet.clock=nanosecond", "network.pfc.lossy_lanes=[0]"] {
+        let refusal = refusal_of("small-16", &["network.transport=infiniband", set]);
+        assert!(refusal.contains("where credits are counted"), "{set}: {refusal}");
+    }
+    let timely = ["network.congestion.control=timely", "network.congestion.low=1ms"];
+    assert!(refusal_of("small-16", &timely).contains("at most `network.congestion.high`"));
     for loss in ["2.0", "-1.0"] {
         let fault = format!("faults=[{{on=\"NIC 0\",what={{kind=\"grey\",loss={loss}}}}}]");
         let refusal = refusal_of("small-16", &[&fault]);
