@@ -3,7 +3,8 @@
 //!
 //! Whatever will reach a switch within the delay of its shortest cable is already on its wires: if
 //! the next event anywhere else is at `t`, nothing that it causes can be felt at this switch
-//! before `t + lookahead`. So a switch has one event, for the earliest packet on its incoming
+//! before `t + lookahead`. What it does itself is such an event, felt elsewhere after the delay of
+//! its shortest way out. So a switch has one event, for the earliest packet on its incoming
 //! wires; when that comes, all packets that arrive before that horizon are merged by time and
 //! forwarded, each at its own instant. That is exact (it is the conservative synchronisation of
 //! Chandy, Misra and Bryant, on one thread), and it keeps the memory of one switch in the cache
