@@ -7,7 +7,8 @@ import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
-export const binary = process.env.FATFLOW ?? join(root, "target/debug/fatflow");
+const target = process.env.CARGO_TARGET_DIR ?? join(root, "target");
+export const binary = process.env.FATFLOW ?? join(target, "debug/fatflow");
 export const folder = () => mkdtempSync(join(tmpdir(), "fatflow-browser-"));
 export const fatflow = (...words) => execFileSync(binary, words, { encoding: "utf8", stdio: ["ignore", "pipe", "pipe"], maxBuffer: 1 << 28 });
 
