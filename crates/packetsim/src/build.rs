@@ -411,11 +411,8 @@ fn switches(
             if from_here { port.delay - port.latency } else { port.delay }
         };
         switch.lookahead = switch.inputs.iter().map(sooner).min().unwrap_or(0);
-        let felt = |link: &u32| {
-            let port = &ports[*link as usize];
-            // Credits need nothing but the cable.
-            if settings.credits.enabled { port.delay - port.latency } else { port.delay }
-        };
+        // Its own pauses and credits need nothing but the cable.
+        let felt = |link: &u32| ports[*link as usize].delay - ports[*link as usize].latency;
         switch.reach = switch.ports.iter().map(felt).min().unwrap_or(0);
         let explicit = settings.packet.clock == Clock::Nanosecond;
         let explicit = explicit || settings.switch.link_retry == LinkRetry::On;
