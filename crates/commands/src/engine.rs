@@ -6,45 +6,10 @@
 use fabric::graph::LinkKind;
 use fabric::hardware::Reorder;
 use fabric::{Fabric, LinkId};
+pub use scenario::Engine;
 use scenario::Loaded;
-use serde::Serialize;
 use traffic::nccl::{self, Architecture};
 use traffic::{Outcome, Transfers};
-
-/// How the network is computed.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Engine {
-    /// Latency and bandwidth terms on the real routes, without contention.
-    Analytic,
-    /// Every flow on its hashed path, at max-min fair rates.
-    #[default]
-    Flow,
-    /// Every packet through NIC, switch and link.
-    Packet,
-}
-
-impl Engine {
-    /// All of them, from the fastest to the most faithful.
-    pub const ALL: [Self; 3] = [Self::Analytic, Self::Flow, Self::Packet];
-
-    /// Its name in flags and envelopes.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Analytic => "analytic",
-            Self::Flow => "flow",
-            Self::Packet => "packet",
-        }
-    }
-
-    /// How finely collectives are written out for it.
-    pub fn detail(self) -> traffic::collective::Detail {
-        match self {
-            Self::Packet => traffic::collective::Detail::Stepwise,
-            _ => traffic::collective::Detail::Folded,
-        }
-    }
-}
 
 /// The flow engine's settings.
 pub fn flow_settings(loaded: &Loaded) -> flowsim::Settings {

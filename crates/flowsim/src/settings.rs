@@ -5,7 +5,7 @@ use fabric::fault::Faults;
 use fabric::routing::RoutingConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Rate, Span, Time};
+use units::{Bytes, Idle, Rate, Span, Time};
 
 /// What a receiver does with packets that overtake each other.
 #[derive(
@@ -86,6 +86,15 @@ impl Default for FlowConfig {
             merge: 1e-12,
             precision: None,
             points: 32,
+        }
+    }
+}
+
+impl FlowConfig {
+    /// Names what has no effect; `faults` tells whether anything fails in the run.
+    pub fn unused(&self, faults: bool, idle: &mut Idle) {
+        if !faults {
+            idle.key("convergence", "nothing fails", "[[faults]]");
         }
     }
 }

@@ -11,9 +11,10 @@ use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use units::Idle;
 
 use crate::model::{Model, Recompute};
-use crate::parallel::ParallelConfig;
+use crate::parallel::{Axis, ParallelConfig};
 use crate::placement::PlacementConfig;
 use crate::schedule::Schedule;
 
@@ -46,6 +47,43 @@ pub struct JobConfig {
     pub optimizer: Optimizer,
     /// How tokens find their experts.
     pub moe: MoeConfig,
+}
+
+impl JobConfig {
+    /// Names what has no effect, given the rest of the job; `experts` tells whether its model has
+    /// any.
+    pub fn unused(&self, experts: bool, idle: &mut Idle) {
+        let parallel = &self.parallel;
+        if !experts {
+            idle.key("moe", "the model has no experts", "a model with experts");
+        } else {
+            if self.moe.loads.is_some() {
+                idle.key("moe.skew", "`loads` says how experts are loaded", "leave out `loads`");
+            }
+            if parallel.ep == 1 {
+                let why = "every rank has all experts: no token is sent";
+                let used_by = "job.parallel.ep above 1";
+                idle.all_but("moe", &["skew", "loads", "capacity_factor"], why, used_by);
+            }
+        }
+        if parallel.cp == 1 {
+            let why = "sequences are not cut";
+            idle.key("parallel.cp_exchange", why, "job.parallel.cp above 1");
+        }
+        if parallel.tp == 1 {
+            let why = "matrices are not cut";
+            idle.key("parallel.sequence_parallel", why, "job.parallel.tp above 1");
+        }
+        if parallel.pp == 1 {
+            let used_by = "job.parallel.pp above 1";
+            idle.key("schedule", "there is no pipeline", used_by);
+            idle.key("parallel.order", "there is no pipeline", used_by);
+        }
+        if parallel.overlap.contains(&Axis::Ep) && self.schedule != Schedule::DualPipe {
+            let why = "`ep` hides nothing: only DualPipe has a pass to hide tokens behind";
+            idle.part_of("parallel.overlap", why, "job.schedule=dualpipe");
+        }
+    }
 }
 
 /// Which model: a name to be looked up, or a shape.

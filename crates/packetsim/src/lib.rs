@@ -69,6 +69,7 @@ mod switching;
 mod transmit;
 pub mod transports;
 mod trimming;
+mod unused;
 
 use fabric::Fabric;
 use fabric::fault::Faults;

@@ -19,6 +19,7 @@
 //! * [`assignment`]: `--set` and environment variables.
 //! * [`schema`] and [`check`](mod@check): every mistake of a layer, found at once.
 //! * [`merge`](mod@merge): one layer over another. [`meaning`]: whether the whole makes sense.
+//! * [`purpose`]: what a scenario is loaded for, and what of it that does not obey.
 //! * `limits`: the ranges of settings.
 //! * [`model`]: the model that a job names. [`flows`]: flow files.
 //! * [`preset`]: what comes with the binary. [`hash`](mod@hash): a scenario's identity.
@@ -47,6 +48,7 @@ pub mod model;
 pub mod nearest;
 pub mod preset;
 pub mod problem;
+pub mod purpose;
 pub mod schema;
 pub mod source;
 pub mod tree;
@@ -54,4 +56,5 @@ pub mod tree;
 pub use file::ScenarioFile;
 pub use load::{Extent, Loaded, Request, Resolved, load, schema};
 pub use problem::{Colour, Problem, Problems, Style};
+pub use purpose::{Engine, Purpose};
 pub use source::{confine, is_allowed};

@@ -20,7 +20,7 @@ use job::Job;
 use packetsim::Settings;
 use serde_json::Value as Json;
 use traffic::pattern::{self, Flow, Load};
-use units::Random;
+use units::{Random, Unused};
 
 use crate::assignment;
 use crate::check::{Checked, check, missing};
@@ -30,8 +30,10 @@ use crate::flows;
 use crate::hash::{ScenarioHash, hash, hash_bytes};
 use crate::meaning::{self, Finding, Meaning};
 use crate::merge::merge;
+use crate::model;
 use crate::preset;
 use crate::problem::{Problem, Problems};
+use crate::purpose::{self, Purpose};
 use crate::schema::{Schema, join};
 use crate::source::{Source, Sources, is_allowed, read, up_to};
 use crate::tree::{Entry, Layer, Node, Origin, Reader, Table, Value};
@@ -54,6 +56,8 @@ pub struct Request {
     pub seed: Option<u64>,
     /// How far to go.
     pub extent: Extent,
+    /// What it is for: settings that this does not obey are taken out, and named.
+    pub purpose: Purpose,
 }
 
 /// How far to go: building the fabric of 200,000 GPUs takes a moment, which a list of presets
@@ -82,6 +86,8 @@ pub struct Loaded {
     pub faults: Faults,
     /// What works but is unwise.
     pub warnings: Vec<Problem>,
+    /// What somebody wrote and the purpose does not obey.
+    pub unused: Vec<Unused>,
     fabric: Option<Arc<Fabric>>,
     tree: Node,
     sources: Sources,
@@ -107,7 +113,7 @@ pub fn load(request: &Request) -> Result<Loaded, Problems> {
     }
     loader.lay_environment(&request.environment);
     loader.lay_flags(&request.set, request.seed);
-    loader.finish(request.scenario.as_deref().unwrap_or("defaults"), request.extent)
+    loader.finish(request.scenario.as_deref().unwrap_or("defaults"), request)
 }
 
 /// The schema of the scenario file.
@@ -261,7 +267,7 @@ impl Loader {
         }
     }
 
-    fn finish(mut self, input: &str, extent: Extent) -> Result<Loaded, Problems> {
+    fn finish(mut self, input: &str, request: &Request) -> Result<Loaded, Problems> {
         let absent = missing(&self.merged, self.schema, &self.sources, &self.dropped);
         self.problems.extend(absent);
         derive::fill_nic(&mut self.merged);
@@ -269,14 +275,16 @@ impl Loader {
         let json = self.merged.to_json();
         let read: Result<ScenarioFile, _> = serde_path_to_error::deserialize(&json);
         let whole = match read {
-            Ok(scenario) if extent == Extent::Settings || !self.complete => {
-                Some((scenario, Meaning::default()))
-            }
-            Ok(scenario) => {
-                let mut meaning = Meaning::of(&scenario, |key| self.directory_at(key));
-                let findings = std::mem::take(&mut meaning.findings);
-                self.add_findings(findings);
-                Some((scenario, meaning))
+            Ok(written) => {
+                let idle = purpose::idle(&written, request.purpose, self.has_experts(&written));
+                let obeyed = purpose::take_out(&written, &idle);
+                let mut meaning = Meaning::default();
+                if request.extent == Extent::Whole && self.complete {
+                    meaning = Meaning::of(&obeyed, |key| self.directory_at(key));
+                    let findings = std::mem::take(&mut meaning.findings);
+                    self.add_findings(findings);
+                }
+                Some((written, idle, obeyed, meaning))
             }
             Err(error) => {
                 if self.problems.is_empty() {
@@ -286,14 +294,16 @@ impl Loader {
                 None
             }
         };
-        let Some((mut scenario, meaning)) = whole.filter(|_| self.problems.is_empty()) else {
+        let whole = whole.filter(|_| self.problems.is_empty());
+        let Some((written, idle, mut scenario, meaning)) = whole else {
             self.problems.sort_by_key(|problem| {
                 let place = problem.place.as_ref();
                 place.map(|place| (place.source.name.to_string(), place.span.start))
             });
             return Err(Problems(self.problems));
         };
-        let hash = identity_hash(&scenario, &self.merged, &self.contents());
+        let hash = identity_hash(&written, &self.merged, &self.contents());
+        let unused = purpose::written(&self.merged, &idle);
         let Meaning { fabric, job, faults, warnings, .. } = meaning;
         if let Some(fabric) = &fabric {
             derive::fill_buffers(&mut scenario, &mut self.merged, fabric);
@@ -301,7 +311,14 @@ impl Loader {
         let warnings = warnings.into_iter().map(|warning| self.explain(warning)).collect();
         let Self { merged: tree, sources, .. } = self;
         let (input, fabric) = (input.to_owned(), fabric.map(Arc::new));
-        Ok(Loaded { input, scenario, hash, job, faults, warnings, fabric, tree, sources })
+        Ok(Loaded { input, scenario, hash, job, faults, warnings, unused, fabric, tree, sources })
+    }
+
+    /// Whether the job's model has experts; one that cannot be read is somebody else's problem.
+    fn has_experts(&self, scenario: &ScenarioFile) -> bool {
+        let job = scenario.job.as_ref();
+        let model = job.map(|job| model::find(&job.model, &self.directory_at("job.model")));
+        model.and_then(Result::ok).is_some_and(|model| model.experts.is_some())
     }
 
     /// Reports what does not fit, unless something that decides it is known to be wrong already.

@@ -17,7 +17,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Random, Rate, Span};
+use units::{Bytes, Idle, Random, Rate, Span};
 
 /// What a failure comes from.
 #[derive(
@@ -122,6 +122,16 @@ pub struct Faults {
     pub spare_nodes: u32,
     /// Until a failed node is back when there is no spare.
     pub repair: Span,
+}
+
+impl Faults {
+    /// Names what the closed form does not look at.
+    pub fn unused(&self, idle: &mut Idle) {
+        let why = "goodput is a closed form without spare nodes";
+        let used_by = "a campaign by dice, which no command runs yet";
+        idle.key("spare_nodes", why, used_by);
+        idle.key("repair", why, used_by);
+    }
 }
 
 impl Default for Faults {

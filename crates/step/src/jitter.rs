@@ -18,7 +18,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Random, Span};
+use units::{Idle, Random, Span};
 
 /// How unequal the ranks are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -42,6 +42,14 @@ impl Default for Jitter {
 }
 
 impl Jitter {
+    /// Names what has no effect.
+    pub fn unused(&self, idle: &mut Idle) {
+        if self.events.per_rank_per_s == 0.0 {
+            let used_by = "jitter.events.per_rank_per_s above 0";
+            idle.key("events.length", "no rank is delayed by events", used_by);
+        }
+    }
+
     /// All ranks alike.
     pub fn none() -> Self {
         Self { mean: 0.0, events: Events { per_rank_per_s: 0.0, ..Events::default() } }

@@ -4,9 +4,11 @@
 //! axes overlap, how attention is computed) belongs to the job; what differs between networks
 //! (collisions, congestion) comes out of an engine.
 
+use job::schedule::Schedule;
+use job::{Axis, JobConfig};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::Span;
+use units::{Idle, Span};
 
 /// Costs that no kernel and no link accounts for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -48,6 +50,24 @@ impl Default for Overheads {
 }
 
 impl Overheads {
+    /// Names what has no effect on a job.
+    pub fn unused(&self, job: &JobConfig, idle: &mut Idle) {
+        let overlaps = |axis| job.parallel.overlap.contains(&axis);
+        if !overlaps(Axis::Tp) || job.parallel.tp == 1 {
+            let why = "tensor-parallel communication is not overlapped";
+            idle.key("tensor_exposed", why, "job.parallel.overlap with \"tp\"");
+        }
+        if job.parallel.overlap.is_empty() {
+            let why = "nothing is overlapped";
+            idle.key("compute_slowdown", why, "job.parallel.overlap");
+        }
+        if !overlaps(Axis::Ep) || job.schedule != Schedule::DualPipe {
+            let why = "expert-parallel communication is not overlapped";
+            let used_by = "job.schedule=dualpipe and job.parallel.overlap with \"ep\"";
+            idle.key("expert_sms", why, used_by);
+        }
+    }
+
     /// Software that costs nothing: what is left is kernels and links.
     pub fn none() -> Self {
         Self {

@@ -24,7 +24,7 @@ pub mod estimate;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Span};
+use units::{Bytes, Idle, Span};
 
 pub use constants::{Architecture, Cpu, Family};
 pub use estimate::{Estimate, Limit, estimate, estimate_of};
@@ -166,6 +166,19 @@ impl Default for Settings {
             // 18, IPv4 20, UDP 8, BTH 12, ICRC 4).
             wire_efficiency: 4096.0 / 4178.0,
             routing: crate::collective::Routing::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// Names what has no effect, given the other settings of the library.
+    pub fn unused(&self, idle: &mut Idle) {
+        if self.initiator == Initiator::Host {
+            let why = "a thread of the host posts by itself";
+            idle.key("launch", why, "library.initiator=kernel");
+        }
+        if self.sharp == Usage::Disabled {
+            idle.key("aggregation", "no switch reduces", "library.sharp=enabled");
         }
     }
 }

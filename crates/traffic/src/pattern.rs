@@ -8,7 +8,7 @@
 use fabric::Fabric;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Random, Span};
+use units::{Bytes, Idle, Random, Span};
 
 use crate::collective::Collective;
 use crate::transfers::{Connection, LabelId, OpId, OpKind, Transfers};
@@ -155,6 +155,40 @@ impl Load {
         let groups = self.groups.max(1) as usize;
         let members = |group: usize| seats.iter().skip(group).step_by(groups);
         (0..groups).map(|group| members(group).copied().collect()).collect()
+    }
+}
+
+impl Load {
+    /// Names what the pattern does not look at.
+    fn unused(&self, idle: &mut Idle) {
+        let only = |pattern: Pattern| format!("pattern = \"{}\"", pattern.name());
+        let why = format!("the pattern is {}", self.pattern.name());
+        if self.pattern == Pattern::Collective {
+            idle.key("hosts", "a collective has GPUs, not hosts", "`gpus`");
+        } else {
+            for key in ["collective", "gpus", "groups", "placement"] {
+                idle.key(key, &why, &only(Pattern::Collective));
+            }
+        }
+        if self.pattern != Pattern::Random {
+            idle.key("count", &why, &only(Pattern::Random));
+            idle.key("smallest", &why, &only(Pattern::Random));
+        }
+    }
+}
+
+impl TrafficConfig {
+    /// Names what neither the patterns nor the file of flows look at.
+    pub fn unused(&self, idle: &mut Idle) {
+        if self.flows.is_some() {
+            let but = ["name", "flows", "service_level", "background"];
+            idle.all_but("", &but, "the file says who sends what", "leave out `flows`");
+        } else {
+            self.load.unused(idle);
+        }
+        for (at, load) in self.background.iter().enumerate() {
+            idle.table(&format!("background.{at}"), |idle| load.unused(idle));
+        }
     }
 }
 

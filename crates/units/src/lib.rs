@@ -14,7 +14,7 @@
 //! * [`time`]: [`Time`] and [`Span`], integer picoseconds.
 //! * [`size`]: [`Bytes`], [`Rate`], [`Length`].
 //! * [`quantity`]: how all of them are read and written as people write them.
-//! * [`range`]: what settings may be, said beside their fields.
+//! * [`range`]: what settings may be, said beside their fields; [`unused`]: when they do nothing.
 //! * [`id`]: the [`id!`] macro and [`IdVec`], vectors that take only one kind of id.
 //! * [`random`]: one generator, one stream for each (seed, component).
 //!
@@ -30,6 +30,7 @@ pub mod random;
 pub mod range;
 pub mod size;
 pub mod time;
+pub mod unused;
 
 pub use id::{Id, IdVec};
 pub use quantity::QuantityError;
@@ -37,3 +38,4 @@ pub use random::Random;
 pub use range::{OutOfRange, Ranged, Ranges};
 pub use size::{Bytes, Length, Rate};
 pub use time::{Span, Time};
+pub use unused::{Idle, Unused};

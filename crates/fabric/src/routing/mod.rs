@@ -185,6 +185,11 @@ impl Policy {
         Self::StaticUpDown,
     ];
 
+    /// Whether packets of one flow may take several paths.
+    pub fn spreads(self) -> bool {
+        matches!(self, Self::Spray | Self::Reps | Self::Adaptive | Self::InfinibandAdaptive)
+    }
+
     /// The name that scenarios use.
     pub fn name(self) -> &'static str {
         match self {
@@ -289,7 +294,82 @@ impl Default for RoutingConfig {
     }
 }
 
+/// Who computes the paths: a switch chooses for each packet, or flows are laid out beforehand.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Chooser {
+    /// Every switch, packet by packet.
+    Switch,
+    /// The flow engine, for whole flows.
+    Flow,
+}
+
 impl RoutingConfig {
+    /// Names the settings that the policy does not look at.
+    pub fn unused(&self, chooser: Chooser, idle: &mut units::Idle) {
+        use Policy::{
+            Adaptive, EEcmp, Ecmp, Flowlet, InfinibandAdaptive, PathPinning, Reps, Spray,
+            StaticUpDown, TrafficEngineering,
+        };
+        let packets = chooser == Chooser::Switch;
+        let of_one_policy: [(&str, Policy, bool); 8] = [
+            ("slice", PathPinning, true),
+            ("interval", TrafficEngineering, !packets),
+            ("gap", Flowlet, true),
+            ("flowlets", Flowlet, true),
+            ("entropies", Reps, packets),
+            ("choice", Adaptive, packets),
+            ("busy", InfinibandAdaptive, packets),
+            ("static_below", InfinibandAdaptive, !packets),
+        ];
+        for (key, policy, on_this_engine) in of_one_policy {
+            let used_by = format!("network.routing.policy={}", policy.name());
+            if self.policy != policy {
+                let why = format!("the policy is {}", self.policy.name());
+                idle.key(key, &why, &used_by);
+            } else if !on_this_engine {
+                let engine = if packets { "flow" } else { "packet" };
+                let used_by = format!("--engine {engine} with {used_by}");
+                idle.key(key, "this engine has no such choice to make", &used_by);
+            }
+        }
+        let by_flows = [Ecmp, EEcmp, Flowlet, PathPinning, TrafficEngineering];
+        let hashes = match self.policy {
+            InfinibandAdaptive | StaticUpDown => false,
+            Spray | Reps | Adaptive => packets,
+            Flowlet => packets || self.flowlets == FlowletChoice::Hash,
+            _ => true,
+        };
+        let why = format!("{} hashes nothing here", self.policy.name());
+        let used_by = "network.routing.policy=ecmp";
+        if !hashes {
+            for key in ["hash", "function", "seeds", "members", "udp_source"] {
+                idle.key(key, &why, used_by);
+            }
+        }
+        if self.policy == EEcmp {
+            idle.key("hash", "e-ecmp hashes the 5-tuple and the queue pair number", used_by);
+        }
+        let picks_members = match self.policy {
+            Flowlet => self.flowlets == FlowletChoice::Hash,
+            Reps => packets,
+            policy => by_flows.contains(&policy),
+        };
+        if hashes && !picks_members {
+            idle.key("members", "the hash picks no member of a group here", used_by);
+        }
+        let ports = self.hash == HashFields::Addresses && ![EEcmp, Reps].contains(&self.policy);
+        if hashes && ports {
+            idle.key("udp_source", "ports are not hashed", "network.routing.hash=5-tuple");
+        }
+        if self.qps == 1 {
+            let why = "a connection has one queue pair";
+            idle.key("split", why, "network.routing.qps above 1");
+            idle.key("chunk", why, "network.routing.qps above 1");
+        } else if self.split == QueuePairUse::Split {
+            idle.key("chunk", "messages are split evenly", "network.routing.split=round-robin");
+        }
+    }
+
     /// The policy on a fabric, in a run with this seed.
     pub fn build(&self, fabric: &Fabric, seed: u64) -> Box<dyn Routing> {
         match self.policy {
