@@ -85,7 +85,7 @@ pub(crate) enum Engine {
     All,
 }
 
-/// Over how many seeds synthetic traffic is run.
+/// Over how many seeds something is run.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct SeedsArgument {
     /// Run this many seeds, from the scenario's own on: mean, percentiles, 95 % confidence
@@ -98,7 +98,7 @@ impl SeedsArgument {
     pub(crate) fn refuse(self, why: &str) -> Result<(), Failure> {
         match self.seeds {
             1 => Ok(()),
-            _ => Err(Failure::Usage(format!("--seeds is for synthetic traffic; {why}"))),
+            _ => Err(Failure::Usage(format!("--seeds: {why}"))),
         }
     }
 }

@@ -4,15 +4,15 @@ use report::number::significant;
 use report::{Align, Answer, Chart, ChartKind, Frame, Sheet, Table, Unit};
 use scenario::Loaded;
 use serde::Serialize;
-use traffic::collective::{Ask, Collective, Communicator, Group, Request, write};
+use traffic::collective::{Collective, Communicator, Group, Limit, Unlowered, Wanted, lower};
 use traffic::{Outcome, Transfers, nccl};
 use units::{Bytes, Span};
 
 use crate::engine::{self, Engine};
 use crate::failure::Failure;
 use crate::links::Pictures;
-use crate::packets::{self, Budget, Patience};
-use crate::seeds::{self, Repeat, Spread};
+use crate::packets::{Budget, Patience};
+use crate::seeds::{self, Repeat, Seeds, Spread};
 
 pub mod measured;
 
@@ -36,10 +36,11 @@ pub struct Report {
     pub collective: &'static str,
     /// GPUs that take part.
     pub gpus: usize,
-    /// Over how many seeds.
-    pub seeds: usize,
     /// One for each size.
     pub rows: Vec<Row>,
+    /// The same under other seeds, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seeds: Option<Seeds>,
     /// Why larger sizes, or seeds, were left out, if they were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_out: Option<String>,
@@ -104,7 +105,77 @@ pub fn run(
     options: &Options,
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Report, Failure> {
-    let Options { engine, patience, collective, sizes, gpus } = *options;
+    run_seeds(loaded, options, Repeat::ONCE, None, watch)
+}
+
+/// The same under several seeds: times are means, with how they are spread. What was measured on
+/// the real machine stands beside it, or what is published.
+pub fn run_seeds(
+    loaded: &Loaded,
+    options: &Options,
+    repeat: Repeat<'_>,
+    beside: Option<Vec<Measured>>,
+    watch: &mut packetsim::Watch<'_>,
+) -> Result<Report, Failure> {
+    let Options { engine, collective, .. } = *options;
+    let fabric = loaded.fabric();
+    let first = ran(loaded, options, watch)?;
+    let others = seeds::others(loaded, repeat, |loaded, watch| {
+        ran(loaded, options, watch).map(|ran| ran.rows)
+    })?;
+    let all: Vec<&[Row]> =
+        std::iter::once(&first.rows[..]).chain(others.iter().map(Vec::as_slice)).collect();
+    let several = 1 < repeat.seeds;
+    let rows: Vec<Row> = match several {
+        true => (0..first.rows.len()).map(|at| Row::over_seeds(&all, at)).collect(),
+        false => first.rows.clone(),
+    };
+    let reasons: Vec<String> =
+        first.left_out.into_iter().chain(seeds::left_out(all.len(), repeat)).collect();
+    let answers: Vec<Vec<seeds::Value>> = all.iter().map(|rows| figures(rows)).collect();
+    Ok(Report {
+        collective: collective.name(),
+        gpus: first.gpus,
+        seeds: several.then(|| Seeds::of(loaded.scenario.seed, &answers)),
+        rows,
+        left_out: (!reasons.is_empty()).then(|| reasons.join("; ")),
+        measured: beside.unwrap_or_else(|| measured::published(loaded, collective, first.gpus)),
+        title: loaded.title(),
+        engine,
+        pictures: first.largest.map(|outcome| {
+            let seconds = outcome.makespan().as_secs_f64();
+            Pictures::of(fabric, &|link| engine::load(fabric, &outcome, seconds, link))
+        }),
+    })
+}
+
+/// What is told of every seed.
+fn figures(rows: &[Row]) -> Vec<seeds::Value> {
+    let of = |row: &Row| {
+        [
+            (format!("time of {}", Bytes::new(row.bytes)), "us", row.time_us),
+            (format!("bus bandwidth of {}", Bytes::new(row.bytes)), "GB/s", row.busbw_gbps),
+        ]
+    };
+    rows.iter().flat_map(of).collect()
+}
+
+/// The sizes that were run under one seed.
+struct Ran {
+    gpus: usize,
+    rows: Vec<Row>,
+    /// What the largest did, on engines that run one.
+    largest: Option<Outcome>,
+    /// Why larger ones were left out, if they were.
+    left_out: Option<String>,
+}
+
+fn ran(
+    loaded: &Loaded,
+    options: &Options,
+    watch: &mut packetsim::Watch<'_>,
+) -> Result<Ran, Failure> {
+    let Options { patience, sizes, gpus, .. } = *options;
     let fabric = loaded.fabric();
     let gpus = taking_part(gpus, fabric.gpus())?;
     if sizes.factor < 2 || sizes.max < sizes.min || sizes.min == Bytes::ZERO {
@@ -112,13 +183,12 @@ pub fn run(
     }
     let ranks: Vec<_> = (0..gpus).map(|gpu| fabric.gpu(gpu)).collect();
     let communicator = Communicator::new(fabric, &ranks);
-    let (mut rows, mut last, mut left_out) = (Vec::new(), None, None);
+    let (mut rows, mut largest, mut left_out) = (Vec::new(), None, None);
     let mut bytes = sizes.min;
     let mut budget = Budget::new(patience);
     while bytes <= sizes.max {
-        let ask = (engine, collective, bytes);
-        match row(loaded, ask, &communicator, &mut budget, watch) {
-            Err(Failure::Interrupted) if !rows.is_empty() => {
+        match row(loaded, (options, bytes), &communicator, &mut budget, watch) {
+            Err(Failure::Interrupted(_)) if !rows.is_empty() => {
                 left_out = Some(format!("stopped: from {bytes} on nothing was run"));
                 break;
             }
@@ -130,18 +200,12 @@ pub fn run(
             row => {
                 let (row, outcome) = row?;
                 rows.push(row);
-                last = outcome;
+                largest = outcome;
             }
         }
         bytes = Bytes::new(bytes.get().saturating_mul(sizes.factor));
     }
-    let pictures = last.map(|outcome: Outcome| {
-        let seconds = outcome.makespan().as_secs_f64();
-        Pictures::of(fabric, &|link| engine::load(fabric, &outcome, seconds, link))
-    });
-    let measured = measured::published(loaded, collective, gpus);
-    let (collective, title) = (collective.name(), loaded.title());
-    Ok(Report { collective, gpus, seeds: 1, rows, left_out, measured, title, engine, pictures })
+    Ok(Ran { gpus, rows, largest, left_out })
 }
 
 /// How many GPUs take part: as many as were asked for, if there are so many.
@@ -155,71 +219,51 @@ fn taking_part(asked: Option<usize>, all: usize) -> Result<usize, Failure> {
     }
 }
 
-/// The same under several seeds: times are means, with how they are spread.
-pub fn run_seeds(
-    loaded: &Loaded,
-    options: &Options,
-    repeat: Repeat<'_>,
-    watch: &mut packetsim::Watch<'_>,
-) -> Result<Report, Failure> {
-    let mut report = run(loaded, options, watch)?;
-    if repeat.seeds < 2 {
-        return Ok(report);
+impl Row {
+    /// One size over seeds.
+    fn over_seeds(seeds: &[&[Self]], at: usize) -> Self {
+        let first = &seeds[0][at];
+        let times = seeds.iter().filter_map(|rows| rows.get(at)).map(|row| row.time_us);
+        let spread = Spread::of(&times.collect::<Vec<_>>());
+        let faster = first.time_us / spread.mean;
+        Self {
+            time_us: spread.mean,
+            algbw_gbps: first.algbw_gbps * faster,
+            busbw_gbps: first.busbw_gbps * faster,
+            seeds_us: Some(spread),
+            ..first.clone()
+        }
     }
-    let others = seeds::others(loaded, repeat, |loaded, watch| run(loaded, options, watch))?;
-    for (at, row) in report.rows.iter_mut().enumerate() {
-        let rest = others.iter().filter_map(|other| other.rows.get(at)).map(|row| row.time_us);
-        let spread = Spread::of(&std::iter::once(row.time_us).chain(rest).collect::<Vec<_>>());
-        let faster = row.time_us / spread.mean;
-        row.time_us = spread.mean;
-        row.algbw_gbps *= faster;
-        row.busbw_gbps *= faster;
-        row.seeds_us = Some(spread);
-    }
-    report.seeds = 1 + others.len();
-    let seeds_left_out = seeds::left_out(report.seeds, repeat);
-    let reasons: Vec<String> = report.left_out.into_iter().chain(seeds_left_out).collect();
-    report.left_out = (!reasons.is_empty()).then(|| reasons.join("; "));
-    Ok(report)
 }
 
 fn row(
     loaded: &Loaded,
-    (engine, collective, bytes): (Engine, Collective, Bytes),
+    (options, bytes): (&Options, Bytes),
     communicator: &Communicator,
     budget: &mut Budget,
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<(Row, Option<Outcome>), Failure> {
+    let Options { engine, collective, patience, .. } = *options;
     let fabric = loaded.fabric();
     let settings = &engine::library(loaded);
-    let ask = Ask { fabric, communicator, collective, bytes, settings, weights: &[] };
-    let plan = nccl::plan(&ask).ok_or_else(|| {
-        Failure::Run(format!("no algorithm runs {} on this fabric", collective.name()))
-    })?;
-    let (seconds, limiting, outcome) = if engine == Engine::Analytic {
-        let estimate = nccl::estimate(fabric, communicator, collective, bytes, settings);
-        (estimate.map_or(0.0, |found| found.time.as_secs_f64()), Default::default(), None)
-    } else {
-        if engine == Engine::Packet {
-            packets::refuse_endless_steps(&ask, &plan, 1, budget.patience())?;
-        }
+    let (plan, seconds, limiting, outcome) = if engine.has_contention() {
         let mut transfers = Transfers::new();
         let label = transfers.label(collective.name());
-        let detail = engine.detail();
-        let (weights, plan) = (&[][..], &plan);
-        let request = Request { collective, bytes, detail, label, settings, plan, weights };
-        write(fabric, &mut Group::new(communicator.clone()), &request, &mut transfers, &[]);
-        if engine == Engine::Packet {
-            let estimate = budget.check(fabric, &transfers, &loaded.settings())?;
-            watch.expected_events = estimate.events;
-        }
-        let outcome = engine::run(loaded, engine, &transfers, watch);
-        if watch.is_interrupted() {
-            return Err(Failure::Interrupted);
-        }
+        let (detail, weights) = (engine.detail(), &[][..]);
+        let limit = Limit { operations: engine::most_operations(engine, patience), copies: 1 };
+        let wanted = Wanted { collective, bytes, settings, detail, weights, limit, label };
+        let mut group = Group::new(communicator.clone());
+        let plan = lower(fabric, &mut group, &wanted, &mut transfers, &[])?.plan;
+        watch.expected_events = engine::estimate(loaded, engine, &transfers, budget)?;
+        let outcome = engine::run_whole(loaded, fabric, engine, &transfers, watch)?;
         refuse_unfinished(&outcome, collective, bytes)?;
         let seconds = outcome.makespan().as_secs_f64();
-        (seconds, engine::busiest(fabric, &outcome, seconds), Some(outcome))
+        (plan, seconds, engine::busiest(fabric, &outcome, seconds), Some(outcome))
+    } else {
+        let ranks = communicator.ranks() as u32;
+        let estimate = nccl::estimate(fabric, communicator, collective, bytes, settings);
+        let estimate = estimate.ok_or(Unlowered::NoAlgorithm { collective, ranks })?;
+        (estimate.plan, estimate.time.as_secs_f64(), Default::default(), None)
     };
     if Span::MAX.as_secs_f64() <= seconds {
         let most = (Span::MAX.as_secs_f64() / 86_400.0).floor();
@@ -263,11 +307,6 @@ fn refuse_unfinished(
 }
 
 impl Report {
-    /// Sets measurements beside the predictions, in place of published ones.
-    pub fn set_beside(&mut self, measured: Vec<Measured>) {
-        self.measured = measured;
-    }
-
     /// Mean size of the errors at sizes that were measured, and how many these are.
     fn error(&self) -> Option<(f64, usize)> {
         let at = |bytes| self.rows.iter().find(|row| row.bytes == bytes);
@@ -305,11 +344,11 @@ impl Report {
     }
 
     fn seeds_table(&self) -> Table {
-        let names = ["size (B)", "mean (us)", "± 95 %", "median", "p95", "p99"];
+        let names = ["size (B)", "mean (us)", "± 95 %", "p5", "median", "p95", "p99"];
         let mut table = Table::new(names.map(|name| (name, Align::Right)));
         for row in &self.rows {
-            let Spread { mean, ci95, p50, p95, p99 } = row.seeds_us.unwrap_or_default();
-            let times = [mean, ci95, p50, p95, p99].map(|time| format!("{time:.1}"));
+            let Spread { mean, ci95, p5, p50, p95, p99 } = row.seeds_us.unwrap_or_default();
+            let times = [mean, ci95, p5, p50, p95, p99].map(|time| format!("{time:.1}"));
             table.row(std::iter::once(row.bytes.to_string()).chain(times));
         }
         table
@@ -363,8 +402,8 @@ impl Answer for Report {
             sheet =
                 sheet.text(format!("Off by {error} on average at the {count} {sizes} measured."));
         }
-        if 1 < self.seeds {
-            let heading = format!("Time over {} seeds", self.seeds);
+        if let Some(seeds) = &self.seeds {
+            let heading = format!("Time over {} seeds from {}", seeds.count, seeds.first);
             sheet = sheet.heading(heading).table(self.seeds_table());
         }
         if let Some(pictures) = &self.pictures {

@@ -5,7 +5,6 @@
 //! about it (`[[reported]]`) stands beside what is simulated, in the same unit, with its source.
 //! What differs between the inputs is listed for scenarios that were named.
 
-use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
 
 use fabric::summary::{Summary, summary};
@@ -17,7 +16,7 @@ use serde::Serialize;
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::packets::Patience;
-use crate::seeds::Spread;
+use crate::seeds::{self, Repeat, Spread};
 use crate::{Drawing, parallel, run_job, run_traffic, traffic as wire};
 
 mod metrics;
@@ -40,7 +39,7 @@ pub struct Options {
     pub patience: Patience,
     /// Settings with several values each, `key=a,b`: every scenario is run with all of them.
     pub vary: Vec<String>,
-    /// Over how many seeds synthetic traffic is run; 0 and 1 are the scenario's own.
+    /// Over how many seeds everything is run; 0 and 1 are the scenario's own.
     pub seeds: u32,
 }
 
@@ -114,11 +113,23 @@ pub struct Changed {
 struct Column {
     loaded: Loaded,
     fabric: Summary,
+    /// What was run, once for each seed; one that ran nothing for a scenario that is a fabric.
+    runs: Vec<Ran>,
+}
+
+/// What was run under one seed.
+#[derive(Default)]
+struct Ran {
     job: Option<(run_job::Report, wire::Report)>,
-    /// Synthetic traffic, once for each seed.
-    runs: Vec<run_traffic::Report>,
-    /// Which of the seeds answers.
-    shown: Cell<usize>,
+    traffic: Option<run_traffic::Report>,
+}
+
+/// What a metric describes: a scenario, and what was run of it under one seed.
+struct Described<'a> {
+    loaded: &'a Loaded,
+    fabric: &'a Summary,
+    job: Option<&'a (run_job::Report, wire::Report)>,
+    traffic: Option<&'a run_traffic::Report>,
 }
 
 /// What one column is to run.
@@ -165,8 +176,8 @@ pub fn run(
         if named { options.scenarios.clone() } else { DEPLOYMENTS.map(str::to_owned).to_vec() };
     let threads = parallel::threads(options.threads);
     let variants = variants(&names, &options.vary)?;
-    if options.engine == Engine::Packet {
-        refuse_endless(&variants, base, options.patience, tell)?;
+    if options.engine.moves_packets() {
+        refuse_endless(&variants, base, options, tell)?;
     }
     let columns = parallel::map(threads, &variants, |variant| {
         tell(&format!("{}: loading", variant.name));
@@ -178,12 +189,12 @@ pub fn run(
     let mut left_out = Vec::new();
     for (variant, column) in variants.into_iter().zip(columns) {
         match column {
-            Err(Failure::Interrupted) => left_out.push(variant.name),
+            Err(Failure::Interrupted(_)) => left_out.push(variant.name),
             column => done.push((variant.name, column?)),
         }
     }
     if done.is_empty() {
-        return Err(Failure::Interrupted);
+        return Err(Failure::interrupted());
     }
     let (names, columns): (Vec<String>, Vec<Column>) = done.into_iter().unzip();
     Ok(Report {
@@ -193,7 +204,7 @@ pub fn run(
         left_out,
         engine: options.engine,
         titles: columns.iter().map(|column| column.loaded.title()).collect(),
-        breakdowns: columns.iter().map(|c| c.job.as_ref().map(|job| job.0.breakdown_s)).collect(),
+        breakdowns: columns.iter().map(Column::breakdown).collect(),
     })
 }
 
@@ -201,17 +212,18 @@ pub fn run(
 fn refuse_endless(
     variants: &[Variant],
     base: &Request,
-    patience: Patience,
+    options: &Options,
     tell: &(dyn Fn(&str) + Sync),
 ) -> Result<(), Failure> {
+    let Options { engine, patience, .. } = *options;
     let mut refused = Vec::new();
     for variant in variants {
         tell(&format!("{}: what packets will take", variant.name));
         let loaded = load(&variant.request(base))?;
         let estimated = if loaded.job.is_some() {
-            run_job::refuse_endless(&loaded, patience)
+            run_job::refuse_endless(&loaded, engine, patience)
         } else if loaded.scenario.traffic.is_some() {
-            run_traffic::refuse_endless(&loaded, patience)
+            run_traffic::refuse_endless(&loaded, engine, patience)
         } else {
             Ok(())
         };
@@ -238,34 +250,44 @@ fn column(
     interrupt: &AtomicBool,
     tell: &(dyn Fn(&str) + Sync),
 ) -> Result<Column, Failure> {
-    let Options { engine, patience, .. } = *options;
-    let name = &variant.name;
+    let (name, engine) = (&variant.name, options.engine);
     let loaded = load(&variant.request(base))?;
     let scenario = &loaded.scenario;
     let fabric = summary(loaded.fabric(), &scenario.cluster, &scenario.catalogue);
     let gpus = report::number::grouped(fabric.gpus);
-    let (runs, shown) = (Vec::new(), Cell::new(0));
-    let mut column = Column { fabric, job: None, runs, shown, loaded };
+    let what = match (&loaded.job, &scenario.traffic) {
+        (Some(_), _) => format!("one step on {gpus} GPUs"),
+        (None, Some(_)) => "synthetic traffic".to_owned(),
+        (None, None) => return Ok(Column { runs: vec![Ran::default()], fabric, loaded }),
+    };
+    tell(&format!("{name}: {what}, {} engine", engine.name()));
+    let ask = |loaded: &Loaded, watch: &mut packetsim::Watch<'_>| ran(loaded, options, watch);
     let mut watch = packetsim::Watch { interrupt: Some(interrupt), ..Default::default() };
-    if column.loaded.job.is_some() {
-        tell(&format!("{name}: one step on {gpus} GPUs, {} engine", engine.name()));
-        let step = run_job::run(&column.loaded, engine, patience, &mut watch)?;
-        tell(&format!("{name}: its traffic"));
-        column.job = Some((step, wire::run(&column.loaded)?));
-    } else if column.loaded.scenario.traffic.is_some() {
-        tell(&format!("{name}: synthetic traffic, {} engine", engine.name()));
-        let drawing = Drawing::Omitted;
-        let traffic = run_traffic::Options { engine, patience, series: None, drawing };
-        let own = column.loaded.scenario.seed;
-        for seed in (0..options.seeds.max(1)).map(|at| own.wrapping_add(at.into())) {
-            let loaded = column.loaded.with_seed(seed);
-            column.runs.push(run_traffic::run(&loaded, &traffic, &mut watch)?.0);
-            if watch.is_interrupted() {
-                return Err(Failure::Interrupted);
-            }
-        }
+    let first = ask(&loaded, &mut watch)?;
+    // The columns have the threads already.
+    let repeat = Repeat { seeds: options.seeds, threads: Some(1), interrupt: Some(interrupt) };
+    let others = seeds::others(&loaded, repeat, ask)?;
+    if watch.is_interrupted() {
+        return Err(Failure::interrupted());
     }
-    Ok(column)
+    Ok(Column { runs: std::iter::once(first).chain(others).collect(), fabric, loaded })
+}
+
+/// Runs a scenario under its seed.
+fn ran(
+    loaded: &Loaded,
+    options: &Options,
+    watch: &mut packetsim::Watch<'_>,
+) -> Result<Ran, Failure> {
+    let Options { engine, patience, .. } = *options;
+    if loaded.job.is_some() {
+        let step = run_job::run(loaded, engine, patience, watch)?;
+        return Ok(Ran { job: Some((step, wire::run(loaded)?)), traffic: None });
+    }
+    let drawing = Drawing::Omitted;
+    let options = run_traffic::Options { engine, patience, series: None, drawing };
+    let (report, ..) = run_traffic::run(loaded, &options, watch)?;
+    Ok(Ran { job: None, traffic: Some(report) })
 }
 
 impl Column {
@@ -273,31 +295,41 @@ impl Column {
         self.loaded.scenario.reported.iter().find(|reported| reported.metric == metric)
     }
 
-    /// What synthetic traffic came to, under the seed that answers.
-    fn traffic(&self) -> Option<&run_traffic::Report> {
-        self.runs.get(self.shown.get())
-    }
-
-    /// Bus bandwidth of a synthetic collective, in 10⁹ bytes per second.
-    fn bus_bandwidth(&self) -> Option<f64> {
-        self.traffic()?.parts.first()?.busbw_gbps
+    /// Where the first seed's step goes.
+    fn breakdown(&self) -> Option<run_job::BreakdownSeconds> {
+        self.runs.first()?.job.as_ref().map(|job| job.0.breakdown_s)
     }
 
     /// What the column answers; over several seeds the mean, and how sure it is.
-    fn over_seeds(&self, answer: fn(&Self) -> Option<Value>) -> (Option<Value>, Option<f64>) {
-        let mut numbers = Vec::with_capacity(self.runs.len());
-        for seed in 0..self.runs.len() {
-            self.shown.set(seed);
-            if let Some(Value::Number(number)) = answer(self) {
-                numbers.push(number);
-            }
-        }
-        self.shown.set(0);
+    fn over_seeds(
+        &self,
+        answer: fn(&Described<'_>) -> Option<Value>,
+    ) -> (Option<Value>, Option<f64>) {
+        let of = |run| answer(&Described::of(self, run));
+        let mut answers: Vec<Option<Value>> = self.runs.iter().map(of).collect();
+        let numbers: Vec<f64> = answers.iter().filter_map(Value::number).collect();
         if numbers.len() < 2 {
-            return (answer(self), None);
+            return (answers.swap_remove(0), None);
         }
         let Spread { mean, ci95, .. } = Spread::of(&numbers);
         (Some(Value::Number(mean)), Some(ci95))
+    }
+}
+
+impl Value {
+    /// The figure, if it is one.
+    fn number(value: &Option<Self>) -> Option<f64> {
+        match value {
+            Some(Self::Number(number)) => Some(*number),
+            _ => None,
+        }
+    }
+}
+
+impl<'a> Described<'a> {
+    fn of(column: &'a Column, run: &'a Ran) -> Self {
+        let (job, traffic) = (run.job.as_ref(), run.traffic.as_ref());
+        Self { loaded: &column.loaded, fabric: &column.fabric, job, traffic }
     }
 }
 

@@ -104,7 +104,7 @@ pub fn traffic(
         let options = run_traffic::Options { engine, patience, series: None, drawing };
         let (report, ..) = run_traffic::run(loaded, &options, watch)?;
         if watch.is_interrupted() {
-            return Err(Failure::Interrupted);
+            return Err(Failure::interrupted());
         }
         let of_flows = [
             ("makespan", "s", report.makespan_s),
@@ -115,7 +115,7 @@ pub fn traffic(
         ];
         let known = of_flows.map(|(name, unit, value)| Some((name.to_owned(), unit, value?)));
         let mut figures: Vec<Figure> = known.into_iter().flatten().collect();
-        if engine == Engine::Packet {
+        if engine.moves_packets() {
             let counts = [
                 ("pauses", report.pfc.pauses),
                 ("marked packets", report.ecn_marks),
@@ -153,8 +153,22 @@ fn every(
     ask: &mut dyn FnMut(&Loaded, Engine) -> Figures,
 ) -> Result<Report, Failure> {
     let mut report = Report { columns: Vec::new(), rows: Vec::new(), title: loaded.title() };
-    report.add("analytic", &mut || ask(loaded, Engine::Analytic))?;
-    report.add("flow", &mut || ask(loaded, Engine::Flow))?;
+    for engine in Engine::ALL {
+        if !engine.moves_packets() {
+            report.add(engine.name(), &mut || ask(loaded, engine))?;
+            continue;
+        }
+        for (name, settings) in packet_columns(loaded) {
+            // The scenario's own settings come last, and stay.
+            loaded.scenario.network.settings = settings;
+            report.add(name, &mut || ask(loaded, engine))?;
+        }
+    }
+    Ok(report)
+}
+
+/// The settings that packets are run with: what they add one by one, the scenario's own last.
+fn packet_columns(loaded: &Loaded) -> Vec<(&'static str, Settings)> {
     let own = loaded.scenario.network.settings.clone();
     let uncontrolled = Settings { congestion: CcConfig::None(none::Config {}), ..own.clone() };
     let mut columns = Vec::new();
@@ -168,12 +182,7 @@ fn every(
         columns.push((UNCONTROLLED, uncontrolled));
     }
     columns.push(("packet", own));
-    for (name, settings) in columns {
-        // The scenario's own settings come last, and stay.
-        loaded.scenario.network.settings = settings;
-        report.add(name, &mut || ask(loaded, Engine::Packet))?;
-    }
-    Ok(report)
+    columns
 }
 
 impl Report {
@@ -208,8 +217,7 @@ impl Report {
         let clock = Meter::start();
         let (figures, refused) = match ask() {
             Ok(answer) => answer,
-            Err(Failure::Interrupted) => (Vec::new(), Some("interrupted".to_owned())),
-            Err(Failure::Run(reason)) => (Vec::new(), Some(reason)),
+            Err(Failure::Interrupted(reason) | Failure::Run(reason)) => (Vec::new(), Some(reason)),
             Err(failure) => return Err(failure),
         };
         let before = self.columns.len();

@@ -1,7 +1,8 @@
 //! The three engines behind one door: transfers in, an outcome out, whatever computes it.
 //!
 //! All of them take their settings from the same scenario, so that where they differ, the models
-//! differ and not the inputs.
+//! differ and not the inputs. Which engine it is matters here alone: everybody else asks for a
+//! property ([`Engine::moves_packets`], [`Engine::has_contention`], …).
 
 use fabric::graph::LinkKind;
 use fabric::hardware::Reorder;
@@ -9,7 +10,32 @@ use fabric::{Fabric, LinkId};
 pub use scenario::Engine;
 use scenario::Loaded;
 use traffic::nccl::{self, Architecture};
-use traffic::{Outcome, Transfers};
+use traffic::{NotRun, Outcome, Transfers};
+use units::{Bytes, Span};
+
+use crate::failure::Failure;
+use crate::packets::{Budget, LONGEST_S, Patience};
+use crate::series::{self, Series};
+
+/// The most operations that collectives may be written out to for an engine.
+pub fn most_operations(engine: Engine, patience: Patience) -> usize {
+    if engine.moves_packets() { patience.most_operations() } else { usize::MAX }
+}
+
+/// Refuses to measure over time what an engine does not know.
+pub fn refuse_series(engine: Engine, options: &series::Options) -> Result<(), Failure> {
+    let reason = match engine {
+        Engine::Analytic => {
+            "nothing happens over time in closed forms; `--engine flow` knows what links carry, \
+             `--engine packet` queues, pauses and marks too"
+        }
+        Engine::Flow if !options.queue_pairs.is_empty() => {
+            "flows know what links carry over time; --series-pairs is for packets"
+        }
+        Engine::Flow | Engine::Packet => return Ok(()),
+    };
+    Err(Failure::Usage(reason.to_owned()))
+}
 
 /// The flow engine's settings.
 pub fn flow_settings(loaded: &Loaded) -> flowsim::Settings {
@@ -51,20 +77,133 @@ pub fn library(loaded: &Loaded) -> nccl::Settings {
     }
 }
 
-/// Runs transfers on the scenario's fabric.
+/// Refuses a run that would take too long or too much memory. How many events to expect; none
+/// where nobody knows.
+pub fn estimate(
+    loaded: &Loaded,
+    engine: Engine,
+    transfers: &Transfers,
+    budget: &mut Budget,
+) -> Result<u64, Failure> {
+    match engine {
+        Engine::Analytic => Ok(0),
+        Engine::Packet => {
+            let estimate = budget.check(loaded.fabric(), transfers, &loaded.settings())?;
+            Ok(estimate.events)
+        }
+        Engine::Flow => match budget.patience() {
+            Patience::Usual => refuse_slow_flows(loaded, transfers).map(|()| 0),
+            Patience::Endless => Ok(0),
+        },
+    }
+}
+
+/// How many events a run will take; none where nobody knows.
+pub fn events(loaded: &Loaded, fabric: &Fabric, engine: Engine, transfers: &Transfers) -> u64 {
+    match engine {
+        Engine::Analytic | Engine::Flow => 0,
+        Engine::Packet => packetsim::estimate(fabric, transfers, &loaded.settings()).events,
+    }
+}
+
+fn refuse_slow_flows(loaded: &Loaded, transfers: &Transfers) -> Result<(), Failure> {
+    let settings = flow_settings(loaded);
+    let estimate = flowsim::estimate::estimate(loaded.fabric(), transfers, &settings);
+    let memory = crate::meter::available_bytes();
+    if estimate.seconds <= LONGEST_S && memory.is_none_or(|memory| estimate.memory <= memory) {
+        return Ok(());
+    }
+    let (time, size) = (Span::from_secs_f64(estimate.seconds), Bytes::new(estimate.memory));
+    Err(Failure::Run(format!(
+        "this would take about {time:.0} and {size:.1} of memory; --force runs it all the same"
+    )))
+}
+
+/// Runs transfers on the scenario's fabric: what ran, or why nothing did. A run that somebody
+/// stopped is an outcome too, in which not every operation has ended.
 pub fn run(
     loaded: &Loaded,
     engine: Engine,
     transfers: &Transfers,
     watch: &mut packetsim::Watch<'_>,
-) -> Outcome {
-    let fabric = loaded.fabric();
-    match engine {
+) -> Result<Outcome, NotRun> {
+    run_on(loaded, loaded.fabric(), engine, transfers, watch)
+}
+
+/// The same on another fabric, for example one whose circuits are set differently.
+pub fn run_on(
+    loaded: &Loaded,
+    fabric: &Fabric,
+    engine: Engine,
+    transfers: &Transfers,
+    watch: &mut packetsim::Watch<'_>,
+) -> Result<Outcome, NotRun> {
+    Ok(match engine {
         Engine::Analytic => flowsim::analytic::run(fabric, transfers, &flow_settings(loaded)),
         Engine::Flow => flowsim::run(fabric, transfers, &flow_settings(loaded)),
         Engine::Packet => {
             let (settings, faults) = (loaded.settings(), &loaded.faults);
             packetsim::run_with_faults(fabric, transfers, &settings, faults, watch)
+        }
+    })
+}
+
+/// The same, or nothing if somebody stops it: half a phase says nothing of the whole.
+pub fn run_whole(
+    loaded: &Loaded,
+    fabric: &Fabric,
+    engine: Engine,
+    transfers: &Transfers,
+    watch: &mut packetsim::Watch<'_>,
+) -> Result<Outcome, NotRun> {
+    let outcome = run_on(loaded, fabric, engine, transfers, watch)?;
+    if watch.is_interrupted() { Err(NotRun::Interrupted) } else { Ok(outcome) }
+}
+
+/// A run, and what its engine knows besides the outcome.
+#[derive(Debug)]
+pub struct Observed<'a> {
+    /// What happened.
+    pub outcome: Outcome,
+    /// What was measured over time, if that was asked for.
+    pub series: Option<Series>,
+    /// The fluid's run without its outcome: paths, rates over time, and how exact it was.
+    pub flows: Option<flowsim::Run<'a>>,
+}
+
+/// Runs transfers on the scenario's fabric, and measures over time what was asked for.
+pub fn observe<'a>(
+    loaded: &'a Loaded,
+    engine: Engine,
+    transfers: &Transfers,
+    options: Option<&series::Options>,
+    watch: &mut packetsim::Watch<'_>,
+) -> Result<Observed<'a>, Failure> {
+    let (fabric, settings) = (loaded.fabric(), loaded.settings());
+    let lanes = settings.credits.lanes;
+    let measure = options.map(|options| options.config(fabric, lanes)).transpose()?;
+    match (engine, measure.zip(options)) {
+        (Engine::Flow, _) => {
+            let mut settings = flow_settings(loaded);
+            settings.flow.points =
+                options.map_or(settings.flow.points, |options| options.points(fabric));
+            let mut run = flowsim::simulate(fabric, transfers, &settings);
+            let of_flows = |options| Series::of_flows(fabric, &run.series, &run.outcome, options);
+            let series = options.map(of_flows).transpose()?;
+            let outcome = std::mem::take(&mut run.outcome);
+            Ok(Observed { outcome, series, flows: Some(run) })
+        }
+        (Engine::Packet, Some((measure, options))) => {
+            options.check_pairs(packetsim::queue_pairs(fabric, transfers, &settings))?;
+            let faults = &loaded.faults;
+            let (outcome, recording) =
+                packetsim::run_measured(fabric, transfers, &settings, faults, &measure, watch);
+            let series = Some(Series::of(fabric, &recording, options));
+            Ok(Observed { outcome, series, flows: None })
+        }
+        (Engine::Analytic | Engine::Packet, _) => {
+            let outcome = run(loaded, engine, transfers, watch)?;
+            Ok(Observed { outcome, series: None, flows: None })
         }
     }
 }

@@ -3,6 +3,9 @@
 use std::fmt;
 
 use scenario::{Problem, Problems};
+use step::network::Unserved;
+use traffic::NotRun;
+use traffic::collective::Unlowered;
 
 /// Why a command gave no answer.
 #[derive(Clone, Debug)]
@@ -13,8 +16,8 @@ pub enum Failure {
     Run(String),
     /// What was asked for does not exist: exit code 2.
     Usage(String),
-    /// Somebody stopped it before there was anything to tell: exit code 130.
-    Interrupted,
+    /// Somebody stopped it before there was an answer, and how far it had come: exit code 130.
+    Interrupted(String),
 }
 
 impl Failure {
@@ -23,7 +26,7 @@ impl Failure {
         match self {
             Self::Run(_) => 1,
             Self::Usage(_) => 2,
-            Self::Interrupted => 130,
+            Self::Interrupted(_) => 130,
             Self::Input(_) => 3,
         }
     }
@@ -33,13 +36,51 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Input(problems) => problems.fmt(f),
-            Self::Run(reason) | Self::Usage(reason) => f.write_str(reason),
-            Self::Interrupted => f.write_str("interrupted"),
+            Self::Run(reason) | Self::Usage(reason) | Self::Interrupted(reason) => {
+                f.write_str(reason)
+            }
         }
     }
 }
 
 impl std::error::Error for Failure {}
+
+impl Failure {
+    /// Somebody stopped it, and there is nothing more to say.
+    pub fn interrupted() -> Self {
+        Self::Interrupted("interrupted".to_owned())
+    }
+}
+
+impl From<NotRun> for Failure {
+    fn from(reason: NotRun) -> Self {
+        match reason {
+            NotRun::Interrupted => Self::interrupted(),
+            NotRun::Refused(_) | NotRun::OnlySeen => Self::Run(reason.to_string()),
+        }
+    }
+}
+
+impl From<Unlowered> for Failure {
+    fn from(reason: Unlowered) -> Self {
+        let help = match reason {
+            Unlowered::NoAlgorithm { .. } => "",
+            Unlowered::TooManyOperations { .. } => {
+                "; --force tries it all the same, --engine flow answers at once"
+            }
+        };
+        Self::Run(format!("{reason}{help}"))
+    }
+}
+
+impl From<Unserved> for Failure {
+    fn from(reason: Unserved) -> Self {
+        match reason {
+            Unserved::NotRun(reason) => reason.into(),
+            Unserved::Unlowered(..) | Unserved::Unfinished(..) => Self::Run(reason.to_string()),
+        }
+    }
+}
 
 impl From<Problems> for Failure {
     fn from(problems: Problems) -> Self {

@@ -3,6 +3,25 @@
 //! The terminal, the server and the Python package call the same functions, so they cannot give
 //! different answers. Nothing here prints, reads arguments or ends the process.
 //!
+//! The whole way, from what somebody writes to what somebody reads:
+//!
+//! ```
+//! use commands::{Engine, engine, packets::Patience, run_traffic, work::work};
+//! use report::Answer;
+//! let set = ["cluster.gpus=16", "traffic.pattern=permutation", "traffic.bytes=1MiB"];
+//! let set = set.map(str::to_owned).to_vec();
+//! let loaded = scenario::load(&scenario::Request { set, ..Default::default() })?; // the fabric
+//! let work = work(&loaded, Engine::Flow, Patience::Usual)?; // who sends what to whom, after what
+//! let mut watch = packetsim::Watch::default(); // progress, and whether to stop
+//! let outcome = engine::run(&loaded, Engine::Flow, &work.transfers, &mut watch)?; // when it ends
+//! let options = run_traffic::Options::default(); // the same with its analysis:
+//! let (report, ..) = run_traffic::run(&loaded, &options, &mut watch)?;
+//! assert_eq!(report.makespan_s, Some(outcome.makespan().as_secs_f64()));
+//! let sheet = report.sheet(); // for people; `report` is what JSON has
+//! assert!(sheet.render(100).contains("16 ("), "{}", sheet.render(100));
+//! # Ok::<(), commands::Failure>(())
+//! ```
+//!
 //! # Map of the modules
 //!
 //! One file for each command, with its options, its result and `run`; [`engine`] is the door to

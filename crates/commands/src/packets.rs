@@ -5,8 +5,6 @@
 use fabric::Fabric;
 use packetsim::{Estimate, Settings};
 use report::number::grouped;
-use traffic::collective::Ask;
-use traffic::nccl::Plan;
 use traffic::{OpKind, Transfers};
 use units::Bytes;
 
@@ -14,7 +12,7 @@ use crate::failure::Failure;
 use crate::meter;
 
 /// A run that would take longer than this is refused unless the user insists.
-const LONGEST_S: f64 = 600.0;
+pub const LONGEST_S: f64 = 600.0;
 
 /// What an operation that waits to be run takes in memory, in its graph and in the engine.
 const OPERATION_BYTES: u64 = 256;
@@ -35,25 +33,6 @@ impl Patience {
         let memory = meter::available_bytes().filter(|_| self == Self::Usual);
         memory.map_or(usize::MAX, |bytes| (bytes / OPERATION_BYTES) as usize)
     }
-}
-
-/// Refuses to write a collective out step by step if that alone would fill the memory; `copies` are
-/// the groups that run it and their turns.
-pub fn refuse_endless_steps(
-    ask: &Ask<'_>,
-    plan: &Plan,
-    copies: u64,
-    patience: Patience,
-) -> Result<(), Failure> {
-    let operations = plan.algorithm.operations(ask, plan) * copies as f64;
-    if operations <= patience.most_operations() as f64 {
-        return Ok(());
-    }
-    let about = grouped(operations as u64);
-    Err(Failure::Run(format!(
-        "written out step by step this is about {about} messages, more than memory holds; --force \
-         tries it all the same, --engine flow answers at once"
-    )))
 }
 
 /// What the runs of one command have cost so far, by their estimates.

@@ -1,8 +1,9 @@
 //! `run` on a job: how long a training step takes, why, and what that costs.
 //!
 //! The step crate predicts; the chosen engine runs every distinct phase of communication on the
-//! scenario's fabric: whole on the flow engine, a few mebibytes of each on the packet engine, whose
-//! cost grows with bytes. `analytic` is the closed form of every collective, without contention.
+//! scenario's fabric ([`prediction`]): whole on the flow engine, a few mebibytes of each on the packet
+//! engine, whose cost grows with bytes. `analytic` is the closed form of every collective, without
+//! contention.
 
 use fabric::cost::{self, Part};
 use fabric::graph::LinkKind;
@@ -13,34 +14,34 @@ use scenario::Loaded;
 use serde::Serialize;
 use step::faults::{Goodput, RunSize};
 use step::money::{self, Bill, Machines, Phases};
-use step::network::{Runner, words};
-use step::predict::{Prediction, predict, predict_on};
+use step::network::words;
+use step::predict::Prediction;
 use step::timeline::Share;
-use traffic::{Outcome, Transfers};
-use units::Bytes;
 
 use crate::Drawing;
-use crate::engine::{self, Engine};
+use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::meter::{self, Meter};
-use crate::packets::{Budget, Patience};
-use crate::world::{JobWorld, assumptions};
+use crate::packets::Patience;
+use crate::seeds::{self, Repeat, Seeds};
+use crate::world::JobWorld;
 
 mod circuits;
 mod lanes;
+mod latency;
 mod model;
 mod page;
+mod prediction;
 
 pub use circuits::{Circuits, Lit, Plan};
 pub(crate) use lanes::busiest_over_time;
 pub use model::ModelFigures;
 pub(crate) use page::job_words;
+use prediction::{Predicted, on_engine};
+pub use prediction::{Scaled, predicted, refuse_endless};
 
 /// Segments of the critical path that are told, the longest.
 const TOLD_SEGMENTS: usize = 8;
-
-/// A phase is run with at most this much packet by packet; larger ones take in proportion.
-const PACKET_BYTES: Bytes = Bytes::from_mib(4);
 
 /// A predicted step.
 #[derive(Clone, Debug, Serialize)]
@@ -87,6 +88,12 @@ pub struct Report {
     /// How optical circuits between pods are set; only where they follow the job's phases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub circuits: Option<Circuits>,
+    /// Phases that were run in part and scaled up; only on packets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scaled: Option<Scaled>,
+    /// The same under other seeds, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seeds: Option<Seeds>,
     /// Capital, power, energy by phase, and the price of a token.
     pub cost: Bill,
     /// What the engine noticed.
@@ -258,6 +265,20 @@ pub struct Memory {
     pub stage: u64,
 }
 
+/// How to predict it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// On which engine.
+    pub engine: Engine,
+    /// Whether it may take long.
+    pub patience: Patience,
+    /// Where anybody will look at pictures.
+    pub drawing: Drawing,
+    /// Whether to run the step again with its busiest link free, as a check of the attribution;
+    /// on engines where that is cheap.
+    pub ask_what_if: bool,
+}
+
 /// Predicts one step of the scenario's job, for its figures.
 pub fn run(
     loaded: &Loaded,
@@ -265,150 +286,86 @@ pub fn run(
     patience: Patience,
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Report, Failure> {
-    run_and(loaded, engine, patience, Drawing::Omitted, watch, |_, _| Ok(()))
+    let options = Options { engine, patience, drawing: Drawing::Omitted, ask_what_if: false };
+    run_and(loaded, &options, Repeat::ONCE, watch, |_, _| Ok(()))
 }
 
-/// The same, with pictures if they are wanted; `also` sees what the report is made from.
+/// The same under several seeds, with what else is wanted; `also` sees what the report is made
+/// from. The figures are the first seed's, and how they are spread over all.
 pub fn run_and(
     loaded: &Loaded,
-    engine: Engine,
-    patience: Patience,
-    drawing: Drawing,
+    options: &Options,
+    repeat: Repeat<'_>,
     watch: &mut packetsim::Watch<'_>,
     also: impl FnOnce(&JobWorld<'_>, &Prediction) -> Result<(), Failure>,
 ) -> Result<Report, Failure> {
+    let Options { engine, patience, drawing, ask_what_if } = *options;
     let clock = Meter::start();
     let (world, circuits) = circuits::world(loaded, engine)?;
-    let prediction = match engine {
-        Engine::Packet => predicted_by_packets(loaded, &world, patience, watch)?,
-        _ => predicted(loaded, &world, engine)?,
-    };
-    also(&world, &prediction)?;
-    let mut report = Report { circuits, ..report(loaded, &world, &prediction, engine, &clock) };
-    report.drawn.lanes = lanes::Lanes::of(&world, &prediction, drawing);
-    Ok(report)
-}
-
-/// Adds what would be gained if the busiest link were free: a check of the attribution, for which
-/// the flow engine runs the step once more.
-pub fn ask_what_if(loaded: &Loaded, report: &mut Report) -> Result<(), Failure> {
-    if report.drawn.engine != Engine::Flow {
-        return Ok(());
-    }
-    let Some((worst, link)) = report.worst_links.first().zip(report.drawn.busiest) else {
-        return Ok(());
-    };
-    let (world, _) = circuits::world(loaded, Engine::Flow)?;
-    let free = predicted(loaded, &world.freed(link), Engine::Flow)?;
-    let step_s = BreakdownSeconds::of(&free).total();
-    report.what_if = Some(FreeLink {
-        link: worst.link.clone(),
-        utilisation: worst.utilisation,
-        step_s,
-        gained: 1.0 - step_s / report.step_s,
-    });
-    Ok(())
-}
-
-/// Refuses a step that would take too long packet by packet, before anything of it runs.
-pub fn refuse_endless(loaded: &Loaded, patience: Patience) -> Result<(), Failure> {
-    estimated(loaded, &JobWorld::of(loaded)?, patience).map(|_| ())
-}
-
-/// Estimates every phase packet by packet; how many there are, if patience reaches for all.
-fn estimated(loaded: &Loaded, world: &JobWorld<'_>, patience: Patience) -> Result<usize, Failure> {
-    let settings = loaded.settings();
-    let mut budget = Budget::new(patience);
-    let (mut phases, mut refusal) = (0, None);
-    with_packets(loaded, world, patience, &mut |fabric, transfers| {
-        phases += 1;
-        refusal = budget.check(fabric, transfers, &settings).err().or(refusal.take());
-        Outcome::default()
+    let predicted = on_engine(loaded, &world, engine, patience, watch)?;
+    let Predicted { prediction, .. } = &predicted;
+    also(&world, prediction)?;
+    let asked = ask_what_if && engine.repeats_steps();
+    let what_if = if asked { what_if(loaded, &world, prediction, engine)? } else { None };
+    let others = seeds::others(loaded, repeat, |loaded, watch| {
+        run(loaded, engine, patience, watch).map(|report| figures(&report))
     })?;
-    refusal.map_or(Ok(phases), Err)
+    let lanes = lanes::Lanes::of(&world, prediction, drawing);
+    let beside = Beside { circuits, what_if, lanes, others, repeat };
+    Ok(report(loaded, &world, &predicted, engine, beside, &clock))
 }
 
-/// Predicts with an engine that wants what packets want.
-fn with_packets(
-    loaded: &Loaded,
-    world: &JobWorld<'_>,
-    patience: Patience,
-    engine: &mut dyn FnMut(&Fabric, &Transfers) -> Outcome,
-) -> Result<Prediction, Failure> {
-    let runner = Runner {
-        engine: &mut |fabric, transfers| engine(fabric, transfers),
-        detail: Engine::Packet.detail(),
-        largest: Some(PACKET_BYTES),
-        most_operations: patience.most_operations(),
-    };
-    let predicted = predict_on(world.world(), &assumptions(loaded), Some(runner));
-    predicted.map_err(|error| Failure::Run(error.to_string()))
+/// What is told of every seed.
+fn figures(report: &Report) -> Vec<seeds::Value> {
+    let mut figures = vec![
+        ("step".to_owned(), "s", report.step_s),
+        ("tokens per second".to_owned(), "", report.tokens_per_s),
+        ("TFLOP/s per GPU".to_owned(), "TFLOP/s", report.tflops_per_gpu),
+        ("model FLOPs utilisation".to_owned(), "", report.mfu),
+        ("exposed communication".to_owned(), "", report.exposed_communication),
+        ("goodput".to_owned(), "", report.goodput),
+        ("busiest link over mean".to_owned(), "", report.links.imbalance),
+    ];
+    let parts = report.breakdown_s.named().into_iter().filter(|(_, seconds)| 0.0 < *seconds);
+    figures.extend(parts.map(|(name, seconds)| (name.to_owned(), "s", seconds)));
+    figures
 }
 
-/// Predicts with every phase run packet by packet. All of them are estimated before the first runs,
-/// and refused if patience does not reach. Somebody who interrupts gets the phases that were run;
-/// the others count as undisturbed.
-fn predicted_by_packets(
+/// What would be gained if the busiest link were free.
+fn what_if(
     loaded: &Loaded,
     world: &JobWorld<'_>,
-    patience: Patience,
-    watch: &mut packetsim::Watch<'_>,
-) -> Result<Prediction, Failure> {
-    let settings = loaded.settings();
-    let phases = estimated(loaded, world, patience)?;
-    let mut done = 0;
-    let mut prediction = with_packets(loaded, world, patience, &mut |fabric, transfers| {
-        if watch.is_interrupted() {
-            return Outcome::default();
-        }
-        watch.expected_events = packetsim::estimate(fabric, transfers, &settings).events;
-        let outcome =
-            packetsim::run_with_faults(fabric, transfers, &settings, &loaded.faults, watch);
-        if watch.is_interrupted() {
-            return Outcome::default();
-        }
-        done += 1;
-        outcome
-    })?;
-    if let Some(phase) = prediction.phases.first_mut().filter(|_| done < phases) {
-        phase.findings.push(format!(
-            "stopped: {done} of {phases} phases were run packet by packet, the others count as \
-             undisturbed"
-        ));
-    }
-    Ok(prediction)
-}
-
-/// The step crate's own answer, for commands that need more of it.
-pub fn predicted(
-    loaded: &Loaded,
-    world: &JobWorld<'_>,
+    prediction: &Prediction,
     engine: Engine,
-) -> Result<Prediction, Failure> {
-    let assumptions = assumptions(loaded);
-    let predicted = match engine {
-        Engine::Analytic => predict(world.world(), &assumptions, None),
-        Engine::Flow => {
-            let settings = engine::flow_settings(loaded);
-            let mut run =
-                |fabric: &Fabric, transfers: &Transfers| flowsim::run(fabric, transfers, &settings);
-            predict(world.world(), &assumptions, Some(&mut run))
-        }
-        Engine::Packet => {
-            let mut watch = packetsim::Watch::default();
-            return predicted_by_packets(loaded, world, Patience::Usual, &mut watch);
-        }
-    };
-    predicted.map_err(|error| Failure::Run(error.to_string()))
+) -> Result<Option<FreeLink>, Failure> {
+    let Some(worst) = prediction.links.worst.first() else { return Ok(None) };
+    let free = prediction::predicted(loaded, &world.freed(worst.link), engine)?;
+    let [step_s, now_s] = [&free, prediction].map(|p| BreakdownSeconds::of(p).total());
+    let gained = 1.0 - step_s / now_s;
+    let (link, utilisation) = (worst.name.clone(), worst.utilisation);
+    Ok(Some(FreeLink { link, utilisation, step_s, gained }))
+}
+
+/// What stands in a report beside the step.
+struct Beside<'a> {
+    circuits: Option<Circuits>,
+    what_if: Option<FreeLink>,
+    lanes: lanes::Lanes,
+    /// What the other seeds answered.
+    others: Vec<Vec<seeds::Value>>,
+    repeat: Repeat<'a>,
 }
 
 fn report(
     loaded: &Loaded,
     world: &JobWorld<'_>,
-    prediction: &Prediction,
+    predicted: &Predicted,
     engine: Engine,
+    beside: Beside<'_>,
     clock: &Meter,
 ) -> Report {
+    let Predicted { prediction, scaled } = predicted;
+    let Beside { circuits, what_if, lanes, others, repeat } = beside;
     let breakdown_s = BreakdownSeconds::of(prediction);
     let step_s = breakdown_s.total();
     let exposed = breakdown_s.communication() / step_s;
@@ -426,7 +383,8 @@ fn report(
         utilisation: worst.utilisation,
         why: worst.why.clone(),
     });
-    Report {
+    let answered = 1 + others.len();
+    let first = Report {
         step_s,
         tokens_per_s: prediction.tokens / step_s,
         tflops_per_gpu: prediction.tflops_per_gpu,
@@ -448,21 +406,25 @@ fn report(
         model: ModelFigures::of(world.job),
         reliability,
         goodput_if: variants.into_iter().map(|(what, goodput)| Variant { what, goodput }).collect(),
-        what_if: None,
-        circuits: None,
+        what_if,
+        circuits,
+        scaled: scaled.clone(),
+        seeds: None,
         cost,
-        findings: findings(world, prediction),
+        findings: findings(world, prediction, seeds::left_out(answered, repeat)),
         wall_s: clock.wall_s(),
         cpu_s: clock.cpu_s(),
         peak_rss_bytes: meter::peak_rss_bytes(),
         drawn: page::Drawn {
-            busiest: prediction.links.worst.first().map(|worst| worst.link),
             title: loaded.title(),
             engine,
-            lanes: lanes::Lanes::default(),
+            lanes,
             job: page::job_words(world.job),
         },
-    }
+    };
+    let answers: Vec<_> = std::iter::once(figures(&first)).chain(others).collect();
+    let seeds = (1 < repeat.seeds).then(|| Seeds::of(loaded.scenario.seed, &answers));
+    Report { seeds, ..first }
 }
 
 /// The longest part that is not computation, in words.
@@ -515,8 +477,12 @@ fn phase(fabric: &Fabric, phase: &step::network::Phase) -> PhaseRow {
     }
 }
 
-fn findings(world: &JobWorld<'_>, prediction: &Prediction) -> Vec<String> {
-    let mut findings: Vec<String> = Vec::new();
+fn findings(
+    world: &JobWorld<'_>,
+    prediction: &Prediction,
+    left_out: Option<String>,
+) -> Vec<String> {
+    let mut findings: Vec<String> = left_out.into_iter().collect();
     if world.job.precision == Precision::Fp8 && world.rates.matmul_fp8_tflops.is_none() {
         let gpu = &world.gpu.title;
         findings.push(format!("{gpu} has no fp8: its matrix products take as long as in bf16"));

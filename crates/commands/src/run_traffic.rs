@@ -8,11 +8,12 @@ use scenario::Loaded;
 use serde::Serialize;
 use traffic::Outcome;
 use traffic::pattern::Flow;
-use units::{Bytes, Span, Time};
+use units::{Span, Time};
 
 use crate::Drawing;
-use crate::engine::{self, Engine};
+use crate::engine::{self, Engine, Observed};
 use crate::failure::Failure;
+use crate::meter::{self, Meter};
 use crate::packets::{Budget, Patience};
 use crate::seeds::{self, Repeat, Seeds};
 use crate::series::{self, Purpose, Series};
@@ -194,35 +195,10 @@ pub struct Options {
     pub drawing: Drawing,
 }
 
-/// A run that would take longer than this is refused unless the user insists.
-const LONGEST_S: f64 = 600.0;
-
-/// Refuses a fluid run that would take too long or too much memory.
-fn refuse_slow_flows(loaded: &Loaded, work: &Work) -> Result<(), Failure> {
-    let settings = engine::flow_settings(loaded);
-    let estimate = flowsim::estimate::estimate(loaded.fabric(), &work.transfers, &settings);
-    let memory = crate::meter::available_bytes();
-    if estimate.seconds <= LONGEST_S && memory.is_none_or(|memory| estimate.memory <= memory) {
-        return Ok(());
-    }
-    let (time, size) = (Span::from_secs_f64(estimate.seconds), Bytes::new(estimate.memory));
-    Err(Failure::Run(format!(
-        "this would take about {time:.0} and {size:.1} of memory; --force runs it all the same"
-    )))
-}
-
-/// Refuses traffic that would take too long packet by packet.
-pub fn refuse_endless(loaded: &Loaded, patience: Patience) -> Result<(), Failure> {
-    estimated(loaded, &work(loaded, Engine::Packet, patience)?, patience).map(|_| ())
-}
-
-/// What it will take packet by packet, if patience reaches for that.
-fn estimated(
-    loaded: &Loaded,
-    work: &Work,
-    patience: Patience,
-) -> Result<packetsim::Estimate, Failure> {
-    Budget::new(patience).check(loaded.fabric(), &work.transfers, &loaded.settings())
+/// Refuses traffic that would take too long on an engine, before anything of it runs.
+pub fn refuse_endless(loaded: &Loaded, engine: Engine, patience: Patience) -> Result<(), Failure> {
+    let work = work(loaded, engine, patience)?;
+    engine::estimate(loaded, engine, &work.transfers, &mut Budget::new(patience)).map(|_| ())
 }
 
 /// Runs the scenario's synthetic traffic.
@@ -231,99 +207,64 @@ pub fn run(
     options: &Options,
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<(Report, Work, Outcome), Failure> {
-    let engine = options.engine;
-    if options.series.is_some() && engine == Engine::Analytic {
-        let reason = "nothing happens over time in closed forms; `--engine flow` knows what links \
-                      carry, `--engine packet` queues, pauses and marks too";
-        return Err(Failure::Usage(reason.to_owned()));
+    let Options { engine, patience, series, .. } = options;
+    if let Some(series) = series {
+        engine::refuse_series(*engine, series)?;
     }
-    let asks_for_pairs = |series: &series::Options| !series.queue_pairs.is_empty();
-    if engine == Engine::Flow && options.series.as_ref().is_some_and(asks_for_pairs) {
-        let reason = "flows know what links carry over time; --series-pairs is for packets";
-        return Err(Failure::Usage(reason.to_owned()));
-    }
-    let work = work(loaded, engine, options.patience)?;
-    if engine == Engine::Packet {
-        watch.expected_events = estimated(loaded, &work, options.patience)?.events;
-    }
-    if (engine, options.patience) == (Engine::Flow, Patience::Usual) {
-        refuse_slow_flows(loaded, &work)?;
-    }
-    let clock = crate::meter::Meter::start();
-    let Analysed { outcome, series, analysis, accuracy, queue_pairs } =
-        analysed(loaded, engine, &work, options.series.as_ref(), watch)?;
-    let mut report = summarise(loaded, engine, &work, &outcome, analysis, &clock);
-    (report.accuracy, report.queue_pairs) = (accuracy, queue_pairs);
-    if options.drawing != Drawing::Omitted {
-        report.drawn = page::Drawn::of(loaded, engine, &work, &outcome);
-    }
-    match options.series.as_ref().map(|series| series.purpose) {
-        Some(Purpose::Pictures) => report.drawn.series = series,
-        _ => report.series = series,
-    }
+    let work = work(loaded, *engine, *patience)?;
+    let mut budget = Budget::new(*patience);
+    watch.expected_events = engine::estimate(loaded, *engine, &work.transfers, &mut budget)?;
+    let clock = Meter::start();
+    let observed = engine::observe(loaded, *engine, &work.transfers, series.as_ref(), watch)?;
+    let (report, outcome) = report(loaded, options, &work, observed, &clock);
     Ok((report, work, outcome))
 }
 
-/// A run and what is known of it.
-struct Analysed {
-    outcome: Outcome,
-    series: Option<Series>,
-    analysis: Analysis,
-    accuracy: Option<Accuracy>,
-    queue_pairs: Option<u64>,
-}
-
-/// Runs it, says what the links did, and measures what happens over time if somebody asks.
-fn analysed(
+/// The same under several seeds: the first one's results, and how its figures are spread over all.
+pub fn run_seeds(
     loaded: &Loaded,
-    engine: Engine,
-    work: &Work,
-    options: Option<&series::Options>,
+    options: &Options,
+    repeat: Repeat<'_>,
     watch: &mut packetsim::Watch<'_>,
-) -> Result<Analysed, Failure> {
-    let (fabric, transfers) = (loaded.fabric(), &work.transfers);
-    let analyse = |outcome: &Outcome, traces| {
-        analysis::analyse(fabric, transfers, outcome, traces, WORST_LINKS)
+) -> Result<(Report, Work, Outcome), Failure> {
+    let (first, work, outcome) = run(loaded, options, watch)?;
+    let is_whole = !watch.is_interrupted();
+    let again = Options { series: None, drawing: Drawing::Omitted, ..options.clone() };
+    let others = seeds::others(loaded, repeat, |loaded, watch| {
+        run(loaded, &again, watch).map(|(report, ..)| figures(&report))
+    })?;
+    // What was known of the first seed when it was interrupted is no answer.
+    let of_first = is_whole.then(|| figures(&first));
+    let answers: Vec<_> = of_first.into_iter().chain(others).collect();
+    let several = 1 < repeat.seeds && !answers.is_empty();
+    let report = Report {
+        seeds: several.then(|| Seeds::of(loaded.scenario.seed, &answers)),
+        findings: first
+            .findings
+            .into_iter()
+            .chain(seeds::left_out(answers.len(), repeat))
+            .collect(),
+        ..first
     };
-    let lanes = loaded.settings().credits.lanes;
-    let measure =
-        options.map(|options| Ok::<_, Failure>((options.config(fabric, lanes)?, options)));
-    let measure = measure.transpose()?;
-    if engine == Engine::Flow {
-        let mut settings = engine::flow_settings(loaded);
-        settings.flow.points =
-            options.map_or(settings.flow.points, |options| options.points(fabric));
-        let run = flowsim::simulate(fabric, transfers, &settings);
-        let of_flows = |options| Series::of_flows(fabric, &run.series, &run.outcome, options);
-        let series = options.map(of_flows).transpose()?;
-        let analysis = analyse(&run.outcome, Some(run.traces()));
-        let queue_pairs = Some(run.paths.known().count() as u64);
-        let (outcome, accuracy) = (run.outcome, Some(run.accuracy));
-        return Ok(Analysed { outcome, series, analysis, accuracy, queue_pairs });
-    }
-    let (outcome, series) = match measure {
-        None => (engine::run(loaded, engine, transfers, watch), None),
-        Some((measure, options)) => {
-            let (settings, faults) = (loaded.settings(), &loaded.faults);
-            options.check_pairs(packetsim::queue_pairs(fabric, transfers, &settings))?;
-            let (outcome, recording) =
-                packetsim::run_measured(fabric, transfers, &settings, faults, &measure, watch);
-            (outcome, Some(Series::of(fabric, &recording, options)))
-        }
-    };
-    let analysis = analyse(&outcome, None);
-    Ok(Analysed { outcome, series, analysis, accuracy: None, queue_pairs: None })
+    Ok((report, work, outcome))
 }
 
-fn summarise(
+fn report(
     loaded: &Loaded,
-    engine: Engine,
+    options: &Options,
     work: &Work,
-    outcome: &Outcome,
-    analysis: Analysis,
-    clock: &crate::meter::Meter,
-) -> Report {
-    let times = completions(work, outcome, 0..work.flows.len());
+    observed: Observed<'_>,
+    clock: &Meter,
+) -> (Report, Outcome) {
+    let Observed { outcome, series, flows } = observed;
+    let (fabric, transfers) = (loaded.fabric(), &work.transfers);
+    let traces = flows.as_ref().map(flowsim::Run::traces);
+    let Analysis { tiers, rails, worst } =
+        analysis::analyse(fabric, transfers, &outcome, traces, WORST_LINKS);
+    let for_pictures = options.series.as_ref().is_some_and(|s| s.purpose == Purpose::Pictures);
+    let (drawn_series, series) = if for_pictures { (series, None) } else { (None, series) };
+    let drawn = page::Drawn::of(loaded, options, work, &outcome, drawn_series);
+    let times = completions(work, &outcome, 0..work.flows.len());
     let size = |flow: &Flow| flow.bytes.get() * u64::from(flow.messages);
     let has_arrived = |(_, end): &(&Flow, &traffic::OpId)| outcome.ops[**end].is_some();
     let arrived = work.flows.iter().zip(&work.ends).filter(has_arrived);
@@ -333,16 +274,15 @@ fn summarise(
     let makespan_s = finishes.max_by(f64::total_cmp);
     let rate = |seconds: f64| arrived as f64 * 8.0 / seconds;
     let counters = &outcome.counters;
-    let Analysis { tiers, rails, worst } = analysis;
-    Report {
+    let report = Report {
         flows: work.flows.len() as u64,
         completed: times.len() as u64,
         bytes: work.flows.iter().map(size).sum(),
         makespan_s,
         fct_s: percentiles(&times),
         goodput_bps: makespan_s.filter(|seconds| 0.0 < *seconds && 0 < arrived).map(rate),
-        parts: work.parts.iter().map(|part| part_report(work, outcome, part)).collect(),
-        small_messages_s: SmallMessages::of(loaded.fabric(), &work.transfers, outcome),
+        parts: work.parts.iter().map(|part| part_report(work, &outcome, part)).collect(),
+        small_messages_s: SmallMessages::of(fabric, transfers, &outcome),
         drops: counters.drops,
         trims: counters.trims,
         retransmits: counters.retransmits,
@@ -356,21 +296,22 @@ fn summarise(
         packets: counters.packets,
         packet_hops: counters.packet_hops,
         events: counters.events,
-        queue_pairs: None,
+        queue_pairs: flows.as_ref().map(|run| run.paths.known().count() as u64),
         links: links(&tiers, &worst),
         tiers,
         rails,
-        worst_links: worst.into_iter().map(|worst| worst_link(outcome, worst)).collect(),
+        worst_links: worst.into_iter().map(|worst| worst_link(&outcome, worst)).collect(),
         seeds: None,
-        series: None,
-        accuracy: None,
+        series,
+        accuracy: flows.map(|run| run.accuracy),
         findings: outcome.findings.iter().map(|f| format!("{}: {}", f.at, f.text)).collect(),
         digest: format!("{:016x}", outcome.digest),
         wall_s: clock.wall_s(),
         cpu_s: clock.cpu_s(),
-        peak_rss_bytes: crate::meter::peak_rss_bytes(),
-        drawn: page::Drawn::named(loaded, engine),
-    }
+        peak_rss_bytes: meter::peak_rss_bytes(),
+        drawn,
+    };
+    (report, outcome)
 }
 
 /// How long those of these flows took that have finished, shortest first.
@@ -467,27 +408,4 @@ fn figures(report: &Report) -> Vec<seeds::Value> {
         ]);
     }
     figures
-}
-
-/// Runs the scenario's synthetic traffic under several seeds: the first one's results, and how
-/// its figures are spread over all.
-pub fn run_seeds(
-    loaded: &Loaded,
-    options: &Options,
-    repeat: Repeat<'_>,
-    watch: &mut packetsim::Watch<'_>,
-) -> Result<(Report, Work, Outcome), Failure> {
-    let (mut report, work, outcome) = run(loaded, options, watch)?;
-    let is_whole = !watch.is_interrupted();
-    let again = Options { series: None, drawing: Drawing::Omitted, ..options.clone() };
-    let others = seeds::others(loaded, repeat, |loaded, watch| {
-        run(loaded, &again, watch).map(|(report, ..)| figures(&report))
-    })?;
-    // What was known of the first seed when it was interrupted is no answer.
-    let first = is_whole.then(|| figures(&report));
-    let answers: Vec<_> = first.into_iter().chain(others).collect();
-    report.findings.extend(seeds::left_out(answers.len(), repeat));
-    let several = 1 < repeat.seeds && !answers.is_empty();
-    report.seeds = several.then(|| Seeds::of(loaded.scenario.seed, &answers));
-    Ok((report, work, outcome))
 }

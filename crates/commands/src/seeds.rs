@@ -5,8 +5,11 @@
 
 use std::sync::atomic::AtomicBool;
 
+use report::number::{bits_per_second, grouped, significant};
+use report::{Align, Sheet, Table};
 use scenario::Loaded;
 use serde::Serialize;
+use units::Span;
 
 use crate::failure::Failure;
 use crate::parallel;
@@ -18,6 +21,8 @@ pub struct Spread {
     pub mean: f64,
     /// The true mean lies within this of the mean, with 95 % confidence; 0 for one seed.
     pub ci95: f64,
+    /// Five of a hundred seeds are at or below.
+    pub p5: f64,
     /// Half of the seeds are at or below.
     pub p50: f64,
     /// Ninety-five of a hundred are.
@@ -47,7 +52,7 @@ impl Spread {
         };
         let error = (squares / (count - 1.0).max(1.0) / count.max(1.0)).sqrt();
         let ci95 = if sorted.len() < 2 { 0.0 } else { student(sorted.len() - 1) * error };
-        Self { mean, ci95, p50: at(0.5), p95: at(0.95), p99: at(0.99) }
+        Self { mean, ci95, p5: at(0.05), p50: at(0.5), p95: at(0.95), p99: at(0.99) }
     }
 }
 
@@ -107,6 +112,27 @@ impl Seeds {
         let figures = answers.first().map_or_else(Vec::new, |all| all.iter().map(figure).collect());
         Self { count: answers.len() as u32, first, figures }
     }
+
+    /// What people see of it, below a heading.
+    pub fn show(&self, sheet: Sheet) -> Sheet {
+        let names = ["mean", "± 95 %", "p5", "median", "p95", "p99"];
+        let columns = names.map(|name| (name, Align::Right));
+        let mut table = Table::new(std::iter::once(("", Align::Left)).chain(columns));
+        for Figure { metric, unit, spread } in &self.figures {
+            let Spread { mean, ci95, p5, p50, p95, p99 } = *spread;
+            let write = |value: f64| match *unit {
+                "s" => format!("{:.2}", Span::from_secs_f64(value)),
+                "b/s" => bits_per_second(value),
+                _ => significant(value),
+            };
+            let values = [mean, ci95, p5, p50, p95, p99].map(write);
+            let name = if *unit == "GB/s" { format!("{metric} (GB/s)") } else { metric.clone() };
+            table.row(std::iter::once(name).chain(values));
+        }
+        let noun = if self.count == 1 { "seed" } else { "seeds" };
+        let count = grouped(self.count.into());
+        sheet.heading(format!("Over {count} {noun} from {}", self.first)).table(table)
+    }
 }
 
 /// How many seeds to ask, on how many threads, and who may interrupt it.
@@ -120,6 +146,11 @@ pub struct Repeat<'a> {
     pub interrupt: Option<&'a AtomicBool>,
 }
 
+impl Repeat<'_> {
+    /// The scenario's own seed alone.
+    pub const ONCE: Self = Self { seeds: 1, threads: None, interrupt: None };
+}
+
 /// Asks every seed after the scenario's own, in their order; without those that were interrupted.
 pub fn others<R: Send>(
     loaded: &Loaded,
@@ -131,9 +162,9 @@ pub fn others<R: Send>(
     let answers = parallel::map(parallel::threads(repeat.threads), &seeds, |seed| {
         let mut watch = packetsim::Watch { interrupt: repeat.interrupt, ..Default::default() };
         let answer = ask(&loaded.with_seed(*seed), &mut watch)?;
-        if watch.is_interrupted() { Err(Failure::Interrupted) } else { Ok(answer) }
+        if watch.is_interrupted() { Err(Failure::interrupted()) } else { Ok(answer) }
     });
-    answers.into_iter().filter(|answer| !matches!(answer, Err(Failure::Interrupted))).collect()
+    answers.into_iter().filter(|answer| !matches!(answer, Err(Failure::Interrupted(_)))).collect()
 }
 
 /// What is said of seeds that an interrupt has left out, if there are any: fewer seeds say less,

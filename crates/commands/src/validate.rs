@@ -175,11 +175,7 @@ pub fn run(
         .collect();
     let only_packets = tasks.iter().all(|(_, task)| matches!(task, Task::Packets(_)));
     // Packet runs have their own engine; for steps and collectives flows stand in for packets.
-    let engine = match options.engine {
-        _ if only_packets => Engine::Packet,
-        Engine::Packet => Engine::Flow,
-        asked => asked,
-    };
+    let engine = if only_packets { Engine::Packet } else { options.engine.for_whole_clusters() };
     let threads = parallel::threads(options.threads);
     let (done, all) = (AtomicU64::new(0), tasks.len() as u64);
     let answers = parallel::map(threads, &tasks, |(_, task)| {

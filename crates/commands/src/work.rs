@@ -6,14 +6,14 @@
 use std::ops::Range;
 
 use scenario::Loaded;
-use traffic::collective::{Ask, Collective, Communicator, Group, Request, write};
+use traffic::collective::{Collective, Communicator, Group, Limit, Wanted, lower};
 use traffic::pattern::{self, Flow, Load, Pattern};
-use traffic::{OpId, OpKind, Transfers, nccl};
+use traffic::{OpId, OpKind, Transfers};
 use units::{Random, Span};
 
 use crate::engine::{self, Engine};
 use crate::failure::Failure;
-use crate::packets::{self, Patience};
+use crate::packets::Patience;
 
 /// What to run: transfers, and for each flow the operation that ends it.
 #[derive(Debug)]
@@ -80,32 +80,25 @@ fn collectives(
     work: &mut Work,
 ) -> Result<(Collective, u32), Failure> {
     let (fabric, settings) = (loaded.fabric(), engine::library(loaded));
-    let (collective, bytes, weights) = (load.collective, load.bytes, &[][..]);
+    let (settings, detail, weights) = (&settings, engine.detail(), &[][..]);
+    let (collective, bytes) = (load.collective, load.bytes);
     let groups = load.groups(fabric, random);
+    let copies = (groups.len() as u64).saturating_mul(u64::from(load.messages));
+    let limit = Limit { operations: engine::most_operations(engine, patience), copies };
     let several = 1 < groups.len();
     let mut ranks = 0;
     for (number, gpus) in groups.iter().enumerate() {
         let nodes: Vec<_> = gpus.iter().map(|gpu| fabric.gpu(*gpu)).collect();
         let mut group = Group::new(Communicator::new(fabric, &nodes));
-        let communicator = &group.communicator;
-        ranks = communicator.ranks() as u32;
-        let ask = Ask { fabric, communicator, collective, bytes, settings: &settings, weights };
-        let plan = nccl::plan(&ask).ok_or_else(|| {
-            Failure::Run(format!("no algorithm runs {} on this fabric", collective.name()))
-        })?;
-        if engine == Engine::Packet {
-            let copies = (groups.len() as u64).saturating_mul(u64::from(load.messages));
-            packets::refuse_endless_steps(&ask, &plan, copies, patience)?;
-        }
+        ranks = group.communicator.ranks() as u32;
         let title = load.title();
         let name = if several { format!("{title} {number}") } else { title.to_owned() };
         let label = work.transfers.label(name);
-        let (settings, plan, detail) = (&settings, &plan, engine.detail());
-        let request = Request { collective, bytes, detail, label, settings, plan, weights };
+        let wanted = Wanted { collective, bytes, settings, detail, weights, limit, label };
         let wait = OpKind::Wait { span: load.start };
         let mut end = work.transfers.add(wait, label, &[]);
         for _ in 0..load.messages {
-            end = write(fabric, &mut group, &request, &mut work.transfers, &[end]);
+            end = lower(fabric, &mut group, &wanted, &mut work.transfers, &[end])?.end;
         }
         work.ends.push(end);
         let [src, dst] = [gpus.first(), gpus.last()].map(|gpu| gpu.map_or(0, |gpu| *gpu as u32));

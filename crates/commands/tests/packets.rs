@@ -42,20 +42,50 @@ fn collectives_of_packets_and_flows_agree() {
     }
 }
 
-/// Whoever interrupts a step gets what is known: the phases that were run.
+/// Whoever interrupts a step gets none: phases that were not run are no part of an answer.
 #[test]
-fn an_interrupted_step_is_told_as_far_as_it_is_known() {
+fn an_interrupted_step_is_no_step() {
     let small = loaded("small-16");
     let stop = AtomicBool::new(true);
     let mut watch = Watch { interrupt: Some(&stop), ..Watch::default() };
     let stopped = run_job::run(&small, Engine::Packet, Patience::Usual, &mut watch);
-    let stopped = stopped.expect("it tells what it knows");
-    let undisturbed =
-        run_job::run(&small, Engine::Analytic, Patience::Usual, &mut Watch::default());
-    let undisturbed = undisturbed.expect("it runs");
-    assert_eq!(stopped.step_s, undisturbed.step_s);
-    let told = stopped.findings.iter().any(|finding| finding.starts_with("stopped: 0 of "));
-    assert!(told, "{:?}", stopped.findings);
+    let Err(Failure::Interrupted(told)) = stopped else { panic!("{stopped:?}") };
+    assert!(told.starts_with("stopped: 0 of ") && told.ends_with("there is no step"), "{told}");
+    assert_eq!(Failure::Interrupted(told).exit_code(), 130);
+}
+
+/// Phases are cut to what packets can run, and the answer says so, with how well half predicts all.
+#[test]
+fn a_step_of_packets_says_what_was_scaled_up() {
+    let run = |engine| {
+        let mut watch = Watch::default();
+        run_job::run(&loaded("small-16"), engine, Patience::Usual, &mut watch).expect("it runs")
+    };
+    let report = run(Engine::Packet);
+    let scaled = report.scaled.as_ref().expect("gradients are more than 4 MiB");
+    assert_eq!(scaled.run_bytes, Bytes::from_mib(4).get());
+    assert!(scaled.run_bytes < scaled.largest_bytes && 0 < scaled.phases, "{scaled:?}");
+    assert!(scaled.step_error.abs() <= scaled.worst_phase_error.abs(), "{scaled:?}");
+    assert!(scaled.worst_phase_error != 0.0 && scaled.worst_phase_error.abs() < 0.3, "{scaled:?}");
+    let screen = report.sheet().render(100);
+    let first: Vec<&str> = screen.lines().take(30).collect();
+    assert!(first.join("\n").contains("Scaled up: "), "{screen}");
+    assert!(run(Engine::Flow).scaled.is_none());
+}
+
+/// What latency takes does not grow with bytes, so a phase that is mostly latency is not scaled up.
+#[test]
+fn long_cables_are_not_scaled_up() {
+    let step = |metres: &str| {
+        let scenario = Some("small-16".to_owned());
+        let length = format!("fabric.links=[{{ length = \"{metres}\" }}]");
+        let request = Request { scenario, set: vec![length], ..Request::default() };
+        let loaded = load(&request).expect("it is valid");
+        run_job::run(&loaded, Engine::Packet, Patience::Usual, &mut Watch::default())
+    };
+    assert!(step("3m").is_ok());
+    let Err(Failure::Run(reason)) = step("100km") else { panic!("latency was scaled up") };
+    assert!(reason.contains("the latency of cables and switches"), "{reason}");
 }
 
 /// A table that ends early says so: the second size tells of its progress, and is stopped there.

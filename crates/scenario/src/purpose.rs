@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 use traffic::collective::Detail;
 use traffic::pattern::Pattern;
 use units::unused::IdleKey;
-use units::{Idle, Unused};
+use units::{Bytes, Idle, Unused};
 
 use crate::file::ScenarioFile;
 use crate::schema::join;
@@ -50,6 +50,33 @@ impl Engine {
             Self::Packet => Detail::Stepwise,
             Self::Analytic | Self::Flow => Detail::Folded,
         }
+    }
+
+    /// Whether every packet is moved: what that costs grows with bytes, queues and pauses are
+    /// seen, and settings of buffers and congestion control are obeyed.
+    pub fn moves_packets(self) -> bool {
+        self == Self::Packet
+    }
+
+    /// Whether flows that share a link get less of it.
+    pub fn has_contention(self) -> bool {
+        self != Self::Analytic
+    }
+
+    /// Whether a step with contention is so cheap that it can be run again with something changed.
+    pub fn repeats_steps(self) -> bool {
+        self == Self::Flow
+    }
+
+    /// The engine that stands in for this one where phases of whole clusters are run.
+    pub fn for_whole_clusters(self) -> Self {
+        if self.moves_packets() { Self::Flow } else { self }
+    }
+
+    /// The most bytes that a phase of a step is run with, where what it costs grows with bytes;
+    /// larger ones take in proportion.
+    pub fn phase_bytes(self) -> Option<Bytes> {
+        self.moves_packets().then_some(Bytes::from_mib(4))
     }
 }
 

@@ -20,15 +20,15 @@ use fabric::{Fabric, LinkId, NodeId};
 use job::dispatch::{Dispatch, Spread};
 use job::placement::Placement;
 use job::{Axis, GroupKind, Layout};
-use traffic::collective::{Ask, Detail, Group, Request, write};
+use traffic::collective::{Ask, Detail, Group, Limit, Unlowered, Wanted, lower};
 use traffic::nccl::{self, Settings};
-use traffic::{Collective, Communicator, OpId, Outcome, Transfers};
+use traffic::{Collective, Communicator, NotRun, OpId, Outcome, Transfers};
 use units::{Bytes, Id, IdVec, Span};
 
 use crate::jitter::Straggler;
 
 /// What runs transfers on a fabric.
-pub type Engine<'a> = dyn FnMut(&Fabric, &Transfers) -> Outcome + 'a;
+pub type Engine<'a> = dyn FnMut(&Fabric, &Transfers) -> Result<Outcome, NotRun> + 'a;
 
 /// Circuits that are set anew, once all passes are over, for what copies of the model exchange, and
 /// back again for the passes of the next step.
@@ -42,7 +42,7 @@ pub struct Reset<'a> {
 
 /// An engine, and how it wants its transfers.
 pub struct Runner<'a> {
-    /// Runs them. What it answers with nothing counts as undisturbed.
+    /// Runs them. A phase of which it has only seen the transfers counts as undisturbed.
     pub engine: &'a mut Engine<'a>,
     /// How finely collectives are written out.
     pub detail: Detail,
@@ -89,6 +89,8 @@ impl Exchange {
 pub struct Phase {
     /// What was run; `bytes` are those of the run.
     pub exchange: Exchange,
+    /// As many bytes as the step wanted it with: more than were run where it was run in part.
+    pub whole: Bytes,
     /// Groups that ran it.
     pub groups: u64,
     /// An undisturbed group, without the launch.
@@ -102,22 +104,38 @@ pub struct Phase {
 }
 
 impl Phase {
+    /// Whether an engine ran it in part: what came out was scaled up.
+    pub fn is_part(&self) -> bool {
+        self.exchange.bytes < self.whole
+    }
+
     /// How much longer than undisturbed.
     pub fn slowdown(&self) -> f64 {
         self.slowest.as_secs_f64() / self.alone.as_secs_f64().max(1e-12)
     }
 }
 
-/// A collective that cannot be run on this fabric.
+/// Why there is no step: a phase that cannot be run on this fabric, or was not.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Unserved {
-    /// What it was, and why not.
-    pub message: String,
+pub enum Unserved {
+    /// A collective of these groups cannot be written out.
+    Unlowered(GroupKind, Unlowered),
+    /// The engine ran nothing.
+    NotRun(NotRun),
+    /// So many transfers of a phase did not end.
+    Unfinished(GroupKind, Collective, usize),
 }
 
 impl std::fmt::Display for Unserved {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str(&self.message)
+        match self {
+            Self::Unlowered(kind, reason) => write!(out, "{}: {reason}", words(*kind)),
+            Self::NotRun(reason) => reason.fmt(out),
+            Self::Unfinished(kind, collective, lost) => {
+                let (groups, collective) = (words(*kind), collective.name());
+                write!(out, "{lost} transfers of the {groups} {collective} did not end")
+            }
+        }
     }
 }
 
@@ -225,7 +243,7 @@ impl<'a> Network<'a> {
             ends.push(self.write(*exchange, &mut transfers)?);
         }
         let runner = self.runner.as_mut().expect("asked for above");
-        let outcome = (runner.engine)(self.fabric, &transfers);
+        let outcome = (runner.engine)(self.fabric, &transfers).map_err(Unserved::NotRun)?;
         let slowest = |ends: &Vec<OpId>| {
             let finishes = ends.iter().filter_map(|end| outcome.ops[*end]);
             let last = finishes.map(|times| times.finish).max().unwrap_or_default();
@@ -253,13 +271,9 @@ impl<'a> Network<'a> {
         let (fabric, settings) = (self.fabric, &self.settings);
         let weights = &self.weights(exchange)[..];
         let ask = Ask { fabric, communicator, collective, bytes, settings, weights };
-        let estimate = nccl::estimate_of(&ask).ok_or_else(|| Unserved {
-            message: format!(
-                "no algorithm runs {} on {} ranks",
-                collective.name(),
-                communicator.ranks()
-            ),
-        })?;
+        let ranks = communicator.ranks() as u32;
+        let estimate = nccl::estimate_of(&ask)
+            .ok_or(Unserved::Unlowered(kind, Unlowered::NoAlgorithm { collective, ranks }))?;
         Ok(estimate.time.saturating_sub(estimate.plan.launch))
     }
 
@@ -274,6 +288,7 @@ impl<'a> Network<'a> {
         let groups = self.layout.groups(exchange.kind);
         let mut phase = Phase {
             exchange,
+            whole: exchange.bytes,
             groups,
             alone,
             slowest: alone,
@@ -293,16 +308,13 @@ impl<'a> Network<'a> {
         self.write(phase.exchange, &mut transfers)?;
         let fabric = self.fabric_for(exchange.kind);
         let runner = self.runner.as_mut().expect("asked for above");
-        let outcome = (runner.engine)(fabric, &transfers);
+        let outcome = match (runner.engine)(fabric, &transfers) {
+            Err(NotRun::OnlySeen) => return Ok(Phase { exchange, alone, ..phase }),
+            ran => ran.map_err(Unserved::NotRun)?,
+        };
         let lost = outcome.ops.len() - outcome.completed();
         if 0 < lost {
-            let (groups, collective) = (words(exchange.kind), exchange.collective.name());
-            let message = format!("{lost} transfers of the {groups} {collective} did not end");
-            return Err(Unserved { message });
-        }
-        if outcome.ops.is_empty() {
-            // The engine did not run it: the phase counts as undisturbed.
-            return Ok(Phase { exchange, alone, ..phase });
+            return Err(Unserved::Unfinished(exchange.kind, exchange.collective, lost));
         }
         phase.slowest = outcome.makespan().saturating_sub(self.settings.launch);
         phase.findings = outcome.findings.into_iter().map(|finding| finding.text).collect();
@@ -319,38 +331,16 @@ impl<'a> Network<'a> {
             return Ok(ends);
         }
         let groups = self.layout.groups(kind);
+        let runner = self.runner.as_ref();
+        let operations = runner.map_or(usize::MAX, |runner| runner.most_operations);
+        let detail = runner.map_or(Detail::Folded, |runner| runner.detail);
         for number in 0..groups {
-            let communicator = self.communicator(kind, number);
-            let settings = &self.settings;
-            let ask = Ask {
-                fabric: self.fabric,
-                communicator: &communicator,
-                collective,
-                bytes,
-                settings,
-                weights,
-            };
-            let plan = nccl::plan(&ask).ok_or_else(|| Unserved {
-                message: format!("no algorithm runs {}", collective.name()),
-            })?;
-            // The groups of a kind are alike.
-            let all = plan.algorithm.operations(&ask, &plan) * groups as f64;
-            let most = self.runner.as_ref().map_or(usize::MAX, |runner| runner.most_operations);
-            if (most as f64) < all {
-                let message = format!(
-                    "{} {} written out step by step is about {all:.0} operations, more than the \
-                     {most} that memory holds",
-                    words(kind),
-                    collective.name()
-                );
-                return Err(Unserved { message });
-            }
+            let mut group = Group::new(self.communicator(kind, number));
             let label = transfers.label(format!("{} {} {number}", words(kind), collective.name()));
-            let detail = self.runner.as_ref().map_or(Detail::Folded, |runner| runner.detail);
-            let plan = &plan;
-            let request = Request { collective, bytes, detail, label, settings, plan, weights };
-            let mut group = Group::new(communicator);
-            ends.push(write(self.fabric, &mut group, &request, transfers, &[]));
+            let (settings, limit) = (&self.settings, Limit { operations, copies: groups });
+            let wanted = Wanted { collective, bytes, settings, detail, weights, limit, label };
+            let lowered = lower(self.fabric, &mut group, &wanted, transfers, &[]);
+            ends.push(lowered.map_err(|reason| Unserved::Unlowered(kind, reason))?.end);
         }
         Ok(ends)
     }
@@ -578,14 +568,14 @@ mod tests {
     }
 
     /// An engine that says that everything ends after 20 ms.
-    fn stub(_: &Fabric, transfers: &Transfers) -> Outcome {
+    fn stub(_: &Fabric, transfers: &Transfers) -> Result<Outcome, NotRun> {
         let mut outcome = Outcome::default();
         for _ in transfers.ops().iter() {
             let end = units::Time::ZERO + Span::from_ms(20);
             let times = traffic::OpTimes { start: units::Time::ZERO, received: end, finish: end };
             outcome.ops.push(Some(times));
         }
-        outcome
+        Ok(outcome)
     }
 
     #[test]

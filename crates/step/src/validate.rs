@@ -16,7 +16,7 @@ use job::placement::{Placement, PlacementConfig, Policy, Slots, place};
 use job::schedule::Schedule;
 use job::{Job, JobConfig, Site, resolve};
 use traffic::nccl::{Architecture, Settings, Usage};
-use traffic::{Outcome, Transfers};
+use traffic::{NotRun, Outcome, Transfers};
 use units::{Bytes, Rate};
 
 use crate::predict::{Assumptions, Prediction, World, predict};
@@ -84,7 +84,8 @@ pub fn routing_of(cluster: &RowCluster) -> RoutingConfig {
 const MANY_QUEUE_PAIRS: u32 = 16;
 
 /// What runs the transfers of a row.
-pub type RowEngine<'e> = dyn FnMut(&RowCluster, &Fabric, &Transfers) -> Outcome + 'e;
+pub type RowEngine<'e> =
+    dyn FnMut(&RowCluster, &Fabric, &Transfers) -> Result<Outcome, NotRun> + 'e;
 
 /// What is known of a row after predicting it.
 #[derive(Clone, Debug)]

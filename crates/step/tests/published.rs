@@ -30,7 +30,7 @@ fn predicted(text: &str, engine: How) -> (Score, f64) {
         let mut flow = |cluster: &RowCluster, fabric: &Fabric, transfers: &Transfers| {
             let routing = routing_of(cluster);
             let settings = flowsim::Settings { routing, ..flowsim::Settings::default() };
-            flowsim::run(fabric, transfers, &settings)
+            Ok(flowsim::run(fabric, transfers, &settings))
         };
         let engine: Option<&mut RowEngine<'_>> = match engine {
             How::Closed => None,

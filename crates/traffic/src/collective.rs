@@ -16,6 +16,7 @@ pub mod all_to_all;
 pub mod communicator;
 pub mod hierarchical;
 pub mod hierarchical_all_to_all;
+pub mod lower;
 pub mod moe;
 pub mod moe_low_latency;
 pub mod nvls;
@@ -29,6 +30,7 @@ pub mod tree;
 pub mod writer;
 
 pub use communicator::{Communicator, CrossNic, Hop, Pxn, ScaleUp, Shape};
+pub use lower::{Limit, Lowered, Unlowered, Wanted, lower};
 pub use routing::Routing;
 pub use writer::{Detail, Group, Request, Sheet, write};
 

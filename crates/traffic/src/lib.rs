@@ -26,6 +26,6 @@ pub mod replay;
 pub mod transfers;
 
 pub use collective::{Collective, Communicator};
-pub use outcome::{Counters, Finding, LinkUse, OpTimes, Outcome};
+pub use outcome::{Counters, Finding, LinkUse, NotRun, OpTimes, Outcome};
 pub use replay::Replay;
 pub use transfers::{Connection, ConnectionId, LabelId, Op, OpId, OpKind, Transfers};

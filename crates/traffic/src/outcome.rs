@@ -80,6 +80,29 @@ pub struct Outcome {
     pub digest: u64,
 }
 
+/// Why an engine ran nothing.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum NotRun {
+    /// It cannot run this, and says why.
+    Refused(String),
+    /// Somebody stopped it.
+    Interrupted,
+    /// Whoever asked wanted to see the transfers and not to have them run.
+    OnlySeen,
+}
+
+impl std::fmt::Display for NotRun {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Refused(reason) => out.write_str(reason),
+            Self::Interrupted => out.write_str("interrupted"),
+            Self::OnlySeen => out.write_str("it was not to be run"),
+        }
+    }
+}
+
+impl std::error::Error for NotRun {}
+
 impl Outcome {
     /// When the last operation finished.
     pub fn makespan(&self) -> Span {

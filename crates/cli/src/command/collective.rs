@@ -92,11 +92,9 @@ impl Arguments {
         }
         let measured = self.measured.as_deref().map(measured::read).transpose()?;
         let repeat = terminal.repeat(self.seeds);
-        let mut report =
-            terminal.watched(|watch| collective::run_seeds(&loaded, &options, repeat, watch))?;
-        if let Some(measured) = measured {
-            report.set_beside(measured);
-        }
+        let report = terminal.watched(|watch| {
+            collective::run_seeds(&loaded, &options, repeat, measured, watch)
+        })?;
         terminal.answer("collective", Some(&loaded), &report)?;
         Ok(terminal.ending())
     }

@@ -71,17 +71,18 @@ impl Arguments {
             return Ok(terminal.ending());
         };
         if loaded.job.is_some() {
-            let mut report = terminal.watched(|watch| {
+            let options = run_job::Options { engine, patience, drawing, ask_what_if: true };
+            let repeat = terminal.repeat(self.seeds);
+            let report = terminal.watched(|watch| {
                 let also = |world: &JobWorld<'_>, prediction: &Prediction| {
                     self.files.of_step(world, prediction)
                 };
-                run_job::run_and(&loaded, engine, patience, drawing, watch, also)
+                run_job::run_and(&loaded, &options, repeat, watch, also)
             })?;
-            run_job::ask_what_if(&loaded, &mut report)?;
             terminal.answer("run", Some(&loaded), &report)?;
             return Ok(terminal.ending());
         }
-        let is_drawn = terminal.global.report.is_some() && engine == commands::Engine::Packet;
+        let is_drawn = terminal.global.report.is_some() && engine.moves_packets();
         let (interval, purpose) = match self.series {
             None => (is_drawn.then_some(FINEST), Purpose::Pictures),
             asked => (asked, Purpose::Result),
@@ -108,6 +109,6 @@ impl Arguments {
             let reason = "--series is for synthetic traffic; a job's phases are run one by one";
             return Err(Failure::Usage(reason.to_owned()));
         }
-        self.seeds.refuse("a job has no luck that a seed would change")
+        Ok(())
     }
 }

@@ -4,7 +4,7 @@ use fabric::graph::LinkKind;
 use fabric::{Fabric, Link, LinkId, NodeKind};
 use packetsim::MeasureConfig;
 use scenario::Loaded;
-use traffic::collective::{Ask, Collective, Communicator, Detail, Group, Request, write};
+use traffic::collective::{Collective, Communicator, Detail, Group, Limit, Wanted, lower};
 use traffic::{Outcome, Transfers, nccl};
 use units::{Bytes, Span, Time};
 
@@ -45,7 +45,6 @@ fn run_collective(
 ) -> Result<Outcome, String> {
     let fabric = loaded.fabric();
     let ranks: Vec<_> = (0..gpus.min(fabric.gpus())).map(|gpu| fabric.gpu(gpu)).collect();
-    let communicator = Communicator::new(fabric, &ranks);
     let mut settings = engine::library(loaded);
     if let Some(name) = algorithm {
         settings.algorithm = Some(name.to_owned());
@@ -53,17 +52,18 @@ fn run_collective(
     }
     let (settings, bytes) = (&settings, ALL_REDUCE);
     let weights = &[][..];
-    let ask = Ask { fabric, communicator: &communicator, collective, bytes, settings, weights };
-    let plan = nccl::plan(&ask).ok_or("no algorithm runs it on this fabric")?;
+    let mut transfers = Transfers::new();
+    let label = transfers.label(collective.name());
+    let (detail, limit) = (Detail::Folded, Limit::NONE);
+    let wanted = Wanted { collective, bytes, settings, detail, weights, limit, label };
+    let mut group = Group::new(Communicator::new(fabric, &ranks));
+    let lowered = lower(fabric, &mut group, &wanted, &mut transfers, &[]);
+    let plan = lowered.map_err(|reason| reason.to_string())?.plan;
     if algorithm.is_some_and(|name| plan.algorithm.name() != name) {
         return Err(format!("{} cannot run on this fabric", algorithm.unwrap_or_default()));
     }
-    let mut transfers = Transfers::new();
-    let label = transfers.label(collective.name());
-    let (plan, detail) = (&plan, Detail::Folded);
-    let request = Request { collective, bytes, detail, label, settings, plan, weights };
-    write(fabric, &mut Group::new(communicator.clone()), &request, &mut transfers, &[]);
-    Ok(engine::run(loaded, Engine::Flow, &transfers, &mut packetsim::Watch::default()))
+    let ran = engine::run(loaded, Engine::Flow, &transfers, &mut packetsim::Watch::default());
+    ran.map_err(|reason| reason.to_string())
 }
 
 /// Bytes on the links that are chosen.

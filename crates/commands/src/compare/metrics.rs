@@ -2,7 +2,7 @@
 
 use flowsim::analysis::LinkGroup;
 
-use super::{Column, Row, Value};
+use super::{Column, Described, Row, Value};
 use crate::world::message_latency;
 use crate::{run_job, run_traffic, traffic as wire};
 use scenario::file::Reported;
@@ -32,7 +32,7 @@ struct Metric {
     title: &'static str,
     unit: &'static str,
     form: Form,
-    answer: fn(&Column) -> Option<Value>,
+    answer: fn(&Described<'_>) -> Option<Value>,
 }
 
 const fn metric(
@@ -40,7 +40,7 @@ const fn metric(
     key: &'static str,
     title: &'static str,
     (unit, form): (&'static str, Form),
-    answer: fn(&Column) -> Option<Value>,
+    answer: fn(&Described<'_>) -> Option<Value>,
 ) -> Metric {
     Metric { key, theme, title, unit, form, answer }
 }
@@ -70,30 +70,30 @@ fn number(value: f64) -> Option<Value> {
     value.is_finite().then_some(Value::Number(value))
 }
 
-fn step(column: &Column, of: fn(&run_job::Report) -> f64) -> Option<Value> {
-    column.job.as_ref().and_then(|job| number(of(&job.0)))
+fn step(run: &Described<'_>, of: fn(&run_job::Report) -> f64) -> Option<Value> {
+    run.job.and_then(|job| number(of(&job.0)))
 }
 
-fn on_wire(column: &Column, of: fn(&wire::Report) -> f64) -> Option<Value> {
-    column.job.as_ref().and_then(|job| number(of(&job.1)))
+fn on_wire(run: &Described<'_>, of: fn(&wire::Report) -> f64) -> Option<Value> {
+    run.job.and_then(|job| number(of(&job.1)))
 }
 
-fn flows(column: &Column, of: fn(&run_traffic::Report) -> f64) -> Option<Value> {
-    column.traffic().and_then(|report| number(of(report)))
+fn flows(run: &Described<'_>, of: fn(&run_traffic::Report) -> f64) -> Option<Value> {
+    run.traffic.and_then(|report| number(of(report)))
 }
 
 /// A run of several flows.
-fn several(column: &Column) -> Option<&run_traffic::Report> {
-    column.traffic().filter(|report| 1 < report.flows)
+fn several<'a>(run: &Described<'a>) -> Option<&'a run_traffic::Report> {
+    run.traffic.filter(|report| 1 < report.flows)
 }
 
 /// The links up from the leaves that carried anything.
-fn uplinks(column: &Column) -> Option<&LinkGroup> {
-    column.traffic()?.tiers.iter().find(|tier| tier.between_switches)
+fn uplinks<'a>(run: &Described<'a>) -> Option<&'a LinkGroup> {
+    run.traffic?.tiers.iter().find(|tier| tier.between_switches)
 }
 
-fn small(column: &Column, of: fn(&run_traffic::SmallMessages) -> f64) -> Option<Value> {
-    number(of(column.traffic()?.small_messages_s.as_ref()?))
+fn small(run: &Described<'_>, of: fn(&run_traffic::SmallMessages) -> f64) -> Option<Value> {
+    number(of(run.traffic?.small_messages_s.as_ref()?))
 }
 
 fn share_of(part: f64, report: &wire::Report) -> f64 {
@@ -101,9 +101,9 @@ fn share_of(part: f64, report: &wire::Report) -> f64 {
 }
 
 /// A figure of the job, for the whole cluster.
-fn whole(column: &Column, of: fn(&run_job::Report) -> f64) -> Option<Value> {
-    let (report, _) = column.job.as_ref()?;
-    number(of(report) * column.fabric.gpus as f64 / report.gpus as f64)
+fn whole(run: &Described<'_>, of: fn(&run_job::Report) -> f64) -> Option<Value> {
+    let (report, _) = run.job?;
+    number(of(report) * run.fabric.gpus as f64 / report.gpus as f64)
 }
 
 const METRICS: &[Metric] = &[
@@ -140,7 +140,7 @@ const METRICS: &[Metric] = &[
         Some(Value::Words(format!("{}, {} {pairs}", routing.policy.name(), routing.qps)))
     }),
     metric(WORDS, "constraint", "main constraint", ("", Form::Words), |c| {
-        Some(Value::Words(c.job.as_ref()?.0.constraint.clone()))
+        Some(Value::Words(c.job?.0.constraint.clone()))
     }),
     metric(SHARES, "all_reduce_share", "all-reduce", SHARE, |c| {
         on_wire(c, |r| share_of(r.by_primitive["all_reduce"], r))
@@ -189,14 +189,14 @@ const METRICS: &[Metric] = &[
         on_wire(c, |r| r.per_gpu_bytes.mean)
     }),
     metric(RATES, "fabric_mean", "fabric, mean", ("bit/s", Form::Scaled), |c| {
-        let (step, wire) = c.job.as_ref()?;
+        let (step, wire) = c.job?;
         number(8.0 * wire.bytes_per_step / step.step_s)
     }),
     metric(RATES, "fabric_demand", "fabric, peak", ("bit/s", Form::Scaled), |c| {
         on_wire(c, |r| r.burst.peak_bps)
     }),
     metric(RATES, "fabric_demand_per_day", "fabric, one day", ("bit", Form::Scaled), |c| {
-        let (step, wire) = c.job.as_ref()?;
+        let (step, wire) = c.job?;
         number(8.0 * wire.bytes_per_step / step.step_s * 86_400.0)
     }),
     metric(RATES, "peak_to_mean", "peak over mean", ("", Form::Plain), |c| {
@@ -251,11 +251,9 @@ const METRICS: &[Metric] = &[
         step(c, |r| r.cost.usd_per_million_tokens)
     }),
     metric(FLOWS, "completion_s", "what is looked at, done", ("s", Form::Plain), |c| {
-        number(c.traffic()?.parts.first()?.fct_s?.max)
+        number(c.traffic?.parts.first()?.fct_s?.max)
     }),
-    metric(FLOWS, "makespan_s", "makespan", ("s", Form::Plain), |c| {
-        number(c.traffic()?.makespan_s?)
-    }),
+    metric(FLOWS, "makespan_s", "makespan", ("s", Form::Plain), |c| number(c.traffic?.makespan_s?)),
     // Plain, for a mean over seeds may be less than one.
     metric(FLOWS, UNFINISHED, "unfinished flows", PLAIN, |c| {
         flows(c, |r| (r.flows - r.completed) as f64)
@@ -267,7 +265,7 @@ const METRICS: &[Metric] = &[
         number(several(c)?.fct_s?.p99)
     }),
     metric(FLOWS, "busbw_GBps", "bus bandwidth", ("GB/s", Form::Plain), |c| {
-        c.bus_bandwidth().and_then(number)
+        number(c.traffic?.parts.first()?.busbw_gbps?)
     }),
     metric(FLOWS, "goodput_bps", "all flows together", ("bit/s", Form::Scaled), |c| {
         number(several(c)?.goodput_bps?)
@@ -327,9 +325,9 @@ fn cross_zone_saving(report: &wire::Report) -> f64 {
 }
 
 /// How long a short message takes between the first server and the last, on one rail.
-fn farthest(column: &Column) -> Option<Value> {
-    let last = column.loaded.fabric().servers() - 1;
-    number(message_latency(&column.loaded, 0, last)?.as_secs_f64() * 1e6)
+fn farthest(run: &Described<'_>) -> Option<Value> {
+    let last = run.loaded.fabric().servers() - 1;
+    number(message_latency(run.loaded, 0, last)?.as_secs_f64() * 1e6)
 }
 
 /// The rows that any column answers, and what is only reported.

@@ -94,7 +94,7 @@ pub(super) fn world<'a>(
     let world = JobWorld::of(loaded)?;
     let config = &loaded.scenario.fabric.circuits;
     let fixed = config.schedule == CircuitSchedule::Fixed || config.per_pod == 0;
-    if fixed || engine == Engine::Analytic {
+    if fixed || !engine.has_contention() {
         return Ok((world, None));
     }
     let (demand, pods) = demand(loaded, &world)?;

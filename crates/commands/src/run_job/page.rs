@@ -7,7 +7,7 @@ use report::{Align, Answer, Chart, ChartKind, Frame, Sheet, Table, Unit};
 use units::{Bytes, Span};
 
 use super::lanes::Lanes;
-use super::{Circuits, Memory, Report};
+use super::{Circuits, Memory, Report, Scaled};
 use crate::engine::Engine;
 
 /// Pairs of pods whose circuits are told.
@@ -16,7 +16,6 @@ const TOLD_CIRCUITS: usize = 16;
 /// What charts and headings need besides the result.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Drawn {
-    pub(super) busiest: Option<fabric::LinkId>,
     pub(super) title: String,
     pub(super) engine: Engine,
     pub(super) lanes: Lanes,
@@ -56,6 +55,21 @@ fn span(seconds: f64) -> String {
     format!("{:.3}", Span::from_secs_f64(seconds))
 }
 
+/// What was run in part, and what is known of the error.
+fn scaled_words(scaled: &Scaled) -> String {
+    let Scaled { phases, step_error, worst_phase, worst_phase_error, .. } = scaled;
+    let [run, half, largest] = [scaled.run_bytes, scaled.run_bytes / 2, scaled.largest_bytes]
+        .map(|bytes| Bytes::new(bytes).to_string());
+    let signed = |error: f64| format!("{:+.1} %", 100.0 * error);
+    format!(
+        "Scaled up: {phases} phases of up to {largest} were run with {run}, packet by packet, and \
+         take in proportion. With {half} instead the step would be {} off, and the worst phase \
+         ({worst_phase}) {}: expect no smaller error.",
+        signed(*step_error),
+        signed(*worst_phase_error)
+    )
+}
+
 impl Answer for Report {
     fn engine(&self) -> Option<&'static str> {
         Some(self.drawn.engine.name())
@@ -76,6 +90,12 @@ impl Answer for Report {
                 ("imbalance", significant(self.links.imbalance), "busiest over mean"),
                 ("goodput", percent(self.goodput), "of a long run"),
             ]);
+        if let Some(scaled) = &self.scaled {
+            sheet = sheet.note(scaled_words(scaled));
+        }
+        if let Some(seeds) = &self.seeds {
+            sheet = seeds.show(sheet);
+        }
         sheet = sheet.heading("Where the time goes").chart(self.waterfall());
         sheet = sheet.text(format!("Besides computation the most is {}.", self.constraint));
         sheet = sheet.heading("The critical path").text("Its longest stretches, in their order:");

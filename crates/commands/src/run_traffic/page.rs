@@ -8,7 +8,8 @@ use scenario::Loaded;
 use traffic::Outcome;
 use units::{Bytes, Span};
 
-use super::{Report, Work, completions, tables};
+use super::{Options, Report, Work, completions, tables};
+use crate::Drawing;
 use crate::engine::{self, Engine};
 use crate::links::Pictures;
 use crate::series::Series;
@@ -27,24 +28,26 @@ pub(super) struct Drawn {
     sample: Frame,
     pictures: Pictures,
     /// What was measured over time for pictures alone.
-    pub(super) series: Option<Series>,
+    series: Option<Series>,
 }
 
 impl Drawn {
-    pub(super) fn of(loaded: &Loaded, engine: Engine, work: &Work, outcome: &Outcome) -> Self {
+    pub(super) fn of(
+        loaded: &Loaded,
+        options: &Options,
+        work: &Work,
+        outcome: &Outcome,
+        series: Option<Series>,
+    ) -> Self {
+        let (title, engine) = (loaded.title(), options.engine);
+        if options.drawing == Drawing::Omitted {
+            return Self { title, engine, series, ..Self::default() };
+        }
         let (fabric, seconds) = (loaded.fabric(), outcome.elapsed().as_secs_f64());
         let times = completions(work, outcome, 0..work.flows.len());
-        Self {
-            sample: sample(work, outcome, &times),
-            times,
-            pictures: Pictures::of(fabric, &|link| engine::load(fabric, outcome, seconds, link)),
-            ..Self::named(loaded, engine)
-        }
-    }
-
-    /// Only what headings need.
-    pub(super) fn named(loaded: &Loaded, engine: Engine) -> Self {
-        Self { title: loaded.title(), engine, ..Self::default() }
+        let load = |link| engine::load(fabric, outcome, seconds, link);
+        let (sample, pictures) = (sample(work, outcome, &times), Pictures::of(fabric, &load));
+        Self { title, engine, times, sample, pictures, series }
     }
 }
 
@@ -124,9 +127,9 @@ impl Answer for Report {
         sheet = sheet.heading("Busiest links").table(self.link_table());
         sheet = self.links_in_use(sheet);
         sheet = pictures.show(sheet, "All links");
-        match engine {
-            Engine::Packet => sheet.heading("Packets").table(self.packet_table()),
-            _ => sheet.text(format!(
+        match engine.moves_packets() {
+            true => sheet.heading("Packets").table(self.packet_table()),
+            false => sheet.text(format!(
                 "{} events; {:.2} of the processor, at most {:.1} of memory.{}",
                 grouped(self.events),
                 seconds(self.cpu_s),
@@ -141,10 +144,7 @@ impl Report {
     /// What the seeds say, and what became of each load.
     fn loads(&self, mut sheet: Sheet) -> Sheet {
         if let Some(seeds) = &self.seeds {
-            let noun = if seeds.count == 1 { "seed" } else { "seeds" };
-            let count = grouped(seeds.count.into());
-            let heading = format!("Over {count} {noun} from {}", seeds.first);
-            sheet = sheet.heading(heading).table(tables::seeds(seeds));
+            sheet = seeds.show(sheet);
         }
         if 1 < self.parts.len() || self.parts.iter().any(|part| part.busbw_gbps.is_some()) {
             sheet = sheet.heading("Loads").table(tables::parts(&self.parts));
@@ -214,7 +214,7 @@ impl Report {
     }
 
     fn link_table(&self) -> Table {
-        if self.drawn.engine != Engine::Packet {
+        if !self.drawn.engine.moves_packets() {
             return tables::shared(&self.worst_links);
         }
         let mut table = Table::new([

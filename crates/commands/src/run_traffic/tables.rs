@@ -1,12 +1,11 @@
-//! The tables of a run on synthetic traffic: loads, tiers and rails, shared links, seeds.
+//! The tables of a run on synthetic traffic: loads, tiers and rails, shared links.
 
 use flowsim::analysis::LinkGroup;
-use report::number::{bits_per_second, grouped, significant};
+use report::number::{grouped, significant};
 use report::{Align, Chart, ChartKind, Frame, Table, Unit};
 use units::Span;
 
 use super::{PartReport, Percentiles, WorstLink};
-use crate::seeds::{Figure, Seeds, Spread};
 
 /// What stands where there is nothing to tell.
 pub(super) fn absent() -> String {
@@ -113,30 +112,6 @@ pub(super) fn shared(worst: &[WorstLink]) -> Table {
             format!("{:.2}", Span::from_secs_f64(link.lost_s)),
             link.why.clone(),
         ]);
-    }
-    table
-}
-
-/// Figures over seeds.
-pub(super) fn seeds(seeds: &Seeds) -> Table {
-    let mut table = Table::new([
-        ("", Align::Left),
-        ("mean", Align::Right),
-        ("± 95 %", Align::Right),
-        ("median", Align::Right),
-        ("p95", Align::Right),
-        ("p99", Align::Right),
-    ]);
-    for Figure { metric, unit, spread } in &seeds.figures {
-        let Spread { mean, ci95, p50, p95, p99 } = *spread;
-        let write = |value: f64| match *unit {
-            "s" => format!("{:.2}", Span::from_secs_f64(value)),
-            "b/s" => bits_per_second(value),
-            _ => significant(value),
-        };
-        let [mean, ci95, p50, p95, p99] = [mean, ci95, p50, p95, p99].map(write);
-        let name = if *unit == "GB/s" { format!("{metric} (GB/s)") } else { metric.clone() };
-        table.row([name, mean, ci95, p50, p95, p99]);
     }
     table
 }

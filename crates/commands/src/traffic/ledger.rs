@@ -16,8 +16,8 @@ use job::dispatch::{Dispatch, Spread};
 use job::placement::Placement;
 use job::program::{Call, Counted};
 use job::{Axis, Coordinates, GroupKind, Job, Program};
-use traffic::collective::{Ask, Detail, Group, Request, write};
-use traffic::nccl::{self, Settings};
+use traffic::collective::{Detail, Group, Limit, Wanted, lower};
+use traffic::nccl::Settings;
 use traffic::{Collective, Communicator, Connection, OpKind, Transfers};
 use units::{Bytes, Id};
 
@@ -278,14 +278,10 @@ impl Walk<'_> {
     ) -> Result<(), Failure> {
         let (collective, bytes) = (kind.collective, kind.unit);
         let (fabric, settings) = (self.fabric, self.settings);
-        let communicator = &group.communicator;
-        let ask = Ask { fabric, communicator, collective, bytes, settings, weights };
-        let plan = nccl::plan(&ask)
-            .ok_or_else(|| Failure::Run(format!("no algorithm runs {}", collective.name())))?;
+        let (detail, limit) = (Detail::Folded, Limit::NONE);
         let label = transfers.label(collective.name());
-        let (detail, plan) = (Detail::Folded, &plan);
-        let request = Request { collective, bytes, detail, label, settings, plan, weights };
-        write(fabric, group, &request, transfers, &[]);
+        let wanted = Wanted { collective, bytes, settings, detail, weights, limit, label };
+        lower(fabric, group, &wanted, transfers, &[])?;
         Ok(())
     }
 

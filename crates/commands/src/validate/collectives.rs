@@ -11,7 +11,7 @@ use fabric::transport::Transport;
 use step::published::{Known, RowCluster};
 use step::validate::{fabric_of, routing_of};
 use traffic::collective::{
-    Ask, Collective, Communicator, Detail, Group, Request, algorithm, write,
+    Collective, Communicator, Detail, Group, Limit, Wanted, algorithm, lower,
 };
 use traffic::nccl::{self, Architecture, Initiator, Settings, Usage};
 use traffic::{Transfers, collective};
@@ -211,17 +211,15 @@ impl Row {
         let estimate = nccl::estimate(fabric, communicator, collective, bytes, settings)?;
         let inside = communicator.domains() < 2;
         // A message of one packet is latency; inside a scale-up domain nobody else is met.
-        if engine == Engine::Analytic || inside || collective == Collective::SendRecv {
+        if !engine.has_contention() || inside || collective == Collective::SendRecv {
             return Some((estimate.time.as_secs_f64(), estimate.plan));
         }
-        let ask = Ask { fabric, communicator, collective, bytes, settings, weights: &[] };
-        let plan = nccl::plan(&ask)?;
         let mut transfers = Transfers::new();
         let label = transfers.label(collective.name());
-        let detail = Detail::Folded;
-        let request =
-            Request { collective, bytes, detail, label, settings, plan: &plan, weights: &[] };
-        write(fabric, &mut Group::new(communicator.clone()), &request, &mut transfers, &[]);
+        let (detail, weights, limit) = (Detail::Folded, &[][..], Limit::NONE);
+        let wanted = Wanted { collective, bytes, settings, detail, weights, limit, label };
+        let mut group = Group::new(communicator.clone());
+        let plan = lower(fabric, &mut group, &wanted, &mut transfers, &[]).ok()?.plan;
         let mut flow = flowsim::Settings {
             routing: routing_of(&self.cluster),
             ..flowsim::Settings::default()

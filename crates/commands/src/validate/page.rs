@@ -4,7 +4,6 @@ use report::number::significant;
 use report::{Align, Answer, Chart, ChartKind, Frame, Scale, Sheet, Table, Unit};
 
 use super::{Case, Family, Report};
-use crate::engine::Engine;
 
 fn percent(error: f64) -> String {
     format!("{:+.1} %", 100.0 * error)
@@ -23,7 +22,7 @@ impl Answer for Report {
         let mut sheet = Sheet::new()
             .heading(format!("Published measurements, {} engine", self.engine.name()))
             .table(self.summary());
-        if self.asked == Engine::Packet && self.engine != Engine::Packet {
+        if self.asked.moves_packets() && !self.engine.moves_packets() {
             sheet = sheet.note(
                 "Steps and collectives are scored on the flow engine, packet runs on the packet \
                  engine.",

@@ -16,12 +16,10 @@ pub(super) fn predict(row: &Row, catalogue: &Catalogue, engine: Engine) -> Resul
     let mut flow = |cluster: &RowCluster, fabric: &Fabric, transfers: &Transfers| {
         let routing = routing_of(cluster);
         let settings = flowsim::Settings { routing, ..flowsim::Settings::default() };
-        flowsim::run(fabric, transfers, &settings)
+        Ok(flowsim::run(fabric, transfers, &settings))
     };
-    let engine: Option<&mut RowEngine<'_>> = match engine {
-        Engine::Analytic => None,
-        Engine::Flow | Engine::Packet => Some(&mut flow),
-    };
+    let flow: &mut RowEngine<'_> = &mut flow;
+    let engine = engine.has_contention().then_some(flow);
     let verdict =
         predict_row(row, catalogue, &Assumptions::default(), engine).map_err(Failure::Run)?;
     let (measured, predicted) = row.compare(verdict.prediction.step.as_secs_f64());

@@ -166,7 +166,7 @@ pub fn path_latency(fabric: &Fabric, from: NodeId, to: NodeId, bytes: Bytes) -> 
 }
 
 /// The same with routes that are known already.
-pub(crate) fn path_latency_on(
+pub fn path_latency_on(
     fabric: &Fabric,
     routes: &mut Routes,
     from: NodeId,

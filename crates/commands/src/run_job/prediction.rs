@@ -1,0 +1,196 @@
+//! The step of a job on an engine: every distinct phase of communication is run on the fabric.
+//!
+//! Packets cost in proportion to bytes, so that their phases are run in part, at two sizes. How
+//! well the smaller predicts the larger is what is known of the error ([`Scaled`]).
+
+use fabric::Fabric;
+use scenario::Loaded;
+use serde::Serialize;
+use step::network::{Phase, Runner, Unserved, words};
+use step::predict::{Prediction, predict_on};
+use traffic::{NotRun, Outcome, Transfers};
+use units::Bytes;
+
+use super::latency::latency_share;
+use crate::engine::{self, Engine};
+use crate::failure::Failure;
+use crate::packets::{Budget, Patience};
+use crate::world::{JobWorld, assumptions};
+
+/// A phase is not scaled up of which more than this share is latency.
+const MOST_LATENCY: f64 = 0.5;
+
+/// Phases that were run in part, and how far off what they were scaled up to may be.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Scaled {
+    /// Phases that were run in part.
+    pub phases: usize,
+    /// With how many bytes.
+    pub run_bytes: u64,
+    /// The most that one of them moves.
+    pub largest_bytes: u64,
+    /// The step from phases of half as many bytes, over the step, less one.
+    pub step_error: f64,
+    /// The same of the phase where it is largest in size.
+    pub worst_phase_error: f64,
+    /// Which phase that is.
+    pub worst_phase: String,
+}
+
+/// A step, and what of it was scaled up.
+#[derive(Debug)]
+pub(super) struct Predicted {
+    pub(super) prediction: Prediction,
+    pub(super) scaled: Option<Scaled>,
+}
+
+/// The step crate's own answer, for commands that need more of it. On an engine that runs phases
+/// whole.
+pub fn predicted(
+    loaded: &Loaded,
+    world: &JobWorld<'_>,
+    engine: Engine,
+) -> Result<Prediction, Failure> {
+    on_engine(loaded, world, engine, Patience::Usual, &mut packetsim::Watch::default())
+        .map(|predicted| predicted.prediction)
+}
+
+/// Predicts a step on an engine. Somebody who interrupts it gets none: phases that were not run
+/// are no part of an answer.
+pub(super) fn on_engine(
+    loaded: &Loaded,
+    world: &JobWorld<'_>,
+    engine: Engine,
+    patience: Patience,
+    watch: &mut packetsim::Watch<'_>,
+) -> Result<Predicted, Failure> {
+    let Some(most) = engine.phase_bytes() else {
+        let prediction = with_runner(loaded, world, (engine, None), patience, &mut |of, moved| {
+            engine::run_whole(loaded, of, engine, moved, watch)
+        })?;
+        return Ok(Predicted { prediction, scaled: None });
+    };
+    let phases = estimated(loaded, world, (engine, most), patience)?;
+    let mut done = 0;
+    let mut run = |largest: Bytes| {
+        let sizes = (engine, Some(largest));
+        let predicted = with_runner(loaded, world, sizes, patience, &mut |fabric, transfers| {
+            watch.expected_events = engine::events(loaded, fabric, engine, transfers);
+            let outcome = engine::run_whole(loaded, fabric, engine, transfers, watch)?;
+            done += 1;
+            Ok(outcome)
+        });
+        predicted.map_err(|reason| match reason {
+            Unserved::NotRun(NotRun::Interrupted) => Failure::Interrupted(format!(
+                "stopped: {done} of {phases} runs of phases, packet by packet, were done; there \
+                 is no step"
+            )),
+            other => other.into(),
+        })
+    };
+    let half = run(half(most))?;
+    let prediction = run(most)?;
+    let scaled = Scaled::of(&half, &prediction);
+    Ok(Predicted { prediction, scaled })
+}
+
+/// The smaller of the two sizes.
+fn half(most: Bytes) -> Bytes {
+    Bytes::new(most.get() / 2)
+}
+
+/// Refuses a step that would take too long on an engine, before anything of it runs.
+pub fn refuse_endless(loaded: &Loaded, engine: Engine, patience: Patience) -> Result<(), Failure> {
+    let Some(most) = engine.phase_bytes() else { return Ok(()) };
+    estimated(loaded, &JobWorld::of(loaded)?, (engine, most), patience).map(|_| ())
+}
+
+/// Estimates every run of every phase; how many there are, if patience reaches for all.
+fn estimated(
+    loaded: &Loaded,
+    world: &JobWorld<'_>,
+    (engine, most): (Engine, Bytes),
+    patience: Patience,
+) -> Result<usize, Failure> {
+    let settings = loaded.settings();
+    let mut budget = Budget::new(patience);
+    let (mut refusal, mut shares) = (None, Vec::new());
+    for largest in [half(most), most] {
+        let sizes = (engine, Some(largest));
+        let seen = with_runner(loaded, world, sizes, patience, &mut |fabric, transfers| {
+            refusal = budget.check(fabric, transfers, &settings).err().or(refusal.take());
+            let label = transfers.ops().iter().next().map(|op| transfers.label_text(op.label));
+            let share = latency_share(fabric, transfers);
+            shares.push((label.unwrap_or_default().to_owned(), share));
+            Err(NotRun::OnlySeen)
+        })?;
+        refuse_latency(&seen, largest, &shares)?;
+    }
+    refusal.map_or(Ok(shares.len()), Err)
+}
+
+/// Refuses to scale up a phase that is mostly latency: that would grow with the bytes.
+fn refuse_latency(
+    seen: &Prediction,
+    largest: Bytes,
+    shares: &[(String, f64)],
+) -> Result<(), Failure> {
+    for phase in seen.phases.iter().filter(|phase| largest < phase.whole) {
+        let (name, whole) = (named(phase), phase.whole);
+        let of_it = shares.iter().filter(|(label, _)| label.starts_with(&name));
+        let share = of_it.map(|(_, share)| *share).fold(0.0, f64::max);
+        if MOST_LATENCY < share {
+            let percent = 100.0 * share;
+            return Err(Failure::Run(format!(
+                "packets run {largest} of each phase, and what that takes is scaled up: of the \
+                 {name} of {whole}, {percent:.0} % of it would be the latency of cables and \
+                 switches, which does not grow with bytes; --engine flow runs phases whole"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Predicts with every phase given to `run`, of at most so many bytes.
+fn with_runner(
+    loaded: &Loaded,
+    world: &JobWorld<'_>,
+    (engine, largest): (Engine, Option<Bytes>),
+    patience: Patience,
+    run: &mut dyn FnMut(&Fabric, &Transfers) -> Result<Outcome, NotRun>,
+) -> Result<Prediction, Unserved> {
+    let mut run = |fabric: &Fabric, transfers: &Transfers| run(fabric, transfers);
+    let runner = engine.has_contention().then_some(Runner {
+        engine: &mut run,
+        detail: engine.detail(),
+        largest,
+        most_operations: engine::most_operations(engine, patience),
+    });
+    predict_on(world.world(), &assumptions(loaded), runner)
+}
+
+impl Scaled {
+    /// What the two sizes say of each other; nothing if every phase was run whole.
+    fn of(half: &Prediction, full: &Prediction) -> Option<Self> {
+        let scaled = || full.phases.iter().filter(|phase| phase.is_part());
+        let error = |phase: &Phase| {
+            let key = phase.exchange.key();
+            let smaller = half.phases.iter().find(|other| other.exchange.key() == key);
+            smaller.map_or(0.0, |smaller| smaller.slowdown() / phase.slowdown() - 1.0)
+        };
+        let worst = scaled().max_by(|a, b| error(a).abs().total_cmp(&error(b).abs()))?;
+        let [half_s, full_s] = [half, full].map(|prediction| prediction.step.as_secs_f64());
+        Some(Self {
+            phases: scaled().count(),
+            run_bytes: worst.exchange.bytes.get(),
+            largest_bytes: scaled().map(|phase| phase.whole.get()).max().unwrap_or(0),
+            step_error: half_s / full_s - 1.0,
+            worst_phase_error: error(worst),
+            worst_phase: named(worst),
+        })
+    }
+}
+
+fn named(phase: &Phase) -> String {
+    format!("{} {}", words(phase.exchange.kind), phase.exchange.collective.name())
+}
