@@ -143,7 +143,8 @@ pub fn run_on(
         Engine::Flow => flowsim::run(fabric, transfers, &flow_settings(loaded)),
         Engine::Packet => {
             let (settings, faults) = (loaded.settings(), &loaded.faults);
-            packetsim::run_with_faults(fabric, transfers, &settings, faults, watch)
+            let ran = packetsim::run_with_faults(fabric, transfers, &settings, faults, watch);
+            return ran.map_err(|refusal| NotRun::Refused(refusal.to_string()));
         }
     })
 }
@@ -197,7 +198,7 @@ pub fn observe<'a>(
             options.check_pairs(packetsim::queue_pairs(fabric, transfers, &settings))?;
             let faults = &loaded.faults;
             let (outcome, recording) =
-                packetsim::run_measured(fabric, transfers, &settings, faults, &measure, watch);
+                packetsim::run_measured(fabric, transfers, &settings, faults, &measure, watch)?;
             let series = Some(Series::of(fabric, &recording, options));
             Ok(Observed { outcome, series, flows: None })
         }

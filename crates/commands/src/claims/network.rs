@@ -184,8 +184,9 @@ pub(super) fn first_pause(subject: &Subject) -> Figure {
     };
     let (settings, mut watch) = (loaded.settings(), packetsim::Watch::default());
     let faults = &loaded.faults;
-    let (_, recording) =
+    let ran =
         packetsim::run_measured(fabric, &work.transfers, &settings, faults, &measure, &mut watch);
+    let (_, recording) = ran.map_err(|refusal| refusal.to_string())?;
     let paused = |at: &usize| {
         let mut links = recording.links.iter();
         links.any(|(_, lane)| lane.samples.get(*at).is_some_and(|s| Span::ZERO < s.paused))
