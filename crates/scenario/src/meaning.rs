@@ -14,7 +14,7 @@ use job::memory::Overfull;
 use job::placement::Policy;
 use job::{Job, JobConfig, Site};
 use traffic::pattern;
-use units::Bytes;
+use units::{Bytes, OutOfRange};
 
 use crate::file::ScenarioFile;
 use crate::import::{self, Hints, ImportError};
@@ -33,6 +33,12 @@ pub struct Finding {
     pub message: String,
     /// What would.
     pub help: Option<String>,
+}
+
+impl From<OutOfRange> for Finding {
+    fn from(OutOfRange { keys, message }: OutOfRange) -> Self {
+        Self { keys, depends_on: Vec::new(), message, help: None }
+    }
 }
 
 /// What a scenario comes to.

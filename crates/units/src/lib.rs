@@ -14,6 +14,7 @@
 //! * [`time`]: [`Time`] and [`Span`], integer picoseconds.
 //! * [`size`]: [`Bytes`], [`Rate`], [`Length`].
 //! * [`quantity`]: how all of them are read and written as people write them.
+//! * [`range`]: what settings may be, said beside their fields.
 //! * [`id`]: the [`id!`] macro and [`IdVec`], vectors that take only one kind of id.
 //! * [`random`]: one generator, one stream for each (seed, component).
 //!
@@ -26,11 +27,13 @@
 pub mod id;
 pub mod quantity;
 pub mod random;
+pub mod range;
 pub mod size;
 pub mod time;
 
 pub use id::{Id, IdVec};
 pub use quantity::QuantityError;
 pub use random::Random;
+pub use range::{OutOfRange, Ranged, Ranges};
 pub use size::{Bytes, Length, Rate};
 pub use time::{Span, Time};
