@@ -99,7 +99,8 @@ fn the_packet_engine_comes_near_the_closed_form() {
         let closed = estimate(&fabric, &communicator, collective, Bytes::new(bytes), &settings);
         let transfers =
             written(&fabric, &communicator, collective, bytes, &settings, Detail::Stepwise);
-        let outcome = packetsim::run(&fabric, &transfers, &packetsim::Settings::default());
+        let outcome = packetsim::run(&fabric, &transfers, &packetsim::Settings::default())
+            .expect("it can be run");
         assert_eq!(outcome.completed(), transfers.ops().len(), "{:?}", outcome.findings);
         let ratio = ratio(outcome.makespan(), closed.unwrap().time);
         assert!((0.85..1.15).contains(&ratio), "{algorithm}: {ratio}");

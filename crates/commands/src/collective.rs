@@ -213,7 +213,7 @@ fn row(
             let estimate = budget.check(fabric, &transfers, &loaded.settings())?;
             watch.expected_events = estimate.events;
         }
-        let outcome = engine::run(loaded, engine, &transfers, watch);
+        let outcome = engine::run(loaded, engine, &transfers, watch)?;
         if watch.is_interrupted() {
             return Err(Failure::Interrupted);
         }

@@ -86,17 +86,17 @@ pub fn library(loaded: &Loaded) -> nccl::Settings {
     }
 }
 
-/// Runs transfers on the scenario's fabric.
+/// Runs transfers on the scenario's fabric, or says why the engine will not.
 pub fn run(
     loaded: &Loaded,
     engine: Engine,
     transfers: &Transfers,
     watch: &mut packetsim::Watch<'_>,
-) -> Outcome {
+) -> Result<Outcome, packetsim::Refusal> {
     let fabric = loaded.fabric();
     match engine {
-        Engine::Analytic => flowsim::analytic::run(fabric, transfers, &flow_settings(loaded)),
-        Engine::Flow => flowsim::run(fabric, transfers, &flow_settings(loaded)),
+        Engine::Analytic => Ok(flowsim::analytic::run(fabric, transfers, &flow_settings(loaded))),
+        Engine::Flow => Ok(flowsim::run(fabric, transfers, &flow_settings(loaded))),
         Engine::Packet => {
             let (settings, faults) = (loaded.settings(), &loaded.faults);
             packetsim::run_with_faults(fabric, transfers, &settings, faults, watch)

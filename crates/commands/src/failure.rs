@@ -47,6 +47,12 @@ impl From<Problems> for Failure {
     }
 }
 
+impl From<packetsim::Refusal> for Failure {
+    fn from(refusal: packetsim::Refusal) -> Self {
+        Self::Run(refusal.to_string())
+    }
+}
+
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
         Self::Input(problem.into())

@@ -356,20 +356,26 @@ fn predicted_by_packets(
 ) -> Result<Prediction, Failure> {
     let settings = loaded.settings();
     let phases = estimated(loaded, world, patience)?;
-    let mut done = 0;
+    let (mut done, mut refusal) = (0, None);
     let mut prediction = with_packets(loaded, world, patience, &mut |fabric, transfers| {
         if watch.is_interrupted() {
             return Outcome::default();
         }
         watch.expected_events = packetsim::estimate(fabric, transfers, &settings).events;
-        let outcome =
-            packetsim::run_with_faults(fabric, transfers, &settings, &loaded.faults, watch);
+        let run = packetsim::run_with_faults(fabric, transfers, &settings, &loaded.faults, watch);
+        let outcome = run.unwrap_or_else(|refused| {
+            refusal = Some(refused);
+            Outcome::default()
+        });
         if watch.is_interrupted() {
             return Outcome::default();
         }
         done += 1;
         outcome
     })?;
+    if let Some(refusal) = refusal {
+        return Err(refusal.into());
+    }
     if let Some(phase) = prediction.phases.first_mut().filter(|_| done < phases) {
         phase.findings.push(format!(
             "stopped: {done} of {phases} phases were run packet by packet, the others count as \

@@ -302,12 +302,12 @@ fn analysed(
         return Ok(Analysed { outcome, series, analysis, accuracy, queue_pairs });
     }
     let (outcome, series) = match measure {
-        None => (engine::run(loaded, engine, transfers, watch), None),
+        None => (engine::run(loaded, engine, transfers, watch)?, None),
         Some((measure, options)) => {
             let (settings, faults) = (loaded.settings(), &loaded.faults);
             options.check_pairs(packetsim::queue_pairs(fabric, transfers, &settings))?;
             let (outcome, recording) =
-                packetsim::run_measured(fabric, transfers, &settings, faults, &measure, watch);
+                packetsim::run_measured(fabric, transfers, &settings, faults, &measure, watch)?;
             (outcome, Some(Series::of(fabric, &recording, options)))
         }
     };

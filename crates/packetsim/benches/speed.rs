@@ -108,7 +108,7 @@ fn run(name: &str) -> f64 {
     };
     let settings = Settings { seed: 1, ..Settings::default() };
     let start = cpu_s();
-    let outcome = packetsim::run(&fabric, &transfers, &settings);
+    let outcome = packetsim::run(&fabric, &transfers, &settings).expect("it can be run");
     let cpu = cpu_s() - start;
     let c = &outcome.counters;
     let hops = c.packet_hops as f64 / cpu / 1e6;
@@ -201,7 +201,7 @@ fn transports(only: Option<&str>) {
     }
     let cost = |settings: &Settings| {
         let start = cpu_s();
-        let outcome = packetsim::run(&fabric, &transfers, settings);
+        let outcome = packetsim::run(&fabric, &transfers, settings).expect("it can be run");
         let cpu = cpu_s() - start;
         assert_eq!(outcome.completed(), transfers.ops().len(), "{:?}", outcome.findings);
         (cpu / outcome.counters.packet_hops as f64, cpu, outcome)

@@ -12,7 +12,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::Bytes;
+use units::{Bytes, Ranged, Ranges};
 
 use crate::cc::ReceiverCredit;
 
@@ -50,6 +50,16 @@ impl Default for AdmissionConfig {
             buffer: Bytes::from_kib(512),
             window: 8,
             receiver_window: None,
+        }
+    }
+}
+
+impl Ranged for AdmissionConfig {
+    fn ranges(&self, check: &mut Ranges) {
+        check.positive("buffer", self.buffer);
+        check.at_least("window", self.window, 1);
+        if let Some(window) = self.receiver_window {
+            check.at_least("receiver_window", window, self.buffer);
         }
     }
 }

@@ -21,6 +21,7 @@ use units::Id;
 use crate::buffer::{MarkWhen, Switch};
 use crate::calendar::Kind;
 use crate::credits::Credits;
+use crate::limits::INPUT_BITS;
 use crate::packet::{
     Clock, DAMAGED, DATA, LANE_SHIFT, MARKED, Packet, Purpose, ROAMING, STAMPED, Waiting, joined,
 };
@@ -32,10 +33,7 @@ use crate::switching::{Halt, Marker};
 
 const NEVER: u64 = u64::MAX;
 
-/// Packets on their way to a switch are sorted as numbers: the time until they arrive, then the
-/// place of their link among the switch's incoming ones.
-const PLACE_BITS: u32 = 12;
-const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
+const INPUT_MASK: u64 = (1 << INPUT_BITS) - 1;
 
 /// Flags of a packet that is in another lane than the first.
 const LANE_MASK: u8 = u8::MAX << LANE_SHIFT;
@@ -85,11 +83,14 @@ impl Hot<'_> {
             // would look for what follows.
             return false;
         }
+        let size = u32::from(packet.size);
+        if port.queued.checked_add(size).is_none() {
+            return false;
+        }
         let Some(place) = port.classes[class].queue.room() else { return false };
         let packet = Packet { at: joined(at), ..packet };
         self.queues[place] = Waiting { packet, from: link as u32 };
         port.classes[class].queue.add_tail();
-        let size = u32::from(packet.size);
         port.joined(class, size);
         if self.by_credit {
             // Its credits are its charge.
@@ -304,8 +305,8 @@ impl Simulation<'_> {
 
     /// Takes in one packet with everything that may follow from it.
     fn pass_one(&mut self, number: usize, now: u64, key: u64) {
-        let link = self.switches[number].inputs[(key & PLACE_MASK) as usize];
-        self.now = now + (key >> PLACE_BITS);
+        let link = self.switches[number].inputs[(key & INPUT_MASK) as usize];
+        self.now = now + (key >> INPUT_BITS);
         self.ticket = link;
         self.note(self.now, u64::from(link));
         let packet = self.wires.pop(&mut self.ports[link as usize].wire);
@@ -317,6 +318,14 @@ impl Simulation<'_> {
     /// This is where the engine spends its time. It does what [`Simulation::passed`] does, less
     /// what cannot happen in a calm switch, on slices that stay in registers.
     fn pass_many(&mut self, number: usize, now: u64, incoming: &[u64]) -> usize {
+        if !self.damage.is_empty()
+            || self.recorder.is_some()
+            || self.rules.control_share != 0
+            || self.rules.mark_when == MarkWhen::Enqueue
+            || self.wires.is_tagged()
+        {
+            return 0;
+        }
         let mut hot = Hot {
             ports: &mut self.ports,
             wires: self.wires.places(),
@@ -337,17 +346,10 @@ impl Simulation<'_> {
         };
         let (mut digest, mut hops) = (self.digest, 0);
         let mut done = 0;
-        if !self.damage.is_empty()
-            || self.recorder.is_some()
-            || self.rules.control_share != 0
-            || self.rules.mark_when == MarkWhen::Enqueue
-        {
-            return 0;
-        }
         let node = self.fabric.links()[LinkId::from_index(hot.switch.inputs[0] as usize)].to;
         for key in incoming {
-            let at = now + (key >> PLACE_BITS);
-            let link = hot.switch.inputs[(key & PLACE_MASK) as usize] as usize;
+            let at = now + (key >> INPUT_BITS);
+            let link = hot.switch.inputs[(key & INPUT_MASK) as usize] as usize;
             let wire = hot.ports[link].wire;
             let mut packet = hot.wires[wire.head()];
             if packet.flags & (DAMAGED | LANE_MASK) != 0 {
@@ -389,12 +391,21 @@ impl Simulation<'_> {
         for place in 0..self.switches[number].inputs.len() {
             let link = self.switches[number].inputs[place] as usize;
             self.catch_up_before(link, elsewhere);
-            for packet in self.wires.iter(self.ports[link].wire) {
+            let wire = self.ports[link].wire;
+            let key = |ahead: u64| ahead << INPUT_BITS | place as u64;
+            if self.wires.is_tagged() {
+                let arrivals =
+                    self.wires.iter_tagged(wire).map(|(packet, tag)| tag.time(packet.at));
+                let ahead = arrivals.map(|at| at - self.now).take_while(|ahead| *ahead < reach);
+                incoming.extend(ahead.map(key));
+                continue;
+            }
+            for packet in self.wires.iter(wire) {
                 let ahead = u64::from(packet.at.wrapping_sub(self.now as u32));
                 if reach <= ahead {
                     break;
                 }
-                incoming.push(ahead << PLACE_BITS | place as u64);
+                incoming.push(key(ahead));
             }
         }
         self.incoming = incoming;
@@ -512,7 +523,8 @@ mod tests {
             transfers.send(connection, bytes, label, &[wait]);
         }
         let faults = Default::default();
-        let mut simulation = crate::build::build(&fabric, &transfers, settings, &faults);
+        let mut simulation =
+            crate::build::build(&fabric, &transfers, settings, &faults).expect("it can be run");
         if !in_batches {
             simulation.switches.iter_mut().for_each(|switch| switch.eventful += 1);
         }

@@ -16,10 +16,12 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Rate, Span};
+use units::{Bytes, Ranged, Ranges, Rate, Span};
 
+use crate::limits::{PORT_BYTES, QUEUE_BYTES};
 use crate::packet::DATA;
 use crate::port::Port;
+use crate::settings::LONGEST;
 
 /// How the memory is organised.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
@@ -69,6 +71,16 @@ impl Default for BufferConfig {
     }
 }
 
+/// A port that may use this many times what is left may use all of it.
+const MOST_ALPHA: f64 = 128.0;
+
+impl Ranged for BufferConfig {
+    fn ranges(&self, check: &mut Ranges) {
+        check.within("alpha", self.alpha, [0.0, MOST_ALPHA]);
+        check.within("alpha_lossy", self.alpha_lossy, [0.0, MOST_ALPHA]);
+    }
+}
+
 /// When packets are marked for congestion.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -107,6 +119,13 @@ impl Default for EcnConfig {
             probability: 0.05,
             when: MarkWhen::Dequeue,
         }
+    }
+}
+
+impl Ranged for EcnConfig {
+    fn ranges(&self, check: &mut Ranges) {
+        check.share("probability", self.probability);
+        check.ordered(("min", self.min), ("max", self.max));
     }
 }
 
@@ -159,6 +178,15 @@ impl Default for PfcConfig {
             watchdog: Some(Span::from_ms(200)),
             action: WatchdogAction::Drop,
         }
+    }
+}
+
+impl Ranged for PfcConfig {
+    fn ranges(&self, check: &mut Ranges) {
+        // The field of a pause frame has 16 bits.
+        check.at_most("quanta", self.quanta, 65_535);
+        check.at_most("response_quanta", self.response_quanta, 65_535);
+        check.at_most("watchdog", self.watchdog.unwrap_or_default(), LONGEST);
     }
 }
 
@@ -256,7 +284,7 @@ impl Switch {
         let safe = (u128::from(pool) * u128::from(least) / u128::from(65_536 + least)) as u64;
         Self {
             charged: 0,
-            safe: safe.saturating_sub(1 << 16),
+            safe: safe.min(PORT_BYTES).saturating_sub(1 << 16),
             shared: 0,
             lossy: 0,
             pool,
@@ -289,13 +317,20 @@ impl Switch {
         self.charged < self.safe && !self.alert
     }
 
+    /// What an input port could use of an empty switch, if that is more than is counted.
+    pub(crate) fn uncounted(&self) -> Option<u64> {
+        let share = u128::from(self.pool) * u128::from(self.alpha);
+        let most = share / if self.fixed { 65_536 } else { 65_536 + u128::from(self.alpha) };
+        u64::try_from(most).ok().filter(|most| PORT_BYTES < *most)
+    }
+
     /// What one ingress port may use of the pool.
     #[inline]
     fn threshold(&self) -> u64 {
         let base =
             if self.fixed { self.pool } else { self.pool.saturating_sub(self.shared + self.lossy) };
-        // 2⁴⁸ bytes of pool times 2¹⁶ stay below 2⁶⁴.
-        (base * self.alpha) >> 16
+        // 2⁴⁰ bytes of memory times 2²³ of alpha stay below 2⁶⁴.
+        ((base * self.alpha) >> 16).min(PORT_BYTES)
     }
 
     /// Charges a packet of a lossless class that came over `from`, when the switch is calm.
@@ -324,7 +359,7 @@ impl Switch {
         let charged = self.shared + self.lossy + u64::from(size);
         let left = if self.fixed { self.pool } else { self.pool.saturating_sub(charged) };
         let used = u64::from(from.used[class - DATA].saturating_sub(self.reserved) + size);
-        used < (left * self.alpha) >> 16
+        used < ((left * self.alpha) >> 16).min(PORT_BYTES)
     }
 
     /// Charges a packet of a lossless class, with exact counts.
@@ -393,7 +428,8 @@ impl Switch {
     /// What a lossy egress queue may hold: its part of the pool, and never less than the reserve.
     pub(crate) fn lossy_limit(&self) -> u64 {
         let left = self.pool.saturating_sub(self.shared + self.lossy);
-        ((left * self.alpha_lossy) >> 16).max(u64::from(self.reserved))
+        let limit = ((left * self.alpha_lossy) >> 16).max(u64::from(self.reserved));
+        limit.min(u64::from(QUEUE_BYTES - u32::from(u16::MAX)))
     }
 }
 

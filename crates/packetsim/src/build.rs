@@ -1,6 +1,6 @@
 //! From fabric, transfers and settings to the state of a run at its first instant.
 
-use fabric::fault::Faults;
+use fabric::fault::{FaultKind, Faults};
 use fabric::hardware::Reorder;
 use fabric::hash::FlowKey;
 use fabric::routing::Policy;
@@ -11,10 +11,11 @@ use units::{Bytes, Id, Rate, Span, Time};
 use crate::admission::{AdmissionConfig, AdmissionPolicy, Clerk};
 use crate::buffer::{BufferConfig, PfcConfig, Switch};
 use crate::calendar::Calendar;
-use crate::cc::{CcConfig, Circumstances};
+use crate::cc::Circumstances;
 use crate::credits::Credits;
 use crate::entropy::{Entropy, Way};
 use crate::faults::{Trouble, pauses};
+use crate::limits::{self, Refusal};
 use crate::nic::{Pacing, Sender, Verb};
 use crate::packet::{CONTROL, Clock, DATA, LANES, PATH_END, PURPOSES, Purpose, Sizes};
 use crate::pair::{Inbox, Pair};
@@ -30,25 +31,30 @@ use crate::switching::{Halt, Marker, PauseLog};
 
 const NEVER: u64 = u64::MAX;
 
-/// The state of a run at its first instant.
+/// The state of a run at its first instant, or why it will not be run.
 pub(crate) fn build<'a>(
     fabric: &'a Fabric,
     transfers: &'a Transfers,
     settings: &'a Settings,
     faults: &'a Faults,
-) -> Simulation<'a> {
+) -> Result<Simulation<'a>, Refusal> {
+    limits::check_input(fabric, transfers, settings)?;
     let needs = settings.congestion.needs();
-    let sizes = Sizes::new(&settings.packet, needs.data_bytes.get(), needs.ack_bytes.get())
+    let sizes = Sizes::new(&settings.packet, needs.data_bytes.get(), needs.ack_bytes.get())?
         .of_verb(settings.nic.verb, needs.no_acks);
     let mut ports = ports(fabric, settings);
-    let switches = switches(fabric, settings, faults, &sizes, &mut ports);
-    let credits = Credits::new(&settings.credits, &ports, sizes.largest());
+    limits::check_delays(&ports)?;
+    let switches = switches(fabric, settings, faults, &sizes, &mut ports)?;
+    let credits = Credits::new(&settings.credits, &ports, sizes.largest())?;
     let network = Network::new(fabric, transfers, settings);
+    limits::check_messages(&network, transfers, settings, &sizes)?;
+    limits::check_ports(fabric, &network, settings)?;
     let (senders, sender_of_port) = senders(fabric);
     let links = ports.len();
     let ends = fabric.gpus() + fabric.nics();
     let slow_hosts = settings.nic.pcie.is_some() || faults.all().iter().any(pauses);
     let explicit = settings.packet.clock == Clock::Nanosecond;
+    let is_tagged = explicit || are_long(&ports, &sizes, faults);
     let mut simulation = Simulation {
         fabric,
         transfers,
@@ -73,7 +79,7 @@ pub(crate) fn build<'a>(
         explicit,
         aggregates: false,
         ports,
-        wires: if explicit { Slab::with_tags() } else { Slab::new() },
+        wires: if is_tagged { Slab::with_tags() } else { Slab::new() },
         queued: Slab::new(),
         switches,
         stations: Stations::default(),
@@ -121,35 +127,43 @@ pub(crate) fn build<'a>(
     simulation.set_up_aggregation();
     simulation.stations = Stations::new(&simulation);
     simulation.calendar = calendar(&simulation);
-    lay_paths(&mut simulation);
-    tell_of_full_memories(&mut simulation);
-    tell_of_missing_marks(&mut simulation);
-    tell_of_targets_out_of_reach(&mut simulation);
-    simulation
+    lay_paths(&mut simulation)?;
+    report_full_memories(&mut simulation);
+    report_missing_marks(&mut simulation);
+    report_unsuitable_paths(&mut simulation);
+    Ok(simulation)
 }
 
-/// Swift slows down for ever where even an idle network takes longer than its target.
-fn tell_of_targets_out_of_reach(simulation: &mut Simulation<'_>) {
-    let CcConfig::Swift(config) = &simulation.settings.congestion else { return };
-    let most = |about: &Circumstances| config.most_target(about.hops);
-    let far = (0..simulation.pairs.len()).map(|pair| simulation.circumstances(pair));
-    let far = far.filter(|about| most(about) < about.base_rtt).max_by_key(|about| about.base_rtt);
-    if let Some(about) = far {
-        simulation.find(format!(
-            "swift's target is {} at most, but an idle round trip takes {}: its flows slow down for \
-             ever (`network.congestion.base_target`)",
-            most(&about),
-            about.base_rtt
-        ));
+/// Whether packets on a wire can be further from their arrival than 32 bits of picoseconds tell: a
+/// node that runs ahead of the clock sends them up to two delays early.
+fn are_long(ports: &[Port], sizes: &Sizes, faults: &Faults) -> bool {
+    let degraded = faults.all().iter().filter_map(|fault| match fault.kind {
+        FaultKind::Degraded { rate } => Some(rate),
+        _ => None,
+    });
+    let slowest = degraded.min();
+    let largest = Bytes::new(u64::from(sizes.largest()) + sizes.gap);
+    ports.iter().any(|port| {
+        let rate = slowest.map_or(port.rate, |slowest| slowest.min(port.rate));
+        let time = rate.time_to_send(largest).as_ps();
+        u64::from(u32::MAX) <= (3 * port.delay).saturating_add(time)
+    })
+}
+
+/// Says what the congestion control finds unsuitable about the longest of the paths.
+fn report_unsuitable_paths(simulation: &mut Simulation<'_>) {
+    let congestion = &simulation.settings.congestion;
+    let paths = (0..simulation.pairs.len()).map(|pair| simulation.circumstances(pair));
+    let found = paths.filter_map(|about| Some((about.base_rtt, congestion.finding(&about)?)));
+    if let Some((_, finding)) = found.max_by_key(|(base_rtt, _)| *base_rtt) {
+        simulation.find(finding);
     }
 }
 
 /// An algorithm that goes by marks alone controls nothing where nothing marks.
-fn tell_of_missing_marks(simulation: &mut Simulation<'_>) {
+fn report_missing_marks(simulation: &mut Simulation<'_>) {
     let Settings { congestion, ecn, ecn_of_lane, .. } = simulation.settings;
-    let by_marks =
-        matches!(congestion, CcConfig::Dcqcn(_) | CcConfig::Dctcp(_) | CcConfig::Infiniband(_));
-    if by_marks && !ecn.enabled && !ecn_of_lane.iter().any(|ecn| ecn.enabled) {
+    if congestion.needs().marks && !ecn.enabled && !ecn_of_lane.iter().any(|ecn| ecn.enabled) {
         let name = congestion.name();
         simulation.find(format!(
             "{name} goes by marks, and no switch marks anything (`network.ecn.enabled`)"
@@ -159,9 +173,20 @@ fn tell_of_missing_marks(simulation: &mut Simulation<'_>) {
 
 /// A switch whose ports keep all of its memory for themselves has none to share: it pauses or drops
 /// whatever exceeds a port's reserve. No switch can be set up to keep more than it has.
-fn tell_of_full_memories(simulation: &mut Simulation<'_>) {
+fn report_full_memories(simulation: &mut Simulation<'_>) {
     let nodes = simulation.fabric.switches().zip(&simulation.switches);
     let full: Vec<NodeId> = nodes.filter(|(_, at)| at.pool == 0).map(|(node, _)| node).collect();
+    let large = simulation.fabric.switches().zip(&simulation.switches);
+    let large = large.filter(|_| !simulation.settings.credits.enabled);
+    let mut large = large.filter_map(|(node, switch)| Some((node, switch.uncounted()?)));
+    if let Some((node, bytes)) = large.next() {
+        let (bytes, most) = (Bytes::new(bytes), Bytes::new(limits::PORT_BYTES));
+        let name = simulation.fabric.name(node);
+        simulation.find(format!(
+            "one port of {name} may use {bytes:.0} of its memory, of which the packet engine counts \
+             {most:.0} (`buffer.size`)"
+        ));
+    }
     if let [first, others @ ..] = &full[..] {
         let name = simulation.fabric.name(*first);
         let which = match others.len() {
@@ -210,7 +235,7 @@ fn rules(settings: &Settings, faults: &Faults) -> Rules {
         admits: admission.policy == AdmissionPolicy::ReceiverDriven
             || settings.nic.verb == Verb::Read,
         reads,
-        echo_is_notice: reads && !matches!(settings.congestion, CcConfig::None(_)),
+        echo_is_notice: reads && needs.marks,
         unasked: unasked(settings),
         counts_cleared: admission.receiver_window.is_some(),
         admission,
@@ -365,7 +390,7 @@ fn switches(
     faults: &Faults,
     sizes: &Sizes,
     ports: &mut [Port],
-) -> Vec<Switch> {
+) -> Result<Vec<Switch>, Refusal> {
     let frame = Bytes::new(u64::from(sizes.mtu + sizes.data));
     let config_of = |node: fabric::NodeId| -> &BufferConfig {
         let tier = fabric.tiers().get(usize::from(fabric.nodes()[node].tier));
@@ -381,10 +406,14 @@ fn switches(
         given.unwrap_or_else(|| PfcConfig::headroom(class.rate, class.delay, frame)).get()
     };
     for (id, port) in fabric.links().ids().zip(ports.iter_mut()) {
-        port.headroom = if port.into == NOWHERE { 0 } else { headroom_of(id) as u32 };
+        let headroom = if port.into == NOWHERE { 0 } else { headroom_of(id) };
+        limits::HEADROOM.check(headroom)?;
+        port.headroom = headroom as u32;
     }
     let switch = |node| {
         let config = config_of(node);
+        limits::MEMORY.check(config.size.get())?;
+        limits::RESERVED.check(config.reserved.get())?;
         let lanes = settings.credits.lanes() as u64;
         let paused = u64::from(lossless(settings).count_ones());
         let kept = |out: &LinkId| {
@@ -397,11 +426,12 @@ fn switches(
             let size = Bytes::new(1 << 40);
             let (alpha, alpha_lossy) = (1.0, 1.0);
             let endless = BufferConfig { size, alpha, alpha_lossy, ..config.clone() };
-            return Switch::new(&endless, ports, 0);
+            return Ok(Switch::new(&endless, ports, 0));
         }
-        Switch::new(config, ports, kept)
+        Ok(Switch::new(config, ports, kept))
     };
-    let mut switches: Vec<Switch> = fabric.switches().map(switch).collect();
+    let switches: Result<Vec<Switch>, Refusal> = fabric.switches().map(switch).collect();
+    let mut switches = switches?;
     let hosts_pause = faults.all().iter().any(pauses);
     for switch in &mut switches {
         let sooner = |link: &u32| {
@@ -418,11 +448,11 @@ fn switches(
         let explicit = explicit || settings.switch.link_retry == LinkRetry::On;
         switch.eventful = u32::from(explicit || switch.lookahead == 0);
     }
-    switches
+    Ok(switches)
 }
 
 /// Walks the path of every queue pair and makes the pairs.
-fn lay_paths(simulation: &mut Simulation<'_>) {
+fn lay_paths(simulation: &mut Simulation<'_>) -> Result<(), Refusal> {
     let fabric = simulation.fabric;
     let transfers = simulation.transfers;
     let on_the_way = simulation.network.chooses_on_the_way();
@@ -445,6 +475,7 @@ fn lay_paths(simulation: &mut Simulation<'_>) {
         let port = forth[0].index() as u32;
         let line = fabric.class(forth[0]).rate;
         let about = circumstances_on(simulation, &forth);
+        limits::check_path(simulation, &about)?;
         let control = simulation.settings.congestion.build(&about);
         let unasked = simulation.rules.unasked;
         let cleared = if simulation.rules.admits { unasked } else { u32::MAX };
@@ -464,12 +495,13 @@ fn lay_paths(simulation: &mut Simulation<'_>) {
             simulation.network.first_serial[id.index()] = simulation.paths.len() as u32;
             let path = match simulation.network.walk_scale_up(fabric, connection) {
                 Ok(path) => path.to_vec(),
-                Err(error) => panic!("{}", error.describe(fabric)),
+                Err(error) => return Err(Refusal::NoPath(error.describe(fabric))),
             };
             simulation.paths.extend(path.iter().map(|link| link.index() as u32));
             simulation.paths.push(PATH_END);
         }
     }
+    limits::PATHS.check(simulation.paths.len() as u64)
 }
 
 /// The way of a flow at the start. Where faults leave none, the one that there is when all is
@@ -557,12 +589,13 @@ fn circumstances_on(simulation: &Simulation<'_>, path: &[LinkId]) -> Circumstanc
     let ack = u64::from(sizes.ack) + sizes.gap;
     let hop = |link: &LinkId| {
         let port = &simulation.ports[link.index()];
-        let there = port.time_to_send(full, simulation.clock) + port.delay;
-        there + port.time_to_send(ack, simulation.clock) + port.delay
+        let there = port.time_to_send(full, simulation.clock).saturating_add(port.delay);
+        let back = port.time_to_send(ack, simulation.clock).saturating_add(port.delay);
+        there.saturating_add(back)
     };
     Circumstances {
         line: simulation.ports[path[0].index()].rate,
-        base_rtt: Span::from_ps(path.iter().map(hop).sum()),
+        base_rtt: Span::from_ps(path.iter().map(hop).fold(0, u64::saturating_add)),
         hops: path.len() as u32,
         mtu: Bytes::new(u64::from(sizes.mtu)),
     }

@@ -14,6 +14,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use crate::limits::ID_BITS;
+
 /// What happens; the number says to whom.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
@@ -52,7 +54,6 @@ const KINDS: [Kind; 10] = [
     Kind::Batched,
     Kind::Ahead,
 ];
-const ID_BITS: u32 = 28;
 
 /// A pending event.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -69,7 +70,7 @@ impl Entry {
     /// Something that happens then.
     #[inline]
     pub(crate) fn new(at: u64, ticket: u32, kind: Kind, id: usize) -> Self {
-        debug_assert!(id < 1 << ID_BITS);
+        assert!(id < 1 << ID_BITS, "{kind:?} of number {id}");
         Self { at, ticket, what: (kind as u32) << ID_BITS | id as u32 }
     }
 
@@ -96,6 +97,9 @@ struct Node {
 }
 
 const NONE: u32 = u32::MAX;
+
+/// Tickets that are drawn come after the numbers of links, which arrivals go by.
+const FIRST_TICKET: u32 = 1 << 31;
 
 /// More slots would not stay near the core.
 const MOST_SLOTS: usize = 1 << 16;
@@ -145,8 +149,7 @@ impl Calendar {
         let slots = (reach >> shift).next_power_of_two().clamp(64, MOST_SLOTS as u64) as usize;
         Self {
             now: 0,
-            // Those that are drawn come after the numbers of links, which arrivals go by.
-            tickets: 1 << 31,
+            tickets: FIRST_TICKET,
             shift,
             slots: vec![NONE; slots].into_boxed_slice(),
             occupied: vec![0; slots / 64].into_boxed_slice(),
@@ -168,10 +171,11 @@ impl Calendar {
         self.now
     }
 
-    /// Draws the next ticket.
+    /// Draws the next ticket. After 2³¹ of them they begin again: only events of one instant are
+    /// ordered by tickets, and few of those are pending together.
     #[inline]
     pub(crate) fn ticket(&mut self) -> u32 {
-        self.tickets = self.tickets.wrapping_add(1);
+        self.tickets = self.tickets.wrapping_add(1) | FIRST_TICKET;
         self.tickets
     }
 
@@ -199,7 +203,7 @@ impl Calendar {
         let head = &mut self.slots[place];
         let node = Node { entry, next: *head };
         if self.free == NONE {
-            *head = self.nodes.len() as u32;
+            *head = u32::try_from(self.nodes.len()).expect("fewer than 2³² pending events");
             self.nodes.push(node);
         } else {
             *head = self.free;

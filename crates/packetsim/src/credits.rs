@@ -33,14 +33,15 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::Bytes;
+use units::{Bytes, Ranged, Ranges};
 
+use crate::limits::{BLOCK_COUNT_BITS as COUNT_BITS, CREDIT_BYTES, Refusal};
 use crate::packet::{CLASSES, DATA, DATA_CLASSES, LANES, Packet};
 use crate::port::{NOWHERE, Port};
 use crate::simulation::Simulation;
 
 /// Bytes of a block (section 7.9.4.4).
-const BLOCK: u32 = 64;
+pub(crate) const BLOCK: u32 = 64;
 
 const NEVER: u64 = u64::MAX;
 
@@ -86,6 +87,30 @@ impl Default for CreditConfig {
     }
 }
 
+impl Ranged for CreditConfig {
+    fn ranges(&self, check: &mut Ranges) {
+        const KEY: &str = "lanes";
+        let lanes = self.lanes;
+        check.within(KEY, lanes, [1, LANES as u8]);
+        // The default has an entry for every lane that there can be.
+        let is_default = self.sl_to_vl == Self::default().sl_to_vl;
+        let named = [
+            ("high_priority", &self.high_priority),
+            ("sl_to_vl", if is_default { &Vec::new() } else { &self.sl_to_vl }),
+        ];
+        for (key, named) in named {
+            if let Some(lane) = named.iter().find(|lane| lanes <= **lane) {
+                check.refuse(&[key, KEY], lane, &format!("a lane below {lanes}"));
+            }
+        }
+        let length = self.weights.len();
+        if usize::from(lanes) < length {
+            let range = format!("a list of at most {lanes}, one entry for each lane");
+            check.refuse(&["weights", KEY], format!("a list of {length}"), &range);
+        }
+    }
+}
+
 impl CreditConfig {
     /// How many lanes there are.
     pub(crate) fn lanes(&self) -> usize {
@@ -113,9 +138,6 @@ impl CreditConfig {
         known.copied().unwrap_or(0).min(self.lanes() as u8 - 1)
     }
 }
-
-/// Word of free blocks in one number: when it has come, then how many they are.
-const COUNT_BITS: u32 = 12;
 
 /// Word never takes less than this, in picoseconds; no cable is shorter than 20 cm.
 const SHORTEST: u64 = 1_000;
@@ -200,33 +222,38 @@ fn blocks(size: u32) -> u32 {
 
 impl Credits {
     /// For these links, with packets of at most `largest` bytes.
-    pub(crate) fn new(config: &CreditConfig, ports: &[Port], largest: u32) -> Self {
+    pub(crate) fn new(
+        config: &CreditConfig,
+        ports: &[Port],
+        largest: u32,
+    ) -> Result<Self, Refusal> {
         let (allowances, first) = (config.allowances(), config.first_classes());
         if !config.enabled {
-            return Self { allowances, first, ..Self::default() };
+            return Ok(Self { allowances, first, ..Self::default() });
         }
         let (count, full) = (config.lanes(), blocks(largest));
         let limit = |port: &Port| {
             if port.into == NOWHERE {
                 // Endpoints take everything.
-                return u32::MAX;
+                return Ok(u32::MAX);
             }
             let away = units::Span::from_ps(2 * port.delay - port.latency);
             let spare = Bytes::new(config.spare.get() / count as u64);
             let held = config.buffer.unwrap_or_else(|| port.rate.bytes_in(away) + spare);
-            let held = u32::try_from(held.get() / u64::from(BLOCK)).unwrap_or(u32::MAX / 2);
-            held.max(2 * full)
+            CREDIT_BYTES.check(held.get())?;
+            Ok(((held.get() / u64::from(BLOCK)) as u32).max(2 * full))
         };
-        let lane = |port: &Port| Lane {
+        let limits: Result<Vec<u32>, Refusal> = ports.iter().map(limit).collect();
+        let lane = |(port, limit): (&Port, u32)| Lane {
             owed: 0,
-            limit: limit(port),
+            limit,
             back: (port.delay - port.latency).max(SHORTEST),
             since: NEVER,
             not_before: 0,
             returns: Vec::new(),
         };
-        let lanes = ports.iter().flat_map(|port| vec![lane(port); count]).collect();
-        Self { count, lanes, full, allowances, first }
+        let lanes = ports.iter().zip(limits?).flat_map(|port| vec![lane(port); count]).collect();
+        Ok(Self { count, lanes, full, allowances, first })
     }
 
     /// The lane whose turn it is at a port among those that may send, of which there is one.

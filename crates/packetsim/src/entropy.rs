@@ -70,7 +70,7 @@ pub(crate) struct Entropy {
     pub values: u16,
     memories: Vec<Memory>,
     /// Places that a path takes in the list of paths, with its end, by queue pair: there, back.
-    strides: Vec<[u8; 2]>,
+    strides: Vec<[u32; 2]>,
 }
 
 impl Entropy {
@@ -88,8 +88,7 @@ impl Entropy {
             self.memories.push(Memory::new(begin % self.values));
             self.strides.push([1; 2]);
         }
-        let stride = u8::try_from(links + 1).expect("a path has fewer than 255 links");
-        self.strides[pair][way as usize] = stride;
+        self.strides[pair][way as usize] = links as u32 + 1;
     }
 
     /// Whether queue pairs have more than one path.
@@ -109,7 +108,7 @@ impl Entropy {
     }
 
     fn stride(&self, pair: usize, way: Way) -> u32 {
-        u32::from(self.strides[pair][way as usize])
+        self.strides[pair][way as usize]
     }
 
     /// The way back for the answer to a packet that ended its way here, after the first; `first`
@@ -138,7 +137,7 @@ impl Simulation<'_> {
     /// Lays the paths of a queue pair for all its entropy values, there or back, and returns where
     /// they begin. Paths that leave by another port, or are not as long, give way to the first.
     pub(crate) fn lay_all(&mut self, pair: usize, path: &[LinkId], way: Way) -> u32 {
-        let place = self.paths.len() as u32;
+        let place = u32::try_from(self.paths.len()).expect("paths have places of 32 bits");
         let (there, back) = self.network.keys[pair];
         let key = match way {
             Way::There => there,

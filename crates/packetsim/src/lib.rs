@@ -1,7 +1,7 @@
 //! The packet engine: every packet through NIC, switch buffer and link.
 //!
 //! [`run`] takes a fabric, the transfers on it and [`Settings`], and returns an
-//! [`Outcome`](traffic::Outcome); nothing else is needed to use it.
+//! [`Outcome`](traffic::Outcome), or a [`Refusal`]; nothing else is needed to use it.
 //!
 //! # How a packet travels
 //!
@@ -16,6 +16,7 @@
 //! # Map of the modules, in reading order
 //!
 //! * [`settings`]: all that a scenario can choose; each part stands next to the code that obeys it.
+//! * [`limits`]: every packed number and its largest value; what is refused.
 //! * [`simulation`]: the state of a run, and the loop with one arm for each kind of event.
 //! * [`calendar`]: what is going to happen, in order.
 //! * [`packet`], [`ring`], [`port`], [`buffer`], [`pair`]: the kinds of state.
@@ -51,6 +52,7 @@ mod entropy;
 pub mod estimate;
 mod faults;
 mod lanes;
+pub mod limits;
 pub mod measure;
 pub mod nic;
 pub mod packet;
@@ -73,42 +75,21 @@ mod trimming;
 use fabric::Fabric;
 use fabric::fault::Faults;
 use measure::Recorder;
-use traffic::{OpKind, Outcome, Transfers};
+use traffic::{Outcome, Transfers};
 
 pub use estimate::{Estimate, estimate};
+pub use limits::Refusal;
 pub use measure::{MeasureConfig, Recording};
 pub use paths::queue_pairs;
 pub use settings::Settings;
 pub use simulation::{Progress, Watch};
 
-/// Why the engine will not run something.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Refusal {
-    /// Coupled operations are for engines that move fluids; collectives can write themselves out.
-    Coupled,
-}
-
-impl std::fmt::Display for Refusal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Coupled => write!(
-                f,
-                "the packet engine cannot run folded collectives; write them out step by step"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for Refusal {}
-
-/// Whether the engine can run these transfers.
-pub fn check(transfers: &Transfers) -> Result<(), Refusal> {
-    let coupled = |op: &traffic::Op| matches!(op.kind, OpKind::Coupled { .. });
-    if transfers.ops().iter().any(coupled) { Err(Refusal::Coupled) } else { Ok(()) }
-}
-
-/// Runs transfers over a fabric, packet by packet. They must pass [`check`].
-pub fn run(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> Outcome {
+/// Runs transfers over a fabric, packet by packet, or says why it will not.
+pub fn run(
+    fabric: &Fabric,
+    transfers: &Transfers,
+    settings: &Settings,
+) -> Result<Outcome, Refusal> {
     run_watched(fabric, transfers, settings, &mut Watch::default())
 }
 
@@ -118,7 +99,7 @@ pub fn run_watched(
     transfers: &Transfers,
     settings: &Settings,
     watch: &mut Watch<'_>,
-) -> Outcome {
+) -> Result<Outcome, Refusal> {
     run_with_faults(fabric, transfers, settings, &Faults::default(), watch)
 }
 
@@ -129,8 +110,8 @@ pub fn run_with_faults(
     settings: &Settings,
     faults: &Faults,
     watch: &mut Watch<'_>,
-) -> Outcome {
-    build::build(fabric, transfers, settings, faults).run(watch)
+) -> Result<Outcome, Refusal> {
+    Ok(build::build(fabric, transfers, settings, faults)?.run(watch))
 }
 
 /// The same, with what happened over time.
@@ -141,11 +122,11 @@ pub fn run_measured(
     faults: &Faults,
     measure: &MeasureConfig,
     watch: &mut Watch<'_>,
-) -> (Outcome, Recording) {
-    let mut simulation = build::build(fabric, transfers, settings, faults);
+) -> Result<(Outcome, Recording), Refusal> {
+    let mut simulation = build::build(fabric, transfers, settings, faults)?;
     simulation.recorder =
         Some(Recorder::new(measure, fabric, &simulation.network, simulation.rules.lanes));
     let outcome = simulation.run(watch);
     let recorder = simulation.recorder.expect("it was put there above");
-    (outcome, recorder.finish())
+    Ok((outcome, recorder.finish()))
 }

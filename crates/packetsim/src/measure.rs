@@ -192,7 +192,7 @@ impl HopWaits {
 }
 
 /// Every kind of hop of a fabric, and which of them each link is.
-fn kinds_of_hops(fabric: &Fabric) -> (Vec<HopWaits>, Vec<u16>) {
+fn kinds_of_hops(fabric: &Fabric) -> (Vec<HopWaits>, Vec<u32>) {
     let tier = |node: NodeId| {
         let node = &fabric.nodes()[node];
         match node.kind {
@@ -206,7 +206,7 @@ fn kinds_of_hops(fabric: &Fabric) -> (Vec<HopWaits>, Vec<u16>) {
     for link in fabric.links() {
         let (from, to) = (name(link.from), name(link.to));
         let known = kinds.iter().position(|kind| kind.from == from && kind.to == to);
-        of_links.push(known.unwrap_or(kinds.len()) as u16);
+        of_links.push(known.unwrap_or(kinds.len()) as u32);
         if known.is_none() {
             let none = Histogram::default;
             let (data, acknowledgement, notification, clearance) = (none(), none(), none(), none());
@@ -223,7 +223,7 @@ pub(crate) struct Recorder {
     /// Picoseconds between samples now.
     interval: u64,
     /// Which kind of hop each link is.
-    kinds: Vec<u16>,
+    kinds: Vec<u32>,
     pub recording: Recording,
 }
 
@@ -368,7 +368,7 @@ impl Simulation<'_> {
     #[cold]
     pub(crate) fn record_wait(&mut self, link: usize, purpose: Purpose, waited: Span) {
         let Some(recorder) = &mut self.recorder else { return };
-        let kind = usize::from(recorder.kinds[link]);
+        let kind = recorder.kinds[link] as usize;
         recorder.recording.hops[kind].of(purpose).add(waited);
     }
 

@@ -3,7 +3,9 @@
 use fabric::hardware::Reorder;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Rate, Span};
+use units::{Bytes, Ranged, Ranges, Rate, Span};
+
+use crate::settings::LONGEST;
 
 /// At what rate a queue pair goes on after it had nothing to send.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
@@ -117,6 +119,17 @@ impl Default for NicConfig {
             // Illustrative: a couple of bandwidth-delay products of the last link.
             receive_buffer: Bytes::from_mib(2),
         }
+    }
+}
+
+impl Ranged for NicConfig {
+    fn ranges(&self, check: &mut Ranges) {
+        check.at_most("send_latency", self.send_latency, LONGEST);
+        check.at_most("receive_latency", self.receive_latency, LONGEST);
+        check.at_least("ack_every", self.ack_every, 1);
+        check.at_least("reorder_window", self.reorder_window, 1);
+        check.within("timeout", self.timeout, [Span::from_ps(1), LONGEST]);
+        check.at_most("idle_reset", self.idle_reset, LONGEST);
     }
 }
 

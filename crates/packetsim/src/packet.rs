@@ -11,8 +11,9 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Rate, Span};
+use units::{Bytes, Ranged, Ranges, Rate, Span};
 
+use crate::limits::{GAP_BYTES, PACKET_BYTES, Refusal};
 use crate::nic::Verb;
 
 /// Traffic classes of a port, served in this order where they are strict. Frames of the link
@@ -74,8 +75,9 @@ pub(crate) const PATH_END: u32 = 1 << 31;
 /// One packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Packet {
-    /// When it reaches the far end of its link: the low bits of picoseconds, enough for wires of up
-    /// to 400 km. While it waits, when it joined the queue: see [`joined`].
+    /// When it reaches the far end of its link: the lower half of picoseconds. That is enough for
+    /// wires of 280 km; with longer ones the upper half stands beside it ([`crate::ring::Tag`]).
+    /// While it waits, when it joined the queue: see [`joined`].
     pub at: u32,
     /// Its sequence number, or the one it acknowledges, asks for or grants.
     pub psn: u32,
@@ -216,6 +218,35 @@ impl Default for PacketConfig {
     }
 }
 
+/// More header than this is none, and a larger packet of control is none.
+const MOST_HEADER: Bytes = Bytes::from_kib(4);
+const MOST_CONTROL: Bytes = Bytes::from_kib(32);
+
+/// So that a packet with all its headers has a size of 16 bits.
+const MTU: [Bytes; 2] = [Bytes::new(64), Bytes::from_kib(48)];
+
+impl Ranged for PacketConfig {
+    fn ranges(&self, check: &mut Ranges) {
+        check.within("mtu", self.mtu, MTU);
+        check.table("headers", &self.headers);
+    }
+}
+
+impl Ranged for Headers {
+    fn ranges(&self, check: &mut Ranges) {
+        let Self { data, first, last, ack, notification, grant, pause, gap } = *self;
+        let added = [("data", data), ("first", first), ("last", last), ("gap", gap)];
+        for (key, bytes) in added {
+            check.at_most(key, bytes, MOST_HEADER);
+        }
+        let whole =
+            [("ack", ack), ("notification", notification), ("grant", grant), ("pause", pause)];
+        for (key, bytes) in whole {
+            check.at_most(key, bytes, MOST_CONTROL);
+        }
+    }
+}
+
 /// Sizes as the hot loop wants them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
@@ -236,25 +267,29 @@ pub(crate) struct Sizes {
 
 impl Sizes {
     /// From the settings, with what the congestion control adds to data and acknowledgements.
-    pub(crate) fn new(config: &PacketConfig, data_more: u64, ack_more: u64) -> Self {
+    pub(crate) fn new(
+        config: &PacketConfig,
+        data_more: u64,
+        ack_more: u64,
+    ) -> Result<Self, Refusal> {
         let headers = &config.headers;
-        let whole = |bytes: u64| u16::try_from(bytes).expect("packets are below 64 KiB");
+        let whole = |bytes: u64| PACKET_BYTES.check(bytes).map(|()| bytes as u16);
         let mtu = config.mtu.get();
-        assert!(0 < mtu, "a packet carries at least one byte");
-        whole(mtu + headers.data.get() + data_more + headers.first.get() + headers.last.get());
-        Self {
+        whole(mtu + headers.data.get() + data_more + headers.first.get() + headers.last.get())?;
+        GAP_BYTES.check(headers.gap.get())?;
+        Ok(Self {
             mtu: mtu as u32,
             data: (headers.data.get() + data_more) as u32,
             first: headers.first.get() as u32,
             last: headers.last.get() as u32,
             only: (headers.first.get() + headers.last.get()) as u32,
-            nak: whole(headers.ack.get() + ack_more),
-            ack: whole(headers.ack.get() + ack_more),
-            notification: whole(headers.notification.get()),
-            grant: whole(headers.grant.get()),
-            pause: whole(headers.pause.get()),
+            nak: whole(headers.ack.get() + ack_more)?,
+            ack: whole(headers.ack.get() + ack_more)?,
+            notification: whole(headers.notification.get())?,
+            grant: whole(headers.grant.get())?,
+            pause: whole(headers.pause.get())?,
             gap: headers.gap.get(),
-        }
+        })
     }
 
     /// The same with the headers of an operation (InfiniBand Architecture Specification, Volume 1,
@@ -300,7 +335,7 @@ impl Sizes {
 
 /// The time that a lone message needs: what tests and estimates compare with.
 pub fn lone_message(config: &PacketConfig, hops: &[(Rate, Span)], bytes: Bytes) -> Span {
-    let sizes = Sizes::new(config, 0, 0);
+    let sizes = Sizes::new(config, 0, 0).expect("packets of at most 64 KiB");
     let packets = u64::from(sizes.packets(bytes.get()));
     let size = |index: u64| {
         let payload = if index + 1 == packets {
@@ -345,7 +380,7 @@ mod tests {
 
     #[test]
     fn a_full_roce_packet_is_4158_bytes_in_a_buffer() {
-        let sizes = Sizes::new(&PacketConfig::default(), 0, 0);
+        let sizes = Sizes::new(&PacketConfig::default(), 0, 0).expect("they fit");
         assert_eq!(sizes.mtu + sizes.data, 4158);
         assert_eq!(sizes.ack, 66);
         assert_eq!([sizes.packets(0), sizes.packets(4096), sizes.packets(4097)], [1, 1, 2]);

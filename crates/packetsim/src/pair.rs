@@ -84,7 +84,7 @@ pub(crate) struct Pair {
     /// A timeout event is pending.
     pub overdue_pending: bool,
     /// Timeouts since the last progress.
-    pub tries: u8,
+    pub tries: u32,
     /// Payload sent, and payload acknowledged.
     pub sent_bytes: u64,
     pub acked_bytes: u64,

@@ -184,8 +184,8 @@ impl Port {
     /// Counts a packet that has joined the queue of a class.
     #[inline(always)]
     pub(crate) fn joined(&mut self, class: usize, size: u32) {
+        self.queued = self.queued.checked_add(size).expect("less than 4 GiB wait for a link");
         self.classes[class].queued += size;
-        self.queued += size;
         self.peak = self.peak.max(self.queued);
         self.waiting |= 1 << class;
     }

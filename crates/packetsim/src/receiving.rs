@@ -154,7 +154,7 @@ impl Simulation<'_> {
                 inbox.early.insert(psn);
                 self.take_in(number, psn);
                 let inbox = &mut self.inboxes[number];
-                let late = expected + self.settings.nic.reorder_window <= psn;
+                let late = expected.saturating_add(self.settings.nic.reorder_window) <= psn;
                 if late && inbox.asked != expected {
                     inbox.asked = expected;
                     self.answer(number, Purpose::Nak, expected, self.sizes.nak, None, 0);

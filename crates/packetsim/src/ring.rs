@@ -44,6 +44,7 @@ impl Ring {
     /// hold lies there, and the memory behind it stays cold.
     #[inline]
     pub(crate) fn drop_head(&mut self) {
+        assert!(self.head != self.tail, "a ring that is not empty");
         self.head = self.head.wrapping_add(1);
         if self.head == self.tail {
             (self.head, self.tail) = (0, 0);
@@ -53,6 +54,7 @@ impl Ring {
     /// Counts the record that was written where there was room.
     #[inline]
     pub(crate) fn add_tail(&mut self) {
+        assert!(self.len() <= self.mask, "a ring with room");
         self.tail = self.tail.wrapping_add(1);
     }
 
@@ -63,12 +65,33 @@ impl Ring {
     }
 }
 
+/// What some runs keep beside each packet on a wire.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tag {
+    /// Its rank among the arrivals of its instant.
+    pub ticket: u32,
+    /// The upper half of the time at which it arrives.
+    pub high: u32,
+}
+
+impl Tag {
+    /// For a packet that arrives then.
+    pub(crate) fn new(ticket: u32, at: u64) -> Self {
+        Self { ticket, high: (at >> 32) as u32 }
+    }
+
+    /// When the packet arrives, given the lower half.
+    pub(crate) fn time(self, low: u32) -> u64 {
+        u64::from(self.high) << 32 | u64::from(low)
+    }
+}
+
 /// The memory of many rings.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     places: Vec<T>,
-    /// A number beside each record, where that is asked for.
-    tags: Vec<u32>,
+    /// Beside each record, where that is asked for.
+    tags: Vec<Tag>,
     tagged: bool,
     /// Places that rings have grown out of, by the logarithm of their size.
     spare: [Vec<u32>; 32],
@@ -80,18 +103,24 @@ impl<T: Copy + Default> Slab<T> {
         Self { places: Vec::new(), tags: Vec::new(), tagged: false, spare: Default::default() }
     }
 
-    /// The same, with a number beside each record.
+    /// The same, with a tag beside each record.
     pub(crate) fn with_tags() -> Self {
         Self { tagged: true, ..Self::new() }
     }
 
-    /// The number beside the oldest record, of a ring that is not empty.
-    pub(crate) fn tag(&self, ring: Ring) -> u32 {
+    /// Whether there is a tag beside each record.
+    #[inline]
+    pub(crate) fn is_tagged(&self) -> bool {
+        self.tagged
+    }
+
+    /// The tag of the oldest record, of a ring that is not empty.
+    pub(crate) fn tag(&self, ring: Ring) -> Tag {
         self.tags[ring.head()]
     }
 
-    /// Writes a number beside the newest record, of a ring that is not empty.
-    pub(crate) fn set_tag(&mut self, ring: Ring, tag: u32) {
+    /// Writes the tag of the newest record, of a ring that is not empty.
+    pub(crate) fn set_tag(&mut self, ring: Ring, tag: Tag) {
         let newest = ring.base + (ring.tail.wrapping_sub(1) & ring.mask);
         self.tags[newest as usize] = tag;
     }
@@ -100,12 +129,13 @@ impl<T: Copy + Default> Slab<T> {
         if let Some(base) = self.spare[size.ilog2() as usize].pop() {
             return base;
         }
-        let base = u32::try_from(self.places.len()).expect("fewer than 2³² packets under way");
-        self.places.resize(self.places.len() + size as usize, T::default());
+        let (base, end) = (self.places.len(), self.places.len() + size as usize);
+        assert!(end <= 1 << 32, "fewer than 2³² packets under way");
+        self.places.resize(end, T::default());
         if self.tagged {
-            self.tags.resize(self.places.len(), 0);
+            self.tags.resize(end, Tag::default());
         }
-        base
+        base as u32
     }
 
     /// The record at a place.
@@ -140,7 +170,8 @@ impl<T: Copy + Default> Slab<T> {
     #[inline(never)]
     fn grow(&mut self, ring: &mut Ring) {
         let old = *ring;
-        let size = (2 * (old.mask + 1)).max(4);
+        let size = old.mask.checked_add(1).and_then(|size| size.checked_mul(2));
+        let size = size.expect("fewer than 2³¹ packets in one queue").max(4);
         let base = self.take(size);
         for number in 0..old.len() {
             let from = old.base + (old.head.wrapping_add(number) & old.mask);
@@ -158,17 +189,22 @@ impl<T: Copy + Default> Slab<T> {
     /// The oldest record, of a ring that is not empty.
     #[inline]
     pub(crate) fn first(&self, ring: Ring) -> &T {
-        debug_assert!(!ring.is_empty());
+        assert!(!ring.is_empty(), "a ring that is not empty");
         &self.places[(ring.base + (ring.head & ring.mask)) as usize]
     }
 
     /// Takes the oldest record out of a ring that is not empty.
     #[inline]
     pub(crate) fn pop(&mut self, ring: &mut Ring) -> T {
-        debug_assert!(!ring.is_empty());
         let record = self.places[ring.head()];
         ring.drop_head();
         record
+    }
+
+    /// All records of a ring with their tags, oldest first.
+    pub(crate) fn iter_tagged(&self, ring: Ring) -> impl Iterator<Item = (&T, Tag)> {
+        let places = (0..ring.len()).map(move |behind| ring.place(behind));
+        places.map(|place| (&self.places[place], self.tags[place]))
     }
 
     /// All records of a ring, oldest first.

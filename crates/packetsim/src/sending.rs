@@ -279,8 +279,8 @@ impl Simulation<'_> {
             self.schedule(due, ticket, Kind::Overdue, number);
             return;
         }
-        pair.tries += 1;
-        if self.settings.nic.retries < u32::from(pair.tries) {
+        pair.tries = pair.tries.saturating_add(1);
+        if self.settings.nic.retries < pair.tries {
             self.give_up(number);
             return;
         }
@@ -308,8 +308,8 @@ impl Simulation<'_> {
         let cleared = self.inboxes[number].cleared;
         let pair = &mut self.pairs[number];
         if pair.cleared < cleared {
-            pair.tries += 1;
-            if self.settings.nic.retries < u32::from(pair.tries) {
+            pair.tries = pair.tries.saturating_add(1);
+            if self.settings.nic.retries < pair.tries {
                 self.give_up(number);
                 return;
             }
@@ -347,7 +347,7 @@ impl Simulation<'_> {
         self.stop_waiting(number);
         let pair = &self.pairs[number];
         let name = self.fabric.link_name(fabric::LinkId::from_index(pair.port as usize));
-        let timeouts = u32::from(pair.tries);
+        let timeouts = pair.tries;
         self.tally.broken += 1;
         if self.rules.counts_cleared {
             let inbox = &self.inboxes[number];

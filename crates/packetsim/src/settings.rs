@@ -3,14 +3,14 @@
 use fabric::routing::RoutingConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::Span;
+use units::{Ranged, Ranges, Span};
 
 use crate::admission::AdmissionConfig;
 use crate::buffer::{BufferConfig, EcnConfig, PfcConfig};
 use crate::cc::CcConfig;
 use crate::credits::CreditConfig;
 use crate::nic::NicConfig;
-use crate::packet::PacketConfig;
+use crate::packet::{Clock, PacketConfig};
 
 /// When a switch begins to send a packet on.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
@@ -93,6 +93,19 @@ impl Default for SwitchConfig {
     }
 }
 
+/// The longest time that a setting may be, about 19 minutes: what is longer than that is no delay
+/// of a network, and sums of a few such times can still be counted.
+pub(crate) const LONGEST: Span = Span::from_ps(1 << 50);
+
+impl Ranged for SwitchConfig {
+    fn ranges(&self, check: &mut Ranges) {
+        check.at_most("reroute_after", self.reroute_after, LONGEST);
+        if let Some(share) = self.control_share {
+            check.weight("control_share", share);
+        }
+    }
+}
+
 /// What stops a run that goes on for too long.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -147,4 +160,71 @@ pub struct Settings {
     /// Seeds everything that is random.
     #[serde(skip)]
     pub seed: u64,
+}
+
+impl Ranged for Settings {
+    fn ranges(&self, check: &mut Ranges) {
+        check.at_least("routing.qps", self.routing.qps, 1);
+        check.at_least("routing.entropies", self.routing.entropies, 1);
+        check.positive("routing.chunk", self.routing.chunk);
+        check.positive("routing.interval", self.routing.interval);
+        check.table("packet", &self.packet);
+        check.table("nic", &self.nic);
+        check.table("switch", &self.switch);
+        check.table("buffer", &self.buffer);
+        for (tier, buffer) in &self.buffer_of_tier {
+            check.table(&format!("buffer_of_tier.{tier}"), buffer);
+        }
+        check.table("ecn", &self.ecn);
+        for (lane, ecn) in self.ecn_of_lane.iter().enumerate() {
+            check.table(&format!("ecn_of_lane.{lane}"), ecn);
+        }
+        check.table("pfc", &self.pfc);
+        check.table("credits", &self.credits);
+        check.table("congestion", &self.congestion);
+        check.table("admission", &self.admission);
+        check.share("loss", self.loss);
+        self.check_lanes(check);
+        self.check_credits(check);
+    }
+}
+
+impl Settings {
+    /// What names lanes names some that there are.
+    fn check_lanes(&self, check: &mut Ranges) {
+        const LANES: &str = "credits.lanes";
+        let lanes = self.credits.lanes;
+        if let Some(lane) = self.pfc.lossy_lanes.iter().find(|lane| lanes <= **lane) {
+            check.refuse(&["pfc.lossy_lanes", LANES], lane, &format!("a lane below {lanes}"));
+        }
+        let length = self.ecn_of_lane.len();
+        if usize::from(lanes) < length {
+            let range = format!("a list of at most {lanes}, one entry for each lane");
+            check.refuse(&["ecn_of_lane", LANES], format!("a list of {length}"), &range);
+        }
+        if let Some(share) = self.switch.control_share.filter(|_| 1 < lanes) {
+            let keys = ["switch.control_share", LANES];
+            check.refuse(&keys, share, "left out where data has several lanes");
+        }
+    }
+
+    /// What means nothing where credits are counted: whole nanoseconds, which are for comparisons
+    /// with a simulator that knows none, lanes that lose, and a share of the link for control, which
+    /// goes first.
+    fn check_credits(&self, check: &mut Ranges) {
+        if !self.credits.enabled {
+            return;
+        }
+        const ENABLED: &str = "credits.enabled";
+        let range = "left out where credits are counted";
+        if self.packet.clock == Clock::Nanosecond {
+            check.refuse(&["packet.clock", ENABLED], "`nanosecond`", range);
+        }
+        if !self.pfc.lossy_lanes.is_empty() {
+            check.refuse(&["pfc.lossy_lanes", ENABLED], "a list of lanes", range);
+        }
+        if let Some(share) = self.switch.control_share {
+            check.refuse(&["switch.control_share", ENABLED], share, range);
+        }
+    }
 }

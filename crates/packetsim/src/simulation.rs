@@ -15,6 +15,7 @@ use crate::cc::{Circumstances, Needs};
 use crate::credits::Credits;
 use crate::entropy::Entropy;
 use crate::faults::Trouble;
+use crate::limits::pieces;
 use crate::measure::Recorder;
 use crate::nic::{AcksWhilePaused, Sender};
 use crate::packet::{
@@ -484,14 +485,9 @@ impl Simulation<'_> {
             self.post(first, op.index() as u32, bytes);
             return;
         }
-        let routing = &self.settings.routing;
-        let unit = match routing.split {
-            QueuePairUse::Split => bytes.div_ceil(count).max(1),
-            QueuePairUse::RoundRobin => routing.chunk.get().max(1),
-        };
-        let pieces = bytes.div_ceil(unit).max(1);
+        let (pieces, unit) = pieces(self.settings, bytes, count);
         let turn = u64::from(self.operations.turns[connection]);
-        if routing.split == QueuePairUse::RoundRobin {
+        if self.settings.routing.split == QueuePairUse::RoundRobin {
             self.operations.turns[connection] = ((turn + pieces) % count) as u16;
         }
         // The pieces of one queue pair follow each other, so they are one message here.
@@ -500,8 +496,9 @@ impl Simulation<'_> {
         for part in 0..used {
             let mine = (pieces - part).div_ceil(count);
             let has_last = (pieces - 1) % count == part;
-            let rest = pieces * unit - bytes;
-            let size = mine * unit - if has_last { rest } else { 0 };
+            let before_last = (mine - 1) * unit;
+            let last = if has_last { bytes - (pieces - 1) * unit } else { unit };
+            let size = before_last + last;
             let pair = first + ((turn + part) % count) as usize;
             self.post(pair, op.index() as u32, size);
         }

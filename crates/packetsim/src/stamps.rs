@@ -5,15 +5,13 @@
 //! keeps that too.
 
 use crate::cc::Hop;
-
-/// More hops than any path has; further ones are not stamped.
-const MOST: usize = 12;
+use crate::limits::STAMPS;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     sent: u64,
     count: u32,
-    hops: [Hop; MOST],
+    hops: [Hop; STAMPS],
 }
 
 /// The lists of all packets on their way.
@@ -34,8 +32,9 @@ impl Stamps {
                 number
             }
             None => {
+                let number = u32::try_from(self.entries.len()).expect("fewer than 2³² packets");
                 self.entries.push(Entry { sent, ..Entry::default() });
-                self.entries.len() as u32 - 1
+                number
             }
         }
     }
@@ -44,7 +43,7 @@ impl Stamps {
     #[inline]
     pub(crate) fn push(&mut self, number: u32, hop: Hop) {
         let entry = &mut self.entries[number as usize];
-        if (entry.count as usize) < MOST {
+        if (entry.count as usize) < STAMPS {
             entry.hops[entry.count as usize] = hop;
             entry.count += 1;
         }

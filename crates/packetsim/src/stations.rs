@@ -472,7 +472,8 @@ mod tests {
         let fabric = fabric(&mut random);
         let transfers = messages(&mut random, &fabric);
         let faults = Default::default();
-        let mut simulation = crate::build::build(&fabric, &transfers, settings, &faults);
+        let mut simulation =
+            crate::build::build(&fabric, &transfers, settings, &faults).expect("it can be run");
         assert!(!simulation.stations.is_empty(), "these can run ahead");
         if !ahead {
             simulation.stations = Stations::default();

@@ -8,6 +8,7 @@ use units::{Id, Random, Time};
 use crate::buffer::{Admission, EcnConfig, MarkWhen, WatchdogAction};
 use crate::calendar::Kind;
 use crate::deadlock::SUSPICIOUS;
+use crate::limits::QUEUE_BYTES;
 use crate::nic::AcksWhilePaused;
 use crate::packet::{
     CONTROL, DAMAGED, DATA, LANES, MARKED, PATH_END, Packet, Purpose, RESUME, ROAMING, STAMPED,
@@ -180,6 +181,10 @@ impl Simulation<'_> {
         }
         self.catch_up(next);
         let is_idle = self.is_idle(next, class) && self.has_credit(next, class);
+        if self.ports[next].queued.checked_add(u32::from(packet.size)).is_none() {
+            self.drop_uncounted(link, next, &packet);
+            return;
+        }
         let number = self.ports[link].into as usize;
         let switch = &mut self.switches[number];
         if switch.is_calm() {
@@ -541,6 +546,18 @@ impl Simulation<'_> {
             let node = self.fabric.links()[fabric::LinkId::from_index(link)].to;
             self.tell_of_loss(node, "headroom");
         }
+        self.lose(next, packet);
+    }
+
+    /// So much waits for a link that a packet more could not be counted.
+    #[cold]
+    fn drop_uncounted(&mut self, link: usize, next: usize, packet: &Packet) {
+        let name = self.fabric.link_name(fabric::LinkId::from_index(next));
+        let most = units::Bytes::new(u64::from(QUEUE_BYTES));
+        self.find(format!(
+            "{most:.0} wait for {name}, and the packet engine counts no more: what comes is dropped"
+        ));
+        self.give_credit(link, packet, self.now);
         self.lose(next, packet);
     }
 

@@ -12,6 +12,7 @@ use crate::packet::{
     CONTROL, DATA, DATA_CLASSES, MARKED, Packet, Purpose, RESUME, STAMPED, Waiting, waited,
 };
 use crate::port::{COMMAND, NOWHERE};
+use crate::ring::Tag;
 use crate::simulation::Simulation;
 
 impl Simulation<'_> {
@@ -267,9 +268,12 @@ impl Simulation<'_> {
     #[inline]
     pub(crate) fn next_arrival(&self, link: usize) -> (u64, u32) {
         let wire = self.ports[link].wire;
-        let at = self.wires.first(wire).arrival(self.calendar.now());
-        let ticket = if self.explicit { self.wires.tag(wire) } else { link as u32 };
-        (at, ticket)
+        let first = self.wires.first(wire);
+        if !self.wires.is_tagged() {
+            return (first.arrival(self.calendar.now()), link as u32);
+        }
+        let tag = self.wires.tag(wire);
+        (tag.time(first.at), if self.explicit { tag.ticket } else { link as u32 })
     }
 
     /// Occupies the transmitter with a packet.
@@ -296,8 +300,8 @@ impl Simulation<'_> {
         packet.at = at as u32;
         let was_empty = port.wire.is_empty();
         self.wires.push(&mut port.wire, packet);
-        if self.explicit {
-            self.wires.set_tag(port.wire, ticket);
+        if self.wires.is_tagged() {
+            self.wires.set_tag(port.wire, Tag::new(ticket, at));
         }
         if was_empty {
             self.announce(link, at, ticket);

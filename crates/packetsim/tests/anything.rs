@@ -141,9 +141,14 @@ fn switches(random: &mut Random, settings: &mut Settings) {
     } else if rarely(random, 4) {
         settings.switch.control_share = Some(0.25);
     }
+    if settings.credits.enabled {
+        // Refused with credits.
+        settings.pfc.lossy_lanes.clear();
+        settings.switch.control_share = None;
+    }
 }
 
-fn settings(random: &mut Random, seed: u64) -> Settings {
+fn settings(random: &mut Random, fabric: &Fabric, seed: u64) -> Settings {
     let transports = [
         Transport::Rocev2,
         Transport::Rocev2,
@@ -160,6 +165,11 @@ fn settings(random: &mut Random, seed: u64) -> Settings {
     switches(random, &mut settings);
     let routing = &mut settings.routing;
     routing.policy = one(random, &Policy::ALL);
+    let spreads = [Policy::Spray, Policy::Reps, Policy::Adaptive, Policy::InfinibandAdaptive];
+    if 1 < fabric.ports(fabric.nic(0)).len() && spreads.contains(&routing.policy) {
+        // Refused: a queue pair stays on one port.
+        routing.policy = Policy::Ecmp;
+    }
     routing.split = one(random, &[QueuePairUse::Split, QueuePairUse::RoundRobin]);
     routing.chunk = Bytes::from_kib(one(random, &[3, 512]));
     routing.gap = Span::from_us(one(random, &[1, 50]));
@@ -210,11 +220,12 @@ fn whatever_is_set_runs_end_and_repeat_themselves() {
         let mut random = Random::new(seed, "anything", 0);
         let fabric = fabric(&mut random);
         let transfers = messages(&mut random, &fabric);
-        let settings = settings(&mut random, seed);
+        let settings = settings(&mut random, &fabric, seed);
         let faults = faults(&mut random, &fabric);
         let run = || {
             let mut watch = Watch::default();
             packetsim::run_with_faults(&fabric, &transfers, &settings, &faults, &mut watch)
+                .expect("it can be run")
         };
         let (first, again) = (run(), run());
         assert_eq!(first.digest, again.digest, "seed {seed}");
@@ -222,7 +233,8 @@ fn whatever_is_set_runs_end_and_repeat_themselves() {
         let measure = MeasureConfig { interval: Span::from_us(3), links, ..Default::default() };
         let mut watch = Watch::default();
         let (watched, _) =
-            packetsim::run_measured(&fabric, &transfers, &settings, &faults, &measure, &mut watch);
+            packetsim::run_measured(&fabric, &transfers, &settings, &faults, &measure, &mut watch)
+                .expect("it can be run");
         assert_eq!(first.ops, watched.ops, "seed {seed}");
         if faults.is_empty() {
             // One that comes too late to matter: nobody runs ahead of the clock any more.
@@ -236,7 +248,8 @@ fn whatever_is_set_runs_end_and_repeat_themselves() {
             let late = Faults::new(&fabric, &[late], "faults").expect("it is well-formed");
             let mut watch = Watch::default();
             let along =
-                packetsim::run_with_faults(&fabric, &transfers, &settings, &late, &mut watch);
+                packetsim::run_with_faults(&fabric, &transfers, &settings, &late, &mut watch)
+                    .expect("it can be run");
             assert_eq!(first.ops, along.ops, "seed {seed}");
         }
         let unfinished = first.completed() < first.ops.len();

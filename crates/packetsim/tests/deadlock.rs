@@ -70,6 +70,7 @@ fn run(from: std::ops::Range<usize>, settings: &Settings, faults: &[FaultConfig]
     }
     let faults = Faults::new(&fabric, faults, "faults").unwrap_or_else(|e| panic!("{e:?}"));
     packetsim::run_with_faults(&fabric, &transfers, settings, &faults, &mut Watch::default())
+        .expect("it can be run")
 }
 
 fn found<'a>(outcome: &'a Outcome, what: &str) -> Vec<&'a str> {

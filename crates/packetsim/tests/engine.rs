@@ -80,7 +80,8 @@ fn a_lone_message_takes_exactly_what_arithmetic_says() {
         tried += 1;
         for bytes in [1, 4096, 4097, 200_000] {
             let settings = Settings { congestion: congestion.clone(), ..Settings::default() };
-            let outcome = packetsim::run(&fabric, &sends(&fabric, &[(0, 1, bytes)]), &settings);
+            let outcome = packetsim::run(&fabric, &sends(&fabric, &[(0, 1, bytes)]), &settings)
+                .expect("it can be run");
             let expected = lone_message(&settings.packet, &hops, Bytes::new(bytes));
             assert_eq!(finishes(&outcome), [expected], "{name}, {bytes} bytes");
         }
@@ -106,13 +107,13 @@ fn runs_deliver_everything_and_repeat_themselves() {
         for (name, congestion) in CcConfig::defaults() {
             let settings = Settings { congestion, seed, ..Settings::default() };
             let transfers = sends(&fabric, &flows);
-            let outcome = packetsim::run(&fabric, &transfers, &settings);
+            let outcome = packetsim::run(&fabric, &transfers, &settings).expect("it can be run");
             assert_eq!(outcome.completed(), flows.len(), "seed {seed}, {name}");
             let into = |host| flows.iter().filter(move |flow| flow.1 == host).map(|flow| flow.2);
             let busiest = (0..hosts).map(|host| into(host).sum::<u64>()).max().unwrap();
             let floor = RATE.time_to_send(Bytes::new(busiest));
             assert!(floor <= outcome.makespan(), "seed {seed}, {name}");
-            let again = packetsim::run(&fabric, &transfers, &settings);
+            let again = packetsim::run(&fabric, &transfers, &settings).expect("it can be run");
             assert_eq!(outcome.digest, again.digest, "seed {seed}, {name}");
             assert_eq!(outcome.ops, again.ops, "seed {seed}, {name}");
         }
@@ -134,7 +135,8 @@ fn losses(headroom: u64, length: Length) -> u64 {
         ..Settings::default()
     };
     let flows: Vec<(usize, usize, u64)> = (0..7).map(|from| (from, 7, 200_000)).collect();
-    let outcome = packetsim::run(&fabric, &sends(&fabric, &flows), &settings);
+    let outcome =
+        packetsim::run(&fabric, &sends(&fabric, &flows), &settings).expect("it can be run");
     outcome.counters.drops
 }
 
@@ -147,7 +149,8 @@ fn a_reserve_can_be_used() {
     for headroom in [None, Some(Bytes::ZERO)] {
         let buffer = BufferConfig { alpha, reserved, headroom, ..BufferConfig::default() };
         let settings = Settings { buffer, ..Settings::default() };
-        let outcome = packetsim::run(&fabric, &sends(&fabric, &[(0, 7, 1 << 20)]), &settings);
+        let outcome = packetsim::run(&fabric, &sends(&fabric, &[(0, 7, 1 << 20)]), &settings)
+            .expect("it can be run");
         assert_eq!((outcome.counters.pauses, outcome.counters.drops), (0, 0), "{headroom:?}");
     }
 }
@@ -160,7 +163,8 @@ fn a_nic_that_loses_lossless_packets_is_told_of() {
     let mut settings = Settings { congestion, ..Settings::default() };
     settings.nic.pcie = Some(Rate::from_gbps(50));
     settings.nic.receive_buffer = Bytes::from_kib(4);
-    let outcome = packetsim::run(&fabric, &sends(&fabric, &[(0, 7, 1 << 20)]), &settings);
+    let outcome = packetsim::run(&fabric, &sends(&fabric, &[(0, 7, 1 << 20)]), &settings)
+        .expect("it can be run");
     assert!(0 < outcome.counters.drops);
     let told = outcome.findings.iter().any(|finding| finding.text.contains("receive buffer"));
     assert!(told, "{:?}", outcome.findings);
@@ -175,7 +179,8 @@ fn a_memory_without_anything_to_share_is_told_of() {
         let (reserved, headroom) = (Bytes::new(1_000), Some(Bytes::new(9_000)));
         let buffer = BufferConfig { size, reserved, headroom, ..BufferConfig::default() };
         let settings = Settings { buffer, ..Settings::default() };
-        let outcome = packetsim::run(&fabric, &sends(&fabric, &[(0, 7, 4_096)]), &settings);
+        let outcome = packetsim::run(&fabric, &sends(&fabric, &[(0, 7, 4_096)]), &settings)
+            .expect("it can be run");
         outcome.findings.into_iter().any(|finding| finding.text.contains("`buffer.size`"))
     };
     assert!(told(1_000) && told(80_000) && !told(80_001));
@@ -206,7 +211,8 @@ fn dcqcn_shares_a_link_evenly_in_the_long_run() {
     let flows: Vec<(usize, usize, u64)> = (0..4).map(|from| (from, 4, bytes)).collect();
     let settings =
         Settings { congestion: CcConfig::Dcqcn(dcqcn::Config::ns3(RATE)), ..Settings::default() };
-    let outcome = packetsim::run(&fabric, &sends(&fabric, &flows), &settings);
+    let outcome =
+        packetsim::run(&fabric, &sends(&fabric, &flows), &settings).expect("it can be run");
     let rates: Vec<f64> =
         finishes(&outcome).iter().map(|span| bytes as f64 / span.as_secs_f64()).collect();
     let (sum, squares) =
@@ -223,7 +229,8 @@ fn incast_by_algorithm() {
     let mut table = String::from("algorithm   last us    marks  pauses\n");
     for (name, congestion) in CcConfig::defaults() {
         let settings = Settings { congestion, seed: 1, ..Settings::default() };
-        let outcome = packetsim::run(&fabric, &sends(&fabric, &flows), &settings);
+        let outcome =
+            packetsim::run(&fabric, &sends(&fabric, &flows), &settings).expect("it can be run");
         let last = outcome.makespan().as_secs_f64() * 1e6;
         let counters = &outcome.counters;
         writeln!(table, "{name:<9} {last:9.1} {:8} {:7}", counters.ecn_marks, counters.pauses)

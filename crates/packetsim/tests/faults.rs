@@ -58,6 +58,7 @@ fn run_on(fabric: Fabric, reorder: Reorder, faults: &[FaultConfig]) -> Outcome {
     let settings = Settings { nic, congestion, seed: 1, ..Settings::default() };
     let faults = Faults::new(&fabric, faults, "faults").unwrap_or_else(|e| panic!("{e:?}"));
     packetsim::run_with_faults(&fabric, &transfers, &settings, &faults, &mut Watch::default())
+        .expect("it can be run")
 }
 
 const WAYS: [Reorder; 3] = [Reorder::None, Reorder::SelectiveRepeat, Reorder::DirectPlacement];
@@ -172,6 +173,7 @@ fn stormed(settings: &Settings) -> Outcome {
     let storm = fault("NIC 8", Span::from_us(20), None, FaultKind::PauseStorm);
     let faults = Faults::new(&fabric, &[storm], "faults").unwrap_or_else(|e| panic!("{e:?}"));
     packetsim::run_with_faults(&fabric, &transfers, settings, &faults, &mut Watch::default())
+        .expect("it can be run")
 }
 
 fn storm_settings(action: WatchdogAction) -> Settings {
@@ -235,7 +237,7 @@ fn a_limit_of_time_is_kept() {
     transfers.send(connection, Bytes::from_mib(4), label, &[]);
     let mut settings = Settings::default();
     settings.limits.time = Span::from_us(40);
-    let outcome = packetsim::run(&fabric, &transfers, &settings);
+    let outcome = packetsim::run(&fabric, &transfers, &settings).expect("it can be run");
     assert_eq!((outcome.completed(), outcome.makespan()), (0, Span::ZERO));
     assert_eq!(outcome.elapsed(), Span::from_us(40));
 }
@@ -281,7 +283,8 @@ fn a_restart_empties_a_switch() {
     let restart = fault("pod 0 edge 0", at, Some(Span::from_ps(1)), FaultKind::SwitchRestart);
     let faults = Faults::new(&fabric, &[restart], "faults").expect("it is well-formed");
     let mut watch = Watch::default();
-    let outcome = packetsim::run_with_faults(&fabric, &transfers, &settings, &faults, &mut watch);
+    let outcome = packetsim::run_with_faults(&fabric, &transfers, &settings, &faults, &mut watch)
+        .expect("it can be run");
     // Packets take 83.6 ns. One of two has waited, for 20 us less the way of some 3 us.
     assert!((180..239).contains(&outcome.counters.drops), "{}", outcome.counters.drops);
     assert_eq!(outcome.completed(), 2, "{:?}", outcome.findings);
@@ -304,7 +307,8 @@ fn every_policy_survives_a_dead_nic() {
         let dead = fault("NIC 8", Span::from_us(20), None, FaultKind::LinkDown);
         let faults = Faults::new(&fabric, &[dead], "faults").expect("it is well-formed");
         let mut watch = Watch::default();
-        let run = packetsim::run_with_faults(&fabric, &transfers, &settings, &faults, &mut watch);
+        let run = packetsim::run_with_faults(&fabric, &transfers, &settings, &faults, &mut watch)
+            .expect("it can be run");
         let gave_up = run.findings.iter().any(|finding| finding.text.contains("gave up"));
         assert!(gave_up && run.completed() == 0, "{policy:?}: {:?}", run.findings);
     }

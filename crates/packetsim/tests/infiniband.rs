@@ -74,7 +74,7 @@ fn an_incast_in_one_lane_does_not_slow_another() {
         let first = transfers.connections().len();
         let victim = send(&mut transfers, &fabric, (2, 3), bytes);
         transfers.set_service_level(first, level);
-        let outcome = packetsim::run(&fabric, &transfers, settings);
+        let outcome = packetsim::run(&fabric, &transfers, settings).expect("it can be run");
         assert_eq!(outcome.counters.drops, 0);
         if incast {
             assert!(0 < outcome.counters.pauses, "the test is of no use where nobody stalls");
@@ -103,7 +103,7 @@ fn lanes_share_a_link_by_their_weights() {
         let mut settings = settings.clone();
         settings.credits.weights = weights.to_vec();
         settings.credits.high_priority = high_priority.to_vec();
-        let outcome = packetsim::run(&fabric, &transfers, &settings);
+        let outcome = packetsim::run(&fabric, &transfers, &settings).expect("it can be run");
         let [first, second] = ops.map(|op| took(&outcome, op));
         first / second
     };
@@ -133,7 +133,7 @@ fn every_rate_is_served() {
             let bytes = Bytes::from_kib(512);
             let mut transfers = Transfers::new();
             let op = send(&mut transfers, &fabric, (15, 0), bytes);
-            let outcome = packetsim::run(&fabric, &transfers, &settings);
+            let outcome = packetsim::run(&fabric, &transfers, &settings).expect("it can be run");
             let tiers = [0, 1, 2, 1, 0];
             let hop = |hop: usize| {
                 let tier = tiers.get(hop).map(|tier| fabric.tiers()[*tier].latency);
@@ -178,7 +178,7 @@ fn all_reduce(library: &nccl::Settings, loss: f64) -> (&'static str, Fabric, Out
     settings.loss = loss;
     settings.nic.timeout = Span::from_us(200);
     settings.nic.retries = 50;
-    let outcome = packetsim::run(&fabric, &transfers, &settings);
+    let outcome = packetsim::run(&fabric, &transfers, &settings).expect("it can be run");
     assert_eq!(outcome.completed(), transfers.ops().len(), "{:?}", outcome.findings);
     (plan.algorithm.name(), fabric, outcome)
 }
@@ -246,7 +246,7 @@ fn flowlets_part_only_where_flows_pause() {
         }
         let mut settings = Settings::default();
         settings.routing.policy = policy;
-        let outcome = packetsim::run(&fabric, &transfers, &settings);
+        let outcome = packetsim::run(&fabric, &transfers, &settings).expect("it can be run");
         assert_eq!(outcome.completed(), transfers.ops().len());
         outcome.links.iter().filter(|link| 65_536 <= link.bytes).count()
     };
@@ -268,7 +268,7 @@ fn link_level_retry_hides_damage() {
         let mut settings = Settings::of_transport(Transport::Uec);
         settings.loss = 0.01;
         settings.switch.link_retry = retry;
-        let outcome = packetsim::run(&fabric, &transfers, &settings);
+        let outcome = packetsim::run(&fabric, &transfers, &settings).expect("it can be run");
         let last = ops.iter().map(|op| took(&outcome, *op)).fold(0.0, f64::max);
         (outcome.counters.drops, outcome.counters.retransmits, last)
     };

@@ -46,20 +46,22 @@ fn measured(samples: usize) -> (Outcome, Recording) {
     let faults = Faults::default();
     let mut watch = Watch::default();
     packetsim::run_measured(&fabric, &transfers, &settings, &faults, &config, &mut watch)
+        .expect("it can be run")
 }
 
 #[test]
 fn samples_that_fall_on_arrivals_hold_nobody_up() {
     let (fabric, transfers) = incast();
     let settings = Settings { seed: 1, ..Settings::default() };
-    let plain = packetsim::run(&fabric, &transfers, &settings);
+    let plain = packetsim::run(&fabric, &transfers, &settings).expect("it can be run");
     let links: Vec<_> = fabric.links().ids().collect();
     // A frame of 4,178 bytes takes 83,560 ps at 400 Gb/s; arrivals come at multiples of 20 ps.
     for interval in [83_560, 41_780, 1_000].map(Span::from_ps) {
         let config = MeasureConfig { interval, samples: 64, links: links.clone(), pairs: vec![] };
         let (faults, mut watch) = (Faults::default(), Watch::default());
         let (outcome, _) =
-            packetsim::run_measured(&fabric, &transfers, &settings, &faults, &config, &mut watch);
+            packetsim::run_measured(&fabric, &transfers, &settings, &faults, &config, &mut watch)
+                .expect("it can be run");
         assert_eq!(plain.ops, outcome.ops, "{interval}");
     }
 }
@@ -68,7 +70,7 @@ fn samples_that_fall_on_arrivals_hold_nobody_up() {
 fn measuring_changes_nothing() {
     let (fabric, transfers) = incast();
     let settings = Settings { seed: 1, ..Settings::default() };
-    let plain = packetsim::run(&fabric, &transfers, &settings);
+    let plain = packetsim::run(&fabric, &transfers, &settings).expect("it can be run");
     let (outcome, recording) = measured(2_000);
     assert_eq!(plain.ops, outcome.ops);
     assert_eq!(plain.counters.ecn_marks, outcome.counters.ecn_marks);
@@ -103,7 +105,8 @@ fn marks_and_drops_are_counted_where_they_happen() {
     let last = fabric.reverse(fabric.ports(fabric.nic(4))[0]);
     let config = MeasureConfig { links: vec![last], ..MeasureConfig::default() };
     let (outcome, recording) =
-        packetsim::run_measured(&fabric, &transfers, &settings, &faults, &config, &mut watch);
+        packetsim::run_measured(&fabric, &transfers, &settings, &faults, &config, &mut watch)
+            .expect("it can be run");
     let sample = recording.links[0].1.samples.last().unwrap();
     assert!(0 < outcome.counters.drops && 0 < outcome.counters.ecn_marks);
     assert_eq!(u64::from(sample.data_drops), outcome.counters.drops);
@@ -140,7 +143,7 @@ fn an_estimate_counts_what_will_happen() {
     let (fabric, transfers) = incast();
     let settings = Settings::default();
     let estimate = packetsim::estimate(&fabric, &transfers, &settings);
-    let outcome = packetsim::run(&fabric, &transfers, &settings);
+    let outcome = packetsim::run(&fabric, &transfers, &settings).expect("it can be run");
     assert_eq!(estimate.packet_hops, outcome.counters.packet_hops);
     let ratio = estimate.events as f64 / outcome.counters.events as f64;
     assert!((0.8..1.25).contains(&ratio), "{ratio}");
@@ -160,7 +163,8 @@ fn lanes_are_told_apart_and_come_to_the_whole() {
         MeasureConfig { links: vec![last], interval: Span::from_us(7), ..MeasureConfig::default() };
     let (faults, mut watch) = (Faults::default(), Watch::default());
     let (outcome, recording) =
-        packetsim::run_measured(&fabric, &transfers, &settings, &faults, &config, &mut watch);
+        packetsim::run_measured(&fabric, &transfers, &settings, &faults, &config, &mut watch)
+            .expect("it can be run");
     let [(_, first), (_, second)] = &recording.links[..] else { panic!("one link, two lanes") };
     assert_eq!([first.lane, second.lane], [0, 1]);
     let deepest = |lane: &LaneSeries| lane.samples.iter().map(|sample| sample.data).max();

@@ -60,7 +60,7 @@ fn uncontrolled() -> Settings {
 
 fn run(hosts: usize, flows: &[(usize, usize, u64)], settings: &Settings) -> Outcome {
     let fabric = star(hosts);
-    packetsim::run(&fabric, &sends(&fabric, flows), settings)
+    packetsim::run(&fabric, &sends(&fabric, flows), settings).expect("it can be run")
 }
 
 fn measured(hosts: usize, flows: &[(usize, usize, u64)], settings: &Settings) -> Recording {
@@ -68,7 +68,9 @@ fn measured(hosts: usize, flows: &[(usize, usize, u64)], settings: &Settings) ->
     let (faults, config) = (Faults::default(), MeasureConfig::default());
     let transfers = sends(&fabric, flows);
     let mut watch = Watch::default();
-    packetsim::run_measured(&fabric, &transfers, settings, &faults, &config, &mut watch).1
+    packetsim::run_measured(&fabric, &transfers, settings, &faults, &config, &mut watch)
+        .expect("it can be run")
+        .1
 }
 
 fn times(outcome: &Outcome, at: usize) -> OpTimes {
@@ -167,7 +169,7 @@ fn classes_share_a_link_as_their_weights_say() {
         let later = transfers.add(OpKind::Wait { span: Span::from_us(400) }, label, &[]);
         let connection = connect(&mut transfers, &fabric, 2, 0);
         let op = transfers.send(connection, Bytes::from_mib(2), label, &[later]);
-        let outcome = packetsim::run(&fabric, &transfers, &settings);
+        let outcome = packetsim::run(&fabric, &transfers, &settings).expect("it can be run");
         let times = outcome.ops[op].expect("it finished");
         times.received.since(times.start).as_secs_f64()
     };
@@ -218,7 +220,7 @@ fn cut_through_keeps_a_slow_link_busy() {
     let mut settings = uncontrolled();
     settings.switch.forwarding = Forwarding::CutThrough;
     let transfers = sends(&fabric, &[(0, 2, 1 << 20), (1, 3, 1 << 20), (3, 0, 100_000)]);
-    let outcome = packetsim::run(&fabric, &transfers, &settings);
+    let outcome = packetsim::run(&fabric, &transfers, &settings).expect("it can be run");
     // Two messages over the link between the switches.
     let wire = 2.0 * f64::from((1 << 20) + 256 * 82) * 8.0 / slow.as_bps_f64();
     let last = outcome.makespan().as_secs_f64();
@@ -227,7 +229,8 @@ fn cut_through_keeps_a_slow_link_busy() {
         MeasureConfig { links: fabric.links().ids().collect(), ..MeasureConfig::default() };
     let (faults, mut watch) = (Faults::default(), Watch::default());
     let (watched, _) =
-        packetsim::run_measured(&fabric, &transfers, &settings, &faults, &config, &mut watch);
+        packetsim::run_measured(&fabric, &transfers, &settings, &faults, &config, &mut watch)
+            .expect("it can be run");
     assert_eq!(outcome.ops, watched.ops);
 }
 
@@ -255,7 +258,7 @@ fn ends_without_a_path_are_told_of() {
     }
     let fabric = builder.build();
     let transfers = sends(&fabric, &[(0, 1, 10_000), (0, 2, 10_000)]);
-    let outcome = packetsim::run(&fabric, &transfers, &uncontrolled());
+    let outcome = packetsim::run(&fabric, &transfers, &uncontrolled()).expect("it can be run");
     assert_eq!(outcome.completed(), 1);
     let texts: Vec<&str> = outcome.findings.iter().map(|finding| &*finding.text).collect();
     assert!(texts[0].starts_with("there is no path from NIC 0 to NIC 2"), "{texts:?}");
@@ -279,7 +282,8 @@ fn ports_of_a_deep_buffer_do_not_take_memory_from_each_other() {
             ..BufferConfig::default()
         };
         let fabric = star(24);
-        let outcome = packetsim::run(&fabric, &sends(&fabric, &flows), &settings);
+        let outcome =
+            packetsim::run(&fabric, &sends(&fabric, &flows), &settings).expect("it can be run");
         assert_eq!((outcome.completed(), outcome.counters.drops), (22, 0));
         let paused = |host: usize| outcome.links[fabric.ports(fabric.nic(host))[0]].paused;
         (paused(0) + paused(19), paused(21) + paused(22))
@@ -329,7 +333,7 @@ fn after_idling_a_queue_pair_goes_on_as_its_nic_does() {
         settings.congestion = CcConfig::Dcqcn(dcqcn::Config::paper());
         settings.nic.after_idle = after_idle;
         settings.nic.idle_reset = Span::from_us(500);
-        let outcome = packetsim::run(&fabric, &transfers, &settings);
+        let outcome = packetsim::run(&fabric, &transfers, &settings).expect("it can be run");
         let times = outcome.ops[op].expect("it finished");
         times.received.since(times.start).as_secs_f64()
     };
@@ -383,7 +387,8 @@ fn answers_to_a_read_are_not_acknowledged() {
     let fabric = star(2);
     let out = |nic| fabric.ports(fabric.nic(nic))[0];
     for (bytes, wire) in [(100, 100 + 62 + 4), (3 * 4_096, 3 * (4_096 + 62) + 8)] {
-        let outcome = packetsim::run(&fabric, &sends(&fabric, &[(0, 1, bytes)]), &settings);
+        let outcome = packetsim::run(&fabric, &sends(&fabric, &[(0, 1, bytes)]), &settings)
+            .expect("it can be run");
         let times = times(&outcome, 0);
         assert_eq!(times.received, times.finish);
         assert_eq!([outcome.links[out(0)].bytes, outcome.links[out(1)].bytes], [wire, 78]);
@@ -392,7 +397,8 @@ fn answers_to_a_read_are_not_acknowledged() {
     settings.admission.policy = AdmissionPolicy::ReceiverDriven;
     settings.admission.buffer = Bytes::new(8 * 4_096);
     settings.admission.window = 1;
-    let outcome = packetsim::run(&fabric, &sends(&fabric, &[(0, 1, 40 * 4_096)]), &settings);
+    let outcome = packetsim::run(&fabric, &sends(&fabric, &[(0, 1, 40 * 4_096)]), &settings)
+        .expect("it can be run");
     assert_eq!(outcome.links[out(1)].bytes, 5 * 78);
     let waits = seconds_to_receive(&outcome, 0);
     assert!(5.0 * 4e-6 < waits, "five round trips of 4 us, but {waits} s");
@@ -476,6 +482,7 @@ fn two_lanes(settings: &Settings) -> (Outcome, Recording) {
     let config = MeasureConfig { links: vec![out(6), out(7)], ..MeasureConfig::default() };
     let (faults, mut watch) = (Faults::default(), Watch::default());
     packetsim::run_measured(&fabric, &transfers, settings, &faults, &config, &mut watch)
+        .expect("it can be run")
 }
 
 /// A lossless lane beside a lossy one: the first is paused and loses nothing, the second loses and
@@ -541,7 +548,8 @@ fn both_ports_of_a_nic_are_paused_and_go_on() {
     let mut settings = uncontrolled();
     settings.nic.pcie = Some(Rate::from_gbps(40));
     let flows: Vec<_> = (0..16).map(|at| (1 + at % 4, 0, 1 << 19)).collect();
-    let outcome = packetsim::run(&fabric, &sends(&fabric, &flows), &settings);
+    let outcome =
+        packetsim::run(&fabric, &sends(&fabric, &flows), &settings).expect("it can be run");
     assert_eq!((outcome.completed(), outcome.counters.drops), (16, 0), "{:?}", outcome.findings);
     let into = |at: usize| outcome.links[fabric.reverse(fabric.ports(fabric.nic(0))[at])];
     assert!((0..2).all(|at| Span::ZERO < into(at).paused && 0 < into(at).bytes));
@@ -564,7 +572,8 @@ fn unasked_data_goes_out_of_circulation() {
     let config = MeasureConfig { links: vec![last], ..MeasureConfig::default() };
     let (faults, mut watch) = (Faults::default(), Watch::default());
     let (outcome, recording) =
-        packetsim::run_measured(&fabric, &transfers, &settings, &faults, &config, &mut watch);
+        packetsim::run_measured(&fabric, &transfers, &settings, &faults, &config, &mut watch)
+            .expect("it can be run");
     assert_eq!(outcome.completed(), 8);
     let samples = &recording.links[0].1.samples;
     let later = &samples[samples.len() / 2..];

@@ -208,7 +208,8 @@ impl Case {
     fn run(&self, clock: Clock, seed: u64) -> (Vec<f64>, Outcome) {
         let fabric = self.fabric();
         let (transfers, ops) = self.transfers(&fabric);
-        let outcome = packetsim::run(&fabric, &transfers, &self.settings(clock, seed));
+        let outcome = packetsim::run(&fabric, &transfers, &self.settings(clock, seed))
+            .expect("it can be run");
         let time = |op: &OpId| {
             let times = outcome.ops[*op].unwrap_or_else(|| panic!("{:?}", outcome.findings));
             times.finish.since(times.start).as_ps() as f64 / 1e3

@@ -109,7 +109,8 @@ fn a_fabric_with_credits_never_drops() {
         settings.credits.spare = Bytes::from_kib(8 << (seed % 4));
         settings.credits.lanes = 1 + (seed % 3) as u8;
         settings.congestion = algorithms[seed as usize / 2].1.clone();
-        let outcome = packetsim::run(&fabric, &random_messages(&fabric, seed, 600_000), &settings);
+        let outcome = packetsim::run(&fabric, &random_messages(&fabric, seed, 600_000), &settings)
+            .expect("it can be run");
         assert_finished(&outcome, "infiniband");
         assert_eq!(outcome.counters.drops, 0, "seed {seed}");
         assert_eq!(outcome.counters.retransmits, 0, "seed {seed}");
@@ -135,7 +136,7 @@ fn trimming_never_loses_a_message() {
             }
             small_buffers(&mut settings);
             let transfers = random_messages(&fabric, seed, 600_000);
-            let outcome = packetsim::run(&fabric, &transfers, &settings);
+            let outcome = packetsim::run(&fabric, &transfers, &settings).expect("it can be run");
             assert_finished(&outcome, "uec");
             trims += outcome.counters.trims;
         }
@@ -158,7 +159,7 @@ fn every_transport_and_every_algorithm_finishes_under_loss() {
     for (name, settings) in cases {
         let settings = Settings { loss: 0.01, seed: 7, ..settings };
         let transfers = random_messages(&fabric, 7, 400_000);
-        let outcome = packetsim::run(&fabric, &transfers, &settings);
+        let outcome = packetsim::run(&fabric, &transfers, &settings).expect("it can be run");
         assert_finished(&outcome, &name);
         assert!(0 < outcome.counters.drops, "{name}");
     }
@@ -177,7 +178,7 @@ fn a_lone_message_takes_what_arithmetic_says() {
         let label = alone.label("flow");
         let connection = connect(&mut alone, &fabric, 15, 0);
         let op = alone.send(connection, bytes, label, &[]);
-        let outcome = packetsim::run(&fabric, &alone, &settings);
+        let outcome = packetsim::run(&fabric, &alone, &settings).expect("it can be run");
         let times = outcome.ops[op].expect("it finished");
         let mut packet = settings.packet.clone();
         packet.headers.data += needs.data_bytes;
@@ -211,7 +212,7 @@ fn coalesced_acknowledgements_keep_nobody_waiting() {
         let (transfers, _) = incast(&fabric, 15, Bytes::from_mib(1));
         for ack_every in [2, 5, 8, 11, 16, 32] {
             settings.nic.ack_every = ack_every;
-            let outcome = packetsim::run(&fabric, &transfers, &settings);
+            let outcome = packetsim::run(&fabric, &transfers, &settings).expect("it can be run");
             assert_finished(&outcome, &name);
             let lost = outcome.counters.drops + outcome.counters.trims;
             let last = outcome.makespan();
@@ -240,9 +241,9 @@ fn an_incast_under_everything() {
         settings.ecn.min = Bytes::from_kib(100);
         settings.ecn.max = Bytes::from_kib(400);
         let (transfers, ops) = incast(&fabric, 7, Bytes::from_mib(1));
-        let outcome = packetsim::run(&fabric, &transfers, &settings);
+        let outcome = packetsim::run(&fabric, &transfers, &settings).expect("it can be run");
         assert_finished(&outcome, &name);
-        let again = packetsim::run(&fabric, &transfers, &settings);
+        let again = packetsim::run(&fabric, &transfers, &settings).expect("it can be run");
         assert_eq!(outcome.digest, again.digest, "{name}");
         let finish = |op: &OpId| outcome.ops[*op].expect("it finished").finish.as_ps();
         let last = ops.iter().map(finish).max().expect("there are seven") / 1_000_000;
@@ -287,7 +288,7 @@ fn a_small_message_takes_its_latencies() {
         let label = transfers.label("flow");
         let connection = connect(&mut transfers, &fabric, 15, 0);
         let op = transfers.send(connection, Bytes::new(64), label, &[]);
-        let outcome = packetsim::run(&fabric, &transfers, &settings);
+        let outcome = packetsim::run(&fabric, &transfers, &settings).expect("it can be run");
         let times = outcome.ops[op].expect("it finished");
         let took = times.received.since(times.start).as_ps();
         let least = wire + hosts.as_ps();

@@ -63,7 +63,8 @@ fn run_collective(
     let (plan, detail) = (&plan, Detail::Folded);
     let request = Request { collective, bytes, detail, label, settings, plan, weights };
     write(fabric, &mut Group::new(communicator.clone()), &request, &mut transfers, &[]);
-    Ok(engine::run(loaded, Engine::Flow, &transfers, &mut packetsim::Watch::default()))
+    let outcome = engine::run(loaded, Engine::Flow, &transfers, &mut packetsim::Watch::default());
+    outcome.map_err(|refusal| refusal.to_string())
 }
 
 /// Bytes on the links that are chosen.
@@ -184,8 +185,9 @@ pub(super) fn first_pause(subject: &Subject) -> Figure {
     };
     let (settings, mut watch) = (loaded.settings(), packetsim::Watch::default());
     let faults = &loaded.faults;
-    let (_, recording) =
+    let run =
         packetsim::run_measured(fabric, &work.transfers, &settings, faults, &measure, &mut watch);
+    let (_, recording) = run.map_err(|refusal| refusal.to_string())?;
     let paused = |at: &usize| {
         let mut links = recording.links.iter();
         links.any(|(_, lane)| lane.samples.get(*at).is_some_and(|s| Span::ZERO < s.paused))

@@ -261,7 +261,7 @@ impl Case {
         let mut runs = Vec::new();
         for seed in 1..=seeds {
             let outcome =
-                packetsim::run(&fabric, &transfers, &Settings { seed, ..self.settings()? });
+                packetsim::run(&fabric, &transfers, &Settings { seed, ..self.settings()? })?;
             let time = |op: &OpId| outcome.ops[*op].map(|op| op.finish.since(op.start));
             let times: Option<Vec<Span>> = ops.iter().map(time).collect();
             let times = times

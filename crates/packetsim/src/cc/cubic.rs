@@ -13,9 +13,9 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Rate, Time};
+use units::{Bytes, Ranges, Rate, Time};
 
-use super::{Ack, Algorithm, Circumstances, Limit, Loss, Sender};
+use super::{Ack, Algorithm, Circumstances, Limit, Loss, MOST_FACTOR, Sender};
 
 /// Parameters of CUBIC.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -48,6 +48,11 @@ impl Default for Config {
 impl Algorithm for Config {
     fn sender(&self, about: &Circumstances) -> Box<dyn Sender> {
         Box::new(Cubic::new(self, about))
+    }
+
+    fn ranges(&self, check: &mut Ranges) {
+        check.within("growth", self.growth, [1e-9, MOST_FACTOR]);
+        check.weight("keep", self.keep);
     }
 }
 

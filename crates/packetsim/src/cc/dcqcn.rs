@@ -19,9 +19,13 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Rate, Span, Time};
+use units::{Bytes, Ranges, Rate, Span, Time};
 
-use super::{Ack, Algorithm, Circumstances, Data, Feedback, Limit, Needs, Receiver, Sender};
+use super::{
+    Ack, Algorithm, Circumstances, Data, Feedback, Limit, MOST_RATE, Needs, PERIOD, Receiver,
+    Sender,
+};
+use crate::settings::LONGEST;
 
 /// When a notification cuts the rate.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
@@ -156,7 +160,18 @@ impl Algorithm for Config {
     }
 
     fn needs(&self) -> Needs {
-        Needs { no_acks: true, ..Needs::default() }
+        Needs { marks: true, no_acks: true, ..Needs::default() }
+    }
+
+    fn ranges(&self, check: &mut Ranges) {
+        check.at_most("notify_every", self.notify_every, LONGEST);
+        check.within("cut_every", self.cut_every, PERIOD);
+        check.weight("gain", self.gain);
+        check.within("alpha_every", self.alpha_every, PERIOD);
+        check.share("alpha_start", self.alpha_start);
+        check.within("increase_every", self.increase_every, PERIOD);
+        check.at_most("step", self.step, MOST_RATE);
+        check.at_most("big_step", self.big_step, MOST_RATE);
     }
 }
 

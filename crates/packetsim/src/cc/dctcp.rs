@@ -17,9 +17,12 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Rate, Span, Time};
+use units::{Bytes, Ranges, Rate, Span, Time};
 
-use super::{Ack, Algorithm, Circumstances, Limit, Loss, Sender, bandwidth_delay, window_at};
+use super::{
+    Ack, Algorithm, Circumstances, Limit, Loss, Needs, Sender, bandwidth_delay, window_at,
+};
+use crate::settings::LONGEST;
 
 /// What spaces packets within a window.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
@@ -101,6 +104,16 @@ impl Config {
 impl Algorithm for Config {
     fn sender(&self, about: &Circumstances) -> Box<dyn Sender> {
         Box::new(Dctcp::new(self, about))
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { marks: true, ..Needs::default() }
+    }
+
+    fn ranges(&self, check: &mut Ranges) {
+        check.weight("gain", self.gain);
+        check.share("alpha_start", self.alpha_start);
+        check.at_most("base_rtt", self.base_rtt.unwrap_or_default(), LONGEST);
     }
 }
 

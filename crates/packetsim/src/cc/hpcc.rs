@@ -19,9 +19,12 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Rate, Span, Time};
+use units::{Bytes, Ranges, Rate, Span, Time};
 
-use super::{Ack, Algorithm, Circumstances, Hop, Limit, Needs, Sender, bandwidth_delay, window_at};
+use super::{
+    Ack, Algorithm, Circumstances, Hop, Limit, MOST_ROOM, Needs, Sender, bandwidth_delay, window_at,
+};
+use crate::settings::LONGEST;
 
 /// Parameters of HPCC. The defaults are those of the paper.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -95,6 +98,15 @@ impl Algorithm for Config {
     fn needs(&self) -> Needs {
         let (data_bytes, ack_bytes) = (self.data_bytes, self.ack_bytes);
         Needs { hops: true, data_bytes, ack_bytes, repace: true, ..Needs::default() }
+    }
+
+    fn ranges(&self, check: &mut Ranges) {
+        check.weight("utilisation", self.utilisation);
+        check.at_most("base_rtt", self.base_rtt.unwrap_or_default(), LONGEST);
+        check.positive("sent_unit", self.sent_unit);
+        check.positive("queue_unit", self.queue_unit);
+        check.at_most("data_bytes", self.data_bytes, MOST_ROOM);
+        check.at_most("ack_bytes", self.ack_bytes, MOST_ROOM);
     }
 }
 

@@ -17,9 +17,9 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Rate, Span, Time};
+use units::{Bytes, Ranges, Rate, Span, Time};
 
-use super::{Ack, Algorithm, Circumstances, Limit, Needs, Sender};
+use super::{Ack, Algorithm, Circumstances, Limit, MOST_FACTOR, Needs, PERIOD, Sender};
 
 /// Parameters of InfiniBand's congestion control.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -43,13 +43,23 @@ impl Default for Config {
     }
 }
 
+/// An index into the table has 16 bits.
+const MOST_ENTRY: u32 = 65_535;
+
 impl Algorithm for Config {
     fn sender(&self, about: &Circumstances) -> Box<dyn Sender> {
         Box::new(Table::new(self, about.line))
     }
 
     fn needs(&self) -> Needs {
-        Needs { no_acks: true, ..Needs::default() }
+        Needs { marks: true, no_acks: true, ..Needs::default() }
+    }
+
+    fn ranges(&self, check: &mut Ranges) {
+        check.at_most("last_entry", self.last_entry, MOST_ENTRY);
+        check.at_most("increase", self.increase, MOST_ENTRY);
+        check.within("timer", self.timer, PERIOD);
+        check.within("slope", self.slope, [0.0, MOST_FACTOR]);
     }
 }
 

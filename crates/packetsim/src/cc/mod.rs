@@ -7,12 +7,14 @@
 //!
 //! # Adding an algorithm
 //!
-//! 1. Write `cc/name.rs`: a `Config` with `impl Algorithm`, a state struct, one `impl Sender` (and
-//!    `impl Receiver` if its receiver does more than echo marks), and tests.
-//! 2. Add its `mod` line and its line in `algorithms!` below.
+//! 1. Write `cc/name.rs`: a `Config` with `impl Algorithm` (which also says the ranges of its
+//!    settings and what it needs), a state struct, one `impl Sender` (and `impl Receiver` if its
+//!    receiver does more than echo marks), and tests.
+//! 2. Add its line in `algorithms!` below, which declares the module too.
+//! 3. Name it in ARCHITECTURE.md.
 //!
-//! Nothing outside this folder changes. The shared tests then run it, because they loop over
-//! [`CcConfig::defaults`].
+//! Nothing else changes. The shared tests then run it, because they loop over
+//! [`CcConfig::defaults`]; `tests/recipe.rs` adds one from a fixture.
 //!
 //! # What an algorithm may ask for
 //!
@@ -21,23 +23,15 @@
 //! * Room in headers ([`Needs::data_bytes`], [`Needs::ack_bytes`]).
 //! * That a change of rate moves the next transmission too ([`Needs::repace`]).
 //! * That receivers hand out credit for what is sent ([`Needs::credit`]).
+//! * That switches mark ([`Needs::marks`]): a run without marks then says so.
 
 use std::fmt::Debug;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Rate, Span, Time};
+use units::{Bytes, Ranged, Ranges, Rate, Span, Time};
 
-pub mod cubic;
-pub mod dcqcn;
-pub mod dctcp;
-pub mod hpcc;
-pub mod infiniband;
-pub mod none;
-pub mod nscc;
-pub mod rccc;
-pub mod swift;
-pub mod timely;
+use crate::settings::LONGEST;
 
 /// The sending half of an algorithm, for one queue pair.
 pub trait Sender: Debug {
@@ -154,6 +148,8 @@ pub struct Needs {
     pub repace: bool,
     /// Receivers hand out credit for what is sent.
     pub credit: Option<ReceiverCredit>,
+    /// Without marks it controls nothing.
+    pub marks: bool,
     /// It does not go by acknowledgements: answers to a read, which RoCE and InfiniBand do not
     /// acknowledge, have none, and a mark comes back as a notification.
     pub no_acks: bool,
@@ -197,14 +193,37 @@ pub trait Algorithm {
     fn needs(&self) -> Needs {
         Needs::default()
     }
+
+    /// Holds its settings against their ranges.
+    fn ranges(&self, _check: &mut Ranges) {}
+
+    /// What its user should hear about a queue pair's path, if that does not suit it.
+    fn finding(&self, _about: &Circumstances) -> Option<String> {
+        None
+    }
 }
 
-/// Makes the registry: each line is a variant, its module and its name in scenarios.
+/// Timers of NICs count microseconds; far below them a run does nothing else than keep time.
+const PERIOD: [Span; 2] = [Span::from_ns(100), LONGEST];
+
+/// What an algorithm may add to a packet.
+const MOST_ROOM: Bytes = Bytes::from_kib(1);
+
+/// No step of a rate is larger: 1 Pb/s.
+const MOST_RATE: Rate = Rate::from_gbps(1_000_000);
+
+/// No factor and no count of packets is larger.
+const MOST_FACTOR: f64 = 1e9;
+
+/// Makes the registry: each line is an algorithm's variant and its module, whose name is also what
+/// scenarios write.
 macro_rules! algorithms {
-    ($($(#[$doc:meta])* $variant:ident = $module:ident, $name:literal;)*) => {
+    ($($(#[$doc:meta])* $variant:ident = $module:ident;)*) => {
+        $(pub mod $module;)*
+
         /// The choice of an algorithm, as a scenario states it.
         #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
-        #[serde(tag = "control", rename_all = "kebab-case")]
+        #[serde(tag = "control", rename_all = "lowercase")]
         pub enum CcConfig {
             $($(#[$doc])* $variant($module::Config),)*
         }
@@ -219,14 +238,14 @@ macro_rules! algorithms {
             /// Its name, as scenarios write it.
             pub fn name(&self) -> &'static str {
                 match self {
-                    $(Self::$variant(_) => $name,)*
+                    $(Self::$variant(_) => stringify!($module),)*
                 }
             }
 
             /// Every algorithm with its published defaults, by name: what the shared tests loop
             /// over.
             pub fn defaults() -> Vec<(&'static str, Self)> {
-                vec![$(($name, Self::$variant($module::Config::default())),)*]
+                vec![$((stringify!($module), Self::$variant($module::Config::default())),)*]
             }
         }
     };
@@ -234,26 +253,26 @@ macro_rules! algorithms {
 
 algorithms! {
     /// No congestion control: flow control alone keeps the network from losing packets.
-    None = none, "none";
+    None = none;
     /// DCQCN: marks at the switch, a rate at the sender (Zhu et al., SIGCOMM 2015).
-    Dcqcn = dcqcn, "dcqcn";
+    Dcqcn = dcqcn;
     /// HPCC: telemetry from every hop, a window at the sender (Li et al., SIGCOMM 2019).
-    Hpcc = hpcc, "hpcc";
+    Hpcc = hpcc;
     /// TIMELY: the gradient of the round trip, a rate at the sender (Mittal et al., SIGCOMM 2015).
-    Timely = timely, "timely";
+    Timely = timely;
     /// Swift: a target for the round trip, a window at the sender (Kumar et al., SIGCOMM 2020).
-    Swift = swift, "swift";
+    Swift = swift;
     /// DCTCP: the share of marked packets, a window at the sender (RFC 8257).
-    Dctcp = dctcp, "dctcp";
+    Dctcp = dctcp;
     /// InfiniBand's: FECN at the switch, BECN back, a table of delays at the sender (IBTA Volume 1,
     /// Annex A10).
-    Infiniband = infiniband, "infiniband";
+    Infiniband = infiniband;
     /// NSCC: Ultra Ethernet's marks and delays, a window at the sender (UE Specification 1.0).
-    Nscc = nscc, "nscc";
+    Nscc = nscc;
     /// RCCC: Ultra Ethernet's credit from the receiver (UE Specification 1.0).
-    Rccc = rccc, "rccc";
+    Rccc = rccc;
     /// CUBIC: losses, a window at the sender; kernel TCP's (RFC 9438).
-    Cubic = cubic, "cubic";
+    Cubic = cubic;
 }
 
 impl Default for CcConfig {
@@ -277,6 +296,17 @@ impl CcConfig {
     /// What it needs of packets and pacing.
     pub fn needs(&self) -> Needs {
         self.algorithm().needs()
+    }
+
+    /// What its user should hear about a queue pair's path, if that does not suit it.
+    pub fn finding(&self, about: &Circumstances) -> Option<String> {
+        self.algorithm().finding(about)
+    }
+}
+
+impl Ranged for CcConfig {
+    fn ranges(&self, check: &mut Ranges) {
+        self.algorithm().ranges(check);
     }
 }
 

@@ -22,9 +22,9 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Rate, Span, Time};
+use units::{Bytes, Ranges, Rate, Span, Time};
 
-use super::{Ack, Algorithm, Circumstances, Limit, Loss, Sender, bandwidth_delay};
+use super::{Ack, Algorithm, Circumstances, Limit, Loss, MOST_FACTOR, Sender, bandwidth_delay};
 
 /// Parameters of NSCC. The defaults are those of the reference simulation.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -73,6 +73,24 @@ impl Default for Config {
 impl Algorithm for Config {
     fn sender(&self, about: &Circumstances) -> Box<dyn Sender> {
         Box::new(Nscc::new(self, about))
+    }
+
+    fn ranges(&self, check: &mut Ranges) {
+        let Self { target, cut, fair_step, steady_step, proportional_step, .. } = *self;
+        check.within("target", target, [1e-9, MOST_FACTOR]);
+        let factors = [
+            ("cut", cut),
+            ("fair_step", fair_step),
+            ("steady_step", steady_step),
+            ("proportional_step", proportional_step),
+            ("fast_share", self.fast_share),
+            ("quick_above", self.quick_above),
+        ];
+        for (key, factor) in factors {
+            check.within(key, factor, [0.0, MOST_FACTOR]);
+        }
+        check.weight("delay_gain", self.delay_gain);
+        check.within("max_window", self.max_window, [1e-9, MOST_FACTOR]);
     }
 }
 

@@ -17,7 +17,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Rate};
+use units::{Bytes, Ranges, Rate};
 
 use super::{Algorithm, Circumstances, Limit, Needs, ReceiverCredit, Sender};
 
@@ -54,6 +54,10 @@ impl Algorithm for Config {
         let Self { unasked, credit, outstanding } = *self;
         let credit = Some(ReceiverCredit { unasked, credit, outstanding });
         Needs { credit, ..Needs::default() }
+    }
+
+    fn ranges(&self, check: &mut Ranges) {
+        check.positive("credit", self.credit);
     }
 }
 

@@ -18,9 +18,13 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Rate, Span, Time};
+use units::{Bytes, Ranges, Rate, Span, Time};
 
-use super::{Ack, Algorithm, Circumstances, Limit, Loss, Needs, Sender, bandwidth_delay};
+use super::{
+    Ack, Algorithm, Circumstances, Limit, Loss, MOST_FACTOR, MOST_ROOM, Needs, Sender,
+    bandwidth_delay,
+};
+use crate::settings::LONGEST;
 
 /// Parameters of Swift.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -72,11 +76,6 @@ impl Config {
     fn fixed_target(&self, hops: u32) -> Span {
         self.base_target + self.per_hop * u64::from(hops)
     }
-
-    /// The most that the target can be over so many hops.
-    pub(crate) fn most_target(&self, hops: u32) -> Span {
-        self.fixed_target(hops) + self.flow_range
-    }
 }
 
 impl Algorithm for Config {
@@ -86,6 +85,38 @@ impl Algorithm for Config {
 
     fn needs(&self) -> Needs {
         Needs { data_bytes: self.data_bytes, ..Needs::default() }
+    }
+
+    /// It slows down for ever where even an idle network takes longer than its target.
+    fn finding(&self, about: &Circumstances) -> Option<String> {
+        let most = self.fixed_target(about.hops) + self.flow_range;
+        (most < about.base_rtt).then(|| {
+            format!(
+                "swift's target is {most} at most, but an idle round trip takes {}: its flows slow \
+                 down for ever (`network.congestion.base_target`)",
+                about.base_rtt
+            )
+        })
+    }
+
+    fn ranges(&self, check: &mut Ranges) {
+        let Self { base_target, per_hop, flow_range, .. } = *self;
+        let spans =
+            [("base_target", base_target), ("per_hop", per_hop), ("flow_range", flow_range)];
+        for (key, span) in spans {
+            check.at_most(key, span, LONGEST);
+        }
+        check.within("flow_min", self.flow_min, [1e-9, MOST_FACTOR]);
+        check.within("flow_max", self.flow_max, [1e-9, MOST_FACTOR]);
+        if self.flow_max <= self.flow_min {
+            let range = format!("below `flow_max`, which is {}", self.flow_max);
+            check.refuse(&["flow_min", "flow_max"], self.flow_min, &range);
+        }
+        check.within("step", self.step, [0.0, MOST_FACTOR]);
+        check.within("cut", self.cut, [0.0, MOST_FACTOR]);
+        check.share("max_cut", self.max_cut);
+        check.within("min_window", self.min_window, [1e-9, MOST_FACTOR]);
+        check.at_most("data_bytes", self.data_bytes, MOST_ROOM);
     }
 }
 
@@ -108,7 +139,7 @@ impl Swift {
     pub fn new(config: &Config, about: &Circumstances) -> Self {
         let mtu = about.mtu.as_f64();
         let fixed = config.fixed_target(about.hops);
-        let most = about.base_rtt + config.most_target(about.hops);
+        let most = about.base_rtt + fixed + config.flow_range;
         let most = bandwidth_delay(about.line, most) as f64;
         Self {
             config: config.clone(),

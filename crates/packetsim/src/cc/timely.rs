@@ -16,9 +16,9 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Rate, Span, Time};
+use units::{Bytes, Ranges, Rate, Span, Time};
 
-use super::{Ack, Algorithm, Circumstances, Limit, Needs, Sender};
+use super::{Ack, Algorithm, Circumstances, Limit, MOST_RATE, MOST_ROOM, Needs, PERIOD, Sender};
 
 /// Parameters of TIMELY. The defaults are those of the paper.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -73,6 +73,17 @@ impl Algorithm for Config {
 
     fn needs(&self) -> Needs {
         Needs { data_bytes: self.data_bytes, ..Needs::default() }
+    }
+
+    fn ranges(&self, check: &mut Ranges) {
+        check.weight("gain", self.gain);
+        check.share("cut", self.cut);
+        check.ordered(("low", self.low), ("high", self.high));
+        check.within("min_rtt", self.min_rtt, PERIOD);
+        for (key, step) in [("step", self.step), ("big_step", self.big_step)] {
+            step.into_iter().for_each(|step| check.at_most(key, step, MOST_RATE));
+        }
+        check.at_most("data_bytes", self.data_bytes, MOST_ROOM);
     }
 }
 
