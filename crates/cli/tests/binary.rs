@@ -221,6 +221,24 @@ fn every_preset_can_be_the_beginning_of_a_file() {
     }
 }
 
+/// What is set with flags stands in the file, and the file means the same as the flags.
+#[test]
+fn flags_of_init_stand_in_the_file() {
+    let desk = Desk::new();
+    let set = ["--set", "network.routing.qps=16", "--set", "fabric.uplinks=[4]", "--seed", "7"];
+    let init = desk.run(&[&["init", "small-128"][..], &set].concat());
+    assert!(init.out.contains("[network.routing]\nqps = 16\n"), "{}", init.out);
+    std::fs::write(desk.path("my.toml"), &init.out).unwrap();
+    let hash = |arguments: &[&str]| {
+        let answer = desk.run(&[&["check", "--json"][..], arguments].concat());
+        assert_eq!(answer.code, Some(0), "{}", answer.out);
+        answer.json()["scenario"].clone()
+    };
+    assert_eq!(hash(&["my.toml"]), hash(&[&["small-128"][..], &set].concat()));
+    let wrong = desk.run(&["init", "small-128", "--set", "network.routing.qsp=16"]);
+    assert_eq!(wrong.code, Some(3));
+}
+
 /// Agreement: what `topo` writes, `topo` reads, and it is the same network.
 #[test]
 fn cable_lists_and_labs_are_read_again() {

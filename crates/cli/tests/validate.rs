@@ -66,6 +66,36 @@ nothing,llama3-8b,,,,,8192,h100,64,8,8,400,infiniband,8,1,8,zero1,,1,64,bf16,dp,
     assert_eq!(family("notes")["unpredicted"].as_array().expect("a list").len(), 1);
 }
 
+/// A transport that nothing here knows is no other transport: the row is refused by its name.
+#[test]
+fn an_unknown_transport_is_not_predicted_as_another() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let header = "id,collective,gpu,gpus,gpus_per_node,nics_per_node,nic_gbps,transport,bytes,\
+                  measured_busbw_GBps\n";
+    let row = |gpus: u32, word: &str| {
+        format!("{word}-{gpus},all_reduce,h100-sxm,{gpus},8,8,400,{word},1073741824,300\n")
+    };
+    let rows = [(16, "rocev2"), (16, "bogus"), (16, "efa"), (16, "nvlink4"), (8, "nvlink4")];
+    let rows: String = rows.into_iter().map(|(gpus, word)| row(gpus, word)).collect();
+    fs::write(folder.path().join("rows.csv"), format!("{header}{rows}")).expect("writable");
+    let output = validate(&[&folder.path().to_string_lossy(), "--json", "--engine", "analytic"]);
+    let answer: serde_json::Value = serde_json::from_str(&text(&output)).expect("JSON");
+    let family = &answer["result"]["families"][0];
+    let names = |list: &serde_json::Value, key: &str| -> Vec<String> {
+        let rows = list.as_array().expect("a list").iter();
+        rows.map(|row| row[key].as_str().expect("words").to_owned()).collect()
+    };
+    assert_eq!(names(&family["cases"], "id"), ["rocev2-16", "nvlink4-8"]);
+    assert_eq!(
+        names(&family["unpredicted"], "reason"),
+        [
+            "transport: `bogus` is not known",
+            "transport: no EFA (SRD) transport yet",
+            "transport: `nvlink4` joins 8 GPUs; what joins 16 is missing",
+        ]
+    );
+}
+
 #[test]
 fn a_threshold_that_is_missed_is_exit_code_4() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -67,7 +67,9 @@ fn a_collective_that_does_not_end_is_refused_with_the_reason() {
         gpus: None,
     };
     for (set, why) in cases {
-        let small = loaded("small-16", set);
+        // Without the job, on which no fault can come later than 0 s.
+        let set = [&["traffic.pattern=ring"], set].concat();
+        let small = loaded("small-16", &set);
         let refused = collective::run(&small, &options, &mut Watch::default());
         let Err(Failure::Run(reason)) = refused else { panic!("{set:?}: {refused:?}") };
         assert!(reason.contains(" did not end: ") && reason.contains(why), "{set:?}: {reason}");

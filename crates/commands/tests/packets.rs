@@ -272,8 +272,13 @@ fn a_step_feels_the_faults_of_its_network() {
 /// Switches that reduce end connections; the analysis of a job's traffic knows where they are.
 #[test]
 fn traffic_that_ends_in_switches_is_analysed() {
-    let set =
-        ["library.sharp=enabled", "job.model=\"llama3-8b\"", "job.parallel.sharding=\"none\""];
+    let set = [
+        "library.sharp=enabled",
+        "fabric.leaf.switch=quantum-2",
+        "fabric.spine.switch=quantum-2",
+        "job.model=\"llama3-8b\"",
+        "job.parallel.sharding=\"none\"",
+    ];
     let set = set.map(str::to_owned).to_vec();
     let scenario = Some("small-128".to_owned());
     let loaded = load(&Request { scenario, set, ..Request::default() }).expect("it is valid");

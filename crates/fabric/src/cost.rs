@@ -133,19 +133,7 @@ pub fn bill(fabric: &Fabric, cluster: &ClusterConfig, catalogue: &Catalogue) -> 
         bill.add(Part::Nic, [model, title, place], count, figures);
     }
 
-    let mut by_tier = vec![0_u64; fabric.tiers().len()];
-    for switch in fabric.switches() {
-        let node = fabric.nodes()[switch];
-        if node.kind == NodeKind::Switch {
-            by_tier[usize::from(node.tier)] += 1;
-        }
-    }
-    for (tier, count) in fabric.tiers().iter().zip(by_tier) {
-        let switch = catalogue.switch.get(&tier.model);
-        let figures = switch.map(|switch| ((&switch.price_usd).into(), (&switch.power_w).into()));
-        let title = switch.map_or("", |switch| switch.title.as_str());
-        bill.add(Part::Switch, [&tier.model, title, &tier.name], count, figures);
-    }
+    add_switches(&mut bill, fabric, catalogue);
 
     let mut by_class = vec![0_u64; fabric.classes().len()];
     for link in fabric.links() {
@@ -157,6 +145,42 @@ pub fn bill(fabric: &Fabric, cluster: &ClusterConfig, catalogue: &Catalogue) -> 
         }
     }
     bill
+}
+
+/// The boxes of each tier. A switch with more cables than its box has ports is no such box: it has
+/// no price, and its line says why.
+fn add_switches(bill: &mut Bill, fabric: &Fabric, catalogue: &Catalogue) {
+    // By tier: how many fit their box, how many do not, and the most ports of those.
+    let mut by_tier = vec![(0_u64, 0_u64, 0.0_f64); fabric.tiers().len()];
+    for switch in fabric.switches() {
+        let node = fabric.nodes()[switch];
+        if node.kind != NodeKind::Switch {
+            continue;
+        }
+        let tier = usize::from(node.tier);
+        let listed = catalogue.switch.get(&fabric.tiers()[tier].model);
+        let (fits, exceed, most) = &mut by_tier[tier];
+        // A port takes one cable of its rate or above, or several slower ones.
+        let port = |port_bps: f64| {
+            let share = |link: &crate::LinkId| fabric.class(*link).rate.as_bps_f64() / port_bps;
+            fabric.ports(switch).iter().map(|link| share(link).min(1.0)).sum::<f64>()
+        };
+        match listed.map(|listed| (port(listed.port_gbps.value * 1e9), f64::from(listed.ports))) {
+            Some((ports, has)) if has + 1e-6 < ports => {
+                *exceed += 1;
+                *most = most.max(ports);
+            }
+            _ => *fits += 1,
+        }
+    }
+    for (tier, (fits, exceed, most)) in fabric.tiers().iter().zip(by_tier) {
+        let switch = catalogue.switch.get(&tier.model);
+        let figures = switch.map(|switch| ((&switch.price_usd).into(), (&switch.power_w).into()));
+        let title = switch.map_or("", |switch| switch.title.as_str());
+        bill.add(Part::Switch, [&tier.model, title, &tier.name], fits, figures);
+        let title = format!("{} ports, more than: {title}", most.ceil());
+        bill.add(Part::Switch, [&tier.model, &title, &tier.name], exceed, None);
+    }
 }
 
 fn add_cables(bill: &mut Bill, class: &LinkClass, count: u64, catalogue: &Catalogue) {
@@ -214,6 +238,7 @@ mod tests {
         catalogue.cable.insert("fibre".to_owned(), cable(400.0, 100.0, 900.0, 1.0));
         catalogue.cable.insert("slow".to_owned(), cable(100.0, 100.0, 1.0, 0.0));
         let switch = Switch {
+            reduction: None,
             title: "a switch".to_owned(),
             chip: String::new(),
             ports: 64,
@@ -240,6 +265,19 @@ mod tests {
         assert_eq!(choice(100, 50), Some("slow"));
         assert_eq!(choice(400, 101), None);
         assert_eq!(choice(800, 1), None);
+    }
+
+    /// A switch with more ports than its box has is not sold at the price of the box.
+    #[test]
+    fn what_no_box_can_be_has_no_price() {
+        let cluster = ClusterConfig { gpus: Some(128), ..ClusterConfig::default() };
+        let config = FabricConfig { radix: Some(128), ..FabricConfig::default() };
+        let fabric = build(&cluster, &config, &catalogue()).unwrap();
+        let bill = bill(&fabric, &cluster, &catalogue());
+        let line = bill.lines.iter().find(|line| line.part == Part::Switch).unwrap();
+        assert_eq!((line.count, line.unit_usd, line.cost_usd), (1, None, 0.0));
+        assert_eq!(line.title, "128 ports, more than: a switch");
+        assert_eq!(bill.unpriced, 128 + 128 + 1);
     }
 
     /// Oracle, by hand: 128 NICs on 4 leaves, 128 uplinks of 30 m to 2 spines.

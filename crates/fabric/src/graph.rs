@@ -170,8 +170,8 @@ pub struct Fabric {
     gpus_per_node: usize,
     nics_per_node: usize,
     gpus_per_domain: usize,
-    /// For each GPU of a server the NIC it uses; empty where GPUs are spread in order.
-    affinity: Vec<u32>,
+    /// For each GPU of a server the NICs it uses; empty where GPUs are spread in order.
+    affinity: Vec<Vec<u32>>,
     /// Names of imported nodes, by node id; empty where names are derived.
     names: Vec<String>,
     scale_up_name: String,
@@ -327,12 +327,23 @@ impl Fabric {
         self.nic_number(node).map(|number| number / self.nics_per_node)
     }
 
-    /// The NIC that a GPU reaches over PCIe without crossing a socket: its rail.
+    /// The NIC that a GPU reaches over PCIe without crossing a socket: its rail. The first where
+    /// it has several.
     pub fn nic_of(&self, gpu: NodeId) -> NodeId {
+        self.nics_of(gpu).next().expect("a GPU has a NIC")
+    }
+
+    /// All NICs that a GPU uses: as the affinity says, else an even share of its server's.
+    pub fn nics_of(&self, gpu: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         let (server, local) = (gpu.index() / self.gpus_per_node, gpu.index() % self.gpus_per_node);
-        let spread = local * self.nics_per_node / self.gpus_per_node;
-        let rail = self.affinity.get(local).map_or(spread, |&nic| nic as usize);
-        self.nic(server * self.nics_per_node + rail)
+        let named = self.affinity.get(local).map_or(&[][..], Vec::as_slice);
+        let share = |local: usize| local * self.nics_per_node / self.gpus_per_node;
+        let spread = match named {
+            [] => share(local)..share(local + 1).max(share(local) + 1),
+            _ => 0..0,
+        };
+        let rails = named.iter().map(|&nic| nic as usize).chain(spread);
+        rails.map(move |rail| self.nic(server * self.nics_per_node + rail))
     }
 
     /// The rail of a back-end NIC: its number within its server.
@@ -421,7 +432,7 @@ pub struct FabricBuilder {
     gpus_per_node: usize,
     nics_per_node: usize,
     gpus_per_domain: usize,
-    affinity: Vec<u32>,
+    affinity: Vec<Vec<u32>>,
     names: Vec<String>,
     scale_up_name: String,
     networks: Vec<Network>,
@@ -489,9 +500,19 @@ impl FabricBuilder {
         name.clone_into(&mut self.scale_up_name);
     }
 
-    /// Says which NIC each GPU of a server uses; empty for an even spread.
-    pub fn affinity(&mut self, nics: &[u32]) {
-        self.affinity = nics.to_vec();
+    /// Says which NICs each GPU of a server uses; empty for an even spread.
+    pub fn affinity(&mut self, nics: Vec<Vec<u32>>) {
+        let known = |nic: &u32| (*nic as usize) < self.nics_per_node;
+        assert!(
+            nics.iter().all(|own| !own.is_empty() && own.iter().all(known)),
+            "NICs of a server"
+        );
+        self.affinity = nics;
+    }
+
+    /// GPUs and back-end NICs in one server.
+    pub fn per_node(&self) -> (usize, usize) {
+        (self.gpus_per_node, self.nics_per_node)
     }
 
     /// The GPU with this number.

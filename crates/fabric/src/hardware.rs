@@ -44,6 +44,16 @@ pub struct Figure {
     pub trust: Trust,
 }
 
+/// Something that hardware can do, and where that was read.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Capability {
+    /// Where it was read.
+    pub source: String,
+    /// How far to trust it.
+    pub trust: Trust,
+}
+
 /// How GPUs of one scale-up domain reach each other.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -165,6 +175,9 @@ pub struct Switch {
     pub buffering: Buffering,
     /// Port to port, without queueing, in nanoseconds.
     pub latency_ns: Figure,
+    /// Where it is said that it adds up messages on their way (SHARP). Left out, it cannot.
+    #[serde(default)]
+    pub reduction: Option<Capability>,
     /// Power in watts, without optics.
     pub power_w: Figure,
     /// Price in US dollars, without optics.

@@ -7,6 +7,7 @@
 
 use fabric::Fabric;
 use fabric::hardware::Buffering;
+use fabric::topology::TopologyKind;
 use fabric::transport::Transport;
 use packetsim::Settings;
 use packetsim::buffer::{BufferConfig, Organisation};
@@ -40,6 +41,19 @@ pub(crate) fn fill_nic(tree: &mut Node) {
         {
             set(tree, &path, Node { value: Value::Scalar(value), origin });
         }
+    }
+}
+
+/// Lets a file or a graph decide the topology, unless somebody has chosen one at least as late.
+pub(crate) fn fill_topology(tree: &mut Node) {
+    let named = ["fabric.file", "fabric.graph"].into_iter().filter_map(|key| tree.at(key));
+    let Some(origin) = named.map(|node| node.origin).max_by_key(|origin| origin.layer) else {
+        return;
+    };
+    let chosen = tree.at("fabric.topology").map(|node| node.origin.layer);
+    if chosen.is_none_or(|layer| layer < origin.layer) {
+        let file = Node { value: Value::Scalar(Json::from(TopologyKind::File.name())), origin };
+        set(tree, &["fabric", "topology"], file);
     }
 }
 
@@ -143,7 +157,7 @@ fn is_free(tree: &Node, path: &[&str]) -> bool {
 }
 
 /// Puts a value at a path, making the tables on the way.
-fn set(tree: &mut Node, path: &[&str], node: Node) {
+pub(crate) fn set(tree: &mut Node, path: &[&str], node: Node) {
     let [first, rest @ ..] = path else {
         *tree = node;
         return;

@@ -28,6 +28,7 @@ use crate::derive;
 use crate::file::ScenarioFile;
 use crate::flows;
 use crate::hash::{ScenarioHash, hash, hash_bytes};
+use crate::import;
 use crate::meaning::{self, Finding, Meaning};
 use crate::merge::merge;
 use crate::model;
@@ -128,6 +129,7 @@ struct Loader {
     sources: Sources,
     merged: Node,
     problems: Vec<Problem>,
+    warnings: Vec<Problem>,
     dropped: BTreeSet<String>,
     /// Whether every layer could be read; without one of them the whole cannot make sense.
     complete: bool,
@@ -154,6 +156,7 @@ impl Loader {
             sources: Sources::default(),
             merged,
             problems: Vec::new(),
+            warnings: Vec::new(),
             dropped: BTreeSet::new(),
             complete: true,
         }
@@ -267,11 +270,44 @@ impl Loader {
         }
     }
 
+    /// Lays what a server file says over the keys of the cluster; its own keys win over theirs.
+    fn lay_server_file(&mut self) {
+        const KEY: &str = "cluster.server_file";
+        let Some(node) = self.merged.at(KEY) else { return };
+        let (layer, name) = (node.origin.layer, node.as_str().unwrap_or_default().to_owned());
+        let path = self.directory_at(KEY).join(&name);
+        let read = import::read(&path);
+        let server = read.and_then(|text| Ok((import::server(&name, &text)?, text)));
+        let (server, text) = match server {
+            Ok(server) => server,
+            Err(error) => return self.add_findings(vec![meaning::of_file(KEY, &error)]),
+        };
+        let id = self.sources.add(Source::new(name.clone(), text));
+        for (key, value) in server.settings() {
+            let origin = Origin { layer, place: Some((id, 0, 0)) };
+            let old = self.merged.at(key).filter(|old| layer <= old.origin.layer);
+            if let Some(old) = old.map(Node::to_json).filter(|old| *old != value) {
+                let message = format!("`{key}` is {old} here, but `{name}` says {value}, and wins");
+                let depends_on = Vec::new();
+                let warning =
+                    Finding { keys: vec![key.to_owned()], depends_on, message, help: None };
+                self.warnings.push(self.explain(warning));
+            }
+            if let Some(node) = Node::from_json(&value, origin) {
+                derive::set(&mut self.merged, &key.split('.').collect::<Vec<_>>(), node);
+            }
+        }
+    }
+
     fn finish(mut self, input: &str, request: &Request) -> Result<Loaded, Problems> {
         let absent = missing(&self.merged, self.schema, &self.sources, &self.dropped);
         self.problems.extend(absent);
         derive::fill_nic(&mut self.merged);
         derive::fill_transport(&mut self.merged);
+        derive::fill_topology(&mut self.merged);
+        if request.extent == Extent::Whole {
+            self.lay_server_file();
+        }
         let json = self.merged.to_json();
         let read: Result<ScenarioFile, _> = serde_path_to_error::deserialize(&json);
         let whole = match read {
@@ -308,8 +344,9 @@ impl Loader {
         if let Some(fabric) = &fabric {
             derive::fill_buffers(&mut scenario, &mut self.merged, fabric);
         }
-        let warnings = warnings.into_iter().map(|warning| self.explain(warning)).collect();
-        let Self { merged: tree, sources, .. } = self;
+        let later = warnings.into_iter().map(|warning| self.explain(warning)).collect::<Vec<_>>();
+        let Self { merged: tree, sources, mut warnings, .. } = self;
+        warnings.extend(later);
         let (input, fabric) = (input.to_owned(), fabric.map(Arc::new));
         Ok(Loaded { input, scenario, hash, job, faults, warnings, unused, fabric, tree, sources })
     }
@@ -484,6 +521,20 @@ impl Loaded {
     /// Whether somebody has set a key, rather than left it at its default.
     pub fn is_given(&self, key: &str) -> bool {
         self.origin(key).layer != Layer::Default
+    }
+
+    /// What flags have set, and nothing else.
+    pub fn set_by_flags(&self) -> Json {
+        fn flagged(node: &Node) -> Option<Json> {
+            let Some(table) = node.as_table() else {
+                return (node.origin.layer == Layer::Flag).then(|| node.to_json());
+            };
+            let inner =
+                |(key, entry): (&String, &Entry)| Some((key.clone(), flagged(&entry.node)?));
+            let fields: serde_json::Map<_, _> = table.iter().filter_map(inner).collect();
+            (!fields.is_empty()).then_some(Json::Object(fields))
+        }
+        flagged(&self.tree).unwrap_or_else(|| Json::Object(serde_json::Map::new()))
     }
 
     /// A path that a setting names, relative to the file in which it was written.

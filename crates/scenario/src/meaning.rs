@@ -7,14 +7,16 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use fabric::Fabric;
-use fabric::fault::Faults;
+use fabric::fault::{FaultKind, Faults};
+use fabric::graph::{NetworkKind, Tier};
 use fabric::topology::circuits::Setting;
-use fabric::topology::{self, ClusterConfig, ConfigError, FabricConfig, TopologyKind};
+use fabric::topology::{self, ConfigError, FabricConfig, TopologyKind};
 use job::memory::Overfull;
 use job::placement::Policy;
 use job::{Job, JobConfig, Site};
+use traffic::nccl::Usage;
 use traffic::pattern;
-use units::{Bytes, OutOfRange};
+use units::{Bytes, OutOfRange, Span};
 
 use crate::file::ScenarioFile;
 use crate::import::{self, Hints, ImportError};
@@ -62,18 +64,23 @@ impl Meaning {
     pub fn of(scenario: &ScenarioFile, directory: impl Fn(&str) -> PathBuf) -> Self {
         let mut meaning = Self { findings: check_reported(scenario), ..Self::default() };
         meaning.findings.extend(limits::check(scenario));
-        match with_files(scenario, &directory) {
-            Ok((cluster, fabric)) => {
-                match topology::build(&cluster, &fabric, &scenario.catalogue) {
+        match with_file(scenario, &directory) {
+            Ok((fabric, assumed)) => {
+                meaning.warnings.extend(assumed);
+                match topology::build(&scenario.cluster, &fabric, &scenario.catalogue) {
                     Ok(fabric) => {
                         meaning.add_faults(&fabric, scenario);
                         meaning.add_traffic(&fabric, scenario);
+                        meaning.check_reduction(&fabric, scenario);
                         meaning.fabric = Some(fabric);
                     }
                     Err(errors) => meaning.findings.extend(errors.into_iter().map(of_fabric)),
                 }
             }
-            Err(findings) => meaning.findings.extend(findings),
+            Err(finding) => meaning.findings.push(finding),
+        }
+        if scenario.job.is_some() {
+            meaning.refuse_timed_faults(scenario);
         }
         if let (Some(job), Some(site)) = (&scenario.job, site(scenario, meaning.fabric.as_ref())) {
             meaning.add_job(job, &site, directory("job.model"));
@@ -96,6 +103,59 @@ impl Meaning {
         }
     }
 
+    /// A job's step is put together from phases that each begin at 0 s: there is no clock of the
+    /// whole step on which a fault could begin or end.
+    fn refuse_timed_faults(&mut self, scenario: &ScenarioFile) {
+        for (at, fault) in scenario.faults.iter().enumerate() {
+            let (key, what) = match fault {
+                _ if fault.at != Span::ZERO => ("at", "begins later than a job's step"),
+                _ if fault.until.is_some() => ("until", "ends within a job's step"),
+                _ if fault.lasting.is_some() => ("for", "ends within a job's step"),
+                _ if matches!(fault.what, FaultKind::Flap { .. }) => {
+                    ("what", "comes and goes within a job's step")
+                }
+                _ => continue,
+            };
+            let key = format!("faults.{at}.{key}");
+            let message = format!(
+                "`{key}`: a fault that {what} cannot be computed: the phases of a step have no \
+                 common clock"
+            );
+            let help = "leave out `at`, `until` and `for`: the fabric without that part; or run \
+                        `traffic` instead of a job";
+            self.findings.push(finding(&[&key], message, Some(help)));
+        }
+    }
+
+    /// Reduction in the switches needs switches that can.
+    fn check_reduction(&mut self, fabric: &Fabric, scenario: &ScenarioFile) {
+        if scenario.library.sharp == Usage::Disabled {
+            return;
+        }
+        for (key, tier, said) in back_end_tiers(fabric, &scenario.fabric) {
+            let listed = scenario.catalogue.switch.get(&tier.model);
+            let is_able = listed.is_some_and(|switch| switch.reduction.is_some());
+            let Tier { name, model, .. } = tier;
+            match said {
+                Some(true) if !is_able => self.warnings.push(finding(
+                    &[&key],
+                    format!(
+                        "`{key}` says that {name} switches (`{model}`) reduce; the catalogue \
+                             does not"
+                    ),
+                    None,
+                )),
+                Some(true) => {}
+                None if is_able => {}
+                _ => self.findings.push(finding(
+                    &["library.sharp", &key],
+                    format!("`library.sharp`: the {name} switches (`{model}`) cannot reduce"),
+                    Some(&format!("try a box that can, such as \"quantum-2\", or `{key} = true`")),
+                )),
+            }
+        }
+    }
+
     fn add_traffic(&mut self, fabric: &Fabric, scenario: &ScenarioFile) {
         let Some(traffic) = &scenario.traffic else { return };
         let nics = u32::try_from(fabric.nics()).expect("node ids have 32 bits");
@@ -106,12 +166,8 @@ impl Meaning {
             self.findings.push(Finding { keys: vec![key], depends_on: Vec::new(), message, help });
         }
         if scenario.job.is_some() {
-            self.findings.push(Finding {
-                keys: vec!["traffic".to_owned()],
-                depends_on: Vec::new(),
-                message: "a scenario has a `job` or `traffic`, not both".to_owned(),
-                help: Some("keep one of them".to_owned()),
-            });
+            let message = "a scenario has a `job` or `traffic`, not both".to_owned();
+            self.findings.push(finding(&["traffic"], message, Some("keep one of them")));
         }
     }
 
@@ -137,31 +193,53 @@ impl Meaning {
     }
 }
 
-/// Cluster and fabric, with what stands in the files that they name.
-fn with_files<'a>(
+/// The tiers of the back-ends, with the key that says whether each can reduce, and what it says.
+fn back_end_tiers<'a>(
+    fabric: &'a Fabric,
+    config: &FabricConfig,
+) -> Vec<(String, &'a Tier, Option<bool>)> {
+    let mut tiers = Vec::new();
+    let networks = fabric.networks().iter().filter(|one| one.kind == NetworkKind::BackEnd);
+    for (number, network) in networks.enumerate() {
+        let (path, config) = match config.parts.get(number) {
+            Some(part) => (format!("fabric.parts.{number}.fabric"), &part.fabric),
+            None => ("fabric".to_owned(), config),
+        };
+        let settings = [("leaf", &config.leaf), ("spine", &config.spine), ("core", &config.core)];
+        for (place, tier) in network.tiers.clone().enumerate() {
+            let tier = &fabric.tiers()[usize::from(tier)];
+            // The tiers of a graph are told by their names: a height may have several.
+            let named = settings
+                .iter()
+                .position(|(name, _)| fabric.has_imported_names() && *name == tier.name);
+            let (name, said) = settings[named.unwrap_or(place).min(2)];
+            tiers.push((format!("{path}.{name}.reduces"), tier, said.reduces));
+        }
+    }
+    tiers
+}
+
+/// The fabric with what stands in the file that it names, and what had to be assumed for it.
+fn with_file<'a>(
     scenario: &'a ScenarioFile,
     directory: &impl Fn(&str) -> PathBuf,
-) -> Result<(Cow<'a, ClusterConfig>, Cow<'a, FabricConfig>), Vec<Finding>> {
-    let mut cluster = Cow::Borrowed(&scenario.cluster);
+) -> Result<(Cow<'a, FabricConfig>, Vec<Finding>), Finding> {
+    const KEY: &str = "fabric.file";
     let mut fabric = Cow::Borrowed(&scenario.fabric);
-    let mut findings = Vec::new();
-    let text = |key: &str, file: &str| import::read(&directory(key).join(file));
-    if let Some(file) = &scenario.cluster.server_file {
-        let key = "cluster.server_file";
-        match text(key, file).and_then(|text| import::server(file, &text)) {
-            Ok(server) => import::apply(&server, cluster.to_mut()),
-            Err(error) => findings.push(of_file(key, &error)),
-        }
+    let (TopologyKind::File, Some(file)) = (fabric.topology, &scenario.fabric.file) else {
+        return Ok((fabric, Vec::new()));
+    };
+    if fabric.graph.is_some() {
+        let message = "`fabric.file` and `fabric.graph` both say what the network is".to_owned();
+        return Err(finding(&[KEY, "fabric.graph"], message, Some("keep one of them")));
     }
-    if let (TopologyKind::File, None, Some(file)) = (fabric.topology, &fabric.graph, &fabric.file) {
-        let key = "fabric.file";
-        let hints = Hints { nics_per_node: cluster.nics_per_node };
-        match text(key, file).and_then(|text| import::graph(file, &text, hints)) {
-            Ok(graph) => fabric.to_mut().graph = Some(graph),
-            Err(error) => findings.push(of_file(key, &error)),
-        }
-    }
-    if findings.is_empty() { Ok((cluster, fabric)) } else { Err(findings) }
+    let hints = Hints { nics_per_node: scenario.cluster.nics_per_node };
+    let text = import::read(&directory(KEY).join(file));
+    let graph = text.and_then(|text| import::graph(file, &text, hints));
+    let import::Graph { graph, assumed } = graph.map_err(|error| of_file(KEY, &error))?;
+    fabric.to_mut().graph = Some(graph);
+    let named = |assumed: String| finding(&[KEY], format!("`{file}`: {assumed}"), None);
+    Ok((fabric, assumed.into_iter().map(named).collect()))
 }
 
 /// The fabric with the circuits of several settings of its circuit switches in place of its own.
@@ -171,20 +249,20 @@ pub(crate) fn with_circuits(
     settings: &[Setting],
 ) -> Result<Fabric, String> {
     let first = |findings: Vec<Finding>| findings.into_iter().map(|f| f.message).next();
-    let (cluster, mut fabric) =
-        with_files(scenario, &directory).map_err(|findings| first(findings).unwrap_or_default())?;
+    let (mut fabric, _) = with_file(scenario, &directory).map_err(|finding| finding.message)?;
     fabric.to_mut().circuits.settings = settings.to_vec();
-    topology::build(&cluster, &fabric, &scenario.catalogue)
+    topology::build(&scenario.cluster, &fabric, &scenario.catalogue)
         .map_err(|errors| first(errors.into_iter().map(of_fabric).collect()).unwrap_or_default())
 }
 
-fn of_file(key: &str, error: &ImportError) -> Finding {
-    Finding {
-        keys: vec![key.to_owned()],
-        depends_on: Vec::new(),
-        message: format!("`{key}`: {error}"),
-        help: None,
-    }
+/// What does not fit: the keys concerned, a sentence, and what would fit.
+fn finding(keys: &[&str], message: String, help: Option<&str>) -> Finding {
+    let keys = keys.iter().map(|key| (*key).to_owned()).collect();
+    Finding { keys, depends_on: Vec::new(), message, help: help.map(str::to_owned) }
+}
+
+pub(crate) fn of_file(key: &str, error: &ImportError) -> Finding {
+    finding(&[key], format!("`{key}`: {error}"), None)
 }
 
 /// The cluster as far as a job must know it: as built, or as written if it cannot be built.

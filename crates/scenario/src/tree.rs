@@ -128,21 +128,24 @@ impl Node {
 
     /// A tree of defaults. What is `null` is left out: nothing is set there.
     pub fn from_defaults(json: &Json) -> Option<Self> {
+        Self::from_json(json, Origin::DEFAULT)
+    }
+
+    /// A tree whose values all have the same origin. What is `null` is left out.
+    pub fn from_json(json: &Json, origin: Origin) -> Option<Self> {
+        let inner = |value: &Json| Self::from_json(value, origin);
         let value = match json {
             Json::Null => return None,
-            Json::Array(items) => {
-                Value::List(items.iter().filter_map(Self::from_defaults).collect())
-            }
+            Json::Array(items) => Value::List(items.iter().filter_map(inner).collect()),
             Json::Object(fields) => {
                 let entry = |(key, value): (&String, &Json)| {
-                    let node = Self::from_defaults(value)?;
-                    Some((key.clone(), Entry { key: Origin::DEFAULT, node }))
+                    Some((key.clone(), Entry { key: origin, node: inner(value)? }))
                 };
                 Value::Table(fields.iter().filter_map(entry).collect())
             }
             scalar => Value::Scalar(scalar.clone()),
         };
-        Some(Self { value, origin: Origin::DEFAULT })
+        Some(Self { value, origin })
     }
 }
 

@@ -34,7 +34,8 @@ const FILES: [(&str, &str, Format); 6] = [
 ];
 
 fn read(name: &str, text: &str) -> GraphConfig {
-    import::graph(name, text, Hints::default()).unwrap_or_else(|error| panic!("{error}"))
+    let read = import::graph(name, text, Hints::default());
+    read.unwrap_or_else(|error| panic!("{error}")).graph
 }
 
 fn made(graph: GraphConfig) -> Fabric {
@@ -90,7 +91,7 @@ fn slurm_trees_and_blocks_become_fabrics() {
     assert_eq!(counts(&fabric), (14, 14, 4, 14 + 14));
 
     let hints = Hints { nics_per_node: 8 };
-    let fabric = made(import::graph("topology.yaml", SLURM_YAML, hints).unwrap());
+    let fabric = made(import::graph("topology.yaml", SLURM_YAML, hints).unwrap().graph);
     assert_eq!(counts(&fabric), (4, 32, 3, 32 + 32));
     assert_eq!(fabric.gpus(), 32);
     assert_eq!(fabric.name(fabric.nic(8)), "node02/nic0");
@@ -119,7 +120,7 @@ fn containerlab_and_spreadsheets_are_read() {
 fn an_nccl_dump_describes_a_server() {
     let server = import::server("h100-topo.xml", NCCL).unwrap();
     assert_eq!((server.gpus, server.nics.len(), server.nvlinks), (8, 8, 18));
-    assert_eq!(server.affinity, [0, 1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(server.affinity, [[0], [1], [2], [3], [4], [5], [6], [7]]);
     assert_eq!(server.nic_rate, Some(Rate::from_gbps(400)));
     assert_eq!(server.scale_up, Some(ScaleUpKind::Switched));
     assert_eq!(server.pcie.unwrap().to_string(), "504.123076923Gbps");
@@ -138,13 +139,9 @@ fn an_nccl_dump_describes_a_server() {
     assert!(skipped);
     let server = import::server("fewer.xml", &fewer).unwrap();
     assert_eq!(server.nics, ["mlx5_4", "mlx5_6"]);
-    assert_eq!(server.affinity, [0, 1, 0, 1, 0, 1, 1, 0]);
-
-    let mut cluster = ClusterConfig { gpus: Some(16), ..ClusterConfig::default() };
-    import::apply(&server, &mut cluster);
-    let fabric = build(&cluster, &FabricConfig::default(), &Catalogue::default()).unwrap();
-    assert_eq!((fabric.nics(), fabric.servers()), (4, 2));
-    assert_eq!(fabric.nic_of(fabric.gpu(9)), fabric.nic(3));
+    assert_eq!(server.affinity, [[0], [1], [0], [1], [0], [1], [1], [0]]);
+    let said = |key: &str| server.settings().into_iter().find(|(known, _)| *known == key);
+    assert_eq!(said("cluster.nics_per_node").unwrap().1, 2);
 }
 
 #[test]
@@ -350,10 +347,10 @@ proptest! {
             let _ = import::server("topo.xml", &text);
             return Ok(());
         };
-        if let Ok(graph) = import::graph(name, &text, Hints { nics_per_node: 2 }) {
+        if let Ok(read) = import::graph(name, &text, Hints { nics_per_node: 2 }) {
             let config = FabricConfig {
                 topology: TopologyKind::File,
-                graph: Some(graph),
+                graph: Some(read.graph),
                 ..FabricConfig::default()
             };
             if let Ok(fabric) = build(&ClusterConfig::default(), &config, &Catalogue::default()) {

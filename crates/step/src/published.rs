@@ -11,10 +11,13 @@
 
 use std::borrow::Cow;
 
+use fabric::transport::Transport;
 use job::config::{AttentionKernel, BatchConfig, JobConfig, Loss, ModelChoice, Precision};
 use job::model::{Biases, Experts, Masking, Mlp, Model, Norm, Recompute};
 use job::parallel::{Axis, CpExchange, GradientType, ParallelConfig, RankOrder, Sharding};
 use job::schedule::Schedule;
+
+use crate::validate::scale_up_domain;
 
 /// What was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,12 +41,35 @@ pub struct RowCluster {
     pub nics_per_node: u64,
     /// Rate of a NIC in 10⁹ bits per second.
     pub nic_gbps: f64,
-    /// Name of the transport.
-    pub transport: String,
+    /// The transport; absent where unpublished, or where all GPUs share a scale-up network.
+    pub transport: Option<Transport>,
     /// Queue pairs per connection; absent where unpublished.
     pub queue_pairs: Option<u32>,
     /// Whether the NICs were published; where not, one for each GPU at the rate of its generation.
     pub nics: Known,
+}
+
+impl RowCluster {
+    /// Reads the transport, or says why nothing can be predicted with it.
+    pub fn with_transport(self, word: &str) -> Result<Self, String> {
+        let word = word.to_lowercase();
+        let other_names = [("roce", Transport::Rocev2), ("ethernet", Transport::Rocev2)];
+        let mut known = Transport::ALL.iter().chain(&other_names);
+        let is_scale_up = ["nvlink", "xgmi", "pcie"].iter().any(|name| word.starts_with(name));
+        let transport = match known.find(|(name, _)| *name == word) {
+            Some((_, transport)) => Some(*transport),
+            None if word.is_empty() => None,
+            None if is_scale_up && self.gpus <= scale_up_domain(&self) => None,
+            None if is_scale_up => {
+                let own = scale_up_domain(&self);
+                let gpus = self.gpus;
+                return Err(format!("`{word}` joins {own} GPUs; what joins {gpus} is missing"));
+            }
+            None if word == "efa" => return Err("no EFA (SRD) transport yet".to_owned()),
+            None => return Err(format!("`{word}` is not known")),
+        };
+        Ok(Self { transport, ..self })
+    }
 }
 
 /// One published step.
@@ -334,16 +360,18 @@ fn read_cluster(fields: &Fields<'_>) -> Result<RowCluster, RowProblem> {
         Some("a100") => 200.0,
         _ => 400.0,
     };
-    Ok(RowCluster {
+    let cluster = RowCluster {
         gpu,
         gpus,
         gpus_per_node,
         nics_per_node: nics.filter(|nics| 0 < *nics).unwrap_or(gpus_per_node),
         nic_gbps: rate.filter(|_| has_rate).unwrap_or(usual),
-        transport: fields.text("transport").to_lowercase(),
+        transport: None,
         queue_pairs: fields.count("qps")?.map(|count| count as u32),
         nics: if is_published { Known::Published } else { Known::Chosen },
-    })
+    };
+    let read = cluster.with_transport(fields.text("transport"));
+    read.map_err(|reason| Fields::problem("transport", reason))
 }
 
 fn read_job(fields: &Fields<'_>) -> Result<JobConfig, RowProblem> {

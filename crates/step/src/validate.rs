@@ -10,6 +10,7 @@ use fabric::Fabric;
 use fabric::hardware::{Catalogue, Gpu};
 use fabric::routing::{Policy as RoutingPolicy, RoutingConfig};
 use fabric::topology::{self, ClusterConfig, FabricConfig, ScaleUpConfig, TopologyKind};
+use fabric::transport::Transport;
 use job::compute::GpuRates;
 use job::config::ModelChoice;
 use job::placement::{Placement, PlacementConfig, Policy, Slots, place};
@@ -32,12 +33,11 @@ pub const FABRIC_RULE: &str = "RoCEv2 and plain Ethernet: leaves and spines with
 
 /// Whether a transport hashes each flow onto one path.
 fn hashes(cluster: &RowCluster) -> bool {
-    let words = ["rocev2", "roce", "ethernet", "tcp", "iwarp"];
-    words.contains(&cluster.transport.as_str())
+    matches!(cluster.transport, Some(Transport::Rocev2 | Transport::Tcp | Transport::Iwarp))
 }
 
 /// GPUs that share the scale-up network: a server's, or as many of a rack as divide the job.
-fn scale_up_domain(cluster: &RowCluster) -> u64 {
+pub(crate) fn scale_up_domain(cluster: &RowCluster) -> u64 {
     const RACK: u64 = 72;
     let node = cluster.gpus_per_node.max(1);
     if !cluster.gpu.starts_with("gb") || RACK <= node {

@@ -7,6 +7,7 @@ use crate::terminal::{Ending, Stop, Terminal};
 #[command(after_help = "\
 Example:
   fatflow init small-16 > my.toml
+  fatflow init small-128 --set network.routing.qps=16 > my.toml
   fatflow check my.toml")]
 pub(crate) struct Arguments {
     /// The preset; `fatflow presets` lists them
@@ -15,7 +16,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
-        terminal.write(&commands::init::run(&self.preset)?)?;
+        terminal.write(&commands::init::run(&self.preset, &terminal.global.request(None))?)?;
         Ok(Ending::Done)
     }
 }

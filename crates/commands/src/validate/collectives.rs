@@ -80,6 +80,17 @@ impl Row {
             return Err(format!("algorithm: `{name}` is not known"));
         }
         let gpus = needed("gpus")?;
+        let cluster = RowCluster {
+            gpu: text("gpu").to_owned(),
+            gpus,
+            gpus_per_node: number("gpus_per_node")?.map_or(gpus.min(8), |n| n as u64).max(1),
+            nics_per_node: number("nics_per_node")?.unwrap_or(8.0) as u64,
+            nic_gbps: number("nic_gbps")?.unwrap_or(400.0),
+            transport: None,
+            queue_pairs: number("qps")?.map(|count| count as u32),
+            nics: Known::Published,
+        };
+        let cluster = cluster.with_transport(text("transport"));
         Ok(Self {
             id: text("id").to_owned(),
             source: text("source").to_owned(),
@@ -92,16 +103,7 @@ impl Row {
             },
             bytes: needed("bytes")?,
             measured,
-            cluster: RowCluster {
-                gpu: text("gpu").to_owned(),
-                gpus,
-                gpus_per_node: number("gpus_per_node")?.map_or(gpus.min(8), |n| n as u64).max(1),
-                nics_per_node: number("nics_per_node")?.unwrap_or(8.0) as u64,
-                nic_gbps: number("nic_gbps")?.unwrap_or(400.0),
-                transport: text("transport").to_owned(),
-                queue_pairs: number("qps")?.map(|count| count as u32),
-                nics: Known::Published,
-            },
+            cluster: cluster.map_err(|reason| format!("transport: {reason}"))?,
             note: text("note").to_owned(),
         })
     }
@@ -165,7 +167,7 @@ impl Row {
     }
 
     fn is_infiniband(&self) -> bool {
-        self.cluster.transport == "infiniband"
+        self.cluster.transport == Some(Transport::Infiniband)
     }
 
     /// The GPU that gets a message: of the next server, or of the next under another leaf.

@@ -2,6 +2,7 @@
 
 use fabric::Fabric;
 use fabric::hardware::Catalogue;
+use fabric::transport::Transport;
 use step::predict::Assumptions;
 use step::published::{Known, Measured, Row, RowCluster};
 use step::validate::{Fit, RowEngine, predict_row, routing_of};
@@ -43,7 +44,7 @@ pub(super) fn predict(row: &Row, catalogue: &Catalogue, engine: Engine) -> Resul
     if row.cluster.nics == Known::Chosen {
         notes.push(format!("NICs of {} Gb/s assumed", row.cluster.nic_gbps));
     }
-    if row.cluster.queue_pairs.is_none() && row.cluster.transport.starts_with("roce") {
+    if row.cluster.queue_pairs.is_none() && row.cluster.transport == Some(Transport::Rocev2) {
         notes.push("queue pairs unpublished".to_owned());
     }
     if verdict.fit == Fit::Overfull {

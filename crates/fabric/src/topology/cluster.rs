@@ -45,9 +45,9 @@ pub struct ClusterConfig {
     /// A file that describes a server, as NCCL dumps it (`NCCL_TOPO_DUMP_FILE`): its GPUs, NICs,
     /// which GPU uses which NIC, PCIe and scale-up. It wins over the keys here.
     pub server_file: Option<String>,
-    /// For each GPU of a server, the NIC that it uses; without it, GPUs are spread over the NICs
-    /// in order. A `server_file` fills this in.
-    pub nic_affinity: Vec<u32>,
+    /// For each GPU of a server, the NIC that it uses, or a list of several; without it, the NICs
+    /// are shared out in order. A `server_file` fills this in.
+    pub nic_affinity: Vec<NicAffinity>,
     /// The network for storage, checkpoints and control.
     pub front_end: FrontEndConfig,
 }
@@ -71,6 +71,25 @@ impl Default for ClusterConfig {
             server_file: None,
             nic_affinity: Vec::new(),
             front_end: FrontEndConfig::default(),
+        }
+    }
+}
+
+/// The NICs of one GPU, by their numbers in its server.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum NicAffinity {
+    /// One.
+    One(u32),
+    /// Several, the one that it uses first at the beginning.
+    Several(Vec<u32>),
+}
+
+impl NicAffinity {
+    fn numbers(&self) -> Vec<u32> {
+        match self {
+            Self::One(nic) => vec![*nic],
+            Self::Several(nics) => nics.clone(),
         }
     }
 }
@@ -217,19 +236,24 @@ impl ClusterConfig {
         for (path, count, most) in counts.into_iter().filter(|(_, count, most)| most < count) {
             errors.push(path, format!("{count} is more than {most}"), &most.to_string());
         }
-        let affinity = &self.nic_affinity;
-        if !affinity.is_empty() && affinity.len() != self.gpus_per_node as usize {
-            let reason = format!(
-                "it names {} NICs for the {} GPUs of a server",
-                affinity.len(),
-                self.gpus_per_node
-            );
-            errors.push("cluster.nic_affinity", reason, "one NIC number for each GPU");
+    }
+
+    /// Which NICs each GPU of a server uses, where servers have so many GPUs and NICs.
+    pub(crate) fn affinity(&self, gpus: usize, nics: usize, errors: &mut Errors) -> Vec<Vec<u32>> {
+        let path = "cluster.nic_affinity";
+        let all: Vec<Vec<u32>> = self.nic_affinity.iter().map(NicAffinity::numbers).collect();
+        if !all.is_empty() && all.len() != gpus {
+            let reason = format!("it names NICs for {} of the {gpus} GPUs of a server", all.len());
+            errors.push(path, reason, "one NIC number for each GPU");
         }
-        if let Some(nic) = affinity.iter().find(|nic| self.nics_per_node <= **nic) {
-            let reason = format!("NIC {nic} of the {} of a server", self.nics_per_node);
-            errors.push("cluster.nic_affinity", reason, "numbers counted from 0");
+        if all.iter().any(Vec::is_empty) {
+            errors.push(path, "a GPU has no NIC".to_owned(), "one NIC number for each GPU");
         }
+        if let Some(nic) = all.iter().flatten().find(|nic| nics <= **nic as usize) {
+            let reason = format!("NIC {nic} of the {nics} of a server");
+            errors.push(path, reason, "numbers counted from 0");
+        }
+        all
     }
 
     fn servers(&self, errors: &mut Errors) -> Option<usize> {

@@ -34,7 +34,9 @@ mod sizing;
 #[cfg(test)]
 mod tests;
 
-pub use cluster::{Aggregation, ClusterConfig, FrontEndConfig, MAX_GPUS, ScaleUpConfig};
+pub use cluster::{
+    Aggregation, ClusterConfig, FrontEndConfig, MAX_GPUS, NicAffinity, ScaleUpConfig,
+};
 pub use error::ConfigError;
 pub use file::{EdgeConfig, GraphConfig, SwitchConfig};
 pub use settings::{
@@ -93,7 +95,12 @@ pub fn build(
     let Some(mut builder) = builder.filter(|_| errors.is_empty()) else {
         return Err(errors.into_vec());
     };
-    builder.affinity(&cluster.nic_affinity);
+    let (gpus_per_node, nics_per_node) = builder.per_node();
+    let affinity = cluster.affinity(gpus_per_node, nics_per_node, &mut errors);
+    if !errors.is_empty() {
+        return Err(errors.into_vec());
+    }
+    builder.affinity(affinity);
     let mut built = builder.build();
     match health(&built, fabric) {
         Ok(health) => built.set_health(health),

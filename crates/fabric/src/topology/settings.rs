@@ -167,6 +167,14 @@ impl FabricConfig {
                 errors.push(&format!("{path}.{key}"), reason, "");
             }
         }
+        let named = [("file", self.file.is_some()), ("graph", self.graph.is_some())];
+        for (key, _) in named.iter().filter(|(_, is_named)| *is_named) {
+            if self.topology != TopologyKind::File {
+                let topology = self.topology.name();
+                let reason = format!("there is a `{key}`, but the topology is \"{topology}\"");
+                errors.push(&format!("{path}.{key}"), reason, "topology = \"file\", or neither");
+            }
+        }
         for (at, part) in self.parts.iter().enumerate() {
             if !part.fabric.parts.is_empty() {
                 let path = format!("{path}.parts.{at}.fabric.parts");
@@ -188,6 +196,8 @@ pub struct TierConfig {
     pub switch: Option<String>,
     /// Time from arrival to earliest departure; without it, the catalogue's.
     pub latency: Option<Span>,
+    /// Whether its switches add up messages (`library.sharp`); without it, as the catalogue says.
+    pub reduces: Option<bool>,
 }
 
 /// The cables of one layer.

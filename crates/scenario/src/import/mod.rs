@@ -20,7 +20,7 @@ use std::fmt;
 use std::fs::File;
 use std::path::Path;
 
-use fabric::topology::{ClusterConfig, GraphConfig};
+use fabric::topology::GraphConfig;
 
 use crate::source::{is_allowed, up_to};
 
@@ -160,8 +160,17 @@ pub fn detect(name: &str, text: &str) -> Option<Format> {
     first.contains([',', ';', '\t']).then_some(Format::EdgeList)
 }
 
+/// A graph, and what the file does not say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Graph {
+    /// The graph.
+    pub graph: GraphConfig,
+    /// What was assumed where the file says nothing, each in a sentence without a full stop.
+    pub assumed: Vec<String>,
+}
+
 /// Reads a graph. `name` is the file's, for its format and for errors.
-pub fn graph(name: &str, text: &str, hints: Hints) -> Result<GraphConfig, ImportError> {
+pub fn graph(name: &str, text: &str, hints: Hints) -> Result<Graph, ImportError> {
     let error = |(line, reason): Wrong| ImportError { file: name.to_owned(), line, reason };
     let Some(format) = detect(name, text) else {
         return Err(error((
@@ -185,29 +194,17 @@ pub fn graph(name: &str, text: &str, hints: Hints) -> Result<GraphConfig, Import
         let what = if graph.edges.is_empty() { "no cables" } else { "no endpoints" };
         return Err(error((0, format!("as {}: it has {what}", format.name()))));
     }
-    Ok(graph)
+    let assumed = match format {
+        Format::SlurmConf | Format::SlurmYaml => slurm::assumptions(hints),
+        _ => Vec::new(),
+    };
+    Ok(Graph { graph, assumed })
 }
 
 /// Reads the inside of a server from an NCCL topology file.
 pub fn server(name: &str, text: &str) -> Result<Server, ImportError> {
     let error = |(line, reason): Wrong| ImportError { file: name.to_owned(), line, reason };
     nccl::read(text).map_err(error)
-}
-
-/// Puts what a server file says over the settings of the cluster.
-pub fn apply(server: &Server, cluster: &mut ClusterConfig) {
-    cluster.gpus_per_node = server.gpus;
-    cluster.nics_per_node = server.affinity_nics();
-    cluster.nic_affinity.clone_from(&server.affinity);
-    if let Some(rate) = server.nic_rate {
-        cluster.nic_rate = Some(rate);
-    }
-    if let Some(kind) = server.scale_up {
-        cluster.scale_up.kind = Some(kind);
-    }
-    if let Some(rate) = server.pcie {
-        cluster.pcie = rate;
-    }
 }
 
 /// Endpoints put together by server, in the order in which servers and NICs were first met, and

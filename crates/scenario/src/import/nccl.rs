@@ -2,12 +2,14 @@
 //!
 //! GPUs and NICs hang on PCI bridges below CPUs. A GPU uses the NIC with which it shares the
 //! longest way from the top, the least used of equals: NCCL's path types PIX, PXB, PHB, SYS in this
-//! order. How GPUs reach each other is told by where their `nvlink`s lead: to an NVSwitch (class
+//! order. NICs that are left over go to a GPU that has no nearer one, for NCCL spreads its channels
+//! over all that are equally near (`ncclTopoGetLocalNet`). How GPUs reach each other is told by where their `nvlink`s lead: to an NVSwitch (class
 //! 0x068000), to other GPUs, or nowhere. Source: NCCL 2.30 `src/graph/xml.cc`, `topo.cc`.
 
 use fabric::hardware::ScaleUpKind;
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::reader::Reader;
+use serde_json::Value as Json;
 use units::Rate;
 
 use super::Wrong;
@@ -25,8 +27,8 @@ pub struct Server {
     pub gpus: u32,
     /// Names of the NICs, in order of NCCL's device numbers.
     pub nics: Vec<String>,
-    /// For each GPU, in order of its device number, the NIC that it uses.
-    pub affinity: Vec<u32>,
+    /// For each GPU, in order of its device number, the NICs that it uses.
+    pub affinity: Vec<Vec<u32>>,
     /// Rate of the slowest NIC.
     pub nic_rate: Option<Rate>,
     /// How GPUs reach each other.
@@ -38,9 +40,20 @@ pub struct Server {
 }
 
 impl Server {
-    /// NICs of the server, at least one.
-    pub fn affinity_nics(&self) -> u32 {
-        (self.nics.len() as u32).max(1)
+    /// What it says, by keys of the scenario.
+    pub fn settings(&self) -> Vec<(&'static str, Json)> {
+        let nics = self.nics.len().max(1);
+        let mut said = vec![
+            ("cluster.gpus_per_node", Json::from(self.gpus)),
+            ("cluster.nics_per_node", Json::from(nics)),
+            ("cluster.nic_affinity", Json::from(self.affinity.clone())),
+        ];
+        let text = |key, value: Option<String>| value.map(|value| (key, Json::from(value)));
+        said.extend(text("cluster.nic_rate", self.nic_rate.map(|rate| rate.to_string())));
+        said.extend(text("cluster.pcie", self.pcie.map(|rate| rate.to_string())));
+        let kind = self.scale_up.and_then(|kind| serde_json::to_value(kind).ok());
+        said.extend(kind.map(|kind| ("cluster.scale_up.kind", kind)));
+        said
     }
 }
 
@@ -51,6 +64,13 @@ struct Leaf {
     name: String,
     above: Vec<usize>,
     mbps: f64,
+}
+
+impl Leaf {
+    /// How much of the way from the top two of them share.
+    fn shared(&self, other: &Self) -> usize {
+        self.above.iter().zip(&other.above).take_while(|(one, other)| one == other).count()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -166,19 +186,7 @@ impl Found {
         }
         self.gpus.sort_by_key(|gpu| gpu.device);
         self.nets.sort_by_key(|net| net.device);
-        let mut used = vec![0; self.nets.len()];
-        let mut affinity = Vec::new();
-        for gpu in &self.gpus {
-            let shared = |net: &Leaf| {
-                gpu.above.iter().zip(&net.above).take_while(|(one, other)| one == other).count()
-            };
-            let nearest = (0..self.nets.len())
-                .min_by_key(|net| (usize::MAX - shared(&self.nets[*net]), used[*net], *net));
-            if let Some(net) = nearest {
-                used[net] += 1;
-                affinity.push(net as u32);
-            }
-        }
+        let affinity = self.affinity();
         let gpus = self.gpus.len() as u32;
         let scale_up = match (self.to_switch, self.to_gpu) {
             _ if gpus == 1 => None,
@@ -197,6 +205,31 @@ impl Found {
             pcie: self.pcie_bps.map(|bps| Rate::from_bps_f64(bps.min(1e18))),
             nvlinks: self.to_switch.max(self.to_gpu) / gpus,
         })
+    }
+
+    /// The NICs of each GPU: the nearest one, and then those nearest ones that nobody has.
+    fn affinity(&self) -> Vec<Vec<u32>> {
+        let mut used = vec![0; self.nets.len()];
+        let mut affinity: Vec<Vec<u32>> = Vec::new();
+        for gpu in &self.gpus {
+            let nearest = (0..self.nets.len())
+                .min_by_key(|net| (usize::MAX - gpu.shared(&self.nets[*net]), used[*net], *net));
+            if let Some(net) = nearest {
+                used[net] += 1;
+                affinity.push(vec![net as u32]);
+            }
+        }
+        for net in (0..self.nets.len()).filter(|net| used[*net] == 0) {
+            let is_nearest = |(at, own): &(usize, &mut Vec<u32>)| {
+                let gpu = &self.gpus[*at];
+                gpu.shared(&self.nets[own[0] as usize]) == gpu.shared(&self.nets[net])
+            };
+            let near = affinity.iter_mut().enumerate().filter(is_nearest);
+            if let Some((_, own)) = near.min_by_key(|(_, own)| own.len()) {
+                own.push(net as u32);
+            }
+        }
+        affinity
     }
 }
 

@@ -148,6 +148,19 @@ fn with_blocks(mut switches: Vec<Switch>, blocks: Vec<Switch>) -> Vec<Switch> {
     blocks.into_iter().chain(switches).collect()
 }
 
+/// What the files do not say and this reader made up.
+pub(crate) fn assumptions(hints: Hints) -> Vec<String> {
+    let nics = hints.nics_per_node.max(1);
+    vec![
+        "Slurm says nothing of cables: as many uplinks as NICs below each switch are assumed, \
+         which is no oversubscription"
+            .to_owned(),
+        format!(
+            "every node is assumed to have {nics} NICs (`cluster.nics_per_node`), all on its switch"
+        ),
+    ]
+}
+
 fn graph(switches: Vec<Switch>, hints: Hints) -> Result<GraphConfig, Wrong> {
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for (at, switch) in switches.iter().enumerate() {

@@ -164,7 +164,7 @@ impl Communicator {
             self.members.push(rank);
             self.domain_of[rank as usize] = self.domains.len() as u32;
             let gpu = self.gpus[rank as usize];
-            self.rails.extend(nics_of(fabric, gpu));
+            self.rails.extend(fabric.nics_of(gpu));
             let (all, one) = scale_up_rates(fabric, gpu);
             self.shape.scale_up_rate = slower(self.shape.scale_up_rate, all);
             self.shape.mesh_link_rate = slower(self.shape.mesh_link_rate, one);
@@ -400,16 +400,8 @@ fn nic_rate(fabric: &Fabric, nic: NodeId) -> Option<Rate> {
     (0 < all).then(|| Rate::from_bps(all))
 }
 
-/// The NICs that a GPU reaches without crossing a socket: one, or several where there are more
-/// NICs than GPUs.
-fn nics_of(fabric: &Fabric, gpu: NodeId) -> impl Iterator<Item = NodeId> {
-    let near = fabric.nic_number(fabric.nic_of(gpu)).expect("a GPU's NIC is a back-end NIC");
-    let each = (fabric.nics_per_node() / fabric.gpus_per_node()).max(1);
-    (near..near + each).map(|number| fabric.nic(number))
-}
-
 fn is_near(fabric: &Fabric, gpu: NodeId, nic: NodeId) -> bool {
-    nics_of(fabric, gpu).any(|near| near == nic)
+    fabric.nics_of(gpu).any(|near| near == nic)
 }
 
 /// Arc-disjoint directed Hamiltonian cycles of the complete mesh of eight.

@@ -1,0 +1,164 @@
+//! What somebody writes is obeyed, refused with the reason, or named: one test for each input that
+//! once was neither.
+
+use std::fs;
+
+use fabric::topology::TopologyKind;
+use scenario::{Colour, Loaded, Problems, Request, Style, load};
+
+const NCCL: &str = include_str!("data/h100-topo.xml");
+const SLURM: &str = include_str!("data/topology.conf");
+
+/// Loads a text beside which these files lie.
+fn loaded(text: &str, files: &[(&str, &str)]) -> Result<Loaded, Problems> {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files.iter().chain(&[("my.toml", text)]) {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    let scenario = Some(folder.path().join("my.toml").display().to_string());
+    load(&Request { scenario, ..Request::default() })
+}
+
+fn set(scenario: &str, set: &[&str]) -> Result<Loaded, Problems> {
+    let set = set.iter().map(|text| (*text).to_owned()).collect();
+    load(&Request { scenario: Some(scenario.to_owned()), set, ..Request::default() })
+}
+
+fn refusal(result: Result<Loaded, Problems>) -> String {
+    result.unwrap_err().render(Style { colour: Colour::Never, width: 200 })
+}
+
+fn warnings(loaded: &Loaded) -> String {
+    let all: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
+    all.join("\n")
+}
+
+#[test]
+fn a_file_that_is_named_is_the_topology() {
+    let text =
+        "[fabric]\nfile = \"topology.conf\"\n[cluster]\nnics_per_node = 1\ngpus_per_node = 1";
+    let by_file = loaded(text, &[("topology.conf", SLURM)]).unwrap();
+    assert_eq!(by_file.scenario.fabric.topology, TopologyKind::File);
+    assert_eq!((by_file.fabric().nics(), by_file.fabric().leaves().len()), (14, 3));
+    assert!(by_file.origin_of("fabric.topology").ends_with("my.toml:2"));
+
+    // A preset's topology gives way to a file that was named later.
+    let missing = refusal(set("small-16", &["fabric.file=nonexistent.txt"]));
+    assert!(missing.contains("nonexistent.txt: cannot be read"), "{missing}");
+    // Somebody who says both cannot mean both.
+    let both = ["fabric.file=nonexistent.txt", "fabric.topology=clos"];
+    let both = refusal(set("small-16", &both));
+    assert!(both.contains("there is a `file`, but the topology is \"clos\""), "{both}");
+    let graph = "[fabric]\nfile = \"topology.conf\"\ngraph = { endpoints = [\"a\"] }";
+    let graph = refusal(loaded(graph, &[("topology.conf", SLURM)]));
+    assert!(graph.contains("both say what the network is"), "{graph}");
+}
+
+#[test]
+fn a_slurm_file_says_what_it_does_not_say() {
+    let text = "[fabric]\nfile = \"topology.conf\"\n[cluster]\nnics_per_node = 8";
+    let slurm = loaded(text, &[("topology.conf", SLURM)]).unwrap();
+    let warnings = warnings(&slurm);
+    assert!(warnings.contains("no oversubscription"), "{warnings}");
+    assert!(warnings.contains("every node is assumed to have 8 NICs"), "{warnings}");
+}
+
+/// 2 servers of 2 GPUs and 4 NICs: the NICs of the second GPU are not those of the next server.
+#[test]
+fn an_affinity_stays_inside_its_server() {
+    let cluster = "[cluster]\ngpus = 4\ngpus_per_node = 2\nnics_per_node = 4\n";
+    let nics = |affinity: &str| -> Vec<Vec<usize>> {
+        let loaded = loaded(&format!("{cluster}nic_affinity = {affinity}"), &[]).unwrap();
+        let fabric = loaded.fabric();
+        let of = |gpu| fabric.nics_of(fabric.gpu(gpu)).filter_map(|nic| fabric.nic_number(nic));
+        (0..4).map(|gpu| of(gpu).collect()).collect()
+    };
+    assert_eq!(nics("[0, 3]"), [[0], [3], [4], [7]]);
+    assert_eq!(nics("[[1, 0], [2, 3]]"), [[1, 0], [2, 3], [5, 4], [6, 7]]);
+    assert_eq!(nics("[]"), [[0, 1], [2, 3], [4, 5], [6, 7]]);
+    for (affinity, reason) in [
+        ("[0]", "it names NICs for 1 of the 2 GPUs"),
+        ("[0, 4]", "NIC 4 of the 4 of a server"),
+        ("[[0, 1], []]", "a GPU has no NIC"),
+    ] {
+        let refusal = refusal(loaded(&format!("{cluster}nic_affinity = {affinity}"), &[]));
+        assert!(refusal.contains(reason), "{affinity}: {refusal}");
+    }
+}
+
+/// What a server file fills in is shown, with the file as its origin, and what it overrules is said.
+#[test]
+fn a_server_file_is_seen_in_the_settings() {
+    let text = "[cluster]\ngpus = 16\nserver_file = \"topo.xml\"\npcie = \"100Gbps\"";
+    let server = loaded(text, &[("topo.xml", NCCL)]).unwrap();
+    assert_eq!(server.fabric().nics(), 16);
+    for (key, value) in [
+        ("cluster.gpus_per_node", "8"),
+        ("cluster.nic_rate", "\"400Gbps\""),
+        ("cluster.nic_affinity", "[[0],[1],[2],[3],[4],[5],[6],[7]]"),
+        ("cluster.scale_up.kind", "\"switched\""),
+    ] {
+        let resolved = server.resolved();
+        let found = resolved.iter().find(|resolved| resolved.key == key).expect(key);
+        assert_eq!((found.value.as_str(), found.origin.as_str()), (value, "topo.xml:1"), "{key}");
+    }
+    let told = warnings(&server);
+    assert!(told.contains("`cluster.pcie` is \"100Gbps\" here, but `topo.xml` says"), "{told}");
+
+    // Two GPUs and four NICs on PCI bridges of their own: the first has two NICs near, the second
+    // one; the last NIC is near neither.
+    let net = |dev: u32| format!("<net name=\"n{dev}\" dev=\"{dev}\" speed=\"400000\"/>");
+    let pci = |inside: String| format!("<pci>{inside}</pci>");
+    let xml = format!(
+        "<system><cpu>{}{}{}</cpu></system>",
+        pci(format!("<gpu dev=\"0\"/>{}{}", net(0), net(1))),
+        pci(format!("<gpu dev=\"1\"/>{}", net(3))),
+        pci(net(2)),
+    );
+    let text = "[cluster]\ngpus = 4\nserver_file = \"topo.xml\"";
+    let server = loaded(text, &[("topo.xml", &xml)]).unwrap();
+    let fabric = server.fabric();
+    let of = |gpu| fabric.nics_of(fabric.gpu(gpu)).filter_map(|nic| fabric.nic_number(nic));
+    let nics: Vec<Vec<usize>> = (0..4).map(|gpu| of(gpu).collect()).collect();
+    assert_eq!(nics, [vec![0, 1], vec![3], vec![4, 5], vec![7]]);
+    let broken = refusal(loaded(text, &[("topo.xml", "<system>")]));
+    assert!(broken.contains("`cluster.server_file`: topo.xml:1: it ends too early"), "{broken}");
+}
+
+#[test]
+fn reduction_needs_switches_that_can() {
+    let sharp = "library.sharp=enabled";
+    let told = refusal(set("small-128", &[sharp]));
+    assert!(told.contains("the leaf switches (`generic-64x400`) cannot reduce"), "{told}");
+    assert!(told.contains("the spine switches"), "{told}");
+    let boxes = ["fabric.leaf.switch=quantum-2", "fabric.spine.switch=quantum-2"];
+    let able = set("small-128", &[sharp, boxes[0], boxes[1]]).unwrap();
+    assert_eq!(warnings(&able), "");
+    // By hand, and then it is named.
+    let hand = ["fabric.leaf.reduces=true", "fabric.spine.reduces=true"];
+    let named = warnings(&set("small-128", &[sharp, hand[0], hand[1]]).unwrap());
+    assert!(named.contains("`fabric.spine.reduces` says that spine switches"), "{named}");
+    let unable = "fabric.spine.reduces=false";
+    let told = refusal(set("small-128", &[sharp, boxes[0], boxes[1], unable]));
+    assert!(told.contains("the spine switches (`quantum-2`) cannot reduce"), "{told}");
+    assert_eq!(warnings(&set("small-128", &[]).unwrap()), "");
+}
+
+/// The phases of a step have no common clock: what comes or goes within a step is refused.
+#[test]
+fn a_job_knows_only_faults_that_last() {
+    let down = "what={kind=\"link-down\"}";
+    let fault = |rest: &str| format!("faults=[{{on=\"NIC 0\",{rest}}}]");
+    for (rest, key) in [
+        (format!("at=\"1ms\",{down}"), "faults.0.at"),
+        (format!("until=\"2s\",{down}"), "faults.0.until"),
+        (format!("for=\"2s\",{down}"), "faults.0.for"),
+        ("what={kind=\"flap\",period=\"1s\"}".to_owned(), "faults.0.what"),
+    ] {
+        let told = refusal(set("small-16", &[&fault(&rest)]));
+        assert!(told.contains(key) && told.contains("no common clock"), "{rest}: {told}");
+        // Synthetic traffic has a clock.
+        set("small-16", &[&fault(&rest), "traffic.pattern=ring"]).unwrap();
+    }
+    assert_eq!(set("small-16", &[&fault(down)]).unwrap().faults.all().len(), 1);
+}
