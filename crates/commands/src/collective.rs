@@ -208,7 +208,8 @@ fn row(
         let detail = engine.detail();
         let (weights, plan) = (&[][..], &plan);
         let request = Request { collective, bytes, detail, label, settings, plan, weights };
-        write(fabric, &mut Group::new(communicator.clone()), &request, &mut transfers, &[]);
+        let end =
+            write(fabric, &mut Group::new(communicator.clone()), &request, &mut transfers, &[]);
         if engine == Engine::Packet {
             let estimate = budget.check(fabric, &transfers, &loaded.settings())?;
             watch.expected_events = estimate.events;
@@ -218,7 +219,7 @@ fn row(
             return Err(Failure::Interrupted);
         }
         refuse_unfinished(&outcome, collective, bytes)?;
-        let seconds = outcome.makespan().as_secs_f64();
+        let seconds = outcome.over(end).unwrap_or(Span::ZERO).as_secs_f64();
         (seconds, engine::busiest(fabric, &outcome, seconds), Some(outcome))
     };
     if Span::MAX.as_secs_f64() <= seconds {

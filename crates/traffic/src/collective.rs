@@ -227,8 +227,15 @@ pub struct Phase {
     pub efficiency: f64,
     /// The same for the NICs.
     pub net_efficiency: f64,
-    /// Seconds that steps and hand-overs take without any bytes.
+    /// Seconds that steps and hand-overs take without any bytes, with the ways between servers.
     pub latency_s: f64,
+    /// Bytes that may be under way from one NIC before its peers answer: the library's buffers.
+    pub in_flight: f64,
+    /// What a connection between servers is first given to send, in bytes, and how many on the
+    /// critical path are so new, one after the other: each begins with its first window.
+    pub first_message: f64,
+    /// See `first_message`.
+    pub new_connections: f64,
     /// Seconds until the pipeline is full and again until it has drained.
     pub drain_s: f64,
 }
@@ -244,6 +251,9 @@ impl Default for Phase {
             efficiency: 1.0,
             net_efficiency: 1.0,
             latency_s: 0.0,
+            in_flight: f64::INFINITY,
+            first_message: 0.0,
+            new_connections: 0.0,
             drain_s: 0.0,
         }
     }

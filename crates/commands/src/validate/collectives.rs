@@ -221,7 +221,8 @@ impl Row {
         let detail = Detail::Folded;
         let request =
             Request { collective, bytes, detail, label, settings, plan: &plan, weights: &[] };
-        write(fabric, &mut Group::new(communicator.clone()), &request, &mut transfers, &[]);
+        let end =
+            write(fabric, &mut Group::new(communicator.clone()), &request, &mut transfers, &[]);
         let mut flow = flowsim::Settings {
             routing: routing_of(&self.cluster),
             ..flowsim::Settings::default()
@@ -230,7 +231,7 @@ impl Row {
         flow.wire.scale_up_efficiency = settings.architecture.scale_up_efficiency();
         flow.wire.nic_latency = settings.nic_latency / 2;
         let outcome = flowsim::run(fabric, &transfers, &flow);
-        let time: Span = outcome.makespan();
+        let time: Span = outcome.over(end)?;
         Some((time.as_secs_f64(), plan))
     }
 

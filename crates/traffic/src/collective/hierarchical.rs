@@ -24,6 +24,7 @@ use super::communicator::ScaleUp;
 use super::ring::{Round, chunks};
 use super::writer::{Detail, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase, part, share};
+use crate::nccl::route::{Ways, beyond_constants_s};
 use crate::nccl::{Family, Offer, Plan, Protocol, constants};
 use crate::transfers::{ConnectionId, OpId};
 
@@ -56,7 +57,7 @@ impl Algorithm for Hierarchical {
         Bytes::new(constants::buffer(ask.settings, protocol).get() / 2)
     }
 
-    fn phases(&self, ask: &Ask<'_>, _: &Plan) -> Vec<Phase> {
+    fn phases(&self, ask: &Ask<'_>, plan: &Plan) -> Vec<Phase> {
         let (shape, settings) = (ask.shape(), ask.settings);
         let (inside, rail) = (inside_bytes(ask) as f64, rail_bytes(ask) as f64);
         let members = f64::from(shape.per_domain);
@@ -75,7 +76,11 @@ impl Algorithm for Hierarchical {
         let steps = rounds(ask.collective) * (domains - 1.0);
         let between = Phase {
             nic: rail * members / f64::from(shape.rails),
-            latency_s: 1e-6 * (base + steps * net),
+            latency_s: 1e-6 * (base + steps * net)
+                + beyond_constants_s(steps / domains * Ways::of(ask).ring_s(1), steps, net),
+            in_flight: f64::from(plan.channels) * settings.buffer.as_f64(),
+            first_message: rail / steps / f64::from(plan.channels * plan.slices),
+            new_connections: 1.0,
             ..Phase::default()
         };
         match ask.collective {

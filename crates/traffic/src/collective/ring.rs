@@ -25,6 +25,7 @@ use units::Bytes;
 use super::communicator::{Hop, ScaleUp};
 use super::writer::{Detail, Flow, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase, part, share};
+use crate::nccl::route::{Ways, beyond_constants_s};
 use crate::nccl::{Family, Offer, Plan, Protocol, constants};
 use crate::transfers::{ConnectionId, OpId};
 
@@ -91,7 +92,16 @@ impl Algorithm for Ring {
             posts: nic * f64::from(shape.rails) / per_domain / slice_bytes,
             efficiency,
             net_efficiency: efficiency,
-            latency_s: 1e-6 * latency_us(ask, plan.protocol, slices),
+            latency_s: 1e-6 * latency_us(ask, plan.protocol, slices) + ways_s(ask, plan.protocol),
+            in_flight: constants::buffer(ask.settings, plan.protocol).as_f64()
+                * f64::from(plan.channels)
+                / f64::from(shape.rails),
+            first_message: slice_bytes,
+            // All edges of a ring begin at once, those of a chain one after the other.
+            new_connections: match is_chain(ask.collective) {
+                true => crossings(ask),
+                false => f64::from(u8::from(1 < shape.domains)),
+            },
             drain_s: match plan.protocol {
                 Protocol::Simple => stages * chunk / slices / rate,
                 Protocol::Ll | Protocol::Ll128 => 0.0,
@@ -187,17 +197,37 @@ fn latency_us(ask: &Ask<'_>, protocol: Protocol, slices: f64) -> f64 {
     let base = constants::base_latency_us(settings, Family::Ring, protocol);
     let inside = constants::hop_latency_us(settings, shape, Family::Ring, protocol);
     let between = constants::net_latency_us(settings, shape, Family::Ring, protocol);
-    let steps = f64::from(steps(ask));
-    let domains = f64::from(shape.domains);
-    let crossings = match (shape.domains, ask.collective) {
+    let (steps, crossings) = (f64::from(steps(ask)), crossings(ask));
+    // Inside, each slice is one more hand-over; between servers slices are posted ahead.
+    let posting = constants::post_us(settings, shape, protocol);
+    base + (steps - crossings) * (inside * slices).max(posting) + crossings * between
+}
+
+/// How many of its steps NCCL counts as crossing from server to server.
+fn crossings(ask: &Ask<'_>) -> f64 {
+    let domains = f64::from(ask.shape().domains);
+    match (ask.shape().domains, ask.collective) {
         (1, _) => 0.0,
         (_, Collective::AllReduce) => 2.0 * (domains - 1.0),
         (_, Collective::AllGather | Collective::ReduceScatter) => domains - 1.0,
         _ => domains,
+    }
+}
+
+/// What the ways between servers add. Of n edges a chunk passes all but one, in an all-reduce all
+/// twice but for two: those are inside a server where it has edges enough.
+fn ways_s(ask: &Ask<'_>, protocol: Protocol) -> f64 {
+    let shape = ask.shape();
+    if shape.domains == 1 {
+        return 0.0;
+    }
+    let (rounds, spared) = match ask.collective {
+        Collective::AllReduce => (2.0, 3_u32.saturating_sub(shape.per_domain)),
+        _ => (1.0, 2_u32.saturating_sub(shape.per_domain)),
     };
-    // Inside, each slice is one more hand-over; between servers slices are posted ahead.
-    let posting = constants::post_us(settings, shape, protocol);
-    base + (steps - crossings) * (inside * slices).max(posting) + crossings * between
+    let constant = constants::net_latency_us(ask.settings, shape, Family::Ring, protocol);
+    let crossed = rounds - f64::from(spared) / f64::from(shape.domains);
+    beyond_constants_s(crossed * Ways::of(ask).ring_s(1), crossings(ask), constant)
 }
 
 /// The ring of one channel: its hops, and their connections from `first` on.

@@ -17,6 +17,7 @@ use super::communicator::ScaleUp;
 use super::ring::{chunks, loops};
 use super::writer::{Detail, Flow, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase, part};
+use crate::nccl::route::{Ways, beyond_constants_s};
 use crate::nccl::{Architecture, Family, Offer, Plan, Protocol, constants};
 use crate::transfers::{ConnectionId, OpId};
 
@@ -75,7 +76,12 @@ impl Algorithm for Tree {
             nic: nic_load(ask, plan),
             efficiency,
             net_efficiency: efficiency,
-            latency_s: 1e-6 * latency_us(ask, plan.protocol),
+            latency_s: 1e-6 * latency_us(ask, plan.protocol) + ways_s(ask, Family::Tree, plan.protocol),
+            in_flight: constants::buffer(ask.settings, plan.protocol).as_f64()
+                * f64::from(plan.channels)
+                / f64::from(shape.rails),
+            first_message: each.min(slice(plan) as f64),
+            new_connections: 2.0 * f64::from(shape.domains.ilog2()),
             drain_s: match plan.protocol {
                 Protocol::Simple => {
                     let slice = chunk / f64::from(plan.slices);
@@ -215,6 +221,17 @@ fn latency_us(ask: &Ask<'_>, protocol: Protocol) -> f64 {
     let inside = f64::from(shape.per_domain - 1) * hop;
     let between = f64::from(shape.domains.ilog2()) * net;
     constants::base_latency_us(settings, Family::Tree, protocol) + 2.0 * (inside + between)
+}
+
+/// What the ways up and down a tree of servers add.
+pub(super) fn ways_s(ask: &Ask<'_>, family: Family, protocol: Protocol) -> f64 {
+    let shape = ask.shape();
+    if shape.domains == 1 {
+        return 0.0;
+    }
+    let constant = constants::net_latency_us(ask.settings, shape, family, protocol);
+    let counted = 2.0 * f64::from(shape.domains.ilog2());
+    beyond_constants_s(2.0 * Ways::of(ask).tree_s(), counted, constant)
 }
 
 /// NCCL `tuning.cc`: .92 of the links, at most so much for each channel, less with flags, and .85
