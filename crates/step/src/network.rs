@@ -280,7 +280,7 @@ impl<'a> Network<'a> {
         })?;
         let fixed = estimate.plan.fill();
         let moving = estimate.time.saturating_sub(estimate.plan.launch + fixed);
-        Ok(Alone { fixed, moving })
+        Ok(Alone { fixed, moving, answers: estimate.plan.answers })
     }
 
     /// How an exchange's bytes are shared out over the ranks of a group; empty for equally.
@@ -301,6 +301,7 @@ impl<'a> Network<'a> {
             links: IdVec::default(),
             findings: Vec::new(),
         };
+        phase.findings.extend(alone.finding(exchange));
         if self.runner.is_none() || !self.leaves_the_domain(exchange.kind) {
             return Ok(phase);
         }
@@ -327,7 +328,7 @@ impl<'a> Network<'a> {
             return Ok(Phase { exchange, alone: alone.time(), fixed: alone.fixed, ..phase });
         }
         phase.slowest = last_over(&outcome, &ends).saturating_sub(self.settings.launch);
-        phase.findings = outcome.findings.into_iter().map(|finding| finding.text).collect();
+        phase.findings.extend(outcome.findings.into_iter().map(|finding| finding.text));
         phase.links = outcome.links;
         Ok(phase)
     }
@@ -410,11 +411,27 @@ struct Alone {
     fixed: Span,
     /// Bytes on links.
     moving: Span,
+    /// The part of `fixed` that is spent waiting for answers.
+    answers: Span,
 }
 
 impl Alone {
     fn time(self) -> Span {
         self.fixed + self.moving
+    }
+
+    /// What a user should hear of who wonders why long cables cost more than their delay.
+    fn finding(self, exchange: Exchange) -> Option<String> {
+        let Exchange { kind, collective, bytes, .. } = exchange;
+        let (answers, time) = (self.answers, self.time());
+        (time < answers * 10).then(|| {
+            format!(
+                "{} {} of {bytes}: {answers:.1} of {time:.1} is waiting for answers, because \
+                 buffers (`library.buffer`) or windows of connections hold less than a round trip",
+                words(kind),
+                collective.name()
+            )
+        })
     }
 }
 

@@ -229,12 +229,18 @@ pub struct Phase {
     pub net_efficiency: f64,
     /// Seconds that steps and hand-overs take without any bytes, with the ways between servers.
     pub latency_s: f64,
-    /// Bytes that may be under way from one NIC before its peers answer: the library's buffers.
-    pub in_flight: f64,
-    /// What a connection between servers is first given to send, in bytes, and how many on the
-    /// critical path are so new, one after the other: each begins with its first window.
+    /// Messages over one connection between servers.
+    pub messages: f64,
+    /// How many of them may be under way before its peer answers: the slots of its buffer.
+    pub slots: f64,
+    /// How long the answer takes, in round trips.
+    pub answer: f64,
+    /// Seconds of the latency that pass anyway while answers come.
+    pub overlap_s: f64,
+    /// What a connection between servers is first given to send at once, in bytes: it begins with
+    /// its first window.
     pub first_message: f64,
-    /// See `first_message`.
+    /// How many so new ones follow each other on the critical path, in farthest ones.
     pub new_connections: f64,
     /// Seconds until the pipeline is full and again until it has drained.
     pub drain_s: f64,
@@ -251,7 +257,10 @@ impl Default for Phase {
             efficiency: 1.0,
             net_efficiency: 1.0,
             latency_s: 0.0,
-            in_flight: f64::INFINITY,
+            messages: 0.0,
+            slots: 1.0,
+            answer: 1.0,
+            overlap_s: 0.0,
             first_message: 0.0,
             new_connections: 0.0,
             drain_s: 0.0,

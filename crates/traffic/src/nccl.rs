@@ -213,12 +213,15 @@ pub struct Plan {
     pub drain: Span,
     /// What the software adds to the time that the links need.
     pub slowdown: Span,
+    /// What waiting for answers adds where less may be under way than a round trip holds: windows
+    /// of new connections, and the library's buffers.
+    pub answers: Span,
 }
 
 impl Plan {
     /// What a folded channel adds to the time of its bytes.
     pub fn fill(&self) -> Span {
-        self.latency + self.drain + self.slowdown
+        self.latency + self.drain + self.slowdown + self.answers
     }
 }
 
@@ -288,10 +291,12 @@ fn complete(ask: &Ask<'_>, algorithm: &'static dyn Algorithm, protocol: Protocol
         latency: Span::ZERO,
         drain: Span::ZERO,
         slowdown: Span::ZERO,
+        answers: Span::ZERO,
     };
     let times = estimate::times(ask, &algorithm.phases(ask, &plan));
     plan.latency = Span::from_secs_f64(times.latency_s);
     plan.drain = Span::from_secs_f64(times.drain_s);
     plan.slowdown = Span::from_secs_f64(times.slowdown_s);
+    plan.answers = Span::from_secs_f64(times.answers_s);
     plan
 }

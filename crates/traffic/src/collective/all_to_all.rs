@@ -72,7 +72,10 @@ impl Algorithm for AllToAll {
             scale_up: own,
             mesh_link: mesh(own),
             latency_s: 1e-6 * latency_us(ask) + ways_s(ask),
-            first_message: plan.chunk.as_f64().min(bytes / ranks),
+            first_message: match ask.settings.pxn {
+                Pxn::Enabled => bytes * members / ranks,
+                Pxn::Disabled => bytes / ranks,
+            },
             new_connections: 1.0,
             ..Phase::default()
         };

@@ -22,7 +22,7 @@ use units::{Bytes, Span};
 
 use super::communicator::ScaleUp;
 use super::ring::{Round, chunks};
-use super::writer::{Detail, Sheet, nth};
+use super::writer::{Detail, SLICES, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase, part, share};
 use crate::nccl::route::{Ways, beyond_constants_s};
 use crate::nccl::{Family, Offer, Plan, Protocol, constants};
@@ -74,12 +74,17 @@ impl Algorithm for Hierarchical {
             ..Phase::default()
         };
         let steps = rounds(ask.collective) * (domains - 1.0);
+        let round = Ways::of(ask).round(1);
+        let ways_s = rounds(ask.collective) * (round.sum_s - round.shortest_s);
+        let part = ask.bytes.get() / u64::from(shape.per_domain) / u64::from(plan.channels);
+        let loops = chunks(part, plan.chunk.get() * u64::from(shape.domains));
         let between = Phase {
             nic: rail * members / f64::from(shape.rails),
-            latency_s: 1e-6 * (base + steps * net)
-                + beyond_constants_s(steps / domains * Ways::of(ask).ring_s(1), steps, net),
-            in_flight: f64::from(plan.channels) * settings.buffer.as_f64(),
-            first_message: rail / steps / f64::from(plan.channels * plan.slices),
+            latency_s: 1e-6 * (base + steps * net) + beyond_constants_s(ways_s, steps, net),
+            messages: steps * f64::from(plan.slices) * loops,
+            slots: SLICES as f64,
+            overlap_s: (ways_s - round.longest_s).max(0.0),
+            first_message: rail / steps / f64::from(plan.channels),
             new_connections: 1.0,
             ..Phase::default()
         };

@@ -67,7 +67,7 @@ impl Algorithm for HierarchicalAllToAll {
                 nic: away * members / f64::from(shape.rails),
                 posts: away / plan.chunk.as_f64().min(bytes * members / ranks).max(1.0),
                 latency_s: 1e-6 * (base + net) + super::all_to_all::ways_s(ask),
-                first_message: plan.chunk.as_f64().min(bytes * members / ranks),
+                first_message: bytes * members / ranks,
                 new_connections: 1.0,
                 ..Phase::default()
             },

@@ -52,7 +52,7 @@ impl Algorithm for Moe {
         Bytes::from_kib(10 * 16 * 7)
     }
 
-    fn phases(&self, ask: &Ask<'_>, plan: &Plan) -> Vec<Phase> {
+    fn phases(&self, ask: &Ask<'_>, _: &Plan) -> Vec<Phase> {
         let (shape, settings) = (ask.shape(), ask.settings);
         let volumes = Volumes::of(ask);
         let (to_node, to_gpu) = (volumes.most_to_node(), volumes.most_to_gpu());
@@ -68,7 +68,7 @@ impl Algorithm for Moe {
             mesh_link: if shape.scale_up == ScaleUp::Mesh { to_gpu as f64 } else { 0.0 },
             nic: to_node as f64 * (domains - 1.0) * sharing,
             latency_s: 1e-6 * latency + super::all_to_all::ways_s(ask),
-            first_message: plan.chunk.as_f64().min(to_node as f64),
+            first_message: to_node as f64,
             new_connections: 1.0,
             ..Phase::default()
         }]

@@ -48,7 +48,7 @@ impl Algorithm for MoeLowLatency {
         ask.settings.p2p_net_chunk
     }
 
-    fn phases(&self, ask: &Ask<'_>, plan: &Plan) -> Vec<Phase> {
+    fn phases(&self, ask: &Ask<'_>, _: &Plan) -> Vec<Phase> {
         let shape = ask.shape();
         let bytes = with_scales(ask, ask.bytes.get()) as f64;
         let (ranks, members) = (f64::from(shape.ranks), f64::from(shape.per_domain));
@@ -59,7 +59,7 @@ impl Algorithm for MoeLowLatency {
             nic: bytes * (ranks - members) / ranks * members / f64::from(shape.rails),
             // Its kernels post and poll themselves: the way is all.
             latency_s: Ways::of(ask).farthest_s(),
-            first_message: plan.chunk.as_f64().min(bytes / ranks),
+            first_message: bytes / ranks,
             new_connections: 1.0,
             ..Phase::default()
         }]

@@ -13,7 +13,7 @@ use units::Bytes;
 use super::nvls::{self, HeadEdges};
 use super::ring::{chunks, loops};
 use super::tree::{self, Half};
-use super::writer::{Detail, Flow, Sheet, nth};
+use super::writer::{Detail, Flow, SLICES, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase, part};
 use crate::nccl::{Family, Offer, Plan, Protocol, constants};
 use crate::transfers::{ConnectionId, OpId};
@@ -59,6 +59,7 @@ impl Algorithm for NvlsTree {
 
     fn phases(&self, ask: &Ask<'_>, plan: &Plan) -> Vec<Phase> {
         let shape = ask.shape();
+        let members = u64::from(shape.per_domain);
         let heads = f64::from(shape.per_domain);
         let sharing = heads / f64::from(shape.rails);
         let degree = tree::degrees(shape.domains as usize).into_iter().map(|[a, b]| a + b).max();
@@ -72,7 +73,9 @@ impl Algorithm for NvlsTree {
             latency_s: 1e-6 * latency_us(ask)
                 + tree::ways_s(ask, Family::NvlsTree, Protocol::Simple),
             first_message: (ask.bytes.as_f64() / (2.0 * heads)).min(most(plan) as f64),
-            new_connections: 2.0 * f64::from(shape.domains.ilog2()),
+            new_connections: 1.0,
+            messages: chunks(ask.bytes.get() / (2 * members), most(plan)),
+            slots: SLICES as f64,
             drain_s: levels * nvls::fill_s(ask, plan, scale_up),
             ..Phase::default()
         }]

@@ -52,16 +52,17 @@ impl Algorithm for Pat {
         let ranks = f64::from(ask.shape().ranks);
         let log = f64::from(ask.shape().domains.ilog2());
         let mut ways = Ways::of(ask);
-        let distances: Vec<usize> = distances(ask.communicator.ranks()).collect();
-        let mean = |distance: &usize| ways.ring_s(*distance) / ranks;
-        let ways_s: f64 = distances.iter().map(mean).sum();
+        let mut ways_s = 0.0;
+        for distance in distances(ask.communicator.ranks()) {
+            ways_s += ways.round(distance).longest_s;
+        }
         vec![Phase {
             nic: ask.bytes.as_f64() * (ranks - 1.0) / ranks / f64::from(ask.shape().rails),
             net_efficiency: EFFICIENCY,
             latency_s: 1e-6 * latency_us(ask)
                 + beyond_constants_s(ways_s, log, net_latency_us(ask)),
             first_message: ask.bytes.as_f64() / ranks / f64::from(plan.channels),
-            new_connections: distances.len() as f64,
+            new_connections: ways.in_farthest(ways_s),
             ..Phase::default()
         }]
     }

@@ -23,7 +23,7 @@
 use units::Bytes;
 
 use super::communicator::{Hop, ScaleUp};
-use super::writer::{Detail, Flow, Sheet, nth};
+use super::writer::{Detail, Flow, SLICES, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase, part, share};
 use crate::nccl::route::{Ways, beyond_constants_s};
 use crate::nccl::{Family, Offer, Plan, Protocol, constants};
@@ -85,6 +85,25 @@ impl Algorithm for Ring {
         let rate = bandwidth * 1e9 * efficiency / f64::from(plan.channels);
         let nic = if shape.domains == 1 { 0.0 } else { edge / f64::from(shape.rails) };
         let slice_bytes = (chunk / slices).max(1.0);
+        let messages = match is_chain(ask.collective) {
+            true => chunks(each as u64, slice(plan)),
+            false => {
+                let loops = chunks(each as u64, plan.chunk.get() * u64::from(shape.ranks));
+                f64::from(steps(ask)) * slices * loops
+            }
+        };
+        // All edges of a ring begin at once, with what the ranks since the last long way send;
+        // those of a chain begin one after the other.
+        let mut ways = Ways::of(ask);
+        let round_s = ways.round(1).sum_s;
+        let long_ways = ways.in_farthest(round_s);
+        let (burst, new_connections) = match (shape.domains, is_chain(ask.collective)) {
+            (1, _) => (0.0, 0.0),
+            (_, true) => (1.0, (long_ways - 1.0).max(1.0)),
+            (_, false) => (f64::from(shape.ranks) / long_ways.max(1.0), 1.0),
+        };
+        let latency_s =
+            1e-6 * latency_us(ask, plan.protocol, slices) + ways_s(ask, plan.protocol);
         vec![Phase {
             scale_up,
             mesh_link: if shape.scale_up == ScaleUp::Mesh { edge / cycles } else { 0.0 },
@@ -92,20 +111,21 @@ impl Algorithm for Ring {
             posts: nic * f64::from(shape.rails) / per_domain / slice_bytes,
             efficiency,
             net_efficiency: efficiency,
-            latency_s: 1e-6 * latency_us(ask, plan.protocol, slices) + ways_s(ask, plan.protocol),
-            in_flight: constants::buffer(ask.settings, plan.protocol).as_f64()
-                * f64::from(plan.channels)
-                / f64::from(shape.rails),
-            first_message: slice_bytes,
-            // All edges of a ring begin at once, those of a chain one after the other.
-            new_connections: match is_chain(ask.collective) {
-                true => crossings(ask),
-                false => f64::from(u8::from(1 < shape.domains)),
+            latency_s,
+            overlap_s: match is_chain(ask.collective) {
+                true => 0.0,
+                // Steps wait for each other anyway, but for the last.
+                false => (latency_s - ways.farthest_s()).max(0.0),
             },
+            messages,
+            slots: if is_chain(ask.collective) { under_way(ask, plan) } else { SLICES } as f64,
+            first_message: burst * chunk,
+            new_connections,
             drain_s: match plan.protocol {
                 Protocol::Simple => stages * chunk / slices / rate,
                 Protocol::Ll | Protocol::Ll128 => 0.0,
             },
+            ..Phase::default()
         }]
     }
 
@@ -117,7 +137,7 @@ impl Algorithm for Ring {
         let hops = f64::from(shape.ranks + crossings);
         f64::from(plan.channels)
             * match is_chain(ask.collective) {
-                true => (hops - 1.0) * chunks(each, plan.chunk.get() / u64::from(plan.slices)),
+                true => (hops - 1.0) * chunks(each, slice(plan)),
                 false => {
                     let loops = chunks(each, plan.chunk.get() * u64::from(shape.ranks));
                     hops * f64::from(steps(ask)) * f64::from(plan.slices) * loops
@@ -226,8 +246,9 @@ fn ways_s(ask: &Ask<'_>, protocol: Protocol) -> f64 {
         _ => (1.0, 2_u32.saturating_sub(shape.per_domain)),
     };
     let constant = constants::net_latency_us(ask.settings, shape, Family::Ring, protocol);
-    let crossed = rounds - f64::from(spared) / f64::from(shape.domains);
-    beyond_constants_s(crossed * Ways::of(ask).ring_s(1), crossings(ask), constant)
+    let round = Ways::of(ask).round(1);
+    let crossed = rounds * round.sum_s - f64::from(spared) * round.shortest_s;
+    beyond_constants_s(crossed, crossings(ask), constant)
 }
 
 /// The ring of one channel: its hops, and their connections from `first` on.
@@ -271,7 +292,7 @@ impl RingOnSheet<'_> {
         match self.chain(ask.collective) {
             Some(edges) => {
                 let edges: Vec<Vec<ConnectionId>> = edges.map(ids).collect();
-                chain(&edges, plan, bytes, sheet);
+                chain(ask, &edges, plan, bytes, sheet);
             }
             None => {
                 let edges: Vec<Vec<ConnectionId>> = edges(self.hops).map(ids).collect();
@@ -346,15 +367,41 @@ impl Round {
 }
 
 /// Broadcast and reduce: chunks follow each other down a chain.
-fn chain(edges: &[Vec<ConnectionId>], plan: &Plan, bytes: u64, sheet: &mut Sheet<'_>) {
-    let mut flow = Flow::new(edges.len(), sheet.start);
-    let slice = (plan.chunk.get() / u64::from(plan.slices)).max(1);
-    for slice_bytes in loops(bytes, slice) {
+fn chain(
+    ask: &Ask<'_>,
+    edges: &[Vec<ConnectionId>],
+    plan: &Plan,
+    bytes: u64,
+    sheet: &mut Sheet<'_>,
+) {
+    let mut flow = Flow::of_slices(edges.len(), sheet.start, under_way(ask, plan));
+    for slice_bytes in loops(bytes, slice(plan)) {
         let mut arrived: Option<OpId> = None;
         for (edge, hops) in edges.iter().enumerate() {
             arrived = Some(flow.send(sheet, edge, hops, slice_bytes, arrived.as_slice()));
         }
         arrived.into_iter().for_each(|last| sheet.end(last));
+    }
+}
+
+/// Lines with flags are passed on one by one; written out step by step, so many bytes at a time.
+const BUNDLE: u64 = 16 << 10;
+
+/// What a chain or tree passes on at once.
+pub(super) fn slice(plan: &Plan) -> u64 {
+    match plan.protocol {
+        Protocol::Simple => (plan.chunk.get() / u64::from(plan.slices)).max(1),
+        Protocol::Ll | Protocol::Ll128 => BUNDLE,
+    }
+}
+
+/// How many of them fit the buffer of a channel.
+pub(super) fn under_way(ask: &Ask<'_>, plan: &Plan) -> usize {
+    match plan.protocol {
+        Protocol::Simple => SLICES,
+        Protocol::Ll | Protocol::Ll128 => {
+            (constants::buffer(ask.settings, plan.protocol).get() / BUNDLE) as usize
+        }
     }
 }
 

@@ -86,7 +86,8 @@ impl Algorithm for SendRecv {
                 nic: away,
                 posts: away / plan.chunk.as_f64(),
                 latency_s: through_kernel(),
-                in_flight: f64::from(plan.channels) * CHUNKS as f64 * plan.chunk.as_f64(),
+                messages: chunks(each as u64, plan.chunk.get()),
+                slots: CHUNKS as f64,
                 first_message: if 0.0 < away { each } else { 0.0 },
                 new_connections: 1.0,
                 ..Phase::default()

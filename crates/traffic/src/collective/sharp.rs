@@ -121,6 +121,13 @@ impl Algorithm for Sharp {
             nic: ask.bytes.as_f64() / heads * sharing,
             efficiency,
             latency_s: 1e-6 * latency_us(ask) + ways_s(ask),
+            messages: chunks(
+                ask.bytes.get() / u64::from(shape.per_domain),
+                ask.settings.aggregation.chunk.get(),
+            ),
+            // A buffer is free again when its sum has gone up and come down.
+            slots: f64::from(ask.settings.aggregation.buffers.max(1)),
+            answer: 0.5,
             drain_s: match shape.per_domain {
                 1 => 0.0,
                 _ => nvls::fill_s(ask, plan, scale_up),

@@ -260,7 +260,7 @@ pub(crate) struct Flow {
 
 /// Slices of a collective that may be under way on one connection: `NCCL_STEPS` (8) slots, two for
 /// each slice.
-const SLICES: usize = 4;
+pub(super) const SLICES: usize = 4;
 
 /// Chunks of a send that may be under way: one slot each.
 pub(super) const CHUNKS: usize = 8;
@@ -269,6 +269,11 @@ impl Flow {
     /// For the slices of a collective.
     pub(crate) fn new(edges: usize, start: OpId) -> Self {
         Self { sent: vec![Vec::new(); edges], after: Vec::new(), start, window: SLICES }
+    }
+
+    /// For slices of which another number may be under way.
+    pub(crate) fn of_slices(edges: usize, start: OpId, window: usize) -> Self {
+        Self { window, ..Self::new(edges, start) }
     }
 
     /// For the chunks of sends.
@@ -287,18 +292,21 @@ impl Flow {
     ) -> OpId {
         self.after.clear();
         self.after.extend_from_slice(arrived);
-        let sent = &mut self.sent[edge];
-        if let Some(at) = sent.len().checked_sub(self.window) {
-            self.after.push(sent[at]);
-        }
         if self.after.is_empty() {
             self.after.push(self.start);
         }
-        let (first, rest) = hops.split_first().expect("an edge has a hop");
-        let mut op = sheet.send(*first, bytes, &self.after);
-        for hop in rest {
-            op = sheet.send(*hop, bytes, &[op]);
+        let sent = &mut self.sent[edge];
+        let (last, before) = hops.split_last().expect("an edge has a hop");
+        for hop in before {
+            let op = sheet.send(*hop, bytes, &self.after);
+            self.after.clear();
+            self.after.push(op);
         }
+        // A place in the buffer is free when its sender knows that it has been taken.
+        if let Some(at) = sent.len().checked_sub(self.window) {
+            self.after.push(sent[at]);
+        }
+        let op = sheet.send(*last, bytes, &self.after);
         if 2 * self.window <= sent.len() {
             sent.drain(..self.window);
         }

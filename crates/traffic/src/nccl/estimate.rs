@@ -70,7 +70,7 @@ pub fn estimate_of(ask: &Ask<'_>) -> Option<Estimate> {
             times = self::times(ask, &slower.collect::<Vec<_>>());
         }
     }
-    let still = plan.launch.as_secs_f64() + times.latency_s + times.drain_s;
+    let still = plan.launch.as_secs_f64() + times.latency_s + times.drain_s + times.answers_s;
     let moving = times.links_s + times.slowdown_s;
     let time = Span::from_secs_f64(still + moving);
     let limit = if moving < still { Limit::Latency } else { times.limit };
@@ -86,6 +86,8 @@ pub(super) struct Times {
     pub(super) links_s: f64,
     /// What the software adds to that.
     pub(super) slowdown_s: f64,
+    /// What waiting for answers adds to that.
+    pub(super) answers_s: f64,
     limit: Limit,
 }
 
@@ -96,6 +98,7 @@ pub(super) fn times(ask: &Ask<'_>, phases: &[Phase]) -> Times {
         drain_s: 0.0,
         links_s: 0.0,
         slowdown_s: 0.0,
+        answers_s: 0.0,
         limit: Limit::Latency,
     };
     let mut longest = 0.0;
@@ -114,17 +117,20 @@ pub(super) fn times(ask: &Ask<'_>, phases: &[Phase]) -> Times {
         let inside = over(phase.scale_up, shape.scale_up_rate, efficiency);
         let mesh = over(phase.mesh_link, shape.mesh_link_rate, efficiency);
         let nic = over(phase.nic, nic_rate, settings.wire_efficiency);
-        let answers = phase.nic * round_trip_s / phase.in_flight;
+        // What fits the slots is sent without an answer.
+        let rounds = ((phase.messages / phase.slots).ceil() - 1.0).max(0.0);
+        let answers = rounds * phase.answer * round_trip_s;
         let posting =
             1e-6 * phase.posts * constants::post_us(settings, shape, super::Protocol::Simple);
         let links = inside.max(mesh).max(nic);
         let slowed = (inside.max(mesh) / phase.efficiency).max(nic / phase.net_efficiency);
-        let moving = slowed.max(posting).max(answers);
+        let moving = slowed.max(posting);
         times.latency_s += phase.latency_s;
+        times.answers_s += (answers - phase.overlap_s - moving).max(0.0);
         if let (Some(window), Some(line)) = (settings.window, nic_rate) {
             let line = line.bytes_per_s() * settings.wire_efficiency;
             let stall = window.stall_s(phase.first_message, 0.0, round_trip_s, line);
-            times.latency_s += phase.new_connections * stall;
+            times.answers_s += phase.new_connections * stall;
         }
         times.drain_s += phase.drain_s;
         times.links_s += links;
@@ -132,7 +138,6 @@ pub(super) fn times(ask: &Ask<'_>, phases: &[Phase]) -> Times {
         if longest < moving {
             longest = moving;
             times.limit = match () {
-                () if slowed.max(posting) < answers => Limit::Latency,
                 () if slowed < posting => Limit::Posting,
                 () if inside.max(mesh) / phase.efficiency <= nic / phase.net_efficiency => {
                     Limit::Nic

@@ -35,6 +35,14 @@ pub(crate) fn beyond_constants_s(ways_s: f64, counted: f64, constant_us: f64) ->
     ways_s - counted * (1e-6 * constant_us).min(REFERENCE.as_secs_f64())
 }
 
+/// The ways of a ring of servers, in seconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Round {
+    pub(crate) sum_s: f64,
+    pub(crate) shortest_s: f64,
+    pub(crate) longest_s: f64,
+}
+
 /// Looks up ways between the NICs of one fabric.
 #[derive(Debug)]
 pub(crate) struct Ways<'a> {
@@ -101,19 +109,26 @@ impl<'a> Ways<'a> {
         2.0 * (self.farthest_s() - self.nics.as_secs_f64()).max(0.0)
     }
 
-    /// A row of domains, each to the one `distance` further on, all of them once round, in seconds.
-    pub(crate) fn ring_s(&mut self, distance: usize) -> f64 {
+    /// Each domain to the one `distance` further on, all of them once round.
+    pub(crate) fn round(&mut self, distance: usize) -> Round {
         let domains = self.communicator.domains();
-        if domains < 2 {
-            return 0.0;
+        let mut ways = Vec::new();
+        if 1 < domains {
+            let from = (0..domains).step_by(domains.div_ceil(LOOKED_UP));
+            ways.extend(from.map(|at| self.between_domains_s(at, (at + distance) % domains)));
         }
-        let stride = domains.div_ceil(LOOKED_UP);
-        let (mut sum, mut count) = (0.0, 0);
-        for from in (0..domains).step_by(stride) {
-            sum += self.between_domains_s(from, (from + distance) % domains);
-            count += 1;
+        let scale = domains as f64 / ways.len().max(1) as f64;
+        Round {
+            sum_s: ways.iter().sum::<f64>() * scale,
+            shortest_s: ways.iter().copied().reduce(f64::min).unwrap_or(0.0),
+            longest_s: ways.iter().copied().fold(0.0, f64::max),
         }
-        sum / f64::from(count) * domains as f64
+    }
+
+    /// So many farthest ways this one is.
+    pub(crate) fn in_farthest(&mut self, ways_s: f64) -> f64 {
+        let farthest = self.farthest_s();
+        if 0.0 < farthest { ways_s / farthest } else { 0.0 }
     }
 
     /// From the farthest domain up a double binary tree to its root, in seconds.
