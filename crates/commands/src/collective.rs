@@ -4,7 +4,9 @@ use report::number::significant;
 use report::{Align, Answer, Chart, ChartKind, Frame, Sheet, Table, Unit};
 use scenario::Loaded;
 use serde::Serialize;
-use traffic::collective::{Collective, Communicator, Group, Limit, Unlowered, Wanted, lower};
+use traffic::collective::{
+    Collective, Communicator, Group, Limit, Lowered, Unlowered, Wanted, lower,
+};
 use traffic::{Outcome, Transfers, nccl};
 use units::{Bytes, Span};
 
@@ -253,11 +255,11 @@ fn row(
         let limit = Limit { operations: engine::most_operations(engine, patience), copies: 1 };
         let wanted = Wanted { collective, bytes, settings, detail, weights, limit, label };
         let mut group = Group::new(communicator.clone());
-        let plan = lower(fabric, &mut group, &wanted, &mut transfers, &[])?.plan;
+        let Lowered { end, plan } = lower(fabric, &mut group, &wanted, &mut transfers, &[])?;
         watch.expected_events = engine::estimate(loaded, engine, &transfers, budget)?;
         let outcome = engine::run_whole(loaded, fabric, engine, &transfers, watch)?;
         refuse_unfinished(&outcome, collective, bytes)?;
-        let seconds = outcome.makespan().as_secs_f64();
+        let seconds = outcome.over(end).unwrap_or(Span::ZERO).as_secs_f64();
         (plan, seconds, engine::busiest(fabric, &outcome, seconds), Some(outcome))
     } else {
         let ranks = communicator.ranks() as u32;

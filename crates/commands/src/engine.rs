@@ -7,10 +7,11 @@
 use fabric::graph::LinkKind;
 use fabric::hardware::Reorder;
 use fabric::{Fabric, LinkId};
+use packetsim::cc::CcConfig;
 pub use scenario::Engine;
 use scenario::Loaded;
 use traffic::nccl::{self, Architecture};
-use traffic::{NotRun, Outcome, Transfers};
+use traffic::{NotRun, Outcome, Transfers, Window};
 use units::{Bytes, Span};
 
 use crate::failure::Failure;
@@ -50,7 +51,11 @@ pub fn flow_settings(loaded: &Loaded) -> flowsim::Settings {
             Reorder::SelectiveRepeat | Reorder::DirectPlacement => flowsim::Receiver::AnyOrder,
         },
         nic_latency: (nic.send_latency + nic.receive_latency) / 2,
-        scale_up_efficiency: library.architecture.scale_up_efficiency(),
+        scale_up_efficiency: library
+            .scale_up_efficiency
+            .unwrap_or(library.architecture.scale_up_efficiency()),
+        window: library.window,
+        host_rate: library.host_rate,
     };
     flowsim::Settings {
         routing: settings.routing.clone(),
@@ -73,8 +78,25 @@ pub fn library(loaded: &Loaded) -> nccl::Settings {
         architecture: architecture.unwrap_or(library.architecture),
         nic_latency: settings.nic.send_latency + settings.nic.receive_latency,
         wire_efficiency: scenario.network.transport.efficiency(settings.packet.mtu),
+        window: window(&settings),
+        host_rate: settings.nic.host_rate(),
         ..library
     }
+}
+
+/// What a queue pair may have under way where its congestion control starts with little; the others
+/// start with what a round trip holds, or with no bound.
+fn window(settings: &packetsim::Settings) -> Option<Window> {
+    let mtu = settings.packet.mtu.get().max(1);
+    let packets = |bytes: Bytes| Bytes::new(bytes.get().div_ceil(mtu).saturating_mul(mtu));
+    let (first, most) = match &settings.congestion {
+        CcConfig::Cubic(config) => (config.initial_window, config.max_window),
+        CcConfig::Dctcp(config) => {
+            (config.initial_window?, config.max_window.unwrap_or(Bytes::from_mib(1 << 20)))
+        }
+        _ => return None,
+    };
+    Some(Window { first: packets(first), most: packets(most) })
 }
 
 /// Refuses a run that would take too long or too much memory. How many events to expect; none

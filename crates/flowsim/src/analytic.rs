@@ -7,7 +7,7 @@
 //! does not: the difference to the flow engine is what sharing costs.
 
 use fabric::{Fabric, LinkId};
-use traffic::{ConnectionId, Finding, LinkUse, OpId, OpKind, OpTimes, Outcome, Transfers};
+use traffic::{ConnectionId, Finding, LinkUse, OpId, OpKind, OpTimes, Outcome, Replay, Transfers};
 use units::{Id, IdVec, Span, Time};
 
 use crate::capacity;
@@ -33,12 +33,11 @@ pub fn run(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> Outco
         touched: Vec::new(),
         bytes: vec![0.0; links],
         wide_bytes: Vec::new(),
+        sent: vec![0.0; transfers.connections().len()],
     };
     let mut outcome = Outcome::default();
     for op in transfers.ops().ids() {
-        let before = transfers.after(op).iter().map(|earlier| outcome.ops[*earlier]);
-        let mut ends = before.map(|times| times.map(|times| times.finish));
-        let start = ends.try_fold(Time::ZERO, |latest, next| Some(latest.max(next?)));
+        let start = Replay::start_of(transfers, &outcome.ops, op);
         let times = start.and_then(|start| match alone.duration(op) {
             Ok((way, back)) => {
                 let received = start + way;
@@ -74,6 +73,8 @@ struct Alone<'a, 'b> {
     touched: Vec<u32>,
     bytes: Vec<f64>,
     wide_bytes: Vec<f64>,
+    /// By connection: what it has sent.
+    sent: Vec<f64>,
 }
 
 impl Alone<'_, '_> {
@@ -89,12 +90,10 @@ impl Alone<'_, '_> {
                 if ends.from == ends.to {
                     return Ok((flow.protocol_latency, Span::ZERO));
                 }
-                let nics = match self.paths.queue_pairs(*connection) {
-                    0 => Span::ZERO,
-                    _ => wire.nic_latency * 2,
-                };
+                let nics = wire.nic_latency * self.paths.nics(ends) as u64;
                 let wires = Span::from_secs_f64(self.lay.delay);
                 let packet = bytes.as_f64().min(wire.packet.as_f64());
+                let moving = moving.max(self.window_s(*connection, bytes.as_f64()));
                 let forward = Span::from_secs_f64(moving + packet * self.lay.per_byte);
                 // The receiving NIC acknowledges before its software knows.
                 let back = wires.saturating_sub(nics / 2);
@@ -105,6 +104,23 @@ impl Alone<'_, '_> {
                 Ok((Span::from_secs_f64(moving) + *fill, Span::ZERO))
             }
         }
+    }
+
+    /// How long the window of a connection's queue pairs makes its bytes take.
+    fn window_s(&mut self, connection: ConnectionId, bytes: f64) -> f64 {
+        let wire = &self.settings.wire;
+        let pairs = self.paths.queue_pairs(connection) as f64;
+        let (Some(window), true) = (wire.window, 0.0 < pairs) else { return 0.0 };
+        let sent = self.sent[connection.index()];
+        self.sent[connection.index()] += bytes;
+        let store = self.lay.per_byte * wire.packet.as_f64();
+        let line = self
+            .lay
+            .entries
+            .first()
+            .map_or(f64::INFINITY, |(first, _)| self.capacities[*first as usize]);
+        let round_trip = 2.0 * self.lay.delay + store;
+        window.least_s(bytes / pairs, sent / pairs, round_trip, line / pairs)
     }
 
     /// How long bytes take over all these connections at one rate.

@@ -32,6 +32,17 @@ pub(crate) fn capacities(
             false => health.rate(fabric, link).bytes_per_s() * share(fabric.class(link).kind),
         })
         .collect();
+    if let Some(host) = wire.host_rate {
+        for number in 0..fabric.nics() {
+            let ports = fabric.ports(fabric.nic(number));
+            let each = host.bytes_per_s() / ports.len().max(1) as f64;
+            for &port in ports {
+                for link in [port, fabric.reverse(port)] {
+                    capacities[link.index()] = capacities[link.index()].min(each);
+                }
+            }
+        }
+    }
     for fault in settings.faults.on(now) {
         for &node in &fault.nodes {
             for &port in fabric.ports(node) {

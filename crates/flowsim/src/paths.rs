@@ -211,6 +211,11 @@ impl<'a> Paths<'a> {
         self.range(connection.index()).len()
     }
 
+    /// At how many of its ends a connection passes through a NIC.
+    pub fn nics(&self, ends: &Connection) -> usize {
+        [ends.from, ends.to].into_iter().filter(|node| is_nic(self.fabric, *node)).count()
+    }
+
     /// A connection's queue pair has paused and may choose again.
     pub fn pause(&mut self, connection: ConnectionId, number: usize) {
         let key = self.first_key[connection.index()] as usize + number;
@@ -510,10 +515,13 @@ fn merge(layer: &mut Vec<(NodeId, f64)>) {
     });
 }
 
+fn is_nic(fabric: &Fabric, node: NodeId) -> bool {
+    matches!(fabric.nodes()[node].kind, NodeKind::Nic | NodeKind::FrontEndNic)
+}
+
 fn queue_pair_count(fabric: &Fabric, connection: &Connection, config: &RoutingConfig) -> u16 {
-    let is_nic =
-        |node: NodeId| matches!(fabric.nodes()[node].kind, NodeKind::Nic | NodeKind::FrontEndNic);
-    match (is_nic(connection.from) && is_nic(connection.to), connection.queue_pairs) {
+    let both = is_nic(fabric, connection.from) && is_nic(fabric, connection.to);
+    match (both, connection.queue_pairs) {
         (false, _) => 0,
         (true, 0) => config.qps.max(1),
         (true, several) => several,

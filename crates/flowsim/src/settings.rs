@@ -5,6 +5,7 @@ use fabric::fault::Faults;
 use fabric::routing::RoutingConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use traffic::Window;
 use units::{Bytes, Idle, Rate, Span, Time};
 
 /// What a receiver does with packets that overtake each other.
@@ -33,6 +34,12 @@ pub struct Wire {
     pub scale_up_efficiency: f64,
     /// What receivers do with packets that overtake each other.
     pub receiver: Receiver,
+    /// What a queue pair may have under way, where its congestion control bounds it from the
+    /// start.
+    pub window: Option<Window>,
+    /// What the host moves at most between one NIC and its memory, each way; without it, whatever
+    /// the NIC does.
+    pub host_rate: Option<Rate>,
 }
 
 impl Default for Wire {
@@ -49,6 +56,8 @@ impl Default for Wire {
             // NCCL counts 20.6 of an NVLink 4's 25 GB/s (nccl, src/graph/topo.h).
             scale_up_efficiency: 20.6 / 25.0,
             receiver: Receiver::default(),
+            window: None,
+            host_rate: None,
         }
     }
 }

@@ -71,6 +71,12 @@ struct Lane {
     /// From a message's arrival to its acknowledgement.
     back: f64,
     per_byte: f64,
+    /// There and back without the NICs, and the rate of the sender's link.
+    round_trip: f64,
+    line: f64,
+    /// What it has sent, and until when its window held the last of it back.
+    sent: f64,
+    free_at: f64,
     /// First and last message, or [`NONE`].
     head: u32,
     tail: u32,
@@ -376,17 +382,20 @@ impl<'a, 'b> Simulation<'a, 'b> {
         let numbers = if pairs <= 1 || split { NONE..=NONE } else { 0..=pairs - 1 };
         for number in numbers {
             let (flow, head, tail) = (None, NONE, NONE);
-            let (delay, back, per_byte, idle_since) = (0.0, 0.0, 0.0, 0.0);
             self.lanes.push(Lane {
                 connection,
                 number,
                 flow,
-                delay,
-                back,
-                per_byte,
+                delay: 0.0,
+                back: 0.0,
+                per_byte: 0.0,
+                round_trip: 0.0,
+                line: f64::INFINITY,
+                sent: 0.0,
+                free_at: 0.0,
                 head,
                 tail,
-                idle_since,
+                idle_since: 0.0,
             });
         }
     }
@@ -461,17 +470,20 @@ impl<'a, 'b> Simulation<'a, 'b> {
     fn define_lane(&mut self, lane: u32, weight: f64) {
         let row = &mut self.lanes[lane as usize];
         let wire = &self.settings.wire;
-        let nics = match self.paths.queue_pairs(row.connection) {
-            0 => 0.0,
-            _ => 2.0 * wire.nic_latency.as_secs_f64(),
-        };
-        let round_trip = 2.0 * (self.lay.delay + nics) + self.lay.per_byte * wire.packet.as_f64();
+        let ends = &self.transfers.connections()[row.connection];
+        let nics = self.paths.nics(ends) as f64 * wire.nic_latency.as_secs_f64();
+        let store = self.lay.per_byte * wire.packet.as_f64();
+        let round_trip = 2.0 * (self.lay.delay + nics) + store;
         // Its weight is the number of its queue pairs, each of which has a window of its own.
         let cap = self.settings.flow.window.map(|window| weight * window.as_f64() / round_trip);
         let flow = self.network.define(&self.lay.entries, weight, cap);
         self.carriers.push(Carrier::Lane(lane));
         row.flow = Some(flow);
         (row.delay, row.per_byte) = (self.lay.delay + nics, self.lay.per_byte);
+        row.round_trip = 2.0 * self.lay.delay + store;
+        row.line = self.lay.entries.first().map_or(f64::INFINITY, |(first, _)| {
+            self.network.capacity(SolverLink::from_index(*first as usize))
+        });
         // The receiving NIC acknowledges before its software knows.
         row.back = (self.lay.delay - nics / 2.0).max(0.0);
     }
@@ -567,6 +579,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
     fn part_finished(&mut self, lane: u32, flow: FlowId) {
         let Lane { head, delay, back, per_byte, .. } = self.lanes[lane as usize];
         let Part { op, bytes, begun, next } = self.parts[head as usize];
+        let sent_by = self.sent_by(lane, begun, bytes);
         self.account(flow, begun, bytes);
         self.free_parts.push(head);
         let row = &mut self.lanes[lane as usize];
@@ -581,7 +594,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
             self.progress.renew(flow, bytes, self.now, &self.network);
         }
         let Settings { flow, wire, .. } = self.settings;
-        let arrival = self.now
+        let arrival = sent_by
             + flow.protocol_latency.as_secs_f64()
             + delay
             + per_byte * bytes.min(wire.packet.as_f64());
@@ -592,6 +605,20 @@ impl<'a, 'b> Simulation<'a, 'b> {
             let received = state.received;
             self.finish(op, received, back);
         }
+    }
+
+    /// When a message's last byte leaves: now, unless the window of its queue pairs holds it back
+    /// for want of acknowledgements.
+    fn sent_by(&mut self, lane: u32, begun: f64, bytes: f64) -> f64 {
+        let row = &mut self.lanes[lane as usize];
+        let pairs = self.paths.queue_pairs(row.connection);
+        let (Some(window), true) = (self.settings.wire.window, 0 < pairs) else { return self.now };
+        let share = if row.number == NONE { 1.0 / pairs as f64 } else { 1.0 };
+        let (bytes, sent, line) = (bytes * share, row.sent * share, row.line * share);
+        let least = window.least_s(bytes, sent, row.round_trip, line);
+        row.sent += bytes / share;
+        row.free_at = self.now.max(row.free_at.max(begun) + least);
+        row.free_at
     }
 
     fn coupled_finished(&mut self, op: OpId, flow: FlowId) {
@@ -624,11 +651,11 @@ impl<'a, 'b> Simulation<'a, 'b> {
         self.outcome.ops[op] = Some(OpTimes { start, received, finish });
         self.outcome.digest = fold(self.outcome.digest, op.index() as u64, finish.as_ps());
         let mut ready = std::mem::take(&mut self.ready);
+        // Both instants are known now, though they may lie ahead.
         self.replay.finish(op, &mut ready);
         for &follower in &ready {
-            let ends = self.transfers.after(follower).iter();
-            let last = ends.filter_map(|before| self.outcome.ops[*before]).map(|t| t.finish).max();
-            let at = last.map_or(self.now, Time::as_secs_f64);
+            let at = Replay::start_of(self.transfers, &self.outcome.ops, follower);
+            let at = at.map_or(self.now, Time::as_secs_f64);
             self.schedule(at.max(self.now), Event::Ready(follower));
         }
         ready.clear();

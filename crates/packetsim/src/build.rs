@@ -52,7 +52,7 @@ pub(crate) fn build<'a>(
     let (senders, sender_of_port) = senders(fabric);
     let links = ports.len();
     let ends = fabric.gpus() + fabric.nics();
-    let slow_hosts = settings.nic.pcie.is_some() || faults.all().iter().any(pauses);
+    let slow_hosts = settings.nic.host_rate().is_some() || faults.all().iter().any(pauses);
     let explicit = settings.packet.clock == Clock::Nanosecond;
     let is_tagged = explicit || are_long(&ports, &sizes, faults);
     let mut simulation = Simulation {
@@ -239,7 +239,7 @@ fn rules(settings: &Settings, faults: &Faults) -> Rules {
         unasked: unasked(settings),
         counts_cleared: admission.receiver_window.is_some(),
         admission,
-        slow_hosts: settings.nic.pcie.is_some() || faults.all().iter().any(pauses),
+        slow_hosts: settings.nic.host_rate().is_some() || faults.all().iter().any(pauses),
         header_bytes: 64,
     }
 }
@@ -375,7 +375,7 @@ fn hosts(fabric: &Fabric, settings: &Settings) -> Vec<Host> {
     };
     let host = |end| Host {
         line: line(end),
-        rate: settings.nic.pcie.unwrap_or(line(end)),
+        rate: settings.nic.host_rate().unwrap_or(line(end)),
         free_at: 0,
         held: 0,
         pausing: false,
@@ -437,7 +437,8 @@ fn switches(
         let sooner = |link: &u32| {
             let port = &ports[*link as usize];
             // Pause frames are not looked up, and only switches and overrun hosts send them.
-            let from_here = port.switch != NOWHERE || settings.nic.pcie.is_some() || hosts_pause;
+            let from_here =
+                port.switch != NOWHERE || settings.nic.host_rate().is_some() || hosts_pause;
             if from_here { port.delay - port.latency } else { port.delay }
         };
         switch.lookahead = switch.inputs.iter().map(sooner).min().unwrap_or(0);

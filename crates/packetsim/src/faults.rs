@@ -101,7 +101,7 @@ impl Simulation<'_> {
     /// Lets a NIC take packets as fast as it can now, and storm if it does.
     fn change_nic(&mut self, nic: NodeId, now: Time) {
         if let Some(host) = self.hosts.get_mut(nic.index()) {
-            let own = self.settings.nic.pcie.unwrap_or(host.line);
+            let own = self.settings.nic.host_rate().unwrap_or(host.line);
             host.rate = self.faults.receive_rate(nic, now).map_or(own, |rate| rate.min(own));
         }
         let storming = self.faults.is_storming(nic, now);

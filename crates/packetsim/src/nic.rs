@@ -90,6 +90,12 @@ pub struct NicConfig {
     pub acks_while_paused: AcksWhilePaused,
     /// The rate at which the host takes data over PCIe; without it, as fast as it comes.
     pub pcie: Option<Rate>,
+    /// What one core of the host moves through the kernel's stack, each way, copies included;
+    /// without it the NIC moves data itself (RDMA).
+    pub core_rate: Option<Rate>,
+    /// Cores that do so for one NIC: threads of the communication library that serve its sockets
+    /// (`NCCL_SOCKET_NTHREADS`, at least the proxy thread itself).
+    pub cores: u32,
     /// What the NIC can hold of data that the host has not taken; above half of it, it pauses its
     /// switch.
     pub receive_buffer: Bytes,
@@ -116,6 +122,10 @@ impl Default for NicConfig {
             pacing: Pacing::Follow,
             acks_while_paused: AcksWhilePaused::Send,
             pcie: None,
+            core_rate: None,
+            // NCCL src/transport/net_socket.cc: no helper threads unless told so (2 on AWS, 4 on
+            // Google's), so the proxy thread serves all sockets of its GPU.
+            cores: 1,
             // Illustrative: a couple of bandwidth-delay products of the last link.
             receive_buffer: Bytes::from_mib(2),
         }
@@ -130,6 +140,15 @@ impl Ranged for NicConfig {
         check.at_least("reorder_window", self.reorder_window, 1);
         check.within("timeout", self.timeout, [Span::from_ps(1), LONGEST]);
         check.at_most("idle_reset", self.idle_reset, LONGEST);
+    }
+}
+
+impl NicConfig {
+    /// What the host takes at most from one NIC, each way: over PCIe, and through the kernel;
+    /// nothing if the NIC is never held back.
+    pub fn host_rate(&self) -> Option<Rate> {
+        let kernel = self.core_rate.map(|rate| rate.scaled(f64::from(self.cores.max(1))));
+        self.pcie.into_iter().chain(kernel).min()
     }
 }
 

@@ -4,9 +4,12 @@
 //! same time (all gradient rings of the cluster, all expert groups, every boundary of every
 //! pipeline). Groups that stay inside one scale-up domain meet nobody, so the closed form is exact
 //! for them. All others are written out as transfers over the whole cluster and given to the chosen
-//! engine, once for each kind and collective; the ratio between what the engine says and the closed
-//! form of an undisturbed group is what the fabric costs (collisions, oversubscription, incast),
-//! and holds for other sizes of the same phase. Without an engine the closed form stands alone.
+//! engine, once for each kind and collective. What it takes has two parts: hand-overs, the ways
+//! through NICs, cables and switches and the filling of pipelines, which nobody else's bytes make
+//! longer; and bytes on links. The ratio of the second part to that of an undisturbed group is what
+//! the fabric costs (collisions, oversubscription, incast), and holds for other sizes of the same
+//! phase; the first part is that of each size. A run that was mostly the first part says little of
+//! larger sizes, so these are run themselves. Without an engine the closed form stands alone.
 //!
 //! The slowest group decides, because a step ends when all have ended and queue pairs keep their
 //! paths: the same group is slow every time.
@@ -95,6 +98,8 @@ pub struct Phase {
     pub groups: u64,
     /// An undisturbed group, without the launch.
     pub alone: Span,
+    /// The part of it that contention does not make longer: hand-overs, ways, filling pipelines.
+    pub fixed: Span,
     /// The slowest group on the engine, without the launch; the same as `alone` without an engine.
     pub slowest: Span,
     /// What the links did; empty without an engine.
@@ -112,6 +117,22 @@ impl Phase {
     /// How much longer than undisturbed.
     pub fn slowdown(&self) -> f64 {
         self.slowest.as_secs_f64() / self.alone.as_secs_f64().max(1e-12)
+    }
+
+    /// How much longer the bytes are on the links than undisturbed.
+    pub fn contention(&self) -> f64 {
+        let moving = |whole: Span| whole.saturating_sub(self.fixed).as_secs_f64();
+        if self.slowest == self.alone {
+            return 1.0;
+        }
+        moving(self.slowest) / moving(self.alone).max(1e-12)
+    }
+
+    /// Whether what it was run with tells how so many bytes fare: not if it was mostly hand-overs
+    /// and ways, and they are many more.
+    fn tells_of(&self, bytes: Bytes) -> bool {
+        let is_like = bytes.get() <= self.exchange.bytes.get().saturating_mul(2);
+        is_like || self.links.is_empty() || self.fixed + self.fixed <= self.alone
     }
 }
 
@@ -221,12 +242,14 @@ impl<'a> Network<'a> {
         }
         let alone = self.alone(exchange)?;
         let key = exchange.key();
-        if !self.phases.contains_key(&key) {
+        let whole = self.runner.as_ref().is_none_or(|runner| runner.largest.is_none());
+        let known = self.phases.get(&key);
+        if known.is_none_or(|phase| whole && !phase.tells_of(exchange.bytes)) {
             let phase = self.run(exchange, alone)?;
             self.phases.insert(key, phase);
         }
-        let slowdown = self.phases[&key].slowdown();
-        Ok(self.settings.launch + Span::from_secs_f64(alone.as_secs_f64() * slowdown))
+        let moving = alone.moving.as_secs_f64() * self.phases[&key].contention();
+        Ok(self.settings.launch + alone.fixed + Span::from_secs_f64(moving))
     }
 
     /// How long phases take that begin together and share the links, launches included. As long as
@@ -244,12 +267,7 @@ impl<'a> Network<'a> {
         }
         let runner = self.runner.as_mut().expect("asked for above");
         let outcome = (runner.engine)(self.fabric, &transfers).map_err(Unserved::NotRun)?;
-        let slowest = |ends: &Vec<OpId>| {
-            let finishes = ends.iter().filter_map(|end| outcome.ops[*end]);
-            let last = finishes.map(|times| times.finish).max().unwrap_or_default();
-            last.since(units::Time::ZERO)
-        };
-        Ok(ends.iter().map(slowest).collect())
+        Ok(ends.iter().map(|ends| last_over(&outcome, ends)).collect())
     }
 
     /// The phases that were run, with what the fabric made of them.
@@ -264,7 +282,7 @@ impl<'a> Network<'a> {
     }
 
     /// The closed form of an undisturbed group, without the launch.
-    fn alone(&mut self, exchange: Exchange) -> Result<Span, Unserved> {
+    fn alone(&mut self, exchange: Exchange) -> Result<Alone, Unserved> {
         let Exchange { kind, collective, bytes, .. } = exchange;
         self.represent(kind);
         let communicator = &self.representatives[&kind];
@@ -274,7 +292,9 @@ impl<'a> Network<'a> {
         let ranks = communicator.ranks() as u32;
         let estimate = nccl::estimate_of(&ask)
             .ok_or(Unserved::Unlowered(kind, Unlowered::NoAlgorithm { collective, ranks }))?;
-        Ok(estimate.time.saturating_sub(estimate.plan.launch))
+        let fixed = estimate.plan.fill();
+        let moving = estimate.time.saturating_sub(estimate.plan.launch + fixed);
+        Ok(Alone { fixed, moving, answers: estimate.plan.answers })
     }
 
     /// How an exchange's bytes are shared out over the ranks of a group; empty for equally.
@@ -284,17 +304,19 @@ impl<'a> Network<'a> {
     }
 
     /// Runs a phase of the whole cluster.
-    fn run(&mut self, exchange: Exchange, alone: Span) -> Result<Phase, Unserved> {
+    fn run(&mut self, exchange: Exchange, alone: Alone) -> Result<Phase, Unserved> {
         let groups = self.layout.groups(exchange.kind);
         let mut phase = Phase {
             exchange,
             whole: exchange.bytes,
             groups,
-            alone,
-            slowest: alone,
+            alone: alone.time(),
+            fixed: alone.fixed,
+            slowest: alone.time(),
             links: IdVec::default(),
             findings: Vec::new(),
         };
+        phase.findings.extend(alone.finding(exchange));
         if self.runner.is_none() || !self.leaves_the_domain(exchange.kind) {
             return Ok(phase);
         }
@@ -302,22 +324,25 @@ impl<'a> Network<'a> {
             && largest < exchange.bytes
         {
             phase.exchange.bytes = largest;
-            phase.alone = self.alone(phase.exchange)?;
+            let part = self.alone(phase.exchange)?;
+            (phase.alone, phase.fixed) = (part.time(), part.fixed);
         }
         let mut transfers = Transfers::new();
-        self.write(phase.exchange, &mut transfers)?;
+        let ends = self.write(phase.exchange, &mut transfers)?;
         let fabric = self.fabric_for(exchange.kind);
         let runner = self.runner.as_mut().expect("asked for above");
         let outcome = match (runner.engine)(fabric, &transfers) {
-            Err(NotRun::OnlySeen) => return Ok(Phase { exchange, alone, ..phase }),
+            Err(NotRun::OnlySeen) => {
+                return Ok(Phase { exchange, alone: alone.time(), fixed: alone.fixed, ..phase });
+            }
             ran => ran.map_err(Unserved::NotRun)?,
         };
         let lost = outcome.ops.len() - outcome.completed();
         if 0 < lost {
             return Err(Unserved::Unfinished(exchange.kind, exchange.collective, lost));
         }
-        phase.slowest = outcome.makespan().saturating_sub(self.settings.launch);
-        phase.findings = outcome.findings.into_iter().map(|finding| finding.text).collect();
+        phase.slowest = last_over(&outcome, &ends).saturating_sub(self.settings.launch);
+        phase.findings.extend(outcome.findings.into_iter().map(|finding| finding.text));
         phase.links = outcome.links;
         Ok(phase)
     }
@@ -369,6 +394,42 @@ impl<'a> Network<'a> {
         let gpus: Vec<NodeId> = self.layout.group(kind, number).members().map(gpu).collect();
         Communicator::new(self.fabric, &gpus)
     }
+}
+
+/// What a phase costs an undisturbed group, without the launch.
+#[derive(Clone, Copy, Debug)]
+struct Alone {
+    /// Hand-overs, ways, filling pipelines, and what software adds.
+    fixed: Span,
+    /// Bytes on links.
+    moving: Span,
+    /// The part of `fixed` that is spent waiting for answers.
+    answers: Span,
+}
+
+impl Alone {
+    fn time(self) -> Span {
+        self.fixed + self.moving
+    }
+
+    /// What a user should hear of who wonders why long cables cost more than their delay.
+    fn finding(self, exchange: Exchange) -> Option<String> {
+        let Exchange { kind, collective, bytes, .. } = exchange;
+        let (answers, time) = (self.answers, self.time());
+        (time < answers * 10).then(|| {
+            format!(
+                "{} {} of {bytes}: {answers:.1} of {time:.1} is waiting for answers, because \
+                 buffers (`library.buffer`) or windows of connections hold less than a round trip",
+                words(kind),
+                collective.name()
+            )
+        })
+    }
+}
+
+/// When the last of these is over.
+fn last_over(outcome: &Outcome, ends: &[OpId]) -> Span {
+    ends.iter().filter_map(|end| outcome.over(*end)).max().unwrap_or(Span::ZERO)
 }
 
 /// The fabric with the named slow NICs and links.

@@ -229,8 +229,21 @@ pub struct Phase {
     pub efficiency: f64,
     /// The same for the NICs.
     pub net_efficiency: f64,
-    /// Seconds that steps and hand-overs take without any bytes.
+    /// Seconds that steps and hand-overs take without any bytes, with the ways between servers.
     pub latency_s: f64,
+    /// Messages over one connection between servers.
+    pub messages: f64,
+    /// How many of them may be under way before its peer answers: the slots of its buffer.
+    pub slots: f64,
+    /// How long the answer takes, in round trips.
+    pub answer: f64,
+    /// Seconds of the latency that pass anyway while answers come.
+    pub overlap_s: f64,
+    /// What a connection between servers is first given to send at once, in bytes: it begins with
+    /// its first window.
+    pub first_message: f64,
+    /// How many so new ones follow each other on the critical path, in farthest ones.
+    pub new_connections: f64,
     /// Seconds until the pipeline is full and again until it has drained.
     pub drain_s: f64,
 }
@@ -246,6 +259,12 @@ impl Default for Phase {
             efficiency: 1.0,
             net_efficiency: 1.0,
             latency_s: 0.0,
+            messages: 0.0,
+            slots: 1.0,
+            answer: 1.0,
+            overlap_s: 0.0,
+            first_message: 0.0,
+            new_connections: 0.0,
             drain_s: 0.0,
         }
     }

@@ -11,6 +11,7 @@
 //! * [`collective`]: the communicator, and one file for each algorithm.
 //! * [`nccl`]: what NCCL and RCCL choose, and how long that takes without other traffic.
 //! * [`pattern`]: traffic without a job: permutation, incast, all-to-all, ring, flow files.
+//! * [`window`]: what a sender may have under way before it hears from its receiver.
 //! * [`outcome`]: when each operation started and ended, and what the links did.
 //!
 //! # Invariants
@@ -24,8 +25,10 @@ pub mod outcome;
 pub mod pattern;
 pub mod replay;
 pub mod transfers;
+pub mod window;
 
 pub use collective::{Collective, Communicator};
 pub use outcome::{Counters, Finding, LinkUse, NotRun, OpTimes, Outcome};
 pub use replay::Replay;
 pub use transfers::{Connection, ConnectionId, LabelId, Op, OpId, OpKind, Transfers};
+pub use window::Window;

@@ -10,6 +10,7 @@
 //! # Map of the modules, in reading order
 //!
 //! * [`constants`]: NCCL's and RCCL's published constants, each with its source.
+//! * [`route`]: what the ways between servers add to them on this fabric.
 //! * [`estimate`]: the closed form.
 //!
 //! # Where this departs from NCCL
@@ -21,16 +22,18 @@
 
 pub mod constants;
 pub mod estimate;
+pub mod route;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Idle, Span};
+use units::{Bytes, Idle, Rate, Span};
 
 pub use constants::{Architecture, Cpu, Family};
 pub use estimate::{Estimate, Limit, estimate, estimate_of};
 
 pub use crate::collective::sharp::Aggregation;
 use crate::collective::{ALGORITHMS, Algorithm, Ask, CrossNic, Pxn, algorithm, ring};
+use crate::window::Window;
 
 /// How NCCL moves data through a channel.
 #[derive(
@@ -132,6 +135,14 @@ pub struct Settings {
     /// The share of a NIC's rate that is left for payload; it follows from the transport.
     #[serde(skip)]
     pub wire_efficiency: f64,
+    /// What a connection may have under way; it follows from the congestion control, and most have
+    /// no bound that matters.
+    #[serde(skip)]
+    pub window: Option<Window>,
+    /// What the host moves at most between one NIC and its GPU, each way; without it, whatever the
+    /// NIC does. It follows from the transport.
+    #[serde(skip)]
+    pub host_rate: Option<Rate>,
     /// Where tokens go, for the collectives of expert parallelism.
     pub routing: crate::collective::Routing,
 }
@@ -165,6 +176,8 @@ impl Default for Settings {
             // 4,096 bytes of payload in a frame of 4,178 (RoCEv2: preamble and gap 20, Ethernet
             // 18, IPv4 20, UDP 8, BTH 12, ICRC 4).
             wire_efficiency: 4096.0 / 4178.0,
+            window: None,
+            host_rate: None,
             routing: crate::collective::Routing::default(),
         }
     }
@@ -213,12 +226,15 @@ pub struct Plan {
     pub drain: Span,
     /// What the software adds to the time that the links need.
     pub slowdown: Span,
+    /// What waiting for answers adds where less may be under way than a round trip holds: windows
+    /// of new connections, and the library's buffers.
+    pub answers: Span,
 }
 
 impl Plan {
     /// What a folded channel adds to the time of its bytes.
     pub fn fill(&self) -> Span {
-        self.latency + self.drain + self.slowdown
+        self.latency + self.drain + self.slowdown + self.answers
     }
 }
 
@@ -288,10 +304,12 @@ fn complete(ask: &Ask<'_>, algorithm: &'static dyn Algorithm, protocol: Protocol
         latency: Span::ZERO,
         drain: Span::ZERO,
         slowdown: Span::ZERO,
+        answers: Span::ZERO,
     };
     let times = estimate::times(ask, &algorithm.phases(ask, &plan));
     plan.latency = Span::from_secs_f64(times.latency_s);
     plan.drain = Span::from_secs_f64(times.drain_s);
     plan.slowdown = Span::from_secs_f64(times.slowdown_s);
+    plan.answers = Span::from_secs_f64(times.answers_s);
     plan
 }

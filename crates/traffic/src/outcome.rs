@@ -5,14 +5,14 @@ use units::{Bytes, IdVec, Span, Time};
 
 use crate::transfers::OpId;
 
-/// When an operation happened.
+/// When an operation happened. What starts when is the rule of [`replay`](crate::replay).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct OpTimes {
     /// It was allowed to start.
     pub start: Time,
-    /// Its last byte reached the receiver.
+    /// The receiver's software had its last byte.
     pub received: Time,
-    /// The sender knew (the acknowledgement came back); what waited for it could start.
+    /// The sender knew: its NIC had the acknowledgement.
     pub finish: Time,
 }
 
@@ -104,7 +104,13 @@ impl std::fmt::Display for NotRun {
 impl std::error::Error for NotRun {}
 
 impl Outcome {
-    /// When the last operation finished.
+    /// When an operation was over where it happens, as a collective is whose last operation this
+    /// is; `None` if it never was.
+    pub fn over(&self, op: OpId) -> Option<Span> {
+        self.ops.get(op).copied().flatten().map(|times| times.received.since(Time::ZERO))
+    }
+
+    /// When the last operation finished, its acknowledgement included.
     pub fn makespan(&self) -> Span {
         let finishes = self.ops.iter().flatten().map(|times| times.finish);
         finishes.max().unwrap_or(Time::ZERO).since(Time::ZERO)

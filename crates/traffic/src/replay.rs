@@ -1,14 +1,32 @@
-//! The walk through a graph of operations that all engines share.
+//! The walk through a graph of operations that all engines share, and the one rule of its order.
 //!
 //! It never touches a network: it is told what has finished and answers what may start, so the
 //! engines cannot disagree about dependencies.
 //!
-//! A message is known at its receiver sooner than at its sender, who waits for an acknowledgement.
-//! An engine that knows both instants tells both ([`Replay::arrive`], [`Replay::know`]): what a
-//! receiver passes on starts with the first, what the same sender sends next with the second.
+//! # When an operation is over, and what starts then
+//!
+//! * A message has **arrived** ([`OpTimes::received`]) when the receiver's software has its last
+//!   byte: after the sending NIC, all links and switches, and the receiving NIC.
+//! * Its **sender knows** ([`OpTimes::finish`]) when its NIC has the acknowledgement, which the
+//!   receiving NIC sends before its own software knows: one way back after the last byte. Nobody
+//!   acknowledges over the scale-up network, and a wait or a folded channel is over for everybody
+//!   at once: there both instants are one.
+//! * What waits for a message starts when it has arrived, because it happens there: a receiver
+//!   passes on, reduces, or joins. The one exception is another message from the same place as the
+//!   first ([`Replay::is_patient`]): it starts when the sender knows, because the sender needs its
+//!   buffer back. So a sender's next message waits a round trip, and a chain of ranks does not.
+//! * An operation that waits for several starts with the last of them.
+//! * A run is over when its last operation is; a collective is over when its last rank has
+//!   everything, which the operation that [`write`](crate::collective::write()) returns tells, not
+//!   when the last acknowledgement is back.
+//!
+//! An engine with a clock tells both instants when they come ([`Replay::arrive`],
+//! [`Replay::know`]). One that knows them beforehand tells both at once ([`Replay::finish`]) and
+//! asks [`Replay::start_of`] for the instant.
 
-use units::{Id, IdVec};
+use units::{Id, IdVec, Time};
 
+use crate::outcome::OpTimes;
 use crate::transfers::{OpId, OpKind, Transfers};
 
 /// The progress of one walk through [`Transfers`].
@@ -51,6 +69,20 @@ impl Replay {
             _ => None,
         };
         from(earlier).is_some() && from(earlier) == from(later)
+    }
+
+    /// When an operation may start, given when those happened that it waits for: at once if it
+    /// waits for nothing, never (`None`) if one of them never finished.
+    pub fn start_of(
+        transfers: &Transfers,
+        happened: &IdVec<OpId, Option<OpTimes>>,
+        op: OpId,
+    ) -> Option<Time> {
+        transfers.after(op).iter().try_fold(Time::ZERO, |latest, &earlier| {
+            let OpTimes { received, finish, .. } = happened[earlier]?;
+            let patient = Self::is_patient(transfers, earlier, op);
+            Some(latest.max(if patient { finish } else { received }))
+        })
     }
 
     /// Begins a walk. Also returns the operations that wait for nothing.

@@ -1,7 +1,7 @@
 //! How much of a phase is latency: what cannot be scaled up with its bytes.
 
 use fabric::{Fabric, NodeId, Routes};
-use traffic::nccl::estimate::path_latency_on;
+use traffic::nccl::route::path_latency_on;
 use traffic::{OpId, OpKind, Replay, Transfers};
 use units::{Bytes, Id, Span};
 

@@ -11,7 +11,7 @@ use fabric::transport::Transport;
 use step::published::{Known, RowCluster};
 use step::validate::{fabric_of, routing_of};
 use traffic::collective::{
-    Collective, Communicator, Detail, Group, Limit, Wanted, algorithm, lower,
+    Collective, Communicator, Detail, Group, Limit, Lowered, Wanted, algorithm, lower,
 };
 use traffic::nccl::{self, Architecture, Initiator, Settings, Usage};
 use traffic::{Transfers, collective};
@@ -221,7 +221,8 @@ impl Row {
         let (detail, weights, limit) = (Detail::Folded, &[][..], Limit::NONE);
         let wanted = Wanted { collective, bytes, settings, detail, weights, limit, label };
         let mut group = Group::new(communicator.clone());
-        let plan = lower(fabric, &mut group, &wanted, &mut transfers, &[]).ok()?.plan;
+        let lowered = lower(fabric, &mut group, &wanted, &mut transfers, &[]);
+        let Lowered { end, plan } = lowered.ok()?;
         let mut flow = flowsim::Settings {
             routing: routing_of(&self.cluster),
             ..flowsim::Settings::default()
@@ -230,7 +231,7 @@ impl Row {
         flow.wire.scale_up_efficiency = settings.architecture.scale_up_efficiency();
         flow.wire.nic_latency = settings.nic_latency / 2;
         let outcome = flowsim::run(fabric, &transfers, &flow);
-        let time: Span = outcome.makespan();
+        let time: Span = outcome.over(end)?;
         Some((time.as_secs_f64(), plan))
     }
 

@@ -24,6 +24,7 @@ use super::communicator::{Pxn, ScaleUp};
 use super::ring::{chunks, loops};
 use super::writer::{Detail, Flow, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase};
+use crate::nccl::route::{Ways, beyond_constants_s};
 use crate::nccl::{Family, Offer, Plan, Protocol, constants};
 use crate::transfers::{ConnectionId, OpId};
 
@@ -70,7 +71,12 @@ impl Algorithm for AllToAll {
         let inside = Phase {
             scale_up: own,
             mesh_link: mesh(own),
-            latency_s: 1e-6 * latency_us(ask),
+            latency_s: 1e-6 * latency_us(ask) + ways_s(ask),
+            first_message: match ask.settings.pxn {
+                Pxn::Enabled => bytes * members / ranks,
+                Pxn::Disabled => bytes / ranks,
+            },
+            new_connections: 1.0,
             ..Phase::default()
         };
         let between = Phase {
@@ -112,6 +118,16 @@ fn latency_us(ask: &Ask<'_>) -> f64 {
         1 => base + constants::hop_latency_us(settings, shape, Family::Ring, Protocol::Simple),
         _ => base + constants::net_latency_us(settings, shape, Family::Ring, Protocol::Simple),
     }
+}
+
+/// What the way between servers adds: all messages cross it at once.
+pub(super) fn ways_s(ask: &Ask<'_>) -> f64 {
+    let (shape, settings) = (ask.shape(), ask.settings);
+    if shape.domains == 1 {
+        return 0.0;
+    }
+    let constant = constants::net_latency_us(settings, shape, Family::Ring, Protocol::Simple);
+    beyond_constants_s(Ways::of(ask).farthest_s(), 1.0, constant)
 }
 
 /// The messages between domains: from a domain to a receiver.

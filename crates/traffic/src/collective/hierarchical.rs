@@ -22,8 +22,9 @@ use units::{Bytes, Span};
 
 use super::communicator::ScaleUp;
 use super::ring::{Round, chunks};
-use super::writer::{Detail, Sheet, nth};
+use super::writer::{Detail, SLICES, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase, part, share};
+use crate::nccl::route::{Ways, beyond_constants_s};
 use crate::nccl::{Family, Offer, Plan, Protocol, constants};
 use crate::transfers::{ConnectionId, OpId};
 
@@ -56,7 +57,7 @@ impl Algorithm for Hierarchical {
         Bytes::new(constants::buffer(ask.settings, protocol).get() / 2)
     }
 
-    fn phases(&self, ask: &Ask<'_>, _: &Plan) -> Vec<Phase> {
+    fn phases(&self, ask: &Ask<'_>, plan: &Plan) -> Vec<Phase> {
         let (shape, settings) = (ask.shape(), ask.settings);
         let (inside, rail) = (inside_bytes(ask) as f64, rail_bytes(ask) as f64);
         let members = f64::from(shape.per_domain);
@@ -73,9 +74,18 @@ impl Algorithm for Hierarchical {
             ..Phase::default()
         };
         let steps = rounds(ask.collective) * (domains - 1.0);
+        let round = Ways::of(ask).round(1);
+        let ways_s = rounds(ask.collective) * (round.sum_s - round.shortest_s);
+        let part = ask.bytes.get() / u64::from(shape.per_domain) / u64::from(plan.channels);
+        let loops = chunks(part, plan.chunk.get() * u64::from(shape.domains));
         let between = Phase {
             nic: rail * members / f64::from(shape.rails),
-            latency_s: 1e-6 * (base + steps * net),
+            latency_s: 1e-6 * (base + steps * net) + beyond_constants_s(ways_s, steps, net),
+            messages: steps * f64::from(plan.slices) * loops,
+            slots: SLICES as f64,
+            overlap_s: (ways_s - round.longest_s).max(0.0),
+            first_message: rail / steps / f64::from(plan.channels),
+            new_connections: 1.0,
             ..Phase::default()
         };
         match ask.collective {

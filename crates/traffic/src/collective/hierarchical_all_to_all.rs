@@ -66,7 +66,9 @@ impl Algorithm for HierarchicalAllToAll {
             Phase {
                 nic: away * members / f64::from(shape.rails),
                 posts: away / plan.chunk.as_f64().min(bytes * members / ranks).max(1.0),
-                latency_s: 1e-6 * (base + net),
+                latency_s: 1e-6 * (base + net) + super::all_to_all::ways_s(ask),
+                first_message: bytes * members / ranks,
+                new_connections: 1.0,
                 ..Phase::default()
             },
         ]

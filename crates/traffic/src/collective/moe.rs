@@ -67,7 +67,9 @@ impl Algorithm for Moe {
             scale_up,
             mesh_link: if shape.scale_up == ScaleUp::Mesh { to_gpu as f64 } else { 0.0 },
             nic: to_node as f64 * (domains - 1.0) * sharing,
-            latency_s: 1e-6 * latency,
+            latency_s: 1e-6 * latency + super::all_to_all::ways_s(ask),
+            first_message: to_node as f64,
+            new_connections: 1.0,
             ..Phase::default()
         }]
     }

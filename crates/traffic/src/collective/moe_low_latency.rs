@@ -19,6 +19,7 @@ use super::hierarchical_all_to_all::message;
 use super::ring::chunks;
 use super::writer::{Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase};
+use crate::nccl::route::Ways;
 use crate::nccl::{Offer, Plan, Protocol};
 
 /// See the module.
@@ -56,7 +57,10 @@ impl Algorithm for MoeLowLatency {
             scale_up: bytes * (members - 1.0) / ranks,
             mesh_link: if mesh { bytes / ranks } else { 0.0 },
             nic: bytes * (ranks - members) / ranks * members / f64::from(shape.rails),
-            latency_s: ask.settings.nic_latency.as_secs_f64(),
+            // Its kernels post and poll themselves: the way is all.
+            latency_s: Ways::of(ask).farthest_s(),
+            first_message: bytes / ranks,
+            new_connections: 1.0,
             ..Phase::default()
         }]
     }

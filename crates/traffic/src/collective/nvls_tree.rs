@@ -13,7 +13,7 @@ use units::Bytes;
 use super::nvls::{self, HeadEdges};
 use super::ring::{chunks, loops};
 use super::tree::{self, Half};
-use super::writer::{Detail, Flow, Sheet, nth};
+use super::writer::{Detail, Flow, SLICES, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase, part};
 use crate::nccl::{Family, Offer, Plan, Protocol, constants};
 use crate::transfers::{ConnectionId, OpId};
@@ -59,17 +59,23 @@ impl Algorithm for NvlsTree {
 
     fn phases(&self, ask: &Ask<'_>, plan: &Plan) -> Vec<Phase> {
         let shape = ask.shape();
+        let members = u64::from(shape.per_domain);
         let heads = f64::from(shape.per_domain);
         let sharing = heads / f64::from(shape.rails);
-        let most = tree::degrees(shape.domains as usize).into_iter().map(|[a, b]| a + b).max();
-        let copies = f64::from(most.unwrap_or(0)) / 2.0;
+        let degree = tree::degrees(shape.domains as usize).into_iter().map(|[a, b]| a + b).max();
+        let copies = f64::from(degree.unwrap_or(0)) / 2.0;
         let scale_up = nvls::inside_bytes(ask);
         let levels = f64::from(shape.domains.ilog2().max(1));
         vec![Phase {
             scale_up,
             nic: copies * ask.bytes.as_f64() / heads * sharing,
             efficiency: nvls::efficiency(ask),
-            latency_s: 1e-6 * latency_us(ask),
+            latency_s: 1e-6 * latency_us(ask)
+                + tree::ways_s(ask, Family::NvlsTree, Protocol::Simple),
+            first_message: (ask.bytes.as_f64() / (2.0 * heads)).min(most(plan) as f64),
+            new_connections: 1.0,
+            messages: chunks(ask.bytes.get() / (2 * members), most(plan)),
+            slots: SLICES as f64,
             drain_s: levels * nvls::fill_s(ask, plan, scale_up),
             ..Phase::default()
         }]

@@ -14,6 +14,7 @@ use units::{Bytes, Span};
 
 use super::writer::{Detail, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase, part};
+use crate::nccl::route::{Ways, beyond_constants_s};
 use crate::nccl::{Family, Offer, Plan, Protocol, constants};
 use crate::transfers::OpId;
 
@@ -47,12 +48,21 @@ impl Algorithm for Pat {
         Bytes::new(constants::buffer(ask.settings, protocol).get() / 2)
     }
 
-    fn phases(&self, ask: &Ask<'_>, _: &Plan) -> Vec<Phase> {
+    fn phases(&self, ask: &Ask<'_>, plan: &Plan) -> Vec<Phase> {
         let ranks = f64::from(ask.shape().ranks);
+        let log = f64::from(ask.shape().domains.ilog2());
+        let mut ways = Ways::of(ask);
+        let mut ways_s = 0.0;
+        for distance in distances(ask.communicator.ranks()) {
+            ways_s += ways.round(distance).longest_s;
+        }
         vec![Phase {
             nic: ask.bytes.as_f64() * (ranks - 1.0) / ranks / f64::from(ask.shape().rails),
             net_efficiency: EFFICIENCY,
-            latency_s: 1e-6 * latency_us(ask),
+            latency_s: 1e-6 * latency_us(ask)
+                + beyond_constants_s(ways_s, log, net_latency_us(ask)),
+            first_message: ask.bytes.as_f64() / ranks / f64::from(plan.channels),
+            new_connections: ways.in_farthest(ways_s),
             ..Phase::default()
         }]
     }
@@ -97,7 +107,7 @@ impl Algorithm for Pat {
                     }
                     Detail::Stepwise => edges
                         .enumerate()
-                        .map(|(rank, edge)| sheet.send(edge, bytes, &before.of(rank)))
+                        .map(|(rank, edge)| sheet.send(edge, bytes, &[before.of(rank)]))
                         .collect(),
                 };
                 before = Before { ops, distance: distances[at] };
@@ -115,11 +125,11 @@ struct Before {
 }
 
 impl Before {
-    /// What a rank has to wait for: the message it sent, and the one it received.
-    fn of(&self, rank: usize) -> Vec<OpId> {
+    /// What a rank has to wait for: the message it received. The one it sent went to another.
+    fn of(&self, rank: usize) -> OpId {
         match self.ops.len() {
-            1 => self.ops.clone(),
-            ranks => vec![self.ops[rank], self.ops[(rank + ranks - self.distance) % ranks]],
+            1 => self.ops[0],
+            ranks => self.ops[(rank + ranks - self.distance) % ranks],
         }
     }
 }
@@ -139,8 +149,12 @@ fn parts(ranks: usize, distance: usize) -> usize {
 fn latency_us(ask: &Ask<'_>) -> f64 {
     let (shape, settings) = (ask.shape(), ask.settings);
     let base = constants::base_latency_us(settings, Family::Pat, Protocol::Simple);
-    let net = constants::net_latency_us(settings, shape, Family::Tree, Protocol::Simple);
-    base + f64::from(shape.domains.ilog2()) * net / 3.5 + f64::from(shape.ranks) * 2.8
+    base + f64::from(shape.domains.ilog2()) * net_latency_us(ask) + f64::from(shape.ranks) * 2.8
+}
+
+/// Of one step of the logarithmic part.
+fn net_latency_us(ask: &Ask<'_>) -> f64 {
+    constants::net_latency_us(ask.settings, ask.shape(), Family::Tree, Protocol::Simple) / 3.5
 }
 
 #[cfg(test)]

@@ -23,8 +23,9 @@
 use units::Bytes;
 
 use super::communicator::{Hop, ScaleUp};
-use super::writer::{Detail, Flow, Sheet, nth};
+use super::writer::{Detail, Flow, SLICES, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase, part, share};
+use crate::nccl::route::{Ways, beyond_constants_s};
 use crate::nccl::{Family, Offer, Plan, Protocol, constants};
 use crate::transfers::{ConnectionId, OpId};
 
@@ -84,6 +85,24 @@ impl Algorithm for Ring {
         let rate = bandwidth * 1e9 * efficiency / f64::from(plan.channels);
         let nic = if shape.domains == 1 { 0.0 } else { edge / f64::from(shape.rails) };
         let slice_bytes = (chunk / slices).max(1.0);
+        let messages = match is_chain(ask.collective) {
+            true => chunks(each as u64, slice(plan)),
+            false => {
+                let loops = chunks(each as u64, plan.chunk.get() * u64::from(shape.ranks));
+                f64::from(steps(ask)) * slices * loops
+            }
+        };
+        // All edges of a ring begin at once, with what the ranks since the last long way send;
+        // those of a chain begin one after the other.
+        let mut ways = Ways::of(ask);
+        let round_s = ways.round(1).sum_s;
+        let long_ways = ways.in_farthest(round_s);
+        let (burst, new_connections) = match (shape.domains, is_chain(ask.collective)) {
+            (1, _) => (0.0, 0.0),
+            (_, true) => (1.0, (long_ways - 1.0).max(1.0)),
+            (_, false) => (f64::from(shape.ranks) / long_ways.max(1.0), 1.0),
+        };
+        let latency_s = 1e-6 * latency_us(ask, plan.protocol, slices) + ways_s(ask, plan.protocol);
         vec![Phase {
             scale_up,
             mesh_link: if shape.scale_up == ScaleUp::Mesh { edge / cycles } else { 0.0 },
@@ -91,11 +110,21 @@ impl Algorithm for Ring {
             posts: nic * f64::from(shape.rails) / per_domain / slice_bytes,
             efficiency,
             net_efficiency: efficiency,
-            latency_s: 1e-6 * latency_us(ask, plan.protocol, slices),
+            latency_s,
+            overlap_s: match is_chain(ask.collective) {
+                true => 0.0,
+                // Steps wait for each other anyway, but for the last.
+                false => (latency_s - ways.farthest_s()).max(0.0),
+            },
+            messages,
+            slots: if is_chain(ask.collective) { under_way(ask, plan) } else { SLICES } as f64,
+            first_message: burst * chunk,
+            new_connections,
             drain_s: match plan.protocol {
                 Protocol::Simple => stages * chunk / slices / rate,
                 Protocol::Ll | Protocol::Ll128 => 0.0,
             },
+            ..Phase::default()
         }]
     }
 
@@ -107,7 +136,7 @@ impl Algorithm for Ring {
         let hops = f64::from(shape.ranks + crossings);
         f64::from(plan.channels)
             * match is_chain(ask.collective) {
-                true => (hops - 1.0) * chunks(each, plan.chunk.get() / u64::from(plan.slices)),
+                true => (hops - 1.0) * chunks(each, slice(plan)),
                 false => {
                     let loops = chunks(each, plan.chunk.get() * u64::from(shape.ranks));
                     hops * f64::from(steps(ask)) * f64::from(plan.slices) * loops
@@ -187,17 +216,38 @@ fn latency_us(ask: &Ask<'_>, protocol: Protocol, slices: f64) -> f64 {
     let base = constants::base_latency_us(settings, Family::Ring, protocol);
     let inside = constants::hop_latency_us(settings, shape, Family::Ring, protocol);
     let between = constants::net_latency_us(settings, shape, Family::Ring, protocol);
-    let steps = f64::from(steps(ask));
-    let domains = f64::from(shape.domains);
-    let crossings = match (shape.domains, ask.collective) {
+    let (steps, crossings) = (f64::from(steps(ask)), crossings(ask));
+    // Inside, each slice is one more hand-over; between servers slices are posted ahead.
+    let posting = constants::post_us(settings, shape, protocol);
+    base + (steps - crossings) * (inside * slices).max(posting) + crossings * between
+}
+
+/// How many of its steps NCCL counts as crossing from server to server.
+fn crossings(ask: &Ask<'_>) -> f64 {
+    let domains = f64::from(ask.shape().domains);
+    match (ask.shape().domains, ask.collective) {
         (1, _) => 0.0,
         (_, Collective::AllReduce) => 2.0 * (domains - 1.0),
         (_, Collective::AllGather | Collective::ReduceScatter) => domains - 1.0,
         _ => domains,
+    }
+}
+
+/// What the ways between servers add. Of n edges a chunk passes all but one, in an all-reduce all
+/// twice but for two: those are inside a server where it has edges enough.
+fn ways_s(ask: &Ask<'_>, protocol: Protocol) -> f64 {
+    let shape = ask.shape();
+    if shape.domains == 1 {
+        return 0.0;
+    }
+    let (rounds, spared) = match ask.collective {
+        Collective::AllReduce => (2.0, 3_u32.saturating_sub(shape.per_domain)),
+        _ => (1.0, 2_u32.saturating_sub(shape.per_domain)),
     };
-    // Inside, each slice is one more hand-over; between servers slices are posted ahead.
-    let posting = constants::post_us(settings, shape, protocol);
-    base + (steps - crossings) * (inside * slices).max(posting) + crossings * between
+    let constant = constants::net_latency_us(ask.settings, shape, Family::Ring, protocol);
+    let round = Ways::of(ask).round(1);
+    let crossed = rounds * round.sum_s - f64::from(spared) * round.shortest_s;
+    beyond_constants_s(crossed, crossings(ask), constant)
 }
 
 /// The ring of one channel: its hops, and their connections from `first` on.
@@ -241,7 +291,7 @@ impl RingOnSheet<'_> {
         match self.chain(ask.collective) {
             Some(edges) => {
                 let edges: Vec<Vec<ConnectionId>> = edges.map(ids).collect();
-                chain(&edges, plan, bytes, sheet);
+                chain(ask, &edges, plan, bytes, sheet);
             }
             None => {
                 let edges: Vec<Vec<ConnectionId>> = edges(self.hops).map(ids).collect();
@@ -316,15 +366,41 @@ impl Round {
 }
 
 /// Broadcast and reduce: chunks follow each other down a chain.
-fn chain(edges: &[Vec<ConnectionId>], plan: &Plan, bytes: u64, sheet: &mut Sheet<'_>) {
-    let mut flow = Flow::new(edges.len(), sheet.start);
-    let slice = (plan.chunk.get() / u64::from(plan.slices)).max(1);
-    for slice_bytes in loops(bytes, slice) {
+fn chain(
+    ask: &Ask<'_>,
+    edges: &[Vec<ConnectionId>],
+    plan: &Plan,
+    bytes: u64,
+    sheet: &mut Sheet<'_>,
+) {
+    let mut flow = Flow::of_slices(edges.len(), sheet.start, under_way(ask, plan));
+    for slice_bytes in loops(bytes, slice(plan)) {
         let mut arrived: Option<OpId> = None;
         for (edge, hops) in edges.iter().enumerate() {
             arrived = Some(flow.send(sheet, edge, hops, slice_bytes, arrived.as_slice()));
         }
         arrived.into_iter().for_each(|last| sheet.end(last));
+    }
+}
+
+/// Lines with flags are passed on one by one; written out step by step, so many bytes at a time.
+const BUNDLE: u64 = 16 << 10;
+
+/// What a chain or tree passes on at once.
+pub(super) fn slice(plan: &Plan) -> u64 {
+    match plan.protocol {
+        Protocol::Simple => (plan.chunk.get() / u64::from(plan.slices)).max(1),
+        Protocol::Ll | Protocol::Ll128 => BUNDLE,
+    }
+}
+
+/// How many of them fit the buffer of a channel.
+pub(super) fn under_way(ask: &Ask<'_>, plan: &Plan) -> usize {
+    match plan.protocol {
+        Protocol::Simple => SLICES,
+        Protocol::Ll | Protocol::Ll128 => {
+            (constants::buffer(ask.settings, plan.protocol).get() / BUNDLE) as usize
+        }
     }
 }
 

@@ -14,9 +14,10 @@ use units::Bytes;
 
 use super::communicator::{Communicator, Hop, ScaleUp};
 use super::ring::{chunks, loops};
-use super::writer::{Detail, Flow, Sheet, nth};
+use super::writer::{CHUNKS, Detail, Flow, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase, part};
-use crate::nccl::{Family, Initiator, Offer, Plan, Protocol, constants, estimate::path_latency};
+use crate::nccl::route::{Ways, beyond_constants_s, path_latency};
+use crate::nccl::{Family, Initiator, Offer, Plan, Protocol, constants};
 use crate::transfers::ConnectionId;
 
 /// See the module.
@@ -50,7 +51,8 @@ impl Algorithm for SendRecv {
     fn phases(&self, ask: &Ask<'_>, plan: &Plan) -> Vec<Phase> {
         let (shape, settings) = (ask.shape(), ask.settings);
         let bytes = ask.bytes.as_f64();
-        let (mut inside, mut away, mut path) = (0.0, 0.0, 0.0_f64);
+        let (mut inside, mut away, mut path, mut farthest) = (0.0, 0.0, 0.0_f64, 0.0_f64);
+        let mut ways = Ways::of(ask);
         let mut hops = Vec::new();
         for rank in 0..shape.ranks - 1 {
             ask.communicator.path(ask.fabric, rank, rank + 1, settings.pxn, &mut hops);
@@ -60,14 +62,21 @@ impl Algorithm for SendRecv {
                 let way = path_latency(ask.fabric, from, to, ask.bytes);
                 let nics = if over_nic { settings.nic_latency } else { units::Span::ZERO };
                 path = path.max(way.map_or(0.0, |way| (way + nics).as_secs_f64()));
+                if over_nic {
+                    farthest = farthest.max(ways.between(from, to).as_secs_f64());
+                }
             }
         }
         let mesh_link = if shape.scale_up == ScaleUp::Mesh { inside } else { 0.0 };
         let through_kernel = || {
             let hop = constants::hop_latency_us(settings, shape, Family::Ring, Protocol::Simple);
             let net = constants::net_latency_us(settings, shape, Family::Ring, Protocol::Simple);
-            1e-6 * if 0.0 < away { net } else { hop }
+            match 0.0 < away {
+                true => 1e-6 * net + beyond_constants_s(farthest, 1.0, net),
+                false => 1e-6 * hop,
+            }
         };
+        let each = bytes / f64::from(plan.channels);
         vec![match settings.initiator {
             // The way's time holds that of its bytes.
             Initiator::Host => Phase { latency_s: path, ..Phase::default() },
@@ -77,6 +86,10 @@ impl Algorithm for SendRecv {
                 nic: away,
                 posts: away / plan.chunk.as_f64(),
                 latency_s: through_kernel(),
+                messages: chunks(each as u64, plan.chunk.get()),
+                slots: CHUNKS as f64,
+                first_message: if 0.0 < away { each } else { 0.0 },
+                new_connections: 1.0,
                 ..Phase::default()
             },
         }]

@@ -31,12 +31,13 @@ use std::collections::{BTreeMap, VecDeque};
 use fabric::{Fabric, NodeId, NodeKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::Bytes;
+use units::{Bytes, Span};
 
 use super::nvls::{self, HeadEdges};
 use super::ring::{chunks, loops};
 use super::writer::{Detail, Flow, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase, part};
+use crate::nccl::route::{Ways, beyond_constants_s};
 use crate::nccl::{Family, Offer, Plan, Protocol, Usage, constants};
 use crate::transfers::{ConnectionId, OpId};
 
@@ -119,7 +120,14 @@ impl Algorithm for Sharp {
             mesh_link,
             nic: ask.bytes.as_f64() / heads * sharing,
             efficiency,
-            latency_s: 1e-6 * latency_us(ask),
+            latency_s: 1e-6 * latency_us(ask) + ways_s(ask),
+            messages: chunks(
+                ask.bytes.get() / u64::from(shape.per_domain),
+                ask.settings.aggregation.chunk.get(),
+            ),
+            // A buffer is free again when its sum has gone up and come down.
+            slots: f64::from(ask.settings.aggregation.buffers.max(1)),
+            answer: 0.5,
             drain_s: match shape.per_domain {
                 1 => 0.0,
                 _ => nvls::fill_s(ask, plan, scale_up),
@@ -196,6 +204,24 @@ fn latency_us(ask: &Ask<'_>) -> f64 {
         Family::Nvls => inside + between,
         _ => 2.0 * (peers.min(1.0) * inside + peers * 0.4) + between,
     }
+}
+
+/// What the ways up and down an aggregation tree add: NCCL counts them once.
+fn ways_s(ask: &Ask<'_>) -> f64 {
+    let family = if nvls::is_available(ask) { Family::Nvls } else { Family::CollNetDirect };
+    let constant = constants::net_latency_us(ask.settings, ask.shape(), family, Protocol::Simple);
+    let mut ways = Ways::of(ask);
+    // Of the way up to each node, the longest; nodes come after all that are below them.
+    let mut up: BTreeMap<NodeId, Span> = BTreeMap::new();
+    let mut longest = Span::ZERO;
+    for Edge { below, above, .. } in tree(ask, 0).unwrap_or_default() {
+        let before = up.get(&below).copied().unwrap_or(Span::ZERO);
+        let both = ways.between(below, above) + ways.between(above, below);
+        let way = up.entry(above).or_default();
+        *way = (*way).max(before + both);
+        longest = longest.max(*way);
+    }
+    beyond_constants_s(longest.as_secs_f64(), 1.0, constant)
 }
 
 /// A link of an aggregation tree. Those of one node lie together, lower nodes first.

@@ -14,9 +14,10 @@
 use units::{Bytes, Rate, Span};
 
 use super::communicator::ScaleUp;
-use super::ring::{chunks, loops};
+use super::ring::{chunks, loops, slice, under_way};
 use super::writer::{Detail, Flow, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase, part};
+use crate::nccl::route::{Ways, beyond_constants_s};
 use crate::nccl::{Architecture, Family, Offer, Plan, Protocol, constants};
 use crate::transfers::{ConnectionId, OpId};
 
@@ -75,7 +76,13 @@ impl Algorithm for Tree {
             nic: nic_load(ask, plan),
             efficiency,
             net_efficiency: efficiency,
-            latency_s: 1e-6 * latency_us(ask, plan.protocol),
+            latency_s: 1e-6 * latency_us(ask, plan.protocol)
+                + ways_s(ask, Family::Tree, plan.protocol),
+            messages: chunks(each as u64, slice(plan)),
+            slots: under_way(ask, plan) as f64,
+            // What a server begins to pass on while it still arrives waits for its window once.
+            first_message: each.min(plan.chunk.as_f64()),
+            new_connections: 1.0,
             drain_s: match plan.protocol {
                 Protocol::Simple => {
                     let slice = chunk / f64::from(plan.slices);
@@ -217,6 +224,17 @@ fn latency_us(ask: &Ask<'_>, protocol: Protocol) -> f64 {
     constants::base_latency_us(settings, Family::Tree, protocol) + 2.0 * (inside + between)
 }
 
+/// What the ways up and down a tree of servers add.
+pub(super) fn ways_s(ask: &Ask<'_>, family: Family, protocol: Protocol) -> f64 {
+    let shape = ask.shape();
+    if shape.domains == 1 {
+        return 0.0;
+    }
+    let constant = constants::net_latency_us(ask.settings, shape, family, protocol);
+    let counted = 2.0 * f64::from(shape.domains.ilog2());
+    beyond_constants_s(2.0 * Ways::of(ask).tree_s(), counted, constant)
+}
+
 /// NCCL `tuning.cc`: .92 of the links, at most so much for each channel, less with flags, and .85
 /// of that where the search falls back to the plain tree pattern, as it does from Hopper on.
 fn efficiency(ask: &Ask<'_>, protocol: Protocol, bandwidth: f64) -> f64 {
@@ -299,17 +317,6 @@ fn nic_load(ask: &Ask<'_>, plan: &Plan) -> f64 {
     degrees(shape.domains as usize).into_iter().map(load).fold(0.0, f64::max)
 }
 
-/// Lines with flags are passed on one by one; written out step by step, so many bytes at a time.
-const BUNDLE: u64 = 16 << 10;
-
-/// What is passed on at once.
-fn slice(plan: &Plan) -> u64 {
-    match plan.protocol {
-        Protocol::Simple => (plan.chunk.get() / u64::from(plan.slices)).max(1),
-        Protocol::Ll | Protocol::Ll128 => BUNDLE,
-    }
-}
-
 /// The tree of one channel, its connections from `first` on.
 struct TreeOnSheet {
     first: ConnectionId,
@@ -337,7 +344,7 @@ impl TreeOnSheet {
         let count = self.domains.len();
         let shape = ask.shape();
         let order = upwards(count, self.half);
-        let mut flow = Flow::new(self.edges, sheet.start);
+        let mut flow = Flow::of_slices(self.edges, sheet.start, under_way(ask, plan));
         let edge = |at: usize| [nth(self.first, at)];
         let mut arrived: Vec<Vec<OpId>> = vec![Vec::new(); count];
         for bytes in loops(bytes, slice(plan)) {

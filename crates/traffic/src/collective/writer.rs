@@ -5,12 +5,12 @@
 //! waits for all its channels. So a collective is one id to those that come after it, whatever its
 //! number of channels and messages.
 
-use fabric::{Fabric, NodeId, Routes};
+use fabric::{Fabric, NodeId};
 use units::{Bytes, Id, Span};
 
 use super::communicator::{Communicator, Hop};
 use super::{Ask, Collective};
-use crate::nccl::estimate::path_latency_on;
+use crate::nccl::route::Ways;
 use crate::nccl::{Plan, Settings};
 use crate::replay::Replay;
 use crate::transfers::{Connection, ConnectionId, LabelId, OpId, OpKind, Transfers};
@@ -91,15 +91,14 @@ pub fn write(
         ends.push(start);
     }
     // Hand-overs lie on the critical path one after the other. A coupled operation carries them
-    // itself, and the drain. Of messages an engine shows the drain, and of the hand-overs the way
-    // through NICs and wires: NCCL's constants were measured from end to end and contain it.
-    let span = match (carried, detail) {
-        (true, _) => Span::ZERO,
-        (false, Detail::Folded) => plan.fill(),
-        (false, Detail::Stepwise) => {
-            let shown = shown_latency(&ask, plan, transfers, start);
-            plan.latency.saturating_sub(shown) + plan.slowdown
-        }
+    // itself, and the drain. Of messages an engine shows the ways through NICs and wires, which
+    // the plan's latency contains (see `nccl::route`), and the drain where they are written out.
+    let span = if carried {
+        Span::ZERO
+    } else {
+        let shown = shown_latency(&ask, plan, transfers, start);
+        let drain = if detail == Detail::Folded { plan.drain } else { Span::ZERO };
+        plan.latency.saturating_sub(shown) + drain + plan.slowdown
     };
     transfers.add(OpKind::Wait { span }, label, &ends)
 }
@@ -110,7 +109,7 @@ fn shown_latency(ask: &Ask<'_>, plan: &Plan, transfers: &Transfers, start: OpId)
     let (fabric, shape) = (ask.fabric, ask.shape());
     let first = start.index() + 1;
     let is_nic = |node| fabric.nic_number(node).is_some();
-    let mut routes = Routes::default();
+    let mut ways = Ways::of(ask);
     let mut known: Vec<Option<Span>> = vec![None; transfers.connections().len()];
     let mut latest: Vec<Span> = Vec::with_capacity(transfers.ops().len() - first);
     for op in transfers.ops().ids().skip(first) {
@@ -124,11 +123,7 @@ fn shown_latency(ask: &Ask<'_>, plan: &Plan, transfers: &Transfers, start: OpId)
             OpKind::Send { connection, bytes } => {
                 let Connection { from, to, .. } = transfers.connections()[connection];
                 let outside = is_nic(from) || is_nic(to);
-                let way = *known[connection.index()].get_or_insert_with(|| {
-                    let wires = path_latency_on(fabric, &mut routes, from, to, Bytes::ZERO);
-                    let nics = if outside { ask.settings.nic_latency } else { Span::ZERO };
-                    wires.unwrap_or(Span::ZERO) + nics
-                });
+                let way = *known[connection.index()].get_or_insert_with(|| ways.between(from, to));
                 let (rate, links) = match outside {
                     true => (shape.nic_rate, f64::from(shape.rails)),
                     false => (shape.scale_up_rate, 1.0),
@@ -264,15 +259,20 @@ pub(crate) struct Flow {
 
 /// Slices of a collective that may be under way on one connection: `NCCL_STEPS` (8) slots, two for
 /// each slice.
-const SLICES: usize = 4;
+pub(super) const SLICES: usize = 4;
 
 /// Chunks of a send that may be under way: one slot each.
-const CHUNKS: usize = 8;
+pub(super) const CHUNKS: usize = 8;
 
 impl Flow {
     /// For the slices of a collective.
     pub(crate) fn new(edges: usize, start: OpId) -> Self {
         Self { sent: vec![Vec::new(); edges], after: Vec::new(), start, window: SLICES }
+    }
+
+    /// For slices of which another number may be under way.
+    pub(crate) fn of_slices(edges: usize, start: OpId, window: usize) -> Self {
+        Self { window, ..Self::new(edges, start) }
     }
 
     /// For the chunks of sends.
@@ -291,18 +291,21 @@ impl Flow {
     ) -> OpId {
         self.after.clear();
         self.after.extend_from_slice(arrived);
-        let sent = &mut self.sent[edge];
-        if let Some(at) = sent.len().checked_sub(self.window) {
-            self.after.push(sent[at]);
-        }
         if self.after.is_empty() {
             self.after.push(self.start);
         }
-        let (first, rest) = hops.split_first().expect("an edge has a hop");
-        let mut op = sheet.send(*first, bytes, &self.after);
-        for hop in rest {
-            op = sheet.send(*hop, bytes, &[op]);
+        let sent = &mut self.sent[edge];
+        let (last, before) = hops.split_last().expect("an edge has a hop");
+        for hop in before {
+            let op = sheet.send(*hop, bytes, &self.after);
+            self.after.clear();
+            self.after.push(op);
         }
+        // A place in the buffer is free when its sender knows that it has been taken.
+        if let Some(at) = sent.len().checked_sub(self.window) {
+            self.after.push(sent[at]);
+        }
+        let op = sheet.send(*last, bytes, &self.after);
         if 2 * self.window <= sent.len() {
             sent.drain(..self.window);
         }

@@ -4,9 +4,11 @@
 //! the busiest link over its rate, phase by phase. It costs the same for eight ranks and for a
 //! million.
 
-use fabric::{Fabric, NodeId, NodeKind, Routes};
+use fabric::{Fabric, NodeId, Routes};
 use units::{Bytes, Rate, Span};
 
+use super::route::Ways;
+pub use super::route::path_latency;
 use super::{Plan, Settings, constants, plan};
 use crate::collective::{Ask, Collective, Communicator, Phase};
 
@@ -68,7 +70,7 @@ pub fn estimate_of(ask: &Ask<'_>) -> Option<Estimate> {
             times = self::times(ask, &slower.collect::<Vec<_>>());
         }
     }
-    let still = plan.launch.as_secs_f64() + times.latency_s + times.drain_s;
+    let still = plan.launch.as_secs_f64() + times.latency_s + times.drain_s + times.answers_s;
     let moving = times.links_s + times.slowdown_s;
     let time = Span::from_secs_f64(still + moving);
     let limit = if moving < still { Limit::Latency } else { times.limit };
@@ -84,6 +86,8 @@ pub(super) struct Times {
     pub(super) links_s: f64,
     /// What the software adds to that.
     pub(super) slowdown_s: f64,
+    /// What waiting for answers adds to that.
+    pub(super) answers_s: f64,
     limit: Limit,
 }
 
@@ -94,11 +98,17 @@ pub(super) fn times(ask: &Ask<'_>, phases: &[Phase]) -> Times {
         drain_s: 0.0,
         links_s: 0.0,
         slowdown_s: 0.0,
+        answers_s: 0.0,
         limit: Limit::Latency,
     };
     let mut longest = 0.0;
     let efficiency =
         settings.scale_up_efficiency.unwrap_or(settings.architecture.scale_up_efficiency());
+    let nic_rate = match (shape.nic_rate, settings.host_rate) {
+        (Some(nic), Some(host)) => Some(nic.min(host.scaled(1.0 / settings.wire_efficiency))),
+        (nic, _) => nic,
+    };
+    let round_trip_s = if 1 < shape.domains { Ways::of(ask).round_trip_s() } else { 0.0 };
     let over = |bytes: f64, rate: Option<Rate>, share: f64| match rate {
         Some(rate) if 0.0 < bytes => bytes / (rate.bytes_per_s() * share),
         _ => 0.0,
@@ -106,13 +116,22 @@ pub(super) fn times(ask: &Ask<'_>, phases: &[Phase]) -> Times {
     for phase in phases {
         let inside = over(phase.scale_up, shape.scale_up_rate, efficiency);
         let mesh = over(phase.mesh_link, shape.mesh_link_rate, efficiency);
-        let nic = over(phase.nic, shape.nic_rate, settings.wire_efficiency);
+        let nic = over(phase.nic, nic_rate, settings.wire_efficiency);
+        // What fits the slots is sent without an answer.
+        let rounds = ((phase.messages / phase.slots).ceil() - 1.0).max(0.0);
+        let answers = rounds * phase.answer * round_trip_s;
         let posting =
             1e-6 * phase.posts * constants::post_us(settings, shape, super::Protocol::Simple);
         let links = inside.max(mesh).max(nic);
         let slowed = (inside.max(mesh) / phase.efficiency).max(nic / phase.net_efficiency);
         let moving = slowed.max(posting);
         times.latency_s += phase.latency_s;
+        times.answers_s += (answers - phase.overlap_s - moving).max(0.0);
+        if let (Some(window), Some(line)) = (settings.window, nic_rate) {
+            let line = line.bytes_per_s() * settings.wire_efficiency;
+            let stall = window.stall_s(phase.first_message, 0.0, round_trip_s, line);
+            times.answers_s += phase.new_connections * stall;
+        }
         times.drain_s += phase.drain_s;
         times.links_s += links;
         times.slowdown_s += moving - links;
@@ -136,7 +155,7 @@ fn path_rate(ask: &Ask<'_>) -> Option<Rate> {
     let domains = communicator.domains();
     let from = *communicator.rails(0).first()?;
     let ports = |nic: NodeId| fabric.ports(nic).len().max(1) as u64;
-    let mut routes = Routes::default();
+    let mut routes = Routes::of(fabric);
     let mut slowest: Option<Rate> = None;
     for other in [1, domains / 2, domains - 1] {
         if other == 0 || domains <= other {
@@ -149,42 +168,11 @@ fn path_rate(ask: &Ask<'_>) -> Option<Rate> {
             routes.next_hops(fabric, at, to, &mut hops);
             let link = *hops.first()?;
             // A NIC spreads over its ports, and so over as many ways.
-            let rate = fabric.class(link).rate.as_bps() * ports(from);
+            let rate = fabric.health().rate(fabric, link).as_bps() * ports(from);
             let rate = Rate::from_bps(rate);
             slowest = Some(slowest.map_or(rate, |known| known.min(rate)));
             at = fabric.links()[link].to;
         }
     }
     slowest
-}
-
-/// The time of a short message between two NICs or GPUs: the way through NICs and switches.
-///
-/// What the NICs take on either side comes from the catalogue.
-pub fn path_latency(fabric: &Fabric, from: NodeId, to: NodeId, bytes: Bytes) -> Option<Span> {
-    path_latency_on(fabric, &mut Routes::default(), from, to, bytes)
-}
-
-/// The same with routes that are known already.
-pub fn path_latency_on(
-    fabric: &Fabric,
-    routes: &mut Routes,
-    from: NodeId,
-    to: NodeId,
-    bytes: Bytes,
-) -> Option<Span> {
-    let mut hops = Vec::new();
-    let (mut at, mut span) = (from, Span::ZERO);
-    while at != to {
-        routes.next_hops(fabric, at, to, &mut hops);
-        let link = *hops.first()?;
-        let class = fabric.class(link);
-        span += class.delay + class.rate.time_to_send(bytes);
-        at = fabric.links()[link].to;
-        let node = fabric.nodes()[at];
-        if node.kind == NodeKind::Switch {
-            span += fabric.tiers()[usize::from(node.tier)].latency;
-        }
-    }
-    Some(span)
 }
