@@ -2,10 +2,11 @@
 
 use fabric::NodeId;
 use fabric::fault::Faults;
+use fabric::graph::DELAYS;
 use fabric::routing::RoutingConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Rate, Span, Time};
+use units::{Bytes, Ranged, Ranges, Rate, Span, Time};
 
 /// What a receiver does with packets that overtake each other.
 #[derive(
@@ -86,6 +87,17 @@ impl Default for FlowConfig {
             merge: 1e-12,
             precision: None,
             points: 32,
+        }
+    }
+}
+
+impl Ranged for FlowConfig {
+    fn ranges(&self, check: &mut Ranges) {
+        check.within("protocol_latency", self.protocol_latency, DELAYS);
+        check.at_most("convergence", self.convergence, Span::from_ms(3_600_000));
+        check.at_most("points", self.points, 65_536);
+        if let Some(window) = self.window {
+            check.positive("window", window);
         }
     }
 }

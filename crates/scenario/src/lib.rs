@@ -19,7 +19,6 @@
 //! * [`assignment`]: `--set` and environment variables.
 //! * [`schema`] and [`check`](mod@check): every mistake of a layer, found at once.
 //! * [`merge`](mod@merge): one layer over another. [`meaning`]: whether the whole makes sense.
-//! * `limits`: the ranges of settings.
 //! * [`model`]: the model that a job names. [`flows`]: flow files.
 //! * [`preset`]: what comes with the binary. [`hash`](mod@hash): a scenario's identity.
 //! * [`import`] and [`export`]: topologies of other tools, one file for each format.
@@ -39,7 +38,6 @@ pub mod file;
 pub mod flows;
 pub mod hash;
 pub mod import;
-mod limits;
 pub mod load;
 pub mod meaning;
 pub mod merge;

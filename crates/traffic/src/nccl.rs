@@ -24,7 +24,7 @@ pub mod estimate;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Span};
+use units::{Bytes, Ranged, Ranges, Span};
 
 pub use constants::{Architecture, Cpu, Family};
 pub use estimate::{Estimate, Limit, estimate, estimate_of};
@@ -166,6 +166,22 @@ impl Default for Settings {
             // 18, IPv4 20, UDP 8, BTH 12, ICRC 4).
             wire_efficiency: 4096.0 / 4178.0,
             routing: crate::collective::Routing::default(),
+        }
+    }
+}
+
+impl Ranged for Settings {
+    fn ranges(&self, check: &mut Ranges) {
+        if let Some(channels) = self.channels {
+            // `MAXCHANNELS` of NCCL is 64; a channel's number allows this.
+            check.within("channels", channels, [1, 1024]);
+        }
+        check.positive("buffer", self.buffer);
+        check.positive("p2p_net_chunk", self.p2p_net_chunk);
+        check.positive("p2p_scale_up_chunk", self.p2p_scale_up_chunk);
+        check.at_most("launch", self.launch, Span::from_ms(10_000));
+        if let Some(share) = self.scale_up_efficiency {
+            check.within("scale_up_efficiency", share, [1e-3, 1.0]);
         }
     }
 }

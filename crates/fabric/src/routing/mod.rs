@@ -16,7 +16,7 @@ use std::fmt::Debug;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Span};
+use units::{Bytes, Ranged, Ranges, Span};
 
 use crate::graph::{Fabric, LinkId, NodeId};
 use crate::hash::{FlowKey, HashFields, HashFunction, UdpSource};
@@ -286,6 +286,15 @@ impl Default for RoutingConfig {
             // NCCL_IB_AR_THRESHOLD's default (nccl, net_ib).
             static_below: Bytes::from_kib(8),
         }
+    }
+}
+
+impl Ranged for RoutingConfig {
+    fn ranges(&self, check: &mut Ranges) {
+        check.at_least("qps", self.qps, 1);
+        check.at_least("entropies", self.entropies, 1);
+        check.positive("chunk", self.chunk);
+        check.positive("interval", self.interval);
     }
 }
 
