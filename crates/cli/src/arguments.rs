@@ -89,7 +89,7 @@ pub(crate) enum Engine {
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct SeedsArgument {
     /// Run this many seeds, from the scenario's own on: mean, percentiles, 95 % confidence
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) seeds: u32,
 }
 

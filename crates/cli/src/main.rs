@@ -7,11 +7,13 @@
 //!
 //! * [`arguments`]: what every command understands.
 //! * [`command`]: one file for each command.
+//! * [`clock`]: what becomes of a run that simulated time cannot hold.
 //! * [`interrupt`]: what Ctrl-C does.
 //! * [`progress`]: a line for whatever takes longer than a second.
 //! * [`terminal`]: how answers and complaints are written.
 
 mod arguments;
+mod clock;
 mod command;
 mod files;
 mod interrupt;
@@ -37,7 +39,7 @@ fn main() -> ExitCode {
         terminal.complain(&Stop::Failure(Failure::Run(reason)));
         return ExitCode::FAILURE;
     }
-    match arguments.command.run(&terminal) {
+    match clock::within_the_clock(|| arguments.command.run(&terminal)) {
         Ok(ending) => ExitCode::from(ending as u8),
         // Whoever read our output has seen enough (`fatflow presets | head -1`).
         Err(Stop::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,

@@ -221,6 +221,21 @@ fn every_preset_can_be_the_beginning_of_a_file() {
     }
 }
 
+/// Every value is in range, but the product of all is not: a refusal, and no panic.
+#[test]
+fn what_takes_longer_than_simulated_time_lasts_is_refused() {
+    let desk = Desk::new();
+    let set = ["--set", "cluster.nic_rate=1Mbps", "--set", "job.model=gpt-1t"];
+    let more = ["--set", "job.parallel.sharding=fsdp", "--set", "cluster.gpus=128"];
+    let answer = desk.run(&[&["run", "small-16"][..], &set, &more].concat());
+    assert_eq!(answer.code, Some(1), "{}", answer.err);
+    assert!(answer.err.contains("213 days that simulated time lasts"), "{}", answer.err);
+    assert!(!answer.err.contains("panicked"), "{}", answer.err);
+    let seeds = desk.run(&["run", "small-16", "--seeds", "4294967295"]);
+    assert_eq!(seeds.code, Some(2));
+    assert!(seeds.err.contains("1..=100000"), "{}", seeds.err);
+}
+
 /// What is set with flags stands in the file, and the file means the same as the flags.
 #[test]
 fn flags_of_init_stand_in_the_file() {

@@ -10,9 +10,9 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Rate, Span, Time};
+use units::{Bytes, Ranged, Ranges, Rate, Span, Time};
 
-use crate::graph::{Fabric, LinkId, NodeId, NodeKind};
+use crate::graph::{Fabric, LinkId, NodeId, NodeKind, RATES};
 use crate::naming::{self, UnknownName};
 use crate::routes::Health;
 use crate::topology::ConfigError;
@@ -89,6 +89,17 @@ impl FaultKind {
             Self::Degraded { .. } => "degraded",
             Self::SlowReceiver { .. } => "slow-receiver",
             Self::PauseStorm => "pause-storm",
+        }
+    }
+}
+
+impl Ranged for FaultConfig {
+    fn ranges(&self, check: &mut Ranges) {
+        match self.what {
+            FaultKind::Degraded { rate } | FaultKind::SlowReceiver { rate } => {
+                check.within("what.rate", rate, RATES);
+            }
+            _ => {}
         }
     }
 }

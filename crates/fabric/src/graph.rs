@@ -70,6 +70,15 @@ pub enum LinkKind {
     Circuit,
 }
 
+/// The rates that a link, a NIC or a port may have: from a serial line to far beyond any plan.
+pub const RATES: [Rate; 2] = [Rate::from_bps(1_000_000), Rate::from_bps(1_000_000_000_000_000)];
+
+/// The delays that a link, a switch or a NIC may add.
+pub const DELAYS: [Span; 2] = [Span::ZERO, Span::from_ms(10_000)];
+
+/// The lengths that a cable may have: a hundred times around the data centre, or to the moon.
+pub const LENGTHS: [Length; 2] = [Length::from_metres(0), Length::from_metres(400_000_000)];
+
 /// What links of one kind have in common.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkClass {

@@ -2,11 +2,12 @@
 
 use fabric::NodeId;
 use fabric::fault::Faults;
+use fabric::graph::DELAYS;
 use fabric::routing::RoutingConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use traffic::Window;
-use units::{Bytes, Idle, Rate, Span, Time};
+use units::{Bytes, Idle, Ranged, Ranges, Rate, Span, Time};
 
 /// What a receiver does with packets that overtake each other.
 #[derive(
@@ -104,6 +105,17 @@ impl FlowConfig {
     pub fn unused(&self, faults: bool, idle: &mut Idle) {
         if !faults {
             idle.key("convergence", "nothing fails", "[[faults]]");
+        }
+    }
+}
+
+impl Ranged for FlowConfig {
+    fn ranges(&self, check: &mut Ranges) {
+        check.within("protocol_latency", self.protocol_latency, DELAYS);
+        check.at_most("convergence", self.convergence, Span::from_ms(3_600_000));
+        check.at_most("points", self.points, 65_536);
+        if let Some(window) = self.window {
+            check.positive("window", window);
         }
     }
 }

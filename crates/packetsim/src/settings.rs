@@ -164,10 +164,7 @@ pub struct Settings {
 
 impl Ranged for Settings {
     fn ranges(&self, check: &mut Ranges) {
-        check.at_least("routing.qps", self.routing.qps, 1);
-        check.at_least("routing.entropies", self.routing.entropies, 1);
-        check.positive("routing.chunk", self.routing.chunk);
-        check.positive("routing.interval", self.routing.interval);
+        check.table("routing", &self.routing);
         check.table("packet", &self.packet);
         check.table("nic", &self.nic);
         check.table("switch", &self.switch);

@@ -18,6 +18,7 @@ use step::money::Prices;
 use step::overheads::Overheads;
 use traffic::nccl;
 use traffic::pattern::TrafficConfig;
+use units::{Ranged, Ranges};
 
 /// A scenario: a cluster, its fabric, the network's settings, and what runs on it.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -74,6 +75,32 @@ pub struct NetworkConfig {
     /// Everything that the packet engine obeys, and the others as far as they have it.
     #[serde(flatten)]
     pub settings: Settings,
+}
+
+impl Ranged for NetworkConfig {
+    fn ranges(&self, check: &mut Ranges) {
+        check.table("flow", &self.flow);
+        check.table("", &self.settings);
+    }
+}
+
+impl Ranged for ScenarioFile {
+    fn ranges(&self, check: &mut Ranges) {
+        check.table("cluster", &self.cluster);
+        check.table("fabric", &self.fabric);
+        check.table("network", &self.network);
+        check.table("library", &self.library);
+        for (at, fault) in self.faults.iter().enumerate() {
+            check.table(&format!("faults.{at}"), fault);
+        }
+        check.table("software", &self.software);
+        check.table("jitter", &self.jitter);
+        for (at, straggler) in self.stragglers.iter().enumerate() {
+            check.table(&format!("stragglers.{at}"), straggler);
+        }
+        check.table("reliability", &self.reliability);
+        check.table("prices", &self.prices);
+    }
 }
 
 /// A published figure about the system that a scenario describes.

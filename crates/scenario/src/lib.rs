@@ -20,7 +20,6 @@
 //! * [`schema`] and [`check`](mod@check): every mistake of a layer, found at once.
 //! * [`merge`](mod@merge): one layer over another. [`meaning`]: whether the whole makes sense.
 //! * [`purpose`]: what a scenario is loaded for, and what of it that does not obey.
-//! * `limits`: the ranges of settings.
 //! * [`model`]: the model that a job names. [`flows`]: flow files.
 //! * [`preset`]: what comes with the binary. [`hash`](mod@hash): a scenario's identity.
 //! * [`import`] and [`export`]: topologies of other tools, one file for each format.
@@ -40,7 +39,6 @@ pub mod file;
 pub mod flows;
 pub mod hash;
 pub mod import;
-mod limits;
 pub mod load;
 pub mod meaning;
 pub mod merge;

@@ -16,11 +16,10 @@ use job::placement::Policy;
 use job::{Job, JobConfig, Site};
 use traffic::nccl::Usage;
 use traffic::pattern;
-use units::{Bytes, OutOfRange, Span};
+use units::{Bytes, OutOfRange, Ranges, Span};
 
 use crate::file::ScenarioFile;
 use crate::import::{self, Hints, ImportError};
-use crate::limits;
 use crate::model;
 use crate::nearest::nearest;
 
@@ -63,7 +62,14 @@ impl Meaning {
     /// key is relative.
     pub fn of(scenario: &ScenarioFile, directory: impl Fn(&str) -> PathBuf) -> Self {
         let mut meaning = Self { findings: check_reported(scenario), ..Self::default() };
-        meaning.findings.extend(limits::check(scenario));
+        meaning.findings.extend(Ranges::of("", scenario).into_iter().map(Finding::from));
+        let is_out_of_range = |section: &str| {
+            let keys = meaning.findings.iter().flat_map(|finding| &finding.keys);
+            keys.into_iter().any(|key| key.starts_with(section))
+        };
+        if is_out_of_range("cluster.") || is_out_of_range("fabric.") {
+            return meaning;
+        }
         match with_file(scenario, &directory) {
             Ok((fabric, assumed)) => {
                 meaning.warnings.extend(assumed);

@@ -162,3 +162,35 @@ fn a_job_knows_only_faults_that_last() {
     }
     assert_eq!(set("small-16", &[&fault(down)]).unwrap().faults.all().len(), 1);
 }
+
+/// Values that once ended in a panic or without memory are refused with what is allowed.
+#[test]
+fn what_no_engine_can_count_is_refused_with_its_range() {
+    let cases = [
+        ("small-16", "cluster.nic_rate=400bps", "from 1Mbps to 1000Tbps"),
+        ("small-16", "cluster.pcie=1bps", "from 1Mbps to 1000Tbps"),
+        ("small-16", "cluster.scale_up.delay=200d", "from 0ps to 10s"),
+        ("small-16", "fabric.leaf.latency=200d", "from 0ps to 10s"),
+        ("small-16", "fabric.links=[{length=\"1000000000km\"}]", "to 400000km"),
+        ("small-16", "fabric.k=1", "from 2 to 4096"),
+        ("small-16", "jitter.mean=1e8", "from 0 to 100"),
+        ("small-16", "jitter.mean=-1.0", "from 0 to 100"),
+        ("small-16", "software.compute_slowdown=1e9", "from 0 to 100"),
+        ("small-16", "reliability.restart=200d", "at most 2592000s"),
+        ("small-16", "prices.years=0", "from 0.001 to 100"),
+        ("small-16", "stragglers=[{gpu={stage=0,speed=0.0}}]", "from 0.001 to 1"),
+        ("small-16", "library.scale_up_efficiency=1e-9", "from 0.001 to 1"),
+        ("small-16", "network.flow.points=4294967295", "at most 65536"),
+        ("small-16", "faults=[{on=\"NIC 0\",what={kind=\"degraded\",rate=\"1bps\"}}]", "1Mbps"),
+    ];
+    for (scenario, value, range) in cases {
+        let refusal = refusal(set(scenario, &[value]));
+        assert!(refusal.contains(range), "{value}: {refusal}");
+    }
+    let messages = "traffic.messages=4294967295";
+    for (pattern, most) in [("ring", 2_097_152), ("all-to-all", 131_072), ("collective", 2_097_152)]
+    {
+        let told = refusal(set("small-16", &[&format!("traffic.pattern={pattern}"), messages]));
+        assert!(told.contains(&format!("must be from 1 to {most}")), "{pattern}: {told}");
+    }
+}

@@ -15,9 +15,10 @@
 //! Where it departs from reality: failures are independent and memoryless; a bad batch of cables or
 //! a hot week is not. Recovery is one number; a second failure during recovery starts it anew.
 
+use fabric::graph::RATES;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Idle, Random, Rate, Span};
+use units::{Bytes, Idle, Random, Ranged, Ranges, Rate, Span};
 
 /// What a failure comes from.
 #[derive(
@@ -153,6 +154,24 @@ impl Default for Faults {
     }
 }
 
+/// Nobody waits longer than this for a cluster; the clock would end after seven times as long.
+const LONGEST_WAIT: Span = Span::from_ms(30 * 24 * 3_600_000);
+
+impl Ranged for Faults {
+    fn ranges(&self, check: &mut Ranges) {
+        for (at, FaultRate { per_gpu_year, .. }) in self.rates.iter().enumerate() {
+            check.within(&format!("rates.{at}.per_gpu_year"), *per_gpu_year, [0.0, 1e6]);
+        }
+        check.at_most("detection", self.detection, LONGEST_WAIT);
+        check.at_most("restart", self.restart, LONGEST_WAIT);
+        check.at_most("repair", self.repair, LONGEST_WAIT);
+        if let Some(interval) = self.interval {
+            check.within("interval", interval, [Span::from_ms(1_000), LONGEST_WAIT]);
+        }
+        check.table("checkpoint", &self.checkpoint);
+    }
+}
+
 /// How checkpoints are written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -209,6 +228,15 @@ impl Default for Checkpoint {
             mode: CheckpointMode::default(),
             network: CheckpointNetwork::default(),
         }
+    }
+}
+
+impl Ranged for Checkpoint {
+    fn ranges(&self, check: &mut Ranges) {
+        check.within("bytes_per_parameter", self.bytes_per_parameter, [0.0, 1e3]);
+        check.within("storage", self.storage, RATES);
+        check.within("to_host", self.to_host, RATES);
+        check.at_most("pause", self.pause, LONGEST_WAIT);
     }
 }
 

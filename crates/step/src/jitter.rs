@@ -18,7 +18,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Idle, Random, Span};
+use units::{Idle, Random, Ranged, Ranges, Span};
 
 /// How unequal the ranks are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -38,6 +38,13 @@ impl Default for Jitter {
             mean: 0.0144,
             events: Events::default(),
         }
+    }
+}
+
+impl Ranged for Jitter {
+    fn ranges(&self, check: &mut Ranges) {
+        check.within("mean", self.mean, [0.0, 100.0]);
+        check.table("events", &self.events);
     }
 }
 
@@ -109,6 +116,13 @@ impl Default for Events {
     }
 }
 
+impl Ranged for Events {
+    fn ranges(&self, check: &mut Ranges) {
+        check.within("per_rank_per_s", self.per_rank_per_s, [0.0, 1e6]);
+        check.at_most("length", self.length, Span::from_ms(3_600_000));
+    }
+}
+
 impl Events {
     /// The expected slowdown of work in which `ranks` synchronise every `interval`, as a share.
     ///
@@ -148,6 +162,17 @@ pub enum Straggler {
         /// The share of the rate that is left.
         speed: f64,
     },
+}
+
+impl Ranged for Straggler {
+    fn ranges(&self, check: &mut Ranges) {
+        let (kind, speed) = match self {
+            Self::Gpu { speed, .. } => ("gpu", *speed),
+            Self::Nic { speed, .. } => ("nic", *speed),
+            Self::Link { speed, .. } => ("link", *speed),
+        };
+        check.within(&format!("{kind}.speed"), speed, [1e-3, 1.0]);
+    }
 }
 
 impl Straggler {

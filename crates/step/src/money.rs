@@ -11,6 +11,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use units::{Ranged, Ranges};
 
 /// Board power by what the GPU does, as shares of its rated power.
 ///
@@ -29,6 +30,14 @@ pub struct PowerShares {
 impl Default for PowerShares {
     fn default() -> Self {
         Self { compute: 690.0 / 700.0, communicate: 169.0 / 700.0, idle: 78.0 / 700.0 }
+    }
+}
+
+impl Ranged for PowerShares {
+    fn ranges(&self, check: &mut Ranges) {
+        check.within("compute", self.compute, [0.0, 10.0]);
+        check.within("communicate", self.communicate, [0.0, 10.0]);
+        check.within("idle", self.idle, [0.0, 10.0]);
     }
 }
 
@@ -70,6 +79,18 @@ impl Default for Prices {
             // Illustrative.
             in_use: 0.9,
         }
+    }
+}
+
+impl Ranged for Prices {
+    fn ranges(&self, check: &mut Ranges) {
+        check.table("shares", &self.shares);
+        check.within("host_w", self.host_w, [0.0, 1e6]);
+        check.within("host_usd", self.host_usd, [0.0, 1e9]);
+        check.within("pue", self.pue, [1.0, 10.0]);
+        check.within("usd_per_kwh", self.usd_per_kwh, [0.0, 1e3]);
+        check.within("years", self.years, [1e-3, 100.0]);
+        check.weight("in_use", self.in_use);
     }
 }
 

@@ -8,7 +8,7 @@ use job::schedule::Schedule;
 use job::{Axis, JobConfig};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Idle, Span};
+use units::{Idle, Ranged, Ranges, Span};
 
 /// Costs that no kernel and no link accounts for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -46,6 +46,16 @@ impl Default for Overheads {
             // (deepseek-ai/profile-data): grids of 20 blocks.
             expert_sms: 20,
         }
+    }
+}
+
+impl Ranged for Overheads {
+    fn ranges(&self, check: &mut Ranges) {
+        check.at_most("per_step", self.per_step, Span::from_ms(3_600_000));
+        check.share("tensor_exposed", self.tensor_exposed);
+        check.within("compute_slowdown", self.compute_slowdown, [0.0, 100.0]);
+        check.at_most("collective", self.collective, Span::from_ms(10_000));
+        check.at_most("expert_sms", self.expert_sms, 1024);
     }
 }
 

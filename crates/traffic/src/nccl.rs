@@ -26,7 +26,7 @@ pub mod route;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Idle, Rate, Span};
+use units::{Bytes, Idle, Ranged, Ranges, Rate, Span};
 
 pub use constants::{Architecture, Cpu, Family};
 pub use estimate::{Estimate, Limit, estimate, estimate_of};
@@ -192,6 +192,22 @@ impl Settings {
         }
         if self.sharp == Usage::Disabled {
             idle.key("aggregation", "no switch reduces", "library.sharp=enabled");
+        }
+    }
+}
+
+impl Ranged for Settings {
+    fn ranges(&self, check: &mut Ranges) {
+        if let Some(channels) = self.channels {
+            // `MAXCHANNELS` of NCCL is 64; a channel's number allows this.
+            check.within("channels", channels, [1, 1024]);
+        }
+        check.positive("buffer", self.buffer);
+        check.positive("p2p_net_chunk", self.p2p_net_chunk);
+        check.positive("p2p_scale_up_chunk", self.p2p_scale_up_chunk);
+        check.at_most("launch", self.launch, Span::from_ms(10_000));
+        if let Some(share) = self.scale_up_efficiency {
+            check.within("scale_up_efficiency", share, [1e-3, 1.0]);
         }
     }
 }

@@ -221,7 +221,7 @@ pub struct Flow {
     pub messages: u32,
 }
 
-/// More flows than this are refused: each takes memory in the engine.
+/// More flows, or messages in all, than this are refused: each takes memory in the engine.
 pub const MAX_FLOWS: u64 = 1 << 25;
 
 /// The field of an IP packet that tells service levels apart has six bits (RFC 2474), InfiniBand's
@@ -263,15 +263,21 @@ fn ranks(load: &Load, gpus: u64) -> Result<(), (&'static str, String)> {
         let most = (asked / 2).max(1);
         return Err(("groups", format!("{groups} groups of {asked} GPUs; 1 to {most} would")));
     }
-    if load.messages == 0 {
-        return Err(("messages", "is 0; the least is 1".to_owned()));
+    messages(load, asked)
+}
+
+/// Whether so many senders can send so many messages each.
+fn messages(load: &Load, senders: u64) -> Result<(), (&'static str, String)> {
+    let most = (MAX_FLOWS / senders.max(1)).max(1);
+    if load.messages == 0 || most < u64::from(load.messages) {
+        return Err(("messages", format!("is {}, but must be from 1 to {most}", load.messages)));
     }
     Ok(())
 }
 
 /// Whether a pattern fits the fabric.
 fn members(load: &Load, nics: u32) -> Result<(), (&'static str, String)> {
-    let Load { pattern, first, hosts, messages, bytes, .. } = *load;
+    let Load { pattern, first, hosts, bytes, .. } = *load;
     let left = nics.saturating_sub(first);
     let hosts = hosts.unwrap_or(left);
     if left < hosts {
@@ -283,9 +289,6 @@ fn members(load: &Load, nics: u32) -> Result<(), (&'static str, String)> {
     if load.smallest.is_some_and(|smallest| bytes < smallest) {
         return Err(("smallest", format!("is above `bytes`, which is {bytes}")));
     }
-    if messages == 0 {
-        return Err(("messages", "is 0; the least is 1".to_owned()));
-    }
     if bytes == Bytes::ZERO {
         return Err(("bytes", "is 0; the least is 1B".to_owned()));
     }
@@ -293,7 +296,17 @@ fn members(load: &Load, nics: u32) -> Result<(), (&'static str, String)> {
     if pattern == Pattern::AllToAll && MAX_FLOWS < hosts * hosts {
         return Err(("hosts", format!("{hosts} hosts make more than {MAX_FLOWS} flows")));
     }
-    Ok(())
+    if pattern == Pattern::Random && MAX_FLOWS < u64::from(load.count) {
+        return Err(("count", format!("is {}; the most is {MAX_FLOWS}", load.count)));
+    }
+    messages(
+        load,
+        match pattern {
+            Pattern::AllToAll => hosts * hosts,
+            Pattern::Random => u64::from(load.count),
+            _ => hosts,
+        },
+    )
 }
 
 /// The flows of a load that fits a fabric with this many NICs; none for a collective.

@@ -16,7 +16,7 @@ use std::fmt::Debug;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Span};
+use units::{Bytes, Ranged, Ranges, Span};
 
 use crate::graph::{Fabric, LinkId, NodeId};
 use crate::hash::{FlowKey, HashFields, HashFunction, UdpSource};
@@ -301,6 +301,15 @@ pub enum Chooser {
     Switch,
     /// The flow engine, for whole flows.
     Flow,
+}
+
+impl Ranged for RoutingConfig {
+    fn ranges(&self, check: &mut Ranges) {
+        check.at_least("qps", self.qps, 1);
+        check.at_least("entropies", self.entropies, 1);
+        check.positive("chunk", self.chunk);
+        check.positive("interval", self.interval);
+    }
 }
 
 impl RoutingConfig {

@@ -14,6 +14,22 @@ use super::sizing::{Habits, Inputs, LeafKind, UsualBox};
 use super::{Back, cables_of};
 use units::Length;
 
+/// The keys of `[fabric]` that it obeys besides those that every family does.
+pub(super) const KEYS: &[&str] = &[
+    "radix",
+    "tiers",
+    "oversubscription",
+    "uplinks",
+    "downlinks",
+    "pods",
+    "pod_gpus",
+    "spines",
+    "cores",
+    "circuits",
+    "spine",
+    "core",
+];
+
 const RTSW: UsualBox = UsualBox { model: "minipack2", ports: 64, port_gbps: 400, latency_ns: 900 };
 const CTSW: UsualBox =
     UsualBox { model: "arista-7800", ports: 576, port_gbps: 400, latency_ns: 3800 };

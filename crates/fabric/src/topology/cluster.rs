@@ -7,9 +7,11 @@ use std::ops::Range;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Length, Rate, Span};
+use units::{Length, Ranged, Ranges, Rate, Span};
 
 use super::error::Errors;
+use super::settings::RATIOS;
+use crate::graph::{DELAYS, LENGTHS, RATES};
 use crate::hardware::{Catalogue, ScaleUpKind};
 
 /// The most GPUs a fabric may have. Ids have 32 bits; this leaves room for links of all kinds.
@@ -75,6 +77,20 @@ impl Default for ClusterConfig {
     }
 }
 
+impl Ranged for ClusterConfig {
+    fn ranges(&self, check: &mut Ranges) {
+        check.within("gpus_per_node", self.gpus_per_node, [1, 1024]);
+        check.within("nics_per_node", self.nics_per_node, [1, 1024]);
+        check.within("ports_per_nic", self.ports_per_nic, [1, 16]);
+        check.within("pcie", self.pcie, RATES);
+        if let Some(rate) = self.nic_rate {
+            check.within("nic_rate", rate, RATES);
+        }
+        check.table("scale_up", &self.scale_up);
+        check.table("front_end", &self.front_end);
+    }
+}
+
 /// The NICs of one GPU, by their numbers in its server.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(untagged)]
@@ -119,6 +135,20 @@ pub struct ScaleUpConfig {
     pub delay: Option<Span>,
 }
 
+impl Ranged for ScaleUpConfig {
+    fn ranges(&self, check: &mut Ranges) {
+        if let Some(rate) = self.rate {
+            check.within("rate", rate, RATES);
+        }
+        if let Some(domain) = self.domain {
+            check.within("domain", domain, [1, 4096]);
+        }
+        if let Some(delay) = self.delay {
+            check.within("delay", delay, DELAYS);
+        }
+    }
+}
+
 /// The network for storage, checkpoints and control.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -158,6 +188,19 @@ impl Default for FrontEndConfig {
     }
 }
 
+impl Ranged for FrontEndConfig {
+    fn ranges(&self, check: &mut Ranges) {
+        check.at_most("nics", self.nics, 64);
+        check.at_most("storage", self.storage, 1_048_576);
+        check.within("oversubscription", self.oversubscription, RATIOS);
+        check.within("length", self.length, LENGTHS);
+        check.within("uplink_length", self.uplink_length, LENGTHS);
+        if let Some(rate) = self.rate {
+            check.within("rate", rate, RATES);
+        }
+    }
+}
+
 /// The servers with everything looked up.
 #[derive(Clone, Debug)]
 pub(crate) struct Cluster {
@@ -185,7 +228,6 @@ pub(crate) struct ScaleUp {
 impl ClusterConfig {
     /// Looks everything up; what is wrong goes into `errors`, with a stand-in in its place.
     pub(crate) fn resolve(&self, catalogue: &Catalogue, errors: &mut Errors) -> Cluster {
-        self.check_counts(errors);
         let gpus_per_node = self.gpus_per_node.max(1) as usize;
         let nics_per_node = self.nics_per_node.max(1) as usize;
         let known = |name: &String| !catalogue.nic.is_empty() && !catalogue.nic.contains_key(name);
@@ -201,10 +243,6 @@ impl ClusterConfig {
             errors.unknown("cluster.front_end.nic", &front.nic, catalogue.nic.keys());
         }
         let front_end_rate = front.rate.unwrap_or_else(|| catalogue_nic(catalogue, &front.nic));
-        if !(0.0 < front.oversubscription && front.oversubscription.is_finite()) {
-            let reason = format!("{} is not a ratio of capacities", front.oversubscription);
-            errors.push("cluster.front_end.oversubscription", reason, "1.0");
-        }
         Cluster {
             servers: self.servers(errors),
             gpus_per_node,
@@ -214,27 +252,6 @@ impl ClusterConfig {
             ports_per_nic,
             scale_up: self.resolve_scale_up(catalogue, errors),
             front_end_rate,
-        }
-    }
-
-    fn check_counts(&self, errors: &mut Errors) {
-        let counts = [
-            ("cluster.gpus_per_node", self.gpus_per_node, 1024),
-            ("cluster.nics_per_node", self.nics_per_node, 1024),
-            ("cluster.ports_per_nic", self.ports_per_nic, 16),
-        ];
-        for (path, count, most) in counts {
-            if !(1..=most).contains(&count) {
-                errors.push(path, format!("{count} is not between 1 and {most}"), "8");
-            }
-        }
-        let front = &self.front_end;
-        let counts = [
-            ("cluster.front_end.nics", front.nics, 64),
-            ("cluster.front_end.storage", front.storage, 1_048_576),
-        ];
-        for (path, count, most) in counts.into_iter().filter(|(_, count, most)| most < count) {
-            errors.push(path, format!("{count} is more than {most}"), &most.to_string());
         }
     }
 
@@ -309,9 +326,7 @@ impl ClusterConfig {
         });
         let per_node = self.gpus_per_node.max(1);
         let domain = domain.unwrap_or(per_node);
-        if !(1..=4096).contains(&domain)
-            || domain % per_node != 0 && !per_node.is_multiple_of(domain)
-        {
+        if domain % per_node != 0 && !per_node.is_multiple_of(domain) {
             let reason = format!("a domain of {domain} GPUs fits no {per_node}-GPU servers");
             errors.push("cluster.scale_up.domain", reason, &format!("domain = {per_node}"));
         }

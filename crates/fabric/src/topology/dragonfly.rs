@@ -16,6 +16,9 @@ use super::folded::Level;
 use super::sizing::{Habits, Inputs};
 use crate::graph::{FabricBuilder, LinkClass, LinkKind, NetworkKind, NodeId, Tier};
 
+/// The keys of `[fabric]` that it obeys besides those that every family does.
+pub(super) const KEYS: &[&str] = &["dragonfly"];
+
 /// A dragonfly's numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Dragonfly {

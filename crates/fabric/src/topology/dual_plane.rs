@@ -16,6 +16,24 @@ use super::folded::{Cables, Folded, Numbering};
 use super::sizing::{Habits, Inputs, LeafKind, UsualBox};
 use units::Length;
 
+/// The keys of `[fabric]` that it obeys besides those that every family does.
+pub(super) const KEYS: &[&str] = &[
+    "radix",
+    "tiers",
+    "oversubscription",
+    "uplinks",
+    "downlinks",
+    "pods",
+    "pod_gpus",
+    "segment_nodes",
+    "spines",
+    "cores",
+    "planes",
+    "circuits",
+    "spine",
+    "core",
+];
+
 const CHIP: UsualBox =
     UsualBox { model: "tomahawk-5", ports: 128, port_gbps: 400, latency_ns: 900 };
 

@@ -10,6 +10,10 @@ use super::folded::{Folded, Numbering, Wiring};
 use super::sizing::{Habits, Inputs};
 use super::{Back, cables_of};
 
+/// The keys of `[fabric]` that it obeys besides those that every family does.
+pub(super) const KEYS: &[&str] =
+    &["radix", "k", "oversubscription", "uplinks", "circuits", "spine", "core"];
+
 pub(crate) fn habits() -> Habits {
     Habits { names: ["edge", "aggregation", "core"], ..Habits::default() }
 }

@@ -8,13 +8,17 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Id, Length, Rate, Span};
+use units::{Id, Length, Ranged, Ranges, Rate, Span};
 
 use super::cluster::ClusterConfig;
 use super::error::{Errors, nearest};
 use super::scale_up;
+use super::settings::LinkConfig;
 use super::sizing::{Habits, Inputs};
 use crate::graph::{ClassId, FabricBuilder, LinkClass, LinkKind, NetworkKind, NodeId, Tier};
+
+/// The keys of `[fabric]` that it obeys besides those that every family does.
+pub(super) const KEYS: &[&str] = &["file", "graph", "spine", "core"];
 
 /// A graph by name.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -63,6 +67,22 @@ impl EdgeConfig {
     pub fn new(a: &str, b: &str, rate: Rate, delay: Span) -> Self {
         let (a, b) = (a.to_owned(), b.to_owned());
         Self { a, b, rate: Some(rate), delay: Some(delay), ..Self::default() }
+    }
+}
+
+impl Ranged for GraphConfig {
+    fn ranges(&self, check: &mut Ranges) {
+        if let Some(nics) = self.nics_per_node {
+            check.within("nics_per_node", nics, [1, 1024]);
+        }
+        for (at, edge) in self.edges.iter().enumerate() {
+            let EdgeConfig { rate, delay, length, count, .. } = edge;
+            let (rate, delay, length) = (*rate, *delay, *length);
+            check.table(&format!("edges.{at}"), &LinkConfig { rate, delay, length });
+            if let Some(count) = *count {
+                check.within(&format!("edges.{at}.count"), count, [1, 65_536]);
+            }
+        }
     }
 }
 
@@ -209,7 +229,7 @@ pub(crate) fn build(
                 id
             }
         };
-        for _ in 0..edge.count.unwrap_or(1).clamp(1, 1 << 16) {
+        for _ in 0..edge.count.unwrap_or(1) {
             builder.cable(id(&edge.a), id(&edge.b), class);
         }
     }

@@ -30,6 +30,7 @@ mod rail_optimized;
 mod scale_up;
 mod settings;
 mod sizing;
+mod unused;
 
 #[cfg(test)]
 mod tests;
@@ -43,6 +44,8 @@ pub use settings::{
     CircuitSchedule, CircuitsConfig, DegradedConfig, DragonflyConfig, FabricConfig, LinkConfig,
     PartConfig, TierConfig, TopologyKind,
 };
+
+use units::{OutOfRange, Ranges};
 
 use cluster::{Cluster, Members};
 use error::Errors;
@@ -76,8 +79,11 @@ pub fn build(
     catalogue: &Catalogue,
 ) -> Result<Fabric, Vec<ConfigError>> {
     let mut errors = Errors::default();
+    for wrong in ranges(cluster, fabric) {
+        errors.push(&wrong.keys[0], wrong.message, "");
+    }
+    fabric.check_choice("fabric", &mut errors);
     let mut resolved = cluster.resolve(catalogue, &mut errors);
-    fabric.check_ranges("fabric", &mut errors);
     if !errors.is_empty() {
         return Err(errors.into_vec());
     }
@@ -107,6 +113,13 @@ pub fn build(
         Err(wrong) => errors.append(wrong),
     }
     errors.or(built)
+}
+
+/// What is out of range in the settings; [`build`] refuses it too.
+pub fn ranges(cluster: &ClusterConfig, fabric: &FabricConfig) -> Vec<OutOfRange> {
+    let mut found = Ranges::of("cluster", cluster);
+    found.extend(Ranges::of("fabric", fabric));
+    found
 }
 
 /// What the settings say has failed or is slow.
@@ -308,7 +321,7 @@ fn natural_servers(
     let pod_gpus = |usual: usize| fabric.pod_gpus.map_or(usual, |gpus| gpus as usize);
     match fabric.topology {
         TopologyKind::FatTree => {
-            let k = fabric.k.filter(|k| (2..=4096).contains(k))?;
+            let k = fabric.k?;
             Some((fat_tree::hosts(k) as usize / per_server).max(1))
         }
         TopologyKind::DualPlane => {

@@ -10,6 +10,22 @@ use super::folded::{Folded, Numbering};
 use super::sizing::{Habits, Inputs, LeafKind};
 use super::{Back, cables_of};
 
+/// The keys of `[fabric]` that it obeys besides those that every family does.
+pub(super) const KEYS: &[&str] = &[
+    "radix",
+    "tiers",
+    "oversubscription",
+    "uplinks",
+    "downlinks",
+    "pods",
+    "pod_gpus",
+    "spines",
+    "cores",
+    "circuits",
+    "spine",
+    "core",
+];
+
 pub(crate) fn habits() -> Habits {
     super::rail_optimized::habits().with_tiers(1)
 }

@@ -10,6 +10,23 @@ use super::sizing::{Habits, Inputs, LeafKind};
 use super::{Back, cables_of};
 use units::Length;
 
+/// The keys of `[fabric]` that it obeys besides those that every family does.
+pub(super) const KEYS: &[&str] = &[
+    "radix",
+    "tiers",
+    "oversubscription",
+    "uplinks",
+    "downlinks",
+    "pods",
+    "pod_gpus",
+    "segment_nodes",
+    "spines",
+    "cores",
+    "circuits",
+    "spine",
+    "core",
+];
+
 pub(crate) fn habits() -> Habits {
     // Leaves stand at the end of the row, not in the rack. Illustrative.
     let lengths = [Length::from_metres(20), Length::from_metres(30), Length::from_metres(100)];

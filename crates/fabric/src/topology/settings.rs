@@ -6,11 +6,12 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Length, Rate, Span};
+use units::{Length, Ranged, Ranges, Rate, Span};
 
 use super::circuits::Setting;
 use super::error::Errors;
 use super::file::GraphConfig;
+use crate::graph::{DELAYS, LENGTHS, RATES};
 
 /// Which family of topologies the back-end belongs to.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
@@ -125,48 +126,8 @@ pub struct FabricConfig {
 }
 
 impl FabricConfig {
-    /// Refuses numbers that no network has, before anything is computed from them.
-    pub(crate) fn check_ranges(&self, path: &str, errors: &mut Errors) {
-        let dragonfly = self.dragonfly;
-        let mut numbers: Vec<(String, u32, u32, u32)> = Vec::new();
-        let mut number = |key: &str, value: Option<u32>, least: u32, most: u32| {
-            numbers.extend(value.map(|value| (format!("{path}.{key}"), value, least, most)));
-        };
-        number("radix", self.radix, 1, 65_536);
-        number("tiers", self.tiers, 1, 3);
-        number("downlinks", self.downlinks, 1, 65_536);
-        number("pods", self.pods, 1, 65_536);
-        number("pod_gpus", self.pod_gpus, 1, 16_777_216);
-        number("segment_nodes", self.segment_nodes, 1, 65_536);
-        number("spines", self.spines, 1, 65_536);
-        number("cores", self.cores, 0, 1_048_576);
-        number("planes", self.planes, 1, 16);
-        number("dragonfly.routers", dragonfly.routers, 1, 4_096);
-        number("dragonfly.hosts", dragonfly.hosts, 1, 4_096);
-        number("dragonfly.global_links", dragonfly.global_links, 1, 4_096);
-        number("dragonfly.groups", dragonfly.groups, 1, 65_536);
-        number("circuits.per_pod", Some(self.circuits.per_pod), 0, 65_536);
-        for (at, uplinks) in self.uplinks.iter().enumerate() {
-            number(&format!("uplinks.{at}"), Some(*uplinks), 1, 65_536);
-        }
-        for (path, value, least, most) in numbers {
-            if !(least..=most).contains(&value) {
-                let nearest = value.clamp(least, most);
-                let reason = format!("{value} is not between {least} and {most}");
-                errors.push(&path, reason, &nearest.to_string());
-            }
-        }
-        let lists = [
-            ("oversubscription", self.oversubscription.len()),
-            ("uplinks", self.uplinks.len()),
-            ("links", self.links.len()),
-        ];
-        for (key, length) in lists {
-            if 3 < length {
-                let reason = format!("there are {length} entries for three tiers at most");
-                errors.push(&format!("{path}.{key}"), reason, "");
-            }
-        }
+    /// Refuses what cannot be meant together.
+    pub(crate) fn check_choice(&self, path: &str, errors: &mut Errors) {
         let named = [("file", self.file.is_some()), ("graph", self.graph.is_some())];
         for (key, _) in named.iter().filter(|(_, is_named)| *is_named) {
             if self.topology != TopologyKind::File {
@@ -176,12 +137,68 @@ impl FabricConfig {
             }
         }
         for (at, part) in self.parts.iter().enumerate() {
+            let path = format!("{path}.parts.{at}.fabric");
             if !part.fabric.parts.is_empty() {
-                let path = format!("{path}.parts.{at}.fabric.parts");
-                errors.push(&path, "a part has no parts of its own".to_owned(), "");
-                continue;
+                let reason = "a part has no parts of its own".to_owned();
+                errors.push(&format!("{path}.parts"), reason, "");
             }
-            part.fabric.check_ranges(&format!("{path}.parts.{at}.fabric"), errors);
+            part.fabric.check_choice(&path, errors);
+        }
+    }
+}
+
+/// The ratios of capacities that an oversubscription may be.
+pub(crate) const RATIOS: [f64; 2] = [1e-3, 1e3];
+
+impl Ranged for FabricConfig {
+    fn ranges(&self, check: &mut Ranges) {
+        let numbers = [
+            ("radix", self.radix, [1, 65_536]),
+            ("k", self.k, [2, 4_096]),
+            ("tiers", self.tiers, [1, 3]),
+            ("downlinks", self.downlinks, [1, 65_536]),
+            ("pods", self.pods, [1, 65_536]),
+            ("pod_gpus", self.pod_gpus, [1, 16_777_216]),
+            ("segment_nodes", self.segment_nodes, [1, 65_536]),
+            ("spines", self.spines, [1, 65_536]),
+            ("cores", self.cores, [0, 1_048_576]),
+            ("planes", self.planes, [1, 16]),
+        ];
+        for (key, value, range) in numbers {
+            if let Some(value) = value {
+                check.within(key, value, range);
+            }
+        }
+        for (at, ratio) in self.oversubscription.iter().enumerate() {
+            check.within(&format!("oversubscription.{at}"), *ratio, RATIOS);
+        }
+        for (at, uplinks) in self.uplinks.iter().enumerate() {
+            check.within(&format!("uplinks.{at}"), *uplinks, [1, 65_536]);
+        }
+        let lists = [
+            ("oversubscription", self.oversubscription.len()),
+            ("uplinks", self.uplinks.len()),
+            ("links", self.links.len()),
+        ];
+        for (key, length) in lists.into_iter().filter(|(_, length)| 3 < *length) {
+            check.refuse(&[key], format!("a list of {length}"), "of three tiers at most");
+        }
+        check.table("leaf", &self.leaf);
+        check.table("spine", &self.spine);
+        check.table("core", &self.core);
+        for (at, link) in self.links.iter().enumerate() {
+            check.table(&format!("links.{at}"), link);
+        }
+        check.table("dragonfly", &self.dragonfly);
+        check.table("circuits", &self.circuits);
+        if let Some(graph) = &self.graph {
+            check.table("graph", graph);
+        }
+        for (at, DegradedConfig { rate, .. }) in self.degraded.iter().enumerate() {
+            check.within(&format!("degraded.{at}.rate"), *rate, RATES);
+        }
+        for (at, part) in self.parts.iter().enumerate() {
+            check.table(&format!("parts.{at}.fabric"), &part.fabric);
         }
     }
 }
@@ -200,6 +217,14 @@ pub struct TierConfig {
     pub reduces: Option<bool>,
 }
 
+impl Ranged for TierConfig {
+    fn ranges(&self, check: &mut Ranges) {
+        if let Some(latency) = self.latency {
+            check.within("latency", latency, DELAYS);
+        }
+    }
+}
+
 /// The cables of one layer.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -210,6 +235,20 @@ pub struct LinkConfig {
     pub delay: Option<Span>,
     /// Length of the cable, which decides its medium, price and power.
     pub length: Option<Length>,
+}
+
+impl Ranged for LinkConfig {
+    fn ranges(&self, check: &mut Ranges) {
+        if let Some(rate) = self.rate {
+            check.within("rate", rate, RATES);
+        }
+        if let Some(delay) = self.delay {
+            check.within("delay", delay, DELAYS);
+        }
+        if let Some(length) = self.length {
+            check.within("length", length, LENGTHS);
+        }
+    }
 }
 
 /// The shape of a dragonfly: `a`, `p`, `h` and `g` of Kim et al. (ISCA 2008).
@@ -224,6 +263,22 @@ pub struct DragonflyConfig {
     pub global_links: Option<u32>,
     /// Groups (g); without it, as many as needed.
     pub groups: Option<u32>,
+}
+
+impl Ranged for DragonflyConfig {
+    fn ranges(&self, check: &mut Ranges) {
+        let numbers = [
+            ("routers", self.routers, 4_096),
+            ("hosts", self.hosts, 4_096),
+            ("global_links", self.global_links, 4_096),
+            ("groups", self.groups, 65_536),
+        ];
+        for (key, value, most) in numbers {
+            if let Some(value) = value {
+                check.within(key, value, [1, most]);
+            }
+        }
+    }
 }
 
 /// Direct optical circuits between pods: a layer of circuit switches that can be set anew.
@@ -271,6 +326,17 @@ impl Default for CircuitsConfig {
             pairs: Setting::new(),
             schedule: CircuitSchedule::Fixed,
             settings: Vec::new(),
+        }
+    }
+}
+
+impl Ranged for CircuitsConfig {
+    fn ranges(&self, check: &mut Ranges) {
+        check.at_most("per_pod", self.per_pod, 65_536);
+        check.within("length", self.length, LENGTHS);
+        check.at_most("reconfiguration", self.reconfiguration, Span::from_ms(3_600_000));
+        if let Some(rate) = self.rate {
+            check.within("rate", rate, RATES);
         }
     }
 }

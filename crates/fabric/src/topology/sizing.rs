@@ -171,20 +171,10 @@ impl Inputs<'_> {
         made
     }
 
-    pub(crate) fn oversubscription(
-        &self,
-        tier: usize,
-        habits: &Habits,
-        errors: &mut Errors,
-    ) -> f64 {
-        let ratio = self.fabric.oversubscription.get(tier).copied();
-        let ratio = ratio.unwrap_or(habits.oversubscription[tier]);
-        if ratio.is_finite() && (1e-3..=1e3).contains(&ratio) {
-            return ratio;
-        }
-        let reason = format!("{ratio} is not a ratio of capacities");
-        errors.push(&self.at("oversubscription"), reason, "[1.0, 3.0]");
-        1.0
+    /// Capacity below a tier over capacity above it.
+    pub(crate) fn oversubscription(&self, tier: usize, habits: &Habits) -> f64 {
+        let said = self.fabric.oversubscription.get(tier).copied();
+        said.unwrap_or(habits.oversubscription[tier])
     }
 
     /// What the scenario says of a tier, with the family's habits where it says nothing.
@@ -204,7 +194,7 @@ impl Inputs<'_> {
             length,
             oversubscription: match self.fabric.uplinks.get(tier) {
                 Some(_) => None,
-                None => Some(self.oversubscription(tier, habits, errors)),
+                None => Some(self.oversubscription(tier, habits)),
             },
         }
     }
@@ -248,7 +238,7 @@ impl Inputs<'_> {
         let (down_rate, up_rate) = (self.rate(0), self.rate(1));
         let leaf = self.switch(0, down_rate.max(up_rate), habits, errors);
         let capacity = leaf.capacity_at(down_rate.max(up_rate)) as f64;
-        let ratio = self.oversubscription(0, habits, errors);
+        let ratio = self.oversubscription(0, habits);
         // What one NIC takes of a leaf.
         let share = folded.cables.per_leaf() as f64 * down_rate.as_bps_f64();
         let up_bps = up_rate.as_bps_f64();
@@ -323,9 +313,6 @@ impl Inputs<'_> {
         let three = per_pod.is_some_and(|per_pod| per_pod < leaves)
             || tiers == Some(3)
             || tiers.is_none() && two_tier_ports < leaves;
-        if tiers.is_some_and(|tiers| !(1..=3).contains(&tiers)) {
-            errors.push(&self.at("tiers"), "there are 1 to 3 tiers".to_owned(), "tiers = 2");
-        }
         if !three || tiers == Some(2) {
             folded.spines = said.unwrap_or_else(|| {
                 fewest(folded.uplinks, |spines| leaves * folded.uplinks / spines <= two_tier_ports)
@@ -333,7 +320,7 @@ impl Inputs<'_> {
             self.check_ports(1, leaves * folded.uplinks, folded.spines, two_tier_ports, errors);
             return;
         }
-        let ratio = self.oversubscription(1, habits, errors);
+        let ratio = self.oversubscription(1, habits);
         let capacity = spine.capacity_at(fastest) as f64;
         let over_bps = over_rate.as_bps_f64();
         let said_over = self.fabric.uplinks.get(1).map(|&uplinks| uplinks as usize);
