@@ -7,7 +7,6 @@
 use fabric::graph::LinkKind;
 use fabric::hardware::Reorder;
 use fabric::{Fabric, LinkId};
-use packetsim::cc::CcConfig;
 pub use scenario::Engine;
 use scenario::Loaded;
 use traffic::nccl::{self, Architecture};
@@ -89,13 +88,7 @@ pub fn library(loaded: &Loaded) -> nccl::Settings {
 fn window(settings: &packetsim::Settings) -> Option<Window> {
     let mtu = settings.packet.mtu.get().max(1);
     let packets = |bytes: Bytes| Bytes::new(bytes.get().div_ceil(mtu).saturating_mul(mtu));
-    let (first, most) = match &settings.congestion {
-        CcConfig::Cubic(config) => (config.initial_window, config.max_window),
-        CcConfig::Dctcp(config) => {
-            (config.initial_window?, config.max_window.unwrap_or(Bytes::from_mib(1 << 20)))
-        }
-        _ => return None,
-    };
+    let (first, most) = settings.congestion.window()?;
     Some(Window { first: packets(first), most: packets(most) })
 }
 

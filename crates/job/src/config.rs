@@ -50,13 +50,18 @@ pub struct JobConfig {
 }
 
 impl JobConfig {
-    /// Names what has no effect, given the rest of the job; `experts` tells whether its model has
-    /// any.
-    pub fn unused(&self, experts: bool, idle: &mut Idle) {
+    /// Names what has no effect, given the rest of the job and its model.
+    pub fn unused(&self, model: Option<&Model>, idle: &mut Idle) {
         let parallel = &self.parallel;
-        if !experts {
+        let experts = model.and_then(|model| model.experts.as_ref());
+        if model.is_some() && experts.is_none() {
             idle.key("moe", "the model has no experts", "a model with experts");
-        } else {
+        }
+        if let Some(experts) = experts {
+            if experts.dense_layers == 0 && experts.every == 1 {
+                let used_by = "job.model.experts.dense_layers";
+                idle.part_of("model.ffn", "every layer has experts instead", used_by);
+            }
             if self.moe.loads.is_some() {
                 idle.key("moe.skew", "`loads` says how experts are loaded", "leave out `loads`");
             }

@@ -3,7 +3,7 @@
 use fabric::hardware::Reorder;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Ranged, Ranges, Rate, Span};
+use units::{Bytes, Idle, Ranged, Ranges, Rate, Span};
 
 use crate::settings::LONGEST;
 
@@ -144,6 +144,13 @@ impl Ranged for NicConfig {
 }
 
 impl NicConfig {
+    /// Names the cores where the NIC needs none.
+    pub fn unused_cores(&self, idle: &mut Idle) {
+        if self.core_rate.is_none() {
+            idle.key("cores", "the NIC moves data itself", "network.transport=tcp");
+        }
+    }
+
     /// What the host takes at most from one NIC, each way: over PCIe, and through the kernel;
     /// nothing if the NIC is never held back.
     pub fn host_rate(&self) -> Option<Rate> {

@@ -33,6 +33,8 @@ impl Settings {
         self.unused_buffers(idle);
         self.unused_marks(idle);
         self.unused_lanes(faults, idle);
+        idle.table("congestion", |idle| self.congestion.unused(idle));
+        idle.table("nic", |idle| self.nic.unused_cores(idle));
         let needs = self.congestion.needs();
         if needs.credit.is_some() {
             let why = "the congestion control hands out its own credit";

@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use fabric::Fabric;
 use fabric::fault::Faults;
 use fabric::topology::circuits::Setting;
-use job::Job;
+use job::{Job, Model};
 use packetsim::Settings;
 use serde_json::Value as Json;
 use traffic::pattern::{self, Flow, Load};
@@ -312,11 +312,15 @@ impl Loader {
         let read: Result<ScenarioFile, _> = serde_path_to_error::deserialize(&json);
         let whole = match read {
             Ok(written) => {
-                let idle = purpose::idle(&written, request.purpose, self.has_experts(&written));
+                let model = self.model(&written);
+                let mut idle = purpose::idle(&written, request.purpose, model.as_ref());
                 let obeyed = purpose::take_out(&written, &idle);
                 let mut meaning = Meaning::default();
                 if request.extent == Extent::Whole && self.complete {
-                    meaning = Meaning::of(&obeyed, |key| self.directory_at(key));
+                    meaning = Meaning::of(&written, &obeyed, |key| self.directory_at(key));
+                    if let Some(fabric) = &meaning.fabric {
+                        purpose::look_at(fabric, &obeyed, request.purpose, &mut idle);
+                    }
                     let findings = std::mem::take(&mut meaning.findings);
                     self.add_findings(findings);
                 }
@@ -351,11 +355,10 @@ impl Loader {
         Ok(Loaded { input, scenario, hash, job, faults, warnings, unused, fabric, tree, sources })
     }
 
-    /// Whether the job's model has experts; one that cannot be read is somebody else's problem.
-    fn has_experts(&self, scenario: &ScenarioFile) -> bool {
-        let job = scenario.job.as_ref();
-        let model = job.map(|job| model::find(&job.model, &self.directory_at("job.model")));
-        model.and_then(Result::ok).is_some_and(|model| model.experts.is_some())
+    /// The job's model; one that cannot be read is somebody else's problem.
+    fn model(&self, scenario: &ScenarioFile) -> Option<Model> {
+        let job = scenario.job.as_ref()?;
+        model::find(&job.model, &self.directory_at("job.model")).ok()
     }
 
     /// Reports what does not fit, unless something that decides it is known to be wrong already.

@@ -58,11 +58,15 @@ pub struct Meaning {
 }
 
 impl Meaning {
-    /// Builds the fabric and checks the job. `directory` names the folder to which the path in a
-    /// key is relative.
-    pub fn of(scenario: &ScenarioFile, directory: impl Fn(&str) -> PathBuf) -> Self {
-        let mut meaning = Self { findings: check_reported(scenario), ..Self::default() };
-        meaning.findings.extend(Ranges::of("", scenario).into_iter().map(Finding::from));
+    /// Holds everything that was written against its range, builds the fabric from what counts of
+    /// it and checks the job. `directory` names the folder to which the path in a key is relative.
+    pub fn of(
+        written: &ScenarioFile,
+        scenario: &ScenarioFile,
+        directory: impl Fn(&str) -> PathBuf,
+    ) -> Self {
+        let mut meaning = Self { findings: check_reported(written), ..Self::default() };
+        meaning.findings.extend(Ranges::of("", written).into_iter().map(Finding::from));
         let is_out_of_range = |section: &str| {
             let keys = meaning.findings.iter().flat_map(|finding| &finding.keys);
             keys.into_iter().any(|key| key.starts_with(section))

@@ -6,9 +6,14 @@
 //! unused cannot have an effect; that nothing else is without one is what the test
 //! `commands/tests/inputs.rs` shows, over the whole schema.
 
+use fabric::Fabric;
 use fabric::routing::Chooser;
+use job::Model;
+use job::config::Precision;
+use job::parallel::Sharding;
 use serde::Serialize;
 use serde_json::Value as Json;
+use traffic::Collective;
 use traffic::collective::Detail;
 use traffic::pattern::Pattern;
 use units::unused::IdleKey;
@@ -91,7 +96,7 @@ pub enum Purpose {
     /// `traffic`: what the job puts on the wire, on its hashed paths.
     Wire,
     /// `collective`: one collective on an engine.
-    Collective(Engine),
+    Collective(Engine, Collective),
     /// `run`, `compare`: the scenario's job or its synthetic traffic on an engine.
     Run(Engine),
 }
@@ -100,7 +105,7 @@ impl Purpose {
     /// The engine that it asks.
     pub fn engine(self) -> Option<Engine> {
         match self {
-            Self::Collective(engine) | Self::Run(engine) => Some(engine),
+            Self::Collective(engine, _) | Self::Run(engine) => Some(engine),
             Self::Settings | Self::Topology | Self::Wire => None,
         }
     }
@@ -109,35 +114,39 @@ impl Purpose {
 /// What `used_by` says where only packets have it.
 const PACKETS: &str = "--engine packet";
 
-/// The settings of a scenario that a purpose does not obey. `experts` tells whether the job's model
-/// has any.
-pub fn idle(scenario: &ScenarioFile, purpose: Purpose, experts: bool) -> Idle {
+/// The same where closed forms lack it.
+const ENGINES: &str = "--engine flow or packet";
+
+/// The settings of a scenario that a purpose does not obey, as far as they can be told before its
+/// fabric is built. The model is the job's.
+pub fn idle(scenario: &ScenarioFile, purpose: Purpose, model: Option<&Model>) -> Idle {
     let mut idle = Idle::default();
     let Some(load) = Load::of(scenario, purpose) else { return idle };
-    load.tables(&mut idle);
-    network(scenario, load, purpose.engine(), &mut idle);
-    library(scenario, load, purpose.engine(), &mut idle);
-    catalogue(scenario, load, &mut idle);
-    if load == Load::Traffic
-        && let Some(traffic) = &scenario.traffic
-    {
-        idle.table("traffic", |idle| traffic.unused(idle));
-        levels(scenario, purpose.engine(), &mut idle);
+    let asked = Asked { scenario, purpose, load, model };
+    asked.tables(&mut idle);
+    idle.table("cluster", |idle| scenario.cluster.unused(scenario.fabric.topology, idle));
+    idle.table("fabric", |idle| scenario.fabric.unused(idle));
+    asked.hardware(&mut idle);
+    asked.network(&mut idle);
+    asked.library(&mut idle);
+    asked.work(&mut idle);
+    idle
+}
+
+/// Adds what only the built fabric tells.
+pub(crate) fn look_at(fabric: &Fabric, scenario: &ScenarioFile, purpose: Purpose, idle: &mut Idle) {
+    if purpose == Purpose::Settings {
+        return;
     }
-    if let (Load::Job | Load::Wire, Some(job)) = (load, &scenario.job) {
-        idle.table("job", |idle| job.unused(experts, idle));
-        idle.table("jitter", |idle| scenario.jitter.unused(idle));
-        idle.table("software", |idle| scenario.software.unused(job, idle));
-        idle.table("reliability", |idle| scenario.reliability.unused(idle));
-    }
-    if purpose.engine() == Some(Engine::Analytic) && load != Load::Traffic {
-        let why = "closed forms have nothing random";
-        idle.key("seed", why, "--engine flow or packet");
-        if load == Load::Collective {
-            idle.key("faults", "closed forms know no time", "--engine flow or packet");
+    idle.table("fabric", |idle| scenario.fabric.unused_tiers(fabric, idle));
+    let boxes: Vec<&str> = fabric.tiers().iter().map(|tier| tier.model.as_str()).collect();
+    let front_end = scenario.cluster.front_end.switch.as_deref();
+    for name in scenario.catalogue.switch.keys() {
+        if !boxes.contains(&name.as_str()) && front_end != Some(name) {
+            let key = format!("catalogue.switch.{name}");
+            idle.part_of(&key, "no tier of this fabric has this box", "fabric.leaf.switch");
         }
     }
-    idle
 }
 
 /// What the network carries for a purpose.
@@ -148,7 +157,7 @@ enum Load {
     /// A job's bytes, without time.
     Wire,
     /// One collective.
-    Collective,
+    Collective(Collective),
     /// A job's step.
     Job,
     /// Synthetic traffic.
@@ -162,156 +171,359 @@ impl Load {
             Purpose::Settings => return None,
             Purpose::Topology => Self::Nothing,
             Purpose::Wire => Self::Wire,
-            Purpose::Collective(_) => Self::Collective,
+            Purpose::Collective(_, collective) => Self::Collective(collective),
             Purpose::Run(_) if scenario.job.is_some() => Self::Job,
             Purpose::Run(_) => Self::Traffic,
         })
     }
-
-    /// Names the tables of the scenario that it does not look at.
-    fn tables(self, idle: &mut Idle) {
-        let (why, used_by) = ("it is about a step of a job", "`run` on a job");
-        let step = ["software", "jitter", "stragglers", "reliability", "prices"];
-        let not_looked_at: &[&str] = match self {
-            Self::Job => &[],
-            Self::Wire => &["faults"],
-            Self::Traffic => &[],
-            Self::Collective => &["job", "traffic"],
-            Self::Nothing => &["job", "traffic", "faults", "library", "network", "seed"],
-        };
-        let command = match self {
-            Self::Nothing => "this command looks at the fabric alone",
-            Self::Wire => "this command counts bytes, without time",
-            _ => "this command runs one collective on all GPUs",
-        };
-        for table in not_looked_at {
-            idle.key(table, command, "`run`");
-        }
-        if self != Self::Job {
-            for table in step {
-                idle.key(table, why, used_by);
-            }
-        }
-    }
 }
 
-/// Names what of the network's settings an engine does not obey.
-fn network(scenario: &ScenarioFile, load: Load, engine: Option<Engine>, idle: &mut Idle) {
-    let faults = !scenario.faults.is_empty();
-    let settings = &scenario.network.settings;
-    idle.table("network", |idle| match engine {
-        Some(Engine::Packet) => {
-            idle.key("flow", "these are the flow engine's settings", "--engine flow");
-            settings.unused(faults, idle);
-        }
-        _ => {
-            let why = "only packets meet queues, marks, pauses and losses";
-            let mut but = vec!["transport", "packet.mtu", "nic.send_latency"];
-            but.extend(["nic.receive_latency", "nic.reorder", "routing", "flow"]);
-            idle.all_but("", &but, why, PACKETS);
-            idle.table("flow", |idle| scenario.network.flow.unused(faults, idle));
-            idle.table("routing", |idle| settings.routing.unused(Chooser::Flow, idle));
-            if !settings.routing.policy.spreads() {
-                let why = "packets of a flow stay on one path";
-                idle.key("nic.reorder", why, "a network.routing.policy that spreads packets");
-            }
-        }
-    });
-    let closed = engine == Some(Engine::Analytic) && load != Load::Traffic;
-    if closed {
-        let why = "closed forms know no other traffic and no paths";
-        idle.key("network.routing", why, "--engine flow or packet");
-        idle.key("network.nic.reorder", why, "--engine flow or packet");
-    }
-    if engine == Some(Engine::Analytic) {
-        let why = "closed forms know no rates that change";
-        let but: &[&str] = if closed { &[] } else { &["protocol_latency"] };
-        idle.all_but("network.flow", but, why, "--engine flow");
-    }
-    if engine == Some(Engine::Flow) && load != Load::Traffic {
-        let why = "a folded collective uses all queue pairs at once";
-        idle.key("network.routing.split", why, PACKETS);
-        idle.key("network.routing.chunk", why, PACKETS);
-        idle.key("network.flow.points", "only synthetic traffic draws it", "`run` on traffic");
-    }
+/// A scenario and what is asked of it.
+struct Asked<'a> {
+    scenario: &'a ScenarioFile,
+    purpose: Purpose,
+    load: Load,
+    model: Option<&'a Model>,
 }
 
-/// Names what of the communication library's settings is not obeyed.
-fn library(scenario: &ScenarioFile, load: Load, engine: Option<Engine>, idle: &mut Idle) {
-    let is_collective = |load: &traffic::pattern::Load| load.pattern == Pattern::Collective;
-    if load == Load::Traffic {
-        let traffic = scenario.traffic.iter();
+impl Asked<'_> {
+    fn engine(&self) -> Option<Engine> {
+        self.purpose.engine()
+    }
+
+    /// Whether collectives are closed forms, without transfers.
+    fn is_closed(&self) -> bool {
+        self.engine() == Some(Engine::Analytic) && self.load != Load::Traffic
+    }
+
+    /// Whether GPUs take part, and with them the scale-up network and the library.
+    fn has_gpus(&self) -> bool {
+        let traffic = self.scenario.traffic.iter();
         let mut loads =
             traffic.flat_map(|traffic| std::iter::once(&traffic.load).chain(&traffic.background));
-        if !loads.any(is_collective) {
+        self.load != Load::Traffic || loads.any(|load| load.pattern == Pattern::Collective)
+    }
+
+    /// Whether any of these collectives is run; synthetic traffic may run any.
+    fn runs(&self, wanted: impl Fn(Collective) -> bool) -> bool {
+        match self.load {
+            Load::Collective(collective) => wanted(collective),
+            Load::Job | Load::Wire => self.of_job().into_iter().any(wanted),
+            Load::Traffic | Load::Nothing => true,
+        }
+    }
+
+    /// The collectives that the job may run.
+    fn of_job(&self) -> Vec<Collective> {
+        let Some(job) = &self.scenario.job else { return Vec::new() };
+        let parallel = &job.parallel;
+        let mut all = vec![Collective::AllGather, Collective::ReduceScatter];
+        let tied = self.model.is_none_or(|model| model.tied_embeddings) && 1 < parallel.pp;
+        let sums = matches!(parallel.sharding, Sharding::None | Sharding::Hybrid);
+        if sums || tied || (1 < parallel.tp && !parallel.sequence_parallel) {
+            all.push(Collective::AllReduce);
+        }
+        if 1 < parallel.pp || 1 < parallel.cp {
+            all.push(Collective::SendRecv);
+        }
+        if 1 < parallel.ep {
+            all.extend([Collective::AllToAll, Collective::MoeDispatch, Collective::MoeCombine]);
+        }
+        all
+    }
+
+    /// Names the tables of the scenario that are not looked at.
+    fn tables(&self, idle: &mut Idle) {
+        let (not_looked_at, why): (&[&str], &str) = match self.load {
+            Load::Job | Load::Traffic => (&[], ""),
+            Load::Wire => (&["faults"], "this command counts bytes, without time"),
+            Load::Collective(_) => (&["job", "traffic"], "this command runs one collective"),
+            Load::Nothing => (
+                &["job", "traffic", "faults", "library", "network", "seed"],
+                "this command looks at the fabric alone",
+            ),
+        };
+        for table in not_looked_at {
+            idle.key(table, why, "`run`");
+        }
+        if self.load != Load::Job {
+            for table in ["software", "jitter", "stragglers", "reliability", "prices"] {
+                idle.key(table, "it is about a step of a job", "`run` on a job");
+            }
+        }
+        if self.is_closed() {
+            idle.key("seed", "closed forms have nothing random", ENGINES);
+            idle.key("faults", "closed forms know no faults", "--engine flow, or fabric.failed");
+        }
+    }
+
+    /// Names hardware that takes no part. What cannot be left out stays as it is.
+    fn hardware(&self, idle: &mut Idle) {
+        let scenario = self.scenario;
+        let counts_money = matches!(self.load, Load::Job | Load::Nothing);
+        if !counts_money {
+            let why = "the front-end carries nothing here";
+            let keys = ["nic", "rate", "switch", "oversubscription", "length", "uplink_length"];
+            for key in keys {
+                idle.part_of(&format!("cluster.front_end.{key}"), why, "`topo`, `run` on a job");
+            }
+        }
+        if !self.has_gpus() {
+            let why = "flows between NICs need no GPU";
+            for key in ["gpu", "scale_up.rate", "scale_up.delay", "nic_affinity"] {
+                idle.part_of(&format!("cluster.{key}"), why, "a job or a collective");
+            }
+        }
+        if self.load == Load::Nothing {
+            let why = "this command does not look at time";
+            for key in ["cluster.scale_up.delay", "cluster.nic_affinity"] {
+                idle.part_of(key, why, "`run`");
+            }
+            for tier in ["leaf", "spine", "core"] {
+                idle.part_of(&format!("fabric.{tier}.latency"), why, "`run`");
+            }
+            for at in 0..scenario.fabric.links.len() {
+                idle.part_of(&format!("fabric.links.{at}.delay"), why, "`run`");
+            }
+        }
+        if self.is_closed() {
+            let why = "the library's own constants contain it";
+            idle.part_of("cluster.scale_up.delay", why, PACKETS);
+        }
+        if self.is_closed() && !counts_money {
+            let why = "closed forms share no links";
+            for key in ["oversubscription", "uplinks", "spines", "cores"] {
+                idle.part_of(&format!("fabric.{key}"), why, ENGINES);
+            }
+        }
+        self.catalogue(counts_money, idle);
+    }
+
+    /// Names figures of the catalogue that nothing looks at: of hardware that the scenario does not
+    /// have, and prices, powers and rates that do not count.
+    fn catalogue(&self, counts_money: bool, idle: &mut Idle) {
+        let (scenario, catalogue) = (self.scenario, &self.scenario.catalogue);
+        let mut figures = |kind: &str, name: &str, keys: &[&str], why: &str, used_by: &str| {
+            for key in keys {
+                idle.part_of(&join(&format!("catalogue.{kind}.{name}"), key), why, used_by);
+            }
+        };
+        let money = ["power_w", "price_usd"];
+        let free = "nothing is paid for";
+        for name in catalogue.gpu.keys() {
+            if *name != scenario.cluster.gpu {
+                figures("gpu", name, &[""], "the cluster has other GPUs", "cluster.gpu");
+            }
+            if self.load != Load::Job {
+                figures("gpu", name, &COMPUTE, "nothing is computed", "`run` on a job");
+            }
+            let precision = scenario.job.as_ref().map(|job| job.precision);
+            if precision != Some(Precision::Fp8) {
+                let keys = ["fp8_tflops", "matmul_fp8_tflops"];
+                figures("gpu", name, &keys, "nothing is computed in fp8", "job.precision=fp8");
+            }
+            if !self.has_gpus() {
+                let keys = ["scale_up_gbytes_s", "scale_up_name"];
+                figures("gpu", name, &keys, "flows between NICs need no GPU", "a collective");
+            }
+            if !counts_money {
+                figures("gpu", name, &money, free, "`topo`, `run` on a job");
+            }
+        }
+        let front_end = &scenario.cluster.front_end;
+        for name in catalogue.nic.keys() {
+            let in_front = 0 < front_end.nics && *name == front_end.nic;
+            if *name != scenario.cluster.nic && !in_front {
+                figures("nic", name, &[""], "the servers have other NICs", "cluster.nic");
+            }
+            let why = "`cluster.ports_per_nic` says how many are cabled";
+            figures("nic", name, &["ports"], why, "cluster.ports_per_nic");
+            if self.load == Load::Nothing {
+                let keys = ["send_latency_ns", "receive_latency_ns", "reorder"];
+                figures("nic", name, &keys, "this command does not look at time", "`run`");
+            }
+            let reorders = self.engine() == Some(Engine::Packet)
+                || (!self.is_closed() && scenario.network.settings.routing.policy.spreads());
+            if !reorders {
+                let used_by = "a network.routing.policy that spreads packets";
+                figures("nic", name, &["reorder"], "packets of a flow stay on one path", used_by);
+            }
+            if !counts_money {
+                figures("nic", name, &money, free, "`topo`, `run` on a job");
+            }
+        }
+        for name in catalogue.switch.keys() {
+            if !counts_money {
+                figures("switch", name, &money, free, "`topo`, `run` on a job");
+            }
+            if self.load == Load::Nothing {
+                figures("switch", name, &["latency_ns"], "time is not looked at", "`run`");
+            }
+            if self.engine() != Some(Engine::Packet) {
+                let keys = ["buffer_mb", "buffering"];
+                figures("switch", name, &keys, "only packets meet queues", PACKETS);
+            }
+        }
+        for name in catalogue.cable.keys() {
+            if !counts_money {
+                figures("cable", name, &[""], free, "`topo`, `run` on a job");
+            }
+        }
+    }
+
+    /// Names what of the network's settings the engine does not obey.
+    fn network(&self, idle: &mut Idle) {
+        let faults = !self.scenario.faults.is_empty();
+        let settings = &self.scenario.network.settings;
+        let flow = &self.scenario.network.flow;
+        idle.table("network", |idle| match self.engine() {
+            Some(Engine::Packet) => {
+                idle.key("flow", "these are the flow engine's settings", "--engine flow");
+                settings.unused(faults, idle);
+                if self.load != Load::Traffic && !settings.credits.enabled {
+                    let why = "all messages have one service level";
+                    idle.key("credits.lanes", why, "traffic.service_level");
+                }
+            }
+            _ => {
+                let why = "only packets meet queues, marks, pauses and losses";
+                let mut but = vec!["transport", "packet.mtu", "nic.send_latency", "nic.cores"];
+                but.extend(["nic.receive_latency", "nic.reorder", "nic.core_rate"]);
+                but.extend(["routing", "flow"]);
+                if settings.congestion.window().is_some() {
+                    but.extend(["congestion.control", "congestion.initial_window"]);
+                    but.push("congestion.max_window");
+                }
+                idle.all_but("", &but, why, PACKETS);
+                idle.table("nic", |idle| settings.nic.unused_cores(idle));
+                idle.table("flow", |idle| flow.unused(faults, idle));
+                idle.table("routing", |idle| settings.routing.unused(Chooser::Flow, idle));
+                if !settings.routing.policy.spreads() {
+                    let why = "packets of a flow stay on one path";
+                    idle.key("nic.reorder", why, "a network.routing.policy that spreads packets");
+                }
+            }
+        });
+        if self.is_closed() {
+            let why = "closed forms know no other traffic and no paths";
+            idle.key("network.routing", why, ENGINES);
+            idle.key("network.nic.reorder", why, ENGINES);
+        }
+        if self.engine() == Some(Engine::Analytic) {
+            let why = "closed forms know no rates that change";
+            let but: &[&str] = if self.is_closed() { &[] } else { &["protocol_latency"] };
+            idle.all_but("network.flow", but, why, "--engine flow");
+        }
+        if self.engine() == Some(Engine::Flow) && self.load != Load::Traffic {
+            let why = "a folded collective uses all queue pairs at once";
+            idle.key("network.routing.split", why, PACKETS);
+            idle.key("network.routing.chunk", why, PACKETS);
+            idle.key("network.flow.points", "only synthetic traffic draws it", "`run` on traffic");
+            if !self.runs(is_exchange) {
+                let why = "a folded collective has the library's own hand-overs";
+                idle.key("network.flow.protocol_latency", why, "traffic, or an all-to-all");
+                idle.key("network.flow.window", why, "traffic, or an all-to-all");
+            }
+        }
+    }
+
+    /// Names what of the communication library's settings is not obeyed.
+    fn library(&self, idle: &mut Idle) {
+        if !self.has_gpus() {
             let why = "flows between NICs need no communication library";
             return idle.key("library", why, "traffic.pattern=collective, or a job");
         }
+        idle.table("library", |idle| {
+            self.scenario.library.unused(idle);
+            if self.load == Load::Job {
+                idle.key("launch", "a step's calls cost `software.collective`", "`collective`");
+                idle.key("routing", "the job's model says where tokens go", "`collective`");
+            }
+            if self.engine() != Some(Engine::Packet) {
+                let why = "a folded collective is not cut into pieces";
+                idle.key("p2p_scale_up_chunk", why, PACKETS);
+                idle.key("aggregation.buffers", why, PACKETS);
+                idle.key("aggregation.chunk", why, PACKETS);
+            }
+            if self.is_closed() {
+                idle.key("cross_nic", "closed forms know no rails", ENGINES);
+                idle.key("pxn", "closed forms know no rails", ENGINES);
+            }
+            let is_moe =
+                |collective| matches!(collective, Collective::MoeDispatch | Collective::MoeCombine);
+            let is_send =
+                |collective| collective == Collective::SendRecv || is_exchange(collective);
+            let in_domain = |collective| {
+                use Collective::{AllGather, AllReduce, ReduceScatter};
+                matches!(collective, AllReduce | AllGather | ReduceScatter)
+            };
+            let needs: [(&str, &dyn Fn(Collective) -> bool, &str); 7] = [
+                ("routing", &is_moe, "moe_dispatch and moe_combine"),
+                ("p2p_net_chunk", &is_send, "all_to_all and send_recv"),
+                ("p2p_scale_up_chunk", &is_send, "all_to_all and send_recv"),
+                ("pxn", &is_send, "all_to_all and send_recv"),
+                ("nvls", &in_domain, "all_reduce, all_gather and reduce_scatter"),
+                ("sharp", &|collective| collective == Collective::AllReduce, "all_reduce"),
+                ("aggregation", &|collective| collective == Collective::AllReduce, "all_reduce"),
+            ];
+            for (key, wanted, used_by) in needs {
+                if !self.runs(wanted) {
+                    idle.key(key, "no collective here looks at it", used_by);
+                }
+            }
+        });
     }
-    idle.table("library", |idle| {
-        scenario.library.unused(idle);
-        if load == Load::Job {
-            idle.key("launch", "a step's calls cost `software.collective`", "`collective`");
-            idle.key("routing", "the job's model says where tokens go", "`collective`");
-        }
-        if engine != Some(Engine::Packet) {
-            let why = "a folded collective is not cut into pieces";
-            idle.key("p2p_scale_up_chunk", why, PACKETS);
-            idle.key("aggregation.buffers", why, PACKETS);
-            idle.key("aggregation.chunk", why, PACKETS);
-        }
-    });
-}
 
-/// Names figures of the catalogue that nothing looks at: those of hardware that the scenario does
-/// not have, and prices, powers and rates that this load does not count. They have no defaults, so
-/// they stay as they are.
-fn catalogue(scenario: &ScenarioFile, load: Load, idle: &mut Idle) {
-    let money = ["power_w", "price_usd"];
-    let compute = [
-        "bf16_tflops",
-        "fp8_tflops",
-        "matmul_bf16_tflops",
-        "matmul_fp8_tflops",
-        "matmul_sustained",
-        "flash2_share",
-        "memory_gb",
-        "memory_gbytes_s",
-        "sms",
-        "clock_ghz",
-    ];
-    let catalogue = &scenario.catalogue;
-    for name in catalogue.gpu.keys() {
-        let path = format!("catalogue.gpu.{name}");
-        if *name != scenario.cluster.gpu {
-            idle.part_of(&path, "the cluster has other GPUs", "cluster.gpu");
-            continue;
-        }
-        if load != Load::Job {
-            for figure in compute {
-                idle.part_of(&format!("{path}.{figure}"), "nothing is computed", "`run` on a job");
+    /// Names what of the job or of the synthetic traffic has no effect.
+    fn work(&self, idle: &mut Idle) {
+        let scenario = self.scenario;
+        if let (Load::Traffic, Some(traffic)) = (self.load, &scenario.traffic) {
+            idle.table("traffic", |idle| traffic.unused(idle));
+            let background = (0..traffic.background.len()).map(|at| format!("background.{at}."));
+            for load in std::iter::once(String::new()).chain(background) {
+                let key = format!("traffic.{load}service_level");
+                if self.engine() != Some(Engine::Packet) {
+                    idle.key(&key, "flows share links alike", "--engine packet with lanes");
+                } else if scenario.network.settings.credits.lanes == 1 {
+                    idle.key(&key, "data has one lane", "network.credits.lanes above 1");
+                }
             }
         }
-        if matches!(load, Load::Wire | Load::Collective | Load::Traffic) {
-            for figure in money {
-                idle.part_of(&format!("{path}.{figure}"), "nothing is paid for", "`run` on a job");
-            }
+        if let (Load::Job | Load::Wire, Some(job)) = (self.load, &scenario.job) {
+            idle.table("job", |idle| job.unused(self.model, idle));
+            idle.table("jitter", |idle| scenario.jitter.unused(idle));
+            idle.table("software", |idle| scenario.software.unused(job, idle));
+            idle.table("reliability", |idle| scenario.reliability.unused(idle));
+        }
+        if self.load != Load::Job {
+            let why = "circuits follow the phases of a job";
+            idle.key("fabric.circuits.schedule", why, "`run` on a job");
+            idle.key("fabric.circuits.reconfiguration", why, "`run` on a job");
         }
     }
 }
 
-/// Names service levels where no lanes tell them apart.
-fn levels(scenario: &ScenarioFile, engine: Option<Engine>, idle: &mut Idle) {
-    let background = scenario.traffic.iter().flat_map(|traffic| &traffic.background);
-    let background = (0..background.count()).map(|at| format!("traffic.background.{at}."));
-    for load in std::iter::once("traffic.".to_owned()).chain(background) {
-        let key = format!("{load}service_level");
-        if engine != Some(Engine::Packet) {
-            idle.key(&key, "flows share links alike", "--engine packet with several lanes");
-        } else if scenario.network.settings.credits.lanes == 1 {
-            idle.key(&key, "data has one lane", "network.credits.lanes above 1");
-        }
-    }
+/// Figures of a GPU that only computation looks at.
+const COMPUTE: [&str; 10] = [
+    "bf16_tflops",
+    "fp8_tflops",
+    "matmul_bf16_tflops",
+    "matmul_fp8_tflops",
+    "matmul_sustained",
+    "flash2_share",
+    "memory_gb",
+    "memory_gbytes_s",
+    "sms",
+    "clock_ghz",
+];
+
+/// Whether everybody sends something else to everybody.
+fn is_exchange(collective: Collective) -> bool {
+    use Collective::{
+        AllToAll, MoeCombine, MoeCombineLowLatency, MoeDispatch, MoeDispatchLowLatency,
+    };
+    let moe = [MoeDispatch, MoeCombine, MoeDispatchLowLatency, MoeCombineLowLatency];
+    collective == AllToAll || moe.contains(&collective)
 }
 
 /// Puts settings without effect back to their defaults.

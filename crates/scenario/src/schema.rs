@@ -307,7 +307,10 @@ impl Schema {
 
 /// A dotted path and one more step.
 pub(crate) fn join(path: &str, step: &str) -> String {
-    if path.is_empty() { step.to_owned() } else { format!("{path}.{step}") }
+    match (path, step) {
+        ("", only) | (only, "") => only.to_owned(),
+        _ => format!("{path}.{step}"),
+    }
 }
 
 fn fields(schema: &Json) -> Fields<'_> {

@@ -54,6 +54,10 @@ impl Algorithm for Config {
         check.within("growth", self.growth, [1e-9, MOST_FACTOR]);
         check.weight("keep", self.keep);
     }
+
+    fn window(&self) -> Option<(Bytes, Bytes)> {
+        Some((self.initial_window, self.max_window))
+    }
 }
 
 /// The sending half. Windows are in packets.

@@ -19,7 +19,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Ranges, Rate, Span, Time};
+use units::{Bytes, Idle, Ranges, Rate, Span, Time};
 
 use super::{
     Ack, Algorithm, Circumstances, Data, Feedback, Limit, MOST_RATE, Needs, PERIOD, Receiver,
@@ -161,6 +161,17 @@ impl Algorithm for Config {
 
     fn needs(&self) -> Needs {
         Needs { marks: true, no_acks: true, ..Needs::default() }
+    }
+
+    fn unused(&self, idle: &mut Idle) {
+        if self.notify == Notify::Echo {
+            let why = "marks come back with acknowledgements";
+            idle.key("notify_every", why, "network.congestion.notify=cnp");
+        }
+        if self.reaction == Reaction::Immediate {
+            let why = "every notification cuts at once";
+            idle.key("cut_every", why, "network.congestion.reaction=periodic");
+        }
     }
 
     fn ranges(&self, check: &mut Ranges) {

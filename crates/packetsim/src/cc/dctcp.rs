@@ -115,6 +115,10 @@ impl Algorithm for Config {
         check.share("alpha_start", self.alpha_start);
         check.at_most("base_rtt", self.base_rtt.unwrap_or_default(), LONGEST);
     }
+
+    fn window(&self) -> Option<(Bytes, Bytes)> {
+        Some((self.initial_window?, self.max_window.unwrap_or(Bytes::from_mib(1 << 20))))
+    }
 }
 
 /// The sending half.

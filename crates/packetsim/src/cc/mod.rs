@@ -29,7 +29,7 @@ use std::fmt::Debug;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Ranged, Ranges, Rate, Span, Time};
+use units::{Bytes, Idle, Ranged, Ranges, Rate, Span, Time};
 
 use crate::settings::LONGEST;
 
@@ -197,6 +197,15 @@ pub trait Algorithm {
     /// Holds its settings against their ranges.
     fn ranges(&self, _check: &mut Ranges) {}
 
+    /// Names those of its settings that have no effect, given the others.
+    fn unused(&self, _idle: &mut Idle) {}
+
+    /// What a queue pair may have under way at first and at most, where that is less than a round
+    /// trip holds: the settings `initial_window` and `max_window`.
+    fn window(&self) -> Option<(Bytes, Bytes)> {
+        None
+    }
+
     /// What its user should hear about a queue pair's path, if that does not suit it.
     fn finding(&self, _about: &Circumstances) -> Option<String> {
         None
@@ -296,6 +305,17 @@ impl CcConfig {
     /// What it needs of packets and pacing.
     pub fn needs(&self) -> Needs {
         self.algorithm().needs()
+    }
+
+    /// What a queue pair may have under way at first and at most, where the algorithm starts with
+    /// less than a round trip holds.
+    pub fn window(&self) -> Option<(Bytes, Bytes)> {
+        self.algorithm().window()
+    }
+
+    /// Names the settings of the algorithm that have no effect, given the others.
+    pub fn unused(&self, idle: &mut Idle) {
+        self.algorithm().unused(idle);
     }
 
     /// What its user should hear about a queue pair's path, if that does not suit it.
