@@ -32,6 +32,9 @@ pub(crate) fn capacities(
             false => health.rate(fabric, link).bytes_per_s() * share(fabric.class(link).kind),
         })
         .collect();
+    if let Some(free) = settings.free {
+        capacities[free.index()] *= 1e3;
+    }
     for fault in settings.faults.on(now) {
         for &node in &fault.nodes {
             for &port in fabric.ports(node) {
