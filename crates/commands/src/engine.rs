@@ -62,6 +62,7 @@ pub fn flow_settings(loaded: &Loaded) -> flowsim::Settings {
         wire,
         faults: loaded.faults.clone(),
         background: Vec::new(),
+        free: None,
         seed: loaded.scenario.seed,
     }
 }
@@ -174,6 +175,21 @@ pub fn run_whole(
 ) -> Result<Outcome, NotRun> {
     let outcome = run_on(loaded, fabric, engine, transfers, watch)?;
     if watch.is_interrupted() { Err(NotRun::Interrupted) } else { Ok(outcome) }
+}
+
+/// The same where one link is free, on engines that repeat steps.
+pub fn run_freed(
+    loaded: &Loaded,
+    fabric: &Fabric,
+    engine: Engine,
+    transfers: &Transfers,
+    link: LinkId,
+) -> Result<Outcome, NotRun> {
+    if !engine.repeats_steps() {
+        return Err(NotRun::Refused(format!("the {} engine frees no links", engine.name())));
+    }
+    let settings = flowsim::Settings { free: Some(link), ..flow_settings(loaded) };
+    Ok(flowsim::run(fabric, transfers, &settings))
 }
 
 /// A run, and what its engine knows besides the outcome.

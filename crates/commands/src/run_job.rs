@@ -37,7 +37,7 @@ pub use circuits::{Circuits, Lit, Plan};
 pub(crate) use lanes::busiest_over_time;
 pub use model::ModelFigures;
 pub(crate) use page::job_words;
-use prediction::{Predicted, on_engine};
+use prediction::{Predicted, on_engine, with_free_link};
 pub use prediction::{Scaled, predicted, refuse_endless};
 
 /// Segments of the critical path that are told, the longest.
@@ -339,7 +339,7 @@ fn what_if(
     engine: Engine,
 ) -> Result<Option<FreeLink>, Failure> {
     let Some(worst) = prediction.links.worst.first() else { return Ok(None) };
-    let free = prediction::predicted(loaded, &world.freed(worst.link), engine)?;
+    let free = with_free_link(loaded, world, engine, (prediction, worst.link))?;
     let [step_s, now_s] = [&free, prediction].map(|p| BreakdownSeconds::of(p).total());
     let gained = 1.0 - step_s / now_s;
     let (link, utilisation) = (worst.name.clone(), worst.utilisation);

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 
 use fabric::graph::{LinkKind, Node, NodeKind};
 use fabric::hardware::Gpu;
-use fabric::{Fabric, LinkId, NodeId};
+use fabric::{Fabric, NodeId};
 use job::compute::GpuRates;
 use job::placement::{Placement, PlacementConfig, Policy, Slots, place};
 use job::{Job, Layout};
 use scenario::{Loaded, Problem, source};
-use step::network::{Reset, freed, straggling};
+use step::network::{Reset, straggling};
 use step::predict::{Assumptions, World};
 use traffic::nccl::estimate::path_latency;
 use traffic::nccl::{self, Usage};
@@ -67,12 +67,6 @@ impl<'a> JobWorld<'a> {
         let Self { job, placement, rates, library, .. } = self;
         let reset = self.reset.as_ref().map(|(fabric, takes)| Reset { fabric, takes: *takes });
         World { job, fabric: self.fabric(), reset, placement, rates, library }
-    }
-
-    /// The same where one link is so fast that it is free.
-    pub fn freed(&self, link: LinkId) -> Self {
-        let reset = self.reset.as_ref().map(|(fabric, takes)| (freed(fabric, link), *takes));
-        self.with(Cow::Owned(freed(&self.fabric, link)), reset)
     }
 
     /// The same on the scenario's fabric with other circuits, and with others again while copies

@@ -131,7 +131,7 @@ fn interrupted_seeds_are_counted() {
         gpus: None,
     };
     let small = loaded("small-16");
-    let report = collective::run_seeds(&small, &options, repeat, &mut Watch::default());
+    let report = collective::run_seeds(&small, &options, repeat, None, &mut Watch::default());
     assert_eq!(report.expect("it tells what it knows").left_out.as_deref(), Some(told));
 }
 
@@ -169,7 +169,7 @@ fn sizes_beyond_patience_are_left_out_with_the_reason() {
 fn what_would_fill_memory_is_refused_before_it_is_written() {
     let scenario = Some("../../scenarios/bench/flow-colossus-dp.toml".to_owned());
     let loaded = load(&Request { scenario, ..Request::default() }).expect("it is valid");
-    let refused = run_traffic::refuse_endless(&loaded, Patience::Usual);
+    let refused = run_traffic::refuse_endless(&loaded, Engine::Packet, Patience::Usual);
     let Err(Failure::Run(reason)) = refused else { panic!("{refused:?}") };
     assert!(reason.contains("messages, more than memory holds"), "{reason}");
 }

@@ -154,8 +154,8 @@ impl Alone<'_, '_> {
         for &(place, share) in &self.lay.wide {
             let at = place as usize;
             while self.wide_shares.len() <= at {
-                let links = self.paths.bundled(self.wide_shares.len());
-                let capacity = links.map(|link| self.capacities[link.index()]).sum();
+                let capacity = |link: LinkId| self.capacities[link.index()];
+                let capacity = self.paths.bundle_capacity(self.wide_shares.len(), capacity);
                 self.wide_shares.push(0.0);
                 self.wide_capacities.push(capacity);
                 self.wide_bytes.push(0.0);

@@ -43,6 +43,9 @@ pub(crate) fn capacities(
             }
         }
     }
+    if let Some(free) = settings.free {
+        capacities[free.index()] *= 1e3;
+    }
     for fault in settings.faults.on(now) {
         for &node in &fault.nodes {
             for &port in fabric.ports(node) {

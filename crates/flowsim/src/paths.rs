@@ -149,6 +149,13 @@ impl<'a> Paths<'a> {
         self.bundles.iter().flat_map(move |bundles| bundles.links(self.fabric, place))
     }
 
+    /// What a bundle carries if its links can carry so much: each carries the same, so that the
+    /// narrowest decides for all.
+    pub fn bundle_capacity(&self, place: usize, capacity: impl Fn(LinkId) -> f64) -> f64 {
+        let narrowest = self.bundled(place).map(capacity).fold(f64::INFINITY, f64::min);
+        self.bundled(place).map(|_| narrowest).sum()
+    }
+
     /// Lets the policy plan with what it knows now: who will send how much to whom.
     pub fn plan(&mut self, transfers: &Transfers) {
         if self.routing.interval().is_none() {

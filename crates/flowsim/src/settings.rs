@@ -1,9 +1,9 @@
 //! What a run of the flow engine can be told.
 
-use fabric::NodeId;
 use fabric::fault::Faults;
 use fabric::graph::DELAYS;
 use fabric::routing::RoutingConfig;
+use fabric::{LinkId, NodeId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use traffic::Window;
@@ -148,6 +148,9 @@ pub struct Settings {
     pub faults: Faults,
     /// Traffic that shares the links.
     pub background: Vec<Background>,
+    /// A link that is so fast that it is free, while flows take the ways that they take anyhow: to
+    /// ask what it costs.
+    pub free: Option<LinkId>,
     /// Seeds everything that is random.
     pub seed: u64,
 }

@@ -499,7 +499,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
             if self.wide[place] == NONE {
                 let capacity =
                     |link: LinkId| self.network.capacity(SolverLink::from_index(link.index()));
-                let capacity = self.paths.bundled(place).map(capacity).sum();
+                let capacity = self.paths.bundle_capacity(place, capacity);
                 self.wide[place] = self.network.push_link(capacity);
             }
             self.lay.entries.push((self.wide[place], share));

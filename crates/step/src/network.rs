@@ -55,12 +55,15 @@ pub struct Runner<'a> {
     /// The most operations that a phase may be written out to: above, it is refused before it
     /// fills the memory.
     pub most_operations: usize,
+    /// Phases that were run already and need not be run again.
+    pub known: Vec<Phase>,
 }
 
 impl<'a> Runner<'a> {
     /// An engine that takes folded collectives of any size.
     pub fn folded(engine: &'a mut Engine<'a>) -> Self {
-        Self { engine, detail: Detail::Folded, largest: None, most_operations: usize::MAX }
+        let (largest, most_operations, known) = (None, usize::MAX, Vec::new());
+        Self { engine, detail: Detail::Folded, largest, most_operations, known }
     }
 }
 
@@ -190,10 +193,12 @@ impl<'a> Network<'a> {
         layout: Layout,
         placement: &'a Placement,
         settings: Settings,
-        runner: Option<Runner<'a>>,
+        mut runner: Option<Runner<'a>>,
     ) -> Self {
-        let (reset, phases, representatives) = (None, BTreeMap::new(), BTreeMap::new());
-        let dispatch = None;
+        let (reset, dispatch, representatives) = (None, None, BTreeMap::new());
+        let known = runner.as_mut().map(|runner| std::mem::take(&mut runner.known));
+        let known = known.into_iter().flatten().map(|phase| (phase.exchange.key(), phase));
+        let phases = known.collect();
         Self {
             fabric,
             reset,
@@ -451,15 +456,6 @@ pub fn straggling(fabric: &Fabric, stragglers: &[Straggler]) -> Result<Fabric, S
     }
     slow.set_health(health);
     Ok(slow)
-}
-
-/// The fabric with one link so fast that it is free.
-pub fn freed(fabric: &Fabric, link: LinkId) -> Fabric {
-    let mut free = fabric.clone();
-    let mut health = fabric.health().clone();
-    health.degrade(link, fabric.class(link).rate.scaled(1e3));
-    free.set_health(health);
-    free
 }
 
 /// Both directions of the first NIC's cables of a server.

@@ -3,7 +3,7 @@
 //! Packets cost in proportion to bytes, so that their phases are run in part, at two sizes. How
 //! well the smaller predicts the larger is what is known of the error ([`Scaled`]).
 
-use fabric::Fabric;
+use fabric::{Fabric, LinkId};
 use scenario::Loaded;
 use serde::Serialize;
 use step::network::{Phase, Runner, Unserved, words};
@@ -53,6 +53,22 @@ pub fn predicted(
 ) -> Result<Prediction, Failure> {
     on_engine(loaded, world, engine, Patience::Usual, &mut packetsim::Watch::default())
         .map(|predicted| predicted.prediction)
+}
+
+/// A step that is known, if one link were free. Phases that do not cross it stay as they are.
+pub(super) fn with_free_link(
+    loaded: &Loaded,
+    world: &JobWorld<'_>,
+    engine: Engine,
+    (known, link): (&Prediction, LinkId),
+) -> Result<Prediction, Failure> {
+    let crosses = |phase: &&Phase| phase.links.get(link).is_some_and(|used| 0 < used.bytes);
+    let known = known.phases.iter().filter(|phase| !crosses(phase)).cloned().collect();
+    let mut run = |fabric: &Fabric, transfers: &Transfers| {
+        engine::run_freed(loaded, fabric, engine, transfers, link)
+    };
+    let runner = Runner { known, ..Runner::folded(&mut run) };
+    Ok(predict_on(world.world(), &assumptions(loaded), Some(runner))?)
 }
 
 /// Predicts a step on an engine. Somebody who interrupts it gets none: phases that were not run
@@ -165,6 +181,7 @@ fn with_runner(
         detail: engine.detail(),
         largest,
         most_operations: engine::most_operations(engine, patience),
+        known: Vec::new(),
     });
     predict_on(world.world(), &assumptions(loaded), runner)
 }

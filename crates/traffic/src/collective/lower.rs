@@ -79,12 +79,14 @@ impl fmt::Display for Unlowered {
             Self::NoAlgorithm { collective, ranks } => {
                 write!(out, "no algorithm runs {} on {ranks} ranks here", collective.name())
             }
-            Self::TooManyOperations { collective, operations, most } => write!(
-                out,
-                "{} written out step by step is about {operations} operations, more than the \
-                 {most} that memory holds",
-                collective.name()
-            ),
+            Self::TooManyOperations { collective, operations, .. } => {
+                let name = collective.name();
+                write!(
+                    out,
+                    "{name} written out step by step is about {operations} messages, more than \
+                     memory holds"
+                )
+            }
         }
     }
 }
