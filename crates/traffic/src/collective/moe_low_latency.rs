@@ -19,8 +19,9 @@ use super::hierarchical_all_to_all::message;
 use super::ring::chunks;
 use super::writer::{Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase};
+use crate::nccl::constants::hop_latency_us;
 use crate::nccl::route::Ways;
-use crate::nccl::{Offer, Plan, Protocol};
+use crate::nccl::{Family, Offer, Plan, Protocol};
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -57,8 +58,11 @@ impl Algorithm for MoeLowLatency {
             scale_up: bytes * (members - 1.0) / ranks,
             mesh_link: if mesh { bytes / ranks } else { 0.0 },
             nic: bytes * (ranks - members) / ranks * members / f64::from(shape.rails),
-            // Its kernels post and poll themselves: the way is all.
-            latency_s: Ways::of(ask).farthest_s(),
+            // Its kernels post and poll themselves: between servers the way is all.
+            latency_s: match shape.domains {
+                1 => 1e-6 * hop_latency_us(ask.settings, shape, Family::Ring, Protocol::Simple),
+                _ => Ways::of(ask).farthest_s(),
+            },
             first_message: bytes / ranks,
             new_connections: 1.0,
             ..Phase::default()
