@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, ValueEnum};
 use commands::Failure;
 use commands::packets::Patience;
-use scenario::{Extent, Request};
+use scenario::{Extent, Purpose, Request};
 
 use crate::command::Command;
 
@@ -119,7 +119,7 @@ impl PatienceArgument {
 
 impl Global {
     /// The request to load a scenario with everything that flags and environment say.
-    pub(crate) fn request(&self, scenario: Option<&str>) -> Request {
+    pub(crate) fn request(&self, scenario: Option<&str>, purpose: Purpose) -> Request {
         // Variables that are not text cannot name or set anything.
         let environment = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -131,6 +131,7 @@ impl Global {
             set: self.set.clone(),
             seed: self.seed,
             extent: Extent::Whole,
+            purpose,
         }
     }
 }

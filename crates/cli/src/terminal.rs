@@ -8,8 +8,8 @@ use commands::meter::Meter;
 use commands::seeds::Repeat;
 use commands::{Failure, VERSION};
 use packetsim::{Progress, Watch};
-use report::{Answer, Envelope, Page};
-use scenario::{Colour, Loaded, Style, load};
+use report::{Answer, Envelope, Page, Sheet};
+use scenario::{Colour, Loaded, Purpose, Style, load};
 
 use crate::arguments::{Global, ScenarioArgument, SeedsArgument};
 use crate::interrupt::Interrupt;
@@ -67,11 +67,20 @@ impl Terminal {
         Self { global, interrupt: Interrupt::listen() }
     }
 
-    /// Loads a scenario with everything that flags and variables say; what is unwise is said.
-    pub(crate) fn load(&self, argument: &ScenarioArgument) -> Result<Loaded, Stop> {
+    /// Loads a scenario with everything that flags and variables say, for what it is asked on the
+    /// engine; what is unwise is said.
+    pub(crate) fn load(
+        &self,
+        argument: &ScenarioArgument,
+        purpose: impl Fn(commands::Engine) -> Purpose,
+    ) -> Result<Loaded, Stop> {
         let line = self.line("building the fabric");
-        let loaded = load(&self.global.request(Some(&argument.scenario)))?;
+        let asked = self.engines().map_or(Purpose::Settings, &purpose);
+        let mut loaded = load(&self.global.request(Some(&argument.scenario), asked))?;
         drop(line);
+        if asked == Purpose::Settings {
+            loaded.unused = unused_by_any(&loaded, purpose);
+        }
         for warning in &loaded.warnings {
             self.remark(&format!("warning: {warning}"));
         }
@@ -148,11 +157,14 @@ impl Terminal {
         about: Option<&Loaded>,
         answer: &A,
     ) -> Result<(), Stop> {
+        let mut unused = about.map_or(Vec::new(), |loaded| loaded.unused.clone());
+        unused.extend(answer.unused());
+        let sheet = || answer.sheet().with_unused(&unused);
         if let Some(path) = &self.global.report {
-            self.write_page(command, about, answer, path)?;
+            self.write_page(command, about, &sheet(), path)?;
         }
         if !self.global.json {
-            return self.write(&answer.sheet().render(width(&io::stdout())));
+            return self.write(&sheet().render(width(&io::stdout())));
         }
         let envelope = Envelope {
             fatflow: VERSION,
@@ -160,20 +172,21 @@ impl Terminal {
             engine: answer.engine(),
             seed: about.map(|loaded| loaded.scenario.seed),
             scenario: about.map(|loaded| loaded.hash.to_string()),
+            unused: &unused,
             result: answer,
         };
         let json = envelope.to_json();
         self.write(&json.map_err(|error| Failure::Run(format!("cannot write JSON: {error}")))?)
     }
 
-    fn write_page<A: Answer>(
+    fn write_page(
         &self,
         command: &str,
         about: Option<&Loaded>,
-        answer: &A,
+        sheet: &Sheet,
         path: &Path,
     ) -> Result<(), Stop> {
-        let mut page = Page::of(&answer.sheet());
+        let mut page = Page::of(sheet);
         page.name = format!("fatflow-{command}");
         if let Some(loaded) = about {
             let (hash, seed) = (&loaded.hash, loaded.scenario.seed);
@@ -212,6 +225,22 @@ impl Terminal {
             clap::ColorChoice::Auto => anstream::ColorChoice::Auto,
         }
     }
+}
+
+/// What some engine would not obey, where all of them are asked.
+fn unused_by_any(
+    loaded: &Loaded,
+    purpose: impl Fn(commands::Engine) -> Purpose,
+) -> Vec<units::Unused> {
+    let mut all: Vec<units::Unused> = Vec::new();
+    for engine in commands::Engine::ALL {
+        let unused = loaded.unused_for(purpose(engine));
+        all.extend(unused.into_iter().map(|input| units::Unused {
+            why: format!("{}: {}", engine.name(), input.why),
+            ..input
+        }));
+    }
+    all
 }
 
 /// How far a run is that has taken so many seconds, and how long it will still take.

@@ -12,6 +12,7 @@ use report::Answer;
 use scenario::file::Reported;
 use scenario::{Loaded, Request, load};
 use serde::Serialize;
+use units::Unused;
 
 use crate::engine::Engine;
 use crate::failure::Failure;
@@ -57,6 +58,8 @@ pub struct Report {
     pub left_out: Vec<String>,
     #[serde(skip)]
     engine: Engine,
+    #[serde(skip)]
+    unused: Vec<Unused>,
     #[serde(skip)]
     titles: Vec<String>,
     #[serde(skip)]
@@ -203,9 +206,21 @@ pub fn run(
         changed: if named { changed(&columns) } else { Vec::new() },
         left_out,
         engine: options.engine,
+        unused: unused(&columns),
         titles: columns.iter().map(|column| column.loaded.title()).collect(),
         breakdowns: columns.iter().map(Column::breakdown).collect(),
     })
+}
+
+/// What some column does not obey, once for each key and reason.
+fn unused(columns: &[Column]) -> Vec<Unused> {
+    let mut all: Vec<Unused> = Vec::new();
+    for input in columns.iter().flat_map(|column| &column.loaded.unused) {
+        if !all.contains(input) {
+            all.push(input.clone());
+        }
+    }
+    all
 }
 
 /// Estimates all columns before the first of them runs, and names those that would take too long.
@@ -371,6 +386,10 @@ fn changed(columns: &[Column]) -> Vec<Changed> {
 impl Answer for Report {
     fn engine(&self) -> Option<&'static str> {
         Some(self.engine.name())
+    }
+
+    fn unused(&self) -> Vec<Unused> {
+        self.unused.clone()
     }
 
     fn sheet(&self) -> report::Sheet {

@@ -1,6 +1,7 @@
 //! The JSON that every command answers with: what was asked, of whom, and the result.
 
 use serde::Serialize;
+use units::Unused;
 
 /// A result and how it was made. The keys are part of the interface: they stay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -15,6 +16,8 @@ pub struct Envelope<'a, R> {
     pub seed: Option<u64>,
     /// The scenario's hash; `null` where there was no scenario.
     pub scenario: Option<String>,
+    /// What somebody wrote and this run does not obey, with the reason.
+    pub unused: &'a [Unused],
     /// The answer.
     pub result: R,
 }

@@ -1,6 +1,7 @@
 //! What a result looks like, before anybody knows on what it is drawn.
 
 use serde::Serialize;
+use units::Unused;
 
 use crate::chart::{Chart, Fact};
 use crate::draw;
@@ -14,6 +15,11 @@ pub trait Answer: Serialize {
     /// What computed it, if an engine did.
     fn engine(&self) -> Option<&'static str> {
         None
+    }
+
+    /// What somebody wrote and this answer does not obey, where it is about several scenarios.
+    fn unused(&self) -> Vec<Unused> {
+        Vec::new()
     }
 }
 
@@ -93,6 +99,27 @@ impl Sheet {
         self
     }
 
+    /// Says on the first screen which inputs were not used, and why.
+    pub fn with_unused(mut self, unused: &[Unused]) -> Self {
+        let mut reasons: Vec<(&Unused, Vec<&str>)> = Vec::new();
+        for input in unused {
+            let same = |(first, _): &&mut (&Unused, Vec<&str>)| {
+                (&first.why, &first.used_by) == (&input.why, &input.used_by)
+            };
+            match reasons.iter_mut().find(same) {
+                Some((_, keys)) => keys.push(&input.key),
+                None => reasons.push((input, vec![&input.key])),
+            }
+        }
+        let at = self.parts.iter().position(|part| !matches!(part, Part::Heading(_)));
+        for (input, keys) in reasons.into_iter().rev() {
+            let (keys, Unused { why, used_by, .. }) = (keys.join(", "), input);
+            let note = format!("not used: {keys} ({why}; used by {used_by})");
+            self.parts.insert(at.unwrap_or(self.parts.len()), Part::Note(note));
+        }
+        self
+    }
+
     /// Adds a chart.
     pub fn chart(mut self, chart: Chart) -> Self {
         self.parts.push(Part::Chart(Box::new(chart)));
@@ -159,6 +186,20 @@ mod tests {
     fn a_heading_with_nothing_below_it_is_left_out() {
         let sheet = Sheet::default().heading("empty").heading("full").text("words").heading("end");
         assert_eq!(sheet.render(20), "\u{1b}[1mfull\u{1b}[0m\n\nwords\n");
+    }
+
+    #[test]
+    fn unused_inputs_stand_below_the_heading_once_for_each_reason() {
+        let unused = |key: &str, why: &str| Unused {
+            key: key.to_owned(),
+            why: why.to_owned(),
+            used_by: "packets".to_owned(),
+        };
+        let unused = [unused("a", "no queues"), unused("b", "no time"), unused("c", "no queues")];
+        let sheet = Sheet::default().heading("title").text("words").with_unused(&unused);
+        let lines = "! not used: a, c (no queues; used by packets)\n\n\
+                     ! not used: b (no time; used by packets)";
+        assert_eq!(sheet.render(80), format!("\u{1b}[1mtitle\u{1b}[0m\n\n{lines}\n\nwords\n"));
     }
 
     #[test]

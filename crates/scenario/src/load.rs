@@ -456,6 +456,16 @@ impl Loaded {
         Settings { seed: self.scenario.seed, ..self.scenario.network.settings.clone() }
     }
 
+    /// What somebody wrote and a purpose would not obey; for a scenario that was loaded for none.
+    pub fn unused_for(&self, purpose: Purpose) -> Vec<Unused> {
+        let model = self.job.as_ref().map(|job| &job.model);
+        let mut idle = purpose::idle(&self.scenario, purpose, model);
+        if let Some(fabric) = &self.fabric {
+            purpose::look_at(fabric, &self.scenario, purpose, &mut idle);
+        }
+        purpose::written(&self.tree, &idle)
+    }
+
     /// The loads of the synthetic traffic, what is looked at first, each with the flows of its
     /// pattern or its file; a collective has none.
     pub fn loads(&self) -> Result<Vec<(&Load, Vec<Flow>)>, Problems> {

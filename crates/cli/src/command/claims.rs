@@ -4,6 +4,8 @@ use std::io::{self, IsTerminal};
 
 use commands::claims::{self, Options};
 
+use scenario::Purpose;
+
 use crate::terminal::{Ending, Stop, Terminal};
 
 /// Test what the seeds say: every number in them, the scenario that tests it, and the verdict
@@ -36,7 +38,7 @@ impl Arguments {
                 terminal.remark(text);
             }
         };
-        let report = claims::run(&options, &terminal.global.request(None), &tell)?;
+        let report = claims::run(&options, &terminal.global.request(None, Purpose::Settings), &tell)?;
         if self.markdown {
             terminal.write(&report.markdown())?;
         } else {

@@ -7,6 +7,7 @@ use commands::collective::{self, Sizes, measured};
 use commands::cross_check;
 use traffic::collective::Collective;
 use units::Bytes;
+use scenario::Purpose;
 
 use crate::arguments::{PatienceArgument, ScenarioArgument, SeedsArgument};
 use crate::terminal::{Ending, Stop, Terminal};
@@ -65,7 +66,6 @@ enum Name {
 
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
-        let mut loaded = terminal.load(&self.scenario)?;
         let collective = match self.collective {
             Name::AllReduce => Collective::AllReduce,
             Name::AllGather => Collective::AllGather,
@@ -75,6 +75,8 @@ impl Arguments {
             Name::Reduce => Collective::Reduce,
             Name::SendRecv => Collective::SendRecv,
         };
+        let purpose = |engine| Purpose::Collective(engine, collective);
+        let mut loaded = terminal.load(&self.scenario, purpose)?;
         let sizes = Sizes { min: self.min, max: self.max, factor: self.factor };
         let options = collective::Options {
             engine: terminal.engines().unwrap_or_default(),

@@ -1,6 +1,7 @@
 //! `fatflow compare`.
 
 use commands::compare::{self, Options};
+use scenario::Purpose;
 
 use crate::arguments::{PatienceArgument, SeedsArgument};
 use crate::terminal::{Ending, Stop, Terminal};
@@ -41,7 +42,7 @@ impl Arguments {
         let line = terminal.line("comparing");
         let tell = |text: &str| line.tell(text, 0, 0);
         let interrupt = &terminal.interrupt;
-        let request = terminal.global.request(None);
+        let request = terminal.global.request(None, Purpose::Run(options.engine));
         let report =
             interrupt.heeded(|| compare::run(&options, &request, &interrupt.happened, &tell))?;
         drop(line);

@@ -1,5 +1,7 @@
 //! `fatflow init`.
 
+use scenario::Purpose;
+
 use crate::terminal::{Ending, Stop, Terminal};
 
 /// Write a scenario file that starts from a preset
@@ -16,7 +18,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
-        terminal.write(&commands::init::run(&self.preset, &terminal.global.request(None))?)?;
+        terminal.write(&commands::init::run(&self.preset, &terminal.global.request(None, Purpose::Settings))?)?;
         Ok(Ending::Done)
     }
 }

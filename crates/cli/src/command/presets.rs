@@ -3,6 +3,8 @@
 use clap::builder::PossibleValuesParser;
 use commands::presets::{self, Kind};
 
+use scenario::Purpose;
+
 use crate::terminal::{Ending, Stop, Terminal};
 
 /// List what a scenario can start from: presets, hardware, models, and the words of settings
@@ -34,7 +36,7 @@ impl Arguments {
         }
         let kind = Kind::ALL.iter().find(|kind| kind.name == self.kind);
         let kind = *kind.expect("the parser lets only known kinds through");
-        let presets = presets::run(kind, &terminal.global.request(None))?;
+        let presets = presets::run(kind, &terminal.global.request(None, Purpose::Settings))?;
         terminal.answer("presets", None, &presets)?;
         Ok(Ending::Done)
     }

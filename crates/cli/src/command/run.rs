@@ -1,10 +1,11 @@
 //! `fatflow run`.
 
-use commands::series::{self, Purpose};
+use commands::series;
 use commands::world::JobWorld;
 use commands::{Drawing, Failure, cross_check, run_job, run_traffic};
 use step::predict::Prediction;
 use units::Span;
+use scenario::Purpose;
 
 use crate::arguments::{PatienceArgument, ScenarioArgument, SeedsArgument};
 use crate::files::FileArguments;
@@ -50,7 +51,7 @@ const FINEST: Span = Span::from_ns(100);
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         self.files.refuse_one_for_two(terminal.global.report.as_ref())?;
-        let mut loaded = terminal.load(&self.scenario)?;
+        let mut loaded = terminal.load(&self.scenario, Purpose::Run)?;
         let patience = self.patience.patience();
         let drawing = match (&terminal.global.report, terminal.global.json) {
             (Some(_), _) => Drawing::OnPage,
@@ -84,8 +85,8 @@ impl Arguments {
         }
         let is_drawn = terminal.global.report.is_some() && engine.moves_packets();
         let (interval, purpose) = match self.series {
-            None => (is_drawn.then_some(FINEST), Purpose::Pictures),
-            asked => (asked, Purpose::Result),
+            None => (is_drawn.then_some(FINEST), series::Purpose::Pictures),
+            asked => (asked, series::Purpose::Result),
         };
         let series = interval.map(|interval| series::Options {
             interval,

@@ -1,6 +1,7 @@
 //! `fatflow topo`.
 
 use commands::topo::{self, Form};
+use scenario::Purpose;
 
 use crate::arguments::ScenarioArgument;
 use crate::terminal::{Ending, Stop, Terminal};
@@ -33,7 +34,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
-        let loaded = terminal.load(&self.scenario)?;
+        let loaded = terminal.load(&self.scenario, |_| Purpose::Topology)?;
         let forms = [
             (self.dot, Form::Graphviz),
             (self.csv, Form::EdgeList),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use commands::files::{chakra, refuse_one_for_two, save_table};
 use commands::traffic;
+use scenario::Purpose;
 
 use crate::arguments::ScenarioArgument;
 use crate::terminal::{Ending, Stop, Terminal};
@@ -46,7 +47,7 @@ impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         let (transfers, page) = (self.transfers_out.as_ref(), terminal.global.report.as_ref());
         refuse_one_for_two(&[("--transfers-out", transfers), ("--report", page)])?;
-        let loaded = terminal.load(&self.scenario)?;
+        let loaded = terminal.load(&self.scenario, |_| Purpose::Wire)?;
         if let Some(folder) = &self.chakra {
             let ranks = match self.chakra_ranks {
                 Ranks::All => chakra::Ranks::All,

@@ -7,6 +7,8 @@ use commands::files::refuse_one_for_two;
 use commands::validate::ratchet::Ratchet;
 use commands::validate::{self, Options};
 
+use scenario::Purpose;
+
 use crate::terminal::{Ending, Stop, Terminal};
 
 /// Score predictions: every published measurement beside what is predicted, with the error
@@ -49,7 +51,7 @@ impl Arguments {
         };
         let line = terminal.line("scoring");
         let tell = |done, all| line.tell(&format!("{done} of {all} measurements"), done, all);
-        let report = validate::run(&options, &terminal.global.request(None), &tell)?;
+        let report = validate::run(&options, &terminal.global.request(None, Purpose::Settings), &tell)?;
         drop(line);
         if let Some(path) = &self.write_ratchet {
             let failed = |error| Failure::Run(format!("cannot write {}: {error}", path.display()));
