@@ -131,6 +131,7 @@ pub(crate) fn build<'a>(
     report_full_memories(&mut simulation);
     report_missing_marks(&mut simulation);
     report_unsuitable_paths(&mut simulation);
+    report_short_timeouts(&mut simulation);
     Ok(simulation)
 }
 
@@ -157,6 +158,19 @@ fn report_unsuitable_paths(simulation: &mut Simulation<'_>) {
     let found = paths.filter_map(|about| Some((about.base_rtt, congestion.finding(&about)?)));
     if let Some((_, finding)) = found.max_by_key(|(base_rtt, _)| *base_rtt) {
         simulation.find(finding);
+    }
+}
+
+/// A NIC that took an idle round trip for a loss would send everything again: it waits for two.
+fn report_short_timeouts(simulation: &mut Simulation<'_>) {
+    let longest = simulation.pairs.iter().map(|pair| pair.timeout).max().unwrap_or(0);
+    let timeout = simulation.rules.timeout;
+    if timeout < longest {
+        let [timeout, longest] = [timeout, longest].map(Span::from_ps);
+        simulation.find(format!(
+            "the retransmission timeout of {timeout} is below two idle round trips: queue pairs \
+             wait for up to {longest} (`network.nic.timeout`)"
+        ));
     }
 }
 
@@ -481,9 +495,10 @@ fn lay_paths(simulation: &mut Simulation<'_>) -> Result<(), Refusal> {
         let cleared = if simulation.rules.admits { unasked } else { u32::MAX };
         // A neighbour is reached in one hop: nothing is to be chosen.
         let roams = on_the_way && 1 < forth.len();
+        let timeout = simulation.rules.timeout.max(2 * about.base_rtt.as_ps());
         let pair = new_pair(port, if roams { NOWHERE } else { route }, line, cleared, control);
         let selective = if simulation.rules.goes_back { 0 } else { simulation.sizes.mtu };
-        simulation.pairs.push(Pair { selective, lane, broken, ..pair });
+        simulation.pairs.push(Pair { selective, lane, broken, timeout, ..pair });
         let receiver = simulation.settings.congestion.receiver();
         let inbox = Inbox::new(ack_route, key.to.index() as u32, receiver);
         simulation.inboxes.push(Inbox { cleared: unasked, ..inbox });
@@ -547,6 +562,7 @@ fn new_pair(
         broken: false,
         overdue_pending: false,
         tries: 0,
+        timeout: 0,
         sent_bytes: 0,
         acked_bytes: 0,
         window: u64::MAX,

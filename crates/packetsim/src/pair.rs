@@ -83,6 +83,8 @@ pub(crate) struct Pair {
     pub broken: bool,
     /// A timeout event is pending.
     pub overdue_pending: bool,
+    /// It takes silence of this length for a loss.
+    pub timeout: u64,
     /// Timeouts since the last progress.
     pub tries: u32,
     /// Payload sent, and payload acknowledged.

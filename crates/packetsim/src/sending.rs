@@ -254,8 +254,8 @@ impl Simulation<'_> {
         if !pair.overdue_pending {
             pair.overdue_pending = true;
             pair.progress_at = self.now;
-            let ticket = self.calendar.ticket();
-            self.schedule(self.now + self.rules.timeout, ticket, Kind::Overdue, number);
+            let (at, ticket) = (self.now + pair.timeout, self.calendar.ticket());
+            self.schedule(at, ticket, Kind::Overdue, number);
         }
     }
 
@@ -272,7 +272,7 @@ impl Simulation<'_> {
             }
             return;
         }
-        let due = pair.progress_at + self.rules.timeout;
+        let due = pair.progress_at + pair.timeout;
         if self.now < due {
             pair.overdue_pending = true;
             let ticket = self.calendar.ticket();

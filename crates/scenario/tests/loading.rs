@@ -419,10 +419,10 @@ fn settings_out_of_range_are_refused_with_their_range() {
     let cases = [
         ("network.packet.mtu=0B", "from 64B to 48KiB"),
         ("network.packet.mtu=1GiB", "from 64B to 48KiB"),
-        ("network.packet.headers.data=70000B", "from 0B to 4KiB"),
-        ("network.congestion.alpha_every=1ps", "at least 100ns"),
-        ("network.congestion.increase_every=0us", "at least 100ns"),
-        ("network.congestion.cut_every=0us", "at least 100ns"),
+        ("network.packet.headers.data=70000B", "at most 4KiB"),
+        ("network.congestion.alpha_every=1ps", "from 100ns to 1000s"),
+        ("network.congestion.increase_every=0us", "from 100ns to 1000s"),
+        ("network.congestion.cut_every=0us", "from 100ns to 1000s"),
         ("network.congestion.gain=-1.0", "above 0 and at most 1"),
         ("network.congestion.gain=5.0", "above 0 and at most 1"),
         ("network.ecn.probability=7.0", "from 0 to 1"),
@@ -430,11 +430,12 @@ fn settings_out_of_range_are_refused_with_their_range() {
         ("network.ecn.min=3MiB", "at most `network.ecn.max`, which is 2MiB"),
         ("network.loss=2.0", "from 0 to 1"),
         ("network.loss=-1.0", "from 0 to 1"),
-        ("network.buffer.alpha=-1.0", "at least 0"),
-        ("network.buffer_of_tier={leaf={alpha=-1.0}}", "at least 0"),
+        ("network.buffer.alpha=-1.0", "from 0 to 128"),
+        ("network.buffer_of_tier={leaf={alpha=-1.0}}", "from 0 to 128"),
         ("network.switch.control_share=2.0", "above 0 and at most 1"),
         ("network.routing.qps=0", "at least 1"),
         ("network.nic.timeout=0s", "above 0"),
+        ("network.nic.timeout=1001s", "at most 1000s"),
         ("library.channels=0", "from 1 to 1024"),
         ("network.credits.high_priority=[1]", "a lane below 1"),
         ("network.credits.sl_to_vl=[0, 1]", "a lane below 1"),
@@ -450,7 +451,12 @@ fn settings_out_of_range_are_refused_with_their_range() {
     let timer = ["network.congestion.control=infiniband", "network.congestion.timer=0us"];
     let refusal = refusal_of("small-16", &timer);
     assert!(refusal.contains("`network.congestion.timer` is 0"), "{refusal}");
-    for set in ["network.packet.clock=nanosecond", "network.pfc.lossy_lanes=[0]"] {
+    let without_credits = [
+        "network.packet.clock=nanosecond",
+        "network.pfc.lossy_lanes=[0]",
+        "network.switch.control_share=0.5",
+    ];
+    for set in without_credits {
         let refusal = refusal_of("small-16", &["network.transport=infiniband", set]);
         assert!(refusal.contains("where credits are counted"), "{set}: {refusal}");
     }
