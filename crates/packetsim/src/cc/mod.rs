@@ -1,9 +1,9 @@
 //! Congestion control: how fast, and how much, a queue pair may send.
 //!
-//! An algorithm is a state machine that never touches the network. It is told what happened
+//! An algorithm is a state machine that never touches the network. It gets facts
 //! (`on_*`), and is asked what the queue pair may do ([`Sender::limit`]) and when it wants to be
 //! called again ([`Sender::deadline`]). Its receiving half, where it has one, sees every packet
-//! and answers what to tell the sender ([`Receiver`]).
+//! and decides what goes back to the sender ([`Receiver`]).
 //!
 //! # Adding an algorithm
 //!
@@ -77,7 +77,7 @@ pub struct Limit {
     pub window: Bytes,
 }
 
-/// What an acknowledgement tells the sender. Offsets count the payload of the queue pair from its
+/// What the sender learns from an acknowledgement. Offsets count the payload of the queue pair from its
 /// first byte.
 #[derive(Clone, Copy, Debug)]
 pub struct Ack<'a> {
@@ -117,7 +117,7 @@ pub struct Data {
     pub marked: bool,
 }
 
-/// What the receiving half tells the sender.
+/// What the receiving half sends back.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Feedback {
     /// The acknowledgement carries a mark.
@@ -166,7 +166,7 @@ pub struct ReceiverCredit {
     pub outstanding: Bytes,
 }
 
-/// What an algorithm is told about its queue pair when it begins.
+/// What an algorithm knows of its queue pair when it begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Circumstances {
     /// The rate of the sender's link.
