@@ -1,4 +1,4 @@
-//! Receiver-driven admission: a sender may send only what the receiver has cleared.
+//! Receiver-driven admission: a sender may send only what the receiver has granted.
 //!
 //! NCCL's receiver posts buffers and tells the sender with a small RDMA write (clear to send); the
 //! sender waits for it. So at most a window of buffers is on its way for each connection, and a
@@ -7,7 +7,7 @@
 //!
 //! Here a message is cut into buffers of `buffer` bytes. When a message may start, its receiver
 //! clears the first `window` of them, and one more whenever one has arrived in full. With
-//! `receiver_window` a receiver also limits what it has cleared over all its senders together and
+//! `receiver_window` a receiver also limits what it has granted over all its senders together and
 //! serves those that wait in turn: what NCCL's limited number of channels does to a gather.
 
 use schemars::JsonSchema;
@@ -35,9 +35,9 @@ pub struct AdmissionConfig {
     pub policy: AdmissionPolicy,
     /// What one clear-to-send allows.
     pub buffer: Bytes,
-    /// Buffers that one queue pair may have cleared and not yet received.
+    /// Buffers that one queue pair may have granted and not yet received.
     pub window: u32,
-    /// Bytes that one receiver may have cleared and not yet received, over all senders; none
+    /// Bytes that one receiver may have granted and not yet received, over all senders; none
     /// means that it does not count.
     pub receiver_window: Option<Bytes>,
 }
@@ -76,11 +76,11 @@ impl From<ReceiverCredit> for AdmissionConfig {
     }
 }
 
-/// What a receiving NIC has cleared, where it counts.
+/// What a receiving NIC has granted, where it counts.
 #[derive(Debug, Default)]
-pub(crate) struct Clerk {
-    /// Bytes cleared and not yet received.
-    pub cleared: u64,
+pub(crate) struct GrantLedger {
+    /// Bytes granted and not yet received.
+    pub granted: u64,
     /// Queue pairs that wait for a clearance, in turn.
     pub queue: std::collections::VecDeque<u32>,
 }

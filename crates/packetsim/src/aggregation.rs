@@ -61,27 +61,27 @@ impl Simulation<'_> {
     }
 
     /// Lets an aggregation unit put what it has into the queue of a port.
-    pub(crate) fn serve_unit(&mut self, link: usize) {
-        self.catch_up(link);
+    pub(crate) fn try_transmit_unit(&mut self, link: usize) {
+        self.apply_departures(link);
         let sender = self.sender_of_port[link] as usize;
         while let Some(place) = self.senders[sender].next(self.now) {
             self.send_packet(sender, place, link);
         }
         let due = self.senders[sender].first_due().max(self.now);
-        self.wake_sender(sender, link, due);
+        self.wake_sender_at(sender, link, due);
     }
 
     /// Puts a packet that begins its way here onto the wire of a NIC, or into the queue of a
     /// switch.
     #[inline]
-    pub(crate) fn put_out(&mut self, link: usize, packet: Packet) {
+    pub(crate) fn send_from_node(&mut self, link: usize, packet: Packet) {
         let class = self.class_of(&packet).max(DATA);
         if !self.is_switch_port(link) || (self.is_idle(link, class) && self.has_credit(link, class))
         {
-            self.send(link, self.now, packet);
+            self.put_on_wire(link, self.now, packet);
         } else {
             let packet = Packet { at: joined(self.now), ..packet };
-            self.join(link, class, Waiting { packet, from: NOWHERE });
+            self.enqueue(link, class, Waiting { packet, from: NOWHERE });
         }
     }
 

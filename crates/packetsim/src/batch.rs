@@ -1,4 +1,4 @@
-//! Switches ahead of the clock: a calm switch works off everything that reaches it in the next
+//! Switches ahead of the clock: a calm switch handles everything that reaches it in the next
 //! stretch of time at once.
 //!
 //! Whatever will reach a switch within the delay of its shortest cable is already on its wires: if
@@ -27,9 +27,9 @@ use crate::packet::{
 };
 use crate::paths::Network;
 use crate::port::{COMMAND, NOWHERE, Port};
-use crate::simulation::{Simulation, fold};
+use crate::simulation::{Simulation, fold_digest};
 use crate::stamps::Stamps;
-use crate::switching::{Halt, Marker};
+use crate::switching::{LanePause, Marker};
 
 const NEVER: u64 = u64::MAX;
 
@@ -48,7 +48,7 @@ struct Hot<'a> {
     /// Links whose wire was empty.
     announced: &'a mut Vec<u32>,
     credits: &'a mut Credits,
-    halts: &'a mut [Halt],
+    lane_pauses: &'a mut [LanePause],
     lanes: usize,
     stamps: &'a mut Stamps,
     gap: u64,
@@ -149,7 +149,7 @@ impl Hot<'_> {
         true
     }
 
-    /// Works off the departures of a port until an instant; false if that is not simple.
+    /// Applies the departures of a port until an instant; false if that is not simple.
     #[inline(always)]
     fn catch_up(&mut self, link: usize, at: u64) -> bool {
         let port = &self.ports[link];
@@ -228,7 +228,7 @@ impl Hot<'_> {
         if self.by_credit {
             let waited = self.credits.spend(link, class, u32::from(packet.size), start);
             if 0 < waited {
-                self.halts[link * self.lanes + class - DATA].total += waited;
+                self.lane_pauses[link * self.lanes + class - DATA].total += waited;
             }
         }
         let port = &mut self.ports[link];
@@ -252,23 +252,23 @@ impl Hot<'_> {
 impl Simulation<'_> {
     /// Sees to it that the oldest packet of a wire that was empty is noticed when it arrives.
     #[inline]
-    pub(crate) fn announce(&mut self, link: usize, at: u64, ticket: u32) {
+    pub(crate) fn schedule_arrival(&mut self, link: usize, at: u64, ticket: u32) {
         let into = self.ports[link].into;
         if into != NOWHERE {
             let switch = &mut self.switches[into as usize];
             if switch.is_batched() {
                 if at < switch.next_at {
                     switch.next_at = at;
-                    self.calendar.schedule(at, ticket, Kind::Batched, into as usize);
+                    self.calendar.schedule(at, ticket, Kind::SwitchBatch, into as usize);
                 }
                 return;
             }
         }
-        self.schedule(at, ticket, Kind::Arrived, link);
+        self.schedule(at, ticket, Kind::PacketArrived, link);
     }
 
-    /// Handles [`Kind::Batched`]: works off what reaches a switch before its horizon.
-    pub(crate) fn batched(&mut self, number: usize) {
+    /// Handles [`Kind::SwitchBatch`]: handles what reaches a switch before its horizon.
+    pub(crate) fn run_switch_batch(&mut self, number: usize) {
         let switch = &mut self.switches[number];
         if switch.next_at != self.now || !switch.is_batched() {
             return;
@@ -280,14 +280,14 @@ impl Simulation<'_> {
         let elsewhere = self.calendar.peek().unwrap_or(now).min(now + reach);
         // What arrives at this instant is due even if a sample is due too, or nobody would move.
         let horizon = (elsewhere + lookahead).min(self.barrier).max(now + 1);
-        self.gather(number, elsewhere, horizon);
+        self.collect_arrivals(number, elsewhere, horizon);
         self.known = elsewhere.saturating_sub(1);
         let incoming = std::mem::take(&mut self.incoming);
         let mut done = 0;
         while done < incoming.len() && self.switches[number].is_batched() {
-            done += self.pass_many(number, now, &incoming[done..]);
+            done += self.forward_batch(number, now, &incoming[done..]);
             if let Some(key) = incoming.get(done) {
-                self.pass_one(number, now, *key);
+                self.forward_one(number, now, *key);
                 done += 1;
             }
         }
@@ -295,29 +295,29 @@ impl Simulation<'_> {
         let mut announced = std::mem::take(&mut self.announced);
         for link in announced.drain(..) {
             let (at, ticket) = self.next_arrival(link as usize);
-            self.announce(link as usize, at, ticket);
+            self.schedule_arrival(link as usize, at, ticket);
         }
         self.announced = announced;
-        self.look_ahead(number);
+        self.schedule_next_batch(number);
         self.known = 0;
         self.now = now;
     }
 
     /// Takes in one packet with everything that may follow from it.
-    fn pass_one(&mut self, number: usize, now: u64, key: u64) {
+    fn forward_one(&mut self, number: usize, now: u64, key: u64) {
         let link = self.switches[number].inputs[(key & INPUT_MASK) as usize];
         self.now = now + (key >> INPUT_BITS);
         self.ticket = link;
-        self.note(self.now, u64::from(link));
+        self.count_event(self.now, u64::from(link));
         let packet = self.wires.pop(&mut self.ports[link as usize].wire);
-        self.passed(link as usize, packet);
+        self.link_crossed(link as usize, packet);
     }
 
     /// Takes in packets as long as nothing out of the ordinary happens; returns how many.
     ///
-    /// This is where the engine spends its time. It does what [`Simulation::passed`] does, less
+    /// This is where the engine spends its time. It does what [`Simulation::link_crossed`] does, less
     /// what cannot happen in a calm switch, on slices that stay in registers.
-    fn pass_many(&mut self, number: usize, now: u64, incoming: &[u64]) -> usize {
+    fn forward_batch(&mut self, number: usize, now: u64, incoming: &[u64]) -> usize {
         if !self.damage.is_empty()
             || self.recorder.is_some()
             || self.rules.control_share != 0
@@ -334,7 +334,7 @@ impl Simulation<'_> {
             marker: &mut self.marker,
             announced: &mut self.announced,
             credits: &mut self.credits,
-            halts: &mut self.halts,
+            lane_pauses: &mut self.lane_pauses,
             lanes: self.rules.lanes,
             stamps: &mut self.stamps,
             gap: self.sizes.gap,
@@ -371,7 +371,7 @@ impl Simulation<'_> {
                 break;
             }
             hot.ports[link].wire.drop_head();
-            digest = fold(digest, at, link as u64);
+            digest = fold_digest(digest, at, link as u64);
             hops += u64::from(packet.purpose == Purpose::Data);
             done += 1;
         }
@@ -383,14 +383,14 @@ impl Simulation<'_> {
     }
 
     /// Lists what reaches a switch before the horizon, in order.
-    fn gather(&mut self, number: usize, elsewhere: u64, horizon: u64) {
+    fn collect_arrivals(&mut self, number: usize, elsewhere: u64, horizon: u64) {
         let mut incoming = std::mem::take(&mut self.incoming);
         incoming.clear();
         let reach = horizon - self.now;
         self.read_inputs(number);
         for place in 0..self.switches[number].inputs.len() {
             let link = self.switches[number].inputs[place] as usize;
-            self.catch_up_before(link, elsewhere);
+            self.apply_departures_before(link, elsewhere);
             let wire = self.ports[link].wire;
             let key = |ahead: u64| ahead << INPUT_BITS | place as u64;
             if self.wires.is_tagged() {
@@ -414,7 +414,7 @@ impl Simulation<'_> {
     }
 
     /// Arranges for the next packet that reaches a batched switch to be noticed.
-    pub(crate) fn look_ahead(&mut self, number: usize) {
+    pub(crate) fn schedule_next_batch(&mut self, number: usize) {
         if !self.switches[number].is_batched() {
             return;
         }
@@ -431,13 +431,13 @@ impl Simulation<'_> {
         let switch = &mut self.switches[number];
         if next.0 < switch.next_at {
             switch.next_at = next.0;
-            self.calendar.schedule(next.0, next.1, Kind::Batched, number);
+            self.calendar.schedule(next.0, next.1, Kind::SwitchBatch, number);
         }
     }
 
     /// One more reason for a switch to go event by event.
     #[cold]
-    pub(crate) fn make_eventful(&mut self, number: u32) {
+    pub(crate) fn require_events(&mut self, number: u32) {
         if number == NOWHERE {
             return;
         }
@@ -453,21 +453,21 @@ impl Simulation<'_> {
             let port = &self.ports[link];
             if !port.wire.is_empty() {
                 let (at, ticket) = self.next_arrival(link);
-                self.schedule(at, ticket, Kind::Arrived, link);
+                self.schedule(at, ticket, Kind::PacketArrived, link);
             } else {
-                self.watch(link);
+                self.schedule_free_event(link);
             }
         }
     }
 
     /// One reason less.
     #[cold]
-    pub(crate) fn make_calmer(&mut self, number: u32) {
+    pub(crate) fn release_events(&mut self, number: u32) {
         if number == NOWHERE {
             return;
         }
         self.switches[number as usize].eventful -= 1;
-        self.look_ahead(number as usize);
+        self.schedule_next_batch(number as usize);
     }
 }
 

@@ -246,7 +246,7 @@ pub(crate) struct Switch {
     pub lookahead: u64,
     /// How soon what it does is felt elsewhere.
     pub reach: u64,
-    /// The departures of all its ports have been worked off until then; see [`crate::credits`].
+    /// The departures of all its ports have been applied until then; see [`crate::credits`].
     pub worked_off: u64,
     /// The outgoing links.
     pub ports: Vec<u32>,
@@ -304,7 +304,7 @@ impl Switch {
         }
     }
 
-    /// Whether it works off what reaches it in batches.
+    /// Whether it handles what reaches it in batches.
     #[inline]
     pub(crate) fn is_batched(&self) -> bool {
         self.eventful == 0

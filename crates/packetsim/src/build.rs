@@ -8,7 +8,7 @@ use fabric::{Fabric, LinkId, NodeId, NodeKind};
 use traffic::{Counters, Transfers};
 use units::{Bytes, Id, Rate, Span, Time};
 
-use crate::admission::{AdmissionConfig, AdmissionPolicy, Clerk};
+use crate::admission::{AdmissionConfig, AdmissionPolicy, GrantLedger};
 use crate::buffer::{BufferConfig, PfcConfig, Switch};
 use crate::calendar::Calendar;
 use crate::cc::Circumstances;
@@ -22,12 +22,12 @@ use crate::pair::{Inbox, Pair};
 use crate::paths::{Network, is_scale_up};
 use crate::port::{LaneCount, NOWHERE, Port};
 use crate::ring::Slab;
-use crate::sending::TOLD;
+use crate::sending::MOST_REPORTED;
 use crate::settings::{ControlClass, Forwarding, LinkRetry, Overflow, Settings};
 use crate::simulation::{Host, Operations, Rules, Simulation, Tally};
 use crate::stamps::Stamps;
 use crate::stations::Stations;
-use crate::switching::{Halt, Marker, PauseLog};
+use crate::switching::{LanePause, Marker, PauseLog};
 
 const NEVER: u64 = u64::MAX;
 
@@ -84,7 +84,7 @@ pub(crate) fn build<'a>(
         switches,
         stations: Stations::default(),
         pauses: vec![PauseLog::default(); links],
-        halts: vec![Halt::default(); links * settings.credits.lanes()],
+        lane_pauses: vec![LanePause::default(); links * settings.credits.lanes()],
         lane_counts: vec![LaneCount::default(); links * settings.credits.lanes()],
         credits,
         damage: if 0.0 < settings.loss || !faults.is_empty() {
@@ -101,7 +101,7 @@ pub(crate) fn build<'a>(
         routed: Vec::new(),
         senders,
         sender_of_port,
-        clerks: (0..ends).map(|_| Clerk::default()).collect(),
+        grant_ledgers: (0..ends).map(|_| GrantLedger::default()).collect(),
         hosts: if slow_hosts { hosts(fabric, settings) } else { Vec::new() },
         stamps: Stamps::default(),
         marker: Marker::new(settings, links),
@@ -114,8 +114,8 @@ pub(crate) fn build<'a>(
         tally: Tally::default(),
         findings: Vec::new(),
         dropped_lossless: Vec::new(),
-        told_deadlocks: Vec::new(),
-        told_storms: Vec::new(),
+        reported_deadlocks: Vec::new(),
+        reported_storms: Vec::new(),
         digest: 0,
     };
     let health =
@@ -131,6 +131,7 @@ pub(crate) fn build<'a>(
     report_full_memories(&mut simulation);
     report_missing_marks(&mut simulation);
     report_unsuitable_paths(&mut simulation);
+    report_short_timeouts(&mut simulation);
     Ok(simulation)
 }
 
@@ -156,7 +157,20 @@ fn report_unsuitable_paths(simulation: &mut Simulation<'_>) {
     let paths = (0..simulation.pairs.len()).map(|pair| simulation.circumstances(pair));
     let found = paths.filter_map(|about| Some((about.base_rtt, congestion.finding(&about)?)));
     if let Some((_, finding)) = found.max_by_key(|(base_rtt, _)| *base_rtt) {
-        simulation.find(finding);
+        simulation.report_finding(finding);
+    }
+}
+
+/// A NIC that took an idle round trip for a loss would send everything again: it waits for two.
+fn report_short_timeouts(simulation: &mut Simulation<'_>) {
+    let longest = simulation.pairs.iter().map(|pair| pair.timeout).max().unwrap_or(0);
+    let timeout = simulation.rules.timeout;
+    if timeout < longest {
+        let [timeout, longest] = [timeout, longest].map(Span::from_ps);
+        simulation.report_finding(format!(
+            "the retransmission timeout of {timeout} is below two idle round trips: queue pairs \
+             wait for up to {longest} (`network.nic.timeout`)"
+        ));
     }
 }
 
@@ -165,7 +179,7 @@ fn report_missing_marks(simulation: &mut Simulation<'_>) {
     let Settings { congestion, ecn, ecn_of_lane, .. } = simulation.settings;
     if congestion.needs().marks && !ecn.enabled && !ecn_of_lane.iter().any(|ecn| ecn.enabled) {
         let name = congestion.name();
-        simulation.find(format!(
+        simulation.report_finding(format!(
             "{name} goes by marks, and no switch marks anything (`network.ecn.enabled`)"
         ));
     }
@@ -182,7 +196,7 @@ fn report_full_memories(simulation: &mut Simulation<'_>) {
     if let Some((node, bytes)) = large.next() {
         let (bytes, most) = (Bytes::new(bytes), Bytes::new(limits::PORT_BYTES));
         let name = simulation.fabric.name(node);
-        simulation.find(format!(
+        simulation.report_finding(format!(
             "one port of {name} may use {bytes:.0} of its memory, of which the packet engine counts \
              {most:.0} (`buffer.size`)"
         ));
@@ -193,7 +207,7 @@ fn report_full_memories(simulation: &mut Simulation<'_>) {
             0 => name,
             count => format!("{name} and {count} other switches"),
         };
-        simulation.find(format!(
+        simulation.report_finding(format!(
             "no memory is left to share in {which}: the reserves and headroom of the ports come to \
              all of it or more (`buffer.size`)"
         ));
@@ -237,14 +251,14 @@ fn rules(settings: &Settings, faults: &Faults) -> Rules {
         reads,
         echo_is_notice: reads && needs.marks,
         unasked: unasked(settings),
-        counts_cleared: admission.receiver_window.is_some(),
+        counts_granted: admission.receiver_window.is_some(),
         admission,
         slow_hosts: settings.nic.host_rate().is_some() || faults.all().iter().any(pauses),
         header_bytes: 64,
     }
 }
 
-/// Packets that a queue pair may send before it has been cleared any. Nobody answers a read that
+/// Packets that a queue pair may send before it has been granted any. Nobody answers a read that
 /// has not been asked for.
 fn unasked(settings: &Settings) -> u32 {
     match settings.congestion.needs().credit {
@@ -466,30 +480,31 @@ fn lay_paths(simulation: &mut Simulation<'_>) -> Result<(), Refusal> {
             Some(path) => path.clone(),
             None => first_way(simulation, &key),
         };
-        let route = simulation.lay_all(pair, &forth, Way::There);
+        let route = simulation.lay_paths_of_pair(pair, &forth, Way::There);
         let path = first_way(simulation, &back);
         // Who cannot be reached even when all is well is never sent anything.
         let broken = forth.is_empty() || path.is_empty();
         let some = || fabric.ports(key.from).first().copied().unwrap_or(LinkId::from_index(0));
         let forth = if forth.is_empty() { vec![some()] } else { forth };
-        let ack_route = simulation.lay_all(pair, &path, Way::Back);
+        let ack_route = simulation.lay_paths_of_pair(pair, &path, Way::Back);
         let port = forth[0].index() as u32;
         let line = fabric.class(forth[0]).rate;
         let about = circumstances_on(simulation, &forth);
         limits::check_path(simulation, &about)?;
         let control = simulation.settings.congestion.build(&about);
         let unasked = simulation.rules.unasked;
-        let cleared = if simulation.rules.admits { unasked } else { u32::MAX };
+        let granted = if simulation.rules.admits { unasked } else { u32::MAX };
         // A neighbour is reached in one hop: nothing is to be chosen.
         let roams = on_the_way && 1 < forth.len();
-        let pair = new_pair(port, if roams { NOWHERE } else { route }, line, cleared, control);
+        let timeout = simulation.rules.timeout.max(2 * about.base_rtt.as_ps());
+        let pair = new_pair(port, if roams { NOWHERE } else { route }, line, granted, control);
         let selective = if simulation.rules.goes_back { 0 } else { simulation.sizes.mtu };
-        simulation.pairs.push(Pair { selective, lane, broken, ..pair });
+        simulation.pairs.push(Pair { selective, lane, broken, timeout, ..pair });
         let receiver = simulation.settings.congestion.receiver();
         let inbox = Inbox::new(ack_route, key.to.index() as u32, receiver);
-        simulation.inboxes.push(Inbox { cleared: unasked, ..inbox });
+        simulation.inboxes.push(Inbox { granted: unasked, ..inbox });
         simulation.routed.extend(forth.iter().map(|link| link.index() as u32));
-        simulation.refresh(simulation.pairs.len() - 1);
+        simulation.update_limit(simulation.pairs.len() - 1);
     }
     for (id, connection) in transfers.connections().enumerate() {
         if is_scale_up(fabric, connection) {
@@ -517,8 +532,8 @@ fn first_way(simulation: &mut Simulation<'_>, key: &FlowKey) -> Vec<LinkId> {
     network.routes = sick;
     path.unwrap_or_else(|error| {
         simulation.tally.pathless += 1;
-        if simulation.tally.pathless <= TOLD {
-            simulation.find(error.describe(fabric));
+        if simulation.tally.pathless <= MOST_REPORTED {
+            simulation.report_finding(error.describe(fabric));
         }
         Vec::new()
     })
@@ -528,7 +543,7 @@ fn new_pair(
     port: u32,
     route: u32,
     line: Rate,
-    cleared: u32,
+    granted: u32,
     control: Box<dyn crate::cc::Sender>,
 ) -> Pair {
     Pair {
@@ -537,7 +552,7 @@ fn new_pair(
         next: 0,
         end: 0,
         una: 0,
-        cleared,
+        granted,
         high: 0,
         port,
         route,
@@ -548,6 +563,7 @@ fn new_pair(
         broken: false,
         overdue_pending: false,
         tries: 0,
+        timeout: 0,
         sent_bytes: 0,
         acked_bytes: 0,
         window: u64::MAX,
@@ -568,7 +584,7 @@ fn new_pair(
     }
 }
 
-/// What a queue pair's congestion control is told when it begins anew.
+/// What a queue pair's congestion control knows when it begins again.
 pub(crate) fn circumstances(simulation: &Simulation<'_>, pair: usize) -> Circumstances {
     let mut at = simulation.pairs[pair].route as usize;
     let mut path = Vec::new();

@@ -21,38 +21,38 @@ use crate::limits::ID_BITS;
 #[repr(u8)]
 pub(crate) enum Kind {
     /// The oldest packet on a link's wire reaches the far end.
-    Arrived = 0,
+    PacketArrived = 0,
     /// A link's transmitter is free again and something may be waiting for it.
-    Freed = 1,
+    TransmitterFreed = 1,
     /// A NIC asked to be woken to send.
-    Woken = 2,
+    SenderWoken = 2,
     /// A queue pair's congestion control asked to be called.
-    Timed = 3,
+    ControlTimer = 3,
     /// A queue pair has not heard of a packet for its retransmission timeout.
-    Overdue = 4,
+    Timeout = 4,
     /// An operation without packets is over.
-    Ended = 5,
+    OperationEnded = 5,
     /// A line of the agenda is due: a fault, a pause's end, a sample.
-    Due = 6,
+    RareEvent = 6,
     /// A frame of the link itself reaches the far end.
-    Commanded = 7,
+    PauseFrame = 7,
     /// The first of the packets on their way to a switch arrives there.
-    Batched = 8,
+    SwitchBatch = 8,
     /// The first of the things that happen to a station happens.
-    Ahead = 9,
+    StationAhead = 9,
 }
 
 const KINDS: [Kind; 10] = [
-    Kind::Arrived,
-    Kind::Freed,
-    Kind::Woken,
-    Kind::Timed,
-    Kind::Overdue,
-    Kind::Ended,
-    Kind::Due,
-    Kind::Commanded,
-    Kind::Batched,
-    Kind::Ahead,
+    Kind::PacketArrived,
+    Kind::TransmitterFreed,
+    Kind::SenderWoken,
+    Kind::ControlTimer,
+    Kind::Timeout,
+    Kind::OperationEnded,
+    Kind::RareEvent,
+    Kind::PauseFrame,
+    Kind::SwitchBatch,
+    Kind::StationAhead,
 ];
 
 /// A pending event.
@@ -104,7 +104,7 @@ const FIRST_TICKET: u32 = 1 << 31;
 /// More slots would not stay near the core.
 const MOST_SLOTS: usize = 1 << 16;
 
-/// So many slots tell whether they hold too much.
+/// After so many slots it is checked whether they hold too much.
 const TRIAL: u32 = 1 << 10;
 
 /// From so many events in the mean on, sorting costs more than turning.
@@ -244,7 +244,7 @@ impl Calendar {
     }
 
     /// The events that come next, up to so many of one slot; nothing as long as some of those that
-    /// this told last are still to come.
+    /// this returned last are still to come.
     #[inline]
     pub(crate) fn fresh(&mut self, most: usize) -> &[Entry] {
         if 0 < self.seen {
@@ -366,7 +366,7 @@ mod tests {
         for step in 0..500_000 {
             let ticket = calendar.ticket();
             let at = now + random.below(if step % 100 == 0 { 1 << 30 } else { 1 << 24 });
-            calendar.schedule(at, ticket, Kind::Timed, step);
+            calendar.schedule(at, ticket, Kind::ControlTimer, step);
             oracle.insert((at, ticket, step));
             if 5_000 < step {
                 let entry = calendar.next().expect("the oracle has one");
@@ -394,13 +394,13 @@ mod tests {
                         _ => random.below(1_100_000),
                     };
                     let ticket = calendar.ticket();
-                    calendar.schedule(now + ahead, ticket, Kind::Timed, step);
+                    calendar.schedule(now + ahead, ticket, Kind::ControlTimer, step);
                     oracle.insert((now + ahead, ticket, step));
                 } else {
                     let entry = calendar.next().expect("the oracle has one");
                     let expected = oracle.pop_first().expect("checked above");
                     assert_eq!((entry.at, entry.ticket, entry.id()), expected, "seed {seed}");
-                    assert_eq!(entry.kind(), Kind::Timed);
+                    assert_eq!(entry.kind(), Kind::ControlTimer);
                     now = entry.at;
                 }
             }

@@ -17,8 +17,9 @@
 //!
 //! Returning credits are no events. Each lane keeps a list of blocks and of the instants at which
 //! they are known to be free, and looks at it only when its credits seem to be used up. If the list
-//! does not help, the departures of the switch at the far end are worked off until a cable's delay
-//! ago: no later one can be known here. So a stalled port, too, is worked off when it is looked at.
+//! does not help, the departures of the switch at the far end are applied until a cable's delay ago:
+//! no later one can be known here. So the departures of a stalled port, too, are applied when it is
+//! read.
 //!
 //! Source: InfiniBand Architecture Specification, Volume 1, section 7.9 (flow control: FCTBS and
 //! FCCL in units of 64 bytes, for each virtual lane) and 7.6.9 (arbitration between them).
@@ -265,7 +266,7 @@ impl Credits {
 
     /// Whether credits are counted.
     #[inline]
-    pub(crate) fn count(&self) -> bool {
+    pub(crate) fn are_counted(&self) -> bool {
         0 < self.count
     }
 
@@ -317,7 +318,7 @@ impl Credits {
 
     /// A packet that did not reach the far end is sent once more: its blocks are not lent yet.
     pub(crate) fn take_back(&mut self, link: usize, class: usize, size: u32) {
-        if self.count() && DATA <= class {
+        if self.are_counted() && DATA <= class {
             let lane = self.lane(link, class);
             lane.owed = lane.owed.saturating_sub(blocks(size));
         }
@@ -326,7 +327,7 @@ impl Credits {
     /// Whether it is known already that the first lane of a link has none at an instant.
     #[inline]
     pub(crate) fn are_out(&self, link: usize, at: u64) -> bool {
-        self.count() && at < self.lanes[link * self.count].not_before
+        self.are_counted() && at < self.lanes[link * self.count].not_before
     }
 
     /// How long a lane of a link has waited, if it still does.
@@ -344,19 +345,19 @@ impl Credits {
 impl Simulation<'_> {
     /// Whether a packet of a class may be sent over a link now.
     pub(crate) fn has_credit(&mut self, link: usize, class: usize) -> bool {
-        if !self.credits.count() || self.credits.suffice(link, class, self.now) {
+        if !self.credits.are_counted() || self.credits.suffice(link, class, self.now) {
             return true;
         }
         if self.now < self.credits.lane(link, class).not_before {
             return false;
         }
         let back = self.credits.lane(link, class).back;
-        self.work_off_far_end(link, self.now.saturating_sub(back));
+        self.apply_far_departures(link, self.now.saturating_sub(back));
         self.credits.suffice(link, class, self.now)
     }
 
     /// Notes when the first lane of a switch's port, which has no credits at an instant, may have
-    /// some, as far as the far end has been worked off.
+    /// some, as far as the departures of the far end have been applied.
     fn note_next_credit(&mut self, link: usize, at: u64) {
         let (full, into) = (self.credits.full, self.ports[link].into);
         let worked_off = self.switches[into as usize].worked_off;
@@ -375,10 +376,10 @@ impl Simulation<'_> {
     }
 
     /// A queue pair has given up: if it was the last of its lane, nothing waits there any more.
-    pub(crate) fn stop_waiting(&mut self, number: usize) {
+    pub(crate) fn stop_waiting_for_credit(&mut self, number: usize) {
         let (link, lane) = (self.pairs[number].port as usize, self.pairs[number].lane);
         let class = DATA + usize::from(lane);
-        if !self.credits.count() || !self.credits.are_awaited(link, class) {
+        if !self.credits.are_counted() || !self.credits.are_awaited(link, class) {
             return;
         }
         let waiting = &self.senders[self.sender_of_port[link] as usize].pairs;
@@ -387,7 +388,7 @@ impl Simulation<'_> {
         }
         let since = std::mem::replace(&mut self.credits.lane(link, class).since, NEVER);
         let waited = self.now.saturating_sub(since);
-        self.halt(link, class).total += waited;
+        self.lane_pause(link, class).total += waited;
     }
 
     /// When a NIC that waits for credits may have some, or must look again.
@@ -403,7 +404,7 @@ impl Simulation<'_> {
         // Everything is known that happens elsewhere until the next event.
         let back = lane.back;
         let known = self.calendar.peek().unwrap_or(now).min(now + back).max(1) - 1;
-        self.work_off_far_end(link, known);
+        self.apply_far_departures(link, known);
         let lane = self.credits.lane(link, class);
         let due = lane.ready(full, now, known + back).unwrap_or((known + back).max(now + 1));
         lane.not_before = due;
@@ -423,7 +424,7 @@ impl Simulation<'_> {
         let credits = &mut self.credits;
         if !lanes.clone().all(|class| credits.suffice(link, class, from)) {
             let back = self.credits.lane(link, DATA).back;
-            self.work_off_far_end(link, until.saturating_sub(back));
+            self.apply_far_departures(link, until.saturating_sub(back));
             let port = &self.ports[link];
             if (port.free_at, port.sendable()) != (from, sendable) {
                 // The far end had to know of this port in its turn.
@@ -456,11 +457,11 @@ impl Simulation<'_> {
         true
     }
 
-    /// Works off what the switch at the far end of a link has sent until an instant.
+    /// Applies what the switch at the far end of a link has sent until an instant.
     ///
-    /// Where its ports stall in their turn, those behind them are worked off until one more cable's
+    /// Where its ports stall in their turn, those behind them are applied until one more cable's
     /// delay earlier; a stalled port is looked at at least as often, so this does not go far.
-    fn work_off_far_end(&mut self, link: usize, until: u64) {
+    fn apply_far_departures(&mut self, link: usize, until: u64) {
         let number = self.ports[link].into as usize;
         if until <= self.switches[number].worked_off {
             return;
@@ -469,7 +470,7 @@ impl Simulation<'_> {
         let until = if self.in_far_end { until } else { until.max(self.known) };
         let outermost = !std::mem::replace(&mut self.in_far_end, true);
         for at in 0..self.switches[number].ports.len() {
-            self.catch_up_before(self.switches[number].ports[at] as usize, until + 1);
+            self.apply_departures_before(self.switches[number].ports[at] as usize, until + 1);
         }
         self.in_far_end = !outermost;
         let switch = &mut self.switches[number];
@@ -479,7 +480,7 @@ impl Simulation<'_> {
     /// A switch has sent on, or lost, a packet that came over a link.
     #[inline]
     pub(crate) fn give_credit(&mut self, link: usize, packet: &Packet, at: u64) {
-        if self.credits.count() {
+        if self.credits.are_counted() {
             let class = self.class_of(packet);
             self.credits.give(link, class, u32::from(packet.size), at);
         }
@@ -488,12 +489,12 @@ impl Simulation<'_> {
     /// A packet goes onto a wire.
     #[inline]
     pub(crate) fn spend_credit(&mut self, link: usize, packet: &Packet, start: u64) {
-        if self.credits.count() {
+        if self.credits.are_counted() {
             let class = self.class_of(packet);
             let size = u32::from(packet.size);
             let waited = self.credits.spend(link, class, size, start);
             if 0 < waited {
-                self.halt(link, class).total += waited;
+                self.lane_pause(link, class).total += waited;
             }
         }
     }

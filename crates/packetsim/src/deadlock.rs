@@ -26,24 +26,24 @@ use crate::simulation::Simulation;
 pub(crate) const SUSPICIOUS: Span = Span::from_ms(1);
 
 /// For each lane of a port that is paused, those for which its packets wait at its far end. A lane
-/// is told by a number: see [`Simulation::halted`].
+/// is known by a number: see [`Simulation::lane_number`].
 type Waits = BTreeMap<u32, BTreeSet<u32>>;
 
 impl Simulation<'_> {
     /// Says why a port has been paused for so long, if there is more to it than congestion.
-    pub(crate) fn examine(&mut self, link: usize, class: usize) {
-        let waits = self.waits();
+    pub(crate) fn diagnose_pause(&mut self, link: usize, class: usize) {
+        let waits = self.wait_graph();
         let stuck = stuck(&waits);
-        let lane = self.halted(link as u32, class);
+        let lane = self.lane_number(link as u32, class);
         if stuck.contains_key(&lane) {
-            self.find_deadlock(&stuck);
+            self.report_deadlock(&stuck);
         } else if let Some(port) = self.storming_port(lane, &waits) {
-            self.find_storm(port);
+            self.report_storm(port);
         }
     }
 
     /// The number of a lane of a port.
-    fn halted(&self, link: u32, class: usize) -> u32 {
+    fn lane_number(&self, link: u32, class: usize) -> u32 {
         link * self.rules.lanes as u32 + (class - DATA) as u32
     }
 
@@ -54,16 +54,16 @@ impl Simulation<'_> {
 
     /// Whether ports wait for each other and no watchdog will throw packets away.
     pub(crate) fn is_deadlocked_for_ever(&self) -> bool {
-        let watches = 0 < self.rules.watchdog && !self.credits.count();
+        let watches = 0 < self.rules.watchdog && !self.credits.are_counted();
         let acts = watches && self.settings.pfc.action != WatchdogAction::Alert;
-        !acts && !stuck(&self.waits()).is_empty()
+        !acts && !stuck(&self.wait_graph()).is_empty()
     }
 
     /// Looks for a deadlock at the end of a run that does not move.
-    pub(crate) fn examine_all(&mut self) {
-        let stuck = stuck(&self.waits());
+    pub(crate) fn report_deadlocks(&mut self) {
+        let stuck = stuck(&self.wait_graph());
         if !stuck.is_empty() {
-            self.find_deadlock(&stuck);
+            self.report_deadlock(&stuck);
         }
     }
 
@@ -74,18 +74,18 @@ impl Simulation<'_> {
     }
 
     /// Which paused lanes wait for which of the switch at their far end.
-    fn waits(&self) -> Waits {
+    fn wait_graph(&self) -> Waits {
         let mut waits = Waits::new();
-        let holds = |switch: &&Switch| 0 < switch.pausing || self.credits.count();
+        let holds = |switch: &&Switch| 0 < switch.pausing || self.credits.are_counted();
         for switch in self.switches.iter().filter(holds) {
             for &out in &switch.ports {
                 for class in DATA..DATA + self.rules.lanes {
                     let queue = self.ports[out as usize].classes[class].queue;
                     let comers = self.queued.iter(queue).map(|waiting| waiting.from);
                     let lanes = comers.filter(|from| *from != NOWHERE);
-                    let lanes = lanes.map(|from| self.halted(from, class));
+                    let lanes = lanes.map(|from| self.lane_number(from, class));
                     for lane in lanes.filter(|lane| self.is_paused(*lane)) {
-                        waits.entry(lane).or_default().insert(self.halted(out, class));
+                        waits.entry(lane).or_default().insert(self.lane_number(out, class));
                     }
                 }
             }
@@ -116,30 +116,30 @@ impl Simulation<'_> {
         }
     }
 
-    fn find_deadlock(&mut self, stuck: &Waits) {
+    fn report_deadlock(&mut self, stuck: &Waits) {
         let cycle = cycle(stuck);
-        if self.told_deadlocks.contains(&cycle[0]) {
+        if self.reported_deadlocks.contains(&cycle[0]) {
             return;
         }
-        self.told_deadlocks.extend(stuck.keys());
+        self.reported_deadlocks.extend(stuck.keys());
         let names: Vec<String> = cycle.iter().map(|lane| self.name_of(*lane)).collect();
         let (first, rest) = names.split_first().expect("a cycle has ports");
         let waits: String = rest.iter().map(|name| format!(" waits for {name},")).collect();
         let held = stuck.len() - cycle.len();
-        self.find(format!(
+        self.report_finding(format!(
             "deadlock: {first}{waits} which waits for the first; {held} more paused ports wait for \
              them"
         ));
     }
 
-    fn find_storm(&mut self, port: u32) {
-        if self.told_storms.contains(&port) {
+    fn report_storm(&mut self, port: u32) {
+        if self.reported_storms.contains(&port) {
             return;
         }
-        self.told_storms.push(port);
+        self.reported_storms.push(port);
         let link = self.fabric.links()[LinkId::from_index(port as usize)];
         let (nic, leaf) = (self.fabric.name(link.to), self.fabric.name(link.from));
-        self.find(format!(
+        self.report_finding(format!(
             "pause storm: {nic} has kept {leaf} from sending to it without a break for {SUSPICIOUS}"
         ));
     }

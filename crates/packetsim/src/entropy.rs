@@ -3,7 +3,7 @@
 //! Where the policy gives a queue pair several entropy values, all their paths are laid before the
 //! run, side by side and equally long, and so are the paths of acknowledgements: the one that
 //! answers a packet takes the path of the same number back, so the place where it ends says which
-//! value it tells of. Values of unmarked acknowledgements are kept, at most eight, and used first;
+//! value it had. Values of unmarked acknowledgements are kept, at most eight, and used first;
 //! else the values have their turn.
 //!
 //! Source: see `fabric::routing::reps`; eight is the paper's buffer.
@@ -120,7 +120,7 @@ impl Entropy {
 
     /// The value of a packet whose way ended at a place in the list of paths.
     fn value(&self, pair: usize, end: u32, first: u32, way: Way) -> u16 {
-        // A path that was laid anew meanwhile lies elsewhere.
+        // A path that has been laid again meanwhile lies elsewhere.
         let ahead = end.wrapping_sub(first) / self.stride(pair, way);
         (ahead as u16).min(self.values - 1)
     }
@@ -136,7 +136,7 @@ impl Entropy {
 impl Simulation<'_> {
     /// Lays the paths of a queue pair for all its entropy values, there or back, and returns where
     /// they begin. Paths that leave by another port, or are not as long, give way to the first.
-    pub(crate) fn lay_all(&mut self, pair: usize, path: &[LinkId], way: Way) -> u32 {
+    pub(crate) fn lay_paths_of_pair(&mut self, pair: usize, path: &[LinkId], way: Way) -> u32 {
         let place = u32::try_from(self.paths.len()).expect("paths have places of 32 bits");
         let (there, back) = self.network.keys[pair];
         let key = match way {

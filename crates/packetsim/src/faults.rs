@@ -40,9 +40,9 @@ pub(crate) fn pauses(fault: &Fault) -> bool {
 
 impl Simulation<'_> {
     /// Does what the faults say is wrong now, and arranges for the next change.
-    pub(crate) fn change(&mut self) {
+    pub(crate) fn apply_faults(&mut self) {
         // What was due before is sent as things were before.
-        (0..self.ports.len()).for_each(|link| self.catch_up(link));
+        (0..self.ports.len()).for_each(|link| self.apply_departures(link));
         let now = Time::from_ps(self.now);
         let health = self.faults.health(self.fabric, now);
         for (link, port) in self.ports.iter_mut().enumerate() {
@@ -57,28 +57,28 @@ impl Simulation<'_> {
         for link in self.fabric.links().ids().filter(|link| health.is_down(*link)) {
             self.troubles[link.index()] = Trouble::Down;
         }
-        self.clear_what_died(&health);
+        self.clear_failed_links(&health);
         let troubled = self.faults.all().iter().filter(|fault| pauses(fault));
         let nics: Vec<NodeId> = troubled.flat_map(|fault| &fault.nodes).copied().collect();
         for nic in nics {
-            self.change_nic(nic, now);
+            self.apply_nic_faults(nic, now);
         }
         if 0 < self.now {
             let at = self.now + self.settings.switch.reroute_after.as_ps();
             self.reroutes.push_back(at);
-            self.plan(at, Agenda::Reroute);
+            self.schedule_rare(at, Agenda::Reroute);
         }
         // Links that come and go for ever keep nobody's run alive who has given up.
         let next = self.faults.next_change(now).filter(|_| self.now == 0 || !self.all_gave_up());
         self.change_at = next.map_or(NEVER, Time::as_ps);
         self.set_barrier();
         if self.change_at != NEVER {
-            self.plan(self.change_at, Agenda::Change);
+            self.schedule_rare(self.change_at, Agenda::FaultChange);
         }
     }
 
     /// Links that go down forget their pauses, and switches that restart what they hold.
-    fn clear_what_died(&mut self, health: &Health) {
+    fn clear_failed_links(&mut self, health: &Health) {
         for link in self.fabric.links().ids().filter(|link| health.is_down(*link)) {
             for class in self.rules.lossless_classes() {
                 self.resume(link.index(), class);
@@ -93,13 +93,13 @@ impl Simulation<'_> {
         for node in dark.copied().collect::<Vec<NodeId>>() {
             for at in 0..self.fabric.ports(node).len() {
                 let link = self.fabric.ports(node)[at].index();
-                (0..CLASSES).for_each(|class| self.drain(link, class));
+                (0..CLASSES).for_each(|class| self.drain_queue(link, class));
             }
         }
     }
 
     /// Lets a NIC take packets as fast as it can now, and storm if it does.
-    fn change_nic(&mut self, nic: NodeId, now: Time) {
+    fn apply_nic_faults(&mut self, nic: NodeId, now: Time) {
         if let Some(host) = self.hosts.get_mut(nic.index()) {
             let own = self.settings.nic.host_rate().unwrap_or(host.line);
             host.rate = self.faults.receive_rate(nic, now).map_or(own, |rate| rate.min(own));
@@ -122,7 +122,7 @@ impl Simulation<'_> {
     }
 
     /// Whether a link damages the packet of so many bytes that has crossed it.
-    pub(crate) fn damages(&mut self, link: usize, size: u32) -> bool {
+    pub(crate) fn damages_packet(&mut self, link: usize, size: u32) -> bool {
         let mut kept = 1.0 - self.settings.loss;
         match self.troubles.get(link) {
             Some(Trouble::Down) => return true,
@@ -165,7 +165,9 @@ impl Simulation<'_> {
             self.move_to_port(number, forth[0].index() as u32);
         }
         if 0 < stranded {
-            self.find(format!("{stranded} queue pairs have no path to their destination"));
+            self.report_finding(format!(
+                "{stranded} queue pairs have no path to their destination"
+            ));
         }
     }
 
@@ -176,7 +178,7 @@ impl Simulation<'_> {
         if known.eq(links) && !self.entropy.is_used() {
             return old;
         }
-        self.lay_all(pair, path, way)
+        self.lay_paths_of_pair(pair, path, way)
     }
 
     /// Lets a queue pair send through another port of its NIC.
@@ -185,10 +187,10 @@ impl Simulation<'_> {
             return;
         }
         if self.pairs[number].place != NOWHERE {
-            self.unlist(number);
+            self.dequeue_pair(number);
         }
         self.pairs[number].port = port;
-        self.list(number);
-        self.serve(port as usize);
+        self.enqueue_pair(number);
+        self.try_transmit(port as usize);
     }
 }

@@ -16,7 +16,7 @@ impl Simulation<'_> {
         if paused != 0 && self.rules.lanes == 1 {
             return None;
         }
-        if !self.credits.count() {
+        if !self.credits.are_counted() {
             if paused == 0 {
                 return self.senders[sender].next(at);
             }
@@ -73,7 +73,7 @@ impl Simulation<'_> {
             Some(_) => free,
             None => state.first_due(),
         };
-        if !self.credits.count() || at == NEVER {
+        if !self.credits.are_counted() || at == NEVER {
             return at;
         }
         if self.rules.lanes == 1 {

@@ -6,11 +6,11 @@
 //! # How a packet travels
 //!
 //! ```text
-//! sending::serve ──► transmit ──► Kind::Arrived ──► switching::forward ──► transmit ──► …
-//!   a queue pair's     queue,        wire delay        buffer, pause,                     │
-//!   turn, its rate     marks                           next link                          ▼
-//!        ▲                                                                receiving::received
-//!        └──── sending::acknowledged ◄──── the same way back ◄──── an acknowledgement ────┘
+//! sending::try_transmit ──► put_on_wire ──► Kind::PacketArrived ──► switching::forward ──► …
+//!   a queue pair's turn,      wire delay       at the far end           buffer, pause,      │
+//!   its rate                                                            queue, marks        ▼
+//!        ▲                                                          receiving::data_received
+//!        └── sending::ack_received ◄── the same way back ◄── an acknowledgement ──┘
 //! ```
 //!
 //! # Map of the modules, in reading order
@@ -21,8 +21,8 @@
 //! * [`calendar`]: what is going to happen, in order.
 //! * [`packet`], [`ring`], [`port`], [`buffer`], [`pair`]: the kinds of state.
 //! * [`transmit`], [`switching`], [`sending`], [`receiving`]: what happens to them.
-//! * [`batch`], [`stations`]: how switches and NICs run ahead of the clock unnoticed; [`reading`]:
-//!   how their memory is there in time.
+//! * [`batch`], [`stations`]: how switches and NICs run ahead of the clock; [`reading`]: how their
+//!   memory is in the cache in time.
 //! * [`measure`], [`estimate`]: what happened over time; what a run will cost.
 //! * [`faults`]: what goes wrong at given times; [`deadlock`]: why a pause does not end.
 //! * [`paths`], [`entropy`], [`build`]: the way to the first instant.
@@ -36,7 +36,7 @@
 //!
 //! * No clocks, files, threads or global state: the same input gives the same outcome and digest.
 //! * A wire has at most one event, and the wires into a calm switch have one together.
-//! * Departures are worked off before anybody looks at what they change.
+//! * Due departures are applied before what they change is read.
 //! * Events of one instant run in the order in which what caused them began.
 
 pub mod admission;

@@ -152,7 +152,7 @@ pub struct Recording {
     pub one_way: Histogram,
     /// Until its acknowledgement is back.
     pub round_trip: Histogram,
-    /// From the receiver's decision to notify until the sender hears of congestion.
+    /// From the receiver's decision to notify until the sender has the notification.
     pub notification: Histogram,
     /// From the receiver's clearance until the sender may use it.
     pub clearance: Histogram,
@@ -294,14 +294,14 @@ impl Simulation<'_> {
         // Before the recorder is put aside: what departs until now is to be recorded too.
         let mut at = 0;
         while let Some(link) = self.recorder.as_ref().and_then(|recorder| watched(recorder, at)) {
-            self.catch_up(link.index());
+            self.apply_departures(link.index());
             at += 1;
         }
         let Some(mut recorder) = self.recorder.take() else { return };
         recorder.recording.at.push(Time::from_ps(self.now));
         recorder.recording.notifications.push(self.counters.cnps);
         for (link, lane) in &mut recorder.recording.links {
-            lane.samples.push(self.look_at(link.index(), usize::from(lane.lane)));
+            lane.samples.push(self.sample_lane(link.index(), usize::from(lane.lane)));
         }
         for series in &mut recorder.recording.pairs {
             let pair = &self.pairs[series.number as usize];
@@ -317,12 +317,12 @@ impl Simulation<'_> {
         self.sample_at = if goes_on { self.now + recorder.interval } else { u64::MAX };
         self.recorder = Some(recorder);
         if goes_on {
-            self.plan(self.sample_at, Agenda::Sample);
+            self.schedule_rare(self.sample_at, Agenda::Sample);
         }
         self.set_barrier();
     }
 
-    fn look_at(&self, link: usize, lane: usize) -> LinkSample {
+    fn sample_lane(&self, link: usize, lane: usize) -> LinkSample {
         let port = &self.ports[link];
         let data = &port.classes[DATA + lane];
         let sample = LinkSample {

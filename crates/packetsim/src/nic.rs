@@ -76,7 +76,7 @@ pub struct NicConfig {
     pub reorder: Reorder,
     /// With direct placement, a packet that is this many packets late is taken for lost.
     pub reorder_window: u32,
-    /// Retransmission timeout.
+    /// Retransmission timeout; never less than two idle round trips of a queue pair.
     pub timeout: Span,
     /// Timeouts without progress after which a queue pair gives up.
     pub retries: u32,
@@ -138,7 +138,8 @@ impl Ranged for NicConfig {
         check.at_most("receive_latency", self.receive_latency, LONGEST);
         check.at_least("ack_every", self.ack_every, 1);
         check.at_least("reorder_window", self.reorder_window, 1);
-        check.within("timeout", self.timeout, [Span::from_ps(1), LONGEST]);
+        check.positive("timeout", self.timeout);
+        check.at_most("timeout", self.timeout, LONGEST);
         check.at_most("idle_reset", self.idle_reset, LONGEST);
     }
 }

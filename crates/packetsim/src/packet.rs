@@ -51,7 +51,7 @@ pub(crate) enum Purpose {
 
 pub(crate) const PURPOSES: usize = 7;
 
-/// Met congestion on its way (CE), or tells of a packet that did.
+/// Met congestion on its way (CE), or acknowledges a packet that did.
 pub(crate) const MARKED: u8 = 1;
 /// `sent` is the number of a list of hop stamps, not a time.
 pub(crate) const STAMPED: u8 = 2;

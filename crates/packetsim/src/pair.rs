@@ -63,8 +63,8 @@ pub(crate) struct Pair {
     pub end: u32,
     /// The oldest packet not acknowledged.
     pub una: u32,
-    /// One past the last packet that the receiver has cleared.
-    pub cleared: u32,
+    /// One past the last packet that the receiver has granted.
+    pub granted: u32,
     /// One past the highest packet ever sent.
     pub high: u32,
     /// The port of the NIC that it sends through.
@@ -83,6 +83,8 @@ pub(crate) struct Pair {
     pub broken: bool,
     /// A timeout event is pending.
     pub overdue_pending: bool,
+    /// It takes silence of this length for a loss.
+    pub timeout: u64,
     /// Timeouts since the last progress.
     pub tries: u32,
     /// Payload sent, and payload acknowledged.
@@ -143,10 +145,10 @@ impl Pair {
         asks
     }
 
-    /// Whether anything is left to be sent that has been cleared.
+    /// Whether anything is left to be sent that has been granted.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
-        self.next < self.end.min(self.cleared) || !self.resend.is_empty()
+        self.next < self.end.min(self.granted) || !self.resend.is_empty()
     }
 
     /// When it may send next, as far as pacing and window go.
@@ -175,8 +177,8 @@ pub(crate) struct Inbox {
     pub unacked: u32,
     /// The packet that was last asked for again.
     pub asked: u32,
-    /// One past the last packet cleared for the sender.
-    pub cleared: u32,
+    /// One past the last packet granted to the sender.
+    pub granted: u32,
     /// It waits for its receiver's turn to clear more.
     pub queued: bool,
     /// The receiving node's number among endpoints.
@@ -197,7 +199,7 @@ impl Inbox {
             message_end: u32::MAX,
             unacked: 0,
             asked: NOWHERE,
-            cleared: 0,
+            granted: 0,
             queued: false,
             node,
             early: Early::default(),

@@ -20,7 +20,7 @@ use crate::port::{NOWHERE, Port};
 use crate::settings::Settings;
 use crate::simulation::Simulation;
 
-/// The paths of all queue pairs, and what is needed to choose anew.
+/// The paths of all queue pairs, and what is needed to choose again.
 #[derive(Debug)]
 pub(crate) struct Network {
     /// The policy.
@@ -242,7 +242,7 @@ impl Simulation<'_> {
             [only] => only.index(),
             several => {
                 for link in several {
-                    self.catch_up(link.index());
+                    self.apply_departures(link.index());
                 }
                 let choices = self.pairs[pair].choices;
                 self.network.choose(&self.ports, at, (pair, psn, choices), several).index()

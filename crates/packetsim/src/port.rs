@@ -2,8 +2,8 @@
 //! there has taken in over it.
 //!
 //! Departures are not events. As long as nothing else looks at a port, its departures follow from
-//! its own queue; so they are worked off when the port is looked at next, each at its own instant
-//! and with the queue as it was then ([`Simulation::catch_up`](crate::simulation::Simulation)).
+//! its own queue; so they are applied when the port is read next, each at its own instant
+//! and with the queue as it was then ([`Simulation::apply_departures`](crate::simulation::Simulation)).
 //! Only while a switch has somebody paused, or with the nanosecond clock, does each departure
 //! become an event, because then it can be felt elsewhere at once.
 //!
@@ -38,7 +38,7 @@ pub(crate) struct Port {
     /// Classes that may not send.
     pub paused: u8,
     /// An event will look at the transmitter when it is free.
-    pub watched: bool,
+    pub free_event_pending: bool,
     /// The next node sends packets on before it has all of them.
     pub cut_through: bool,
 
@@ -111,7 +111,7 @@ impl Port {
             used: [0; LANES],
             waiting: 0,
             paused: 0,
-            watched: false,
+            free_event_pending: false,
             cut_through: false,
             queued: 0,
             peak: 0,
@@ -190,7 +190,7 @@ impl Port {
         self.waiting |= 1 << class;
     }
 
-    /// The same for one that has left it; tells what still waits there.
+    /// The same for one that has left it; returns what still waits there.
     #[inline(always)]
     pub(crate) fn left(&mut self, class: usize, size: u32) -> u64 {
         let Class { queue, queued, .. } = &mut self.classes[class];

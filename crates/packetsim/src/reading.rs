@@ -38,14 +38,14 @@ impl Simulation<'_> {
         let mut sum = 0;
         for entry in entries {
             cables[count] = match entry.kind() {
-                Kind::Arrived => [entry.id(); 2],
-                Kind::Ahead => self.stations.cable(entry.id()),
+                Kind::PacketArrived => [entry.id(); 2],
+                Kind::StationAhead => self.stations.cable(entry.id()),
                 _ => continue,
             };
             count += 1;
         }
         let cables = &cables[..count];
-        for entry in entries.iter().filter(|entry| entry.kind() == Kind::Ahead) {
+        for entry in entries.iter().filter(|entry| entry.kind() == Kind::StationAhead) {
             sum ^= self.stations.soonest(entry.id());
         }
         for [into, out] in cables {

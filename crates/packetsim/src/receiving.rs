@@ -23,7 +23,7 @@ use crate::simulation::{Agenda, Simulation};
 impl Simulation<'_> {
     /// A packet reaches the NIC at the end of its way.
     #[inline]
-    pub(crate) fn delivered(&mut self, link: usize, packet: Packet) {
+    pub(crate) fn packet_delivered(&mut self, link: usize, packet: Packet) {
         let pair = self.pair_of(&packet);
         if self.recorder.is_some() && packet.purpose != Purpose::Data {
             self.record_age(&packet);
@@ -32,12 +32,12 @@ impl Simulation<'_> {
             Purpose::Data if self.rules.slow_hosts && self.ports[link].into == NOWHERE => {
                 self.queue_for_host(pair, link, packet);
             }
-            Purpose::Data => self.received(pair, &packet),
-            Purpose::Ack => self.acknowledged(pair, &packet),
-            Purpose::Nak => self.asked_again(pair, &packet),
-            Purpose::Notification => self.notified(pair),
-            Purpose::Grant => self.granted(pair, &packet),
-            Purpose::Trimmed => self.received_trimmed(pair, &packet),
+            Purpose::Data => self.data_received(pair, &packet),
+            Purpose::Ack => self.ack_received(pair, &packet),
+            Purpose::Nak => self.nak_received(pair, &packet),
+            Purpose::Notification => self.notification_received(pair),
+            Purpose::Grant => self.grant_received(pair, &packet),
+            Purpose::Trimmed => self.trimmed_received(pair, &packet),
             Purpose::Pause => unreachable!("pauses have their own event"),
         }
     }
@@ -54,7 +54,7 @@ impl Simulation<'_> {
     }
 
     /// A data packet is in the host's memory.
-    pub(crate) fn received(&mut self, number: usize, packet: &Packet) {
+    pub(crate) fn data_received(&mut self, number: usize, packet: &Packet) {
         if self.recorder.is_some() {
             self.record_age(packet);
         }
@@ -70,16 +70,17 @@ impl Simulation<'_> {
         if feedback.notify || (feedback.echo && self.rules.echo_is_notice) {
             self.counters.cnps += 1;
             let size = self.sizes.notification;
-            self.answer(number, Purpose::Notification, packet.psn, size, None, 0);
+            self.send_control(number, Purpose::Notification, packet.psn, size, None, 0);
         }
         let echo = if feedback.echo { MARKED } else { 0 };
         let inbox = &mut self.inboxes[number];
         let expected = inbox.expected;
         if packet.psn == expected {
-            self.take_in(number, packet.psn);
+            self.count_delivery(number, packet.psn);
             let inbox = &mut self.inboxes[number];
             inbox.expected += 1;
-            // What came early has told the sender of less than it must know now (RFC 5681, 4.2).
+            // Acknowledgements of what came early said less than the sender must know now (RFC
+            // 5681, 4.2).
             let in_gap = 0 < inbox.early.len();
             while 0 < inbox.early.len() && inbox.early.remove(inbox.expected) {
                 inbox.expected += 1;
@@ -87,39 +88,39 @@ impl Simulation<'_> {
             inbox.unacked += 1;
             let ended = inbox.message_end <= inbox.expected;
             if ended {
-                self.end_messages(number);
+                self.complete_received_messages(number);
             }
             if self.rules.admits {
-                self.clear_more(number);
+                self.send_grants(number);
             }
             let inbox = &self.inboxes[number];
             let asked = packet.flags & ASKS != 0 || echo != 0;
             if ended || self.rules.ack_every <= inbox.unacked || in_gap || asked {
-                self.acknowledge(number, packet, echo | FRESH);
+                self.send_ack(number, packet, echo | FRESH);
             } else {
-                self.forget_stamps(packet);
+                self.free_stamps(packet);
             }
         } else if packet.psn < expected || inbox.early.contains(packet.psn) {
             // A copy: the acknowledgement may have been lost.
             self.tally.duplicate_data += 1;
-            self.acknowledge(number, packet, echo);
+            self.send_ack(number, packet, echo);
         } else {
-            self.received_early(number, packet, echo);
+            self.data_received_early(number, packet, echo);
         }
     }
 
     /// Counts a data packet that arrives for the first time.
     #[inline]
-    fn take_in(&mut self, number: usize, psn: u32) {
+    fn count_delivery(&mut self, number: usize, psn: u32) {
         self.tally.delivered_data += 1;
-        // What was sent unasked was never cleared.
-        if self.rules.counts_cleared && self.rules.unasked <= psn {
-            self.settle(number, 1);
+        // What was sent unasked was never granted.
+        if self.rules.counts_granted && self.rules.unasked <= psn {
+            self.return_grants(number, 1);
         }
     }
 
     /// A data packet arrives before one that was sent before it.
-    fn received_early(&mut self, number: usize, packet: &Packet, echo: u8) {
+    fn data_received_early(&mut self, number: usize, packet: &Packet, echo: u8) {
         self.tally.reordered += 1;
         let inbox = &mut self.inboxes[number];
         let (expected, psn) = (inbox.expected, packet.psn);
@@ -128,14 +129,14 @@ impl Simulation<'_> {
                 self.tally.discarded_data += 1;
                 let ask = inbox.asked != expected;
                 inbox.asked = expected;
-                self.forget_stamps(packet);
+                self.free_stamps(packet);
                 if ask {
-                    self.answer(number, Purpose::Nak, expected, self.sizes.nak, None, echo);
+                    self.send_control(number, Purpose::Nak, expected, self.sizes.nak, None, echo);
                 }
             }
             Reorder::SelectiveRepeat => {
                 inbox.early.insert(psn);
-                self.take_in(number, psn);
+                self.count_delivery(number, psn);
                 let inbox = &mut self.inboxes[number];
                 // Everything between what was asked for before and this packet is missing.
                 let from = if inbox.asked == NOWHERE { expected } else { inbox.asked + 1 };
@@ -146,26 +147,26 @@ impl Simulation<'_> {
                     inbox.asked = *last;
                 }
                 for psn in missing {
-                    self.answer(number, Purpose::Nak, psn, self.sizes.nak, None, 0);
+                    self.send_control(number, Purpose::Nak, psn, self.sizes.nak, None, 0);
                 }
-                self.acknowledge(number, packet, echo | FRESH);
+                self.send_ack(number, packet, echo | FRESH);
             }
             Reorder::DirectPlacement => {
                 inbox.early.insert(psn);
-                self.take_in(number, psn);
+                self.count_delivery(number, psn);
                 let inbox = &mut self.inboxes[number];
                 let late = expected.saturating_add(self.settings.nic.reorder_window) <= psn;
                 if late && inbox.asked != expected {
                     inbox.asked = expected;
-                    self.answer(number, Purpose::Nak, expected, self.sizes.nak, None, 0);
+                    self.send_control(number, Purpose::Nak, expected, self.sizes.nak, None, 0);
                 }
-                self.acknowledge(number, packet, echo | FRESH);
+                self.send_ack(number, packet, echo | FRESH);
             }
         }
     }
 
     /// Notes the messages that have now arrived in full.
-    fn end_messages(&mut self, number: usize) {
+    fn complete_received_messages(&mut self, number: usize) {
         while self.inboxes[number].message_end <= self.inboxes[number].expected {
             let inbox = &mut self.inboxes[number];
             let message = &self.messages[inbox.message as usize];
@@ -178,20 +179,20 @@ impl Simulation<'_> {
 
     /// Acknowledges everything before the packet that is expected next.
     #[inline]
-    fn acknowledge(&mut self, number: usize, cause: &Packet, echo: u8) {
+    fn send_ack(&mut self, number: usize, cause: &Packet, echo: u8) {
         let inbox = &mut self.inboxes[number];
         inbox.unacked = 0;
         let expected = inbox.expected;
         if self.rules.reads {
-            self.read_through(number, expected);
+            self.complete_read(number, expected);
             return;
         }
-        self.answer(number, Purpose::Ack, expected, self.sizes.ack, Some(cause), echo);
+        self.send_control(number, Purpose::Ack, expected, self.sizes.ack, Some(cause), echo);
     }
 
     /// Sends a small packet back to the sender.
     #[inline]
-    pub(crate) fn answer(
+    pub(crate) fn send_control(
         &mut self,
         number: usize,
         purpose: Purpose,
@@ -212,28 +213,28 @@ impl Simulation<'_> {
             purpose,
             flags: flags | stamped,
         };
-        self.catch_up(link);
+        self.apply_departures(link);
         if self.is_idle(link, CONTROL) {
             if self.recorder.is_some() {
                 self.record_wait(link, purpose, Span::ZERO);
             }
-            self.send(link, self.now, packet);
+            self.put_on_wire(link, self.now, packet);
             if self.explicit {
-                self.attend_explicitly(self.sender_of_port[link] as usize, link);
+                self.schedule_wake_up_as_ns3(self.sender_of_port[link] as usize, link);
             }
         } else {
-            self.join(link, CONTROL, Waiting { packet, from: NOWHERE });
+            self.enqueue(link, CONTROL, Waiting { packet, from: NOWHERE });
         }
     }
 
-    fn forget_stamps(&mut self, packet: &Packet) {
+    fn free_stamps(&mut self, packet: &Packet) {
         if packet.flags & STAMPED != 0 {
             self.stamps.free(packet.sent);
         }
     }
 
     /// Clears more packets for a sender, as far as its window allows.
-    pub(crate) fn clear_more(&mut self, number: usize) {
+    pub(crate) fn send_grants(&mut self, number: usize) {
         if self.pairs[number].broken {
             return;
         }
@@ -245,7 +246,7 @@ impl Simulation<'_> {
         };
         let end = self.pairs[number].end;
         let node = self.inboxes[number].node as usize;
-        let mut to = self.inboxes[number].cleared;
+        let mut to = self.inboxes[number].granted;
         let ahead = buffer.saturating_mul(config.window);
         let reach = self.inboxes[number].expected.saturating_add(ahead);
         let total = config.receiver_window.map_or(u64::MAX, Bytes::get);
@@ -256,41 +257,41 @@ impl Simulation<'_> {
                 break;
             }
             let bytes = u64::from(more) * u64::from(self.sizes.mtu);
-            let clerk = &mut self.clerks[node];
-            if 0 < clerk.cleared && total < clerk.cleared.saturating_add(bytes) {
+            let ledger = &mut self.grant_ledgers[node];
+            if 0 < ledger.granted && total < ledger.granted.saturating_add(bytes) {
                 if !self.inboxes[number].queued {
                     self.inboxes[number].queued = true;
-                    clerk.queue.push_back(number as u32);
+                    ledger.queue.push_back(number as u32);
                 }
                 break;
             }
-            clerk.cleared += bytes;
+            ledger.granted += bytes;
             to += more;
         }
-        if self.inboxes[number].cleared < to {
-            self.inboxes[number].cleared = to;
-            self.answer(number, Purpose::Grant, to, self.sizes.grant, None, 0);
+        if self.inboxes[number].granted < to {
+            self.inboxes[number].granted = to;
+            self.send_control(number, Purpose::Grant, to, self.sizes.grant, None, 0);
         }
     }
 
-    /// So many packets that were cleared have arrived, or never will; whoever waits for the
+    /// So many packets that were granted have arrived, or never will; whoever waits for the
     /// receiver may have its turn.
-    pub(crate) fn settle(&mut self, number: usize, packets: u32) {
+    pub(crate) fn return_grants(&mut self, number: usize, packets: u32) {
         let node = self.inboxes[number].node as usize;
         let bytes = u64::from(packets) * u64::from(self.sizes.mtu);
-        let clerk = &mut self.clerks[node];
-        clerk.cleared = clerk.cleared.saturating_sub(bytes);
-        let waiting = clerk.queue.len();
+        let ledger = &mut self.grant_ledgers[node];
+        ledger.granted = ledger.granted.saturating_sub(bytes);
+        let waiting = ledger.queue.len();
         for _ in 0..waiting {
-            let clerk = &mut self.clerks[node];
+            let ledger = &mut self.grant_ledgers[node];
             let buffer = self.rules.admission.buffer.get();
             let total = self.rules.admission.receiver_window.map_or(u64::MAX, Bytes::get);
-            if 0 < clerk.cleared && total < clerk.cleared + buffer {
+            if 0 < ledger.granted && total < ledger.granted + buffer {
                 break;
             }
-            let Some(next) = clerk.queue.pop_front() else { break };
+            let Some(next) = ledger.queue.pop_front() else { break };
             self.inboxes[next as usize].queued = false;
-            self.clear_more(next as usize);
+            self.send_grants(next as usize);
         }
     }
 
@@ -312,7 +313,7 @@ impl Simulation<'_> {
             && self.settings.nic.host_rate().is_none()
         {
             // This host takes packets as fast as they come.
-            self.received(pair, &packet);
+            self.data_received(pair, &packet);
             return;
         }
         let time = self.clock.time_to_send(host.rate, size);
@@ -331,16 +332,16 @@ impl Simulation<'_> {
             host.held -= size;
             host.free_at -= time;
             if lossless {
-                self.tell_of_loss(fabric::NodeId::from_index(node), "receive buffer");
+                self.report_lossless_drop(fabric::NodeId::from_index(node), "receive buffer");
             }
-            self.lose(link, &packet);
+            self.drop_packet(link, &packet);
             return;
         }
-        self.plan(at, Agenda::HostTook { node: node as u32 });
+        self.schedule_rare(at, Agenda::HostRead { node: node as u32 });
     }
 
     /// The host has taken the oldest packet that its NIC held.
-    pub(crate) fn host_took(&mut self, node: usize) {
+    pub(crate) fn host_read_packet(&mut self, node: usize) {
         let host = &mut self.hosts[node];
         let Some(packet) = host.queue.pop_front() else { return };
         host.held -= u64::from(packet.size);
@@ -349,6 +350,6 @@ impl Simulation<'_> {
             self.links_into(node).for_each(|link| self.nic_resumes(link));
         }
         let pair = self.pair_of(&packet);
-        self.received(pair, &packet);
+        self.data_received(pair, &packet);
     }
 }

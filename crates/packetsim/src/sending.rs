@@ -17,12 +17,12 @@ use crate::simulation::Simulation;
 
 const NEVER: u64 = u64::MAX;
 
-/// Of so many queue pairs that gave up each is told, of more their number.
-pub(crate) const TOLD: u32 = 3;
+/// So many queue pairs that gave up are reported one by one; of more, their number.
+pub(crate) const MOST_REPORTED: u32 = 3;
 
 impl Simulation<'_> {
     /// Hands a message to a queue pair.
-    pub(crate) fn post(&mut self, pair: usize, op: u32, bytes: u64) {
+    pub(crate) fn post_message(&mut self, pair: usize, op: u32, bytes: u64) {
         if self.pairs[pair].broken {
             return;
         }
@@ -61,32 +61,32 @@ impl Simulation<'_> {
             self.pairs[pair].choices += 1;
         }
         if self.rules.admits {
-            self.clear_more(pair);
-            self.expect_answer(pair);
+            self.send_grants(pair);
+            self.arm_timeout(pair);
         }
-        self.list(pair);
-        self.serve(self.pairs[pair].port as usize);
+        self.enqueue_pair(pair);
+        self.try_transmit(self.pairs[pair].port as usize);
     }
 
-    /// Lets a queue pair that was idle for long begin anew.
+    /// Resets the congestion control of a queue pair that was idle for long.
     fn restart_after_idle(&mut self, pair: usize) {
         let idle = self.now - self.pairs[pair].busy_until;
         if self.settings.nic.idle_reset.as_ps() <= idle {
             self.pairs[pair].control = self.settings.congestion.build(&self.circumstances(pair));
-            self.refresh(pair);
+            self.update_limit(pair);
         }
     }
 
     /// Puts a queue pair into its port's list if it has something to send, and notes when it may.
     #[inline]
-    pub(crate) fn list(&mut self, number: usize) {
+    pub(crate) fn enqueue_pair(&mut self, number: usize) {
         let pair = &mut self.pairs[number];
         let sender = &mut self.senders[self.sender_of_port[pair.port as usize] as usize];
         if pair.place != NOWHERE {
             if pair.has_work() {
                 sender.due[pair.place as usize] = pair.due();
             } else {
-                self.unlist(number);
+                self.dequeue_pair(number);
             }
         } else if !pair.broken && pair.has_work() {
             pair.place = sender.pairs.len() as u32;
@@ -96,7 +96,7 @@ impl Simulation<'_> {
     }
 
     /// Takes a queue pair that has nothing left to send off its port's list.
-    pub(crate) fn unlist(&mut self, number: usize) {
+    pub(crate) fn dequeue_pair(&mut self, number: usize) {
         let pair = &mut self.pairs[number];
         let place = pair.place as usize;
         pair.place = NOWHERE;
@@ -108,55 +108,55 @@ impl Simulation<'_> {
     }
 
     /// Lets a NIC's port send if it can: acknowledgements first, then the next queue pair.
-    pub(crate) fn serve(&mut self, link: usize) {
+    pub(crate) fn try_transmit(&mut self, link: usize) {
         if self.is_switch_port(link) {
-            self.serve_unit(link);
+            self.try_transmit_unit(link);
             return;
         }
-        self.catch_up(link);
+        self.apply_departures(link);
         let port = &self.ports[link];
         let sender = self.sender_of_port[link] as usize;
         let free = port.is_free(self.now, self.ticket);
         if free && let Some(place) = self.next_in_turn(sender, link, self.now) {
             self.send_packet(sender, place, link);
         }
-        if self.explicit && !self.credits.count() {
-            self.attend_explicitly(sender, link);
+        if self.explicit && !self.credits.are_counted() {
+            self.schedule_wake_up_as_ns3(sender, link);
         } else {
-            self.attend(sender, link);
+            self.schedule_wake_up(sender, link);
         }
     }
 
     /// Wakes a NIC when its transmitter is free and a queue pair may send.
     #[inline]
-    fn attend(&mut self, sender: usize, link: usize) {
+    fn schedule_wake_up(&mut self, sender: usize, link: usize) {
         if self.ports[link].paused == 0 || 1 < self.rules.lanes {
             let at = self.send_due(sender, link);
-            self.wake_sender(sender, link, at);
+            self.wake_sender_at(sender, link, at);
         }
     }
 
     /// Sees to it that a sender's turn comes by then, if ever.
     #[inline]
-    pub(crate) fn wake_sender(&mut self, sender: usize, link: usize, at: u64) {
+    pub(crate) fn wake_sender_at(&mut self, sender: usize, link: usize, at: u64) {
         let sender = &mut self.senders[sender];
         if at < sender.wake_at {
             sender.wake_at = at;
-            self.schedule(at, link as u32, Kind::Woken, link);
+            self.schedule(at, link as u32, Kind::SenderWoken, link);
         }
     }
 
     /// The same as HPCC's ns-3 does it: a look whenever the transmitter is free, and one wake-up
     /// that is never moved to an earlier time.
-    pub(crate) fn attend_explicitly(&mut self, sender: usize, link: usize) {
+    pub(crate) fn schedule_wake_up_as_ns3(&mut self, sender: usize, link: usize) {
         let port = &mut self.ports[link];
         let free = port.is_free(self.now, self.ticket);
         let sender = &mut self.senders[sender];
         if !free {
-            if !port.watched && (!sender.pairs.is_empty() || port.sendable() != 0) {
-                port.watched = true;
+            if !port.free_event_pending && (!sender.pairs.is_empty() || port.sendable() != 0) {
+                port.free_event_pending = true;
                 let (at, ticket) = (port.free_at, port.free_ticket);
-                self.schedule(at, ticket, Kind::Freed, link);
+                self.schedule(at, ticket, Kind::TransmitterFreed, link);
             }
             return;
         }
@@ -167,16 +167,16 @@ impl Simulation<'_> {
         {
             sender.wake_at = due;
             let ticket = self.calendar.ticket();
-            self.schedule(due, ticket, Kind::Woken, link);
+            self.schedule(due, ticket, Kind::SenderWoken, link);
         }
     }
 
-    /// Handles [`Kind::Woken`].
-    pub(crate) fn woken(&mut self, link: usize) {
+    /// Handles [`Kind::SenderWoken`].
+    pub(crate) fn sender_woken(&mut self, link: usize) {
         let sender = &mut self.senders[self.sender_of_port[link] as usize];
         if sender.wake_at == self.now {
             sender.wake_at = NEVER;
-            self.serve(link);
+            self.try_transmit(link);
         }
     }
 
@@ -241,26 +241,26 @@ impl Simulation<'_> {
         if pair.has_work() {
             self.senders[sender].due[place] = pair.due();
         } else {
-            self.unlist(number);
+            self.dequeue_pair(number);
         }
-        self.put_out(link, packet);
-        self.expect_answer(number);
+        self.send_from_node(link, packet);
+        self.arm_timeout(number);
     }
 
     /// Sees to it that silence is noticed.
     #[inline]
-    fn expect_answer(&mut self, number: usize) {
+    fn arm_timeout(&mut self, number: usize) {
         let pair = &mut self.pairs[number];
         if !pair.overdue_pending {
             pair.overdue_pending = true;
             pair.progress_at = self.now;
-            let ticket = self.calendar.ticket();
-            self.schedule(self.now + self.rules.timeout, ticket, Kind::Overdue, number);
+            let (at, ticket) = (self.now + pair.timeout, self.calendar.ticket());
+            self.schedule(at, ticket, Kind::Timeout, number);
         }
     }
 
-    /// Handles [`Kind::Overdue`]: nothing may have been heard for the retransmission timeout.
-    pub(crate) fn overdue(&mut self, number: usize) {
+    /// Handles [`Kind::Timeout`]: nothing may have been heard for the retransmission timeout.
+    pub(crate) fn timeout_expired(&mut self, number: usize) {
         let pair = &mut self.pairs[number];
         pair.overdue_pending = false;
         if pair.broken {
@@ -268,15 +268,15 @@ impl Simulation<'_> {
         }
         if pair.una == pair.next {
             if self.rules.admits && pair.next < pair.end {
-                self.ask_for_clearance(number);
+                self.request_grant(number);
             }
             return;
         }
-        let due = pair.progress_at + self.rules.timeout;
+        let due = pair.progress_at + pair.timeout;
         if self.now < due {
             pair.overdue_pending = true;
             let ticket = self.calendar.ticket();
-            self.schedule(due, ticket, Kind::Overdue, number);
+            self.schedule(due, ticket, Kind::Timeout, number);
             return;
         }
         pair.tries = pair.tries.saturating_add(1);
@@ -287,40 +287,40 @@ impl Simulation<'_> {
         if self.rules.reads {
             // The reader has waited in vain: it asks for everything from here on.
             let (expected, size) = (self.inboxes[number].expected, self.sizes.nak);
-            self.answer(number, Purpose::Nak, expected, size, None, ASKS);
-            self.expect_answer(number);
+            self.send_control(number, Purpose::Nak, expected, size, None, ASKS);
+            self.arm_timeout(number);
             return;
         }
         pair.control.on_loss(Time::from_ps(self.now), Loss::Timeout);
         if self.rules.goes_back {
             self.go_back(number, self.pairs[number].una);
         } else {
-            self.send_missing(number);
+            self.resend_missing(number);
         }
-        self.refresh(number);
-        self.expect_answer(number);
-        self.serve(self.pairs[number].port as usize);
+        self.update_limit(number);
+        self.arm_timeout(number);
+        self.try_transmit(self.pairs[number].port as usize);
     }
 
-    /// A sender that has long waited for a clearance asks for it; what was cleared and got lost is
+    /// A sender that has long waited for a clearance asks for it; a grant that got lost is
     /// told again. The question itself takes no time here.
-    fn ask_for_clearance(&mut self, number: usize) {
-        let cleared = self.inboxes[number].cleared;
+    fn request_grant(&mut self, number: usize) {
+        let granted = self.inboxes[number].granted;
         let pair = &mut self.pairs[number];
-        if pair.cleared < cleared {
+        if pair.granted < granted {
             pair.tries = pair.tries.saturating_add(1);
             if self.settings.nic.retries < pair.tries {
                 self.give_up(number);
                 return;
             }
-            self.answer(number, Purpose::Grant, cleared, self.sizes.grant, None, 0);
+            self.send_control(number, Purpose::Grant, granted, self.sizes.grant, None, 0);
         }
-        self.expect_answer(number);
+        self.arm_timeout(number);
     }
 
-    /// Sends once more what the receiver does not have. Acknowledgements tell the sender what has
+    /// Sends once more what the receiver does not have. Acknowledgements say what has
     /// arrived; here it looks at the receiver's own list, which is newer by half a round trip.
-    fn send_missing(&mut self, number: usize) {
+    fn resend_missing(&mut self, number: usize) {
         let (pair, inbox) = (&mut self.pairs[number], &self.inboxes[number]);
         let first = pair.una.max(inbox.expected);
         let missing = (first..pair.next).rev().filter(|psn| !inbox.early.contains(*psn));
@@ -332,7 +332,7 @@ impl Simulation<'_> {
             pair.resend.push(pair.una);
         }
         pair.progress_at = self.now;
-        self.list(number);
+        self.enqueue_pair(number);
     }
 
     fn give_up(&mut self, number: usize) {
@@ -342,21 +342,21 @@ impl Simulation<'_> {
         pair.end = pair.next;
         let listed = pair.place != NOWHERE;
         if listed {
-            self.unlist(number);
+            self.dequeue_pair(number);
         }
-        self.stop_waiting(number);
+        self.stop_waiting_for_credit(number);
         let pair = &self.pairs[number];
         let name = self.fabric.link_name(fabric::LinkId::from_index(pair.port as usize));
         let timeouts = pair.tries;
         self.tally.broken += 1;
-        if self.rules.counts_cleared {
+        if self.rules.counts_granted {
             let inbox = &self.inboxes[number];
             let come = (inbox.expected + inbox.early.len()).max(self.rules.unasked);
-            self.settle(number, inbox.cleared.saturating_sub(come));
+            self.return_grants(number, inbox.granted.saturating_sub(come));
         }
-        if self.tally.broken <= TOLD {
+        if self.tally.broken <= MOST_REPORTED {
             let does = if self.rules.reads { "is read from" } else { "sends" };
-            self.find(format!(
+            self.report_finding(format!(
                 "a queue pair that {does} over {name} gave up after {timeouts} timeouts without an \
                  answer (`network.nic.retries`)"
             ));
@@ -379,11 +379,11 @@ impl Simulation<'_> {
         pair.sending = at;
         pair.sent_bytes = self.messages[at as usize].offset(psn, mtu);
         pair.progress_at = self.now;
-        self.list(number);
+        self.enqueue_pair(number);
     }
 
     /// An acknowledgement reaches the sender.
-    pub(crate) fn acknowledged(&mut self, number: usize, packet: &Packet) {
+    pub(crate) fn ack_received(&mut self, number: usize, packet: &Packet) {
         let advanced = self.advance_una(number, packet.psn);
         let pair = &mut self.pairs[number];
         let fresh = packet.flags & FRESH != 0;
@@ -415,41 +415,41 @@ impl Simulation<'_> {
         if packet.flags & STAMPED != 0 {
             self.stamps.free(packet.sent);
         }
-        self.refresh(number);
+        self.update_limit(number);
         if 1 < self.rules.ack_every {
-            self.probe_if_shut(number);
+            self.probe_closed_window(number);
         }
         if 0 < advanced {
-            self.complete(number);
+            self.complete_messages(number);
         }
-        self.serve_if_due(number);
+        self.try_transmit_if_due(number);
     }
 
     /// A window that has shrunk can be shut although nothing under way asks for an acknowledgement;
     /// a receiver that coalesces them would keep silent until the timeout. So the newest packet is
     /// sent once more and asks, as TCP's probe for tail loss does (RFC 8985, section 7).
-    fn probe_if_shut(&mut self, number: usize) {
+    fn probe_closed_window(&mut self, number: usize) {
         let pair = &mut self.pairs[number];
         let is_shut = pair.window <= pair.outstanding() && pair.una < pair.next;
         let is_silent = pair.asked <= pair.una && pair.resend.is_empty();
         if is_shut && is_silent && pair.next < pair.end {
             pair.resend.push(pair.next - 1);
             pair.probes = true;
-            self.list(number);
+            self.enqueue_pair(number);
         }
     }
 
     /// Lets a NIC send if that may have become possible through what a queue pair heard.
     #[inline]
-    fn serve_if_due(&mut self, number: usize) {
+    fn try_transmit_if_due(&mut self, number: usize) {
         let pair = &self.pairs[number];
         let link = pair.port as usize;
         if self.explicit {
-            self.serve(link);
+            self.try_transmit(link);
         } else if pair.place != NOWHERE {
             let sender = self.sender_of_port[link] as usize;
             if pair.due() < self.senders[sender].wake_at {
-                self.serve(link);
+                self.try_transmit(link);
             }
         }
     }
@@ -487,17 +487,17 @@ impl Simulation<'_> {
 
     /// A reader has everything before a packet. What it read need not be kept, as if it had been
     /// acknowledged; but no packet says so.
-    pub(crate) fn read_through(&mut self, number: usize, psn: u32) {
+    pub(crate) fn complete_read(&mut self, number: usize, psn: u32) {
         if 0 < self.advance_una(number, psn) {
-            self.complete(number);
+            self.complete_messages(number);
         }
         if self.pairs[number].place != NOWHERE {
-            self.list(number);
+            self.enqueue_pair(number);
         }
     }
 
     /// Ends the messages that have been acknowledged in full.
-    fn complete(&mut self, number: usize) {
+    fn complete_messages(&mut self, number: usize) {
         loop {
             let pair = &mut self.pairs[number];
             if pair.waiting == NOWHERE {
@@ -508,12 +508,12 @@ impl Simulation<'_> {
                 return;
             }
             pair.waiting = message.next;
-            self.part_done(OpId::from_index(message.op as usize));
+            self.part_acknowledged(OpId::from_index(message.op as usize));
         }
     }
 
     /// The receiver asks for a packet again.
-    pub(crate) fn asked_again(&mut self, number: usize, packet: &Packet) {
+    pub(crate) fn nak_received(&mut self, number: usize, packet: &Packet) {
         // A reader may have got on since it asked.
         let psn = packet.psn.max(self.pairs[number].una);
         self.pairs[number].control.on_loss(Time::from_ps(self.now), Loss::Reported);
@@ -521,35 +521,35 @@ impl Simulation<'_> {
             let advanced = self.advance_una(number, psn);
             self.go_back(number, psn);
             if 0 < advanced {
-                self.complete(number);
+                self.complete_messages(number);
             }
         } else {
             let pair = &mut self.pairs[number];
             if pair.una <= psn && psn < pair.next && !pair.resend.contains(&psn) {
                 pair.resend.insert(0, psn);
             }
-            self.list(number);
+            self.enqueue_pair(number);
         }
-        self.refresh(number);
-        self.serve(self.pairs[number].port as usize);
+        self.update_limit(number);
+        self.try_transmit(self.pairs[number].port as usize);
     }
 
-    /// The receiver tells of congestion.
-    pub(crate) fn notified(&mut self, number: usize) {
+    /// A congestion notification (CNP) reaches the sender.
+    pub(crate) fn notification_received(&mut self, number: usize) {
         self.pairs[number].control.on_notified(Time::from_ps(self.now));
-        self.refresh(number);
+        self.update_limit(number);
     }
 
-    /// The receiver has cleared packets for the sender.
-    pub(crate) fn granted(&mut self, number: usize, packet: &Packet) {
+    /// The receiver has granted packets for the sender.
+    pub(crate) fn grant_received(&mut self, number: usize, packet: &Packet) {
         let pair = &mut self.pairs[number];
-        pair.cleared = pair.cleared.max(packet.psn);
-        self.list(number);
-        self.serve(self.pairs[number].port as usize);
+        pair.granted = pair.granted.max(packet.psn);
+        self.enqueue_pair(number);
+        self.try_transmit(self.pairs[number].port as usize);
     }
 
-    /// Handles [`Kind::Timed`]: the congestion control asked to be called.
-    pub(crate) fn timed(&mut self, number: usize) {
+    /// Handles [`Kind::ControlTimer`]: the congestion control asked to be called.
+    pub(crate) fn control_timer_expired(&mut self, number: usize) {
         let pair = &mut self.pairs[number];
         if pair.timer_at != self.now || pair.broken {
             return;
@@ -560,14 +560,14 @@ impl Simulation<'_> {
             pair.control.on_timer(now);
         }
         let window = pair.window;
-        self.refresh(number);
+        self.update_limit(number);
         if !self.explicit || window != self.pairs[number].window {
-            self.serve_if_due(number);
+            self.try_transmit_if_due(number);
         }
     }
 
     /// Asks a queue pair's congestion control what it may do now and when to call it again.
-    pub(crate) fn refresh(&mut self, number: usize) {
+    pub(crate) fn update_limit(&mut self, number: usize) {
         let pair = &mut self.pairs[number];
         let limit = pair.control.limit();
         pair.window = limit.window.get();
@@ -582,7 +582,7 @@ impl Simulation<'_> {
                 let before = self.clock.time_to_send(Rate::from_bps(old), last);
                 let after = self.clock.time_to_send(rate, last);
                 pair.next_send = (pair.next_send + after).saturating_sub(before);
-                self.move_wake_up(number);
+                self.advance_wake_up(number);
             }
         }
         let pair = &mut self.pairs[number];
@@ -591,16 +591,16 @@ impl Simulation<'_> {
             if due < pair.timer_at {
                 pair.timer_at = due;
                 // A timer was set long before whatever else happens at its instant.
-                self.schedule(due, 0, Kind::Timed, number);
+                self.schedule(due, 0, Kind::ControlTimer, number);
             }
         }
         if self.pairs[number].place != NOWHERE {
-            self.list(number);
+            self.enqueue_pair(number);
         }
     }
 
     /// A queue pair's next transmission has moved: the NIC must not sleep past it.
-    fn move_wake_up(&mut self, number: usize) {
+    fn advance_wake_up(&mut self, number: usize) {
         let pair = &self.pairs[number];
         if pair.place == NOWHERE {
             return;
@@ -612,7 +612,7 @@ impl Simulation<'_> {
             if at < sender.wake_at {
                 sender.wake_at = at;
                 let ticket = if self.explicit { self.calendar.ticket() } else { link as u32 };
-                self.schedule(at, ticket, Kind::Woken, link);
+                self.schedule(at, ticket, Kind::SenderWoken, link);
             }
         }
     }

@@ -93,9 +93,9 @@ impl Default for SwitchConfig {
     }
 }
 
-/// The longest time that a setting may be, about 19 minutes: what is longer than that is no delay
-/// of a network, and sums of a few such times can still be counted.
-pub(crate) const LONGEST: Span = Span::from_ps(1 << 50);
+/// The longest time that a setting may be: what is longer is no delay of a network, and sums of a
+/// few such times can still be counted.
+pub(crate) const LONGEST: Span = Span::from_ms(1_000_000);
 
 impl Ranged for SwitchConfig {
     fn ranges(&self, check: &mut Ranges) {

@@ -8,7 +8,7 @@ use fabric::fault::Faults;
 use traffic::{Counters, Finding, LinkUse, OpId, OpKind, OpTimes, Outcome, Replay, Transfers};
 use units::{Bytes, Id, IdVec, Rate, Span, Time};
 
-use crate::admission::{AdmissionConfig, Clerk};
+use crate::admission::{AdmissionConfig, GrantLedger};
 use crate::buffer::{MarkWhen, Switch};
 use crate::calendar::{Calendar, Entry, Kind};
 use crate::cc::{Circumstances, Needs};
@@ -25,11 +25,11 @@ use crate::pair::{Inbox, Message, Pair};
 use crate::paths::Network;
 use crate::port::{LaneCount, NOWHERE, Port};
 use crate::ring::Slab;
-use crate::sending::TOLD;
+use crate::sending::MOST_REPORTED;
 use crate::settings::Settings;
 use crate::stamps::Stamps;
 use crate::stations::Stations;
-use crate::switching::{Halt, Marker, PauseLog};
+use crate::switching::{LanePause, Marker, PauseLog};
 
 /// Things that happen rarely, by number.
 #[derive(Clone, Copy, Debug)]
@@ -41,15 +41,15 @@ pub(crate) enum Agenda {
     /// A queue may have been paused for too long.
     Watchdog { link: u32, class: u8 },
     /// Faults begin or end.
-    Change,
+    FaultChange,
     /// Routes follow them.
     Reroute,
     /// A sample is taken.
     Sample,
     /// A host has taken a packet from its NIC.
-    HostTook { node: u32 },
+    HostRead { node: u32 },
     /// The receiver's software sees a message.
-    Seen { op: u32 },
+    MessageRead { op: u32 },
 }
 
 /// A host that takes data over PCIe.
@@ -90,8 +90,8 @@ pub(crate) struct Rules {
     /// A mark comes back in a packet of its own, for want of an acknowledgement.
     pub echo_is_notice: bool,
     pub admission: AdmissionConfig,
-    pub counts_cleared: bool,
-    /// Packets that a queue pair may send before it has been cleared any.
+    pub counts_granted: bool,
+    /// Packets that a queue pair may send before it has been granted any.
     pub unasked: u32,
     pub slow_hosts: bool,
     pub header_bytes: u64,
@@ -145,7 +145,7 @@ impl Operations {
     }
 }
 
-/// What became of data packets, beyond what the outcome tells.
+/// What became of data packets, beyond what the outcome has.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     /// Arrived for the first time.
@@ -182,7 +182,7 @@ pub(crate) struct Simulation<'a> {
     pub is_large: bool,
     /// Everything that happens elsewhere than at the switch at hand is known until then.
     pub known: u64,
-    /// The departures of another switch are being worked off.
+    /// The departures of another switch are being applied.
     pub in_far_end: bool,
     /// No switch runs ahead of this: the next change by a fault or the next sample.
     pub barrier: u64,
@@ -210,7 +210,7 @@ pub(crate) struct Simulation<'a> {
     pub stations: Stations,
     pub pauses: Vec<PauseLog>,
     /// The lanes of each link, link by link.
-    pub halts: Vec<Halt>,
+    pub lane_pauses: Vec<LanePause>,
     /// What the lanes of each link did.
     pub lane_counts: Vec<LaneCount>,
     pub credits: Credits,
@@ -226,7 +226,7 @@ pub(crate) struct Simulation<'a> {
     pub routed: Vec<u32>,
     pub senders: Vec<Sender>,
     pub sender_of_port: Vec<u32>,
-    pub clerks: Vec<Clerk>,
+    pub grant_ledgers: Vec<GrantLedger>,
     pub hosts: Vec<Host>,
     pub stamps: Stamps,
     pub marker: Marker,
@@ -240,9 +240,9 @@ pub(crate) struct Simulation<'a> {
     pub counters: Counters,
     pub findings: Vec<Finding>,
     pub dropped_lossless: Vec<fabric::NodeId>,
-    /// Ports that were said to be in a deadlock, and to lead to a storm.
-    pub told_deadlocks: Vec<u32>,
-    pub told_storms: Vec<u32>,
+    /// Ports that were reported to be in a deadlock, and to cause a storm.
+    pub reported_deadlocks: Vec<u32>,
+    pub reported_storms: Vec<u32>,
     pub digest: u64,
 }
 
@@ -253,7 +253,7 @@ enum End {
     Done,
     /// Nothing is left to happen, but operations are.
     Stuck,
-    /// It was told to stop.
+    /// The user stopped it.
     Stopped,
     /// It passed a limit, which this is the name of.
     Limit(&'static str),
@@ -263,19 +263,19 @@ impl Simulation<'_> {
     /// Runs to the end.
     pub(crate) fn run(&mut self, watch: &mut Watch<'_>) -> Outcome {
         if !self.faults.is_empty() {
-            self.change();
+            self.apply_faults();
         }
         if self.recorder.is_some() {
             self.sample();
         }
-        self.start_ready();
-        let end = self.turn_over(watch);
-        self.close(end)
+        self.start_ready_operations();
+        let end = self.run_events(watch);
+        self.build_outcome(end)
     }
 
-    fn turn_over(&mut self, watch: &mut Watch<'_>) -> End {
+    fn run_events(&mut self, watch: &mut Watch<'_>) -> End {
         let limit = self.settings.limits.time.as_ps();
-        let mut next_look = LOOK_EVERY.min(self.settings.limits.events);
+        let mut next_check = CHECK_EVERY.min(self.settings.limits.events);
         // Data packets that have crossed links, and since when no more have.
         let mut moved = (0, 0);
         let mut broken = 0;
@@ -297,14 +297,14 @@ impl Simulation<'_> {
                     return End::Stuck;
                 }
             }
-            if next_look <= self.counters.events {
-                next_look += LOOK_EVERY;
+            if next_check <= self.counters.events {
+                next_check += CHECK_EVERY;
                 if watch.wants_stop(self.progress()) {
                     return End::Stopped;
                 }
                 if moved.0 != self.counters.packet_hops {
                     moved = (self.counters.packet_hops, self.now);
-                } else if moved.1 + self.rules.timeout < self.now && self.is_hopeless() {
+                } else if moved.1 + self.rules.timeout < self.now && self.cannot_progress() {
                     return End::Stuck;
                 }
                 if self.settings.limits.events <= self.counters.events {
@@ -317,7 +317,7 @@ impl Simulation<'_> {
 
     /// Whether nothing can move any more, although pauses go on for ever: everybody who had
     /// something to send has given up, or is held by a deadlock that nobody will break.
-    fn is_hopeless(&self) -> bool {
+    fn cannot_progress(&self) -> bool {
         self.all_gave_up() || (self.change_at == u64::MAX && self.is_deadlocked_for_ever())
     }
 
@@ -343,31 +343,31 @@ impl Simulation<'_> {
         debug_assert!(self.now <= entry.at, "time goes on");
         self.now = entry.at;
         self.ticket = entry.ticket;
-        self.note(entry.at, entry.word());
+        self.count_event(entry.at, entry.word());
         let id = entry.id();
         match entry.kind() {
-            Kind::Arrived => self.arrived(id),
-            Kind::Freed => self.freed(id),
-            Kind::Woken => self.woken(id),
-            Kind::Timed => self.timed(id),
-            Kind::Overdue => self.overdue(id),
-            Kind::Ended => self.ended(OpId::from_index(id)),
-            Kind::Due => self.due(id),
-            Kind::Commanded => self.commanded(id),
-            Kind::Batched => self.batched(id),
-            Kind::Ahead => self.ahead(id),
+            Kind::PacketArrived => self.packet_arrived(id),
+            Kind::TransmitterFreed => self.transmitter_freed(id),
+            Kind::SenderWoken => self.sender_woken(id),
+            Kind::ControlTimer => self.control_timer_expired(id),
+            Kind::Timeout => self.timeout_expired(id),
+            Kind::OperationEnded => self.operation_ended(OpId::from_index(id)),
+            Kind::RareEvent => self.rare_event_due(id),
+            Kind::PauseFrame => self.pause_frame_arrived(id),
+            Kind::SwitchBatch => self.run_switch_batch(id),
+            Kind::StationAhead => self.run_station_ahead(id),
         }
     }
 
     /// Counts something that happened.
     #[inline]
-    pub(crate) fn note(&mut self, at: u64, what: u64) {
+    pub(crate) fn count_event(&mut self, at: u64, what: u64) {
         self.counters.events += 1;
-        self.digest = fold(self.digest, at, what);
+        self.digest = fold_digest(self.digest, at, what);
     }
 
     /// Puts something rare into the calendar.
-    pub(crate) fn plan(&mut self, at: u64, what: Agenda) {
+    pub(crate) fn schedule_rare(&mut self, at: u64, what: Agenda) {
         let number = match self.free_agenda.pop() {
             Some(number) => {
                 self.agenda[number as usize] = what;
@@ -384,32 +384,34 @@ impl Simulation<'_> {
             Agenda::Sample => u32::MAX,
             _ => self.calendar.ticket(),
         };
-        self.schedule(at, ticket, Kind::Due, number as usize);
+        self.schedule(at, ticket, Kind::RareEvent, number as usize);
     }
 
-    fn due(&mut self, number: usize) {
+    fn rare_event_due(&mut self, number: usize) {
         self.free_agenda.push(number as u32);
         match self.agenda[number] {
             Agenda::Renew { link, class } => self.renew_pause(link as usize, usize::from(class)),
             Agenda::Expire { link, class } => self.expire_pause(link as usize, usize::from(class)),
-            Agenda::Watchdog { link, class } => self.bark(link as usize, usize::from(class)),
-            Agenda::Change => self.change(),
+            Agenda::Watchdog { link, class } => {
+                self.watchdog_expired(link as usize, usize::from(class))
+            }
+            Agenda::FaultChange => self.apply_faults(),
             Agenda::Reroute => self.reroute(),
             Agenda::Sample => self.sample(),
-            Agenda::HostTook { node } => self.host_took(node as usize),
-            Agenda::Seen { op } => {
+            Agenda::HostRead { node } => self.host_read_packet(node as usize),
+            Agenda::MessageRead { op } => {
                 self.operations.pending -= 1;
-                self.message_seen(OpId::from_index(op as usize));
+                self.message_read(OpId::from_index(op as usize));
             }
         }
     }
 
     /// Starts every operation that may.
-    fn start_ready(&mut self) {
+    fn start_ready_operations(&mut self) {
         while !self.operations.ready.is_empty() {
             let mut ready = std::mem::take(&mut self.operations.ready);
             for op in ready.drain(..) {
-                self.start(op);
+                self.start_operation(op);
             }
             if self.operations.ready.is_empty() {
                 self.operations.ready = ready;
@@ -417,25 +419,25 @@ impl Simulation<'_> {
         }
     }
 
-    fn start(&mut self, op: OpId) {
+    fn start_operation(&mut self, op: OpId) {
         self.operations.started_at[op.index()] = self.now;
         match self.transfers.ops()[op].kind {
             OpKind::Wait { span } => {
-                let begin = self.begin_of(op);
+                let begin = self.start_of_wait(op);
                 self.operations.started_at[op.index()] = begin;
-                self.end_at(op, begin + span.as_ps());
+                self.schedule_end(op, begin + span.as_ps());
             }
             OpKind::Send { connection, bytes } => {
                 if self.network.first_pair[connection.index()] == NOWHERE {
-                    let at = self.send_serially(connection.index(), bytes);
-                    self.end_at(op, at);
+                    let at = self.send_over_scale_up(connection.index(), bytes);
+                    self.schedule_end(op, at);
                     return;
                 }
                 let latency = self.send_latency(op);
                 if latency == 0 {
                     self.post_parts(op);
                 } else {
-                    self.end_at(op, self.now + latency);
+                    self.schedule_end(op, self.now + latency);
                 }
             }
             OpKind::Coupled { .. } => {
@@ -444,18 +446,18 @@ impl Simulation<'_> {
         }
     }
 
-    fn end_at(&mut self, op: OpId, at: u64) {
+    fn schedule_end(&mut self, op: OpId, at: u64) {
         self.operations.pending += 1;
-        self.note_start(op, at);
+        self.note_global_start(op, at);
         let ticket = self.calendar.ticket();
-        self.schedule(at, ticket, Kind::Ended, op.index());
+        self.schedule(at, ticket, Kind::OperationEnded, op.index());
     }
 
-    /// Handles [`Kind::Ended`]: a wait or a scale-up transfer is over, or a message has passed
+    /// Handles [`Kind::OperationEnded`]: a wait or a scale-up transfer is over, or a message has passed
     /// through the NIC's doorbell.
-    fn ended(&mut self, op: OpId) {
+    fn operation_ended(&mut self, op: OpId) {
         self.operations.pending -= 1;
-        self.forget_start(op);
+        self.drop_global_start(op);
         match self.transfers.ops()[op].kind {
             OpKind::Send { connection, .. }
                 if self.network.first_pair[connection.index()] != NOWHERE =>
@@ -464,8 +466,8 @@ impl Simulation<'_> {
             }
             _ => {
                 self.operations.received_at[op.index()] = self.now;
-                self.seen(op);
-                self.finish(op);
+                self.operation_received(op);
+                self.operation_finished(op);
             }
         }
     }
@@ -481,8 +483,8 @@ impl Simulation<'_> {
         let count = u64::from(self.network.pairs_of[connection]);
         let bytes = bytes.get();
         if count == 1 {
-            self.expect_parts(op, 1);
-            self.post(first, op.index() as u32, bytes);
+            self.set_part_count(op, 1);
+            self.post_message(first, op.index() as u32, bytes);
             return;
         }
         let (pieces, unit) = pieces(self.settings, bytes, count);
@@ -492,7 +494,7 @@ impl Simulation<'_> {
         }
         // The pieces of one queue pair follow each other, so they are one message here.
         let used = pieces.min(count);
-        self.expect_parts(op, used as u32);
+        self.set_part_count(op, used as u32);
         for part in 0..used {
             let mine = (pieces - part).div_ceil(count);
             let has_last = (pieces - 1) % count == part;
@@ -500,11 +502,11 @@ impl Simulation<'_> {
             let last = if has_last { bytes - (pieces - 1) * unit } else { unit };
             let size = before_last + last;
             let pair = first + ((turn + part) % count) as usize;
-            self.post(pair, op.index() as u32, size);
+            self.post_message(pair, op.index() as u32, size);
         }
     }
 
-    fn expect_parts(&mut self, op: OpId, parts: u32) {
+    fn set_part_count(&mut self, op: OpId, parts: u32) {
         self.operations.parts_left[op.index()] = parts;
         self.operations.parts_missing[op.index()] = parts;
     }
@@ -517,50 +519,50 @@ impl Simulation<'_> {
         *missing -= 1;
         if *missing == 0 {
             if at == self.now {
-                self.message_seen(op);
+                self.message_read(op);
             } else {
                 self.operations.pending += 1;
-                self.plan(at, Agenda::Seen { op: op.index() as u32 });
+                self.schedule_rare(at, Agenda::MessageRead { op: op.index() as u32 });
             }
         }
     }
 
-    /// The receiver's software has a message; if it has read it, nobody else is to hear of that.
-    fn message_seen(&mut self, op: OpId) {
-        self.seen(op);
+    /// The receiver's software has a message. A read ends with that: no acknowledgement follows.
+    fn message_read(&mut self, op: OpId) {
+        self.operation_received(op);
         if self.rules.reads {
-            self.finish(op);
+            self.operation_finished(op);
         }
     }
 
     /// An operation is over for those who receive: what they pass on may start.
-    fn seen(&mut self, op: OpId) {
+    fn operation_received(&mut self, op: OpId) {
         self.operations.replay.arrive(op, &mut self.operations.ready);
-        self.start_ready();
+        self.start_ready_operations();
     }
 
     /// One part of an operation has been acknowledged.
-    pub(crate) fn part_done(&mut self, op: OpId) {
+    pub(crate) fn part_acknowledged(&mut self, op: OpId) {
         let left = &mut self.operations.parts_left[op.index()];
         *left -= 1;
         if *left == 0 && !self.rules.reads {
-            self.finish(op);
+            self.operation_finished(op);
         }
     }
 
     /// Who began an operation knows that it is over: its sender, or the receiver that read.
-    fn finish(&mut self, op: OpId) {
+    fn operation_finished(&mut self, op: OpId) {
         let at = op.index();
         let received = Time::from_ps(self.operations.received_at[at]);
         let finish = Time::from_ps(self.now).max(received);
         let start = Time::from_ps(self.operations.started_at[at]);
         self.operations.outcome[op] = Some(OpTimes { start, received, finish });
         self.operations.replay.know(op, &mut self.operations.ready);
-        self.start_ready();
+        self.start_ready_operations();
     }
 
     /// Sends a message over the scale-up network: links in series, one message after another.
-    fn send_serially(&mut self, connection: usize, bytes: Bytes) -> u64 {
+    fn send_over_scale_up(&mut self, connection: usize, bytes: Bytes) -> u64 {
         let place = self.network.first_serial[connection] as usize;
         let mut links = Vec::new();
         let mut at = place;
@@ -583,14 +585,14 @@ impl Simulation<'_> {
         start + slowest + delay
     }
 
-    /// What a queue pair's congestion control is told when it begins.
+    /// What a queue pair's congestion control knows when it begins.
     pub(crate) fn circumstances(&self, pair: usize) -> Circumstances {
         crate::build::circumstances(self, pair)
     }
 
     /// Every data packet that was sent has arrived, was thrown away or is still on its way; and
     /// every hop stamp belongs to a packet.
-    fn balance(&self) {
+    fn check_packet_balance(&self) {
         let packets = || {
             let wires = self.ports.iter().flat_map(|port| self.wires.iter(port.wire));
             let classes = self.ports.iter().flat_map(|port| port.classes.iter());
@@ -607,38 +609,40 @@ impl Simulation<'_> {
         assert_eq!(self.stamps.in_use(), stamped, "lists of hop stamps, and stamped packets");
     }
 
-    /// Draws the balance.
-    fn close(&mut self, end: End) -> Outcome {
+    /// Ends a run: checks the balance and writes the outcome.
+    fn build_outcome(&mut self, end: End) -> Outcome {
         // Who ran ahead of the clock was the last to finish.
         let finishes = self.operations.outcome.iter().flatten().map(|times| times.finish.as_ps());
         self.now = finishes.fold(self.now, u64::max);
         for link in 0..self.ports.len() {
-            self.catch_up(link);
+            self.apply_departures(link);
         }
         self.sample_last();
-        self.balance();
+        self.check_packet_balance();
         let left = match self.operations.replay.unfinished() {
             1 => "1 operation".to_owned(),
             left => format!("{left} operations"),
         };
         if end != End::Done {
-            self.examine_all();
+            self.report_deadlocks();
         }
-        if TOLD < self.tally.broken {
-            let more = self.tally.broken - TOLD;
-            self.find(format!("{more} more queue pairs gave up"));
+        if MOST_REPORTED < self.tally.broken {
+            let more = self.tally.broken - MOST_REPORTED;
+            self.report_finding(format!("{more} more queue pairs gave up"));
         }
-        if TOLD < self.tally.pathless {
-            let more = self.tally.pathless - TOLD;
-            self.find(format!("there are no paths between {more} more pairs of ends"));
+        if MOST_REPORTED < self.tally.pathless {
+            let more = self.tally.pathless - MOST_REPORTED;
+            self.report_finding(format!("there are no paths between {more} more pairs of ends"));
         }
         match end {
             End::Done => {}
-            End::Stuck => self.find(format!("nothing moves any more: {left} did not finish")),
-            End::Stopped => self.find(format!("stopped: {left} did not finish")),
-            End::Limit(which) => {
-                self.find(format!("stopped at `network.limits.{which}`: {left} did not finish"))
+            End::Stuck => {
+                self.report_finding(format!("nothing moves any more: {left} did not finish"))
             }
+            End::Stopped => self.report_finding(format!("stopped: {left} did not finish")),
+            End::Limit(which) => self.report_finding(format!(
+                "stopped at `network.limits.{which}`: {left} did not finish"
+            )),
         }
         let mut links = IdVec::with_capacity(self.ports.len());
         let mut paused_in_all = 0;
@@ -669,7 +673,7 @@ impl Simulation<'_> {
 
 /// Folds something that happened into the digest of the run.
 #[inline]
-pub(crate) fn fold(digest: u64, at: u64, what: u64) -> u64 {
+pub(crate) fn fold_digest(digest: u64, at: u64, what: u64) -> u64 {
     (digest ^ at ^ (what << 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
 
@@ -677,8 +681,8 @@ pub(crate) fn fold(digest: u64, at: u64, what: u64) -> u64 {
 /// picoseconds.
 const LONG: u64 = 100_000_000;
 
-/// How often the loop looks up from its work, in events.
-const LOOK_EVERY: u64 = 1 << 16;
+/// How often the loop checks limits, progress and interruption, in events.
+const CHECK_EVERY: u64 = 1 << 16;
 
 /// How far a run has come.
 #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,4 @@
-//! NICs ahead of the clock: a station works off everything that happens to it in the next stretch
+//! NICs ahead of the clock: a station handles everything that happens to it in the next stretch
 //! of time at once.
 //!
 //! A station is a server with its NICs, or all servers of one scale-up network. What it does
@@ -15,7 +15,7 @@
 //! Two more kinds are allowed for. A wait that nothing precedes may start operations anywhere;
 //! when it ends is known beforehand, and nobody runs past that. A wait that nothing follows may
 //! wait for operations anywhere; it begins with the last of them, in whatever order they were
-//! worked off. Anything else, and every setting in which NICs feel each other sooner than over a
+//! handled. Anything else, and every setting in which NICs feel each other sooner than over a
 //! cable ([`Stations::new`] lists them), means event by event.
 
 use std::cmp::Reverse;
@@ -103,7 +103,7 @@ pub(crate) struct Stations {
     of_link: Vec<[u32; 2]>,
     /// The station where each operation starts.
     of_op: Vec<u32>,
-    /// The one that is being worked off.
+    /// The one that is being handled.
     running: u32,
     /// When operations end that may start others anywhere.
     starts: BinaryHeap<Reverse<u64>>,
@@ -193,7 +193,7 @@ impl Stations {
                 let link = LinkId::from_index(of_link.len());
                 let back = fabric.reverse(link).index();
                 // Credits need nothing but the cable.
-                let felt = if simulation.credits.count() {
+                let felt = if simulation.credits.are_counted() {
                     port.delay.min(simulation.credits.back(back))
                 } else {
                     port.delay
@@ -276,7 +276,7 @@ impl Simulation<'_> {
         station.put(Entry::new(at, ticket, kind, id), self.now);
         if at < station.next_at && number != self.stations.running {
             station.next_at = at;
-            self.calendar.schedule(at, ticket, Kind::Ahead, number as usize);
+            self.calendar.schedule(at, ticket, Kind::StationAhead, number as usize);
         }
     }
 
@@ -285,18 +285,20 @@ impl Simulation<'_> {
     fn station_for(&self, kind: Kind, id: usize) -> u32 {
         let stations = &self.stations;
         match kind {
-            Kind::Arrived | Kind::Commanded => stations.of_link[id][0],
-            Kind::Freed | Kind::Woken => stations.of_link[id][1],
-            Kind::Timed | Kind::Overdue => stations.of_link[self.pairs[id].port as usize][1],
-            Kind::Ended => stations.of_op[id],
-            Kind::Due => match self.agenda[id] {
+            Kind::PacketArrived | Kind::PauseFrame => stations.of_link[id][0],
+            Kind::TransmitterFreed | Kind::SenderWoken => stations.of_link[id][1],
+            Kind::ControlTimer | Kind::Timeout => stations.of_link[self.pairs[id].port as usize][1],
+            Kind::OperationEnded => stations.of_op[id],
+            Kind::RareEvent => match self.agenda[id] {
                 Agenda::Expire { link, .. } | Agenda::Watchdog { link, .. } => {
                     stations.of_link[link as usize][1]
                 }
-                Agenda::Seen { op } => self.station_of_receiver(OpId::from_index(op as usize)),
+                Agenda::MessageRead { op } => {
+                    self.station_of_receiver(OpId::from_index(op as usize))
+                }
                 _ => NOWHERE,
             },
-            Kind::Batched | Kind::Ahead => NOWHERE,
+            Kind::SwitchBatch | Kind::StationAhead => NOWHERE,
         }
     }
 
@@ -309,8 +311,8 @@ impl Simulation<'_> {
         }
     }
 
-    /// Handles [`Kind::Ahead`]: works off what happens to a station before its horizon.
-    pub(crate) fn ahead(&mut self, number: usize) {
+    /// Handles [`Kind::StationAhead`]: handles what happens to a station before its horizon.
+    pub(crate) fn run_station_ahead(&mut self, number: usize) {
         let now = self.now;
         let station = &mut self.stations.all[number];
         if station.next_at != now {
@@ -325,11 +327,12 @@ impl Simulation<'_> {
             felt.saturating_add(lookahead).min(self.barrier).min(self.stations.next_start());
         self.stations.running = number as u32;
         for at in 0..self.stations.all[number].inputs.len() {
-            self.catch_up_before(self.stations.all[number].inputs[at] as usize, felt);
+            self.apply_departures_before(self.stations.all[number].inputs[at] as usize, felt);
         }
         while let Some(first) = self.stations.all[number].first() {
             let is_due = first.at <= now && elsewhere.is_none_or(|other| first <= other);
-            let in_reach = first.at < horizon && (first.at == now || !self.is_for_all(first));
+            let in_reach =
+                first.at < horizon && (first.at == now || !self.affects_all_stations(first));
             if !is_due && !in_reach {
                 break;
             }
@@ -341,27 +344,28 @@ impl Simulation<'_> {
         for at in 0..self.stations.all[number].inputs.len() {
             let link = self.stations.all[number].inputs[at] as usize;
             if self.ports[link].wire.is_empty() {
-                self.watch(link);
+                self.schedule_free_event(link);
             }
         }
-        self.expect(number);
+        self.schedule_station(number);
     }
 
     /// Puts a station into the common calendar for what happens to it next.
-    fn expect(&mut self, number: usize) {
+    fn schedule_station(&mut self, number: usize) {
         let station = &mut self.stations.all[number];
         if let Some(first) = station.first()
             && first.at < station.next_at
         {
             station.next_at = first.at;
-            self.calendar.schedule(first.at, first.ticket, Kind::Ahead, number);
+            self.calendar.schedule(first.at, first.ticket, Kind::StationAhead, number);
         }
     }
 
     /// Whether an event looks at more than its station.
     #[inline]
-    fn is_for_all(&self, entry: Entry) -> bool {
-        entry.kind() == Kind::Due && !matches!(self.agenda[entry.id()], Agenda::Seen { .. })
+    fn affects_all_stations(&self, entry: Entry) -> bool {
+        entry.kind() == Kind::RareEvent
+            && !matches!(self.agenda[entry.id()], Agenda::MessageRead { .. })
     }
 
     /// Whether a NIC that runs ahead looks at this instant.
@@ -371,22 +375,22 @@ impl Simulation<'_> {
     }
 
     /// Notes that an operation ends then which may start others anywhere.
-    pub(crate) fn note_start(&mut self, op: OpId, at: u64) {
+    pub(crate) fn note_global_start(&mut self, op: OpId, at: u64) {
         if !self.stations.is_empty() && self.stations.of_op[op.index()] == NOWHERE {
             self.stations.starts.push(Reverse(at));
         }
     }
 
     /// The same operation has ended.
-    pub(crate) fn forget_start(&mut self, op: OpId) {
+    pub(crate) fn drop_global_start(&mut self, op: OpId) {
         if !self.stations.is_empty() && self.stations.of_op[op.index()] == NOWHERE {
             self.stations.starts.pop();
         }
     }
 
     /// When a wait that may begin does: with the last of those it waited for, in whatever order
-    /// stations were worked off.
-    pub(crate) fn begin_of(&self, op: OpId) -> u64 {
+    /// stations were handled.
+    pub(crate) fn start_of_wait(&self, op: OpId) -> u64 {
         if self.stations.is_empty() || self.stations.of_op[op.index()] != NOWHERE {
             return self.now;
         }

@@ -86,7 +86,7 @@ pub(crate) struct PauseLog {
 
 /// The pauses of one lane of a link, or its waiting for credits; the last of them above all.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Halt {
+pub(crate) struct LanePause {
     /// How long all that have ended were together.
     pub total: u64,
     /// When it began.
@@ -103,14 +103,14 @@ pub(crate) struct Halt {
 
 impl Simulation<'_> {
     /// The present or last pause of a class of data.
-    pub(crate) fn halt(&mut self, link: usize, class: usize) -> &mut Halt {
+    pub(crate) fn lane_pause(&mut self, link: usize, class: usize) -> &mut LanePause {
         let place = link * self.rules.lanes + class - DATA;
-        &mut self.halts[place]
+        &mut self.lane_pauses[place]
     }
 
-    /// Handles [`Kind::Arrived`]: the oldest packet on a wire reaches the far end.
+    /// Handles [`Kind::PacketArrived`]: the oldest packet on a wire reaches the far end.
     #[inline]
-    pub(crate) fn arrived(&mut self, link: usize) {
+    pub(crate) fn packet_arrived(&mut self, link: usize) {
         let port = &mut self.ports[link];
         if port.into != NOWHERE {
             // A switch that has been batched in the meantime has taken the packet already.
@@ -126,34 +126,34 @@ impl Simulation<'_> {
         debug_assert_eq!(packet.at, self.now as u32);
         if !port.wire.is_empty() {
             let (at, ticket) = self.next_arrival(link);
-            self.schedule(at, ticket, Kind::Arrived, link);
+            self.schedule(at, ticket, Kind::PacketArrived, link);
         } else if port.sendable() != 0 && !self.runs_ahead() {
-            self.catch_up(link);
+            self.apply_departures(link);
             if self.ports[link].wire.is_empty() {
-                self.watch(link);
+                self.schedule_free_event(link);
             }
         }
-        self.passed(link, packet);
+        self.link_crossed(link, packet);
     }
 
     /// A packet has crossed a link.
     #[inline]
-    pub(crate) fn passed(&mut self, link: usize, packet: Packet) {
+    pub(crate) fn link_crossed(&mut self, link: usize, packet: Packet) {
         self.counters.packet_hops += u64::from(packet.purpose == Purpose::Data);
-        let damaged = !self.damage.is_empty() && self.damages(link, u32::from(packet.size));
+        let damaged = !self.damage.is_empty() && self.damages_packet(link, u32::from(packet.size));
         if damaged && self.link_retries(link, &packet) {
             let class = self.class_of(&packet);
-            self.catch_up(link);
+            self.apply_departures(link);
             self.credits.take_back(link, class, u32::from(packet.size));
             let packet = Packet { at: joined(self.now), ..packet };
-            self.join(link, class, Waiting { packet, from: NOWHERE });
+            self.enqueue(link, class, Waiting { packet, from: NOWHERE });
         } else if damaged || packet.flags & DAMAGED != 0 {
             if self.ports[link].into != NOWHERE {
                 self.give_credit(link, &packet, self.now);
             }
-            self.lose(link, &packet);
+            self.drop_packet(link, &packet);
         } else if self.ports[link].into == NOWHERE {
-            self.delivered(link, packet);
+            self.packet_delivered(link, packet);
         } else {
             self.forward(link, packet);
         }
@@ -164,25 +164,25 @@ impl Simulation<'_> {
     fn forward(&mut self, link: usize, mut packet: Packet) {
         if self.ends_here(&packet) {
             self.give_credit(link, &packet, self.now);
-            self.delivered(link, packet);
+            self.packet_delivered(link, packet);
             return;
         }
         let class = self.class_of(&packet);
         let next = self.next_link(link, &mut packet);
         let is_lost = match self.ports.get(next) {
-            Some(port) => port.paused >> class & 1 == 1 && self.discards(next, class),
+            Some(port) => port.paused >> class & 1 == 1 && self.watchdog_discards(next, class),
             // No link leads there any more.
             None => true,
         };
         if is_lost {
             self.give_credit(link, &packet, self.now);
-            self.lose(if next < self.ports.len() { next } else { link }, &packet);
+            self.drop_packet(if next < self.ports.len() { next } else { link }, &packet);
             return;
         }
-        self.catch_up(next);
+        self.apply_departures(next);
         let is_idle = self.is_idle(next, class) && self.has_credit(next, class);
         if self.ports[next].queued.checked_add(u32::from(packet.size)).is_none() {
-            self.drop_uncounted(link, next, &packet);
+            self.drop_above_queue_limit(link, next, &packet);
             return;
         }
         let number = self.ports[link].into as usize;
@@ -197,11 +197,11 @@ impl Simulation<'_> {
                 if self.recorder.is_some() {
                     self.record_wait(next, packet.purpose, units::Span::ZERO);
                 }
-                self.send(next, self.now, packet);
+                self.put_on_wire(next, self.now, packet);
                 return;
             }
             let size = u32::from(packet.size);
-            if self.credits.count() {
+            if self.credits.are_counted() {
                 // Its credits are its charge.
             } else if self.rules.lossless >> class & 1 == 1 {
                 switch.charge(&mut self.ports[link], class, size);
@@ -212,7 +212,7 @@ impl Simulation<'_> {
             if self.rules.trims && packet.purpose == Purpose::Data {
                 self.trim(link, next, packet);
             } else {
-                self.dropped(link, next, &packet, class);
+                self.drop_without_room(link, next, &packet, class);
             }
             return;
         }
@@ -225,12 +225,12 @@ impl Simulation<'_> {
             self.count_mark(next, &packet);
         }
         packet.at = joined(self.now);
-        self.join(next, class, Waiting { packet, from: link as u32 });
+        self.enqueue(next, class, Waiting { packet, from: link as u32 });
     }
 
     /// Whether the watchdog throws away what comes for a paused link.
     #[cold]
-    fn discards(&self, link: usize, class: usize) -> bool {
+    fn watchdog_discards(&self, link: usize, class: usize) -> bool {
         self.pauses[link].discards >> class & 1 == 1
     }
 
@@ -257,10 +257,10 @@ impl Simulation<'_> {
     ) -> bool {
         let number = self.ports[link].into as usize;
         if self.rules.lossless >> class & 1 == 0 {
-            // The queue is that of a port that has been caught up with.
+            // The departures of this port have been applied.
             let queued = u64::from(self.ports[next].classes[class].queued + size);
             if self.switches[number].lossy_limit() < queued {
-                self.catch_up_switch(number);
+                self.apply_switch_departures(number);
             }
             let switch = &mut self.switches[number];
             let fits = queued <= switch.lossy_limit();
@@ -274,43 +274,43 @@ impl Simulation<'_> {
             switch.charge(&mut self.ports[link], class, size);
             return true;
         }
-        self.catch_up_switch(number);
+        self.apply_switch_departures(number);
         let switch = &mut self.switches[number];
         match switch.admit(&mut self.ports[link], class, size) {
             Admission::Taken => true,
             Admission::TakenAndPause => {
-                self.pause_sender(link, class);
+                self.pause_upstream(link, class);
                 true
             }
             Admission::Dropped => false,
         }
     }
 
-    /// Works off the departures of all ports of a switch.
-    fn catch_up_switch(&mut self, number: usize) {
+    /// Applies the departures of all ports of a switch.
+    fn apply_switch_departures(&mut self, number: usize) {
         if self.switches[number].alert {
             return;
         }
         for at in 0..self.switches[number].ports.len() {
-            self.catch_up(self.switches[number].ports[at] as usize);
+            self.apply_departures(self.switches[number].ports[at] as usize);
         }
     }
 
     /// Asks the sender at the other end of a link to pause a class.
-    fn pause_sender(&mut self, link: usize, class: usize) {
+    fn pause_upstream(&mut self, link: usize, class: usize) {
         self.ports[link].pausing |= 1 << class;
         let number = self.ports[link].into as usize;
         let switch = &mut self.switches[number];
         switch.pausing += 1;
         if !switch.alert {
             switch.alert = true;
-            self.make_eventful(number as u32);
+            self.require_events(number as u32);
             for at in 0..self.switches[number].ports.len() {
-                self.watch(self.switches[number].ports[at] as usize);
+                self.schedule_free_event(self.switches[number].ports[at] as usize);
             }
         }
         self.send_pause(link, class, 0);
-        self.renew_later(link, class);
+        self.schedule_renewal(link, class);
     }
 
     /// How long so many quanta of 512 bit times are on a link.
@@ -324,7 +324,7 @@ impl Simulation<'_> {
         for class in self.rules.lossless_classes() {
             self.ports[link].pausing |= 1 << class;
             self.send_pause(link, class, 0);
-            self.renew_later(link, class);
+            self.schedule_renewal(link, class);
         }
     }
 
@@ -337,13 +337,13 @@ impl Simulation<'_> {
     }
 
     /// Sees to it that a pause is renewed before it runs out.
-    pub(crate) fn renew_later(&mut self, link: usize, class: usize) {
+    pub(crate) fn schedule_renewal(&mut self, link: usize, class: usize) {
         let lasts = self.quanta(link, self.rules.pause_quanta);
         let pending = &mut self.pauses[link].renewal_pending;
         if 0 < lasts && *pending >> class & 1 == 0 {
             *pending |= 1 << class;
             let at = self.now + lasts / 2;
-            self.plan(at, Agenda::Renew { link: link as u32, class: class as u8 });
+            self.schedule_rare(at, Agenda::Renew { link: link as u32, class: class as u8 });
         }
     }
 
@@ -352,19 +352,19 @@ impl Simulation<'_> {
         self.pauses[link].renewal_pending &= !(1 << class);
         if self.ports[link].pausing >> class & 1 == 1 {
             self.send_pause(link, class, 0);
-            self.renew_later(link, class);
+            self.schedule_renewal(link, class);
         }
     }
 
-    /// Handles [`Kind::Commanded`]: a pause frame reaches the far end of a link, whose sender there
+    /// Handles [`Kind::PauseFrame`]: a pause frame reaches the far end of a link, whose sender there
     /// is the reverse link's port.
-    pub(crate) fn commanded(&mut self, link: usize) {
+    pub(crate) fn pause_frame_arrived(&mut self, link: usize) {
         let frame = self.pauses[link].flying.pop_front().expect("a frame was on the wire");
         let reverse = self.fabric.reverse(fabric::LinkId::from_index(link)).index();
         let class = frame.psn as usize;
         let retried = self.settings.switch.link_retry == LinkRetry::On && !self.is_down(link);
         let is_lost =
-            !self.damage.is_empty() && self.damages(link, u32::from(frame.size)) && !retried;
+            !self.damage.is_empty() && self.damages_packet(link, u32::from(frame.size)) && !retried;
         if is_lost || self.rules.lossless >> class & 1 == 0 {
             // It did not arrive, or nobody listens to pauses of its class.
         } else if frame.flags & RESUME == 0 {
@@ -372,43 +372,43 @@ impl Simulation<'_> {
         } else {
             self.resume(reverse, class);
         }
-        self.make_calmer(self.ports[link].into);
+        self.release_events(self.ports[link].into);
     }
 
     /// A port may not send a class any more.
     pub(crate) fn pause(&mut self, link: usize, class: usize) {
-        self.catch_up(link);
+        self.apply_departures(link);
         let (now, lasts) = (self.now, self.quanta(link, self.rules.pause_quanta));
-        let halt = self.halt(link, class);
+        let halt = self.lane_pause(link, class);
         halt.until = if lasts == 0 { u64::MAX } else { now + lasts };
         if lasts != 0 && !halt.expiry_pending {
             halt.expiry_pending = true;
             let until = halt.until;
-            self.plan(until, Agenda::Expire { link: link as u32, class: class as u8 });
+            self.schedule_rare(until, Agenda::Expire { link: link as u32, class: class as u8 });
         }
         if (self.ports[link].paused | self.pauses[link].defies) >> class & 1 == 1 {
             return;
         }
         self.counters.pauses += 1;
-        let watched = self.ports[link].switch != NOWHERE && 0 < self.rules.watchdog;
-        let halt = self.halt(link, class);
+        let is_watched = self.ports[link].switch != NOWHERE && 0 < self.rules.watchdog;
+        let halt = self.lane_pause(link, class);
         halt.since = now;
-        if watched && !halt.watchdog_pending {
+        if is_watched && !halt.watchdog_pending {
             halt.watchdog_pending = true;
             let at = now + self.rules.watchdog;
-            self.plan(at, Agenda::Watchdog { link: link as u32, class: class as u8 });
+            self.schedule_rare(at, Agenda::Watchdog { link: link as u32, class: class as u8 });
         }
         let port = &mut self.ports[link];
         port.paused |= 1 << class;
         if port.switch == NOWHERE && self.rules.acks_hold == AcksWhilePaused::Hold {
             port.paused |= 1 << CONTROL;
         }
-        self.make_eventful(self.ports[link].switch);
+        self.require_events(self.ports[link].switch);
     }
 
     /// How long a lane of a link has been paused, or has waited for credits, until now.
     pub(crate) fn paused_for(&self, link: usize, lane: usize) -> u64 {
-        let halt = &self.halts[link * self.rules.lanes + lane];
+        let halt = &self.lane_pauses[link * self.rules.lanes + lane];
         let is_paused = self.ports[link].paused >> (DATA + lane) & 1 == 1;
         let running = if is_paused { self.now.saturating_sub(halt.since) } else { 0 };
         halt.total + running + self.credits.waited(link, lane, self.now)
@@ -422,9 +422,9 @@ impl Simulation<'_> {
         if self.ports[link].paused >> class & 1 == 0 {
             return;
         }
-        self.catch_up(link);
+        self.apply_departures(link);
         let now = self.now;
-        let halt = self.halt(link, class);
+        let halt = self.lane_pause(link, class);
         halt.total += now - halt.since;
         let port = &mut self.ports[link];
         port.paused &= !(1 << class);
@@ -432,20 +432,20 @@ impl Simulation<'_> {
             if port.paused >> DATA == 0 {
                 port.paused &= !(1 << CONTROL);
             }
-            self.kick(link);
-            self.serve(link);
+            self.start_transmitter(link);
+            self.try_transmit(link);
         } else {
-            self.kick(link);
+            self.start_transmitter(link);
             if self.sender_of_port[link] != NOWHERE {
-                self.serve(link);
+                self.try_transmit(link);
             }
-            self.make_calmer(self.ports[link].switch);
+            self.release_events(self.ports[link].switch);
         }
     }
 
     /// Looks whether a pause has run out without being renewed.
     pub(crate) fn expire_pause(&mut self, link: usize, class: usize) {
-        let halt = self.halt(link, class);
+        let halt = self.lane_pause(link, class);
         halt.expiry_pending = false;
         let until = halt.until;
         if (self.ports[link].paused | self.pauses[link].defies) >> class & 1 == 0 {
@@ -455,28 +455,28 @@ impl Simulation<'_> {
             self.resume(link, class);
         } else {
             let now = self.now;
-            let halt = self.halt(link, class);
+            let halt = self.lane_pause(link, class);
             halt.expiry_pending = true;
             if halt.since + SUSPICIOUS.as_ps() <= now && halt.examined != Some(halt.since) {
                 halt.examined = Some(halt.since);
-                self.examine(link, class);
+                self.diagnose_pause(link, class);
             }
-            self.plan(until, Agenda::Expire { link: link as u32, class: class as u8 });
+            self.schedule_rare(until, Agenda::Expire { link: link as u32, class: class as u8 });
         }
     }
 
     /// Looks whether a queue has been paused for so long that it must be stuck.
-    pub(crate) fn bark(&mut self, link: usize, class: usize) {
-        let halt = self.halt(link, class);
+    pub(crate) fn watchdog_expired(&mut self, link: usize, class: usize) {
+        let halt = self.lane_pause(link, class);
         halt.watchdog_pending = false;
         let since = halt.since;
         if self.ports[link].paused >> class & 1 == 0 {
             return;
         }
         if self.now < since + self.rules.watchdog {
-            self.halt(link, class).watchdog_pending = true;
+            self.lane_pause(link, class).watchdog_pending = true;
             let at = since + self.rules.watchdog;
-            self.plan(at, Agenda::Watchdog { link: link as u32, class: class as u8 });
+            self.schedule_rare(at, Agenda::Watchdog { link: link as u32, class: class as u8 });
             return;
         }
         let name = self.fabric.link_name(fabric::LinkId::from_index(link));
@@ -486,8 +486,8 @@ impl Simulation<'_> {
             WatchdogAction::Forward => "lets it send",
             WatchdogAction::Drop => "drops what waits and what comes",
         };
-        self.find(format!("{name} has been paused for {span}: the watchdog {acts}"));
-        self.examine(link, class);
+        self.report_finding(format!("{name} has been paused for {span}: the watchdog {acts}"));
+        self.diagnose_pause(link, class);
         match self.settings.pfc.action {
             WatchdogAction::Alert => {}
             WatchdogAction::Forward => {
@@ -496,34 +496,34 @@ impl Simulation<'_> {
             }
             WatchdogAction::Drop => {
                 self.pauses[link].discards |= 1 << class;
-                self.drain(link, class);
+                self.drain_queue(link, class);
             }
         }
     }
 
     /// Throws away what waits in a queue and gives its memory back.
-    pub(crate) fn drain(&mut self, link: usize, class: usize) {
-        self.catch_up(link);
+    pub(crate) fn drain_queue(&mut self, link: usize, class: usize) {
+        self.apply_departures(link);
         while !self.ports[link].classes[class].queue.is_empty() {
             let port = &mut self.ports[link];
             let waiting = self.queued.pop(&mut port.classes[class].queue);
             port.left(class, u32::from(waiting.packet.size));
             if port.switch != NOWHERE {
                 let number = port.switch as usize;
-                self.give_back(number, &waiting, class);
+                self.release_memory(number, &waiting, class);
             }
-            self.lose(link, &waiting.packet);
+            self.drop_packet(link, &waiting.packet);
         }
     }
 
     /// Gives back what a packet that leaves a switch was charged for.
-    fn give_back(&mut self, number: usize, waiting: &Waiting, class: usize) {
+    fn release_memory(&mut self, number: usize, waiting: &Waiting, class: usize) {
         if waiting.from == NOWHERE {
             return;
         }
         let size = u32::from(waiting.packet.size);
         let from = waiting.from as usize;
-        if self.credits.count() {
+        if self.credits.are_counted() {
             self.credits.give(from, class, size, self.now);
             return;
         }
@@ -535,41 +535,41 @@ impl Simulation<'_> {
         let port = &mut self.ports[from];
         switch.release(port, class, size);
         if port.pausing >> class & 1 == 1 && switch.may_resume(port, class, self.rules.xon_below) {
-            self.resume_sender(from, class);
+            self.resume_upstream(from, class);
         }
     }
 
     /// A packet that came over a link finds no room in the queue of the next.
     #[cold]
-    fn dropped(&mut self, link: usize, next: usize, packet: &Packet, class: usize) {
+    fn drop_without_room(&mut self, link: usize, next: usize, packet: &Packet, class: usize) {
         if self.rules.lossless >> class & 1 == 1 {
             let node = self.fabric.links()[fabric::LinkId::from_index(link)].to;
-            self.tell_of_loss(node, "headroom");
+            self.report_lossless_drop(node, "headroom");
         }
-        self.lose(next, packet);
+        self.drop_packet(next, packet);
     }
 
     /// So much waits for a link that a packet more could not be counted.
     #[cold]
-    fn drop_uncounted(&mut self, link: usize, next: usize, packet: &Packet) {
+    fn drop_above_queue_limit(&mut self, link: usize, next: usize, packet: &Packet) {
         let name = self.fabric.link_name(fabric::LinkId::from_index(next));
         let most = units::Bytes::new(u64::from(QUEUE_BYTES));
-        self.find(format!(
+        self.report_finding(format!(
             "{most:.0} wait for {name}, and the packet engine counts no more: what comes is dropped"
         ));
         self.give_credit(link, packet, self.now);
-        self.lose(next, packet);
+        self.drop_packet(next, packet);
     }
 
-    /// A lossless class has lost a packet, which must not happen: the first of a node is told.
+    /// A lossless class has lost a packet, which must not happen: the first of a node is reported.
     #[cold]
-    pub(crate) fn tell_of_loss(&mut self, node: fabric::NodeId, too_small: &str) {
+    pub(crate) fn report_lossless_drop(&mut self, node: fabric::NodeId, too_small: &str) {
         if self.dropped_lossless.contains(&node) {
             return;
         }
         self.dropped_lossless.push(node);
         let name = self.fabric.name(node);
-        self.find(format!(
+        self.report_finding(format!(
             "{name} dropped a packet of the lossless class: its {too_small} is too small"
         ));
     }
@@ -591,7 +591,7 @@ impl Simulation<'_> {
 
     /// A packet is gone: on a link, or in the queue for it.
     #[cold]
-    pub(crate) fn lose(&mut self, link: usize, packet: &Packet) {
+    pub(crate) fn drop_packet(&mut self, link: usize, packet: &Packet) {
         self.counters.drops += 1;
         let class = self.class_of(packet);
         self.ports[link].classes[class].drops += 1;
@@ -603,8 +603,8 @@ impl Simulation<'_> {
         }
     }
 
-    /// Notes something that the user should hear about, when it happens for the first time.
-    pub(crate) fn find(&mut self, text: String) {
+    /// Adds a finding for the user, unless it is there already.
+    pub(crate) fn report_finding(&mut self, text: String) {
         let is_new = self.findings.iter().all(|finding| finding.text != text);
         if is_new && self.findings.len() < 1_000 {
             self.findings.push(Finding { at: Time::from_ps(self.now), text });

@@ -1,7 +1,7 @@
 //! Queues and transmitters at work: packets join a queue, leave it, and go onto the wire.
 //!
-//! The two rules on which the speed rests: departures are worked off when somebody looks
-//! ([`Simulation::catch_up`]), and only the oldest packet on a wire has an event.
+//! The two rules on which the speed rests: departures are applied when a port is read
+//! ([`Simulation::apply_departures`]), and only the oldest packet on a wire has an event.
 
 use units::Id;
 
@@ -16,16 +16,16 @@ use crate::ring::Tag;
 use crate::simulation::Simulation;
 
 impl Simulation<'_> {
-    /// Works off the departures of a port that were due until now.
+    /// Applies the departures of a port that were due until now.
     #[inline]
-    pub(crate) fn catch_up(&mut self, link: usize) {
+    pub(crate) fn apply_departures(&mut self, link: usize) {
         loop {
             let port = &self.ports[link];
             if port.sendable() == 0 || !port.is_free(self.now, self.ticket) {
                 return;
             }
             let start = port.free_at;
-            if !self.credits.count() {
+            if !self.credits.are_counted() {
                 self.transmit(link, start);
             } else if !self.depart_by_credit(link, self.now) {
                 return;
@@ -33,16 +33,16 @@ impl Simulation<'_> {
         }
     }
 
-    /// Works off the departures of a port that were due before an instant.
+    /// Applies the departures of a port that were due before an instant.
     #[inline]
-    pub(crate) fn catch_up_before(&mut self, link: usize, at: u64) {
+    pub(crate) fn apply_departures_before(&mut self, link: usize, at: u64) {
         loop {
             let port = &self.ports[link];
             if port.sendable() == 0 || at <= port.free_at {
                 return;
             }
             let start = port.free_at;
-            if !self.credits.count() {
+            if !self.credits.are_counted() {
                 self.transmit(link, start);
             } else if !self.depart_by_credit(link, at - 1) {
                 return;
@@ -50,8 +50,8 @@ impl Simulation<'_> {
         }
     }
 
-    /// Whether a packet of a class that arrives now would be sent at once. The port must have been
-    /// caught up with.
+    /// Whether a packet of a class that arrives now would be sent at once. Due departures must
+    /// have been applied.
     #[inline]
     pub(crate) fn is_idle(&self, link: usize, class: usize) -> bool {
         let port = &self.ports[link];
@@ -62,22 +62,22 @@ impl Simulation<'_> {
 
     /// Puts a packet into a queue. If the transmitter is idle it goes at once.
     #[inline]
-    pub(crate) fn join(&mut self, link: usize, class: usize, waiting: Waiting) {
+    pub(crate) fn enqueue(&mut self, link: usize, class: usize, waiting: Waiting) {
         let port = &mut self.ports[link];
         port.joined(class, u32::from(waiting.packet.size));
         self.queued.push(&mut port.classes[class].queue, waiting);
-        self.kick(link);
+        self.start_transmitter(link);
     }
 
     /// Lets a port send if it is idle and may; else sees to it that somebody looks again.
     #[inline]
-    pub(crate) fn kick(&mut self, link: usize) {
+    pub(crate) fn start_transmitter(&mut self, link: usize) {
         let port = &mut self.ports[link];
         if port.sendable() != 0 && port.is_free(self.now, self.ticket) {
-            if self.credits.count() {
+            if self.credits.are_counted() {
                 // It has been idle, or stalled, until now.
                 (port.free_at, port.free_ticket) = (self.now, 0);
-                self.catch_up(link);
+                self.apply_departures(link);
             } else {
                 self.transmit(link, self.now);
             }
@@ -85,7 +85,7 @@ impl Simulation<'_> {
         // With an empty wire nobody would look: the transmitter is busy with a pause frame, or
         // there are no credits.
         if self.departures_are_events(link) || self.ports[link].wire.is_empty() {
-            self.watch_on(link);
+            self.schedule_free_or_credit_event(link);
         }
     }
 
@@ -101,38 +101,38 @@ impl Simulation<'_> {
 
     /// Arranges for a look at the transmitter when it is free, if something waits for it.
     #[inline]
-    pub(crate) fn watch(&mut self, link: usize) {
+    pub(crate) fn schedule_free_event(&mut self, link: usize) {
         let port = &mut self.ports[link];
-        if !port.watched && port.sendable() != 0 {
-            port.watched = true;
+        if !port.free_event_pending && port.sendable() != 0 {
+            port.free_event_pending = true;
             let (at, ticket) = (port.free_at.max(self.now), port.free_ticket);
-            self.schedule(at, ticket, Kind::Freed, link);
+            self.schedule(at, ticket, Kind::TransmitterFreed, link);
         }
     }
 
-    /// The same for a port that has been worked off: if it is free and something still waits, that
+    /// The same for a port whose departures have been applied: if it is free and something still waits, that
     /// waits for credits. Those that it does not know of yet take the way back, and what they let
     /// go the way there; so it is soon enough to look after one of them.
-    pub(crate) fn watch_on(&mut self, link: usize) {
+    pub(crate) fn schedule_free_or_credit_event(&mut self, link: usize) {
         let port = &self.ports[link];
-        if !self.credits.count() || port.sendable() == 0 || self.now < port.free_at {
-            self.watch(link);
+        if !self.credits.are_counted() || port.sendable() == 0 || self.now < port.free_at {
+            self.schedule_free_event(link);
         } else if port.into != NOWHERE && self.switches[port.into as usize].is_batched() {
-            self.announce(link, port.free_at + port.delay, link as u32);
-        } else if !port.watched {
+            self.schedule_arrival(link, port.free_at + port.delay, link as u32);
+        } else if !port.free_event_pending {
             let at = self.now + (port.delay - port.latency).max(1_000);
-            self.ports[link].watched = true;
-            self.schedule(at, 0, Kind::Freed, link);
+            self.ports[link].free_event_pending = true;
+            self.schedule(at, 0, Kind::TransmitterFreed, link);
         }
     }
 
-    /// Handles [`Kind::Freed`].
-    pub(crate) fn freed(&mut self, link: usize) {
-        self.ports[link].watched = false;
+    /// Handles [`Kind::TransmitterFreed`].
+    pub(crate) fn transmitter_freed(&mut self, link: usize) {
+        self.ports[link].free_event_pending = false;
         if self.ports[link].switch == NOWHERE {
-            self.serve(link);
+            self.try_transmit(link);
         } else {
-            self.catch_up(link);
+            self.apply_departures(link);
         }
         // A frame of the link itself is never left to whoever looks next: it is felt elsewhere. And
         // with an empty wire nobody would look.
@@ -140,14 +140,14 @@ impl Simulation<'_> {
         let unseen = self.ports[link].wire.is_empty();
         let from_switch = self.ports[link].switch != NOWHERE;
         if commands || unseen || (from_switch && self.departures_are_events(link)) {
-            self.watch_on(link);
+            self.schedule_free_or_credit_event(link);
         }
     }
 
     /// Takes the next packet of a port out of its queue and puts it onto the wire at `start`.
     pub(crate) fn transmit(&mut self, link: usize, start: u64) {
         if self.ports[link].waiting & COMMAND != 0 {
-            self.transmit_command(link, start);
+            self.transmit_pause_frame(link, start);
             return;
         }
         let class = self.next_class(link);
@@ -181,7 +181,7 @@ impl Simulation<'_> {
             let switch = &mut self.switches[switch as usize];
             if from == NOWHERE {
                 // It began here, and was charged to nobody.
-            } else if self.credits.count() {
+            } else if self.credits.are_counted() {
                 self.credits.give(from as usize, class, size, start);
             } else if self.rules.lossless >> class & 1 == 1 {
                 let from_port = &mut self.ports[from as usize];
@@ -190,13 +190,13 @@ impl Simulation<'_> {
                     && switch.may_resume(from_port, class, self.rules.xon_below)
                 {
                     debug_assert!(start == self.now, "departures that end a pause are events");
-                    self.resume_sender(from as usize, class);
+                    self.resume_upstream(from as usize, class);
                 }
             } else {
                 switch.release_lossy(size);
             }
         }
-        self.send(link, start, packet);
+        self.put_on_wire(link, start, packet);
     }
 
     /// A data packet is marked in the queue of a link.
@@ -256,7 +256,7 @@ impl Simulation<'_> {
     /// before what arrives, and arrivals of one instant go by link, whatever the order in which
     /// they were worked out. With explicit departures, in the order in which transmissions began.
     #[inline]
-    fn tickets(&mut self, link: usize) -> (u32, u32) {
+    fn draw_tickets(&mut self, link: usize) -> (u32, u32) {
         if self.explicit {
             (self.calendar.ticket(), self.calendar.ticket())
         } else {
@@ -278,8 +278,8 @@ impl Simulation<'_> {
 
     /// Occupies the transmitter with a packet.
     #[inline]
-    pub(crate) fn send(&mut self, link: usize, start: u64, mut packet: Packet) {
-        let (free_ticket, ticket) = self.tickets(link);
+    pub(crate) fn put_on_wire(&mut self, link: usize, start: u64, mut packet: Packet) {
+        let (free_ticket, ticket) = self.draw_tickets(link);
         let port = &mut self.ports[link];
         let size = u64::from(packet.size);
         let time = port.time_to_send(size + self.sizes.gap, self.clock);
@@ -304,7 +304,7 @@ impl Simulation<'_> {
             self.wires.set_tag(port.wire, Tag::new(ticket, at));
         }
         if was_empty {
-            self.announce(link, at, ticket);
+            self.schedule_arrival(link, at, ticket);
         }
         self.spend_credit(link, &packet, start);
     }
@@ -319,23 +319,23 @@ impl Simulation<'_> {
             ..Packet::default()
         };
         let reverse = self.fabric.reverse(fabric::LinkId::from_index(from)).index();
-        self.catch_up(reverse);
+        self.apply_departures(reverse);
         self.pauses[reverse].waiting.push_back(frame);
         let port = &mut self.ports[reverse];
         port.waiting |= COMMAND;
         if port.is_free(self.now, self.ticket) {
             self.transmit(reverse, self.now);
         }
-        self.watch(reverse);
+        self.schedule_free_event(reverse);
     }
 
     /// Puts a frame of the link itself onto the wire.
     #[cold]
-    fn transmit_command(&mut self, link: usize, start: u64) {
+    fn transmit_pause_frame(&mut self, link: usize, start: u64) {
         let log = &mut self.pauses[link];
         let frame = log.waiting.pop_front().expect("the mask says that a frame waits");
         log.flying.push_back(frame);
-        let (free_ticket, ticket) = self.tickets(link);
+        let (free_ticket, ticket) = self.draw_tickets(link);
         let response = self.quanta(link, self.rules.response_quanta);
         let log = &self.pauses[link];
         let port = &mut self.ports[link];
@@ -347,13 +347,13 @@ impl Simulation<'_> {
         port.free_ticket = free_ticket;
         port.bytes += size;
         let at = port.free_at + port.delay - port.latency + response;
-        self.schedule(at, ticket, Kind::Commanded, link);
-        self.make_eventful(self.ports[link].into);
+        self.schedule(at, ticket, Kind::PauseFrame, link);
+        self.require_events(self.ports[link].into);
     }
 
     /// A paused sender may go on.
     #[cold]
-    pub(crate) fn resume_sender(&mut self, from: usize, class: usize) {
+    pub(crate) fn resume_upstream(&mut self, from: usize, class: usize) {
         let port = &mut self.ports[from];
         port.pausing &= !(1 << class);
         let switch = &mut self.switches[port.into as usize];
@@ -364,7 +364,7 @@ impl Simulation<'_> {
         }
         self.send_pause(from, class, RESUME);
         if calm {
-            self.make_calmer(self.ports[from].into);
+            self.release_events(self.ports[from].into);
         }
     }
 }

@@ -35,25 +35,25 @@ impl Simulation<'_> {
             ..packet
         };
         if self.admit_exactly(link, next, CONTROL, u32::from(HEADERS)) {
-            self.join(next, CONTROL, Waiting { packet: headers, from: link as u32 });
+            self.enqueue(next, CONTROL, Waiting { packet: headers, from: link as u32 });
         } else {
-            self.lose(next, &headers);
+            self.drop_packet(next, &headers);
         }
     }
 
     /// The headers of a trimmed packet reach the receiver, which asks for the packet again.
-    pub(crate) fn received_trimmed(&mut self, number: usize, packet: &Packet) {
+    pub(crate) fn trimmed_received(&mut self, number: usize, packet: &Packet) {
         let inbox = &mut self.inboxes[number];
         if packet.psn < inbox.expected || inbox.early.contains(packet.psn) {
             return;
         }
         let size = self.sizes.nak;
         if !self.rules.goes_back {
-            self.answer(number, Purpose::Nak, packet.psn, size, None, 0);
+            self.send_control(number, Purpose::Nak, packet.psn, size, None, 0);
         } else if inbox.asked != inbox.expected {
             inbox.asked = inbox.expected;
             let expected = inbox.expected;
-            self.answer(number, Purpose::Nak, expected, size, None, 0);
+            self.send_control(number, Purpose::Nak, expected, size, None, 0);
         }
     }
 }

@@ -155,7 +155,7 @@ fn a_reserve_can_be_used() {
     }
 }
 
-/// A NIC whose host is slow and whose buffer is too small loses packets, and that is told.
+/// A NIC whose host is slow and whose buffer is too small loses packets, and a finding says so.
 #[test]
 fn a_nic_that_loses_lossless_packets_is_told_of() {
     let fabric = star(8, Span::from_us(1));
@@ -170,7 +170,7 @@ fn a_nic_that_loses_lossless_packets_is_told_of() {
     assert!(told, "{:?}", outcome.findings);
 }
 
-/// A switch that keeps more for its ports than it has is told of; one byte to share is enough.
+/// A switch that keeps more for its ports than it has is reported; one byte to share is enough.
 #[test]
 fn a_memory_without_anything_to_share_is_told_of() {
     let fabric = star(8, Span::from_us(1));

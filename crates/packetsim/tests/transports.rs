@@ -267,6 +267,7 @@ fn an_incast_under_everything() {
     rocev2 nscc           157 [56, 0, 0, 0]
     rocev2 rccc           155 [3, 0, 0, 0]
     rocev2 cubic          158 [22, 0, 0, 0]
+    rocev2 powertcp       162 [13, 0, 0, 0]
     spectrum-x            153 [62, 0, 0, 0]
     ");
 }

@@ -450,7 +450,12 @@ fn settings_out_of_range_are_refused_with_their_range() {
     let timer = ["network.congestion.control=infiniband", "network.congestion.timer=0us"];
     let refusal = refusal_of("small-16", &timer);
     assert!(refusal.contains("`network.congestion.timer` is 0"), "{refusal}");
-    for set in ["network.packet.clock=nanosecond", "network.pfc.lossy_lanes=[0]"] {
+    let without_credits = [
+        "network.packet.clock=nanosecond",
+        "network.pfc.lossy_lanes=[0]",
+        "network.switch.control_share=0.5",
+    ];
+    for set in without_credits {
         let refusal = refusal_of("small-16", &["network.transport=infiniband", set]);
         assert!(refusal.contains("where credits are counted"), "{set}: {refusal}");
     }

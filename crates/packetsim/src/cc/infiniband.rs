@@ -11,7 +11,7 @@
 //! # Where this model departs from its sources
 //!
 //! * A switch marks by the length of its queue alone; whether the port is the root of the
-//!   congestion or its victim is not told apart.
+//!   congestion or its victim is not distinguished.
 //! * BECN comes with acknowledgements, not as packets of its own.
 //! * The table is linear; the specification leaves its content to the subnet manager.
 

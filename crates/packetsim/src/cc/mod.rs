@@ -1,9 +1,9 @@
 //! Congestion control: how fast, and how much, a queue pair may send.
 //!
-//! An algorithm is a state machine that never touches the network. It is told what happened
+//! An algorithm is a state machine that never touches the network. It gets facts
 //! (`on_*`), and is asked what the queue pair may do ([`Sender::limit`]) and when it wants to be
 //! called again ([`Sender::deadline`]). Its receiving half, where it has one, sees every packet
-//! and answers what to tell the sender ([`Receiver`]).
+//! and decides what goes back to the sender ([`Receiver`]).
 //!
 //! # Adding an algorithm
 //!
@@ -14,7 +14,7 @@
 //! 3. Name it in ARCHITECTURE.md.
 //!
 //! Nothing else changes. The shared tests then run it, because they loop over
-//! [`CcConfig::defaults`]; `tests/recipe.rs` adds one from a fixture.
+//! [`CcConfig::defaults`]. Whether that is all is tested with `tests/fixtures/steady.rs`.
 //!
 //! # What an algorithm may ask for
 //!
@@ -77,7 +77,7 @@ pub struct Limit {
     pub window: Bytes,
 }
 
-/// What an acknowledgement tells the sender. Offsets count the payload of the queue pair from its
+/// What the sender learns from an acknowledgement. Offsets count the payload of the queue pair from its
 /// first byte.
 #[derive(Clone, Copy, Debug)]
 pub struct Ack<'a> {
@@ -117,7 +117,7 @@ pub struct Data {
     pub marked: bool,
 }
 
-/// What the receiving half tells the sender.
+/// What the receiving half sends back.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Feedback {
     /// The acknowledgement carries a mark.
@@ -166,7 +166,7 @@ pub struct ReceiverCredit {
     pub outstanding: Bytes,
 }
 
-/// What an algorithm is told about its queue pair when it begins.
+/// What an algorithm knows of its queue pair when it begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Circumstances {
     /// The rate of the sender's link.
@@ -238,7 +238,7 @@ macro_rules! algorithms {
         }
 
         impl CcConfig {
-            fn algorithm(&self) -> &dyn Algorithm {
+            pub(super) fn algorithm(&self) -> &dyn Algorithm {
                 match self {
                     $(Self::$variant(config) => config,)*
                 }
@@ -282,6 +282,9 @@ algorithms! {
     Rccc = rccc;
     /// CUBIC: losses, a window at the sender; kernel TCP's (RFC 9438).
     Cubic = cubic;
+    /// PowerTCP: telemetry from every hop, queues and their growth, a window at the sender (Addanki
+    /// et al., NSDI 2022).
+    PowerTcp = powertcp;
 }
 
 impl Default for CcConfig {
@@ -341,24 +344,62 @@ fn window_at(window: u64, rate_bps: u64, line_bps: u64) -> Bytes {
     Bytes::new((part as u64).max(1))
 }
 
+/// The registry once more, with an algorithm from the tests alone.
+#[cfg(test)]
+#[path = "../../tests/fixtures"]
+pub mod recipe {
+    use super::*;
+
+    algorithms! {
+        /// A share of the line rate.
+        Steady = steady;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The registry is closed under its own names: what a scenario writes is what it gets.
-    #[test]
-    fn every_algorithm_is_read_by_its_name_and_starts() {
+    /// What every algorithm of a registry must keep, whatever it does.
+    fn check(name: &str, schema: &str, algorithm: &dyn Algorithm) {
         let about = Circumstances {
             line: Rate::from_gbps(400),
             base_rtt: Span::from_us(8),
             hops: 4,
             mtu: Bytes::new(4096),
         };
+        assert!(schema.contains(&format!("\"const\":\"{name}\"")), "{name} is not in {schema}");
+        let limit = algorithm.sender(&about).limit();
+        assert!(0 < limit.rate.as_bps() && Bytes::ZERO < limit.window, "{name}");
+        assert_eq!(algorithm.finding(&about), None, "{name}: defaults suit an ordinary path");
+        struct Defaults<'a>(&'a dyn Algorithm);
+        impl Ranged for Defaults<'_> {
+            fn ranges(&self, check: &mut Ranges) {
+                self.0.ranges(check);
+            }
+        }
+        assert_eq!(Ranges::of("congestion", &Defaults(algorithm)), [], "{name}");
+    }
+
+    /// The registry is closed under its own names: what a scenario writes is what it gets.
+    #[test]
+    fn every_algorithm_is_read_by_its_name_and_starts() {
+        let schema = schemars::schema_for!(CcConfig).to_value().to_string();
         for (name, config) in CcConfig::defaults() {
             assert_eq!(config.name(), name);
-            let limit = config.build(&about).limit();
-            assert!(0 < limit.rate.as_bps() && Bytes::ZERO < limit.window, "{name}");
+            check(name, &schema, config.algorithm());
         }
+    }
+
+    /// One file and one line: the registry of a test has an algorithm that this folder does not.
+    #[test]
+    fn an_algorithm_is_one_file_and_one_line() {
+        use super::recipe::CcConfig;
+        let schema = schemars::schema_for!(CcConfig).to_value().to_string();
+        let [(name, config)] = &CcConfig::defaults()[..] else { panic!("there is one line") };
+        assert_eq!((*name, config.name()), ("steady", "steady"));
+        assert!(config.algorithm().needs().marks);
+        check(name, &schema, config.algorithm());
     }
 
     #[test]
