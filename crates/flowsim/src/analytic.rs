@@ -7,9 +7,7 @@
 //! does not: the difference to the flow engine is what sharing costs.
 
 use fabric::{Fabric, LinkId};
-use traffic::{
-    ConnectionId, Finding, LinkUse, OpId, OpKind, OpTimes, Outcome, Replay, Transfers,
-};
+use traffic::{ConnectionId, Finding, LinkUse, OpId, OpKind, OpTimes, Outcome, Replay, Transfers};
 use units::{Id, IdVec, Span, Time};
 
 use crate::capacity;
@@ -116,9 +114,11 @@ impl Alone<'_, '_> {
         let sent = self.sent[connection.index()];
         self.sent[connection.index()] += bytes;
         let store = self.lay.per_byte * wire.packet.as_f64();
-        let line = self.lay.entries.first().map_or(f64::INFINITY, |(first, _)| {
-            self.capacities[*first as usize]
-        });
+        let line = self
+            .lay
+            .entries
+            .first()
+            .map_or(f64::INFINITY, |(first, _)| self.capacities[*first as usize]);
         let round_trip = 2.0 * self.lay.delay + store;
         window.least_s(bytes / pairs, sent / pairs, round_trip, line / pairs)
     }

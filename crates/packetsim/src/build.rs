@@ -407,7 +407,8 @@ fn switches(
         let sooner = |link: &u32| {
             let port = &ports[*link as usize];
             // Pause frames are not looked up, and only switches and overrun hosts send them.
-            let from_here = port.switch != NOWHERE || settings.nic.host_rate().is_some() || hosts_pause;
+            let from_here =
+                port.switch != NOWHERE || settings.nic.host_rate().is_some() || hosts_pause;
             if from_here { port.delay - port.latency } else { port.delay }
         };
         switch.lookahead = switch.inputs.iter().map(sooner).min().unwrap_or(0);

@@ -307,7 +307,10 @@ impl Simulation<'_> {
         let node = self.inboxes[pair].node as usize;
         let (now, size) = (self.now, u64::from(packet.size));
         let host = &mut self.hosts[node];
-        if host.queue.is_empty() && host.line <= host.rate && self.settings.nic.host_rate().is_none() {
+        if host.queue.is_empty()
+            && host.line <= host.rate
+            && self.settings.nic.host_rate().is_none()
+        {
             // This host takes packets as fast as they come.
             self.received(pair, &packet);
             return;

@@ -76,7 +76,8 @@ impl Algorithm for Tree {
             nic: nic_load(ask, plan),
             efficiency,
             net_efficiency: efficiency,
-            latency_s: 1e-6 * latency_us(ask, plan.protocol) + ways_s(ask, Family::Tree, plan.protocol),
+            latency_s: 1e-6 * latency_us(ask, plan.protocol)
+                + ways_s(ask, Family::Tree, plan.protocol),
             messages: chunks(each as u64, slice(plan)),
             slots: under_way(ask, plan) as f64,
             // What a server begins to pass on while it still arrives waits for its window once.

@@ -123,8 +123,7 @@ fn shown_latency(ask: &Ask<'_>, plan: &Plan, transfers: &Transfers, start: OpId)
             OpKind::Send { connection, bytes } => {
                 let Connection { from, to, .. } = transfers.connections()[connection];
                 let outside = is_nic(from) || is_nic(to);
-                let way =
-                    *known[connection.index()].get_or_insert_with(|| ways.between(from, to));
+                let way = *known[connection.index()].get_or_insert_with(|| ways.between(from, to));
                 let (rate, links) = match outside {
                     true => (shape.nic_rate, f64::from(shape.rails)),
                     false => (shape.scale_up_rate, 1.0),

@@ -7,8 +7,8 @@
 use fabric::{Fabric, NodeId, Routes};
 use units::{Bytes, Rate, Span};
 
-pub use super::route::path_latency;
 use super::route::Ways;
+pub use super::route::path_latency;
 use super::{Plan, Settings, constants, plan};
 use crate::collective::{Ask, Collective, Communicator, Phase};
 
