@@ -106,3 +106,31 @@ fn the_packet_engine_comes_near_the_closed_form() {
         assert!((0.85..1.15).contains(&ratio), "{algorithm}: {ratio}");
     }
 }
+
+/// Property: on the flow engine more bytes never take less time, on any number of ranks.
+#[test]
+fn folded_collectives_never_get_faster_as_they_grow() {
+    let fabric = Cluster::hopper(5).build();
+    let gpus = all_gpus(&fabric);
+    for ranks in [3, 9, 17, 33] {
+        let communicator = Communicator::new(&fabric, &gpus[..ranks]);
+        for collective in Collective::ALL {
+            let mut before = Span::ZERO;
+            for shift in [10, 14, 17, 20, 23, 26] {
+                let (bytes, settings) = (1 << shift, Settings::default());
+                let size = Bytes::new(bytes);
+                if estimate(&fabric, &communicator, collective, size, &settings).is_none() {
+                    continue;
+                }
+                let transfers =
+                    written(&fabric, &communicator, collective, bytes, &settings, Detail::Folded);
+                let time = flow(&fabric, &transfers);
+                assert!(
+                    before.as_secs_f64() <= 1.001 * time.as_secs_f64(),
+                    "{collective:?} on {ranks} of {size}: {before} and {time}"
+                );
+                before = time;
+            }
+        }
+    }
+}

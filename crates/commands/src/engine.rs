@@ -240,6 +240,25 @@ pub fn observe<'a>(
     }
 }
 
+/// Cores of the busiest server that its NICs take on average over so many seconds.
+pub fn cpu_cores(loaded: &Loaded, outcome: &Outcome, seconds: f64) -> f64 {
+    let (fabric, nic) = (loaded.fabric(), loaded.settings().nic);
+    let mut servers = vec![0.0; fabric.servers()];
+    for number in 0..fabric.nics() {
+        let node = fabric.nic(number);
+        let rate = |reverse: bool| {
+            let ports = fabric.ports(node).iter();
+            let links = ports.map(|&port| if reverse { fabric.reverse(port) } else { port });
+            let bytes = links.filter_map(|link| outcome.links.get(link)).map(|link| link.bytes);
+            units::Rate::from_bps_f64(8.0 * bytes.sum::<u64>() as f64 / seconds.max(1e-12))
+        };
+        if let Some(server) = fabric.server_of(node) {
+            servers[server] += nic.cpu_cores(rate(false), rate(true));
+        }
+    }
+    servers.into_iter().fold(0.0, f64::max)
+}
+
 /// What a link carried over what it could have carried in so many seconds.
 pub fn load(fabric: &Fabric, outcome: &Outcome, seconds: f64, link: LinkId) -> f64 {
     let capacity = fabric.class(link).rate.bytes_per_s() * seconds;

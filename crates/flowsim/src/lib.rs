@@ -50,7 +50,11 @@
 //! # Invariants
 //!
 //! * The same input gives the same outcome, bit for bit.
-//! * Rates are the max-min allocation, to 1e-9, after every event.
+//! * Rates are the max-min allocation after every event: to 1e-9 as long as that takes about a
+//!   minute, beyond that to about a hundred times the precision that is chosen then (1e-4 or
+//!   1e-3) or set; [`Accuracy`] says which, and what was found by looking.
+//! * Time is seconds in a double inside a run, and integer picoseconds in what comes out of it
+//!   (docs/decisions/0014).
 //! * A run ends: what cannot finish is reported.
 
 pub mod analysis;

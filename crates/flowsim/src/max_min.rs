@@ -240,15 +240,15 @@ impl MaxMin {
         assert!(held < NOWHERE - 1, "{flow:?} is stopped without having been settled");
         let level = self.links[held as usize].level;
         let range = self.range(flow.index());
-        self.disown(flow.index());
+        self.release_flow(flow.index());
         for at in range {
             let Entry { link, place, load } = self.entries[at];
-            self.unlist(link, place);
+            self.leave_link(link, place);
             if link != held {
-                self.shift(link, -load * level, 0.0);
+                self.add_fixed_load(link, -load * level, 0.0);
             }
         }
-        self.call(held);
+        self.queue_link(held);
         self.flows[flow].held = NOWHERE;
         self.running -= 1;
     }
@@ -257,8 +257,8 @@ impl MaxMin {
     pub fn set_capacity(&mut self, link: u32, capacity: f64) {
         let state = &mut self.links[link as usize];
         state.capacity = capacity;
-        state.watch();
-        self.call(link);
+        state.set_alarm();
+        self.queue_link(link);
     }
 
     /// Brings all rates up to date.
@@ -280,7 +280,7 @@ impl MaxMin {
                 self.solve_whole();
                 return;
             }
-            self.look(link, f64::from_bits(key));
+            self.update_link(link, f64::from_bits(key));
         }
     }
 
@@ -413,9 +413,9 @@ impl MaxMin {
         first as usize..end as usize
     }
 
-    /// Puts a link in line to be looked at.
+    /// Puts a link in line to be updated.
     #[cold]
-    fn call(&mut self, link: u32) {
+    fn queue_link(&mut self, link: u32) {
         let state = &mut self.links[link as usize];
         if !state.waiting {
             state.waiting = true;
@@ -426,7 +426,7 @@ impl MaxMin {
     }
 
     /// Notes that a link's level changed.
-    fn report(&mut self, link: u32) {
+    fn note_changed(&mut self, link: u32) {
         let state = &mut self.links[link as usize];
         if !state.reported {
             state.reported = true;
@@ -435,7 +435,7 @@ impl MaxMin {
     }
 
     /// Puts a flow on the lists of the links that it crosses.
-    fn list(&mut self, flow: u32) {
+    fn join_links(&mut self, flow: u32) {
         for at in self.range(flow as usize) {
             let link = self.entries[at].link as usize;
             self.entries[at].place = self.members.len(link) as u32;
@@ -444,14 +444,14 @@ impl MaxMin {
     }
 
     /// Strikes a flow off a link's list of members.
-    fn unlist(&mut self, link: u32, place: u32) {
+    fn leave_link(&mut self, link: u32, place: u32) {
         if let Some(filler) = self.members.swap_remove(link as usize, place) {
             self.entries[filler.entry as usize].place = place;
         }
     }
 
     /// Takes a flow from the link that holds it back.
-    fn disown(&mut self, flow: usize) {
+    fn release_flow(&mut self, flow: usize) {
         let Flow { held, place, .. } = self.flows[FlowId::from_index(flow)];
         if let Some(filler) = self.own.swap_remove(held as usize, place) {
             self.flows[FlowId::from_index(filler.flow as usize)].place = place;
@@ -462,13 +462,13 @@ impl MaxMin {
         state.free -= load;
         if emptied {
             (state.free, state.level) = (0.0, 0.0);
-            state.watch();
-            self.report(held);
+            state.set_alarm();
+            self.note_changed(held);
         }
     }
 
     /// Gives a flow to the link that shall hold it back.
-    fn own(&mut self, flow: usize, link: u32) {
+    fn hold_flow(&mut self, flow: usize, link: u32) {
         let own = Own::new(flow, &self.entries[self.range(flow)], link);
         let record = &mut self.flows[FlowId::from_index(flow)];
         (record.held, record.place) = (link, self.own.len(link as usize) as u32);
@@ -485,7 +485,7 @@ impl MaxMin {
     /// Brings in a new flow: the lowest link on its way holds it back until it is looked at.
     fn admit(&mut self, flow: u32) {
         let range = self.range(flow as usize);
-        self.list(flow);
+        self.join_links(flow);
         let room = |entry: &Entry| {
             let state = &self.links[entry.link as usize];
             match state.free {
@@ -501,30 +501,30 @@ impl MaxMin {
             let Entry { link, load, .. } = self.entries[at];
             if link == holder {
                 self.links[link as usize].free += load;
-                self.call(link);
+                self.queue_link(link);
             } else {
-                self.shift(link, load * level, level);
+                self.add_fixed_load(link, load * level, level);
             }
         }
-        self.own(flow as usize, holder);
+        self.hold_flow(flow as usize, holder);
     }
 
     /// Puts more on a link, from a flow that is held back elsewhere at `level`.
-    fn shift(&mut self, link: u32, more: f64, level: f64) {
+    fn add_fixed_load(&mut self, link: u32, more: f64, level: f64) {
         let state = &mut self.links[link as usize];
         state.fixed += more;
         state.highest = state.highest.max(level);
         if state.alarm < state.fixed {
-            self.call(link);
+            self.queue_link(link);
         }
     }
 
-    /// Looks at a link that was called: its level, who it must hand over, whom it must claim.
-    fn look(&mut self, link: u32, key: f64) {
+    /// Updates a link whose turn it is: its level, who it must hand over, whom it must claim.
+    fn update_link(&mut self, link: u32, key: f64) {
         let state = &mut self.links[link as usize];
         state.looks += 1;
         if state.looks.is_multiple_of(REFRESH) || state.free == 0.0 {
-            self.refresh(link);
+            self.recompute_sums(link);
         }
         let state = &self.links[link as usize];
         let wanted = state.wanted();
@@ -538,13 +538,13 @@ impl MaxMin {
         }
         let state = &mut self.links[link as usize];
         state.waiting = false;
-        state.watch();
-        self.claim(link);
-        self.pass_on(link);
+        state.set_alarm();
+        self.claim_flows(link);
+        self.propagate_level(link);
     }
 
     /// Adds up a link's sums afresh.
-    fn refresh(&mut self, link: u32) {
+    fn recompute_sums(&mut self, link: u32) {
         let (mut fixed, mut free, mut highest) = (0.0, 0.0, 0.0_f64);
         for member in self.members.get(link as usize) {
             let held = self.flows[FlowId::from_index(member.flow as usize)].held;
@@ -565,26 +565,26 @@ impl MaxMin {
     fn move_to(&mut self, flow: usize, holder: u32) {
         let before = self.flows[FlowId::from_index(flow)].held;
         let (old, new) = (self.links[before as usize].level, self.links[holder as usize].level);
-        self.disown(flow);
+        self.release_flow(flow);
         for at in self.range(flow) {
             let Entry { link, load, .. } = self.entries[at];
             if link == holder {
                 let state = &mut self.links[link as usize];
                 state.fixed -= load * old;
                 state.free += load;
-                state.watch();
+                state.set_alarm();
             } else if link == before {
-                self.shift(link, load * new, new);
+                self.add_fixed_load(link, load * new, new);
             } else if old != new {
-                self.shift(link, load * (new - old), new);
+                self.add_fixed_load(link, load * (new - old), new);
             }
         }
-        self.own(flow, holder);
+        self.hold_flow(flow, holder);
     }
 
     /// Flows that are held back elsewhere at more than this link can grant become its own, from
     /// the highest down, while they are above the level that this gives.
-    fn claim(&mut self, link: u32) {
+    fn claim_flows(&mut self, link: u32) {
         let state = &self.links[link as usize];
         let level = match state.wanted() {
             Some(level) => level,
@@ -631,12 +631,12 @@ impl MaxMin {
             let flow = self.claims[at].1 as usize;
             let before = self.flows[FlowId::from_index(flow)].held;
             self.move_to(flow, link);
-            self.call(before);
+            self.queue_link(before);
         }
     }
 
     /// Gives a link the level that its sums ask for and tells the links that its flows cross.
-    fn pass_on(&mut self, link: u32) {
+    fn propagate_level(&mut self, link: u32) {
         let state = &self.links[link as usize];
         let Some(level) = state.wanted() else { return };
         if (level - state.level).abs() <= self.precision * level.max(state.level) {
@@ -648,21 +648,21 @@ impl MaxMin {
     /// Sets the level of a link's own flows.
     fn set_level(&mut self, link: u32, level: f64) {
         let old = std::mem::replace(&mut self.links[link as usize].level, level);
-        self.report(link);
+        self.note_changed(link);
         let own = self.own.len(link as usize);
         self.work += own as u64;
         for at in 0..own {
             let Own { flow, count, links, load } = self.own.get(link as usize)[at];
             if count != NOWHERE {
                 for &other in links.iter().take(count as usize) {
-                    self.shift(other, load * (level - old), level);
+                    self.add_fixed_load(other, load * (level - old), level);
                 }
                 continue;
             }
             for entry in self.range(flow as usize) {
                 let Entry { link: other, load, .. } = self.entries[entry];
                 if other != link {
-                    self.shift(other, load * (level - old), level);
+                    self.add_fixed_load(other, load * (level - old), level);
                 }
             }
         }
@@ -676,7 +676,7 @@ impl LinkState {
     }
 
     /// Sets the alarm as its state asks for.
-    fn watch(&mut self) {
+    fn set_alarm(&mut self) {
         self.alarm = match (self.waiting, self.free == 0.0) {
             (true, _) => f64::INFINITY,
             (false, true) => self.capacity * (1.0 + SAME),

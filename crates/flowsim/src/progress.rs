@@ -122,7 +122,7 @@ impl Progress {
             self.touch(link.index() as u32);
         }
         for at in 0..self.touched.len() {
-            self.foresee(self.touched[at], network);
+            self.update_finish(self.touched[at], network);
         }
         self.touched.clear();
     }
@@ -192,7 +192,7 @@ impl Progress {
     }
 
     /// Computes when the first flow of a clock finishes.
-    fn foresee(&mut self, link: u32, network: &MaxMin) {
+    fn update_finish(&mut self, link: u32, network: &MaxMin) {
         let clock = &mut self.clocks[link as usize];
         clock.listed = false;
         if clock.stale {

@@ -179,6 +179,7 @@ struct Simulation<'a, 'b> {
     lay: Lay,
     ready: Vec<OpId>,
     accuracy: Accuracy,
+    told_of_windows: bool,
     outcome: Outcome,
 }
 
@@ -224,6 +225,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
             lay: Lay::default(),
             ready: Vec::new(),
             accuracy: Accuracy { precision, ..Accuracy::default() },
+            told_of_windows: false,
             outcome: Outcome {
                 ops: vec![None; transfers.ops().len()].into(),
                 ..Outcome::default()
@@ -324,13 +326,13 @@ impl<'a, 'b> Simulation<'a, 'b> {
         match &transfers.ops()[op].kind {
             OpKind::Wait { span } => self.finish(op, self.now + span.as_secs_f64(), 0.0),
             OpKind::Send { connection, bytes }
-                if *bytes == Bytes::ZERO || self.stays(*connection) =>
+                if *bytes == Bytes::ZERO || self.crosses_no_link(*connection) =>
             {
                 self.finish(op, self.now + protocol, 0.0);
             }
             OpKind::Coupled { edges, bytes, fill }
                 if *bytes == Bytes::ZERO
-                    || transfers.coupled(edges).iter().all(|edge| self.stays(*edge)) =>
+                    || transfers.coupled(edges).iter().all(|edge| self.crosses_no_link(*edge)) =>
             {
                 self.finish(op, self.now + fill.as_secs_f64(), 0.0);
             }
@@ -340,7 +342,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
     }
 
     /// Whether a connection ends where it begins, and so crosses no link.
-    fn stays(&self, connection: ConnectionId) -> bool {
+    fn crosses_no_link(&self, connection: ConnectionId) -> bool {
         let ends = &self.transfers.connections()[connection];
         ends.from == ends.to
     }
@@ -355,7 +357,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
         let pairs = self.paths.queue_pairs(connection).max(1) as u64;
         if pairs == 1 || config.split == QueuePairUse::Split {
             self.ops[op].parts = 1;
-            self.queue(first, op, bytes.as_f64());
+            self.enqueue_message(first, op, bytes.as_f64());
             return;
         }
         let chunk = config.chunk.get().max(1);
@@ -369,7 +371,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
             let is_last = (messages - 1) % pairs == at;
             let short = if is_last { messages * chunk - bytes.get() } else { 0 };
             let lane = first + ((turn + at) % pairs) as u32;
-            self.queue(lane, op, (count * chunk - short) as f64);
+            self.enqueue_message(lane, op, (count * chunk - short) as f64);
         }
         self.turns[connection] = ((turn + messages) % pairs) as u32;
     }
@@ -400,7 +402,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
         }
     }
 
-    fn queue(&mut self, lane: u32, op: OpId, bytes: f64) {
+    fn enqueue_message(&mut self, lane: u32, op: OpId, bytes: f64) {
         let part = Part { op, bytes, begun: self.now, next: NONE };
         let id = match self.free_parts.pop() {
             Some(id) => {
@@ -440,7 +442,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
             match self.lay_lane(lane) {
                 Ok(weight) => self.define_lane(lane, weight),
                 Err(no_path) => {
-                    self.strand(Carrier::Lane(lane), no_path);
+                    self.note_no_path(Carrier::Lane(lane), no_path);
                     return;
                 }
             }
@@ -489,7 +491,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
     }
 
     /// Gives the bundles in `lay` links of the solver, as wide as all that they stand for.
-    fn widen(&mut self) {
+    fn add_bundles_to_solver(&mut self) {
         for at in 0..self.lay.wide.len() {
             let (place, share) = self.lay.wide[at];
             let place = place as usize;
@@ -510,7 +512,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
     /// A receiver that goes back n asks for what it had already sent for: spread packets overtake
     /// each other, and each that does so costs what was in flight. Bundles must have links first.
     fn punish_reordering(&mut self, message: Bytes) {
-        self.widen();
+        self.add_bundles_to_solver();
         let spread = self.paths.routing().spread(message);
         if self.settings.wire.receiver == Receiver::AnyOrder || spread == Spread::One {
             return;
@@ -529,7 +531,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
         };
         match self.lay_coupled(op) {
             Ok(weight) => self.run_coupled(op, weight, bytes.as_f64()),
-            Err(no_path) => self.strand(Carrier::Coupled(op), no_path),
+            Err(no_path) => self.note_no_path(Carrier::Coupled(op), no_path),
         }
     }
 
@@ -559,7 +561,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
         Ok(pairs as f64)
     }
 
-    fn strand(&mut self, who: Carrier, no_path: NoPath) {
+    fn note_no_path(&mut self, who: Carrier, no_path: NoPath) {
         let text = no_path.describe(self.fabric);
         // One sentence for each pair is enough, however many queue pairs it has.
         if self.outcome.findings.iter().rev().take(64).all(|finding| finding.text != text) {
@@ -580,7 +582,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
         let Lane { head, delay, back, per_byte, .. } = self.lanes[lane as usize];
         let Part { op, bytes, begun, next } = self.parts[head as usize];
         let sent_by = self.sent_by(lane, begun, bytes);
-        self.account(flow, begun, bytes);
+        self.count_bytes(flow, begun, bytes);
         self.free_parts.push(head);
         let row = &mut self.lanes[lane as usize];
         row.head = next;
@@ -618,7 +620,18 @@ impl<'a, 'b> Simulation<'a, 'b> {
         let least = window.least_s(bytes, sent, row.round_trip, line);
         row.sent += bytes / share;
         row.free_at = self.now.max(row.free_at.max(begun) + least);
-        row.free_at
+        let (until, round_trip) = (row.free_at, row.round_trip);
+        if 1.1 * (self.now - begun) < until - begun && !self.told_of_windows {
+            self.told_of_windows = true;
+            let (at, round_trip) = (time(self.now), units::Span::from_secs_f64(round_trip));
+            let text = format!(
+                "windows of new connections ({}) hold less than a round trip of {round_trip:.1}: \
+                 each message waits for its own answers here, not for those of others",
+                window.first
+            );
+            self.outcome.findings.push(Finding { at, text });
+        }
+        until
     }
 
     fn coupled_finished(&mut self, op: OpId, flow: FlowId) {
@@ -626,14 +639,14 @@ impl<'a, 'b> Simulation<'a, 'b> {
             unreachable!("only folded channels have coupled flows")
         };
         let Running { begun, bytes, .. } = self.coupled.remove(&op).expect("it has been running");
-        self.account(flow, begun, bytes);
+        self.count_bytes(flow, begun, bytes);
         self.network.stop(flow);
         self.progress.end(flow);
         self.finish(op, self.now + fill.as_secs_f64(), 0.0);
     }
 
     /// Notes what a flow has carried over the links of its way.
-    fn account(&mut self, flow: FlowId, begun: f64, bytes: f64) {
+    fn count_bytes(&mut self, flow: FlowId, begun: f64, bytes: f64) {
         let way = self.network.path(flow).map(|(link, share)| (link.index(), share));
         for (link, share) in way.clone() {
             if self.link_bytes.len() <= link {

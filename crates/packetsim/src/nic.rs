@@ -158,6 +158,42 @@ impl NicConfig {
         let kernel = self.core_rate.map(|rate| rate.scaled(f64::from(self.cores.max(1))));
         self.pcie.into_iter().chain(kernel).min()
     }
+
+    /// Cores of the host that one NIC takes while it sends and receives at these rates.
+    ///
+    /// With RDMA that is the library's proxy thread, which polls: NCCL has one for each GPU
+    /// (`src/proxy.cc`, `ncclProxyProgress`). Through the kernel's stack, whatever its copies need
+    /// beyond that one.
+    pub fn cpu_cores(&self, sent: Rate, received: Rate) -> f64 {
+        let moved = sent.bytes_per_s() + received.bytes_per_s();
+        match self.core_rate {
+            _ if moved == 0.0 => 0.0,
+            None => 1.0,
+            Some(each) => (moved / each.bytes_per_s().max(1.0)).max(1.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Oracle: by hand. RDMA takes the proxy's core; TCP as many as copy.
+    #[test]
+    fn transports_take_cores() {
+        let (idle, full) = (Rate::from_bps(0), Rate::from_gbps(84));
+        let rdma = NicConfig::default();
+        assert_eq!(rdma.cpu_cores(full, full), 1.0);
+        assert_eq!(rdma.cpu_cores(idle, idle), 0.0);
+        assert_eq!(rdma.host_rate(), None);
+        let core_rate = Some(Rate::from_gbps(42));
+        let tcp = NicConfig { core_rate, cores: 2, ..NicConfig::default() };
+        assert_eq!(tcp.cpu_cores(full, full), 4.0);
+        assert_eq!(tcp.cpu_cores(idle, Rate::from_gbps(1)), 1.0);
+        assert_eq!(tcp.host_rate(), Some(Rate::from_gbps(84)));
+        let pcie = Some(Rate::from_gbps(64));
+        assert_eq!(NicConfig { pcie, ..tcp }.host_rate(), pcie);
+    }
 }
 
 /// The sending port of a NIC: the queue pairs that have something to send, in order of arrival.

@@ -157,6 +157,9 @@ pub struct Settings {
     pub loss: f64,
     /// What stops a run.
     pub limits: Limits,
+    /// The share of a scale-up link's rate that the library reaches; all of it unless told.
+    #[serde(skip)]
+    pub scale_up_efficiency: Option<f64>,
     /// Seeds everything that is random.
     #[serde(skip)]
     pub seed: u64,

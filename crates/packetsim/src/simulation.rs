@@ -575,7 +575,8 @@ impl Simulation<'_> {
         for &link in &links {
             start = start.max(self.operations.serial_free[link]);
             let class = self.fabric.class(fabric::LinkId::from_index(link));
-            slowest = slowest.max(class.rate.time_to_send(bytes).as_ps());
+            let rate = class.rate.scaled(self.settings.scale_up_efficiency.unwrap_or(1.0));
+            slowest = slowest.max(rate.time_to_send(bytes).as_ps());
             delay += class.delay.as_ps();
         }
         for &link in &links {

@@ -19,6 +19,7 @@ use fabric::topology::circuits::Setting;
 use job::{Job, Model};
 use packetsim::Settings;
 use serde_json::Value as Json;
+use traffic::nccl::Architecture;
 use traffic::pattern::{self, Flow, Load};
 use units::{Random, Unused};
 
@@ -453,7 +454,12 @@ impl Loader {
 impl Loaded {
     /// What the engines obey, with the scenario's seed.
     pub fn settings(&self) -> Settings {
-        Settings { seed: self.scenario.seed, ..self.scenario.network.settings.clone() }
+        let ScenarioFile { seed, catalogue, cluster, library, network, .. } = &self.scenario;
+        let gpu = catalogue.gpu.get(&cluster.gpu);
+        let architecture = gpu.and_then(|gpu| Architecture::of_scale_up(&gpu.scale_up_name));
+        let usual = architecture.unwrap_or(library.architecture).scale_up_efficiency();
+        let scale_up_efficiency = Some(library.scale_up_efficiency.unwrap_or(usual));
+        Settings { seed: *seed, scale_up_efficiency, ..network.settings.clone() }
     }
 
     /// What somebody wrote and a purpose would not obey; for a scenario that was loaded for none.

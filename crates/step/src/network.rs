@@ -105,6 +105,8 @@ pub struct Phase {
     pub fixed: Span,
     /// The slowest group on the engine, without the launch; the same as `alone` without an engine.
     pub slowest: Span,
+    /// How much longer than undisturbed its bytes are on the links.
+    pub contention: f64,
     /// What the links did; empty without an engine.
     pub links: IdVec<LinkId, traffic::LinkUse>,
     /// What the engine noticed.
@@ -120,15 +122,6 @@ impl Phase {
     /// How much longer than undisturbed.
     pub fn slowdown(&self) -> f64 {
         self.slowest.as_secs_f64() / self.alone.as_secs_f64().max(1e-12)
-    }
-
-    /// How much longer the bytes are on the links than undisturbed.
-    pub fn contention(&self) -> f64 {
-        let moving = |whole: Span| whole.saturating_sub(self.fixed).as_secs_f64();
-        if self.slowest == self.alone {
-            return 1.0;
-        }
-        moving(self.slowest) / moving(self.alone).max(1e-12)
     }
 
     /// Whether what it was run with tells how so many bytes fare: not if it was mostly hand-overs
@@ -253,8 +246,7 @@ impl<'a> Network<'a> {
             let phase = self.run(exchange, alone)?;
             self.phases.insert(key, phase);
         }
-        let moving = alone.moving.as_secs_f64() * self.phases[&key].contention();
-        Ok(self.settings.launch + alone.fixed + Span::from_secs_f64(moving))
+        Ok(self.settings.launch + alone.contended(self.phases[&key].contention))
     }
 
     /// How long phases take that begin together and share the links, launches included. As long as
@@ -318,6 +310,7 @@ impl<'a> Network<'a> {
             alone: alone.time(),
             fixed: alone.fixed,
             slowest: alone.time(),
+            contention: 1.0,
             links: IdVec::default(),
             findings: Vec::new(),
         };
@@ -325,12 +318,13 @@ impl<'a> Network<'a> {
         if self.runner.is_none() || !self.leaves_the_domain(exchange.kind) {
             return Ok(phase);
         }
+        let mut run = alone;
         if let Some(largest) = self.runner.as_ref().and_then(|runner| runner.largest)
             && largest < exchange.bytes
         {
             phase.exchange.bytes = largest;
-            let part = self.alone(phase.exchange)?;
-            (phase.alone, phase.fixed) = (part.time(), part.fixed);
+            run = self.alone(phase.exchange)?;
+            (phase.alone, phase.fixed) = (run.time(), run.fixed);
         }
         let mut transfers = Transfers::new();
         let ends = self.write(phase.exchange, &mut transfers)?;
@@ -346,7 +340,10 @@ impl<'a> Network<'a> {
         if 0 < lost {
             return Err(Unserved::Unfinished(exchange.kind, exchange.collective, lost));
         }
-        phase.slowest = last_over(&outcome, &ends).saturating_sub(self.settings.launch);
+        let took = last_over(&outcome, &ends).saturating_sub(self.settings.launch);
+        let moving = took.saturating_sub(run.fixed).as_secs_f64();
+        phase.contention = moving / run.moving.as_secs_f64().max(1e-12);
+        phase.slowest = run.contended(phase.contention);
         phase.findings.extend(outcome.findings.into_iter().map(|finding| finding.text));
         phase.links = outcome.links;
         Ok(phase)
@@ -415,6 +412,12 @@ struct Alone {
 impl Alone {
     fn time(self) -> Span {
         self.fixed + self.moving
+    }
+
+    /// The same where bytes are so many times as long on the links: answers come meanwhile.
+    fn contended(self, contention: f64) -> Span {
+        let moving = Span::from_secs_f64(self.moving.as_secs_f64() * contention);
+        self.fixed.saturating_sub(self.answers) + moving.max(self.moving + self.answers)
     }
 
     /// What a user should hear of who wonders why long cables cost more than their delay.

@@ -571,3 +571,31 @@ fn the_estimate_knows_the_way() {
     assert!((time(&gpus[..16]) / 370.0 - 1.0).abs() < 0.03);
     assert!((time(&gpus) / (8.0 * 12.5 * 4096.0 / 4178.0) - 1.0).abs() < 0.01);
 }
+
+/// Property. More bytes never take less time, whatever the collective and however many ranks of
+/// how many servers take part.
+#[test]
+fn time_never_falls_as_messages_grow() {
+    let fabric = Cluster::hopper(13).build();
+    let gpus = all_gpus(&fabric);
+    for ranks in [2, 3, 5, 7, 8, 9, 12, 16, 17, 31, 33, 97] {
+        let communicator = Communicator::new(&fabric, &gpus[..ranks]);
+        for collective in Collective::ALL {
+            let mut before = 0.0;
+            for shift in 0..20 {
+                let bytes = Bytes::new(1024 << shift);
+                let settings = Settings::default();
+                let answer = estimate(&fabric, &communicator, collective, bytes, &settings);
+                let Some(answer) = answer else { continue };
+                let time = answer.time.as_secs_f64();
+                assert!(
+                    before <= 1.001 * time,
+                    "{collective:?} on {ranks} of {bytes}: {before} and {time}, {:?} {:?}",
+                    answer.plan.algorithm,
+                    answer.plan.protocol
+                );
+                before = time;
+            }
+        }
+    }
+}

@@ -16,7 +16,7 @@ impl MaxMin {
     pub(super) fn solve_whole(&mut self) {
         self.whole_solves += 1;
         for at in 0..self.started.len() {
-            self.list(self.started[at]);
+            self.join_links(self.started[at]);
         }
         self.started.clear();
         self.turns.clear();
@@ -43,7 +43,7 @@ impl MaxMin {
     fn fill(&mut self, link: u32, level: f64, filling: &mut Filling) {
         self.links[link as usize].level = level;
         self.links[link as usize].alarm = f64::NEG_INFINITY;
-        self.report(link);
+        self.note_changed(link);
         for at in 0..self.members.len(link as usize) {
             let Member { flow, .. } = self.members.get(link as usize)[at];
             if !filling.rising[flow as usize] {
@@ -66,7 +66,7 @@ impl MaxMin {
                 }
             }
             let before = self.flows[FlowId::from_index(flow as usize)].held;
-            self.own(flow as usize, link);
+            self.hold_flow(flow as usize, link);
             if before == link {
                 self.moved.pop(); // it stays where it was
             }
@@ -107,13 +107,13 @@ impl Filling {
                 rising[member.flow as usize] = true;
             }
             if network.links[link].level != 0.0 {
-                network.report(link as u32);
+                network.note_changed(link as u32);
             }
             network.own.clear(link);
             let state = &mut network.links[link];
             (state.fixed, state.free, state.level, state.highest) = (0.0, 0.0, 0.0, 0.0);
             (state.looks, state.waiting) = (0, false);
-            state.watch();
+            state.set_alarm();
             let flows = network.members.len(link) as u32;
             rooms.push((state.capacity, total, flows));
             if 0 < flows {

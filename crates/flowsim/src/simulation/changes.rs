@@ -79,7 +79,7 @@ impl Simulation<'_, '_> {
             return;
         }
         let Part { begun, bytes, .. } = self.parts[head as usize];
-        let left = self.leave(flow, begun, bytes);
+        let left = self.stop_flow(flow, begun, bytes);
         let part = &mut self.parts[head as usize];
         (part.begun, part.bytes) = (self.now, left);
         match laid {
@@ -87,7 +87,7 @@ impl Simulation<'_, '_> {
                 self.define_lane(lane, weight);
                 self.start_lane(lane, left);
             }
-            Err(no_path) => self.strand(Carrier::Lane(lane), no_path),
+            Err(no_path) => self.note_no_path(Carrier::Lane(lane), no_path),
         }
     }
 
@@ -98,11 +98,11 @@ impl Simulation<'_, '_> {
             self.coupled.insert(op, running);
             return;
         }
-        let left = self.leave(flow, begun, bytes);
+        let left = self.stop_flow(flow, begun, bytes);
         match laid {
             Ok(weight) => self.run_coupled(op, weight, left),
             // It begins anew when there is a way again: a collective's step cannot be resumed.
-            Err(no_path) => self.strand(Carrier::Coupled(op), no_path),
+            Err(no_path) => self.note_no_path(Carrier::Coupled(op), no_path),
         }
     }
 
@@ -119,9 +119,9 @@ impl Simulation<'_, '_> {
 
     /// Stops a running flow. Notes what it has carried of `bytes` since it began, and returns what
     /// is left.
-    fn leave(&mut self, flow: FlowId, begun: f64, bytes: f64) -> f64 {
+    fn stop_flow(&mut self, flow: FlowId, begun: f64, bytes: f64) -> f64 {
         let left = self.progress.left(flow, self.now, &self.network);
-        self.account(flow, begun, bytes - left);
+        self.count_bytes(flow, begun, bytes - left);
         self.network.stop(flow);
         self.progress.end(flow);
         left

@@ -18,6 +18,9 @@
 //! (`getNetOverhead`), NVIDIA's description of PXN. Departure: no limit of peers at a time; folded,
 //! a message on NVLink does not wait for others.
 
+use std::collections::BTreeMap;
+
+use fabric::NodeId;
 use units::Bytes;
 
 use super::communicator::{Pxn, ScaleUp};
@@ -59,11 +62,9 @@ impl Algorithm for AllToAll {
         let bytes = ask.bytes.as_f64() * ask.hottest();
         let (ranks, members) = (f64::from(shape.ranks), f64::from(shape.per_domain));
         let own = bytes * (members - 1.0) / ranks;
-        let away = bytes * (ranks - members) / ranks;
-        let handed = match ask.settings.pxn {
-            Pxn::Enabled => away * (members - 1.0) / members,
-            Pxn::Disabled => 0.0,
-        };
+        let part = bytes / ranks;
+        let Busiest { handed, nic, posted } = Busiest::of(ask);
+        let (handed, nic) = (part * handed, part * nic);
         let mesh = |bytes: f64| match shape.scale_up {
             ScaleUp::Mesh if 1.0 < members => bytes / (members - 1.0),
             _ => 0.0,
@@ -82,8 +83,8 @@ impl Algorithm for AllToAll {
         let between = Phase {
             scale_up: handed,
             mesh_link: mesh(handed),
-            nic: away * members / f64::from(shape.rails),
-            posts: away / plan.chunk.as_f64().min(bytes / ranks).max(1.0),
+            nic,
+            posts: part * posted / plan.chunk.as_f64().min(part).max(1.0),
             ..Phase::default()
         };
         vec![inside, between]
@@ -117,6 +118,60 @@ fn latency_us(ask: &Ask<'_>) -> f64 {
     match shape.domains {
         1 => base + constants::hop_latency_us(settings, shape, Family::Ring, Protocol::Simple),
         _ => base + constants::net_latency_us(settings, shape, Family::Ring, Protocol::Simple),
+    }
+}
+
+/// What the busiest of each kind has to do, in parts that one rank sends to one other.
+struct Busiest {
+    /// A GPU hands on to others of its server.
+    handed: f64,
+    /// A NIC sends or receives.
+    nic: f64,
+    /// A rank's proxy posts.
+    posted: f64,
+}
+
+impl Busiest {
+    /// Servers may be used in part: each is looked at, in one pass over the ranks.
+    fn of(ask: &Ask<'_>) -> Self {
+        let Ask { fabric, communicator, settings, .. } = *ask;
+        let nic_of = |rank: u32| fabric.nic_of(communicator.gpu(rank));
+        let rail_of = |rank: u32| fabric.rail_of(nic_of(rank));
+        let count = communicator.ranks();
+        let mut on_rail: BTreeMap<usize, usize> = BTreeMap::new();
+        for rank in 0..count as u32 {
+            *on_rail.entry(rail_of(rank)).or_default() += 1;
+        }
+        let mut busiest = Self { handed: 0.0, nic: 0.0, posted: 0.0 };
+        for domain in 0..communicator.domains() {
+            let members = communicator.members(domain);
+            let away = count - members.len();
+            // By NIC: the ranks next to it, and what it sends.
+            let mut nics: BTreeMap<NodeId, (usize, usize)> = BTreeMap::new();
+            let mut rails: BTreeMap<usize, (NodeId, usize)> = BTreeMap::new();
+            for &rank in members {
+                nics.entry(nic_of(rank)).or_default().0 += 1;
+                rails.entry(rail_of(rank)).or_insert((nic_of(rank), 0)).1 += 1;
+            }
+            let mut through = 0;
+            if settings.pxn == Pxn::Enabled {
+                for (rail, &(nic, own)) in &rails {
+                    let receivers = on_rail[rail] - own;
+                    through += receivers;
+                    nics.entry(nic).or_default().1 += members.len() * receivers;
+                }
+                let handed = through * (members.len() - 1) / members.len();
+                busiest.handed = busiest.handed.max(handed as f64);
+            }
+            for &(near, sent) in nics.values() {
+                // What no rank of this server has the rail for leaves by each one's own NIC.
+                let sent = sent + near * (away - through);
+                let most = sent.max(near * away);
+                busiest.nic = busiest.nic.max(most as f64);
+                busiest.posted = busiest.posted.max(sent as f64 / near as f64);
+            }
+        }
+        busiest
     }
 }
 
@@ -188,7 +243,8 @@ impl Pairs {
                 Some(through) => opening.connect(nic(through), nic(to), 0),
                 None => {
                     for &from in communicator.members(domain as usize) {
-                        opening.connect(nic(from), nic(to), 0);
+                        let lands = communicator.landing(fabric, from, to).unwrap_or(to);
+                        opening.connect(nic(from), nic(lands), 0);
                     }
                 }
             }
@@ -224,6 +280,12 @@ impl Pairs {
         }
     }
 
+    /// Where the message of a lone sender lands if not at its receiver, and who sends it.
+    fn landing(&self, ask: &Ask<'_>, away: &Away, senders: &[u32]) -> Option<(u32, u32)> {
+        let (None, [from]) = (away.through, senders) else { return None };
+        Some((ask.communicator.landing(ask.fabric, *from, away.to)?, *from))
+    }
+
     fn fold(&self, ask: &Ask<'_>, first: ConnectionId, sheet: &mut Sheet<'_>) {
         let start = sheet.start;
         let communicator = ask.communicator;
@@ -245,6 +307,10 @@ impl Pairs {
             let join = joins[away.domain as usize];
             let bytes = |&from: &u32| ask.bytes_between(from, away.to);
             sends.push((at, senders.iter().map(bytes).sum(), join));
+            if let Some((landing, from)) = self.landing(ask, away, senders) {
+                let (sum, after) = &mut handed[self.inside(ask, landing, away.to, 1)];
+                (*sum, *after) = (*sum + bytes(&from), join);
+            }
             if let Some(through) = away.through {
                 for &from in senders.iter().filter(|&&from| from != through) {
                     let (sum, after) = &mut handed[self.inside(ask, from, through, 1)];
@@ -302,7 +368,12 @@ impl Pairs {
                         flow.send(sheet, at, &[nth(first, at)], bytes, &[join])
                     });
                     let after = [handed.unwrap_or(join)];
-                    ends.push(flow.send(sheet, at, &[nth(first, at)], bytes, &after));
+                    let mut op = flow.send(sheet, at, &[nth(first, at)], bytes, &after);
+                    if let Some((landing, _)) = self.landing(ask, away, &[from]) {
+                        let at = self.inside(ask, landing, away.to, 1);
+                        op = flow.send(sheet, at, &[nth(first, at)], bytes, &[op]);
+                    }
+                    ends.push(op);
                 }
             }
         }

@@ -101,6 +101,8 @@ pub struct Communicator {
     domain_of: Vec<u32>,
     /// NICs, domain after domain.
     rails: Vec<NodeId>,
+    /// The numbers of those rails that every domain is on, where domains are on different ones.
+    common: Vec<usize>,
     shape: Shape,
 }
 
@@ -139,6 +141,7 @@ impl Communicator {
             members: Vec::with_capacity(gpus.len()),
             domain_of: vec![0; gpus.len()],
             rails: Vec::new(),
+            common: Vec::new(),
             shape: Shape {
                 ranks: gpus.len() as u32,
                 domains: groups.len() as u32,
@@ -154,7 +157,32 @@ impl Communicator {
         for group in groups {
             communicator.add_domain(fabric, group);
         }
+        communicator.find_common_rails(fabric);
         communicator
+    }
+
+    /// Where a server is used in part, or servers by different GPUs, rings and trees stay on the
+    /// rails that all of them are on: NCCL's search connects NICs of the same rail, and on some
+    /// fabrics others do not meet.
+    fn find_common_rails(&mut self, fabric: &Fabric) {
+        let numbers = |domain: usize| -> Vec<usize> {
+            self.rails(domain).iter().map(|&nic| fabric.rail_of(nic)).collect()
+        };
+        let first = numbers(0);
+        let others = 1..self.domains();
+        if others.clone().all(|domain| numbers(domain) == first) {
+            return;
+        }
+        let mut common = first;
+        for domain in others {
+            let own = numbers(domain);
+            common.retain(|rail| own.contains(rail));
+        }
+        common.dedup();
+        if !common.is_empty() {
+            self.shape.rails = self.shape.rails.min(common.len() as u32);
+        }
+        self.common = common;
     }
 
     fn add_domain(&mut self, fabric: &Fabric, group: &[(u32, u32)]) {
@@ -235,7 +263,14 @@ impl Communicator {
     /// The NIC through which a channel enters a domain, and the rank next to it.
     pub fn entry(&self, fabric: &Fabric, domain: usize, channel: u32) -> (u32, NodeId) {
         let rails = self.rails(domain);
-        let nic = rails[channel as usize % rails.len()];
+        let nic = match self.common.len() {
+            0 => rails[channel as usize % rails.len()],
+            count => {
+                let rail = self.common[channel as usize % count];
+                let on_it = rails.iter().copied().find(|&nic| fabric.rail_of(nic) == rail);
+                on_it.expect("every domain is on it")
+            }
+        };
         let members = self.members(domain);
         let near = members.iter().copied().find(|&rank| is_near(fabric, self.gpu(rank), nic));
         (near.expect("a rail is near some rank"), nic)
@@ -308,6 +343,12 @@ impl Communicator {
             return;
         }
         let (mut leaves, enters) = (fabric.nic_of(sender), fabric.nic_of(receiver));
+        if let Some(landing) = self.landing(fabric, from, to) {
+            let [nic, gpu] = [fabric.nic_of(self.gpu(landing)), self.gpu(landing)];
+            hops.push(Hop { from: leaves, to: nic, rank: from, arrives: false });
+            hops.push(Hop { from: gpu, to: receiver, rank: from, arrives: true });
+            return;
+        }
         if let (Pxn::Enabled, Some(through)) = (pxn, self.on_rail(fabric, from, enters)) {
             if self.gpu(through) != sender {
                 let to = self.gpu(through);
@@ -316,6 +357,18 @@ impl Communicator {
             leaves = fabric.nic_of(self.gpu(through));
         }
         hops.push(Hop { from: leaves, to: enters, rank: from, arrives: true });
+    }
+
+    /// The rank of the receiver's server through which a message gets there if rails do not meet
+    /// and the sender's server is not on the receiver's.
+    pub(super) fn landing(&self, fabric: &Fabric, from: u32, to: u32) -> Option<u32> {
+        let [leaves, enters] = [from, to].map(|rank| fabric.nic_of(self.gpu(rank)));
+        if self.common.is_empty() || self.on_rail(fabric, from, enters).is_some() {
+            return None;
+        }
+        let mut hops = Vec::new();
+        fabric::Routes::of(fabric).next_hops(fabric, leaves, enters, &mut hops);
+        if hops.is_empty() { self.on_rail(fabric, to, leaves) } else { None }
     }
 
     /// The rank in the domain of `rank` whose NIC is on the same rail as `nic`.

@@ -76,11 +76,8 @@ impl Algorithm for Ring {
         let bandwidth = constants::bus_bandwidth(ask.settings, shape);
         let efficiency = efficiency(ask, plan.protocol, bandwidth);
         let each = ask.bytes.as_f64() / f64::from(plan.channels);
-        let (chunk, stages) = match is_chain(ask.collective) {
-            true => (each, f64::from(shape.ranks - 1)),
-            false => (each / f64::from(shape.ranks), 1.0),
-        };
-        let chunk = chunk.min(plan.chunk.as_f64());
+        let parts = if is_chain(ask.collective) { 1.0 } else { f64::from(shape.ranks) };
+        let chunk = (each / parts).min(plan.chunk.as_f64());
         let slices = f64::from(plan.slices);
         let rate = bandwidth * 1e9 * efficiency / f64::from(plan.channels);
         let nic = if shape.domains == 1 { 0.0 } else { edge / f64::from(shape.rails) };
@@ -121,7 +118,8 @@ impl Algorithm for Ring {
             first_message: burst * chunk,
             new_connections,
             drain_s: match plan.protocol {
-                Protocol::Simple => stages * chunk / slices / rate,
+                Protocol::Simple if is_chain(ask.collective) => passing_on_s(ask, slice_bytes),
+                Protocol::Simple => slice_bytes / rate,
                 Protocol::Ll | Protocol::Ll128 => 0.0,
             },
             ..Phase::default()
@@ -220,6 +218,17 @@ fn latency_us(ask: &Ask<'_>, protocol: Protocol, slices: f64) -> f64 {
     // Inside, each slice is one more hand-over; between servers slices are posted ahead.
     let posting = constants::post_us(settings, shape, protocol);
     base + (steps - crossings) * (inside * slices).max(posting) + crossings * between
+}
+
+/// Until the first slice is at the end of a chain. A link carries the slices of its channels one
+/// after the other, so that one is passed on while the others are still to come.
+fn passing_on_s(ask: &Ask<'_>, slice: f64) -> f64 {
+    let (shape, settings) = (ask.shape(), ask.settings);
+    let inside = constants::scale_up_bandwidth(settings, shape).map_or(0.0, |rate| 1e-9 / rate);
+    let nic = constants::rails_bandwidth(settings, shape).map_or(0.0, |rate| 1e-9 / rate);
+    let crossed = f64::from(shape.domains - 1);
+    let stages = f64::from(shape.ranks - 1) - crossed;
+    slice * (stages * inside + crossed * nic * f64::from(shape.rails))
 }
 
 /// How many of its steps NCCL counts as crossing from server to server.
