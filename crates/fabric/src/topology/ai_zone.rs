@@ -9,6 +9,7 @@
 //! whole cables); the paper does not print it.
 
 use super::error::Errors;
+use super::family::{Family, Network, folded};
 use super::folded::Folded;
 use super::sizing::{Habits, Inputs, LeafKind, UsualBox};
 use super::{Back, cables_of};
@@ -44,4 +45,33 @@ pub(crate) fn networks(inputs: &Inputs<'_>, back: &Back, errors: &mut Errors) ->
     let cables = cables_of(back);
     let habits = habits(inputs);
     vec![inputs.size(back.members.clone(), LeafKind::Rack, cables, &habits, errors)]
+}
+
+/// See the top of this file.
+pub(crate) struct AiZone;
+
+impl Family for AiZone {
+    fn plan(
+        &self,
+        inputs: &Inputs<'_>,
+        back: &Back,
+        name: &str,
+        errors: &mut Errors,
+    ) -> Box<dyn Network> {
+        let networks = networks(inputs, back, errors);
+        folded(inputs, networks, &habits(inputs), [name, "zone"], errors)
+    }
+
+    fn servers(&self, inputs: &Inputs<'_>, _: usize) -> Option<usize> {
+        // Eight zones: the Llama 3 cluster.
+        Some(inputs.fabric.pod_servers(8, ZONE_GPUS, inputs.gpus_per_node))
+    }
+
+    #[cfg(test)]
+    fn examples(&self) -> Vec<(&'static str, super::ClusterConfig, super::FabricConfig)> {
+        use super::tests::{cluster, of};
+        use super::{FabricConfig, TopologyKind};
+        let zones = FabricConfig { pod_gpus: Some(64), pods: Some(3), ..of(TopologyKind::AiZone) };
+        vec![("zones", cluster(160), zones)]
+    }
 }

@@ -6,6 +6,7 @@
 
 use super::cluster::Members;
 use super::error::Errors;
+use super::family::{Family, Network, folded};
 use super::folded::{Folded, Numbering};
 use super::sizing::{Habits, Inputs, LeafKind};
 use super::{Back, cables_of};
@@ -34,4 +35,32 @@ pub(crate) fn networks(inputs: &Inputs<'_>, back: &Back, errors: &mut Errors) ->
             ..first.clone()
         })
         .collect()
+}
+
+/// See the top of this file.
+pub(crate) struct RailOnly;
+
+impl Family for RailOnly {
+    fn plan(
+        &self,
+        inputs: &Inputs<'_>,
+        back: &Back,
+        name: &str,
+        errors: &mut Errors,
+    ) -> Box<dyn Network> {
+        let networks = networks(inputs, back, errors);
+        folded(inputs, networks, &habits(), [name, "rail"], errors)
+    }
+
+    #[cfg(test)]
+    fn joins(&self, rail: usize, other: usize) -> bool {
+        rail == other
+    }
+
+    #[cfg(test)]
+    fn examples(&self) -> Vec<(&'static str, super::ClusterConfig, super::FabricConfig)> {
+        use super::TopologyKind;
+        use super::tests::{cluster, small};
+        vec![("rail-only", cluster(64), small(TopologyKind::RailOnly))]
+    }
 }

@@ -5,6 +5,7 @@
 //! SuperPOD reference architecture (rail-optimised, full fat tree).
 
 use super::error::Errors;
+use super::family::{Family, Network, folded};
 use super::folded::Folded;
 use super::sizing::{Habits, Inputs, LeafKind};
 use super::{Back, cables_of};
@@ -19,4 +20,27 @@ pub(crate) fn habits() -> Habits {
 pub(crate) fn networks(inputs: &Inputs<'_>, back: &Back, errors: &mut Errors) -> Vec<Folded> {
     let cables = cables_of(back);
     vec![inputs.size(back.members.clone(), LeafKind::Rail, cables, &habits(), errors)]
+}
+
+/// See the top of this file.
+pub(crate) struct RailOptimized;
+
+impl Family for RailOptimized {
+    fn plan(
+        &self,
+        inputs: &Inputs<'_>,
+        back: &Back,
+        name: &str,
+        errors: &mut Errors,
+    ) -> Box<dyn Network> {
+        let networks = networks(inputs, back, errors);
+        folded(inputs, networks, &habits(), [name, "pod"], errors)
+    }
+
+    #[cfg(test)]
+    fn examples(&self) -> Vec<(&'static str, super::ClusterConfig, super::FabricConfig)> {
+        use super::TopologyKind;
+        use super::tests::{cluster, small};
+        vec![("rail-optimised", cluster(64), small(TopologyKind::RailOptimized))]
+    }
 }
