@@ -15,7 +15,6 @@ const ORDER: &[&str] = &[
     "packetsim",
     "job",
     "step",
-    "observe",
     "report",
     "exports",
     "scenario",
@@ -113,6 +112,60 @@ fn crates_use_only_what_lies_below_them() {
             if core && ours.is_none() && !CORE_DEPENDENCIES.contains(&dependency) {
                 problems.push(format!("core crate `{name}` may not use `{dependency}`"));
             }
+        }
+    }
+    assert_none(&problems);
+}
+
+/// The names of a table of dependencies, as code spells them.
+fn dependencies(manifest: &toml::Table, table: &str) -> Vec<String> {
+    let table = manifest.get(table).and_then(|table| table.as_table());
+    table.into_iter().flatten().map(|(name, _)| name.replace('-', "_")).collect()
+}
+
+fn manifest(path: &Path) -> toml::Table {
+    let text = fs::read_to_string(path.join("Cargo.toml"));
+    text.expect("readable").parse().expect("valid TOML")
+}
+
+/// Whether code names a crate: a path that begins with it, or an import of it.
+fn names(code: &str, dependency: &str) -> bool {
+    let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
+    code.match_indices(dependency).any(|(at, _)| {
+        let (before, after) = (&code[..at], &code[at + dependency.len()..]);
+        let begins = !before.ends_with(is_word) && !before.ends_with("::");
+        let is_import = before.ends_with("use ") && after.starts_with([';', ' ']);
+        begins && (after.starts_with("::") || is_import)
+    })
+}
+
+#[test]
+fn every_dependency_is_used() {
+    let mut problems = Vec::new();
+    let mut wanted = Vec::new();
+    let folders = crates().into_iter().map(|name| root().join("crates").join(name));
+    for folder in folders.chain([root().join("tests")]) {
+        let manifest = manifest(&folder);
+        let code = |below: &[&str]| -> String {
+            let files = below.iter().flat_map(|part| rust_files(&folder.join(part)));
+            files.map(|file| fs::read_to_string(file).expect("UTF-8")).collect()
+        };
+        let source = code(&["src"]);
+        let all = code(&["."]);
+        for (table, code) in [("dependencies", &source), ("dev-dependencies", &all)] {
+            for dependency in dependencies(&manifest, table) {
+                if !names(code, &dependency) {
+                    problems.push(format!("{}: no use of `{dependency}`", folder.display()));
+                }
+                wanted.push(dependency);
+            }
+        }
+    }
+    let workspace = &manifest(&root())["workspace"];
+    let offered = workspace.as_table().expect("a table");
+    for name in dependencies(offered, "dependencies") {
+        if !wanted.contains(&name) {
+            problems.push(format!("Cargo.toml: no crate wants `{name}`"));
         }
     }
     assert_none(&problems);

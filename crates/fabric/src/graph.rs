@@ -189,6 +189,9 @@ pub struct Fabric {
     designed: Vec<Option<f64>>,
     /// By tier: the word for its zones, if it has more than one.
     zone_words: Vec<Option<String>>,
+    /// Tiers whose packets stay in their zone as long as a shortest way does.
+    rows_first: Vec<u8>,
+    can_deadlock: bool,
     health: Health,
 }
 
@@ -298,6 +301,16 @@ impl Fabric {
     /// What has failed or is slow from the start; [`Routes::of`](crate::Routes::of) begins there.
     pub fn health(&self) -> &Health {
         &self.health
+    }
+
+    /// Whether packets of a tier finish their row before their column (dimension order).
+    pub(crate) fn is_rows_first(&self, tier: u8) -> bool {
+        self.rows_first.contains(&tier)
+    }
+
+    /// Whether its routes have waits in a circle, so that a lossless network can deadlock.
+    pub fn can_deadlock(&self) -> bool {
+        self.can_deadlock
     }
 
     /// Says what has failed or is slow from the start.
@@ -446,6 +459,8 @@ pub struct FabricBuilder {
     scale_up_name: String,
     networks: Vec<Network>,
     designed: Vec<Option<f64>>,
+    rows_first: Vec<u8>,
+    can_deadlock: bool,
 }
 
 impl FabricBuilder {
@@ -477,6 +492,8 @@ impl FabricBuilder {
             scale_up_name: "NVSwitch".to_owned(),
             networks: Vec::new(),
             designed: Vec::new(),
+            rows_first: Vec::new(),
+            can_deadlock: false,
         }
     }
 
@@ -500,6 +517,13 @@ impl FabricBuilder {
     /// Says which oversubscription the newest tier was meant to have.
     pub fn designed_oversubscription(&mut self, ratio: f64) {
         *self.designed.last_mut().expect("a tier comes before its oversubscription") = Some(ratio);
+    }
+
+    /// Says that packets of a tier finish their row, which is a zone, before their column, and
+    /// whether the rings have waits in a circle.
+    pub fn rows_first(&mut self, tier: u8, can_deadlock: bool) {
+        self.rows_first.push(tier);
+        self.can_deadlock |= can_deadlock;
     }
 
     /// Says how many GPUs the scale-up network joins, and what its switches are called.
@@ -656,6 +680,8 @@ impl FabricBuilder {
             networks: self.networks,
             designed: self.designed,
             zone_words,
+            rows_first: self.rows_first,
+            can_deadlock: self.can_deadlock,
             health: Health::default(),
         }
     }

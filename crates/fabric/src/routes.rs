@@ -65,6 +65,19 @@ impl Health {
     }
 }
 
+/// Keeps what stays in the row of `at`, if anything does and the row comes first there.
+pub(crate) fn keep_rows_first(fabric: &Fabric, at: NodeId, out: &mut Vec<LinkId>) {
+    let here = fabric.nodes()[at];
+    let is_beside = |link: &LinkId| {
+        let next = fabric.nodes()[fabric.links()[*link].to];
+        next.kind == NodeKind::Switch && next.zone == here.zone
+    };
+    let is_ordered = here.kind == NodeKind::Switch && fabric.is_rows_first(here.tier);
+    if is_ordered && out.iter().any(is_beside) {
+        out.retain(is_beside);
+    }
+}
+
 /// Not reachable.
 const FAR: u8 = u8::MAX;
 
@@ -204,6 +217,7 @@ impl Routes {
         let nearest = ports().map(|link| distance(fabric.links()[*link].to)).min().unwrap_or(FAR);
         if nearest < distance(at) {
             out.extend(ports().filter(|link| distance(fabric.links()[**link].to) == nearest));
+            keep_rows_first(fabric, at, out);
         }
     }
 

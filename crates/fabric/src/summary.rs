@@ -5,8 +5,8 @@
 //!   (the global links of a dragonfly, circuits between pods).
 //! * Bisection: the least capacity between two halves of the NICs. In a folded Clos network it is
 //!   half of what all NICs can send to the top at once (half of the narrowest layer). Elsewhere the
-//!   leaves are halved in their order and each switch above them takes the side on which it has
-//!   more capacity: an upper bound. Networks that nothing joins (rails, planes, several back-ends)
+//!   leaves are halved in their order, or across their zones, and each switch above them takes the
+//!   side on which it has more capacity: an upper bound. Networks that nothing joins (rails, planes, several back-ends)
 //!   add up, because traffic between them goes through the servers.
 //! * Paths: the number of distinct shortest ways between two NICs, parallel cables told apart; the
 //!   largest over a sample of pairs that holds one of every kind.
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use units::Id;
 
 use crate::cost::{Bill, bill};
-use crate::graph::{Fabric, LinkId, LinkKind, Network, NetworkKind, NodeId, NodeKind};
+use crate::graph::{Fabric, LinkId, LinkKind, Network, NetworkKind, Node, NodeId, NodeKind};
 use crate::hardware::Catalogue;
 use crate::routes::Routes;
 use crate::topology::ClusterConfig;
@@ -344,15 +344,23 @@ fn live(fabric: &Fabric, link: LinkId) -> f64 {
     if health.is_down(link) { 0.0 } else { health.rate(fabric, link).as_bps_f64() }
 }
 
-/// The capacity between the first and the second half of the leaves, by NIC capacity.
+/// The capacity between two halves of the leaves, by NIC capacity: in their order, or across their
+/// zones, whichever is less.
 fn halves(fabric: &Fabric, network: &Network) -> f64 {
+    let in_order = |node: Node| (node.tier, 0, 0);
+    let across = |node: Node| (node.tier, node.index, node.zone);
+    cut(fabric, network, in_order).min(cut(fabric, network, across))
+}
+
+/// The capacity between the first and the second half of the leaves in an order of the switches.
+fn cut(fabric: &Fabric, network: &Network, order: impl Fn(Node) -> (u8, u32, u32)) -> f64 {
     let of = |switch: NodeId| {
         let node = fabric.nodes()[switch];
         node.kind == NodeKind::Switch && network.tiers.contains(&node.tier)
     };
     let live = |link: LinkId| live(fabric, link);
     let mut switches: Vec<NodeId> = fabric.switches().filter(|switch| of(*switch)).collect();
-    switches.sort_by_key(|switch| fabric.nodes()[*switch].tier);
+    switches.sort_by_key(|switch| order(fabric.nodes()[*switch]));
     let below = |switch: NodeId| -> f64 {
         let to_nics = |link: &&LinkId| fabric.switch_ordinal(fabric.links()[**link].to).is_none();
         fabric.ports(switch).iter().filter(to_nics).map(|link| live(*link)).sum()

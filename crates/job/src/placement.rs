@@ -11,7 +11,6 @@
 //!   data, innermost to outermost, as Llama 3 (arXiv 2407.21783, section 3.3.2), each group kept
 //!   under one leaf or in one zone where one has room; what does not fit whole comes last.
 //! * a rank file: the GPU of every rank, as read from a file.
-//! * `min-cut` keeps its seat: it needs a planner, which this crate does not know.
 
 use std::fmt;
 
@@ -49,15 +48,13 @@ pub enum Policy {
     Random,
     /// Groups kept together.
     TopologyAware,
-    /// The least traffic over the fabric's cuts; needs a planner.
-    MinCut,
     /// A file that lists the GPU of every rank.
     RankFile(String),
 }
 
 impl Policy {
     /// The words for all but rank files.
-    pub const WORDS: [&str; 4] = ["linear", "random", "topology-aware", "min-cut"];
+    pub const WORDS: [&str; 3] = ["linear", "random", "topology-aware"];
 }
 
 impl From<String> for Policy {
@@ -66,7 +63,6 @@ impl From<String> for Policy {
             "linear" => Self::Linear,
             "random" => Self::Random,
             "topology-aware" => Self::TopologyAware,
-            "min-cut" => Self::MinCut,
             _ => Self::RankFile(word),
         }
     }
@@ -78,7 +74,6 @@ impl From<Policy> for String {
             Policy::Linear => "linear".to_owned(),
             Policy::Random => "random".to_owned(),
             Policy::TopologyAware => "topology-aware".to_owned(),
-            Policy::MinCut => "min-cut".to_owned(),
             Policy::RankFile(path) => path,
         }
     }
@@ -115,7 +110,7 @@ impl<'de> Deserialize<'de> for PlacementConfig {
 #[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct PlacementTable {
-    /// linear, random, topology-aware, min-cut, or the path of a rank file.
+    /// linear, random, topology-aware, or the path of a rank file.
     #[schemars(with = "String")]
     policy: Policy,
     /// The share of the cluster's nodes that other jobs hold, scattered at random.
@@ -141,7 +136,7 @@ impl JsonSchema for PlacementConfig {
             "anyOf": [
                 {
                     "type": "string",
-                    "description": "linear, random, topology-aware, min-cut, or a rank file",
+                    "description": "linear, random, topology-aware, or a rank file",
                 },
                 table,
             ],
@@ -213,8 +208,6 @@ pub enum PlacementError {
         /// The GPU.
         gpu: u64,
     },
-    /// The policy needs more than a layout and a cluster.
-    NeedsPlanner,
 }
 
 impl fmt::Display for PlacementError {
@@ -232,9 +225,6 @@ impl fmt::Display for PlacementError {
                 write!(out, "rank {rank} is put on GPU {gpu}, but the cluster has {gpus}")
             }
             Self::Twice { gpu } => write!(out, "two ranks are put on GPU {gpu}"),
-            Self::NeedsPlanner => {
-                write!(out, "min-cut placement needs a planner; give its result as a rank file")
-            }
         }
     }
 }
@@ -269,7 +259,6 @@ pub fn place(
             Ok(in_order(&free))
         }
         Policy::TopologyAware => Ok(topology_aware(layout, slots, &free)),
-        Policy::MinCut => Err(PlacementError::NeedsPlanner),
         Policy::RankFile(_) => unreachable!("handled above"),
     }
 }
@@ -476,8 +465,6 @@ mod tests {
         assert_eq!(message(file(), 0.0, &ranks), missing);
         ranks[5] = 4;
         assert_eq!(message(file(), 0.0, &ranks), "two ranks are put on GPU 4");
-        let planner = "min-cut placement needs a planner; give its result as a rank file";
-        assert_eq!(message(Policy::MinCut, 0.0, &[]), planner);
     }
 
     #[test]

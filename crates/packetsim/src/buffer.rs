@@ -183,8 +183,11 @@ impl Default for PfcConfig {
 
 impl Ranged for PfcConfig {
     fn ranges(&self, check: &mut Ranges) {
-        // The field of a pause frame has 16 bits.
-        check.at_most("quanta", self.quanta, 65_535);
+        // The field has 16 bits. A pause is renewed at half of its length: below some quanta its
+        // frames alone, of 672 bits, would fill the link.
+        if self.quanta != 0 {
+            check.within("quanta", self.quanta, [16, 65_535]);
+        }
         check.at_most("response_quanta", self.response_quanta, 65_535);
         check.at_most("watchdog", self.watchdog.unwrap_or_default(), LONGEST);
     }

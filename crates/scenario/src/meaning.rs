@@ -82,6 +82,7 @@ impl Meaning {
                         meaning.add_faults(&fabric, scenario);
                         meaning.add_traffic(&fabric, scenario);
                         meaning.check_reduction(&fabric, scenario);
+                        meaning.warn_of_deadlock(&fabric, scenario);
                         meaning.fabric = Some(fabric);
                     }
                     Err(errors) => meaning.findings.extend(errors.into_iter().map(of_fabric)),
@@ -163,6 +164,24 @@ impl Meaning {
                     Some(&format!("try a box that can, such as \"quantum-2\", or `{key} = true`")),
                 )),
             }
+        }
+    }
+
+    /// Rings of routers and a network that loses nothing can wait for each other in a circle.
+    fn warn_of_deadlock(&mut self, fabric: &Fabric, scenario: &ScenarioFile) {
+        let settings = &scenario.network.settings;
+        let keeps = match (settings.credits.enabled, settings.pfc.enabled) {
+            (true, _) => "network.credits.enabled",
+            (false, true) => "network.pfc.enabled",
+            (false, false) => return,
+        };
+        if fabric.can_deadlock() {
+            let message = format!(
+                "rings of four routers and more can deadlock where nothing is dropped (`{keeps}`): \
+                 real ones have further lanes for that, which this one has not; the packet engine \
+                 says if it happens"
+            );
+            self.warnings.push(finding(&["fabric.topology", keeps], message, None));
         }
     }
 

@@ -86,7 +86,7 @@ fn an_affinity_stays_inside_its_server() {
     }
 }
 
-/// What a server file fills in is shown, with the file as its origin, and what it overrules is said.
+/// What a server file fills in is shown with the file as its origin; what it overrules is said.
 #[test]
 fn a_server_file_is_seen_in_the_settings() {
     let text = "[cluster]\ngpus = 16\nserver_file = \"topo.xml\"\npcie = \"100Gbps\"";
@@ -193,4 +193,19 @@ fn what_no_engine_can_count_is_refused_with_its_range() {
         let told = refusal(set("small-16", &[&format!("traffic.pattern={pattern}"), messages]));
         assert!(told.contains(&format!("must be from 1 to {most}")), "{pattern}: {told}");
     }
+}
+
+#[test]
+fn a_torus_that_loses_nothing_is_said_to_deadlock() {
+    let torus = "[cluster]\ngpus = 128\n[fabric]\ntopology = \"torus\"\ntorus = { columns = 4 }\n";
+    let told = |pfc: bool| {
+        let text = format!("{torus}[network]\npfc = {{ enabled = {pfc} }}\n");
+        let loaded = loaded(&text, &[]).unwrap();
+        assert_eq!((loaded.fabric().leaves().len(), loaded.fabric().networks().len()), (16, 1));
+        warnings(&loaded)
+    };
+    assert!(told(true).contains("can deadlock"), "{}", told(true));
+    assert_eq!(told(false), "");
+    let circuits = refusal(loaded(&format!("{torus}circuits = {{ per_pod = 2 }}"), &[]));
+    assert!(circuits.contains("circuits join spines of pods, and a torus has none"), "{circuits}");
 }

@@ -140,7 +140,8 @@ impl Length {
 
     /// How long a signal takes from end to end, rounded up.
     pub const fn propagation(self) -> Span {
-        Span::from_ps((self.0 * 1_000_000_000).div_ceil(METRES_PER_SECOND))
+        let ps = (self.0 as u128 * 1_000_000_000).div_ceil(METRES_PER_SECOND as u128);
+        Span::from_ps(if ps < u64::MAX as u128 { ps as u64 } else { u64::MAX })
     }
 }
 

@@ -305,7 +305,7 @@ pub enum Chooser {
 
 impl Ranged for RoutingConfig {
     fn ranges(&self, check: &mut Ranges) {
-        check.at_least("qps", self.qps, 1);
+        check.within("qps", self.qps, [1, 1024]);
         check.at_least("entropies", self.entropies, 1);
         check.positive("chunk", self.chunk);
         check.positive("interval", self.interval);

@@ -9,26 +9,11 @@
 //! whole cables); the paper does not print it.
 
 use super::error::Errors;
+use super::family::{self, Family, Network, folded};
 use super::folded::Folded;
 use super::sizing::{Habits, Inputs, LeafKind, UsualBox};
 use super::{Back, cables_of};
 use units::Length;
-
-/// The keys of `[fabric]` that it obeys besides those that every family does.
-pub(super) const KEYS: &[&str] = &[
-    "radix",
-    "tiers",
-    "oversubscription",
-    "uplinks",
-    "downlinks",
-    "pods",
-    "pod_gpus",
-    "spines",
-    "cores",
-    "circuits",
-    "spine",
-    "core",
-];
 
 const RTSW: UsualBox = UsualBox { model: "minipack2", ports: 64, port_gbps: 400, latency_ns: 900 };
 const CTSW: UsualBox =
@@ -60,4 +45,37 @@ pub(crate) fn networks(inputs: &Inputs<'_>, back: &Back, errors: &mut Errors) ->
     let cables = cables_of(back);
     let habits = habits(inputs);
     vec![inputs.size(back.members.clone(), LeafKind::Rack, cables, &habits, errors)]
+}
+
+/// See the top of this file.
+pub(crate) struct AiZone;
+
+impl Family for AiZone {
+    fn keys(&self) -> Vec<&'static str> {
+        family::FOLDED.to_vec()
+    }
+
+    fn plan(
+        &self,
+        inputs: &Inputs<'_>,
+        back: &Back,
+        name: &str,
+        errors: &mut Errors,
+    ) -> Box<dyn Network> {
+        let networks = networks(inputs, back, errors);
+        folded(inputs, networks, &habits(inputs), [name, "zone"], errors)
+    }
+
+    fn servers(&self, inputs: &Inputs<'_>, _: usize) -> Option<usize> {
+        // Eight zones: the Llama 3 cluster.
+        Some(inputs.fabric.pod_servers(8, ZONE_GPUS, inputs.gpus_per_node))
+    }
+
+    #[cfg(test)]
+    fn examples(&self) -> Vec<(&'static str, super::ClusterConfig, super::FabricConfig)> {
+        use super::tests::{cluster, of};
+        use super::{FabricConfig, TopologyKind};
+        let zones = FabricConfig { pod_gpus: Some(64), pods: Some(3), ..of(TopologyKind::AiZone) };
+        vec![("zones", cluster(160), zones)]
+    }
 }

@@ -66,6 +66,15 @@ pub fn lit(fabric: &Fabric, setting: Option<usize>, settings: usize) -> Fabric {
     one
 }
 
+/// Refuses circuits where there are no pods with spines that they could join.
+pub(crate) fn refuse_circuits(inputs: &Inputs<'_>, errors: &mut Errors) {
+    if 0 < inputs.fabric.circuits.per_pod {
+        let topology = inputs.fabric.topology.name();
+        let reason = format!("circuits join spines of pods, and a {topology} has none");
+        errors.push(&inputs.at("circuits.per_pod"), reason, "per_pod = 0");
+    }
+}
+
 /// The pairs of pods to join, each as often as it has circuits.
 pub(crate) fn pairs(
     config: &CircuitsConfig,

@@ -7,26 +7,61 @@
 //! Shortest ways only: at most one local, one global and one local link. Detours over a third group
 //! are a matter of routing.
 
-use units::{Length, Rate};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use units::{Length, Ranged, Ranges, Rate};
 
 use super::Back;
+use super::circuits::refuse_circuits;
 use super::cluster::Members;
 use super::error::Errors;
+use super::family::{Family, Network};
 use super::folded::Level;
 use super::sizing::{Habits, Inputs};
 use crate::graph::{FabricBuilder, LinkClass, LinkKind, NetworkKind, NodeId, Tier};
 
-/// The keys of `[fabric]` that it obeys besides those that every family does.
-pub(super) const KEYS: &[&str] = &["dragonfly"];
+/// The shape of a dragonfly: `a`, `p`, `h` and `g` of Kim et al. (ISCA 2008).
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DragonflyConfig {
+    /// Routers of a group (a); without it, twice `global_links`.
+    pub routers: Option<u32>,
+    /// NIC ports of a router (p); without it, as many as `global_links`.
+    pub hosts: Option<u32>,
+    /// Cables from a router to other groups (h); without it, the fewest that fit.
+    pub global_links: Option<u32>,
+    /// Groups (g); without it, as many as needed.
+    pub groups: Option<u32>,
+}
+
+impl Ranged for DragonflyConfig {
+    fn ranges(&self, check: &mut Ranges) {
+        let numbers = [
+            ("routers", self.routers, 4_096),
+            ("hosts", self.hosts, 4_096),
+            ("global_links", self.global_links, 4_096),
+            ("groups", self.groups, 65_536),
+        ];
+        for (key, value, most) in numbers {
+            if let Some(value) = value {
+                check.within(key, value, [1, most]);
+            }
+        }
+    }
+}
+
+/// See the top of this file.
+pub(crate) struct Dragonfly;
 
 /// A dragonfly's numbers.
 #[derive(Clone, Debug)]
-pub(crate) struct Dragonfly {
+struct Groups {
+    name: String,
     members: Members,
     cables: usize,
-    pub(crate) routers: usize,
+    routers: usize,
     hosts: usize,
-    pub(crate) groups: usize,
+    groups: usize,
     global_links: usize,
     level: Level,
     /// Rate and length of the links within a group, and between groups.
@@ -35,7 +70,7 @@ pub(crate) struct Dragonfly {
 }
 
 /// What the scenario and the size make of (a, p, h).
-pub(crate) fn shape(inputs: &Inputs<'_>, ports: Option<usize>) -> (usize, usize, usize) {
+fn shape(inputs: &Inputs<'_>, ports: Option<usize>) -> (usize, usize, usize) {
     let said = inputs.fabric.dragonfly;
     let number = |said: Option<u32>| said.map(|number| number as usize);
     let balanced = |h: usize| {
@@ -53,7 +88,7 @@ pub(crate) fn shape(inputs: &Inputs<'_>, ports: Option<usize>) -> (usize, usize,
 }
 
 /// The numbers for these NICs.
-pub(crate) fn plan(inputs: &Inputs<'_>, back: &Back, errors: &mut Errors) -> Dragonfly {
+fn plan(inputs: &Inputs<'_>, back: &Back, name: &str, errors: &mut Errors) -> Groups {
     let habits = Habits {
         names: ["router", "router", "router"],
         // Illustrative: copper within the rack, and within a group; optics between groups.
@@ -84,7 +119,9 @@ pub(crate) fn plan(inputs: &Inputs<'_>, back: &Back, errors: &mut Errors) -> Dra
         let link = inputs.fabric.links.get(tier);
         link.and_then(|link| link.length).unwrap_or(habits.lengths[tier])
     };
-    Dragonfly {
+    refuse_circuits(inputs, errors);
+    Groups {
+        name: name.to_owned(),
         members: back.members.clone(),
         cables: back.ports_per_nic,
         routers,
@@ -97,21 +134,28 @@ pub(crate) fn plan(inputs: &Inputs<'_>, back: &Back, errors: &mut Errors) -> Dra
     }
 }
 
-impl Dragonfly {
+impl Groups {
     /// Links between each two groups.
-    pub(crate) fn links_per_pair(&self) -> usize {
+    fn links_per_pair(&self) -> usize {
         self.routers * self.global_links / (self.groups - 1).max(1)
     }
+}
 
-    /// How many cables there will be; as a float, since it may be absurd.
-    pub(crate) fn expected_cables(&self) -> f64 {
+impl Network for Groups {
+    fn cables(&self) -> f64 {
         let [groups, routers] = [self.groups, self.routers].map(|count| count as f64);
         (self.members.len() * self.cables) as f64
             + groups * routers * (routers / 2.0 + self.global_links as f64 / 2.0)
     }
 
-    pub(crate) fn wire(&self, inputs: &Inputs<'_>, name: &str, builder: &mut FabricBuilder) {
-        builder.network(name, NetworkKind::BackEnd, "group");
+    fn wire(
+        &self,
+        inputs: &Inputs<'_>,
+        first_leaf: usize,
+        builder: &mut FabricBuilder,
+        _: &mut Errors,
+    ) -> usize {
+        builder.network(&self.name, NetworkKind::BackEnd, "group");
         let Level { name, model, latency, rate, delay, length, .. } = self.level.clone();
         let kind = LinkKind::ScaleOut;
         let tier = builder.tier(Tier { name: name.clone(), model, latency });
@@ -160,5 +204,47 @@ impl Dragonfly {
                 }
             }
         }
+        first_leaf + routers.len()
+    }
+}
+
+impl Family for Dragonfly {
+    fn keys(&self) -> Vec<&'static str> {
+        vec!["dragonfly"]
+    }
+
+    fn plan(
+        &self,
+        inputs: &Inputs<'_>,
+        back: &Back,
+        name: &str,
+        errors: &mut Errors,
+    ) -> Box<dyn Network> {
+        Box::new(plan(inputs, back, name, errors))
+    }
+
+    fn servers(&self, inputs: &Inputs<'_>, ports_per_server: usize) -> Option<usize> {
+        let said = inputs.fabric.dragonfly;
+        said.global_links?;
+        let (a, p, h) = shape(inputs, None);
+        let groups = said.groups.map_or(a * h + 1, |groups| groups as usize);
+        Some((a * p * groups / ports_per_server).clamp(1, super::MAX_GPUS as usize))
+    }
+
+    #[cfg(test)]
+    fn examples(&self) -> Vec<(&'static str, super::ClusterConfig, super::FabricConfig)> {
+        use super::tests::{hosts, of};
+        vec![("dragonfly", hosts(72), of(super::TopologyKind::Dragonfly))]
+    }
+
+    #[cfg(test)]
+    fn with_numbers(
+        &self,
+        config: super::FabricConfig,
+        numbers: &[Option<u32>],
+    ) -> super::FabricConfig {
+        let &[routers, hosts, global_links, groups] = numbers else { return config };
+        let dragonfly = DragonflyConfig { routers, hosts, global_links, groups };
+        super::FabricConfig { dragonfly, ..config }
     }
 }

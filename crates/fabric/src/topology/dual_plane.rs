@@ -10,29 +10,12 @@
 //! segments a pod (15,360 GPUs), aggregation to core 15:1. Here the cores above several pods keep
 //! the planes apart too, and the 64 backup GPUs of a segment are left out.
 
-use super::Back;
 use super::error::Errors;
+use super::family::{self, Family, Network, folded};
 use super::folded::{Cables, Folded, Numbering};
 use super::sizing::{Habits, Inputs, LeafKind, UsualBox};
+use super::{Back, FabricConfig};
 use units::Length;
-
-/// The keys of `[fabric]` that it obeys besides those that every family does.
-pub(super) const KEYS: &[&str] = &[
-    "radix",
-    "tiers",
-    "oversubscription",
-    "uplinks",
-    "downlinks",
-    "pods",
-    "pod_gpus",
-    "segment_nodes",
-    "spines",
-    "cores",
-    "planes",
-    "circuits",
-    "spine",
-    "core",
-];
 
 const CHIP: UsualBox =
     UsualBox { model: "tomahawk-5", ports: 128, port_gbps: 400, latency_ns: 900 };
@@ -71,4 +54,40 @@ pub(crate) fn networks(inputs: &Inputs<'_>, back: &Back, errors: &mut Errors) ->
     (0..planes)
         .map(|plane| Folded { numbering: Numbering::Pods { plane }, ..first.clone() })
         .collect()
+}
+
+/// See the top of this file.
+pub(crate) struct DualPlane;
+
+impl Family for DualPlane {
+    fn keys(&self) -> Vec<&'static str> {
+        [&family::FOLDED[..], &["segment_nodes", "planes"]].concat()
+    }
+
+    fn plan(
+        &self,
+        inputs: &Inputs<'_>,
+        back: &Back,
+        name: &str,
+        errors: &mut Errors,
+    ) -> Box<dyn Network> {
+        let networks = networks(inputs, back, errors);
+        folded(inputs, networks, &habits(inputs), [name, "pod"], errors)
+    }
+
+    fn servers(&self, inputs: &Inputs<'_>, _: usize) -> Option<usize> {
+        Some(inputs.fabric.pod_servers(1, POD_GPUS, inputs.gpus_per_node))
+    }
+
+    /// A NIC has a port in each plane even if the scenario does not say so.
+    fn ports_per_nic(&self, fabric: &FabricConfig) -> Option<u32> {
+        Some(fabric.planes.unwrap_or(2).max(1))
+    }
+
+    #[cfg(test)]
+    fn examples(&self) -> Vec<(&'static str, super::ClusterConfig, super::FabricConfig)> {
+        use super::TopologyKind;
+        use super::tests::{cluster, small};
+        vec![("dual plane", cluster(64), small(TopologyKind::DualPlane))]
+    }
 }

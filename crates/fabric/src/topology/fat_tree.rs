@@ -6,13 +6,10 @@
 //! are all there.
 
 use super::error::Errors;
+use super::family::{Family, Network, folded};
 use super::folded::{Folded, Numbering, Wiring};
 use super::sizing::{Habits, Inputs};
 use super::{Back, cables_of};
-
-/// The keys of `[fabric]` that it obeys besides those that every family does.
-pub(super) const KEYS: &[&str] =
-    &["radix", "k", "oversubscription", "uplinks", "circuits", "spine", "core"];
 
 pub(crate) fn habits() -> Habits {
     Habits { names: ["edge", "aggregation", "core"], ..Habits::default() }
@@ -64,4 +61,36 @@ pub(crate) fn networks(inputs: &Inputs<'_>, back: &Back, errors: &mut Errors) ->
         numbering: Numbering::Pods { plane: 0 },
         has_circuits: 0 < inputs.fabric.circuits.per_pod,
     }]
+}
+
+/// See the top of this file.
+pub(crate) struct FatTree;
+
+impl Family for FatTree {
+    fn keys(&self) -> Vec<&'static str> {
+        vec!["radix", "k", "oversubscription", "uplinks", "circuits", "spine", "core"]
+    }
+
+    fn plan(
+        &self,
+        inputs: &Inputs<'_>,
+        back: &Back,
+        name: &str,
+        errors: &mut Errors,
+    ) -> Box<dyn Network> {
+        let networks = networks(inputs, back, errors);
+        folded(inputs, networks, &habits(), [name, "pod"], errors)
+    }
+
+    fn servers(&self, inputs: &Inputs<'_>, ports_per_server: usize) -> Option<usize> {
+        Some((hosts(inputs.fabric.k?) as usize / ports_per_server).max(1))
+    }
+
+    #[cfg(test)]
+    fn examples(&self) -> Vec<(&'static str, super::ClusterConfig, super::FabricConfig)> {
+        use super::tests::{hosts as servers, of};
+        use super::{FabricConfig, TopologyKind};
+        let with = |k| FabricConfig { k: Some(k), ..of(TopologyKind::FatTree) };
+        vec![("fat tree", servers(16), with(4)), ("partial fat tree", servers(41), with(6))]
+    }
 }

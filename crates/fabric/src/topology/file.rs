@@ -10,15 +10,45 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Id, Length, Ranged, Ranges, Rate, Span};
 
+use super::Back;
+use super::circuits::refuse_circuits;
 use super::cluster::ClusterConfig;
 use super::error::{Errors, nearest};
+use super::family::{Family, Network, folded};
 use super::scale_up;
 use super::settings::LinkConfig;
 use super::sizing::{Habits, Inputs};
 use crate::graph::{ClassId, FabricBuilder, LinkClass, LinkKind, NetworkKind, NodeId, Tier};
 
-/// The keys of `[fabric]` that it obeys besides those that every family does.
-pub(super) const KEYS: &[&str] = &["file", "graph", "spine", "core"];
+/// See the top of this file.
+pub(crate) struct File;
+
+impl Family for File {
+    fn keys(&self) -> Vec<&'static str> {
+        vec!["file", "graph", "spine", "core"]
+    }
+
+    /// A graph alone is built by [`build`]; it cannot stand beside others.
+    fn plan(
+        &self,
+        inputs: &Inputs<'_>,
+        _: &Back,
+        name: &str,
+        errors: &mut Errors,
+    ) -> Box<dyn Network> {
+        let reason = "a graph cannot be one of several parts".to_owned();
+        errors.push(&inputs.at("topology"), reason, "topology = \"clos\"");
+        folded(inputs, Vec::new(), &Habits::default(), [name, "pod"], errors)
+    }
+
+    #[cfg(test)]
+    fn examples(&self) -> Vec<(&'static str, ClusterConfig, super::FabricConfig)> {
+        let graph = GraphConfig::chain(&[2, 1, 0, 3], Rate::from_gbps(400), Span::from_ns(10));
+        let config = super::tests::of(super::TopologyKind::File);
+        let config = super::FabricConfig { graph: Some(graph), ..config };
+        vec![("graph", ClusterConfig::default(), config)]
+    }
+}
 
 /// A graph by name.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -204,6 +234,7 @@ pub(crate) fn build(
         });
     }
     refuse_pieces(graph, inputs, nics_per_node, errors);
+    refuse_circuits(inputs, errors);
     let levels = levels(graph, &ids, switches.len());
     builder.network("fabric", NetworkKind::BackEnd, "pod");
     let nodes = add_switches(graph, inputs, &switches, &levels, &mut builder, errors);

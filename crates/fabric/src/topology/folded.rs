@@ -11,7 +11,11 @@
 
 use units::{Id, Length, Rate, Span};
 
+use super::circuits;
 use super::cluster::Members;
+use super::error::Errors;
+use super::family::Network;
+use super::sizing::Inputs;
 use crate::graph::{ClassId, Cover, FabricBuilder, LinkClass, LinkKind, NetworkKind, NodeId, Tier};
 
 /// How endpoints are attached to leaves.
@@ -103,7 +107,7 @@ pub(crate) struct Level {
 pub(crate) struct Plan {
     pub(crate) name: String,
     pub(crate) kind: NetworkKind,
-    pub(crate) zone_word: &'static str,
+    pub(crate) zone_word: String,
     pub(crate) levels: Vec<Level>,
     pub(crate) networks: Vec<Folded>,
 }
@@ -277,7 +281,7 @@ impl Plan {
     /// Adds everything to the builder. `first_leaf` is the ordinal of the first leaf; the ordinal
     /// after the last one comes back.
     pub(crate) fn wire(&self, builder: &mut FabricBuilder, first_leaf: usize) -> usize {
-        builder.network(&self.name, self.kind, self.zone_word);
+        builder.network(&self.name, self.kind, &self.zone_word);
         let kind = match self.kind {
             NetworkKind::BackEnd => LinkKind::ScaleOut,
             NetworkKind::FrontEnd => LinkKind::FrontEnd,
@@ -307,6 +311,53 @@ impl Plan {
         }
         let wire = |leaf, network: &Folded| network.wire(builder, &layers, leaf);
         self.networks.iter().fold(first_leaf, wire)
+    }
+}
+
+impl Network for Plan {
+    fn cables(&self) -> f64 {
+        self.networks.iter().map(Folded::expected_cables).sum()
+    }
+
+    fn wire(
+        &self,
+        inputs: &Inputs<'_>,
+        first_leaf: usize,
+        builder: &mut FabricBuilder,
+        errors: &mut Errors,
+    ) -> usize {
+        let first = builder.len();
+        let leaf = self.wire(builder, first_leaf);
+        add_circuits(self, inputs, first, builder, errors);
+        leaf
+    }
+}
+
+fn add_circuits(
+    plan: &Plan,
+    inputs: &Inputs<'_>,
+    first_switch: usize,
+    builder: &mut FabricBuilder,
+    errors: &mut Errors,
+) {
+    let config = &inputs.fabric.circuits;
+    let Some(network) = plan.networks.first().filter(|_| 0 < config.per_pod) else { return };
+    let settings = match &config.settings[..] {
+        [] => vec![circuits::pairs(config, network.pods(), inputs, errors)],
+        settings => settings.to_vec(),
+    };
+    let mut first = first_switch;
+    for network in &plan.networks {
+        let spines = first + network.leaves();
+        let of_pod = |pod: usize| -> Vec<NodeId> {
+            let range = spines + pod * network.spines..spines + (pod + 1) * network.spines;
+            range.map(NodeId::from_index).collect()
+        };
+        let pods: Vec<Vec<NodeId>> = (0..network.pods()).map(of_pod).collect();
+        for pairs in &settings {
+            circuits::wire(config, pairs, &pods, inputs.rate(2), builder);
+        }
+        first += network.switches().iter().sum::<usize>();
     }
 }
 

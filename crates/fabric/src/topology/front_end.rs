@@ -64,7 +64,7 @@ pub(crate) fn plan(
     Some(Plan {
         name: "front-end".to_owned(),
         kind: NetworkKind::FrontEnd,
-        zone_word: "pod",
+        zone_word: "pod".to_owned(),
         levels: (0..tiers).map(|tier| inputs.level(tier, &habits, errors)).collect(),
         networks: vec![folded],
     })

@@ -11,22 +11,16 @@
 //!
 //! Each family has a file that turns settings into numbers (how many switches, how many uplinks);
 //! [`folded`](self) networks share the wiring. Servers come first, then the scale-up network, then
-//! the back-end or several of them, then the front-end. To add a family: a file with its numbers, a
-//! value of [`TopologyKind`], a line in [`build`], a row in the tests.
+//! the back-end or several of them, then the front-end. To add a family: a file that implements
+//! `Family` with small examples for the tests, its line in the list below and, where it has a
+//! shape of its own, a line for its table in [`FabricConfig`]. The tests of all families run it.
 
-mod ai_zone;
 pub mod circuits;
-mod clos;
 mod cluster;
-mod dragonfly;
-mod dual_plane;
 mod error;
-mod fat_tree;
-mod file;
+mod family;
 mod folded;
 mod front_end;
-mod rail_only;
-mod rail_optimized;
 mod scale_up;
 mod settings;
 mod sizing;
@@ -38,24 +32,51 @@ mod tests;
 pub use cluster::{
     Aggregation, ClusterConfig, FrontEndConfig, MAX_GPUS, NicAffinity, ScaleUpConfig,
 };
+pub use dragonfly::DragonflyConfig;
 pub use error::ConfigError;
 pub use file::{EdgeConfig, GraphConfig, SwitchConfig};
 pub use settings::{
-    CircuitSchedule, CircuitsConfig, DegradedConfig, DragonflyConfig, FabricConfig, LinkConfig,
-    PartConfig, TierConfig, TopologyKind,
+    CircuitSchedule, CircuitsConfig, DegradedConfig, FabricConfig, LinkConfig, PartConfig,
+    TierConfig,
 };
+pub use torus::TorusConfig;
 
 use units::{OutOfRange, Ranges};
 
 use cluster::{Cluster, Members};
 use error::Errors;
-use folded::{Cables, Folded, Plan};
-use sizing::{Habits, Inputs};
+use family::{Family, families};
+use folded::Cables;
+use sizing::Inputs;
 
-use crate::graph::{Fabric, FabricBuilder, NetworkKind, NodeId};
+use crate::graph::{Fabric, FabricBuilder};
 use crate::hardware::Catalogue;
 use crate::naming;
 use crate::routes::Health;
+
+families! {
+    /// Leaves and spines, and cores above them where two tiers are too few.
+    #[default]
+    clos::Clos = "clos";
+    /// The k-ary fat tree.
+    fat_tree::FatTree = "fat-tree";
+    /// One leaf for each rail of a segment of servers, spines between them.
+    #[serde(alias = "rail-optimised")]
+    #[schemars(extend("x-aliases" = ["rail-optimised"]))]
+    rail_optimized::RailOptimized = "rail-optimized";
+    /// One network for each rail and none between them.
+    rail_only::RailOnly = "rail-only";
+    /// Two planes, each NIC with a port in both (Alibaba HPN).
+    dual_plane::DualPlane = "dual-plane";
+    /// Meta's AI Zones: racks, cluster switches, oversubscribed aggregation between zones.
+    ai_zone::AiZone = "ai-zone";
+    /// Groups of routers, all-to-all within and between groups.
+    dragonfly::Dragonfly = "dragonfly";
+    /// Routers in rows and columns, each row and each column a ring.
+    torus::Torus = "torus";
+    /// An explicit graph: `graph`, or `file` for the scenario reader to import.
+    file::File = "file";
+}
 
 /// The NICs that a back-end joins, and how they are attached.
 #[derive(Clone, Debug)]
@@ -87,12 +108,11 @@ pub fn build(
     if !errors.is_empty() {
         return Err(errors.into_vec());
     }
-    if fabric.topology == TopologyKind::DualPlane && cluster.ports_per_nic == 1 {
-        // A NIC has a port in each plane even if the scenario does not say so.
-        let planes = fabric.planes.unwrap_or(2).max(1);
-        resolved.ports_per_nic = planes as usize;
+    let usual = fabric.topology.family().ports_per_nic(fabric);
+    if let Some(ports) = usual.filter(|_| cluster.ports_per_nic == 1) {
+        resolved.ports_per_nic = ports as usize;
         resolved.port_rate =
-            units::Rate::from_bps((resolved.nic_rate.as_bps() / u64::from(planes)).max(1));
+            units::Rate::from_bps((resolved.nic_rate.as_bps() / u64::from(ports)).max(1));
     }
     let builder = match (fabric.topology, fabric.parts.is_empty()) {
         (TopologyKind::File, true) => explicit(cluster, fabric, catalogue, &resolved, &mut errors),
@@ -207,24 +227,8 @@ fn inputs<'a>(
     }
 }
 
-/// A back-end that is ready to be wired.
-enum Network {
-    Folded(Plan),
-    Dragonfly(dragonfly::Dragonfly),
-}
-
 /// The most cables of a fabric: ids have 32 bits, and memory an end.
 const MAX_CABLES: f64 = 5e8;
-
-impl Network {
-    /// About how many cables there will be; as a float, since it may be absurd.
-    fn cables(&self) -> f64 {
-        match self {
-            Self::Folded(plan) => plan.networks.iter().map(Folded::expected_cables).sum(),
-            Self::Dragonfly(dragonfly) => dragonfly.expected_cables(),
-        }
-    }
-}
 
 /// Refuses parts that share a NIC, and NICs that are on no part.
 fn check_parts(backs: &[&Back], servers: usize, errors: &mut Errors) {
@@ -254,7 +258,12 @@ fn families(
     resolved: &Cluster,
     errors: &mut Errors,
 ) -> Option<FabricBuilder> {
-    let servers = resolved.servers.or_else(|| natural_servers(fabric, catalogue, resolved));
+    let natural = || {
+        let ports = resolved.nics_per_node * resolved.ports_per_nic;
+        let inputs = inputs(fabric, catalogue, resolved, "fabric", "");
+        fabric.topology.family().servers(&inputs, ports)
+    };
+    let servers = resolved.servers.or_else(natural);
     let servers = servers.unwrap_or_else(|| resolved.servers(errors));
     if MAX_GPUS < (servers * resolved.gpus_per_node) as u64 || servers == 0 {
         let reason = format!("a cluster has 1 to {MAX_GPUS} GPUs");
@@ -274,7 +283,8 @@ fn families(
         };
         let inputs = inputs(&part.fabric, catalogue, resolved, &path, &prefix);
         let back = part_members(part, at, cluster, resolved, servers, errors);
-        networks.push((plan(&inputs, &back, part, errors), inputs, back));
+        let family = part.fabric.topology.family();
+        networks.push((family.plan(&inputs, &back, &part.name, errors), inputs, back));
     }
     if !fabric.parts.is_empty() {
         check_parts(&networks.iter().map(|(_, _, back)| back).collect::<Vec<_>>(), servers, errors);
@@ -294,55 +304,13 @@ fn families(
     }
     scale_up::wire(&resolved.scale_up, servers * resolved.gpus_per_node, &mut builder);
     let mut leaf = 0;
-    for ((network, inputs, _), part) in networks.iter().zip(parts) {
-        match network {
-            Network::Folded(plan) => {
-                let first = builder.len();
-                leaf = plan.wire(&mut builder, leaf);
-                add_circuits(plan, inputs, first, &mut builder, errors);
-            }
-            Network::Dragonfly(dragonfly) => dragonfly.wire(inputs, &part.name, &mut builder),
-        }
+    for (network, inputs, _) in &networks {
+        leaf = network.wire(inputs, leaf, &mut builder, errors);
     }
     if let Some(front) = front {
         front.wire(&mut builder, leaf);
     }
     Some(builder)
-}
-
-/// How many servers a topology has that was given without a number of GPUs.
-fn natural_servers(
-    fabric: &FabricConfig,
-    catalogue: &Catalogue,
-    resolved: &Cluster,
-) -> Option<usize> {
-    let per_server = resolved.nics_per_node * resolved.ports_per_nic;
-    let pods = |usual: u32| fabric.pods.unwrap_or(usual).clamp(1, 4096) as usize;
-    let pod_gpus = |usual: usize| fabric.pod_gpus.map_or(usual, |gpus| gpus as usize);
-    match fabric.topology {
-        TopologyKind::FatTree => {
-            let k = fabric.k?;
-            Some((fat_tree::hosts(k) as usize / per_server).max(1))
-        }
-        TopologyKind::DualPlane => {
-            Some(pods(1) * pod_gpus(dual_plane::POD_GPUS) / resolved.gpus_per_node)
-        }
-        TopologyKind::AiZone => {
-            // Eight zones: the Llama 3 cluster.
-            Some(pods(8) * pod_gpus(ai_zone::ZONE_GPUS) / resolved.gpus_per_node)
-        }
-        TopologyKind::Dragonfly => {
-            let inputs = inputs(fabric, catalogue, resolved, "fabric", "");
-            fabric.dragonfly.global_links?;
-            let (a, p, h) = dragonfly::shape(&inputs, None);
-            let groups = fabric.dragonfly.groups.map_or(a * h + 1, |groups| groups as usize);
-            Some((a * p * groups / per_server).clamp(1, MAX_GPUS as usize))
-        }
-        TopologyKind::Clos
-        | TopologyKind::RailOptimized
-        | TopologyKind::RailOnly
-        | TopologyKind::File => None,
-    }
 }
 
 fn part_members(
@@ -379,73 +347,5 @@ fn part_members(
         },
         ports_per_nic: resolved.ports_per_nic,
         aggregation: cluster.aggregation,
-    }
-}
-
-fn plan(inputs: &Inputs<'_>, back: &Back, part: &PartConfig, errors: &mut Errors) -> Network {
-    let (networks, habits, zone_word): (Vec<Folded>, Habits, _) = match inputs.fabric.topology {
-        TopologyKind::Clos => (clos::networks(inputs, back, errors), clos::habits(), "pod"),
-        TopologyKind::FatTree => {
-            (fat_tree::networks(inputs, back, errors), fat_tree::habits(), "pod")
-        }
-        TopologyKind::RailOptimized => {
-            (rail_optimized::networks(inputs, back, errors), rail_optimized::habits(), "pod")
-        }
-        TopologyKind::RailOnly => {
-            (rail_only::networks(inputs, back, errors), rail_only::habits(), "rail")
-        }
-        TopologyKind::DualPlane => {
-            (dual_plane::networks(inputs, back, errors), dual_plane::habits(inputs), "pod")
-        }
-        TopologyKind::AiZone => {
-            (ai_zone::networks(inputs, back, errors), ai_zone::habits(inputs), "zone")
-        }
-        TopologyKind::Dragonfly => {
-            return Network::Dragonfly(dragonfly::plan(inputs, back, errors));
-        }
-        TopologyKind::File => {
-            let reason = "a graph cannot be one of several parts".to_owned();
-            errors.push(&inputs.at("topology"), reason, "topology = \"clos\"");
-            (Vec::new(), Habits::default(), "pod")
-        }
-    };
-    let tiers = networks
-        .first()
-        .map_or(0, |network| network.switches().iter().filter(|switches| 0 < **switches).count());
-    Network::Folded(Plan {
-        name: if part.name.is_empty() { "back-end".to_owned() } else { part.name.clone() },
-        kind: NetworkKind::BackEnd,
-        zone_word,
-        levels: (0..tiers).map(|tier| inputs.level(tier, &habits, errors)).collect(),
-        networks,
-    })
-}
-
-fn add_circuits(
-    plan: &Plan,
-    inputs: &Inputs<'_>,
-    first_switch: usize,
-    builder: &mut FabricBuilder,
-    errors: &mut Errors,
-) {
-    let config = &inputs.fabric.circuits;
-    let Some(network) = plan.networks.first().filter(|_| 0 < config.per_pod) else { return };
-    let settings = match &config.settings[..] {
-        [] => vec![circuits::pairs(config, network.pods(), inputs, errors)],
-        settings => settings.to_vec(),
-    };
-    use units::Id;
-    let mut first = first_switch;
-    for network in &plan.networks {
-        let spines = first + network.leaves();
-        let of_pod = |pod: usize| -> Vec<NodeId> {
-            let range = spines + pod * network.spines..spines + (pod + 1) * network.spines;
-            range.map(NodeId::from_index).collect()
-        };
-        let pods: Vec<Vec<NodeId>> = (0..network.pods()).map(of_pod).collect();
-        for pairs in &settings {
-            circuits::wire(config, pairs, &pods, inputs.rate(2), builder);
-        }
-        first += network.switches().iter().sum::<usize>();
     }
 }

@@ -6,25 +6,10 @@
 
 use super::cluster::Members;
 use super::error::Errors;
+use super::family::{self, Family, Network, folded};
 use super::folded::{Folded, Numbering};
 use super::sizing::{Habits, Inputs, LeafKind};
 use super::{Back, cables_of};
-
-/// The keys of `[fabric]` that it obeys besides those that every family does.
-pub(super) const KEYS: &[&str] = &[
-    "radix",
-    "tiers",
-    "oversubscription",
-    "uplinks",
-    "downlinks",
-    "pods",
-    "pod_gpus",
-    "spines",
-    "cores",
-    "circuits",
-    "spine",
-    "core",
-];
 
 pub(crate) fn habits() -> Habits {
     super::rail_optimized::habits().with_tiers(1)
@@ -50,4 +35,36 @@ pub(crate) fn networks(inputs: &Inputs<'_>, back: &Back, errors: &mut Errors) ->
             ..first.clone()
         })
         .collect()
+}
+
+/// See the top of this file.
+pub(crate) struct RailOnly;
+
+impl Family for RailOnly {
+    fn keys(&self) -> Vec<&'static str> {
+        family::FOLDED.to_vec()
+    }
+
+    fn plan(
+        &self,
+        inputs: &Inputs<'_>,
+        back: &Back,
+        name: &str,
+        errors: &mut Errors,
+    ) -> Box<dyn Network> {
+        let networks = networks(inputs, back, errors);
+        folded(inputs, networks, &habits(), [name, "rail"], errors)
+    }
+
+    #[cfg(test)]
+    fn joins(&self, rail: usize, other: usize) -> bool {
+        rail == other
+    }
+
+    #[cfg(test)]
+    fn examples(&self) -> Vec<(&'static str, super::ClusterConfig, super::FabricConfig)> {
+        use super::TopologyKind;
+        use super::tests::{cluster, small};
+        vec![("rail-only", cluster(64), small(TopologyKind::RailOnly))]
+    }
 }

@@ -8,63 +8,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Length, Ranged, Ranges, Rate, Span};
 
+use super::TopologyKind;
 use super::circuits::Setting;
+use super::dragonfly::DragonflyConfig;
 use super::error::Errors;
 use super::file::GraphConfig;
+use super::torus::TorusConfig;
 use crate::graph::{DELAYS, LENGTHS, RATES};
-
-/// Which family of topologies the back-end belongs to.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum TopologyKind {
-    /// Leaves and spines, and cores above them where two tiers are too few.
-    #[default]
-    Clos,
-    /// The k-ary fat tree.
-    FatTree,
-    /// One leaf for each rail of a segment of servers, spines between them.
-    #[serde(alias = "rail-optimised")]
-    #[schemars(extend("x-aliases" = ["rail-optimised"]))]
-    RailOptimized,
-    /// One network for each rail and none between them.
-    RailOnly,
-    /// Two planes, each NIC with a port in both (Alibaba HPN).
-    DualPlane,
-    /// Meta's AI Zones: racks, cluster switches, oversubscribed aggregation between zones.
-    AiZone,
-    /// Groups of routers, all-to-all within and between groups.
-    Dragonfly,
-    /// An explicit graph: `graph`, or `file` for the scenario reader to import.
-    File,
-}
-
-impl TopologyKind {
-    /// Its name in scenario files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Clos => "clos",
-            Self::FatTree => "fat-tree",
-            Self::RailOptimized => "rail-optimized",
-            Self::RailOnly => "rail-only",
-            Self::DualPlane => "dual-plane",
-            Self::AiZone => "ai-zone",
-            Self::Dragonfly => "dragonfly",
-            Self::File => "file",
-        }
-    }
-
-    /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::Clos,
-        Self::FatTree,
-        Self::RailOptimized,
-        Self::RailOnly,
-        Self::DualPlane,
-        Self::AiZone,
-        Self::Dragonfly,
-        Self::File,
-    ];
-}
 
 /// The back-end network.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -111,6 +61,8 @@ pub struct FabricConfig {
     pub links: Vec<LinkConfig>,
     /// The shape of a dragonfly.
     pub dragonfly: DragonflyConfig,
+    /// The shape of a torus.
+    pub torus: TorusConfig,
     /// Direct optical circuits between pods.
     pub circuits: CircuitsConfig,
     /// A file with the graph; its format is told by its name and content.
@@ -126,6 +78,12 @@ pub struct FabricConfig {
 }
 
 impl FabricConfig {
+    /// The servers of all pods, where the family has so many pods of so many GPUs.
+    pub(crate) fn pod_servers(&self, pods: u32, pod_gpus: usize, gpus_per_node: usize) -> usize {
+        let pods = self.pods.unwrap_or(pods).clamp(1, 4096) as usize;
+        pods * self.pod_gpus.map_or(pod_gpus, |gpus| gpus as usize) / gpus_per_node
+    }
+
     /// Refuses what cannot be meant together.
     pub(crate) fn check_choice(&self, path: &str, errors: &mut Errors) {
         let named = [("file", self.file.is_some()), ("graph", self.graph.is_some())];
@@ -190,6 +148,7 @@ impl Ranged for FabricConfig {
             check.table(&format!("links.{at}"), link);
         }
         check.table("dragonfly", &self.dragonfly);
+        check.table("torus", &self.torus);
         check.table("circuits", &self.circuits);
         if let Some(graph) = &self.graph {
             check.table("graph", graph);
@@ -247,36 +206,6 @@ impl Ranged for LinkConfig {
         }
         if let Some(length) = self.length {
             check.within("length", length, LENGTHS);
-        }
-    }
-}
-
-/// The shape of a dragonfly: `a`, `p`, `h` and `g` of Kim et al. (ISCA 2008).
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct DragonflyConfig {
-    /// Routers of a group (a); without it, twice `global_links`.
-    pub routers: Option<u32>,
-    /// NIC ports of a router (p); without it, as many as `global_links`.
-    pub hosts: Option<u32>,
-    /// Cables from a router to other groups (h); without it, the fewest that fit.
-    pub global_links: Option<u32>,
-    /// Groups (g); without it, as many as needed.
-    pub groups: Option<u32>,
-}
-
-impl Ranged for DragonflyConfig {
-    fn ranges(&self, check: &mut Ranges) {
-        let numbers = [
-            ("routers", self.routers, 4_096),
-            ("hosts", self.hosts, 4_096),
-            ("global_links", self.global_links, 4_096),
-            ("groups", self.groups, 65_536),
-        ];
-        for (key, value, most) in numbers {
-            if let Some(value) = value {
-                check.within(key, value, [1, most]);
-            }
         }
     }
 }

@@ -2,29 +2,13 @@
 
 use units::Idle;
 
+use super::TopologyKind;
 use super::cluster::ClusterConfig;
-use super::settings::{FabricConfig, TopologyKind};
-use super::{ai_zone, clos, dragonfly, dual_plane, fat_tree, file, rail_only, rail_optimized};
+use super::settings::FabricConfig;
 use crate::graph::Fabric;
 
 /// The keys of `[fabric]` that every family obeys.
 const EVERY_FAMILY: [&str; 6] = ["topology", "leaf", "links", "failed", "degraded", "parts"];
-
-impl TopologyKind {
-    /// The other keys that the family obeys.
-    fn keys(self) -> &'static [&'static str] {
-        match self {
-            Self::Clos => clos::KEYS,
-            Self::FatTree => fat_tree::KEYS,
-            Self::RailOptimized => rail_optimized::KEYS,
-            Self::RailOnly => rail_only::KEYS,
-            Self::DualPlane => dual_plane::KEYS,
-            Self::AiZone => ai_zone::KEYS,
-            Self::Dragonfly => dragonfly::KEYS,
-            Self::File => file::KEYS,
-        }
-    }
-}
 
 impl FabricConfig {
     /// Names the keys that the topology does not look at.
@@ -37,7 +21,8 @@ impl FabricConfig {
             }
             return;
         }
-        let obeyed = [&EVERY_FAMILY[..], self.topology.keys()].concat();
+        let family = self.topology.family().keys();
+        let obeyed = [&EVERY_FAMILY[..], &family].concat();
         let why = format!("a {} fabric does not have it", self.topology.name());
         idle.all_but("", &obeyed, &why, "another fabric.topology");
         if self.circuits.per_pod == 0 {
@@ -54,7 +39,7 @@ impl FabricConfig {
 
     /// Names the keys of tiers that the fabric turned out not to have.
     pub fn unused_tiers(&self, fabric: &Fabric, idle: &mut Idle) {
-        if !self.parts.is_empty() || !self.topology.keys().contains(&"core") {
+        if !self.parts.is_empty() || !self.topology.family().keys().contains(&"core") {
             return;
         }
         let tiers = fabric.tiers().len();
@@ -80,9 +65,9 @@ impl ClusterConfig {
             let used_by = "cluster.front_end.nics above 0";
             idle.all_but("front_end", &["nics"], "servers have no front-end", used_by);
         }
-        let has_planes = topology == TopologyKind::DualPlane;
-        let decides = matches!(topology, TopologyKind::Dragonfly | TopologyKind::File);
-        if self.ports_per_nic == 1 || has_planes || decides {
+        let keys = topology.family().keys();
+        let joins_ports = keys.contains(&"uplinks") && !keys.contains(&"planes");
+        if self.ports_per_nic == 1 || !joins_ports {
             let why = "the ports of a NIC are not joined by choice here";
             idle.key("aggregation", why, "cluster.ports_per_nic above 1");
         }

@@ -3,8 +3,9 @@
 //! GPUs and NICs hang on PCI bridges below CPUs. A GPU uses the NIC with which it shares the
 //! longest way from the top, the least used of equals: NCCL's path types PIX, PXB, PHB, SYS in this
 //! order. NICs that are left over go to a GPU that has no nearer one, for NCCL spreads its channels
-//! over all that are equally near (`ncclTopoGetLocalNet`). How GPUs reach each other is told by where their `nvlink`s lead: to an NVSwitch (class
-//! 0x068000), to other GPUs, or nowhere. Source: NCCL 2.30 `src/graph/xml.cc`, `topo.cc`.
+//! over all that are equally near (`ncclTopoGetLocalNet`). How GPUs reach each other is told by
+//! where their `nvlink`s lead: to an NVSwitch (class 0x068000), to other GPUs, or nowhere. Source:
+//! NCCL 2.30 `src/graph/xml.cc`, `topo.cc`.
 
 use fabric::hardware::ScaleUpKind;
 use quick_xml::events::{BytesStart, Event};
