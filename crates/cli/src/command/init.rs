@@ -15,6 +15,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
+        terminal.only_text("a scenario file")?;
         terminal.write(&commands::init::run(&self.preset)?)?;
         Ok(Ending::Done)
     }

@@ -51,7 +51,7 @@ impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         self.files.refuse_one_for_two(terminal.global.report.as_ref())?;
         let mut loaded = terminal.load(&self.scenario)?;
-        let patience = self.patience.patience();
+        let patience = terminal.patience(self.patience, terminal.engines());
         let drawing = match (&terminal.global.report, terminal.global.json) {
             (Some(_), _) => Drawing::OnPage,
             (None, true) => Drawing::Omitted,

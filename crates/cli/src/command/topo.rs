@@ -41,7 +41,10 @@ impl Arguments {
             (self.slurm, Form::Slurm),
         ];
         match forms.into_iter().find(|(wanted, _)| *wanted) {
-            Some((_, form)) => terminal.write(&topo::write(&loaded, form))?,
+            Some((_, form)) => {
+                terminal.no_page("a file for other tools")?;
+                terminal.write(&topo::write(&loaded, form))?;
+            }
             None => {
                 let line = terminal.line("describing the fabric");
                 let report = topo::run(&loaded);

@@ -45,11 +45,11 @@ impl Arguments {
             engine: terminal.engine()?,
             threshold: self.threshold,
             ratchet: self.ratchet.clone(),
-            threads: terminal.global.threads,
+            threads: terminal.threads(),
         };
         let line = terminal.line("scoring");
         let tell = |done, all| line.tell(&format!("{done} of {all} measurements"), done, all);
-        let report = validate::run(&options, &terminal.global.request(None), &tell)?;
+        let report = validate::run(&options, &terminal.catalogue_request()?, &tell)?;
         drop(line);
         if let Some(path) = &self.write_ratchet {
             let failed = |error| Failure::Run(format!("cannot write {}: {error}", path.display()));
