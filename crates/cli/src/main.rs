@@ -8,6 +8,7 @@
 //! * [`arguments`]: what every command understands.
 //! * [`command`]: one file for each command.
 //! * [`clock`]: what becomes of a run that simulated time cannot hold.
+//! * [`flags`]: what was given and did nothing.
 //! * [`interrupt`]: what Ctrl-C does.
 //! * [`progress`]: a line for whatever takes longer than a second.
 //! * [`terminal`]: how answers and complaints are written.
@@ -16,6 +17,7 @@ mod arguments;
 mod clock;
 mod command;
 mod files;
+mod flags;
 mod interrupt;
 mod progress;
 mod terminal;
@@ -30,8 +32,11 @@ use crate::arguments::Arguments;
 use crate::terminal::{Stop, Terminal};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let terminal = Terminal::new(arguments.global);
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return terminal::misunderstood(&error),
+    };
+    let terminal = Terminal::new(arguments.global, arguments.command.name());
     if let Some(folder) = &terminal.global.confine
         && let Err(error) = scenario::confine(folder)
     {
@@ -40,7 +45,10 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     match clock::within_the_clock(|| arguments.command.run(&terminal)) {
-        Ok(ending) => ExitCode::from(ending as u8),
+        Ok(ending) => {
+            terminal.name_unused();
+            ExitCode::from(ending as u8)
+        }
         // Whoever read our output has seen enough (`fatflow presets | head -1`).
         Err(Stop::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(stop) => {

@@ -2,16 +2,20 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
+use std::process::ExitCode;
 
 use anstream::AutoStream;
 use commands::meter::Meter;
+use commands::packets::Patience;
 use commands::seeds::Repeat;
 use commands::{Failure, VERSION};
 use packetsim::{Progress, Watch};
-use report::{Answer, Envelope, Page, Sheet};
-use scenario::{Colour, Loaded, Purpose, Style, load};
+use report::{Answer, Envelope, ErrorEnvelope, Mistake, Page, Sheet};
+use scenario::{Colour, Loaded, Purpose, Request, Style, load};
+use units::Unused;
 
-use crate::arguments::{Global, ScenarioArgument, SeedsArgument};
+use crate::arguments::{Global, PatienceArgument, ScenarioArgument, SeedsArgument};
+use crate::flags::Flags;
 use crate::interrupt::Interrupt;
 use crate::progress::Line;
 
@@ -59,37 +63,116 @@ const WIDTH_WITHOUT_TERMINAL: usize = 100;
 #[derive(Debug)]
 pub(crate) struct Terminal {
     pub(crate) global: Global,
+    /// The command.
+    command: &'static str,
     pub(crate) interrupt: Interrupt,
+    /// Which flags were asked for.
+    flags: Flags,
 }
 
 impl Terminal {
-    pub(crate) fn new(global: Global) -> Self {
-        Self { global, interrupt: Interrupt::listen() }
+    pub(crate) fn new(global: Global, command: &'static str) -> Self {
+        let flags = Flags::of(&global);
+        Self { global, command, interrupt: Interrupt::listen(), flags }
     }
 
-    /// Loads a scenario with everything that flags and variables say, for what it is asked on the
-    /// engine; what is unwise is said.
-    pub(crate) fn load(
-        &self,
-        argument: &ScenarioArgument,
-        purpose: impl Fn(commands::Engine) -> Purpose,
-    ) -> Result<Loaded, Stop> {
-        let line = self.line("building the fabric");
-        let asked = self.engines().map_or(Purpose::Settings, &purpose);
-        let mut loaded = load(&self.global.request(Some(&argument.scenario), asked))?;
-        drop(line);
-        if asked == Purpose::Settings {
-            loaded.unused = unused_by_any(&loaded, purpose);
+    /// The request to load a scenario with everything that flags and environment say.
+    pub(crate) fn request(&self, scenario: Option<&str>, purpose: Purpose) -> Request {
+        ["--seed", "--set", "--catalogue"].into_iter().for_each(|flag| self.flags.read(flag));
+        self.global.request(scenario, purpose)
+    }
+
+    /// The same where hardware alone is looked up: other settings are refused.
+    pub(crate) fn catalogue_request(&self) -> Result<Request, Failure> {
+        ["--set", "--catalogue"].into_iter().for_each(|flag| self.flags.read(flag));
+        let request = self.global.request(None, Purpose::Settings);
+        match request.set.iter().find(|set| !set.trim_start().starts_with("catalogue.")) {
+            None => Ok(request),
+            Some(set) => Err(Failure::Usage(format!(
+                "`--set {set}` does nothing here: `{}` reads no scenario; settings of hardware \
+                 begin with `catalogue.`",
+                self.command
+            ))),
         }
+    }
+
+    /// Threads to use, if somebody says.
+    pub(crate) fn threads(&self) -> Option<u16> {
+        self.flags.read("--threads");
+        self.global.threads
+    }
+
+    /// Whether runs on these engines may take long; `None` for all engines.
+    pub(crate) fn patience(
+        &self,
+        argument: PatienceArgument,
+        engine: Option<commands::Engine>,
+    ) -> Patience {
+        let patience = argument.patience();
+        if patience == Patience::Endless {
+            self.flags.give("--force");
+        }
+        if engine.is_none_or(commands::Engine::can_take_long) {
+            self.flags.read("--force");
+        }
+        patience
+    }
+
+    /// Refuses JSON and a page where a command writes neither.
+    pub(crate) fn only_text(&self, what: &str) -> Result<(), Failure> {
+        self.no_page(what)?;
+        match self.global.json {
+            true => Err(Failure::Usage(format!("--json does nothing here: this writes {what}"))),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses a page where a command writes none.
+    pub(crate) fn no_page(&self, what: &str) -> Result<(), Failure> {
+        match self.global.report {
+            Some(_) => {
+                Err(Failure::Usage(format!("--report does nothing here: this writes {what}")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Names the flags that were given and did nothing.
+    pub(crate) fn name_unused(&self) {
+        for Unused { key, why, used_by } in self.flags.unused() {
+            self.remark(&format!("unused: {key}: {why}; used by {used_by}"));
+        }
+    }
+
+    /// Loads a scenario with everything that flags and variables say; what is unwise is said.
+    pub(crate) fn load(&self, argument: &ScenarioArgument, to: Purpose) -> Result<Loaded, Stop> {
+        let line = self.line("building the fabric");
+        let loaded = load(&self.request(Some(&argument.scenario), to))?;
+        drop(line);
         for warning in &loaded.warnings {
             self.remark(&format!("warning: {warning}"));
         }
         Ok(loaded)
     }
 
+    /// The same for the engine that was asked for, or for all of them.
+    pub(crate) fn load_on(
+        &self,
+        argument: &ScenarioArgument,
+        purpose: impl Fn(commands::Engine) -> Purpose,
+    ) -> Result<Loaded, Stop> {
+        if let Some(engine) = self.engines() {
+            return self.load(argument, purpose(engine));
+        }
+        let mut loaded = self.load(argument, Purpose::Settings)?;
+        loaded.unused = unused_by_any(&loaded, purpose);
+        Ok(loaded)
+    }
+
     /// The engine that was asked for, or the one that most people want; `None` for all of them.
     pub(crate) fn engines(&self) -> Option<commands::Engine> {
         use crate::arguments::Engine;
+        self.flags.read("--engine");
         match self.global.engine {
             Some(Engine::Analytic) => Some(commands::Engine::Analytic),
             Some(Engine::Packet) => Some(commands::Engine::Packet),
@@ -133,7 +216,9 @@ impl Terminal {
     /// How often to repeat something, with the threads that were asked for.
     pub(crate) fn repeat(&self, seeds: SeedsArgument) -> Repeat<'_> {
         let interrupt = Some(&*self.interrupt.happened);
-        Repeat { seeds: seeds.seeds, threads: self.global.threads, interrupt }
+        // One seed needs one thread.
+        let threads = if 1 < seeds.seeds { self.threads() } else { None };
+        Repeat { seeds: seeds.seeds, threads, interrupt }
     }
 
     /// How a command ends that has answered.
@@ -159,6 +244,7 @@ impl Terminal {
     ) -> Result<(), Stop> {
         let mut unused = about.map_or(Vec::new(), |loaded| loaded.unused.clone());
         unused.extend(answer.unused());
+        unused.extend(self.flags.unused());
         let sheet = || answer.sheet().with_unused(&unused);
         if let Some(path) = &self.global.report {
             self.write_page(command, about, &sheet(), path)?;
@@ -204,8 +290,13 @@ impl Terminal {
         written.map_err(Stop::Output)
     }
 
-    /// Says on standard error why there is no answer.
+    /// Says on standard error why there is no answer, and where JSON was asked for, as JSON on
+    /// standard output too.
     pub(crate) fn complain(&self, stop: &Stop) {
+        if let (true, Stop::Failure(failure)) = (self.global.json, stop) {
+            // What cannot be written there is said on standard error all the same.
+            let _ = self.write(&error_json(self.command, failure.mistake()));
+        }
         let mut stream = AutoStream::new(io::stderr(), self.choice());
         let text = match stop {
             Stop::Failure(Failure::Input(problems)) => {
@@ -228,19 +319,38 @@ impl Terminal {
 }
 
 /// What some engine would not obey, where all of them are asked.
-fn unused_by_any(
-    loaded: &Loaded,
-    purpose: impl Fn(commands::Engine) -> Purpose,
-) -> Vec<units::Unused> {
-    let mut all: Vec<units::Unused> = Vec::new();
+fn unused_by_any(loaded: &Loaded, purpose: impl Fn(commands::Engine) -> Purpose) -> Vec<Unused> {
+    let mut all: Vec<Unused> = Vec::new();
     for engine in commands::Engine::ALL {
         let unused = loaded.unused_for(purpose(engine));
-        all.extend(unused.into_iter().map(|input| units::Unused {
-            why: format!("{}: {}", engine.name(), input.why),
-            ..input
-        }));
+        all.extend(
+            unused
+                .into_iter()
+                .map(|input| Unused { why: format!("{}: {}", engine.name(), input.why), ..input }),
+        );
     }
     all
+}
+
+/// Says why arguments were not understood, or what help was asked for; the exit code.
+pub(crate) fn misunderstood(error: &clap::Error) -> ExitCode {
+    let is_mistake = error.use_stderr();
+    if is_mistake && std::env::args_os().any(|argument| argument == "--json") {
+        let text = error.to_string();
+        let (message, help) = text.split_once("\n\n").unwrap_or((&text, ""));
+        let message = message.trim().trim_start_matches("error: ").to_owned();
+        let help = Some(help.trim().to_owned()).filter(|help| !help.is_empty());
+        let json = error_json("", Mistake { message, help, ..Mistake::default() });
+        let _ = io::stdout().write_all(json.as_bytes());
+    }
+    // If nobody listens there is nobody left to tell.
+    let _ = error.print();
+    ExitCode::from(if is_mistake { 2 } else { 0 })
+}
+
+fn error_json(command: &str, error: Mistake) -> String {
+    let envelope = ErrorEnvelope { fatflow: VERSION, command, error };
+    envelope.to_json().expect("text can be written as JSON")
 }
 
 /// How far a run is that has taken so many seconds, and how long it will still take.

@@ -97,6 +97,37 @@ fn exit_codes_say_what_happened() {
     }
 }
 
+/// With `--json` whatever goes wrong is JSON on standard output, and text on standard error.
+#[test]
+fn mistakes_are_json_where_json_was_asked_for() {
+    let desk = Desk::with("good.toml", SMALL);
+    std::fs::write(desk.path("bad.toml"), "nmae = 1\n[cluster]\ngpsu = 16\n").unwrap();
+    let cases: &[(&[&str], i32, &str, &str)] = &[
+        (&["topo", "bad.toml"], 3, "topo", "bad.toml:1:1"),
+        (&["topo", "missing.toml"], 3, "topo", ""),
+        (&["run", "good.toml"], 1, "run", ""),
+        (&["collective", "all_reduce", "good.toml", "--gpus", "17"], 2, "collective", ""),
+        (&["topo", "good.toml", "--set", "cluster.gpus=0"], 3, "topo", ""),
+        (&["topo"], 2, "", ""),
+        (&["topo", "good.toml", "--engine", "steam"], 2, "", ""),
+    ];
+    for (arguments, code, command, place) in cases {
+        let answer = desk.run(&[arguments, &["--json"][..]].concat());
+        assert_eq!(answer.code, Some(*code), "{arguments:?}: {}", answer.error);
+        assert_ne!(answer.error, "", "{arguments:?}");
+        let json = answer.json();
+        assert_eq!(json["command"], *command, "{arguments:?}");
+        assert_eq!(json["fatflow"], env!("CARGO_PKG_VERSION"));
+        let error = &json["error"];
+        assert!(!error["message"].as_str().unwrap().is_empty(), "{arguments:?}: {json}");
+        if !place.is_empty() {
+            assert_eq!(error["place"], *place, "{json}");
+            assert!(error["help"].as_str().unwrap().contains("name"), "{json}");
+            assert_eq!(error["others"][0]["place"], "bad.toml:3:1", "{json}");
+        }
+    }
+}
+
 #[test]
 fn three_mistakes_are_three_errors_and_exit_code_3() {
     let file = "[cluster]\ngpus = 16\ngpus_per_node = 8\nnic_rate = \"400\"\nracks = 2\n\
@@ -317,4 +348,50 @@ fn presets_describe_themselves_and_list_the_words_of_settings() {
     }
     assert_eq!(desk.run(&["presets", "llama3-meta-rcoe"]).code, Some(3));
     assert_eq!(desk.run(&["presets", "--kind", "teapot"]).code, Some(2));
+}
+
+/// A flag that does nothing is refused, or named on standard error.
+#[test]
+fn flags_in_vain_are_refused_or_named() {
+    let desk = Desk::with("good.toml", SMALL);
+    std::fs::write(desk.path("measured.txt"), "").unwrap();
+    let refused: &[&[&str]] = &[
+        &["init", "small-16", "--json"],
+        &["init", "small-16", "--report", "page.html"],
+        &["man", "--report", "page.html"],
+        &["completions", "bash", "--json"],
+        &["schema", "--report", "page.html"],
+        &["topo", "good.toml", "--csv", "--report", "page.html"],
+        &["presets", "--set", "network.routing.qps=16"],
+        &["validate", "--set", "network.routing.qps=16"],
+        &["collective", "all_reduce", "good.toml", "--engine", "all", "--measured", "measured.txt"],
+    ];
+    for arguments in refused {
+        let answer = desk.run(arguments);
+        assert_eq!(answer.code, Some(2), "{arguments:?}: {}", answer.error);
+    }
+    assert!(!std::path::Path::new(&desk.path("page.html")).exists());
+    let one = ["collective", "all_reduce", "good.toml", "-b", "1M", "-e", "1M"];
+    let named: &[(&[&str], &[&str])] = &[
+        (&["topo", "good.toml"], &["--engine", "--threads"]),
+        (&["check", "good.toml"], &["--engine", "--threads"]),
+        (&["presets"], &["--engine", "--threads", "--seed"]),
+        (&["man"], &["--engine", "--threads", "--seed"]),
+        (&one, &["--threads"]),
+    ];
+    let value = |flag: &str| if flag == "--engine" { "flow" } else { "2" };
+    for (arguments, flags) in named {
+        for flag in *flags {
+            let answer = desk.run(&[*arguments, &[flag, value(flag)]].concat());
+            assert_eq!(answer.code, Some(0), "{arguments:?} {flag}: {}", answer.error);
+            assert!(answer.error.contains(&format!("unused: {flag}: ")), "{}", answer.error);
+            let quiet = desk.run(&[*arguments, &[flag, value(flag), "--quiet"]].concat());
+            assert_eq!(quiet.error, "");
+        }
+        assert_eq!(desk.run(arguments).error, "", "{arguments:?}");
+    }
+    let used = ["--threads", "1", "--seeds", "2", "--seed", "3", "--engine", "flow"];
+    assert_eq!(desk.run(&[&one[..], &used].concat()).error, "");
+    let force = desk.run(&[&one[..], &["--engine", "analytic", "--force"]].concat());
+    assert!(force.error.contains("unused: --force: "), "{}", force.error);
 }

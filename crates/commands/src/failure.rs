@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use report::Mistake;
 use scenario::{Problem, Problems};
 use step::network::Unserved;
 use traffic::NotRun;
@@ -49,6 +50,29 @@ impl Failure {
     /// Somebody stopped it, and there is nothing more to say.
     pub fn interrupted() -> Self {
         Self::Interrupted("interrupted".to_owned())
+    }
+
+    /// The same as JSON has it.
+    pub fn mistake(&self) -> Mistake {
+        let Self::Input(problems) = self else {
+            return Mistake { message: self.to_string(), ..Mistake::default() };
+        };
+        let mut all = problems.0.iter().map(mistake);
+        let first = all.next().unwrap_or_default();
+        Mistake { others: all.collect(), ..first }
+    }
+}
+
+fn mistake(problem: &Problem) -> Mistake {
+    let place = problem.place.as_ref().map(|place| {
+        let (line, column) = place.line_and_column();
+        format!("{}:{line}:{column}", place.source.name)
+    });
+    Mistake {
+        message: problem.message.clone(),
+        place: place.or_else(|| Some(problem.key.clone()).filter(|key| !key.is_empty())),
+        help: problem.help.clone(),
+        others: Vec::new(),
     }
 }
 

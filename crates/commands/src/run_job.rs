@@ -1,9 +1,9 @@
 //! `run` on a job: how long a training step takes, why, and what that costs.
 //!
 //! The step crate predicts; the chosen engine runs every distinct phase of communication on the
-//! scenario's fabric ([`prediction`]): whole on the flow engine, a few mebibytes of each on the packet
-//! engine, whose cost grows with bytes. `analytic` is the closed form of every collective, without
-//! contention.
+//! scenario's fabric ([`prediction`]): whole on the flow engine, a few mebibytes of each on the
+//! packet engine, whose cost grows with bytes. `analytic` is the closed form of every collective,
+//! without contention.
 
 use fabric::cost::{self, Part};
 use fabric::graph::LinkKind;

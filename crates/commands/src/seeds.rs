@@ -12,7 +12,7 @@ use serde::Serialize;
 use units::Span;
 
 use crate::failure::Failure;
-use crate::parallel;
+use crate::{meter, parallel};
 
 /// A quantity over seeds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -159,12 +159,19 @@ pub fn others<R: Send>(
 ) -> Result<Vec<R>, Failure> {
     let own = loaded.scenario.seed;
     let seeds: Vec<u64> = (1..u64::from(repeat.seeds)).map(|at| own.wrapping_add(at)).collect();
-    let answers = parallel::map(parallel::threads(repeat.threads), &seeds, |seed| {
+    let answers = parallel::map(threads(repeat), &seeds, |seed| {
         let mut watch = packetsim::Watch { interrupt: repeat.interrupt, ..Default::default() };
         let answer = ask(&loaded.with_seed(*seed), &mut watch)?;
         if watch.is_interrupted() { Err(Failure::interrupted()) } else { Ok(answer) }
     });
     answers.into_iter().filter(|answer| !matches!(answer, Err(Failure::Interrupted(_)))).collect()
+}
+
+/// As many threads as were asked for, and as memory holds: each may take what the first seed took.
+fn threads(repeat: Repeat<'_>) -> usize {
+    let free = meter::available_bytes().unwrap_or(u64::MAX);
+    let fit = (free / meter::peak_rss_bytes().max(1)).clamp(1, u64::from(u16::MAX));
+    parallel::threads(repeat.threads).min(fit as usize)
 }
 
 /// What is said of seeds that an interrupt has left out, if there are any: fewer seeds say less,

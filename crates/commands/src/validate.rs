@@ -22,7 +22,7 @@ use crate::parallel;
 
 mod collectives;
 mod files;
-mod packets;
+pub mod packets;
 mod page;
 pub mod ratchet;
 mod steps;
@@ -137,7 +137,7 @@ impl Case {
 enum Task {
     Step(Box<step::published::Row>),
     Collective(Box<collectives::Row>),
-    Packets(Box<packets::Case>),
+    Packets(Box<packets::ReferenceRun>),
     /// Something that was meant to be one of these.
     Unreadable(Unpredicted),
 }

@@ -28,3 +28,35 @@ impl<R: Serialize> Envelope<'_, R> {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 }
+
+/// What a command answers that has no result.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ErrorEnvelope<'a> {
+    /// The version of fatflow that says so.
+    pub fatflow: &'a str,
+    /// The command; empty where none was understood.
+    pub command: &'a str,
+    /// Why there is no result.
+    pub error: Mistake,
+}
+
+/// What is wrong, where, and what would be right.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct Mistake {
+    /// What is wrong.
+    pub message: String,
+    /// Where: `FILE:LINE:COLUMN`, or the key concerned; `null` where it stands nowhere.
+    pub place: Option<String>,
+    /// What would be right; `null` if there is nothing to say.
+    pub help: Option<String>,
+    /// What else is wrong with the input.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<Mistake>,
+}
+
+impl ErrorEnvelope<'_> {
+    /// The envelope as indented JSON with a line break at the end.
+    pub fn to_json(&self) -> serde_json::Result<String> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
+    }
+}

@@ -21,7 +21,7 @@ pub mod sheet;
 pub mod table;
 
 pub use chart::{Chart, ChartKind, Fact, Frame, Rule, Scale, TreeNode, Unit};
-pub use envelope::Envelope;
+pub use envelope::{Envelope, ErrorEnvelope, Mistake};
 pub use page::Page;
 pub use sheet::{Answer, Part, Sheet};
 pub use table::{Align, Table};

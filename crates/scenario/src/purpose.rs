@@ -73,6 +73,11 @@ impl Engine {
         self == Self::Flow
     }
 
+    /// Whether a run can take so long, or so much memory, that it is refused.
+    pub fn can_take_long(self) -> bool {
+        self.has_contention()
+    }
+
     /// The engine that stands in for this one where phases of whole clusters are run.
     pub fn for_whole_clusters(self) -> Self {
         if self.moves_packets() { Self::Flow } else { self }

@@ -25,7 +25,8 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         let detail = if self.print { Detail::Values } else { Detail::Verdict };
-        match load(&terminal.global.request(Some(&self.scenario.scenario), Purpose::Settings)) {
+        let purpose = Purpose::Settings;
+        match load(&terminal.request(Some(&self.scenario.scenario), purpose)) {
             Ok(loaded) => {
                 let check = check::run(&loaded, detail);
                 terminal.answer("check", Some(&loaded), &check)?;

@@ -27,10 +27,13 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
+        if self.markdown {
+            terminal.no_page("the page of the book")?;
+        }
         let options = Options {
             ids: self.ids.clone(),
             engine: terminal.engine()?,
-            threads: terminal.global.threads,
+            threads: terminal.threads(),
         };
         let is_watched = io::stderr().is_terminal();
         let tell = |text: &str| {
@@ -38,7 +41,7 @@ impl Arguments {
                 terminal.remark(text);
             }
         };
-        let report = claims::run(&options, &terminal.global.request(None, Purpose::Settings), &tell)?;
+        let report = claims::run(&options, &terminal.request(None, Purpose::Settings), &tell)?;
         if self.markdown {
             terminal.write(&report.markdown())?;
         } else {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use commands::collective::{self, Sizes, measured};
-use commands::cross_check;
+use commands::{Failure, cross_check};
 use traffic::collective::Collective;
 use units::Bytes;
 use scenario::Purpose;
@@ -76,17 +76,21 @@ impl Arguments {
             Name::SendRecv => Collective::SendRecv,
         };
         let purpose = |engine| Purpose::Collective(engine, collective);
-        let mut loaded = terminal.load(&self.scenario, purpose)?;
+        let mut loaded = terminal.load_on(&self.scenario, purpose)?;
         let sizes = Sizes { min: self.min, max: self.max, factor: self.factor };
         let options = collective::Options {
             engine: terminal.engines().unwrap_or_default(),
-            patience: self.patience.patience(),
+            patience: terminal.patience(self.patience, terminal.engines()),
             collective,
             sizes,
             gpus: self.gpus,
         };
         if terminal.engines().is_none() {
             self.seeds.refuse("`--engine all` asks every engine once")?;
+            if self.measured.is_some() {
+                let reason = "--measured stands beside one engine: choose one instead of `all`";
+                return Err(Failure::Usage(reason.to_owned()).into());
+            }
             let report = terminal
                 .watched(|watch| cross_check::collective(&mut loaded, &options, watch))?;
             terminal.answer("collective", Some(&loaded), &report)?;

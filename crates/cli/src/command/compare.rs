@@ -31,18 +31,19 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
+        let engine = terminal.engine()?;
         let options = Options {
             scenarios: self.scenarios.clone(),
-            engine: terminal.engine()?,
-            threads: terminal.global.threads,
-            patience: self.patience.patience(),
+            engine,
+            threads: terminal.threads(),
+            patience: terminal.patience(self.patience, Some(engine)),
             vary: self.vary.clone(),
             seeds: self.seeds.seeds,
         };
         let line = terminal.line("comparing");
         let tell = |text: &str| line.tell(text, 0, 0);
         let interrupt = &terminal.interrupt;
-        let request = terminal.global.request(None, Purpose::Run(options.engine));
+        let request = terminal.request(None, Purpose::Run(options.engine));
         let report =
             interrupt.heeded(|| compare::run(&options, &request, &interrupt.happened, &tell))?;
         drop(line);

@@ -16,6 +16,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
+        terminal.only_text("a script")?;
         let mut command = crate::arguments::Arguments::command();
         let mut text = Vec::new();
         clap_complete::generate(self.shell, &mut command, "fatflow", &mut text);

@@ -18,7 +18,9 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
-        terminal.write(&commands::init::run(&self.preset, &terminal.global.request(None, Purpose::Settings))?)?;
+        terminal.only_text("a scenario file")?;
+        let request = terminal.request(None, Purpose::Settings);
+        terminal.write(&commands::init::run(&self.preset, &request)?)?;
         Ok(Ending::Done)
     }
 }

@@ -19,6 +19,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
+        terminal.only_text("a manual page")?;
         let mut whole = crate::arguments::Arguments::command();
         whole.build();
         let command = match &self.command {

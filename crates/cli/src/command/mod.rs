@@ -18,6 +18,13 @@ macro_rules! commands {
         }
 
         impl Command {
+            /// What it is called on the command line.
+            pub(crate) fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$variant(_) => stringify!($module),)*
+                }
+            }
+
             pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
                 match self {
                     $(Self::$variant(arguments) => arguments.run(terminal),)*

@@ -3,7 +3,6 @@
 use clap::builder::PossibleValuesParser;
 use commands::presets::{self, Kind};
 
-use scenario::Purpose;
 
 use crate::terminal::{Ending, Stop, Terminal};
 
@@ -36,7 +35,7 @@ impl Arguments {
         }
         let kind = Kind::ALL.iter().find(|kind| kind.name == self.kind);
         let kind = *kind.expect("the parser lets only known kinds through");
-        let presets = presets::run(kind, &terminal.global.request(None, Purpose::Settings))?;
+        let presets = presets::run(kind, &terminal.catalogue_request()?)?;
         terminal.answer("presets", None, &presets)?;
         Ok(Ending::Done)
     }

@@ -51,8 +51,8 @@ const FINEST: Span = Span::from_ns(100);
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         self.files.refuse_one_for_two(terminal.global.report.as_ref())?;
-        let mut loaded = terminal.load(&self.scenario, Purpose::Run)?;
-        let patience = self.patience.patience();
+        let mut loaded = terminal.load_on(&self.scenario, Purpose::Run)?;
+        let patience = terminal.patience(self.patience, terminal.engines());
         let drawing = match (&terminal.global.report, terminal.global.json) {
             (Some(_), _) => Drawing::OnPage,
             (None, true) => Drawing::Omitted,

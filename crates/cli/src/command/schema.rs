@@ -14,6 +14,7 @@ pub(crate) struct Arguments {}
 
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
+        terminal.no_page("a schema")?;
         let json = serde_json::to_string_pretty(scenario::schema().as_json());
         let json = json.map_err(|error| Failure::Run(error.to_string()))?;
         terminal.write(&(json + "\n"))?;

@@ -32,6 +32,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
+        terminal.only_text("where it listens")?;
         let failed = |error: std::io::Error| Failure::Run(format!("cannot serve: {error}"));
         let program = std::env::current_exe().map_err(failed)?;
         std::fs::create_dir_all(&self.workspace).map_err(failed)?;

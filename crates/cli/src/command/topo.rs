@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
-        let loaded = terminal.load(&self.scenario, |_| Purpose::Topology)?;
+        let loaded = terminal.load(&self.scenario, Purpose::Topology)?;
         let forms = [
             (self.dot, Form::Graphviz),
             (self.csv, Form::EdgeList),
@@ -42,7 +42,10 @@ impl Arguments {
             (self.slurm, Form::Slurm),
         ];
         match forms.into_iter().find(|(wanted, _)| *wanted) {
-            Some((_, form)) => terminal.write(&topo::write(&loaded, form))?,
+            Some((_, form)) => {
+                terminal.no_page("a file for other tools")?;
+                terminal.write(&topo::write(&loaded, form))?;
+            }
             None => {
                 let line = terminal.line("describing the fabric");
                 let report = topo::run(&loaded);

@@ -47,7 +47,7 @@ impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         let (transfers, page) = (self.transfers_out.as_ref(), terminal.global.report.as_ref());
         refuse_one_for_two(&[("--transfers-out", transfers), ("--report", page)])?;
-        let loaded = terminal.load(&self.scenario, |_| Purpose::Wire)?;
+        let loaded = terminal.load(&self.scenario, Purpose::Wire)?;
         if let Some(folder) = &self.chakra {
             let ranks = match self.chakra_ranks {
                 Ranks::All => chakra::Ranks::All,

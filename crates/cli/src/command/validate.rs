@@ -7,7 +7,6 @@ use commands::files::refuse_one_for_two;
 use commands::validate::ratchet::Ratchet;
 use commands::validate::{self, Options};
 
-use scenario::Purpose;
 
 use crate::terminal::{Ending, Stop, Terminal};
 
@@ -47,11 +46,11 @@ impl Arguments {
             engine: terminal.engine()?,
             threshold: self.threshold,
             ratchet: self.ratchet.clone(),
-            threads: terminal.global.threads,
+            threads: terminal.threads(),
         };
         let line = terminal.line("scoring");
         let tell = |done, all| line.tell(&format!("{done} of {all} measurements"), done, all);
-        let report = validate::run(&options, &terminal.global.request(None, Purpose::Settings), &tell)?;
+        let report = validate::run(&options, &terminal.catalogue_request()?, &tell)?;
         drop(line);
         if let Some(path) = &self.write_ratchet {
             let failed = |error| Failure::Run(format!("cannot write {}: {error}", path.display()));

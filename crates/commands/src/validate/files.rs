@@ -48,7 +48,7 @@ pub(super) fn embedded() -> Result<Vec<Group>, Failure> {
         groups.push(table(name, &format!("{name}.csv"), text)?);
     }
     let run = |(name, parameters, flows): (&str, &str, &str)| {
-        let case = packets::Case::read(
+        let case = packets::ReferenceRun::read(
             (&format!("{name}.toml"), parameters),
             (&format!("{name}.csv"), flows),
         )?;
@@ -150,8 +150,10 @@ fn packet_run(path: &Path) -> Result<Task, Failure> {
     let flows = source::read(&path.with_extension("csv")).map_err(|problem| {
         problem.with_help(format!("the flows of {} lie beside it", path.display()))
     })?;
-    let case =
-        packets::Case::read((&parameters.name, &parameters.text), (&flows.name, &flows.text))?;
+    let case = packets::ReferenceRun::read(
+        (&parameters.name, &parameters.text),
+        (&flows.name, &flows.text),
+    )?;
     Ok(Task::Packets(Box::new(case)))
 }
 

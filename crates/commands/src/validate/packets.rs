@@ -4,7 +4,7 @@
 //! its clock of whole nanoseconds, its headers, its switch. Scored are the mean and the last
 //! completion, and the number of pauses where there were any; where marks are drawn at random,
 //! their average over seeds. What the files mean is told rule by rule in the README beside the
-//! copies that the packet engine's tests read.
+//! copies that the packet engine's tests lie beside. Nobody else reads such runs.
 
 use fabric::graph::LinkKind;
 use fabric::{Fabric, FabricBuilder, LinkClass};
@@ -16,14 +16,14 @@ use packetsim::packet::{Clock, Headers, PacketConfig};
 use packetsim::settings::{ControlClass, SwitchConfig};
 use scenario::Problem;
 use toml::{Table, Value};
-use traffic::{Connection, OpId, OpKind, Transfers};
+use traffic::{Connection, OpId, OpKind, Outcome, Transfers};
 use units::{Bytes, Length, Rate, Span};
 
 use crate::failure::Failure;
 
 /// A run: its parameters and its flows.
 #[derive(Clone, Debug)]
-pub(super) struct Case {
+pub struct ReferenceRun {
     file: String,
     values: Table,
     flows: Vec<Flow>,
@@ -44,9 +44,9 @@ const SEEDS: u64 = 20;
 /// The columns of a flow file.
 const COLUMNS: [&str; 6] = ["flow", "src", "dst", "bytes", "start_ns", "finish_ns"];
 
-impl Case {
+impl ReferenceRun {
     /// Reads a run from its two files, each with its name.
-    pub(super) fn read(
+    pub fn read(
         (file, parameters): (&str, &str),
         (flow_file, flows): (&str, &str),
     ) -> Result<Self, Failure> {
@@ -111,7 +111,8 @@ impl Case {
         Ok(Bytes::new(self.number(key)?))
     }
 
-    pub(super) fn name(&self) -> String {
+    /// Its name.
+    pub fn name(&self) -> String {
         let stem = self.file.rsplit('/').next().unwrap_or(&self.file);
         stem.trim_end_matches(".toml").to_owned()
     }
@@ -195,7 +196,7 @@ impl Case {
         })
     }
 
-    fn settings(&self) -> Result<Settings, Failure> {
+    fn settings(&self, clock: Clock, seed: u64) -> Result<Settings, Failure> {
         let headers = Headers {
             data: self.bytes("packet.data_header_bytes")?,
             first: Bytes::ZERO,
@@ -211,7 +212,7 @@ impl Case {
         };
         let mtu = self.bytes("packet.payload_bytes")?;
         Ok(Settings {
-            packet: PacketConfig { mtu, headers, clock: Clock::Nanosecond },
+            packet: PacketConfig { mtu, headers, clock },
             switch: SwitchConfig { acks: ControlClass::WithData, ..SwitchConfig::default() },
             buffer: BufferConfig {
                 size: self.bytes("switch.buffer_bytes")?,
@@ -236,12 +237,13 @@ impl Case {
             },
             nic: NicConfig { acks_while_paused, pacing: Pacing::Fixed, ..NicConfig::default() },
             congestion: self.congestion()?,
+            seed,
             ..Settings::default()
         })
     }
 
-    /// Runs it, and sets mean and last completion and the pauses beside the reference's.
-    pub(super) fn predict(&self) -> Result<Vec<super::Case>, Failure> {
+    /// Runs it under a seed. How long each flow took, in nanoseconds, and everything else.
+    pub fn run(&self, clock: Clock, seed: u64) -> Result<(Vec<f64>, Outcome), Failure> {
         let fabric = self.fabric()?;
         let mut transfers = Transfers::new();
         let label = transfers.label("flow");
@@ -256,21 +258,35 @@ impl Case {
             }
             ops.push(transfers.send(connection, Bytes::new(flow.bytes), label, &after));
         }
+        let outcome = packetsim::run(&fabric, &transfers, &self.settings(clock, seed)?)?;
+        let time = |op: &OpId| outcome.ops[*op].map(|op| op.finish.since(op.start));
+        let times: Option<Vec<Span>> = ops.iter().map(time).collect();
+        let times =
+            times.ok_or_else(|| Failure::Run(format!("{}: a flow never finished", self.file)))?;
+        Ok((times.iter().map(|span| span.as_ps() as f64 / 1e3).collect(), outcome))
+    }
+
+    /// How long each flow took in the reference, in nanoseconds.
+    pub fn expected(&self) -> Vec<f64> {
+        self.flows.iter().map(|flow| (flow.finish_ns - flow.start_ns) as f64).collect()
+    }
+
+    /// How many pauses the reference counted.
+    pub fn pauses(&self) -> u64 {
+        self.number("result.pfc_pauses").unwrap_or(0)
+    }
+
+    /// Runs it, and sets mean and last completion and the pauses beside the reference's.
+    pub(super) fn predict(&self) -> Result<Vec<super::Case>, Failure> {
         // Marks that are drawn differ from seed to seed: what is compared is the average.
         let seeds = if self.is_random() { SEEDS } else { 1 };
+        let in_us = |times: Vec<f64>| times.iter().map(|ns| ns / 1e3).collect::<Vec<f64>>();
         let mut runs = Vec::new();
         for seed in 1..=seeds {
-            let outcome =
-                packetsim::run(&fabric, &transfers, &Settings { seed, ..self.settings()? })?;
-            let time = |op: &OpId| outcome.ops[*op].map(|op| op.finish.since(op.start));
-            let times: Option<Vec<Span>> = ops.iter().map(time).collect();
-            let times = times
-                .ok_or_else(|| Failure::Run(format!("{}: a flow never finished", self.file)))?;
-            let times: Vec<f64> = times.iter().map(|span| span.as_secs_f64() * 1e6).collect();
-            runs.push((times, outcome.counters.pauses as f64));
+            let (times, outcome) = self.run(Clock::Nanosecond, seed)?;
+            runs.push((in_us(times), outcome.counters.pauses as f64));
         }
-        let expected: Vec<f64> =
-            self.flows.iter().map(|flow| (flow.finish_ns - flow.start_ns) as f64 / 1e3).collect();
+        let expected = in_us(self.expected());
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
         let last = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
         let average = |of: &dyn Fn(&[f64]) -> f64| {
@@ -278,8 +294,12 @@ impl Case {
         };
         let off = runs[0].0.iter().zip(&expected).map(|(a, b)| (a / b - 1.0).abs());
         let note = match seeds {
-            1 => format!("{} flows, farthest {:.2} %", ops.len(), 100.0 * off.fold(0.0, f64::max)),
-            _ => format!("{} flows, average of {seeds} seeds", ops.len()),
+            1 => format!(
+                "{} flows, farthest {:.2} %",
+                expected.len(),
+                100.0 * off.fold(0.0, f64::max)
+            ),
+            _ => format!("{} flows, average of {seeds} seeds", expected.len()),
         };
         let name = self.name();
         let source = self.value("case.description").ok().and_then(Value::as_str).unwrap_or("");
@@ -294,7 +314,7 @@ impl Case {
                 ..super::Case::new(format!("{name}, last"), last(&expected), average(&last), "us")
             },
         ];
-        let pauses = self.number("result.pfc_pauses").unwrap_or(0);
+        let pauses = self.pauses();
         if 0 < pauses {
             let found = mean(&runs.iter().map(|run| run.1).collect::<Vec<_>>());
             cases.push(super::Case::new(format!("{name}, pauses"), pauses as f64, found, ""));
@@ -304,7 +324,7 @@ impl Case {
     }
 
     /// Whether its marks are drawn at random.
-    fn is_random(&self) -> bool {
+    pub fn is_random(&self) -> bool {
         self.value("run.deterministic").ok().and_then(Value::as_bool) == Some(false)
     }
 
