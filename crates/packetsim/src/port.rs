@@ -181,11 +181,12 @@ impl Port {
         Hop { at, queued, sent: self.bytes, rate_bps: self.rate.as_bps() }
     }
 
-    /// Counts a packet that has joined the queue of a class.
+    /// Counts a packet that has joined the queue of a class. [`crate::limits::QUEUE_BYTES`] has been
+    /// checked.
     #[inline(always)]
     pub(crate) fn joined(&mut self, class: usize, size: u32) {
-        self.queued = self.queued.checked_add(size).expect("less than 4 GiB wait for a link");
         self.classes[class].queued += size;
+        self.queued += size;
         self.peak = self.peak.max(self.queued);
         self.waiting |= 1 << class;
     }

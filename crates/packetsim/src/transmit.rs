@@ -8,6 +8,7 @@ use units::Id;
 use crate::buffer::MarkWhen;
 use crate::calendar::Kind;
 use crate::faults::Trouble;
+use crate::limits::QUEUE_BYTES;
 use crate::packet::{
     CONTROL, DATA, DATA_CLASSES, MARKED, Packet, Purpose, RESUME, STAMPED, Waiting, waited,
 };
@@ -63,8 +64,9 @@ impl Simulation<'_> {
     /// Puts a packet into a queue. If the transmitter is idle it goes at once.
     #[inline]
     pub(crate) fn enqueue(&mut self, link: usize, class: usize, waiting: Waiting) {
-        let port = &mut self.ports[link];
-        port.joined(class, u32::from(waiting.packet.size));
+        let (port, size) = (&mut self.ports[link], u32::from(waiting.packet.size));
+        assert!(size <= QUEUE_BYTES - port.queued, "less than 4 GiB wait for a link");
+        port.joined(class, size);
         self.queued.push(&mut port.classes[class].queue, waiting);
         self.start_transmitter(link);
     }
