@@ -313,8 +313,8 @@ impl Simulation<'_> {
 
     /// Takes in packets as long as nothing out of the ordinary happens; returns how many.
     ///
-    /// This is where the engine spends its time. It does what [`Simulation::link_crossed`] does, less
-    /// what cannot happen in a calm switch, on slices that stay in registers.
+    /// This is where the engine spends its time. It does what [`Simulation::link_crossed`] does,
+    /// less what cannot happen in a calm switch, on slices that stay in registers.
     fn forward_batch(&mut self, number: usize, now: u64, incoming: &[u64]) -> usize {
         if !self.damage.is_empty()
             || self.recorder.is_some()

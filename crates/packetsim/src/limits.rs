@@ -244,10 +244,10 @@ impl std::fmt::Display for Refusal {
             }
             Self::SeveralPorts { nic, ports, policy } => write!(
                 f,
-                "{nic} has {ports} ports and `network.routing.policy` is \"{policy}\", which spreads \
-                 the packets of a queue pair over paths, but on the packet engine a queue pair stays \
-                 on one port; use --engine flow, one port for each NIC, or a policy that keeps a \
-                 flow on one path, such as \"ecmp\""
+                "{nic} has {ports} ports and `network.routing.policy` is \"{policy}\", which \
+                 spreads the packets of a queue pair over paths, but on the packet engine a queue \
+                 pair stays on one port; use --engine flow, one port for each NIC, or a policy that \
+                 keeps a flow on one path, such as \"ecmp\""
             ),
             Self::NoPath(text) => f.write_str(text),
         }

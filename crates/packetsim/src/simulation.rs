@@ -453,8 +453,8 @@ impl Simulation<'_> {
         self.schedule(at, ticket, Kind::OperationEnded, op.index());
     }
 
-    /// Handles [`Kind::OperationEnded`]: a wait or a scale-up transfer is over, or a message has passed
-    /// through the NIC's doorbell.
+    /// Handles [`Kind::OperationEnded`]: a wait or a scale-up transfer is over, or a message has
+    /// passed through the NIC's doorbell.
     fn operation_ended(&mut self, op: OpId) {
         self.operations.pending -= 1;
         self.drop_global_start(op);

@@ -112,9 +112,9 @@ impl Simulation<'_> {
         }
     }
 
-    /// The same for a port whose departures have been applied: if it is free and something still waits, that
-    /// waits for credits. Those that it does not know of yet take the way back, and what they let
-    /// go the way there; so it is soon enough to look after one of them.
+    /// The same for a port whose departures have been applied: if it is free and something still
+    /// waits, that waits for credits. Those that it does not know of yet take the way back, and
+    /// what they let go the way there; so it is soon enough to look after one of them.
     pub(crate) fn schedule_free_or_credit_event(&mut self, link: usize) {
         let port = &self.ports[link];
         if !self.credits.are_counted() || port.sendable() == 0 || self.now < port.free_at {
