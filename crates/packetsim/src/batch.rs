@@ -87,10 +87,9 @@ impl Hot<'_> {
         if port.queued.checked_add(size).is_none() {
             return false;
         }
-        let Some(place) = port.classes[class].queue.room() else { return false };
+        let Some(place) = port.classes[class].queue.add_tail() else { return false };
         let packet = Packet { at: joined(at), ..packet };
         self.queues[place] = Waiting { packet, from: link as u32 };
-        port.classes[class].queue.add_tail();
         port.joined(class, size);
         if self.by_credit {
             // Its credits are its charge.
@@ -218,7 +217,7 @@ impl Hot<'_> {
     /// Whether the wire has room for a packet, and the far end.
     #[inline(always)]
     fn may_send(&mut self, link: usize, class: usize, start: u64) -> bool {
-        let has_room = self.ports[link].wire.room().is_some();
+        let has_room = self.ports[link].wire.has_room();
         has_room && (!self.by_credit || self.credits.suffice(link, class, start))
     }
 
@@ -232,7 +231,10 @@ impl Hot<'_> {
             }
         }
         let port = &mut self.ports[link];
-        let place = port.wire.room().expect("somebody has looked");
+        if port.wire.is_empty() {
+            self.announced.push(link as u32);
+        }
+        let place = port.wire.add_tail().expect("it may send");
         let size = u64::from(packet.size);
         let time = port.time_to_send(size + self.gap, Clock::Picosecond);
         port.free_at = start + time;
@@ -242,10 +244,6 @@ impl Hot<'_> {
             at -= time - time.min(port.time_to_send(self.header, Clock::Picosecond));
         }
         self.wires[place] = Packet { at: at as u32, ..packet };
-        if port.wire.is_empty() {
-            self.announced.push(link as u32);
-        }
-        port.wire.add_tail();
     }
 }
 
@@ -315,8 +313,8 @@ impl Simulation<'_> {
 
     /// Takes in packets as long as nothing out of the ordinary happens; returns how many.
     ///
-    /// This is where the engine spends its time. It does what [`Simulation::link_crossed`] does, less
-    /// what cannot happen in a calm switch, on slices that stay in registers.
+    /// This is where the engine spends its time. It does what [`Simulation::link_crossed`] does,
+    /// less what cannot happen in a calm switch, on slices that stay in registers.
     fn forward_batch(&mut self, number: usize, now: u64, incoming: &[u64]) -> usize {
         if !self.damage.is_empty()
             || self.recorder.is_some()

@@ -5,7 +5,7 @@ use fabric::hardware::Reorder;
 use fabric::hash::FlowKey;
 use fabric::routing::Policy;
 use fabric::{Fabric, LinkId, NodeId, NodeKind};
-use traffic::{Counters, Transfers};
+use traffic::{Counters, OpKind, Transfers};
 use units::{Bytes, Id, Rate, Span, Time};
 
 use crate::admission::{AdmissionConfig, AdmissionPolicy, GrantLedger};
@@ -129,6 +129,7 @@ pub(crate) fn build<'a>(
     simulation.calendar = calendar(&simulation);
     lay_paths(&mut simulation)?;
     report_full_memories(&mut simulation);
+    report_uncounted_memory(&mut simulation);
     report_missing_marks(&mut simulation);
     report_unsuitable_paths(&mut simulation);
     report_short_timeouts(&mut simulation);
@@ -190,17 +191,6 @@ fn report_missing_marks(simulation: &mut Simulation<'_>) {
 fn report_full_memories(simulation: &mut Simulation<'_>) {
     let nodes = simulation.fabric.switches().zip(&simulation.switches);
     let full: Vec<NodeId> = nodes.filter(|(_, at)| at.pool == 0).map(|(node, _)| node).collect();
-    let large = simulation.fabric.switches().zip(&simulation.switches);
-    let large = large.filter(|_| !simulation.settings.credits.enabled);
-    let mut large = large.filter_map(|(node, switch)| Some((node, switch.uncounted()?)));
-    if let Some((node, bytes)) = large.next() {
-        let (bytes, most) = (Bytes::new(bytes), Bytes::new(limits::PORT_BYTES));
-        let name = simulation.fabric.name(node);
-        simulation.report_finding(format!(
-            "one port of {name} may use {bytes:.0} of its memory, of which the packet engine counts \
-             {most:.0} (`buffer.size`)"
-        ));
-    }
     if let [first, others @ ..] = &full[..] {
         let name = simulation.fabric.name(*first);
         let which = match others.len() {
@@ -210,6 +200,29 @@ fn report_full_memories(simulation: &mut Simulation<'_>) {
         simulation.report_finding(format!(
             "no memory is left to share in {which}: the reserves and headroom of the ports come to \
              all of it or more (`buffer.size`)"
+        ));
+    }
+}
+
+/// A port counts its share of a very large memory only up to a limit; that matters where as much is
+/// sent.
+fn report_uncounted_memory(simulation: &mut Simulation<'_>) {
+    let bytes = |op: &traffic::Op| match op.kind {
+        OpKind::Send { bytes, .. } => bytes.get(),
+        _ => 0,
+    };
+    let sent = simulation.transfers.ops().iter().map(bytes).fold(0, u64::saturating_add);
+    if simulation.settings.credits.enabled || sent < limits::PORT_BYTES {
+        return;
+    }
+    let switches = simulation.fabric.switches().zip(&simulation.switches);
+    let mut large = switches.filter_map(|(node, switch)| Some((node, switch.uncounted()?)));
+    if let Some((node, bytes)) = large.next() {
+        let (bytes, most) = (Bytes::new(bytes), Bytes::new(limits::PORT_BYTES));
+        let name = simulation.fabric.name(node);
+        simulation.report_finding(format!(
+            "one port of {name} may use {bytes:.0} of its memory, of which the packet engine counts \
+             {most:.0} (`buffer.size`)"
         ));
     }
 }

@@ -17,9 +17,9 @@
 //!
 //! Returning credits are no events. Each lane keeps a list of blocks and of the instants at which
 //! they are known to be free, and looks at it only when its credits seem to be used up. If the list
-//! does not help, the departures of the switch at the far end are applied until a cable's delay ago:
-//! no later one can be known here. So the departures of a stalled port, too, are applied when it is
-//! read.
+//! does not help, the departures of the switch at the far end are applied until a cable's delay
+//! ago: no later one can be known here. So the departures of a stalled port, too, are applied when
+//! it is read.
 //!
 //! Source: InfiniBand Architecture Specification, Volume 1, section 7.9 (flow control: FCTBS and
 //! FCCL in units of 64 bytes, for each virtual lane) and 7.6.9 (arbitration between them).

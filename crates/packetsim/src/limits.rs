@@ -38,6 +38,9 @@ pub(crate) const QUEUE_BYTES: u32 = u32::MAX;
 /// The most that one input port may use of a switch's shared memory, in bytes.
 pub(crate) const PORT_BYTES: u64 = QUEUE_BYTES as u64 / 2;
 
+/// The age of a packet is known up to twice this, in picoseconds; older ones are reported.
+pub(crate) const AGE: u64 = (1 << 31) * 1_000;
+
 /// A number and the largest value that the engine has room for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limit {
@@ -244,10 +247,10 @@ impl std::fmt::Display for Refusal {
             }
             Self::SeveralPorts { nic, ports, policy } => write!(
                 f,
-                "{nic} has {ports} ports and `network.routing.policy` is \"{policy}\", which spreads \
-                 the packets of a queue pair over paths, but on the packet engine a queue pair stays \
-                 on one port; use --engine flow, one port for each NIC, or a policy that keeps a \
-                 flow on one path, such as \"ecmp\""
+                "{nic} has {ports} ports and `network.routing.policy` is \"{policy}\", which \
+                 spreads the packets of a queue pair over paths, but on the packet engine a queue \
+                 pair stays on one port; use --engine flow, one port for each NIC, or a policy \
+                 that keeps a flow on one path, such as \"ecmp\""
             ),
             Self::NoPath(text) => f.write_str(text),
         }

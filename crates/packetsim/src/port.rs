@@ -3,9 +3,10 @@
 //!
 //! Departures are not events. As long as nothing else looks at a port, its departures follow from
 //! its own queue; so they are applied when the port is read next, each at its own instant
-//! and with the queue as it was then ([`Simulation::apply_departures`](crate::simulation::Simulation)).
-//! Only while a switch has somebody paused, or with the nanosecond clock, does each departure
-//! become an event, because then it can be felt elsewhere at once.
+//! and with the queue as it was then
+//! ([`Simulation::apply_departures`](crate::simulation::Simulation)). Only while a switch has
+//! somebody paused, or with the nanosecond clock, does each departure become an event, because then
+//! it can be felt elsewhere at once.
 //!
 //! The first 64 bytes are all that a packet touches that passes an idle port, and all that is
 //! looked at of the port that it came from; the next 64 are for packets that wait. Large fabrics
@@ -181,11 +182,12 @@ impl Port {
         Hop { at, queued, sent: self.bytes, rate_bps: self.rate.as_bps() }
     }
 
-    /// Counts a packet that has joined the queue of a class.
+    /// Counts a packet that has joined the queue of a class. [`crate::limits::QUEUE_BYTES`] has
+    /// been checked.
     #[inline(always)]
     pub(crate) fn joined(&mut self, class: usize, size: u32) {
-        self.queued = self.queued.checked_add(size).expect("less than 4 GiB wait for a link");
         self.classes[class].queued += size;
+        self.queued += size;
         self.peak = self.peak.max(self.queued);
         self.waiting |= 1 << class;
     }

@@ -33,11 +33,21 @@ impl Ring {
         (self.base + (self.head.wrapping_add(behind) & self.mask)) as usize
     }
 
-    /// Where the next record goes, if there is room.
+    /// Whether there is room for a record.
     #[inline]
-    pub(crate) fn room(self) -> Option<usize> {
-        let has_room = self.len() <= self.mask && self.mask != 0;
-        has_room.then_some((self.base + (self.tail & self.mask)) as usize)
+    pub(crate) fn has_room(self) -> bool {
+        self.len() <= self.mask && self.mask != 0
+    }
+
+    /// Adds a place at the end, for a record that is to be written there, if there is room.
+    #[inline]
+    pub(crate) fn add_tail(&mut self) -> Option<usize> {
+        if !self.has_room() {
+            return None;
+        }
+        let place = (self.base + (self.tail & self.mask)) as usize;
+        self.tail = self.tail.wrapping_add(1);
+        Some(place)
     }
 
     /// Forgets the oldest record. An empty ring begins again at its first place: what most queues
@@ -49,13 +59,6 @@ impl Ring {
         if self.head == self.tail {
             (self.head, self.tail) = (0, 0);
         }
-    }
-
-    /// Counts the record that was written where there was room.
-    #[inline]
-    pub(crate) fn add_tail(&mut self) {
-        assert!(self.len() <= self.mask, "a ring with room");
-        self.tail = self.tail.wrapping_add(1);
     }
 
     /// How many records are in it.

@@ -209,8 +209,8 @@ impl Settings {
     }
 
     /// What means nothing where credits are counted: whole nanoseconds, which are for comparisons
-    /// with a simulator that knows none, lanes that lose, and a share of the link for control, which
-    /// goes first.
+    /// with a simulator that knows none, lanes that lose, and a share of the link for control,
+    /// which goes first.
     fn check_credits(&self, check: &mut Ranges) {
         if !self.credits.enabled {
             return;

@@ -15,7 +15,7 @@ use crate::cc::{Circumstances, Needs};
 use crate::credits::Credits;
 use crate::entropy::Entropy;
 use crate::faults::Trouble;
-use crate::limits::pieces;
+use crate::limits::{AGE, pieces};
 use crate::measure::Recorder;
 use crate::nic::{AcksWhilePaused, Sender};
 use crate::packet::{
@@ -278,7 +278,7 @@ impl Simulation<'_> {
         let mut next_check = CHECK_EVERY.min(self.settings.limits.events);
         // Data packets that have crossed links, and since when no more have.
         let mut moved = (0, 0);
-        let mut broken = 0;
+        let (mut broken, mut old_at) = (0, AGE);
         while !self.operations.replay.is_done() {
             let Some(next) = self.calendar.peek() else { return End::Stuck };
             if self.now + LONG < next && 0 < self.tally.broken && self.all_gave_up() {
@@ -291,6 +291,10 @@ impl Simulation<'_> {
             self.read_for_nics();
             let Some(entry) = self.calendar.next() else { return End::Stuck };
             self.handle(entry);
+            if old_at <= self.now {
+                old_at = self.now + AGE / 2;
+                self.report_old_packets();
+            }
             if broken != self.tally.broken {
                 broken = self.tally.broken;
                 if self.all_gave_up() {
@@ -453,8 +457,8 @@ impl Simulation<'_> {
         self.schedule(at, ticket, Kind::OperationEnded, op.index());
     }
 
-    /// Handles [`Kind::OperationEnded`]: a wait or a scale-up transfer is over, or a message has passed
-    /// through the NIC's doorbell.
+    /// Handles [`Kind::OperationEnded`]: a wait or a scale-up transfer is over, or a message has
+    /// passed through the NIC's doorbell.
     fn operation_ended(&mut self, op: OpId) {
         self.operations.pending -= 1;
         self.drop_global_start(op);
@@ -589,6 +593,27 @@ impl Simulation<'_> {
     /// What a queue pair's congestion control knows when it begins.
     pub(crate) fn circumstances(&self, pair: usize) -> Circumstances {
         crate::build::circumstances(self, pair)
+    }
+
+    /// Packets carry the time at which they were sent in 32 bits of nanoseconds: of one that is
+    /// under way for longer, the round trip is measured too short.
+    fn report_old_packets(&mut self) {
+        let now = (self.now / 1_000) as u32;
+        let is_old = |packet: &Packet| {
+            let age = now.wrapping_sub(packet.sent);
+            packet.flags & STAMPED == 0 && AGE / 1_000 <= u64::from(age)
+        };
+        let classes = self.ports.iter().flat_map(|port| port.classes.iter());
+        let mut queued = classes.flat_map(|class| self.queued.iter(class.queue));
+        let found = queued.any(|waiting| is_old(&waiting.packet));
+        drop(queued);
+        if found {
+            let [age, most] = [AGE, 2 * AGE].map(Span::from_ps);
+            self.report_finding(format!(
+                "packets have waited for more than {age:.1}: round trips above {most:.1} are \
+                 measured too short"
+            ));
+        }
     }
 
     /// Every data packet that was sent has arrived, was thrown away or is still on its way; and

@@ -356,8 +356,8 @@ impl Simulation<'_> {
         }
     }
 
-    /// Handles [`Kind::PauseFrame`]: a pause frame reaches the far end of a link, whose sender there
-    /// is the reverse link's port.
+    /// Handles [`Kind::PauseFrame`]: a pause frame reaches the far end of a link, whose sender
+    /// there is the reverse link's port.
     pub(crate) fn pause_frame_arrived(&mut self, link: usize) {
         let frame = self.pauses[link].flying.pop_front().expect("a frame was on the wire");
         let reverse = self.fabric.reverse(fabric::LinkId::from_index(link)).index();

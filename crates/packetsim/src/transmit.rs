@@ -8,6 +8,7 @@ use units::Id;
 use crate::buffer::MarkWhen;
 use crate::calendar::Kind;
 use crate::faults::Trouble;
+use crate::limits::QUEUE_BYTES;
 use crate::packet::{
     CONTROL, DATA, DATA_CLASSES, MARKED, Packet, Purpose, RESUME, STAMPED, Waiting, waited,
 };
@@ -63,8 +64,9 @@ impl Simulation<'_> {
     /// Puts a packet into a queue. If the transmitter is idle it goes at once.
     #[inline]
     pub(crate) fn enqueue(&mut self, link: usize, class: usize, waiting: Waiting) {
-        let port = &mut self.ports[link];
-        port.joined(class, u32::from(waiting.packet.size));
+        let (port, size) = (&mut self.ports[link], u32::from(waiting.packet.size));
+        assert!(size <= QUEUE_BYTES - port.queued, "less than 4 GiB wait for a link");
+        port.joined(class, size);
         self.queued.push(&mut port.classes[class].queue, waiting);
         self.start_transmitter(link);
     }
@@ -110,9 +112,9 @@ impl Simulation<'_> {
         }
     }
 
-    /// The same for a port whose departures have been applied: if it is free and something still waits, that
-    /// waits for credits. Those that it does not know of yet take the way back, and what they let
-    /// go the way there; so it is soon enough to look after one of them.
+    /// The same for a port whose departures have been applied: if it is free and something still
+    /// waits, that waits for credits. Those that it does not know of yet take the way back, and
+    /// what they let go the way there; so it is soon enough to look after one of them.
     pub(crate) fn schedule_free_or_credit_event(&mut self, link: usize) {
         let port = &self.ports[link];
         if !self.credits.are_counted() || port.sendable() == 0 || self.now < port.free_at {

@@ -1,6 +1,7 @@
 //! What the engine has room for: the inputs that once went wrong without a word, and every limit
 //! with its neighbours.
 
+use fabric::fault::{FaultConfig, FaultKind, Faults};
 use fabric::graph::{LinkKind, Tier};
 use fabric::hardware::Catalogue;
 use fabric::routing::Policy;
@@ -273,4 +274,32 @@ fn as_many_retries_as_were_asked_for() {
     let outcome = run(&fabric, &send(&fabric, 1), &settings).expect("it can be run");
     let findings: Vec<&str> = outcome.findings.iter().map(|found| found.text.as_str()).collect();
     assert!(findings[0].contains("gave up after 301 timeouts"), "{findings:?}");
+}
+
+/// The time at which a packet was sent has 32 bits of nanoseconds: what waits for longer is named.
+#[test]
+fn packets_that_wait_for_seconds_are_named() {
+    let fabric = short();
+    let storm = FaultConfig {
+        at: Span::ZERO,
+        until: None,
+        lasting: Some(Span::from_ms(3_500)),
+        on: "NIC 1".to_owned(),
+        what: FaultKind::PauseStorm,
+    };
+    let faults = Faults::new(&fabric, &[storm], "faults").expect("it is well-formed");
+    let mut settings = uncontrolled();
+    settings.pfc.watchdog = None;
+    let transfers = send(&fabric, 100_000);
+    let run = packetsim::run_with_faults(
+        &fabric,
+        &transfers,
+        &settings,
+        &faults,
+        &mut packetsim::Watch::default(),
+    );
+    let outcome = run.expect("it can be run");
+    assert_eq!(outcome.completed(), 1);
+    let said = |found: &traffic::Finding| found.text.starts_with("packets have waited for more");
+    assert!(outcome.findings.iter().any(said), "{:?}", outcome.findings);
 }

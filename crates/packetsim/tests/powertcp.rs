@@ -26,8 +26,8 @@ fn star(hosts: usize, delay: Span) -> Fabric {
     builder.build()
 }
 
-/// The longest queue, in bandwidth-delay products, and the mean rate over the line rate, of the link
-/// to the receiver from five round trips after `start` until the first sender is done.
+/// The longest queue, in bandwidth-delay products, and the mean rate over the line rate, of the
+/// link to the receiver from five round trips after `start` until the first sender is done.
 fn queue_and_rate(senders: usize, start: Span, late: Option<Span>) -> (f64, f64) {
     let delay = Span::from_us(5);
     let fabric = star(senders + 1, delay);

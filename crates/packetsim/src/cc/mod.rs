@@ -77,8 +77,8 @@ pub struct Limit {
     pub window: Bytes,
 }
 
-/// What the sender learns from an acknowledgement. Offsets count the payload of the queue pair from its
-/// first byte.
+/// What the sender learns from an acknowledgement. Offsets count the payload of the queue pair from
+/// its first byte.
 #[derive(Clone, Copy, Debug)]
 pub struct Ack<'a> {
     /// Payload that it acknowledges for the first time.

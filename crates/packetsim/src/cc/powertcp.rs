@@ -13,9 +13,8 @@
 //! ```
 //!
 //! Power over that of a busy link is the sum of the windows of a round trip ago over the
-//! bandwidth-delay product, whatever share of them is in the queue; dividing by it brings the sum to
-//! one product in one step.
-//! The sum of all `beta` on a link is what waits there in the end.
+//! bandwidth-delay product, whatever share of them is in the queue; dividing by it brings the sum
+//! to one product in one step. The sum of all `beta` on a link is what waits there in the end.
 //!
 //! Source: Addanki, Michel and Schmid, "PowerTCP: Pushing the Performance Limits of Datacenter
 //! Networks", NSDI 2022, Algorithm 1; its symbols stand in brackets after the parameters. What the
@@ -24,9 +23,9 @@
 //!
 //! # Where this model departs from its sources
 //!
-//! * The window a round trip ago is that of the packets which arrived at the queue when the stamp was
-//!   written: the stamped packet itself had waited there. With its own window, as the paper has it,
-//!   windows swing for ten round trips.
+//! * The window a round trip ago is that of the packets which arrived at the queue when the stamp
+//!   was written: the stamped packet itself had waited there. With its own window, as the paper has
+//!   it, windows swing for ten round trips.
 //! * A window that shrinks does so by half of what is acknowledged, as in proportional rate
 //!   reduction (RFC 6937): a sender that fell silent until its window had room would be measured as
 //!   a current of zero.
