@@ -76,7 +76,7 @@ fn habits() -> Habits {
 }
 
 fn plan(inputs: &Inputs<'_>, back: &Back, name: &str, errors: &mut Errors) -> Grid {
-    let said = inputs.fabric.torus;
+    let said = inputs.fabric.shapes.torus;
     let ports = back.members.len() * back.ports_per_nic;
     let of_server = back.members.rails.len() * back.ports_per_nic;
     let number = |said: Option<u32>| said.map(|number| number as usize);
@@ -190,6 +190,12 @@ impl Network for Grid {
     }
 }
 
+#[cfg(test)]
+fn with(config: super::FabricConfig, torus: TorusConfig) -> super::FabricConfig {
+    let shapes = super::Shapes { torus, ..config.shapes };
+    super::FabricConfig { shapes, ..config }
+}
+
 impl Family for Torus {
     fn plan(
         &self,
@@ -202,7 +208,7 @@ impl Family for Torus {
     }
 
     fn servers(&self, inputs: &Inputs<'_>, ports_per_server: usize) -> Option<usize> {
-        let said = inputs.fabric.torus;
+        let said = inputs.fabric.shapes.torus;
         let routers = said.columns? as usize * said.rows? as usize;
         let hosts = said.hosts.map_or(ports_per_server, |hosts| hosts as usize);
         Some((routers * hosts / ports_per_server).max(1))
@@ -211,7 +217,7 @@ impl Family for Torus {
     #[cfg(test)]
     fn examples(&self) -> Vec<(&'static str, super::ClusterConfig, super::FabricConfig)> {
         use super::tests::{cluster, hosts, of};
-        let with = |torus| super::FabricConfig { torus, ..of(super::TopologyKind::Torus) };
+        let with = |torus| with(of(super::TopologyKind::Torus), torus);
         let wide = TorusConfig { columns: Some(5), rows: Some(2), ..TorusConfig::default() };
         vec![
             ("torus of 4 × 4", hosts(16), with(TorusConfig::default())),
@@ -227,7 +233,7 @@ impl Family for Torus {
         numbers: &[Option<u32>],
     ) -> super::FabricConfig {
         let &[columns, rows, hosts, cables] = numbers else { return config };
-        super::FabricConfig { torus: TorusConfig { columns, rows, hosts, cables }, ..config }
+        with(config, TorusConfig { columns, rows, hosts, cables })
     }
 }
 
@@ -236,15 +242,14 @@ mod tests {
     use super::*;
     use crate::hardware::Catalogue;
     use crate::routes::Routes;
-    use crate::topology::tests::hosts;
+    use crate::topology::tests::{hosts, of};
     use crate::topology::{FabricConfig, TopologyKind, build};
 
     /// Oracle, by hand: a way has as many hops as the two rings are apart, in the row first.
     #[test]
     fn packets_finish_their_row_before_their_column() {
         let torus = TorusConfig { columns: Some(6), rows: Some(5), ..TorusConfig::default() };
-        let topology = TopologyKind::Torus;
-        let config = FabricConfig { topology, torus, ..FabricConfig::default() };
+        let config = with(of(TopologyKind::Torus), torus);
         let fabric = build(&hosts(30), &config, &Catalogue::default()).unwrap();
         assert!(fabric.can_deadlock());
         let mut routes = Routes::default();
@@ -273,15 +278,14 @@ mod tests {
             crate::summary::summary(&fabric, &hosts(gpus), &Catalogue::default()).bisection_bps
         };
         assert_eq!(bisection(&config, 30), 10.0 * 400e9);
-        let small = FabricConfig { torus: TorusConfig::default(), ..config };
+        let small = of(TopologyKind::Torus);
         assert!(!build(&hosts(9), &small, &Catalogue::default()).unwrap().can_deadlock());
     }
 
     #[test]
     fn a_router_has_no_more_cables_than_its_box_has_ports() {
-        let topology = TopologyKind::Torus;
         let torus = TorusConfig { hosts: Some(4), cables: Some(2), ..TorusConfig::default() };
-        let config = FabricConfig { topology, torus, radix: Some(8), ..FabricConfig::default() };
+        let config = FabricConfig { radix: Some(8), ..with(of(TopologyKind::Torus), torus) };
         let refused = build(&hosts(64), &config, &Catalogue::default()).unwrap_err();
         assert!(refused[0].reason.contains("a router cannot have 4 NIC ports"), "{refused:?}");
         let enough = FabricConfig { radix: Some(12), ..config };
