@@ -225,8 +225,8 @@ fn every_preset_can_be_the_beginning_of_a_file() {
 #[test]
 fn what_takes_longer_than_simulated_time_lasts_is_refused() {
     let desk = Desk::new();
-    let set = ["--set", "cluster.nic_rate=1Mbps", "--set", "job.model=gpt-1t"];
-    let more = ["--set", "job.parallel.sharding=fsdp", "--set", "cluster.gpus=128"];
+    let set = ["--set", "cluster.nic_rate=1Mbps", "--set", "traffic.pattern=ring"];
+    let more = ["--set", "traffic.bytes=16PiB", "--engine", "analytic"];
     let answer = desk.run(&[&["run", "small-16"][..], &set, &more].concat());
     assert_eq!(answer.code, Some(1), "{}", answer.error);
     assert!(answer.error.contains("213 days that simulated time lasts"), "{}", answer.error);

@@ -259,10 +259,12 @@ mod tests {
             let expected = apart(from % 6, to % 6, 6) + apart(from / 6, to / 6, 5);
             let mut at = fabric.links()[fabric.ports(fabric.nic(from))[0]].to;
             let mut way = vec![at];
-            while routes.next_hops(&fabric, at, fabric.nic(to), &mut hops) == ()
-                && fabric.links()[hops[0]].to != fabric.nic(to)
-            {
+            loop {
+                routes.next_hops(&fabric, at, fabric.nic(to), &mut hops);
                 at = fabric.links()[hops[0]].to;
+                if at == fabric.nic(to) {
+                    break;
+                }
                 way.push(at);
             }
             assert_eq!(way.len() - 1, expected, "{from} to {to}");
