@@ -130,6 +130,9 @@ impl Ranged for NicConfig {
         check.at_least("reorder_window", self.reorder_window, 1);
         check.within("timeout", self.timeout, [Span::from_ps(1), LONGEST]);
         check.at_most("idle_reset", self.idle_reset, LONGEST);
+        if let Some(rate) = self.pcie {
+            check.within("pcie", rate, fabric::graph::RATES);
+        }
     }
 }
 

@@ -169,6 +169,7 @@ fn what_no_engine_can_count_is_refused_with_its_range() {
     let cases = [
         ("small-16", "cluster.nic_rate=400bps", "from 1Mbps to 1000Tbps"),
         ("small-16", "cluster.pcie=1bps", "from 1Mbps to 1000Tbps"),
+        ("small-16", "network.nic.pcie=1bps", "from 1Mbps to 1000Tbps"),
         ("small-16", "cluster.scale_up.delay=200d", "from 0ps to 10s"),
         ("small-16", "fabric.leaf.latency=200d", "from 0ps to 10s"),
         ("small-16", "fabric.links=[{length=\"1000000000km\"}]", "to 400000km"),
