@@ -171,6 +171,24 @@ fn every_dependency_is_used() {
     assert_none(&problems);
 }
 
+/// A topology family is its file and its entry in the list, a sentence and a line: nothing else
+/// knows the torus.
+#[test]
+fn a_topology_family_is_its_file_and_two_lines() {
+    let list = "crates/fabric/src/topology/mod.rs";
+    let mut lines = Vec::new();
+    for (name, text) in all_rust_files() {
+        let is_own = name.ends_with("/torus.rs") || name.contains("tests") || name == list;
+        let found = text.lines().filter(|line| line.to_lowercase().contains("torus"));
+        let found = found.map(|line| format!("{name}: {}", line.trim()));
+        lines.extend(found.filter(|_| !is_own));
+    }
+    assert_none(&lines);
+    let list = fs::read_to_string(root().join(list)).expect("the list is there");
+    let entries: Vec<&str> = list.lines().filter(|line| line.contains("torus")).collect();
+    assert_eq!(entries, ["    torus::Torus = \"torus\", TorusConfig;"]);
+}
+
 #[test]
 fn every_file_says_what_it_is() {
     let missing = all_rust_files().into_iter().filter(|(_, text)| !text.starts_with("//!"));

@@ -256,15 +256,15 @@ fn every_preset_can_be_the_beginning_of_a_file() {
 #[test]
 fn what_takes_longer_than_simulated_time_lasts_is_refused() {
     let desk = Desk::new();
-    let set = ["--set", "cluster.nic_rate=1Mbps", "--set", "job.model=gpt-1t"];
-    let more = ["--set", "job.parallel.sharding=fsdp", "--set", "cluster.gpus=128"];
+    let set = ["--set", "cluster.nic_rate=1Mbps", "--set", "traffic.pattern=ring"];
+    let more = ["--set", "traffic.bytes=16PiB", "--engine", "analytic"];
     let answer = desk.run(&[&["run", "small-16"][..], &set, &more].concat());
-    assert_eq!(answer.code, Some(1), "{}", answer.err);
-    assert!(answer.err.contains("213 days that simulated time lasts"), "{}", answer.err);
-    assert!(!answer.err.contains("panicked"), "{}", answer.err);
+    assert_eq!(answer.code, Some(1), "{}", answer.error);
+    assert!(answer.error.contains("213 days that simulated time lasts"), "{}", answer.error);
+    assert!(!answer.error.contains("panicked"), "{}", answer.error);
     let seeds = desk.run(&["run", "small-16", "--seeds", "4294967295"]);
     assert_eq!(seeds.code, Some(2));
-    assert!(seeds.err.contains("1..=100000"), "{}", seeds.err);
+    assert!(seeds.error.contains("1..=100000"), "{}", seeds.error);
 }
 
 /// What is set with flags stands in the file, and the file means the same as the flags.

@@ -9,7 +9,7 @@ use crate::presets::unknown;
 /// The text of a new scenario file that starts from the preset of a request.
 ///
 /// What flags have set is written out: single keys at the top, tables at the end.
-
+///
 /// It names the preset and shows, commented out, what the preset says, so that the file stays
 /// short and every line that can be changed is in sight. Published figures stay out: they belong
 /// to the system that the preset describes, not to what the user makes of it.

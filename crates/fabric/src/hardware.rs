@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use units::{Ranged, Ranges};
 
 /// How far to trust a figure.
 #[derive(
@@ -42,6 +43,28 @@ pub struct Figure {
     pub source: String,
     /// How far to trust it.
     pub trust: Trust,
+}
+
+/// What no hardware has less of, and more of.
+const AMOUNTS: [f64; 2] = [1e-3, 1e9];
+
+/// Prices and watts, which may be nothing.
+const COSTS: [f64; 2] = [0.0, 1e12];
+
+/// Up to ten seconds.
+const NANOSECONDS: [f64; 2] = [0.0, 1e10];
+
+/// Holds figures against a range.
+fn figures<const N: usize>(
+    check: &mut Ranges,
+    range: [f64; 2],
+    figures: [(&str, Option<&Figure>); N],
+) {
+    for (key, figure) in figures {
+        if let Some(figure) = figure {
+            check.within(&format!("{key}.value"), figure.value, range);
+        }
+    }
 }
 
 /// Something that hardware can do, and where that was read.
@@ -111,6 +134,30 @@ pub struct Gpu {
     pub price_usd: Figure,
 }
 
+impl Ranged for Gpu {
+    fn ranges(&self, check: &mut Ranges) {
+        let amounts = [
+            ("bf16_tflops", Some(&self.bf16_tflops)),
+            ("fp8_tflops", self.fp8_tflops.as_ref()),
+            ("matmul_bf16_tflops", Some(&self.matmul_bf16_tflops)),
+            ("matmul_fp8_tflops", self.matmul_fp8_tflops.as_ref()),
+            ("memory_gb", Some(&self.memory_gb)),
+            ("memory_gbytes_s", Some(&self.memory_gbytes_s)),
+            ("scale_up_gbytes_s", Some(&self.scale_up_gbytes_s)),
+            ("sms", Some(&self.sms)),
+            ("clock_ghz", self.clock_ghz.as_ref()),
+        ];
+        figures(check, AMOUNTS, amounts);
+        let shares = [
+            ("matmul_sustained", self.matmul_sustained.as_ref()),
+            ("flash2_share", self.flash2_share.as_ref()),
+        ];
+        figures(check, [1e-3, 1.0], shares);
+        let costs = [("power_w", Some(&self.power_w)), ("price_usd", Some(&self.price_usd))];
+        figures(check, COSTS, costs);
+    }
+}
+
 /// How a NIC takes packets that arrive out of order.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -143,6 +190,20 @@ pub struct Nic {
     pub power_w: Figure,
     /// Price in US dollars.
     pub price_usd: Figure,
+}
+
+impl Ranged for Nic {
+    fn ranges(&self, check: &mut Ranges) {
+        check.within("ports", self.ports, [1, 1024]);
+        figures(check, [1e-3, 1e6], [("rate_gbps", Some(&self.rate_gbps))]);
+        let latencies = [
+            ("send_latency_ns", Some(&self.send_latency_ns)),
+            ("receive_latency_ns", Some(&self.receive_latency_ns)),
+        ];
+        figures(check, NANOSECONDS, latencies);
+        let costs = [("power_w", Some(&self.power_w)), ("price_usd", Some(&self.price_usd))];
+        figures(check, COSTS, costs);
+    }
 }
 
 /// How a switch holds packets.
@@ -184,6 +245,17 @@ pub struct Switch {
     pub price_usd: Figure,
 }
 
+impl Ranged for Switch {
+    fn ranges(&self, check: &mut Ranges) {
+        check.within("ports", self.ports, [1, 65_536]);
+        figures(check, [1e-3, 1e6], [("port_gbps", Some(&self.port_gbps))]);
+        figures(check, AMOUNTS, [("buffer_mb", Some(&self.buffer_mb))]);
+        figures(check, NANOSECONDS, [("latency_ns", Some(&self.latency_ns))]);
+        let costs = [("power_w", Some(&self.power_w)), ("price_usd", Some(&self.price_usd))];
+        figures(check, COSTS, costs);
+    }
+}
+
 /// A cable with what sits at its ends.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -202,6 +274,22 @@ pub struct Cable {
     pub power_w: Figure,
 }
 
+impl Ranged for Cable {
+    fn ranges(&self, check: &mut Ranges) {
+        figures(check, [1e-3, 1e6], [("rate_gbps", Some(&self.rate_gbps))]);
+        figures(
+            check,
+            COSTS,
+            [
+                ("reach_m", Some(&self.reach_m)),
+                ("ends_usd", Some(&self.ends_usd)),
+                ("metre_usd", Some(&self.metre_usd)),
+                ("power_w", Some(&self.power_w)),
+            ],
+        );
+    }
+}
+
 /// Everything that can be bought, by its short name.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -214,4 +302,21 @@ pub struct Catalogue {
     pub switch: BTreeMap<String, Switch>,
     /// Cables and optics.
     pub cable: BTreeMap<String, Cable>,
+}
+
+impl Ranged for Catalogue {
+    fn ranges(&self, check: &mut Ranges) {
+        for (name, gpu) in &self.gpu {
+            check.table(&format!("gpu.{name}"), gpu);
+        }
+        for (name, nic) in &self.nic {
+            check.table(&format!("nic.{name}"), nic);
+        }
+        for (name, switch) in &self.switch {
+            check.table(&format!("switch.{name}"), switch);
+        }
+        for (name, cable) in &self.cable {
+            check.table(&format!("cable.{name}"), cable);
+        }
+    }
 }

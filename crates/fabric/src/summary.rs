@@ -6,8 +6,8 @@
 //! * Bisection: the least capacity between two halves of the NICs. In a folded Clos network it is
 //!   half of what all NICs can send to the top at once (half of the narrowest layer). Elsewhere the
 //!   leaves are halved in their order, or across their zones, and each switch above them takes the
-//!   side on which it has more capacity: an upper bound. Networks that nothing joins (rails, planes, several back-ends)
-//!   add up, because traffic between them goes through the servers.
+//!   side on which it has more capacity: an upper bound. Networks that nothing joins (rails,
+//!   planes, several back-ends) add up, because traffic between them goes through the servers.
 //! * Paths: the number of distinct shortest ways between two NICs, parallel cables told apart; the
 //!   largest over a sample of pairs that holds one of every kind.
 //!

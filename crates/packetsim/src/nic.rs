@@ -141,6 +141,9 @@ impl Ranged for NicConfig {
         check.positive("timeout", self.timeout);
         check.at_most("timeout", self.timeout, LONGEST);
         check.at_most("idle_reset", self.idle_reset, LONGEST);
+        if let Some(rate) = self.pcie {
+            check.within("pcie", rate, fabric::graph::RATES);
+        }
     }
 }
 

@@ -100,6 +100,7 @@ impl Ranged for ScenarioFile {
         }
         check.table("reliability", &self.reliability);
         check.table("prices", &self.prices);
+        check.table("catalogue", &self.catalogue);
     }
 }
 

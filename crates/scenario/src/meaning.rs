@@ -71,7 +71,7 @@ impl Meaning {
             let keys = meaning.findings.iter().flat_map(|finding| &finding.keys);
             keys.into_iter().any(|key| key.starts_with(section))
         };
-        if is_out_of_range("cluster.") || is_out_of_range("fabric.") {
+        if ["cluster.", "fabric.", "catalogue."].into_iter().any(is_out_of_range) {
             return meaning;
         }
         match with_file(scenario, &directory) {

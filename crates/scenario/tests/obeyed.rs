@@ -169,6 +169,7 @@ fn what_no_engine_can_count_is_refused_with_its_range() {
     let cases = [
         ("small-16", "cluster.nic_rate=400bps", "from 1Mbps to 1000Tbps"),
         ("small-16", "cluster.pcie=1bps", "from 1Mbps to 1000Tbps"),
+        ("small-16", "network.nic.pcie=1bps", "from 1Mbps to 1000Tbps"),
         ("small-16", "cluster.scale_up.delay=200d", "from 0ps to 10s"),
         ("small-16", "fabric.leaf.latency=200d", "from 0ps to 10s"),
         ("small-16", "fabric.links=[{length=\"1000000000km\"}]", "to 400000km"),
@@ -181,6 +182,9 @@ fn what_no_engine_can_count_is_refused_with_its_range() {
         ("small-16", "stragglers=[{gpu={stage=0,speed=0.0}}]", "from 0.001 to 1"),
         ("small-16", "library.scale_up_efficiency=1e-9", "from 0.001 to 1"),
         ("small-16", "network.flow.points=4294967295", "at most 65536"),
+        ("small-16", "catalogue.gpu.h100-sxm.memory_gbytes_s.value=0", "from 0.001 to"),
+        ("small-16", "catalogue.switch.generic-64x400.ports=4294967295", "from 1 to 65536"),
+        ("small-16", "catalogue.switch.generic-64x400.latency_ns.value=1e300", "from 0 to"),
         ("small-16", "faults=[{on=\"NIC 0\",what={kind=\"degraded\",rate=\"1bps\"}}]", "1Mbps"),
     ];
     for (scenario, value, range) in cases {

@@ -4,7 +4,7 @@ use units::Rate;
 
 use super::*;
 use crate::topology::{
-    CircuitsConfig, DragonflyConfig, FabricConfig, FrontEndConfig, TopologyKind, build,
+    CircuitsConfig, DragonflyConfig, FabricConfig, FrontEndConfig, Shapes, TopologyKind, build,
 };
 
 fn hosts(hosts: u64) -> ClusterConfig {
@@ -13,6 +13,11 @@ fn hosts(hosts: u64) -> ClusterConfig {
 
 fn cluster(gpus: u64) -> ClusterConfig {
     ClusterConfig { gpus: Some(gpus), ..ClusterConfig::default() }
+}
+
+fn with(dragonfly: DragonflyConfig) -> FabricConfig {
+    let shapes = Shapes { dragonfly, ..Shapes::default() };
+    FabricConfig { shapes, ..of(TopologyKind::Dragonfly) }
 }
 
 fn of(topology: TopologyKind) -> FabricConfig {
@@ -116,7 +121,7 @@ fn bisection_is_the_maximum_flow_between_halves() {
         ("zones", cluster(128), FabricConfig { pod_gpus: Some(32), ..of(TopologyKind::AiZone) }),
         ("rails", cluster(64), FabricConfig { radix: Some(8), ..of(TopologyKind::RailOptimized) }),
         ("planes", cluster(64), FabricConfig { radix: Some(8), ..of(TopologyKind::DualPlane) }),
-        ("dragonfly", hosts(64), FabricConfig { dragonfly, ..of(TopologyKind::Dragonfly) }),
+        ("dragonfly", hosts(64), with(dragonfly)),
         (
             "circuits",
             hosts(64),
@@ -227,7 +232,7 @@ fn what_has_failed_is_left_out_of_bisection_and_paths() {
 #[test]
 fn a_balanced_dragonfly_has_its_counts() {
     let dragonfly = DragonflyConfig { global_links: Some(2), ..DragonflyConfig::default() };
-    let config = FabricConfig { dragonfly, ..of(TopologyKind::Dragonfly) };
+    let config = with(dragonfly);
     let cluster = ClusterConfig { gpus_per_node: 1, nics_per_node: 1, ..Default::default() };
     let (fabric, summary) = described(&cluster, &config);
     assert_eq!((summary.nics, summary.switches, summary.zones), (72, 36, 9));

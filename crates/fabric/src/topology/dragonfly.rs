@@ -71,7 +71,7 @@ struct Groups {
 
 /// What the scenario and the size make of (a, p, h).
 fn shape(inputs: &Inputs<'_>, ports: Option<usize>) -> (usize, usize, usize) {
-    let said = inputs.fabric.dragonfly;
+    let said = inputs.fabric.shapes.dragonfly;
     let number = |said: Option<u32>| said.map(|number| number as usize);
     let balanced = |h: usize| {
         let routers = number(said.routers).unwrap_or(2 * h);
@@ -99,7 +99,7 @@ fn plan(inputs: &Inputs<'_>, back: &Back, name: &str, errors: &mut Errors) -> Gr
     let (routers, hosts, global_links) = shape(inputs, Some(ports));
     let hosts = hosts.max(1);
     let full = (routers * hosts).max(1);
-    let said = inputs.fabric.dragonfly.groups.map(|groups| groups as usize);
+    let said = inputs.fabric.shapes.dragonfly.groups.map(|groups| groups as usize);
     let groups = said.unwrap_or(ports.div_ceil(full)).max(1);
     let path = inputs.at("dragonfly");
     if groups * full < ports {
@@ -224,7 +224,7 @@ impl Family for Dragonfly {
     }
 
     fn servers(&self, inputs: &Inputs<'_>, ports_per_server: usize) -> Option<usize> {
-        let said = inputs.fabric.dragonfly;
+        let said = inputs.fabric.shapes.dragonfly;
         said.global_links?;
         let (a, p, h) = shape(inputs, None);
         let groups = said.groups.map_or(a * h + 1, |groups| groups as usize);
@@ -245,6 +245,7 @@ impl Family for Dragonfly {
     ) -> super::FabricConfig {
         let &[routers, hosts, global_links, groups] = numbers else { return config };
         let dragonfly = DragonflyConfig { routers, hosts, global_links, groups };
-        super::FabricConfig { dragonfly, ..config }
+        let shapes = super::Shapes { dragonfly, ..super::Shapes::default() };
+        super::FabricConfig { shapes, ..config }
     }
 }

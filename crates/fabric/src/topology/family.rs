@@ -82,10 +82,12 @@ pub(crate) trait Network {
     ) -> usize;
 }
 
-/// Declares the families: for each its module, its kind and its name in scenario files.
+/// Declares the families: for each its module, its kind, its name in scenario files and, where it
+/// has a shape of its own, the table of that shape, whose key is the module's name.
 macro_rules! families {
-    ($($(#[$about:meta])* $module:ident::$kind:ident = $name:literal;)*) => {
+    ($($(#[$about:meta])* $module:ident::$kind:ident = $name:literal $(, $shape:ident)?;)*) => {
         $(mod $module;)*
+        $($(pub use $module::$shape;)?)*
 
         /// Which family of topologies the back-end belongs to.
         #[derive(
@@ -111,6 +113,25 @@ macro_rules! families {
                 match self {
                     $(Self::$kind => &$module::$kind,)*
                 }
+            }
+        }
+
+        /// The tables of families that have a shape of their own.
+        #[derive(
+            Clone, Debug, Default, serde::Deserialize, schemars::JsonSchema, PartialEq,
+            serde::Serialize,
+        )]
+        #[serde(default)]
+        pub struct Shapes {
+            $($(
+                #[doc = concat!("The shape of a fabric of the topology \"", $name, "\".")]
+                pub $module: $shape,
+            )?)*
+        }
+
+        impl units::Ranged for Shapes {
+            fn ranges(&self, check: &mut units::Ranges) {
+                $($(check.table(stringify!($module), &self.$module as &$shape);)?)*
             }
         }
     };

@@ -12,8 +12,9 @@
 //! Each family has a file that turns settings into numbers (how many switches, how many uplinks);
 //! [`folded`](self) networks share the wiring. Servers come first, then the scale-up network, then
 //! the back-end or several of them, then the front-end. To add a family: a file that implements
-//! `Family` with small examples for the tests, its line in the list below and, where it has a
-//! shape of its own, a line for its table in [`FabricConfig`]. The tests of all families run it.
+//! `Family` with small examples for the tests, and its entry in the list below: a sentence and a
+//! line with its module, kind, name and, where it has one, the table of its shape. The tests of all
+//! families run it.
 
 pub mod circuits;
 mod cluster;
@@ -32,14 +33,12 @@ mod tests;
 pub use cluster::{
     Aggregation, ClusterConfig, FrontEndConfig, MAX_GPUS, NicAffinity, ScaleUpConfig,
 };
-pub use dragonfly::DragonflyConfig;
 pub use error::ConfigError;
 pub use file::{EdgeConfig, GraphConfig, SwitchConfig};
 pub use settings::{
     CircuitSchedule, CircuitsConfig, DegradedConfig, FabricConfig, LinkConfig, PartConfig,
     TierConfig,
 };
-pub use torus::TorusConfig;
 
 use units::{OutOfRange, Ranges};
 
@@ -71,9 +70,9 @@ families! {
     /// Meta's AI Zones: racks, cluster switches, oversubscribed aggregation between zones.
     ai_zone::AiZone = "ai-zone";
     /// Groups of routers, all-to-all within and between groups.
-    dragonfly::Dragonfly = "dragonfly";
+    dragonfly::Dragonfly = "dragonfly", DragonflyConfig;
     /// Routers in rows and columns, each row and each column a ring.
-    torus::Torus = "torus";
+    torus::Torus = "torus", TorusConfig;
     /// An explicit graph: `graph`, or `file` for the scenario reader to import.
     file::File = "file";
 }

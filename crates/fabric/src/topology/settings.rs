@@ -8,17 +8,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Length, Ranged, Ranges, Rate, Span};
 
-use super::TopologyKind;
 use super::circuits::Setting;
-use super::dragonfly::DragonflyConfig;
 use super::error::Errors;
 use super::file::GraphConfig;
-use super::torus::TorusConfig;
+use super::{Shapes, TopologyKind};
 use crate::graph::{DELAYS, LENGTHS, RATES};
 
 /// The back-end network.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
-#[serde(default, deny_unknown_fields)]
+// Unknown keys are the checker's to find: `serde` cannot deny them beside a flattened struct.
+#[serde(default)]
 pub struct FabricConfig {
     /// The family.
     pub topology: TopologyKind,
@@ -59,10 +58,9 @@ pub struct FabricConfig {
     pub core: TierConfig,
     /// Cables, bottom up: NIC to leaf, leaf to spine, spine to core.
     pub links: Vec<LinkConfig>,
-    /// The shape of a dragonfly.
-    pub dragonfly: DragonflyConfig,
-    /// The shape of a torus.
-    pub torus: TorusConfig,
+    /// The tables of families that have a shape of their own.
+    #[serde(flatten)]
+    pub shapes: Shapes,
     /// Direct optical circuits between pods.
     pub circuits: CircuitsConfig,
     /// A file with the graph; its format is told by its name and content.
@@ -147,8 +145,7 @@ impl Ranged for FabricConfig {
         for (at, link) in self.links.iter().enumerate() {
             check.table(&format!("links.{at}"), link);
         }
-        check.table("dragonfly", &self.dragonfly);
-        check.table("torus", &self.torus);
+        check.table("", &self.shapes);
         check.table("circuits", &self.circuits);
         if let Some(graph) = &self.graph {
             check.table("graph", graph);

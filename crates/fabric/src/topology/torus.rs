@@ -76,7 +76,7 @@ fn habits() -> Habits {
 }
 
 fn plan(inputs: &Inputs<'_>, back: &Back, name: &str, errors: &mut Errors) -> Grid {
-    let said = inputs.fabric.torus;
+    let said = inputs.fabric.shapes.torus;
     let ports = back.members.len() * back.ports_per_nic;
     let of_server = back.members.rails.len() * back.ports_per_nic;
     let number = |said: Option<u32>| said.map(|number| number as usize);
@@ -190,6 +190,12 @@ impl Network for Grid {
     }
 }
 
+#[cfg(test)]
+fn with(config: super::FabricConfig, torus: TorusConfig) -> super::FabricConfig {
+    let shapes = super::Shapes { torus, ..config.shapes };
+    super::FabricConfig { shapes, ..config }
+}
+
 impl Family for Torus {
     fn keys(&self) -> Vec<&'static str> {
         vec!["torus"]
@@ -206,7 +212,7 @@ impl Family for Torus {
     }
 
     fn servers(&self, inputs: &Inputs<'_>, ports_per_server: usize) -> Option<usize> {
-        let said = inputs.fabric.torus;
+        let said = inputs.fabric.shapes.torus;
         let routers = said.columns? as usize * said.rows? as usize;
         let hosts = said.hosts.map_or(ports_per_server, |hosts| hosts as usize);
         Some((routers * hosts / ports_per_server).max(1))
@@ -215,7 +221,7 @@ impl Family for Torus {
     #[cfg(test)]
     fn examples(&self) -> Vec<(&'static str, super::ClusterConfig, super::FabricConfig)> {
         use super::tests::{cluster, hosts, of};
-        let with = |torus| super::FabricConfig { torus, ..of(super::TopologyKind::Torus) };
+        let with = |torus| with(of(super::TopologyKind::Torus), torus);
         let wide = TorusConfig { columns: Some(5), rows: Some(2), ..TorusConfig::default() };
         vec![
             ("torus of 4 × 4", hosts(16), with(TorusConfig::default())),
@@ -231,7 +237,7 @@ impl Family for Torus {
         numbers: &[Option<u32>],
     ) -> super::FabricConfig {
         let &[columns, rows, hosts, cables] = numbers else { return config };
-        super::FabricConfig { torus: TorusConfig { columns, rows, hosts, cables }, ..config }
+        with(config, TorusConfig { columns, rows, hosts, cables })
     }
 }
 
@@ -240,15 +246,14 @@ mod tests {
     use super::*;
     use crate::hardware::Catalogue;
     use crate::routes::Routes;
-    use crate::topology::tests::hosts;
+    use crate::topology::tests::{hosts, of};
     use crate::topology::{FabricConfig, TopologyKind, build};
 
     /// Oracle, by hand: a way has as many hops as the two rings are apart, in the row first.
     #[test]
     fn packets_finish_their_row_before_their_column() {
         let torus = TorusConfig { columns: Some(6), rows: Some(5), ..TorusConfig::default() };
-        let topology = TopologyKind::Torus;
-        let config = FabricConfig { topology, torus, ..FabricConfig::default() };
+        let config = with(of(TopologyKind::Torus), torus);
         let fabric = build(&hosts(30), &config, &Catalogue::default()).unwrap();
         assert!(fabric.can_deadlock());
         let mut routes = Routes::default();
@@ -258,10 +263,12 @@ mod tests {
             let expected = apart(from % 6, to % 6, 6) + apart(from / 6, to / 6, 5);
             let mut at = fabric.links()[fabric.ports(fabric.nic(from))[0]].to;
             let mut way = vec![at];
-            while routes.next_hops(&fabric, at, fabric.nic(to), &mut hops) == ()
-                && fabric.links()[hops[0]].to != fabric.nic(to)
-            {
+            loop {
+                routes.next_hops(&fabric, at, fabric.nic(to), &mut hops);
                 at = fabric.links()[hops[0]].to;
+                if at == fabric.nic(to) {
+                    break;
+                }
                 way.push(at);
             }
             assert_eq!(way.len() - 1, expected, "{from} to {to}");
@@ -277,15 +284,14 @@ mod tests {
             crate::summary::summary(&fabric, &hosts(gpus), &Catalogue::default()).bisection_bps
         };
         assert_eq!(bisection(&config, 30), 10.0 * 400e9);
-        let small = FabricConfig { torus: TorusConfig::default(), ..config };
+        let small = of(TopologyKind::Torus);
         assert!(!build(&hosts(9), &small, &Catalogue::default()).unwrap().can_deadlock());
     }
 
     #[test]
     fn a_router_has_no_more_cables_than_its_box_has_ports() {
-        let topology = TopologyKind::Torus;
         let torus = TorusConfig { hosts: Some(4), cables: Some(2), ..TorusConfig::default() };
-        let config = FabricConfig { topology, torus, radix: Some(8), ..FabricConfig::default() };
+        let config = FabricConfig { radix: Some(8), ..with(of(TopologyKind::Torus), torus) };
         let refused = build(&hosts(64), &config, &Catalogue::default()).unwrap_err();
         assert!(refused[0].reason.contains("a router cannot have 4 NIC ports"), "{refused:?}");
         let enough = FabricConfig { radix: Some(12), ..config };
