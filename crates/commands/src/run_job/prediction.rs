@@ -55,15 +55,23 @@ pub fn predicted(
         .map(|predicted| predicted.prediction)
 }
 
-/// A step that is known, if one link were free. Phases that do not cross it stay as they are.
+/// A phase that takes at most this many times what an undisturbed group takes meets nobody.
+const UNDISTURBED: f64 = 1.0005;
+
+/// A step that is known, if one link were free. Phases that do not cross it stay as they are, and so
+/// do those that are undisturbed: every group is held by NICs of its own, and this link is one of
+/// many.
 pub(super) fn with_free_link(
     loaded: &Loaded,
     world: &JobWorld<'_>,
     engine: Engine,
     (known, link): (&Prediction, LinkId),
 ) -> Result<Prediction, Failure> {
-    let crosses = |phase: &&Phase| phase.links.get(link).is_some_and(|used| 0 < used.bytes);
-    let known = known.phases.iter().filter(|phase| !crosses(phase)).cloned().collect();
+    let gains = |phase: &&Phase| {
+        let crosses = phase.links.get(link).is_some_and(|used| 0 < used.bytes);
+        crosses && UNDISTURBED < phase.slowdown()
+    };
+    let known = known.phases.iter().filter(|phase| !gains(phase)).cloned().collect();
     let mut run = |fabric: &Fabric, transfers: &Transfers| {
         engine::run_freed(loaded, fabric, engine, transfers, link)
     };
