@@ -195,6 +195,21 @@ fn with_runner(
 }
 
 impl Scaled {
+    /// What was run in part, and what is known of the error.
+    pub fn words(&self) -> String {
+        let Self { phases, step_error, worst_phase, worst_phase_error, .. } = self;
+        let sizes = [self.run_bytes, self.run_bytes / 2, self.largest_bytes];
+        let [run, half, largest] = sizes.map(|bytes| Bytes::new(bytes).to_string());
+        let signed = |error: f64| format!("{:+.1} %", 100.0 * error);
+        format!(
+            "Scaled up: {phases} phases of up to {largest} were run with {run}, packet by packet, \
+             and take in proportion. With {half} instead the step would be {} off, and the worst \
+             phase ({worst_phase}) {}: expect no smaller error.",
+            signed(*step_error),
+            signed(*worst_phase_error)
+        )
+    }
+
     /// What the two sizes say of each other; nothing if every phase was run whole.
     fn of(half: &Prediction, full: &Prediction) -> Option<Self> {
         let scaled = || full.phases.iter().filter(|phase| phase.is_part());
