@@ -21,8 +21,8 @@ fn gained(set: &[&str]) -> f64 {
     report.expect("it runs").what_if.expect("it was asked for").gained
 }
 
-/// Hashed flows that collide on a link gain if it is free. Flows that are spread over all links alike
-/// do not: they take the same ways, and the other links are as full.
+/// Hashed flows that collide on a link gain if it is free. Flows that are spread over all links
+/// alike do not: they take the same ways, and the other links are as full.
 #[test]
 fn a_free_link_changes_no_ways() {
     let hashed = gained(&[]);
