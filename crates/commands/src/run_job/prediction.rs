@@ -58,9 +58,9 @@ pub fn predicted(
 /// A phase that takes at most this many times what an undisturbed group takes meets nobody.
 const UNDISTURBED: f64 = 1.0005;
 
-/// A step that is known, if one link were free. Phases that do not cross it stay as they are, and so
-/// do those that are undisturbed: every group is held by NICs of its own, and this link is one of
-/// many.
+/// A step that is known, if one link were free. Phases that do not cross it stay as they are, and
+/// so do those that are undisturbed: every group is held by NICs of its own, and this link is one
+/// of many.
 pub(super) fn with_free_link(
     loaded: &Loaded,
     world: &JobWorld<'_>,
