@@ -65,6 +65,18 @@ impl FileArguments {
         Err(Failure::Usage(reason.to_owned()))
     }
 
+    /// The closed forms of a job put nothing on links.
+    pub(crate) fn refuse_links(&self) -> Result<(), Failure> {
+        let [_, links, series, _, metrics] = self.asked();
+        match [links, series, metrics].iter().find(|(_, file)| file.is_some()) {
+            None => Ok(()),
+            Some((flag, _)) => Err(Failure::Usage(format!(
+                "{flag} writes what links carry, which the closed forms of a job do not say: use \
+                 `--engine flow` or `--engine packet`"
+            ))),
+        }
+    }
+
     /// Files are of one run.
     pub(crate) fn refuse_several_engines(&self) -> Result<(), Failure> {
         if self.asked().iter().all(|(_, file)| file.is_none()) {

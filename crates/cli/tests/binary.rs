@@ -365,6 +365,9 @@ fn flags_in_vain_are_refused_or_named() {
         &["presets", "--set", "network.routing.qps=16"],
         &["validate", "--set", "network.routing.qps=16"],
         &["collective", "all_reduce", "good.toml", "--engine", "all", "--measured", "measured.txt"],
+        &["run", "small-16", "--engine", "analytic", "--links-out", "links.csv"],
+        &["run", "small-16", "--engine", "analytic", "--series-out", "series.csv"],
+        &["run", "small-16", "--engine", "analytic", "--openmetrics", "ports.om"],
     ];
     for arguments in refused {
         let answer = desk.run(arguments);

@@ -42,6 +42,9 @@ pub struct Column {
     /// Why it gave none, or not all, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+    /// What of it was scaled up, and how far off that may be, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scaled: Option<String>,
 }
 
 /// One quantity.
@@ -61,8 +64,18 @@ pub struct Row {
 /// A quantity with its unit, as one engine sees it.
 type Figure = (String, &'static str, f64);
 
-/// What one engine answers and why not all, or why nothing.
-type Figures = Result<(Vec<Figure>, Option<String>), Failure>;
+/// What one engine answers.
+#[derive(Default)]
+struct Answered {
+    figures: Vec<Figure>,
+    /// Why not all, if so.
+    refused: Option<String>,
+    /// What of it was scaled up, if anything was.
+    scaled: Option<String>,
+}
+
+/// What one engine answers, or why nothing.
+type Figures = Result<Answered, Failure>;
 
 /// The packet engine without congestion control: what the fluid engine can be held against.
 const UNCONTROLLED: &str = "packet, uncontrolled";
@@ -89,7 +102,8 @@ pub fn job(
         let parts = report.breakdown_s.named();
         figures.extend(parts.iter().map(|(name, value)| ((*name).to_owned(), "s", *value)));
         figures.push(("model FLOPs utilisation".to_owned(), "", report.mfu));
-        Ok((figures, None))
+        let scaled = report.scaled.as_ref().map(run_job::Scaled::words);
+        Ok(Answered { figures, scaled, refused: None })
     })
 }
 
@@ -124,7 +138,7 @@ pub fn traffic(
             let figure = |(name, count): (&str, u64)| (name.to_owned(), "", count as f64);
             figures.extend(counts.map(figure));
         }
-        Ok((figures, None))
+        Ok(Answered { figures, ..Answered::default() })
     })?;
     report.rows.retain(|row| row.metric != UNFINISHED || row.is_something());
     Ok(report)
@@ -141,7 +155,8 @@ pub fn collective(
         let report = collective::run(loaded, &options, watch)?;
         let row =
             |row: &collective::Row| (Bytes::new(row.bytes).to_string(), "s", row.time_us / 1e6);
-        Ok((report.rows.iter().map(row).collect(), report.left_out))
+        let (figures, refused) = (report.rows.iter().map(row).collect(), report.left_out);
+        Ok(Answered { figures, refused, scaled: None })
     })?;
     let title = format!("{}: {}", report.title, options.collective.name());
     Ok(Report { title, ..report })
@@ -215,13 +230,14 @@ impl Row {
 impl Report {
     fn add(&mut self, name: &'static str, ask: &mut dyn FnMut() -> Figures) -> Result<(), Failure> {
         let clock = Meter::start();
-        let (figures, refused) = match ask() {
-            Ok(answer) => answer,
-            Err(Failure::Interrupted(reason) | Failure::Run(reason)) => (Vec::new(), Some(reason)),
-            Err(failure) => return Err(failure),
+        let Answered { figures, refused, scaled } = match ask() {
+            Err(Failure::Interrupted(reason) | Failure::Run(reason)) => {
+                Answered { refused: Some(reason), ..Answered::default() }
+            }
+            answered => answered?,
         };
         let before = self.columns.len();
-        self.columns.push(Column { name, cpu_s: clock.cpu_s(), refused });
+        self.columns.push(Column { name, cpu_s: clock.cpu_s(), refused, scaled });
         for (metric, unit, value) in figures {
             let known = self.rows.iter().position(|row| row.metric == metric);
             let place = known.unwrap_or_else(|| {
@@ -293,8 +309,8 @@ impl Answer for Report {
             .table(table)
             .text(self.columns_in_words());
         for column in &self.columns {
-            if let Some(reason) = &column.refused {
-                sheet = sheet.note(format!("{}: {reason}", column.name));
+            for words in column.refused.iter().chain(&column.scaled) {
+                sheet = sheet.note(format!("{}: {words}", column.name));
             }
         }
         sheet

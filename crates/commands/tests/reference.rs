@@ -1,9 +1,10 @@
 //! Agreement with HPCC's ns-3 on small topologies without path choice.
 //!
-//! The runs lie beside the packet engine's tests, in `tests/reference/`, with a README that tells the
-//! model rule by rule (runs of alibaba-edu/High-Precision-Congestion-Control, commit 9f4be2a,
-//! unmodified). With the nanosecond clock the deterministic runs are matched flow by flow; with the engine's own picoseconds the
-//! mean and the last completion are, because that simulator's wire is 1 % fast.
+//! The runs lie beside the packet engine's tests, in `tests/reference/`, with a README that tells
+//! the model rule by rule (runs of alibaba-edu/High-Precision-Congestion-Control, commit 9f4be2a,
+//! unmodified). With the nanosecond clock the deterministic runs are matched flow by flow; with the
+//! engine's own picoseconds the mean and the last completion are, because that simulator's wire is
+//! 1 % fast.
 //!
 //! The published runs have one flow per host and one direction. `tests/reference/made/` holds
 //! further cases, made by a second implementation of the same rules (`tools/reference`) that meets

@@ -72,6 +72,9 @@ impl Arguments {
             return Ok(terminal.ending());
         };
         if loaded.job.is_some() {
+            if !engine.has_contention() {
+                self.files.refuse_links()?;
+            }
             let options = run_job::Options { engine, patience, drawing, ask_what_if: true };
             let repeat = terminal.repeat(self.seeds);
             let report = terminal.watched(|watch| {

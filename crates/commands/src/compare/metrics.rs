@@ -224,6 +224,9 @@ const METRICS: &[Metric] = &[
         step(c, |r| r.breakdown_s.other / r.step_s)
     }),
     metric(STEP, "step_s", "step", ("s", Form::Plain), |c| step(c, |r| r.step_s)),
+    metric(STEP, "scaling_error", "2 MiB for 4 MiB of each phase", SHARE, |c| {
+        number(c.job?.0.scaled.as_ref()?.step_error)
+    }),
     metric(STEP, "tokens_per_s", "tokens per second", ("", Form::Scaled), |c| {
         step(c, |r| r.tokens_per_s)
     }),

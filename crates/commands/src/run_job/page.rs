@@ -7,7 +7,7 @@ use report::{Align, Answer, Chart, ChartKind, Frame, Sheet, Table, Unit};
 use units::{Bytes, Span};
 
 use super::lanes::Lanes;
-use super::{Circuits, Memory, Report, Scaled};
+use super::{Circuits, Memory, Report};
 use crate::engine::Engine;
 
 /// Pairs of pods whose circuits are told.
@@ -55,21 +55,6 @@ fn span(seconds: f64) -> String {
     format!("{:.3}", Span::from_secs_f64(seconds))
 }
 
-/// What was run in part, and what is known of the error.
-fn scaled_words(scaled: &Scaled) -> String {
-    let Scaled { phases, step_error, worst_phase, worst_phase_error, .. } = scaled;
-    let [run, half, largest] = [scaled.run_bytes, scaled.run_bytes / 2, scaled.largest_bytes]
-        .map(|bytes| Bytes::new(bytes).to_string());
-    let signed = |error: f64| format!("{:+.1} %", 100.0 * error);
-    format!(
-        "Scaled up: {phases} phases of up to {largest} were run with {run}, packet by packet, and \
-         take in proportion. With {half} instead the step would be {} off, and the worst phase \
-         ({worst_phase}) {}: expect no smaller error.",
-        signed(*step_error),
-        signed(*worst_phase_error)
-    )
-}
-
 impl Answer for Report {
     fn engine(&self) -> Option<&'static str> {
         Some(self.drawn.engine.name())
@@ -91,7 +76,7 @@ impl Answer for Report {
                 ("goodput", percent(self.goodput), "of a long run"),
             ]);
         if let Some(scaled) = &self.scaled {
-            sheet = sheet.note(scaled_words(scaled));
+            sheet = sheet.note(scaled.words());
         }
         if let Some(seeds) = &self.seeds {
             sheet = seeds.show(sheet);

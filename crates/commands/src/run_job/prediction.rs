@@ -55,15 +55,23 @@ pub fn predicted(
         .map(|predicted| predicted.prediction)
 }
 
-/// A step that is known, if one link were free. Phases that do not cross it stay as they are.
+/// A phase that takes at most this many times what an undisturbed group takes meets nobody.
+const UNDISTURBED: f64 = 1.0005;
+
+/// A step that is known, if one link were free. Phases that do not cross it stay as they are, and
+/// so do those that are undisturbed: every group is held by NICs of its own, and this link is one
+/// of many.
 pub(super) fn with_free_link(
     loaded: &Loaded,
     world: &JobWorld<'_>,
     engine: Engine,
     (known, link): (&Prediction, LinkId),
 ) -> Result<Prediction, Failure> {
-    let crosses = |phase: &&Phase| phase.links.get(link).is_some_and(|used| 0 < used.bytes);
-    let known = known.phases.iter().filter(|phase| !crosses(phase)).cloned().collect();
+    let gains = |phase: &&Phase| {
+        let crosses = phase.links.get(link).is_some_and(|used| 0 < used.bytes);
+        crosses && UNDISTURBED < phase.slowdown()
+    };
+    let known = known.phases.iter().filter(|phase| !gains(phase)).cloned().collect();
     let mut run = |fabric: &Fabric, transfers: &Transfers| {
         engine::run_freed(loaded, fabric, engine, transfers, link)
     };
@@ -187,6 +195,21 @@ fn with_runner(
 }
 
 impl Scaled {
+    /// What was run in part, and what is known of the error.
+    pub fn words(&self) -> String {
+        let Self { phases, step_error, worst_phase, worst_phase_error, .. } = self;
+        let sizes = [self.run_bytes, self.run_bytes / 2, self.largest_bytes];
+        let [run, half, largest] = sizes.map(|bytes| Bytes::new(bytes).to_string());
+        let signed = |error: f64| format!("{:+.1} %", 100.0 * error);
+        format!(
+            "Scaled up: {phases} phases of up to {largest} were run with {run}, packet by packet, \
+             and take in proportion. With {half} instead the step would be {} off, and the worst \
+             phase ({worst_phase}) {}: expect no smaller error.",
+            signed(*step_error),
+            signed(*worst_phase_error)
+        )
+    }
+
     /// What the two sizes say of each other; nothing if every phase was run whole.
     fn of(half: &Prediction, full: &Prediction) -> Option<Self> {
         let scaled = || full.phases.iter().filter(|phase| phase.is_part());
