@@ -250,7 +250,7 @@ pub fn cpu_cores(loaded: &Loaded, outcome: &Outcome, seconds: f64) -> f64 {
             let ports = fabric.ports(node).iter();
             let links = ports.map(|&port| if reverse { fabric.reverse(port) } else { port });
             let bytes = links.filter_map(|link| outcome.links.get(link)).map(|link| link.bytes);
-            units::Rate::from_bps_f64(8.0 * bytes.sum::<u64>() as f64 / seconds.max(1e-12))
+            bytes.sum::<u64>() as f64 / seconds.max(1e-12)
         };
         if let Some(server) = fabric.server_of(node) {
             servers[server] += nic.cpu_cores(rate(false), rate(true));

@@ -189,3 +189,19 @@ fn a_server_used_in_part_is_reached_over_its_own_rails() {
         }
     }
 }
+
+/// Kernel TCP moves what a core copies, on every engine; more threads move more.
+#[test]
+fn kernel_tcp_is_bounded_by_cores() {
+    let bytes = Bytes::from_mib(64);
+    for (cores, gbps) in [(1, 42.0), (4, 168.0)] {
+        let tcp = two_tiers("tcp", "3m", &[&format!("network.nic.cores={cores}")]);
+        for engine in Engine::ALL {
+            let time = one(&tcp, engine, Collective::SendRecv, 8, bytes);
+            let rate = 8e-3 * bytes.as_f64() / time;
+            assert!((0.8..1.0).contains(&(rate / gbps)), "{cores}, {engine:?}: {rate} Gb/s");
+        }
+    }
+    let rdma = one(&two_tiers("rocev2", "3m", &[]), Engine::Flow, Collective::SendRecv, 8, bytes);
+    assert!(8e-3 * bytes.as_f64() / rdma > 300.0);
+}

@@ -162,13 +162,13 @@ impl NicConfig {
         self.pcie.into_iter().chain(kernel).min()
     }
 
-    /// Cores of the host that one NIC takes while it sends and receives at these rates.
+    /// Cores of the host that one NIC takes while it sends and receives so many bytes a second.
     ///
     /// With RDMA that is the library's proxy thread, which polls: NCCL has one for each GPU
     /// (`src/proxy.cc`, `ncclProxyProgress`). Through the kernel's stack, whatever its copies need
     /// beyond that one.
-    pub fn cpu_cores(&self, sent: Rate, received: Rate) -> f64 {
-        let moved = sent.bytes_per_s() + received.bytes_per_s();
+    pub fn cpu_cores(&self, sent: f64, received: f64) -> f64 {
+        let moved = sent + received;
         match self.core_rate {
             _ if moved == 0.0 => 0.0,
             None => 1.0,
@@ -184,7 +184,7 @@ mod tests {
     /// Oracle: by hand. RDMA takes the proxy's core; TCP as many as copy.
     #[test]
     fn transports_take_cores() {
-        let (idle, full) = (Rate::from_bps(0), Rate::from_gbps(84));
+        let (idle, full) = (0.0, 84e9 / 8.0);
         let rdma = NicConfig::default();
         assert_eq!(rdma.cpu_cores(full, full), 1.0);
         assert_eq!(rdma.cpu_cores(idle, idle), 0.0);
@@ -192,7 +192,7 @@ mod tests {
         let core_rate = Some(Rate::from_gbps(42));
         let tcp = NicConfig { core_rate, cores: 2, ..NicConfig::default() };
         assert_eq!(tcp.cpu_cores(full, full), 4.0);
-        assert_eq!(tcp.cpu_cores(idle, Rate::from_gbps(1)), 1.0);
+        assert_eq!(tcp.cpu_cores(idle, 1e9 / 8.0), 1.0);
         assert_eq!(tcp.host_rate(), Some(Rate::from_gbps(84)));
         let pcie = Some(Rate::from_gbps(64));
         assert_eq!(NicConfig { pcie, ..tcp }.host_rate(), pcie);

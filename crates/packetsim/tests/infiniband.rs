@@ -130,6 +130,7 @@ fn every_rate_is_served() {
             let mut settings = Settings::of_transport(transport);
             settings.congestion = packetsim::cc::CcConfig::None(Default::default());
             (settings.nic.send_latency, settings.nic.receive_latency) = (Span::ZERO, Span::ZERO);
+            settings.nic.core_rate = None;
             let bytes = Bytes::from_kib(512);
             let mut transfers = Transfers::new();
             let op = send(&mut transfers, &fabric, (15, 0), bytes);

@@ -256,7 +256,7 @@ fn an_incast_under_everything() {
     infiniband            153 [2665, 0, 0, 0]
     uec                   158 [0, 0, 429, 429]
     iwarp               10166 [0, 216, 0, 216]
-    tcp                200208 [0, 216, 0, 216]
+    tcp                  1470 [0, 0, 0, 0]
     rocev2 none           153 [76, 0, 0, 0]
     rocev2 dcqcn          449 [55, 0, 0, 0]
     rocev2 hpcc           318 [4, 0, 0, 0]
@@ -293,8 +293,8 @@ fn a_small_message_takes_its_latencies() {
         let times = outcome.ops[op].expect("it finished");
         let took = times.received.since(times.start).as_ps();
         let least = wire + hosts.as_ps();
-        // At most 200 bytes on six links at 400 Gb/s: 24 ns.
-        assert!((least..least + 24_000).contains(&took), "{name}: {took} for {least}");
+        // At most 200 bytes on six links at 400 Gb/s: 24 ns; and through a core at 42 Gb/s: 26 ns.
+        assert!((least..least + 50_000).contains(&took), "{name}: {took} for {least}");
         if transport == Transport::Tcp {
             assert!((45_000_000..60_000_000).contains(&took), "{took}");
         }
