@@ -78,8 +78,8 @@ impl<'a> Graph<'a> {
 fn outcomes(fabric: &Fabric, transfers: &Transfers) -> [(&'static str, Outcome); 3] {
     let mut flow = flowsim::Settings::default();
     flow.wire.nic_latency = NIC;
-    let mut packet = packetsim::Settings::default();
-    packet.congestion = CcConfig::None(none::Config {});
+    let congestion = CcConfig::None(none::Config {});
+    let mut packet = packetsim::Settings { congestion, ..packetsim::Settings::default() };
     (packet.nic.send_latency, packet.nic.receive_latency) = (NIC, NIC);
     [
         ("analytic", flowsim::analytic::run(fabric, transfers, &flow)),

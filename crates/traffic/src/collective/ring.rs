@@ -118,9 +118,7 @@ impl Algorithm for Ring {
             first_message: burst * chunk,
             new_connections,
             drain_s: match plan.protocol {
-                Protocol::Simple if is_chain(ask.collective) => {
-                    passing_on_s(ask, plan.channels, slice_bytes)
-                }
+                _ if is_chain(ask.collective) => passing_on_s(ask, plan, slice_bytes),
                 Protocol::Simple => slice_bytes / rate,
                 Protocol::Ll | Protocol::Ll128 => 0.0,
             },
@@ -223,15 +221,18 @@ fn latency_us(ask: &Ask<'_>, protocol: Protocol, slices: f64) -> f64 {
 }
 
 /// Until the first slice is at the end of a chain. A scale-up link carries the slices of its
-/// channels one after the other, so that one is passed on while the others are still to come; a
-/// NIC serves its channels packet by packet.
-fn passing_on_s(ask: &Ask<'_>, channels: u32, slice: f64) -> f64 {
+/// channels one after the other, so that one is passed on while the others are still to come, and
+/// lines with flags as they come; a NIC sends whole slices, its channels packet by packet.
+fn passing_on_s(ask: &Ask<'_>, plan: &Plan, slice: f64) -> f64 {
     let (shape, settings) = (ask.shape(), ask.settings);
     let inside = constants::scale_up_bandwidth(settings, shape).map_or(0.0, |rate| 1e-9 / rate);
     let nic = constants::rails_bandwidth(settings, shape).map_or(0.0, |rate| 1e-9 / rate);
     let crossed = f64::from(shape.domains - 1);
-    let stages = f64::from(shape.ranks - 1) - crossed;
-    slice * (stages * inside + crossed * nic * f64::from(channels))
+    let stages = match plan.protocol {
+        Protocol::Simple => f64::from(shape.ranks - 1) - crossed,
+        Protocol::Ll | Protocol::Ll128 => 0.0,
+    };
+    slice * (stages * inside + crossed * nic * f64::from(plan.channels))
 }
 
 /// How many of its steps NCCL counts as crossing from server to server.
@@ -396,7 +397,7 @@ fn chain(
 }
 
 /// Lines with flags are passed on one by one; written out step by step, so many bytes at a time.
-const BUNDLE: u64 = 16 << 10;
+const BUNDLE: u64 = 8 << 10;
 
 /// What a chain or tree passes on at once.
 pub(super) fn slice(plan: &Plan) -> u64 {
