@@ -43,6 +43,8 @@ pub struct Report {
     /// The same under other seeds, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seeds: Option<Seeds>,
+    /// What the engine noticed, and where the library chose otherwise than it was asked to.
+    pub findings: Vec<String>,
     /// Why larger sizes, or seeds, were left out, if they were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_out: Option<String>,
@@ -80,6 +82,9 @@ pub struct Row {
     pub limiting_link: String,
     /// Its utilisation over the collective.
     pub limiting_utilisation: f64,
+    /// Processor cores that the transport keeps busy in the busiest server; none where the engine
+    /// does not know what each NIC carries.
+    pub cpu_cores: Option<f64>,
     /// The time over several seeds, in microseconds; the figures above are then of its mean.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seeds_us: Option<Spread>,
@@ -139,6 +144,7 @@ pub fn run_seeds(
         collective: collective.name(),
         gpus: first.gpus,
         seeds: several.then(|| Seeds::of(loaded.scenario.seed, &answers)),
+        findings: findings(loaded, &rows, first.largest.as_ref()),
         rows,
         left_out: (!reasons.is_empty()).then(|| reasons.join("; ")),
         measured: beside.unwrap_or_else(|| measured::published(loaded, collective, first.gpus)),
@@ -149,6 +155,26 @@ pub fn run_seeds(
             Pictures::of(fabric, &|link| engine::load(fabric, &outcome, seconds, link))
         }),
     })
+}
+
+/// What the engine noticed at the largest size, and rows that another algorithm runs than the one
+/// that was asked for.
+fn findings(loaded: &Loaded, rows: &[Row], largest: Option<&Outcome>) -> Vec<String> {
+    let mut findings = Vec::new();
+    if let Some(asked) = &loaded.scenario.library.algorithm {
+        let others = rows.iter().map(|row| row.algorithm).filter(|name| name != asked);
+        let mut others: Vec<&str> = others.collect();
+        others.dedup();
+        if !others.is_empty() {
+            let others = others.join(", ");
+            findings.push(format!(
+                "library.algorithm={asked} cannot run this here: {others} was chosen instead"
+            ));
+        }
+    }
+    let noticed = largest.into_iter().flat_map(|outcome| &outcome.findings);
+    findings.extend(noticed.map(|finding| format!("{}: {}", finding.at, finding.text)));
+    findings
 }
 
 /// What is told of every seed.
@@ -274,6 +300,9 @@ fn row(
     }
     let (limiting_link, limiting_utilisation) = limiting;
     let algbw_gbps = if seconds > 0.0 { bytes.as_f64() / seconds / 1e9 } else { 0.0 };
+    let cpu_cores = outcome
+        .as_ref()
+        .map(|outcome| engine::cpu_cores(loaded, &|link| engine::carried(outcome, link), seconds));
     let row = Row {
         bytes: bytes.get(),
         time_us: seconds * 1e6,
@@ -284,6 +313,7 @@ fn row(
         channels: plan.channels,
         limiting_link,
         limiting_utilisation,
+        cpu_cores,
         seeds_us: None,
     };
     Ok((row, outcome))
@@ -395,8 +425,8 @@ impl Answer for Report {
             .heading(format!("{title}: {collective} on {gpus} GPUs, {} engine", engine.name()))
             .chart(self.chart())
             .table(table);
-        if let Some(reason) = &self.left_out {
-            sheet = sheet.note(reason.clone());
+        for remark in self.findings.iter().chain(&self.left_out) {
+            sheet = sheet.note(remark.clone());
         }
         if let Some((error, count)) = self.error() {
             let error = format!("{:.1} %", 100.0 * error);

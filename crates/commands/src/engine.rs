@@ -154,15 +154,21 @@ pub fn run_on(
     transfers: &Transfers,
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Outcome, NotRun> {
-    Ok(match engine {
+    let outcome = match engine {
         Engine::Analytic => flowsim::analytic::run(fabric, transfers, &flow_settings(loaded)),
         Engine::Flow => flowsim::run(fabric, transfers, &flow_settings(loaded)),
         Engine::Packet => {
             let (settings, faults) = (loaded.settings(), &loaded.faults);
             let ran = packetsim::run_with_faults(fabric, transfers, &settings, faults, watch);
-            return ran.map_err(|refusal| NotRun::Refused(refusal.to_string()));
+            ran.map_err(|refusal| NotRun::Refused(refusal.to_string()))?
         }
-    })
+    };
+    if outcome.makespan() == Span::MAX {
+        let days = (Span::MAX.as_secs_f64() / 86_400.0).floor();
+        let reason = format!("it takes longer than the {days} days that the clock counts");
+        return Err(NotRun::Refused(reason));
+    }
+    Ok(outcome)
 }
 
 /// The same, or nothing if somebody stops it: half a phase says nothing of the whole.
@@ -240,8 +246,9 @@ pub fn observe<'a>(
     }
 }
 
-/// Cores of the busiest server that its NICs take on average over so many seconds.
-pub fn cpu_cores(loaded: &Loaded, outcome: &Outcome, seconds: f64) -> f64 {
+/// Cores of the busiest server that its NICs take on average over so many seconds, in which links
+/// carry so many bytes.
+pub fn cpu_cores(loaded: &Loaded, bytes: &dyn Fn(LinkId) -> f64, seconds: f64) -> f64 {
     let (fabric, nic) = (loaded.fabric(), loaded.settings().nic);
     let mut servers = vec![0.0; fabric.servers()];
     for number in 0..fabric.nics() {
@@ -249,14 +256,18 @@ pub fn cpu_cores(loaded: &Loaded, outcome: &Outcome, seconds: f64) -> f64 {
         let rate = |reverse: bool| {
             let ports = fabric.ports(node).iter();
             let links = ports.map(|&port| if reverse { fabric.reverse(port) } else { port });
-            let bytes = links.filter_map(|link| outcome.links.get(link)).map(|link| link.bytes);
-            bytes.sum::<u64>() as f64 / seconds.max(1e-12)
+            links.map(bytes).sum::<f64>() / seconds.max(1e-12)
         };
         if let Some(server) = fabric.server_of(node) {
             servers[server] += nic.cpu_cores(rate(false), rate(true));
         }
     }
     servers.into_iter().fold(0.0, f64::max)
+}
+
+/// What an outcome's link carried.
+pub fn carried(outcome: &Outcome, link: LinkId) -> f64 {
+    outcome.links.get(link).map_or(0.0, |link| link.bytes as f64)
 }
 
 /// What a link carried over what it could have carried in so many seconds.

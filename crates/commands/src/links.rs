@@ -293,7 +293,8 @@ fn neighbours(fabric: &Fabric, node: NodeId) -> impl Iterator<Item = (LinkId, No
 /// By zone: links from its switches to switches that belong to another zone, or to none.
 fn leaving_zones(fabric: &Fabric) -> BTreeMap<u32, Vec<LinkId>> {
     let in_zones = zoned_tiers(fabric);
-    let zone_of = |node: Node| in_zones[usize::from(node.tier)].then_some(node.zone);
+    let is_in_zone = |node: Node| in_zones.get(usize::from(node.tier)).is_some_and(|is| *is);
+    let zone_of = |node: Node| is_in_zone(node).then_some(node.zone);
     let mut leaving: BTreeMap<u32, Vec<LinkId>> = BTreeMap::new();
     for (id, &Link { from, to, .. }) in fabric.links().enumerate() {
         let [from, to] = [from, to].map(|node| fabric.nodes()[node]);

@@ -19,7 +19,7 @@ use step::predict::Prediction;
 use step::timeline::Share;
 
 use crate::Drawing;
-use crate::engine::Engine;
+use crate::engine::{self, Engine};
 use crate::failure::Failure;
 use crate::meter::{self, Meter};
 use crate::packets::Patience;
@@ -98,6 +98,9 @@ pub struct Report {
     pub cost: Bill,
     /// What the engine noticed.
     pub findings: Vec<String>,
+    /// Processor cores that the transport keeps busy in the busiest server, on average over the
+    /// step; none where no engine ran the fabric.
+    pub cpu_cores: Option<f64>,
     /// Seconds that the prediction took on the clock.
     pub wall_s: f64,
     /// Seconds that it took of the processor.
@@ -412,6 +415,7 @@ fn report(
         seeds: None,
         cost,
         findings: findings(world, prediction, seeds::left_out(answered, repeat)),
+        cpu_cores: cpu_cores(loaded, prediction, step_s),
         wall_s: clock.wall_s(),
         cpu_s: clock.cpu_s(),
         peak_rss_bytes: meter::peak_rss_bytes(),
@@ -425,6 +429,20 @@ fn report(
     let answers: Vec<_> = std::iter::once(figures(&first)).chain(others).collect();
     let seeds = (1 < repeat.seeds).then(|| Seeds::of(loaded.scenario.seed, &answers));
     Report { seeds, ..first }
+}
+
+/// Cores of the busiest server that the transport takes over the step.
+fn cpu_cores(loaded: &Loaded, prediction: &Prediction, step_s: f64) -> Option<f64> {
+    let on_fabric = |phase: &&step::network::Phase| !phase.links.is_empty();
+    let phases: Vec<_> = prediction.phases.iter().filter(on_fabric).collect();
+    let repeats = |phase: &step::network::Phase| {
+        prediction.repeats.get(&phase.exchange.key()).copied().unwrap_or(0.0)
+    };
+    let bytes = |link: LinkId| -> f64 {
+        let carried = phases.iter().map(|phase| repeats(phase) * phase.links[link].bytes as f64);
+        carried.sum()
+    };
+    (!phases.is_empty()).then(|| engine::cpu_cores(loaded, &bytes, step_s))
 }
 
 /// The longest part that is not computation, in words.

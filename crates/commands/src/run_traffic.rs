@@ -90,6 +90,9 @@ pub struct Report {
     pub findings: Vec<String>,
     /// A fold of everything that happened: equal digests, equal runs.
     pub digest: String,
+    /// Processor cores that the transport keeps busy in the busiest server, on average over the
+    /// makespan.
+    pub cpu_cores: Option<f64>,
     /// Seconds that the run took on the clock.
     pub wall_s: f64,
     /// Seconds that it took of the processor.
@@ -306,6 +309,9 @@ fn report(
         accuracy: flows.map(|run| run.accuracy),
         findings: outcome.findings.iter().map(|f| format!("{}: {}", f.at, f.text)).collect(),
         digest: format!("{:016x}", outcome.digest),
+        cpu_cores: makespan_s.map(|seconds| {
+            engine::cpu_cores(loaded, &|link| engine::carried(&outcome, link), seconds)
+        }),
         wall_s: clock.wall_s(),
         cpu_s: clock.cpu_s(),
         peak_rss_bytes: meter::peak_rss_bytes(),

@@ -15,7 +15,7 @@ use units::Idle;
 
 use crate::model::{Model, Recompute};
 use crate::parallel::{Axis, ParallelConfig};
-use crate::placement::PlacementConfig;
+use crate::placement::{PlacementConfig, Policy};
 use crate::schedule::Schedule;
 
 /// A training job.
@@ -83,6 +83,10 @@ impl JobConfig {
             let used_by = "job.parallel.pp above 1";
             idle.key("schedule", "there is no pipeline", used_by);
             idle.key("parallel.order", "there is no pipeline", used_by);
+        }
+        if self.placement.policy == Policy::TopologyAware {
+            let why = "a topology-aware placement numbers ranks by itself";
+            idle.key("parallel.order", why, "job.placement=linear");
         }
         if parallel.overlap.contains(&Axis::Ep) && self.schedule != Schedule::DualPipe {
             let why = "`ep` hides nothing: only DualPipe has a pass to hide tokens behind";

@@ -1,6 +1,7 @@
 //! From fabric, transfers and settings to the state of a run at its first instant.
 
 use fabric::fault::{FaultKind, Faults};
+use fabric::graph::LinkKind;
 use fabric::hardware::Reorder;
 use fabric::hash::FlowKey;
 use fabric::routing::Policy;
@@ -189,8 +190,14 @@ fn report_missing_marks(simulation: &mut Simulation<'_>) {
 /// A switch whose ports keep all of its memory for themselves has none to share: it pauses or drops
 /// whatever exceeds a port's reserve. No switch can be set up to keep more than it has.
 fn report_full_memories(simulation: &mut Simulation<'_>) {
-    let nodes = simulation.fabric.switches().zip(&simulation.switches);
-    let full: Vec<NodeId> = nodes.filter(|(_, at)| at.pool == 0).map(|(node, _)| node).collect();
+    let fabric = simulation.fabric;
+    let carries = |node: NodeId| {
+        let mut ports = fabric.ports(node).iter();
+        ports.any(|link| fabric.class(*link).kind != LinkKind::FrontEnd)
+    };
+    let nodes = fabric.switches().zip(&simulation.switches);
+    let full = nodes.filter(|(node, at)| at.pool == 0 && carries(*node));
+    let full: Vec<NodeId> = full.map(|(node, _)| node).collect();
     if let [first, others @ ..] = &full[..] {
         let name = simulation.fabric.name(*first);
         let which = match others.len() {

@@ -7,6 +7,7 @@
 //! `commands/tests/inputs.rs` shows, over the whole schema.
 
 use fabric::Fabric;
+use fabric::fault::FaultConfig;
 use fabric::routing::Chooser;
 use job::Model;
 use job::config::Precision;
@@ -15,9 +16,10 @@ use serde::Serialize;
 use serde_json::Value as Json;
 use traffic::Collective;
 use traffic::collective::Detail;
+use traffic::nccl::Usage;
 use traffic::pattern::Pattern;
 use units::unused::IdleKey;
-use units::{Bytes, Idle, Unused};
+use units::{Bytes, Idle, Span, Unused};
 
 use crate::file::ScenarioFile;
 use crate::schema::join;
@@ -297,8 +299,22 @@ impl Asked<'_> {
         }
         if self.is_closed() && !counts_money {
             let why = "closed forms share no links";
-            for key in ["oversubscription", "uplinks", "spines", "cores"] {
+            for key in ["oversubscription", "uplinks"] {
                 idle.part_of(&format!("fabric.{key}"), why, ENGINES);
+            }
+            idle.part_of("cluster.front_end", "the front-end carries nothing here", "`topo`");
+        }
+        if self.engine() == Some(Engine::Flow)
+            && let Load::Collective(collective) = self.load
+            && !is_exchange(collective)
+        {
+            let why = "the library's own constants contain it";
+            idle.part_of("cluster.scale_up.delay", why, PACKETS);
+        }
+        if scenario.library.sharp == Usage::Disabled {
+            for tier in ["leaf", "spine", "core"] {
+                let why = "no switch is asked to reduce";
+                idle.key(&format!("fabric.{tier}.reduces"), why, "library.sharp=enabled");
             }
         }
         self.catalogue(counts_money, idle);
@@ -331,6 +347,9 @@ impl Asked<'_> {
                 let keys = ["scale_up_gbytes_s", "scale_up_name"];
                 figures("gpu", name, &keys, "flows between NICs need no GPU", "a collective");
             }
+            if self.load == Load::Nothing {
+                figures("gpu", name, &["scale_up_name"], "time is not looked at", "`run`");
+            }
             if !counts_money {
                 figures("gpu", name, &money, free, "`topo`, `run` on a job");
             }
@@ -347,8 +366,11 @@ impl Asked<'_> {
                 let keys = ["send_latency_ns", "receive_latency_ns", "reorder"];
                 figures("nic", name, &keys, "this command does not look at time", "`run`");
             }
-            let reorders = self.engine() == Some(Engine::Packet)
-                || (!self.is_closed() && scenario.network.settings.routing.policy.spreads());
+            let spreads = scenario.network.settings.routing.policy.spreads();
+            let reorders = match self.engine() {
+                Some(Engine::Packet) => true,
+                engine => engine == Some(Engine::Flow) && spreads,
+            };
             if !reorders {
                 let used_by = "a network.routing.policy that spreads packets";
                 figures("nic", name, &["reorder"], "packets of a flow stay on one path", used_by);
@@ -412,9 +434,9 @@ impl Asked<'_> {
         if self.is_closed() {
             let why = "closed forms know no other traffic and no paths";
             idle.key("network.routing", why, ENGINES);
-            idle.key("network.nic.reorder", why, ENGINES);
         }
         if self.engine() == Some(Engine::Analytic) {
+            idle.key("network.nic.reorder", "closed forms know no order of packets", ENGINES);
             let why = "closed forms know no rates that change";
             let but: &[&str] = if self.is_closed() { &[] } else { &["protocol_latency"] };
             idle.all_but("network.flow", but, why, "--engine flow");
@@ -492,6 +514,13 @@ impl Asked<'_> {
                 } else if scenario.network.settings.credits.lanes == 1 {
                     idle.key(&key, "data has one lane", "network.credits.lanes above 1");
                 }
+            }
+        }
+        if (self.engine(), self.load) == (Some(Engine::Analytic), Load::Traffic) {
+            let later = |fault: &FaultConfig| fault.at != Span::ZERO;
+            for (at, _) in scenario.faults.iter().enumerate().filter(|(_, fault)| later(fault)) {
+                let why = "closed forms know only what fails at 0 s";
+                idle.part_of(&format!("faults.{at}"), why, ENGINES);
             }
         }
         if let (Load::Job | Load::Wire, Some(job)) = (self.load, &scenario.job) {

@@ -291,7 +291,8 @@ impl<'a> Network<'a> {
             .ok_or(Unserved::Unlowered(kind, Unlowered::NoAlgorithm { collective, ranks }))?;
         let fixed = estimate.plan.fill();
         let moving = estimate.time.saturating_sub(estimate.plan.launch + fixed);
-        Ok(Alone { fixed, moving, answers: estimate.plan.answers })
+        let (answers, algorithm) = (estimate.plan.answers, estimate.plan.algorithm.name());
+        Ok(Alone { fixed, moving, answers, algorithm })
     }
 
     /// How an exchange's bytes are shared out over the ranks of a group; empty for equally.
@@ -315,6 +316,15 @@ impl<'a> Network<'a> {
             findings: Vec::new(),
         };
         phase.findings.extend(alone.finding(exchange));
+        if let Some(asked) =
+            self.settings.algorithm.as_ref().filter(|name| *name != alone.algorithm)
+        {
+            let (kind, collective) = (words(exchange.kind), exchange.collective.name());
+            phase.findings.push(format!(
+                "library.algorithm={asked} cannot run the {kind} {collective}: {} was chosen",
+                alone.algorithm
+            ));
+        }
         if self.runner.is_none() || !self.leaves_the_domain(exchange.kind) {
             return Ok(phase);
         }
@@ -407,6 +417,8 @@ struct Alone {
     moving: Span,
     /// The part of `fixed` that is spent waiting for answers.
     answers: Span,
+    /// What runs it.
+    algorithm: &'static str,
 }
 
 impl Alone {

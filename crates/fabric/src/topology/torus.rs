@@ -198,7 +198,7 @@ fn with(config: super::FabricConfig, torus: TorusConfig) -> super::FabricConfig 
 
 impl Family for Torus {
     fn keys(&self) -> Vec<&'static str> {
-        vec!["torus"]
+        vec!["radix", "torus"]
     }
 
     fn plan(

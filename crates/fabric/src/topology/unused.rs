@@ -46,7 +46,7 @@ impl FabricConfig {
         let why = format!("the fabric has {tiers} tiers of switches");
         let above: &[&str] = match tiers {
             0 | 1 => &["spine", "core", "spines", "cores", "pods", "pod_gpus"],
-            2 => &["core", "cores"],
+            2 => &["core", "cores", "pods", "pod_gpus"],
             _ => &[],
         };
         for key in above {

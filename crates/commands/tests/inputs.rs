@@ -1,0 +1,297 @@
+//! Every input is obeyed, refused or named: the whole schema, setting by setting.
+//!
+//! For each leaf of the schema other valid values are tried, on every engine, for a job, a
+//! collective and synthetic traffic. Then the answer changes, or the key is named as unused, or the
+//! run is refused. Some settings decide nothing until something else is set; `CONTEXTS` sets it.
+//! `EXCEPTIONS` lists the settings that may change nothing and be named by nobody, with the reason.
+//!
+//! `FATFLOW_INPUTS=network.ecn` tries the keys that begin so, and prints what became of each.
+
+#[path = "inputs/leaves.rs"]
+mod leaves;
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use commands::packets::Patience;
+use commands::{Engine, collective, run_job, run_traffic, topo};
+use leaves::{Leaf, leaves};
+use scenario::{Loaded, Purpose, Request, load};
+use serde_json::Value as Json;
+use units::Bytes;
+
+/// What is asked of a scenario.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Question {
+    Job,
+    Collective,
+    Traffic,
+    Topology,
+}
+
+use Question::{Collective, Job, Topology, Traffic};
+
+impl Question {
+    fn file(self) -> &'static str {
+        match self {
+            Traffic => "tests/inputs/traffic.toml",
+            Job | Collective | Topology => "tests/inputs/job.toml",
+        }
+    }
+
+    fn purpose(self, engine: Engine) -> Purpose {
+        match self {
+            Job | Traffic => Purpose::Run(engine),
+            Collective => Purpose::Collective(engine, traffic::Collective::AllReduce),
+            Topology => Purpose::Topology,
+        }
+    }
+
+    fn load(self, engine: Engine, set: Vec<String>) -> Result<Loaded, String> {
+        let scenario = Some(self.file().to_owned());
+        let purpose = self.purpose(engine);
+        let request = Request { scenario, set, purpose, ..Request::default() };
+        load(&request).map_err(|problems| problems.to_string())
+    }
+
+    /// What comes out, without what differs from run to run.
+    fn answer(self, loaded: &Loaded, engine: Engine) -> Result<Json, String> {
+        let mut watch = packetsim::Watch::default();
+        let patience = Patience::Usual;
+        let report = match self {
+            Job => run_job::run(loaded, engine, patience, &mut watch)
+                .map(|report| serde_json::to_value(report).unwrap()),
+            Collective => {
+                // Packets cost by bytes; the others need many to be bound by links.
+                let factor = if engine == Engine::Packet { 64 } else { 4096 };
+                let min = Bytes::from_kib(64);
+                let max = Bytes::new(min.get() * factor);
+                let sizes = collective::Sizes { min, max, factor };
+                let collective = traffic::Collective::AllReduce;
+                let gpus = None;
+                let options = collective::Options { engine, patience, collective, sizes, gpus };
+                collective::run(loaded, &options, &mut watch)
+                    .map(|report| serde_json::to_value(report).unwrap())
+            }
+            Traffic => {
+                let options = run_traffic::Options { engine, ..run_traffic::Options::default() };
+                run_traffic::run(loaded, &options, &mut watch)
+                    .map(|(report, _, _)| serde_json::to_value(report).unwrap())
+            }
+            Topology => Ok(serde_json::to_value(topo::run(loaded)).unwrap()),
+        };
+        let mut report = report.map_err(|failure| failure.to_string())?;
+        for key in ["wall_s", "cpu_s", "peak_rss_bytes"] {
+            report.as_object_mut().map(|fields| fields.remove(key));
+        }
+        Ok(report)
+    }
+}
+
+/// Settings that decide something only where others are set: the keys, by how they begin, for
+/// which question (all if empty), and what is set.
+const CONTEXTS: &[(&str, &[Question], &[&str])] = &[
+    ("cluster.front_end", &[], &["cluster.front_end.nics=64"]),
+    ("cluster.aggregation", &[], &["cluster.ports_per_nic=2"]),
+    ("fabric.links", &[], &["fabric.links=[{length=\"3m\"},{length=\"10m\"}]"]),
+    ("fabric.degraded", &[], &["fabric.degraded=[{link=\"spine 0\",rate=\"100Gbps\"}]"]),
+    ("catalogue.nic.connectx-7.reorder", &[Job, Collective, Traffic], &[SPRAY]),
+    ("faults", &[Traffic], &[FAULT]),
+    ("network.flow.convergence", &[Traffic], &[FAULT]),
+    ("network.switch.reroute_after", &[Traffic], &[FAULT]),
+    ("network.switch.link_retry", &[Traffic], &["network.loss=0.01"]),
+    ("network.nic.retries", &[Traffic], &["network.loss=0.1"]),
+    ("network.nic.retries", &[Job, Collective], &["network.loss=0.01"]),
+    ("network.nic.timeout", &[Traffic], &["network.loss=0.1"]),
+    ("network.nic.timeout", &[Job, Collective], &["network.loss=0.01"]),
+    ("network.nic.reorder", &[Job, Collective, Traffic], &[SPRAY]),
+    ("network.nic.receive_buffer", &[Traffic], &["network.nic.pcie=50Gbps"]),
+    ("network.nic.after_idle", &[Job, Collective, Traffic], &["network.nic.idle_reset=0s"]),
+    ("network.nic.cores", &[Job, Collective, Traffic], &["network.transport=tcp"]),
+    ("network.admission", &[Traffic], &[ADMISSION, "network.admission.buffer=16KiB"]),
+    ("network.packet.headers.grant", &[Traffic], &[ADMISSION]),
+    ("network.switch.grants", &[Traffic], &[ADMISSION]),
+    ("network.switch.overflow", &[Job, Collective, Traffic], &["network.pfc.enabled=false"]),
+    ("network.buffer.alpha_lossy", &[Job, Collective, Traffic], &["network.pfc.enabled=false"]),
+    ("network.pfc.action", &[Job, Collective, Traffic], &["network.pfc.watchdog=1us"]),
+    ("job.moe.limit", &[Job], &["job.moe.dispatcher=deepep"]),
+    ("job.placement", &[Job], &["cluster.gpus=32"]),
+    ("jitter.events", &[Job], &["jitter.events.per_rank_per_s=1.0"]),
+    (
+        "library.aggregation",
+        &[Job, Collective],
+        &[
+            "library.sharp=enabled",
+            "library.algorithm=sharp",
+            "fabric.uplinks=[4]",
+            "fabric.leaf.reduces=true",
+            "fabric.spine.reduces=true",
+        ],
+    ),
+    ("library.buffer", &[Job, Collective], &["library.protocol=simple"]),
+    ("library.nvls", &[Collective], &["cluster.gpus_per_node=8", "cluster.nics_per_node=8"]),
+    ("software.tensor_exposed", &[Job], &["job.parallel.overlap=[\"tp\",\"dp\"]"]),
+    ("traffic.smallest", &[Traffic], &["traffic.pattern=random", "traffic.count=16"]),
+    ("traffic.count", &[Traffic], &["traffic.pattern=random", "traffic.count=16"]),
+    ("traffic.collective", &[Traffic], &["traffic.pattern=collective"]),
+    ("traffic.gpus", &[Traffic], &["traffic.pattern=collective"]),
+    ("traffic.groups", &[Traffic], &["traffic.pattern=collective"]),
+    ("traffic.placement", &[Traffic], &["traffic.pattern=collective"]),
+    ("traffic.service_level", &[Traffic], &["network.credits.lanes=2"]),
+];
+
+const SPRAY: &str = "network.routing.policy=spray";
+const ADMISSION: &str = "network.admission.policy=receiver-driven";
+const FAULT: &str =
+    "faults=[{at=\"5us\",for=\"200us\",on=\"leaf 0 - spine 0\",what={kind=\"link-down\"}}]";
+
+/// Settings that may change nothing and be named by nobody: the keys, by how they begin or end, for
+/// which question (all if empty), and why.
+const EXCEPTIONS: &[(&str, &[Question], &str)] = &[
+    ("name", &[], "words for people"),
+    ("description", &[], "words for people"),
+    ("from", &[], "what it starts from is in the other settings"),
+    ("reported", &[], "published figures, shown by `compare` alone"),
+    (".source", &[], "words for people"),
+    (".trust", &[], "words for people"),
+    (".title", &[], "words for people"),
+    (".name", &[], "words for people"),
+    ("cluster.nodes", &[], "says the same as `cluster.gpus`, or is refused"),
+    ("cluster.aggregation", &[Topology], "as many cables and switches either way"),
+    ("cluster.ports_per_nic", &[Collective], "closed forms count a NIC's rate, not its ports"),
+    ("fabric.downlinks", &[Collective], "closed forms count the longest routes alone"),
+    ("fabric.tiers", &[Collective, Traffic], "a tier more that these servers do not cross"),
+    ("network.flow.precision", &[Job, Collective], "so few rates settle at once"),
+    ("catalogue.gpu.h100-sxm.flash2_share", &[Job], "this GPU runs FlashAttention-3"),
+    ("network.flow.merge", &[Job], "no two of its few ends lie so close"),
+    ("cluster.gpus", &[Job], "GPUs beside the job's own change no closed form"),
+    ("cluster.scale_up.delay", &[Job], "messages inside a server are never the last ones"),
+    ("job.placement.policy", &[Job], "closed forms of groups that cross servers either way"),
+    ("library.aggregation.trees_per_port", &[], "one tree to a port is all that NCCL asks for"),
+    ("library.p2p_scale_up_chunk", &[Job], "its messages are smaller than a chunk"),
+    ("library.nvls", &[Job], "jobs leave it off unless it is given, as off"),
+];
+
+fn is_excepted(path: &str, question: Question) -> bool {
+    EXCEPTIONS.iter().any(|(key, on, _)| {
+        let asked = on.is_empty() || on.contains(&question);
+        let is_key = match key.strip_prefix('.') {
+            Some(_) => path.ends_with(key),
+            None => path == *key || path.starts_with(&format!("{key}.")),
+        };
+        asked && is_key
+    })
+}
+
+/// What became of a setting that was changed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Fate {
+    Obeyed,
+    Named,
+    Refused,
+    /// The answer stayed the same, and nobody said why.
+    Silent,
+    /// The answer changed although the key was named as unused.
+    Contradicted,
+    /// There was none.
+    Panicked,
+}
+
+/// Tries the other values of a leaf until one shows that somebody cares.
+fn fate(question: Question, engine: Engine, set: &[String], before: &Json, leaf: &Leaf) -> Fate {
+    let mut fate = Fate::Refused;
+    for other in &leaf.others {
+        let set = [set, std::slice::from_ref(other)].concat();
+        let Ok(loaded) = question.load(engine, set) else { continue };
+        let is_named = loaded.unused.iter().any(|unused| unused.key.starts_with(&leaf.path));
+        // What runs until another value stops it is obeyed.
+        let Ok(after) = question.answer(&loaded, engine) else { return Fate::Refused };
+        match (is_named, after == *before) {
+            (true, true) => return Fate::Named,
+            (true, false) => return Fate::Contradicted,
+            (false, false) => return Fate::Obeyed,
+            (false, true) => fate = Fate::Silent,
+        }
+    }
+    fate
+}
+
+/// The settings of a scenario that are changed one by one, each with what is set beside it.
+fn tried(question: Question, engine: Engine, only: &str) -> Vec<(Vec<String>, Json, Vec<Leaf>)> {
+    let asked = |questions: &[Question]| questions.is_empty() || questions.contains(&question);
+    let begins = |path: &str, key: &str| path == key || path.starts_with(&format!("{key}."));
+    let contexts: Vec<_> = CONTEXTS.iter().filter(|(_, on, _)| asked(on)).collect();
+    let base = ("", &[][..], &[][..]);
+    let mut groups = Vec::new();
+    for (key, _, set) in std::iter::once(&base).chain(contexts.iter().copied()) {
+        let set: Vec<String> = set.iter().map(|text| (*text).to_owned()).collect();
+        let settings = Request {
+            scenario: Some(question.file().to_owned()),
+            set: set.clone(),
+            ..Request::default()
+        };
+        let mut all = leaves(&load(&settings).unwrap().scenario);
+        all.retain(|leaf| {
+            let own = contexts.iter().filter(|(key, _, _)| begins(&leaf.path, key));
+            let own = own.map(|(key, _, _)| *key).max_by_key(|key| key.len()).unwrap_or("");
+            own == *key && leaf.path.starts_with(only) && !is_excepted(&leaf.path, question)
+        });
+        if all.is_empty() {
+            continue;
+        }
+        let loaded =
+            question.load(engine, set.clone()).unwrap_or_else(|why| panic!("{key}: {why}"));
+        let before = question.answer(&loaded, engine);
+        let before =
+            before.unwrap_or_else(|why| panic!("{key}, {question:?} on {engine:?}: {why}"));
+        groups.push((set, before, all));
+    }
+    groups
+}
+
+#[test]
+fn every_setting_is_obeyed_refused_or_named() {
+    let only = std::env::var("FATFLOW_INPUTS");
+    let mut work = Vec::new();
+    for question in [Job, Collective, Traffic, Topology] {
+        let engines = if question == Topology { &Engine::ALL[..1] } else { &Engine::ALL[..] };
+        for engine in engines {
+            for (set, before, leaves) in tried(question, *engine, only.as_deref().unwrap_or("")) {
+                let before = std::sync::Arc::new(before);
+                for leaf in leaves {
+                    work.push((question, *engine, set.clone(), before.clone(), leaf));
+                }
+            }
+        }
+    }
+    let (next, fates) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
+            scope.spawn(|| {
+                while let Some((question, engine, set, before, leaf)) =
+                    work.get(next.fetch_add(1, Ordering::Relaxed))
+                {
+                    let ask = || fate(*question, *engine, set, before, leaf);
+                    let fate = std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask));
+                    let fate = fate.unwrap_or(Fate::Panicked);
+                    let at = (leaf.path.clone(), *question, engine.name());
+                    fates.lock().unwrap().insert(at, (fate, leaf.others.is_empty()));
+                }
+            });
+        }
+    });
+    let fates = fates.into_inner().unwrap();
+    let mut wrong = Vec::new();
+    for ((path, question, engine), (fate, is_untried)) in &fates {
+        let line = format!("{path}, {question:?} on {engine}: {fate:?}");
+        if only.is_ok() {
+            println!("{line}");
+        }
+        if matches!(fate, Fate::Silent | Fate::Contradicted | Fate::Panicked) || *is_untried {
+            wrong.push(line);
+        }
+    }
+    assert!(only.is_ok() || 2500 < fates.len(), "only {} were tried", fates.len());
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), fates.len(), wrong.join("\n"));
+}
