@@ -84,7 +84,7 @@ fn outcomes(fabric: &Fabric, transfers: &Transfers) -> [(&'static str, Outcome);
     [
         ("analytic", flowsim::analytic::run(fabric, transfers, &flow)),
         ("flow", flowsim::run(fabric, transfers, &flow)),
-        ("packet", packetsim::run(fabric, transfers, &packet)),
+        ("packet", packetsim::run(fabric, transfers, &packet).unwrap()),
     ]
 }
 

@@ -5,7 +5,8 @@
 //! run is refused. Some settings decide nothing until something else is set; `CONTEXTS` sets it.
 //! `EXCEPTIONS` lists the settings that may change nothing and be named by nobody, with the reason.
 //!
-//! `FATFLOW_INPUTS=network.ecn` tries the keys that begin so, and prints what became of each.
+//! `FATFLOW_INPUTS=network.ecn` tries the keys that begin so, and prints what became of each;
+//! `FATFLOW_INPUTS_IN=network.transport=uec` tries all of them where that is set (`tools/inputs.sh`).
 
 #[path = "inputs/leaves.rs"]
 mod leaves;
@@ -48,9 +49,11 @@ impl Question {
         }
     }
 
-    fn load(self, engine: Engine, set: Vec<String>) -> Result<Loaded, String> {
+    /// The scenario for a purpose, with what is set besides.
+    fn load(self, purpose: Purpose, set: &[String]) -> Result<Loaded, String> {
         let scenario = Some(self.file().to_owned());
-        let purpose = self.purpose(engine);
+        let around = std::env::var("FATFLOW_INPUTS_IN").ok().filter(|text| !text.is_empty());
+        let set = around.into_iter().chain(set.iter().cloned()).collect();
         let request = Request { scenario, set, purpose, ..Request::default() };
         load(&request).map_err(|problems| problems.to_string())
     }
@@ -203,7 +206,7 @@ fn fate(question: Question, engine: Engine, set: &[String], before: &Json, leaf:
     let mut fate = Fate::Refused;
     for other in &leaf.others {
         let set = [set, std::slice::from_ref(other)].concat();
-        let Ok(loaded) = question.load(engine, set) else { continue };
+        let Ok(loaded) = question.load(question.purpose(engine), &set) else { continue };
         let is_named = loaded.unused.iter().any(|unused| unused.key.starts_with(&leaf.path));
         // What runs until another value stops it is obeyed.
         let Ok(after) = question.answer(&loaded, engine) else { return Fate::Refused };
@@ -226,12 +229,12 @@ fn tried(question: Question, engine: Engine, only: &str) -> Vec<(Vec<String>, Js
     let mut groups = Vec::new();
     for (key, _, set) in std::iter::once(&base).chain(contexts.iter().copied()) {
         let set: Vec<String> = set.iter().map(|text| (*text).to_owned()).collect();
-        let settings = Request {
-            scenario: Some(question.file().to_owned()),
-            set: set.clone(),
-            ..Request::default()
+        let mut all = match question.load(Purpose::Settings, &set) {
+            Ok(written) => leaves(&written.scenario),
+            // A context need not fit every world that the script puts around it.
+            Err(_) if std::env::var("FATFLOW_INPUTS_IN").is_ok() => continue,
+            Err(why) => panic!("{key}: {why}"),
         };
-        let mut all = leaves(&load(&settings).unwrap().scenario);
         all.retain(|leaf| {
             let own = contexts.iter().filter(|(key, _, _)| begins(&leaf.path, key));
             let own = own.map(|(key, _, _)| *key).max_by_key(|key| key.len()).unwrap_or("");
@@ -240,8 +243,7 @@ fn tried(question: Question, engine: Engine, only: &str) -> Vec<(Vec<String>, Js
         if all.is_empty() {
             continue;
         }
-        let loaded =
-            question.load(engine, set.clone()).unwrap_or_else(|why| panic!("{key}: {why}"));
+        let loaded = question.load(question.purpose(engine), &set).unwrap();
         let before = question.answer(&loaded, engine);
         let before =
             before.unwrap_or_else(|why| panic!("{key}, {question:?} on {engine:?}: {why}"));
