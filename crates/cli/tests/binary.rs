@@ -151,7 +151,7 @@ fn json_answers_come_in_the_envelope() {
     let desk = Desk::with("my.toml", SMALL);
     let answer = desk.run(&["topo", "my.toml", "--json", "--seed", "5"]).json();
     let keys: Vec<&String> = answer.as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["fatflow", "command", "engine", "seed", "scenario", "result"]);
+    assert_eq!(keys, ["fatflow", "command", "engine", "seed", "scenario", "unused", "result"]);
     assert_eq!(answer["command"], "topo");
     assert_eq!(answer["seed"], 5);
     assert_eq!(answer["scenario"].as_str().unwrap().len(), 16);
@@ -376,8 +376,8 @@ fn flags_in_vain_are_refused_or_named() {
     assert!(!std::path::Path::new(&desk.path("page.html")).exists());
     let one = ["collective", "all_reduce", "good.toml", "-b", "1M", "-e", "1M"];
     let named: &[(&[&str], &[&str])] = &[
-        (&["topo", "good.toml"], &["--engine", "--threads"]),
-        (&["check", "good.toml"], &["--engine", "--threads"]),
+        (&["topo", "good.toml"], &["--engine", "--threads", "--seed"]),
+        (&["check", "good.toml"], &["--threads"]),
         (&["presets"], &["--engine", "--threads", "--seed"]),
         (&["man"], &["--engine", "--threads", "--seed"]),
         (&one, &["--threads"]),
@@ -387,7 +387,12 @@ fn flags_in_vain_are_refused_or_named() {
         for flag in *flags {
             let answer = desk.run(&[*arguments, &[flag, value(flag)]].concat());
             assert_eq!(answer.code, Some(0), "{arguments:?} {flag}: {}", answer.error);
-            assert!(answer.error.contains(&format!("unused: {flag}: ")), "{}", answer.error);
+            // With the answer, or on standard error where there is none.
+            let key = flag.strip_prefix("--seed").filter(|_| arguments[0] == "topo");
+            let key = key.map_or(*flag, |_| "seed");
+            let with_answer = answer.out.contains(&format!("! not used: {key} ("));
+            let without = answer.error.contains(&format!("unused: {flag}: "));
+            assert!(with_answer != without, "{arguments:?} {flag}: {}", answer.out);
             let quiet = desk.run(&[*arguments, &[flag, value(flag), "--quiet"]].concat());
             assert_eq!(quiet.error, "");
         }
@@ -396,5 +401,45 @@ fn flags_in_vain_are_refused_or_named() {
     let used = ["--threads", "1", "--seeds", "2", "--seed", "3", "--engine", "flow"];
     assert_eq!(desk.run(&[&one[..], &used].concat()).error, "");
     let force = desk.run(&[&one[..], &["--engine", "analytic", "--force"]].concat());
-    assert!(force.error.contains("unused: --force: "), "{}", force.error);
+    assert!(force.out.contains("! not used: --force ("), "{}", force.out);
+}
+
+/// What was written and does nothing is on the first screen, on the page and in JSON, with what
+/// would obey it; what the engine obeys is not named.
+#[test]
+fn inputs_that_are_not_used_are_named_everywhere() {
+    let text = "from = \"small-16\"\n[network]\necn = { min = \"1KiB\", max = \"1MiB\" }\n\
+                congestion = { control = \"dcqcn\", gain = 0.5 }\n\
+                [job]\nparallel = { tp = 2, dp = 8, overlap = [\"dp\", \"ep\"] }\n";
+    let desk = Desk::with("my.toml", text);
+    let keys = |arguments: &[&str]| -> Vec<String> {
+        let json = desk.run(&[&["run", "my.toml", "--json"], arguments].concat()).json();
+        let unused = json["unused"].as_array().unwrap();
+        unused.iter().map(|one| one["key"].as_str().unwrap().to_owned()).collect()
+    };
+    let of_packets = ["congestion.control", "congestion.gain", "ecn.max", "ecn.min"];
+    let on_flows: Vec<String> = std::iter::once("job.parallel.overlap".to_owned())
+        .chain(of_packets.iter().map(|key| format!("network.{key}")))
+        .collect();
+    assert_eq!(keys(&[]), on_flows);
+    assert_eq!(keys(&["--engine", "packet"]), ["job.parallel.overlap"]);
+    assert_eq!(
+        keys(&["--seed", "3", "--engine", "analytic"]),
+        [&on_flows[..], &["seed".into()]].concat()
+    );
+    assert_eq!(keys(&["--threads", "2"]), [&on_flows[..], &["--threads".into()]].concat());
+
+    let screen = desk.run(&["run", "my.toml", "--report", "page.html"]).out;
+    let first: Vec<&str> = screen.lines().take(9).collect();
+    let first = first.join(" ");
+    assert!(first.contains("! not used: job.parallel.overlap (`ep` hides nothing"), "{screen}");
+    assert!(first.contains("network.ecn.min (only packets meet queues"), "{screen}");
+    let page = std::fs::read_to_string(desk.path("page.html")).unwrap();
+    assert!(page.contains("not used: job.parallel.overlap"));
+    let compared = desk.run(&["compare", "my.toml", "small-16"]).out;
+    assert!(compared.contains("! not used: job.parallel.overlap"), "{compared}");
+    let checked = desk.run(&["check", "my.toml"]).out;
+    assert!(checked.contains("! not used: job.parallel.overlap"), "{checked}");
+    let all = desk.run(&["run", "my.toml", "--engine", "all"]).out;
+    assert!(all.contains("(flow: only packets meet queues"), "{all}");
 }

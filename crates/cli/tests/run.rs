@@ -217,7 +217,7 @@ fn a_step_says_what_a_free_link_would_gain() {
     assert_eq!(gained(&[]), 0.0);
     let slow = r#"fabric.degraded=[{link="NIC 0 → rail 0 leaf 0", rate="40Gbps"}]"#;
     let with_slow_cable = gained(&["--set", slow]);
-    assert!(0.02 < with_slow_cable && with_slow_cable < 0.5, "{with_slow_cable}");
+    assert!(0.01 < with_slow_cable && with_slow_cable < 0.5, "{with_slow_cable}");
 }
 
 /// DeepSeek-V3's step was measured on two fabrics, 19.926 and 19.946 s (arXiv 2505.09343, table 4):

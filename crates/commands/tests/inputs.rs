@@ -6,7 +6,7 @@
 //! `EXCEPTIONS` lists the settings that may change nothing and be named by nobody, with the reason.
 //!
 //! `FATFLOW_INPUTS=network.ecn` tries the keys that begin so, and prints what became of each;
-//! `FATFLOW_INPUTS_IN=network.transport=uec` tries all of them where that is set (`tools/inputs.sh`).
+//! `FATFLOW_INPUTS_IN=network.transport=uec` tries all where that is set (`tools/inputs.sh`).
 
 #[path = "inputs/leaves.rs"]
 mod leaves;

@@ -13,7 +13,12 @@ use traffic::collective::Collective;
 use units::{Bytes, Span};
 
 fn loaded(name: &str) -> Loaded {
-    let request = Request { scenario: Some(name.to_owned()), ..Request::default() };
+    loaded_with(name, &[])
+}
+
+fn loaded_with(name: &str, set: &[&str]) -> Loaded {
+    let set = set.iter().map(|text| (*text).to_owned()).collect();
+    let request = Request { scenario: Some(name.to_owned()), set, ..Request::default() };
     load(&request).expect("it is in the binary")
 }
 
@@ -57,16 +62,18 @@ fn an_interrupted_step_is_no_step() {
 /// Phases are cut to what packets can run, and the answer says so, with how well half predicts all.
 #[test]
 fn a_step_of_packets_says_what_was_scaled_up() {
+    // Eight ports to a leaf and two cables from there on: phases are held up.
+    let narrow = ["fabric.tiers=2", "fabric.radix=10", "fabric.uplinks=[2]"];
     let run = |engine| {
-        let mut watch = Watch::default();
-        run_job::run(&loaded("small-16"), engine, Patience::Usual, &mut watch).expect("it runs")
+        let (narrow, mut watch) = (loaded_with("small-16", &narrow), Watch::default());
+        run_job::run(&narrow, engine, Patience::Usual, &mut watch).expect("it runs")
     };
     let report = run(Engine::Packet);
     let scaled = report.scaled.as_ref().expect("gradients are more than 4 MiB");
     assert_eq!(scaled.run_bytes, Bytes::from_mib(4).get());
     assert!(scaled.run_bytes < scaled.largest_bytes && 0 < scaled.phases, "{scaled:?}");
     assert!(scaled.step_error.abs() <= scaled.worst_phase_error.abs(), "{scaled:?}");
-    assert!(scaled.worst_phase_error != 0.0 && scaled.worst_phase_error.abs() < 0.3, "{scaled:?}");
+    assert!(scaled.worst_phase_error != 0.0 && scaled.worst_phase_error.abs() < 1.0, "{scaled:?}");
     let screen = report.sheet().render(100);
     let first: Vec<&str> = screen.lines().take(30).collect();
     assert!(first.join("\n").contains("Scaled up: "), "{screen}");

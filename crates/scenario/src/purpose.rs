@@ -246,12 +246,16 @@ impl Asked<'_> {
             Load::Wire => (&["faults"], "this command counts bytes, without time"),
             Load::Collective(_) => (&["job", "traffic"], "this command runs one collective"),
             Load::Nothing => (
-                &["job", "traffic", "faults", "library", "network", "seed"],
+                &["job", "traffic", "faults", "library", "network"],
                 "this command looks at the fabric alone",
             ),
         };
         for table in not_looked_at {
             idle.key(table, why, "`run`");
+        }
+        if self.load == Load::Nothing {
+            // The answer still says which it was.
+            idle.part_of("seed", why, "`run`");
         }
         if self.load != Load::Job {
             for table in ["software", "jitter", "stragglers", "reliability", "prices"] {
@@ -259,7 +263,7 @@ impl Asked<'_> {
             }
         }
         if self.is_closed() {
-            idle.key("seed", "closed forms have nothing random", ENGINES);
+            idle.part_of("seed", "closed forms have nothing random", ENGINES);
             idle.key("faults", "closed forms know no faults", "--engine flow, or fabric.failed");
         }
     }
@@ -323,78 +327,83 @@ impl Asked<'_> {
     /// Names figures of the catalogue that nothing looks at: of hardware that the scenario does not
     /// have, and prices, powers and rates that do not count.
     fn catalogue(&self, counts_money: bool, idle: &mut Idle) {
-        let (scenario, catalogue) = (self.scenario, &self.scenario.catalogue);
-        let mut figures = |kind: &str, name: &str, keys: &[&str], why: &str, used_by: &str| {
-            for key in keys {
-                idle.part_of(&join(&format!("catalogue.{kind}.{name}"), key), why, used_by);
-            }
-        };
-        let money = ["power_w", "price_usd"];
-        let free = "nothing is paid for";
-        for name in catalogue.gpu.keys() {
+        let scenario = self.scenario;
+        for name in scenario.catalogue.gpu.keys() {
+            let gpu = format!("catalogue.gpu.{name}");
             if *name != scenario.cluster.gpu {
-                figures("gpu", name, &[""], "the cluster has other GPUs", "cluster.gpu");
+                idle.part_of(&gpu, "the cluster has other GPUs", "cluster.gpu");
             }
+            let mut figures = |keys: &[&str], why: &str, used_by: &str| {
+                keys.iter().for_each(|key| idle.part_of(&join(&gpu, key), why, used_by));
+            };
             if self.load != Load::Job {
-                figures("gpu", name, &COMPUTE, "nothing is computed", "`run` on a job");
+                figures(&COMPUTE, "nothing is computed", "`run` on a job");
             }
-            let precision = scenario.job.as_ref().map(|job| job.precision);
-            if precision != Some(Precision::Fp8) {
+            if scenario.job.as_ref().map(|job| job.precision) != Some(Precision::Fp8) {
                 let keys = ["fp8_tflops", "matmul_fp8_tflops"];
-                figures("gpu", name, &keys, "nothing is computed in fp8", "job.precision=fp8");
+                figures(&keys, "nothing is computed in fp8", "job.precision=fp8");
             }
             if !self.has_gpus() {
                 let keys = ["scale_up_gbytes_s", "scale_up_name"];
-                figures("gpu", name, &keys, "flows between NICs need no GPU", "a collective");
+                figures(&keys, "flows between NICs need no GPU", "a collective");
             }
             if self.load == Load::Nothing {
-                figures("gpu", name, &["scale_up_name"], "time is not looked at", "`run`");
+                figures(&["scale_up_name"], "time is not looked at", "`run`");
             }
             if !counts_money {
-                figures("gpu", name, &money, free, "`topo`, `run` on a job");
+                figures(&MONEY, "nothing is paid for", "`topo`, `run` on a job");
             }
         }
-        let front_end = &scenario.cluster.front_end;
-        for name in catalogue.nic.keys() {
-            let in_front = 0 < front_end.nics && *name == front_end.nic;
-            if *name != scenario.cluster.nic && !in_front {
-                figures("nic", name, &[""], "the servers have other NICs", "cluster.nic");
-            }
-            let why = "`cluster.ports_per_nic` says how many are cabled";
-            figures("nic", name, &["ports"], why, "cluster.ports_per_nic");
-            if self.load == Load::Nothing {
-                let keys = ["send_latency_ns", "receive_latency_ns", "reorder"];
-                figures("nic", name, &keys, "this command does not look at time", "`run`");
-            }
-            let spreads = scenario.network.settings.routing.policy.spreads();
-            let reorders = match self.engine() {
-                Some(Engine::Packet) => true,
-                engine => engine == Some(Engine::Flow) && spreads,
+        for name in scenario.catalogue.nic.keys() {
+            self.card(name, counts_money, idle);
+        }
+        for name in scenario.catalogue.switch.keys() {
+            let mut figures = |keys: &[&str], why: &str, used_by: &str| {
+                let switch = format!("catalogue.switch.{name}");
+                keys.iter().for_each(|key| idle.part_of(&join(&switch, key), why, used_by));
             };
-            if !reorders {
-                let used_by = "a network.routing.policy that spreads packets";
-                figures("nic", name, &["reorder"], "packets of a flow stay on one path", used_by);
-            }
             if !counts_money {
-                figures("nic", name, &money, free, "`topo`, `run` on a job");
-            }
-        }
-        for name in catalogue.switch.keys() {
-            if !counts_money {
-                figures("switch", name, &money, free, "`topo`, `run` on a job");
+                figures(&MONEY, "nothing is paid for", "`topo`, `run` on a job");
             }
             if self.load == Load::Nothing {
-                figures("switch", name, &["latency_ns"], "time is not looked at", "`run`");
+                figures(&["latency_ns"], "time is not looked at", "`run`");
             }
             if self.engine() != Some(Engine::Packet) {
-                let keys = ["buffer_mb", "buffering"];
-                figures("switch", name, &keys, "only packets meet queues", PACKETS);
+                figures(&["buffer_mb", "buffering"], "only packets meet queues", PACKETS);
             }
         }
-        for name in catalogue.cable.keys() {
-            if !counts_money {
-                figures("cable", name, &[""], free, "`topo`, `run` on a job");
-            }
+        if !counts_money {
+            idle.part_of("catalogue.cable", "nothing is paid for", "`topo`, `run` on a job");
+        }
+    }
+
+    /// The same of a NIC.
+    fn card(&self, name: &str, counts_money: bool, idle: &mut Idle) {
+        let (cluster, nic) = (&self.scenario.cluster, format!("catalogue.nic.{name}"));
+        let in_front = 0 < cluster.front_end.nics && name == cluster.front_end.nic;
+        if name != cluster.nic && !in_front {
+            idle.part_of(&nic, "the servers have other NICs", "cluster.nic");
+        }
+        let mut figures = |keys: &[&str], why: &str, used_by: &str| {
+            keys.iter().for_each(|key| idle.part_of(&join(&nic, key), why, used_by));
+        };
+        let why = "`cluster.ports_per_nic` says how many are cabled";
+        figures(&["ports"], why, "cluster.ports_per_nic");
+        if self.load == Load::Nothing {
+            let keys = ["send_latency_ns", "receive_latency_ns", "reorder"];
+            figures(&keys, "time is not looked at", "`run`");
+        }
+        let spreads = self.scenario.network.settings.routing.policy.spreads();
+        let reorders = match self.engine() {
+            Some(Engine::Packet) => true,
+            engine => engine == Some(Engine::Flow) && spreads,
+        };
+        if !reorders {
+            let used_by = "a network.routing.policy that spreads packets";
+            figures(&["reorder"], "packets of a flow stay on one path", used_by);
+        }
+        if !counts_money {
+            figures(&MONEY, "nothing is paid for", "`topo`, `run` on a job");
         }
     }
 
@@ -536,6 +545,9 @@ impl Asked<'_> {
         }
     }
 }
+
+/// Figures that only a bill looks at.
+const MONEY: [&str; 2] = ["power_w", "price_usd"];
 
 /// Figures of a GPU that only computation looks at.
 const COMPUTE: [&str; 10] = [

@@ -13,6 +13,7 @@ use crate::terminal::{Ending, Stop, Terminal};
 Examples:
   fatflow check my.toml
   fatflow check my.toml --print
+  fatflow check my.toml --engine packet          what would `run` not obey there?
   fatflow check my.toml --set network.routing.qps=16 --print --json")]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -25,9 +26,13 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         let detail = if self.print { Detail::Values } else { Detail::Verdict };
-        let purpose = Purpose::Settings;
+        let (purpose, engine) = (Purpose::Settings, terminal.engine()?);
         match load(&terminal.request(Some(&self.scenario.scenario), purpose)) {
-            Ok(loaded) => {
+            Ok(mut loaded) => {
+                // What `run` would not obey is better known before.
+                if loaded.job.is_some() || loaded.scenario.traffic.is_some() {
+                    loaded.unused = loaded.unused_for(Purpose::Run(engine));
+                }
                 let check = check::run(&loaded, detail);
                 terminal.answer("check", Some(&loaded), &check)?;
                 Ok(Ending::Done)

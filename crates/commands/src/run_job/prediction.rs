@@ -216,7 +216,8 @@ impl Scaled {
         let error = |phase: &Phase| {
             let key = phase.exchange.key();
             let smaller = half.phases.iter().find(|other| other.exchange.key() == key);
-            smaller.map_or(0.0, |smaller| smaller.slowdown() / phase.slowdown() - 1.0)
+            let scaled_up = |phase: &Phase| phase.contention.max(1.0);
+            smaller.map_or(0.0, |smaller| scaled_up(smaller) / scaled_up(phase) - 1.0)
         };
         let worst = scaled().max_by(|a, b| error(a).abs().total_cmp(&error(b).abs()))?;
         let [half_s, full_s] = [half, full].map(|prediction| prediction.step.as_secs_f64());
