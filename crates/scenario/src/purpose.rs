@@ -212,10 +212,10 @@ impl Asked<'_> {
     }
 
     /// Whether any of these collectives is run; synthetic traffic may run any.
-    fn runs(&self, wanted: impl Fn(Collective) -> bool) -> bool {
+    fn runs(&self, wanted: &[Collective]) -> bool {
         match self.load {
-            Load::Collective(collective) => wanted(collective),
-            Load::Job | Load::Wire => self.of_job().into_iter().any(wanted),
+            Load::Collective(collective) => wanted.contains(&collective),
+            Load::Job | Load::Wire => self.of_job().iter().any(|own| wanted.contains(own)),
             Load::Traffic | Load::Nothing => true,
         }
     }
@@ -310,7 +310,7 @@ impl Asked<'_> {
         }
         if self.engine() == Some(Engine::Flow)
             && let Load::Collective(collective) = self.load
-            && !is_exchange(collective)
+            && !EXCHANGES.contains(&collective)
         {
             let why = "the library's own constants contain it";
             idle.part_of("cluster.scale_up.delay", why, PACKETS);
@@ -455,7 +455,7 @@ impl Asked<'_> {
             idle.key("network.routing.split", why, PACKETS);
             idle.key("network.routing.chunk", why, PACKETS);
             idle.key("network.flow.points", "only synthetic traffic draws it", "`run` on traffic");
-            if !self.runs(is_exchange) {
+            if !self.runs(EXCHANGES) {
                 let why = "a folded collective has the library's own hand-overs";
                 idle.key("network.flow.protocol_latency", why, "traffic, or an all-to-all");
                 idle.key("network.flow.window", why, "traffic, or an all-to-all");
@@ -485,24 +485,7 @@ impl Asked<'_> {
                 idle.key("cross_nic", "closed forms know no rails", ENGINES);
                 idle.key("pxn", "closed forms know no rails", ENGINES);
             }
-            let is_moe =
-                |collective| matches!(collective, Collective::MoeDispatch | Collective::MoeCombine);
-            let is_send =
-                |collective| collective == Collective::SendRecv || is_exchange(collective);
-            let in_domain = |collective| {
-                use Collective::{AllGather, AllReduce, ReduceScatter};
-                matches!(collective, AllReduce | AllGather | ReduceScatter)
-            };
-            let needs: [(&str, &dyn Fn(Collective) -> bool, &str); 7] = [
-                ("routing", &is_moe, "moe_dispatch and moe_combine"),
-                ("p2p_net_chunk", &is_send, "all_to_all and send_recv"),
-                ("p2p_scale_up_chunk", &is_send, "all_to_all and send_recv"),
-                ("pxn", &is_send, "all_to_all and send_recv"),
-                ("nvls", &in_domain, "all_reduce, all_gather and reduce_scatter"),
-                ("sharp", &|collective| collective == Collective::AllReduce, "all_reduce"),
-                ("aggregation", &|collective| collective == Collective::AllReduce, "all_reduce"),
-            ];
-            for (key, wanted, used_by) in needs {
+            for (key, wanted, used_by) in OF_COLLECTIVES {
                 if !self.runs(wanted) {
                     idle.key(key, "no collective here looks at it", used_by);
                 }
@@ -563,14 +546,39 @@ const COMPUTE: [&str; 10] = [
     "clock_ghz",
 ];
 
-/// Whether everybody sends something else to everybody.
-fn is_exchange(collective: Collective) -> bool {
-    use Collective::{
-        AllToAll, MoeCombine, MoeCombineLowLatency, MoeDispatch, MoeDispatchLowLatency,
-    };
-    let moe = [MoeDispatch, MoeCombine, MoeDispatchLowLatency, MoeCombineLowLatency];
-    collective == AllToAll || moe.contains(&collective)
-}
+/// Collectives in which everybody sends something else to everybody.
+const EXCHANGES: &[Collective] = &[
+    Collective::AllToAll,
+    Collective::MoeDispatch,
+    Collective::MoeCombine,
+    Collective::MoeDispatchLowLatency,
+    Collective::MoeCombineLowLatency,
+];
+
+/// The same, and messages from one to the next.
+const SENDS: &[Collective] = &[
+    Collective::SendRecv,
+    Collective::AllToAll,
+    Collective::MoeDispatch,
+    Collective::MoeCombine,
+    Collective::MoeDispatchLowLatency,
+    Collective::MoeCombineLowLatency,
+];
+
+/// Settings of the library that only some collectives look at.
+const OF_COLLECTIVES: [(&str, &[Collective], &str); 7] = [
+    ("routing", &[Collective::MoeDispatch, Collective::MoeCombine], "moe_dispatch and moe_combine"),
+    ("p2p_net_chunk", SENDS, "all_to_all and send_recv"),
+    ("p2p_scale_up_chunk", SENDS, "all_to_all and send_recv"),
+    ("pxn", SENDS, "all_to_all and send_recv"),
+    (
+        "nvls",
+        &[Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter],
+        "all_reduce, all_gather and reduce_scatter",
+    ),
+    ("sharp", &[Collective::AllReduce], "all_reduce"),
+    ("aggregation", &[Collective::AllReduce], "all_reduce"),
+];
 
 /// Puts settings without effect back to their defaults.
 pub(crate) fn take_out(scenario: &ScenarioFile, idle: &Idle) -> ScenarioFile {

@@ -5,6 +5,8 @@
 //! waits for all its channels. So a collective is one id to those that come after it, whatever its
 //! number of channels and messages.
 
+use std::collections::BTreeMap;
+
 use fabric::{Fabric, NodeId};
 use units::{Bytes, Id, Span};
 
@@ -110,7 +112,8 @@ fn shown_latency(ask: &Ask<'_>, plan: &Plan, transfers: &Transfers, start: OpId)
     let first = start.index() + 1;
     let is_nic = |node| fabric.nic_number(node).is_some();
     let mut ways = Ways::of(ask);
-    let mut known: Vec<Option<Span>> = vec![None; transfers.connections().len()];
+    // By connection: those of other groups are many, and of no interest here.
+    let mut known: BTreeMap<ConnectionId, Span> = BTreeMap::new();
     let mut latest: Vec<Span> = Vec::with_capacity(transfers.ops().len() - first);
     for op in transfers.ops().ids().skip(first) {
         // What a sender waits for before it sends again is hidden behind what is under way.
@@ -123,7 +126,7 @@ fn shown_latency(ask: &Ask<'_>, plan: &Plan, transfers: &Transfers, start: OpId)
             OpKind::Send { connection, bytes } => {
                 let Connection { from, to, .. } = transfers.connections()[connection];
                 let outside = is_nic(from) || is_nic(to);
-                let way = *known[connection.index()].get_or_insert_with(|| ways.between(from, to));
+                let way = known.entry(connection).or_insert_with(|| ways.between(from, to));
                 let (rate, links) = match outside {
                     true => (shape.nic_rate, f64::from(shape.rails)),
                     false => (shape.scale_up_rate, 1.0),
