@@ -163,12 +163,17 @@ pub fn run_on(
             ran.map_err(|refusal| NotRun::Refused(refusal.to_string()))?
         }
     };
-    if outcome.makespan() == Span::MAX {
-        let days = (Span::MAX.as_secs_f64() / 86_400.0).floor();
-        let reason = format!("it takes longer than the {days} days that the clock counts");
-        return Err(NotRun::Refused(reason));
+    within_the_clock(outcome)
+}
+
+/// Refuses what took so long that the clock could not count it.
+fn within_the_clock(outcome: Outcome) -> Result<Outcome, NotRun> {
+    if outcome.makespan() < Span::MAX {
+        return Ok(outcome);
     }
-    Ok(outcome)
+    let days = (Span::MAX.as_secs_f64() / 86_400.0).floor();
+    let reason = format!("it takes longer than the {days} days that the clock counts");
+    Err(NotRun::Refused(reason))
 }
 
 /// The same, or nothing if somebody stops it: half a phase says nothing of the whole.
@@ -228,7 +233,7 @@ pub fn observe<'a>(
             let mut run = flowsim::simulate(fabric, transfers, &settings);
             let of_flows = |options| Series::of_flows(fabric, &run.series, &run.outcome, options);
             let series = options.map(of_flows).transpose()?;
-            let outcome = std::mem::take(&mut run.outcome);
+            let outcome = within_the_clock(std::mem::take(&mut run.outcome))?;
             Ok(Observed { outcome, series, flows: Some(run) })
         }
         (Engine::Packet, Some((measure, options))) => {

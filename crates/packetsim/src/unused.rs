@@ -58,7 +58,7 @@ impl Settings {
     }
 
     fn has_slow_hosts(&self, faults: bool) -> bool {
-        self.nic.pcie.is_some() || faults
+        self.nic.host_rate().is_some() || faults
     }
 
     /// Whether receivers clear what is sent.
