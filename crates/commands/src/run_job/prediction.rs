@@ -17,8 +17,9 @@ use crate::failure::Failure;
 use crate::packets::{Budget, Patience};
 use crate::world::{JobWorld, assumptions};
 
-/// A phase is not scaled up of which more than this share is latency.
-const MOST_LATENCY: f64 = 0.5;
+/// A phase is not scaled up of which more than this share is latency: latency is taken off before,
+/// and little would be left of the difference.
+const MOST_LATENCY: f64 = 0.9;
 
 /// Phases that were run in part, and how far off what they were scaled up to may be.
 #[derive(Clone, Debug, PartialEq, Serialize)]
