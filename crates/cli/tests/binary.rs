@@ -432,7 +432,10 @@ fn inputs_that_are_not_used_are_named_everywhere() {
     let screen = desk.run(&["run", "my.toml", "--report", "page.html"]).out;
     let first: Vec<&str> = screen.lines().take(9).collect();
     let first = first.join(" ");
-    assert!(first.contains("! not used: job.parallel.overlap (`ep` hides nothing"), "{screen}");
+    assert!(
+        first.contains("! not used: job.parallel.overlap (`ep` in it hides nothing"),
+        "{screen}"
+    );
     assert!(first.contains("network.ecn.min (only packets meet queues"), "{screen}");
     let page = std::fs::read_to_string(desk.path("page.html")).unwrap();
     assert!(page.contains("not used: job.parallel.overlap"));

@@ -176,6 +176,10 @@ const EXCEPTIONS: &[(&str, &[Question], &str)] = &[
     ("library.nvls", &[Job], "jobs leave it off unless it is given, as off"),
 ];
 
+/// Keys that are named for the part of their value that has no effect.
+const PARTLY: [&str; 4] =
+    ["fabric.failed", "fabric.degraded", "fabric.oversubscription", "job.parallel.overlap"];
+
 fn is_excepted(path: &str, question: Question) -> bool {
     EXCEPTIONS.iter().any(|(key, on, _)| {
         let asked = on.is_empty() || on.contains(&question);
@@ -212,6 +216,9 @@ fn fate(question: Question, engine: Engine, set: &[String], before: &Json, leaf:
         let Ok(after) = question.answer(&loaded, engine) else { return Fate::Refused };
         match (is_named, after == *before) {
             (true, true) => return Fate::Named,
+            (true, false) if PARTLY.iter().any(|key| leaf.path.starts_with(key)) => {
+                return Fate::Obeyed;
+            }
             (true, false) => return Fate::Contradicted,
             (false, false) => return Fate::Obeyed,
             (false, true) => fate = Fate::Silent,

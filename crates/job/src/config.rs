@@ -88,9 +88,21 @@ impl JobConfig {
             let why = "a topology-aware placement numbers ranks by itself";
             idle.key("parallel.order", why, "job.placement=linear");
         }
+        if parallel.sharding.gathers_by_layer() {
+            let why = "gradients are reduced layer by layer";
+            idle.key("parallel.bucket", why, "job.parallel.sharding=zero1");
+        }
         if parallel.overlap.contains(&Axis::Ep) && self.schedule != Schedule::DualPipe {
-            let why = "`ep` hides nothing: only DualPipe has a pass to hide tokens behind";
+            let why = "`ep` in it hides nothing: only DualPipe has a pass to hide tokens behind";
             idle.part_of("parallel.overlap", why, "job.schedule=dualpipe");
+        }
+        let alone = [(Axis::Tp, parallel.tp), (Axis::Cp, parallel.cp), (Axis::Pp, parallel.pp)];
+        for (axis, degree) in alone {
+            if degree == 1 && parallel.overlap.contains(&axis) {
+                let (axis, used_by) = (axis.word(), "a larger degree");
+                let why = format!("`{axis}` in it hides nothing: its degree is 1");
+                idle.part_of("parallel.overlap", &why, used_by);
+            }
         }
     }
 }

@@ -171,7 +171,9 @@ impl Loader {
         self.dropped.extend(dropped);
         // A scenario has one or the other: what is laid later takes the earlier one's place.
         for (new, old) in [("traffic", "job"), ("job", "traffic")] {
-            if node.at(new).is_some() && node.at(old).is_none() {
+            // What flags and variables say of both does not fit together, and is refused.
+            let is_kept = self.merged.at(old).is_some_and(|node| node.has(Layer::Environment));
+            if node.at(new).is_some() && node.at(old).is_none() && !is_kept {
                 self.merged.remove(old);
             }
         }

@@ -6,9 +6,10 @@
 //! unused cannot have an effect; that nothing else is without one is what the test
 //! `commands/tests/inputs.rs` shows, over the whole schema.
 
-use fabric::Fabric;
 use fabric::fault::FaultConfig;
+use fabric::graph::{Link, NodeKind};
 use fabric::routing::Chooser;
+use fabric::{Fabric, NodeId};
 use job::Model;
 use job::config::Precision;
 use job::parallel::Sharding;
@@ -146,6 +147,21 @@ pub(crate) fn look_at(fabric: &Fabric, scenario: &ScenarioFile, purpose: Purpose
         return;
     }
     idle.table("fabric", |idle| scenario.fabric.unused_tiers(fabric, idle));
+    let tiers: Vec<&str> = fabric.tiers().iter().map(|tier| tier.name.as_str()).collect();
+    for name in scenario.network.settings.buffer_of_tier.keys() {
+        if !tiers.contains(&name.as_str()) {
+            let (key, has) = (format!("network.buffer_of_tier.{name}"), tiers.join(", "));
+            idle.part_of(&key, &format!("the tiers are {has}"), "the name of a tier");
+        }
+    }
+    let is_switch = |node: NodeId| fabric.nodes()[node].kind == NodeKind::Switch;
+    let joins = |link: &Link| is_switch(link.from) && is_switch(link.to);
+    if tiers.len() < 2 && !fabric.links().iter().any(joins) {
+        for key in ["policy", "hash", "function", "seeds", "members", "udp_source"] {
+            let why = "one switch leaves no choice of paths";
+            idle.part_of(&format!("network.routing.{key}"), why, "a fabric of several switches");
+        }
+    }
     let boxes: Vec<&str> = fabric.tiers().iter().map(|tier| tier.model.as_str()).collect();
     let front_end = scenario.cluster.front_end.switch.as_deref();
     for name in scenario.catalogue.switch.keys() {
@@ -264,7 +280,10 @@ impl Asked<'_> {
         }
         if self.is_closed() {
             idle.part_of("seed", "closed forms have nothing random", ENGINES);
-            idle.key("faults", "closed forms know no faults", "--engine flow, or fabric.failed");
+            idle.key("faults", "closed forms know no faults", "--engine flow");
+            let why = "closed forms look at a few routes: what fails on others changes nothing";
+            idle.part_of("fabric.failed", why, ENGINES);
+            idle.part_of("fabric.degraded", why, ENGINES);
         }
     }
 
@@ -308,10 +327,8 @@ impl Asked<'_> {
             }
             idle.part_of("cluster.front_end", "the front-end carries nothing here", "`topo`");
         }
-        if self.engine() == Some(Engine::Flow)
-            && let Load::Collective(collective) = self.load
-            && !EXCHANGES.contains(&collective)
-        {
+        let is_folded = matches!(self.load, Load::Collective(_) | Load::Job);
+        if self.engine() == Some(Engine::Flow) && is_folded && !self.runs(EXCHANGES) {
             let why = "the library's own constants contain it";
             idle.part_of("cluster.scale_up.delay", why, PACKETS);
         }
@@ -471,7 +488,7 @@ impl Asked<'_> {
         }
         idle.table("library", |idle| {
             self.scenario.library.unused(idle);
-            if self.load == Load::Job {
+            if matches!(self.load, Load::Job | Load::Wire) {
                 idle.key("launch", "a step's calls cost `software.collective`", "`collective`");
                 idle.key("routing", "the job's model says where tokens go", "`collective`");
             }

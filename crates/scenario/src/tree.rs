@@ -100,6 +100,14 @@ impl Node {
         }
     }
 
+    /// Whether anything inside was said by this layer or a stronger one.
+    pub fn has(&self, layer: Layer) -> bool {
+        match &self.value {
+            Value::Table(table) => table.values().any(|entry| entry.node.has(layer)),
+            _ => layer <= self.origin.layer,
+        }
+    }
+
     /// Takes a key out of the table inside, if it is one.
     pub fn remove(&mut self, key: &str) {
         if let Value::Table(table) = &mut self.value {

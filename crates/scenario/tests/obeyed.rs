@@ -213,3 +213,49 @@ fn a_torus_that_loses_nothing_is_said_to_deadlock() {
     let circuits = refusal(loaded(&format!("{torus}circuits = {{ per_pod = 2 }}"), &[]));
     assert!(circuits.contains("circuits join spines of pods, and a torus has none"), "{circuits}");
 }
+
+/// Flags that speak of a job and of synthetic traffic do not fit together, in either order; one of
+/// them takes the place of a preset's.
+#[test]
+fn flags_of_a_job_and_of_traffic_are_refused_together() {
+    let both = ["traffic.pattern=incast", "job.parallel.tp=4"];
+    for set_both in [both, [both[1], both[0]]] {
+        let told = refusal(set("small-16", &set_both));
+        assert!(told.contains("a scenario has a `job` or `traffic`, not both"), "{told}");
+    }
+    assert!(set("small-16", &both[..1]).unwrap().job.is_none());
+}
+
+/// What the built fabric or the job leaves without effect is named, and nothing else is.
+#[test]
+fn settings_without_effect_are_named_for_their_purpose() {
+    use scenario::{Engine, Purpose};
+    let named = |purpose, set: &str| -> Vec<String> {
+        let request = Request {
+            scenario: Some("small-16".to_owned()),
+            set: vec![set.to_owned()],
+            purpose,
+            ..Request::default()
+        };
+        load(&request).unwrap().unused.into_iter().map(|unused| unused.key).collect()
+    };
+    let (flow, packet) = (Purpose::Run(Engine::Flow), Purpose::Run(Engine::Packet));
+    let analytic = Purpose::Run(Engine::Analytic);
+    let cases = [
+        (Purpose::Topology, "fabric.oversubscription=[3]", true),
+        (Purpose::Topology, "fabric.links=[{length=\"2m\"}]", false),
+        (flow, "network.routing.policy=spray", true),
+        (flow, "network.pfc.enabled=false", true),
+        (packet, "network.pfc.enabled=false", false),
+        (packet, "network.buffer_of_tier.nosuch.size=2MB", true),
+        (packet, "network.buffer_of_tier.leaf.size=2MB", false),
+        (flow, "job.parallel.overlap=[\"dp\",\"cp\"]", true),
+        (flow, "job.parallel.overlap=[\"dp\",\"tp\"]", false),
+        (flow, "cluster.scale_up.delay=1us", true),
+        (analytic, "seed=3", true),
+        (flow, "seed=3", false),
+    ];
+    for (purpose, set, is_named) in cases {
+        assert_eq!(!named(purpose, set).is_empty(), is_named, "{set} for {purpose:?}");
+    }
+}

@@ -96,6 +96,9 @@ impl Arguments {
             terminal.answer("collective", Some(&loaded), &report)?;
             return Ok(terminal.ending());
         }
+        if !options.engine.has_contention() {
+            self.seeds.refuse("closed forms have nothing random")?;
+        }
         let measured = self.measured.as_deref().map(measured::read).transpose()?;
         let repeat = terminal.repeat(self.seeds);
         let report = terminal.watched(|watch| {

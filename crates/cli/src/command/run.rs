@@ -60,6 +60,9 @@ impl Arguments {
         };
         if loaded.job.is_some() {
             self.refuse_what_is_for_traffic()?;
+            if terminal.engines().is_some_and(|engine| !engine.has_contention()) {
+                self.seeds.refuse("closed forms have nothing random")?;
+            }
         }
         let Some(engine) = terminal.engines() else {
             self.files.refuse_several_engines()?;

@@ -52,6 +52,11 @@ impl FabricConfig {
         for key in above {
             idle.part_of(key, &why, "fabric.tiers");
         }
+        let lists =
+            [("oversubscription", self.oversubscription.len()), ("uplinks", self.uplinks.len())];
+        for (key, _) in lists.into_iter().filter(|(_, length)| tiers.saturating_sub(1) < *length) {
+            idle.part_of(key, &why, "fabric.tiers");
+        }
         for at in tiers..self.links.len() {
             idle.part_of(&format!("links.{at}"), &why, "fabric.tiers");
         }
