@@ -8,7 +8,8 @@ say() { printf '\n== %s\n' "$*"; }
 say "format"
 cargo fmt --all --check
 # Modules that a macro declares are not found by cargo.
-rustfmt --edition 2024 --check crates/packetsim/src/cc/*.rs crates/packetsim/tests/fixtures/*.rs
+rustfmt --edition 2024 --check crates/packetsim/src/cc/*.rs crates/packetsim/tests/fixtures/*.rs \
+    crates/fabric/src/topology/*.rs
 
 say "lints"
 cargo clippy --workspace --all-targets --quiet -- -D warnings
