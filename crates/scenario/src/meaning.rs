@@ -14,6 +14,7 @@ use fabric::topology::{self, ConfigError, FabricConfig, TopologyKind};
 use job::memory::Overfull;
 use job::placement::Policy;
 use job::{Job, JobConfig, Site};
+use step::jitter::Straggler;
 use traffic::nccl::Usage;
 use traffic::pattern;
 use units::{Bytes, OutOfRange, Ranges, Span};
@@ -98,6 +99,7 @@ impl Meaning {
             let placed = check_placement(job, &directory("job.placement.policy"));
             meaning.findings.extend(placed);
         }
+        meaning.refuse_stragglers_nowhere(scenario);
         let gpu = scenario.catalogue.gpu.get(&scenario.cluster.gpu);
         if let (Some(job), Some(gpu)) = (&meaning.job, gpu) {
             let capacity = Bytes::new((gpu.memory_gb.value * 1e9) as u64);
@@ -135,6 +137,21 @@ impl Meaning {
             let help = "leave out `at`, `until` and `for`: the fabric without that part; or run \
                         `traffic` instead of a job";
             self.findings.push(finding(&[&key], message, Some(help)));
+        }
+    }
+
+    /// A slow GPU is in a stage of the pipeline.
+    fn refuse_stragglers_nowhere(&mut self, scenario: &ScenarioFile) {
+        let Some(job) = &self.job else { return };
+        let stages = job.layout.pp;
+        for (at, straggler) in scenario.stragglers.iter().enumerate() {
+            if let Straggler::Gpu { stage, .. } = straggler
+                && stages <= u64::from(*stage)
+            {
+                let key = format!("stragglers.{at}.gpu.stage");
+                let message = format!("`{key}` is {stage}, but the pipeline has {stages} stages");
+                self.findings.push(finding(&[&key], message, Some("stages count from 0")));
+            }
         }
     }
 

@@ -226,6 +226,19 @@ fn flags_of_a_job_and_of_traffic_are_refused_together() {
     assert!(set("small-16", &both[..1]).unwrap().job.is_none());
 }
 
+#[test]
+fn a_slow_gpu_is_in_a_stage_that_there_is() {
+    let slow = |stage: u32| {
+        set("small-16", &[&format!("stragglers=[{{gpu={{stage={stage},speed=0.5}}}}]")])
+    };
+    assert!(slow(0).is_ok());
+    let told = refusal(slow(1));
+    assert!(
+        told.contains("`stragglers.0.gpu.stage` is 1, but the pipeline has 1 stages"),
+        "{told}"
+    );
+}
+
 /// What the built fabric or the job leaves without effect is named, and nothing else is.
 #[test]
 fn settings_without_effect_are_named_for_their_purpose() {
