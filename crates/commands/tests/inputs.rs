@@ -158,6 +158,8 @@ const EXCEPTIONS: &[(&str, &[Question], &str)] = &[
     ("reported", &[], "published figures, shown by `compare` alone"),
     (".source", &[], "words for people"),
     (".trust", &[], "words for people"),
+    (".low", &[], "the ends of a published range, for intervals"),
+    (".high", &[], "the ends of a published range, for intervals"),
     (".title", &[], "words for people"),
     (".name", &[], "words for people"),
     ("cluster.nodes", &[], "says the same as `cluster.gpus`, or is refused"),

@@ -218,7 +218,7 @@ mod tests {
     use crate::topology::{FabricConfig, build};
 
     fn figure(value: f64, trust: Trust) -> Figure {
-        Figure { value, source: "made up".to_owned(), trust }
+        Figure { value, low: None, high: None, source: "made up".to_owned(), trust }
     }
 
     fn cable(rate: f64, reach: f64, ends: f64, metre: f64) -> Cable {

@@ -39,10 +39,23 @@ impl Trust {
 pub struct Figure {
     /// The number, in the unit that its key names.
     pub value: f64,
+    /// The least that sources say, where they differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low: Option<f64>,
+    /// The most that they say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high: Option<f64>,
     /// Where it was read.
     pub source: String,
     /// How far to trust it.
     pub trust: Trust,
+}
+
+impl Figure {
+    /// The least and the most that it may be; both the value where sources agree.
+    pub fn ends(&self) -> (f64, f64) {
+        (self.low.unwrap_or(self.value), self.high.unwrap_or(self.value))
+    }
 }
 
 /// What no hardware has less of, and more of.
@@ -63,6 +76,11 @@ fn figures<const N: usize>(
     for (key, figure) in figures {
         if let Some(figure) = figure {
             check.within(&format!("{key}.value"), figure.value, range);
+            for (end, bound) in [("low", figure.low), ("high", figure.high)] {
+                if let Some(bound) = bound {
+                    check.within(&format!("{key}.{end}"), bound, range);
+                }
+            }
         }
     }
 }

@@ -14,7 +14,7 @@ use traffic::collective::{Collective, Communicator};
 use traffic::nccl::{Architecture, Initiator, Settings, Usage, estimate};
 use units::{Bytes, Rate, Span};
 
-const DATA: &str = include_str!("data/collectives.csv");
+const DATA: &str = include_str!("../../../validation/collectives.csv");
 
 #[derive(Debug)]
 struct Row {

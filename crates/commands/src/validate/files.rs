@@ -16,12 +16,16 @@ pub(super) struct Group {
     pub(super) tasks: Vec<Task>,
 }
 
+macro_rules! tables {
+    ($($name:literal)*) => {
+        [$(($name, include_str!(concat!("../../../../validation/", $name, ".csv"))),)*]
+    };
+}
+
 /// The tables in the binary: what the tests of the crates that predict them read.
-const TABLES: [(&str, &str); 3] = [
-    ("training_steps", include_str!("../../../../validation/training_steps.csv")),
-    ("training_steps_vtrain", include_str!("../../../../validation/training_steps_vtrain.csv")),
-    ("collectives", include_str!("../../../traffic/tests/data/collectives.csv")),
-];
+const TABLES: [(&str, &str); 5] = tables!(
+    "training_steps" "training_steps_2" "training_steps_vtrain" "collectives" "collectives_2"
+);
 
 macro_rules! packet_runs {
     ($($name:literal)*) => {
