@@ -40,6 +40,7 @@ pub mod engine;
 pub mod failure;
 pub mod files;
 pub mod init;
+pub mod interval;
 mod links;
 pub mod meter;
 mod occupancy;

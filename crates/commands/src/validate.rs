@@ -11,21 +11,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fabric::hardware::Catalogue;
 use scenario::{Extent, Request, load};
 use serde::Serialize;
-use step::published::{rank_correlation, score};
+use step::published::rank_correlation;
 use step::validate::FABRIC_RULE;
 use traffic::collective::Collective;
 
 use crate::collective::measured::Measured;
 use crate::engine::Engine;
 use crate::failure::Failure;
+use crate::interval::{Class, Interval, Residual, Residuals};
 use crate::parallel;
 
 mod collectives;
 mod files;
+pub mod left_out;
 pub mod packets;
 mod page;
 pub mod ratchet;
+pub mod score;
 mod steps;
+
+use left_out::{LeftOut, SetBy, Tuning};
+use score::{Part, Score};
 
 /// What to score, and how.
 #[derive(Clone, Debug, Default)]
@@ -69,21 +75,20 @@ pub struct Family {
     pub name: String,
     /// What was measured and predicted.
     pub cases: Vec<Case>,
-    /// Mean of the errors' sizes.
-    pub mean_abs_error: f64,
-    /// Their median.
-    pub median_abs_error: f64,
+    /// How far off they are; a row that could not be predicted counts as off by 100 %.
+    #[serde(flatten)]
+    pub score: Score,
     /// The error that is largest in size.
     pub worst: f64,
     /// Whose it is.
     pub worst_id: String,
-    /// The share of cases within 12 %.
-    pub within_12_percent: f64,
-    /// Mean of the signed errors.
-    pub bias: f64,
     /// Spearman's rank correlation of predicted and measured.
     pub rank_correlation: f64,
-    /// Rows that could not be predicted; they count for nothing above.
+    /// The same for each cluster.
+    pub by_cluster: Vec<Part>,
+    /// The same for each class, and for all collectives of a size whose class another cluster has.
+    pub by_class: Vec<Part>,
+    /// Rows that could not be predicted.
     pub unpredicted: Vec<Unpredicted>,
 }
 
@@ -92,6 +97,9 @@ pub struct Family {
 pub struct Unpredicted {
     /// Its name.
     pub id: String,
+    /// Whose cluster it was, where that could be read.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub cluster: String,
     /// Why not.
     pub reason: String,
 }
@@ -116,6 +124,20 @@ pub struct Case {
     /// The least and the most that open inputs allow, in the same unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spread: Option<(f64, f64)>,
+    /// Whose cluster it was.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub cluster: String,
+    /// What it is like.
+    #[serde(serialize_with = "score::class_name", skip_serializing_if = "Option::is_none")]
+    pub class: Option<Class>,
+    /// Whether no other cluster has a row of its class.
+    pub is_alone: bool,
+    /// The error with every constant set again without this cluster.
+    pub left_out_error: f64,
+    /// The least of the 80 % interval around the prediction in which this cluster had no part.
+    pub low: f64,
+    /// The most.
+    pub high: f64,
 }
 
 impl Case {
@@ -129,7 +151,42 @@ impl Case {
             note: String::new(),
             source: String::new(),
             spread: None,
+            cluster: String::new(),
+            class: None,
+            is_alone: false,
+            left_out_error: predicted / measured - 1.0,
+            low: predicted,
+            high: predicted,
         }
+    }
+
+    /// Whether it is a time; the others are rates.
+    fn is_time(&self) -> bool {
+        matches!(self.unit, "s" | "us")
+    }
+
+    /// ln (measured time / predicted time), from the prediction in which its cluster had no part.
+    fn residual(&self) -> f64 {
+        let log = -(1.0 + self.left_out_error).ln();
+        if self.is_time() { log } else { -log }
+    }
+
+    /// The same case with an interval, by what was predicted without its cluster.
+    fn with_interval(mut self, without: Option<&Self>, engine: Engine) -> Self {
+        let Some(class) = &self.class else { return self };
+        let residuals = Residuals::published();
+        let centre = without.unwrap_or(&self);
+        let ends = centre.spread.map(|(low, high)| (low, high));
+        let ends = ends.map(|(low, high)| (low / centre.predicted, high / centre.predicted));
+        let half = residuals.half_width(class, engine, &self.cluster);
+        let interval = Interval::of(&half, ends);
+        let others = residuals.0.iter().filter(|row| row.cluster != self.cluster);
+        let is_alone = !others.into_iter().any(|row| row.class == *class);
+        let (low, high) = (centre.predicted * interval.low, centre.predicted * interval.high);
+        let left_out_error = centre.error;
+        (self.low, self.high, self.left_out_error, self.is_alone) =
+            (low, high, left_out_error, is_alone);
+        self
     }
 }
 
@@ -144,7 +201,26 @@ enum Task {
 
 impl Task {
     fn unreadable(id: &str, reason: &str) -> Self {
-        Self::Unreadable(Unpredicted { id: id.to_owned(), reason: reason.to_owned() })
+        let (id, cluster, reason) = (id.to_owned(), String::new(), reason.to_owned());
+        Self::Unreadable(Unpredicted { id, cluster, reason })
+    }
+
+    /// Whose cluster it was.
+    fn origin(&self) -> &str {
+        match self {
+            Self::Step(row) => &row.origin,
+            Self::Collective(row) => &row.origin,
+            Self::Packets(_) | Self::Unreadable(_) => "",
+        }
+    }
+
+    /// Which constants it can set.
+    fn sets(&self) -> Option<SetBy> {
+        match self {
+            Self::Step(_) => Some(SetBy::Steps),
+            Self::Collective(_) => Some(SetBy::Collectives),
+            Self::Packets(_) | Self::Unreadable(_) => None,
+        }
     }
 
     fn id(&self) -> String {
@@ -179,7 +255,7 @@ pub fn run(
     let threads = parallel::threads(options.threads);
     let (done, all) = (AtomicU64::new(0), tasks.len() as u64);
     let answers = parallel::map(threads, &tasks, |(_, task)| {
-        let answer = predict(task, &catalogue, engine);
+        let answer = scored(task, &catalogue, engine, LeftOut::published());
         tell(done.fetch_add(1, Ordering::Relaxed) + 1, all);
         answer
     });
@@ -187,13 +263,17 @@ pub fn run(
     for ((at, task), answer) in tasks.iter().zip(answers) {
         match answer {
             Ok(cases) => found[*at].0.extend(cases),
-            Err(reason) => found[*at].1.push(Unpredicted { id: task.id(), reason }),
+            Err(reason) => {
+                let (id, cluster) = (task.id(), task.origin().to_owned());
+                found[*at].1.push(Unpredicted { id, cluster, reason });
+            }
         }
     }
     let named = groups.iter().map(|group| group.name.clone()).zip(found);
     let families: Vec<Family> = named.map(|(name, found)| family(name, found)).collect();
     // A family of which nothing could be predicted keeps to no limit.
-    let keeps = |family: &Family, limit| !family.cases.is_empty() && family.mean_abs_error <= limit;
+    let keeps =
+        |family: &Family, limit| !family.cases.is_empty() && family.score.mean_abs_error <= limit;
     let within = |limit: f64| families.iter().all(|family| keeps(family, limit));
     let worse = match &options.ratchet {
         Some(path) => ratchet::Ratchet::read(path)?.worse(&families),
@@ -221,11 +301,75 @@ pub fn published_collectives(gpu: &str, gpus: u64, collective: Collective) -> Ve
     rows.collect()
 }
 
+/// Sets every constant again without each cluster of the published measurements, and finds their
+/// errors then. `tell` hears how many of how many predictions are done.
+pub fn leave_out(
+    base: &Request,
+    threads: Option<u16>,
+    tell: &(dyn Fn(u64, u64) + Sync),
+) -> Result<(LeftOut, Residuals), Failure> {
+    let request = Request { scenario: None, extent: Extent::Settings, ..base.clone() };
+    let catalogue = load(&request)?.scenario.catalogue;
+    let groups = files::embedded()?;
+    let tasks: Vec<&Task> = groups.iter().flat_map(|group| &group.tasks).collect();
+    let tasks: Vec<&Task> = tasks.into_iter().filter(|task| task.sets().is_some()).collect();
+    let threads = parallel::threads(threads);
+    let done = AtomicU64::new(0);
+    let errors = |tuning: &Tuning, set_by: SetBy| -> Vec<Option<f64>> {
+        parallel::map(threads, &tasks, |task| {
+            if task.sets() != Some(set_by) {
+                return None;
+            }
+            let cases = predict(task, &catalogue, Engine::Analytic, tuning).ok();
+            tell(done.fetch_add(1, Ordering::Relaxed) + 1, 0);
+            cases?.first().map(Case::residual)
+        })
+    };
+    let setters: Vec<left_out::Setter> =
+        tasks.iter().filter_map(|task| Some((task.origin().to_owned(), task.sets()?))).collect();
+    let left_out = left_out::set_again(&setters, &errors);
+    let residuals = parallel::map(threads, &tasks, |task| {
+        let of = |engine| scored(task, &catalogue, engine, &left_out).ok()?.into_iter().next();
+        let (analytic, flow) = (of(Engine::Analytic)?, of(Engine::Flow)?);
+        Some(Residual {
+            id: analytic.id.clone(),
+            cluster: analytic.cluster.clone(),
+            class: analytic.class.clone()?,
+            analytic: analytic.residual(),
+            flow: flow.residual(),
+        })
+    });
+    Ok((left_out, Residuals(residuals.into_iter().flatten().collect())))
+}
+
+/// Predicts with everything that is known, and with what is known without the row's cluster.
+fn scored(
+    task: &Task,
+    catalogue: &Catalogue,
+    engine: Engine,
+    left_out: &LeftOut,
+) -> Result<Vec<Case>, String> {
+    let cases = predict(task, catalogue, engine, &Tuning::default())?;
+    let without = left_out.without(task.origin()).map(|tuning| {
+        let cases = predict(task, catalogue, engine, &tuning);
+        cases.map(|cases| cases.into_iter().next())
+    });
+    let without = without.transpose()?.flatten();
+    let finish = |case: Case| case.with_interval(without.as_ref(), engine);
+    Ok(cases.into_iter().map(finish).collect())
+}
+
 /// Predicts, or says why it cannot: one row must not stop the others.
-fn predict(task: &Task, catalogue: &Catalogue, engine: Engine) -> Result<Vec<Case>, String> {
+fn predict(
+    task: &Task,
+    catalogue: &Catalogue,
+    engine: Engine,
+    tuning: &Tuning,
+) -> Result<Vec<Case>, String> {
+    let Tuning { library, assumptions } = tuning;
     let cases = match task {
-        Task::Step(row) => steps::predict(row, catalogue, engine).map(|case| vec![case]),
-        Task::Collective(row) => row.predict(catalogue, engine).map(|case| vec![case]),
+        Task::Step(row) => steps::predict(row, catalogue, engine, assumptions).map(|it| vec![it]),
+        Task::Collective(row) => row.predict(catalogue, engine, library).map(|case| vec![case]),
         Task::Packets(case) => case.predict(),
         Task::Unreadable(row) => return Err(row.reason.clone()),
     };
@@ -237,19 +381,16 @@ fn predict(task: &Task, catalogue: &Catalogue, engine: Engine) -> Result<Vec<Cas
 }
 
 fn family(name: String, (cases, unpredicted): (Vec<Case>, Vec<Unpredicted>)) -> Family {
-    let errors: Vec<f64> = cases.iter().map(|case| case.error).collect();
     let pairs: Vec<(f64, f64)> = cases.iter().map(|case| (case.measured, case.predicted)).collect();
-    let found = score(&errors);
     let worst = cases.iter().max_by(|a, b| a.error.abs().total_cmp(&b.error.abs()));
     Family {
         name,
-        mean_abs_error: found.mean,
-        median_abs_error: found.median,
+        score: Score::of(&cases.iter().collect::<Vec<_>>(), unpredicted.len()),
         worst: worst.map_or(0.0, |case| case.error),
         worst_id: worst.map_or_else(String::new, |case| case.id.clone()),
-        within_12_percent: found.within_12,
-        bias: found.bias,
         rank_correlation: rank_correlation(&pairs),
+        by_cluster: score::by_cluster(&cases, &unpredicted),
+        by_class: score::by_class(&cases),
         cases,
         unpredicted,
     }

@@ -79,6 +79,8 @@ pub struct Row {
     pub id: String,
     /// Where it was published.
     pub source: String,
+    /// Whose cluster it was; rows of one are not independent.
+    pub origin: String,
     /// What was measured.
     pub measured: Measured,
     /// The job, with 1 where the microbatch or the virtual stages were not published.
@@ -130,6 +132,12 @@ impl Fields<'_> {
     fn text(&self, column: &str) -> &str {
         let at = self.header.iter().position(|name| name.trim().eq_ignore_ascii_case(column));
         at.and_then(|at| self.fields.get(at)).map_or("", |field| field.trim())
+    }
+
+    /// Whose cluster it was: what the row says, or who published it.
+    fn origin(&self) -> &str {
+        let words = [self.text("cluster"), self.text("source"), self.text("id")];
+        words.into_iter().find(|word| !word.is_empty()).unwrap_or_default()
     }
 
     fn problem(column: &str, message: String) -> RowProblem {
@@ -204,6 +212,7 @@ impl Row {
         Ok(Self {
             id: fields.text("id").to_owned(),
             source: fields.text("source").to_owned(),
+            origin: fields.origin().to_owned(),
             measured,
             microbatch: known(fields.count("microbatch")?),
             virtual_stages: known(fields.count("vpp")?),

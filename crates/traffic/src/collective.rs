@@ -106,6 +106,17 @@ impl Collective {
         Self::MoeCombineLowLatency,
     ];
 
+    /// Whether it carries tokens to experts or back.
+    pub fn is_expert_parallel(self) -> bool {
+        matches!(
+            self,
+            Self::MoeDispatch
+                | Self::MoeCombine
+                | Self::MoeDispatchLowLatency
+                | Self::MoeCombineLowLatency
+        )
+    }
+
     /// Its name in scenario files and tables.
     pub fn name(self) -> &'static str {
         match self {

@@ -21,6 +21,7 @@ use super::Case;
 use crate::collective::measured::Measured as Published;
 use crate::engine::Engine;
 use crate::failure::Failure;
+use crate::interval::Class;
 use crate::world::leaf_of;
 
 /// What the rule adds for collectives.
@@ -36,6 +37,8 @@ const MESSAGE_SERVERS: u64 = 128;
 pub(super) struct Row {
     pub(super) id: String,
     source: String,
+    /// Whose cluster it was; rows of one are not independent.
+    pub(super) origin: String,
     collective: Collective,
     algorithm: Option<String>,
     sharp: Usage,
@@ -43,6 +46,12 @@ pub(super) struct Row {
     measured: Measured,
     cluster: RowCluster,
     note: String,
+}
+
+/// Whose cluster it was: what the row says, or who published it.
+fn origin<'a>(text: &dyn Fn(&str) -> &'a str) -> String {
+    let words = [text("cluster"), text("source"), text("id")];
+    words.into_iter().find(|word| !word.is_empty()).unwrap_or_default().to_owned()
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +103,7 @@ impl Row {
         Ok(Self {
             id: text("id").to_owned(),
             source: text("source").to_owned(),
+            origin: origin(&text),
             collective,
             algorithm: named.map(str::to_owned),
             // NVLS, the other thing that the column tells of, is the library's own choice.
@@ -120,7 +130,12 @@ impl Row {
     }
 
     /// Predicts the row.
-    pub(super) fn predict(&self, catalogue: &Catalogue, engine: Engine) -> Result<Case, Failure> {
+    pub(super) fn predict(
+        &self,
+        catalogue: &Catalogue,
+        engine: Engine,
+        library: &Settings,
+    ) -> Result<Case, Failure> {
         let failed = |reason: String| Failure::Run(format!("{}: {reason}", self.id));
         let is_message = self.collective == Collective::SendRecv;
         let fabric = self.fabric(catalogue, is_message).map_err(failed)?;
@@ -130,7 +145,7 @@ impl Row {
             false => (0..gpus).map(|gpu| fabric.gpu(gpu)).collect(),
         };
         let communicator = Communicator::new(&fabric, &ranks);
-        let settings = self.settings(catalogue);
+        let settings = self.settings(catalogue, library);
         let (seconds, plan) = self
             .time(&fabric, &communicator, &settings, engine)
             .ok_or_else(|| failed("no algorithm runs it".to_owned()))?;
@@ -145,6 +160,8 @@ impl Row {
         Ok(Case {
             note,
             source: self.source.clone(),
+            cluster: self.origin.clone(),
+            class: Some(self.class(&communicator, &settings, catalogue)),
             ..Case::new(&self.id, measured, predicted, unit)
         })
     }
@@ -166,6 +183,22 @@ impl Row {
             .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
     }
 
+    /// What the row is like.
+    fn class(
+        &self,
+        communicator: &Communicator,
+        settings: &Settings,
+        catalogue: &Catalogue,
+    ) -> Class {
+        let gpu = catalogue.gpu.get(&self.cluster.gpu);
+        let inside = communicator.domains() < 2;
+        let over = match self.cluster.transport.filter(|_| !inside) {
+            Some(transport) => transport.name(),
+            None => gpu.map_or("", |gpu| gpu.scale_up_name.as_str()),
+        };
+        Class::of_collective(self.collective, settings.architecture, (inside, over), self.bytes)
+    }
+
     fn is_infiniband(&self) -> bool {
         self.cluster.transport == Some(Transport::Infiniband)
     }
@@ -179,10 +212,10 @@ impl Row {
         server * fabric.gpus_per_node()
     }
 
-    fn settings(&self, catalogue: &Catalogue) -> Settings {
+    fn settings(&self, catalogue: &Catalogue, library: &Settings) -> Settings {
         let gpu = catalogue.gpu.get(&self.cluster.gpu);
         let architecture = gpu.and_then(|gpu| Architecture::of_scale_up(&gpu.scale_up_name));
-        let defaults = Settings::default();
+        let defaults = library.clone();
         let is_message = self.collective == Collective::SendRecv;
         let is_off = self.note.contains("NVLS off");
         let sharp = (self.sharp == Usage::Enabled).then(|| "sharp".to_owned());

@@ -3,6 +3,8 @@
 use report::number::significant;
 use report::{Align, Answer, Chart, ChartKind, Frame, Scale, Sheet, Table, Unit};
 
+use super::left_out::LeftOut;
+use super::score::Part;
 use super::{Case, Family, Report};
 
 fn percent(error: f64) -> String {
@@ -21,7 +23,12 @@ impl Answer for Report {
     fn sheet(&self) -> Sheet {
         let mut sheet = Sheet::new()
             .heading(format!("Published measurements, {} engine", self.engine.name()))
-            .table(self.summary());
+            .table(self.summary())
+            .text(
+                "`left out`: the mean where every constant that measurements set was set again \
+                 without the row's cluster. `in 80 %`: measurements inside their interval, which \
+                 comes from other clusters. A row that cannot be predicted counts as off by 100 %.",
+            );
         if self.asked.moves_packets() && !self.engine.moves_packets() {
             sheet = sheet.note(
                 "Steps and collectives are scored on the flow engine, packet runs on the packet \
@@ -45,6 +52,10 @@ impl Answer for Report {
             for chart in scatters(family) {
                 sheet = sheet.chart(chart);
             }
+            if !family.by_class.is_empty() {
+                sheet = sheet.table(parts("class", &family.by_class));
+                sheet = sheet.table(parts("cluster", &family.by_cluster));
+            }
             sheet = sheet.table(table(family));
             for row in &family.unpredicted {
                 sheet = sheet.note(format!("{} cannot be predicted: {}", row.id, row.reason));
@@ -58,26 +69,28 @@ impl Report {
     fn summary(&self) -> Table {
         let mut table = Table::new([
             ("family", Align::Left),
-            ("cases", Align::Right),
+            ("rows", Align::Right),
             ("mean", Align::Right),
+            ("left out", Align::Right),
             ("median", Align::Right),
+            ("bias", Align::Right),
+            ("in 80 %", Align::Right),
+            ("half-width", Align::Right),
             ("worst", Align::Right),
             ("whose", Align::Left),
-            ("within 12 %", Align::Right),
-            ("bias", Align::Right),
-            ("ranks", Align::Right),
         ]);
         for family in &self.families {
             table.row([
                 family.name.clone(),
-                family.cases.len().to_string(),
-                size(family.mean_abs_error),
-                size(family.median_abs_error),
+                (family.cases.len() + family.unpredicted.len()).to_string(),
+                size(family.score.mean_abs_error),
+                size(family.score.left_out_mean_abs_error),
+                size(family.score.median_abs_error),
+                percent(family.score.bias),
+                format!("{:.0} %", 100.0 * family.score.coverage_80),
+                size(family.score.half_width_80),
                 percent(family.worst),
                 family.worst_id.clone(),
-                format!("{:.0} %", 100.0 * family.within_12_percent),
-                percent(family.bias),
-                format!("{:.3}", family.rank_correlation),
             ]);
         }
         table
@@ -120,7 +133,8 @@ fn scatters(family: &Family) -> Vec<Chart> {
 fn scatter(family: &Family, cases: &[&Case], unit: &str) -> Chart {
     let mut frame = Frame::new(&["measured", "predicted", "low", "high", "case"]);
     for case in cases {
-        let (low, high) = case.spread.filter(|(low, high)| low < high).unzip();
+        let interval = case.class.as_ref().map(|_| (case.low, case.high));
+        let (low, high) = interval.unzip();
         frame.push(vec![
             case.measured.into(),
             case.predicted.into(),
@@ -131,16 +145,67 @@ fn scatter(family: &Family, cases: &[&Case], unit: &str) -> Chart {
     }
     let title = format!("{}: predicted against measured, in {unit}", family.name);
     let mut chart = Chart::new(ChartKind::Scatter, title, frame)
-        .caption(
-            "On the dashed line the prediction is right. A bar spans what inputs allow that the \
-             source does not tell.",
-        )
+        .caption("On the dashed line the prediction is right. A bar is the 80 % interval.")
         .axes("measured", "predicted")
         .named_by("case")
         .error_bars("low", "high")
         .labels("measured", "predicted");
     (chart.x_scale, chart.y_scale, chart.diagonal) = (Scale::Log, Scale::Log, true);
     chart
+}
+
+/// The score of each cluster or class.
+fn parts(what: &'static str, parts: &[Part]) -> Table {
+    let mut table = Table::new([
+        (what, Align::Left),
+        ("rows", Align::Right),
+        ("mean", Align::Right),
+        ("left out", Align::Right),
+        ("median", Align::Right),
+        ("bias", Align::Right),
+        ("of the time", Align::Right),
+        ("in 80 %", Align::Right),
+        ("half-width", Align::Right),
+    ]);
+    for Part { name, rows, score } in parts {
+        table.row([
+            name.clone(),
+            rows.to_string(),
+            size(score.mean_abs_error),
+            size(score.left_out_mean_abs_error),
+            size(score.median_abs_error),
+            percent(score.bias),
+            size(score.mean_abs_time_error),
+            format!("{:.0} %", 100.0 * score.coverage_80),
+            size(score.half_width_80),
+        ]);
+    }
+    table
+}
+
+impl Answer for LeftOut {
+    fn sheet(&self) -> Sheet {
+        let mut table = Table::new([
+            ("constant", Align::Left),
+            ("value", Align::Right),
+            ("by all rows", Align::Right),
+            ("rows", Align::Right),
+            ("clusters", Align::Right),
+            ("without one of them", Align::Left),
+        ]);
+        for (key, setting) in &self.constant {
+            let without = setting.without.iter().map(|(name, value)| format!("{name} {value}"));
+            table.row([
+                key.clone(),
+                significant(setting.value),
+                significant(setting.by_all),
+                setting.rows.to_string(),
+                setting.clusters.to_string(),
+                without.collect::<Vec<_>>().join(", "),
+            ]);
+        }
+        Sheet::new().heading("Constants that published measurements set").table(table)
+    }
 }
 
 fn table(family: &Family) -> Table {
@@ -150,20 +215,20 @@ fn table(family: &Family) -> Table {
         ("predicted", Align::Right),
         ("unit", Align::Left),
         ("error", Align::Right),
-        ("spread", Align::Right),
+        ("80 %", Align::Right),
         ("note", Align::Left),
     ]);
     for case in &family.cases {
-        let spread = case.spread.filter(|(low, high)| low < high);
         table.row([
             case.id.clone(),
             significant(case.measured),
             significant(case.predicted),
             case.unit.to_owned(),
             percent(case.error),
-            spread.map_or_else(String::new, |(low, high)| {
-                format!("{}–{}", significant(low), significant(high))
-            }),
+            match case.class {
+                Some(_) => format!("{}–{}", significant(case.low), significant(case.high)),
+                None => String::new(),
+            },
             case.note.clone(),
         ]);
     }

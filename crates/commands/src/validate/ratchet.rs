@@ -45,8 +45,8 @@ impl Errors {
         let round = |number: f64| (number * 1e4).round() / 1e4;
         Self {
             cases: family.cases.len(),
-            mean: round(family.mean_abs_error),
-            median: round(family.median_abs_error),
+            mean: round(family.score.mean_abs_error),
+            median: round(family.score.median_abs_error),
             worst: round(family.worst.abs()),
             ranks: round(family.rank_correlation),
         }

@@ -3,17 +3,25 @@
 use fabric::Fabric;
 use fabric::hardware::Catalogue;
 use fabric::transport::Transport;
+use job::config::ModelChoice;
 use step::predict::Assumptions;
 use step::published::{Known, Measured, Row, RowCluster};
 use step::validate::{Fit, RowEngine, predict_row, routing_of};
 use traffic::Transfers;
+use traffic::nccl::Architecture;
 
 use super::Case;
 use crate::engine::Engine;
 use crate::failure::Failure;
+use crate::interval::Class;
 
 /// Predicts a row. The packet engine has no place here: a row's phases are whole clusters.
-pub(super) fn predict(row: &Row, catalogue: &Catalogue, engine: Engine) -> Result<Case, Failure> {
+pub(super) fn predict(
+    row: &Row,
+    catalogue: &Catalogue,
+    engine: Engine,
+    assumptions: &Assumptions,
+) -> Result<Case, Failure> {
     let mut flow = |cluster: &RowCluster, fabric: &Fabric, transfers: &Transfers| {
         let routing = routing_of(cluster);
         let settings = flowsim::Settings { routing, ..flowsim::Settings::default() };
@@ -21,8 +29,7 @@ pub(super) fn predict(row: &Row, catalogue: &Catalogue, engine: Engine) -> Resul
     };
     let flow: &mut RowEngine<'_> = &mut flow;
     let engine = engine.has_contention().then_some(flow);
-    let verdict =
-        predict_row(row, catalogue, &Assumptions::default(), engine).map_err(Failure::Run)?;
+    let verdict = predict_row(row, catalogue, assumptions, engine).map_err(Failure::Run)?;
     let (measured, predicted) = row.compare(verdict.prediction.step.as_secs_f64());
     let unit = match row.measured {
         Measured::Seconds(_) => "s",
@@ -51,9 +58,16 @@ pub(super) fn predict(row: &Row, catalogue: &Catalogue, engine: Engine) -> Resul
         notes.push("over the memory estimate".to_owned());
     }
     let (low, high) = (row.compare(verdict.spread_s.0).1, row.compare(verdict.spread_s.1).1);
+    let gpu = catalogue.gpu.get(&row.cluster.gpu);
+    let architecture = gpu.and_then(|gpu| Architecture::of_scale_up(&gpu.scale_up_name));
+    let ModelChoice::Shape(model) = &row.job.model else {
+        return Err(Failure::Run("a row has its model's shape".to_owned()));
+    };
     Ok(Case {
         note: notes.join(", "),
         source: row.source.clone(),
+        cluster: row.origin.clone(),
+        class: Some(Class::of_step(architecture, model, row.job.precision)),
         spread: Some((low.min(high), low.max(high))).filter(|(low, high)| low < high),
         ..Case::new(&row.id, measured, predicted, unit)
     })

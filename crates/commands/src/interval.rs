@@ -1,0 +1,295 @@
+//! How sure a prediction is: an 80 % interval beside it.
+//!
+//! The interval is made from errors on published measurements ([`Residuals`]). Each error is that
+//! of a cluster which had no part in it: every constant that measurements set was set again without
+//! that cluster ([`left_out`](crate::validate::left_out)). A [`Class`] says which measurements are
+//! like a prediction: a collective's size, whether it leaves its server, the library and what it
+//! runs over; a step's kind of model, chip and precision. The half-width is the size of error that
+//! four in five of the class keep to. Where a class has too few rows, the wider class around it is
+//! taken.
+//!
+//! Rows of one log resemble each other, so a row of a cluster with `n` rows in a class weighs
+//! `1/√n`: a long log counts for more than a short one, and for less than its length.
+
+use std::sync::OnceLock;
+
+use job::config::Precision;
+use job::model::Model;
+use traffic::collective::Collective;
+use traffic::nccl::Architecture;
+
+use crate::engine::Engine;
+
+/// The share of measurements that an interval is meant to hold.
+pub const COVERAGE: f64 = 0.8;
+
+/// A class needs so many rows, of so many clusters, to speak for itself.
+const ENOUGH_ROWS: usize = 12;
+const ENOUGH_CLUSTERS: usize = 2;
+
+/// What a prediction is like, from the general to the particular.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Class(Vec<String>);
+
+impl Class {
+    /// Of one collective. `over` is the transport, or the scale-up network if it stays inside.
+    pub fn of_collective(
+        collective: Collective,
+        architecture: Architecture,
+        (inside, over): (bool, &str),
+        bytes: u64,
+    ) -> Self {
+        const MIB: u64 = 1 << 20;
+        let size = match bytes {
+            bytes if bytes < MIB => "below 1 MiB",
+            bytes if bytes < 32 * MIB => "1 to 32 MiB",
+            bytes if bytes <= 512 * MIB => "32 to 512 MiB",
+            _ => "above 512 MiB",
+        };
+        let library = match (collective, architecture) {
+            (Collective::SendRecv, _) => "host",
+            (collective, _) if collective.is_expert_parallel() => "DeepEP",
+            (_, Architecture::Cdna3) => "RCCL",
+            _ => "NCCL",
+        };
+        let reach = if inside { "inside" } else { "network" };
+        Self(["collective", size, reach, library, over].map(str::to_owned).to_vec())
+    }
+
+    /// Of one step.
+    pub fn of_step(
+        architecture: Option<Architecture>,
+        model: &Model,
+        precision: Precision,
+    ) -> Self {
+        let kind = if model.experts.is_some() { "experts" } else { "dense" };
+        let chip = match architecture {
+            Some(Architecture::Ampere) => "Ampere",
+            Some(Architecture::Hopper) => "Hopper",
+            Some(Architecture::Blackwell) => "Blackwell",
+            Some(Architecture::Cdna3) => "CDNA",
+            None => "other chips",
+        };
+        let precision = format!("{precision:?}").to_lowercase();
+        Self(vec!["step".to_owned(), kind.to_owned(), chip.to_owned(), precision])
+    }
+
+    /// All of its words, from the general to the particular.
+    pub fn name(&self) -> String {
+        self.0.join(" / ")
+    }
+
+    /// The size of a collective, in words.
+    pub(crate) fn size(&self) -> Option<&str> {
+        self.0.get(1).filter(|_| self.0[0] == "collective").map(String::as_str)
+    }
+
+    fn read(name: &str) -> Self {
+        Self(name.split(" / ").map(str::to_owned).collect())
+    }
+}
+
+/// The error of one published measurement, its cluster left out of every constant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Residual {
+    /// Which measurement.
+    pub id: String,
+    /// Whose.
+    pub cluster: String,
+    /// What it is like.
+    pub class: Class,
+    /// ln (measured time / predicted time) in closed form.
+    pub analytic: f64,
+    /// The same on flows.
+    pub flow: f64,
+}
+
+/// The errors on published measurements.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Residuals(pub Vec<Residual>);
+
+/// How far a prediction may be off, and who says so.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HalfWidth {
+    /// In logarithms: four in five are within a factor of `e` to this.
+    pub log: f64,
+    /// The class whose errors were taken.
+    pub class: String,
+    /// Rows of that class.
+    pub rows: usize,
+    /// Their clusters.
+    pub clusters: usize,
+    /// Whether that is a wider class than the prediction's own.
+    pub is_borrowed: bool,
+}
+
+impl Residuals {
+    /// Those in the binary: `validation/residuals.csv`.
+    pub fn published() -> &'static Self {
+        static PUBLISHED: OnceLock<Residuals> = OnceLock::new();
+        PUBLISHED.get_or_init(|| Self::read(include_str!("../../../validation/residuals.csv")))
+    }
+
+    /// Reads what [`text`](Self::text) wrote.
+    fn read(text: &str) -> Self {
+        let row = |line: &str| {
+            let fields: Vec<&str> = line.split(',').collect();
+            let &[id, cluster, class, analytic, flow] = &fields[..] else { return None };
+            Some(Residual {
+                id: id.to_owned(),
+                cluster: cluster.to_owned(),
+                class: Class::read(class),
+                analytic: analytic.parse().ok()?,
+                flow: flow.parse().ok()?,
+            })
+        };
+        Self(text.lines().skip(1).filter_map(row).collect())
+    }
+
+    /// As a table.
+    pub fn text(&self) -> String {
+        let mut text = "id,cluster,class,analytic,flow\n".to_owned();
+        for Residual { id, cluster, class, analytic, flow } in &self.0 {
+            text += &format!("{id},{cluster},{},{analytic:.4},{flow:.4}\n", class.name());
+        }
+        text
+    }
+
+    /// How far a prediction of this class may be off, by clusters other than `without`.
+    pub fn half_width(&self, class: &Class, engine: Engine, without: &str) -> HalfWidth {
+        let error = |row: &Residual| if engine.has_contention() { row.flow } else { row.analytic };
+        for length in (1..=class.0.len()).rev() {
+            let prefix = &class.0[..length];
+            let rows: Vec<&Residual> = self.0.iter().filter(|row| row.cluster != without).collect();
+            let like = rows.iter().filter(|row| row.class.0.starts_with(prefix));
+            let like: Vec<(&str, f64)> =
+                like.map(|row| (row.cluster.as_str(), error(row).abs())).collect();
+            let of = |cluster: &str| like.iter().filter(|(other, _)| *other == cluster).count();
+            let mut clusters: Vec<&str> = like.iter().map(|(cluster, _)| *cluster).collect();
+            clusters.sort_unstable();
+            clusters.dedup();
+            let is_enough = ENOUGH_ROWS <= like.len() && ENOUGH_CLUSTERS <= clusters.len();
+            if !is_enough && 1 < length {
+                continue;
+            }
+            let weighed =
+                like.iter().map(|(cluster, size)| (*size, (of(cluster) as f64).powf(-0.5)));
+            return HalfWidth {
+                log: quantile(weighed.collect(), COVERAGE),
+                class: prefix.join(" / "),
+                rows: like.len(),
+                clusters: clusters.len(),
+                is_borrowed: length < class.0.len(),
+            };
+        }
+        unreachable!("every class has a first word")
+    }
+}
+
+/// The least value that so large a share of the weight keeps to.
+fn quantile(mut weighed: Vec<(f64, f64)>, share: f64) -> f64 {
+    weighed.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let all: f64 = weighed.iter().map(|(_, weight)| weight).sum();
+    let mut below = 0.0;
+    for (value, weight) in &weighed {
+        below += weight;
+        if share * all <= below * (1.0 + 1e-12) {
+            return *value;
+        }
+    }
+    weighed.last().map_or(0.0, |(value, _)| *value)
+}
+
+/// A prediction's least and most, at 80 %.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Interval {
+    /// The least, as a multiple of the prediction.
+    pub low: f64,
+    /// The most.
+    pub high: f64,
+    /// Where it comes from, in words.
+    pub why: String,
+}
+
+impl Interval {
+    /// By errors on measurements of its kind. A class that had to be borrowed is widened by what
+    /// open inputs allow: `ends` are the prediction's least and most as multiples of it. Rows of a
+    /// class of its own had such inputs too, so their errors have that in them.
+    pub fn of(half: &HalfWidth, ends: Option<(f64, f64)>) -> Self {
+        let HalfWidth { log, class, rows, clusters, is_borrowed } = half;
+        let mut why = format!("80 %, from {rows} measurements of {clusters} clusters ({class})");
+        let (mut below, mut above) = (*log, *log);
+        if let Some((low, high)) = ends.filter(|_| *is_borrowed) {
+            below = below.hypot(low.min(1.0).ln());
+            above = above.hypot(high.max(1.0).ln());
+            why += ", widened by inputs that are not known";
+        }
+        Self { low: (-below).exp(), high: above.exp(), why }
+    }
+
+    /// Half of its width, as a share of the prediction.
+    pub fn half_width(&self) -> f64 {
+        (self.high - self.low) / 2.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn residual(cluster: &str, class: &str, error: f64) -> Residual {
+        let (id, cluster) = (String::new(), cluster.to_owned());
+        Residual { id, cluster, class: Class::read(class), analytic: error, flow: 2.0 * error }
+    }
+
+    /// Ten rows of each of two clusters with errors of 1 to 10 %: four in five are within 8 %.
+    #[test]
+    fn four_in_five_are_within() {
+        let rows = (1..=10).flat_map(|percent| {
+            ["a", "b"]
+                .map(|name| residual(name, "step / dense / Hopper / bf16", 0.01 * percent as f64))
+        });
+        let all = Residuals(rows.collect());
+        let class = Class::read("step / dense / Hopper / bf16");
+        let half = all.half_width(&class, Engine::Analytic, "");
+        assert!((half.log - 0.08).abs() < 1e-12, "{half:?}");
+        assert!((all.half_width(&class, Engine::Flow, "").log - 0.16).abs() < 1e-12);
+        assert!(!half.is_borrowed && half.rows == 20 && half.clusters == 2);
+        // Without one cluster nobody else is like it: what is left is all there is.
+        let half = all.half_width(&class, Engine::Analytic, "a");
+        assert!(half.is_borrowed && half.class == "step" && half.rows == 10);
+    }
+
+    #[test]
+    fn a_long_log_weighs_less_than_its_length() {
+        let long = (0..100).map(|_| residual("long", "step / dense", 0.01));
+        let short = (0..25).map(|_| residual("short", "step / dense", 0.3));
+        let all = Residuals(long.chain(short).collect());
+        // By rows the short log is a fifth; by 1/√n it is a third.
+        let half = all.half_width(&Class::read("step / dense"), Engine::Analytic, "");
+        assert_eq!(half.log, 0.3);
+    }
+
+    #[test]
+    fn what_is_borrowed_is_widened() {
+        let half = |is_borrowed| HalfWidth {
+            log: 0.03,
+            class: "step".to_owned(),
+            rows: 20,
+            clusters: 3,
+            is_borrowed,
+        };
+        let own = Interval::of(&half(false), Some((0.9, 1.04)));
+        assert!((own.high - 0.03_f64.exp()).abs() < 1e-12);
+        let borrowed = Interval::of(&half(true), Some((0.9, 0.04_f64.exp())));
+        assert!((borrowed.high - 0.05_f64.exp()).abs() < 1e-12);
+        assert!(borrowed.low < 0.9);
+    }
+
+    #[test]
+    fn the_table_in_the_binary_is_read_back() {
+        let published = Residuals::published();
+        assert!(200 < published.0.len(), "{}", published.0.len());
+        assert_eq!(Residuals::read(&published.text()), *published);
+    }
+}
