@@ -389,18 +389,22 @@ def gemm(bench, pool):
 
 
 def fp8(bench, pool):
-    """fp8 products: e4m3 operands, tensorwise scale, bf16 or fp32 result."""
+    """fp8 products: e4m3 operands, tensorwise scale, bf16 or fp32 result. Forward products may add
+    up in the matrix units' own short registers (`fast`), gradients may not."""
     one = torch.ones(1, device="cuda")
     for tokens in [8192, 2048, 4096]:
         for n, k in LINEARS:
             if n > 100000:
                 continue
             for m, n2, k2, out, name in [(tokens, n, k, BF16, "nt"),
+                                         (tokens, n, k, BF16, "nt_fast"),
                                          (n, k, tokens, FP32, "tn_fp32")]:
                 def make(i):
                     a = pool.take(m, k2).to(FP8)
                     b = pool.take(n2, k2).to(FP8).t()
-                    return lambda: torch._scaled_mm(a, b, one, one, out_dtype=out)
+                    fast = name == "nt_fast"
+                    return lambda: torch._scaled_mm(a, b, one, one, out_dtype=out,
+                                                    use_fast_accum=fast)
                 moved = m * k2 + n2 * k2 + (2 if out == BF16 else 4) * m * n2
                 bench.kernel("gemm", "fp8", (m, n2, k2), name, make, 2 * m * n2 * k2, moved)
 
@@ -413,7 +417,9 @@ def batched(bench, pool):
                             (16, 4096, 128), (4, 8192, 128), (64, 512, 64), (6, 2048, 128),
                             (24, 2048, 128), (16, 2048, 64), (48, 2048, 96), (96, 2048, 96),
                             (8, 2048, 160), (16, 1024, 128), (64, 1024, 128), (4, 4096, 128),
-                            (32, 2048, 64), (12, 2048, 96)]:
+                            (32, 2048, 64), (12, 2048, 96), (4, 2048, 128), (2, 2048, 128),
+                            (4, 1024, 128), (8, 512, 128), (16, 512, 64), (4, 2048, 160),
+                            (12, 1024, 64), (6, 2048, 96), (2, 4096, 128), (3, 2048, 96)]:
         flop = 2 * batch * seq * seq * dim
         moved = 2 * batch * (seq * seq + 2 * seq * dim)
 
@@ -569,7 +575,8 @@ def grouped_backward(bench, pool):
     product itself, expert after expert as Transformer Engine's `GroupedLinear` launches them, and
     the fp8 gradients."""
     for groups, tokens, n, k in GROUPED:
-        each = tokens // groups
+        each = tokens // groups // 16 * 16  # fp8 gradients need whole multiples
+        tokens = each * groups
         offs = torch.arange(1, groups + 1, device="cuda", dtype=torch.int32) * each
         flop = 2 * tokens * n * k
 

@@ -12,6 +12,7 @@ use units::{Bytes, Span};
 
 use crate::engine::{self, Engine};
 use crate::failure::Failure;
+use crate::interval::Interval;
 use crate::links::Pictures;
 use crate::packets::{Budget, Patience};
 use crate::seeds::{self, Repeat, Seeds, Spread};
@@ -66,6 +67,10 @@ pub struct Row {
     pub bytes: u64,
     /// How long it takes, its launch included.
     pub time_us: f64,
+    /// The least of its 80 % interval.
+    pub low_us: f64,
+    /// The most.
+    pub high_us: f64,
     /// Bytes over time.
     #[serde(rename = "algbw_GBps")]
     pub algbw_gbps: f64,
@@ -85,6 +90,8 @@ pub struct Row {
     /// Processor cores that the transport keeps busy in the busiest server; none where the engine
     /// does not know what each NIC carries.
     pub cpu_cores: Option<f64>,
+    /// Where the interval comes from.
+    pub interval_from: String,
     /// The time over several seeds, in microseconds; the figures above are then of its mean.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seeds_us: Option<Spread>,
@@ -256,6 +263,8 @@ impl Row {
         let faster = first.time_us / spread.mean;
         Self {
             time_us: spread.mean,
+            low_us: first.low_us / faster,
+            high_us: first.high_us / faster,
             algbw_gbps: first.algbw_gbps * faster,
             busbw_gbps: first.busbw_gbps * faster,
             seeds_us: Some(spread),
@@ -303,9 +312,15 @@ fn row(
     let cpu_cores = outcome
         .as_ref()
         .map(|outcome| engine::cpu_cores(loaded, &|link| engine::carried(outcome, link), seconds));
+    let inside = communicator.domains() < 2;
+    let interval = Interval::of_collective(loaded, engine, collective, (inside, bytes.get()));
+    let (low_us, high_us) = interval.of_time(seconds * 1e6);
     let row = Row {
         bytes: bytes.get(),
         time_us: seconds * 1e6,
+        low_us,
+        high_us,
+        interval_from: interval.why,
         algbw_gbps,
         busbw_gbps: algbw_gbps * collective.bus_factor(communicator.ranks() as u32),
         algorithm: plan.algorithm.name(),
@@ -396,6 +411,7 @@ impl Answer for Report {
         let mut table = Table::new([
             ("size (B)", Align::Right),
             ("time (us)", Align::Right),
+            ("80 % (us)", Align::Right),
             ("algbw (GB/s)", Align::Right),
             ("busbw (GB/s)", Align::Right),
             ("algorithm", Align::Left),
@@ -412,6 +428,7 @@ impl Answer for Report {
             table.row([
                 row.bytes.to_string(),
                 format!("{:.1}", row.time_us),
+                format!("{}–{}", significant(row.low_us), significant(row.high_us)),
                 significant(row.algbw_gbps),
                 significant(row.busbw_gbps),
                 row.algorithm.to_owned(),
@@ -427,6 +444,10 @@ impl Answer for Report {
             .table(table);
         for remark in self.findings.iter().chain(&self.left_out) {
             sheet = sheet.note(remark.clone());
+        }
+        if let Some(last) = self.rows.last() {
+            let size = Bytes::new(last.bytes);
+            sheet = sheet.text(format!("Interval of {size}: {}.", last.interval_from));
         }
         if let Some((error, count)) = self.error() {
             let error = format!("{:.1} %", 100.0 * error);

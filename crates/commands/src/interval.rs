@@ -15,10 +15,13 @@ use std::sync::OnceLock;
 
 use job::config::Precision;
 use job::model::Model;
+use scenario::Loaded;
+use serde::Serialize;
 use traffic::collective::Collective;
 use traffic::nccl::Architecture;
 
 use crate::engine::Engine;
+use crate::world::JobWorld;
 
 /// The share of measurements that an interval is meant to hold.
 pub const COVERAGE: f64 = 0.8;
@@ -184,6 +187,16 @@ impl Residuals {
         }
         unreachable!("every class has a first word")
     }
+
+    /// How far a step may be off of which `exposed` is communication. Published steps expose
+    /// little; what a step exposes is off by as much as collectives between servers are, beside
+    /// what else is.
+    pub fn of_step(&self, class: &Class, engine: Engine, without: &str, exposed: f64) -> HalfWidth {
+        let network = ["collective", "32 to 512 MiB", "network"].map(str::to_owned);
+        let network = self.half_width(&Class(network.to_vec()), engine, without);
+        let step = self.half_width(class, engine, without);
+        HalfWidth { log: step.log.hypot(exposed * network.log), ..step }
+    }
 }
 
 /// The least value that so large a share of the weight keeps to.
@@ -200,8 +213,8 @@ fn quantile(mut weighed: Vec<(f64, f64)>, share: f64) -> f64 {
     weighed.last().map_or(0.0, |(value, _)| *value)
 }
 
-/// A prediction's least and most, at 80 %.
-#[derive(Clone, Debug, PartialEq)]
+/// A prediction's least and most, at 80 %, for a time; a rate's are the other way round.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Interval {
     /// The least, as a multiple of the prediction.
     pub low: f64,
@@ -227,9 +240,37 @@ impl Interval {
         Self { low: (-below).exp(), high: above.exp(), why }
     }
 
-    /// Half of its width, as a share of the prediction.
-    pub fn half_width(&self) -> f64 {
-        (self.high - self.low) / 2.0
+    /// Of a collective on a scenario's fabric, inside its scale-up domain or not.
+    pub fn of_collective(
+        loaded: &Loaded,
+        engine: Engine,
+        collective: Collective,
+        (inside, bytes): (bool, u64),
+    ) -> Self {
+        let scenario = &loaded.scenario;
+        let gpu = scenario.catalogue.gpu.get(&scenario.cluster.gpu);
+        let scale_up = gpu.map_or("", |gpu| gpu.scale_up_name.as_str());
+        let over = if inside { scale_up } else { scenario.network.transport.name() };
+        let architecture = Architecture::of_scale_up(scale_up).unwrap_or(Architecture::Hopper);
+        let class = Class::of_collective(collective, architecture, (inside, over), bytes);
+        Self::of(&Residuals::published().half_width(&class, engine, ""), None)
+    }
+
+    /// Of a step of which `exposed` is communication that nothing hides.
+    pub fn of_step(world: &JobWorld<'_>, engine: Engine, exposed: f64) -> Self {
+        let architecture = Architecture::of_scale_up(&world.gpu.scale_up_name);
+        let class = Class::of_step(architecture, &world.job.model, world.job.precision);
+        Self::of(&Residuals::published().of_step(&class, engine, "", exposed), None)
+    }
+
+    /// The least and the most of a time.
+    pub fn of_time(&self, time: f64) -> (f64, f64) {
+        (time * self.low, time * self.high)
+    }
+
+    /// The least and the most of a rate.
+    pub fn of_rate(&self, rate: f64) -> (f64, f64) {
+        (rate / self.high, rate / self.low)
     }
 }
 

@@ -21,6 +21,7 @@ use step::timeline::Share;
 use crate::Drawing;
 use crate::engine::{self, Engine};
 use crate::failure::Failure;
+use crate::interval::Interval;
 use crate::meter::{self, Meter};
 use crate::packets::Patience;
 use crate::seeds::{self, Repeat, Seeds};
@@ -48,6 +49,12 @@ const TOLD_SEGMENTS: usize = 8;
 pub struct Report {
     /// How long a step takes: the sum of `breakdown_s`.
     pub step_s: f64,
+    /// The least of its 80 % interval.
+    pub step_low_s: f64,
+    /// The most.
+    pub step_high_s: f64,
+    /// The interval, as multiples of the step, and where it comes from.
+    pub interval: Interval,
     /// Tokens per second, over all GPUs.
     pub tokens_per_s: f64,
     /// Model FLOPs of one GPU per second, causal attention counted once, in 10¹².
@@ -387,8 +394,13 @@ fn report(
         why: worst.why.clone(),
     });
     let answered = 1 + others.len();
+    let interval = Interval::of_step(world, engine, exposed);
+    let (step_low_s, step_high_s) = interval.of_time(step_s);
     let first = Report {
         step_s,
+        step_low_s,
+        step_high_s,
+        interval,
         tokens_per_s: prediction.tokens / step_s,
         tflops_per_gpu: prediction.tflops_per_gpu,
         mfu: prediction.mfu,

@@ -130,6 +130,9 @@ pub struct Case {
     /// What it is like.
     #[serde(serialize_with = "score::class_name", skip_serializing_if = "Option::is_none")]
     pub class: Option<Class>,
+    /// The share of a step that is communication which nothing hides.
+    #[serde(skip)]
+    exposed: Option<f64>,
     /// Whether no other cluster has a row of its class.
     pub is_alone: bool,
     /// The error with every constant set again without this cluster.
@@ -153,6 +156,7 @@ impl Case {
             spread: None,
             cluster: String::new(),
             class: None,
+            exposed: None,
             is_alone: false,
             left_out_error: predicted / measured - 1.0,
             low: predicted,
@@ -178,7 +182,10 @@ impl Case {
         let centre = without.unwrap_or(&self);
         let ends = centre.spread.map(|(low, high)| (low, high));
         let ends = ends.map(|(low, high)| (low / centre.predicted, high / centre.predicted));
-        let half = residuals.half_width(class, engine, &self.cluster);
+        let half = match self.exposed {
+            Some(exposed) => residuals.of_step(class, engine, &self.cluster, exposed),
+            None => residuals.half_width(class, engine, &self.cluster),
+        };
         let interval = Interval::of(&half, ends);
         let others = residuals.0.iter().filter(|row| row.cluster != self.cluster);
         let is_alone = !others.into_iter().any(|row| row.class == *class);

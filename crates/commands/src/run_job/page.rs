@@ -75,6 +75,7 @@ impl Answer for Report {
                 ("imbalance", significant(self.links.imbalance), "busiest over mean"),
                 ("goodput", percent(self.goodput), "of a long run"),
             ]);
+        sheet = sheet.text(self.interval_words());
         if let Some(scaled) = &self.scaled {
             sheet = sheet.note(scaled.words());
         }
@@ -119,6 +120,25 @@ impl Answer for Report {
 }
 
 impl Report {
+    /// How sure the step is, and what follows from it.
+    fn interval_words(&self) -> String {
+        let Self { interval, step_low_s, step_high_s, .. } = self;
+        let [slow, fast] = [step_high_s, step_low_s].map(|step| self.step_s / step);
+        let tokens = [slow, fast].map(|factor| grouped((factor * self.tokens_per_s) as u64));
+        format!(
+            "Interval: step {} to {}, MFU {} to {}, {:.0} to {:.0} TFLOP/s, {} to {} tokens/s; {}.",
+            span(*step_low_s),
+            span(*step_high_s),
+            percent(slow * self.mfu),
+            percent(fast * self.mfu),
+            slow * self.tflops_per_gpu,
+            fast * self.tflops_per_gpu,
+            tokens[0],
+            tokens[1],
+            interval.why,
+        )
+    }
+
     fn waterfall(&self) -> Chart {
         let mut parts = Frame::new(&["part", "seconds"]);
         for (name, seconds) in self.breakdown_s.named() {

@@ -67,6 +67,7 @@ pub(super) fn predict(
         note: notes.join(", "),
         source: row.source.clone(),
         cluster: row.origin.clone(),
+        exposed: Some(verdict.prediction.exposed_communication()),
         class: Some(Class::of_step(architecture, model, row.job.precision)),
         spread: Some((low.min(high), low.max(high))).filter(|(low, high)| low < high),
         ..Case::new(&row.id, measured, predicted, unit)
