@@ -22,6 +22,9 @@ use crate::{Drawing, parallel, run_job, run_traffic, traffic as wire};
 
 mod metrics;
 mod page;
+mod verdict;
+
+pub use verdict::Verdict;
 
 /// The deployments of the comparative analysis, and an AMD cluster.
 pub const DEPLOYMENTS: [&str; 5] =
@@ -49,6 +52,9 @@ pub struct Options {
 pub struct Report {
     /// What the columns are called.
     pub columns: Vec<String>,
+    /// Which is best, and whether that is known; nothing where fewer than two have a step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
     /// One for each metric.
     pub rows: Vec<Row>,
     /// Inputs that differ between the columns; empty for the deployments, which share nothing.
@@ -201,6 +207,7 @@ pub fn run(
     }
     let (names, columns): (Vec<String>, Vec<Column>) = done.into_iter().unzip();
     Ok(Report {
+        verdict: verdict::verdict(&names, &columns, options.engine),
         columns: names,
         rows: metrics::rows(&columns),
         changed: if named { changed(&columns) } else { Vec::new() },

@@ -77,6 +77,11 @@ impl Class {
         Self(vec!["step".to_owned(), kind.to_owned(), chip.to_owned(), precision])
     }
 
+    /// Of large collectives between servers, over whatever transport.
+    pub fn between_servers() -> Self {
+        Self(["collective", "32 to 512 MiB", "network"].map(str::to_owned).to_vec())
+    }
+
     /// All of its words, from the general to the particular.
     pub fn name(&self) -> String {
         self.0.join(" / ")
@@ -192,8 +197,7 @@ impl Residuals {
     /// little; what a step exposes is off by as much as collectives between servers are, beside
     /// what else is.
     pub fn of_step(&self, class: &Class, engine: Engine, without: &str, exposed: f64) -> HalfWidth {
-        let network = ["collective", "32 to 512 MiB", "network"].map(str::to_owned);
-        let network = self.half_width(&Class(network.to_vec()), engine, without);
+        let network = self.half_width(&Class::between_servers(), engine, without);
         let step = self.half_width(class, engine, without);
         HalfWidth { log: step.log.hypot(exposed * network.log), ..step }
     }

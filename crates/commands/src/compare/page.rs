@@ -18,6 +18,9 @@ pub(super) fn sheet(report: &Report) -> Sheet {
     let mut sheet = Sheet::new()
         .heading(format!("Side by side, {} engine", report.engine.name()))
         .table(columns(report));
+    if let Some(verdict) = &report.verdict {
+        sheet = sheet.text(format!("Verdict: {}.", verdict.text));
+    }
     if !report.left_out.is_empty() {
         let names = report.left_out.join(", ");
         sheet = sheet.note(format!("Stopped before the end, and left out: {names}."));

@@ -1,0 +1,109 @@
+//! Which column is best, and whether that is known.
+//!
+//! Columns that run the same job on the same GPUs share the error of its computation, so only what
+//! their communication is off by tells them apart. Others may each be off by their own interval.
+//! What is nearer to the best than that is a tie.
+
+use serde::Serialize;
+
+use super::Column;
+use crate::engine::Engine;
+use crate::interval::{Class, Residuals};
+use crate::seeds::Spread;
+
+/// What somebody would tell a colleague.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// In words.
+    pub text: String,
+    /// The column with the shortest step, or the highest MFU where jobs differ.
+    pub best: String,
+    /// Whether another cannot be told from it.
+    pub tie: bool,
+    /// Those that cannot.
+    pub ties: Vec<String>,
+}
+
+/// One column's step, as far as a verdict needs it.
+struct Step<'a> {
+    name: &'a str,
+    column: &'a Column,
+    /// Seconds, or GPU peak time over model time: less is better.
+    cost: f64,
+    /// Half of its interval, in logarithms.
+    half: f64,
+    /// Half of the 95 % interval of its mean over seeds, as a share.
+    seeds: f64,
+    exposed: f64,
+}
+
+/// Compares the steps of all columns that have one; nothing if fewer than two have.
+pub(super) fn verdict(names: &[String], columns: &[Column], engine: Engine) -> Option<Verdict> {
+    let jobs = || columns.iter().filter_map(|column| column.loaded.job.as_ref());
+    let work = |job: &job::Job| (job.model.clone(), job.batch.sequences * job.batch.length);
+    let is_same_work = jobs().all(|job| Some(work(job)) == jobs().next().map(work));
+    let named = names.iter().zip(columns);
+    let steps = named.filter_map(|(name, column)| Step::of(name, column, is_same_work));
+    let mut steps: Vec<Step<'_>> = steps.collect();
+    if steps.len() < 2 {
+        return None;
+    }
+    steps.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+    let (best, others) = steps.split_first()?;
+    let is_near = |other: &&Step<'_>| (other.cost / best.cost).ln() <= best.doubt(other, engine);
+    let ties: Vec<String> = others.iter().filter(is_near).map(|it| it.name.to_owned()).collect();
+    let clear = others.iter().find(|other| !is_near(other));
+    let goal = if is_same_work { "the shortest step" } else { "the highest MFU" };
+    let mut text = match ties.is_empty() {
+        true => format!("{} has {goal}", best.name),
+        false => {
+            let ties = ties.join(", ");
+            format!("a tie within the model's error: {} has {goal}, but {ties} may", best.name)
+        }
+    };
+    if let Some(next) = clear {
+        let behind = 100.0 * (next.cost / best.cost - 1.0);
+        let (unit, name) = (if is_same_work { "step" } else { "time for a FLOP" }, next.name);
+        text += &format!("; {name}'s {unit} is {behind:.1} % longer, more than the model's error");
+    }
+    if !is_same_work {
+        text += "; the jobs differ, so their steps do not compare";
+    }
+    Some(Verdict { text, best: best.name.to_owned(), tie: !ties.is_empty(), ties })
+}
+
+impl<'a> Step<'a> {
+    fn of(name: &'a str, column: &'a Column, is_same_work: bool) -> Option<Self> {
+        let (first, _) = column.runs.first()?.job.as_ref()?;
+        let costs = column.runs.iter().filter_map(|run| run.job.as_ref());
+        let cost = |report: &crate::run_job::Report| match is_same_work {
+            true => report.step_s,
+            false => 1.0 / report.mfu,
+        };
+        let costs: Vec<f64> = costs.map(|(report, _)| cost(report)).collect();
+        let (mean, seeds) = match costs.len() {
+            1 => (costs[0], 0.0),
+            _ => {
+                let Spread { mean, ci95, .. } = Spread::of(&costs);
+                (mean, ci95 / mean)
+            }
+        };
+        let half = (first.step_high_s / first.step_low_s).ln() / 2.0;
+        let exposed = first.exposed_communication;
+        Some(Self { name, column, cost: mean, half, seeds, exposed })
+    }
+
+    /// How far the two may be off from each other, in logarithms.
+    fn doubt(&self, other: &Self, engine: Engine) -> f64 {
+        let seeds = self.seeds.hypot(other.seeds);
+        let machines = |column: &Column| {
+            let job = column.loaded.job.clone();
+            (job, column.loaded.scenario.cluster.gpu.clone())
+        };
+        if machines(self.column) != machines(other.column) {
+            return self.half.hypot(other.half).hypot(seeds);
+        }
+        let network = Residuals::published().half_width(&Class::between_servers(), engine, "");
+        (network.log * self.exposed.max(other.exposed)).hypot(seeds)
+    }
+}
