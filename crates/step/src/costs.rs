@@ -246,7 +246,11 @@ impl<'a, 'n> Costing<'a, 'n> {
     /// What of a pass stays exposed.
     fn exposed(&self, whole: &Whole) -> Parts {
         let mut parts = Parts::default();
-        let tensor = if self.overlaps(Axis::Tp) { self.overheads.tensor_exposed } else { 1.0 };
+        let chunk = 1.0 / self.job().layout.tp.max(1) as f64;
+        let tensor = match self.overlaps(Axis::Tp) {
+            true => self.overheads.tensor_exposed.unwrap_or(chunk),
+            false => 1.0,
+        };
         parts.add(Share::Tp, scaled(whole.tensor, tensor));
         let rings = self.job().parallel.cp_exchange == CpExchange::Ring || self.overlaps(Axis::Cp);
         let hidden = if rings { whole.attention } else { Span::ZERO };

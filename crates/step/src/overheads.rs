@@ -16,9 +16,10 @@ use units::{Idle, Ranged, Ranges, Span};
 pub struct Overheads {
     /// Once per step: data loading, logging, gradient norm across ranks, the Python of the loop.
     pub per_step: Span,
-    /// The share of overlapped tensor-parallel communication that stays exposed: the first chunk of
-    /// each gather and the last of each scatter have no matrix product to hide under.
-    pub tensor_exposed: f64,
+    /// The share of overlapped tensor-parallel communication that stays exposed. Left out, it is
+    /// one of the chunks that a gather or scatter is cut into, as many as the group has ranks: the
+    /// first of a gather and the last of a scatter have no matrix product to hide under.
+    pub tensor_exposed: Option<f64>,
     /// How much slower computation runs while communication kernels take SMs and memory bandwidth.
     pub compute_slowdown: f64,
     /// Starting one collective or message in a stream of kernels, and finding all ranks there.
@@ -33,9 +34,9 @@ impl Default for Overheads {
             // Some milliseconds per step on top of what grows with scale: the fit over published
             // steps of five families described in the book's page on validation.
             per_step: Span::from_ms(10),
-            // With four chunks (Transformer Engine's user buffers split into tp chunks; 4 to 8) the
-            // first of them is exposed: between 1/4 and 1/8, plus the chunked products' loss.
-            tensor_exposed: 0.25,
+            // Transformer Engine's user buffers move one chunk for each rank round a ring of sends
+            // (transformer_engine/common/comm_gemm_overlap, `CommOverlapP2PBase`).
+            tensor_exposed: None,
             // Training steps with and without overlapped communication, the same fit.
             compute_slowdown: 0.03,
             // NCCL's base latency of the Simple protocol, 8.4 µs (NCCL src/graph/tuning.cc), and a
@@ -52,7 +53,9 @@ impl Default for Overheads {
 impl Ranged for Overheads {
     fn ranges(&self, check: &mut Ranges) {
         check.at_most("per_step", self.per_step, Span::from_ms(3_600_000));
-        check.share("tensor_exposed", self.tensor_exposed);
+        if let Some(share) = self.tensor_exposed {
+            check.share("tensor_exposed", share);
+        }
         check.within("compute_slowdown", self.compute_slowdown, [0.0, 100.0]);
         check.at_most("collective", self.collective, Span::from_ms(10_000));
         check.at_most("expert_sms", self.expert_sms, 1024);
@@ -82,7 +85,7 @@ impl Overheads {
     pub fn none() -> Self {
         Self {
             per_step: Span::ZERO,
-            tensor_exposed: 0.0,
+            tensor_exposed: Some(0.0),
             compute_slowdown: 0.0,
             collective: Span::ZERO,
             expert_sms: 0,

@@ -49,7 +49,7 @@ pub struct Constant {
 /// All of them.
 pub const CONSTANTS: &[Constant] = &[
     Constant {
-        key: "overheads.per_step",
+        key: "software.per_step",
         unit: "s",
         set_by: SetBy::Steps,
         values: &[0.0, 0.005, 0.01, 0.015, 0.02, 0.03],
@@ -59,20 +59,12 @@ pub const CONSTANTS: &[Constant] = &[
         },
     },
     Constant {
-        key: "overheads.compute_slowdown",
+        key: "software.compute_slowdown",
         unit: "",
         set_by: SetBy::Steps,
         values: &[0.0, 0.015, 0.03, 0.045, 0.06, 0.08],
         get: |tuning| tuning.assumptions.overheads.compute_slowdown,
         set: |tuning, value| tuning.assumptions.overheads.compute_slowdown = value,
-    },
-    Constant {
-        key: "overheads.tensor_exposed",
-        unit: "",
-        set_by: SetBy::Steps,
-        values: &[0.0, 0.125, 0.25, 0.375, 0.5],
-        get: |tuning| tuning.assumptions.overheads.tensor_exposed,
-        set: |tuning, value| tuning.assumptions.overheads.tensor_exposed = value,
     },
     Constant {
         key: "jitter.mean",
@@ -289,7 +281,7 @@ mod tests {
             wanted.iter().map(|row| (set_by == SetBy::Steps).then(|| error(row))).collect()
         };
         let found = set_again(&rows, &errors);
-        let setting = &found.constant["overheads.per_step"];
+        let setting = &found.constant["software.per_step"];
         assert_eq!((setting.value, setting.by_all), (0.01, 0.015));
         assert_eq!((setting.rows, setting.clusters), (0, 0), "all moved by less than 0.001");
         assert_eq!(setting.without.get("a"), Some(&0.02));
