@@ -13,6 +13,7 @@
 //! collective of a communicator uses the queue pairs of the first.
 
 pub mod all_to_all;
+pub mod collnet_chain;
 pub mod communicator;
 pub mod hierarchical;
 pub mod hierarchical_all_to_all;
@@ -46,6 +47,7 @@ pub const ALGORITHMS: &[&dyn Algorithm] = &[
     &tree::Tree,
     &ring::Ring,
     &sharp::Sharp,
+    &collnet_chain::CollNetChain,
     &nvls::Nvls,
     &nvls_tree::NvlsTree,
     &pat::Pat,
@@ -236,6 +238,8 @@ pub struct Phase {
     pub nic: f64,
     /// Messages that one rank's proxy posts to its NIC.
     pub posts: f64,
+    /// The protocol of these, which decides what a post costs.
+    pub protocol: Protocol,
     /// What share of the scale-up links' usable rate the software reaches in this phase.
     pub efficiency: f64,
     /// The same for the NICs.
@@ -267,6 +271,7 @@ impl Default for Phase {
             mesh_link: 0.0,
             nic: 0.0,
             posts: 0.0,
+            protocol: Protocol::Simple,
             efficiency: 1.0,
             net_efficiency: 1.0,
             latency_s: 0.0,
