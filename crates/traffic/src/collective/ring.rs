@@ -68,11 +68,13 @@ impl Algorithm for Ring {
         let shape = ask.shape();
         let edge = edge_bytes(ask, ask.bytes.get()) as f64;
         let per_domain = f64::from(shape.per_domain);
-        let scale_up = match (shape.domains, shape.per_domain) {
-            (_, 1) => 0.0,
+        let scale_up = match shape.per_domain {
+            1 => 0.0,
+            // Of the paths through a mesh each GPU is the last one of one, and leaves by its NIC.
+            _ if shape.has_mesh_paths() => edge * (per_domain - 1.0) / per_domain,
             _ => edge,
         };
-        let cycles = f64::from(ask.communicator.distinct_cycles().min(plan.channels));
+        let cycles = f64::from(shape.distinct_rings().min(plan.channels));
         let bandwidth = constants::bus_bandwidth(ask.settings, shape);
         let efficiency = efficiency(ask, plan.protocol, bandwidth);
         let each = ask.bytes.as_f64() / f64::from(plan.channels);
