@@ -12,6 +12,7 @@
 //! Connections are persistent: a [`Group`] remembers which ones it has opened, so the second
 //! collective of a communicator uses the queue pairs of the first.
 
+pub mod all_pairs;
 pub mod all_to_all;
 pub mod collnet_chain;
 pub mod communicator;
@@ -51,6 +52,7 @@ pub const ALGORITHMS: &[&dyn Algorithm] = &[
     &nvls::Nvls,
     &nvls_tree::NvlsTree,
     &pat::Pat,
+    &all_pairs::AllPairs,
     &hierarchical::Hierarchical,
     &all_to_all::AllToAll,
     &hierarchical_all_to_all::HierarchicalAllToAll,

@@ -271,11 +271,15 @@ impl Row {
     /// What bytes over time are multiplied with to give the published bandwidth.
     fn logical(&self, communicator: &Communicator, settings: &Settings) -> f64 {
         match self.collective {
-            // Servers that a token goes to, its own among them.
+            // Servers that a token goes to, its own among them; inside one domain, GPUs.
             Collective::MoeDispatch | Collective::MoeCombine => {
                 let nodes = communicator.domains() as u32;
                 let per_node = self.cluster.gpus_per_node as u32;
-                f64::from(nodes) * settings.routing.copies(nodes, per_node).to_node
+                let copies = settings.routing.copies(nodes, per_node);
+                match nodes {
+                    1 => f64::from(per_node) * copies.to_gpu,
+                    _ => f64::from(nodes) * copies.to_node,
+                }
             }
             other => collective::Collective::bus_factor(other, self.cluster.gpus as u32),
         }

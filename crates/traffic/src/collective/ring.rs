@@ -81,7 +81,7 @@ impl Algorithm for Ring {
         let edge = edge_bytes(ask, ask.bytes.get()) as f64;
         let per_domain = f64::from(shape.per_domain);
         let scale_up = edge * inside_share(shape);
-        let cycles = f64::from(ask.communicator.distinct_cycles().min(plan.channels));
+        let cycles = f64::from(shape.distinct_rings().min(plan.channels));
         let bandwidth = ring_bandwidth(ask);
         let efficiency = efficiency(ask, plan, bandwidth);
         let each = ask.bytes.as_f64() / f64::from(plan.channels);
@@ -209,6 +209,7 @@ fn inside_share(shape: &Shape) -> f64 {
         (_, 1) => 0.0,
         // Each GPU is the last one of a path through the server, and leaves by its own NIC.
         (2.., _) if shape.scale_up == ScaleUp::Switched => (members - 1.0) / members,
+        _ if shape.has_mesh_paths() => (members - 1.0) / members,
         _ => 1.0,
     }
 }
