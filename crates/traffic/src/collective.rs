@@ -12,6 +12,7 @@
 //! Connections are persistent: a [`Group`] remembers which ones it has opened, so the second
 //! collective of a communicator uses the queue pairs of the first.
 
+pub mod all_pairs;
 pub mod all_to_all;
 pub mod collnet_chain;
 pub mod communicator;
@@ -51,6 +52,7 @@ pub const ALGORITHMS: &[&dyn Algorithm] = &[
     &nvls::Nvls,
     &nvls_tree::NvlsTree,
     &pat::Pat,
+    &all_pairs::AllPairs,
     &hierarchical::Hierarchical,
     &all_to_all::AllToAll,
     &hierarchical_all_to_all::HierarchicalAllToAll,
@@ -229,6 +231,8 @@ pub struct Phase {
     pub posts: f64,
     /// The protocol of these, which decides what a post costs.
     pub protocol: Protocol,
+    /// Seconds that the library's channels take at least to move the bytes.
+    pub channels_s: f64,
     /// What share of the scale-up links' usable rate the software reaches in this phase.
     pub efficiency: f64,
     /// The same for the NICs.
@@ -261,6 +265,7 @@ impl Default for Phase {
             nic: 0.0,
             posts: 0.0,
             protocol: Protocol::Simple,
+            channels_s: 0.0,
             efficiency: 1.0,
             net_efficiency: 1.0,
             latency_s: 0.0,

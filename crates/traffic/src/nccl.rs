@@ -150,7 +150,8 @@ pub struct Settings {
     /// measurements: 16 to 64 H100 and H200 of dellh100, aionh100, rhh200 and gtc25-h100.
     pub nvls_network_share: f64,
     /// What one channel of a ring between servers moves at most, in 10⁹ bytes per second. Set with
-    /// measurements: rings of dellh100, aionh100 and gtc25-h100 with 16 channels.
+    /// measurements: rings of dellh100, aionh100, gtc25-h100, aacmi325x and ocimi355x with 16
+    /// channels.
     pub ring_channel_gbps: f64,
     /// Who starts the transfers.
     pub initiator: Initiator,
@@ -160,6 +161,16 @@ pub struct Settings {
     /// The share of the scale-up links' raw rate that the library reaches; otherwise the
     /// architecture's.
     pub scale_up_efficiency: Option<f64>,
+    /// The share of a NIC's rate that an all-to-all between very many servers leaves it; two
+    /// servers have all of it. Set with measurements: the all-to-all rows of `gtc25-a100`,
+    /// `gtc25-h100` and `ocimi355x` on four servers (0.74, 0.74 and 0.80 of the NICs).
+    pub all_to_all_share: f64,
+    /// The share of the scale-up links' raw rate that DeepEP's kernels reach.
+    pub deepep_efficiency: f64,
+    /// What DeepEP's low-latency kernels take beside the bytes: starting on all ranks, a barrier
+    /// of the whole grid between sending and receiving, and the exchange of the numbers of tokens.
+    /// Set with measurements: the six low-latency rows of `deepep-h800`.
+    pub low_latency_overhead: Span,
     /// The share of a NIC's rate that is left for payload; it follows from the transport.
     #[serde(skip)]
     pub wire_efficiency: f64,
@@ -209,6 +220,11 @@ impl Default for Settings {
             // ConnectX-7 between GPUs: data/hardware/nics.toml, 1.2 us on either side.
             nic_latency: Span::from_ns(2_400),
             scale_up_efficiency: None,
+            all_to_all_share: 0.65,
+            // DeepEP V2 on eight SM100 GPUs (its README at dd758ca: 643 to 740 GB/s, of which one
+            // GPU in eight is the sender itself, of a raw 900): 0.63 to 0.72, here their mean.
+            deepep_efficiency: 0.68,
+            low_latency_overhead: Span::from_us(28),
             // 4,096 bytes of payload in a frame of 4,178 (RoCEv2: preamble and gap 20, Ethernet
             // 18, IPv4 20, UDP 8, BTH 12, ICRC 4).
             wire_efficiency: 4096.0 / 4178.0,
@@ -252,6 +268,11 @@ impl Settings {
         flushed(protocol) * 1e6 * self.crossing.as_secs_f64()
     }
 
+    /// The share of the scale-up links' raw rate that collectives reach.
+    pub fn scale_up_share(&self) -> f64 {
+        self.scale_up_efficiency.unwrap_or(self.architecture.scale_up_efficiency())
+    }
+
     /// Names what has no effect, given the other settings of the library.
     pub fn unused(&self, idle: &mut Idle) {
         if self.initiator == Initiator::Host {
@@ -293,6 +314,9 @@ impl Ranged for Settings {
         if let Some(share) = self.scale_up_efficiency {
             check.within("scale_up_efficiency", share, [1e-3, 1.0]);
         }
+        check.within("all_to_all_share", self.all_to_all_share, [1e-3, 1.0]);
+        check.within("deepep_efficiency", self.deepep_efficiency, [1e-3, 1.0]);
+        check.at_most("low_latency_overhead", self.low_latency_overhead, Span::from_ms(10_000));
     }
 }
 

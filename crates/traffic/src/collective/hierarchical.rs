@@ -66,7 +66,7 @@ impl Algorithm for Hierarchical {
         let hop = constants::hop_latency_us(settings, shape, Family::Ring, Protocol::Simple);
         let net = constants::net_latency_us(settings, shape, Family::Ring, Protocol::Simple);
         let base = constants::base_latency_us(settings, Family::Ring, Protocol::Simple);
-        let cycles = f64::from(ask.communicator.distinct_cycles());
+        let cycles = f64::from(ask.shape().distinct_cycles());
         let within = Phase {
             scale_up: inside,
             mesh_link: if mesh { inside / cycles } else { 0.0 },
@@ -263,5 +263,5 @@ struct Pass {
 
 /// Rings inside a domain: as many as have links of their own.
 fn inner_channels(ask: &Ask<'_>) -> u32 {
-    ask.communicator.distinct_cycles()
+    ask.shape().distinct_cycles()
 }

@@ -44,7 +44,7 @@ impl Algorithm for HierarchicalAllToAll {
         ask.settings.p2p_net_chunk
     }
 
-    fn phases(&self, ask: &Ask<'_>, plan: &Plan) -> Vec<Phase> {
+    fn phases(&self, ask: &Ask<'_>, _: &Plan) -> Vec<Phase> {
         let (shape, settings) = (ask.shape(), ask.settings);
         let bytes = ask.bytes.as_f64() * ask.hottest();
         let (ranks, members) = (f64::from(shape.ranks), f64::from(shape.per_domain));
@@ -65,7 +65,7 @@ impl Algorithm for HierarchicalAllToAll {
             },
             Phase {
                 nic: away * members / f64::from(shape.rails),
-                posts: away / plan.chunk.as_f64().min(bytes * members / ranks).max(1.0),
+                net_efficiency: super::all_to_all::net_share(ask),
                 latency_s: 1e-6 * (base + net) + super::all_to_all::ways_s(ask),
                 first_message: bytes * members / ranks,
                 new_connections: 1.0,

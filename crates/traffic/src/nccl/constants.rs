@@ -362,7 +362,7 @@ pub fn least_channel_bytes(protocol: Protocol, parts: u32) -> u64 {
 pub fn search_channels(settings: &Settings, communicator: &Communicator) -> u32 {
     let shape = communicator.shape();
     match (shape.domains, shape.scale_up) {
-        (1, ScaleUp::Mesh) => 2 * communicator.distinct_cycles(),
+        (1, ScaleUp::Mesh) => 2 * shape.distinct_cycles(),
         (1, _) if settings.architecture == Architecture::Blackwell => 16,
         (1, _) => 12,
         (_, _) => shape.rails / stripes(settings, shape),
@@ -456,10 +456,13 @@ pub fn scale_up_bandwidth(settings: &Settings, shape: &Shape) -> Option<f64> {
     let raw = match shape.scale_up {
         ScaleUp::Absent => return None,
         ScaleUp::Switched => shape.scale_up_rate?.bytes_per_s(),
-        // A ring takes one link of each GPU, and there are as many rings as cycles.
+        // A ring takes one link of each GPU, and there are as many rings as do not share any.
         ScaleUp::Mesh => {
-            let cycles = shape.per_domain.saturating_sub(1).max(1);
-            shape.mesh_link_rate?.bytes_per_s() * f64::from(cycles)
+            let rings = match shape.has_mesh_paths() {
+                true => shape.per_domain,
+                false => shape.per_domain.saturating_sub(1).max(1),
+            };
+            shape.mesh_link_rate?.bytes_per_s() * f64::from(rings)
         }
     };
     Some(raw * efficiency / 1e9)
