@@ -150,7 +150,8 @@ pub struct Settings {
     /// measurements: 16 to 64 H100 and H200 of dellh100, aionh100, rhh200 and gtc25-h100.
     pub nvls_network_share: f64,
     /// What one channel of a ring between servers moves at most, in 10⁹ bytes per second. Set with
-    /// measurements: rings of dellh100, aionh100 and gtc25-h100 with 16 channels.
+    /// measurements: rings of dellh100, aionh100, gtc25-h100, aacmi325x and ocimi355x with 16
+    /// channels.
     pub ring_channel_gbps: f64,
     /// Who starts the transfers.
     pub initiator: Initiator,

@@ -376,13 +376,13 @@ pub fn stripes(settings: &Settings, shape: &Shape) -> u32 {
 }
 
 /// How many channels rings and trees have: those of the search, doubled, and at most 64
-/// (`MAXCHANNELS`). From Hopper on, fewer than 16 between servers are doubled again (NCCL
-/// `src/graph/connect.cc`).
+/// (`MAXCHANNELS`). From Hopper on, fewer than 16 between servers are doubled again where each
+/// moves more than 45 (NCCL `src/graph/connect.cc`).
 pub fn ring_channels(settings: &Settings, communicator: &Communicator) -> u32 {
     let shape = communicator.shape();
     let doubled = 2 * search_channels(settings, communicator);
     let is_recent = matches!(settings.architecture, Architecture::Hopper | Architecture::Blackwell);
-    let again = is_recent && 1 < shape.domains.min(shape.per_domain) && doubled < 16;
+    let again = is_recent && 1 < shape.domains && doubled < 16 && 45.0 < nic_gbytes(shape);
     let channels = if again { 2 * doubled } else { doubled };
     channels.max(settings.least_channels).clamp(1, 64)
 }
