@@ -239,19 +239,19 @@ fn the_table_of_errors() {
     all_gather-h200x8-ring-16g         361.40   369.43    +2.2%  ring Simple ×24
     reduce_scatter-h200x8-ring-16g     362.90   369.43    +1.8%  ring Simple ×24
     ar-h100x32                         370.00   368.54    -0.4%  ring Simple ×16
-    a2a-h100x32                         48.00    54.55   +13.6%  pairwise Simple ×1
+    a2a-h100x32                         48.00    49.19    +2.5%  pairwise Simple ×1
     ar-h100x32-sharp                   480.00   541.14   +12.7%  sharp Simple ×16
     ar-mi300x8                         312.90   333.18    +6.5%  ring Simple ×28
-    deepep-moe_dispatch-ep16            43.00    55.37   +28.8%  moe Simple ×1
-    deepep-moe_combine-ep16             43.00    56.43   +31.2%  moe Simple ×1
+    deepep-moe_dispatch-ep16            43.00    46.00    +7.0%  moe Simple ×1
+    deepep-moe_combine-ep16             43.00    46.73    +8.7%  moe Simple ×1
     deepep-moe_dispatch-ep64            51.00    55.60    +9.0%  moe Simple ×1
     deepep-moe_combine-ep64             50.00    56.18   +12.4%  moe Simple ×1
-    deepep-moe_dispatch_ll-ep8          77.00    69.59    -9.6%  moe_low_latency Simple ×1
-    deepep-moe_combine_ll-ep8          114.00   107.34    -5.8%  moe_low_latency Simple ×1
-    deepep-moe_dispatch_ll-ep32        155.00   143.01    -7.7%  moe_low_latency Simple ×1
-    deepep-moe_combine_ll-ep32         273.00   250.35    -8.3%  moe_low_latency Simple ×1
-    deepep-moe_dispatch_ll-ep256       194.00   176.34    -9.1%  moe_low_latency Simple ×1
-    deepep-moe_combine_ll-ep256        360.00   314.98   -12.5%  moe_low_latency Simple ×1
+    deepep-moe_dispatch_ll-ep8          77.00   106.10   +37.8%  moe_low_latency Simple ×1
+    deepep-moe_combine_ll-ep8          114.00   151.85   +33.2%  moe_low_latency Simple ×1
+    deepep-moe_dispatch_ll-ep32        155.00   171.01   +10.3%  moe_low_latency Simple ×1
+    deepep-moe_combine_ll-ep32         273.00   278.35    +2.0%  moe_low_latency Simple ×1
+    deepep-moe_dispatch_ll-ep256       194.00   204.34    +5.3%  moe_low_latency Simple ×1
+    deepep-moe_combine_ll-ep256        360.00   342.98    -4.7%  moe_low_latency Simple ×1
     latency-rocev2-same-leaf             3.60     3.35    -6.9%  send_recv Simple ×1
     latency-rocev2-cross-leaf            5.60     5.21    -7.1%  send_recv Simple ×1
     latency-infiniband-same-leaf         2.80     2.75    -1.7%  send_recv Simple ×1
