@@ -14,6 +14,7 @@
 
 pub mod all_pairs;
 pub mod all_to_all;
+pub mod collnet_chain;
 pub mod communicator;
 pub mod hierarchical;
 pub mod hierarchical_all_to_all;
@@ -47,6 +48,7 @@ pub const ALGORITHMS: &[&dyn Algorithm] = &[
     &tree::Tree,
     &ring::Ring,
     &sharp::Sharp,
+    &collnet_chain::CollNetChain,
     &nvls::Nvls,
     &nvls_tree::NvlsTree,
     &pat::Pat,
@@ -227,6 +229,8 @@ pub struct Phase {
     pub nic: f64,
     /// Messages that one rank's proxy posts to its NIC.
     pub posts: f64,
+    /// The protocol of these, which decides what a post costs.
+    pub protocol: Protocol,
     /// What share of the scale-up links' usable rate the software reaches in this phase.
     pub efficiency: f64,
     /// The same for the NICs.
@@ -258,6 +262,7 @@ impl Default for Phase {
             mesh_link: 0.0,
             nic: 0.0,
             posts: 0.0,
+            protocol: Protocol::Simple,
             efficiency: 1.0,
             net_efficiency: 1.0,
             latency_s: 0.0,

@@ -37,10 +37,9 @@ impl Algorithm for Tree {
     fn offer(&self, ask: &Ask<'_>, protocol: Protocol) -> Option<Offer> {
         let (shape, settings) = (ask.shape(), ask.settings);
         let bandwidth = constants::bus_bandwidth(settings, shape);
-        let correction = constants::tree_correction(protocol, ask.bytes);
         Some(Offer {
-            bandwidth: 0.5 * bandwidth * efficiency(ask, protocol, bandwidth) * correction,
-            latency_us: latency_us(ask, protocol),
+            bandwidth: 0.5 * bandwidth * efficiency(ask, protocol, bandwidth),
+            latency_us: latency_us(ask, protocol, settings.declared_us(protocol)),
         })
     }
 
@@ -49,15 +48,26 @@ impl Algorithm for Tree {
     }
 
     fn chunk(&self, ask: &Ask<'_>, protocol: Protocol, channels: u32) -> Bytes {
-        let mut chunk = constants::buffer(ask.settings, protocol).get() / 2;
-        if protocol == Protocol::Simple {
-            // NCCL src/enqueue.cc: shorter chunks until there are several for each level.
-            let each = ask.bytes.get() / u64::from(channels);
-            let depth = depth(ask);
-            for (times, least) in [(8, 131_072), (4, 65_536), (1, 32_768)] {
-                while each / chunk < depth * times && least < chunk {
-                    chunk /= 2;
-                }
+        let buffer = constants::buffer(ask.settings, protocol).get();
+        // NCCL src/enqueue.cc: shorter chunks until there are several for each level.
+        let (mut chunk, rule) = match protocol {
+            Protocol::Ll => return Bytes::new(buffer / 8),
+            Protocol::Ll128 => {
+                let members = f64::from(ask.shape().per_domain);
+                let steps = levels(ask) + 0.1 * members;
+                let rule = [(64.0, 131_072), (16.0, 32_768)];
+                (buffer / 8, rule.map(|(times, least)| (steps * times / members, least)).to_vec())
+            }
+            Protocol::Simple => {
+                let depth = depth(ask) as f64;
+                let rule = [(8.0, 131_072), (4.0, 65_536), (1.0, 32_768)];
+                (buffer / 2, rule.map(|(times, least)| (depth * times, least)).to_vec())
+            }
+        };
+        let each = ask.bytes.get() / u64::from(channels);
+        for (wanted, least) in rule {
+            while ((each / chunk) as f64) < wanted && least < chunk {
+                chunk /= 2;
             }
         }
         Bytes::new(chunk)
@@ -76,8 +86,8 @@ impl Algorithm for Tree {
             nic: nic_load(ask, plan),
             efficiency,
             net_efficiency: efficiency,
-            latency_s: 1e-6 * latency_us(ask, plan.protocol)
-                + ways_s(ask, Family::Tree, plan.protocol),
+            latency_s: ways_s(ask, Family::Tree, plan.protocol)
+                + 1e-6 * latency_us(ask, plan.protocol, ask.settings.crossing_us(plan.protocol)),
             messages: chunks(each as u64, slice(plan)),
             slots: under_way(ask, plan) as f64,
             // What a server begins to pass on while it still arrives waits for its window once.
@@ -88,7 +98,11 @@ impl Algorithm for Tree {
                     let slice = chunk / f64::from(plan.slices);
                     2.0 * depth(ask) as f64 * slice / channel_rate(ask, plan)
                 }
-                // Flags beside the data: a rank passes a line on as soon as it is there.
+                // Flags beside the data: a rank passes a line on as soon as it is there, but a NIC
+                // sends whole chunks.
+                Protocol::Ll128 if 1 < shape.domains => {
+                    levels(ask) * chunk / channel_rate(ask, plan)
+                }
                 Protocol::Ll | Protocol::Ll128 => 0.0,
             },
             ..Phase::default()
@@ -215,10 +229,16 @@ fn depth(ask: &Ask<'_>) -> u64 {
     u64::from(shape.per_domain - 1 + shape.domains.ilog2()).max(1)
 }
 
-fn latency_us(ask: &Ask<'_>, protocol: Protocol) -> f64 {
+/// Steps of a chunk between servers: NCCL's approximation.
+fn levels(ask: &Ask<'_>) -> f64 {
+    1.0 + f64::from(ask.shape().domains.ilog2())
+}
+
+/// `beyond` is added to each hand-over between servers.
+fn latency_us(ask: &Ask<'_>, protocol: Protocol, beyond: f64) -> f64 {
     let (shape, settings) = (ask.shape(), ask.settings);
     let hop = constants::hop_latency_us(settings, shape, Family::Tree, protocol);
-    let net = constants::net_latency_us(settings, shape, Family::Tree, protocol);
+    let net = constants::net_latency_us(settings, shape, Family::Tree, protocol) + beyond;
     let inside = f64::from(shape.per_domain - 1) * hop;
     let between = f64::from(shape.domains.ilog2()) * net;
     constants::base_latency_us(settings, Family::Tree, protocol) + 2.0 * (inside + between)
@@ -235,11 +255,12 @@ pub(super) fn ways_s(ask: &Ask<'_>, family: Family, protocol: Protocol) -> f64 {
     beyond_constants_s(2.0 * Ways::of(ask).tree_s(), counted, constant)
 }
 
-/// NCCL `tuning.cc`: .92 of the links, at most so much for each channel, less with flags, and .85
-/// of that where the search falls back to the plain tree pattern, as it does from Hopper on.
+/// NCCL `tuning.cc`: .92 of the links, at most so much for each channel of the search, less with
+/// flags, .85 of that where the search falls back to the plain tree pattern, as it does from Hopper
+/// on, and a correction by size.
 fn efficiency(ask: &Ask<'_>, protocol: Protocol, bandwidth: f64) -> f64 {
     let (shape, settings) = (ask.shape(), ask.settings);
-    let channels = f64::from(constants::ring_channels(settings, ask.communicator));
+    let channels = f64::from(constants::search_channels(settings, ask.communicator));
     let most = |protocol| channels * constants::tree_channel_max(settings, shape, protocol);
     let simple = (0.92 * bandwidth).min(most(Protocol::Simple));
     let bus = match protocol {
@@ -254,7 +275,7 @@ fn efficiency(ask: &Ask<'_>, protocol: Protocol, bandwidth: f64) -> f64 {
         Architecture::Hopper | Architecture::Blackwell => 0.85,
         Architecture::Ampere | Architecture::Cdna3 => 1.0,
     };
-    bus * pattern / bandwidth
+    bus * pattern * constants::tree_correction(protocol, ask.bytes) / bandwidth
 }
 
 /// How fast one channel passes data on, in bytes per second.
