@@ -231,6 +231,8 @@ pub struct Phase {
     pub posts: f64,
     /// The protocol of these, which decides what a post costs.
     pub protocol: Protocol,
+    /// Seconds that the library's channels take at least to move the bytes.
+    pub channels_s: f64,
     /// What share of the scale-up links' usable rate the software reaches in this phase.
     pub efficiency: f64,
     /// The same for the NICs.
@@ -263,6 +265,7 @@ impl Default for Phase {
             nic: 0.0,
             posts: 0.0,
             protocol: Protocol::Simple,
+            channels_s: 0.0,
             efficiency: 1.0,
             net_efficiency: 1.0,
             latency_s: 0.0,

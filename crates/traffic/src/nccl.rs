@@ -150,7 +150,8 @@ pub struct Settings {
     /// measurements: 16 to 64 H100 and H200 of dellh100, aionh100, rhh200 and gtc25-h100.
     pub nvls_network_share: f64,
     /// What one channel of a ring between servers moves at most, in 10⁹ bytes per second. Set with
-    /// measurements: rings of dellh100, aionh100 and gtc25-h100 with 16 channels.
+    /// measurements: rings of dellh100, aionh100, gtc25-h100, aacmi325x and ocimi355x with 16
+    /// channels.
     pub ring_channel_gbps: f64,
     /// Who starts the transfers.
     pub initiator: Initiator,
@@ -235,11 +236,6 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The share of the scale-up links' raw rate that collectives reach.
-    pub fn scale_up_share(&self) -> f64 {
-        self.scale_up_efficiency.unwrap_or(self.architecture.scale_up_efficiency())
-    }
-
     /// The plug-in; NCCL's own if no other is given.
     pub fn plugin(&self) -> Plugin {
         self.plugin.unwrap_or_default()
@@ -270,6 +266,11 @@ impl Settings {
     /// What a hand-over between servers takes beyond constants and ways.
     pub fn crossing_us(&self, protocol: Protocol) -> f64 {
         flushed(protocol) * 1e6 * self.crossing.as_secs_f64()
+    }
+
+    /// The share of the scale-up links' raw rate that collectives reach.
+    pub fn scale_up_share(&self) -> f64 {
+        self.scale_up_efficiency.unwrap_or(self.architecture.scale_up_efficiency())
     }
 
     /// Names what has no effect, given the other settings of the library.

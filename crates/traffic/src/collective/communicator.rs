@@ -2,18 +2,20 @@
 //!
 //! A communicator knows which GPU each rank is, which ranks share a scale-up domain (an NVSwitch,
 //! an xGMI mesh), and through which NICs a domain can be entered: its rails. NCCL's graph search
-//! gives one ring for each channel; on servers with as many NICs as GPUs ring `c` enters and
-//! leaves every server through NIC `c`, visits all its GPUs in between, and hands over to the next
-//! server. The GPU that visits last reaches NIC `c` over NVLink through the GPU next to it (PXN),
-//! so a ring loads NVLink between servers exactly as it does inside one.
+//! gives one ring for each channel. On servers whose GPUs have NICs of their own a ring enters by
+//! one GPU's, visits all GPUs on a path and leaves by the last one's; the next server it passes the
+//! other way, so that it stays on two rails (`crossNicRing` in NCCL's `connect.cc`). Each GPU is
+//! last on one path of m, so a ring loads NVLink with (m−1)/m of what crosses its edges. Where
+//! there are fewer NICs, or an odd number of GPUs, the GPU that is visited last reaches the ring's
+//! NIC over NVLink through the GPU next to it (PXN), and a ring loads NVLink as inside one server.
 //!
 //! On a mesh each ring needs links of its own: the rings are arc-disjoint directed Hamiltonian
 //! cycles. A complete mesh of odd size splits into them by Walecki's zigzag, of size 8 into the
 //! seven below (found by search; that they exist is Tillson's theorem), of another even size into
 //! all but one.
 //!
-//! Between servers a mesh of even size needs paths, not cycles: from each GPU one that goes one up,
-//! two down, three up, … and ends opposite of where it began. Its steps are all different, so no
+//! Between servers a mesh of even size needs such paths, not cycles: from each GPU one that goes one
+//! up, two down, three up, … and ends opposite of where it began. Its steps are all different, so no
 //! two of these paths share a link, and there is one more of them than of the cycles. A ring leaves
 //! by the NIC of the path's last GPU, enters the next server on that rail and ends there where it
 //! began here; with an odd number of servers it changes rails once. RCCL's tables for MI300X have
@@ -100,11 +102,17 @@ impl Shape {
         f64::from(self.per_domain) / f64::from(self.rails.min(self.per_domain))
     }
 
-    /// Whether rings between servers run as paths over the links of a mesh and leave by the NIC
-    /// of their last GPU.
-    pub fn has_mesh_paths(&self) -> bool {
+    /// Whether rings between servers run as paths through them and leave by the NIC of their last
+    /// GPU.
+    pub fn has_paths(&self) -> bool {
         let even = self.per_domain % 2 == 0 && self.is_uniform();
-        self.scale_up == ScaleUp::Mesh && 1 < self.domains && even && self.rails == self.per_domain
+        let own_nics = self.rails % self.per_domain.max(1) == 0;
+        self.scale_up != ScaleUp::Absent && 1 < self.domains && even && own_nics
+    }
+
+    /// Whether these paths have links of a mesh of their own.
+    pub fn has_mesh_paths(&self) -> bool {
+        self.scale_up == ScaleUp::Mesh && self.has_paths()
     }
 
     /// How many cycles inside a domain share no link.
@@ -361,9 +369,13 @@ impl Communicator {
         order.extend((0..size).map(|step| members[zigzag(first, step, size)]));
     }
 
-    /// The same as [`Self::ring`] where rings are paths over the links of a mesh.
+    /// The same as [`Self::ring`] where rings are paths through servers.
     fn ring_of_paths(&self, fabric: &Fabric, channel: u32, cross: CrossNic, hops: &mut Vec<Hop>) {
         let domains = self.domains();
+        let (near, entry) = self.entry(fabric, 0, channel);
+        // Of the NICs of a GPU, a channel always takes the same one.
+        let which = fabric.nics_of(self.gpu(near)).position(|nic| nic == entry).unwrap_or(0);
+        let nic = |gpu: NodeId| fabric.nics_of(gpu).nth(which).unwrap_or(fabric.nic_of(gpu));
         let (mut order, mut next) = (Vec::new(), Vec::new());
         self.path_order(fabric, 0, channel, cross, &mut order);
         for domain in 0..domains {
@@ -373,14 +385,14 @@ impl Communicator {
             }
             let rank = order[order.len() - 1];
             self.path_order(fabric, (domain + 1) % domains, channel, cross, &mut next);
-            let (last, enters) = (self.gpu(rank), fabric.nic_of(self.gpu(next[0])));
-            let mut leaves = fabric.nic_of(last);
+            let (last, enters) = (self.gpu(rank), nic(self.gpu(next[0])));
+            let mut leaves = nic(last);
             if !meet(fabric, leaves, enters)
                 && let Some(through) = self.on_rail(fabric, rank, enters)
             {
                 let to = self.gpu(through);
                 hops.push(Hop { from: last, to, rank, arrives: false });
-                leaves = fabric.nic_of(to);
+                leaves = nic(to);
             }
             hops.push(Hop { from: leaves, to: enters, rank, arrives: true });
             std::mem::swap(&mut order, &mut next);
@@ -390,7 +402,7 @@ impl Communicator {
     /// Writes into `hops` the hops of a channel's ring, beginning at domain 0's first rank.
     pub fn ring(&self, fabric: &Fabric, channel: u32, cross: CrossNic, hops: &mut Vec<Hop>) {
         hops.clear();
-        if self.shape.has_mesh_paths() {
+        if self.shape.has_paths() {
             return self.ring_of_paths(fabric, channel, cross, hops);
         }
         let mut order = Vec::new();

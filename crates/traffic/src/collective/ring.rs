@@ -52,7 +52,7 @@ impl Algorithm for Ring {
                 let factor = constants::expected_ll_factor(settings, shape, ask.collective);
                 (bandwidth * factor).min(constants::ll_max(settings, shape))
             }
-            Protocol::Ll128 | Protocol::Simple => bandwidth * flags_leave(ask, protocol, bandwidth),
+            Protocol::Ll128 | Protocol::Simple => bandwidth * efficiency(ask, protocol, bandwidth),
         };
         let latency_us = latency_us(ask, protocol, 1.0, settings.declared_us(protocol));
         // NCCL's "plateau effect" of rings between servers.
@@ -83,7 +83,7 @@ impl Algorithm for Ring {
         let scale_up = edge * inside_share(shape);
         let cycles = f64::from(shape.distinct_rings().min(plan.channels));
         let bandwidth = ring_bandwidth(ask);
-        let efficiency = efficiency(ask, plan, bandwidth);
+        let efficiency = efficiency(ask, plan.protocol, bandwidth);
         let each = ask.bytes.as_f64() / f64::from(plan.channels);
         let parts = if is_chain(ask.collective) { 1.0 } else { f64::from(shape.ranks) };
         let chunk = (each / parts).min(plan.chunk.as_f64());
@@ -117,6 +117,10 @@ impl Algorithm for Ring {
             nic,
             posts: nic * f64::from(shape.rails) / per_domain / slice_bytes,
             protocol: plan.protocol,
+            channels_s: match shape.domains {
+                1 => 0.0,
+                _ => edge / (1e9 * f64::from(plan.channels) * ask.settings.ring_channel_gbps),
+            },
             efficiency,
             net_efficiency: efficiency,
             latency_s,
@@ -157,20 +161,25 @@ impl Algorithm for Ring {
     fn write(&self, ask: &Ask<'_>, plan: &Plan, sheet: &mut Sheet<'_>) {
         let Ask { fabric, communicator, settings, .. } = *ask;
         let mut hops: Vec<Hop> = Vec::new();
-        let first = sheet.open("ring", plan.channels, |opening| {
-            for channel in 0..plan.channels {
-                communicator.ring(fabric, channel, settings.cross_nic, opening.hops);
-                opening.connect_hops(channel);
+        // One for each NIC that a channel is spread over.
+        let stripes = constants::stripes(settings, ask.shape());
+        let lanes = plan.channels * stripes;
+        let chunk = Bytes::new((plan.chunk.get() / u64::from(stripes)).max(1));
+        let own = Plan { channels: lanes, chunk, ..*plan };
+        let first = sheet.open("ring", lanes, |opening| {
+            for lane in 0..lanes {
+                communicator.ring(fabric, lane, settings.cross_nic, opening.hops);
+                opening.connect_hops(lane);
             }
         });
         let mut at = 0;
-        for channel in 0..plan.channels {
-            communicator.ring(fabric, channel, settings.cross_nic, &mut hops);
-            let bytes = part(ask.bytes.get(), plan.channels.into(), channel.into());
+        for lane in 0..lanes {
+            communicator.ring(fabric, lane, settings.cross_nic, &mut hops);
+            let bytes = part(ask.bytes.get(), lanes.into(), lane.into());
             let ring = RingOnSheet { first: nth(first, at), hops: &hops };
             match sheet.detail {
-                Detail::Folded => ring.fold(ask, plan, bytes, sheet),
-                Detail::Stepwise => ring.step(ask, plan, bytes, sheet),
+                Detail::Folded => ring.fold(ask, &own, bytes, sheet),
+                Detail::Stepwise => ring.step(ask, &own, bytes, sheet),
             }
             at += hops.len();
         }
@@ -205,12 +214,10 @@ pub fn edge_bytes(ask: &Ask<'_>, bytes: u64) -> u64 {
 /// The share of what crosses each edge that the busiest GPU sends over its scale-up links.
 fn inside_share(shape: &Shape) -> f64 {
     let members = f64::from(shape.per_domain);
-    match (shape.domains, shape.per_domain) {
-        (_, 1) => 0.0,
+    match shape.per_domain {
+        1 => 0.0,
         // Each GPU is the last one of a path through the server, and leaves by its own NIC.
-        (2.., _) if shape.scale_up == ScaleUp::Switched || shape.has_mesh_paths() => {
-            (members - 1.0) / members
-        }
+        _ if shape.has_paths() => (members - 1.0) / members,
         _ => 1.0,
     }
 }
@@ -226,18 +233,8 @@ fn ring_bandwidth(ask: &Ask<'_>) -> f64 {
     inside.min(between.unwrap_or(f64::INFINITY)).min(1e6)
 }
 
-/// What the protocol and the channels leave of the links' rate.
-fn efficiency(ask: &Ask<'_>, plan: &Plan, bandwidth: f64) -> f64 {
-    let flags = flags_leave(ask, plan.protocol, bandwidth);
-    let hopper = ask.settings.architecture == Architecture::Hopper;
-    if ask.shape().domains == 1 || !hopper {
-        return flags;
-    }
-    flags.min(f64::from(plan.channels) * ask.settings.ring_channel_gbps / bandwidth)
-}
-
 /// What a protocol leaves of the links' rate: NCCL `tuning.cc`.
-fn flags_leave(ask: &Ask<'_>, protocol: Protocol, bandwidth: f64) -> f64 {
+fn efficiency(ask: &Ask<'_>, protocol: Protocol, bandwidth: f64) -> f64 {
     let shape = ask.shape();
     match protocol {
         Protocol::Simple => 1.0,

@@ -123,9 +123,12 @@ impl Algorithm for Tree {
 
     fn write(&self, ask: &Ask<'_>, plan: &Plan, sheet: &mut Sheet<'_>) {
         let Ask { fabric, communicator, .. } = *ask;
-        let first = sheet.open("tree", plan.channels, |opening| {
+        let lanes = lanes(ask, plan);
+        let chunk = plan.chunk.get() * u64::from(plan.channels) / u64::from(lanes);
+        let own = Plan { channels: lanes, chunk: Bytes::new(chunk.max(1)), ..*plan };
+        let first = sheet.open("tree", lanes, |opening| {
             let mut order = Vec::new();
-            for channel in 0..plan.channels {
+            for channel in 0..lanes {
                 for domain in 0..communicator.domains() {
                     communicator.order(fabric, domain, channel, &mut order);
                     for pair in order.windows(2) {
@@ -133,7 +136,7 @@ impl Algorithm for Tree {
                         opening.connect(far, near, channel);
                         opening.connect(near, far, channel);
                     }
-                    let half = half(channel, plan);
+                    let half = half(channel, lanes);
                     if let Some(parent) = parent(communicator.domains(), domain, half) {
                         let (_, own) = communicator.entry(fabric, domain, channel);
                         let (_, above) = communicator.entry(fabric, parent, channel);
@@ -144,9 +147,9 @@ impl Algorithm for Tree {
             }
         });
         let mut at = 0;
-        for channel in 0..plan.channels {
-            let bytes = part(ask.bytes.get(), plan.channels.into(), channel.into());
-            let tree = TreeOnSheet::new(ask, nth(first, at), half(channel, plan));
+        for channel in 0..lanes {
+            let bytes = part(ask.bytes.get(), lanes.into(), channel.into());
+            let tree = TreeOnSheet::new(ask, nth(first, at), half(channel, lanes));
             let (start, edges) = (sheet.start, tree.edges);
             match sheet.detail {
                 Detail::Folded => {
@@ -155,7 +158,7 @@ impl Algorithm for Tree {
                     let op = sheet.couple(bytes, plan.fill(), &[start]);
                     sheet.end(op);
                 }
-                Detail::Stepwise => tree.step(ask, plan, bytes, sheet),
+                Detail::Stepwise => tree.step(ask, &own, bytes, sheet),
             }
             at += edges;
         }
@@ -172,8 +175,13 @@ pub enum Half {
 }
 
 /// The first half of the channels takes the first tree, so that every rail has both.
-fn half(channel: u32, plan: &Plan) -> Half {
-    if channel < plan.channels.div_ceil(2) { Half::First } else { Half::Second }
+fn half(channel: u32, channels: u32) -> Half {
+    if channel < channels.div_ceil(2) { Half::First } else { Half::Second }
+}
+
+/// One for each channel and NIC that it is spread over.
+fn lanes(ask: &Ask<'_>, plan: &Plan) -> u32 {
+    plan.channels * constants::stripes(ask.settings, ask.shape())
 }
 
 /// The domain above another in one of the two trees over `count` domains; `None` for the root.
@@ -304,8 +312,9 @@ fn chain_load(ask: &Ask<'_>, plan: &Plan) -> (f64, f64) {
     let mut order = Vec::new();
     let domains = 0..ask.communicator.domains();
     let largest = domains.max_by_key(|&at| ask.communicator.members(at).len()).unwrap_or(0);
-    let each = ask.bytes.as_f64() / f64::from(plan.channels);
-    for channel in 0..plan.channels {
+    let lanes = lanes(ask, plan);
+    let each = ask.bytes.as_f64() / f64::from(lanes);
+    for channel in 0..lanes {
         ask.communicator.order(ask.fabric, largest, channel, &mut order);
         for pair in order.windows(2) {
             let [near, far] = [pair[0], pair[1]].map(|rank| ask.communicator.local(rank));
@@ -323,12 +332,13 @@ fn chain_load(ask: &Ask<'_>, plan: &Plan) -> (f64, f64) {
 /// Bytes through the busiest NIC.
 fn nic_load(ask: &Ask<'_>, plan: &Plan) -> f64 {
     let shape = ask.shape();
-    let each = ask.bytes.as_f64() / f64::from(plan.channels);
+    let lanes = lanes(ask, plan);
+    let each = ask.bytes.as_f64() / f64::from(lanes);
     let rails = shape.rails;
     // How many channels of each tree share the busiest rail.
     let mut sharing = vec![[0_u32; 2]; rails as usize];
-    for channel in 0..plan.channels {
-        let tree = usize::from(half(channel, plan) == Half::Second);
+    for channel in 0..lanes {
+        let tree = usize::from(half(channel, lanes) == Half::Second);
         sharing[(channel % rails) as usize][tree] += 1;
     }
     let load = |[first, second]: [u32; 2]| {
