@@ -11,16 +11,18 @@ pub mod flops;
 pub mod hugging_face;
 pub mod parameters;
 pub mod presets;
+pub mod recompute;
 
 use std::borrow::Cow;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use flops::{Flops, Masking, Recompute};
+pub use flops::{Flops, Masking};
 pub use hugging_face::{HfConfig, HfError};
 pub use parameters::Parameters;
 pub use presets::{Preset, Trust};
+pub use recompute::{Module, Recompute, Recomputed, Usual};
 
 /// The shape of a decoder-only transformer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

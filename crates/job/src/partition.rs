@@ -8,8 +8,8 @@
 
 use std::ops::Range;
 
-use crate::model::{Biases, LayerKind, Mlp, Model};
-use crate::parallel::GroupKind;
+use crate::model::{Biases, Experts, LayerKind, Mlp, Model};
+use crate::parallel::{Axis, GroupKind};
 use crate::resolve::Job;
 use crate::schedule::{Pipeline, Schedule};
 
@@ -20,7 +20,7 @@ pub struct Held {
     pub cut: u64,
     /// Whole on every rank of a tensor group.
     pub whole: u64,
-    /// Routed experts, cut by expert and tensor parallelism.
+    /// Routed experts, cut by expert and expert tensor parallelism.
     pub experts: u64,
 }
 
@@ -58,6 +58,7 @@ impl Job {
             stages: self.layout.pp,
             chunks: self.layout.vpp,
             microbatches: self.microbatches,
+            paired: self.schedule.pairs() && self.overlaps_experts(),
         }
     }
 
@@ -89,6 +90,16 @@ impl Job {
         self.batch.micro * self.batch.length / self.layout.cp
     }
 
+    /// Copies of a microbatch's tokens that come to the experts of one rank, evenly loaded. The ranks
+    /// that an expert is cut over gather each other's tokens.
+    pub fn routed(&self, experts: &Experts) -> u64 {
+        let copies = self.tokens() * experts.top_k;
+        match self.parallel.sequence_parallel {
+            true => copies * self.layout.etp / self.layout.tp,
+            false => copies,
+        }
+    }
+
     /// One layer of a kind.
     pub fn layer_held(&self, kind: LayerKind) -> Held {
         let model = &self.model;
@@ -97,13 +108,14 @@ impl Job {
         held.whole += norms;
         match (kind, &model.experts) {
             (LayerKind::Moe, Some(experts)) => {
-                let one = self.mlp_held(experts.ffn);
+                let one = self.mlp_held(experts.ffn, self.layout.tp);
                 held = held.plus(one.times(experts.shared));
-                held.experts = one.total() * (experts.count / self.layout.ep);
+                let routed = self.mlp_held(experts.ffn, self.layout.etp);
+                held.experts = routed.total() * (experts.count / self.layout.ep);
                 let bias = if model.biases.router { experts.count } else { 0 };
                 held.whole += model.hidden * experts.count + bias;
             }
-            _ => held = held.plus(self.mlp_held(model.ffn)),
+            _ => held = held.plus(self.mlp_held(model.ffn, self.layout.tp)),
         }
         held
     }
@@ -164,6 +176,11 @@ impl Job {
             + held.experts.div_ceil(ranks(GroupKind::ExpertShard))
     }
 
+    /// Whether tokens on their way to experts are hidden behind computation.
+    pub fn overlaps_experts(&self) -> bool {
+        self.parallel.overlap.contains(&Axis::Ep) && 1 < self.layout.ep
+    }
+
     /// Whether every stage holds two parts of the model, one for each direction.
     pub fn is_bidirectional(&self) -> bool {
         self.schedule == Schedule::DualPipe && 1 < self.layout.pp
@@ -200,9 +217,9 @@ impl Job {
         held
     }
 
-    fn mlp_held(&self, ffn: u64) -> Held {
+    fn mlp_held(&self, ffn: u64, cut: u64) -> Held {
         let Model { hidden, mlp, biases, .. } = self.model;
-        let ffn = ffn / self.layout.tp;
+        let ffn = ffn / cut;
         let Biases { mlp: biased, .. } = biases;
         let bias = match (biased, mlp) {
             (false, _) => 0,

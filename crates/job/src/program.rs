@@ -88,6 +88,18 @@ pub enum Unit {
     Head,
 }
 
+impl Unit {
+    /// A layer of a model, counted from 0.
+    pub(crate) fn layer(model: &Model, layer: u64) -> Self {
+        Self::Layer(model.kind(layer), reach(model, layer))
+    }
+
+    /// A model's multi-token-prediction layer: of the kind of its last layer.
+    pub(crate) fn prediction(model: &Model) -> Self {
+        Self::Prediction(model.kind(model.layers.saturating_sub(1)))
+    }
+}
+
 /// How far a layer's attention sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
@@ -204,6 +216,11 @@ impl Program {
     /// again.
     pub fn kernels_of(&self, unit: Unit, pass: Pass) -> Vec<Kernel> {
         work::of(&self.job, unit, pass)
+    }
+
+    /// What of that the exchange of tokens can run beside in the same microbatch.
+    pub fn shared_experts_of(&self, unit: Unit, pass: Pass) -> Vec<Kernel> {
+        work::shared_experts(&self.job, unit, pass)
     }
 
     /// What the optimizer computes on one rank of a stage.
@@ -392,12 +409,12 @@ fn part(job: &Job, index: u64) -> Part {
         push(Unit::Embedding);
     }
     for layer in job.layers_of(index) {
-        push(Unit::Layer(job.model.kind(layer), reach(&job.model, layer)));
+        push(Unit::layer(&job.model, layer));
     }
     if index + 1 == job.parts() {
         push(Unit::Head);
         for _ in 0..job.model.mtp_layers {
-            push(Unit::Prediction(job.model.kind(job.model.layers.saturating_sub(1))));
+            push(Unit::prediction(&job.model));
         }
     }
     let (gathers, reductions) = copies::of(job, index, &pieces);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::{BatchConfig, Dispatcher, JobConfig};
-use crate::model::{Model, Recompute};
+use crate::model::{Model, Usual};
 use crate::parallel::{CpExchange, GradientType, ParallelConfig, Sharding};
 use crate::resolve::{Site, resolve};
 use crate::schedule::Schedule;
@@ -30,7 +30,7 @@ fn zoo() -> Vec<Program> {
     };
     let llama = |sharding, cp_exchange, sequence_parallel| {
         program("llama3-70b", |config| {
-            config.recompute = Recompute::Full;
+            config.recompute = Usual::Full.into();
             config.schedule = Schedule::Interleaved;
             config.batch.sequences = 512;
             config.parallel = ParallelConfig {

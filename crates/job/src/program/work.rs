@@ -9,6 +9,7 @@ use crate::compute::layer::{self, Casts, Layer, Residual};
 use crate::compute::{Kernel, MemoryKind};
 use crate::config::Precision;
 use crate::dispatch::Dispatch;
+use crate::model::LayerKind;
 use crate::parallel::Sharding;
 use crate::resolve::Job;
 use crate::schedule::Pass;
@@ -47,6 +48,17 @@ pub fn of(job: &Job, unit: Unit, pass: Pass) -> Vec<Kernel> {
     }
 }
 
+/// What of a unit's pass the exchange of tokens can run beside in the same microbatch: its shared
+/// experts.
+pub fn shared_experts(job: &Job, unit: Unit, pass: Pass) -> Vec<Kernel> {
+    let has = matches!(unit, Unit::Layer(LayerKind::Moe, _) | Unit::Prediction(LayerKind::Moe));
+    let kind = match pass {
+        Pass::Forward => layer::Pass::Forward,
+        _ => layer::Pass::InputGradient,
+    };
+    if has && pass != Pass::Weight { rank_share(job, unit).shared_experts(kind) } else { vec![] }
+}
+
 /// The optimizer's kernels on one rank of a stage, with what must be ready for the next step.
 pub fn optimizer(job: &Job, stage: u64) -> Vec<Kernel> {
     let held = job.stage_held(stage);
@@ -74,6 +86,9 @@ fn rank_share(job: &Job, unit: Unit) -> Layer<'_> {
         tensor: job.layout.tp,
         context: job.layout.cp,
         expert: job.layout.ep,
+        expert_tensor: job.layout.etp,
+        accumulation: job.moe.accumulation,
+        main_gradients: job.parallel.gradients,
         residual,
         precision: job.precision,
         attention: job.attention,
@@ -99,7 +114,7 @@ fn projection(job: &Job, pass: Pass) -> Kernel {
 
 /// Gives the experts' products the tokens of the rank that has most of them.
 fn heat(job: &Job, kernels: &mut [Kernel]) {
-    let Some(dispatch) = Dispatch::of(job, job.layout.tp) else { return };
+    let Some(dispatch) = Dispatch::of(job, job.layout.etp) else { return };
     for kernel in kernels {
         if let Kernel::GroupedGemm(grouped) = kernel {
             grouped.tokens = (grouped.tokens as f64 * dispatch.hottest()).ceil() as u64;

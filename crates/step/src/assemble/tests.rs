@@ -4,7 +4,8 @@ use super::*;
 use crate::attribution::critical_path;
 
 fn input(schedule: Schedule, stages: u64, chunks: u64, microbatches: u64) -> StepInput {
-    let pipeline = Pipeline { schedule, stages, chunks, microbatches };
+    let paired = false;
+    let pipeline = Pipeline { schedule, stages, chunks, microbatches, paired };
     let costs = PartCosts {
         forward: Parts::of(Share::Compute, Span::from_us(100)).with(Share::Tp, Span::from_us(20)),
         input: Parts::of(Share::Compute, Span::from_us(110)).with(Share::Tp, Span::from_us(20)),
