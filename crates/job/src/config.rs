@@ -89,6 +89,10 @@ impl JobConfig {
             let why = "matrices are not cut";
             idle.key("parallel.sequence_parallel", why, "job.parallel.tp above 1");
         }
+        if model.is_some_and(|model| model.vision.is_none()) {
+            let why = "the model has no vision encoder";
+            idle.key("parallel.vision_tp", why, "job.model.vision");
+        }
         if parallel.stage_layers.is_some() {
             let why = "`stage_layers` says which layers a stage has";
             idle.key("parallel.stage_split", why, "leave out `stage_layers`");

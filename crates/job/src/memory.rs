@@ -165,6 +165,10 @@ fn part_activations(job: &Job, part: u64) -> u64 {
     let dense = layers.end - layers.start - moe;
     let kept = |kind| layer_activations(job, kind, job.recompute);
     let mut bytes = dense * kept(LayerKind::Dense) + moe * kept(LayerKind::Moe);
+    if let (0, Some(encoder)) = (part, job.encoder()) {
+        let kept = layer_activations(&encoder, LayerKind::Dense, job.recompute);
+        bytes += encoder.model.layers * kept;
+    }
     if part + 1 == job.parts() {
         // The inputs of the last norm and of the head.
         bytes += 4 * job.model.hidden * job.tokens() / sequence_cut(job);

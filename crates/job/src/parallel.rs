@@ -41,6 +41,9 @@ pub struct ParallelConfig {
     /// Expert tensor parallel: every expert is cut over this many GPUs. Left out, it is tp, as in
     /// Megatron-LM (`expert_tensor_parallel_size`).
     pub etp: Option<u64>,
+    /// Tensor parallel of a vision encoder: tp, or 1, where the images are dealt out over the tensor
+    /// ranks and what they become is gathered. Left out, tp.
+    pub vision_tp: Option<u64>,
     /// What data-parallel ranks keep only a share of.
     pub sharding: Sharding,
     /// With hybrid sharding: ranks that share one copy. The copies are all-reduced. Experts are
@@ -81,6 +84,7 @@ impl Default for ParallelConfig {
             dp: None,
             ep: 1,
             etp: None,
+            vision_tp: None,
             // Megatron-LM's `use_distributed_optimizer`, which large jobs have on; illustrative.
             sharding: Sharding::Zero1,
             shard_group: None,

@@ -78,6 +78,10 @@ pub enum Beside {
 /// Some layers of a kind, or an end of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
+    /// A layer of the vision encoder.
+    Encoder,
+    /// The ends of the vision encoder: patch embedding, last norm, projector.
+    Projector,
     /// The embedding.
     Embedding,
     /// A layer.
@@ -406,6 +410,10 @@ fn part(job: &Job, index: u64) -> Part {
         _ => pieces.push(Piece { unit, repeat: 1 }),
     };
     if index == 0 {
+        if let Some(vision) = job.model.vision {
+            (0..vision.layers).for_each(|_| push(Unit::Encoder));
+            push(Unit::Projector);
+        }
         push(Unit::Embedding);
     }
     for layer in job.layers_of(index) {

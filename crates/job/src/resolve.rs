@@ -5,6 +5,7 @@
 
 use units::Bytes;
 
+use crate::compute::Mask;
 use crate::compute::layer::Dropout;
 use crate::config::{
     AttentionKernel, BatchConfig, DispatchType, Dispatcher, JobConfig, Loss, MoeConfig, Optimizer,
@@ -43,6 +44,8 @@ pub struct Job {
     /// Whether activations are dropped: they are where GPT's kind of model is trained with the
     /// software of its time, known by its unfused attention (Megatron-LM's default was 0.1).
     pub dropout: Dropout,
+    /// Which tokens a query sees: those before it, or in an encoder all of them.
+    pub mask: Mask,
     /// How the loss is computed.
     pub loss: Loss,
     /// The optimizer.
@@ -91,6 +94,7 @@ pub fn resolve(config: &JobConfig, model: Model, site: &Site) -> Resolved {
     let layout = layout(&mut check, config, site);
     tensor(&mut check, config, &model, &layout, site);
     experts(&mut check, config, &model, &layout);
+    vision(&mut check, config, &model, &layout);
     let stage_layers = stages(&mut check, config, &model);
     let microbatches = batch(&mut check, config, &layout);
     schedule(&mut check, config, microbatches);
@@ -125,6 +129,7 @@ pub fn resolve(config: &JobConfig, model: Model, site: &Site) -> Resolved {
         precision: config.precision,
         recompute: config.recompute.of(&model),
         attention: config.attention,
+        mask: Mask::Causal,
         loss: config.loss,
         optimizer: config.optimizer,
         moe: config.moe.clone(),
@@ -378,6 +383,33 @@ fn experts(check: &mut Check, config: &JobConfig, model: &Model, layout: &Layout
     }
     if let RoutingLimit::Nodes(0) | RoutingLimit::Devices(0) = moe.limit {
         check.wrong("moe.limit", "is 0; the least is 1".to_owned());
+    }
+}
+
+/// What a vision encoder is cut by, and what it makes of the sequence.
+fn vision(check: &mut Check, config: &JobConfig, model: &Model, layout: &Layout) {
+    let Some(vision) = &model.vision else { return };
+    let (tokens, length) = (vision.images.saturating_mul(vision.tokens()), config.batch.length);
+    if length < tokens {
+        let fit = length / vision.tokens().max(1);
+        let message = format!(
+            "vision.images: {} images of {} tokens do not fit a sequence of {length}; up to {fit} \
+             would",
+            vision.images,
+            vision.tokens()
+        );
+        check.wrong("model", message);
+    }
+    let tp = config.parallel.vision_tp.unwrap_or(layout.tp);
+    if tp != layout.tp && tp != 1 {
+        let message = format!("{tp}; 1 or tp = {} would fit", layout.tp);
+        check.wrong("parallel.vision_tp", message);
+    }
+    for (name, width) in [("heads", vision.heads), ("ffn", vision.ffn)] {
+        if tp != 0 && !width.is_multiple_of(tp) {
+            let message = format!("{tp} does not divide the encoder's {width} {name}; 1 would");
+            check.wrong("parallel.vision_tp", message);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which layers a stage has, where a job does not say it.
 //!
 //! Evenly, or so that the slowest stage is as fast as it can be. For the latter every unit of the
-//! model (embedding, layers, head with loss, multi-token prediction) is weighed by what its kernels
+//! model (vision encoder, embedding, layers, head with loss, multi-token prediction) is weighed by what its kernels
 //! take, forward and backward, on the measured GPU: their ratios hardly differ between GPUs.
 //! Exchanges are not weighed: layers of a kind have the same.
 //!
@@ -58,7 +58,10 @@ pub(crate) fn balanced(job: &Job) -> Vec<u64> {
         return even(layers, parts);
     }
     let units = units(job);
-    let first = time(job, Unit::Embedding);
+    let encoder = job.model.vision.map_or(0.0, |vision| {
+        vision.layers as f64 * time(job, Unit::Encoder) + time(job, Unit::Projector)
+    });
+    let first = time(job, Unit::Embedding) + encoder;
     let last = time(job, Unit::Head)
         + (0..job.model.mtp_layers).map(|_| time(job, Unit::prediction(&job.model))).sum::<f64>();
     spread(&units, parts, [first, last])

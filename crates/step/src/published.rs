@@ -642,6 +642,7 @@ fn read_model(fields: &Fields<'_>) -> Result<Model, RowProblem> {
         latent: None,
         experts,
         mtp_layers: 0,
+        vision: None,
     })
 }
 

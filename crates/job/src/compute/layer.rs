@@ -79,6 +79,8 @@ pub struct Layer<'a> {
     pub expert: u64,
     /// Ranks that each expert is cut over.
     pub expert_tensor: u64,
+    /// Tokens that come to the rank's experts, as a multiple of the mean.
+    pub load: f64,
     /// How the experts' weight gradients come into the main gradients.
     pub accumulation: Accumulation,
     /// The type of the main gradients.
@@ -95,6 +97,8 @@ pub struct Layer<'a> {
     pub dropout: Dropout,
     /// How many tokens a query of this layer sees at most.
     pub window: Option<u64>,
+    /// Which tokens a query sees.
+    pub mask: Mask,
 }
 
 impl<'a> Layer<'a> {
@@ -108,6 +112,7 @@ impl<'a> Layer<'a> {
             context: 1,
             expert: 1,
             expert_tensor: 1,
+            load: 1.0,
             accumulation: Accumulation::Separate,
             main_gradients: GradientType::Fp32,
             residual: Residual::default(),
@@ -116,6 +121,7 @@ impl<'a> Layer<'a> {
             casts: Casts::Separate,
             dropout: Dropout::Absent,
             window: None,
+            mask: Mask::Causal,
         }
     }
 
@@ -354,6 +360,7 @@ impl<'a> Layer<'a> {
         };
         match self.window {
             Some(window) if window < chunk => push(window, Mask::Full),
+            _ if self.mask == Mask::Full => push(self.length, Mask::Full),
             _ => {
                 push(chunk, Mask::Causal);
                 for _ in 1..self.context {
@@ -440,10 +447,11 @@ impl<'a> Layer<'a> {
     /// gather each other's; of those that share a sequence each has its part of the tokens.
     fn routed(&self, experts: &Experts) -> u64 {
         let copies = self.tokens() * experts.top_k;
-        match self.residual {
+        let mean = match self.residual {
             Residual::Sharded => copies * self.expert_tensor / self.tensor,
             Residual::Replicated => copies,
-        }
+        };
+        (mean as f64 * self.load).ceil() as u64
     }
 
     /// The activation inside the routed experts.

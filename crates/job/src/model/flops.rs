@@ -30,12 +30,14 @@ pub struct Flops {
     pub attention: u64,
     /// The output head.
     pub head: u64,
+    /// The vision encoder's, of the images of a sequence, for each of its tokens.
+    pub vision: u64,
 }
 
 impl Flops {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.layers + self.attention + self.head
+        self.layers + self.attention + self.head + self.vision
     }
 }
 
@@ -53,6 +55,9 @@ impl Model {
             layers: 2 * weights,
             attention: per_position * (global * (self.layers - windowed) + seen * windowed),
             head: 2 * self.vocab * self.hidden,
+            vision: self.vision.map_or(0, |vision| {
+                vision.images * vision.forward_flops(self.hidden) / length.max(1)
+            }),
         }
     }
 
@@ -63,6 +68,7 @@ impl Model {
             layers: 3 * forward.layers,
             attention: 3 * forward.attention,
             head: 3 * forward.head,
+            vision: 3 * forward.vision,
         }
     }
 
@@ -72,6 +78,9 @@ impl Model {
         let mut all = self.model_flops(length, masking);
         if again.has(Module::CoreAttn) {
             all.attention += forward.attention;
+        }
+        if again.is_full() {
+            all.vision += forward.vision;
         }
         all.layers += if again.is_full() { forward.layers } else { 2 * self.repeated(again) };
         all

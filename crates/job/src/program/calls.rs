@@ -18,7 +18,7 @@
 use traffic::Collective;
 use units::Bytes;
 
-use super::{Beside, Call, Unit};
+use super::{Beside, Call, Reach, Unit};
 use crate::config::{Dispatcher, Precision};
 use crate::dispatch::{Dispatch, Spread};
 use crate::model::{Experts, LayerKind, Module};
@@ -30,6 +30,11 @@ use crate::schedule::Pass;
 pub fn of(job: &Job, unit: Unit, pass: Pass) -> Vec<Call> {
     let mut calls = Vec::new();
     match unit {
+        Unit::Encoder => {
+            let encoder = job.encoder().expect("a unit of it");
+            return of(&encoder, Unit::Layer(LayerKind::Dense, Reach::Sequence), pass);
+        }
+        Unit::Projector => projector(job, pass, &mut calls),
         Unit::Embedding => embedding(job, pass, &mut calls),
         Unit::Head => head(job, pass, &mut calls),
         Unit::Layer(kind, _) => layer(job, kind, pass, &mut calls),
@@ -230,6 +235,23 @@ fn moe(job: &Job, experts: &Experts, pass: Pass, calls: &mut Vec<Call>) {
         calls.push(within("experts' output", Collective::AllReduce, routed * back));
     }
     calls.push(expert(again, collectives[1], tokens * copies * back, Spread::Senders));
+}
+
+/// Where images are dealt out over the tensor ranks, what they become is gathered.
+fn projector(job: &Job, pass: Pass, calls: &mut Vec<Call>) {
+    let Some(vision) = job.model.vision.filter(|_| job.deals_images()) else { return };
+    let tokens = job.images() * vision.tokens() * job.layout.tp;
+    let bytes = tokens * job.model.hidden * job.precision.bytes();
+    match pass {
+        Pass::Forward => {
+            calls.push(tensor("images", Collective::AllGather, bytes, Beside::Nothing));
+        }
+        Pass::Input => {
+            let name = "images' gradients";
+            calls.push(tensor(name, Collective::ReduceScatter, bytes, Beside::Nothing));
+        }
+        _ => {}
+    }
 }
 
 /// Every tensor rank looks up the tokens that are in its rows.

@@ -73,6 +73,10 @@ fn cases() -> Vec<StepInput> {
             }
         }
     }
+    let pairs = |case: &&StepInput| case.pipeline.schedule.pairs();
+    let mut paired: Vec<StepInput> = cases.iter().filter(pairs).cloned().collect();
+    paired.iter_mut().for_each(|case| case.pipeline.paired = true);
+    cases.extend(paired);
     cases.retain(|case| {
         let Pipeline { schedule, stages, microbatches, .. } = case.pipeline;
         schedule != Schedule::DualPipe || (1 < stages && microbatches.is_multiple_of(2))
