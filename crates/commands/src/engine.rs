@@ -6,12 +6,13 @@
 
 use fabric::graph::LinkKind;
 use fabric::hardware::Reorder;
+use fabric::transport::Transport;
 use fabric::{Fabric, LinkId};
 pub use scenario::Engine;
 use scenario::Loaded;
-use traffic::nccl::{self, Architecture};
+use traffic::nccl::{self, Architecture, Plugin};
 use traffic::{NotRun, Outcome, Transfers, Window};
-use units::{Bytes, Span};
+use units::{Bytes, Rate, Span};
 
 use crate::failure::Failure;
 use crate::packets::{Budget, LONGEST_S, Patience};
@@ -74,8 +75,20 @@ pub fn library(loaded: &Loaded) -> nccl::Settings {
     let architecture = gpu.and_then(|gpu| Architecture::of_scale_up(&gpu.scale_up_name));
     let settings = loaded.settings();
     let library = scenario.library.clone();
+    let architecture = architecture.unwrap_or(library.architecture);
+    let card = scenario
+        .catalogue
+        .nic
+        .get(&scenario.cluster.nic)
+        .map(|card| Rate::from_bps_f64(1e9 * card.rate_gbps.value));
+    let efa = (scenario.network.transport == Transport::Efa)
+        .then(|| Plugin::of_efa(architecture, scenario.cluster.nic_rate.or(card)));
+    let library = match library.plugin.or(efa) {
+        Some(plugin) => library.with_plugin(plugin),
+        None => library,
+    };
     nccl::Settings {
-        architecture: architecture.unwrap_or(library.architecture),
+        architecture,
         nic_latency: settings.nic.send_latency + settings.nic.receive_latency,
         wire_efficiency: scenario.network.transport.efficiency(settings.packet.mtu),
         window: window(&settings),

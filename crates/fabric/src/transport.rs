@@ -25,6 +25,9 @@ pub enum Transport {
     Iwarp,
     /// Kernel TCP, without RDMA.
     Tcp,
+    /// Amazon's Elastic Fabric Adapter with its Scalable Reliable Datagrams: packets sprayed over
+    /// many paths, placed wherever they belong, nothing paused.
+    Efa,
 }
 
 /// What one packet costs besides its payload.
@@ -40,12 +43,13 @@ pub struct Framing {
 
 impl Transport {
     /// Every transport, by its name in scenario files.
-    pub const ALL: [(&str, Self); 5] = [
+    pub const ALL: [(&str, Self); 6] = [
         ("rocev2", Self::Rocev2),
         ("infiniband", Self::Infiniband),
         ("uec", Self::Uec),
         ("iwarp", Self::Iwarp),
         ("tcp", Self::Tcp),
+        ("efa", Self::Efa),
     ];
 
     /// Its name in scenario files.
@@ -69,6 +73,8 @@ impl Transport {
             Self::Uec => (ETHERNET + 84, ETHERNET_GAP, ETHERNET + 48),
             // IPv4 20, TCP with timestamps 32, MPA, DDP and RDMAP 20 (RFC 5040, 5041, 5044).
             Self::Iwarp => (ETHERNET + 72, ETHERNET_GAP, ETHERNET + 52),
+            // IPv4 20, UDP 8; SRD's own header is not published: as RoCEv2's.
+            Self::Efa => (ETHERNET + 44, ETHERNET_GAP, ETHERNET + 48),
             // IPv4 20, TCP with timestamps 32.
             Self::Tcp => (ETHERNET + 52, ETHERNET_GAP, ETHERNET + 52),
         };

@@ -12,6 +12,7 @@
 //! | Ultra Ethernet | trimming | placed directly | NSCC | recycled entropies |
 //! | iWARP | drops | selective acknowledgement | CUBIC | ECMP |
 //! | TCP | drops | selective acknowledgement | CUBIC | ECMP |
+//! | EFA (SRD) | drops | placed directly | by delay (Swift) | sprayed by the sender |
 //!
 //! Spectrum-X-style RoCE is RoCEv2 with adaptive routing for every packet, direct placement and
 //! control by the round trip ([`Settings::spectrum_x`]).
@@ -34,7 +35,9 @@ impl Headers {
             // RETH 16 and immediate data 4 are InfiniBand's, whatever carries them.
             Transport::Rocev2 | Transport::Infiniband => (roce.first, roce.last),
             // The standard request header, on every packet, has room for both.
-            Transport::Uec | Transport::Iwarp | Transport::Tcp => (Bytes::ZERO, Bytes::ZERO),
+            Transport::Uec | Transport::Iwarp | Transport::Tcp | Transport::Efa => {
+                (Bytes::ZERO, Bytes::ZERO)
+            }
         };
         let pause = match transport {
             // A flow control packet: 4 bytes and its check (IBTA Volume 1, 7.9.4), with delimiters.
@@ -65,6 +68,7 @@ impl Settings {
             Transport::Uec => ultra_ethernet(&mut settings),
             Transport::Iwarp => iwarp(&mut settings),
             Transport::Tcp => tcp(&mut settings),
+            Transport::Efa => efa(&mut settings),
         }
         settings
     }
@@ -97,6 +101,20 @@ fn infiniband(settings: &mut Settings) {
     settings.ecn.min = Bytes::from_kib(128);
     settings.ecn.max = Bytes::from_kib(128);
     settings.ecn.probability = 1.0;
+}
+
+/// Shalev et al., "A cloud-optimized transport protocol for elastic and scalable HPC" (IEEE Micro
+/// 2020): a sender sprays packets over many paths, the receiver takes them in any order, and the
+/// rate follows the round trip. Their algorithm is not published; Swift is.
+fn efa(settings: &mut Settings) {
+    settings.pfc.enabled = false;
+    settings.routing.policy = Policy::Spray;
+    settings.nic.reorder = Reorder::DirectPlacement;
+    settings.congestion = CcConfig::Swift(swift::Config::default());
+    // Amazon gives about 15.5 us for a short message of MPI between two servers, from memory; the
+    // wires and switches are a small part of it.
+    settings.nic.send_latency = Span::from_ns(7_750);
+    settings.nic.receive_latency = Span::from_ns(7_750);
 }
 
 fn ultra_ethernet(settings: &mut Settings) {

@@ -70,7 +70,6 @@ impl RowCluster {
                 let gpus = self.gpus;
                 return Err(format!("`{word}` joins {own} GPUs; what joins {gpus} is missing"));
             }
-            None if word == "efa" => return Err("no EFA (SRD) transport yet".to_owned()),
             None => return Err(format!("`{word}` is not known")),
         };
         Ok(Self { transport, ..self })

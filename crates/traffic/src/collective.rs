@@ -12,7 +12,9 @@
 //! Connections are persistent: a [`Group`] remembers which ones it has opened, so the second
 //! collective of a communicator uses the queue pairs of the first.
 
+pub mod all_pairs;
 pub mod all_to_all;
+pub mod collnet_chain;
 pub mod communicator;
 pub mod hierarchical;
 pub mod hierarchical_all_to_all;
@@ -46,9 +48,11 @@ pub const ALGORITHMS: &[&dyn Algorithm] = &[
     &tree::Tree,
     &ring::Ring,
     &sharp::Sharp,
+    &collnet_chain::CollNetChain,
     &nvls::Nvls,
     &nvls_tree::NvlsTree,
     &pat::Pat,
+    &all_pairs::AllPairs,
     &hierarchical::Hierarchical,
     &all_to_all::AllToAll,
     &hierarchical_all_to_all::HierarchicalAllToAll,
@@ -225,6 +229,10 @@ pub struct Phase {
     pub nic: f64,
     /// Messages that one rank's proxy posts to its NIC.
     pub posts: f64,
+    /// The protocol of these, which decides what a post costs.
+    pub protocol: Protocol,
+    /// Seconds that the library's channels take at least to move the bytes.
+    pub channels_s: f64,
     /// What share of the scale-up links' usable rate the software reaches in this phase.
     pub efficiency: f64,
     /// The same for the NICs.
@@ -256,6 +264,8 @@ impl Default for Phase {
             mesh_link: 0.0,
             nic: 0.0,
             posts: 0.0,
+            protocol: Protocol::Simple,
+            channels_s: 0.0,
             efficiency: 1.0,
             net_efficiency: 1.0,
             latency_s: 0.0,

@@ -10,6 +10,8 @@
 //! # Map of the modules, in reading order
 //!
 //! * [`constants`]: NCCL's and RCCL's published constants, each with its source.
+//! * [`version`]: the versions of NCCL whose constants and rules are known.
+//! * [`plugin`]: what network plug-ins declare and set.
 //! * [`route`]: what the ways between servers add to them on this fabric.
 //! * [`estimate`]: the closed form.
 //!
@@ -22,7 +24,9 @@
 
 pub mod constants;
 pub mod estimate;
+pub mod plugin;
 pub mod route;
+pub mod version;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,6 +34,8 @@ use units::{Bytes, Idle, Ranged, Ranges, Rate, Span};
 
 pub use constants::{Architecture, Cpu, Family};
 pub use estimate::{Estimate, Limit, estimate, estimate_of};
+pub use plugin::Plugin;
+pub use version::Version;
 
 pub use crate::collective::sharp::Aggregation;
 use crate::collective::{ALGORITHMS, Algorithm, Ask, CrossNic, Pxn, algorithm, ring};
@@ -96,8 +102,15 @@ pub struct Settings {
     /// The generation of the GPUs, which decides most constants; it follows from the cluster's GPU.
     #[serde(skip)]
     pub architecture: Architecture,
+    /// Which NCCL: its tables, rules and algorithms. RCCL has one of its own.
+    pub version: Version,
     /// The hosts' processors, which decide what posting to a NIC costs.
     pub cpu: Cpu,
+    /// What stands between NCCL and the NICs; it follows from the transport if not given.
+    pub plugin: Option<Plugin>,
+    /// What each hand-over between servers takes beyond NCCL's own constant, the NICs and the
+    /// ways: software of the plug-in. Twice with the simple protocol, for its flush.
+    pub crossing: Span,
     /// Run this algorithm wherever it can run (`NCCL_ALGO`); otherwise choose.
     #[schemars(schema_with = "crate::collective::algorithm_names")]
     pub algorithm: Option<String>,
@@ -105,8 +118,16 @@ pub struct Settings {
     pub protocol: Option<Protocol>,
     /// Use so many channels (`NCCL_MIN_NCHANNELS` = `NCCL_MAX_NCHANNELS`); otherwise choose.
     pub channels: Option<u32>,
+    /// Use at least so many channels (`NCCL_MIN_CTAS`, `NCCL_MIN_NCHANNELS`) where a message is
+    /// large enough for them.
+    pub least_channels: u32,
     /// Buffer of a channel towards one peer (`NCCL_BUFFSIZE`).
     pub buffer: Bytes,
+    /// Chunk of NVLS (`NCCL_NVLS_CHUNKSIZE`); otherwise the architecture's.
+    pub nvls_chunk: Option<Bytes>,
+    /// The most that a chunk of an NVLS tree is (`NCCL_NVLSTREE_MAX_CHUNKSIZE`); otherwise the
+    /// architecture's.
+    pub nvls_tree_chunk: Option<Bytes>,
     /// What one message to a NIC carries of a send (`NCCL_P2P_NET_CHUNKSIZE`).
     pub p2p_net_chunk: Bytes,
     /// What one step over NVLink carries of a send (`NCCL_P2P_NVL_CHUNKSIZE`).
@@ -122,8 +143,16 @@ pub struct Settings {
     pub sharp: Usage,
     /// What those switches can do.
     pub aggregation: Aggregation,
-    /// Starting a kernel on every rank and agreeing that all are there.
+    /// Starting a kernel on every rank and agreeing that all are there, where that is not
+    /// measured with what the collective is started by (a training step, a benchmark).
     pub launch: Span,
+    /// The share of NVLS's own rate that is left where the GPUs also feed NICs with it. Set with
+    /// measurements: 16 to 64 H100 and H200 of dellh100, aionh100, rhh200 and gtc25-h100.
+    pub nvls_network_share: f64,
+    /// What one channel of a ring between servers moves at most, in 10⁹ bytes per second. Set with
+    /// measurements: rings of dellh100, aionh100, gtc25-h100, aacmi325x and ocimi355x with 16
+    /// channels.
+    pub ring_channel_gbps: f64,
     /// Who starts the transfers.
     pub initiator: Initiator,
     /// What the two NICs on a message's way take together; the catalogue has it for each card.
@@ -132,6 +161,16 @@ pub struct Settings {
     /// The share of the scale-up links' raw rate that the library reaches; otherwise the
     /// architecture's.
     pub scale_up_efficiency: Option<f64>,
+    /// The share of a NIC's rate that an all-to-all between very many servers leaves it; two
+    /// servers have all of it. Set with measurements: the all-to-all rows of `gtc25-a100`,
+    /// `gtc25-h100` and `ocimi355x` on four servers (0.74, 0.74 and 0.80 of the NICs).
+    pub all_to_all_share: f64,
+    /// The share of the scale-up links' raw rate that DeepEP's kernels reach.
+    pub deepep_efficiency: f64,
+    /// What DeepEP's low-latency kernels take beside the bytes: starting on all ranks, a barrier
+    /// of the whole grid between sending and receiving, and the exchange of the numbers of tokens.
+    /// Set with measurements: the six low-latency rows of `deepep-h800`.
+    pub low_latency_overhead: Span,
     /// The share of a NIC's rate that is left for payload; it follows from the transport.
     #[serde(skip)]
     pub wire_efficiency: f64,
@@ -151,12 +190,18 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             architecture: Architecture::Hopper,
+            version: Version::default(),
             cpu: Cpu::Intel,
+            plugin: None,
+            crossing: Span::ZERO,
             algorithm: None,
             protocol: None,
             channels: None,
+            least_channels: 1,
             // NCCL src/init.cc:813.
             buffer: Bytes::from_mib(4),
+            nvls_chunk: None,
+            nvls_tree_chunk: None,
             // NCCL src/init.cc:818-820.
             p2p_net_chunk: Bytes::from_kib(128),
             p2p_scale_up_chunk: Bytes::from_kib(512),
@@ -166,13 +211,20 @@ impl Default for Settings {
             // NCCL docs env.rst: NCCL_COLLNET_ENABLE is 0.
             sharp: Usage::Disabled,
             aggregation: Aggregation::default(),
-            // One value for all: what published nccl-tests runs of 32 KiB on eight A100s and
-            // eight H200s (44 and 40 us) leave beside NCCL's own 15 us for that size.
-            launch: Span::from_us(26),
+            // NCCL's own latencies are what logs of nccl-tests show: 16 B on 16 and 32 H100 take
+            // 25.0 and 34.8 us, 25.2 and 35.2 by its table.
+            launch: Span::ZERO,
+            nvls_network_share: 0.91,
+            ring_channel_gbps: 23.0,
             initiator: Initiator::Kernel,
             // ConnectX-7 between GPUs: data/hardware/nics.toml, 1.2 us on either side.
             nic_latency: Span::from_ns(2_400),
             scale_up_efficiency: None,
+            all_to_all_share: 0.65,
+            // DeepEP V2 on eight SM100 GPUs (its README at dd758ca: 643 to 740 GB/s, of which one
+            // GPU in eight is the sender itself, of a raw 900): 0.63 to 0.72, here their mean.
+            deepep_efficiency: 0.68,
+            low_latency_overhead: Span::from_us(28),
             // 4,096 bytes of payload in a frame of 4,178 (RoCEv2: preamble and gap 20, Ethernet
             // 18, IPv4 20, UDP 8, BTH 12, ICRC 4).
             wire_efficiency: 4096.0 / 4178.0,
@@ -184,6 +236,43 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// The plug-in; NCCL's own if no other is given.
+    pub fn plugin(&self) -> Plugin {
+        self.plugin.unwrap_or_default()
+    }
+
+    /// With a plug-in and what that sets of NCCL's environment where nobody else did.
+    pub fn with_plugin(self, plugin: Plugin) -> Self {
+        let defaults = Self::default();
+        let or = |own: Bytes, default: Bytes, set: Option<Bytes>| match own == default {
+            true => set.unwrap_or(own),
+            false => own,
+        };
+        Self {
+            plugin: Some(plugin),
+            buffer: or(self.buffer, defaults.buffer, plugin.buffer()),
+            p2p_net_chunk: or(self.p2p_net_chunk, defaults.p2p_net_chunk, plugin.p2p_net_chunk()),
+            nvls_chunk: self.nvls_chunk.or(plugin.nvls_chunk()),
+            nvls_tree_chunk: self.nvls_tree_chunk.or(plugin.nvls_chunk()),
+            ..self
+        }
+    }
+
+    /// What the plug-in says that a hand-over between servers takes, which counts in the choice.
+    pub fn declared_us(&self, protocol: Protocol) -> f64 {
+        flushed(protocol) * 1e6 * self.plugin().declared().as_secs_f64()
+    }
+
+    /// What a hand-over between servers takes beyond constants and ways.
+    pub fn crossing_us(&self, protocol: Protocol) -> f64 {
+        flushed(protocol) * 1e6 * self.crossing.as_secs_f64()
+    }
+
+    /// The share of the scale-up links' raw rate that collectives reach.
+    pub fn scale_up_share(&self) -> f64 {
+        self.scale_up_efficiency.unwrap_or(self.architecture.scale_up_efficiency())
+    }
+
     /// Names what has no effect, given the other settings of the library.
     pub fn unused(&self, idle: &mut Idle) {
         if self.initiator == Initiator::Host {
@@ -196,11 +285,27 @@ impl Settings {
     }
 }
 
+/// With the simple protocol a hand-over ends with a flush, which crosses again.
+fn flushed(protocol: Protocol) -> f64 {
+    if protocol == Protocol::Simple { 2.0 } else { 1.0 }
+}
+
 impl Ranged for Settings {
     fn ranges(&self, check: &mut Ranges) {
         if let Some(channels) = self.channels {
             // `MAXCHANNELS` of NCCL is 64; a channel's number allows this.
             check.within("channels", channels, [1, 1024]);
+        }
+        check.within("least_channels", self.least_channels, [1, 1024]);
+        check.at_most("crossing", self.crossing, Span::from_ms(1_000));
+        check.within("nvls_network_share", self.nvls_network_share, [1e-3, 1.0]);
+        check.within("ring_channel_gbps", self.ring_channel_gbps, [1e-3, 1e6]);
+        for (key, chunk) in
+            [("nvls_chunk", self.nvls_chunk), ("nvls_tree_chunk", self.nvls_tree_chunk)]
+        {
+            if let Some(chunk) = chunk {
+                check.positive(key, chunk);
+            }
         }
         check.positive("buffer", self.buffer);
         check.positive("p2p_net_chunk", self.p2p_net_chunk);
@@ -209,6 +314,9 @@ impl Ranged for Settings {
         if let Some(share) = self.scale_up_efficiency {
             check.within("scale_up_efficiency", share, [1e-3, 1.0]);
         }
+        check.within("all_to_all_share", self.all_to_all_share, [1e-3, 1.0]);
+        check.within("deepep_efficiency", self.deepep_efficiency, [1e-3, 1.0]);
+        check.at_most("low_latency_overhead", self.low_latency_overhead, Span::from_ms(10_000));
     }
 }
 

@@ -417,22 +417,21 @@ fn is_hand_over(
             .any(|hop| !hop.arrives && (hop.from, hop.to) == (connection.from, connection.to))
 }
 
-/// Golden. What each rail of a server carries under NCCL's rings.
+/// Golden. A ring enters a server by one GPU's NIC and leaves by another's, and passes the next
+/// server the other way, so that it stays on two rails.
 #[test]
-fn ring_c_uses_nic_c_everywhere() {
-    let fabric = Cluster::hopper(3).build();
+fn a_ring_stays_on_two_rails() {
+    let fabric = Cluster::hopper(4).build();
     let communicator = Communicator::new(&fabric, &all_gpus(&fabric));
     let mut hops = Vec::new();
     for channel in 0..16 {
         communicator.ring(&fabric, channel, CrossNic::SameRail, &mut hops);
-        assert_eq!(
-            hops.len(),
-            3 * 9,
-            "seven steps, one hand-over and one crossing for each server"
-        );
-        for hop in hops.iter().filter(|hop| fabric.gpus() <= hop.from.index()) {
-            assert_eq!(fabric.rail_of(hop.from), channel as usize % 8);
-            assert_eq!(fabric.rail_of(hop.to), channel as usize % 8);
+        assert_eq!(hops.len(), 4 * 8, "seven steps and one crossing for each server");
+        let own = channel as usize % 8;
+        for (server, hop) in hops.iter().filter(|hop| fabric.gpus() <= hop.from.index()).enumerate()
+        {
+            let rail = if server % 2 == 0 { (own + 4) % 8 } else { own };
+            assert_eq!([hop.from, hop.to].map(|nic| fabric.rail_of(nic)), [rail; 2]);
         }
     }
 }
@@ -474,7 +473,7 @@ fn connections_persist() {
         last = Some(write(&fabric, &mut group, &request, &mut transfers, last.as_slice()));
         counts.push(transfers.connections().len());
     }
-    assert_eq!(counts[0], 16 * 2 * 9);
+    assert_eq!(counts[0], 16 * 2 * 8);
     assert_eq!(counts[1], counts[0]);
 }
 
@@ -568,12 +567,13 @@ fn the_estimate_knows_the_way() {
         let answer = estimate(&fabric, &communicator, collective, bytes, &named("ring")).unwrap();
         answer.algorithm_bandwidth(bytes) * collective.bus_factor(gpus.len() as u32) / 1e9
     };
-    assert!((time(&gpus[..16]) / 370.0 - 1.0).abs() < 0.03);
+    assert!((time(&gpus[..16]) / 368.0 - 1.0).abs() < 0.03);
     assert!((time(&gpus) / (8.0 * 12.5 * 4096.0 / 4178.0) - 1.0).abs() < 0.01);
 }
 
 /// Property. More bytes never take less time, whatever the collective and however many ranks of
-/// how many servers take part.
+/// how many servers take part, but where NCCL changes from one algorithm or protocol to another:
+/// its table is not the time.
 #[test]
 fn time_never_falls_as_messages_grow() {
     let fabric = Cluster::hopper(13).build();
@@ -581,20 +581,22 @@ fn time_never_falls_as_messages_grow() {
     for ranks in [2, 3, 5, 7, 8, 9, 12, 16, 17, 31, 33, 97] {
         let communicator = Communicator::new(&fabric, &gpus[..ranks]);
         for collective in Collective::ALL {
-            let mut before = 0.0;
+            let (mut before, mut how) = (0.0, None);
             for shift in 0..20 {
                 let bytes = Bytes::new(1024 << shift);
                 let settings = Settings::default();
                 let answer = estimate(&fabric, &communicator, collective, bytes, &settings);
                 let Some(answer) = answer else { continue };
                 let time = answer.time.as_secs_f64();
+                let chosen = Some((answer.plan.algorithm.name(), answer.plan.protocol));
+                let allowed = if how == chosen { 1.001 } else { 1.25 };
                 assert!(
-                    before <= 1.001 * time,
+                    before <= allowed * time,
                     "{collective:?} on {ranks} of {bytes}: {before} and {time}, {:?} {:?}",
                     answer.plan.algorithm,
                     answer.plan.protocol
                 );
-                before = time;
+                (before, how) = (time, chosen);
             }
         }
     }

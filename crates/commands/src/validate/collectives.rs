@@ -1,8 +1,9 @@
 //! Published collectives and messages.
 //!
 //! The rule that gives rows their cluster is that of the steps; what else differs between rows is
-//! in their columns: the algorithm, in-network reduction, and in notes whether NVLS is off and
-//! whether a message crosses leaves.
+//! in their columns: the algorithm, in-network reduction, what the harness that measured adds to
+//! every call, and in notes whether NVLS is off, how many channels were asked for, which NCCL and
+//! plug-in ran, and whether a message crosses leaves.
 
 use fabric::Fabric;
 use fabric::hardware::Catalogue;
@@ -13,9 +14,9 @@ use step::validate::{fabric_of, routing_of};
 use traffic::collective::{
     Collective, Communicator, Detail, Group, Limit, Lowered, Wanted, algorithm, lower,
 };
-use traffic::nccl::{self, Architecture, Initiator, Settings, Usage};
+use traffic::nccl::{self, Architecture, Initiator, Plugin, Settings, Usage, Version};
 use traffic::{Transfers, collective};
-use units::{Bytes, Span};
+use units::{Bytes, Rate, Span};
 
 use super::Case;
 use crate::collective::measured::Measured as Published;
@@ -26,7 +27,7 @@ use crate::world::leaf_of;
 /// What the rule adds for collectives.
 pub(super) const RULE: &str = "Collectives: InfiniBand on Quantum-2 boxes, RoCEv2 on Tomahawk-5 \
     boxes; a message goes to the next server, or to the next under another leaf where the row \
-    says so.";
+    says so. What a row's harness adds to each call is added to its prediction.";
 
 /// Servers of a cluster in which single messages are sent, so that there are several leaves.
 const MESSAGE_SERVERS: u64 = 128;
@@ -41,6 +42,8 @@ pub(super) struct Row {
     sharp: Usage,
     bytes: u64,
     measured: Measured,
+    /// What the harness that measured adds to each call, in seconds.
+    harness_s: f64,
     cluster: RowCluster,
     note: String,
 }
@@ -103,6 +106,7 @@ impl Row {
             },
             bytes: needed("bytes")?,
             measured,
+            harness_s: 1e-6 * number("harness_us")?.unwrap_or(0.0),
             cluster: cluster.map_err(|reason| format!("transport: {reason}"))?,
             note: text("note").to_owned(),
         })
@@ -134,6 +138,7 @@ impl Row {
         let (seconds, plan) = self
             .time(&fabric, &communicator, &settings, engine)
             .ok_or_else(|| failed("no algorithm runs it".to_owned()))?;
+        let seconds = seconds + self.harness_s;
         let (measured, predicted, unit) = match self.measured {
             Measured::Microseconds(us) => (us, seconds * 1e6, "us"),
             Measured::BusBandwidth(rate) => {
@@ -186,8 +191,11 @@ impl Row {
         let is_message = self.collective == Collective::SendRecv;
         let is_off = self.note.contains("NVLS off");
         let sharp = (self.sharp == Usage::Enabled).then(|| "sharp".to_owned());
-        Settings {
+        let version = Version::in_text(&self.note).or_else(|| Version::in_text(&self.source));
+        let least = ["MIN_CTAS", "MIN_NCHANNELS"].into_iter().find_map(|key| self.noted(key));
+        let settings = Settings {
             architecture: architecture.unwrap_or(defaults.architecture),
+            version: version.unwrap_or(defaults.version),
             wire_efficiency: if self.is_infiniband() {
                 Transport::Infiniband.efficiency(Bytes::from_kib(4))
             } else {
@@ -196,9 +204,32 @@ impl Row {
             initiator: if is_message { Initiator::Host } else { Initiator::Kernel },
             nvls: if is_off { Usage::Disabled } else { Usage::Enabled },
             sharp: self.sharp,
-            algorithm: sharp.or_else(|| self.algorithm.clone()),
+            algorithm: self.algorithm.clone().or(sharp),
+            least_channels: least.unwrap_or(defaults.least_channels),
             ..defaults
+        };
+        if self.cluster.transport != Some(Transport::Efa) {
+            return settings;
         }
+        let rate = Rate::from_bps_f64(self.cluster.nic_gbps * 1e9);
+        let plugin = Plugin::of_efa(settings.architecture, Some(rate));
+        let card = packetsim::Settings::of_transport(Transport::Efa).nic;
+        Settings {
+            nic_latency: card.send_latency + card.receive_latency,
+            // Releases of those years took as long as they declare.
+            crossing: match self.note.contains("aws-ofi-nccl 1.7") {
+                true => plugin.declared(),
+                false => Span::ZERO,
+            },
+            ..settings.with_plugin(plugin)
+        }
+    }
+
+    /// The number that follows a word in the note: "NCCL_MIN_CTAS=24", "MIN_NCHANNELS 32".
+    fn noted(&self, key: &str) -> Option<u32> {
+        let (_, after) = self.note.split_once(key)?;
+        let digits = after.trim_start_matches(['=', ' ']);
+        digits.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
     }
 
     /// How long it takes.
@@ -238,11 +269,15 @@ impl Row {
     /// What bytes over time are multiplied with to give the published bandwidth.
     fn logical(&self, communicator: &Communicator, settings: &Settings) -> f64 {
         match self.collective {
-            // Servers that a token goes to, its own among them.
+            // Servers that a token goes to, its own among them; inside one domain, GPUs.
             Collective::MoeDispatch | Collective::MoeCombine => {
                 let nodes = communicator.domains() as u32;
                 let per_node = self.cluster.gpus_per_node as u32;
-                f64::from(nodes) * settings.routing.copies(nodes, per_node).to_node
+                let copies = settings.routing.copies(nodes, per_node);
+                match nodes {
+                    1 => f64::from(per_node) * copies.to_gpu,
+                    _ => f64::from(nodes) * copies.to_node,
+                }
             }
             other => collective::Collective::bus_factor(other, self.cluster.gpus as u32),
         }

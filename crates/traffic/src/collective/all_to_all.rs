@@ -9,14 +9,19 @@
 //!
 //! # What limits it
 //!
-//! Messages to a NIC are `NCCL_P2P_NET_CHUNKSIZE` long (128 KiB), and the proxy thread of a GPU
-//! posts a send, a receive and a flush for each, 3 µs together by NCCL's own constant: 43.7 · 10⁹
-//! bytes per second, below a 400 Gb/s NIC. Ranks work through their peers in rounds, so what goes
-//! inside the domain is not hidden behind what leaves it: what leaves waits for it.
+//! What goes inside the domain and what leaves it move at once, by different warps. A NIC that has
+//! one peer sends at its full rate. With several it works through them in rounds that others do not
+//! keep pace with: it waits for one receiver that hears two senders while another receiver hears
+//! none. What is left of its rate falls with the number of its peers towards
+//! [`Settings::all_to_all_share`](crate::nccl::Settings::all_to_all_share), as the throughput of a
+//! switch with queues at its inputs does with its ports (Karol, Hluchyj and Morgan, "Input versus
+//! output queueing", IEEE Trans. Communications 1987: from 1 towards 2 − √2 = 0.586 where every
+//! sender waits for its first packet only; NCCL has several peers under way and loses less).
 //!
-//! Source: NCCL `src/enqueue.cc` (p2p schedule), `src/init.cc` (chunks), `src/graph/tuning.cc`
-//! (`getNetOverhead`), NVIDIA's description of PXN. Departure: no limit of peers at a time; folded,
-//! a message on NVLink does not wait for others.
+//! Source: NCCL `src/enqueue.cc` (p2p schedule), `src/init.cc` (chunks), NVIDIA's description of
+//! PXN. Departure: no limit of peers at a time; folded, a message on NVLink does not wait for
+//! others; the proxy's posts are hidden behind what is under way, as 46 to 48.6 · 10⁹ bytes per
+//! second of a 400 Gb/s NIC show (a post for each 128 KiB, one after the other, would allow 43.7).
 
 use std::collections::BTreeMap;
 
@@ -26,7 +31,7 @@ use units::Bytes;
 use super::communicator::{Pxn, ScaleUp};
 use super::ring::{chunks, loops};
 use super::writer::{Detail, Flow, Sheet, nth};
-use super::{Algorithm, Ask, Collective, Phase};
+use super::{Algorithm, Ask, Collective, Phase, part};
 use crate::nccl::route::{Ways, beyond_constants_s};
 use crate::nccl::{Family, Offer, Plan, Protocol, constants};
 use crate::transfers::{ConnectionId, OpId};
@@ -56,22 +61,23 @@ impl Algorithm for AllToAll {
         ask.settings.p2p_net_chunk
     }
 
-    fn phases(&self, ask: &Ask<'_>, plan: &Plan) -> Vec<Phase> {
+    fn phases(&self, ask: &Ask<'_>, _: &Plan) -> Vec<Phase> {
         let shape = ask.shape();
         // The rank that gets or sends most is the last to end.
         let bytes = ask.bytes.as_f64() * ask.hottest();
         let (ranks, members) = (f64::from(shape.ranks), f64::from(shape.per_domain));
         let own = bytes * (members - 1.0) / ranks;
-        let part = bytes / ranks;
-        let Busiest { handed, nic, posted } = Busiest::of(ask);
-        let (handed, nic) = (part * handed, part * nic);
-        let mesh = |bytes: f64| match shape.scale_up {
-            ScaleUp::Mesh if 1.0 < members => bytes / (members - 1.0),
-            _ => 0.0,
-        };
-        let inside = Phase {
-            scale_up: own,
-            mesh_link: mesh(own),
+        let each = bytes / ranks;
+        let Busiest { handed, nic } = Busiest::of(ask);
+        let scale_up = own + each * handed;
+        vec![Phase {
+            scale_up,
+            mesh_link: match shape.scale_up {
+                ScaleUp::Mesh if 1.0 < members => scale_up / (members - 1.0),
+                _ => 0.0,
+            },
+            nic: each * nic / f64::from(shape.nics_per_gpu()),
+            net_efficiency: net_share(ask),
             latency_s: 1e-6 * latency_us(ask) + ways_s(ask),
             first_message: match ask.settings.pxn {
                 Pxn::Enabled => bytes * members / ranks,
@@ -79,15 +85,7 @@ impl Algorithm for AllToAll {
             },
             new_connections: 1.0,
             ..Phase::default()
-        };
-        let between = Phase {
-            scale_up: handed,
-            mesh_link: mesh(handed),
-            nic,
-            posts: part * posted / plan.chunk.as_f64().min(part).max(1.0),
-            ..Phase::default()
-        };
-        vec![inside, between]
+        }]
     }
 
     fn operations(&self, ask: &Ask<'_>, plan: &Plan) -> f64 {
@@ -121,14 +119,20 @@ fn latency_us(ask: &Ask<'_>) -> f64 {
     }
 }
 
+/// What is left of a NIC's rate for this number of servers: all with one other, and less with each
+/// more.
+pub(super) fn net_share(ask: &Ask<'_>) -> f64 {
+    let peers = f64::from(ask.shape().domains.saturating_sub(1).max(1));
+    let least = ask.settings.all_to_all_share;
+    least + (1.0 - least) / peers
+}
+
 /// What the busiest of each kind has to do, in parts that one rank sends to one other.
 struct Busiest {
     /// A GPU hands on to others of its server.
     handed: f64,
     /// A NIC sends or receives.
     nic: f64,
-    /// A rank's proxy posts.
-    posted: f64,
 }
 
 impl Busiest {
@@ -142,7 +146,7 @@ impl Busiest {
         for rank in 0..count as u32 {
             *on_rail.entry(rail_of(rank)).or_default() += 1;
         }
-        let mut busiest = Self { handed: 0.0, nic: 0.0, posted: 0.0 };
+        let mut busiest = Self { handed: 0.0, nic: 0.0 };
         for domain in 0..communicator.domains() {
             let members = communicator.members(domain);
             let away = count - members.len();
@@ -168,7 +172,6 @@ impl Busiest {
                 let sent = sent + near * (away - through);
                 let most = sent.max(near * away);
                 busiest.nic = busiest.nic.max(most as f64);
-                busiest.posted = busiest.posted.max(sent as f64 / near as f64);
             }
         }
         busiest
@@ -237,14 +240,18 @@ impl Pairs {
                 opening.connect(from, to, 1);
             }
         }
-        let nic = |rank: u32| fabric.nic_of(communicator.gpu(rank));
+        let mut connect = |from: u32, to: u32| {
+            for lane in 0..ask.shape().nics_per_gpu() {
+                let [from, to] = [from, to].map(|rank| communicator.nic(fabric, rank, lane));
+                opening.connect(from, to, lane);
+            }
+        };
         for &Away { domain, to, through } in &self.away {
             match through {
-                Some(through) => opening.connect(nic(through), nic(to), 0),
+                Some(through) => connect(through, to),
                 None => {
                     for &from in communicator.members(domain as usize) {
-                        let lands = communicator.landing(fabric, from, to).unwrap_or(to);
-                        opening.connect(nic(from), nic(lands), 0);
+                        connect(from, communicator.landing(fabric, from, to).unwrap_or(to));
                     }
                 }
             }
@@ -256,26 +263,21 @@ impl Pairs {
         self.inside[from as usize] + 2 * ask.communicator.local(to) + which
     }
 
-    /// Calls for each message between domains: which connection, from whom, to whom, through whom.
+    /// Calls for each message between domains: the first of its connections, one for each NIC of a
+    /// GPU, from whom, to whom, through whom.
     fn for_each_away<'a>(
         &'a self,
         ask: &Ask<'a>,
         mut then: impl FnMut(usize, &'a Away, &'a [u32]),
     ) {
         let mut at = self.first_away;
+        let lanes = ask.shape().nics_per_gpu() as usize;
         for away in &self.away {
             let senders = ask.communicator.members(away.domain as usize);
-            match away.through {
-                Some(_) => {
-                    then(at, away, senders);
-                    at += 1;
-                }
-                None => {
-                    for sender in senders.chunks(1) {
-                        then(at, away, sender);
-                        at += 1;
-                    }
-                }
+            let together = if away.through.is_some() { senders.len() } else { 1 };
+            for senders in senders.chunks(together) {
+                then(at, away, senders);
+                at += lanes;
             }
         }
     }
@@ -287,58 +289,50 @@ impl Pairs {
     }
 
     fn fold(&self, ask: &Ask<'_>, first: ConnectionId, sheet: &mut Sheet<'_>) {
-        let start = sheet.start;
         let communicator = ask.communicator;
-        let mut inside: Vec<Vec<OpId>> = vec![Vec::new(); communicator.domains()];
+        // By connection: what is sent over it, by its own rank or handed on.
+        let mut sends: Vec<(usize, u64)> = Vec::new();
         for from in 0..communicator.ranks() as u32 {
-            let domain = communicator.domain_of(from);
-            for &to in communicator.members(domain).iter().filter(|&&to| to != from) {
-                let (at, bytes) = (self.inside(ask, from, to, 0), ask.bytes_between(from, to));
-                if 0 < bytes {
-                    inside[domain].push(sheet.send(nth(first, at), bytes, &[start]));
-                }
+            let members = communicator.members(communicator.domain_of(from));
+            for &to in members.iter().filter(|&&to| to != from) {
+                sends.push((self.inside(ask, from, to, 0), ask.bytes_between(from, to)));
             }
         }
-        let joins = joins(&inside, sheet);
-        // By connection inside a domain: what is handed on over it, and after what.
-        let mut handed = vec![(0_u64, start); self.first_away];
-        let mut sends: Vec<(usize, u64, OpId)> = Vec::new();
+        let mut handed = vec![0_u64; self.first_away];
+        let lanes = u64::from(ask.shape().nics_per_gpu());
         self.for_each_away(ask, |at, away, senders| {
-            let join = joins[away.domain as usize];
             let bytes = |&from: &u32| ask.bytes_between(from, away.to);
-            sends.push((at, senders.iter().map(bytes).sum(), join));
+            let whole = senders.iter().map(bytes).sum();
+            let by_lane = (0..lanes).map(|lane| part(whole, lanes, lane));
+            sends.extend(by_lane.enumerate().map(|(lane, bytes)| (at + lane, bytes)));
             if let Some((landing, from)) = self.landing(ask, away, senders) {
-                let (sum, after) = &mut handed[self.inside(ask, landing, away.to, 1)];
-                (*sum, *after) = (*sum + bytes(&from), join);
+                handed[self.inside(ask, landing, away.to, 1)] += bytes(&from);
             }
             if let Some(through) = away.through {
                 for &from in senders.iter().filter(|&&from| from != through) {
-                    let (sum, after) = &mut handed[self.inside(ask, from, through, 1)];
-                    (*sum, *after) = (*sum + bytes(&from), join);
+                    handed[self.inside(ask, from, through, 1)] += bytes(&from);
                 }
             }
         });
-        let handed = handed.into_iter().enumerate().map(|(at, (bytes, after))| (at, bytes, after));
-        sends.extend(handed);
-        for (at, bytes, after) in sends.into_iter().filter(|(_, bytes, _)| 0 < *bytes) {
-            let op = sheet.send(nth(first, at), bytes, &[after]);
+        sends.extend(handed.into_iter().enumerate());
+        let start = sheet.start;
+        for (at, bytes) in sends.into_iter().filter(|(_, bytes)| 0 < *bytes) {
+            let op = sheet.send(nth(first, at), bytes, &[start]);
             sheet.end(op);
         }
-        joins.into_iter().for_each(|join| sheet.end(join));
     }
 
     fn step(&self, ask: &Ask<'_>, plan: &Plan, first: ConnectionId, sheet: &mut Sheet<'_>) {
         let communicator = ask.communicator;
         let mut last = self.first_away;
-        self.for_each_away(ask, |at, _, _| last = at + 1);
+        let lanes = ask.shape().nics_per_gpu() as usize;
+        self.for_each_away(ask, |at, _, _| last = at + lanes);
         let mut flow = Flow::of_sends(last, sheet.start);
         let mut ends: Vec<OpId> = Vec::new();
-        let mut inside: Vec<Vec<OpId>> = vec![Vec::new(); communicator.domains()];
         // In rounds, as ranks work through their peers: from each to the one so many places on.
         for shift in 1..ask.shape().per_domain as usize {
             for from in 0..communicator.ranks() as u32 {
-                let domain = communicator.domain_of(from);
-                let members = communicator.members(domain);
+                let members = communicator.members(communicator.domain_of(from));
                 let to = members[(communicator.local(from) + shift) % members.len()];
                 let bytes = ask.bytes_between(from, to);
                 if members.len() <= shift || bytes == 0 {
@@ -346,11 +340,10 @@ impl Pairs {
                 }
                 let at = self.inside(ask, from, to, 0);
                 for bytes in loops(bytes, ask.settings.p2p_scale_up_chunk.get()) {
-                    inside[domain].push(flow.send(sheet, at, &[nth(first, at)], bytes, &[]));
+                    ends.push(flow.send(sheet, at, &[nth(first, at)], bytes, &[]));
                 }
             }
         }
-        let joins = joins(&inside, sheet);
         let mut rounds: Vec<(usize, usize, &Away, &[u32])> = Vec::new();
         self.for_each_away(ask, |at, away, senders| {
             let domains = communicator.domains();
@@ -359,16 +352,15 @@ impl Pairs {
         });
         rounds.sort_by_key(|(shift, at, _, _)| (*shift, *at));
         for (_, at, away, senders) in rounds {
-            let join = joins[away.domain as usize];
             let bytes = |from: u32| ask.bytes_between(from, away.to);
             for &from in senders.iter().filter(|&&from| 0 < bytes(from)) {
-                for bytes in loops(bytes(from), plan.chunk.get()) {
+                for (number, bytes) in loops(bytes(from), plan.chunk.get()).enumerate() {
+                    let at = at + number % lanes;
                     let handed = away.through.filter(|&through| through != from).map(|through| {
                         let at = self.inside(ask, from, through, 1);
-                        flow.send(sheet, at, &[nth(first, at)], bytes, &[join])
+                        flow.send(sheet, at, &[nth(first, at)], bytes, &[])
                     });
-                    let after = [handed.unwrap_or(join)];
-                    let mut op = flow.send(sheet, at, &[nth(first, at)], bytes, &after);
+                    let mut op = flow.send(sheet, at, &[nth(first, at)], bytes, handed.as_slice());
                     if let Some((landing, _)) = self.landing(ask, away, &[from]) {
                         let at = self.inside(ask, landing, away.to, 1);
                         op = flow.send(sheet, at, &[nth(first, at)], bytes, &[op]);
@@ -377,13 +369,6 @@ impl Pairs {
                 }
             }
         }
-        ends.into_iter().chain(joins).for_each(|op| sheet.end(op));
+        ends.into_iter().for_each(|op| sheet.end(op));
     }
-}
-
-/// By domain: what ends with its messages inside, and lets those that leave it begin.
-fn joins(inside: &[Vec<OpId>], sheet: &mut Sheet<'_>) -> Vec<OpId> {
-    let start = sheet.start;
-    let join = |ops: &Vec<OpId>| if ops.is_empty() { start } else { sheet.join(ops) };
-    inside.iter().map(join).collect()
 }

@@ -2,17 +2,27 @@
 //!
 //! A communicator knows which GPU each rank is, which ranks share a scale-up domain (an NVSwitch,
 //! an xGMI mesh), and through which NICs a domain can be entered: its rails. NCCL's graph search
-//! gives one ring for each channel; on servers with as many NICs as GPUs ring `c` enters and
-//! leaves every server through NIC `c`, visits all its GPUs in between, and hands over to the next
-//! server. The GPU that visits last reaches NIC `c` over NVLink through the GPU next to it (PXN),
-//! so a ring loads NVLink between servers exactly as it does inside one.
+//! gives one ring for each channel. On servers whose GPUs have NICs of their own a ring enters by
+//! one GPU's, visits all GPUs on a path and leaves by the last one's; the next server it passes the
+//! other way, so that it stays on two rails (`crossNicRing` in NCCL's `connect.cc`). Each GPU is
+//! last on one path of m, so a ring loads NVLink with (m−1)/m of what crosses its edges. Where
+//! there are fewer NICs, or an odd number of GPUs, the GPU that is visited last reaches the ring's
+//! NIC over NVLink through the GPU next to it (PXN), and a ring loads NVLink as inside one server.
 //!
 //! On a mesh each ring needs links of its own: the rings are arc-disjoint directed Hamiltonian
 //! cycles. A complete mesh of odd size splits into them by Walecki's zigzag, of size 8 into the
 //! seven below (found by search; that they exist is Tillson's theorem), of another even size into
 //! all but one.
 //!
-//! Source: NCCL `src/graph/{search,connect}.cc`, RCCL's ring tables for MI300X. Departure: the
+//! Between servers a mesh of even size needs such paths, not cycles: from each GPU one that goes one
+//! up, two down, three up, … and ends opposite of where it began. Its steps are all different, so no
+//! two of these paths share a link, and there is one more of them than of the cycles. A ring leaves
+//! by the NIC of the path's last GPU, enters the next server on that rail and ends there where it
+//! began here; with an odd number of servers it changes rails once. RCCL's tables for MI300X have
+//! eight such paths, each from one GPU's NIC to that of another.
+//!
+//! Source: NCCL `src/graph/{search,connect}.cc`; RCCL `src/graph/rome_models.cc` (model 81: rings
+//! as paths with a NIC at each end) and its commit 0cbce2a (odd numbers of servers). Departure: the
 //! order of GPUs within a server is by rank, not by the search's score, which on a switch is the
 //! same thing; PCIe between a GPU and its NIC is not modelled.
 
@@ -80,6 +90,42 @@ impl Shape {
     /// Whether every domain has the same number of ranks.
     pub fn is_uniform(&self) -> bool {
         self.smallest == self.per_domain
+    }
+
+    /// NICs that each GPU has to itself: what is sent between servers is split over them.
+    pub fn nics_per_gpu(&self) -> u32 {
+        (self.rails / self.per_domain.max(1)).max(1)
+    }
+
+    /// GPUs that share a NIC.
+    pub fn gpus_per_nic(&self) -> f64 {
+        f64::from(self.per_domain) / f64::from(self.rails.min(self.per_domain))
+    }
+
+    /// Whether rings between servers run as paths through them and leave by the NIC of their last
+    /// GPU.
+    pub fn has_paths(&self) -> bool {
+        let even = self.per_domain % 2 == 0 && self.is_uniform();
+        let own_nics = self.rails % self.per_domain.max(1) == 0;
+        self.scale_up != ScaleUp::Absent && 1 < self.domains && even && own_nics
+    }
+
+    /// Whether these paths have links of a mesh of their own.
+    pub fn has_mesh_paths(&self) -> bool {
+        self.scale_up == ScaleUp::Mesh && self.has_paths()
+    }
+
+    /// How many cycles inside a domain share no link.
+    pub fn distinct_cycles(&self) -> u32 {
+        match self.scale_up {
+            ScaleUp::Mesh => mesh_cycles(self.per_domain),
+            ScaleUp::Absent | ScaleUp::Switched => 1,
+        }
+    }
+
+    /// How many rings share no link inside a domain.
+    pub fn distinct_rings(&self) -> u32 {
+        if self.has_mesh_paths() { self.per_domain } else { self.distinct_cycles() }
     }
 }
 
@@ -254,6 +300,13 @@ impl Communicator {
         &self.rails[rails.start as usize..rails.end as usize]
     }
 
+    /// One of the NICs near a rank.
+    pub fn nic(&self, fabric: &Fabric, rank: u32, number: u32) -> NodeId {
+        let count = fabric.nics_of(self.gpu(rank)).count().max(1);
+        let chosen = fabric.nics_of(self.gpu(rank)).nth(number as usize % count);
+        chosen.unwrap_or_else(|| fabric.nic_of(self.gpu(rank)))
+    }
+
     /// A rank's place among the ranks of its domain.
     pub fn local(&self, rank: u32) -> usize {
         let members = self.members(self.domain_of(rank));
@@ -276,15 +329,7 @@ impl Communicator {
         (near.expect("a rail is near some rank"), nic)
     }
 
-    /// How many rings there are whose links inside a domain differ.
-    pub fn distinct_cycles(&self) -> u32 {
-        match self.shape.scale_up {
-            ScaleUp::Mesh => mesh_cycles(self.shape.per_domain),
-            ScaleUp::Absent | ScaleUp::Switched => 1,
-        }
-    }
-
-    /// Writes into `order` the ranks of a domain as a channel's ring visits them.
+    /// Writes into `order` the ranks of a domain as a channel's cycle inside visits them.
     pub fn order(&self, fabric: &Fabric, domain: usize, channel: u32, order: &mut Vec<u32>) {
         order.clear();
         let members = self.members(domain);
@@ -302,9 +347,64 @@ impl Communicator {
         }
     }
 
+    /// Writes into `order` the ranks of a domain on a path from the GPU where a channel enters it
+    /// to the opposite one; see the module. Where rings stay on their rails they enter every
+    /// second domain where they leave the others.
+    fn path_order(
+        &self,
+        fabric: &Fabric,
+        domain: usize,
+        channel: u32,
+        cross: CrossNic,
+        order: &mut Vec<u32>,
+    ) {
+        order.clear();
+        let members = self.members(domain);
+        let size = members.len();
+        let entry = self.local(self.entry(fabric, domain, channel).0);
+        let first = match cross {
+            CrossNic::SameRail => entry + domain % 2 * (size / 2),
+            CrossNic::Crossing => entry,
+        };
+        order.extend((0..size).map(|step| members[zigzag(first, step, size)]));
+    }
+
+    /// The same as [`Self::ring`] where rings are paths through servers.
+    fn ring_of_paths(&self, fabric: &Fabric, channel: u32, cross: CrossNic, hops: &mut Vec<Hop>) {
+        let domains = self.domains();
+        let (near, entry) = self.entry(fabric, 0, channel);
+        // Of the NICs of a GPU, a channel always takes the same one.
+        let which = fabric.nics_of(self.gpu(near)).position(|nic| nic == entry).unwrap_or(0);
+        let nic = |gpu: NodeId| fabric.nics_of(gpu).nth(which).unwrap_or(fabric.nic_of(gpu));
+        let (mut order, mut next) = (Vec::new(), Vec::new());
+        self.path_order(fabric, 0, channel, cross, &mut order);
+        for domain in 0..domains {
+            for pair in order.windows(2) {
+                let [from, to] = [pair[0], pair[1]].map(|rank| self.gpu(rank));
+                hops.push(Hop { from, to, rank: pair[0], arrives: true });
+            }
+            let rank = order[order.len() - 1];
+            self.path_order(fabric, (domain + 1) % domains, channel, cross, &mut next);
+            let (last, enters) = (self.gpu(rank), nic(self.gpu(next[0])));
+            let mut leaves = nic(last);
+            if !meet(fabric, leaves, enters)
+                && let Some(through) = self.on_rail(fabric, rank, enters)
+            {
+                let to = self.gpu(through);
+                hops.push(Hop { from: last, to, rank, arrives: false });
+                leaves = nic(to);
+            }
+            hops.push(Hop { from: leaves, to: enters, rank, arrives: true });
+            std::mem::swap(&mut order, &mut next);
+        }
+    }
+
     /// Writes into `hops` the hops of a channel's ring, beginning at domain 0's first rank.
     pub fn ring(&self, fabric: &Fabric, channel: u32, cross: CrossNic, hops: &mut Vec<Hop>) {
         hops.clear();
+        if self.shape.has_paths() {
+            return self.ring_of_paths(fabric, channel, cross, hops);
+        }
         let mut order = Vec::new();
         let domains = self.domains();
         for domain in 0..domains {
@@ -366,9 +466,7 @@ impl Communicator {
         if self.common.is_empty() || self.on_rail(fabric, from, enters).is_some() {
             return None;
         }
-        let mut hops = Vec::new();
-        fabric::Routes::of(fabric).next_hops(fabric, leaves, enters, &mut hops);
-        if hops.is_empty() { self.on_rail(fabric, to, leaves) } else { None }
+        if meet(fabric, leaves, enters) { None } else { self.on_rail(fabric, to, leaves) }
     }
 
     /// The rank in the domain of `rank` whose NIC is on the same rail as `nic`.
@@ -453,6 +551,16 @@ fn nic_rate(fabric: &Fabric, nic: NodeId) -> Option<Rate> {
     (0 < all).then(|| Rate::from_bps(all))
 }
 
+/// Whether the network leads from one NIC to another.
+fn meet(fabric: &Fabric, from: NodeId, to: NodeId) -> bool {
+    if fabric.rail_of(from) == fabric.rail_of(to) {
+        return true;
+    }
+    let mut hops = Vec::new();
+    fabric::Routes::of(fabric).next_hops(fabric, from, to, &mut hops);
+    !hops.is_empty()
+}
+
 fn is_near(fabric: &Fabric, gpu: NodeId, nic: NodeId) -> bool {
     fabric.nics_of(gpu).any(|near| near == nic)
 }
@@ -467,6 +575,12 @@ const EIGHT: [[usize; 8]; 7] = [
     [0, 6, 5, 2, 4, 3, 7, 1],
     [0, 7, 3, 2, 5, 1, 6, 4],
 ];
+
+/// Step `step` of the path from `first` through a mesh of even size: one up, two down, three up, …
+fn zigzag(first: usize, step: usize, size: usize) -> usize {
+    let offset = step.div_ceil(2);
+    (if step % 2 == 1 { first + offset } else { first + size - offset }) % size
+}
 
 /// How many arc-disjoint directed Hamiltonian cycles [`mesh_cycle`] gives.
 fn mesh_cycles(size: u32) -> u32 {
@@ -506,6 +620,24 @@ fn mesh_cycle(size: usize, number: usize) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Property. From every GPU of a mesh of even size a path leads through all the others, no two
+    /// of them use the same arc, and each ends opposite of where it began.
+    #[test]
+    fn the_paths_of_a_mesh_share_no_link() {
+        for size in [2, 4, 6, 8, 10, 16] {
+            let mut arcs = std::collections::BTreeSet::new();
+            for first in 0..size {
+                let path: Vec<usize> = (0..size).map(|step| zigzag(first, step, size)).collect();
+                assert_eq!((path[0], path[size - 1]), (first, (first + size / 2) % size));
+                let visited: std::collections::BTreeSet<_> = path.iter().collect();
+                assert_eq!(visited.len(), size);
+                for arc in path.windows(2) {
+                    assert!(arcs.insert((arc[0], arc[1])), "size {size}: {arc:?} twice");
+                }
+            }
+        }
+    }
 
     /// Property. Every cycle visits all, and no two of them use the same arc.
     #[test]

@@ -48,9 +48,9 @@ impl Algorithm for Hierarchical {
         None // NCCL has no such algorithm; it is run when it is named.
     }
 
-    fn channels(&self, _: &Ask<'_>) -> u32 {
+    fn channels(&self, ask: &Ask<'_>) -> u32 {
         // On each rail: what NCCL opens for one rank in each server.
-        2
+        2 * ask.shape().nics_per_gpu()
     }
 
     fn chunk(&self, ask: &Ask<'_>, protocol: Protocol, _: u32) -> Bytes {
@@ -66,7 +66,7 @@ impl Algorithm for Hierarchical {
         let hop = constants::hop_latency_us(settings, shape, Family::Ring, Protocol::Simple);
         let net = constants::net_latency_us(settings, shape, Family::Ring, Protocol::Simple);
         let base = constants::base_latency_us(settings, Family::Ring, Protocol::Simple);
-        let cycles = f64::from(ask.communicator.distinct_cycles());
+        let cycles = f64::from(ask.shape().distinct_cycles());
         let within = Phase {
             scale_up: inside,
             mesh_link: if mesh { inside / cycles } else { 0.0 },
@@ -79,7 +79,7 @@ impl Algorithm for Hierarchical {
         let part = ask.bytes.get() / u64::from(shape.per_domain) / u64::from(plan.channels);
         let loops = chunks(part, plan.chunk.get() * u64::from(shape.domains));
         let between = Phase {
-            nic: rail * members / f64::from(shape.rails),
+            nic: rail * shape.gpus_per_nic() / f64::from(shape.nics_per_gpu().min(plan.channels)),
             latency_s: 1e-6 * (base + steps * net) + beyond_constants_s(ways_s, steps, net),
             messages: steps * f64::from(plan.slices) * loops,
             slots: SLICES as f64,
@@ -182,7 +182,7 @@ impl Wiring {
                 for local in 0..members {
                     let nic = |domain: usize| {
                         let rank = communicator.members(domain % domains)[local];
-                        fabric.nic_of(communicator.gpu(rank))
+                        communicator.nic(fabric, rank, channel)
                     };
                     for domain in 0..domains {
                         opening.connect(nic(domain), nic(domain + 1), channel);
@@ -263,5 +263,5 @@ struct Pass {
 
 /// Rings inside a domain: as many as have links of their own.
 fn inner_channels(ask: &Ask<'_>) -> u32 {
-    ask.communicator.distinct_cycles()
+    ask.shape().distinct_cycles()
 }

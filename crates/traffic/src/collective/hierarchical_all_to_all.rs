@@ -13,7 +13,7 @@ use units::Bytes;
 use super::communicator::ScaleUp;
 use super::ring::{chunks, loops};
 use super::writer::{Detail, Sheet, nth};
-use super::{Algorithm, Ask, Collective, Phase};
+use super::{Algorithm, Ask, Collective, Phase, part};
 use crate::nccl::{Family, Offer, Plan, Protocol, constants};
 use crate::transfers::OpId;
 
@@ -44,7 +44,7 @@ impl Algorithm for HierarchicalAllToAll {
         ask.settings.p2p_net_chunk
     }
 
-    fn phases(&self, ask: &Ask<'_>, plan: &Plan) -> Vec<Phase> {
+    fn phases(&self, ask: &Ask<'_>, _: &Plan) -> Vec<Phase> {
         let (shape, settings) = (ask.shape(), ask.settings);
         let bytes = ask.bytes.as_f64() * ask.hottest();
         let (ranks, members) = (f64::from(shape.ranks), f64::from(shape.per_domain));
@@ -65,7 +65,7 @@ impl Algorithm for HierarchicalAllToAll {
             },
             Phase {
                 nic: away * members / f64::from(shape.rails),
-                posts: away / plan.chunk.as_f64().min(bytes * members / ranks).max(1.0),
+                net_efficiency: super::all_to_all::net_share(ask),
                 latency_s: 1e-6 * (base + net) + super::all_to_all::ways_s(ask),
                 first_message: bytes * members / ranks,
                 new_connections: 1.0,
@@ -89,6 +89,7 @@ impl Algorithm for HierarchicalAllToAll {
         let (domains, members) = (communicator.domains(), ask.shape().per_domain as usize);
         let rank = |domain: usize, local: usize| communicator.members(domain)[local];
         let gpu = |domain: usize, local: usize| communicator.gpu(rank(domain, local));
+        let lanes = ask.shape().nics_per_gpu();
         let first = sheet.open("hierarchical_all_to_all", 1, |opening| {
             for domain in 0..domains {
                 for (from, to) in pairs(members) {
@@ -97,8 +98,10 @@ impl Algorithm for HierarchicalAllToAll {
             }
             for local in 0..members {
                 for (from, to) in pairs(domains) {
-                    let [from, to] = [from, to].map(|domain| fabric.nic_of(gpu(domain, local)));
-                    opening.connect(from, to, 0);
+                    for lane in 0..lanes {
+                        let nic = |at: usize| communicator.nic(fabric, rank(at, local), lane);
+                        opening.connect(nic(from), nic(to), lane);
+                    }
                 }
             }
         });
@@ -126,8 +129,11 @@ impl Algorithm for HierarchicalAllToAll {
         for local in 0..members {
             for (from, to) in pairs(domains) {
                 let bytes = to_rank(from, rank(to, local));
-                message(sheet, nth(first, at), bytes, plan.chunk, collected[from], &mut ends);
-                at += 1;
+                for lane in 0..lanes {
+                    let bytes = part(bytes, lanes.into(), lane.into());
+                    message(sheet, nth(first, at), bytes, plan.chunk, collected[from], &mut ends);
+                    at += 1;
+                }
             }
         }
         ends.into_iter().for_each(|op| sheet.end(op));

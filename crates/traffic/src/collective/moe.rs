@@ -13,7 +13,8 @@
 //! 3.2.2. Departure: copies are the expected ones of equally likely experts; a GPU or server with
 //! so many times the mean load is reached as often as one of so many alike. Hot ones get at most
 //! one copy of each token, so skewed loads send fewer in all. Kernels post to the NIC themselves,
-//! so no proxy limits them.
+//! so no proxy limits them. Their copies by SM reach less of NVLink than NCCL's
+//! ([`Settings::deepep_efficiency`](crate::nccl::Settings::deepep_efficiency)).
 
 use units::Bytes;
 
@@ -22,7 +23,7 @@ use super::ring::chunks;
 use super::routing::Copies;
 use super::writer::{Detail, Flow, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase};
-use crate::nccl::{Family, Offer, Plan, Protocol, constants};
+use crate::nccl::{Family, Offer, Plan, Protocol, Settings, constants};
 use crate::transfers::{ConnectionId, OpId};
 
 /// See the module.
@@ -57,7 +58,8 @@ impl Algorithm for Moe {
         let volumes = Volumes::of(ask);
         let (to_node, to_gpu) = (volumes.most_to_node(), volumes.most_to_gpu());
         let (domains, members) = (f64::from(shape.domains), f64::from(shape.per_domain));
-        let sharing = members / f64::from(shape.rails);
+        // One NIC for each GPU, however many there are: NVSHMEM's choice for a process.
+        let sharing = shape.gpus_per_nic();
         let scale_up = to_gpu as f64 * (members - 1.0);
         let latency = match shape.domains {
             1 => constants::hop_latency_us(settings, shape, Family::Ring, Protocol::Simple),
@@ -67,6 +69,7 @@ impl Algorithm for Moe {
             scale_up,
             mesh_link: if shape.scale_up == ScaleUp::Mesh { to_gpu as f64 } else { 0.0 },
             nic: to_node as f64 * (domains - 1.0) * sharing,
+            efficiency: copy_efficiency(settings),
             latency_s: 1e-6 * latency + super::all_to_all::ways_s(ask),
             first_message: to_node as f64,
             new_connections: 1.0,
@@ -127,6 +130,11 @@ impl Algorithm for Moe {
             }
         }
     }
+}
+
+/// What DeepEP's copies reach of what NCCL's do.
+pub(super) fn copy_efficiency(settings: &Settings) -> f64 {
+    settings.deepep_efficiency / settings.scale_up_share()
 }
 
 /// How often a place with this load is reached, where one of mean load is this often.

@@ -57,12 +57,14 @@ impl Algorithm for MoeLowLatency {
         vec![Phase {
             scale_up: bytes * (members - 1.0) / ranks,
             mesh_link: if mesh { bytes / ranks } else { 0.0 },
-            nic: bytes * (ranks - members) / ranks * members / f64::from(shape.rails),
+            nic: bytes * (ranks - members) / ranks * shape.gpus_per_nic(),
+            efficiency: super::moe::copy_efficiency(ask.settings),
             // Its kernels post and poll themselves: between servers the way is all.
-            latency_s: match shape.domains {
-                1 => 1e-6 * hop_latency_us(ask.settings, shape, Family::Ring, Protocol::Simple),
-                _ => Ways::of(ask).farthest_s(),
-            },
+            latency_s: ask.settings.low_latency_overhead.as_secs_f64()
+                + match shape.domains {
+                    1 => 1e-6 * hop_latency_us(ask.settings, shape, Family::Ring, Protocol::Simple),
+                    _ => Ways::of(ask).farthest_s(),
+                },
             first_message: bytes / ranks,
             new_connections: 1.0,
             ..Phase::default()

@@ -21,11 +21,11 @@
 
 use units::Bytes;
 
-use super::communicator::ScaleUp;
+use super::communicator::{ScaleUp, Shape};
 use super::ring::{chunks, loops};
 use super::writer::{Detail, Flow, Opening, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase, part};
-use crate::nccl::{Family, Offer, Plan, Protocol, Usage, constants};
+use crate::nccl::{Family, Offer, Plan, Protocol, Usage, Version, constants};
 use crate::transfers::{ConnectionId, OpId};
 use fabric::{Fabric, NodeId, NodeKind};
 
@@ -33,8 +33,17 @@ use fabric::{Fabric, NodeId, NodeKind};
 #[derive(Clone, Copy, Debug)]
 pub struct Nvls;
 
-/// Channels on Hopper and after (`NVLS_NCHANNELS`, NCCL `src/transport/nvls.cc`).
-pub(super) const CHANNELS: u32 = 16;
+/// In domains of up to so many GPUs bus bandwidth is what the bytes on the links say: 72 GB200
+/// reach no more of it (839 GB/s, NCCL 2.26) than eight B200.
+const FULL_GAIN: f64 = 8.0;
+
+/// `NCCL_MAX_NVLS_ARITY`.
+const MOST_HEADS: u32 = 32;
+
+/// GPUs that read sums from the switch.
+pub(super) fn heads(shape: &Shape) -> u64 {
+    shape.per_domain.min(MOST_HEADS).into()
+}
 
 /// Rounds until copying in, reducing and copying out all are busy.
 pub(super) const FILL_ROUNDS: f64 = 2.0;
@@ -46,7 +55,13 @@ impl Algorithm for Nvls {
 
     fn serves(&self, ask: &Ask<'_>) -> bool {
         use Collective::{AllGather, AllReduce, ReduceScatter};
-        let serves = matches!(ask.collective, AllReduce | AllGather | ReduceScatter);
+        // From 2.19 on it also gathers and scatters.
+        let old = ask.settings.version < Version::V2_19;
+        let serves = match ask.collective {
+            AllReduce => true,
+            AllGather | ReduceScatter => !old,
+            _ => false,
+        };
         serves && ask.shape().domains == 1 && 2 < ask.shape().ranks && is_available(ask)
     }
 
@@ -61,15 +76,14 @@ impl Algorithm for Nvls {
         })
     }
 
-    fn channels(&self, _: &Ask<'_>) -> u32 {
-        CHANNELS
+    fn channels(&self, ask: &Ask<'_>) -> u32 {
+        constants::nvls_channels(ask.settings, ask.shape())
     }
 
     fn chunk(&self, ask: &Ask<'_>, _: Protocol, channels: u32) -> Bytes {
-        // NCCL src/enqueue.cc: 128 KiB (`NCCL_NVLS_CHUNKSIZE`), less for smaller messages.
-        let heads = u64::from(ask.shape().per_domain);
-        let concurrent = u64::from(channels) * heads;
-        let mut chunk = 128 << 10;
+        // NCCL src/enqueue.cc: less than `NCCL_NVLS_CHUNKSIZE` for smaller messages.
+        let concurrent = u64::from(channels) * heads(ask.shape());
+        let mut chunk = constants::nvls_chunk(ask.settings, ask.shape());
         for (times, smaller) in [(64, 64 << 10), (8, 32 << 10), (2, 16 << 10)] {
             if ask.bytes.get() < times * concurrent * chunk && smaller < chunk {
                 chunk = smaller;
@@ -132,28 +146,54 @@ pub(super) fn is_available(ask: &Ask<'_>) -> bool {
         && ask.settings.architecture.nvls_efficiency().is_some()
 }
 
+/// What the software reaches of the links' rate. The bus bandwidth of an all-reduce is at most
+/// that of eight GPUs, so in larger domains, whose switch needs fewer bytes for it, less of theirs.
 pub(super) fn efficiency(ask: &Ask<'_>) -> f64 {
-    ask.settings.architecture.nvls_efficiency().unwrap_or(1.0)
+    let shape = ask.shape();
+    let whole = ask.settings.architecture.nvls_efficiency().unwrap_or(1.0);
+    let fed = if 1 < shape.domains { ask.settings.nvls_network_share } else { 1.0 };
+    // Bytes of a ring for each byte on a GPU's links.
+    let gain = |heads: f64| 2.0 * (heads - 1.0) / (heads + 1.0);
+    let members = f64::from(shape.per_domain);
+    let large = match ask.collective {
+        Collective::AllReduce if FULL_GAIN < members => gain(FULL_GAIN) / gain(members),
+        _ => 1.0,
+    };
+    whole * fed * large
 }
 
 /// What NCCL expects of the switch: `tuning.cc` takes one of the heads' channels off, and counts
-/// an all-reduce's two halves twice because they are pipelined.
+/// an all-reduce's two halves twice because they are pipelined. Before 2.28 it took the links as
+/// they are, and 5/6 of that ([`ratio`]).
 pub(super) fn inside_bus_bandwidth(ask: &Ask<'_>) -> Option<f64> {
-    let shape = ask.shape();
+    let (shape, version) = (ask.shape(), ask.settings.version);
     let heads = f64::from(shape.per_domain);
     let links = constants::scale_up_bandwidth(ask.settings, shape)?;
+    if version < Version::V2_28 {
+        let share = match (ask.collective, version) {
+            (Collective::AllGather | Collective::ReduceScatter, Version::V2_27) => {
+                (heads - 1.0) / heads
+            }
+            _ => 1.0,
+        };
+        return Some(links * share);
+    }
+    let whole = ask.settings.architecture.nvls_efficiency().unwrap_or(1.0);
     let twice = match ask.collective {
         Collective::AllReduce => 2.0,
         _ => (heads - 1.0) / heads,
     };
-    Some(links * efficiency(ask) * (heads - 1.0) / heads * twice)
+    Some(links * whole * (heads - 1.0) / heads * twice)
 }
 
 /// From bus to algorithm bandwidth, as NCCL does it.
 pub(super) fn ratio(ask: &Ask<'_>) -> f64 {
     let ranks = f64::from(ask.shape().ranks);
+    let version = ask.settings.version;
     match ask.collective {
+        Collective::AllReduce if version < Version::V2_28 => 5.0 / 6.0,
         Collective::AllReduce => ranks / (2.0 * (ranks - 1.0)),
+        _ if version < Version::V2_23 => 5.0 / 6.0,
         _ => 1.0,
     }
 }
@@ -169,7 +209,7 @@ pub(super) fn inside_bytes(ask: &Ask<'_>) -> f64 {
 
 /// Seconds until all stages are busy.
 pub(super) fn fill_s(ask: &Ask<'_>, plan: &Plan, inside: f64) -> f64 {
-    let heads = f64::from(ask.shape().per_domain);
+    let heads = heads(ask.shape()) as f64;
     let round = (plan.chunk.as_f64() * heads * f64::from(plan.channels)).min(ask.bytes.as_f64());
     let links = constants::scale_up_bandwidth(ask.settings, ask.shape()).unwrap_or(1.0);
     let whole = inside / (1e9 * links * efficiency(ask));

@@ -15,7 +15,7 @@ use super::ring::{chunks, loops};
 use super::tree::{self, Half};
 use super::writer::{Detail, Flow, SLICES, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase, part};
-use crate::nccl::{Family, Offer, Plan, Protocol, constants};
+use crate::nccl::{Architecture, Cpu, Family, Offer, Plan, Protocol, Version, constants};
 use crate::transfers::{ConnectionId, OpId};
 use fabric::NodeId;
 
@@ -42,19 +42,44 @@ impl Algorithm for NvlsTree {
         }
         let (shape, settings) = (ask.shape(), ask.settings);
         let rails = constants::rails_bandwidth(settings, shape)?;
-        let between = if shape.domains == 2 { 2.0 * rails } else { rails };
+        let old = settings.version < Version::V2_28;
+        let between = match (old, shape.domains) {
+            (false, 2) => 2.0 * rails,
+            (false, _) | (true, 2) => rails,
+            (true, _) => rails / 2.0,
+        };
         let heads = f64::from(shape.per_domain);
         let most = heads * constants::nvls_tree_channel_max(settings, shape);
         let bus = nvls::inside_bus_bandwidth(ask)?.min(between).min(most);
-        Some(Offer { bandwidth: bus * nvls::ratio(ask), latency_us: latency_us(ask) })
+        // From 2.29 on, with processors of x86.
+        let corrected = settings.architecture == Architecture::Blackwell
+            && settings.cpu != Cpu::Arm
+            && Version::V2_29 <= settings.version;
+        let correction = match corrected {
+            true => constants::tree_correction(protocol, ask.bytes),
+            false => 1.0,
+        };
+        Some(Offer {
+            bandwidth: bus * nvls::ratio(ask) * correction,
+            latency_us: latency_us(ask, settings.declared_us(protocol)),
+        })
     }
 
-    fn channels(&self, _: &Ask<'_>) -> u32 {
-        nvls::CHANNELS
+    fn channels(&self, ask: &Ask<'_>) -> u32 {
+        constants::nvls_channels(ask.settings, ask.shape())
     }
 
-    fn chunk(&self, ask: &Ask<'_>, protocol: Protocol, channels: u32) -> Bytes {
-        nvls::Nvls.chunk(ask, protocol, channels)
+    fn chunk(&self, ask: &Ask<'_>, _: Protocol, channels: u32) -> Bytes {
+        // NCCL src/enqueue.cc: NVLS's own rule makes chunks smaller much earlier.
+        let concurrent = u64::from(channels) * nvls::heads(ask.shape());
+        let mut chunk = constants::nvls_tree_chunk(ask.settings, ask.shape());
+        let rule = [(32, 256 << 10), (16, 128 << 10), (4, 64 << 10), (1, 32 << 10)];
+        for (times, smaller) in rule {
+            if ask.bytes.get() < times * concurrent * chunk && smaller < chunk {
+                chunk = smaller;
+            }
+        }
+        Bytes::new(chunk)
     }
 
     fn phases(&self, ask: &Ask<'_>, plan: &Plan) -> Vec<Phase> {
@@ -70,7 +95,7 @@ impl Algorithm for NvlsTree {
             scale_up,
             nic: copies * ask.bytes.as_f64() / heads * sharing,
             efficiency: nvls::efficiency(ask),
-            latency_s: 1e-6 * latency_us(ask)
+            latency_s: 1e-6 * latency_us(ask, ask.settings.crossing_us(Protocol::Simple))
                 + tree::ways_s(ask, Family::NvlsTree, Protocol::Simple),
             first_message: (ask.bytes.as_f64() / (2.0 * heads)).min(most(plan) as f64),
             new_connections: 1.0,
@@ -83,7 +108,7 @@ impl Algorithm for NvlsTree {
 
     fn operations(&self, ask: &Ask<'_>, plan: &Plan) -> f64 {
         let (domains, members) = (ask.communicator.domains(), ask.shape().per_domain as usize);
-        let trees = (2 * members) as f64;
+        let trees = (2 * members * lanes(ask)) as f64;
         let each = ask.bytes.get() / (2 * members as u64);
         trees * connections(domains, members) as f64 * chunks(each, most(plan))
     }
@@ -91,20 +116,25 @@ impl Algorithm for NvlsTree {
     fn write(&self, ask: &Ask<'_>, plan: &Plan, sheet: &mut Sheet<'_>) {
         let Ask { fabric, communicator, .. } = *ask;
         let (domains, members) = (communicator.domains(), ask.shape().per_domain as usize);
+        let lanes = lanes(ask);
         let first = sheet.open("nvls_tree", 1, |opening| {
             for head in 0..members {
                 for (at, half) in HALVES.into_iter().enumerate() {
-                    let channel = (2 * head + at) as u32;
-                    let nic = |domain: usize| {
-                        fabric.nic_of(communicator.gpu(communicator.members(domain)[head]))
-                    };
-                    for domain in 0..domains {
-                        let ranks = communicator.members(domain).iter();
-                        let gpus: Vec<NodeId> = ranks.map(|&rank| communicator.gpu(rank)).collect();
-                        nvls::open_head(fabric, &gpus, head, channel, opening);
-                        if let Some(parent) = tree::parent(domains, domain, half) {
-                            opening.connect(nic(domain), nic(parent), channel);
-                            opening.connect(nic(parent), nic(domain), channel);
+                    for lane in 0..lanes {
+                        let channel = ((2 * head + at) * lanes + lane) as u32;
+                        let nic = |domain: usize| {
+                            let gpu = communicator.gpu(communicator.members(domain)[head]);
+                            fabric.nics_of(gpu).nth(lane).unwrap_or(fabric.nic_of(gpu))
+                        };
+                        for domain in 0..domains {
+                            let ranks = communicator.members(domain).iter();
+                            let gpus: Vec<NodeId> =
+                                ranks.map(|&rank| communicator.gpu(rank)).collect();
+                            nvls::open_head(fabric, &gpus, head, channel, opening);
+                            if let Some(parent) = tree::parent(domains, domain, half) {
+                                opening.connect(nic(domain), nic(parent), channel);
+                                opening.connect(nic(parent), nic(domain), channel);
+                            }
                         }
                     }
                 }
@@ -113,9 +143,10 @@ impl Algorithm for NvlsTree {
         let each = connections(domains, members);
         for head in 0..members {
             let bytes = part(ask.bytes.get(), members as u64, head as u64);
-            for (at, half) in HALVES.into_iter().enumerate() {
-                let bytes = part(bytes, 2, at as u64);
-                let own = nth(first, (2 * head + at) * each);
+            for tree in 0..2 * lanes {
+                let half = HALVES[tree / lanes];
+                let bytes = part(bytes, 2 * lanes as u64, tree as u64);
+                let own = nth(first, (2 * head * lanes + tree) * each);
                 let start = sheet.start;
                 match sheet.detail {
                     Detail::Folded => {
@@ -125,7 +156,8 @@ impl Algorithm for NvlsTree {
                         sheet.end(op);
                     }
                     Detail::Stepwise => {
-                        HeadTree { first: own, domains, members, half }.step(plan, bytes, sheet);
+                        let most = (most(plan) / lanes as u64).max(1);
+                        HeadTree { first: own, domains, members, half }.step(most, bytes, sheet);
                     }
                 }
             }
@@ -134,11 +166,17 @@ impl Algorithm for NvlsTree {
 }
 
 /// NCCL `tuning.cc`: one pass through the switch, and the way up and down the tree.
-fn latency_us(ask: &Ask<'_>) -> f64 {
+/// `beyond` is added to each hand-over between servers.
+fn latency_us(ask: &Ask<'_>, beyond: f64) -> f64 {
     let (shape, settings) = (ask.shape(), ask.settings);
     let inside = constants::hop_latency_us(settings, shape, Family::NvlsTree, Protocol::Simple);
     let between = constants::net_latency_us(settings, shape, Family::NvlsTree, Protocol::Simple);
-    inside + 2.0 * f64::from(shape.domains.ilog2()) * between
+    inside + 2.0 * f64::from(shape.domains.ilog2()) * (between + beyond)
+}
+
+/// NICs of a head, each with a tree of its own.
+fn lanes(ask: &Ask<'_>) -> usize {
+    (ask.shape().rails / ask.shape().per_domain.max(1)).max(1) as usize
 }
 
 /// Of one tree. All domains but the root have two to their parent.
@@ -171,13 +209,13 @@ impl HeadTree {
         tree::parent(self.domains, domain, self.half)
     }
 
-    fn step(&self, plan: &Plan, bytes: u64, sheet: &mut Sheet<'_>) {
+    fn step(&self, most: u64, bytes: u64, sheet: &mut Sheet<'_>) {
         let order = tree::upwards(self.domains, self.half);
         let begins: Vec<usize> = (0..self.domains).map(|at| self.begins(at)).collect();
         let edges = |at: usize| HeadEdges::new(nth(self.first, begins[at]), self.members);
         let to_parent = |at: usize| begins[at] + nvls::per_head(self.members);
         let mut flow = Flow::new(connections(self.domains, self.members), sheet.start);
-        for bytes in loops(bytes, most(plan)) {
+        for bytes in loops(bytes, most) {
             let mut arrived: Vec<Vec<OpId>> = vec![Vec::new(); self.domains];
             for &domain in &order {
                 let sum = edges(domain).reduce(&mut flow, begins[domain], bytes, &[], sheet);

@@ -22,11 +22,11 @@
 
 use units::Bytes;
 
-use super::communicator::{Hop, ScaleUp};
+use super::communicator::{Hop, ScaleUp, Shape};
 use super::writer::{Detail, Flow, SLICES, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase, part, share};
 use crate::nccl::route::{Ways, beyond_constants_s};
-use crate::nccl::{Family, Offer, Plan, Protocol, constants};
+use crate::nccl::{Architecture, Family, Offer, Plan, Protocol, constants};
 use crate::transfers::{ConnectionId, OpId};
 
 /// See the module.
@@ -45,12 +45,24 @@ impl Algorithm for Ring {
 
     fn offer(&self, ask: &Ask<'_>, protocol: Protocol) -> Option<Offer> {
         let shape = ask.shape();
-        let bandwidth = constants::bus_bandwidth(ask.settings, shape);
-        let bus = bandwidth * efficiency(ask, protocol, bandwidth);
-        let steps = f64::from(steps(ask));
+        let settings = ask.settings;
+        let bandwidth = constants::bus_bandwidth(settings, shape);
+        let bus = match protocol {
+            Protocol::Ll => {
+                let factor = constants::expected_ll_factor(settings, shape, ask.collective);
+                (bandwidth * factor).min(constants::ll_max(settings, shape))
+            }
+            Protocol::Ll128 | Protocol::Simple => bandwidth * efficiency(ask, protocol, bandwidth),
+        };
+        let latency_us = latency_us(ask, protocol, 1.0, settings.declared_us(protocol));
+        // NCCL's "plateau effect" of rings between servers.
+        let plateau = protocol == Protocol::Simple
+            && ask.collective == Collective::AllReduce
+            && 1 < shape.domains
+            && settings.architecture != Architecture::Cdna3;
         Some(Offer {
-            bandwidth: bus * f64::from(shape.ranks) / steps,
-            latency_us: latency_us(ask, protocol, 1.0),
+            bandwidth: bus * f64::from(shape.ranks) / f64::from(steps(ask)),
+            latency_us: if plateau { 1.4 * latency_us } else { latency_us },
         })
     }
 
@@ -68,12 +80,9 @@ impl Algorithm for Ring {
         let shape = ask.shape();
         let edge = edge_bytes(ask, ask.bytes.get()) as f64;
         let per_domain = f64::from(shape.per_domain);
-        let scale_up = match (shape.domains, shape.per_domain) {
-            (_, 1) => 0.0,
-            _ => edge,
-        };
-        let cycles = f64::from(ask.communicator.distinct_cycles().min(plan.channels));
-        let bandwidth = constants::bus_bandwidth(ask.settings, shape);
+        let scale_up = edge * inside_share(shape);
+        let cycles = f64::from(shape.distinct_rings().min(plan.channels));
+        let bandwidth = ring_bandwidth(ask);
         let efficiency = efficiency(ask, plan.protocol, bandwidth);
         let each = ask.bytes.as_f64() / f64::from(plan.channels);
         let parts = if is_chain(ask.collective) { 1.0 } else { f64::from(shape.ranks) };
@@ -99,12 +108,19 @@ impl Algorithm for Ring {
             (_, true) => (1.0, (long_ways - 1.0).max(1.0)),
             (_, false) => (f64::from(shape.ranks) / long_ways.max(1.0), 1.0),
         };
-        let latency_s = 1e-6 * latency_us(ask, plan.protocol, slices) + ways_s(ask, plan.protocol);
+        let crossing = ask.settings.crossing_us(plan.protocol);
+        let latency_s =
+            1e-6 * latency_us(ask, plan.protocol, slices, crossing) + ways_s(ask, plan.protocol);
         vec![Phase {
             scale_up,
             mesh_link: if shape.scale_up == ScaleUp::Mesh { edge / cycles } else { 0.0 },
             nic,
             posts: nic * f64::from(shape.rails) / per_domain / slice_bytes,
+            protocol: plan.protocol,
+            channels_s: match shape.domains {
+                1 => 0.0,
+                _ => edge / (1e9 * f64::from(plan.channels) * ask.settings.ring_channel_gbps),
+            },
             efficiency,
             net_efficiency: efficiency,
             latency_s,
@@ -145,20 +161,25 @@ impl Algorithm for Ring {
     fn write(&self, ask: &Ask<'_>, plan: &Plan, sheet: &mut Sheet<'_>) {
         let Ask { fabric, communicator, settings, .. } = *ask;
         let mut hops: Vec<Hop> = Vec::new();
-        let first = sheet.open("ring", plan.channels, |opening| {
-            for channel in 0..plan.channels {
-                communicator.ring(fabric, channel, settings.cross_nic, opening.hops);
-                opening.connect_hops(channel);
+        // One for each NIC that a channel is spread over.
+        let stripes = constants::stripes(settings, ask.shape());
+        let lanes = plan.channels * stripes;
+        let chunk = Bytes::new((plan.chunk.get() / u64::from(stripes)).max(1));
+        let own = Plan { channels: lanes, chunk, ..*plan };
+        let first = sheet.open("ring", lanes, |opening| {
+            for lane in 0..lanes {
+                communicator.ring(fabric, lane, settings.cross_nic, opening.hops);
+                opening.connect_hops(lane);
             }
         });
         let mut at = 0;
-        for channel in 0..plan.channels {
-            communicator.ring(fabric, channel, settings.cross_nic, &mut hops);
-            let bytes = part(ask.bytes.get(), plan.channels.into(), channel.into());
+        for lane in 0..lanes {
+            communicator.ring(fabric, lane, settings.cross_nic, &mut hops);
+            let bytes = part(ask.bytes.get(), lanes.into(), lane.into());
             let ring = RingOnSheet { first: nth(first, at), hops: &hops };
             match sheet.detail {
-                Detail::Folded => ring.fold(ask, plan, bytes, sheet),
-                Detail::Stepwise => ring.step(ask, plan, bytes, sheet),
+                Detail::Folded => ring.fold(ask, &own, bytes, sheet),
+                Detail::Stepwise => ring.step(ask, &own, bytes, sheet),
             }
             at += hops.len();
         }
@@ -190,6 +211,28 @@ pub fn edge_bytes(ask: &Ask<'_>, bytes: u64) -> u64 {
     }
 }
 
+/// The share of what crosses each edge that the busiest GPU sends over its scale-up links.
+fn inside_share(shape: &Shape) -> f64 {
+    let members = f64::from(shape.per_domain);
+    match shape.per_domain {
+        1 => 0.0,
+        // Each GPU is the last one of a path through the server, and leaves by its own NIC.
+        _ if shape.has_paths() => (members - 1.0) / members,
+        _ => 1.0,
+    }
+}
+
+/// What the links inside and between domains both give to rings, in 10⁹ bytes per second. NCCL's
+/// own model has every GPU send all of it inside.
+fn ring_bandwidth(ask: &Ask<'_>) -> f64 {
+    let (settings, shape) = (ask.settings, ask.shape());
+    let share = inside_share(shape);
+    let inside = constants::scale_up_bandwidth(settings, shape).filter(|_| 0.0 < share);
+    let between = constants::rails_bandwidth(settings, shape).filter(|_| 1 < shape.domains);
+    let inside = inside.map_or(f64::INFINITY, |links| links / share);
+    inside.min(between.unwrap_or(f64::INFINITY)).min(1e6)
+}
+
 /// What a protocol leaves of the links' rate: NCCL `tuning.cc`.
 fn efficiency(ask: &Ask<'_>, protocol: Protocol, bandwidth: f64) -> f64 {
     let shape = ask.shape();
@@ -201,15 +244,16 @@ fn efficiency(ask: &Ask<'_>, protocol: Protocol, bandwidth: f64) -> f64 {
         }
         // 120 of 128 bytes are data.
         Protocol::Ll128 => {
-            let channels = f64::from(constants::ring_channels(ask.settings, ask.communicator));
-            let most = channels * constants::ring_ll128_channel_max(ask.settings);
+            let channels = f64::from(constants::search_channels(ask.settings, ask.communicator));
+            let most = channels * constants::ring_ll128_channel_max(ask.settings, shape);
             0.92_f64.min(most / bandwidth)
         }
     }
 }
 
-/// The hand-overs: those between servers take the network's latency, the others NVLink's.
-fn latency_us(ask: &Ask<'_>, protocol: Protocol, slices: f64) -> f64 {
+/// The hand-overs: those between servers take the network's latency and what is `beyond` it, the
+/// others NVLink's.
+fn latency_us(ask: &Ask<'_>, protocol: Protocol, slices: f64, beyond: f64) -> f64 {
     let (shape, settings) = (ask.shape(), ask.settings);
     let base = constants::base_latency_us(settings, Family::Ring, protocol);
     let inside = constants::hop_latency_us(settings, shape, Family::Ring, protocol);
@@ -217,7 +261,7 @@ fn latency_us(ask: &Ask<'_>, protocol: Protocol, slices: f64) -> f64 {
     let (steps, crossings) = (f64::from(steps(ask)), crossings(ask));
     // Inside, each slice is one more hand-over; between servers slices are posted ahead.
     let posting = constants::post_us(settings, shape, protocol);
-    base + (steps - crossings) * (inside * slices).max(posting) + crossings * between
+    base + (steps - crossings) * (inside * slices).max(posting) + crossings * (between + beyond)
 }
 
 /// Until the first slice is at the end of a chain. A scale-up link carries the slices of its

@@ -84,7 +84,6 @@ impl Algorithm for SendRecv {
                 scale_up: inside,
                 mesh_link,
                 nic: away,
-                posts: away / plan.chunk.as_f64(),
                 latency_s: through_kernel(),
                 messages: chunks(each as u64, plan.chunk.get()),
                 slots: CHUNKS as f64,

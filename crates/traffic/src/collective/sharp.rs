@@ -38,7 +38,7 @@ use super::ring::{chunks, loops};
 use super::writer::{Detail, Flow, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase, part};
 use crate::nccl::route::{Ways, beyond_constants_s};
-use crate::nccl::{Family, Offer, Plan, Protocol, Usage, constants};
+use crate::nccl::{Architecture, Family, Offer, Plan, Protocol, Usage, constants};
 use crate::transfers::{ConnectionId, OpId};
 
 /// What switches that reduce can do.
@@ -89,12 +89,21 @@ impl Algorithm for Sharp {
         }
         let (shape, settings) = (ask.shape(), ask.settings);
         let rails = constants::rails_bandwidth(settings, shape)?;
-        let inside = if nvls::is_available(ask) { nvls::inside_bus_bandwidth(ask)? } else { rails };
-        Some(Offer { bandwidth: inside.min(rails) * nvls::ratio(ask), latency_us: latency_us(ask) })
+        let latency_us = latency_us(ask, settings.declared_us(protocol));
+        let bandwidth = match nvls::is_available(ask) {
+            true => nvls::inside_bus_bandwidth(ask)?.min(rails) * nvls::ratio(ask),
+            // All GPUs should have a NIC of their own, else half of what is missing is lost.
+            false => {
+                let sharing = f64::from(shape.per_domain) / f64::from(shape.rails.max(1));
+                let links = constants::scale_up_bandwidth(settings, shape).unwrap_or(rails);
+                0.5 * links / (0.5 * (sharing + 1.0)) * direct_share(settings.architecture)
+            }
+        };
+        Some(Offer { bandwidth, latency_us })
     }
 
-    fn channels(&self, _: &Ask<'_>) -> u32 {
-        nvls::CHANNELS
+    fn channels(&self, ask: &Ask<'_>) -> u32 {
+        constants::nvls_channels(ask.settings, ask.shape())
     }
 
     fn chunk(&self, ask: &Ask<'_>, protocol: Protocol, channels: u32) -> Bytes {
@@ -109,7 +118,10 @@ impl Algorithm for Sharp {
             (1, _) => (0.0, 1.0),
             (_, true) => (nvls::inside_bytes(ask), nvls::efficiency(ask)),
             // To each head but oneself, and back.
-            (_, false) => (ask.bytes.as_f64() * 2.0 * (heads - 1.0) / heads, 1.0),
+            (_, false) => {
+                let all = ask.bytes.as_f64() * 2.0 * (heads - 1.0) / heads;
+                (all, direct_share(ask.settings.architecture))
+            }
         };
         let mesh_link = match shape.mesh_link_rate {
             Some(_) => 2.0 * ask.bytes.as_f64() / heads,
@@ -120,7 +132,8 @@ impl Algorithm for Sharp {
             mesh_link,
             nic: ask.bytes.as_f64() / heads * sharing,
             efficiency,
-            latency_s: 1e-6 * latency_us(ask) + ways_s(ask),
+            latency_s: 1e-6 * latency_us(ask, ask.settings.crossing_us(Protocol::Simple))
+                + ways_s(ask),
             messages: chunks(
                 ask.bytes.get() / u64::from(shape.per_domain),
                 ask.settings.aggregation.chunk.get(),
@@ -193,12 +206,21 @@ impl Algorithm for Sharp {
     }
 }
 
+/// What NCCL expects CollNetDirect to leave of the links' rate (`tuning.cc`).
+fn direct_share(architecture: Architecture) -> f64 {
+    match architecture {
+        Architecture::Hopper | Architecture::Blackwell => 0.85,
+        Architecture::Ampere | Architecture::Cdna3 => 1.0,
+    }
+}
+
 /// NCCL `tuning.cc`: NVLS with CollNet, or CollNetDirect with 0.4 µs for each further peer.
-fn latency_us(ask: &Ask<'_>) -> f64 {
+/// `beyond` is added to the hand-over between servers.
+fn latency_us(ask: &Ask<'_>, beyond: f64) -> f64 {
     let (shape, settings) = (ask.shape(), ask.settings);
     let family = if nvls::is_available(ask) { Family::Nvls } else { Family::CollNetDirect };
     let inside = constants::hop_latency_us(settings, shape, family, Protocol::Simple);
-    let between = constants::net_latency_us(settings, shape, family, Protocol::Simple);
+    let between = constants::net_latency_us(settings, shape, family, Protocol::Simple) + beyond;
     let peers = f64::from(shape.per_domain - 1);
     match family {
         Family::Nvls => inside + between,
@@ -209,6 +231,11 @@ fn latency_us(ask: &Ask<'_>) -> f64 {
 /// What the ways up and down an aggregation tree add: NCCL counts them once.
 fn ways_s(ask: &Ask<'_>) -> f64 {
     let family = if nvls::is_available(ask) { Family::Nvls } else { Family::CollNetDirect };
+    tree_ways_s(ask, family)
+}
+
+/// The same for any algorithm that counts the network once.
+pub(super) fn tree_ways_s(ask: &Ask<'_>, family: Family) -> f64 {
     let constant = constants::net_latency_us(ask.settings, ask.shape(), family, Protocol::Simple);
     let mut ways = Ways::of(ask);
     // Of the way up to each node, the longest; nodes come after all that are below them.
@@ -264,7 +291,7 @@ pub fn tree(ask: &Ask<'_>, head: usize) -> Option<Vec<Edge>> {
 }
 
 /// Whether every head has a tree, and every switch room for those that need it.
-fn has_room(ask: &Ask<'_>) -> bool {
+pub(super) fn has_room(ask: &Ask<'_>) -> bool {
     let fabric = ask.fabric;
     let mut taken: BTreeMap<NodeId, u32> = BTreeMap::new();
     let mut crossed: BTreeMap<(NodeId, NodeId), u32> = BTreeMap::new();
@@ -315,18 +342,78 @@ fn parents(fabric: &Fabric, level: &[NodeId], head: usize) -> Option<BTreeMap<No
 }
 
 /// The sums that switches hold: what has emptied the buffers of the last ones, by switch.
-struct Buffers {
+pub(super) struct Buffers {
     count: usize,
     freed: VecDeque<BTreeMap<NodeId, OpId>>,
 }
 
 impl Buffers {
+    /// All of them empty.
+    pub(super) fn of(aggregation: &Aggregation) -> Self {
+        Self { count: aggregation.buffers.max(1) as usize, freed: VecDeque::new() }
+    }
+
     /// What the next sum must wait for in each switch.
     fn oldest(&mut self) -> BTreeMap<NodeId, OpId> {
         if self.freed.len() < self.count {
             return BTreeMap::new();
         }
         self.freed.pop_front().unwrap_or_default()
+    }
+}
+
+/// The connections of an aggregation tree, two for each edge, from the one `offset` places after
+/// `first` on.
+pub(super) struct TreeEdges<'a> {
+    pub(super) first: ConnectionId,
+    pub(super) offset: usize,
+    pub(super) tree: &'a [Edge],
+}
+
+impl TreeEdges<'_> {
+    /// One sum up the tree and down again; notes its arrival in every domain.
+    pub(super) fn aggregate(
+        &self,
+        flow: &mut Flow,
+        buffers: &mut Buffers,
+        bytes: u64,
+        collected: &[Vec<OpId>],
+        handed: &mut [Vec<OpId>],
+        sheet: &mut Sheet<'_>,
+    ) {
+        let oldest = buffers.oldest();
+        let mut freed = BTreeMap::new();
+        // What has arrived at each node from below; then what has come down to it.
+        let mut arrived: BTreeMap<NodeId, Vec<OpId>> = BTreeMap::new();
+        for (at, edge) in self.tree.iter().enumerate() {
+            let mut after = match edge.domain {
+                Some(domain) => collected[domain as usize].clone(),
+                None => arrived.remove(&edge.below).unwrap_or_default(),
+            };
+            after.extend(oldest.get(&edge.above));
+            let at = self.offset + 2 * at;
+            let op = flow.send(sheet, at, &[nth(self.first, at)], bytes, &after);
+            arrived.entry(edge.above).or_default().push(op);
+            if edge.domain.is_none() {
+                freed.insert(edge.below, op);
+            }
+        }
+        // Only the root is left, and it has the sum.
+        for (root, parts) in &mut arrived {
+            let sum = sheet.join(parts);
+            freed.insert(*root, sum);
+            *parts = vec![sum];
+        }
+        buffers.freed.push_back(freed);
+        for (at, edge) in self.tree.iter().enumerate().rev() {
+            let after = arrived.get(&edge.above).cloned().unwrap_or_default();
+            let at = self.offset + 2 * at + 1;
+            let op = flow.send(sheet, at, &[nth(self.first, at)], bytes, &after);
+            match edge.domain {
+                Some(domain) => handed[domain as usize].push(op),
+                None => drop(arrived.insert(edge.below, vec![op])),
+            }
+        }
     }
 }
 
@@ -355,65 +442,20 @@ impl HeadOnSheet<'_> {
     fn step(&self, plan: &Plan, bytes: u64, sheet: &mut Sheet<'_>) {
         let aggregation = self.ask.settings.aggregation;
         let mut flow = Flow::new(self.count(), sheet.start);
-        let count = aggregation.buffers.max(1) as usize;
-        let mut buffers = Buffers { count, freed: VecDeque::new() };
+        let mut buffers = Buffers::of(&aggregation);
         let domains = self.ask.communicator.domains();
+        let offset = domains * inside_edges(self.ask);
+        let tree = TreeEdges { first: self.first, offset, tree: self.tree };
         for bytes in loops(bytes, nvls::most(plan)) {
             let collected: Vec<Vec<OpId>> =
                 (0..domains).map(|domain| self.collect(domain, &mut flow, bytes, sheet)).collect();
             let mut arrived = vec![Vec::new(); domains];
             for sum in loops(bytes, aggregation.chunk.get().max(1)) {
-                self.aggregate(&mut flow, &mut buffers, sum, &collected, &mut arrived, sheet);
+                tree.aggregate(&mut flow, &mut buffers, sum, &collected, &mut arrived, sheet);
             }
             for (domain, arrived) in arrived.into_iter().enumerate() {
                 let after = sheet.join(&arrived);
                 self.hand_out(domain, &mut flow, bytes, after, sheet);
-            }
-        }
-    }
-
-    /// One sum up the tree and down again; notes its arrival in every domain.
-    fn aggregate(
-        &self,
-        flow: &mut Flow,
-        buffers: &mut Buffers,
-        bytes: u64,
-        collected: &[Vec<OpId>],
-        handed: &mut [Vec<OpId>],
-        sheet: &mut Sheet<'_>,
-    ) {
-        let first_edge = self.ask.communicator.domains() * inside_edges(self.ask);
-        let oldest = buffers.oldest();
-        let mut freed = BTreeMap::new();
-        // What has arrived at each node from below; then what has come down to it.
-        let mut arrived: BTreeMap<NodeId, Vec<OpId>> = BTreeMap::new();
-        for (at, edge) in self.tree.iter().enumerate() {
-            let mut after = match edge.domain {
-                Some(domain) => collected[domain as usize].clone(),
-                None => arrived.remove(&edge.below).unwrap_or_default(),
-            };
-            after.extend(oldest.get(&edge.above));
-            let at = first_edge + 2 * at;
-            let op = flow.send(sheet, at, &[nth(self.first, at)], bytes, &after);
-            arrived.entry(edge.above).or_default().push(op);
-            if edge.domain.is_none() {
-                freed.insert(edge.below, op);
-            }
-        }
-        // Only the root is left, and it has the sum.
-        for (root, parts) in &mut arrived {
-            let sum = sheet.join(parts);
-            freed.insert(*root, sum);
-            *parts = vec![sum];
-        }
-        buffers.freed.push_back(freed);
-        for (at, edge) in self.tree.iter().enumerate().rev() {
-            let after = arrived.get(&edge.above).cloned().unwrap_or_default();
-            let at = first_edge + 2 * at + 1;
-            let op = flow.send(sheet, at, &[nth(self.first, at)], bytes, &after);
-            match edge.domain {
-                Some(domain) => handed[domain as usize].push(op),
-                None => drop(arrived.insert(edge.below, vec![op])),
             }
         }
     }

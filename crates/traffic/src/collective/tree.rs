@@ -37,10 +37,9 @@ impl Algorithm for Tree {
     fn offer(&self, ask: &Ask<'_>, protocol: Protocol) -> Option<Offer> {
         let (shape, settings) = (ask.shape(), ask.settings);
         let bandwidth = constants::bus_bandwidth(settings, shape);
-        let correction = constants::tree_correction(protocol, ask.bytes);
         Some(Offer {
-            bandwidth: 0.5 * bandwidth * efficiency(ask, protocol, bandwidth) * correction,
-            latency_us: latency_us(ask, protocol),
+            bandwidth: 0.5 * bandwidth * efficiency(ask, protocol, bandwidth),
+            latency_us: latency_us(ask, protocol, settings.declared_us(protocol)),
         })
     }
 
@@ -49,15 +48,26 @@ impl Algorithm for Tree {
     }
 
     fn chunk(&self, ask: &Ask<'_>, protocol: Protocol, channels: u32) -> Bytes {
-        let mut chunk = constants::buffer(ask.settings, protocol).get() / 2;
-        if protocol == Protocol::Simple {
-            // NCCL src/enqueue.cc: shorter chunks until there are several for each level.
-            let each = ask.bytes.get() / u64::from(channels);
-            let depth = depth(ask);
-            for (times, least) in [(8, 131_072), (4, 65_536), (1, 32_768)] {
-                while each / chunk < depth * times && least < chunk {
-                    chunk /= 2;
-                }
+        let buffer = constants::buffer(ask.settings, protocol).get();
+        // NCCL src/enqueue.cc: shorter chunks until there are several for each level.
+        let (mut chunk, rule) = match protocol {
+            Protocol::Ll => return Bytes::new(buffer / 8),
+            Protocol::Ll128 => {
+                let members = f64::from(ask.shape().per_domain);
+                let steps = levels(ask) + 0.1 * members;
+                let rule = [(64.0, 131_072), (16.0, 32_768)];
+                (buffer / 8, rule.map(|(times, least)| (steps * times / members, least)).to_vec())
+            }
+            Protocol::Simple => {
+                let depth = depth(ask) as f64;
+                let rule = [(8.0, 131_072), (4.0, 65_536), (1.0, 32_768)];
+                (buffer / 2, rule.map(|(times, least)| (depth * times, least)).to_vec())
+            }
+        };
+        let each = ask.bytes.get() / u64::from(channels);
+        for (wanted, least) in rule {
+            while ((each / chunk) as f64) < wanted && least < chunk {
+                chunk /= 2;
             }
         }
         Bytes::new(chunk)
@@ -76,8 +86,8 @@ impl Algorithm for Tree {
             nic: nic_load(ask, plan),
             efficiency,
             net_efficiency: efficiency,
-            latency_s: 1e-6 * latency_us(ask, plan.protocol)
-                + ways_s(ask, Family::Tree, plan.protocol),
+            latency_s: ways_s(ask, Family::Tree, plan.protocol)
+                + 1e-6 * latency_us(ask, plan.protocol, ask.settings.crossing_us(plan.protocol)),
             messages: chunks(each as u64, slice(plan)),
             slots: under_way(ask, plan) as f64,
             // What a server begins to pass on while it still arrives waits for its window once.
@@ -88,7 +98,11 @@ impl Algorithm for Tree {
                     let slice = chunk / f64::from(plan.slices);
                     2.0 * depth(ask) as f64 * slice / channel_rate(ask, plan)
                 }
-                // Flags beside the data: a rank passes a line on as soon as it is there.
+                // Flags beside the data: a rank passes a line on as soon as it is there, but a NIC
+                // sends whole chunks.
+                Protocol::Ll128 if 1 < shape.domains => {
+                    levels(ask) * chunk / channel_rate(ask, plan)
+                }
                 Protocol::Ll | Protocol::Ll128 => 0.0,
             },
             ..Phase::default()
@@ -109,9 +123,12 @@ impl Algorithm for Tree {
 
     fn write(&self, ask: &Ask<'_>, plan: &Plan, sheet: &mut Sheet<'_>) {
         let Ask { fabric, communicator, .. } = *ask;
-        let first = sheet.open("tree", plan.channels, |opening| {
+        let lanes = lanes(ask, plan);
+        let chunk = plan.chunk.get() * u64::from(plan.channels) / u64::from(lanes);
+        let own = Plan { channels: lanes, chunk: Bytes::new(chunk.max(1)), ..*plan };
+        let first = sheet.open("tree", lanes, |opening| {
             let mut order = Vec::new();
-            for channel in 0..plan.channels {
+            for channel in 0..lanes {
                 for domain in 0..communicator.domains() {
                     communicator.order(fabric, domain, channel, &mut order);
                     for pair in order.windows(2) {
@@ -119,7 +136,7 @@ impl Algorithm for Tree {
                         opening.connect(far, near, channel);
                         opening.connect(near, far, channel);
                     }
-                    let half = half(channel, plan);
+                    let half = half(channel, lanes);
                     if let Some(parent) = parent(communicator.domains(), domain, half) {
                         let (_, own) = communicator.entry(fabric, domain, channel);
                         let (_, above) = communicator.entry(fabric, parent, channel);
@@ -130,9 +147,9 @@ impl Algorithm for Tree {
             }
         });
         let mut at = 0;
-        for channel in 0..plan.channels {
-            let bytes = part(ask.bytes.get(), plan.channels.into(), channel.into());
-            let tree = TreeOnSheet::new(ask, nth(first, at), half(channel, plan));
+        for channel in 0..lanes {
+            let bytes = part(ask.bytes.get(), lanes.into(), channel.into());
+            let tree = TreeOnSheet::new(ask, nth(first, at), half(channel, lanes));
             let (start, edges) = (sheet.start, tree.edges);
             match sheet.detail {
                 Detail::Folded => {
@@ -141,7 +158,7 @@ impl Algorithm for Tree {
                     let op = sheet.couple(bytes, plan.fill(), &[start]);
                     sheet.end(op);
                 }
-                Detail::Stepwise => tree.step(ask, plan, bytes, sheet),
+                Detail::Stepwise => tree.step(ask, &own, bytes, sheet),
             }
             at += edges;
         }
@@ -158,8 +175,13 @@ pub enum Half {
 }
 
 /// The first half of the channels takes the first tree, so that every rail has both.
-fn half(channel: u32, plan: &Plan) -> Half {
-    if channel < plan.channels.div_ceil(2) { Half::First } else { Half::Second }
+fn half(channel: u32, channels: u32) -> Half {
+    if channel < channels.div_ceil(2) { Half::First } else { Half::Second }
+}
+
+/// One for each channel and NIC that it is spread over.
+fn lanes(ask: &Ask<'_>, plan: &Plan) -> u32 {
+    plan.channels * constants::stripes(ask.settings, ask.shape())
 }
 
 /// The domain above another in one of the two trees over `count` domains; `None` for the root.
@@ -215,10 +237,16 @@ fn depth(ask: &Ask<'_>) -> u64 {
     u64::from(shape.per_domain - 1 + shape.domains.ilog2()).max(1)
 }
 
-fn latency_us(ask: &Ask<'_>, protocol: Protocol) -> f64 {
+/// Steps of a chunk between servers: NCCL's approximation.
+fn levels(ask: &Ask<'_>) -> f64 {
+    1.0 + f64::from(ask.shape().domains.ilog2())
+}
+
+/// `beyond` is added to each hand-over between servers.
+fn latency_us(ask: &Ask<'_>, protocol: Protocol, beyond: f64) -> f64 {
     let (shape, settings) = (ask.shape(), ask.settings);
     let hop = constants::hop_latency_us(settings, shape, Family::Tree, protocol);
-    let net = constants::net_latency_us(settings, shape, Family::Tree, protocol);
+    let net = constants::net_latency_us(settings, shape, Family::Tree, protocol) + beyond;
     let inside = f64::from(shape.per_domain - 1) * hop;
     let between = f64::from(shape.domains.ilog2()) * net;
     constants::base_latency_us(settings, Family::Tree, protocol) + 2.0 * (inside + between)
@@ -235,11 +263,12 @@ pub(super) fn ways_s(ask: &Ask<'_>, family: Family, protocol: Protocol) -> f64 {
     beyond_constants_s(2.0 * Ways::of(ask).tree_s(), counted, constant)
 }
 
-/// NCCL `tuning.cc`: .92 of the links, at most so much for each channel, less with flags, and .85
-/// of that where the search falls back to the plain tree pattern, as it does from Hopper on.
+/// NCCL `tuning.cc`: .92 of the links, at most so much for each channel of the search, less with
+/// flags, .85 of that where the search falls back to the plain tree pattern, as it does from Hopper
+/// on, and a correction by size.
 fn efficiency(ask: &Ask<'_>, protocol: Protocol, bandwidth: f64) -> f64 {
     let (shape, settings) = (ask.shape(), ask.settings);
-    let channels = f64::from(constants::ring_channels(settings, ask.communicator));
+    let channels = f64::from(constants::search_channels(settings, ask.communicator));
     let most = |protocol| channels * constants::tree_channel_max(settings, shape, protocol);
     let simple = (0.92 * bandwidth).min(most(Protocol::Simple));
     let bus = match protocol {
@@ -254,7 +283,7 @@ fn efficiency(ask: &Ask<'_>, protocol: Protocol, bandwidth: f64) -> f64 {
         Architecture::Hopper | Architecture::Blackwell => 0.85,
         Architecture::Ampere | Architecture::Cdna3 => 1.0,
     };
-    bus * pattern / bandwidth
+    bus * pattern * constants::tree_correction(protocol, ask.bytes) / bandwidth
 }
 
 /// How fast one channel passes data on, in bytes per second.
@@ -283,8 +312,9 @@ fn chain_load(ask: &Ask<'_>, plan: &Plan) -> (f64, f64) {
     let mut order = Vec::new();
     let domains = 0..ask.communicator.domains();
     let largest = domains.max_by_key(|&at| ask.communicator.members(at).len()).unwrap_or(0);
-    let each = ask.bytes.as_f64() / f64::from(plan.channels);
-    for channel in 0..plan.channels {
+    let lanes = lanes(ask, plan);
+    let each = ask.bytes.as_f64() / f64::from(lanes);
+    for channel in 0..lanes {
         ask.communicator.order(ask.fabric, largest, channel, &mut order);
         for pair in order.windows(2) {
             let [near, far] = [pair[0], pair[1]].map(|rank| ask.communicator.local(rank));
@@ -302,12 +332,13 @@ fn chain_load(ask: &Ask<'_>, plan: &Plan) -> (f64, f64) {
 /// Bytes through the busiest NIC.
 fn nic_load(ask: &Ask<'_>, plan: &Plan) -> f64 {
     let shape = ask.shape();
-    let each = ask.bytes.as_f64() / f64::from(plan.channels);
+    let lanes = lanes(ask, plan);
+    let each = ask.bytes.as_f64() / f64::from(lanes);
     let rails = shape.rails;
     // How many channels of each tree share the busiest rail.
     let mut sharing = vec![[0_u32; 2]; rails as usize];
-    for channel in 0..plan.channels {
-        let tree = usize::from(half(channel, plan) == Half::Second);
+    for channel in 0..lanes {
+        let tree = usize::from(half(channel, lanes) == Half::Second);
         sharing[(channel % rails) as usize][tree] += 1;
     }
     let load = |[first, second]: [u32; 2]| {

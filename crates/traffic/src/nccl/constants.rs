@@ -1,14 +1,15 @@
 //! NCCL's and RCCL's published constants.
 //!
 //! Latencies are microseconds, bandwidths 10⁹ bytes per second, as in NCCL. Unless a line says
-//! otherwise they are those of `src/graph/tuning.cc` and `src/graph/topo.h` of NCCL 2.27 (tables
-//! `baseLatencies`, `hwLatencies`, `perChMax…`, `nvlsEfficiency`), read in its source.
+//! otherwise they are those of `src/graph/tuning.cc` and `src/graph/topo.h` of NCCL 2.30 (tables
+//! `baseLatencies`, `hwLatencies`, `perChMax…`, `nvlsEfficiency`), read in its source, and where
+//! older versions had others those of the version that is set (see [`Version`]).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::Bytes;
 
-use super::{Protocol, Settings};
+use super::{Protocol, Settings, Version};
 use crate::collective::{Collective, Communicator, ScaleUp, Shape};
 
 /// A generation of GPUs.
@@ -73,6 +74,8 @@ pub enum Cpu {
     Intel,
     /// AMD.
     Amd,
+    /// Arm: NVIDIA's Grace.
+    Arm,
 }
 
 /// A row of NCCL's tables.
@@ -84,6 +87,8 @@ pub enum Family {
     Ring,
     /// Reduction in the scale-out switches, with all GPUs of a server sending to its heads.
     CollNetDirect,
+    /// The same, with the GPUs of a server in a chain.
+    CollNetChain,
     /// Reduction and multicast in the scale-up switch.
     Nvls,
     /// The same in the server, trees between servers.
@@ -104,12 +109,14 @@ pub fn base_latency_us(settings: &Settings, family: Family, protocol: Protocol) 
         };
     }
     match (family, protocol) {
+        (Family::Tree, Simple) if settings.version < Version::V2_23 => 0.0,
         (Family::Tree, Ll) => 6.8,
         (Family::Ring, Ll) => 6.6,
         (Family::Tree | Family::Ring, Ll128) => 14.0,
         (Family::Tree | Family::Ring, Simple) => 8.4,
         (Family::Pat, _) => 8.0,
-        (Family::CollNetDirect | Family::Nvls | Family::NvlsTree, _) => 0.0,
+        (Family::CollNetDirect | Family::CollNetChain, _) => 0.0,
+        (Family::Nvls | Family::NvlsTree, _) => 0.0,
     }
 }
 
@@ -141,10 +148,19 @@ pub fn hop_latency_us(
         (Family::Tree, Ll128, false) => 1.9,
         (Family::Ring, Ll128, false) => 2.5,
         (Family::Ring, Simple, false) => 5.7,
+        // From 2.19 to 2.22 NCCL kept off this entry.
+        (Family::Tree, Simple, _) if is_steered_off(settings.version) => 28.0,
         (Family::Tree | Family::Pat, _, _) => 4.0,
         (Family::CollNetDirect, _, _) => 3.7,
+        (Family::CollNetChain, _, _) => 2.8,
+        (Family::Nvls | Family::NvlsTree, _, _) if settings.version < Version::V2_21 => 23.0,
         (Family::Nvls | Family::NvlsTree, _, _) => 25.0,
     }
+}
+
+/// Versions whose table has 28 us for every hand-over of a tree with the simple protocol.
+fn is_steered_off(version: Version) -> bool {
+    (Version::V2_19..=Version::V2_22).contains(&version)
 }
 
 /// One hand-over between servers (`hwLatencies`, network). With one rank in each server nothing
@@ -178,9 +194,13 @@ pub fn net_latency_us(
         (Family::Tree, Ll128) => 8.5,
         (Family::Ring, Ll) => 2.7,
         (Family::Ring, Ll128) => 4.0,
+        (Family::Tree, Simple) if is_steered_off(settings.version) => 28.0,
         (Family::Tree | Family::Ring, Simple) | (Family::Pat, _) => 14.0,
         (Family::CollNetDirect, _) => 31.0,
+        (Family::CollNetChain, _) => 30.0,
         (Family::Nvls, _) => 18.0,
+        (Family::NvlsTree, _) if settings.version < Version::V2_19 => 19.0,
+        (Family::NvlsTree, _) if settings.version < Version::V2_28 => 14.0,
         (Family::NvlsTree, _) => 20.9,
     }
 }
@@ -192,7 +212,7 @@ pub fn post_us(settings: &Settings, shape: &Shape, protocol: Protocol) -> f64 {
         return 0.0;
     }
     let one = match settings.cpu {
-        Cpu::Intel => 1.0,
+        Cpu::Intel | Cpu::Arm => 1.0,
         Cpu::Amd => 2.0,
     };
     if protocol == Protocol::Simple { 3.0 * one } else { one }
@@ -205,19 +225,31 @@ pub fn ll_max(settings: &Settings, shape: &Shape) -> f64 {
         2 => two,
         _ => more,
     };
-    match (settings.architecture, settings.cpu) {
-        (Architecture::Ampere | Architecture::Cdna3, Cpu::Intel) => by_scale(87.7, 39.0, 20.4),
-        (Architecture::Ampere | Architecture::Cdna3, Cpu::Amd) => by_scale(87.7, 22.5, 19.0),
-        (Architecture::Hopper, Cpu::Intel) => by_scale(141.0, 39.0, 20.4),
-        (Architecture::Hopper, Cpu::Amd) => by_scale(141.0, 22.5, 19.0),
-        (Architecture::Blackwell, Cpu::Intel) => by_scale(282.0, 39.0, 20.4),
-        (Architecture::Blackwell, Cpu::Amd) => by_scale(282.0, 22.5, 19.0),
+    // Inside a server by GPU, between servers by processor.
+    let one = match settings.architecture {
+        Architecture::Ampere | Architecture::Cdna3 => 87.7,
+        Architecture::Hopper if settings.version < Version::V2_21 => 87.7,
+        Architecture::Hopper => 141.0,
+        Architecture::Blackwell => 282.0,
+    };
+    match settings.cpu {
+        Cpu::Intel | Cpu::Arm => by_scale(one, 39.0, 20.4),
+        Cpu::Amd => by_scale(one, 22.5, 19.0),
+    }
+}
+
+/// What NCCL expects flags with every eight bytes to leave of a ring's bandwidth.
+pub fn expected_ll_factor(settings: &Settings, shape: &Shape, collective: Collective) -> f64 {
+    match settings.architecture {
+        Architecture::Cdna3 => ll_factor(settings, shape, collective),
+        _ if settings.version < Version::V2_21 => ll_factor(settings, shape, collective),
+        _ => 0.5,
     }
 }
 
 /// What flags with every eight bytes leave of the bandwidth. NCCL up to 2.21: a quarter where the
 /// data is also reduced or sent on a network, else a third; NCCL has since raised it to a half for
-/// the choice. RCCL's model 5: 8 %.
+/// the choice ([`expected_ll_factor`]). RCCL's model 5: 8 %.
 pub fn ll_factor(settings: &Settings, shape: &Shape, collective: Collective) -> f64 {
     let reduces = matches!(collective, Collective::AllReduce | Collective::Reduce);
     match settings.architecture {
@@ -228,11 +260,13 @@ pub fn ll_factor(settings: &Settings, shape: &Shape, collective: Collective) -> 
 }
 
 /// The most that a ring channel moves with LL128 (`perChMaxRingLL128Bws`).
-pub fn ring_ll128_channel_max(settings: &Settings) -> f64 {
+pub fn ring_ll128_channel_max(settings: &Settings, shape: &Shape) -> f64 {
     match settings.architecture {
         Architecture::Ampere | Architecture::Cdna3 => 20.0,
         Architecture::Hopper => 36.7,
-        Architecture::Blackwell => 40.0,
+        Architecture::Blackwell if Version::V2_28 < settings.version => 40.0,
+        Architecture::Blackwell if settings.version == Version::V2_28 && shape.domains == 2 => 34.6,
+        Architecture::Blackwell => 73.4,
     }
 }
 
@@ -243,20 +277,25 @@ pub fn tree_channel_max(settings: &Settings, shape: &Shape, protocol: Protocol) 
         2 => two,
         _ => more,
     };
+    let old = settings.version < Version::V2_28;
     match (settings.architecture, protocol) {
         (Architecture::Ampere | Architecture::Cdna3, Protocol::Ll128) => 20.0,
         (Architecture::Hopper, Protocol::Ll128) => by_scale([36.7, 36.7, 29.0]),
+        (Architecture::Blackwell, Protocol::Ll128) if old => by_scale([73.4, 73.4, 58.0]),
         (Architecture::Blackwell, Protocol::Ll128) => by_scale([55.6, 31.67, 20.0]),
         (Architecture::Ampere | Architecture::Cdna3, _) => by_scale([24.0, 23.6, 17.8]),
         (Architecture::Hopper, _) => by_scale([38.7, 41.4, 36.0]),
+        (Architecture::Blackwell, _) if old => by_scale([77.4, 82.8, 72.0]),
         (Architecture::Blackwell, _) => by_scale([70.0, 42.8, 24.0]),
     }
 }
 
-/// The most that a channel of an NVLS tree moves (`perChMaxNVLSTreeBws`).
+/// The most that a channel of an NVLS tree moves (`perChMaxNVLSTreeBws`, from 2.28 on).
 pub fn nvls_tree_channel_max(settings: &Settings, shape: &Shape) -> f64 {
     match (settings.architecture, shape.domains) {
+        _ if settings.version < Version::V2_28 => f64::INFINITY,
         (Architecture::Blackwell, 2) => 96.0,
+        (Architecture::Blackwell, _) if settings.version < Version::V2_30 => 43.8,
         (Architecture::Blackwell, _) => 80.0,
         (_, 2) => 57.7,
         _ => 45.5,
@@ -295,11 +334,11 @@ pub fn has_protocol(settings: &Settings, shape: &Shape, protocol: Protocol) -> b
 
 /// The buffer of a channel towards one peer, in bytes of data: LL's and LL128's are smaller
 /// (`src/include/device.h`: 8 slots of 512 threads with 8 lines of 8 bytes of data; of 640
-/// threads with 16 lines and 120/128 of data).
+/// threads with 120 elements of 8 bytes, 120/128 of them data).
 pub fn buffer(settings: &Settings, protocol: Protocol) -> Bytes {
     match protocol {
         Protocol::Ll => Bytes::new(8 * 512 * 8 * 8),
-        Protocol::Ll128 => Bytes::new(8 * 640 * 8 * 16 * 15 / 16),
+        Protocol::Ll128 => Bytes::new(8 * 640 * 120 * 8 * 15 / 16),
         Protocol::Simple => settings.buffer,
     }
 }
@@ -315,20 +354,99 @@ pub fn least_channel_bytes(protocol: Protocol, parts: u32) -> u64 {
     }
 }
 
-/// How many ring channels NCCL's search makes.
+/// How many channels NCCL's search finds.
 ///
-/// Inside a domain it finds 12 rings on the links of Ampere (12 at 20) and Hopper (12 at 30) and
-/// doubles them; RCCL has four for each of a mesh's cycles. Between servers it finds one for each
-/// rail and doubles them. At most 64 (`MAXCHANNELS`).
+/// Inside a domain it finds 12 rings on the links of Ampere (12 at 20) and Hopper (12 at 30);
+/// RCCL has two for each of a mesh's cycles. Between servers it finds one for each rail, or for
+/// each GPU where the plug-in makes one device of all its NICs.
+pub fn search_channels(settings: &Settings, communicator: &Communicator) -> u32 {
+    let shape = communicator.shape();
+    match (shape.domains, shape.scale_up) {
+        (1, ScaleUp::Mesh) => 2 * shape.distinct_cycles(),
+        (1, _) if settings.architecture == Architecture::Blackwell => 16,
+        (1, _) => 12,
+        (_, _) => shape.rails / stripes(settings, shape),
+    }
+}
+
+/// Over how many NICs each channel is spread.
+pub fn stripes(settings: &Settings, shape: &Shape) -> u32 {
+    let several = shape.rails / shape.per_domain.max(1);
+    if settings.plugin().stripes() && 1 < shape.domains { several.max(1) } else { 1 }
+}
+
+/// How many channels rings and trees have: those of the search, doubled, and at most 64
+/// (`MAXCHANNELS`). From Hopper on, fewer than 16 between servers are doubled again (NCCL
+/// `src/graph/connect.cc`).
 pub fn ring_channels(settings: &Settings, communicator: &Communicator) -> u32 {
     let shape = communicator.shape();
-    let channels = match (shape.domains, shape.scale_up) {
-        (1, ScaleUp::Mesh) => 4 * communicator.distinct_cycles(),
-        (1, _) if settings.architecture == Architecture::Blackwell => 32,
-        (1, _) => 24,
-        (_, _) => 2 * shape.rails,
+    let doubled = 2 * search_channels(settings, communicator);
+    let is_recent = matches!(settings.architecture, Architecture::Hopper | Architecture::Blackwell);
+    let again = is_recent && 1 < shape.domains.min(shape.per_domain) && doubled < 16;
+    let channels = if again { 2 * doubled } else { doubled };
+    channels.max(settings.least_channels).clamp(1, 64)
+}
+
+/// How many channels NVLS has (NCCL `src/transport/nvls.cc`): 16 on Hopper; on Blackwell 24 in one
+/// domain and 32 between servers, from 2.30 on 24 with more than two of them and fast NICs.
+pub fn nvls_channels(settings: &Settings, shape: &Shape) -> u32 {
+    let nic = nic_gbytes(shape);
+    let version = settings.version;
+    let channels = match shape.per_domain {
+        _ if settings.architecture != Architecture::Blackwell => 16,
+        _ if version < Version::V2_25 => 16,
+        _ if shape.domains == 1 && Version::V2_26 < version => 24,
+        _ if !is_tuned(settings, shape) || shape.domains == 2 => 32,
+        9.. if 96.0 <= nic => 32,
+        _ => 24,
     };
-    channels.clamp(1, 64)
+    channels.max(settings.least_channels).min(64)
+}
+
+/// The chunk of NVLS before messages are too small for it: 128 KiB, or what 2.30 gives Blackwell.
+pub fn nvls_chunk(settings: &Settings, shape: &Shape) -> u64 {
+    let tuned = match shape.per_domain {
+        _ if !is_tuned(settings, shape) => 128 << 10,
+        ..=4 if shape.domains == 2 => 256 << 10,
+        ..=8 if shape.domains != 2 && 96.0 <= nic_gbytes(shape) => 256 << 10,
+        _ => 128 << 10,
+    };
+    settings.nvls_chunk.map_or(tuned, Bytes::get)
+}
+
+/// The same for NVLS trees. Up to 2.20 they began with a slot of the buffer.
+pub fn nvls_tree_chunk(settings: &Settings, shape: &Shape) -> u64 {
+    let (nic, chunk) = (nic_gbytes(shape), nvls_chunk(settings, shape));
+    let slot = settings.buffer.get() / 8;
+    let (old, fast) = (settings.version < Version::V2_21, 96.0 <= nic);
+    let most = match (shape.domains, shape.per_domain) {
+        _ if settings.version == Version::V2_18 => slot,
+        (..4, _) if old => slot,
+        (4.., _) if !is_tuned(settings, shape) => 64 << 10,
+        _ if !is_tuned(settings, shape) => chunk,
+        // NIC and GPU are taken to share a PCIe switch.
+        (2, ..=4) => 256 << 10,
+        (2, 9..=15) => 128 << 10,
+        (2, ..=8) if fast => 128 << 10,
+        (2, _) => 64 << 10,
+        (_, ..=8) if fast => 256 << 10,
+        (_, ..=31) if fast => 128 << 10,
+        _ => 64 << 10,
+    };
+    let most = settings.nvls_tree_chunk.map_or(most, Bytes::get);
+    if old { most } else { chunk.min(most) }
+}
+
+/// Whether NCCL 2.30 has chunks of its own for NVLS between servers there.
+fn is_tuned(settings: &Settings, shape: &Shape) -> bool {
+    let blackwell = settings.architecture == Architecture::Blackwell;
+    let recent = Version::V2_30 <= settings.version;
+    blackwell && recent && 1 < shape.domains && 48.0 <= nic_gbytes(shape)
+}
+
+/// What a NIC moves, as NCCL counts it.
+fn nic_gbytes(shape: &Shape) -> f64 {
+    shape.nic_rate.map_or(0.0, |rate| rate.bytes_per_s() / 1e9)
 }
 
 /// What a GPU's scale-up links give a collective; `None` without any.

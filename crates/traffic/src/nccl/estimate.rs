@@ -21,6 +21,8 @@ pub enum Limit {
     Nic,
     /// The thread that posts messages to the NIC.
     Posting,
+    /// What the library's channels move.
+    Channels,
     /// Launch, hand-overs and pipeline filling.
     Latency,
 }
@@ -120,11 +122,10 @@ pub(super) fn times(ask: &Ask<'_>, phases: &[Phase]) -> Times {
         // What fits the slots is sent without an answer.
         let rounds = ((phase.messages / phase.slots).ceil() - 1.0).max(0.0);
         let answers = rounds * phase.answer * round_trip_s;
-        let posting =
-            1e-6 * phase.posts * constants::post_us(settings, shape, super::Protocol::Simple);
+        let posting = 1e-6 * phase.posts * constants::post_us(settings, shape, phase.protocol);
         let links = inside.max(mesh).max(nic);
         let slowed = (inside.max(mesh) / phase.efficiency).max(nic / phase.net_efficiency);
-        let moving = slowed.max(posting);
+        let moving = slowed.max(posting).max(phase.channels_s);
         times.latency_s += phase.latency_s;
         times.answers_s += (answers - phase.overlap_s - moving).max(0.0);
         if let (Some(window), Some(line)) = (settings.window, nic_rate) {
@@ -138,7 +139,8 @@ pub(super) fn times(ask: &Ask<'_>, phases: &[Phase]) -> Times {
         if longest < moving {
             longest = moving;
             times.limit = match () {
-                () if slowed < posting => Limit::Posting,
+                () if slowed.max(phase.channels_s) < posting => Limit::Posting,
+                () if slowed < phase.channels_s => Limit::Channels,
                 () if inside.max(mesh) / phase.efficiency <= nic / phase.net_efficiency => {
                     Limit::Nic
                 }
