@@ -20,6 +20,9 @@ pub struct Check {
     pub valid: bool,
     /// What is wrong.
     pub problems: Vec<Complaint>,
+    /// Layers of each stage of the job, in the order of the model, if there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stage_layers: Vec<u64>,
     /// The resolved values, if they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub values: Option<Vec<Resolved>>,
@@ -46,11 +49,14 @@ pub struct Complaint {
 
 /// The verdict on a scenario that was loaded.
 pub fn run(loaded: &Loaded, detail: Detail) -> Check {
+    let job = loaded.job.as_ref().filter(|job| 1 < job.stage_layers.len());
+    let stage_layers = job.map(|job| job.stage_layers.clone()).unwrap_or_default();
     let name = &loaded.scenario.name;
     let name = if name.is_empty() { String::new() } else { format!(" ({name})") };
     Check {
         valid: true,
         problems: Vec::new(),
+        stage_layers,
         values: (detail == Detail::Values).then(|| loaded.resolved()),
         title: format!("{}{name} is valid.", loaded.input),
     }
@@ -73,6 +79,7 @@ pub fn refusal(problems: &Problems) -> Check {
     Check {
         valid: false,
         problems: problems.0.iter().map(complaint).collect(),
+        stage_layers: Vec::new(),
         values: None,
         title: String::new(),
     }
@@ -80,7 +87,11 @@ pub fn refusal(problems: &Problems) -> Check {
 
 impl Answer for Check {
     fn sheet(&self) -> Sheet {
-        let sheet = Sheet::new().text(&self.title);
+        let mut sheet = Sheet::new().text(&self.title);
+        if !self.stage_layers.is_empty() {
+            let words = job::stages::in_words(&self.stage_layers);
+            sheet = sheet.text(format!("Layers of its stages: {words}."));
+        }
         let Some(values) = &self.values else { return sheet };
         let columns = [("key", Align::Left), ("value", Align::Left), ("from", Align::Left)];
         let mut table = Table::new(columns);

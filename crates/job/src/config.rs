@@ -37,7 +37,8 @@ pub struct JobConfig {
     pub placement: PlacementConfig,
     /// The type of the matrix products.
     pub precision: Precision,
-    /// What the backward pass computes again.
+    /// What the backward pass computes again: `none`, `selective`, `full`, or a list of modules by
+    /// Megatron-LM's names.
     pub recompute: Recompute,
     /// The attention kernels' generation.
     pub attention: AttentionKernel,
@@ -68,7 +69,16 @@ impl JobConfig {
             if parallel.ep == 1 {
                 let why = "every rank has all experts: no token is sent";
                 let used_by = "job.parallel.ep above 1";
-                idle.all_but("moe", &["skew", "loads", "capacity_factor"], why, used_by);
+                let computed = ["skew", "loads", "capacity_factor", "accumulation"];
+                idle.all_but("moe", &computed, why, used_by);
+            }
+        }
+        if let (Some(model), Recompute::Modules(modules)) = (model, &self.recompute) {
+            for module in modules {
+                if let Some(why) = module.missing(model) {
+                    let why = format!("`{}` in it is nothing: {why}", module.word());
+                    idle.part_of("recompute", &why, "a model that has it");
+                }
             }
         }
         if parallel.cp == 1 {
@@ -79,9 +89,18 @@ impl JobConfig {
             let why = "matrices are not cut";
             idle.key("parallel.sequence_parallel", why, "job.parallel.tp above 1");
         }
+        if model.is_some_and(|model| model.vision.is_none()) {
+            let why = "the model has no vision encoder";
+            idle.key("parallel.vision_tp", why, "job.model.vision");
+        }
+        if parallel.stage_layers.is_some() {
+            let why = "`stage_layers` says which layers a stage has";
+            idle.key("parallel.stage_split", why, "leave out `stage_layers`");
+        }
         if parallel.pp == 1 {
             let used_by = "job.parallel.pp above 1";
             idle.key("schedule", "there is no pipeline", used_by);
+            idle.key("parallel.stage_split", "there is no pipeline", used_by);
             idle.key("parallel.order", "there is no pipeline", used_by);
         }
         if self.placement.policy == Policy::TopologyAware {
@@ -92,11 +111,14 @@ impl JobConfig {
             let why = "gradients are reduced layer by layer";
             idle.key("parallel.bucket", why, "job.parallel.sharding=zero1");
         }
-        if parallel.overlap.contains(&Axis::Ep) && self.schedule != Schedule::DualPipe {
-            let why = "`ep` in it hides nothing: only DualPipe has a pass to hide tokens behind";
-            idle.part_of("parallel.overlap", why, "job.schedule=dualpipe");
+        let shared = experts.is_some_and(|experts| 0 < experts.shared);
+        if parallel.overlap.contains(&Axis::Ep) && !self.schedule.pairs() && !shared {
+            let why = "`ep` in it hides nothing: this schedule pairs no passes, and there are no \
+                       shared experts to compute meanwhile";
+            idle.part_of("parallel.overlap", why, "job.schedule=1f1b");
         }
-        let alone = [(Axis::Tp, parallel.tp), (Axis::Cp, parallel.cp), (Axis::Pp, parallel.pp)];
+        let ParallelConfig { tp, cp, pp, ep, .. } = *parallel;
+        let alone = [(Axis::Tp, tp), (Axis::Cp, cp), (Axis::Pp, pp), (Axis::Ep, ep)];
         for (axis, degree) in alone {
             if degree == 1 && parallel.overlap.contains(&axis) {
                 let (axis, used_by) = (axis.word(), "a larger degree");
@@ -198,6 +220,8 @@ pub enum AttentionKernel {
     Unfused,
     /// FlashAttention of the first generation.
     Flash1,
+    /// FlashAttention-2, also where the hardware has a faster one.
+    Flash2,
     /// FlashAttention-2 or -3, as the hardware has it.
     #[default]
     Flash,
@@ -251,12 +275,27 @@ pub struct MoeConfig {
     pub skew: f64,
     /// Measured relative loads, one per expert, instead of `skew`: a routing trace's counts.
     pub loads: Option<Vec<f64>>,
-    /// The type of tokens on their way to the experts. Left out, fp8 with fp8 products, as
-    /// DeepSeek-V3, else bf16. On the way back they are bf16 always.
+    /// The type of tokens on their way to the experts. Left out, bf16, but fp8 with fp8 products
+    /// under DualPipe: DeepSeek's own software is the one that is known to send it. On the way back
+    /// they are bf16 always.
     pub dispatch: Option<DispatchType>,
     /// What carries tokens to their experts. Left out, DeepEP for models whose routing is
     /// limited, which was made for it, else a plain all-to-all.
     pub dispatcher: Option<Dispatcher>,
+    /// How the experts' weight gradients come into the main gradients.
+    pub accumulation: Accumulation,
+}
+
+/// How the weight gradients of grouped products come into the main gradients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Accumulation {
+    /// The product reads and writes the main gradients itself (Megatron-LM's
+    /// `gradient_accumulation_fusion`, which is its default; DeepGEMM).
+    #[default]
+    Fused,
+    /// The product writes 16 bits, and a kernel of its own adds them.
+    Separate,
 }
 
 /// What carries tokens to their experts.

@@ -63,7 +63,7 @@ impl Dispatch {
     pub fn of(job: &Job, gpus_per_node: u64) -> Option<Self> {
         let experts = job.model.experts.as_ref()?;
         let ranks = job.layout.ep;
-        let per_node = (gpus_per_node / job.layout.tp).clamp(1, ranks);
+        let per_node = (gpus_per_node / job.layout.etp).clamp(1, ranks);
         let (groups, group_limit) = groups(experts, job.moe.limit, ranks, per_node);
         let (expert_loads, dropped) = expert_loads(experts.count, &job.moe);
         let held = usize::try_from(experts.count / ranks).expect("experts fit memory");

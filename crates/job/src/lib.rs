@@ -4,7 +4,8 @@
 //!
 //! * [`model`]: a transformer's shape, its parameters and operations; presets, `config.json`.
 //! * [`parallel`]: degrees of parallelism, the numbering of ranks, groups as arithmetic.
-//! * [`config`]: the `[job]` table as written; [`resolve`] checks it and says what it means.
+//! * [`config`]: the `[job]` table as written; [`resolve`] checks it and says what it means;
+//!   [`stages`] gives every stage its layers.
 //! * [`placement`]: which rank runs on which GPU.
 //! * [`compute`]: how long kernels and layers take on a GPU, from measured kernels.
 //! * [`schedule`]: the order of forward and backward passes in a pipeline.
@@ -27,6 +28,7 @@ pub mod placement;
 pub mod program;
 pub mod resolve;
 pub mod schedule;
+pub mod stages;
 
 pub use config::JobConfig;
 pub use model::Model;

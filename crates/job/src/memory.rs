@@ -11,8 +11,8 @@
 //! of matrix products and gates are kept in one byte (DeepSeek-V3, arXiv 2412.19437, section
 //! 3.3.3); gated models do not keep the outputs of norms and gates, which cost next to nothing to
 //! compute again (PyTorch's compiler does so by itself, and Llama 3, section 3.3.2, could not have
-//! fitted 80 GB otherwise); selective recomputation with latent attention also drops the
-//! up-projections, as DeepSeek-V3 (section 3.2.3). Experts are taken to be evenly loaded. What the
+//! fitted 80 GB otherwise), so that for them `layernorm` and `moe_act` save nothing further. What is
+//! computed again is not kept, module by module. Experts are taken to be evenly loaded. What the
 //! framework itself takes is an illustrative constant, shown apart.
 
 use std::fmt;
@@ -21,7 +21,7 @@ use units::Bytes;
 
 use crate::compute::layer::Dropout;
 use crate::config::{AttentionKernel, Loss, Precision};
-use crate::model::{LayerKind, Mlp, Recompute};
+use crate::model::{Experts, LayerKind, Mlp, Module, Recomputed};
 use crate::parallel::{GroupKind, Reduction, Sharding};
 use crate::partition::Held;
 use crate::resolve::Job;
@@ -165,6 +165,10 @@ fn part_activations(job: &Job, part: u64) -> u64 {
     let dense = layers.end - layers.start - moe;
     let kept = |kind| layer_activations(job, kind, job.recompute);
     let mut bytes = dense * kept(LayerKind::Dense) + moe * kept(LayerKind::Moe);
+    if let (0, Some(encoder)) = (part, job.encoder()) {
+        let kept = layer_activations(&encoder, LayerKind::Dense, job.recompute);
+        bytes += encoder.model.layers * kept;
+    }
     if part + 1 == job.parts() {
         // The inputs of the last norm and of the head.
         bytes += 4 * job.model.hidden * job.tokens() / sequence_cut(job);
@@ -176,7 +180,7 @@ fn part_activations(job: &Job, part: u64) -> u64 {
 
 /// What recomputing one layer brings back at once.
 fn at_once(job: &Job, parts: &[u64]) -> u64 {
-    if job.recompute == Recompute::None {
+    if job.recompute == Recomputed::NONE {
         return 0;
     }
     let kinds = [LayerKind::Dense, LayerKind::Moe];
@@ -184,7 +188,7 @@ fn at_once(job: &Job, parts: &[u64]) -> u64 {
         parts.iter().any(|&part| job.layers_of(part).any(|layer| job.model.kind(layer) == kind))
     };
     let back = |kind| {
-        let whole = layer_activations(job, kind, Recompute::None);
+        let whole = layer_activations(job, kind, Recomputed::NONE);
         whole.saturating_sub(layer_activations(job, kind, job.recompute))
     };
     kinds.into_iter().filter(|&kind| present(kind)).map(back).max().unwrap_or(0)
@@ -196,26 +200,36 @@ fn sequence_cut(job: &Job) -> u64 {
 }
 
 /// Bytes that one microbatch keeps in one layer of one rank, for the backward pass.
-pub fn layer_activations(job: &Job, kind: LayerKind, recompute: Recompute) -> u64 {
+pub fn layer_activations(job: &Job, kind: LayerKind, again: Recomputed) -> u64 {
     let (model, tokens) = (&job.model, job.tokens());
     let cut = sequence_cut(job);
     let full = job.precision.bytes();
-    if recompute == Recompute::Full {
+    if again.is_full() {
         return full * model.hidden * tokens / cut;
     }
-    let attention = attention_activations(job, recompute);
+    let attention = attention_activations(job, again);
     let feed_forward = match (kind, &model.experts) {
-        (LayerKind::Moe, Some(experts)) => {
-            let visits = experts.top_k + experts.shared;
-            // Tokens in the experts' order. The router's weights are applied inside the experts,
-            // as Megatron-LM does, so that their outputs need not be kept.
-            let routed = input_bytes(job) * model.hidden * tokens * experts.top_k;
-            let inside = mlp_inside(job, experts.ffn) * visits;
-            routed + inside * tokens / job.layout.tp
-        }
+        (LayerKind::Moe, Some(_)) if again.has(Module::Moe) => 0,
+        (LayerKind::Moe, Some(experts)) => expert_activations(job, experts, again),
+        _ if again.has(Module::Mlp) => 0,
         _ => mlp_inside(job, model.ffn) * tokens / job.layout.tp,
     };
     attention + feed_forward
+}
+
+/// Of routed and shared experts.
+fn expert_activations(job: &Job, experts: &Experts, again: Recomputed) -> u64 {
+    // Copies of tokens that come to a rank's experts, in the experts' order. The router's weights
+    // are applied inside the experts, as Megatron-LM does, so that their outputs need not be kept.
+    let routed = job.routed(experts);
+    let etp = job.layout.etp;
+    let inside = match (job.model.mlp, again.has(Module::MoeAct)) {
+        (Mlp::Gelu, true) => job.precision.bytes() * experts.ffn,
+        _ => mlp_inside(job, experts.ffn),
+    };
+    let shared = if again.has(Module::SharedExperts) { 0 } else { experts.shared };
+    let shared = mlp_inside(job, experts.ffn) * shared * job.tokens() / job.layout.tp;
+    input_bytes(job) * job.model.hidden * routed + inside * routed / etp + shared
 }
 
 /// Bytes per element of what a matrix product will read again.
@@ -229,15 +243,14 @@ fn masks(job: &Job) -> u64 {
 }
 
 /// Norms, attention and residuals: everything but the inside of the feed-forward part.
-fn attention_activations(job: &Job, recompute: Recompute) -> u64 {
+fn attention_activations(job: &Job, again: Recomputed) -> u64 {
     let (model, tokens) = (&job.model, job.tokens());
     let (tp, cut) = (job.layout.tp, sequence_cut(job));
     let full = job.precision.bytes();
     let input = input_bytes(job);
-    let selective = recompute == Recompute::Selective;
-    let latent_again = selective && model.latent.is_some();
     // Inputs of the two norms, GPT's also their outputs, two dropout masks.
-    let normed = if model.mlp == Mlp::Gated { 0 } else { 2 * input };
+    let is_normed_again = model.mlp == Mlp::Gated || again.has(Module::Layernorm);
+    let normed = if is_normed_again { 0 } else { 2 * input };
     let mut bytes = (2 * full + normed + 2 * masks(job)) * model.hidden * tokens / cut;
     let heads = model.heads / tp;
     let values = heads * model.head_dim;
@@ -247,13 +260,14 @@ fn attention_activations(job: &Job, recompute: Recompute) -> u64 {
             // The compressed query, key and value, whole on every rank.
             let down = latent.q_rank.unwrap_or(0) + latent.kv_rank + latent.rope;
             bytes += full * down * tokens;
-            if latent_again { 0 } else { 2 * heads * model.score_dim() + values }
+            let keeps = !again.has(Module::MlaUpProj);
+            if keeps { 2 * heads * model.score_dim() + values } else { 0 }
         }
     };
     // Queries, keys and values, and the input of the output projection.
     bytes += (full * qkv + input * values) * tokens;
     match job.attention {
-        AttentionKernel::Unfused if selective => {}
+        AttentionKernel::Unfused if again.has(Module::CoreAttn) => {}
         // Softmax, its dropout's mask and the dropped result.
         AttentionKernel::Unfused => {
             let kept = full + masks(job) * (1 + full);

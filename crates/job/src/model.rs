@@ -11,16 +11,20 @@ pub mod flops;
 pub mod hugging_face;
 pub mod parameters;
 pub mod presets;
+pub mod recompute;
+pub mod vision;
 
 use std::borrow::Cow;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use flops::{Flops, Masking, Recompute};
+pub use flops::{Flops, Masking};
 pub use hugging_face::{HfConfig, HfError};
 pub use parameters::Parameters;
 pub use presets::{Preset, Trust};
+pub use recompute::{Module, Recompute, Recomputed, Usual};
+pub use vision::Vision;
 
 /// The shape of a decoder-only transformer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -76,6 +80,9 @@ pub struct Model {
     /// Multi-token-prediction layers beside the main model, as in DeepSeek-V3.
     #[serde(default)]
     pub mtp_layers: u64,
+    /// A vision encoder before the first layer.
+    #[serde(default)]
+    pub vision: Option<Vision>,
 }
 
 /// The feed-forward part of a layer.
@@ -296,6 +303,7 @@ impl Model {
             problems.push(("window.layers", text));
         }
         problems.extend(self.experts.iter().flat_map(Experts::problems));
+        problems.extend(self.vision.iter().flat_map(Vision::problems));
         problems
     }
 

@@ -7,8 +7,9 @@
 //!
 //! Ranks are numbered tensor innermost, then context, then pipeline, then data, as Llama 3 does
 //! (arXiv 2407.21783, section 3.3.2), or with pipeline outermost, which is Megatron-LM's default
-//! (`tp-cp-ep-dp-pp`). Expert groups are blocks of consecutive positions in dp·cp, the expert's
-//! matrices being cut by tp as well (Megatron-LM's `expert_tensor_parallel_size` = tp).
+//! (`tp-cp-ep-dp-pp`). Experts have a numbering of their own over the tp·cp·dp ranks of a stage:
+//! expert tensor innermost (`etp`), then expert, then their copies, as Megatron-LM numbers its expert
+//! groups. With etp = tp an expert group is a block of consecutive positions in dp·cp.
 //!
 //! Hybrid sharding parts the dp·cp copies into blocks of `shard_group` consecutive positions that
 //! share one copy. Of the experts only every ep-th position has the same ones, so that a block of
@@ -35,8 +36,14 @@ pub struct ParallelConfig {
     pub vpp: u64,
     /// Data parallel: copies of all that. Left out, it is what the job's GPUs allow.
     pub dp: Option<u64>,
-    /// Expert parallel: experts are spread over this many of the dp·cp ranks.
+    /// Expert parallel: experts are spread over this many ranks. ep·etp divides tp·cp·dp.
     pub ep: u64,
+    /// Expert tensor parallel: every expert is cut over this many GPUs. Left out, it is tp, as in
+    /// Megatron-LM (`expert_tensor_parallel_size`).
+    pub etp: Option<u64>,
+    /// Tensor parallel of a vision encoder: tp, or 1, where the images are dealt out over the tensor
+    /// ranks and what they become is gathered. Left out, tp.
+    pub vision_tp: Option<u64>,
     /// What data-parallel ranks keep only a share of.
     pub sharding: Sharding,
     /// With hybrid sharding: ranks that share one copy. The copies are all-reduced. Experts are
@@ -50,8 +57,12 @@ pub struct ParallelConfig {
     pub cp_exchange: CpExchange,
     /// The order in which the degrees number the ranks, innermost first.
     pub order: RankOrder,
-    /// Layers of each virtual stage in the order of the model, where they are not spread evenly.
+    /// Layers of each virtual stage in the order of the model.
     pub stage_layers: Option<Vec<u64>>,
+    /// How layers are spread over stages where `stage_layers` does not say it. Left out, evenly if
+    /// they divide and nothing but embedding and head comes on top, as Megatron-LM does by itself;
+    /// else balanced, for then somebody had to choose.
+    pub stage_split: Option<StageSplit>,
     /// The type in which gradients are reduced.
     pub gradients: GradientType,
     /// When gradients are reduced. Left out, it is the sharding's own habit.
@@ -72,6 +83,8 @@ impl Default for ParallelConfig {
             vpp: 1,
             dp: None,
             ep: 1,
+            etp: None,
+            vision_tp: None,
             // Megatron-LM's `use_distributed_optimizer`, which large jobs have on; illustrative.
             sharding: Sharding::Zero1,
             shard_group: None,
@@ -81,6 +94,7 @@ impl Default for ParallelConfig {
             cp_exchange: CpExchange::Ring,
             order: RankOrder::TpCpPpDp,
             stage_layers: None,
+            stage_split: None,
             // Megatron-LM reduces in fp32 for bf16 models (`accumulate_allreduce_grads_in_fp32`).
             gradients: GradientType::Fp32,
             reduction: None,
@@ -197,6 +211,17 @@ pub enum CpExchange {
     AllGather,
 }
 
+/// How layers are spread over stages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum StageSplit {
+    /// As many layers for each; where they do not divide, one less at the ends of the model.
+    Even,
+    /// So that the slowest stage is as fast as it can be: embedding, head, loss and
+    /// multi-token-prediction layers are weighed by what their kernels take.
+    Balanced,
+}
+
 /// The order in which degrees number the ranks, innermost first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -242,8 +267,10 @@ pub struct Layout {
     pub vpp: u64,
     /// Data parallel.
     pub dp: u64,
-    /// Expert parallel, inside dp·cp.
+    /// Expert parallel: ep·etp is inside tp·cp·dp.
     pub ep: u64,
+    /// Expert tensor parallel.
+    pub etp: u64,
     /// Ranks that share one copy of sharded state: dp·cp, or fewer with hybrid sharding.
     pub shard: u64,
     /// The numbering.
@@ -274,9 +301,9 @@ pub enum GroupKind {
     Pipeline,
     /// Copies of the same weights: dp·cp ranks.
     Gradient,
-    /// The holders of all experts of a layer: ep of the dp·cp ranks.
+    /// The holders of all experts of a layer: ep ranks.
     Expert,
-    /// Copies of the same experts: dp·cp/ep ranks.
+    /// Copies of the same experts: tp·cp·dp/(ep·etp) ranks.
     ExpertGradient,
     /// With hybrid sharding, the ranks that share one copy.
     Shard,
@@ -290,11 +317,13 @@ pub enum GroupKind {
     Ends,
     /// Two stages as far from either end, which hold the same parts under DualPipe.
     Mirror,
+    /// The parts of one expert.
+    ExpertTensor,
 }
 
 impl GroupKind {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Tensor,
         Self::Context,
         Self::Pipeline,
@@ -307,12 +336,25 @@ impl GroupKind {
         Self::ExpertReplica,
         Self::Ends,
         Self::Mirror,
+        Self::ExpertTensor,
     ];
+
+    /// Whether it follows the experts' own numbering.
+    fn is_of_experts(self) -> bool {
+        matches!(
+            self,
+            Self::Expert
+                | Self::ExpertTensor
+                | Self::ExpertGradient
+                | Self::ExpertShard
+                | Self::ExpertReplica
+        )
+    }
 
     /// What its traffic is accounted under.
     pub fn axis(self) -> Axis {
         match self {
-            Self::Tensor => Axis::Tp,
+            Self::Tensor | Self::ExpertTensor => Axis::Tp,
             Self::Context => Axis::Cp,
             Self::Pipeline | Self::Ends => Axis::Pp,
             Self::Expert => Axis::Ep,
@@ -363,11 +405,12 @@ impl Layout {
             GroupKind::Pipeline => self.pp,
             GroupKind::Gradient => copies,
             GroupKind::Expert => self.ep,
-            GroupKind::ExpertGradient => copies / self.ep,
+            GroupKind::ExpertTensor => self.etp,
+            GroupKind::ExpertGradient => copies * self.tp / (self.ep * self.etp),
             GroupKind::Shard => self.shard,
             GroupKind::Replica => copies / self.shard,
             GroupKind::ExpertShard => self.expert_shard(),
-            GroupKind::ExpertReplica => copies / (self.ep * self.expert_shard()),
+            GroupKind::ExpertReplica => copies * self.tp / self.expert_block(),
             GroupKind::Ends | GroupKind::Mirror => self.pp.min(2),
         }
     }
@@ -393,6 +436,10 @@ impl Layout {
         };
         let mut at = Coordinates::default();
         let mut copy = 0;
+        // Ranks of a stage, of which the experts' groups part all.
+        let (tp, stage) = (self.tp, self.tp * self.cp * self.dp);
+        let own = self.ep * self.etp;
+        let mut place = None;
         match kind {
             GroupKind::Tensor => {
                 (at.cp, at.pp, at.dp) = (digit(self.cp), digit(self.pp), digit(self.dp));
@@ -406,36 +453,29 @@ impl Layout {
                 (at.tp, copy) = (digit(self.tp), digit(self.cp * self.dp));
             }
             GroupKind::Gradient => (at.tp, at.pp) = (digit(self.tp), digit(self.pp)),
-            GroupKind::Expert => {
-                at.tp = digit(self.tp);
-                copy = self.ep * digit(self.cp * self.dp / self.ep);
-                at.pp = digit(self.pp);
-            }
+            GroupKind::Expert => place = Some(digit(self.etp) + own * digit(stage / own)),
+            GroupKind::ExpertTensor => place = Some(self.etp * digit(stage / self.etp)),
             GroupKind::Shard => {
                 at.tp = digit(self.tp);
                 copy = self.shard * digit(self.cp * self.dp / self.shard);
                 at.pp = digit(self.pp);
             }
-            GroupKind::ExpertGradient => {
-                (at.tp, copy, at.pp) = (digit(self.tp), digit(self.ep), digit(self.pp));
-            }
+            GroupKind::ExpertGradient => place = Some(digit(own)),
             GroupKind::Replica => {
                 (at.tp, copy, at.pp) = (digit(self.tp), digit(self.shard), digit(self.pp));
             }
             GroupKind::ExpertShard => {
-                (at.tp, copy) = (digit(self.tp), digit(self.ep));
-                let block = self.ep * self.expert_shard();
-                copy += block * digit(self.cp * self.dp / block);
-                at.pp = digit(self.pp);
+                let block = self.expert_block();
+                place = Some(digit(own) + block * digit(stage / block));
             }
-            GroupKind::ExpertReplica => {
-                let block = self.ep * self.expert_shard();
-                (at.tp, copy, at.pp) = (digit(self.tp), digit(block), digit(self.pp));
-            }
+            GroupKind::ExpertReplica => place = Some(digit(self.expert_block())),
             GroupKind::Mirror => {
                 (at.tp, copy) = (digit(self.tp), digit(self.cp * self.dp));
                 at.pp = digit(self.pp.div_ceil(2));
             }
+        }
+        if let Some(place) = place {
+            (at.tp, copy, at.pp) = (place % tp, place / tp, digit(self.pp));
         }
         Group { layout: *self, kind, tp: at.tp, pp: at.pp, copy }
     }
@@ -446,7 +486,9 @@ impl Layout {
         let at = self.coordinates(rank);
         let copy = self.copy(at);
         let group = |tp, pp, copy| Some(Group { layout: *self, kind, tp, pp, copy });
-        let block = self.ep * self.expert_shard();
+        let (own, block) = (self.ep * self.etp, self.expert_block());
+        let place = at.tp + self.tp * copy;
+        let placed = |place: u64| group(place % self.tp, at.pp, place / self.tp);
         match kind {
             GroupKind::Tensor => group(0, at.pp, copy),
             GroupKind::Context => group(at.tp, at.pp, copy - at.cp),
@@ -456,23 +498,28 @@ impl Layout {
             GroupKind::Mirror if 1 < self.pp && 2 * at.pp + 1 == self.pp => None,
             GroupKind::Mirror => group(at.tp, at.pp.min(self.pp - 1 - at.pp), copy),
             GroupKind::Gradient => group(at.tp, at.pp, 0),
-            GroupKind::Expert => group(at.tp, at.pp, copy - copy % self.ep),
+            GroupKind::Expert => placed(place - place % own + place % self.etp),
+            GroupKind::ExpertTensor => placed(place - place % self.etp),
             GroupKind::Shard => group(at.tp, at.pp, copy - copy % self.shard),
-            GroupKind::ExpertGradient => group(at.tp, at.pp, copy % self.ep),
+            GroupKind::ExpertGradient => placed(place % own),
             GroupKind::Replica => group(at.tp, at.pp, copy % self.shard),
-            GroupKind::ExpertShard => {
-                group(at.tp, at.pp, copy - copy % block + copy % block % self.ep)
-            }
-            GroupKind::ExpertReplica => group(at.tp, at.pp, copy % block),
+            GroupKind::ExpertShard => placed(place - place % block + place % block % own),
+            GroupKind::ExpertReplica => placed(place % block),
         }
     }
 
     /// Ranks that share one copy of the same experts. They lie within as many consecutive
     /// positions as the ranks that share one copy of everything else.
     fn expert_shard(&self) -> u64 {
-        let copies = self.dp * self.cp / self.ep;
-        let most = (self.shard / self.ep).clamp(1, copies);
+        let own = self.ep * self.etp;
+        let copies = self.tp * self.dp * self.cp / own;
+        let most = (self.tp * self.shard / own).clamp(1, copies);
         (1..=most).rev().find(|size| copies.is_multiple_of(*size)).unwrap_or(1)
+    }
+
+    /// Ranks that hold one copy of all experts, with those that share it.
+    fn expert_block(&self) -> u64 {
+        self.ep * self.etp * self.expert_shard()
     }
 
     /// Position among the dp·cp copies of a stage's weights: context innermost.
@@ -505,8 +552,9 @@ impl Group {
     /// Its member with number `index`.
     pub fn member(&self, index: u64) -> u64 {
         assert!(index < self.size(), "member {index} of {}", self.size());
-        let Layout { cp, pp, ep, shard, .. } = self.layout;
+        let Layout { tp, cp, pp, ep, etp, shard, .. } = self.layout;
         let (mut tensor, mut stage, mut copy) = (self.tp, self.pp, self.copy);
+        let mut place = tensor + tp * copy;
         match self.kind {
             GroupKind::Tensor => tensor = index,
             GroupKind::Pipeline => stage = index,
@@ -514,11 +562,15 @@ impl Group {
             GroupKind::Mirror if index == 1 => stage = pp - 1 - stage,
             GroupKind::Mirror => {}
             GroupKind::Context | GroupKind::Gradient => copy += index,
-            GroupKind::Expert | GroupKind::Shard => copy += index,
-            GroupKind::ExpertGradient => copy += index * ep,
+            GroupKind::Shard => copy += index,
             GroupKind::Replica => copy += index * shard,
-            GroupKind::ExpertShard => copy += index * ep,
-            GroupKind::ExpertReplica => copy += index * ep * self.layout.expert_shard(),
+            GroupKind::Expert => place += index * etp,
+            GroupKind::ExpertTensor => place += index,
+            GroupKind::ExpertGradient | GroupKind::ExpertShard => place += index * ep * etp,
+            GroupKind::ExpertReplica => place += index * self.layout.expert_block(),
+        }
+        if self.kind.is_of_experts() {
+            (tensor, copy) = (place % tp, place / tp);
         }
         let at = Coordinates { tp: tensor, cp: copy % cp, pp: stage, dp: copy / cp };
         self.layout.rank(at)
@@ -538,16 +590,19 @@ mod tests {
 
     fn layouts() -> impl Iterator<Item = Layout> {
         let degrees = [
-            [8, 1, 16, 128, 1, 128],
-            [2, 2, 2, 3, 6, 2],
-            [1, 4, 3, 6, 8, 12],
-            [1, 1, 1, 1, 1, 1],
-            [3, 4, 2, 3, 6, 4],
-            [2, 1, 2, 16, 2, 8],
-            [1, 2, 2, 12, 4, 12],
-            [1, 1, 2, 40, 4, 10],
+            [8, 1, 16, 128, 1, 128, 8],
+            [2, 2, 2, 3, 6, 2, 2],
+            [1, 4, 3, 6, 8, 12, 1],
+            [1, 1, 1, 1, 1, 1, 1],
+            [3, 4, 2, 3, 6, 4, 3],
+            [2, 1, 2, 16, 2, 8, 2],
+            [1, 2, 2, 12, 4, 12, 1],
+            [1, 1, 2, 40, 4, 10, 1],
+            [4, 1, 2, 8, 8, 8, 1],
+            [4, 2, 2, 6, 6, 4, 2],
+            [2, 1, 2, 16, 2, 8, 4],
         ];
-        degrees.into_iter().flat_map(|[tp, cp, pp, dp, ep, shard]| {
+        degrees.into_iter().flat_map(|[tp, cp, pp, dp, ep, shard, etp]| {
             [RankOrder::TpCpPpDp, RankOrder::TpCpDpPp].map(|order| Layout {
                 tp,
                 cp,
@@ -555,6 +610,7 @@ mod tests {
                 vpp: 1,
                 dp,
                 ep,
+                etp,
                 shard,
                 order,
             })
@@ -597,7 +653,8 @@ mod tests {
     #[test]
     fn the_two_numberings() {
         let members = |order, kind| -> Vec<u64> {
-            let layout = Layout { tp: 2, cp: 1, pp: 2, vpp: 1, dp: 2, ep: 1, shard: 2, order };
+            let (ep, etp, shard) = (1, 2, 2);
+            let layout = Layout { tp: 2, cp: 1, pp: 2, vpp: 1, dp: 2, ep, etp, shard, order };
             layout.group(kind, 0).members().collect()
         };
         assert_eq!(members(RankOrder::TpCpPpDp, GroupKind::Tensor), [0, 1]);
@@ -605,5 +662,22 @@ mod tests {
         assert_eq!(members(RankOrder::TpCpPpDp, GroupKind::Gradient), [0, 4]);
         assert_eq!(members(RankOrder::TpCpDpPp, GroupKind::Pipeline), [0, 4]);
         assert_eq!(members(RankOrder::TpCpDpPp, GroupKind::Gradient), [0, 2]);
+    }
+
+    /// Oracle, by hand: with tp 2 and etp 1 the holders of four experts are two tensor groups, and
+    /// experts have half as many copies as everything else; with etp 2 they lie across them.
+    #[test]
+    fn experts_have_a_numbering_of_their_own() {
+        let members = |ep, etp, kind| -> Vec<u64> {
+            let order = RankOrder::TpCpDpPp;
+            let layout = Layout { tp: 2, cp: 1, pp: 1, vpp: 1, dp: 4, ep, etp, shard: 4, order };
+            layout.group(kind, 0).members().collect()
+        };
+        assert_eq!(members(4, 1, GroupKind::Expert), [0, 1, 2, 3]);
+        assert_eq!(members(4, 1, GroupKind::ExpertGradient), [0, 4]);
+        assert_eq!(members(4, 1, GroupKind::ExpertTensor), [0]);
+        assert_eq!(members(4, 2, GroupKind::Expert), [0, 2, 4, 6]);
+        assert_eq!(members(4, 2, GroupKind::ExpertTensor), [0, 1]);
+        assert_eq!(members(1, 4, GroupKind::ExpertTensor), [0, 1, 2, 3]);
     }
 }

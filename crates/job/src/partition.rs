@@ -8,8 +8,11 @@
 
 use std::ops::Range;
 
-use crate::model::{Biases, LayerKind, Mlp, Model};
-use crate::parallel::GroupKind;
+use crate::compute::Mask;
+use crate::compute::layer::Dropout;
+use crate::config::BatchConfig;
+use crate::model::{Biases, Experts, LayerKind, Mlp, Model};
+use crate::parallel::{Axis, GroupKind, Layout};
 use crate::resolve::Job;
 use crate::schedule::{Pipeline, Schedule};
 
@@ -20,7 +23,7 @@ pub struct Held {
     pub cut: u64,
     /// Whole on every rank of a tensor group.
     pub whole: u64,
-    /// Routed experts, cut by expert and tensor parallelism.
+    /// Routed experts, cut by expert and expert tensor parallelism.
     pub experts: u64,
 }
 
@@ -58,6 +61,7 @@ impl Job {
             stages: self.layout.pp,
             chunks: self.layout.vpp,
             microbatches: self.microbatches,
+            paired: self.schedule.pairs() && self.overlaps_experts(),
         }
     }
 
@@ -89,6 +93,16 @@ impl Job {
         self.batch.micro * self.batch.length / self.layout.cp
     }
 
+    /// Copies of a microbatch's tokens that come to the experts of one rank, evenly loaded. The ranks
+    /// that an expert is cut over gather each other's tokens.
+    pub fn routed(&self, experts: &Experts) -> u64 {
+        let copies = self.tokens() * experts.top_k;
+        match self.parallel.sequence_parallel {
+            true => copies * self.layout.etp / self.layout.tp,
+            false => copies,
+        }
+    }
+
     /// One layer of a kind.
     pub fn layer_held(&self, kind: LayerKind) -> Held {
         let model = &self.model;
@@ -97,13 +111,14 @@ impl Job {
         held.whole += norms;
         match (kind, &model.experts) {
             (LayerKind::Moe, Some(experts)) => {
-                let one = self.mlp_held(experts.ffn);
+                let one = self.mlp_held(experts.ffn, self.layout.tp);
                 held = held.plus(one.times(experts.shared));
-                held.experts = one.total() * (experts.count / self.layout.ep);
+                let routed = self.mlp_held(experts.ffn, self.layout.etp);
+                held.experts = routed.total() * (experts.count / self.layout.ep);
                 let bias = if model.biases.router { experts.count } else { 0 };
                 held.whole += model.hidden * experts.count + bias;
             }
-            _ => held = held.plus(self.mlp_held(model.ffn)),
+            _ => held = held.plus(self.mlp_held(model.ffn, self.layout.tp)),
         }
         held
     }
@@ -116,12 +131,73 @@ impl Job {
         let mut held = self.layer_held(LayerKind::Dense).times(dense);
         held = held.plus(self.layer_held(LayerKind::Moe).times(moe));
         if part == 0 {
-            held = held.plus(self.embedding_held());
+            held = held.plus(self.vision_held()).plus(self.embedding_held());
         }
         if part + 1 == self.parts() {
             held = held.plus(self.head_held()).plus(self.mtp_held());
         }
         held
+    }
+
+    /// Tensor ranks that a vision encoder is cut over.
+    pub fn vision_tp(&self) -> u64 {
+        self.parallel.vision_tp.unwrap_or(self.layout.tp)
+    }
+
+    /// Whether the tensor ranks encode different images.
+    pub fn deals_images(&self) -> bool {
+        self.model.vision.is_some() && self.vision_tp() != self.layout.tp
+    }
+
+    /// Images of a microbatch that one rank encodes. Context ranks share them; where they do not
+    /// divide, the rank with most counts.
+    pub fn images(&self) -> u64 {
+        let images = self.model.vision.map_or(0, |vision| vision.images) * self.batch.micro;
+        images.div_ceil(self.layout.cp * self.layout.tp / self.vision_tp())
+    }
+
+    /// The layers of a vision encoder as a job of their own: its model, its cut, its images.
+    pub fn encoder(&self) -> Option<Self> {
+        let vision = self.model.vision?;
+        let (tp, micro) = (self.vision_tp(), self.images());
+        Some(Self {
+            model: vision.encoder(),
+            layout: Layout { tp, etp: tp, cp: 1, ..self.layout },
+            batch: BatchConfig { micro, length: vision.patches, ..self.batch },
+            dropout: Dropout::Absent,
+            mask: Mask::Full,
+            ..self.clone()
+        })
+    }
+
+    /// One layer of a vision encoder.
+    pub fn encoder_held(&self) -> Held {
+        self.encoder()
+            .map_or(Held::default(), |encoder| self.as_dealt(encoder.layer_held(LayerKind::Dense)))
+    }
+
+    /// The ends of a vision encoder, which are not cut but for the projector.
+    pub fn projector_held(&self) -> Held {
+        let Some(vision) = self.model.vision else { return Held::default() };
+        let hidden = self.model.hidden;
+        let [from, inside, to] = vision.projector(hidden);
+        let cut = (from + 1) * inside + inside * to;
+        let whole = vision.ends_parameters(hidden) - cut;
+        self.as_dealt(Held { cut: cut / self.vision_tp(), whole, experts: 0 })
+    }
+
+    /// All of a vision encoder.
+    pub fn vision_held(&self) -> Held {
+        let layers = self.model.vision.map_or(0, |vision| vision.layers);
+        self.encoder_held().times(layers).plus(self.projector_held())
+    }
+
+    /// What is not cut where images are dealt out is whole on every rank of a tensor group.
+    fn as_dealt(&self, held: Held) -> Held {
+        match self.deals_images() {
+            true => Held { cut: 0, whole: held.dense(), experts: 0 },
+            false => held,
+        }
     }
 
     /// The embedding, learned positions included.
@@ -164,6 +240,11 @@ impl Job {
             + held.experts.div_ceil(ranks(GroupKind::ExpertShard))
     }
 
+    /// Whether tokens on their way to experts are hidden behind computation.
+    pub fn overlaps_experts(&self) -> bool {
+        self.parallel.overlap.contains(&Axis::Ep) && 1 < self.layout.ep
+    }
+
     /// Whether every stage holds two parts of the model, one for each direction.
     pub fn is_bidirectional(&self) -> bool {
         self.schedule == Schedule::DualPipe && 1 < self.layout.pp
@@ -200,9 +281,9 @@ impl Job {
         held
     }
 
-    fn mlp_held(&self, ffn: u64) -> Held {
+    fn mlp_held(&self, ffn: u64, cut: u64) -> Held {
         let Model { hidden, mlp, biases, .. } = self.model;
-        let ffn = ffn / self.layout.tp;
+        let ffn = ffn / cut;
         let Biases { mlp: biased, .. } = biases;
         let bias = match (biased, mlp) {
             (false, _) => 0,
@@ -220,7 +301,7 @@ impl Job {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{BatchConfig, JobConfig, ModelChoice};
+    use crate::config::{JobConfig, ModelChoice};
     use crate::model::presets;
     use crate::parallel::ParallelConfig;
     use crate::resolve::{Site, resolve};

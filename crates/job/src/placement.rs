@@ -384,7 +384,7 @@ mod tests {
         Slots { nodes: 96, gpus_per_node: 8, nodes_per_leaf: 2, nodes_per_zone: 24 };
 
     fn layout(pp: u64, dp: u64, order: RankOrder) -> Layout {
-        Layout { tp: 8, cp: 1, pp, vpp: 1, dp, ep: 1, shard: dp, order }
+        Layout { tp: 8, cp: 1, pp, vpp: 1, dp, ep: 1, etp: 8, shard: dp, order }
     }
 
     fn config(policy: Policy, busy: f64) -> PlacementConfig {

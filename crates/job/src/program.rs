@@ -78,6 +78,10 @@ pub enum Beside {
 /// Some layers of a kind, or an end of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
+    /// A layer of the vision encoder.
+    Encoder,
+    /// The ends of the vision encoder: patch embedding, last norm, projector.
+    Projector,
     /// The embedding.
     Embedding,
     /// A layer.
@@ -86,6 +90,18 @@ pub enum Unit {
     Prediction(LayerKind),
     /// The last norm, the head and the loss.
     Head,
+}
+
+impl Unit {
+    /// A layer of a model, counted from 0.
+    pub(crate) fn layer(model: &Model, layer: u64) -> Self {
+        Self::Layer(model.kind(layer), reach(model, layer))
+    }
+
+    /// A model's multi-token-prediction layer: of the kind of its last layer.
+    pub(crate) fn prediction(model: &Model) -> Self {
+        Self::Prediction(model.kind(model.layers.saturating_sub(1)))
+    }
 }
 
 /// How far a layer's attention sees.
@@ -204,6 +220,11 @@ impl Program {
     /// again.
     pub fn kernels_of(&self, unit: Unit, pass: Pass) -> Vec<Kernel> {
         work::of(&self.job, unit, pass)
+    }
+
+    /// What of that the exchange of tokens can run beside in the same microbatch.
+    pub fn shared_experts_of(&self, unit: Unit, pass: Pass) -> Vec<Kernel> {
+        work::shared_experts(&self.job, unit, pass)
     }
 
     /// What the optimizer computes on one rank of a stage.
@@ -389,15 +410,19 @@ fn part(job: &Job, index: u64) -> Part {
         _ => pieces.push(Piece { unit, repeat: 1 }),
     };
     if index == 0 {
+        if let Some(vision) = job.model.vision {
+            (0..vision.layers).for_each(|_| push(Unit::Encoder));
+            push(Unit::Projector);
+        }
         push(Unit::Embedding);
     }
     for layer in job.layers_of(index) {
-        push(Unit::Layer(job.model.kind(layer), reach(&job.model, layer)));
+        push(Unit::layer(&job.model, layer));
     }
     if index + 1 == job.parts() {
         push(Unit::Head);
         for _ in 0..job.model.mtp_layers {
-            push(Unit::Prediction(job.model.kind(job.model.layers.saturating_sub(1))));
+            push(Unit::prediction(&job.model));
         }
     }
     let (gathers, reductions) = copies::of(job, index, &pieces);

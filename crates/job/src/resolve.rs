@@ -5,14 +5,16 @@
 
 use units::Bytes;
 
+use crate::compute::Mask;
 use crate::compute::layer::Dropout;
 use crate::config::{
     AttentionKernel, BatchConfig, DispatchType, Dispatcher, JobConfig, Loss, MoeConfig, Optimizer,
     Precision, RoutingLimit,
 };
-use crate::model::{Mlp, Model, Recompute};
-use crate::parallel::{Layout, ParallelConfig, Reduction, Sharding};
+use crate::model::{Experts, Mlp, Model, Recomputed};
+use crate::parallel::{Layout, ParallelConfig, Reduction, Sharding, StageSplit};
 use crate::schedule::Schedule;
+use crate::stages;
 
 /// A job whose every number is decided and fits the others.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,12 +38,14 @@ pub struct Job {
     /// The type of the matrix products.
     pub precision: Precision,
     /// What the backward pass computes again.
-    pub recompute: Recompute,
+    pub recompute: Recomputed,
     /// The attention kernels' generation.
     pub attention: AttentionKernel,
     /// Whether activations are dropped: they are where GPT's kind of model is trained with the
     /// software of its time, known by its unfused attention (Megatron-LM's default was 0.1).
     pub dropout: Dropout,
+    /// Which tokens a query sees: those before it, or in an encoder all of them.
+    pub mask: Mask,
     /// How the loss is computed.
     pub loss: Loss,
     /// The optimizer.
@@ -90,14 +94,16 @@ pub fn resolve(config: &JobConfig, model: Model, site: &Site) -> Resolved {
     let layout = layout(&mut check, config, site);
     tensor(&mut check, config, &model, &layout, site);
     experts(&mut check, config, &model, &layout);
+    vision(&mut check, config, &model, &layout);
     let stage_layers = stages(&mut check, config, &model);
     let microbatches = batch(&mut check, config, &layout);
     schedule(&mut check, config, microbatches);
     if !check.errors.is_empty() {
         return Err(check.errors);
     }
-    let dispatch = config.moe.dispatch.unwrap_or(match config.precision {
-        Precision::Fp8 => DispatchType::Fp8,
+    // DeepSeek's software is the one that is known to send fp8.
+    let dispatch = config.moe.dispatch.unwrap_or(match (config.precision, config.schedule) {
+        (Precision::Fp8, Schedule::DualPipe) => DispatchType::Fp8,
         _ => DispatchType::Bf16,
     });
     let limited = model.experts.is_some_and(|experts| experts.group_limit < experts.groups);
@@ -107,7 +113,7 @@ pub fn resolve(config: &JobConfig, model: Model, site: &Site) -> Resolved {
         (true, AttentionKernel::Unfused) => Dropout::Applied,
         _ => Dropout::Absent,
     };
-    let job = Job {
+    let mut job = Job {
         dropout,
         dispatcher: config.moe.dispatcher.unwrap_or(usual),
         layout,
@@ -121,14 +127,16 @@ pub fn resolve(config: &JobConfig, model: Model, site: &Site) -> Resolved {
         microbatches,
         schedule: config.schedule,
         precision: config.precision,
-        recompute: config.recompute,
+        recompute: config.recompute.of(&model),
         attention: config.attention,
+        mask: Mask::Causal,
         loss: config.loss,
         optimizer: config.optimizer,
         moe: config.moe.clone(),
         dispatch,
         model,
     };
+    balance(&mut check, &mut job);
     Ok((job, check.warnings))
 }
 
@@ -150,7 +158,7 @@ impl Check {
 
 /// Zeros, which nothing below could divide by.
 fn degrees(check: &mut Check, config: &JobConfig) {
-    let ParallelConfig { tp, cp, pp, vpp, dp, ep, shard_group, .. } = &config.parallel;
+    let ParallelConfig { tp, cp, pp, vpp, dp, ep, etp, shard_group, .. } = &config.parallel;
     let all = [
         ("gpus", config.gpus.unwrap_or(1)),
         ("parallel.tp", *tp),
@@ -159,6 +167,7 @@ fn degrees(check: &mut Check, config: &JobConfig) {
         ("parallel.vpp", *vpp),
         ("parallel.dp", dp.unwrap_or(1)),
         ("parallel.ep", *ep),
+        ("parallel.etp", etp.unwrap_or(1)),
         ("parallel.shard_group", shard_group.unwrap_or(1)),
         ("batch.sequences", config.batch.sequences),
         ("batch.micro", config.batch.micro),
@@ -244,7 +253,8 @@ fn layout(check: &mut Check, config: &JobConfig, site: &Site) -> Layout {
         let message = format!("{shard} does not divide dp·cp = {copies}; {fit} would");
         check.wrong("parallel.shard_group", message);
     }
-    Layout { tp, cp, pp, vpp, dp, ep, shard, order }
+    let etp = config.parallel.etp.unwrap_or(tp);
+    Layout { tp, cp, pp, vpp, dp, ep, etp, shard, order }
 }
 
 /// What is cut by tp and cp.
@@ -257,11 +267,13 @@ fn tensor(check: &mut Check, config: &JobConfig, model: &Model, layout: &Layout,
         let message = format!("{tp} does not divide {domain}: some groups cross NICs; {fit} would");
         check.unwise("parallel.tp", message);
     }
+    let shared = model.experts.filter(|experts| 0 < experts.shared);
     let widths = [
         ("heads", model.heads),
         ("hidden", model.hidden),
         ("ffn", model.ffn),
-        ("expert ffn", model.experts.map_or(tp, |experts| experts.ffn)),
+        // Shared experts are cut like any other matrix.
+        ("shared experts' ffn", shared.map_or(tp, |experts| experts.ffn)),
     ];
     for (name, width) in widths {
         if !width.is_multiple_of(tp) {
@@ -300,18 +312,46 @@ fn tensor(check: &mut Check, config: &JobConfig, model: &Model, layout: &Layout,
     }
 }
 
+/// What experts are cut by.
+fn expert_tensor(check: &mut Check, config: &JobConfig, experts: &Experts, layout: &Layout) {
+    let Layout { tp, cp, dp, etp, .. } = *layout;
+    let (ffn, ranks) = (experts.ffn, tp * cp * dp);
+    if !ranks.is_multiple_of(etp) || !ffn.is_multiple_of(etp) {
+        let both = divisors(ranks).into_iter().filter(|d| ffn.is_multiple_of(*d));
+        let fit = list(both.filter(|&d| d <= 2 * etp));
+        let (key, what) = match config.parallel.etp {
+            Some(_) => ("parallel.etp", format!("tp·cp·dp = {ranks} and the experts' ffn {ffn}")),
+            None => ("parallel.tp", format!("the model's {ffn} expert ffn")),
+        };
+        check.wrong(key, format!("{etp} does not divide {what}; {fit} would"));
+    }
+    if etp != tp && 1 < tp && !config.parallel.sequence_parallel {
+        let message = "experts that are cut otherwise than the rest need sequence parallelism, so \
+                       that every rank has its own tokens to send; etp = tp would fit";
+        check.wrong("parallel.etp", message.to_owned());
+    }
+}
+
 fn experts(check: &mut Check, config: &JobConfig, model: &Model, layout: &Layout) {
     let ep = layout.ep;
     let Some(experts) = &model.experts else {
+        if let Some(etp) = config.parallel.etp {
+            let message = format!("{etp}, but {} has no experts; leave it out", model.name);
+            check.wrong("parallel.etp", message);
+        }
         if 1 < ep {
             let message = format!("{ep}, but {} has no experts; only 1 would", model.name);
             check.wrong("parallel.ep", message);
         }
         return;
     };
-    let (count, copies) = (experts.count, layout.dp * layout.cp);
+    expert_tensor(check, config, experts, layout);
+    let Layout { tp, cp, dp, etp, .. } = *layout;
+    // Ranks among which the experts of a layer can be spread.
+    let (count, copies) = (experts.count, tp * cp * dp / etp);
+    let ranks = if tp == etp { "dp·cp" } else { "tp·cp·dp/etp" };
     for (parts, what) in
-        [(copies, format!("dp·cp = {copies}")), (count, format!("{count} experts"))]
+        [(copies, format!("{ranks} = {copies}")), (count, format!("{count} experts"))]
     {
         if !parts.is_multiple_of(ep) {
             let both = divisors(copies).into_iter().filter(|d| count.is_multiple_of(*d));
@@ -346,9 +386,34 @@ fn experts(check: &mut Check, config: &JobConfig, model: &Model, layout: &Layout
     }
 }
 
-/// Layers of each virtual stage. Where they do not divide evenly, one layer is left out at the
-/// last stage, which has the head, then at the first, which has the embedding, then at the last
-/// but one, and so on inwards: Llama 3's "one layer fewer on the first and the last stage".
+/// What a vision encoder is cut by, and what it makes of the sequence.
+fn vision(check: &mut Check, config: &JobConfig, model: &Model, layout: &Layout) {
+    let Some(vision) = &model.vision else { return };
+    let (tokens, length) = (vision.images.saturating_mul(vision.tokens()), config.batch.length);
+    if length < tokens {
+        let fit = length / vision.tokens().max(1);
+        let message = format!(
+            "vision.images: {} images of {} tokens do not fit a sequence of {length}; up to {fit} \
+             would",
+            vision.images,
+            vision.tokens()
+        );
+        check.wrong("model", message);
+    }
+    let tp = config.parallel.vision_tp.unwrap_or(layout.tp);
+    if tp != layout.tp && tp != 1 {
+        let message = format!("{tp}; 1 or tp = {} would fit", layout.tp);
+        check.wrong("parallel.vision_tp", message);
+    }
+    for (name, width) in [("heads", vision.heads), ("ffn", vision.ffn)] {
+        if tp != 0 && !width.is_multiple_of(tp) {
+            let message = format!("{tp} does not divide the encoder's {width} {name}; 1 would");
+            check.wrong("parallel.vision_tp", message);
+        }
+    }
+}
+
+/// Layers of each virtual stage as they are written, else evenly spread.
 fn stages(check: &mut Check, config: &JobConfig, model: &Model) -> Vec<u64> {
     let parts = config.parallel.pp * config.parallel.vpp;
     let layers = model.layers;
@@ -375,23 +440,25 @@ fn stages(check: &mut Check, config: &JobConfig, model: &Model) -> Vec<u64> {
         check.wrong("parallel.pp", message);
         return Vec::new();
     }
-    let most = layers.div_ceil(parts);
-    let short = usize::try_from(most * parts - layers).expect("fewer than the stages");
-    let mut stages = vec![most; usize::try_from(parts).expect("stages fit memory")];
-    let last = stages.len() - 1;
-    for index in 0..short {
-        let inwards = index / 2;
-        stages[if index % 2 == 0 { last - inwards } else { inwards }] -= 1;
+    stages::even(layers, parts)
+}
+
+/// Balances the stages of a job that is else complete, if it is to be.
+fn balance(check: &mut Check, job: &mut Job) {
+    let ParallelConfig { stage_layers, stage_split, .. } = &job.parallel;
+    let (layers, parts) = (job.model.layers, job.parts());
+    if stage_layers.is_some() || parts == 1 {
+        return;
     }
-    if 0 < short {
-        let spelt: Vec<String> =
-            stages.chunk_by(|a, b| a == b).map(|run| format!("{}×{}", run.len(), run[0])).collect();
-        check.unwise(
-            "parallel.stage_layers",
-            format!("{layers} layers do not divide by {parts}: {} layers", spelt.join(", ")),
-        );
+    let split = stage_split.unwrap_or(stages::usual(layers, job.model.mtp_layers, parts));
+    if split == StageSplit::Balanced {
+        job.stage_layers = stages::balanced(job);
     }
-    stages
+    if !layers.is_multiple_of(parts) {
+        let spelt = stages::in_words(&job.stage_layers);
+        let message = format!("{layers} layers do not divide by {parts}: {spelt} layers");
+        check.unwise("parallel.stage_layers", message);
+    }
 }
 
 /// Microbatches per step and pipeline.

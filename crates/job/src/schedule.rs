@@ -15,6 +15,7 @@ pub mod evaluate;
 mod gpipe;
 mod interleaved;
 mod one_forward_one_backward;
+mod paired;
 mod zero_bubble;
 
 use schemars::JsonSchema;
@@ -52,6 +53,12 @@ impl Schedule {
         Self::ZeroBubble,
         Self::DualPipe,
     ];
+
+    /// Whether a forward pass can be paired with the backward pass of another microbatch, so that
+    /// each one's exchange of tokens runs beside the other's computation.
+    pub fn pairs(self) -> bool {
+        matches!(self, Self::OneForwardOneBackward | Self::Interleaved | Self::DualPipe)
+    }
 }
 
 /// What a slot does with a microbatch.
@@ -215,6 +222,9 @@ pub struct Pipeline {
     pub chunks: u64,
     /// Microbatches of one step.
     pub microbatches: u64,
+    /// Whether forward passes are paired with backward passes of other microbatches, so that one's
+    /// communication runs beside the other's computation. DualPipe always pairs.
+    pub paired: bool,
 }
 
 impl Pipeline {
@@ -258,6 +268,7 @@ impl Pipeline {
     /// The order of one stage as a plain list.
     pub fn unfolded(&self, stage: u64) -> Vec<Slot> {
         match self.schedule {
+            _ if self.paired && self.schedule != Schedule::DualPipe => paired::order(self, stage),
             _ if self.stages == 1 && self.chunks == 1 => one_forward_one_backward::order(self, 0),
             Schedule::Gpipe => gpipe::order(self, stage),
             Schedule::Interleaved if 1 < self.chunks => interleaved::order(self, stage),

@@ -81,7 +81,7 @@ pub struct StepInput {
     pub pipeline: Pipeline,
     /// By part of the model.
     pub parts: Vec<PartCosts>,
-    /// A forward and a backward pass interleaved, by stage; DualPipe alone has them.
+    /// A forward and a backward pass interleaved, by stage, where the pipeline has such pairs.
     pub together: Vec<Parts>,
     /// From the end of a pass until its message is at the next stage.
     pub message: Span,
@@ -193,7 +193,7 @@ impl StepInput {
 
     /// How many rounds of the schedule need not be walked through.
     fn rounds_to_leave_out(&self) -> u64 {
-        let Pipeline { stages, chunks, microbatches, schedule } = self.pipeline;
+        let Pipeline { stages, chunks, microbatches, schedule, .. } = self.pipeline;
         let tasks = if schedule == Schedule::ZeroBubble { 3 } else { 2 };
         let per_microbatch = stages * chunks * tasks;
         if microbatches * per_microbatch <= LONGEST_WALK {

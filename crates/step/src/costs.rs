@@ -53,6 +53,8 @@ struct Whole {
     tensor: Span,
     context: Span,
     expert: Span,
+    /// Shared experts, which the exchange of tokens can run beside.
+    shared: Span,
     data: Span,
 }
 
@@ -64,6 +66,7 @@ impl Whole {
             tensor: self.tensor + other.tensor,
             context: self.context + other.context,
             expert: self.expert + other.expert,
+            shared: self.shared + other.shared,
             data: self.data + other.data,
         }
     }
@@ -75,6 +78,7 @@ impl Whole {
             tensor: change(self.tensor),
             context: change(self.context),
             expert: change(self.expert),
+            shared: change(self.shared),
             data: change(self.data),
         }
     }
@@ -228,6 +232,7 @@ impl<'a, 'n> Costing<'a, 'n> {
         let mut whole = Whole {
             kernels: self.kernels(&kernels),
             attention: self.kernels(&attention),
+            shared: self.kernels(&self.program.shared_experts_of(unit, pass)),
             ..Whole::default()
         };
         for call in self.program.calls_of(unit, pass) {
@@ -257,14 +262,17 @@ impl<'a, 'n> Costing<'a, 'n> {
         parts.add(Share::Cp, whole.context.saturating_sub(hidden));
         let behind = if self.overlaps(Axis::Dp) { whole.kernels } else { Span::ZERO };
         parts.add(Share::Dp, whole.data.saturating_sub(behind));
-        parts.add(Share::Ep, whole.expert);
+        // Where no passes are paired, the shared experts compute while tokens travel.
+        let meanwhile = self.job().overlaps_experts() && !self.job().schedule.pairs();
+        let shared = if meanwhile { whole.shared } else { Span::ZERO };
+        parts.add(Share::Ep, whole.expert.saturating_sub(shared));
         parts.add(Share::Compute, scaled(whole.kernels, self.beside()));
         parts
     }
 
     /// Forward and backward passes interleaved, by stage, where the schedule has them.
     fn together(&mut self, pipeline: &Pipeline) -> Result<Vec<Parts>, Unserved> {
-        if !self.job().is_bidirectional() {
+        if !self.job().is_bidirectional() && !pipeline.paired {
             return Ok(Vec::new());
         }
         let stages = 0..pipeline.stages;

@@ -499,6 +499,7 @@ pub fn words(kind: GroupKind) -> &'static str {
         GroupKind::ExpertReplica => "data-parallel (copies of experts)",
         GroupKind::Ends => "embedding",
         GroupKind::Mirror => "data-parallel (mirrored stages)",
+        GroupKind::ExpertTensor => "tensor-parallel (experts)",
     }
 }
 
@@ -626,7 +627,8 @@ mod tests {
         let fabric = build(&cluster, &config, &Catalogue::default()).unwrap();
         let order = RankOrder::TpCpDpPp;
         let dp = nodes / 2;
-        let layout = Layout { tp: 8, cp: 1, pp: 2, vpp: 1, dp, ep: 1, shard: dp, order };
+        let (ep, etp, shard) = (1, 8, dp);
+        let layout = Layout { tp: 8, cp: 1, pp: 2, vpp: 1, dp, ep, etp, shard, order };
         let slots = Slots { nodes, gpus_per_node: 8, nodes_per_leaf: 4, nodes_per_zone: nodes };
         let config = PlacementConfig { policy: Policy::Linear, busy: 0.0 };
         let placement = place(&config, &layout, &slots, &[], 1).unwrap();

@@ -4,7 +4,6 @@
 //! axes overlap, how attention is computed) belongs to the job; what differs between networks
 //! (collisions, congestion) comes out of an engine.
 
-use job::schedule::Schedule;
 use job::{Axis, JobConfig};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -74,9 +73,9 @@ impl Overheads {
             let why = "nothing is overlapped";
             idle.key("compute_slowdown", why, "job.parallel.overlap");
         }
-        if !overlaps(Axis::Ep) || job.schedule != Schedule::DualPipe {
-            let why = "expert-parallel communication is not overlapped";
-            let used_by = "job.schedule=dualpipe and job.parallel.overlap with \"ep\"";
+        if !overlaps(Axis::Ep) || !job.schedule.pairs() || job.parallel.ep == 1 {
+            let why = "no pass hides the expert-parallel communication of another";
+            let used_by = "job.parallel.overlap with \"ep\", job.schedule=1f1b";
             idle.key("expert_sms", why, used_by);
         }
     }

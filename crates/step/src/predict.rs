@@ -173,7 +173,7 @@ pub fn library_of(
     let mut settings = library.clone();
     settings.launch = overheads.collective;
     if let Some(dispatch) = Dispatch::of(job, gpus_per_node) {
-        let nodes = (job.layout.ep * job.layout.tp).div_ceil(gpus_per_node).max(1);
+        let nodes = (job.layout.ep * job.layout.etp).div_ceil(gpus_per_node).max(1);
         settings.routing = dispatch.routing(nodes);
     }
     settings

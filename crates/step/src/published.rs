@@ -5,16 +5,21 @@
 //! for all rows: of the microbatch sizes 1, 2, 4, 8 and 16 and of the numbers of virtual stages
 //! that divide the layers of a stage, the fastest of those that fit the GPUs' memory. Where nothing
 //! fits, the memory estimate must be too careful (the run did happen): then the fastest of the
-//! smallest microbatch.
+//! smallest microbatch. What the software decides besides, and nobody published, is run too and
+//! widens the spread, but is not chosen from ([`Row::variants`]).
 //!
 //! Reading files is other crates' business; a row is made from a header and its fields.
 
 use std::borrow::Cow;
 
 use fabric::transport::Transport;
-use job::config::{AttentionKernel, BatchConfig, JobConfig, Loss, ModelChoice, Precision};
-use job::model::{Biases, Experts, Masking, Mlp, Model, Norm, Recompute};
-use job::parallel::{Axis, CpExchange, GradientType, ParallelConfig, RankOrder, Sharding};
+use job::config::{
+    AttentionKernel, BatchConfig, DispatchType, JobConfig, Loss, ModelChoice, Precision,
+};
+use job::model::{Biases, Experts, Masking, Mlp, Model, Module, Norm, Recompute, Usual};
+use job::parallel::{
+    Axis, CpExchange, GradientType, ParallelConfig, RankOrder, Sharding, StageSplit,
+};
 use job::schedule::Schedule;
 
 use crate::validate::scale_up_domain;
@@ -264,6 +269,38 @@ impl Row {
         plain.candidates()
     }
 
+    /// What else a job may be that the rule has chosen, of what the software decides and nobody
+    /// published: the layers of each stage where they do not divide, and of models with experts the
+    /// type of the main gradients (the column `grad_bytes` is assumed by family) and of tokens on
+    /// their way. Every combination, the job itself among them.
+    pub fn variants(&self, chosen: &JobConfig) -> Vec<JobConfig> {
+        let ModelChoice::Shape(model) = &chosen.model else { return vec![chosen.clone()] };
+        let parts = chosen.parallel.pp * chosen.parallel.vpp;
+        let divides = model.layers.is_multiple_of(parts) && model.mtp_layers == 0;
+        let mut all = vec![chosen.clone()];
+        let mut either = |change: &dyn Fn(&mut JobConfig)| {
+            let mut others = all.clone();
+            others.iter_mut().for_each(change);
+            all.extend(others);
+        };
+        if chosen.parallel.stage_layers.is_none() && 1 < parts && !divides {
+            either(&|job| job.parallel.stage_split = Some(StageSplit::Even));
+        }
+        if model.experts.is_some() {
+            either(&|job| {
+                job.parallel.gradients = match job.parallel.gradients {
+                    GradientType::Bf16 => GradientType::Fp32,
+                    GradientType::Fp32 => GradientType::Bf16,
+                };
+            });
+        }
+        let sends_fp8 = chosen.schedule == Schedule::DualPipe;
+        if model.experts.is_some() && chosen.precision == Precision::Fp8 && !sends_fp8 {
+            either(&|job| job.moe.dispatch = Some(DispatchType::Fp8));
+        }
+        all
+    }
+
     fn virtual_stage_choices(&self, microbatches: u64) -> Vec<u64> {
         let pp = self.job.parallel.pp;
         let interleaved = self.job.schedule == Schedule::Interleaved && 1 < pp;
@@ -405,21 +442,14 @@ fn read_job(fields: &Fields<'_>) -> Result<JobConfig, RowProblem> {
                 ("fp32", Precision::Fp32),
             ],
         )?,
-        recompute: fields.word(
-            "recompute",
-            &[
-                ("", Recompute::None),
-                ("none", Recompute::None),
-                ("selective", Recompute::Selective),
-                ("full", Recompute::Full),
-            ],
-        )?,
+        recompute: read_recompute(fields)?,
         attention: fields.word(
             "attention",
             &[
                 ("", AttentionKernel::Flash),
                 ("unfused", AttentionKernel::Unfused),
                 ("flash1", AttentionKernel::Flash1),
+                ("flash2", AttentionKernel::Flash2),
                 ("flash", AttentionKernel::Flash),
             ],
         )?,
@@ -430,6 +460,52 @@ fn read_job(fields: &Fields<'_>) -> Result<JobConfig, RowProblem> {
         ..JobConfig::default()
     })
 }
+
+/// What is computed again: a word, or modules by Megatron-LM's names.
+fn read_recompute(fields: &Fields<'_>) -> Result<Recompute, RowProblem> {
+    let text = fields.text("recompute");
+    let names = text.split([',', ';', '+', ' ', '/']).filter(|name| !name.is_empty());
+    let modules: Option<Vec<Module>> = names
+        .map(|name| Module::ALL.iter().find(|(known, _)| *known == name))
+        .map(|known| known.map(|(_, module)| *module))
+        .collect();
+    if let Some(modules) = modules.filter(|modules| !modules.is_empty()) {
+        return Ok(Recompute::Modules(modules));
+    }
+    let usual = fields.word(
+        "recompute",
+        &[
+            ("", Usual::None),
+            ("none", Usual::None),
+            ("selective", Usual::Selective),
+            ("full", Usual::Full),
+        ],
+    )?;
+    Ok(usual.into())
+}
+
+/// Layers of each stage, where published: "15x4,1" is fifteen stages of four layers, then one of
+/// one.
+fn read_stage_layers(fields: &Fields<'_>) -> Result<Option<Vec<u64>>, RowProblem> {
+    let text = fields.text("stage_layers");
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let run = |word: &str| {
+        let (times, layers) = word.split_once(['x', '×', '*']).unwrap_or(("1", word));
+        let times = times.trim().parse().ok().filter(|times| *times <= MOST_STAGES)?;
+        Some(std::iter::repeat_n(layers.trim().parse().ok()?, times))
+    };
+    let runs: Option<Vec<_>> = text.split([',', ';', '+']).map(run).collect();
+    let problem = || {
+        let message = format!("`{text}` is not a list of layers such as 15x4,1");
+        Fields::problem("stage_layers", message)
+    };
+    Ok(Some(runs.ok_or_else(problem)?.into_iter().flatten().collect()))
+}
+
+/// More stages than this nobody has.
+const MOST_STAGES: usize = 1 << 16;
 
 /// The schedule; where none is said, the interleaved one if there are virtual stages, else 1F1B.
 fn read_schedule(fields: &Fields<'_>) -> Result<Schedule, RowProblem> {
@@ -500,6 +576,8 @@ fn read_parallel(fields: &Fields<'_>) -> Result<ParallelConfig, RowProblem> {
             Some(2) => GradientType::Bf16,
             _ => GradientType::Fp32,
         },
+        stage_layers: read_stage_layers(fields)?,
+        etp: fields.count("etp")?,
         overlap,
         ..ParallelConfig::default()
     })
@@ -572,6 +650,7 @@ fn read_model(fields: &Fields<'_>) -> Result<Model, RowProblem> {
         latent: None,
         experts,
         mtp_layers: 0,
+        vision: None,
     })
 }
 

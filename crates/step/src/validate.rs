@@ -96,7 +96,8 @@ pub struct Verdict {
     pub prediction: Prediction,
     /// Whether any candidate fits memory.
     pub fit: Fit,
-    /// The fastest and the slowest closed form of the candidates that fit, in seconds.
+    /// The fastest and the slowest closed form of the candidates that fit, and of what else the
+    /// software may have done with the one that was chosen, in seconds.
     pub spread_s: (f64, f64),
 }
 
@@ -256,6 +257,13 @@ pub fn predict_row(
     let Choice { fit, seconds, chosen, mut prediction } = choice;
     if fit == Fit::Overfull {
         spread = (seconds, seconds);
+    }
+    for variant in row.variants(&chosen).iter().skip(1) {
+        let Ok((other, prediction)) = world.predict(variant, assumptions, None) else { continue };
+        let seconds = prediction.step.as_secs_f64();
+        if other <= fit {
+            spread = (spread.0.min(seconds), spread.1.max(seconds));
+        }
     }
     if let Some(engine) = engine {
         let cluster = &row.cluster;

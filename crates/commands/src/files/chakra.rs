@@ -285,6 +285,8 @@ fn group_name(gpus: u64, kind: GroupKind, first: u64) -> u64 {
 
 fn unit_words(unit: Unit) -> &'static str {
     match unit {
+        Unit::Encoder => "vision encoder layer",
+        Unit::Projector => "vision projector",
         Unit::Embedding => "embedding",
         Unit::Layer(..) => "layer",
         Unit::Prediction(_) => "prediction layer",

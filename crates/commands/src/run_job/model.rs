@@ -15,6 +15,8 @@ pub struct ModelFigures {
     pub parameters_of: Vec<Part>,
     /// Floating-point operations of a token, forward and backward.
     pub flops_per_token: FlopsPerToken,
+    /// Layers of each stage, or virtual stage, in the order of the model.
+    pub stage_layers: Vec<u64>,
 }
 
 /// A part of the model.
@@ -50,10 +52,12 @@ impl ModelFigures {
             ("shared experts", counted.shared),
             ("norms", counted.norms),
             ("head", counted.head),
+            ("vision encoder", counted.vision),
         ];
         let parts = parts.into_iter().filter(|(_, parameters)| 0 < *parameters);
         let again = model.hardware_flops(length, Masking::Causal, job.recompute);
         Self {
+            stage_layers: job.stage_layers.clone(),
             parameters: counted.total(),
             parameters_of: parts.map(|(part, parameters)| Part { part, parameters }).collect(),
             flops_per_token: FlopsPerToken {

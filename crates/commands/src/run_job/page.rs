@@ -1,6 +1,6 @@
 //! What people see of a predicted step.
 
-use job::Job;
+use job::{Job, stages};
 use report::chart::distinct;
 use report::number::{dollars, grouped, significant, watts};
 use report::{Align, Answer, Chart, ChartKind, Frame, Sheet, Table, Unit};
@@ -36,8 +36,14 @@ pub(crate) fn job_words(job: &Job) -> String {
     for (name, degree) in degrees.iter().filter(|(_, degree)| 1 < *degree) {
         text += &format!(", {name} {degree}");
     }
+    if job.model.experts.is_some() && layout.etp != layout.tp {
+        text += &format!(", expert TP {}", layout.etp);
+    }
     if 1 < layout.vpp {
         text += &format!(", {} virtual stages", layout.vpp);
+    }
+    if job.stage_layers.iter().any(|layers| *layers != job.stage_layers[0]) {
+        text += &format!(", stages of {} layers", stages::in_words(&job.stage_layers));
     }
     text + &format!(
         "; {} sequences of {} tokens, {} microbatches",

@@ -11,8 +11,9 @@ use super::Kernel;
 use super::attention::{Attention, Direction, Mask};
 use super::gemm::{Gemm, GroupedGemm, Role};
 use super::memory::MemoryKind;
-use crate::config::{AttentionKernel, Loss, Precision};
-use crate::model::{Experts, Latent, LayerKind, Mlp, Model, Norm, Recompute};
+use crate::config::{Accumulation, AttentionKernel, Loss, Precision};
+use crate::model::{Experts, Latent, LayerKind, Mlp, Model, Module, Norm, Recomputed};
+use crate::parallel::GradientType;
 
 /// A part of the work on one microbatch that schedules move as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -76,6 +77,14 @@ pub struct Layer<'a> {
     pub context: u64,
     /// Ranks that the experts of a layer are spread over.
     pub expert: u64,
+    /// Ranks that each expert is cut over.
+    pub expert_tensor: u64,
+    /// Tokens that come to the rank's experts, as a multiple of the mean.
+    pub load: f64,
+    /// How the experts' weight gradients come into the main gradients.
+    pub accumulation: Accumulation,
+    /// The type of the main gradients.
+    pub main_gradients: GradientType,
     /// What the norms and residuals work on.
     pub residual: Residual,
     /// Type of the products' operands.
@@ -88,6 +97,8 @@ pub struct Layer<'a> {
     pub dropout: Dropout,
     /// How many tokens a query of this layer sees at most.
     pub window: Option<u64>,
+    /// Which tokens a query sees.
+    pub mask: Mask,
 }
 
 impl<'a> Layer<'a> {
@@ -100,12 +111,17 @@ impl<'a> Layer<'a> {
             tensor: 1,
             context: 1,
             expert: 1,
+            expert_tensor: 1,
+            load: 1.0,
+            accumulation: Accumulation::Separate,
+            main_gradients: GradientType::Fp32,
             residual: Residual::default(),
             precision: Precision::Bf16,
             attention: AttentionKernel::Flash,
             casts: Casts::Separate,
             dropout: Dropout::Absent,
             window: None,
+            mask: Mask::Causal,
         }
     }
 
@@ -152,12 +168,43 @@ impl<'a> Layer<'a> {
     }
 
     /// What the backward pass launches again before it starts.
-    pub fn recomputed(&self, kind: LayerKind, recompute: Recompute) -> Vec<Kernel> {
+    pub fn recomputed(&self, kind: LayerKind, again: Recomputed) -> Vec<Kernel> {
+        if again.is_full() {
+            return self.kernels(kind, Pass::Forward);
+        }
         let mut list = List { pass: Pass::Forward, kernels: Vec::new() };
-        match recompute {
-            Recompute::None => {}
-            Recompute::Selective => self.scores(&mut list),
-            Recompute::Full => return self.kernels(kind, Pass::Forward),
+        if again.has(Module::Layernorm) {
+            (0..2).for_each(|_| self.norms(&mut list));
+        }
+        if let Some(latent) = self.model.latent.filter(|_| again.has(Module::MlaUpProj)) {
+            self.up_projections(&mut list, &latent);
+        }
+        if again.has(Module::CoreAttn) {
+            self.scores(&mut list);
+        }
+        match (kind, &self.model.experts) {
+            (LayerKind::Moe, Some(experts)) => {
+                if again.has(Module::Moe) {
+                    self.experts(experts, &mut list);
+                } else if again.has(Module::MoeAct) {
+                    self.activation(experts, &mut list);
+                }
+                let shared = again.has(Module::SharedExperts) && !again.has(Module::Moe);
+                if shared && 0 < experts.shared {
+                    self.feed(&mut list, experts.shared * experts.ffn);
+                }
+            }
+            _ if again.has(Module::Mlp) => self.feed(&mut list, self.model.ffn),
+            _ => {}
+        }
+        list.kernels
+    }
+
+    /// The shared experts alone: what the exchange of tokens can run beside.
+    pub fn shared_experts(&self, pass: Pass) -> Vec<Kernel> {
+        let mut list = List { pass, kernels: Vec::new() };
+        if let Some(experts) = self.model.experts.filter(|experts| 0 < experts.shared) {
+            self.feed(&mut list, experts.shared * experts.ffn);
         }
         list.kernels
     }
@@ -260,6 +307,15 @@ impl<'a> Layer<'a> {
 
     /// Queries, keys and values out of a latent (DeepSeek-V2, arXiv 2405.04434, section 2.1).
     fn latent(&self, list: &mut List, latent: &Latent) {
+        let hidden = self.model.hidden;
+        let Latent { q_rank, kv_rank, rope, .. } = *latent;
+        let down = q_rank.unwrap_or(0) + kv_rank + rope;
+        self.linear(list, down, hidden);
+        self.up_projections(list, latent);
+    }
+
+    /// The same from the latent on.
+    fn up_projections(&self, list: &mut List, latent: &Latent) {
         let Model { hidden, head_dim, .. } = *self.model;
         let Latent { q_rank, kv_rank, nope, rope } = *latent;
         let (heads, tokens) = (self.heads(), self.tokens());
@@ -267,8 +323,6 @@ impl<'a> Layer<'a> {
             list.memory(Pass::Forward, MemoryKind::RmsNormForward, tokens, width);
             list.memory(Pass::InputGradient, MemoryKind::RmsNormBackward, tokens, width);
         };
-        let down = q_rank.unwrap_or(0) + kv_rank + rope;
-        self.linear(list, down, hidden);
         norm(list, kv_rank);
         if let Some(rank) = q_rank {
             norm(list, rank);
@@ -306,6 +360,7 @@ impl<'a> Layer<'a> {
         };
         match self.window {
             Some(window) if window < chunk => push(window, Mask::Full),
+            _ if self.mask == Mask::Full => push(self.length, Mask::Full),
             _ => {
                 push(chunk, Mask::Causal);
                 for _ in 1..self.context {
@@ -362,25 +417,20 @@ impl<'a> Layer<'a> {
     /// Router, dispatch, experts and combination, with tokens spread evenly over the experts.
     fn experts(&self, experts: &Experts, list: &mut List) {
         let (hidden, tokens) = (self.model.hidden, self.tokens());
-        let Experts { count, top_k, shared, ffn, .. } = *experts;
+        let Experts { count, shared, ffn, .. } = *experts;
         list.linear(tokens, count, hidden, Precision::Bf16);
         list.memory(Pass::Forward, MemoryKind::RouterTopK, tokens, count);
-        let routed = tokens * top_k;
+        let (routed, width) = (self.routed(experts), ffn / self.expert_tensor);
         let groups = (count / self.expert).max(1);
-        // Tensor ranks gather each other's tokens and cut the experts between them.
-        let width = ffn / self.tensor;
         // Tokens are brought into the experts' order, and back into their own with weights.
         list.memory(Pass::Forward, MemoryKind::Gather, routed, hidden);
         list.memory(Pass::InputGradient, MemoryKind::Gather, routed, hidden);
         let up = if self.model.mlp == Mlp::Gated { 2 * width } else { width };
         list.grouped(groups, routed, up, hidden, self.precision);
-        let (forward, backward) = match self.model.mlp {
-            Mlp::Gated => (MemoryKind::SwigluForward, MemoryKind::SwigluBackward),
-            Mlp::Gelu => (MemoryKind::GeluForward, MemoryKind::GeluBackward),
-        };
-        list.memory(Pass::Forward, forward, routed, width);
-        list.memory(Pass::InputGradient, backward, routed, width);
+        self.accumulate(list, groups * up * hidden);
+        self.activation(experts, list);
         list.grouped(groups, routed, hidden, width, self.precision);
+        self.accumulate(list, groups * hidden * width);
         // Measured with eight rows for each token; others cost in proportion.
         let combined = (routed / 8).max(1);
         list.memory(Pass::Forward, MemoryKind::MoeCombine, combined, hidden);
@@ -391,6 +441,42 @@ impl<'a> Layer<'a> {
             list.elements(Pass::InputGradient, MemoryKind::Add, tokens * hidden);
         }
         self.join(list, false);
+    }
+
+    /// Copies of tokens that come to the experts of a rank. The ranks that an expert is cut over
+    /// gather each other's; of those that share a sequence each has its part of the tokens.
+    fn routed(&self, experts: &Experts) -> u64 {
+        let copies = self.tokens() * experts.top_k;
+        let mean = match self.residual {
+            Residual::Sharded => copies * self.expert_tensor / self.tensor,
+            Residual::Replicated => copies,
+        };
+        (mean as f64 * self.load).ceil() as u64
+    }
+
+    /// The activation inside the routed experts.
+    fn activation(&self, experts: &Experts, list: &mut List) {
+        let (routed, width) = (self.routed(experts), experts.ffn / self.expert_tensor);
+        let (forward, backward) = match self.model.mlp {
+            Mlp::Gated => (MemoryKind::SwigluForward, MemoryKind::SwigluBackward),
+            Mlp::Gelu => (MemoryKind::GeluForward, MemoryKind::GeluBackward),
+        };
+        list.memory(Pass::Forward, forward, routed, width);
+        list.memory(Pass::InputGradient, backward, routed, width);
+    }
+
+    /// The experts' weight gradients come into the main gradients. The product alone has written
+    /// them in 16 bits. A kernel of its own reads them, reads the main gradients and writes them;
+    /// a product that does it too reads and writes main gradients instead of writing 16 bits.
+    fn accumulate(&self, list: &mut List, weights: u64) {
+        let main = 2 * self.main_gradients.bytes();
+        let further = match self.accumulation {
+            Accumulation::Separate => main + 2,
+            Accumulation::Fused => main - 2,
+        };
+        // The measured kernel moves ten bytes for each element; these are as many bytes.
+        let elements = weights * further / 10;
+        list.elements(Pass::WeightGradient, MemoryKind::Accumulate, elements);
     }
 
     /// The embedding of a rank, its vocabulary shared by the tensor group.
@@ -488,9 +574,6 @@ impl List {
             precision,
             role,
         }));
-        if role == Role::WeightGradient {
-            self.elements(Pass::WeightGradient, MemoryKind::Accumulate, groups * n * k);
-        }
     }
 
     /// fp8 operands: the input forward, the output's gradient backward, each with its transpose.

@@ -294,6 +294,12 @@ fn old_attention_is_slower_and_made_of_its_parts() {
         let flash = time(AttentionKernel::Flash);
         let first = time(AttentionKernel::Flash1) / flash;
         assert!((1.6..2.4).contains(&first), "{first}");
+        // An A100's fastest is the second generation; a Hopper's is not.
+        assert!((time(AttentionKernel::Flash2) / flash - 1.0).abs() < 0.3);
+        let on_h200 =
+            |kernel| us(&Kernel::Attention(attention(kernel, direction)), &GpuRates::h200());
+        let second = on_h200(AttentionKernel::Flash2) / on_h200(AttentionKernel::Flash);
+        assert!((1.5..2.2).contains(&second), "{second}");
         assert!(time(AttentionKernel::Unfused) > flash);
         let unfused = attention(AttentionKernel::Unfused, direction);
         let parts: f64 = unfused.unfused().iter().map(|kernel| us(kernel, &a100())).sum();

@@ -147,6 +147,7 @@ impl Timer {
     fn attention(&self, attention: &Attention, ratios: &Ratios) -> f64 {
         match attention.kernel {
             AttentionKernel::Flash => self.fused(attention, Launch::Stream, Fused::Fastest, ratios),
+            AttentionKernel::Flash2 => self.fused(attention, Launch::Stream, Fused::Flash2, ratios),
             AttentionKernel::Flash1 => {
                 let second = self.fused(attention, Launch::Stream, Fused::Flash2, ratios);
                 FLASH1_SLOWDOWN * second

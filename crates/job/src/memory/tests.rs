@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::{BatchConfig, JobConfig};
-use crate::model::Model;
+use crate::model::{Model, Recompute, Usual};
 use crate::parallel::ParallelConfig;
 use crate::resolve::{Site, resolve};
 use crate::schedule::Schedule;
@@ -27,16 +27,17 @@ fn gpt_keeps_what_the_paper_says() {
                         ParallelConfig { tp, dp, sequence_parallel, ..ParallelConfig::default() };
                 });
                 let (s, h, a) = (2048, job.model.hidden, job.model.heads);
-                let kept = |recompute| layer_activations(&job, LayerKind::Dense, recompute);
+                let kept = |again| layer_activations(&job, LayerKind::Dense, again);
+                let selective = Recompute::Usual(Usual::Selective).of(&job.model);
                 let expected = if sequence_parallel {
                     s * (34 * h + 5 * a * s) / tp
                 } else {
                     s * (10 * h + (24 * h + 5 * a * s) / tp)
                 };
-                assert_eq!(kept(Recompute::None), expected, "{name} tp {tp}");
-                assert_eq!(kept(Recompute::Selective), expected - 5 * a * s * s / tp);
+                assert_eq!(kept(Recomputed::NONE), expected, "{name} tp {tp}");
+                assert_eq!(kept(selective), expected - 5 * a * s * s / tp);
                 let cut = if sequence_parallel { tp } else { 1 };
-                assert_eq!(kept(Recompute::Full), 2 * s * h / cut);
+                assert_eq!(kept(Recomputed::FULL), 2 * s * h / cut);
             }
         }
     }
@@ -66,7 +67,7 @@ fn published_runs_fit() {
     let deepseek = job("deepseek-v3", |config| {
         config.attention = AttentionKernel::Flash;
         config.precision = Precision::Fp8;
-        config.recompute = Recompute::Selective;
+        config.recompute = Usual::Selective.into();
         config.optimizer = crate::config::Optimizer::AdamBf16;
         config.batch = BatchConfig { sequences: 15_360, micro: 1, length: 4096 };
         config.schedule = Schedule::DualPipe;
@@ -74,9 +75,9 @@ fn published_runs_fit() {
             ParallelConfig { pp: 16, dp: Some(128), ep: 64, ..ParallelConfig::default() };
     });
     assert_eq!(fit(&deepseek), Ok(()));
-    for (sequence_parallel, recompute) in [(true, Recompute::Selective), (false, Recompute::Full)] {
+    for (sequence_parallel, recompute) in [(true, Usual::Selective), (false, Usual::Full)] {
         let megatron = job("gpt-530b", |config| {
-            config.recompute = recompute;
+            config.recompute = recompute.into();
             config.schedule = Schedule::Interleaved;
             config.parallel = ParallelConfig {
                 tp: 8,
@@ -135,4 +136,46 @@ fn sharding_saves() {
         .collect();
     assert!(totals.is_sorted_by(|more, less| less <= more), "{totals:?}");
     assert!(3 * totals[4] < totals[0]);
+}
+
+/// Oracle: what DeepSeek-V3 keeps for each module less. A token's queries, keys and values are
+/// 128·(2·192 + 128) in 16 bits; its eight copies and what is inside their experts in 8 bits.
+#[test]
+fn what_is_computed_again_is_not_kept() {
+    let deepseek = job("deepseek-v3", |config| {
+        config.attention = AttentionKernel::Flash;
+        config.precision = Precision::Fp8;
+        config.parallel.dp = Some(1);
+    });
+    let kept =
+        |modules: &[Module], kind| layer_activations(&deepseek, kind, Recomputed::modules(modules));
+    let saved = |module, kind| (kept(&[], kind) - kept(&[module], kind)) / 2048;
+    assert_eq!(saved(Module::MlaUpProj, LayerKind::Dense), 2 * 128 * (2 * 192 + 128));
+    assert_eq!(saved(Module::Mlp, LayerKind::Dense), 2 * 18_432);
+    assert_eq!(saved(Module::Mlp, LayerKind::Moe), 0);
+    assert_eq!(saved(Module::SharedExperts, LayerKind::Moe), 2 * 2048);
+    assert_eq!(saved(Module::Moe, LayerKind::Moe), 8 * 7168 + 9 * 2 * 2048);
+}
+
+/// Oracle: experts cut by four hold a quarter on every rank and gather the tokens of four; uncut,
+/// on four times as many ranks, as many weights, and each rank keeps its own tokens alone.
+#[test]
+fn experts_are_cut_by_their_own_degree() {
+    let with = |ep, etp| {
+        job("mixtral-8x7b", |config| {
+            config.attention = AttentionKernel::Flash;
+            let (tp, dp) = (4, Some(8));
+            config.parallel = ParallelConfig { tp, dp, ep, etp, ..ParallelConfig::default() };
+        })
+    };
+    let (as_tensor, uncut) = (with(2, None), with(8, Some(1)));
+    assert_eq!(as_tensor.layout.etp, 4);
+    let held = |job: &Job| job.layer_held(LayerKind::Moe).experts;
+    assert_eq!(held(&as_tensor), held(&uncut));
+    let experts = as_tensor.model.experts.unwrap();
+    assert_eq!(as_tensor.routed(&experts), 4 * uncut.routed(&experts));
+    let kept = |job: &Job| layer_activations(job, LayerKind::Moe, Recomputed::NONE);
+    let saved = kept(&as_tensor) - kept(&uncut);
+    // Two copies of a token: three quarters of them are no longer gathered.
+    assert_eq!(saved, 2 * 2 * as_tensor.model.hidden * 2048 * 3 / 4);
 }

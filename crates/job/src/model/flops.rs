@@ -10,10 +10,7 @@
 //! half is exactly `s/2` here, as in those papers, not `(s+1)/2`. Multi-token-prediction layers
 //! are not model FLOPs: DeepSeek's own utilisation (2505.09343, table 4) leaves them out too.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use super::{LayerKind, Model};
+use super::{LayerKind, Model, Module, Recomputed};
 
 /// Whether the masked half of attention counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,19 +18,6 @@ pub enum Masking {
     /// Only the half that a causal mask leaves.
     Causal,
     /// All scores.
-    Full,
-}
-
-/// What the backward pass computes again instead of keeping it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Recompute {
-    /// Nothing: all activations are kept.
-    #[default]
-    None,
-    /// The attention between its projections (Korthikanti et al.).
-    Selective,
-    /// Whole layers, from their inputs.
     Full,
 }
 
@@ -46,12 +30,14 @@ pub struct Flops {
     pub attention: u64,
     /// The output head.
     pub head: u64,
+    /// The vision encoder's, of the images of a sequence, for each of its tokens.
+    pub vision: u64,
 }
 
 impl Flops {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.layers + self.attention + self.head
+        self.layers + self.attention + self.head + self.vision
     }
 }
 
@@ -69,6 +55,9 @@ impl Model {
             layers: 2 * weights,
             attention: per_position * (global * (self.layers - windowed) + seen * windowed),
             head: 2 * self.vocab * self.hidden,
+            vision: self.vision.map_or(0, |vision| {
+                vision.images * vision.forward_flops(self.hidden) / length.max(1)
+            }),
         }
     }
 
@@ -79,22 +68,43 @@ impl Model {
             layers: 3 * forward.layers,
             attention: 3 * forward.attention,
             head: 3 * forward.head,
+            vision: 3 * forward.vision,
         }
     }
 
     /// Model operations and those that recomputation repeats: what the hardware really does.
-    pub fn hardware_flops(&self, length: u64, masking: Masking, recompute: Recompute) -> Flops {
+    pub fn hardware_flops(&self, length: u64, masking: Masking, again: Recomputed) -> Flops {
         let forward = self.forward_flops(length, masking);
         let mut all = self.model_flops(length, masking);
-        match recompute {
-            Recompute::None => {}
-            Recompute::Selective => all.attention += forward.attention,
-            Recompute::Full => {
-                all.attention += forward.attention;
-                all.layers += forward.layers;
-            }
+        if again.has(Module::CoreAttn) {
+            all.attention += forward.attention;
         }
+        if again.is_full() {
+            all.vision += forward.vision;
+        }
+        all.layers += if again.is_full() { forward.layers } else { 2 * self.repeated(again) };
         all
+    }
+
+    /// Parameters of the matrices that a token is multiplied with again, over all layers.
+    fn repeated(&self, again: Recomputed) -> u64 {
+        let moe = self.moe_layers();
+        let has = |module| u64::from(again.has(module));
+        let up = self.latent.map_or(0, |latent| {
+            let heads = self.heads;
+            let query = latent.q_rank.unwrap_or(self.hidden) * heads * (latent.nope + latent.rope);
+            query + latent.kv_rank * heads * (latent.nope + self.head_dim)
+        });
+        let matrices = self.mlp.matrices() * self.hidden;
+        let experts = self.experts.map_or(0, |experts| {
+            let shared = matrices * experts.ffn * experts.shared;
+            let routed = matrices * experts.ffn * experts.top_k + self.hidden * experts.count;
+            let with = has(Module::Moe).max(has(Module::SharedExperts));
+            routed * has(Module::Moe) + shared * with
+        });
+        self.layers * up * has(Module::MlaUpProj)
+            + (self.layers - moe) * matrices * self.ffn * has(Module::Mlp)
+            + moe * experts
     }
 
     /// Parameters of the matrices that one token is multiplied with in a layer.
@@ -129,6 +139,7 @@ impl Model {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{Recompute, Usual};
 
     /// Oracle: 96·s·l·h²·(1 + s/6h + V/16lh) per sequence (Narayanan et al., equation 2), which
     /// counts full recomputation and no mask.
@@ -137,7 +148,7 @@ mod tests {
         for name in ["gpt-1.7b-sc21", "gpt-39.1b", "gpt-145.6b", "gpt-529.6b"] {
             let model = Model::preset(name).unwrap();
             let (s, l, h, v) = (2048, model.layers, model.hidden, model.vocab);
-            let flops = model.hardware_flops(s, Masking::Full, Recompute::Full).total();
+            let flops = model.hardware_flops(s, Masking::Full, Recomputed::FULL).total();
             assert_eq!(flops, 96 * l * h * h + 16 * s * l * h + 6 * v * h, "{name}");
         }
     }
@@ -151,7 +162,8 @@ mod tests {
         let (s, l, h, v) = (2048, model.layers, model.hidden, model.vocab);
         let model_flops = model.model_flops(s, Masking::Full).total();
         assert_eq!(model_flops, 72 * l * h * h + 12 * s * l * h + 6 * v * h);
-        let hardware = model.hardware_flops(s, Masking::Full, Recompute::Selective).total();
+        let selective = Recompute::Usual(Usual::Selective).of(&model);
+        let hardware = model.hardware_flops(s, Masking::Full, selective).total();
         assert_eq!(hardware, model_flops + 4 * s * l * h);
     }
 
@@ -175,11 +187,30 @@ mod tests {
             let model = &preset.model;
             let full = |r| model.hardware_flops(8_192, Masking::Full, r).total();
             let causal = |r| model.hardware_flops(8_192, Masking::Causal, r).total();
-            for r in [Recompute::None, Recompute::Selective, Recompute::Full] {
+            let selective = Recompute::Usual(Usual::Selective).of(model);
+            for r in [Recomputed::NONE, selective, Recomputed::FULL] {
                 assert!(causal(r) < full(r), "{}", model.name);
             }
-            assert!(full(Recompute::None) < full(Recompute::Selective));
-            assert!(full(Recompute::Selective) < full(Recompute::Full));
+            assert!(full(Recomputed::NONE) < full(selective));
+            assert!(full(selective) < full(Recomputed::FULL));
         }
+    }
+
+    /// Oracle: the modules with products, all of them, are what a whole layer repeats but its
+    /// projections into and out of the latent.
+    #[test]
+    fn modules_add_up_to_layers() {
+        let model = Model::preset("deepseek-v3").unwrap();
+        let count = |again| model.hardware_flops(4096, Masking::Causal, again).total();
+        let all: Vec<Module> = Module::ALL.iter().map(|(_, module)| *module).collect();
+        let latent = model.latent.unwrap();
+        let down = model.hidden * (latent.q_rank.unwrap() + latent.kv_rank + latent.rope);
+        let out = model.heads * model.head_dim * model.hidden;
+        let rest = 2 * model.layers * (down + out);
+        assert_eq!(count(Recomputed::modules(&all)) + rest, count(Recomputed::FULL));
+        // The shared experts are among the module `moe`.
+        let shared = [Module::Moe, Module::SharedExperts];
+        let both = count(Recomputed::modules(&shared));
+        assert_eq!(both, count(Recomputed::modules(&[Module::Moe])));
     }
 }

@@ -229,6 +229,7 @@ fn base(config: &HfConfig) -> Result<Model, HfError> {
         latent: None,
         experts: None,
         mtp_layers: 0,
+        vision: None,
     })
 }
 
@@ -255,6 +256,7 @@ fn gpt2(config: &HfConfig) -> Result<Model, HfError> {
         latent: None,
         experts: None,
         mtp_layers: 0,
+        vision: None,
     })
 }
 

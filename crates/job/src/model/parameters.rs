@@ -25,12 +25,14 @@ pub struct Parameters {
     pub norms: u64,
     /// The output head; 0 where it is the embedding's.
     pub head: u64,
+    /// The vision encoder with its projector.
+    pub vision: u64,
 }
 
 impl Parameters {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.layers() + self.embedding + self.head
+        self.layers() + self.embedding + self.head + self.vision
     }
 
     /// All but embedding and head: norms of the output are among them.
@@ -55,6 +57,7 @@ impl Parameters {
             shared: self.shared + other.shared,
             norms: self.norms + other.norms,
             head: self.head + other.head,
+            vision: self.vision + other.vision,
         }
     }
 
@@ -69,6 +72,7 @@ impl Parameters {
             shared: self.shared * n,
             norms: self.norms * n,
             head: self.head * n,
+            vision: self.vision * n,
         }
     }
 }
@@ -80,6 +84,7 @@ impl Model {
         all.embedding = self.embedding_parameters();
         all.norms += self.norm.per_channel() * self.hidden;
         all.head = if self.tied_embeddings { 0 } else { self.vocab * self.hidden };
+        all.vision = self.vision.map_or(0, |vision| vision.parameters(self.hidden));
         all
     }
 

@@ -207,6 +207,7 @@ fn llama(name: &'static str, shape: [u64; 5], vocab: u64) -> Model {
         latent: None,
         experts: None,
         mtp_layers: 0,
+        vision: None,
     }
 }
 

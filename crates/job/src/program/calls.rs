@@ -10,18 +10,18 @@
 //! al., arXiv 2310.01889) or gathered before attention (Llama 3, arXiv 2407.21783, section
 //! 3.3.2). Their gradients go the other way.
 //!
-//! Expert parallelism: tokens to their experts and back, in both passes. Experts are cut like other
-//! matrices, so behind the dispatch the tensor ranks gather each other's tokens. Without sequence
-//! parallelism each of them has and sends all tokens, and the experts' outputs are summed
+//! Expert parallelism: tokens to their experts and back, in both passes. Where experts are cut too
+//! (expert tensor parallelism), the ranks that share one gather each other's tokens behind the
+//! dispatch. Without sequence parallelism each of them has and sends all tokens, and the experts' outputs are summed
 //! (DeepSpeed-TED, arXiv 2303.06318, section 4, without its dropping of duplicates).
 
 use traffic::Collective;
 use units::Bytes;
 
-use super::{Beside, Call, Unit};
+use super::{Beside, Call, Reach, Unit};
 use crate::config::{Dispatcher, Precision};
 use crate::dispatch::{Dispatch, Spread};
-use crate::model::{Experts, LayerKind, Recompute};
+use crate::model::{Experts, LayerKind, Module};
 use crate::parallel::{CpExchange, GroupKind};
 use crate::resolve::Job;
 use crate::schedule::Pass;
@@ -30,6 +30,11 @@ use crate::schedule::Pass;
 pub fn of(job: &Job, unit: Unit, pass: Pass) -> Vec<Call> {
     let mut calls = Vec::new();
     match unit {
+        Unit::Encoder => {
+            let encoder = job.encoder().expect("a unit of it");
+            return of(&encoder, Unit::Layer(LayerKind::Dense, Reach::Sequence), pass);
+        }
+        Unit::Projector => projector(job, pass, &mut calls),
         Unit::Embedding => embedding(job, pass, &mut calls),
         Unit::Head => head(job, pass, &mut calls),
         Unit::Layer(kind, _) => layer(job, kind, pass, &mut calls),
@@ -45,12 +50,12 @@ pub fn of(job: &Job, unit: Unit, pass: Pass) -> Vec<Call> {
 /// How tokens are spread; only models with experts ask.
 pub(super) fn dispatch(job: &Job) -> Dispatch {
     // How many nodes a group spans does not change what leaves a rank.
-    Dispatch::of(job, job.layout.tp).expect("a model with experts")
+    Dispatch::of(job, job.layout.etp).expect("a model with experts")
 }
 
 fn layer(job: &Job, kind: LayerKind, pass: Pass, calls: &mut Vec<Call>) {
-    if pass == Pass::Input && job.recompute == Recompute::Full {
-        layer(job, kind, Pass::Forward, calls);
+    if pass == Pass::Input {
+        repeated(job, kind, calls);
     }
     let mut block = Vec::new();
     linear_block(job, pass, &mut block);
@@ -72,6 +77,26 @@ fn layer(job: &Job, kind: LayerKind, pass: Pass, calls: &mut Vec<Call>) {
             context(job, pass, calls);
             calls.extend(block.iter().skip(1));
         }
+    }
+}
+
+/// What is exchanged again with what is computed again.
+fn repeated(job: &Job, kind: LayerKind, calls: &mut Vec<Call>) {
+    let again = job.recompute;
+    if again.is_full() {
+        return layer(job, kind, Pass::Forward, calls);
+    }
+    match (kind, &job.model.experts) {
+        (LayerKind::Moe, Some(experts)) if again.has(Module::Moe) => {
+            moe(job, experts, Pass::Forward, calls);
+        }
+        (LayerKind::Moe, Some(experts)) => {
+            if again.has(Module::SharedExperts) && 0 < experts.shared {
+                linear_block(job, Pass::Forward, calls);
+            }
+        }
+        _ if again.has(Module::Mlp) => linear_block(job, Pass::Forward, calls),
+        _ => {}
     }
 }
 
@@ -191,13 +216,16 @@ fn moe(job: &Job, experts: &Experts, pass: Pass, calls: &mut Vec<Call>) {
         beside: Beside::Microbatch,
         spread: if dispatch.is_even() { Spread::Even } else { spread },
     };
-    let routed = job.tokens() * experts.top_k;
+    let routed = job.routed(experts);
     let (there, again) = match pass {
         Pass::Forward => ("tokens to experts", "results to tokens"),
         _ => ("gradients to experts", "gradients to tokens"),
     };
     calls.push(expert(there, collectives[0], tokens * copies * out, Spread::Receivers));
-    let within = |name, collective, bytes| tensor(name, collective, kept(bytes), Beside::Nothing);
+    let within = |name, collective, bytes| Call {
+        kind: GroupKind::ExpertTensor,
+        ..tensor(name, collective, kept(bytes), Beside::Nothing)
+    };
     if sequence_parallel {
         calls.extend([
             within("experts' input", Collective::AllGather, routed * out),
@@ -207,6 +235,23 @@ fn moe(job: &Job, experts: &Experts, pass: Pass, calls: &mut Vec<Call>) {
         calls.push(within("experts' output", Collective::AllReduce, routed * back));
     }
     calls.push(expert(again, collectives[1], tokens * copies * back, Spread::Senders));
+}
+
+/// Where images are dealt out over the tensor ranks, what they become is gathered.
+fn projector(job: &Job, pass: Pass, calls: &mut Vec<Call>) {
+    let Some(vision) = job.model.vision.filter(|_| job.deals_images()) else { return };
+    let tokens = job.images() * vision.tokens() * job.layout.tp;
+    let bytes = tokens * job.model.hidden * job.precision.bytes();
+    match pass {
+        Pass::Forward => {
+            calls.push(tensor("images", Collective::AllGather, bytes, Beside::Nothing));
+        }
+        Pass::Input => {
+            let name = "images' gradients";
+            calls.push(tensor(name, Collective::ReduceScatter, bytes, Beside::Nothing));
+        }
+        _ => {}
+    }
 }
 
 /// Every tensor rank looks up the tokens that are in its rows.

@@ -77,6 +77,10 @@ pub(super) fn closing(job: &Job, stage: u64) -> Vec<Call> {
     if job.parallel.sequence_parallel {
         // Each tensor rank saw only its part of the sequence.
         sum("gradients of norms", GroupKind::Tensor, held.whole * gradient);
+    } else if job.deals_images() && job.pipeline().parts_of(stage).contains(&0) {
+        // Each tensor rank saw only its images.
+        let whole = job.vision_held().whole;
+        sum("gradients of the vision encoder", GroupKind::Tensor, whole * gradient);
     }
     if job.model.tied_embeddings && stage == 0 && !job.is_bidirectional() {
         let embedding = job.vocab_held() * job.model.hidden;
@@ -130,6 +134,8 @@ impl Side {
 
 fn unit_held(job: &Job, unit: Unit) -> Held {
     match unit {
+        Unit::Encoder => job.encoder_held(),
+        Unit::Projector => job.projector_held(),
         Unit::Embedding => job.embedding_held(),
         Unit::Layer(kind, _) => job.layer_held(kind),
         Unit::Head => job.head_held(),

@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::config::{BatchConfig, Dispatcher, JobConfig};
-use crate::model::{Model, Recompute};
-use crate::parallel::{CpExchange, GradientType, ParallelConfig, Sharding};
+use crate::dispatch::Dispatch;
+use crate::model::Masking;
+use crate::model::{Model, Usual, Vision};
+use crate::parallel::{CpExchange, GradientType, ParallelConfig, Sharding, StageSplit};
 use crate::resolve::{Site, resolve};
 use crate::schedule::Schedule;
 
@@ -30,7 +32,7 @@ fn zoo() -> Vec<Program> {
     };
     let llama = |sharding, cp_exchange, sequence_parallel| {
         program("llama3-70b", |config| {
-            config.recompute = Recompute::Full;
+            config.recompute = Usual::Full.into();
             config.schedule = Schedule::Interleaved;
             config.batch.sequences = 512;
             config.parallel = ParallelConfig {
@@ -54,7 +56,53 @@ fn zoo() -> Vec<Program> {
         llama(Sharding::Fsdp, CpExchange::Ring, true),
         llama(Sharding::Hybrid, CpExchange::Ring, true),
         gpt3(),
+        mixtral(Some(1), 8),
+        mixtral(Some(2), 8),
+        seeing(Some(1)),
+        seeing(None),
     ]
+}
+
+/// Mixtral with experts that are cut otherwise than the rest.
+fn mixtral(etp: Option<u64>, ep: u64) -> Program {
+    program("mixtral-8x7b", |config| {
+        config.batch = BatchConfig { sequences: 256, micro: 1, length: 4096 };
+        config.schedule = Schedule::Interleaved;
+        let (tp, pp, vpp, dp) = (4, 2, 2, Some(16));
+        config.parallel = ParallelConfig { tp, pp, vpp, dp, ep, etp, ..ParallelConfig::default() };
+        config.parallel.overlap.push(Axis::Ep);
+    })
+}
+
+/// CLIP's ViT-L/14 at 336 points, twice in a sequence.
+const LARGE: Vision = Vision {
+    layers: 24,
+    hidden: 1024,
+    heads: 16,
+    ffn: 4096,
+    patches: 576,
+    patch: 588,
+    merge: 1,
+    images: 2,
+};
+
+/// Llama with a vision encoder, on four stages of two tensor ranks.
+fn seeing(vision_tp: Option<u64>) -> Program {
+    let mut model = Model::preset("llama3-8b").unwrap();
+    model.vision = Some(LARGE);
+    let config = JobConfig {
+        batch: BatchConfig { sequences: 64, micro: 1, length: 4096 },
+        parallel: ParallelConfig {
+            tp: 2,
+            pp: 4,
+            dp: Some(4),
+            vision_tp,
+            stage_split: Some(StageSplit::Balanced),
+            ..ParallelConfig::default()
+        },
+        ..JobConfig::default()
+    };
+    Program::new(&resolve(&config, model, &SITE).unwrap().0)
 }
 
 /// The case of HPN (SIGCOMM'24, doi 10.1145/3651890.3672265), table 3.
@@ -427,6 +475,7 @@ fn kernels_do_the_models_operations() {
     check("llama3-405b", ParallelConfig { tp: 8, cp: 2, pp: 6, ..one() }, plain);
     check("gpt3-175b", ParallelConfig { tp: 8, pp: 8, ..one() }, plain);
     check("mixtral-8x7b", ParallelConfig { tp: 2, ep: 4, ..one() }, plain);
+    check("mixtral-8x7b", ParallelConfig { tp: 4, ep: 8, etp: Some(1), ..one() }, plain);
     check("deepseek-v3", ParallelConfig { pp: 16, ep: 64, dp: Some(64), ..one() }, plain);
 }
 
@@ -476,4 +525,98 @@ fn operations_are_what_is_counted() {
         let tags: Vec<_> = sent.iter().map(|message| (message.0, message.1, message.2)).collect();
         assert!(tags.is_sorted_by(|a, b| a < b), "tags tell messages apart");
     }
+}
+
+/// Oracle: three times the forward operations of two images (no gradient of the images themselves,
+/// and fused attention's scores once more), on one rank of the pair that deals them out or over
+/// both that cut them; the tensor ranks gather 2 · 576 tokens of 4,096 channels, or sum twice a
+/// layer.
+#[test]
+fn an_encoder_computes_and_exchanges_what_its_shape_says() {
+    for (vision_tp, share) in [(Some(1), 1), (None, 2)] {
+        let program = seeing(vision_tp);
+        assert_eq!(program.job.images(), share);
+        let count =
+            |unit, pass| -> f64 { program.kernels_of(unit, pass).iter().map(Kernel::flops).sum() };
+        let all = |unit| -> f64 {
+            [Pass::Forward, Pass::Input, Pass::Weight].iter().map(|pass| count(unit, *pass)).sum()
+        };
+        let (p, h, wide) = (576.0, 1024.0, 4096.0);
+        let [products, scores] = [24.0 * p * h * h, 4.0 * p * p * h];
+        // One image whole, or two by half.
+        assert_eq!(all(Unit::Encoder), 3.0 * products + 3.5 * scores);
+        let cut = if share == 1 { 1.0 } else { 2.0 };
+        let projector = 3.0 * 2.0 * p * (h * wide + wide * wide);
+        let patches = cut * 2.0 * 2.0 * p * 588.0 * h;
+        assert_eq!(all(Unit::Projector), projector + patches);
+        let calls = |unit| program.calls_of(unit, Pass::Forward);
+        let bytes = 2 * 576 * 4096 * 2;
+        let gathered = calls(Unit::Projector).iter().map(|call| call.bytes.get()).sum::<u64>();
+        assert_eq!(gathered, if share == 1 { bytes } else { 0 });
+        assert_eq!(calls(Unit::Encoder).len(), if share == 1 { 0 } else { 4 });
+    }
+}
+
+/// Balanced stages leave the first one, which sees, fewer layers; utilisation counts the images.
+#[test]
+fn a_stage_that_sees_has_fewer_layers() {
+    let program = seeing(None);
+    let layers = &program.job.stage_layers;
+    assert!(layers[0] < layers[1] && layers.iter().sum::<u64>() == 32, "{layers:?}");
+    let blind = Model::preset("llama3-8b").unwrap();
+    let model = &program.job.model;
+    let more = model.model_flops(4096, Masking::Causal).total()
+        - blind.model_flops(4096, Masking::Causal).total();
+    assert_eq!(more, 3 * (2 * LARGE.forward_flops(4096) / 4096));
+    let parameters = model.parameters().total() - blind.parameters().total();
+    assert_eq!(parameters, LARGE.parameters(4096));
+    let held = program.job.vision_held();
+    assert_eq!(2 * held.cut + held.whole, parameters);
+}
+
+/// Oracle: of eight experts on four ranks, the first two with three times the tokens of others
+/// (loads 3, 3, 1, 1, 1, 1, 1, 1), the first rank has 2 of the mean, and its products, activation
+/// and permutation take as many tokens; what it receives is twice the mean too.
+#[test]
+fn the_hottest_rank_is_waited_for() {
+    let with = |loads: Option<Vec<f64>>| {
+        program("mixtral-8x7b", |config| {
+            config.batch = BatchConfig { sequences: 256, micro: 1, length: 4096 };
+            config.moe.loads = loads;
+            config.parallel = ParallelConfig { dp: Some(4), ep: 4, ..ParallelConfig::default() };
+        })
+    };
+    let (even, hot) = (with(None), with(Some(vec![3.0, 3.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0])));
+    let unit = Unit::Layer(LayerKind::Moe, Reach::Sequence);
+    let tokens = |program: &Program| {
+        let kernels = program.kernels_of(unit, Pass::Forward).into_iter();
+        let grouped = kernels.filter_map(|kernel| match kernel {
+            Kernel::GroupedGemm(grouped) => Some(grouped.tokens),
+            _ => None,
+        });
+        grouped.collect::<Vec<u64>>()
+    };
+    assert_eq!(tokens(&even), [2 * 4096; 2]);
+    assert_eq!(tokens(&hot), [4 * 4096; 2]);
+    let dispatch = Dispatch::of(&hot.job, 8).unwrap();
+    assert_eq!(dispatch.hottest(), 2.0);
+    let weights = dispatch.weights(Spread::Receivers, Collective::AllToAll);
+    assert!((weights[0] - 2.0).abs() < 1e-12 && (weights[1] - 2.0 / 3.0).abs() < 1e-12);
+}
+
+/// Oracle: with experts uncut every tensor rank sends its own quarter of the tokens and nothing is
+/// gathered; cut by two, two ranks gather their copies in both passes.
+#[test]
+fn expert_tensor_ranks_gather_each_others_tokens() {
+    let (uncut, halved) = (mixtral(Some(1), 8), mixtral(Some(2), 8));
+    let unit = Unit::Layer(LayerKind::Moe, Reach::Sequence);
+    let of = |program: &Program, kind| {
+        let calls = program.calls_of(unit, Pass::Forward).into_iter();
+        calls.filter(|call| call.kind == kind).map(|call| call.bytes.get()).collect::<Vec<u64>>()
+    };
+    let copies = 2 * 4096 / 4 * 4096 * 2;
+    assert_eq!(of(&uncut, GroupKind::Expert), [copies; 2]);
+    assert_eq!(of(&uncut, GroupKind::ExpertTensor), [0; 0]);
+    assert_eq!(of(&halved, GroupKind::Expert), [copies; 2]);
+    assert_eq!(of(&halved, GroupKind::ExpertTensor), [2 * copies; 2]);
 }

@@ -9,6 +9,7 @@ use crate::compute::layer::{self, Casts, Layer, Residual};
 use crate::compute::{Kernel, MemoryKind};
 use crate::config::Precision;
 use crate::dispatch::Dispatch;
+use crate::model::LayerKind;
 use crate::parallel::Sharding;
 use crate::resolve::Job;
 use crate::schedule::Pass;
@@ -29,6 +30,11 @@ pub fn of(job: &Job, unit: Unit, pass: Pass) -> Vec<Kernel> {
         Pass::Input | Pass::Backward => layer::Pass::InputGradient,
     };
     match unit {
+        Unit::Encoder => {
+            let encoder = job.encoder().expect("a unit of it");
+            of(&encoder, Unit::Layer(LayerKind::Dense, Reach::Sequence), pass)
+        }
+        Unit::Projector => projector(job, pass),
         Unit::Embedding => share.embedding(kind),
         Unit::Head => share.head(kind, job.loss),
         Unit::Layer(layers, _) | Unit::Prediction(layers) => {
@@ -41,10 +47,20 @@ pub fn of(job: &Job, unit: Unit, pass: Pass) -> Vec<Kernel> {
                 kernels.push(projection(job, pass));
                 kernels.extend(share.head(kind, job.loss));
             }
-            heat(job, &mut kernels);
             kernels
         }
     }
+}
+
+/// What of a unit's pass the exchange of tokens can run beside in the same microbatch: its shared
+/// experts.
+pub fn shared_experts(job: &Job, unit: Unit, pass: Pass) -> Vec<Kernel> {
+    let has = matches!(unit, Unit::Layer(LayerKind::Moe, _) | Unit::Prediction(LayerKind::Moe));
+    let kind = match pass {
+        Pass::Forward => layer::Pass::Forward,
+        _ => layer::Pass::InputGradient,
+    };
+    if has && pass != Pass::Weight { rank_share(job, unit).shared_experts(kind) } else { vec![] }
 }
 
 /// The optimizer's kernels on one rank of a stage, with what must be ready for the next step.
@@ -74,6 +90,11 @@ fn rank_share(job: &Job, unit: Unit) -> Layer<'_> {
         tensor: job.layout.tp,
         context: job.layout.cp,
         expert: job.layout.ep,
+        expert_tensor: job.layout.etp,
+        // All others wait for the rank with the hottest experts.
+        load: Dispatch::of(job, job.layout.etp).map_or(1.0, |dispatch| dispatch.hottest()),
+        accumulation: job.moe.accumulation,
+        main_gradients: job.parallel.gradients,
         residual,
         precision: job.precision,
         attention: job.attention,
@@ -81,28 +102,51 @@ fn rank_share(job: &Job, unit: Unit) -> Layer<'_> {
         casts: if job.model.experts.is_some() { Casts::Separate } else { Casts::Fused },
         dropout: job.dropout,
         window,
+        mask: job.mask,
         ..Layer::new(&job.model, job.batch.micro, job.batch.length)
     }
 }
 
 /// The projection of two residual streams into one, before a multi-token-prediction layer.
 fn projection(job: &Job, pass: Pass) -> Kernel {
-    let (tokens, outputs, inputs) =
-        (job.tokens(), job.model.hidden / job.layout.tp, 2 * job.model.hidden);
+    let sizes = [job.tokens(), job.model.hidden / job.layout.tp, 2 * job.model.hidden];
+    product(sizes, job.precision, pass)
+}
+
+/// A product of so many tokens, outputs and inputs.
+fn product([tokens, outputs, inputs]: [u64; 3], precision: Precision, pass: Pass) -> Kernel {
     let (m, n, k, role) = match pass {
         Pass::Forward => (tokens, outputs, inputs, Role::Forward),
         Pass::Weight => (outputs, inputs, tokens, Role::AccumulatedWeightGradient),
         Pass::Input | Pass::Backward => (tokens, inputs, outputs, Role::InputGradient),
     };
-    Kernel::Gemm(Gemm { m, n, k, precision: job.precision, role })
+    Kernel::Gemm(Gemm { m, n, k, precision, role })
 }
 
-/// Gives the experts' products the tokens of the rank that has most of them.
-fn heat(job: &Job, kernels: &mut [Kernel]) {
-    let Some(dispatch) = Dispatch::of(job, job.layout.tp) else { return };
-    for kernel in kernels {
-        if let Kernel::GroupedGemm(grouped) = kernel {
-            grouped.tokens = (grouped.tokens as f64 * dispatch.hottest()).ceil() as u64;
-        }
+/// The ends of a vision encoder. The gradient of the images themselves is not needed.
+fn projector(job: &Job, pass: Pass) -> Vec<Kernel> {
+    let (Some(vision), images) = (job.model.vision, job.images()) else { return Vec::new() };
+    let tp = job.vision_tp();
+    let (patches, tokens) = (images * vision.patches, images * vision.tokens());
+    let [from, inside, to] = vision.projector(job.model.hidden);
+    let wide = Precision::Bf16;
+    let mut kernels = vec![
+        product([tokens, inside / tp, from], wide, pass),
+        product([tokens, to, inside / tp], wide, pass),
+    ];
+    let norm = |kind: MemoryKind| Kernel::Memory(kind.rows(patches, vision.hidden));
+    let act = |kind: MemoryKind| Kernel::Memory(kind.rows(tokens, inside / tp));
+    if pass != Pass::Input {
+        kernels.push(product([patches, vision.hidden, vision.patch], wide, pass));
     }
+    match pass {
+        Pass::Forward => {
+            kernels.extend([norm(MemoryKind::LayerNormForward), act(MemoryKind::BiasGeluForward)])
+        }
+        Pass::Input => {
+            kernels.extend([norm(MemoryKind::LayerNormBackward), act(MemoryKind::BiasGeluBackward)])
+        }
+        _ => {}
+    }
+    kernels
 }

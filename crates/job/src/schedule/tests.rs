@@ -6,7 +6,12 @@ use super::evaluate::evaluate_unfolded;
 use super::*;
 
 fn pipeline(schedule: Schedule, stages: u64, chunks: u64, microbatches: u64) -> Pipeline {
-    Pipeline { schedule, stages, chunks, microbatches }
+    Pipeline { schedule, stages, chunks, microbatches, paired: false }
+}
+
+/// The same with passes in pairs.
+fn paired(pipeline: Pipeline) -> Pipeline {
+    Pipeline { paired: true, ..pipeline }
 }
 
 /// Pipelines of all kinds, small enough to be walked through.
@@ -26,7 +31,8 @@ fn zoo() -> Vec<Pipeline> {
                 let groups = if schedule == Schedule::Interleaved { stages } else { 1 };
                 let microbatches = microbatches * groups;
                 let all = chunks.iter().map(|&v| pipeline(schedule, stages, v, microbatches));
-                zoo.extend(all);
+                zoo.extend(all.clone());
+                zoo.extend(all.filter(|_| schedule.pairs()).map(paired));
             }
         }
     }
@@ -239,5 +245,26 @@ fn activations_in_flight_are_as_published() {
         }
         let parts = held(Schedule::Interleaved, chunks, 0);
         assert_eq!(parts, stages * chunks + stages - 1);
+    }
+}
+
+/// Oracle: with pairs as long as their passes in turn, 1F1B in pairs idles as long as 1F1B, holds
+/// twice as many microbatches, less one; a pair that hides something gains that for all but the
+/// first and last passes.
+#[test]
+fn pairs_cost_memory_and_gain_what_they_hide() {
+    for stages in [1, 2, 4, 8] {
+        for microbatches in [2 * stages, 5 * stages, 64 * stages] {
+            let plain = pipeline(Schedule::OneForwardOneBackward, stages, 1, microbatches);
+            let run = uniform(&paired(plain), 10, 13, 7);
+            let exact = Span::from_us(30) * (microbatches + stages - 1);
+            assert_eq!(run.makespan, exact, "{stages} {microbatches}");
+            assert_eq!(paired(plain).order(0).in_flight(), 2 * stages);
+            let [forward, input, weight] = [10, 13, 7].map(Span::from_us);
+            let mut times = PassTimes::uniform(&plain, forward, input, weight);
+            times.together.fill(Span::from_us(24));
+            let hidden = evaluate(&paired(plain), &times).makespan;
+            assert_eq!(exact - hidden, Span::from_us(6) * (microbatches - 1));
+        }
     }
 }

@@ -4,7 +4,8 @@ use super::*;
 use crate::attribution::critical_path;
 
 fn input(schedule: Schedule, stages: u64, chunks: u64, microbatches: u64) -> StepInput {
-    let pipeline = Pipeline { schedule, stages, chunks, microbatches };
+    let paired = false;
+    let pipeline = Pipeline { schedule, stages, chunks, microbatches, paired };
     let costs = PartCosts {
         forward: Parts::of(Share::Compute, Span::from_us(100)).with(Share::Tp, Span::from_us(20)),
         input: Parts::of(Share::Compute, Span::from_us(110)).with(Share::Tp, Span::from_us(20)),
@@ -72,6 +73,10 @@ fn cases() -> Vec<StepInput> {
             }
         }
     }
+    let pairs = |case: &&StepInput| case.pipeline.schedule.pairs();
+    let mut paired: Vec<StepInput> = cases.iter().filter(pairs).cloned().collect();
+    paired.iter_mut().for_each(|case| case.pipeline.paired = true);
+    cases.extend(paired);
     cases.retain(|case| {
         let Pipeline { schedule, stages, microbatches, .. } = case.pipeline;
         schedule != Schedule::DualPipe || (1 < stages && microbatches.is_multiple_of(2))
