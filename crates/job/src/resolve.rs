@@ -5,10 +5,11 @@
 
 use units::Bytes;
 
+use crate::compute::Operands;
 use crate::compute::layer::Dropout;
 use crate::config::{
-    AttentionKernel, BatchConfig, DispatchType, Dispatcher, JobConfig, Loss, MoeConfig, Optimizer,
-    Precision, RoutingLimit,
+    AttentionKernel, BatchConfig, DispatchType, Dispatcher, Fp8Recipe, JobConfig, Loss, MoeConfig,
+    Optimizer, Precision, RoutingLimit,
 };
 use crate::model::{Mlp, Model, Recompute};
 use crate::parallel::{Layout, ParallelConfig, Reduction, Sharding};
@@ -35,6 +36,8 @@ pub struct Job {
     pub schedule: Schedule,
     /// The type of the matrix products.
     pub precision: Precision,
+    /// How fp8 operands are scaled and cast.
+    pub fp8_recipe: Fp8Recipe,
     /// What the backward pass computes again.
     pub recompute: Recompute,
     /// The attention kernels' generation.
@@ -52,6 +55,13 @@ pub struct Job {
     pub dispatch: DispatchType,
     /// What carries them.
     pub dispatcher: Dispatcher,
+}
+
+impl Job {
+    /// What the matrix products multiply.
+    pub fn operands(&self) -> Operands {
+        Operands::of(self.precision, self.fp8_recipe)
+    }
 }
 
 /// The cluster, as far as a job must know it.
@@ -97,7 +107,7 @@ pub fn resolve(config: &JobConfig, model: Model, site: &Site) -> Resolved {
         return Err(check.errors);
     }
     let dispatch = config.moe.dispatch.unwrap_or(match config.precision {
-        Precision::Fp8 => DispatchType::Fp8,
+        Precision::Fp8 | Precision::Fp4 => DispatchType::Fp8,
         _ => DispatchType::Bf16,
     });
     let limited = model.experts.is_some_and(|experts| experts.group_limit < experts.groups);
@@ -121,6 +131,10 @@ pub fn resolve(config: &JobConfig, model: Model, site: &Site) -> Resolved {
         microbatches,
         schedule: config.schedule,
         precision: config.precision,
+        fp8_recipe: config.fp8_recipe.unwrap_or(match model.experts {
+            Some(_) => Fp8Recipe::Block,
+            None => Fp8Recipe::Delayed,
+        }),
         recompute: config.recompute,
         attention: config.attention,
         loss: config.loss,

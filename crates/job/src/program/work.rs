@@ -4,10 +4,9 @@
 //! unevenly loaded experts the rank with the hottest ones counts, since all others wait for it at
 //! the next exchange.
 
+use crate::compute::Kernel;
 use crate::compute::gemm::{Gemm, Role};
-use crate::compute::layer::{self, Casts, Layer, Residual};
-use crate::compute::{Kernel, MemoryKind};
-use crate::config::Precision;
+use crate::compute::layer::{self, Layer, Residual};
 use crate::dispatch::Dispatch;
 use crate::parallel::Sharding;
 use crate::resolve::Job;
@@ -55,8 +54,9 @@ pub fn optimizer(job: &Job, stage: u64) -> Vec<Kernel> {
         _ => job.share_of(held),
     };
     let mut kernels = layer::optimizer(held.total(), owned);
-    if job.precision == Precision::Fp8 {
-        kernels.push(Kernel::Memory(MemoryKind::Fp8CastTranspose.over(held.total())));
+    if job.operands().is_cast() {
+        let cast = layer::cast_of(job.precision, job.fp8_recipe);
+        kernels.push(Kernel::Memory(cast.over(held.total())));
     }
     kernels
 }
@@ -76,9 +76,8 @@ fn rank_share(job: &Job, unit: Unit) -> Layer<'_> {
         expert: job.layout.ep,
         residual,
         precision: job.precision,
+        recipe: job.fp8_recipe,
         attention: job.attention,
-        // Experts' software (DeepSeek-V3, arXiv 2412.19437, section 3.3.2) scales block by block.
-        casts: if job.model.experts.is_some() { Casts::Separate } else { Casts::Fused },
         dropout: job.dropout,
         window,
         ..Layer::new(&job.model, job.batch.micro, job.batch.length)
@@ -94,7 +93,7 @@ fn projection(job: &Job, pass: Pass) -> Kernel {
         Pass::Weight => (outputs, inputs, tokens, Role::AccumulatedWeightGradient),
         Pass::Input | Pass::Backward => (tokens, inputs, outputs, Role::InputGradient),
     };
-    Kernel::Gemm(Gemm { m, n, k, precision: job.precision, role })
+    Kernel::Gemm(Gemm { m, n, k, operands: job.operands(), role })
 }
 
 /// Gives the experts' products the tokens of the rank that has most of them.
