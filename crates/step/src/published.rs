@@ -14,7 +14,7 @@ use std::borrow::Cow;
 
 use fabric::transport::Transport;
 use job::config::{
-    AttentionKernel, BatchConfig, DispatchType, JobConfig, Loss, ModelChoice, Precision,
+    AttentionKernel, BatchConfig, DispatchType, Fp8Recipe, JobConfig, Loss, ModelChoice, Precision,
 };
 use job::model::{Biases, Experts, Masking, Mlp, Model, Module, Norm, Recompute, Usual};
 use job::parallel::{
@@ -439,7 +439,20 @@ fn read_job(fields: &Fields<'_>) -> Result<JobConfig, RowProblem> {
                 ("mixed", Precision::Bf16),
                 ("fp16", Precision::Fp16),
                 ("fp8", Precision::Fp8),
+                ("fp4", Precision::Fp4),
                 ("fp32", Precision::Fp32),
+            ],
+        )?,
+        fp8_recipe: fields.word(
+            "fp8_recipe",
+            &[
+                ("", None),
+                ("delayed", Some(Fp8Recipe::Delayed)),
+                ("per-tensor", Some(Fp8Recipe::Delayed)),
+                ("fused", Some(Fp8Recipe::Fused)),
+                ("current", Some(Fp8Recipe::Current)),
+                ("block", Some(Fp8Recipe::Block)),
+                ("mx", Some(Fp8Recipe::Mx)),
             ],
         )?,
         recompute: read_recompute(fields)?,
