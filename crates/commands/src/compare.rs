@@ -87,6 +87,12 @@ pub struct Row {
     /// where there is one seed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ci95: Vec<Option<f64>>,
+    /// The least that it may be, by column; empty where the metric has no interval.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub low: Vec<Option<f64>>,
+    /// The most.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub high: Vec<Option<f64>>,
     /// Where the published figure stands, by column.
     pub source: Vec<Option<String>>,
     /// What it belongs to.
@@ -335,6 +341,15 @@ impl Column {
         }
         let Spread { mean, ci95, .. } = Spread::of(&numbers);
         (Some(Value::Number(mean)), Some(ci95))
+    }
+
+    /// The ends of a metric; over several seeds their means.
+    fn ends(&self, of: metrics::Ends) -> Option<(f64, f64)> {
+        let ends: Vec<(f64, f64)> =
+            self.runs.iter().filter_map(|run| of(&Described::of(self, run))).collect();
+        let mean =
+            |end: fn(&(f64, f64)) -> f64| ends.iter().map(end).sum::<f64>() / ends.len() as f64;
+        (!ends.is_empty()).then(|| (mean(|ends| ends.0), mean(|ends| ends.1)))
     }
 }
 

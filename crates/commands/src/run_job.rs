@@ -5,7 +5,7 @@
 //! packet engine, whose cost grows with bytes. `analytic` is the closed form of every collective,
 //! without contention.
 
-use fabric::cost::{self, Part};
+use fabric::cost::{self, Dollars, NETWORK};
 use fabric::graph::LinkKind;
 use fabric::{Fabric, LinkId};
 use job::compute::Operands;
@@ -573,14 +573,13 @@ fn bill(
     let parts_list = cost::bill(loaded.fabric(), &scenario.cluster, &scenario.catalogue);
     let gpus = world.job.layout.gpus();
     let share = gpus as f64 / world.fabric().gpus().max(1) as f64;
-    let network = [Part::Nic, Part::Switch, Part::Cable].map(|part| parts_list.of(part));
-    let (network_usd, network_w) =
-        network.iter().fold((0.0, 0.0), |(usd, w), part| (usd + part.0, w + part.1));
+    let (network_usd, network_w) = parts_list.of(&NETWORK);
     let machines = Machines {
         gpus,
-        gpus_per_node: world.fabric().gpus_per_node() as u64,
         gpu_w: world.gpu.power_w.value,
-        gpu_usd: world.gpu.price_usd.value,
+        gpu_usd: (&world.gpu.price_usd).into(),
+        host_w: world.gpu.host_w.as_ref().map_or(0.0, |watts| watts.value),
+        host_usd: world.gpu.host_usd.as_ref().map_or(Dollars::default(), Dollars::from),
         network_w: network_w * share,
         network_usd: network_usd * share,
     };

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use fabric::cost::{Bill, Part};
 use fabric::summary::{Summary, TierSummary, summary};
-use report::number::{bits_per_second, dollars, grouped, significant, watts};
+use report::number::{bits_per_second, dollars, grouped, significant, watts, with_ends};
 use report::{Align, Answer, Chart, ChartKind, Frame, Sheet, Table, Unit};
 use scenario::Loaded;
 use scenario::export::{self, Detail};
@@ -47,6 +47,11 @@ impl Answer for Topo {
         let share = format!("{} of full", percent(summary.bisection_share));
         let zone_note = format!("of up to {} GPUs", grouped(*gpus_per_zone));
         let zone_label = format!("{}s", summary.zone_word);
+        let ends = format!(
+            "{} to {} as prices differ",
+            dollars(summary.cost_low_usd),
+            dollars(summary.cost_high_usd)
+        );
         let mut facts = vec![
             ("GPUs", grouped(*gpus), ""),
             ("nodes", grouped(*nodes), ""),
@@ -55,8 +60,8 @@ impl Answer for Topo {
             ("cables", grouped(summary.links), ""),
             ("bisection", bits_per_second(summary.bisection_bps), &share),
             ("paths", grouped(summary.paths_max), "shortest, at most, between two NICs"),
-            ("cost", dollars(summary.cost_usd), ""),
-            ("power", watts(summary.power_w), ""),
+            ("cost", dollars(summary.cost_usd), &ends),
+            ("power", watts(summary.power_w), "servers included"),
         ];
         if 1 < *zones {
             facts.insert(3, (&zone_label, grouped(*zones), &zone_note));
@@ -88,15 +93,20 @@ impl Answer for Topo {
 }
 
 /// The kinds of parts, as people call them.
-const PARTS: [(Part, &str); 4] =
-    [(Part::Gpu, "GPUs"), (Part::Nic, "NICs"), (Part::Switch, "switches"), (Part::Cable, "cables")];
+const PARTS: [(Part, &str); 5] = [
+    (Part::Gpu, "GPUs"),
+    (Part::Host, "servers"),
+    (Part::Nic, "NICs"),
+    (Part::Switch, "switches"),
+    (Part::Cable, "cables"),
+];
 
 fn by_part(bill: &Bill) -> Chart {
     let mut frame = Frame::new(&["of", "share", "parts", "amount"]);
     let all = [("cost", bill.cost_usd), ("power", bill.power_w)];
     for (part, name) in PARTS {
-        let (cost, power) = bill.of(part);
-        for ((of, whole), own) in all.iter().zip([cost, power]) {
+        let (cost, power) = bill.of(&[part]);
+        for ((of, whole), own) in all.iter().zip([cost.value, power]) {
             let share = if *whole > 0.0 { own / whole } else { 0.0 };
             let amount = if *of == "cost" { dollars(own) } else { watts(own) };
             frame.push(vec![(*of).into(), share.into(), name.into(), amount.into()]);
@@ -148,6 +158,8 @@ fn bill(bill: &Bill) -> Table {
         ("count", Align::Right),
         ("each", Align::Right),
         ("cost", Align::Right),
+        ("from", Align::Right),
+        ("to", Align::Right),
         ("power", Align::Right),
         ("", Align::Left),
     ]);
@@ -158,19 +170,23 @@ fn bill(bill: &Bill) -> Table {
             grouped(line.count),
             line.unit_usd.map_or("?".to_owned(), dollars),
             dollars(line.cost_usd),
+            dollars(line.cost_low_usd),
+            dollars(line.cost_high_usd),
             watts(line.power_w),
             if line.is_estimate { "estimate".to_owned() } else { String::new() },
         ]);
     }
     for (part, name) in PARTS {
-        let (cost, power) = bill.of(part);
+        let (cost, power) = bill.of(&[part]);
         let name = format!("all {name}");
         table.row([
             name,
             String::new(),
             String::new(),
             String::new(),
-            dollars(cost),
+            dollars(cost.value),
+            dollars(cost.low),
+            dollars(cost.high),
             watts(power),
             String::new(),
         ]);
@@ -179,10 +195,11 @@ fn bill(bill: &Bill) -> Table {
 }
 
 fn bill_note(bill: &Bill) -> String {
-    let Bill { cost_usd, power_w, unpriced, lines } = bill;
+    let Bill { cost_usd, cost_low_usd, cost_high_usd, power_w, unpriced, lines } = bill;
     let estimates: f64 =
         lines.iter().filter(|line| line.is_estimate).map(|line| line.cost_usd).sum();
-    let mut note = format!("In all {} and {}", dollars(*cost_usd), watts(*power_w));
+    let cost = with_ends(*cost_usd, *cost_low_usd, *cost_high_usd, dollars);
+    let mut note = format!("In all {cost}, and {}", watts(*power_w));
     if 0.0 < estimates {
         let share = percent(estimates / cost_usd);
         write!(note, "; {share} of the cost rests on estimates").expect("a String takes all");

@@ -239,6 +239,14 @@ pub struct Gpu {
     pub power_w: Figure,
     /// Price in US dollars.
     pub price_usd: Figure,
+    /// What the server around one GPU draws in training, in watts: processors, memory, fans,
+    /// scale-up switches and losses, without GPUs and network cards. Left out, not counted.
+    #[serde(default)]
+    pub host_w: Option<Figure>,
+    /// What the server around one GPU costs in US dollars, without GPUs and network cards. Left
+    /// out, not counted.
+    #[serde(default)]
+    pub host_usd: Option<Figure>,
 }
 
 impl Ranged for Gpu {
@@ -261,7 +269,12 @@ impl Ranged for Gpu {
         ];
         figures(check, [1e-3, 1.0], shares);
         check.table("speed", &self.speed);
-        let costs = [("power_w", Some(&self.power_w)), ("price_usd", Some(&self.price_usd))];
+        let costs = [
+            ("power_w", Some(&self.power_w)),
+            ("price_usd", Some(&self.price_usd)),
+            ("host_w", self.host_w.as_ref()),
+            ("host_usd", self.host_usd.as_ref()),
+        ];
         figures(check, COSTS, costs);
     }
 }
@@ -347,14 +360,41 @@ pub struct Switch {
     /// Where it is said that it adds up messages on their way (SHARP). Left out, it cannot.
     #[serde(default)]
     pub reduction: Option<Capability>,
+    /// Power in watts, without optics and line cards.
+    pub power_w: Figure,
+    /// Price in US dollars, without optics and line cards. Of one box, however its ports are split.
+    pub price_usd: Figure,
+    /// The line card of a chassis: only those are paid for that the cables need. Left out, the
+    /// ports are part of the box.
+    #[serde(default)]
+    pub card: Option<Card>,
+}
+
+/// A line card of a chassis.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Card {
+    /// Ports at the rate of the chassis' ports.
+    pub ports: u32,
     /// Power in watts, without optics.
     pub power_w: Figure,
     /// Price in US dollars, without optics.
     pub price_usd: Figure,
 }
 
+impl Ranged for Card {
+    fn ranges(&self, check: &mut Ranges) {
+        check.within("ports", self.ports, [1, 65_536]);
+        let costs = [("power_w", Some(&self.power_w)), ("price_usd", Some(&self.price_usd))];
+        figures(check, COSTS, costs);
+    }
+}
+
 impl Ranged for Switch {
     fn ranges(&self, check: &mut Ranges) {
+        if let Some(card) = &self.card {
+            check.table("card", card);
+        }
         check.within("ports", self.ports, [1, 65_536]);
         figures(check, [1e-3, 1e6], [("port_gbps", Some(&self.port_gbps))]);
         figures(check, AMOUNTS, [("buffer_mb", Some(&self.buffer_mb))]);

@@ -62,7 +62,11 @@ pub struct Summary {
     pub failed_links: u64,
     /// What everything costs.
     pub cost_usd: f64,
-    /// What everything draws.
+    /// The least that it may cost: every price at the least that sources say.
+    pub cost_low_usd: f64,
+    /// The most.
+    pub cost_high_usd: f64,
+    /// What everything draws, servers included.
     pub power_w: f64,
     /// What it is made of.
     pub bill: Bill,
@@ -146,6 +150,8 @@ pub fn summary(fabric: &Fabric, cluster: &ClusterConfig, catalogue: &Catalogue) 
         front_end: front,
         failed_links: failed as u64,
         cost_usd: bill.cost_usd,
+        cost_low_usd: bill.cost_low_usd,
+        cost_high_usd: bill.cost_high_usd,
         power_w: bill.power_w,
         bill,
     }

@@ -62,6 +62,13 @@ pub fn dollars(number: f64) -> String {
     }
 }
 
+/// A figure with its ends behind it, "$4.8 M ($4.1 M to $6.2 M)"; alone if they do not differ from
+/// it as written.
+pub fn with_ends(value: f64, low: f64, high: f64, write: impl Fn(f64) -> String) -> String {
+    let [value, low, high] = [value, low, high].map(write);
+    if low == value && high == value { value } else { format!("{value} ({low} to {high})") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

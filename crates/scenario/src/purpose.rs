@@ -560,7 +560,7 @@ impl Asked<'_> {
 }
 
 /// Figures that only a bill looks at.
-const MONEY: [&str; 2] = ["power_w", "price_usd"];
+const MONEY: [&str; 5] = ["power_w", "price_usd", "host_w", "host_usd", "card"];
 
 /// Figures of a GPU that only computation looks at.
 const COMPUTE: [&str; 11] = [

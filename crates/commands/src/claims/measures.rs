@@ -3,7 +3,7 @@
 //! Every figure is what a command or an engine says; what a measure adds is one line of arithmetic,
 //! which its words tell. To add one, write its line in [`MEASURES`].
 
-use fabric::cost::Part;
+use fabric::cost::NETWORK;
 use fabric::hardware::Catalogue;
 
 use super::network;
@@ -292,8 +292,7 @@ pub(super) const MEASURES: &[Measure] = &[
 ];
 
 fn network_price(subject: &Subject) -> Figure {
-    let bill = &subject.summary()?.bill;
-    Ok([Part::Nic, Part::Switch, Part::Cable].iter().map(|part| bill.of(*part).0).sum())
+    Ok(subject.summary()?.bill.of(&NETWORK).0.value)
 }
 
 fn server_rate(subject: &Subject) -> Figure {

@@ -1,5 +1,6 @@
 //! The metrics of a comparison: what each is called, its unit, and how a column answers it.
 
+use fabric::cost::{ALL, Dollars, NETWORK, Part};
 use flowsim::analysis::LinkGroup;
 
 use super::{Column, Described, Row, Value};
@@ -33,6 +34,17 @@ struct Metric {
     unit: &'static str,
     form: Form,
     answer: fn(&Described<'_>) -> Option<Value>,
+    ends: Option<Ends>,
+}
+
+/// The least and the most that a figure may be.
+pub(super) type Ends = fn(&Described<'_>) -> Option<(f64, f64)>;
+
+impl Metric {
+    /// The same with its ends.
+    const fn between(self, ends: Ends) -> Self {
+        Self { ends: Some(ends), ..self }
+    }
 }
 
 const fn metric(
@@ -42,7 +54,7 @@ const fn metric(
     (unit, form): (&'static str, Form),
     answer: fn(&Described<'_>) -> Option<Value>,
 ) -> Metric {
-    Metric { key, theme, title, unit, form, answer }
+    Metric { key, theme, title, unit, form, answer, ends: None }
 }
 
 const SCALE: &str = "Scale, power and cost";
@@ -106,6 +118,15 @@ fn whole(run: &Described<'_>, of: fn(&run_job::Report) -> f64) -> Option<Value> 
     number(of(report) * run.fabric.gpus as f64 / report.gpus as f64)
 }
 
+/// What the cluster costs, or its network.
+fn price(run: &Described<'_>, parts: &[Part]) -> Dollars {
+    run.fabric.bill.of(parts).0
+}
+
+fn ends(dollars: Dollars) -> Option<(f64, f64)> {
+    Some((dollars.low, dollars.high))
+}
+
 const METRICS: &[Metric] = &[
     metric(SCALE, "gpus", "GPUs of the cluster", COUNT, |c| number(c.fabric.gpus as f64)),
     metric(SCALE, "job_gpus", "GPUs of the job", COUNT, |c| step(c, |r| r.gpus as f64)),
@@ -113,10 +134,12 @@ const METRICS: &[Metric] = &[
         number(c.loaded.job.as_ref()?.model.parameters().total() as f64)
     }),
     metric(SCALE, "power", "power", ("MW", Form::Plain), |c| whole(c, |r| r.cost.power_w / 1e6)),
-    metric(SCALE, "cost", "capital", ("USD", Form::Dollars), |c| whole(c, |r| r.cost.capital_usd)),
+    metric(SCALE, "cost", "capital", ("USD", Form::Dollars), |c| number(price(c, &ALL).value))
+        .between(|c| ends(price(c, &ALL))),
     metric(SCALE, "network_cost", "of which the network", ("USD", Form::Dollars), |c| {
-        whole(c, |r| r.cost.network_capital_usd)
-    }),
+        number(price(c, &NETWORK).value)
+    })
+    .between(|c| ends(price(c, &NETWORK))),
     metric(FABRIC, "tiers", "tiers of switches", COUNT, |c| number(c.fabric.tiers.len() as f64)),
     metric(FABRIC, "switches", "switches", COUNT, |c| number(c.fabric.switches as f64)),
     metric(FABRIC, "oversubscription", "oversubscription 1:", ("", Form::Plain), |c| {
@@ -252,6 +275,10 @@ const METRICS: &[Metric] = &[
     metric(FAULTS, "goodput", "goodput", SHARE, |c| step(c, |r| r.goodput)),
     metric(FAULTS, "token_cost", "a million tokens", ("USD", Form::Plain), |c| {
         step(c, |r| r.cost.usd_per_million_tokens)
+    })
+    .between(|c| {
+        let cost = &c.job?.0.cost;
+        Some((cost.usd_per_million_tokens_low, cost.usd_per_million_tokens_high))
     }),
     metric(FLOWS, "completion_s", "what is looked at, done", ("s", Form::Plain), |c| {
         number(c.traffic?.parts.first()?.fct_s?.max)
@@ -340,6 +367,9 @@ pub(super) fn rows(columns: &[Column]) -> Vec<Row> {
         let answers = columns.iter().map(|column| column.over_seeds(metric.answer));
         let (simulated, ci95): (Vec<Option<Value>>, Vec<Option<f64>>) = answers.unzip();
         let is_sure = ci95.iter().all(Option::is_none);
+        let ends = metric.ends.map_or_else(Vec::new, |ends| {
+            columns.iter().map(|column| column.ends(ends)).collect::<Vec<_>>()
+        });
         let row = Row {
             metric: metric.key.to_owned(),
             unit: metric.unit.to_owned(),
@@ -347,6 +377,8 @@ pub(super) fn rows(columns: &[Column]) -> Vec<Row> {
             source: columns.iter().map(|c| c.reported(metric.key).map(source)).collect(),
             simulated,
             ci95: if is_sure { Vec::new() } else { ci95 },
+            low: ends.iter().map(|ends| ends.map(|(low, _)| low)).collect(),
+            high: ends.iter().map(|ends| ends.map(|(_, high)| high)).collect(),
             theme: metric.theme,
             title: metric.title.to_owned(),
             form: metric.form,
@@ -381,6 +413,8 @@ fn only_said(columns: &[Column]) -> Vec<Row> {
                     reported: vec![None; columns.len()],
                     simulated: vec![None; columns.len()],
                     ci95: Vec::new(),
+                    low: Vec::new(),
+                    high: Vec::new(),
                     source: vec![None; columns.len()],
                     theme: ONLY_SAID,
                     title: reported.metric.replace('_', " "),

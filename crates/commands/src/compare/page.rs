@@ -142,8 +142,21 @@ fn figures(report: &Report, rows: &[&Row], sources: &mut Sources) -> Table {
         let mut cells = vec![title, "here".to_owned()];
         cells.extend((0..row.simulated.len()).map(|at| simulated(row, at)));
         table.row(cells);
+        if row.low.iter().any(Option::is_some) {
+            let mut cells = vec![String::new(), "range".to_owned()];
+            cells.extend((0..row.simulated.len()).map(|at| ends(row, at)));
+            table.row(cells);
+        }
     }
     table
+}
+
+/// The ends of what comes out in a column.
+fn ends(row: &Row, at: usize) -> String {
+    match (row.low.get(at), row.high.get(at)) {
+        (Some(Some(low)), Some(Some(high))) => write(&Value::Range(*low, *high), row),
+        _ => String::new(),
+    }
 }
 
 /// What comes out in a column; over several seeds with how sure the mean is.

@@ -2,8 +2,9 @@
 
 use job::{Job, stages};
 use report::chart::distinct;
-use report::number::{dollars, grouped, significant, watts};
+use report::number::{dollars, grouped, significant, watts, with_ends};
 use report::{Align, Answer, Chart, ChartKind, Frame, Sheet, Table, Unit};
+use step::money::Bill;
 use units::{Bytes, Span};
 
 use super::lanes::Lanes;
@@ -262,10 +263,16 @@ impl Report {
         let bill = &self.cost;
         let joules = |joules: f64| format!("{} kWh", significant(joules / 3.6e6));
         rows([
-            ("capital of the job's share", dollars(bill.capital_usd)),
+            (
+                "capital of the job's share",
+                with_ends(bill.capital_usd, bill.capital_low_usd, bill.capital_high_usd, dollars),
+            ),
             ("of which the network", {
                 let share = percent(bill.network_capital_usd / bill.capital_usd);
-                format!("{} ({share})", dollars(bill.network_capital_usd))
+                let Bill { network_capital_low_usd: low, network_capital_high_usd: high, .. } =
+                    *bill;
+                let money = with_ends(bill.network_capital_usd, low, high, dollars);
+                format!("{money}; {share}")
             }),
             ("mean power, the building's share included", watts(bill.power_w)),
             ("energy of a step: computing", joules(bill.compute_j)),
@@ -273,8 +280,16 @@ impl Report {
             ("waiting", joules(bill.idle_j)),
             ("hosts", joules(bill.host_j)),
             ("network", joules(bill.network_j)),
-            ("a step", format!("${:.2}", bill.step_usd)),
-            ("a million trained tokens", format!("${:.3}", bill.usd_per_million_tokens)),
+            ("a step", {
+                let cents = |usd: f64| format!("${usd:.2}");
+                with_ends(bill.step_usd, bill.step_low_usd, bill.step_high_usd, cents)
+            }),
+            ("a million trained tokens", {
+                let Bill {
+                    usd_per_million_tokens_low: low, usd_per_million_tokens_high: high, ..
+                } = *bill;
+                with_ends(bill.usd_per_million_tokens, low, high, |usd| format!("${usd:.3}"))
+            }),
         ])
     }
 }
