@@ -109,7 +109,7 @@ pub struct Settings {
     /// What stands between NCCL and the NICs; it follows from the transport if not given.
     pub plugin: Option<Plugin>,
     /// What each hand-over between servers takes beyond NCCL's own constant, the NICs and the
-    /// ways: software of the plug-in. Twice with the simple protocol, for its flush.
+    /// ways: software of the plug-in. Twice with the simple protocol where that flushes.
     pub crossing: Span,
     /// Run this algorithm wherever it can run (`NCCL_ALGO`); otherwise choose.
     #[schemars(schema_with = "crate::collective::algorithm_names")]
@@ -265,7 +265,8 @@ impl Settings {
 
     /// What a hand-over between servers takes beyond constants and ways.
     pub fn crossing_us(&self, protocol: Protocol) -> f64 {
-        flushed(protocol) * 1e6 * self.crossing.as_secs_f64()
+        let times = if constants::flushes(self) { flushed(protocol) } else { 1.0 };
+        times * 1e6 * self.crossing.as_secs_f64()
     }
 
     /// The share of the scale-up links' raw rate that collectives reach.

@@ -218,6 +218,23 @@ pub fn post_us(settings: &Settings, shape: &Shape, protocol: Protocol) -> f64 {
     if protocol == Protocol::Simple { 3.0 * one } else { one }
 }
 
+/// Whether a message with the simple protocol ends with a flush: before Hopper GPUs may see its
+/// flag before its bytes, and up to 2.18 NCCL flushed on Hopper too (NCCL `src/graph/paths.cc`,
+/// `ncclTopoNeedFlush`).
+pub fn flushes(settings: &Settings) -> bool {
+    match settings.architecture {
+        Architecture::Ampere | Architecture::Cdna3 => true,
+        Architecture::Hopper | Architecture::Blackwell => settings.version < Version::V2_19,
+    }
+}
+
+/// What a proxy's thread spends on one message, of whatever channel: as [`post_us`], without the
+/// flush where there is none.
+pub fn proxy_us(settings: &Settings, shape: &Shape, protocol: Protocol) -> f64 {
+    let flushed = protocol == Protocol::Simple && flushes(settings);
+    post_us(settings, shape, if flushed { Protocol::Simple } else { Protocol::Ll })
+}
+
 /// The most that LL moves, all channels together (`llMaxBws`).
 pub fn ll_max(settings: &Settings, shape: &Shape) -> f64 {
     let by_scale = |one: f64, two: f64, more: f64| match shape.domains {
@@ -367,6 +384,12 @@ pub fn search_channels(settings: &Settings, communicator: &Communicator) -> u32 
         (1, _) => 12,
         (_, _) => shape.rails / stripes(settings, shape),
     }
+}
+
+/// Channels of the search that move as much as all those that there are: NCCL's limits for each
+/// were measured with two for one of the search.
+pub fn search_equivalent(settings: &Settings, communicator: &Communicator) -> f64 {
+    0.5 * f64::from(ring_channels(settings, communicator))
 }
 
 /// Over how many NICs each channel is spread.
