@@ -136,6 +136,12 @@ impl Collective {
         Self::ALL.into_iter().find(|collective| collective.name() == name)
     }
 
+    /// Whether it is messages from rank to rank, and nothing is passed on in slices.
+    pub fn is_sends(self) -> bool {
+        use Collective::{AllGather, AllReduce, Broadcast, Reduce, ReduceScatter};
+        !matches!(self, AllReduce | AllGather | ReduceScatter | Broadcast | Reduce)
+    }
+
     /// What algorithm bandwidth (bytes by time) is multiplied with to give bus bandwidth:
     /// nccl-tests doc/PERFORMANCE.md.
     pub fn bus_factor(self, ranks: u32) -> f64 {

@@ -457,7 +457,7 @@ fn complete(
         chunk,
         // NCCL src/include/collectives.h: chunks of four slots in slices of two, in a chain of one.
         slices: match protocol {
-            Protocol::Simple if !ring::is_chain(ask.collective) => 2,
+            Protocol::Simple if !ring::is_chain(ask.collective) && !ask.collective.is_sends() => 2,
             _ => 1,
         },
         launch: match ask.settings.initiator {

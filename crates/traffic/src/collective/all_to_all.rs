@@ -31,7 +31,7 @@ use units::Bytes;
 use super::communicator::{Pxn, ScaleUp};
 use super::ring::{chunks, loops};
 use super::writer::{Detail, Flow, Sheet, nth};
-use super::{Algorithm, Ask, Collective, Phase};
+use super::{Algorithm, Ask, Collective, Phase, part};
 use crate::nccl::route::{Ways, beyond_constants_s};
 use crate::nccl::{Family, Offer, Plan, Protocol, constants};
 use crate::transfers::{ConnectionId, OpId};
@@ -67,16 +67,16 @@ impl Algorithm for AllToAll {
         let bytes = ask.bytes.as_f64() * ask.hottest();
         let (ranks, members) = (f64::from(shape.ranks), f64::from(shape.per_domain));
         let own = bytes * (members - 1.0) / ranks;
-        let part = bytes / ranks;
+        let each = bytes / ranks;
         let Busiest { handed, nic } = Busiest::of(ask);
-        let scale_up = own + part * handed;
+        let scale_up = own + each * handed;
         vec![Phase {
             scale_up,
             mesh_link: match shape.scale_up {
                 ScaleUp::Mesh if 1.0 < members => scale_up / (members - 1.0),
                 _ => 0.0,
             },
-            nic: part * nic,
+            nic: each * nic / f64::from(shape.nics_per_gpu()),
             net_efficiency: net_share(ask),
             latency_s: 1e-6 * latency_us(ask) + ways_s(ask),
             first_message: match ask.settings.pxn {
@@ -240,14 +240,18 @@ impl Pairs {
                 opening.connect(from, to, 1);
             }
         }
-        let nic = |rank: u32| fabric.nic_of(communicator.gpu(rank));
+        let mut connect = |from: u32, to: u32| {
+            for lane in 0..ask.shape().nics_per_gpu() {
+                let [from, to] = [from, to].map(|rank| communicator.nic(fabric, rank, lane));
+                opening.connect(from, to, lane);
+            }
+        };
         for &Away { domain, to, through } in &self.away {
             match through {
-                Some(through) => opening.connect(nic(through), nic(to), 0),
+                Some(through) => connect(through, to),
                 None => {
                     for &from in communicator.members(domain as usize) {
-                        let lands = communicator.landing(fabric, from, to).unwrap_or(to);
-                        opening.connect(nic(from), nic(lands), 0);
+                        connect(from, communicator.landing(fabric, from, to).unwrap_or(to));
                     }
                 }
             }
@@ -259,26 +263,21 @@ impl Pairs {
         self.inside[from as usize] + 2 * ask.communicator.local(to) + which
     }
 
-    /// Calls for each message between domains: which connection, from whom, to whom, through whom.
+    /// Calls for each message between domains: the first of its connections, one for each NIC of a
+    /// GPU, from whom, to whom, through whom.
     fn for_each_away<'a>(
         &'a self,
         ask: &Ask<'a>,
         mut then: impl FnMut(usize, &'a Away, &'a [u32]),
     ) {
         let mut at = self.first_away;
+        let lanes = ask.shape().nics_per_gpu() as usize;
         for away in &self.away {
             let senders = ask.communicator.members(away.domain as usize);
-            match away.through {
-                Some(_) => {
-                    then(at, away, senders);
-                    at += 1;
-                }
-                None => {
-                    for sender in senders.chunks(1) {
-                        then(at, away, sender);
-                        at += 1;
-                    }
-                }
+            let together = if away.through.is_some() { senders.len() } else { 1 };
+            for senders in senders.chunks(together) {
+                then(at, away, senders);
+                at += lanes;
             }
         }
     }
@@ -300,9 +299,12 @@ impl Pairs {
             }
         }
         let mut handed = vec![0_u64; self.first_away];
+        let lanes = u64::from(ask.shape().nics_per_gpu());
         self.for_each_away(ask, |at, away, senders| {
             let bytes = |&from: &u32| ask.bytes_between(from, away.to);
-            sends.push((at, senders.iter().map(bytes).sum()));
+            let whole = senders.iter().map(bytes).sum();
+            let by_lane = (0..lanes).map(|lane| part(whole, lanes, lane));
+            sends.extend(by_lane.enumerate().map(|(lane, bytes)| (at + lane, bytes)));
             if let Some((landing, from)) = self.landing(ask, away, senders) {
                 handed[self.inside(ask, landing, away.to, 1)] += bytes(&from);
             }
@@ -323,7 +325,8 @@ impl Pairs {
     fn step(&self, ask: &Ask<'_>, plan: &Plan, first: ConnectionId, sheet: &mut Sheet<'_>) {
         let communicator = ask.communicator;
         let mut last = self.first_away;
-        self.for_each_away(ask, |at, _, _| last = at + 1);
+        let lanes = ask.shape().nics_per_gpu() as usize;
+        self.for_each_away(ask, |at, _, _| last = at + lanes);
         let mut flow = Flow::of_sends(last, sheet.start);
         let mut ends: Vec<OpId> = Vec::new();
         // In rounds, as ranks work through their peers: from each to the one so many places on.
@@ -351,7 +354,8 @@ impl Pairs {
         for (_, at, away, senders) in rounds {
             let bytes = |from: u32| ask.bytes_between(from, away.to);
             for &from in senders.iter().filter(|&&from| 0 < bytes(from)) {
-                for bytes in loops(bytes(from), plan.chunk.get()) {
+                for (number, bytes) in loops(bytes(from), plan.chunk.get()).enumerate() {
+                    let at = at + number % lanes;
                     let handed = away.through.filter(|&through| through != from).map(|through| {
                         let at = self.inside(ask, from, through, 1);
                         flow.send(sheet, at, &[nth(first, at)], bytes, &[])

@@ -92,6 +92,16 @@ impl Shape {
         self.smallest == self.per_domain
     }
 
+    /// NICs that each GPU has to itself: what is sent between servers is split over them.
+    pub fn nics_per_gpu(&self) -> u32 {
+        (self.rails / self.per_domain.max(1)).max(1)
+    }
+
+    /// GPUs that share a NIC.
+    pub fn gpus_per_nic(&self) -> f64 {
+        f64::from(self.per_domain) / f64::from(self.rails.min(self.per_domain))
+    }
+
     /// Whether rings between servers run as paths through them and leave by the NIC of their last
     /// GPU.
     pub fn has_paths(&self) -> bool {
@@ -288,6 +298,13 @@ impl Communicator {
     pub fn rails(&self, domain: usize) -> &[NodeId] {
         let Domain { rails, .. } = &self.domains[domain];
         &self.rails[rails.start as usize..rails.end as usize]
+    }
+
+    /// One of the NICs near a rank.
+    pub fn nic(&self, fabric: &Fabric, rank: u32, number: u32) -> NodeId {
+        let count = fabric.nics_of(self.gpu(rank)).count().max(1);
+        let chosen = fabric.nics_of(self.gpu(rank)).nth(number as usize % count);
+        chosen.unwrap_or_else(|| fabric.nic_of(self.gpu(rank)))
     }
 
     /// A rank's place among the ranks of its domain.

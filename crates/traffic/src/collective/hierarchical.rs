@@ -48,9 +48,9 @@ impl Algorithm for Hierarchical {
         None // NCCL has no such algorithm; it is run when it is named.
     }
 
-    fn channels(&self, _: &Ask<'_>) -> u32 {
+    fn channels(&self, ask: &Ask<'_>) -> u32 {
         // On each rail: what NCCL opens for one rank in each server.
-        2
+        2 * ask.shape().nics_per_gpu()
     }
 
     fn chunk(&self, ask: &Ask<'_>, protocol: Protocol, _: u32) -> Bytes {
@@ -79,7 +79,7 @@ impl Algorithm for Hierarchical {
         let part = ask.bytes.get() / u64::from(shape.per_domain) / u64::from(plan.channels);
         let loops = chunks(part, plan.chunk.get() * u64::from(shape.domains));
         let between = Phase {
-            nic: rail * members / f64::from(shape.rails),
+            nic: rail * shape.gpus_per_nic() / f64::from(shape.nics_per_gpu().min(plan.channels)),
             latency_s: 1e-6 * (base + steps * net) + beyond_constants_s(ways_s, steps, net),
             messages: steps * f64::from(plan.slices) * loops,
             slots: SLICES as f64,
@@ -182,7 +182,7 @@ impl Wiring {
                 for local in 0..members {
                     let nic = |domain: usize| {
                         let rank = communicator.members(domain % domains)[local];
-                        fabric.nic_of(communicator.gpu(rank))
+                        communicator.nic(fabric, rank, channel)
                     };
                     for domain in 0..domains {
                         opening.connect(nic(domain), nic(domain + 1), channel);

@@ -13,7 +13,7 @@ use units::Bytes;
 use super::communicator::ScaleUp;
 use super::ring::{chunks, loops};
 use super::writer::{Detail, Sheet, nth};
-use super::{Algorithm, Ask, Collective, Phase};
+use super::{Algorithm, Ask, Collective, Phase, part};
 use crate::nccl::{Family, Offer, Plan, Protocol, constants};
 use crate::transfers::OpId;
 
@@ -89,6 +89,7 @@ impl Algorithm for HierarchicalAllToAll {
         let (domains, members) = (communicator.domains(), ask.shape().per_domain as usize);
         let rank = |domain: usize, local: usize| communicator.members(domain)[local];
         let gpu = |domain: usize, local: usize| communicator.gpu(rank(domain, local));
+        let lanes = ask.shape().nics_per_gpu();
         let first = sheet.open("hierarchical_all_to_all", 1, |opening| {
             for domain in 0..domains {
                 for (from, to) in pairs(members) {
@@ -97,8 +98,10 @@ impl Algorithm for HierarchicalAllToAll {
             }
             for local in 0..members {
                 for (from, to) in pairs(domains) {
-                    let [from, to] = [from, to].map(|domain| fabric.nic_of(gpu(domain, local)));
-                    opening.connect(from, to, 0);
+                    for lane in 0..lanes {
+                        let nic = |at: usize| communicator.nic(fabric, rank(at, local), lane);
+                        opening.connect(nic(from), nic(to), lane);
+                    }
                 }
             }
         });
@@ -126,8 +129,11 @@ impl Algorithm for HierarchicalAllToAll {
         for local in 0..members {
             for (from, to) in pairs(domains) {
                 let bytes = to_rank(from, rank(to, local));
-                message(sheet, nth(first, at), bytes, plan.chunk, collected[from], &mut ends);
-                at += 1;
+                for lane in 0..lanes {
+                    let bytes = part(bytes, lanes.into(), lane.into());
+                    message(sheet, nth(first, at), bytes, plan.chunk, collected[from], &mut ends);
+                    at += 1;
+                }
             }
         }
         ends.into_iter().for_each(|op| sheet.end(op));

@@ -58,7 +58,8 @@ impl Algorithm for Moe {
         let volumes = Volumes::of(ask);
         let (to_node, to_gpu) = (volumes.most_to_node(), volumes.most_to_gpu());
         let (domains, members) = (f64::from(shape.domains), f64::from(shape.per_domain));
-        let sharing = members / f64::from(shape.rails);
+        // One NIC for each GPU, however many there are: NVSHMEM's choice for a process.
+        let sharing = shape.gpus_per_nic();
         let scale_up = to_gpu as f64 * (members - 1.0);
         let latency = match shape.domains {
             1 => constants::hop_latency_us(settings, shape, Family::Ring, Protocol::Simple),

@@ -57,7 +57,7 @@ impl Algorithm for MoeLowLatency {
         vec![Phase {
             scale_up: bytes * (members - 1.0) / ranks,
             mesh_link: if mesh { bytes / ranks } else { 0.0 },
-            nic: bytes * (ranks - members) / ranks * members / f64::from(shape.rails),
+            nic: bytes * (ranks - members) / ranks * shape.gpus_per_nic(),
             efficiency: super::moe::copy_efficiency(ask.settings),
             // Its kernels post and poll themselves: between servers the way is all.
             latency_s: ask.settings.low_latency_overhead.as_secs_f64()

@@ -479,13 +479,10 @@ pub fn scale_up_bandwidth(settings: &Settings, shape: &Shape) -> Option<f64> {
     let raw = match shape.scale_up {
         ScaleUp::Absent => return None,
         ScaleUp::Switched => shape.scale_up_rate?.bytes_per_s(),
-        // A ring takes one link of each GPU, and there are as many rings as do not share any.
+        // A ring takes one link of each GPU, and there are as many rings as cycles.
         ScaleUp::Mesh => {
-            let rings = match shape.has_mesh_paths() {
-                true => shape.per_domain,
-                false => shape.per_domain.saturating_sub(1).max(1),
-            };
-            shape.mesh_link_rate?.bytes_per_s() * f64::from(rings)
+            let cycles = shape.per_domain.saturating_sub(1).max(1);
+            shape.mesh_link_rate?.bytes_per_s() * f64::from(cycles)
         }
     };
     Some(raw * efficiency / 1e9)
