@@ -12,7 +12,7 @@ use fabric::NodeId;
 use units::Bytes;
 
 use super::communicator::ScaleUp;
-use super::writer::{Detail, Sheet, nth};
+use super::writer::{Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase};
 use crate::nccl::{Family, Offer, Plan, Protocol, Usage, Version, constants};
 
@@ -65,10 +65,9 @@ impl Algorithm for CopyEngine {
         f64::from(ask.shape().ranks).powi(2)
     }
 
-    fn write(&self, ask: &Ask<'_>, plan: &Plan, sheet: &mut Sheet<'_>) {
+    fn write(&self, ask: &Ask<'_>, _: &Plan, sheet: &mut Sheet<'_>) {
         let gpus: Vec<NodeId> =
             (0..ask.shape().ranks).map(|rank| ask.communicator.gpu(rank)).collect();
-        let pairs = gpus.len() * (gpus.len() - 1);
         let first = sheet.open("copy-engine", 1, |opening| {
             for (at, &from) in gpus.iter().enumerate() {
                 for (other, &to) in gpus.iter().enumerate() {
@@ -78,16 +77,18 @@ impl Algorithm for CopyEngine {
                 }
             }
         });
-        let (bytes, start) = (ask.bytes.get().div_ceil(gpus.len() as u64), sheet.start);
-        if sheet.detail == Detail::Folded {
-            sheet.edges.clear();
-            sheet.edges.extend((0..pairs).map(|at| nth(first, at)));
-            let op = sheet.couple(bytes, plan.fill(), &[start]);
-            return sheet.end(op);
-        }
-        for at in 0..pairs {
-            let op = sheet.send(nth(first, at), bytes, &[start]);
-            sheet.end(op);
+        let start = sheet.start;
+        let mut at = 0;
+        for from in 0..ask.shape().ranks {
+            for to in (0..ask.shape().ranks).filter(|to| *to != from) {
+                let bytes = match ask.collective {
+                    Collective::AllToAll => ask.bytes_to(to),
+                    _ => ask.bytes_to(from),
+                };
+                let op = sheet.send(nth(first, at), bytes, &[start]);
+                sheet.end(op);
+                at += 1;
+            }
         }
     }
 }

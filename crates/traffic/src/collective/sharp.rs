@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, VecDeque};
 use fabric::{Fabric, NodeId, NodeKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Span};
+use units::{Bytes, Id, Span};
 
 use super::nvls::{self, HeadEdges};
 use super::ring::{chunks, loops};
@@ -180,15 +180,26 @@ impl Algorithm for Sharp {
     }
 
     fn operations(&self, ask: &Ask<'_>, plan: &Plan) -> f64 {
-        let (domains, members) = (ask.shape().domains, ask.shape().per_domain);
-        let each = ask.bytes.get() / u64::from(members);
+        let (domains, members) = (f64::from(ask.shape().domains), ask.shape().per_domain);
+        let halves = ask.collective != Collective::AllReduce;
+        // One half of it runs part by part of the domains.
+        let parts = if halves { ask.shape().domains } else { 1 };
+        let each = ask.bytes.get() / u64::from(members) / u64::from(parts);
         let most = nvls::most(plan);
         let sums = chunks(each, most.min(ask.settings.aggregation.chunk.get()));
-        let edges = tree(ask, 0).map_or(0, |tree| tree.len()) as f64;
+        let tree = tree(ask, 0).unwrap_or_default();
+        let edges = tree.len() as f64;
         // Domains and roots join what arrives.
-        let inside = f64::from(domains) * (inside_edges(ask) + 1) as f64 * chunks(each, most);
-        let trees = (2.0 * edges + 1.0) * sums;
-        f64::from(members) * (inside + trees)
+        let (within, through) = match halves {
+            false => (inside_edges(ask) as f64, 2.0 * edges + 1.0),
+            true => {
+                let first =
+                    TreeEdges { first: ConnectionId::from_index(0), offset: 0, tree: &tree };
+                (inside_edges(ask) as f64 / 2.0, edges + first.path(0).len() as f64 + 1.0)
+            }
+        };
+        let inside = domains * (within + 1.0) * chunks(each, most);
+        f64::from(members * parts) * (inside + through * sums)
     }
 
     fn write(&self, ask: &Ask<'_>, plan: &Plan, sheet: &mut Sheet<'_>) {

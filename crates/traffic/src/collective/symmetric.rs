@@ -132,10 +132,15 @@ impl Algorithm for Symmetric {
         let shape = ask.shape();
         let (members, domains) = (f64::from(shape.per_domain), f64::from(shape.domains));
         let rounds = chunks(ask.bytes.get() / u64::from(shape.per_domain), nvls::most(plan));
+        let halves = if ask.collective == Collective::AllReduce { 2.0 } else { 1.0 };
         match choice(ask).kernel {
-            Kernel::Flags | Kernel::Direct => 2.0 * members * members,
-            Kernel::Multicast => 2.0 * members * (members + 1.0) * rounds,
-            Kernel::Rails => domains * members * (2.0 * members + domains + 2.0) * rounds,
+            Kernel::Flags => members * (members - 1.0),
+            Kernel::Direct => halves * members * (members - 1.0),
+            Kernel::Multicast | Kernel::Rails => {
+                let lanes = f64::from(shape.rails.max(1)) / members;
+                let rails = domains * distances(ask).len() as f64 * lanes.max(1.0);
+                members * (halves * domains * (members + 1.0) + rails) * rounds
+            }
         }
     }
 

@@ -39,10 +39,16 @@ impl Algorithm for Tree {
         let bandwidth = constants::bus_bandwidth(settings, shape);
         let channels = constants::search_channels(settings, ask.communicator);
         let share = efficiency(ask, protocol, bandwidth, channels.into());
-        Some(Offer {
-            bandwidth: 0.5 * bandwidth * share,
-            latency_us: latency_us(ask, protocol, settings.declared_us(protocol)),
-        })
+        let declared = settings.declared_us(protocol);
+        let kept_off = constants::tree_simple_kept_off_us(settings.version);
+        let latency_us = match kept_off.filter(|_| protocol == Protocol::Simple) {
+            Some(each) => {
+                let crossed = f64::from(shape.domains.ilog2());
+                2.0 * (depth(ask) as f64 * each + crossed * declared)
+            }
+            None => latency_us(ask, protocol, declared),
+        };
+        Some(Offer { bandwidth: 0.5 * bandwidth * share, latency_us })
     }
 
     fn channels(&self, ask: &Ask<'_>) -> u32 {

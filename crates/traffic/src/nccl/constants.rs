@@ -148,8 +148,6 @@ pub fn hop_latency_us(
         (Family::Tree, Ll128, false) => 1.9,
         (Family::Ring, Ll128, false) => 2.5,
         (Family::Ring, Simple, false) => 5.7,
-        // From 2.19 to 2.22 NCCL kept off this entry.
-        (Family::Tree, Simple, _) if is_steered_off(settings.version) => 28.0,
         (Family::Tree | Family::Pat, _, _) => 4.0,
         (Family::CollNetDirect, _, _) => 3.7,
         (Family::CollNetChain, _, _) => 2.8,
@@ -158,9 +156,10 @@ pub fn hop_latency_us(
     }
 }
 
-/// Versions whose table has 28 us for every hand-over of a tree with the simple protocol.
-fn is_steered_off(version: Version) -> bool {
-    (Version::V2_19..=Version::V2_22).contains(&version)
+/// What the table of some versions has for every hand-over of a tree with the simple protocol, to
+/// keep off it: no time.
+pub fn tree_simple_kept_off_us(version: Version) -> Option<f64> {
+    (Version::V2_19..=Version::V2_22).contains(&version).then_some(28.0)
 }
 
 /// One hand-over between servers (`hwLatencies`, network). With one rank in each server nothing
@@ -194,7 +193,6 @@ pub fn net_latency_us(
         (Family::Tree, Ll128) => 8.5,
         (Family::Ring, Ll) => 2.7,
         (Family::Ring, Ll128) => 4.0,
-        (Family::Tree, Simple) if is_steered_off(settings.version) => 28.0,
         (Family::Tree | Family::Ring, Simple) | (Family::Pat, _) => 14.0,
         (Family::CollNetDirect, _) => 31.0,
         (Family::CollNetChain, _) => 30.0,
