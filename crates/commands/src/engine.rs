@@ -56,6 +56,7 @@ pub fn flow_settings(loaded: &Loaded) -> flowsim::Settings {
             .unwrap_or(library.architecture.scale_up_efficiency()),
         window: library.window,
         host_rate: library.host_rate,
+        queue_pairs: nic.queue_pair_cost(),
     };
     flowsim::Settings {
         routing: settings.routing.clone(),

@@ -307,6 +307,13 @@ pub struct Nic {
     pub receive_latency_ns: Figure,
     /// What it does with packets that arrive out of order.
     pub reorder: Reorder,
+    /// Contexts of queue pairs that it holds in its own memory. Left out, a ConnectX's.
+    #[serde(default)]
+    pub qp_contexts: Option<Figure>,
+    /// What a context that is not there holds up its pipeline, in nanoseconds. Left out, a
+    /// ConnectX's.
+    #[serde(default)]
+    pub qp_miss_ns: Option<Figure>,
     /// Power in watts.
     pub power_w: Figure,
     /// Price in US dollars.
@@ -322,6 +329,8 @@ impl Ranged for Nic {
             ("receive_latency_ns", Some(&self.receive_latency_ns)),
         ];
         figures(check, NANOSECONDS, latencies);
+        figures(check, NANOSECONDS, [("qp_miss_ns", self.qp_miss_ns.as_ref())]);
+        figures(check, [1.0, 1e9], [("qp_contexts", self.qp_contexts.as_ref())]);
         let costs = [("power_w", Some(&self.power_w)), ("price_usd", Some(&self.price_usd))];
         figures(check, COSTS, costs);
     }

@@ -7,6 +7,7 @@
 //! does not: the difference to the flow engine is what sharing costs.
 
 use fabric::{Fabric, LinkId};
+use traffic::queue_pairs::nic_loads;
 use traffic::{ConnectionId, Finding, LinkUse, OpId, OpKind, OpTimes, Outcome, Replay, Transfers};
 use units::{Id, IdVec, Span, Time};
 
@@ -17,7 +18,8 @@ use crate::settings::Settings;
 /// Runs transfers as if each had the fabric for itself.
 pub fn run(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> Outcome {
     let health = capacity::health(fabric, &settings.faults, Time::ZERO);
-    let capacities = capacity::capacities(fabric, &health, settings, Time::ZERO);
+    let loads = nic_loads(fabric, transfers, &settings.routing, settings.wire.packet);
+    let capacities = capacity::capacities(fabric, &health, settings, &loads, Time::ZERO);
     let mut paths = Paths::new(fabric, transfers, &settings.routing, health, settings.seed);
     paths.bundle();
     let links = fabric.links().len();

@@ -5,6 +5,8 @@ use fabric::graph::LinkKind;
 use fabric::{Fabric, Health};
 use units::{Id, Time};
 
+use traffic::queue_pairs::NicLoad;
+
 use crate::settings::Settings;
 
 /// What is down or slow at an instant.
@@ -17,6 +19,7 @@ pub(crate) fn capacities(
     fabric: &Fabric,
     health: &Health,
     settings: &Settings,
+    loads: &[NicLoad],
     now: Time,
 ) -> Vec<f64> {
     let wire = &settings.wire;
@@ -43,6 +46,7 @@ pub(crate) fn capacities(
             }
         }
     }
+    charge_queue_pairs(fabric, settings, loads, &mut capacities);
     if let Some(free) = settings.free {
         capacities[free.index()] *= 1e3;
     }
@@ -66,6 +70,36 @@ pub(crate) fn capacities(
         }
     }
     capacities
+}
+
+/// Takes from the links of NICs what their queue pairs cost: contexts that are fetched, parts that
+/// are posted one by one, and the headers of packets that are small because messages are split.
+fn charge_queue_pairs(
+    fabric: &Fabric,
+    settings: &Settings,
+    loads: &[NicLoad],
+    capacities: &mut [f64],
+) {
+    let wire = &settings.wire;
+    let header = wire.packet.as_f64() * (1.0 / wire.efficiency - 1.0);
+    for (number, load) in loads.iter().enumerate().filter(|(_, load)| 0 < load.contexts) {
+        let ports = fabric.ports(fabric.nic(number));
+        let each = 1.0 / ports.len().max(1) as f64;
+        let [out, inward] = load.rates(&wire.queue_pairs);
+        for &port in ports {
+            for (link, side, most) in
+                [(port, load.out, out), (fabric.reverse(port), load.inward, inward)]
+            {
+                let capacity = &mut capacities[link.index()];
+                if 0.0 < side.more_packets {
+                    // Bytes on the wire, without those headers and with them.
+                    let usual = side.bytes / wire.efficiency;
+                    *capacity *= usual / (usual + side.more_packets * header);
+                }
+                *capacity = capacity.min(most * each);
+            }
+        }
+    }
 }
 
 /// What is left of a link's rate when every lost packet costs what was in flight behind it.

@@ -2,7 +2,7 @@
 
 use fabric::fault::Faults;
 use fabric::graph::DELAYS;
-use fabric::routing::RoutingConfig;
+use fabric::routing::{QueuePairCost, RoutingConfig};
 use fabric::{LinkId, NodeId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -41,6 +41,8 @@ pub struct Wire {
     /// What the host moves at most between one NIC and its memory, each way; without it, whatever
     /// the NIC does.
     pub host_rate: Option<Rate>,
+    /// What queue pairs cost NICs and hosts.
+    pub queue_pairs: QueuePairCost,
 }
 
 impl Default for Wire {
@@ -59,6 +61,7 @@ impl Default for Wire {
             receiver: Receiver::default(),
             window: None,
             host_rate: None,
+            queue_pairs: QueuePairCost::default(),
         }
     }
 }

@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use fabric::routing::{Grain, NoPath, QueuePairUse, Spread};
 use fabric::{Fabric, Health, LinkId};
 use serde::Serialize;
+use traffic::queue_pairs::{NicLoad, nic_loads};
 use traffic::{ConnectionId, Finding, LinkUse, OpId, OpKind, OpTimes, Outcome, Replay, Transfers};
 use units::{Bytes, Id, IdVec, Time};
 
@@ -174,6 +175,8 @@ struct Simulation<'a, 'b> {
     /// Lanes and folded channels that have something to send and no way.
     stranded: Vec<Carrier>,
     health: Health,
+    /// What NICs have to do for their queue pairs.
+    loads: Vec<NicLoad>,
     link_bytes: Vec<f64>,
     series: Series,
     lay: Lay,
@@ -191,7 +194,8 @@ impl<'a, 'b> Simulation<'a, 'b> {
         if settings.faults.is_empty() && settings.background.is_empty() {
             paths.bundle();
         }
-        let capacities = capacity::capacities(fabric, &health, settings, Time::ZERO);
+        let loads = nic_loads(fabric, transfers, routing, settings.wire.packet);
+        let capacities = capacity::capacities(fabric, &health, settings, &loads, Time::ZERO);
         let mut network = MaxMin::new(&capacities);
         let precision = estimate::precision(fabric, transfers, settings);
         network.set_precision(precision);
@@ -220,6 +224,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
             background: vec![None; settings.background.len()],
             stranded: Vec::new(),
             health,
+            loads,
             link_bytes: vec![0.0; fabric.links().len()],
             series: Series::new(settings.flow.points as usize, fabric.links().len()),
             lay: Lay::default(),

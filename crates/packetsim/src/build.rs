@@ -50,7 +50,8 @@ pub(crate) fn build<'a>(
     let network = Network::new(fabric, transfers, settings);
     limits::check_messages(&network, transfers, settings, &sizes)?;
     limits::check_ports(fabric, &network, settings)?;
-    let (senders, sender_of_port) = senders(fabric);
+    let (mut senders, sender_of_port) = senders(fabric);
+    fetch_contexts(fabric, &network, settings, &mut senders, &sender_of_port);
     let links = ports.len();
     let ends = fabric.gpus() + fabric.nics();
     let slow_hosts = settings.nic.host_rate().is_some() || faults.all().iter().any(pauses);
@@ -401,6 +402,29 @@ fn senders(fabric: &Fabric) -> (Vec<Sender>, Vec<u32>) {
     (senders, of_port)
 }
 
+/// Tells every sender what contexts cost that its NIC has no room for.
+fn fetch_contexts(
+    fabric: &Fabric,
+    network: &Network,
+    settings: &Settings,
+    senders: &mut [Sender],
+    sender_of_port: &[u32],
+) {
+    let mut contexts = vec![0_u64; fabric.nodes().len()];
+    for (key, _) in &network.keys {
+        contexts[key.from.index()] += 1;
+        contexts[key.to.index()] += 1;
+    }
+    let cost = settings.nic.queue_pair_cost();
+    for id in fabric.links().ids() {
+        let link = fabric.links()[id];
+        if let Some(sender) = senders.get_mut(sender_of_port[id.index()] as usize) {
+            let packet_s = cost.packet_s(contexts[link.from.index()]);
+            sender.fetching = Span::from_secs_f64(packet_s).as_ps();
+        }
+    }
+}
+
 fn hosts(fabric: &Fabric, settings: &Settings) -> Vec<Host> {
     let ends = fabric.gpus() + fabric.nics();
     let line = |end| {
@@ -568,6 +592,7 @@ fn new_pair(
 ) -> Pair {
     Pair {
         next_send: 0,
+        posted: 0,
         gap: 0,
         next: 0,
         end: 0,

@@ -1,6 +1,7 @@
 //! The settings of NICs, and the state of a NIC's sending port: whose turn it is.
 
 use fabric::hardware::Reorder;
+use fabric::routing::QueuePairCost;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Idle, Ranged, Ranges, Rate, Span};
@@ -80,6 +81,12 @@ pub struct NicConfig {
     pub timeout: Span,
     /// Timeouts without progress after which a queue pair gives up.
     pub retries: u32,
+    /// Contexts of queue pairs that it holds in its own memory; others it fetches over PCIe.
+    pub qp_contexts: u32,
+    /// What a context that is not there holds up its pipeline.
+    pub qp_miss: Span,
+    /// What posting one more part of a message that is split over queue pairs takes the host.
+    pub qp_post: Span,
     /// At what rate a queue pair goes on after it had nothing to send.
     pub after_idle: AfterIdle,
     /// How long a queue pair must be idle for that.
@@ -103,7 +110,11 @@ pub struct NicConfig {
 
 impl Default for NicConfig {
     fn default() -> Self {
+        let QueuePairCost { contexts, miss, post } = QueuePairCost::default();
         Self {
+            qp_contexts: contexts,
+            qp_miss: miss,
+            qp_post: post,
             // The scenario fills in what the catalogue says of the card.
             send_latency: Span::ZERO,
             receive_latency: Span::ZERO,
@@ -140,6 +151,9 @@ impl Ranged for NicConfig {
         check.at_least("reorder_window", self.reorder_window, 1);
         check.positive("timeout", self.timeout);
         check.at_most("timeout", self.timeout, LONGEST);
+        check.at_least("qp_contexts", self.qp_contexts, 1);
+        check.at_most("qp_miss", self.qp_miss, LONGEST);
+        check.at_most("qp_post", self.qp_post, LONGEST);
         check.at_most("idle_reset", self.idle_reset, LONGEST);
         if let Some(rate) = self.pcie {
             check.within("pcie", rate, fabric::graph::RATES);
@@ -153,6 +167,12 @@ impl NicConfig {
         if self.core_rate.is_none() {
             idle.key("cores", "the NIC moves data itself", "network.transport=tcp");
         }
+    }
+
+    /// What queue pairs cost.
+    pub fn queue_pair_cost(&self) -> QueuePairCost {
+        let Self { qp_contexts, qp_miss, qp_post, .. } = *self;
+        QueuePairCost { contexts: qp_contexts, miss: qp_miss, post: qp_post }
     }
 
     /// What the host takes at most from one NIC, each way: over PCIe, and through the kernel;
@@ -210,6 +230,10 @@ pub(crate) struct Sender {
     pub turn: usize,
     /// When a wake-up is due, or never.
     pub wake_at: u64,
+    /// Until when the host is busy with posting.
+    pub posting_until: u64,
+    /// What contexts that are fetched add to each packet.
+    pub fetching: u64,
 }
 
 impl Sender {

@@ -22,6 +22,8 @@ pub(crate) struct Message {
     pub bytes: u64,
     /// Payload of the queue pair before it.
     pub before: u64,
+    /// When the host has posted it.
+    pub posted: u64,
 }
 
 impl Message {
@@ -55,6 +57,8 @@ impl Message {
 pub(crate) struct Pair {
     /// It may not send before.
     pub next_send: u64,
+    /// Nor before the message that it is at has been posted.
+    pub posted: u64,
     /// Time between full packets at its present rate.
     pub gap: u64,
     /// Sequence number of the next packet to send.
@@ -158,7 +162,7 @@ impl Pair {
         if self.window <= self.outstanding() && !probes {
             return u64::MAX;
         }
-        self.next_send
+        self.next_send.max(self.posted)
     }
 }
 
@@ -273,7 +277,8 @@ mod tests {
     fn payloads_add_up_to_the_message() {
         for bytes in [0, 1, 4095, 4096, 4097, 1 << 20] {
             let packets = u32::try_from(u64::div_ceil(bytes, 4096).max(1)).unwrap();
-            let message = Message { op: 0, first: 7, packets, next: NOWHERE, bytes, before: 100 };
+            let message =
+                Message { op: 0, first: 7, packets, next: NOWHERE, bytes, before: 100, posted: 0 };
             let sum: u64 =
                 (7..message.end()).map(|psn| u64::from(message.payload(psn, 4096))).sum();
             assert_eq!(sum, bytes);

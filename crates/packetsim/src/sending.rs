@@ -21,8 +21,8 @@ const NEVER: u64 = u64::MAX;
 pub(crate) const MOST_REPORTED: u32 = 3;
 
 impl Simulation<'_> {
-    /// Hands a message to a queue pair.
-    pub(crate) fn post_message(&mut self, pair: usize, op: u32, bytes: u64) {
+    /// Hands a message to a queue pair, which may begin when the host has posted it.
+    pub(crate) fn post_message(&mut self, pair: usize, op: u32, bytes: u64, posted: u64) {
         if self.pairs[pair].broken {
             return;
         }
@@ -38,13 +38,14 @@ impl Simulation<'_> {
             }
         };
         let first = state.end;
-        self.messages.push(Message { op, first, packets, next: NOWHERE, bytes, before });
+        self.messages.push(Message { op, first, packets, next: NOWHERE, bytes, before, posted });
         let end = first.checked_add(packets).expect("a queue pair sends fewer than 2³² packets");
         let was_idle = state.una == state.end;
         state.end = end;
         state.last = number;
         if state.sending == NOWHERE {
             state.sending = number;
+            state.posted = posted;
         }
         if state.waiting == NOWHERE {
             state.waiting = number;
@@ -206,6 +207,9 @@ impl Simulation<'_> {
             pair.sent_bytes = message.offset(psn, mtu) + u64::from(payload);
             if pair.next == message.end() {
                 pair.sending = message.next;
+                if message.next != NOWHERE {
+                    pair.posted = self.messages[message.next as usize].posted;
+                }
             }
         }
         if psn < pair.high {
@@ -244,6 +248,9 @@ impl Simulation<'_> {
             self.dequeue_pair(number);
         }
         self.send_from_node(link, packet);
+        let fetched = self.now + self.senders[sender].fetching;
+        let port = &mut self.ports[link];
+        port.free_at = port.free_at.max(fetched);
         self.arm_timeout(number);
     }
 

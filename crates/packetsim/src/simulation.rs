@@ -488,7 +488,7 @@ impl Simulation<'_> {
         let bytes = bytes.get();
         if count == 1 {
             self.set_part_count(op, 1);
-            self.post_message(first, op.index() as u32, bytes);
+            self.post_message(first, op.index() as u32, bytes, self.now);
             return;
         }
         let (pieces, unit) = pieces(self.settings, bytes, count);
@@ -499,6 +499,14 @@ impl Simulation<'_> {
         // The pieces of one queue pair follow each other, so they are one message here.
         let used = pieces.min(count);
         self.set_part_count(op, used as u32);
+        // Whoever splits a message posts every part of it.
+        let splits = self.settings.routing.split == QueuePairUse::Split;
+        let post = if splits { self.settings.nic.qp_post.as_ps() } else { 0 };
+        let sender = self.sender_of_port[self.pairs[first].port as usize] as usize;
+        let begin = self.senders[sender].posting_until.max(self.now);
+        if splits {
+            self.senders[sender].posting_until = begin + (used - 1) * post;
+        }
         for part in 0..used {
             let mine = (pieces - part).div_ceil(count);
             let has_last = (pieces - 1) % count == part;
@@ -506,7 +514,7 @@ impl Simulation<'_> {
             let last = if has_last { bytes - (pieces - 1) * unit } else { unit };
             let size = before_last + last;
             let pair = first + ((turn + part) % count) as usize;
-            self.post_message(pair, op.index() as u32, size);
+            self.post_message(pair, op.index() as u32, size, begin + part * post);
         }
     }
 

@@ -113,6 +113,8 @@ fn efa(settings: &mut Settings) {
     settings.congestion = CcConfig::Swift(swift::Config::default());
     // Amazon gives about 15.5 us for a short message of MPI between two servers, from memory; the
     // wires and switches are a small part of it.
+    // Its addresses have no connections, and so no contexts.
+    settings.nic.qp_miss = Span::ZERO;
     settings.nic.send_latency = Span::from_ns(7_750);
     settings.nic.receive_latency = Span::from_ns(7_750);
 }
@@ -123,6 +125,8 @@ fn ultra_ethernet(settings: &mut Settings) {
     settings.routing.policy = Policy::Reps;
     settings.nic.reorder = Reorder::DirectPlacement;
     settings.congestion = CcConfig::Nscc(nscc::Config::default());
+    // A packet delivery context lives as long as its traffic, for all messages to one receiver.
+    settings.nic.qp_miss = Span::ZERO;
     // SN5600's profile with trimming (sonic-buildimage, x86_64-nvidia_sn5600-r0, qos.json.j2):
     // 166,912 to 282,624 bytes, 5 %.
     settings.ecn.min = Bytes::new(166_912);
@@ -150,6 +154,9 @@ fn tcp(settings: &mut Settings) {
     // Linux: TCP_RTO_MIN is 200 ms, and tcp_retries2 15.
     settings.nic.timeout = Span::from_ms(200);
     settings.nic.retries = 15;
+    // Sockets live in the host's memory, and what its core does is in `core_rate`.
+    settings.nic.qp_miss = Span::ZERO;
+    settings.nic.qp_post = Span::ZERO;
     // From memory: about 15 us one way through the kernel (system call, stack, interrupt), and a
     // copy between GPU and host memory of about 10 us at either end.
     settings.nic.send_latency = Span::from_us(22);

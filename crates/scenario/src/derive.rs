@@ -29,7 +29,14 @@ pub(crate) fn fill_nic(tree: &mut Node) {
         let word = card.at("reorder")?;
         Some((word.to_json(), word.origin))
     };
+    let count = |key: &str| {
+        let figure = card.at(key)?.at("value")?;
+        let count = figure.to_json().as_f64()? as u64;
+        Some((Json::from(count), figure.origin))
+    };
     let derived = [
+        ("qp_contexts", count("qp_contexts")),
+        ("qp_miss", nanoseconds("qp_miss_ns")),
         ("send_latency", nanoseconds("send_latency_ns")),
         ("receive_latency", nanoseconds("receive_latency_ns")),
         ("reorder", reorder()),

@@ -8,7 +8,7 @@
 
 use fabric::fault::FaultConfig;
 use fabric::graph::{Link, NodeKind};
-use fabric::routing::Chooser;
+use fabric::routing::{Chooser, QueuePairUse};
 use fabric::{Fabric, NodeId};
 use job::Model;
 use job::config::Precision;
@@ -420,8 +420,13 @@ impl Asked<'_> {
         let why = "`cluster.ports_per_nic` says how many are cabled";
         figures(&["ports"], why, "cluster.ports_per_nic");
         if self.load == Load::Nothing {
-            let keys = ["send_latency_ns", "receive_latency_ns", "reorder"];
+            let mut keys = vec!["send_latency_ns", "receive_latency_ns", "reorder"];
+            keys.extend(["qp_contexts", "qp_miss_ns"]);
             figures(&keys, "time is not looked at", "`run`");
+        }
+        if self.is_closed() {
+            let why = "closed forms know no queue pairs";
+            figures(&["qp_contexts", "qp_miss_ns"], why, ENGINES);
         }
         let spreads = self.scenario.network.settings.routing.policy.spreads();
         let reorders = match self.engine() {
@@ -456,6 +461,7 @@ impl Asked<'_> {
                 let mut but = vec!["transport", "packet.mtu", "nic.send_latency", "nic.cores"];
                 but.extend(["nic.receive_latency", "nic.reorder", "nic.core_rate"]);
                 but.extend(["routing", "flow"]);
+                but.extend(["nic.qp_contexts", "nic.qp_miss", "nic.qp_post"]);
                 if settings.congestion.window().is_some() {
                     but.extend(["congestion.control", "congestion.initial_window"]);
                     but.push("congestion.max_window");
@@ -473,6 +479,19 @@ impl Asked<'_> {
         if self.is_closed() {
             let why = "closed forms know no other traffic and no paths";
             idle.key("network.routing", why, ENGINES);
+        }
+        let split = QueuePairUse::Split;
+        if self.is_closed() {
+            for key in ["qp_contexts", "qp_miss", "qp_post"] {
+                idle.key(
+                    &format!("network.nic.{key}"),
+                    "closed forms know no queue pairs",
+                    ENGINES,
+                );
+            }
+        } else if settings.routing.qps == 1 || settings.routing.split != split {
+            let why = "messages are not split over queue pairs";
+            idle.key("network.nic.qp_post", why, "network.routing.split=split and qps above 1");
         }
         if self.engine() == Some(Engine::Analytic) {
             idle.key("network.nic.reorder", "closed forms know no order of packets", ENGINES);

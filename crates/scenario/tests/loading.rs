@@ -433,7 +433,7 @@ fn settings_out_of_range_are_refused_with_their_range() {
         ("network.buffer.alpha=-1.0", "from 0 to 128"),
         ("network.buffer_of_tier={leaf={alpha=-1.0}}", "from 0 to 128"),
         ("network.switch.control_share=2.0", "above 0 and at most 1"),
-        ("network.routing.qps=0", "from 1 to 1024"),
+        ("network.routing.qps=0", "from 1 to 4096"),
         ("network.nic.timeout=0s", "network.nic.timeout` is 0ps"),
         ("library.channels=0", "from 1 to 1024"),
         ("network.credits.high_priority=[1]", "a lane below 1"),

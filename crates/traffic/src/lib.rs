@@ -23,6 +23,7 @@ pub mod collective;
 pub mod nccl;
 pub mod outcome;
 pub mod pattern;
+pub mod queue_pairs;
 pub mod replay;
 pub mod transfers;
 pub mod window;

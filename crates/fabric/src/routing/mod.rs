@@ -39,7 +39,7 @@ pub use adaptive::Choice;
 pub use ecmp::{Members, Seeds};
 pub use flowlet::FlowletChoice;
 pub use path_pinning::Slice;
-pub use queue_pairs::QueuePairs;
+pub use queue_pairs::{QueuePairCost, QueuePairs};
 pub use walk::{NoPath, Walker};
 
 /// For how long a choice holds.
@@ -305,7 +305,7 @@ pub enum Chooser {
 
 impl Ranged for RoutingConfig {
     fn ranges(&self, check: &mut Ranges) {
-        check.within("qps", self.qps, [1, 1024]);
+        check.within("qps", self.qps, [1, 4096]);
         check.at_least("entropies", self.entropies, 1);
         check.positive("chunk", self.chunk);
         check.positive("interval", self.interval);

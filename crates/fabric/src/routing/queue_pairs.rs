@@ -3,8 +3,11 @@
 //! A NIC hands out queue pair numbers in order, from a start that depends on what ran before: here
 //! the run's seed. A connection opens one at each end, so what its packets carry depends on who
 //! else connected earlier, and stays the same for as long as the connection lives.
+//!
+//! They are not free ([`QueuePairCost`]): a NIC keeps the contexts of some in its own memory and
+//! fetches those of others over PCIe, and a message that is cut over several is posted as often.
 
-use units::{Id, Random};
+use units::{Id, Random, Span};
 
 use super::RoutingConfig;
 use crate::address::Addresses;
@@ -13,6 +16,47 @@ use crate::hash::{FlowKey, ROCE_V2_PORT, UDP, UdpSource};
 
 /// Queue pair numbers have 24 bits.
 const NUMBERS: u32 = 1 << 24;
+
+/// What queue pairs cost a NIC and its host.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct QueuePairCost {
+    /// Contexts that the NIC holds in its own memory.
+    pub contexts: u32,
+    /// What one that is not there holds up its pipeline: it fetches many at once.
+    pub miss: Span,
+    /// What posting one more part of a message takes the thread that does it.
+    pub post: Span,
+}
+
+/// A packet needs its context when it is sent and when its answer comes.
+const LOOKUPS: f64 = 2.0;
+
+/// A context and its share of the queues, in bytes of the host's memory: NCCL asks for 256 receives
+/// and 512 sends (`net_ib`), of 16 and 64 bytes or more in mlx5, and a context has about 375 bytes
+/// (Kalia et al., "Datacenter RPCs can be general and fast", NSDI 2019).
+pub const BYTES_OF_A_QUEUE_PAIR: u64 = 375 + 256 * 16 + 512 * 64;
+
+/// Creating and connecting one at a NIC: about 700 in a second (Wei et al., "KRCORE", USENIX ATC
+/// 2022).
+pub const CONNECT: Span = Span::from_us(1_400);
+
+impl Default for QueuePairCost {
+    /// A ConnectX: Kalia et al. (NSDI 2019) measured half of some 40 million small reads a second
+    /// on a ConnectX-5 once 5,000 connections were in use; with room for 1,024 that is 16 ns for
+    /// each context that is fetched. Kalia et al., "Design guidelines for high performance RDMA
+    /// systems" (USENIX ATC 2016): a core posts some 7 million operations a second.
+    fn default() -> Self {
+        Self { contexts: 1_024, miss: Span::from_ns(16), post: Span::from_ns(150) }
+    }
+}
+
+impl QueuePairCost {
+    /// What contexts that are fetched add to each packet of a NIC with so many in use, in seconds.
+    pub fn packet_s(&self, in_use: u64) -> f64 {
+        let held = f64::from(self.contexts) / in_use.max(1) as f64;
+        LOOKUPS * self.miss.as_secs_f64() * (1.0 - held).max(0.0)
+    }
+}
 
 /// The queue pairs that all NICs have opened so far.
 #[derive(Clone, Debug)]
@@ -63,6 +107,15 @@ mod tests {
     use super::*;
 
     /// Property: numbers are not reused, and the same seed numbers alike.
+    /// Oracle: by hand. Contexts that fit cost nothing; of four times as many three in four are
+    /// fetched, for a packet and for its answer.
+    #[test]
+    fn contexts_beyond_the_nics_memory_are_fetched() {
+        let cost = QueuePairCost::default();
+        assert_eq!((cost.packet_s(1), cost.packet_s(1_024)), (0.0, 0.0));
+        assert!((cost.packet_s(4_096) - 2.0 * 0.75 * 16e-9).abs() < 1e-15);
+    }
+
     #[test]
     fn a_nic_numbers_its_queue_pairs_in_order() {
         let fabric = leaf_spine(2, 4, 4);

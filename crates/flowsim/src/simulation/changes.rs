@@ -13,7 +13,8 @@ impl Simulation<'_, '_> {
     pub(super) fn changed(&mut self) {
         let now = time(self.now);
         self.health = capacity::health(self.fabric, &self.settings.faults, now);
-        let capacities = capacity::capacities(self.fabric, &self.health, self.settings, now);
+        let capacities =
+            capacity::capacities(self.fabric, &self.health, self.settings, &self.loads, now);
         for (link, capacity) in capacities.into_iter().enumerate() {
             let id = SolverLink::from_index(link);
             if self.network.capacity(id) != capacity {
