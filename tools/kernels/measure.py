@@ -61,6 +61,21 @@ ATTENTION = [
 ]
 
 
+# Experts on the rank, tokens over all of them, outputs, inputs.
+GROUPED = [
+    (8, 16384, 28672, 4096), (8, 16384, 4096, 14336), (1, 8192, 28672, 4096),
+    (2, 8192, 28672, 4096), (4, 8192, 28672, 4096), (2, 8192, 4096, 14336), (4, 32768, 4096, 7168),
+    (4, 32768, 7168, 2048), (8, 16384, 4096, 7168), (8, 16384, 7168, 2048),
+    (32, 32768, 4096, 7168), (32, 32768, 7168, 2048), (16, 8192, 3072, 5120),
+    (16, 8192, 5120, 1536), (20, 24576, 3072, 5120), (20, 24576, 5120, 1536),
+    (8, 4096, 4096, 7168), (8, 4096, 7168, 2048), (64, 32768, 2816, 2048), (64, 32768, 2048, 1408),
+    (8, 8192, 8192, 4096), (16, 32768, 4096, 4096), (16, 32768, 5760, 2880),
+    (16, 32768, 2880, 2880), (20, 16384, 3072, 5120), (2, 32768, 4096, 7168),
+    (2, 32768, 7168, 2048), (16, 16384, 4096, 7168), (16, 16384, 7168, 2048),
+    (8, 8192, 28672, 4096), (8, 8192, 4096, 14336), (4, 16384, 4096, 14336),
+]
+
+
 def launch(bench, pool):
     """What a launch costs when nothing is computed: in a graph, in a stream, and alone."""
     x = torch.zeros(32, device="cuda")
@@ -374,18 +389,22 @@ def gemm(bench, pool):
 
 
 def fp8(bench, pool):
-    """fp8 products: e4m3 operands, tensorwise scale, bf16 or fp32 result."""
+    """fp8 products: e4m3 operands, tensorwise scale, bf16 or fp32 result. Forward products may add
+    up in the matrix units' own short registers (`fast`), gradients may not."""
     one = torch.ones(1, device="cuda")
     for tokens in [8192, 2048, 4096]:
         for n, k in LINEARS:
             if n > 100000:
                 continue
             for m, n2, k2, out, name in [(tokens, n, k, BF16, "nt"),
+                                         (tokens, n, k, BF16, "nt_fast"),
                                          (n, k, tokens, FP32, "tn_fp32")]:
                 def make(i):
                     a = pool.take(m, k2).to(FP8)
                     b = pool.take(n2, k2).to(FP8).t()
-                    return lambda: torch._scaled_mm(a, b, one, one, out_dtype=out)
+                    fast = name == "nt_fast"
+                    return lambda: torch._scaled_mm(a, b, one, one, out_dtype=out,
+                                                    use_fast_accum=fast)
                 moved = m * k2 + n2 * k2 + (2 if out == BF16 else 4) * m * n2
                 bench.kernel("gemm", "fp8", (m, n2, k2), name, make, 2 * m * n2 * k2, moved)
 
@@ -398,7 +417,9 @@ def batched(bench, pool):
                             (16, 4096, 128), (4, 8192, 128), (64, 512, 64), (6, 2048, 128),
                             (24, 2048, 128), (16, 2048, 64), (48, 2048, 96), (96, 2048, 96),
                             (8, 2048, 160), (16, 1024, 128), (64, 1024, 128), (4, 4096, 128),
-                            (32, 2048, 64), (12, 2048, 96)]:
+                            (32, 2048, 64), (12, 2048, 96), (4, 2048, 128), (2, 2048, 128),
+                            (4, 1024, 128), (8, 512, 128), (16, 512, 64), (4, 2048, 160),
+                            (12, 1024, 64), (6, 2048, 96), (2, 4096, 128), (3, 2048, 96)]:
         flop = 2 * batch * seq * seq * dim
         moved = 2 * batch * (seq * seq + 2 * seq * dim)
 
@@ -424,22 +445,7 @@ def batched(bench, pool):
 
 def grouped(bench, pool):
     """Expert products: groups, tokens over all of them, outputs, inputs."""
-    for groups, tokens, n, k in [(8, 16384, 28672, 4096), (8, 16384, 4096, 14336),
-                                 (1, 8192, 28672, 4096), (2, 8192, 28672, 4096),
-                                 (4, 8192, 28672, 4096), (2, 8192, 4096, 14336),
-                                 (4, 32768, 4096, 7168), (4, 32768, 7168, 2048),
-                                 (8, 16384, 4096, 7168), (8, 16384, 7168, 2048),
-                                 (32, 32768, 4096, 7168), (32, 32768, 7168, 2048),
-                                 (16, 8192, 3072, 5120), (16, 8192, 5120, 1536),
-                                 (20, 24576, 3072, 5120), (20, 24576, 5120, 1536),
-                                 (8, 4096, 4096, 7168), (8, 4096, 7168, 2048),
-                                 (64, 32768, 2816, 2048), (64, 32768, 2048, 1408),
-                                 (8, 8192, 8192, 4096), (16, 32768, 4096, 4096),
-                                 (16, 32768, 5760, 2880), (16, 32768, 2880, 2880),
-                                 (20, 16384, 3072, 5120), (2, 32768, 4096, 7168),
-                                 (2, 32768, 7168, 2048), (16, 16384, 4096, 7168),
-                                 (16, 16384, 7168, 2048), (8, 8192, 28672, 4096),
-                                 (8, 8192, 4096, 14336), (4, 16384, 4096, 14336)]:
+    for groups, tokens, n, k in GROUPED:
         each = tokens // groups
         offs = torch.arange(1, groups + 1, device="cuda", dtype=torch.int32) * each
         flop = 2 * tokens * n * k
@@ -476,6 +482,144 @@ def grouped(bench, pool):
             bench.kernel("grouped", "bf16", (groups, tokens, n, k), name, make, flop, moved)
         moved = tokens * k + groups * n * k + 2 * tokens * n
         bench.kernel("grouped", "fp8", (groups, tokens, n, k), "fwd", fp8_fwd, flop, moved)
+
+
+def fp8_operand(pool, rows, cols):
+    """e4m3 numbers that fill the type's range, as scaled operands do."""
+    return (pool.take(rows, cols) * (448 / 5)).clamp_(-448, 448).to(FP8)
+
+
+def fp8_block(bench, pool):
+    """Block-scaled fp8 products: 1 x 128 scales of tokens, 128 x 128 of weights (forward, and the
+    gradient of the input), 1 x 128 of both where the gradient of weights is made."""
+    def scales(outer, k):
+        return torch.rand(k // 128, outer, device="cuda").t()
+
+    for tokens in [8192, 2048, 4096]:
+        for n, k in LINEARS:
+            if n > 100000 or n % 128 or k % 128:
+                continue
+            for m, n2, k2, out, name in [(tokens, n, k, BF16, "nt"),
+                                         (n, k, tokens, FP32, "tn_fp32")]:
+                def make(i):
+                    a, b = fp8_operand(pool, m, k2), fp8_operand(pool, n2, k2).t()
+                    by_block = torch.rand(n2 // 128, k2 // 128, device="cuda").t()
+                    sa, sb = scales(m, k2), by_block if out == BF16 else scales(n2, k2).t()
+                    return lambda: torch._scaled_mm(a, b, sa, sb, out_dtype=out)
+                moved = m * k2 + n2 * k2 + (2 if out == BF16 else 4) * m * n2
+                bench.kernel("gemm", "fp8_block", (m, n2, k2), name, make, 2 * m * n2 * k2, moved)
+
+
+def fp8_range(bench, pool):
+    """fp8 products of operands that fill the type's range, beside those of plain normal numbers,
+    and with a scale for each row: how much the data and the recipe change the rate."""
+    one = torch.ones(1, device="cuda")
+    for m, n, k in [(8192, 4096, 4096), (8192, 28672, 4096), (8192, 4096, 14336),
+                    (8192, 10240, 8192), (8192, 8192, 8192), (8192, 14336, 8192),
+                    (8192, 8192, 7168), (8192, 13312, 16384), (8192, 16384, 6656),
+                    (4096, 28672, 4096), (4096, 14336, 8192), (8192, 6144, 12288),
+                    (8192, 12288, 6144), (16384, 16384, 16384)]:
+        flop, moved = 2 * m * n * k, m * k + n * k + 2 * m * n
+
+        def plain(i):
+            a, b = pool.take(m, k).to(FP8), pool.take(n, k).to(FP8).t()
+            return lambda: torch._scaled_mm(a, b, one, one, out_dtype=BF16)
+
+        def full(i):
+            a, b = fp8_operand(pool, m, k), fp8_operand(pool, n, k).t()
+            return lambda: torch._scaled_mm(a, b, one, one, out_dtype=BF16)
+
+        def slow(i):
+            a, b = fp8_operand(pool, m, k), fp8_operand(pool, n, k).t()
+            return lambda: torch._scaled_mm(a, b, one, one, out_dtype=BF16, use_fast_accum=False)
+
+        def fast(i):
+            a, b = fp8_operand(pool, m, k), fp8_operand(pool, n, k).t()
+            return lambda: torch._scaled_mm(a, b, one, one, out_dtype=BF16, use_fast_accum=True)
+
+        def by_row(i):
+            a, b = fp8_operand(pool, m, k), fp8_operand(pool, n, k).t()
+            sa, sb = torch.rand(m, 1, device="cuda"), torch.rand(1, n, device="cuda")
+            return lambda: torch._scaled_mm(a, b, sa, sb, out_dtype=BF16, use_fast_accum=True)
+
+        for name, make in [("nt", plain), ("nt_range", full), ("nt_slow", slow),
+                           ("nt_fast", fast), ("nt_rows", by_row)]:
+            bench.kernel("range", "fp8", (m, n, k), name, make, flop, moved, busy=0.4)
+
+
+def casts(bench, pool):
+    """Casts to fp8 with block scales in both directions, and the greatest magnitude alone."""
+    for rows, cols in SHAPES:
+        if rows % 128 or cols % 128:
+            continue
+        n = rows * cols
+
+        def new(*shape, dtype=FP8):
+            return torch.empty(*shape, dtype=dtype, device="cuda")
+
+        def block(i):
+            x, y, t = pool.take(rows, cols), new(rows, cols), new(cols, rows)
+            s, st = new(cols // 128, rows, dtype=FP32), new(rows // 128, cols, dtype=FP32)
+            return lambda: tk.fp8_block_transpose(x, y, t, s, st)
+
+        def amax(i):
+            x, a = pool.take(rows, cols), torch.zeros(1, device="cuda")
+            return lambda: tk.fp8_amax(x, a)
+
+        bench.kernel("mem", "bf16", (rows, cols), "fp8_block_transpose", block, 0, 4 * n)
+        bench.kernel("mem", "bf16", (rows, cols), "fp8_amax", amax, 0, 2 * n)
+
+
+def grouped_backward(bench, pool):
+    """Expert products that `grouped` lacks: weight gradients added to fp32 main gradients by the
+    product itself, expert after expert as Transformer Engine's `GroupedLinear` launches them, and
+    the fp8 gradients."""
+    for groups, tokens, n, k in GROUPED:
+        each = tokens // groups // 16 * 16  # fp8 gradients need whole multiples
+        tokens = each * groups
+        offs = torch.arange(1, groups + 1, device="cuda", dtype=torch.int32) * each
+        flop = 2 * tokens * n * k
+
+        def accumulated(i):
+            g, x = pool.take(groups, each, n), pool.take(groups, each, k)
+            y = torch.zeros(groups, n, k, dtype=FP32, device="cuda")
+
+            def go():
+                for e in range(groups):
+                    torch.ops.aten.addmm.dtype_out(y[e], g[e].t(), x[e], FP32, out=y[e])
+            return go
+
+        def fp8_dgrad(i):
+            g, w = pool.take(tokens, n).to(FP8), pool.take(groups, k, n).to(FP8)
+            sg, sw = torch.ones(tokens, device="cuda"), torch.ones(groups, k, device="cuda")
+            return lambda: torch._scaled_grouped_mm(g, w.transpose(1, 2), sg, sw, offs=offs,
+                                                    out_dtype=BF16, use_fast_accum=True)
+
+        def fp8_wgrad(i):
+            g, x = pool.take(n, tokens).to(FP8), pool.take(k, tokens).to(FP8).t()
+            sg, sx = (torch.ones(groups * size, device="cuda") for size in (n, k))
+            return lambda: torch._scaled_grouped_mm(g, x, sg, sx, offs=offs, out_dtype=BF16,
+                                                    use_fast_accum=True)
+
+        def fp8_loop(i):
+            g = pool.take(groups, n, each).to(FP8)
+            x = pool.take(groups, k, each).to(FP8)
+            one = torch.ones(1, device="cuda")
+
+            def go():
+                for e in range(groups):
+                    torch._scaled_mm(g[e], x[e].t(), one, one, out_dtype=FP32)
+            return go
+
+        moved = 2 * tokens * (n + k) + 8 * groups * n * k
+        bench.kernel("grouped", "bf16", (groups, tokens, n, k), "wgrad_acc", accumulated, flop,
+                     moved)
+        moved = tokens * n + groups * n * k + 2 * tokens * k
+        bench.kernel("grouped", "fp8", (groups, tokens, n, k), "dgrad", fp8_dgrad, flop, moved)
+        moved = tokens * (n + k) + 2 * groups * n * k
+        bench.kernel("grouped", "fp8", (groups, tokens, n, k), "wgrad", fp8_wgrad, flop, moved)
+        moved += 2 * groups * n * k
+        bench.kernel("grouped", "fp8", (groups, tokens, n, k), "wgrad_loop", fp8_loop, flop, moved)
 
 
 def attention(bench, pool):
@@ -566,7 +710,8 @@ FAMILIES = {
     "launch": launch, "layers": layers.measure, "experts": layers.measure_experts,
     "memory": memory, "attention": attention, "softmax": softmax, "batched": batched,
     "grouped": grouped, "gemm": gemm, "loss": loss, "optimizer": optimizer, "fp8": fp8,
-    "profiles": layers.profiles,
+    "fp8_block": fp8_block, "fp8_range": fp8_range, "casts": casts,
+    "grouped_backward": grouped_backward, "profiles": layers.profiles,
 }
 
 

@@ -232,6 +232,30 @@ def _fp8_block(x, y, scales, n, GROUPS: tl.constexpr):
 
 
 @triton.jit
+def _fp8_block_transpose(x, y, yt, scales, scales_t, rows, cols):
+    r = tl.program_id(0) * 128 + tl.arange(0, 128)
+    c = tl.program_id(1) * 128 + tl.arange(0, 128)
+    where = r[:, None].to(tl.int64) * cols + c[None, :]
+    ok = (r[:, None] < rows) & (c[None, :] < cols)
+    z = tl.load(x + where, mask=ok, other=0.0).to(tl.float32)
+    across = tl.maximum(tl.max(tl.abs(z), 1), 1e-12) / 448.0
+    tl.store(y + where, (z / across[:, None]).to(tl.float8e4nv), mask=ok)
+    tl.store(scales + tl.program_id(1) * rows + r, across, mask=r < rows)
+    down = tl.maximum(tl.max(tl.abs(z), 0), 1e-12) / 448.0
+    there = c[:, None].to(tl.int64) * rows + r[None, :]
+    q = tl.trans((z / down[None, :]).to(tl.float8e4nv))
+    tl.store(yt + there, q, mask=(c[:, None] < cols) & (r[None, :] < rows))
+    tl.store(scales_t + tl.program_id(0) * cols + c, down, mask=c < cols)
+
+
+@triton.jit
+def _fp8_amax(x, greatest, n, BLOCK: tl.constexpr):
+    where = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    z = tl.load(x + where, mask=where < n, other=0.0).to(tl.float32)
+    tl.atomic_max(greatest, tl.max(tl.abs(z), 0))
+
+
+@triton.jit
 def _combine(x, order, weight, y, cols, TOP: tl.constexpr, BLOCK: tl.constexpr):
     token = tl.program_id(0).to(tl.int64)
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -341,6 +365,18 @@ def fp8_cast_transpose(x, y, yt, scale):
 def fp8_block(x, y, scales):
     n = x.numel()
     _fp8_block[(triton.cdiv(n, 128 * 32),)](x, y, scales, n, GROUPS=32)
+
+
+def fp8_block_transpose(x, y, yt, scales, scales_t):
+    """A scale for each 128 channels of a token, and for each 128 tokens of a channel."""
+    rows, cols = x.shape
+    _fp8_block_transpose[(triton.cdiv(rows, 128), triton.cdiv(cols, 128))](
+        x, y, yt, scales, scales_t, rows, cols, num_warps=8)
+
+
+def fp8_amax(x, greatest):
+    n = x.numel()
+    _fp8_amax[(triton.cdiv(n, 16384),)](x, greatest, n, BLOCK=16384, num_warps=8)
 
 
 def combine(x, order, weight, y):

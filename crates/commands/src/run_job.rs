@@ -8,7 +8,7 @@
 use fabric::cost::{self, Part};
 use fabric::graph::LinkKind;
 use fabric::{Fabric, LinkId};
-use job::config::Precision;
+use job::compute::Operands;
 use job::memory::{self, Usage};
 use scenario::Loaded;
 use serde::Serialize;
@@ -501,16 +501,34 @@ fn findings(
     left_out: Option<String>,
 ) -> Vec<String> {
     let mut findings: Vec<String> = left_out.into_iter().collect();
-    if world.job.precision == Precision::Fp8 && world.rates.matmul_fp8_tflops.is_none() {
-        let gpu = &world.gpu.title;
-        findings.push(format!("{gpu} has no fp8: its matrix products take as long as in bf16"));
-    }
+    findings.extend(other_operands(world));
     for finding in prediction.phases.iter().flat_map(|phase| &phase.findings) {
         if !findings.contains(finding) {
             findings.push(finding.clone());
         }
     }
     findings
+}
+
+/// What products run with where the GPU lacks what was asked for.
+fn other_operands(world: &JobWorld<'_>) -> Option<String> {
+    let (gpu, asked) = (&world.gpu.title, world.job.operands());
+    let runs = world.rates.runs(asked);
+    let lacks = match asked {
+        Operands::Fp4 => "fp4",
+        Operands::Mxfp8 => "MXFP8",
+        // Block scales run as MXFP8, which is what they are there for.
+        Operands::Fp8Block if runs == Operands::Mxfp8 => return None,
+        _ => "fp8",
+    };
+    let as_in = match runs {
+        other if other == asked => return None,
+        Operands::Bf16 | Operands::Fp32 => "bf16",
+        Operands::Fp8Block => "fp8 with block scales",
+        Operands::Mxfp8 => "MXFP8",
+        Operands::Fp8 | Operands::Fp4 => "fp8",
+    };
+    Some(format!("{gpu} has no {lacks}: its matrix products take as long as in {as_in}"))
 }
 
 fn memory_of(world: &JobWorld<'_>) -> Memory {

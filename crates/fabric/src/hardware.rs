@@ -107,6 +107,92 @@ pub enum ScaleUpKind {
     Pcie,
 }
 
+/// How fast a GPU runs each class of kernels, as a multiple of the H200 whose kernels were
+/// measured. Ratios are of one collector on equal shapes, so that what a long run loses to the
+/// power limit is on both sides. Products are `large`, `narrow` (a side of the weights below 4,096)
+/// or `short` (below 2,048 rows: few tokens for each expert). What is left out follows by a rule
+/// from the other figures, and counts as extrapolated.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Speed {
+    /// Large products in bf16. Left out, `matmul_bf16_tflops` that lasts, over the H200's 691.
+    pub bf16_large: Option<Figure>,
+    /// Narrow products in bf16. Left out, as large ones.
+    pub bf16_narrow: Option<Figure>,
+    /// Short products in bf16. Left out, as narrow ones.
+    pub bf16_short: Option<Figure>,
+    /// Large products in fp8 with one scale per tensor. Left out, `matmul_fp8_tflops` that lasts,
+    /// over the H200's 1,264.
+    pub fp8_large: Option<Figure>,
+    /// Narrow ones. Left out, as large ones.
+    pub fp8_narrow: Option<Figure>,
+    /// Short ones. Left out, as narrow ones.
+    pub fp8_short: Option<Figure>,
+    /// Products in fp8 with a scale per block of 128, over the H200's own. Left out, as with one
+    /// scale per tensor.
+    pub fp8_block: Option<Figure>,
+    /// Large products in MXFP8, over the H200's fp8 with one scale per tensor. Left out, the GPU
+    /// has no MXFP8, and block scales of 128 stand for it.
+    pub mxfp8_large: Option<Figure>,
+    /// Narrow ones. Left out, as large ones.
+    pub mxfp8_narrow: Option<Figure>,
+    /// Short ones. Left out, as narrow ones.
+    pub mxfp8_short: Option<Figure>,
+    /// Products in 4 bits (NVFP4, MXFP4), over the H200's fp8. Left out, the GPU has none, and
+    /// they run in fp8.
+    pub fp4: Option<Figure>,
+    /// Attention forward with heads 128 wide. Left out, the ratio of products in bf16, or of the
+    /// peaks where that is less.
+    pub attention_forward: Option<Figure>,
+    /// Attention backward with heads 128 wide. Left out, as forward.
+    pub attention_backward: Option<Figure>,
+    /// Attention forward with heads of up to 96. Left out, as with 128.
+    pub attention_forward_64: Option<Figure>,
+    /// Attention backward with heads of up to 96. Left out, it loses what forward loses.
+    pub attention_backward_64: Option<Figure>,
+    /// Attention forward with keys wider than values (192 and 128: MLA). Left out, as with 128.
+    pub attention_forward_mla: Option<Figure>,
+    /// Attention backward with keys wider than values. Left out, as with 128.
+    pub attention_backward_mla: Option<Figure>,
+    /// Kernels at the memory's bandwidth. Left out, the ratio of bandwidths.
+    pub memory: Option<Figure>,
+    /// Kernels that stay below it, as gradients of norms do. Left out, multiprocessors times clock.
+    pub norm_backward: Option<Figure>,
+}
+
+impl Speed {
+    /// Every class by its key.
+    pub fn figures(&self) -> [(&'static str, Option<&Figure>); 19] {
+        [
+            ("bf16_large", self.bf16_large.as_ref()),
+            ("bf16_narrow", self.bf16_narrow.as_ref()),
+            ("bf16_short", self.bf16_short.as_ref()),
+            ("fp8_large", self.fp8_large.as_ref()),
+            ("fp8_narrow", self.fp8_narrow.as_ref()),
+            ("fp8_short", self.fp8_short.as_ref()),
+            ("fp8_block", self.fp8_block.as_ref()),
+            ("mxfp8_large", self.mxfp8_large.as_ref()),
+            ("mxfp8_narrow", self.mxfp8_narrow.as_ref()),
+            ("mxfp8_short", self.mxfp8_short.as_ref()),
+            ("fp4", self.fp4.as_ref()),
+            ("attention_forward", self.attention_forward.as_ref()),
+            ("attention_backward", self.attention_backward.as_ref()),
+            ("attention_forward_64", self.attention_forward_64.as_ref()),
+            ("attention_backward_64", self.attention_backward_64.as_ref()),
+            ("attention_forward_mla", self.attention_forward_mla.as_ref()),
+            ("attention_backward_mla", self.attention_backward_mla.as_ref()),
+            ("memory", self.memory.as_ref()),
+            ("norm_backward", self.norm_backward.as_ref()),
+        ]
+    }
+}
+
+impl Ranged for Speed {
+    fn ranges(&self, check: &mut Ranges) {
+        figures(check, [1e-3, 1e3], self.figures());
+    }
+}
+
 /// An accelerator.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -146,6 +232,9 @@ pub struct Gpu {
     /// Their boost clock in GHz. Left out, the H200's.
     #[serde(default)]
     pub clock_ghz: Option<Figure>,
+    /// How fast it runs each class of kernels.
+    #[serde(default)]
+    pub speed: Speed,
     /// Board power in watts.
     pub power_w: Figure,
     /// Price in US dollars.
@@ -171,6 +260,7 @@ impl Ranged for Gpu {
             ("flash2_share", self.flash2_share.as_ref()),
         ];
         figures(check, [1e-3, 1.0], shares);
+        check.table("speed", &self.speed);
         let costs = [("power_w", Some(&self.power_w)), ("price_usd", Some(&self.price_usd))];
         figures(check, COSTS, costs);
     }

@@ -3,15 +3,14 @@
 //! Times come from kernels measured on an H200 (`data/README.md`), not from data-sheet rates. For
 //! each family of kernels a short sum of physical terms (a fixed cost, operations over a rate,
 //! bytes over a bandwidth) is fitted to the measured rows, and what the rows near a shape say
-//! beyond that sum corrects it. Other GPUs get the same kernels with each term scaled by their own
-//! rates ([`GpuRates`]).
+//! beyond that sum corrects it. Other GPUs get the same kernels with each term scaled by their
+//! speed over the H200 in the kernel's class ([`GpuRates`]).
 //!
 //! ```
-//! use job::compute::{Gemm, GpuRates, Kernel, Role, Timer};
-//! use job::config::Precision;
+//! use job::compute::{Gemm, GpuRates, Kernel, Operands, Role, Timer};
 //!
-//! let (precision, role) = (Precision::Bf16, Role::Forward);
-//! let product = Gemm { m: 8192, n: 8192, k: 8192, precision, role };
+//! let (operands, role) = (Operands::Bf16, Role::Forward);
+//! let product = Gemm { m: 8192, n: 8192, k: 8192, operands, role };
 //! let time = Timer::measured().time(&Kernel::Gemm(product), &GpuRates::h200());
 //! let tflops = product.flops() / time.as_secs_f64() / 1e12;
 //! assert!((620.0..720.0).contains(&tflops), "{tflops}");
@@ -47,10 +46,10 @@ mod tests;
 use serde::Serialize;
 
 pub use attention::{Attention, Direction, Mask};
-pub use gemm::{BatchedGemm, Gemm, GroupedGemm, Role};
+pub use gemm::{BatchedGemm, Gemm, GroupedGemm, Operands, Role};
 pub use layer::{Layer, Pass};
 pub use memory::{Memory, MemoryKind};
-pub use rates::GpuRates;
+pub use rates::{Class, End, GpuRates};
 pub use timer::Timer;
 
 /// One kernel launch, or the few launches that stand for one operation.

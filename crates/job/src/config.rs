@@ -13,7 +13,7 @@ use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use units::Idle;
 
-use crate::model::{Model, Recompute};
+use crate::model::{Mlp, Model, Recompute};
 use crate::parallel::{Axis, ParallelConfig};
 use crate::placement::{PlacementConfig, Policy};
 use crate::schedule::Schedule;
@@ -37,6 +37,9 @@ pub struct JobConfig {
     pub placement: PlacementConfig,
     /// The type of the matrix products.
     pub precision: Precision,
+    /// How fp8 operands are scaled, and which kernels cast them. Left out, `block` for models with
+    /// experts, `fused` for GPT's kind (GELU and biases), else `delayed`.
+    pub fp8_recipe: Option<Fp8Recipe>,
     /// What the backward pass computes again: `none`, `selective`, `full`, or a list of modules by
     /// Megatron-LM's names.
     pub recompute: Recompute,
@@ -80,6 +83,10 @@ impl JobConfig {
                     idle.part_of("recompute", &why, "a model that has it");
                 }
             }
+        }
+        if self.precision != Precision::Fp8 {
+            let why = "nothing is computed in fp8";
+            idle.key("fp8_recipe", why, "job.precision=fp8");
         }
         if parallel.cp == 1 {
             let why = "sequences are not cut";
@@ -201,6 +208,8 @@ pub enum Precision {
     Fp16,
     /// 8-bit products with 16-bit storage.
     Fp8,
+    /// 4-bit products (NVFP4, MXFP4) with 16-bit storage; in fp8 on GPUs that have none.
+    Fp4,
     /// 32-bit throughout.
     Fp32,
 }
@@ -209,6 +218,43 @@ impl Precision {
     /// Bytes of a stored weight or activation.
     pub fn bytes(self) -> u64 {
         if self == Self::Fp32 { 4 } else { 2 }
+    }
+}
+
+/// How fp8 operands are scaled, and which kernels cast them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fp8Recipe {
+    /// One scale per tensor, from the steps before. The norm in front of a product casts for it,
+    /// and all else has casts of its own: Megatron-LM's layers of Transformer Engine, which has
+    /// activations as kernels of Megatron-LM (`TELayerNormColumnParallelLinear`,
+    /// `TERowParallelLinear` in `gpt_layer_specs.py`; `bias_swiglu_impl` in `mlp.py`).
+    #[default]
+    Delayed,
+    /// The same with activations that cast, forward and backward: Transformer Engine's own
+    /// `TransformerLayer` (`LayerNormMLP`).
+    Fused,
+    /// One scale per tensor, from its greatest value now: a pass to find it, then the cast.
+    Current,
+    /// A scale for each 128 channels of a token and each 128 × 128 of weights. As MXFP8 on GPUs
+    /// that have it.
+    Block,
+    /// A power of two for each 32 numbers (MXFP8). As `block` on GPUs that have no MXFP8.
+    Mx,
+}
+
+impl Fp8Recipe {
+    /// What the software that trains such models does: DeepSeek-V3's (arXiv 2412.19437, section
+    /// 3.3.2) with experts; Transformer Engine's whole layer for GPT's kind, which NeMo has as its
+    /// default for those (`use_transformer_engine_full_layer_spec` of `GPTConfig5B` to
+    /// `GPTConfig175B`; MLPerf's GPT-3 has the same layer); else Megatron-LM's, as NeMo has it for
+    /// all other models.
+    pub fn usual(model: &Model) -> Self {
+        match (&model.experts, model.mlp == Mlp::Gelu && model.biases.mlp) {
+            (Some(_), _) => Self::Block,
+            (None, true) => Self::Fused,
+            (None, false) => Self::Delayed,
+        }
     }
 }
 

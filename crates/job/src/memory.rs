@@ -20,7 +20,7 @@ use std::fmt;
 use units::Bytes;
 
 use crate::compute::layer::Dropout;
-use crate::config::{AttentionKernel, Loss, Precision};
+use crate::config::{AttentionKernel, Loss};
 use crate::model::{Experts, LayerKind, Mlp, Module, Recomputed};
 use crate::parallel::{GroupKind, Reduction, Sharding};
 use crate::partition::Held;
@@ -234,7 +234,7 @@ fn expert_activations(job: &Job, experts: &Experts, again: Recomputed) -> u64 {
 
 /// Bytes per element of what a matrix product will read again.
 fn input_bytes(job: &Job) -> u64 {
-    if job.precision == Precision::Fp8 { 1 } else { job.precision.bytes() }
+    if job.operands().is_cast() { 1 } else { job.precision.bytes() }
 }
 
 /// Bytes of a dropout mask per element.

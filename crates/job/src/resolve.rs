@@ -5,11 +5,11 @@
 
 use units::Bytes;
 
-use crate::compute::Mask;
 use crate::compute::layer::Dropout;
+use crate::compute::{Mask, Operands};
 use crate::config::{
-    AttentionKernel, BatchConfig, DispatchType, Dispatcher, JobConfig, Loss, MoeConfig, Optimizer,
-    Precision, RoutingLimit,
+    AttentionKernel, BatchConfig, DispatchType, Dispatcher, Fp8Recipe, JobConfig, Loss, MoeConfig,
+    Optimizer, Precision, RoutingLimit,
 };
 use crate::model::{Experts, Mlp, Model, Recomputed};
 use crate::parallel::{Layout, ParallelConfig, Reduction, Sharding, StageSplit};
@@ -37,6 +37,8 @@ pub struct Job {
     pub schedule: Schedule,
     /// The type of the matrix products.
     pub precision: Precision,
+    /// How fp8 operands are scaled and cast.
+    pub fp8_recipe: Fp8Recipe,
     /// What the backward pass computes again.
     pub recompute: Recomputed,
     /// The attention kernels' generation.
@@ -56,6 +58,13 @@ pub struct Job {
     pub dispatch: DispatchType,
     /// What carries them.
     pub dispatcher: Dispatcher,
+}
+
+impl Job {
+    /// What the matrix products multiply.
+    pub fn operands(&self) -> Operands {
+        Operands::of(self.precision, self.fp8_recipe)
+    }
 }
 
 /// The cluster, as far as a job must know it.
@@ -103,7 +112,7 @@ pub fn resolve(config: &JobConfig, model: Model, site: &Site) -> Resolved {
     }
     // DeepSeek's software is the one that is known to send fp8.
     let dispatch = config.moe.dispatch.unwrap_or(match (config.precision, config.schedule) {
-        (Precision::Fp8, Schedule::DualPipe) => DispatchType::Fp8,
+        (Precision::Fp8 | Precision::Fp4, Schedule::DualPipe) => DispatchType::Fp8,
         _ => DispatchType::Bf16,
     });
     let limited = model.experts.is_some_and(|experts| experts.group_limit < experts.groups);
@@ -127,6 +136,7 @@ pub fn resolve(config: &JobConfig, model: Model, site: &Site) -> Resolved {
         microbatches,
         schedule: config.schedule,
         precision: config.precision,
+        fp8_recipe: config.fp8_recipe.unwrap_or(Fp8Recipe::usual(&model)),
         recompute: config.recompute.of(&model),
         attention: config.attention,
         mask: Mask::Causal,

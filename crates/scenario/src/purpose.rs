@@ -360,6 +360,19 @@ impl Asked<'_> {
                 let keys = ["fp8_tflops", "matmul_fp8_tflops"];
                 figures(&keys, "nothing is computed in fp8", "job.precision=fp8");
             }
+            let speed = &scenario.catalogue.gpu[name].speed;
+            let by_rule = [
+                ("matmul_bf16_tflops", speed.bf16_large.is_some()),
+                ("matmul_fp8_tflops", speed.fp8_large.is_some()),
+                ("matmul_sustained", speed.bf16_large.is_some() && speed.fp8_large.is_some()),
+                ("clock_ghz", speed.norm_backward.is_some()),
+                ("memory_gbytes_s", speed.memory.is_some()),
+            ];
+            for (key, published) in by_rule {
+                if published {
+                    figures(&[key], "published kernels say more: `speed`", "leave out `speed`");
+                }
+            }
             if !self.has_gpus() {
                 let keys = ["scale_up_gbytes_s", "scale_up_name"];
                 figures(&keys, "flows between NICs need no GPU", "a collective");
@@ -550,7 +563,7 @@ impl Asked<'_> {
 const MONEY: [&str; 2] = ["power_w", "price_usd"];
 
 /// Figures of a GPU that only computation looks at.
-const COMPUTE: [&str; 10] = [
+const COMPUTE: [&str; 11] = [
     "bf16_tflops",
     "fp8_tflops",
     "matmul_bf16_tflops",
@@ -561,6 +574,7 @@ const COMPUTE: [&str; 10] = [
     "memory_gbytes_s",
     "sms",
     "clock_ghz",
+    "speed",
 ];
 
 /// Collectives in which everybody sends something else to everybody.

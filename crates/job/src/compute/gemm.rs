@@ -9,7 +9,61 @@
 use serde::Serialize;
 
 use super::curve::{Shape, TERMS};
-use crate::config::Precision;
+use super::rates::Size;
+use crate::config::{Fp8Recipe, Precision};
+use crate::parallel::GradientType;
+
+/// What a product multiplies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Operands {
+    /// 16 bits, fp16 too.
+    Bf16,
+    /// 32 bits, as TF32: half of bf16's rate by data sheet.
+    Fp32,
+    /// e4m3 with one scale per tensor.
+    Fp8,
+    /// e4m3 with a scale for each 128 channels of a token and each 128 × 128 of weights.
+    Fp8Block,
+    /// e4m3 with a power of two for each 32 numbers.
+    Mxfp8,
+    /// 4 bits with a scale for each 16 (NVFP4) or 32 (MXFP4).
+    Fp4,
+}
+
+impl Operands {
+    /// The operands of a precision, and of a recipe where that is fp8.
+    pub fn of(precision: Precision, recipe: Fp8Recipe) -> Self {
+        match (precision, recipe) {
+            (Precision::Bf16 | Precision::Fp16, _) => Self::Bf16,
+            (Precision::Fp32, _) => Self::Fp32,
+            (Precision::Fp4, _) => Self::Fp4,
+            (Precision::Fp8, Fp8Recipe::Block) => Self::Fp8Block,
+            (Precision::Fp8, Fp8Recipe::Mx) => Self::Mxfp8,
+            (Precision::Fp8, _) => Self::Fp8,
+        }
+    }
+
+    /// Whether 16-bit tensors are cast to them.
+    pub fn is_cast(self) -> bool {
+        !matches!(self, Self::Bf16 | Self::Fp32)
+    }
+
+    /// Bytes of an operand.
+    fn bytes(self) -> f64 {
+        match self {
+            Self::Fp32 => 4.0,
+            Self::Bf16 => 2.0,
+            Self::Fp8 | Self::Fp8Block | Self::Mxfp8 => 1.0,
+            Self::Fp4 => 0.5,
+        }
+    }
+
+    /// Bytes of a result that is no main gradient.
+    fn result_bytes(self) -> u64 {
+        if self == Self::Fp32 { 4 } else { 2 }
+    }
+}
 
 /// What a product is for, which decides the layout of its operands and the type of its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -34,8 +88,8 @@ pub struct Gemm {
     pub n: u64,
     /// The inner size.
     pub k: u64,
-    /// Type of the operands. fp16 runs as bf16; fp32 as TF32, at half its rate by data sheet.
-    pub precision: Precision,
+    /// What is multiplied.
+    pub operands: Operands,
     /// What it is for.
     pub role: Role,
 }
@@ -52,16 +106,14 @@ impl Gemm {
     }
 
     fn operand_bytes(&self) -> f64 {
-        let width = if self.precision == Precision::Fp8 { 1 } else { self.precision.bytes() };
-        width as f64 * self.k as f64 * (self.m + self.n) as f64
+        self.operands.bytes() * self.k as f64 * (self.m + self.n) as f64
     }
 
     fn result_bytes(&self) -> f64 {
-        let width = match (self.role, self.precision) {
-            (Role::AccumulatedWeightGradient, Precision::Fp8) => 4, // written, as it was measured
-            (Role::AccumulatedWeightGradient, _) => 8,              // read and written
-            (Role::WeightGradient, Precision::Fp8) => 4,
-            (_, precision) => precision.bytes(),
+        let width = match (self.role, self.operands.is_cast()) {
+            (Role::AccumulatedWeightGradient, _) => 8, // read and written
+            (Role::WeightGradient, true) => 4,         // written, as it was measured
+            _ => self.operands.result_bytes(),
         };
         (width * self.m * self.n) as f64
     }
@@ -118,10 +170,12 @@ pub struct GroupedGemm {
     pub n: u64,
     /// Input channels of an expert's matrix.
     pub k: u64,
-    /// Type of the operands.
-    pub precision: Precision,
-    /// What it is for: forward, input gradient or weight gradient.
+    /// What is multiplied.
+    pub operands: Operands,
+    /// What it is for.
     pub role: Role,
+    /// The type of the main gradients, where it adds to them.
+    pub main: GradientType,
 }
 
 impl GroupedGemm {
@@ -130,10 +184,27 @@ impl GroupedGemm {
         2.0 * self.tokens as f64 * (self.n * self.k) as f64
     }
 
-    /// Bytes of tokens, weights and results, in 16 bits.
+    /// Bytes of tokens, weights and results, in 16 bits; main gradients are read and written,
+    /// and written only where fp8 operands give them, as it was measured.
     pub fn bytes(&self) -> f64 {
         let Self { groups, tokens, n, k, .. } = *self;
-        2.0 * (tokens as f64 * (n + k) as f64 + groups as f64 * (n * k) as f64)
+        let width = match (self.role, self.operands.is_cast()) {
+            (Role::AccumulatedWeightGradient, _) => 2.0 * self.main.bytes() as f64,
+            (Role::WeightGradient, true) => 4.0,
+            _ => 2.0,
+        };
+        2.0 * tokens as f64 * (n + k) as f64 + width * groups as f64 * (n * k) as f64
+    }
+
+    /// How large the product of one expert is.
+    pub(super) fn size(&self) -> Size {
+        let each = self.tokens / self.groups.max(1);
+        match self.role {
+            Role::Forward | Role::InputGradient => Size::of(each, self.n, self.k),
+            Role::WeightGradient | Role::AccumulatedWeightGradient => {
+                Size::of(self.n.max(self.k), self.n.min(self.k), each)
+            }
+        }
     }
 
     pub(super) fn shape(&self) -> Shape {

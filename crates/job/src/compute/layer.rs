@@ -2,16 +2,16 @@
 //!
 //! The lists follow Megatron-LM and Transformer Engine: fused norms, activations and dropout;
 //! weight gradients added to fp32 main gradients by the product itself; fp8 operands cast together
-//! with their transpose, weights once per step and not here. `tools/kernels/layers.py` runs the
+//! with their transpose as the job's recipe says, weights once per step and not here. `tools/kernels/layers.py` runs the
 //! same lists, and the sums of predicted kernels are tested against it. Communication is not here.
 
 use serde::Serialize;
 
 use super::Kernel;
 use super::attention::{Attention, Direction, Mask};
-use super::gemm::{Gemm, GroupedGemm, Role};
+use super::gemm::{Gemm, GroupedGemm, Operands, Role};
 use super::memory::MemoryKind;
-use crate::config::{Accumulation, AttentionKernel, Loss, Precision};
+use crate::config::{Accumulation, AttentionKernel, Fp8Recipe, Loss, Precision};
 use crate::model::{Experts, Latent, LayerKind, Mlp, Model, Module, Norm, Recomputed};
 use crate::parallel::GradientType;
 
@@ -49,17 +49,26 @@ pub enum Residual {
     Sharded,
 }
 
-/// Where fp8 operands are cast.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Casts {
-    /// By kernels of their own: block-wise scales need the block's greatest value first.
-    #[default]
-    Separate,
-    /// By the norm or activation that makes them, as Transformer Engine's `LayerNormLinear` and
-    /// `LayerNormMLP` do with one scale per tensor; only attention's output and the gradients that
-    /// come out of sums have casts of their own.
-    Fused,
+/// The kernel beside a product that could cast what it reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Beside {
+    /// None: attention's output, or the gradient that a sum makes.
+    Nothing,
+    /// The norm in front.
+    Norm,
+    /// The activation in front, or behind, whose gradient comes first.
+    Activation,
+}
+
+impl Beside {
+    /// Whether a recipe casts there.
+    fn casts(self, recipe: Fp8Recipe) -> bool {
+        match recipe {
+            Fp8Recipe::Fused => self != Self::Nothing,
+            Fp8Recipe::Delayed => self == Self::Norm,
+            Fp8Recipe::Current | Fp8Recipe::Block | Fp8Recipe::Mx => false,
+        }
+    }
 }
 
 /// One rank's share of a model's layers.
@@ -89,10 +98,10 @@ pub struct Layer<'a> {
     pub residual: Residual,
     /// Type of the products' operands.
     pub precision: Precision,
+    /// How fp8 operands are scaled, and where they are cast.
+    pub recipe: Fp8Recipe,
     /// Generation of the attention kernels.
     pub attention: AttentionKernel,
-    /// Where fp8 operands are cast.
-    pub casts: Casts,
     /// Whether activations are dropped.
     pub dropout: Dropout,
     /// How many tokens a query of this layer sees at most.
@@ -117,8 +126,8 @@ impl<'a> Layer<'a> {
             main_gradients: GradientType::Fp32,
             residual: Residual::default(),
             precision: Precision::Bf16,
+            recipe: Fp8Recipe::Delayed,
             attention: AttentionKernel::Flash,
-            casts: Casts::Separate,
             dropout: Dropout::Absent,
             window: None,
             mask: Mask::Causal,
@@ -241,17 +250,47 @@ impl<'a> Layer<'a> {
         }
     }
 
-    fn linear(&self, list: &mut List, outputs: u64, inputs: u64) {
-        list.linear(self.tokens(), outputs, inputs, self.precision);
+    fn operands(&self) -> Operands {
+        Operands::of(self.precision, self.recipe)
     }
 
-    /// A linear layer of which the kernels beside it can cast the input, or also the gradient of
-    /// the output.
-    fn linear_beside(&self, list: &mut List, outputs: u64, inputs: u64, cast: &[Pass]) {
-        if self.casts == Casts::Fused && cast.contains(&list.pass) {
-            list.product(self.tokens(), outputs, inputs, self.precision);
-        } else {
-            self.linear(list, outputs, inputs);
+    fn linear(&self, list: &mut List, outputs: u64, inputs: u64) {
+        self.linear_beside(list, outputs, inputs, Beside::Nothing, Beside::Nothing);
+    }
+
+    /// A linear layer whose input comes out of one kernel, and the gradient of its output out of
+    /// another.
+    fn linear_beside(
+        &self,
+        list: &mut List,
+        outputs: u64,
+        inputs: u64,
+        input: Beside,
+        gradient: Beside,
+    ) {
+        let cast = match list.pass {
+            Pass::Forward => input.casts(self.recipe),
+            Pass::InputGradient => gradient.casts(self.recipe),
+            Pass::WeightGradient => true, // both were cast before
+        };
+        if !cast {
+            self.casts(list, outputs, inputs, self.tokens());
+        }
+        list.product(self.tokens(), outputs, inputs, self.operands());
+    }
+
+    /// Casts by kernels of their own: the input forward, the output's gradient backward, each with
+    /// its transpose, for the gradient of the weights.
+    fn casts(&self, list: &mut List, outputs: u64, inputs: u64, tokens: u64) {
+        if !self.operands().is_cast() {
+            return;
+        }
+        let cast = cast_of(self.precision, self.recipe);
+        for (pass, columns) in [(Pass::Forward, inputs), (Pass::InputGradient, outputs)] {
+            if self.recipe == Fp8Recipe::Current {
+                list.memory(pass, MemoryKind::Fp8Amax, tokens, columns);
+            }
+            list.memory(pass, cast, tokens, columns);
         }
     }
 
@@ -261,7 +300,7 @@ impl<'a> Layer<'a> {
         match &self.model.latent {
             None => {
                 let width = (heads + 2 * kv_heads) * head_dim;
-                self.linear_beside(list, width, hidden, &[Pass::Forward]);
+                self.linear_beside(list, width, hidden, Beside::Norm, Beside::Nothing);
                 if biases.qkv {
                     list.memory(
                         Pass::WeightGradient,
@@ -395,15 +434,14 @@ impl<'a> Layer<'a> {
     /// Feed-forward products of so many channels before sharding.
     fn feed(&self, list: &mut List, ffn: u64) {
         let (hidden, width, tokens) = (self.model.hidden, ffn / self.tensor, self.tokens());
-        let both = [Pass::Forward, Pass::InputGradient];
         match self.model.mlp {
             Mlp::Gated => {
-                self.linear_beside(list, 2 * width, hidden, &both);
+                self.linear_beside(list, 2 * width, hidden, Beside::Norm, Beside::Activation);
                 list.memory(Pass::Forward, MemoryKind::SwigluForward, tokens, width);
                 list.memory(Pass::InputGradient, MemoryKind::SwigluBackward, tokens, width);
             }
             Mlp::Gelu => {
-                self.linear_beside(list, width, hidden, &both);
+                self.linear_beside(list, width, hidden, Beside::Norm, Beside::Activation);
                 list.memory(Pass::Forward, MemoryKind::BiasGeluForward, tokens, width);
                 list.memory(Pass::InputGradient, MemoryKind::BiasGeluBackward, tokens, width);
                 if self.model.biases.mlp {
@@ -411,14 +449,14 @@ impl<'a> Layer<'a> {
                 }
             }
         }
-        self.linear_beside(list, hidden, width, &[Pass::Forward]);
+        self.linear_beside(list, hidden, width, Beside::Activation, Beside::Nothing);
     }
 
     /// Router, dispatch, experts and combination, with tokens spread evenly over the experts.
     fn experts(&self, experts: &Experts, list: &mut List) {
         let (hidden, tokens) = (self.model.hidden, self.tokens());
         let Experts { count, shared, ffn, .. } = *experts;
-        list.linear(tokens, count, hidden, Precision::Bf16);
+        list.product(tokens, count, hidden, Operands::Bf16);
         list.memory(Pass::Forward, MemoryKind::RouterTopK, tokens, count);
         let (routed, width) = (self.routed(experts), ffn / self.expert_tensor);
         let groups = (count / self.expert).max(1);
@@ -426,11 +464,9 @@ impl<'a> Layer<'a> {
         list.memory(Pass::Forward, MemoryKind::Gather, routed, hidden);
         list.memory(Pass::InputGradient, MemoryKind::Gather, routed, hidden);
         let up = if self.model.mlp == Mlp::Gated { 2 * width } else { width };
-        list.grouped(groups, routed, up, hidden, self.precision);
-        self.accumulate(list, groups * up * hidden);
+        self.grouped(list, groups, routed, up, hidden);
         self.activation(experts, list);
-        list.grouped(groups, routed, hidden, width, self.precision);
-        self.accumulate(list, groups * hidden * width);
+        self.grouped(list, groups, routed, hidden, width);
         // Measured with eight rows for each token; others cost in proportion.
         let combined = (routed / 8).max(1);
         list.memory(Pass::Forward, MemoryKind::MoeCombine, combined, hidden);
@@ -465,18 +501,26 @@ impl<'a> Layer<'a> {
         list.memory(Pass::InputGradient, backward, routed, width);
     }
 
-    /// The experts' weight gradients come into the main gradients. The product alone has written
-    /// them in 16 bits. A kernel of its own reads them, reads the main gradients and writes them;
-    /// a product that does it too reads and writes main gradients instead of writing 16 bits.
-    fn accumulate(&self, list: &mut List, weights: u64) {
-        let main = 2 * self.main_gradients.bytes();
-        let further = match self.accumulation {
-            Accumulation::Separate => main + 2,
-            Accumulation::Fused => main - 2,
+    /// The products of the experts of a rank. The gradients of weights come into the main gradients
+    /// by the product itself, or by a kernel of its own that reads them in 16 bits, reads the main
+    /// gradients and writes them.
+    fn grouped(&self, list: &mut List, groups: u64, tokens: u64, n: u64, k: u64) {
+        self.casts(list, n, k, tokens);
+        let fused = self.accumulation == Accumulation::Fused;
+        let role = match list.pass {
+            Pass::Forward => Role::Forward,
+            Pass::InputGradient => Role::InputGradient,
+            Pass::WeightGradient if fused => Role::AccumulatedWeightGradient,
+            Pass::WeightGradient => Role::WeightGradient,
         };
-        // The measured kernel moves ten bytes for each element; these are as many bytes.
-        let elements = weights * further / 10;
-        list.elements(Pass::WeightGradient, MemoryKind::Accumulate, elements);
+        let (operands, main) = (self.operands(), self.main_gradients);
+        let gemm = GroupedGemm { groups, tokens, n, k, operands, role, main };
+        list.kernels.push(Kernel::GroupedGemm(gemm));
+        if !fused {
+            // The measured kernel moves ten bytes for each element; these are as many bytes.
+            let elements = groups * n * k * (2 * main.bytes() + 2) / 10;
+            list.elements(Pass::WeightGradient, MemoryKind::Accumulate, elements);
+        }
     }
 
     /// The embedding of a rank, its vocabulary shared by the tensor group.
@@ -496,7 +540,7 @@ impl<'a> Layer<'a> {
         let mut list = List { pass, kernels: Vec::new() };
         let (tokens, vocabulary) = (self.tokens(), self.model.vocab / self.tensor);
         self.norm(&mut list);
-        list.linear(tokens, vocabulary, self.model.hidden, Precision::Bf16);
+        list.product(tokens, vocabulary, self.model.hidden, Operands::Bf16);
         match loss {
             Loss::Fused => {
                 list.memory(Pass::Forward, MemoryKind::CrossEntropyFused, tokens, vocabulary);
@@ -508,6 +552,14 @@ impl<'a> Layer<'a> {
             }
         }
         list.kernels
+    }
+}
+
+/// The kernel that casts a tensor and its transpose.
+pub fn cast_of(precision: Precision, recipe: Fp8Recipe) -> MemoryKind {
+    match Operands::of(precision, recipe) {
+        Operands::Fp8Block | Operands::Mxfp8 | Operands::Fp4 => MemoryKind::Fp8BlockTranspose,
+        _ => MemoryKind::Fp8CastTranspose,
     }
 }
 
@@ -544,43 +596,13 @@ impl List {
         }
     }
 
-    /// A linear layer with weights of outputs × inputs, and what casts its operands.
-    fn linear(&mut self, tokens: u64, outputs: u64, inputs: u64, precision: Precision) {
-        self.casts(tokens, outputs, inputs, precision);
-        self.product(tokens, outputs, inputs, precision);
-    }
-
-    fn product(&mut self, tokens: u64, outputs: u64, inputs: u64, precision: Precision) {
+    /// The product of a linear layer with weights of outputs × inputs.
+    fn product(&mut self, tokens: u64, outputs: u64, inputs: u64, operands: Operands) {
         let (m, n, k, role) = match self.pass {
             Pass::Forward => (tokens, outputs, inputs, Role::Forward),
             Pass::InputGradient => (tokens, inputs, outputs, Role::InputGradient),
             Pass::WeightGradient => (outputs, inputs, tokens, Role::AccumulatedWeightGradient),
         };
-        self.kernels.push(Kernel::Gemm(Gemm { m, n, k, precision, role }));
-    }
-
-    fn grouped(&mut self, groups: u64, tokens: u64, n: u64, k: u64, precision: Precision) {
-        self.casts(tokens, n, k, precision);
-        let (n, k, role) = match self.pass {
-            Pass::Forward => (n, k, Role::Forward),
-            Pass::InputGradient => (n, k, Role::InputGradient),
-            Pass::WeightGradient => (n, k, Role::WeightGradient),
-        };
-        self.kernels.push(Kernel::GroupedGemm(GroupedGemm {
-            groups,
-            tokens,
-            n,
-            k,
-            precision,
-            role,
-        }));
-    }
-
-    /// fp8 operands: the input forward, the output's gradient backward, each with its transpose.
-    fn casts(&mut self, tokens: u64, outputs: u64, inputs: u64, precision: Precision) {
-        if precision == Precision::Fp8 {
-            self.memory(Pass::Forward, MemoryKind::Fp8CastTranspose, tokens, inputs);
-            self.memory(Pass::InputGradient, MemoryKind::Fp8CastTranspose, tokens, outputs);
-        }
+        self.kernels.push(Kernel::Gemm(Gemm { m, n, k, operands, role }));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Each costs a fixed time and its bytes over a rate of its own. Most of them reach 3.7 to 4.4 of
 //! the H200's 4.8 TB/s; those that do not (PyTorch's own norm gradients, transposing copies) are
-//! bound by how fast the multiprocessors issue, and are carried to other GPUs by that.
+//! bound by how fast the multiprocessors issue, and have a speed of their own on other GPUs.
 
 use serde::Serialize;
 
@@ -89,8 +89,13 @@ pub enum MemoryKind {
     Fp8CastTranspose,
     /// bf16 to fp8 with a scale for each 128 channels.
     Fp8Block,
-    /// The largest magnitude, for a scale.
+    /// bf16 to fp8 and its transpose, with a scale for each 128 channels of the one and each 128
+    /// tokens of the other.
+    Fp8BlockTranspose,
+    /// The largest magnitude, for a scale, as PyTorch finds it.
     Amax,
+    /// The largest magnitude by one pass of a kernel made for it.
+    Fp8Amax,
     /// Rows in another order: tokens to their experts.
     Gather,
     /// The weighted sum of eight rows for each: experts' results to their tokens.
@@ -115,7 +120,7 @@ pub enum MemoryKind {
 }
 
 /// Every kind with its name in the measured tables and its bytes per element.
-const KINDS: [(MemoryKind, &str, f64); 43] = [
+const KINDS: [(MemoryKind, &str, f64); 45] = [
     (MemoryKind::Copy, "copy", 4.0),
     (MemoryKind::Add, "add", 6.0),
     (MemoryKind::Accumulate, "accumulate", 10.0),
@@ -149,7 +154,9 @@ const KINDS: [(MemoryKind, &str, f64); 43] = [
     (MemoryKind::Fp8Cast, "fp8_cast", 3.0),
     (MemoryKind::Fp8CastTranspose, "fp8_cast_transpose", 4.0),
     (MemoryKind::Fp8Block, "fp8_block", 3.0),
+    (MemoryKind::Fp8BlockTranspose, "fp8_block_transpose", 4.0),
     (MemoryKind::Amax, "amax", 2.0),
+    (MemoryKind::Fp8Amax, "fp8_amax", 2.0),
     (MemoryKind::Gather, "gather", 4.0),
     (MemoryKind::MoeCombine, "moe_combine", 18.0),
     (MemoryKind::RouterTopK, "router_topk", 4.0),

@@ -1,13 +1,14 @@
 //! The measured rows, from the CSV files that are part of the program.
 //!
 //! `data/README.md` describes the columns. The files are ours and tested, so a malformed one is a
-//! mistake in the program; rows that no family wants (`launch`) are left out by name.
+//! mistake in the program; rows that no family wants (`launch`, `range`) are left out by name.
 
 use super::Kernel;
 use super::attention::{Attention, Direction, Mask};
-use super::gemm::{BatchedGemm, Gemm, GroupedGemm, Role};
+use super::gemm::{BatchedGemm, Gemm, GroupedGemm, Operands, Role};
 use super::memory::{Memory, MemoryKind};
-use crate::config::{AttentionKernel, Precision};
+use crate::config::AttentionKernel;
+use crate::parallel::GradientType;
 
 const ALONE: &str = include_str!("../../data/h200_kernels.csv");
 const STREAM: &str = include_str!("../../data/h200_stream.csv");
@@ -21,11 +22,12 @@ pub(super) enum Launch {
     Alone,
 }
 
-/// Type of a product's operands as far as the tables tell them apart.
+/// A product's operands as far as the tables tell them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Width {
     Sixteen,
     Eight,
+    EightByBlock,
 }
 
 /// Fused attention by kernel.
@@ -95,7 +97,7 @@ impl<'a> Row<'a> {
             "grouped" => self.grouped()?,
             "attn" => self.attention(launch),
             "mem" => self.memory(launch)?,
-            "launch" => return None,
+            "launch" | "range" => return None,
             other => unreachable!("the measured tables hold no kernels of kind {other}"),
         };
         Some(Sample { family, kernel, us: self.us })
@@ -103,26 +105,30 @@ impl<'a> Row<'a> {
 
     fn role(&self) -> Role {
         match self.direction {
-            "nt" | "fwd" => Role::Forward,
+            // fp8 products take both operands with k innermost, so one layout serves two roles:
+            // forward adds up fast, gradients with more bits.
+            "nt" if self.dtype == "fp8" => Role::InputGradient,
+            "nt" | "nt_fast" | "fwd" => Role::Forward,
             "nn" | "dgrad" => Role::InputGradient,
-            "tn" | "wgrad" => Role::WeightGradient,
-            "tn_acc" | "tn_fp32" => Role::AccumulatedWeightGradient,
+            "tn" | "tn_fp32" | "wgrad" | "wgrad_loop" => Role::WeightGradient,
+            "tn_acc" | "wgrad_acc" => Role::AccumulatedWeightGradient,
             other => unreachable!("the measured tables hold no layout {other}"),
         }
     }
 
-    fn width(&self) -> (Width, Precision) {
+    fn width(&self) -> (Width, Operands) {
         match self.dtype {
-            "fp8" => (Width::Eight, Precision::Fp8),
-            _ => (Width::Sixteen, Precision::Bf16),
+            "fp8" => (Width::Eight, Operands::Fp8),
+            "fp8_block" => (Width::EightByBlock, Operands::Fp8Block),
+            _ => (Width::Sixteen, Operands::Bf16),
         }
     }
 
     fn gemm(&self, launch: Launch) -> (Family, Kernel) {
         let [m, n, k, _] = self.sizes;
-        let (width, precision) = self.width();
+        let (width, operands) = self.width();
         let role = self.role();
-        let gemm = Gemm { m, n, k, precision, role };
+        let gemm = Gemm { m, n, k, operands, role };
         (Family::Gemm(launch, width, role), Kernel::Gemm(gemm))
     }
 
@@ -132,14 +138,16 @@ impl<'a> Row<'a> {
         (Family::Batched(role), Kernel::BatchedGemm(BatchedGemm { batch, m, n, k, role }))
     }
 
-    /// A loop over experts is a sequence of plain products, and no family of its own.
+    /// A loop over experts is a sequence of plain products, and no family of its own. fp8 weight
+    /// gradients in one launch have 16-bit results, which training does not want.
     fn grouped(&self) -> Option<(Family, Kernel)> {
-        if self.direction == "loop" {
+        if self.direction == "loop" || (self.dtype, self.direction) == ("fp8", "wgrad") {
             return None;
         }
         let [groups, tokens, n, k] = self.sizes;
-        let ((width, precision), role) = (self.width(), self.role());
-        let gemm = GroupedGemm { groups, tokens, n, k, precision, role };
+        let ((width, operands), role) = (self.width(), self.role());
+        let main = GradientType::Fp32;
+        let gemm = GroupedGemm { groups, tokens, n, k, operands, role, main };
         Some((Family::Grouped(width, role), Kernel::GroupedGemm(gemm)))
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A stream's time is the default, because training hides launches. What the tables lack follows
 //! from what they hold, by a rule with a source: the first FlashAttention from the second, TF32
-//! from bf16, grouped fp8 products from grouped bf16 ones, unfused attention from its parts.
+//! from bf16, block-scaled products of experts from plain ones, unfused attention from its parts.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -12,11 +12,11 @@ use units::Span;
 use super::Kernel;
 use super::attention::Attention;
 use super::curve::{Curve, Shape, TERMS};
-use super::gemm::{BatchedGemm, Gemm, GroupedGemm, Role};
-use super::memory::Memory;
-use super::rates::{GpuRates, Ratios};
+use super::gemm::{BatchedGemm, Gemm, GroupedGemm, Operands, Role};
+use super::memory::{Memory, MemoryKind};
+use super::rates::{BANDWIDTH, Class, GpuRates, Size, heads_of};
 use super::table::{Family, Fused, Launch, Sample, Width, samples};
-use crate::config::{AttentionKernel, Precision};
+use crate::config::AttentionKernel;
 
 /// FlashAttention of the first generation takes twice the second's time ("around 2x speedup", Dao,
 /// arXiv 2307.08691, abstract).
@@ -54,7 +54,7 @@ impl Timer {
 
     /// What a kernel adds to a stream of kernels on a GPU.
     pub fn time(&self, kernel: &Kernel, rates: &GpuRates) -> Span {
-        Span::from_secs_f64(self.stream_us(kernel, &rates.ratios()) * 1e-6)
+        Span::from_secs_f64(self.stream_us(kernel, rates) * 1e-6)
     }
 
     /// What kernels take one after another in a stream.
@@ -63,31 +63,29 @@ impl Timer {
         kernels: impl IntoIterator<Item = &'a Kernel>,
         rates: &GpuRates,
     ) -> Span {
-        let ratios = rates.ratios();
-        let us: f64 = kernels.into_iter().map(|kernel| self.stream_us(kernel, &ratios)).sum();
+        let us: f64 = kernels.into_iter().map(|kernel| self.stream_us(kernel, rates)).sum();
         Span::from_secs_f64(us * 1e-6)
     }
 
     /// What one launch of a kernel takes between two events on an otherwise idle GPU.
     pub fn alone(&self, kernel: &Kernel, rates: &GpuRates) -> Span {
-        let ratios = rates.ratios();
         let us = match kernel {
-            Kernel::Gemm(gemm) => self.gemm(gemm, Launch::Alone, &ratios),
+            Kernel::Gemm(gemm) => self.gemm(gemm, Launch::Alone, rates),
             Kernel::Attention(attention) if attention.kernel == AttentionKernel::Flash => {
-                self.fused(attention, Launch::Alone, Fused::Fastest, &ratios)
+                self.fused(attention, Launch::Alone, Fused::Fastest, rates)
             }
-            other => (self.stream_us(other, &ratios) + ALONE_GAP).max(ALONE_FLOOR),
+            other => (self.stream_us(other, rates) + ALONE_GAP).max(ALONE_FLOOR),
         };
         Span::from_secs_f64(us * 1e-6)
     }
 
-    fn stream_us(&self, kernel: &Kernel, ratios: &Ratios) -> f64 {
+    fn stream_us(&self, kernel: &Kernel, rates: &GpuRates) -> f64 {
         match kernel {
-            Kernel::Gemm(gemm) => self.gemm(gemm, Launch::Stream, ratios),
-            Kernel::BatchedGemm(gemm) => self.batched(gemm, ratios),
-            Kernel::GroupedGemm(gemm) => self.grouped(gemm, ratios),
-            Kernel::Attention(attention) => self.attention(attention, ratios),
-            Kernel::Memory(memory) => self.memory(memory, ratios),
+            Kernel::Gemm(gemm) => self.gemm(gemm, Launch::Stream, rates),
+            Kernel::BatchedGemm(gemm) => self.batched(gemm, rates),
+            Kernel::GroupedGemm(gemm) => self.grouped(gemm, rates),
+            Kernel::Attention(attention) => self.attention(attention, rates),
+            Kernel::Memory(memory) => self.memory(memory, rates),
         }
     }
 
@@ -97,71 +95,92 @@ impl Timer {
         curve.unwrap_or_else(|| unreachable!("{family:?} is not in the measured tables"))
     }
 
-    fn gemm(&self, gemm: &Gemm, launch: Launch, ratios: &Ratios) -> f64 {
-        let (width, matrix, wider) = arithmetic(gemm.precision, ratios);
-        // fp8 products take both operands with k innermost, so there is one layout for two roles.
-        let role = match (launch, width, gemm.role) {
-            (Launch::Alone, ..) => Role::InputGradient,
-            (_, Width::Eight, Role::InputGradient) => Role::Forward,
-            (_, Width::Eight, Role::WeightGradient) => Role::AccumulatedWeightGradient,
-            (.., role) => role,
-        };
-        let precision = if width == Width::Eight { Precision::Fp8 } else { Precision::Bf16 };
-        let shape = Gemm { precision, ..*gemm }.shape();
-        let memory = wider / ratios.memory;
-        let cost = [1.0, matrix, memory, memory, 1.0];
-        self.curve(Family::Gemm(launch, width, role)).predict(&shape, &cost)
+    fn gemm(&self, gemm: &Gemm, launch: Launch, rates: &GpuRates) -> f64 {
+        let gemm = Gemm { operands: rates.runs(gemm.operands), ..*gemm };
+        let speed = rates.speed(rates.class_of(gemm.operands, Size::of(gemm.m, gemm.n, gemm.k)));
+        let memory = 1.0 / rates.speed(Class::Memory);
+        let matrix = width_of(gemm.operands).1 / speed;
+        self.product(&gemm, launch, &[1.0, matrix, memory, memory, 1.0])
     }
 
-    fn batched(&self, gemm: &BatchedGemm, ratios: &Ratios) -> f64 {
+    /// A product whose terms cost `cost` times what they cost when measured.
+    fn product(&self, gemm: &Gemm, launch: Launch, cost: &[f64; TERMS]) -> f64 {
+        let width = match (launch, width_of(gemm.operands).0) {
+            (Launch::Alone, Width::EightByBlock) => Width::Eight,
+            (_, width) => width,
+        };
+        let role = match (launch, width, gemm.role) {
+            (Launch::Alone, ..) => Role::InputGradient,
+            // One layout for both roles.
+            (_, Width::EightByBlock, Role::InputGradient) => Role::Forward,
+            (_, Width::Sixteen, role) => role,
+            (.., Role::AccumulatedWeightGradient) => Role::WeightGradient,
+            (.., role) => role,
+        };
+        self.curve(Family::Gemm(launch, width, role)).predict(&gemm.shape(), cost)
+    }
+
+    fn batched(&self, gemm: &BatchedGemm, rates: &GpuRates) -> f64 {
         let role = match gemm.role {
             Role::AccumulatedWeightGradient => Role::WeightGradient,
             role => role,
         };
-        let cost = [1.0, 1.0 / ratios.matrix, 1.0 / ratios.memory, 1.0 / ratios.memory, 1.0];
+        let (matrix, memory) = (rates.speed(Class::Bf16(Size::Large)), rates.speed(Class::Memory));
+        let cost = [1.0, 1.0 / matrix, 1.0 / memory, 1.0 / memory, 1.0];
         self.curve(Family::Batched(role)).predict(&gemm.shape(), &cost)
     }
 
-    /// Of grouped fp8 products only the forward ones were measured; the others gain as much.
-    fn grouped(&self, gemm: &GroupedGemm, ratios: &Ratios) -> f64 {
-        let role = match gemm.role {
-            Role::AccumulatedWeightGradient => Role::WeightGradient,
-            role => role,
+    /// Block-scaled products of experts were not measured: they lose what plain ones lose.
+    fn grouped(&self, gemm: &GroupedGemm, rates: &GpuRates) -> f64 {
+        let gemm = GroupedGemm { operands: rates.runs(gemm.operands), ..*gemm };
+        let speed = rates.speed(rates.class_of(gemm.operands, gemm.size()));
+        let (width, slower) = width_of(gemm.operands);
+        let wider = if gemm.operands == Operands::Fp32 { 2.0 } else { 1.0 };
+        let cost = [1.0, slower / speed, wider / rates.speed(Class::Memory), 1.0, 1.0];
+        let (width, role) = match (width, gemm.role) {
+            (Width::Sixteen, role) => (width, role),
+            (_, Role::AccumulatedWeightGradient) => (Width::Eight, Role::WeightGradient),
+            (_, role) => (Width::Eight, role),
         };
-        let predict = |precision, role| {
-            let (width, matrix, wider) = arithmetic(precision, ratios);
-            let cost = [1.0, matrix, wider / ratios.memory, 1.0, 1.0];
-            self.curve(Family::Grouped(width, role)).predict(&gemm.shape(), &cost)
-        };
-        match (gemm.precision, role) {
-            (Precision::Fp8, Role::Forward) => predict(Precision::Fp8, role),
-            (Precision::Fp8, _) => {
-                let gain = predict(Precision::Fp8, Role::Forward)
-                    / predict(Precision::Bf16, Role::Forward);
-                gain * predict(Precision::Bf16, role)
-            }
-            (precision, _) => predict(precision, role),
-        }
+        let us = self.curve(Family::Grouped(width, role)).predict(&gemm.shape(), &cost);
+        if gemm.operands == Operands::Fp8Block { us * self.block_loss(&gemm) } else { us }
     }
 
-    fn attention(&self, attention: &Attention, ratios: &Ratios) -> f64 {
+    /// Time of one expert's block-scaled product over that of the same with one scale per tensor.
+    fn block_loss(&self, gemm: &GroupedGemm) -> f64 {
+        let GroupedGemm { groups, tokens, n, k, role, .. } = *gemm;
+        let each = (tokens / groups.max(1)).max(1);
+        let (m, n, k) = match role {
+            Role::Forward => (each, n, k),
+            Role::InputGradient => (each, k, n),
+            Role::WeightGradient | Role::AccumulatedWeightGradient => (n, k, each),
+        };
+        let time = |operands| {
+            let gemm = Gemm { m, n, k, operands, role };
+            self.product(&gemm, Launch::Stream, &[1.0; TERMS])
+        };
+        time(Operands::Fp8Block) / time(Operands::Fp8)
+    }
+
+    fn attention(&self, attention: &Attention, rates: &GpuRates) -> f64 {
         match attention.kernel {
-            AttentionKernel::Flash => self.fused(attention, Launch::Stream, Fused::Fastest, ratios),
-            AttentionKernel::Flash2 => self.fused(attention, Launch::Stream, Fused::Flash2, ratios),
+            AttentionKernel::Flash => self.fused(attention, Launch::Stream, Fused::Fastest, rates),
+            AttentionKernel::Flash2 => self.fused(attention, Launch::Stream, Fused::Flash2, rates),
             AttentionKernel::Flash1 => {
-                let second = self.fused(attention, Launch::Stream, Fused::Flash2, ratios);
+                let second = self.fused(attention, Launch::Stream, Fused::Flash2, rates);
                 FLASH1_SLOWDOWN * second
             }
             AttentionKernel::Unfused => {
-                attention.unfused().iter().map(|kernel| self.stream_us(kernel, ratios)).sum()
+                attention.unfused().iter().map(|kernel| self.stream_us(kernel, rates)).sum()
             }
         }
     }
 
-    fn fused(&self, attention: &Attention, launch: Launch, fused: Fused, ratios: &Ratios) -> f64 {
+    fn fused(&self, attention: &Attention, launch: Launch, fused: Fused, rates: &GpuRates) -> f64 {
+        let fastest = rates.speed(heads_of(attention));
         let rate = match fused {
-            Fused::Fastest => ratios.attention,
-            Fused::Flash2 => ratios.attention * ratios.flash2,
+            Fused::Fastest => fastest,
+            Fused::Flash2 => fastest * rates.flash2(),
         };
         let mut cost = [1.0 / rate; TERMS];
         cost[0] = 1.0;
@@ -169,14 +188,16 @@ impl Timer {
         self.curve(family).predict(&attention.shape(), &cost)
     }
 
-    fn memory(&self, memory: &Memory, ratios: &Ratios) -> f64 {
+    fn memory(&self, memory: &Memory, rates: &GpuRates) -> f64 {
+        let memory = Memory { kind: cast_on(rates, memory.kind), ..*memory };
         let curve = self.curve(Family::Memory(Launch::Stream, memory.kind.name()));
+        let (bytes, issue) = (rates.speed(Class::Memory), rates.speed(Class::NormBackward));
         // A kernel that reached only part of the measured GPU's bandwidth was held back by issue:
         // it is carried by that, unless the other GPU's memory then becomes the limit.
-        let full = 1.0 / GpuRates::h200().bandwidth();
+        let full = 1.0 / BANDWIDTH;
         let slower = |coefficient: f64| {
             let share = if coefficient > full { full / coefficient } else { 1.0 };
-            (share / ratios.memory).max(if share < 1.0 { 1.0 / ratios.issue } else { 0.0 })
+            (share / bytes).max(if share < 1.0 { 1.0 / issue } else { 0.0 })
         };
         let mut cost = curve.coefficients().map(slower);
         cost[0] = 1.0;
@@ -184,11 +205,23 @@ impl Timer {
     }
 }
 
-/// How a precision runs: the table to look in, the cost of an operation, and of a byte.
-fn arithmetic(precision: Precision, ratios: &Ratios) -> (Width, f64, f64) {
-    match (precision, ratios.matrix_fp8) {
-        (Precision::Fp8, Some(ratio)) => (Width::Eight, 1.0 / ratio, 1.0),
-        (Precision::Fp32, _) => (Width::Sixteen, TF32_SLOWDOWN / ratios.matrix, 2.0),
-        _ => (Width::Sixteen, 1.0 / ratios.matrix, 1.0),
+/// The casts that a GPU needs. Matrix units that read MXFP8 (Transformer Engine: compute capability
+/// 10 and above) take fp8 operands in any layout, so nothing is transposed, and scale blocks of 32
+/// by kernels at the bandwidth.
+fn cast_on(rates: &GpuRates, kind: MemoryKind) -> MemoryKind {
+    match kind {
+        MemoryKind::Fp8CastTranspose if rates.has_mxfp8() => MemoryKind::Fp8Cast,
+        MemoryKind::Fp8BlockTranspose if rates.has_mxfp8() => MemoryKind::Fp8CastTranspose,
+        kind => kind,
+    }
+}
+
+/// How operands run: the table to look in, and the cost of an operation.
+fn width_of(operands: Operands) -> (Width, f64) {
+    match operands {
+        Operands::Bf16 => (Width::Sixteen, 1.0),
+        Operands::Fp32 => (Width::Sixteen, TF32_SLOWDOWN),
+        Operands::Fp8 | Operands::Mxfp8 | Operands::Fp4 => (Width::Eight, 1.0),
+        Operands::Fp8Block => (Width::EightByBlock, 1.0),
     }
 }

@@ -1,6 +1,7 @@
 //! Activations against the published formulae, whole jobs against what is known to have run.
 
 use super::*;
+use crate::config::Precision;
 use crate::config::{BatchConfig, JobConfig};
 use crate::model::{Model, Recompute, Usual};
 use crate::parallel::ParallelConfig;

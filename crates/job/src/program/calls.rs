@@ -124,7 +124,7 @@ fn linear_block(job: &Job, pass: Pass, calls: &mut Vec<Call>) {
     let bytes = stream_bytes(job);
     // What a product takes in is cast before it is gathered (Transformer Engine's linear layers).
     let taken = match job.precision {
-        Precision::Fp8 => bytes / 2,
+        Precision::Fp8 | Precision::Fp4 => bytes / 2,
         _ => bytes,
     };
     let gather = |name, beside| tensor(name, Collective::AllGather, taken, beside);

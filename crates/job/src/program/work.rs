@@ -5,9 +5,8 @@
 //! the next exchange.
 
 use crate::compute::gemm::{Gemm, Role};
-use crate::compute::layer::{self, Casts, Layer, Residual};
-use crate::compute::{Kernel, MemoryKind};
-use crate::config::Precision;
+use crate::compute::layer::{self, Layer, Residual};
+use crate::compute::{Kernel, MemoryKind, Operands};
 use crate::dispatch::Dispatch;
 use crate::model::LayerKind;
 use crate::parallel::Sharding;
@@ -71,8 +70,9 @@ pub fn optimizer(job: &Job, stage: u64) -> Vec<Kernel> {
         _ => job.share_of(held),
     };
     let mut kernels = layer::optimizer(held.total(), owned);
-    if job.precision == Precision::Fp8 {
-        kernels.push(Kernel::Memory(MemoryKind::Fp8CastTranspose.over(held.total())));
+    if job.operands().is_cast() {
+        let cast = layer::cast_of(job.precision, job.fp8_recipe);
+        kernels.push(Kernel::Memory(cast.over(held.total())));
     }
     kernels
 }
@@ -97,9 +97,8 @@ fn rank_share(job: &Job, unit: Unit) -> Layer<'_> {
         main_gradients: job.parallel.gradients,
         residual,
         precision: job.precision,
+        recipe: job.fp8_recipe,
         attention: job.attention,
-        // Experts' software (DeepSeek-V3, arXiv 2412.19437, section 3.3.2) scales block by block.
-        casts: if job.model.experts.is_some() { Casts::Separate } else { Casts::Fused },
         dropout: job.dropout,
         window,
         mask: job.mask,
@@ -110,17 +109,17 @@ fn rank_share(job: &Job, unit: Unit) -> Layer<'_> {
 /// The projection of two residual streams into one, before a multi-token-prediction layer.
 fn projection(job: &Job, pass: Pass) -> Kernel {
     let sizes = [job.tokens(), job.model.hidden / job.layout.tp, 2 * job.model.hidden];
-    product(sizes, job.precision, pass)
+    product(sizes, job.operands(), pass)
 }
 
 /// A product of so many tokens, outputs and inputs.
-fn product([tokens, outputs, inputs]: [u64; 3], precision: Precision, pass: Pass) -> Kernel {
+fn product([tokens, outputs, inputs]: [u64; 3], operands: Operands, pass: Pass) -> Kernel {
     let (m, n, k, role) = match pass {
         Pass::Forward => (tokens, outputs, inputs, Role::Forward),
         Pass::Weight => (outputs, inputs, tokens, Role::AccumulatedWeightGradient),
         Pass::Input | Pass::Backward => (tokens, inputs, outputs, Role::InputGradient),
     };
-    Kernel::Gemm(Gemm { m, n, k, precision, role })
+    Kernel::Gemm(Gemm { m, n, k, operands, role })
 }
 
 /// The ends of a vision encoder. The gradient of the images themselves is not needed.
@@ -129,7 +128,7 @@ fn projector(job: &Job, pass: Pass) -> Vec<Kernel> {
     let tp = job.vision_tp();
     let (patches, tokens) = (images * vision.patches, images * vision.tokens());
     let [from, inside, to] = vision.projector(job.model.hidden);
-    let wide = Precision::Bf16;
+    let wide = Operands::Bf16;
     let mut kernels = vec![
         product([tokens, inside / tp, from], wide, pass),
         product([tokens, to, inside / tp], wide, pass),
