@@ -118,6 +118,7 @@ const CONTEXTS: &[(&str, &[Question], &[&str])] = &[
     ("network.switch.overflow", &[Job, Collective, Traffic], &["network.pfc.enabled=false"]),
     ("network.buffer.alpha_lossy", &[Job, Collective, Traffic], &["network.pfc.enabled=false"]),
     ("network.pfc.action", &[Job, Collective, Traffic], &["network.pfc.watchdog=1us"]),
+    ("job.parallel.stage_split", &[Job], &["job.model.vocab=262144"]),
     ("job.moe.limit", &[Job], &["job.moe.dispatcher=deepep"]),
     ("job.placement", &[Job], &["cluster.gpus=32"]),
     ("jitter.events", &[Job], &["jitter.events.per_rank_per_s=1.0"]),

@@ -110,7 +110,7 @@ pub enum ScaleUpKind {
 /// How fast a GPU runs each class of kernels, as a multiple of the H200 whose kernels were
 /// measured. Ratios are of one collector on equal shapes, so that what a long run loses to the
 /// power limit is on both sides. Products are `large`, `narrow` (a side of the weights below 4,096)
-/// or `short` (up to 2,048 rows: few tokens for each expert). What is left out follows by a rule
+/// or `short` (below 2,048 rows: few tokens for each expert). What is left out follows by a rule
 /// from the other figures, and counts as extrapolated.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]

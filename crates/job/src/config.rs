@@ -13,7 +13,7 @@ use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use units::Idle;
 
-use crate::model::{Model, Recompute};
+use crate::model::{Mlp, Model, Recompute};
 use crate::parallel::{Axis, ParallelConfig};
 use crate::placement::{PlacementConfig, Policy};
 use crate::schedule::Schedule;
@@ -38,7 +38,7 @@ pub struct JobConfig {
     /// The type of the matrix products.
     pub precision: Precision,
     /// How fp8 operands are scaled, and which kernels cast them. Left out, `block` for models with
-    /// experts (DeepSeek-V3, arXiv 2412.19437, section 3.3.2), else `delayed`.
+    /// experts, `fused` for GPT's kind (GELU and biases), else `delayed`.
     pub fp8_recipe: Option<Fp8Recipe>,
     /// What the backward pass computes again: `none`, `selective`, `full`, or a list of modules by
     /// Megatron-LM's names.
@@ -241,6 +241,21 @@ pub enum Fp8Recipe {
     Block,
     /// A power of two for each 32 numbers (MXFP8). As `block` on GPUs that have no MXFP8.
     Mx,
+}
+
+impl Fp8Recipe {
+    /// What the software that trains such models does: DeepSeek-V3's (arXiv 2412.19437, section
+    /// 3.3.2) with experts; Transformer Engine's whole layer for GPT's kind, which NeMo has as its
+    /// default for those (`use_transformer_engine_full_layer_spec` of `GPTConfig5B` to
+    /// `GPTConfig175B`; MLPerf's GPT-3 has the same layer); else Megatron-LM's, as NeMo has it for
+    /// all other models.
+    pub fn usual(model: &Model) -> Self {
+        match (&model.experts, model.mlp == Mlp::Gelu && model.biases.mlp) {
+            (Some(_), _) => Self::Block,
+            (None, true) => Self::Fused,
+            (None, false) => Self::Delayed,
+        }
+    }
 }
 
 /// The attention kernels' generation.

@@ -136,10 +136,7 @@ pub fn resolve(config: &JobConfig, model: Model, site: &Site) -> Resolved {
         microbatches,
         schedule: config.schedule,
         precision: config.precision,
-        fp8_recipe: config.fp8_recipe.unwrap_or(match model.experts {
-            Some(_) => Fp8Recipe::Block,
-            None => Fp8Recipe::Delayed,
-        }),
+        fp8_recipe: config.fp8_recipe.unwrap_or(Fp8Recipe::usual(&model)),
         recompute: config.recompute.of(&model),
         attention: config.attention,
         mask: Mask::Causal,

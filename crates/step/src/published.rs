@@ -270,9 +270,10 @@ impl Row {
     }
 
     /// What else a job may be that the rule has chosen, of what the software decides and nobody
-    /// published: the layers of each stage where they do not divide, and of models with experts the
-    /// type of the main gradients (the column `grad_bytes` is assumed by family) and of tokens on
-    /// their way. Every combination, the job itself among them.
+    /// published: the layers of each stage where they do not divide, the recipe of fp8, and of models
+    /// with experts the type of the main gradients (the column `grad_bytes` is assumed by family)
+    /// and of tokens on their way. Every combination, the job itself first. DeepSeek's own software,
+    /// known by DualPipe, is published: scales by blocks, tokens in fp8 (arXiv 2412.19437).
     pub fn variants(&self, chosen: &JobConfig) -> Vec<JobConfig> {
         let ModelChoice::Shape(model) = &chosen.model else { return vec![chosen.clone()] };
         let parts = chosen.parallel.pp * chosen.parallel.vpp;
@@ -286,6 +287,11 @@ impl Row {
         if chosen.parallel.stage_layers.is_none() && 1 < parts && !divides {
             either(&|job| job.parallel.stage_split = Some(StageSplit::Even));
         }
+        let is_deepseek = chosen.schedule == Schedule::DualPipe;
+        let is_fp8 = chosen.precision == Precision::Fp8;
+        if model.experts.is_some() && is_fp8 && !is_deepseek {
+            either(&|job| job.moe.dispatch = Some(DispatchType::Fp8));
+        }
         if model.experts.is_some() {
             either(&|job| {
                 job.parallel.gradients = match job.parallel.gradients {
@@ -294,9 +300,14 @@ impl Row {
                 };
             });
         }
-        let sends_fp8 = chosen.schedule == Schedule::DualPipe;
-        if model.experts.is_some() && chosen.precision == Precision::Fp8 && !sends_fp8 {
-            either(&|job| job.moe.dispatch = Some(DispatchType::Fp8));
+        if is_fp8 && chosen.fp8_recipe.is_none() && !is_deepseek {
+            let usual = Fp8Recipe::usual(model);
+            let others: Vec<Fp8Recipe> =
+                RECIPES.into_iter().filter(|recipe| *recipe != usual).collect();
+            let more = all.iter().flat_map(|job| {
+                others.iter().map(|recipe| JobConfig { fp8_recipe: Some(*recipe), ..job.clone() })
+            });
+            all = all.iter().cloned().chain(more.collect::<Vec<_>>()).collect();
         }
         all
     }
@@ -334,6 +345,10 @@ impl Row {
         }
     }
 }
+
+/// What fp8 may have been; MXFP8 is what scales by blocks are on GPUs that have it.
+const RECIPES: [Fp8Recipe; 4] =
+    [Fp8Recipe::Delayed, Fp8Recipe::Fused, Fp8Recipe::Current, Fp8Recipe::Block];
 
 /// The fields of a line: separated by commas, those with commas in double quotes.
 pub fn split(line: &str) -> Vec<String> {

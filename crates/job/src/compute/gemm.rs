@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::curve::{Shape, TERMS};
 use super::rates::Size;
 use crate::config::{Fp8Recipe, Precision};
+use crate::parallel::GradientType;
 
 /// What a product multiplies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -173,6 +174,8 @@ pub struct GroupedGemm {
     pub operands: Operands,
     /// What it is for.
     pub role: Role,
+    /// The type of the main gradients, where it adds to them.
+    pub main: GradientType,
 }
 
 impl GroupedGemm {
@@ -181,12 +184,12 @@ impl GroupedGemm {
         2.0 * self.tokens as f64 * (self.n * self.k) as f64
     }
 
-    /// Bytes of tokens, weights and results, in 16 bits; fp32 main gradients are read and written,
+    /// Bytes of tokens, weights and results, in 16 bits; main gradients are read and written,
     /// and written only where fp8 operands give them, as it was measured.
     pub fn bytes(&self) -> f64 {
         let Self { groups, tokens, n, k, .. } = *self;
         let width = match (self.role, self.operands.is_cast()) {
-            (Role::AccumulatedWeightGradient, _) => 8.0,
+            (Role::AccumulatedWeightGradient, _) => 2.0 * self.main.bytes() as f64,
             (Role::WeightGradient, true) => 4.0,
             _ => 2.0,
         };

@@ -71,6 +71,30 @@ impl Beside {
     }
 }
 
+/// How many tokens an expert gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Dealt {
+    /// As many as fill the tiles of its products: the measured products of many experts.
+    #[default]
+    WholeTiles,
+    /// As many as a router sends: the last tile of each expert is partly empty.
+    ByRouter,
+}
+
+impl Dealt {
+    /// Rows that the products of an expert take as long as, beside its tokens. Tiles have 128 or 256
+    /// rows, and a weight gradient sums over 64 tokens at a time, of which half is empty on average.
+    /// Measured on an H200, `data/README.md`: 93 and 31.
+    fn beside(self, pass: Pass) -> u64 {
+        match (self, pass) {
+            (Self::WholeTiles, _) => 0,
+            (Self::ByRouter, Pass::Forward | Pass::InputGradient) => (64 + 128) / 2,
+            (Self::ByRouter, Pass::WeightGradient) => 32,
+        }
+    }
+}
+
 /// One rank's share of a model's layers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Layer<'a> {
@@ -90,6 +114,8 @@ pub struct Layer<'a> {
     pub expert_tensor: u64,
     /// Tokens that come to the rank's experts, as a multiple of the mean.
     pub load: f64,
+    /// How many tokens an expert gets.
+    pub dealt: Dealt,
     /// How the experts' weight gradients come into the main gradients.
     pub accumulation: Accumulation,
     /// The type of the main gradients.
@@ -122,6 +148,7 @@ impl<'a> Layer<'a> {
             expert: 1,
             expert_tensor: 1,
             load: 1.0,
+            dealt: Dealt::WholeTiles,
             accumulation: Accumulation::Separate,
             main_gradients: GradientType::Fp32,
             residual: Residual::default(),
@@ -501,35 +528,27 @@ impl<'a> Layer<'a> {
         list.memory(Pass::InputGradient, backward, routed, width);
     }
 
-    /// The products of the experts of a rank. Gradients of weights come into the main gradients: by
-    /// a kernel of its own, which reads them, reads the main gradients and writes them, or by the
-    /// product itself (Megatron-LM, `gradient_accumulation_fusion`).
+    /// The products of the experts of a rank. The gradients of weights come into the main gradients
+    /// by the product itself, or by a kernel of its own that reads them in 16 bits, reads the main
+    /// gradients and writes them.
     fn grouped(&self, list: &mut List, groups: u64, tokens: u64, n: u64, k: u64) {
         self.casts(list, n, k, tokens);
-        let is_measured = self.main_gradients == GradientType::Fp32;
-        let role = match (list.pass, self.accumulation) {
-            (Pass::Forward, _) => Role::Forward,
-            (Pass::InputGradient, _) => Role::InputGradient,
-            (Pass::WeightGradient, Accumulation::Fused) if is_measured => {
-                Role::AccumulatedWeightGradient
-            }
-            (Pass::WeightGradient, _) => Role::WeightGradient,
+        let fused = self.accumulation == Accumulation::Fused;
+        let role = match list.pass {
+            Pass::Forward => Role::Forward,
+            Pass::InputGradient => Role::InputGradient,
+            Pass::WeightGradient if fused => Role::AccumulatedWeightGradient,
+            Pass::WeightGradient => Role::WeightGradient,
         };
-        let operands = self.operands();
-        let gemm = GroupedGemm { groups, tokens, n, k, operands, role };
+        let (operands, main) = (self.operands(), self.main_gradients);
+        let tokens = tokens + groups * self.dealt.beside(list.pass);
+        let gemm = GroupedGemm { groups, tokens, n, k, operands, role, main };
         list.kernels.push(Kernel::GroupedGemm(gemm));
-        if role != Role::WeightGradient {
-            return;
+        if !fused {
+            // The measured kernel moves ten bytes for each element; these are as many bytes.
+            let elements = groups * n * k * (2 * main.bytes() + 2) / 10;
+            list.elements(Pass::WeightGradient, MemoryKind::Accumulate, elements);
         }
-        // The product alone has written 16 bits; a fused one would have written the main gradients.
-        let main = 2 * self.main_gradients.bytes();
-        let further = match self.accumulation {
-            Accumulation::Separate => main + 2,
-            Accumulation::Fused => main - 2,
-        };
-        // The measured kernel moves ten bytes for each element; these are as many bytes.
-        let elements = groups * n * k * further / 10;
-        list.elements(Pass::WeightGradient, MemoryKind::Accumulate, elements);
     }
 
     /// The embedding of a rank, its vocabulary shared by the tensor group.

@@ -27,11 +27,11 @@ use super::gemm::Operands;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Size {
-    /// More than 2,048 rows, both sides of the weights at least 4,096.
+    /// From 2,048 rows on, both sides of the weights at least 4,096.
     Large,
-    /// More than 2,048 rows, a side of the weights below 4,096.
+    /// From 2,048 rows on, a side of the weights below 4,096.
     Narrow,
-    /// Up to 2,048 rows.
+    /// Below 2,048 rows.
     Short,
 }
 
@@ -39,7 +39,7 @@ impl Size {
     /// The size of an m × k matrix times a k × n matrix.
     pub fn of(m: u64, n: u64, k: u64) -> Self {
         match (m, n.min(k)) {
-            (..=2048, _) => Self::Short,
+            (..2048, _) => Self::Short,
             (_, ..4096) => Self::Narrow,
             _ => Self::Large,
         }

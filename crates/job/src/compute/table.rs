@@ -8,6 +8,7 @@ use super::attention::{Attention, Direction, Mask};
 use super::gemm::{BatchedGemm, Gemm, GroupedGemm, Operands, Role};
 use super::memory::{Memory, MemoryKind};
 use crate::config::AttentionKernel;
+use crate::parallel::GradientType;
 
 const ALONE: &str = include_str!("../../data/h200_kernels.csv");
 const STREAM: &str = include_str!("../../data/h200_stream.csv");
@@ -145,7 +146,8 @@ impl<'a> Row<'a> {
         }
         let [groups, tokens, n, k] = self.sizes;
         let ((width, operands), role) = (self.width(), self.role());
-        let gemm = GroupedGemm { groups, tokens, n, k, operands, role };
+        let main = GradientType::Fp32;
+        let gemm = GroupedGemm { groups, tokens, n, k, operands, role, main };
         Some((Family::Grouped(width, role), Kernel::GroupedGemm(gemm)))
     }
 

@@ -82,9 +82,16 @@ pub(super) fn closing(job: &Job, stage: u64) -> Vec<Call> {
         let whole = job.vision_held().whole;
         sum("gradients of the vision encoder", GroupKind::Tensor, whole * gradient);
     }
-    if job.model.tied_embeddings && stage == 0 && !job.is_bidirectional() {
+    // The last stage uses the embedding too: as its head, or for multi-token prediction, which looks
+    // up the next tokens. (DualPipe has both ends of the model on one rank.)
+    let at_both_ends = job.model.tied_embeddings || 0 < job.model.mtp_layers;
+    if at_both_ends && stage == 0 && !job.is_bidirectional() {
         let embedding = job.vocab_held() * job.model.hidden;
-        sum("gradients of the tied embedding", GroupKind::Ends, embedding * gradient);
+        let name = match job.model.tied_embeddings {
+            true => "gradients of the tied embedding",
+            false => "gradients of the embedding of both ends",
+        };
+        sum(name, GroupKind::Ends, embedding * gradient);
     }
     calls.retain(|call| 1 < job.layout.group_size(call.kind));
     calls
