@@ -170,6 +170,8 @@ const EXCEPTIONS: &[(&str, &[Question], &str)] = &[
     ("fabric.tiers", &[Collective, Traffic], "a tier more that these servers do not cross"),
     ("network.flow.precision", &[Job, Collective], "so few rates settle at once"),
     ("catalogue.gpu.h100-sxm.flash2_share", &[Job], "this GPU runs FlashAttention-3"),
+    ("catalogue.gpu.h100-sxm.speed.bf16_large", &[Job], "this job's products are short"),
+    ("catalogue.gpu.h100-sxm.speed.bf16_narrow", &[Job], "this job's products are short"),
     ("network.flow.merge", &[Job], "no two of its few ends lie so close"),
     ("cluster.gpus", &[Job], "GPUs beside the job's own change no closed form"),
     ("cluster.scale_up.delay", &[Job], "messages inside a server are never the last ones"),

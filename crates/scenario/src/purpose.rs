@@ -11,8 +11,8 @@ use fabric::graph::{Link, NodeKind};
 use fabric::routing::{Chooser, QueuePairUse};
 use fabric::{Fabric, NodeId};
 use job::Model;
-use job::config::Precision;
-use job::parallel::Sharding;
+use job::config::{Fp8Recipe, Precision};
+use job::parallel::{Axis, Sharding};
 use serde::Serialize;
 use serde_json::Value as Json;
 use traffic::Collective;
@@ -360,19 +360,7 @@ impl Asked<'_> {
                 let keys = ["fp8_tflops", "matmul_fp8_tflops"];
                 figures(&keys, "nothing is computed in fp8", "job.precision=fp8");
             }
-            let speed = &scenario.catalogue.gpu[name].speed;
-            let by_rule = [
-                ("matmul_bf16_tflops", speed.bf16_large.is_some()),
-                ("matmul_fp8_tflops", speed.fp8_large.is_some()),
-                ("matmul_sustained", speed.bf16_large.is_some() && speed.fp8_large.is_some()),
-                ("clock_ghz", speed.norm_backward.is_some()),
-                ("memory_gbytes_s", speed.memory.is_some()),
-            ];
-            for (key, published) in by_rule {
-                if published {
-                    figures(&[key], "published kernels say more: `speed`", "leave out `speed`");
-                }
-            }
+            self.speeds(name, &mut figures);
             if !self.has_gpus() {
                 let keys = ["scale_up_gbytes_s", "scale_up_name"];
                 figures(&keys, "flows between NICs need no GPU", "a collective");
@@ -404,6 +392,51 @@ impl Asked<'_> {
         }
         if !counts_money {
             idle.part_of("catalogue.cable", "nothing is paid for", "`topo`, `run` on a job");
+        }
+    }
+
+    /// The same of a GPU's kernels: figures of which published ones say more, and classes that the
+    /// job has no kernels of.
+    fn speeds(&self, name: &str, figures: &mut impl FnMut(&[&str], &str, &str)) {
+        let speed = &self.scenario.catalogue.gpu[name].speed;
+        let by_rule = [
+            ("matmul_bf16_tflops", speed.bf16_large.is_some()),
+            ("matmul_fp8_tflops", speed.fp8_large.is_some()),
+            ("matmul_sustained", speed.bf16_large.is_some() && speed.fp8_large.is_some()),
+            ("clock_ghz", speed.norm_backward.is_some()),
+            ("memory_gbytes_s", speed.memory.is_some()),
+        ];
+        for (key, published) in by_rule {
+            if published {
+                figures(&[key], "published kernels say more: `speed`", "leave out `speed`");
+            }
+        }
+        let (Some(job), Some(model)) = (&self.scenario.job, self.model) else { return };
+        if speed.norm_backward.is_some() && !job.parallel.overlap.contains(&Axis::Ep) {
+            let why = "no exchange of experts takes multiprocessors from computation";
+            figures(&["sms"], why, "job.parallel.overlap=[\"ep\"]");
+        }
+        let recipe = job.fp8_recipe.unwrap_or(Fp8Recipe::usual(model));
+        let is_plain = !matches!(recipe, Fp8Recipe::Block | Fp8Recipe::Mx);
+        let eight = job.precision == Precision::Fp8;
+        let (mla, narrow) = (model.head_dim < model.score_dim(), model.score_dim() <= 96);
+        let classes = [
+            (&["fp8_large", "fp8_narrow", "fp8_short"][..], eight && is_plain),
+            (&["fp8_block"], eight && !is_plain && speed.mxfp8_large.is_none()),
+            (
+                &["mxfp8_large", "mxfp8_narrow", "mxfp8_short"],
+                eight && !is_plain || job.precision == Precision::Fp4,
+            ),
+            (&["fp4"], job.precision == Precision::Fp4),
+            (&["attention_forward_mla", "attention_backward_mla"], mla),
+            (&["attention_forward_64", "attention_backward_64"], narrow && !mla),
+            (&["attention_forward", "attention_backward"], !narrow && !mla),
+        ];
+        let why = "the job has no such kernels";
+        for (keys, has) in classes {
+            for key in keys.iter().filter(|_| !has) {
+                figures(&[&format!("speed.{key}")], why, "job.precision, job.model");
+            }
         }
     }
 

@@ -625,3 +625,33 @@ fn expert_tensor_ranks_gather_each_others_tokens() {
     assert_eq!(of(&halved, GroupKind::Expert), [copies; 2]);
     assert_eq!(of(&halved, GroupKind::ExpertTensor), [2 * copies; 2]);
 }
+
+/// Rule: the recipe follows the software that trains such models, unless it is written.
+#[test]
+fn the_fp8_recipe_follows_the_model() {
+    use crate::config::{Fp8Recipe, Precision};
+    let recipe = |name: &str, written| {
+        let program = program(name, |config| {
+            (config.precision, config.fp8_recipe) = (Precision::Fp8, written);
+            config.parallel.dp = Some(8);
+        });
+        program.job.fp8_recipe
+    };
+    assert_eq!(recipe("llama3-8b", None), Fp8Recipe::Delayed);
+    assert_eq!(recipe("gpt3-175b", None), Fp8Recipe::Fused);
+    assert_eq!(recipe("mixtral-8x7b", None), Fp8Recipe::Block);
+    assert_eq!(recipe("mixtral-8x7b", Some(Fp8Recipe::Current)), Fp8Recipe::Current);
+}
+
+/// Nothing is extrapolated on the GPU that was measured.
+#[test]
+fn the_measured_gpu_is_not_extrapolated() {
+    for name in ["llama3-8b", "mixtral-8x7b"] {
+        let program = program(name, |config| {
+            config.precision = crate::config::Precision::Fp8;
+            config.parallel.dp = Some(8);
+        });
+        let rates = crate::compute::GpuRates::h200();
+        assert!(work::extrapolated(&program.job, &rates).is_empty(), "{name}");
+    }
+}

@@ -6,7 +6,7 @@
 
 use crate::compute::gemm::{Gemm, Role};
 use crate::compute::layer::{self, Dealt, Layer, Residual};
-use crate::compute::{Kernel, MemoryKind, Operands};
+use crate::compute::{GpuRates, Kernel, MemoryKind, Operands};
 use crate::dispatch::Dispatch;
 use crate::model::LayerKind;
 use crate::parallel::Sharding;
@@ -75,6 +75,21 @@ pub fn optimizer(job: &Job, stage: u64) -> Vec<Kernel> {
         kernels.push(Kernel::Memory(cast.over(held.total())));
     }
     kernels
+}
+
+/// The classes of kernels in a job whose speed on a GPU follows by a rule, by their keys in the
+/// catalogue's `speed`: what widens an interval.
+pub fn extrapolated(job: &Job, rates: &GpuRates) -> Vec<String> {
+    let mut kernels = optimizer(job, 0);
+    let kinds = [LayerKind::Dense, LayerKind::Moe].map(|kind| Unit::Layer(kind, Reach::Sequence));
+    let has_experts = job.model.experts.is_some();
+    let units = kinds.into_iter().take(1 + usize::from(has_experts)).chain([Unit::Head]);
+    for unit in units {
+        for pass in [Pass::Forward, Pass::Backward] {
+            kernels.extend(of(job, unit, pass));
+        }
+    }
+    rates.extrapolated(&kernels)
 }
 
 fn rank_share(job: &Job, unit: Unit) -> Layer<'_> {
