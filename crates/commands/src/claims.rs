@@ -21,7 +21,7 @@ mod network;
 mod page;
 mod subject;
 
-pub use list::Claim;
+pub use list::{Case, Claim};
 use measures::Question;
 use subject::Subject;
 
@@ -68,7 +68,7 @@ pub struct Row {
     /// What is said.
     #[serde(flatten)]
     pub claim: Claim,
-    /// What comes out: one figure for each scenario, or one for all together.
+    /// What comes out: one figure for each scenario or case, or one for all together.
     pub simulated: Vec<f64>,
     /// How it was found.
     pub how: String,
@@ -101,13 +101,14 @@ impl Verdict {
     }
 }
 
-/// What makes two claims need the same measurement: measure, scenarios, tokens, switch.
-type Key = (String, Vec<String>, Option<u64>, Option<String>);
+/// What makes two claims need the same measurement: measure, scenarios, tokens, switch, cases.
+type Key = (String, Vec<String>, Option<u64>, Option<String>, Vec<String>);
 
 fn key(claim: &Claim) -> Option<Key> {
     let test = claim.test.clone()?;
     let tokens = claim.tokens.map(f64::to_bits);
-    Some((test, claim.scenarios.clone(), tokens, claim.switch.clone()))
+    let cases = claim.cases.iter().map(|case| format!("{case:?}")).collect();
+    Some((test, claim.scenarios.clone(), tokens, claim.switch.clone(), cases))
 }
 
 /// Tests the claims. `tell` hears how far it has come.
@@ -137,6 +138,7 @@ pub fn run(
             subjects: claim.scenarios.iter().map(|name| &subjects[name]).collect(),
             tokens: claim.tokens,
             switch: claim.switch.as_deref(),
+            cases: &claim.cases,
             catalogue: &catalogue,
         };
         let measure = claim.test.as_deref().and_then(measures::find);

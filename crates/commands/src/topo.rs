@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use fabric::cost::{Bill, Part};
 use fabric::summary::{Summary, TierSummary, summary};
-use report::number::{bits_per_second, dollars, grouped, significant, watts, with_ends};
+use report::number::{between, bits_per_second, dollars, grouped, significant, watts, with_ends};
 use report::{Align, Answer, Chart, ChartKind, Frame, Sheet, Table, Unit};
 use scenario::Loaded;
 use scenario::export::{self, Detail};
@@ -158,8 +158,7 @@ fn bill(bill: &Bill) -> Table {
         ("count", Align::Right),
         ("each", Align::Right),
         ("cost", Align::Right),
-        ("from", Align::Right),
-        ("to", Align::Right),
+        ("range", Align::Right),
         ("power", Align::Right),
         ("", Align::Left),
     ]);
@@ -170,8 +169,7 @@ fn bill(bill: &Bill) -> Table {
             grouped(line.count),
             line.unit_usd.map_or("?".to_owned(), dollars),
             dollars(line.cost_usd),
-            dollars(line.cost_low_usd),
-            dollars(line.cost_high_usd),
+            between(line.cost_low_usd, line.cost_high_usd, dollars),
             watts(line.power_w),
             if line.is_estimate { "estimate".to_owned() } else { String::new() },
         ]);
@@ -185,8 +183,7 @@ fn bill(bill: &Bill) -> Table {
             String::new(),
             String::new(),
             dollars(cost.value),
-            dollars(cost.low),
-            dollars(cost.high),
+            between(cost.low, cost.high, dollars),
             watts(power),
             String::new(),
         ]);

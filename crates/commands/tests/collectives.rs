@@ -181,7 +181,7 @@ fn a_broadcast_inside_a_server_has_one_answer_and_no_dip() {
 /// On rails that do not meet, a server used in part is entered by the rails that it has.
 #[test]
 fn a_server_used_in_part_is_reached_over_its_own_rails() {
-    let rails = loaded(Some("deepseek-v2"), &["fabric.topology=rail-only"]);
+    let rails = loaded(Some("deepseek-v2"), &["fabric.topology=rail-only".to_owned()]);
     use Collective::{AllGather, AllReduce, AllToAll, SendRecv};
     for what in [AllGather, AllReduce, AllToAll, SendRecv] {
         for engine in [Engine::Analytic, Engine::Flow] {

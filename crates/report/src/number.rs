@@ -69,9 +69,36 @@ pub fn with_ends(value: f64, low: f64, high: f64, write: impl Fn(f64) -> String)
     if low == value && high == value { value } else { format!("{value} ({low} to {high})") }
 }
 
+/// Two ends, "$4.1–6.2 M": sign and unit stand once where both have the same.
+pub fn between(low: f64, high: f64, write: impl Fn(f64) -> String) -> String {
+    let (low, high) = (write(low), write(high));
+    let parts = |text: &str| {
+        let digits = |c: char| c.is_ascii_digit() || c == '.' || c == ',';
+        let from = text.find(digits).unwrap_or(0);
+        let to = text.rfind(digits).map_or(0, |at| at + 1);
+        [&text[..from], &text[from..to.max(from)], &text[to.max(from)..]].map(str::to_owned)
+    };
+    let ([sign, least, unit], [other, most, last]) = (parts(&low), parts(&high));
+    match (sign == other, unit == last) {
+        (true, true) if least == most => low,
+        (true, true) => format!("{sign}{least}–{most}{unit}"),
+        _ => format!("{low}–{high}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ends_share_sign_and_unit() {
+        assert_eq!(between(541e6, 983e6, dollars), "$541–983 M");
+        assert_eq!(between(541e6, 1.2e9, dollars), "$541 M–$1.2 billion");
+        assert_eq!(between(7e6, 7e6, dollars), "$7 M");
+        assert_eq!(between(5.0, 10.0, |number| format!("{number} %")), "5–10 %");
+        assert_eq!(with_ends(2e6, 1e6, 3e6, dollars), "$2 M ($1 M to $3 M)");
+        assert_eq!(with_ends(2e6, 2e6, 2e6, dollars), "$2 M");
+    }
 
     #[test]
     fn numbers_look_as_people_write_them() {

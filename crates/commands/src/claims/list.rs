@@ -39,6 +39,27 @@ pub struct Claim {
     pub untestable: Option<String>,
     /// What better sources say.
     pub correction: Option<String>,
+    /// Settings under which the measure is taken, once for each; as the scenarios are if there are
+    /// none.
+    #[serde(default, rename = "case", skip_serializing_if = "Vec::is_empty")]
+    pub cases: Vec<Case>,
+}
+
+/// Settings that belong together, such as prices of one offer.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// What it is called.
+    pub name: String,
+    /// Settings of both scenarios, as `--set` takes them.
+    #[serde(default)]
+    pub set: Vec<String>,
+    /// Further settings of the first.
+    #[serde(default)]
+    pub first: Vec<String>,
+    /// Further settings of the second.
+    #[serde(default)]
+    pub second: Vec<String>,
 }
 
 impl Claim {

@@ -6,6 +6,7 @@
 use fabric::cost::NETWORK;
 use fabric::hardware::Catalogue;
 
+use super::Case;
 use super::network;
 use super::subject::{Figure, Subject};
 use crate::run_job;
@@ -18,6 +19,8 @@ pub(super) struct Question<'a> {
     pub(super) tokens: Option<f64>,
     /// The switch that the claim is about.
     pub(super) switch: Option<&'a str>,
+    /// Settings to take the measure under.
+    pub(super) cases: &'a [Case],
     /// Hardware.
     pub(super) catalogue: &'a Catalogue,
 }
@@ -95,7 +98,7 @@ pub(super) const MEASURES: &[Measure] = &[
     measure(
         "fabric-saving",
         "price of NICs, switches and cables: saved by the first (topo)",
-        |q| pair(q, |a, b| Ok(1.0 - network_price(a)? / network_price(b)?)),
+        fabric_saving,
     ),
     measure("server-rate", "scale-out ports of a server (topo)", |q| each(q, server_rate)),
     measure("server-rate-all", "the same with its front-end ports (topo)", |q| {
@@ -290,6 +293,21 @@ pub(super) const MEASURES: &[Measure] = &[
         pair(q, |a, b| Ok(network::message(a)? / network::message(b)?))
     }),
 ];
+
+/// What the first network saves against the second, in each case. Only what a case sets differs
+/// between its two sides: what both buy costs both the same.
+fn fabric_saving(question: &Question<'_>) -> Found {
+    let saving = |a: &Subject, b: &Subject| Ok(1.0 - network_price(a)? / network_price(b)?);
+    if question.cases.is_empty() {
+        return pair(question, saving);
+    }
+    let [first, second] = question.subjects[..] else { return pair(question, saving) };
+    let of = |case: &Case| {
+        let settings = |own: &[String]| [&case.set, own].concat();
+        saving(&first.with(&settings(&case.first)), &second.with(&settings(&case.second)))
+    };
+    question.cases.iter().map(of).collect()
+}
 
 fn network_price(subject: &Subject) -> Figure {
     Ok(subject.summary()?.bill.of(&NETWORK).0.value)

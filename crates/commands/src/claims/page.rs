@@ -57,8 +57,11 @@ fn remark(row: &Row) -> String {
 }
 
 fn figures(row: &Row) -> String {
-    let words: Vec<String> =
-        row.simulated.iter().map(|figure| written(*figure, &row.claim.unit)).collect();
+    let word = |(at, figure): (usize, &f64)| {
+        let figure = written(*figure, &row.claim.unit);
+        row.claim.cases.get(at).map_or(figure.clone(), |case| format!("{}: {figure}", case.name))
+    };
+    let words: Vec<String> = row.simulated.iter().enumerate().map(word).collect();
     words.join(", ")
 }
 

@@ -1,6 +1,6 @@
 //! What people see of a comparison: one table for each theme, reported above simulated.
 
-use report::number::{dollars, grouped, significant};
+use report::number::{between, dollars, grouped, significant};
 use report::{Align, Chart, ChartKind, Frame, Sheet, Table, Unit};
 
 use super::metrics::{Form, ONLY_SAID, UNFINISHED};
@@ -220,15 +220,7 @@ fn words(report: &Report, rows: &[&Row], sources: &mut Sources) -> Table {
 fn write(value: &Value, row: &Row) -> String {
     match value {
         Value::Number(number) => figure(*number, row),
-        Value::Range(low, high) => {
-            let (low, high) = (figure(*low, row), figure(*high, row));
-            // The unit stands once, behind both.
-            let shared = low.split_once(' ').zip(high.split_once(' '));
-            match shared {
-                Some(((low, a), (_, b))) if a == b => format!("{low}–{high}"),
-                _ => format!("{low}–{high}"),
-            }
-        }
+        Value::Range(low, high) => between(*low, *high, |number| figure(number, row)),
         Value::Words(words) => words.clone(),
     }
 }
