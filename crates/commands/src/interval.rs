@@ -239,7 +239,7 @@ impl Interval {
         if let Some((low, high)) = ends.filter(|_| *is_borrowed) {
             below = below.hypot(low.min(1.0).ln());
             above = above.hypot(high.max(1.0).ln());
-            why += ", widened by inputs that are not known";
+            why += ", widened by the ends of what is not known";
         }
         Self { low: (-below).exp(), high: above.exp(), why }
     }
@@ -260,11 +260,19 @@ impl Interval {
         Self::of(&Residuals::published().half_width(&class, engine, ""), None)
     }
 
-    /// Of a step of which `exposed` is communication that nothing hides.
-    pub fn of_step(world: &JobWorld<'_>, engine: Engine, exposed: f64) -> Self {
+    /// Of a step of which `exposed` is communication that nothing hides. `ends` is asked for what
+    /// the published ends of the GPU's kernel rates make of the step, if that counts.
+    pub fn of_step(
+        world: &JobWorld<'_>,
+        engine: Engine,
+        exposed: f64,
+        ends: impl FnOnce() -> Option<(f64, f64)>,
+    ) -> Self {
         let architecture = Architecture::of_scale_up(&world.gpu.scale_up_name);
         let class = Class::of_step(architecture, &world.job.model, world.job.precision);
-        Self::of(&Residuals::published().of_step(&class, engine, "", exposed), None)
+        let half = Residuals::published().of_step(&class, engine, "", exposed);
+        let ends = if half.is_borrowed { ends() } else { None };
+        Self::of(&half, ends)
     }
 
     /// The least and the most of a time.

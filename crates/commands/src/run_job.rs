@@ -38,7 +38,7 @@ pub use circuits::{Circuits, Lit, Plan};
 pub(crate) use lanes::busiest_over_time;
 pub use model::ModelFigures;
 pub(crate) use page::job_words;
-use prediction::{Predicted, on_engine, with_free_link};
+use prediction::{Predicted, at_ends, on_engine, with_free_link};
 pub use prediction::{Scaled, predicted, refuse_endless};
 
 /// Segments of the critical path that are told, the longest.
@@ -387,14 +387,15 @@ fn report(
     let reliability = loaded.scenario.reliability.goodput(size);
     let variants = loaded.scenario.reliability.variants(size);
     let goodput = reliability.goodput;
+    let interval = Interval::of_step(world, engine, exposed, || at_ends(loaded, world));
     let cost = bill(loaded, world, &breakdown_s, prediction.tokens, goodput);
+    let cost = cost.within(interval.low, interval.high);
     let worst = prediction.links.worst.iter().map(|worst| WorstLink {
         link: worst.name.clone(),
         utilisation: worst.utilisation,
         why: worst.why.clone(),
     });
     let answered = 1 + others.len();
-    let interval = Interval::of_step(world, engine, exposed);
     let (step_low_s, step_high_s) = interval.of_time(step_s);
     let first = Report {
         step_s,

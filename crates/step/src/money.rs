@@ -125,7 +125,7 @@ impl Phases {
 }
 
 /// What a step or a run costs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Bill {
     /// Capital of the job's machines, in US dollars.
     pub capital_usd: f64,
@@ -153,7 +153,7 @@ pub struct Bill {
     pub network_j: f64,
     /// Cost of one step: capital written off and electricity, in US dollars.
     pub step_usd: f64,
-    /// The same at the lowest prices of hardware.
+    /// The same at the lowest prices of hardware, and with the shortest step where one is known.
     pub step_low_usd: f64,
     /// The same at the highest.
     pub step_high_usd: f64,
@@ -208,6 +208,25 @@ pub fn bill(
         usd_per_million_tokens: tokens.value,
         usd_per_million_tokens_low: tokens.low,
         usd_per_million_tokens_high: tokens.high,
+    }
+}
+
+impl Bill {
+    /// With a step that may be `low` to `high` times as long. Prices and the step are off by
+    /// themselves, so their logarithms add up as squares.
+    #[must_use]
+    pub fn within(mut self, low: f64, high: f64) -> Self {
+        let further = |value: f64, end: f64, step: f64| match value {
+            0.0 => 0.0,
+            _ => (end / value).ln().hypot(step.ln()).exp(),
+        };
+        let (step, tokens) = (self.step_usd, self.usd_per_million_tokens);
+        self.step_low_usd = step / further(step, self.step_low_usd, low).max(1.0);
+        self.step_high_usd = step * further(step, self.step_high_usd, high);
+        let (least, most) = (self.usd_per_million_tokens_low, self.usd_per_million_tokens_high);
+        self.usd_per_million_tokens_low = tokens / further(tokens, least, low).max(1.0);
+        self.usd_per_million_tokens_high = tokens * further(tokens, most, high);
+        self
     }
 }
 
@@ -273,5 +292,20 @@ mod tests {
         assert!(base < cost(&Machines { network_usd: dear, ..MACHINES }, &phases, 0.95));
         assert!(base < cost(&MACHINES, &phases, 0.90));
         assert!(base < cost(&MACHINES, &Phases { idle_s: 0.3, ..phases }, 0.95));
+    }
+
+    /// Oracle, by hand: prices of a factor e^0.03 and a step of e^0.04 are e^0.05 together.
+    #[test]
+    fn ends_of_prices_and_of_the_step_add_up_as_squares() {
+        let bill = Bill {
+            step_usd: 2.0,
+            step_low_usd: 2.0 * (-0.03_f64).exp(),
+            step_high_usd: 2.0 * 0.03_f64.exp(),
+            ..Bill::default()
+        };
+        let wider = bill.within((-0.04_f64).exp(), 0.04_f64.exp());
+        assert!((wider.step_low_usd / 2.0 - (-0.05_f64).exp()).abs() < 1e-12);
+        assert!((wider.step_high_usd / 2.0 - 0.05_f64.exp()).abs() < 1e-12);
+        assert_eq!(wider.usd_per_million_tokens_low, 0.0);
     }
 }

@@ -86,6 +86,11 @@ fn step(run: &Described<'_>, of: fn(&run_job::Report) -> f64) -> Option<Value> {
     run.job.and_then(|job| number(of(&job.0)))
 }
 
+/// The ends of a rate that follows from the step.
+fn rate_ends(run: &Described<'_>, of: fn(&run_job::Report) -> f64) -> Option<(f64, f64)> {
+    run.job.map(|job| job.0.interval.of_rate(of(&job.0)))
+}
+
 fn on_wire(run: &Described<'_>, of: fn(&wire::Report) -> f64) -> Option<Value> {
     run.job.and_then(|job| number(of(&job.1)))
 }
@@ -246,17 +251,20 @@ const METRICS: &[Metric] = &[
     metric(LATENCY, "jitter_share", "jitter and the loop", SHARE, |c| {
         step(c, |r| r.breakdown_s.other / r.step_s)
     }),
-    metric(STEP, "step_s", "step", ("s", Form::Plain), |c| step(c, |r| r.step_s)),
+    metric(STEP, "step_s", "step", ("s", Form::Plain), |c| step(c, |r| r.step_s))
+        .between(|c| c.job.map(|job| (job.0.step_low_s, job.0.step_high_s))),
     metric(STEP, "scaling_error", "2 MiB for 4 MiB of each phase", SHARE, |c| {
         number(c.job?.0.scaled.as_ref()?.step_error)
     }),
     metric(STEP, "tokens_per_s", "tokens per second", ("", Form::Scaled), |c| {
         step(c, |r| r.tokens_per_s)
-    }),
+    })
+    .between(|c| rate_ends(c, |r| r.tokens_per_s)),
     metric(STEP, "tflops_per_gpu", "TFLOP/s per GPU", ("TFLOP/s", Form::Plain), |c| {
         step(c, |r| r.tflops_per_gpu)
-    }),
-    metric(STEP, "mfu", "MFU", SHARE, |c| step(c, |r| r.mfu)),
+    })
+    .between(|c| rate_ends(c, |r| r.tflops_per_gpu)),
+    metric(STEP, "mfu", "MFU", SHARE, |c| step(c, |r| r.mfu)).between(|c| rate_ends(c, |r| r.mfu)),
     metric(STEP, "exposed_communication", "exposed communication", SHARE, |c| {
         step(c, |r| r.exposed_communication)
     }),

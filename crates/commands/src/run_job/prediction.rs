@@ -4,10 +4,11 @@
 //! well the smaller predicts the larger is what is known of the error ([`Scaled`]).
 
 use fabric::{Fabric, LinkId};
+use job::compute::{End, GpuRates};
 use scenario::Loaded;
 use serde::Serialize;
 use step::network::{Phase, Runner, Unserved, words};
-use step::predict::{Prediction, predict_on};
+use step::predict::{Prediction, World, predict_on};
 use traffic::{NotRun, Outcome, Transfers};
 use units::Bytes;
 
@@ -78,6 +79,19 @@ pub(super) fn with_free_link(
     };
     let runner = Runner { known, ..Runner::folded(&mut run) };
     Ok(predict_on(world.world(), &assumptions(loaded), Some(runner))?)
+}
+
+/// What the step would be, over what it is, if every kernel were as fast as any source says, and
+/// if it were as slow; by the closed forms of collectives.
+pub(super) fn at_ends(loaded: &Loaded, world: &JobWorld<'_>) -> Option<(f64, f64)> {
+    let with = |rates: &GpuRates| {
+        let world = World { rates, ..world.world() };
+        let prediction = predict_on(world, &assumptions(loaded), None).ok()?;
+        Some(prediction.step.as_secs_f64())
+    };
+    let middle = with(&world.rates)?;
+    let [fast, slow] = [End::Fast, End::Slow].map(|end| with(&world.rates.at(end)));
+    Some((fast? / middle, slow? / middle))
 }
 
 /// Predicts a step on an engine. Somebody who interrupts it gets none: phases that were not run

@@ -74,6 +74,38 @@ pub const CONSTANTS: &[Constant] = &[
         get: |tuning| tuning.assumptions.jitter.mean,
         set: |tuning, value| tuning.assumptions.jitter.mean = value,
     },
+    Constant {
+        key: "library.nvls_network_share",
+        unit: "",
+        set_by: SetBy::Collectives,
+        values: &[0.85, 0.87, 0.89, 0.91, 0.93, 0.95, 1.0],
+        get: |tuning| tuning.library.nvls_network_share,
+        set: |tuning, value| tuning.library.nvls_network_share = value,
+    },
+    Constant {
+        key: "library.ring_channel_gbps",
+        unit: "GB/s",
+        set_by: SetBy::Collectives,
+        values: &[19.0, 20.0, 21.0, 22.0, 23.0, 24.0, 25.0, 27.0],
+        get: |tuning| tuning.library.ring_channel_gbps,
+        set: |tuning, value| tuning.library.ring_channel_gbps = value,
+    },
+    Constant {
+        key: "library.all_to_all_share",
+        unit: "",
+        set_by: SetBy::Collectives,
+        values: &[0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8],
+        get: |tuning| tuning.library.all_to_all_share,
+        set: |tuning, value| tuning.library.all_to_all_share = value,
+    },
+    Constant {
+        key: "library.low_latency_overhead",
+        unit: "s",
+        set_by: SetBy::Collectives,
+        values: &[0.0, 1.2e-5, 2.0e-5, 2.4e-5, 2.8e-5, 3.2e-5, 4.0e-5],
+        get: |tuning| tuning.library.low_latency_overhead.as_secs_f64(),
+        set: |tuning, value| tuning.library.low_latency_overhead = Span::from_secs_f64(value),
+    },
 ];
 
 /// What one constant is.
