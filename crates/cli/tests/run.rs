@@ -209,7 +209,8 @@ fn packets_and_flows_agree_on_a_shared_link() {
 fn a_step_says_what_a_free_link_would_gain() {
     let gained = |more: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fatflow"));
-        command.args(["run", "deepseek-v2", "--json"]).args(more);
+        command.args(["run", "deepseek-v2", "--set", "fabric.topology=rail-only", "--json"]);
+        command.args(more);
         let output = command.output().unwrap();
         let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         answer["result"]["what_if"]["gained"].as_f64().unwrap()

@@ -281,7 +281,7 @@ const METRICS: &[Metric] = &[
         step(c, |r| r.reliability.interval_s / 60.0)
     }),
     metric(FAULTS, "goodput", "goodput", SHARE, |c| step(c, |r| r.goodput)),
-    metric(FAULTS, "token_cost", "a million tokens", ("USD", Form::Plain), |c| {
+    metric(FAULTS, "token_cost", "a million tokens", ("USD", Form::Dollars), |c| {
         step(c, |r| r.cost.usd_per_million_tokens)
     })
     .between(|c| {

@@ -232,6 +232,7 @@ fn figure(number: f64, row: &Row) -> String {
     match row.form {
         Form::Percent => format!("{} %", significant(100.0 * number)),
         Form::Count => grouped(number.max(0.0).round() as u64),
+        Form::Dollars if number.abs() < 100.0 => format!("${}", small(number)),
         Form::Dollars => dollars(number).replace(" billion", "bn").replace(" M", "M"),
         Form::Plain | Form::Words => with(small(number)),
         Form::Scaled => scaled(number, &row.unit),
