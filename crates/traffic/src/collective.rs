@@ -16,6 +16,7 @@ pub mod all_pairs;
 pub mod all_to_all;
 pub mod collnet_chain;
 pub mod communicator;
+pub mod copy_engine;
 pub mod hierarchical;
 pub mod hierarchical_all_to_all;
 pub mod lower;
@@ -28,6 +29,7 @@ pub mod ring;
 pub mod routing;
 pub mod send_recv;
 pub mod sharp;
+pub mod symmetric;
 pub mod tree;
 pub mod writer;
 
@@ -52,6 +54,8 @@ pub const ALGORITHMS: &[&dyn Algorithm] = &[
     &nvls::Nvls,
     &nvls_tree::NvlsTree,
     &pat::Pat,
+    &symmetric::Symmetric,
+    &copy_engine::CopyEngine,
     &all_pairs::AllPairs,
     &hierarchical::Hierarchical,
     &all_to_all::AllToAll,

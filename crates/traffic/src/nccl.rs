@@ -12,6 +12,7 @@
 //! * [`constants`]: NCCL's and RCCL's published constants, each with its source.
 //! * [`version`]: the versions of NCCL whose constants and rules are known.
 //! * [`plugin`]: what network plug-ins declare and set.
+//! * [`tuner`]: a vendor's tuner plug-in, which overrules the table.
 //! * [`route`]: what the ways between servers add to them on this fabric.
 //! * [`estimate`]: the closed form.
 //!
@@ -26,6 +27,7 @@ pub mod constants;
 pub mod estimate;
 pub mod plugin;
 pub mod route;
+pub mod tuner;
 pub mod version;
 
 use schemars::JsonSchema;
@@ -35,6 +37,7 @@ use units::{Bytes, Idle, Ranged, Ranges, Rate, Span};
 pub use constants::{Architecture, Cpu, Family};
 pub use estimate::{Estimate, Limit, estimate, estimate_of};
 pub use plugin::Plugin;
+pub use tuner::TunerLine;
 pub use version::Version;
 
 pub use crate::collective::sharp::Aggregation;
@@ -109,13 +112,17 @@ pub struct Settings {
     /// What stands between NCCL and the NICs; it follows from the transport if not given.
     pub plugin: Option<Plugin>,
     /// What each hand-over between servers takes beyond NCCL's own constant, the NICs and the
-    /// ways: software of the plug-in. Twice with the simple protocol, for its flush.
+    /// ways: software of the plug-in. Twice with the simple protocol where that flushes.
     pub crossing: Span,
     /// Run this algorithm wherever it can run (`NCCL_ALGO`); otherwise choose.
     #[schemars(schema_with = "crate::collective::algorithm_names")]
     pub algorithm: Option<String>,
     /// Use this protocol (`NCCL_PROTO`); otherwise choose.
     pub protocol: Option<Protocol>,
+    /// Lines of a tuner plug-in's table, as NCCL's example plug-in reads them; the first one that
+    /// fits overrules NCCL's own table.
+    #[schemars(with = "Vec<String>")]
+    pub tuner: Vec<TunerLine>,
     /// Use so many channels (`NCCL_MIN_NCHANNELS` = `NCCL_MAX_NCHANNELS`); otherwise choose.
     pub channels: Option<u32>,
     /// Use at least so many channels (`NCCL_MIN_CTAS`, `NCCL_MIN_NCHANNELS`) where a message is
@@ -139,6 +146,15 @@ pub struct Settings {
     /// Reduction and multicast in the scale-up switch (`NCCL_NVLS_ENABLE`). Training jobs leave it
     /// off unless this or the algorithm is given.
     pub nvls: Usage,
+    /// Buffers in symmetric windows (`ncclCommWindowRegister`, NCCL 2.27 and later): kernels that
+    /// read and write the others' memory compete with the other algorithms inside a domain.
+    pub symmetric: Usage,
+    /// Networking that GPUs start themselves (GIN, NCCL 2.29 and later): symmetric kernels for
+    /// all-gather and reduce-scatter between servers, without a proxy that posts.
+    pub gin: Usage,
+    /// Copy engines instead of kernels (`NCCL_CTA_POLICY_ZERO`, NCCL 2.28 and later), for
+    /// all-gather and all-to-all of symmetric windows inside a domain.
+    pub copy_engine: Usage,
     /// Reduction in the scale-out switches (`NCCL_COLLNET_ENABLE`).
     pub sharp: Usage,
     /// What those switches can do.
@@ -196,6 +212,7 @@ impl Default for Settings {
             crossing: Span::ZERO,
             algorithm: None,
             protocol: None,
+            tuner: Vec::new(),
             channels: None,
             least_channels: 1,
             // NCCL src/init.cc:813.
@@ -208,6 +225,9 @@ impl Default for Settings {
             cross_nic: CrossNic::SameRail,
             pxn: Pxn::Enabled,
             nvls: Usage::Enabled,
+            symmetric: Usage::Disabled,
+            gin: Usage::Disabled,
+            copy_engine: Usage::Disabled,
             // NCCL docs env.rst: NCCL_COLLNET_ENABLE is 0.
             sharp: Usage::Disabled,
             aggregation: Aggregation::default(),
@@ -265,7 +285,8 @@ impl Settings {
 
     /// What a hand-over between servers takes beyond constants and ways.
     pub fn crossing_us(&self, protocol: Protocol) -> f64 {
-        flushed(protocol) * 1e6 * self.crossing.as_secs_f64()
+        let times = if constants::flushes(self) { flushed(protocol) } else { 1.0 };
+        times * 1e6 * self.crossing.as_secs_f64()
     }
 
     /// The share of the scale-up links' raw rate that collectives reach.
@@ -278,6 +299,11 @@ impl Settings {
         if self.initiator == Initiator::Host {
             let why = "a thread of the host posts by itself";
             idle.key("launch", why, "library.initiator=kernel");
+        }
+        if self.symmetric == Usage::Disabled {
+            let why = "buffers are in no symmetric window";
+            idle.key("gin", why, "library.symmetric=enabled");
+            idle.key("copy_engine", why, "library.symmetric=enabled");
         }
         if self.sharp == Usage::Disabled {
             idle.key("aggregation", "no switch reduces", "library.sharp=enabled");
@@ -368,6 +394,12 @@ impl Plan {
 /// collective on these ranks.
 pub fn plan(ask: &Ask<'_>) -> Option<Plan> {
     let named = ask.settings.algorithm.as_deref().and_then(algorithm);
+    if named.is_none()
+        && let Some((algorithm, protocol, channels)) = tuner::chosen(ask)
+    {
+        let protocol = ask.settings.protocol.unwrap_or(protocol);
+        return Some(complete(ask, algorithm, protocol, channels));
+    }
     let mut best: Option<(f64, &'static dyn Algorithm, Protocol)> = None;
     let mut fallback = None;
     for &candidate in ALGORITHMS {
@@ -398,18 +430,25 @@ pub fn plan(ask: &Ask<'_>) -> Option<Plan> {
         Some((_, algorithm, protocol)) => (algorithm, protocol),
         None => (fallback?, ask.settings.protocol.unwrap_or(Protocol::Simple)),
     };
-    Some(complete(ask, algorithm, protocol))
+    Some(complete(ask, algorithm, protocol, None))
 }
 
-/// Channels, chunks and times of an algorithm that has been chosen.
-fn complete(ask: &Ask<'_>, algorithm: &'static dyn Algorithm, protocol: Protocol) -> Plan {
-    let channels = ask.settings.channels.unwrap_or_else(|| algorithm.channels(ask)).max(1);
+/// Channels, chunks and times of an algorithm that has been chosen, with the tuner's channels if it
+/// has any.
+fn complete(
+    ask: &Ask<'_>,
+    algorithm: &'static dyn Algorithm,
+    protocol: Protocol,
+    tuned: Option<u32>,
+) -> Plan {
+    let wanted = ask.settings.channels.or(tuned.map(|channels| channels.min(64)));
+    let channels = wanted.unwrap_or_else(|| algorithm.channels(ask)).max(1);
     // NCCL gives up channels before it gives a thread less than a few flits to carry.
     let is_ring = algorithm.name() == ring::Ring.name();
     let parts = if is_ring { ask.shape().ranks } else { 1 };
     let least = constants::least_channel_bytes(protocol, parts);
     let worth = (ask.bytes.get() / least).clamp(1, u64::from(channels)) as u32;
-    let channels = if ask.settings.channels.is_some() { channels } else { worth };
+    let channels = if wanted.is_some() { channels } else { worth };
     let chunk = algorithm.chunk(ask, protocol, channels);
     let mut plan = Plan {
         algorithm,

@@ -8,7 +8,9 @@ use proptest::prelude::*;
 use traffic::collective::{
     ALGORITHMS, Ask, Communicator, CrossNic, Detail, Pxn, Routing, hierarchical,
 };
-use traffic::nccl::{Protocol, Settings, Usage, estimate, estimate_of};
+use traffic::nccl::{
+    Aggregation, Plugin, Protocol, Settings, TunerLine, Usage, Version, estimate, estimate_of,
+};
 use traffic::{Collective, OpKind};
 use units::{Bytes, Id, Rate};
 
@@ -17,6 +19,10 @@ fn named(algorithm: &str) -> Settings {
         algorithm: Some(algorithm.into()),
         protocol: Some(Protocol::Simple),
         sharp: Usage::Enabled,
+        aggregation: Aggregation { gathers: Usage::Enabled, ..Aggregation::default() },
+        symmetric: Usage::Enabled,
+        gin: Usage::Enabled,
+        copy_engine: Usage::Enabled,
         ..Settings::default()
     }
 }
@@ -589,7 +595,7 @@ fn time_never_falls_as_messages_grow() {
                 let Some(answer) = answer else { continue };
                 let time = answer.time.as_secs_f64();
                 let chosen = Some((answer.plan.algorithm.name(), answer.plan.protocol));
-                let allowed = if how == chosen { 1.001 } else { 1.25 };
+                let allowed = if how == chosen { 1.001 } else { 1.3 };
                 assert!(
                     before <= allowed * time,
                     "{collective:?} on {ranks} of {bytes}: {before} and {time}, {:?} {:?}",
@@ -600,4 +606,115 @@ fn time_never_falls_as_messages_grow() {
             }
         }
     }
+}
+
+/// How an all-reduce of some size is run on 16 or 8 Hopper GPUs: algorithm, protocol, channels.
+fn how(gpus: usize, kib: u64, settings: &Settings) -> (&'static str, Protocol, u32) {
+    let fabric = Cluster::hopper(2).build();
+    let communicator = Communicator::new(&fabric, &all_gpus(&fabric)[..gpus]);
+    let (collective, bytes) = (Collective::AllReduce, Bytes::from_kib(kib));
+    let answer = estimate(&fabric, &communicator, collective, bytes, settings).unwrap();
+    (answer.plan.algorithm.name(), answer.plan.protocol, answer.plan.channels)
+}
+
+/// Published: NCCL's table gives the floors that were measured on 16 and 32 H100 (24.96 and
+/// 34.8 us for 16 B), nothing added for a launch.
+#[test]
+fn small_messages_take_what_the_table_says() {
+    for (servers, floor) in [(2, 25.2), (4, 35.2)] {
+        let fabric = Cluster::hopper(servers).build();
+        let communicator = Communicator::new(&fabric, &all_gpus(&fabric));
+        let (collective, bytes) = (Collective::AllReduce, Bytes::new(16));
+        let settings = Settings::default();
+        let answer = estimate(&fabric, &communicator, collective, bytes, &settings).unwrap();
+        let us = 1e6 * answer.time.as_secs_f64();
+        assert!((us / floor - 1.0).abs() < 0.03, "{us}");
+    }
+}
+
+/// The first line of a tuner that fits and can run overrules the table, and nothing else does.
+#[test]
+fn a_tuner_overrules_the_table() {
+    let line = |text: &str| TunerLine::try_from(text.to_owned()).unwrap();
+    let tuner = vec![
+        line("allreduce,0,1048576,pat,simple,-1,-1,-1"),
+        line("allreduce,0,1048576,ring,ll128,3,2,16"),
+        line("allreduce,0,1048576,tree,simple,-1,2,-1"),
+    ];
+    let settings = Settings { tuner, ..Settings::default() };
+    assert_eq!(how(16, 1024, &settings), ("ring", Protocol::Ll128, 3));
+    assert_ne!(how(16, 1025, &settings), ("ring", Protocol::Ll128, 3));
+    let usual = Settings::default();
+    assert_eq!(how(8, 1024, &settings), how(8, 1024, &usual));
+    let named = Settings { algorithm: Some("nvls_tree".into()), ..settings };
+    assert_eq!(how(16, 1024, &named).0, "nvls_tree");
+}
+
+/// Published: up to 2.20 NCCL counted a quarter of the links for LL, so it left LL earlier; from
+/// 2.19 to 2.22 its table kept off trees with the simple protocol; before 2.28 it counted on 14 us
+/// for a hand-over of an NVLS tree instead of 20.9.
+#[test]
+fn versions_have_tables_of_their_own() {
+    let last = |version: Version, gpus: usize, nvls: Usage, wanted: (&str, Protocol)| {
+        let settings = Settings { version, nvls, ..Settings::default() };
+        let is_wanted = |shift: &u32| {
+            let (algorithm, protocol, _) = how(gpus, 1 << shift, &settings);
+            (algorithm, protocol) == wanted
+        };
+        (0..20).filter(is_wanted).collect::<Vec<u32>>()
+    };
+    let ll = ("ring", Protocol::Ll);
+    let [old, new] =
+        [Version::V2_20, Version::V2_30].map(|version| last(version, 8, Usage::Disabled, ll));
+    assert!(old.len() < new.len(), "{old:?} {new:?}");
+    let trees = ("nvls_tree", Protocol::Simple);
+    let [old, new] =
+        [Version::V2_27, Version::V2_30].map(|version| last(version, 16, Usage::Enabled, trees));
+    assert!(old.first() < new.first(), "{old:?} {new:?}");
+}
+
+/// What a plug-in declares moves the choice towards fewer crossings, and not the time; what it
+/// takes moves the time. What it sets gives way to what the user sets.
+#[test]
+fn a_plugin_declares_and_sets() {
+    let efa = Settings::default().with_plugin(Plugin::AwsP5);
+    assert_eq!(efa.buffer, Bytes::from_mib(8));
+    let own = Settings { buffer: Bytes::from_mib(2), ..Settings::default() };
+    assert_eq!(own.with_plugin(Plugin::AwsP5).buffer, Bytes::from_mib(2));
+    let fabric = Cluster::hopper(2).build();
+    let communicator = Communicator::new(&fabric, &all_gpus(&fabric));
+    let time = |settings: &Settings| {
+        let (collective, bytes) = (Collective::AllReduce, Bytes::new(8));
+        let answer = estimate(&fabric, &communicator, collective, bytes, settings).unwrap();
+        1e6 * answer.time.as_secs_f64()
+    };
+    let slow = Settings { crossing: efa.plugin().declared(), ..efa.clone() };
+    // The floor of an old log on p5 was 175.5 us: 25.2 and twice 75.
+    assert!((time(&slow) - time(&efa) - 150.0).abs() < 0.1);
+    assert_eq!(how(16, 4096, &Settings::default()).0, "nvls_tree");
+    assert_eq!(how(16, 4096, &efa).0, "tree");
+}
+
+/// Registered windows are used where asked, with NCCL's own constants: 4.5 us for flags in the
+/// data on Hopper; a copy engine needs them too; GIN takes them between servers.
+#[test]
+fn symmetric_windows_are_used_where_asked() {
+    let fabric = Cluster::hopper(2).build();
+    let gpus = all_gpus(&fabric);
+    let run = |ranks: usize, collective: Collective, settings: &Settings| {
+        let communicator = Communicator::new(&fabric, &gpus[..ranks]);
+        let answer = estimate(&fabric, &communicator, collective, Bytes::from_kib(1), settings);
+        let answer = answer.unwrap();
+        (answer.plan.algorithm.name(), 1e6 * answer.time.as_secs_f64())
+    };
+    let windows = Settings { symmetric: Usage::Enabled, ..Settings::default() };
+    let (name, us) = run(8, Collective::AllReduce, &windows);
+    assert!(name == "symmetric" && (4.5..6.0).contains(&us), "{name} {us}");
+    assert_ne!(run(16, Collective::AllGather, &windows).0, "symmetric");
+    let gin = Settings { gin: Usage::Enabled, ..windows.clone() };
+    assert_eq!(run(16, Collective::ReduceScatter, &gin).0, "symmetric");
+    let engines = Settings { copy_engine: Usage::Enabled, ..windows };
+    assert_eq!(run(8, Collective::AllToAll, &engines).0, "copy-engine");
+    let old = Settings { version: Version::V2_26, ..gin };
+    assert_ne!(run(8, Collective::AllReduce, &old).0, "symmetric");
 }

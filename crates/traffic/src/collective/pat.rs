@@ -7,22 +7,25 @@
 //! reduce-scatter is the same backwards.
 //!
 //! Source: Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter operations at scale"
-//! (arXiv 2506.20252); NCCL `src/graph/tuning.cc` (enabled where every node has one GPU, 75 % of
-//! the bandwidth). Departure: all parts of one distance are one message for each channel.
+//! (arXiv 2506.20252); NCCL `src/graph/tuning.cc` (from 2.23 on, enabled where every node has one
+//! GPU, 75 % of the bandwidth). Departure: all parts of one distance are one message for each channel.
 
 use units::{Bytes, Span};
 
 use super::writer::{Detail, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase, part};
 use crate::nccl::route::{Ways, beyond_constants_s};
-use crate::nccl::{Family, Offer, Plan, Protocol, constants};
+use crate::nccl::{Family, Offer, Plan, Protocol, Version, constants};
 use crate::transfers::OpId;
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
 pub struct Pat;
 
-const EFFICIENCY: f64 = 0.75;
+/// What NCCL expects of the rails.
+fn efficiency(ask: &Ask<'_>) -> f64 {
+    if ask.settings.version == Version::V2_23 { 0.85 } else { 0.75 }
+}
 
 impl Algorithm for Pat {
     fn name(&self) -> &'static str {
@@ -31,21 +34,31 @@ impl Algorithm for Pat {
 
     fn serves(&self, ask: &Ask<'_>) -> bool {
         let alone = ask.shape().per_domain == 1 && 1 < ask.shape().ranks;
-        alone && matches!(ask.collective, Collective::AllGather | Collective::ReduceScatter)
+        let recent = Version::V2_23 <= ask.settings.version;
+        alone
+            && recent
+            && matches!(ask.collective, Collective::AllGather | Collective::ReduceScatter)
     }
 
     fn offer(&self, ask: &Ask<'_>, protocol: Protocol) -> Option<Offer> {
-        let bandwidth = constants::bus_bandwidth(ask.settings, ask.shape()) * EFFICIENCY;
+        let bandwidth = constants::bus_bandwidth(ask.settings, ask.shape()) * efficiency(ask);
         let simple = protocol == Protocol::Simple;
-        simple.then(|| Offer { bandwidth, latency_us: latency_us(ask) })
+        let declared = ask.settings.declared_us(protocol);
+        simple.then(|| Offer { bandwidth, latency_us: latency_us(ask, declared) })
     }
 
     fn channels(&self, ask: &Ask<'_>) -> u32 {
         constants::ring_channels(ask.settings, ask.communicator)
     }
 
-    fn chunk(&self, ask: &Ask<'_>, protocol: Protocol, _: u32) -> Bytes {
-        Bytes::new(constants::buffer(ask.settings, protocol).get() / 2)
+    fn chunk(&self, ask: &Ask<'_>, protocol: Protocol, channels: u32) -> Bytes {
+        // NCCL src/enqueue.cc: a slot of the buffer, shorter for small messages.
+        let mut chunk = constants::buffer(ask.settings, protocol).get() / 8;
+        let times = if ask.collective == Collective::AllGather { 32 } else { 16 };
+        while ask.bytes.get() < chunk * u64::from(channels) * times && 65_536 < chunk {
+            chunk /= 2;
+        }
+        Bytes::new(chunk)
     }
 
     fn phases(&self, ask: &Ask<'_>, plan: &Plan) -> Vec<Phase> {
@@ -58,8 +71,8 @@ impl Algorithm for Pat {
         }
         vec![Phase {
             nic: ask.bytes.as_f64() * (ranks - 1.0) / ranks / f64::from(ask.shape().rails),
-            net_efficiency: EFFICIENCY,
-            latency_s: 1e-6 * latency_us(ask)
+            net_efficiency: efficiency(ask),
+            latency_s: 1e-6 * latency_us(ask, ask.settings.crossing_us(Protocol::Simple))
                 + beyond_constants_s(ways_s, log, net_latency_us(ask)),
             first_message: ask.bytes.as_f64() / ranks / f64::from(plan.channels),
             new_connections: ways.in_farthest(ways_s),
@@ -146,10 +159,12 @@ fn parts(ranks: usize, distance: usize) -> usize {
 }
 
 /// NCCL `tuning.cc`: a logarithmic and a linear part.
-fn latency_us(ask: &Ask<'_>) -> f64 {
+/// `beyond` is added to each hand-over between servers.
+fn latency_us(ask: &Ask<'_>, beyond: f64) -> f64 {
     let (shape, settings) = (ask.shape(), ask.settings);
     let base = constants::base_latency_us(settings, Family::Pat, Protocol::Simple);
-    base + f64::from(shape.domains.ilog2()) * net_latency_us(ask) + f64::from(shape.ranks) * 2.8
+    let step = net_latency_us(ask) + beyond / 3.5;
+    base + f64::from(shape.domains.ilog2()) * step + f64::from(shape.ranks) * 2.8
 }
 
 /// Of one step of the logarithmic part.

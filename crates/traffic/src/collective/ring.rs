@@ -52,7 +52,10 @@ impl Algorithm for Ring {
                 let factor = constants::expected_ll_factor(settings, shape, ask.collective);
                 (bandwidth * factor).min(constants::ll_max(settings, shape))
             }
-            Protocol::Ll128 | Protocol::Simple => bandwidth * efficiency(ask, protocol, bandwidth),
+            Protocol::Ll128 | Protocol::Simple => {
+                let channels = constants::search_channels(settings, ask.communicator);
+                bandwidth * efficiency(ask, protocol, bandwidth, channels.into())
+            }
         };
         let latency_us = latency_us(ask, protocol, 1.0, settings.declared_us(protocol));
         // NCCL's "plateau effect" of rings between servers.
@@ -83,7 +86,8 @@ impl Algorithm for Ring {
         let scale_up = edge * inside_share(shape);
         let cycles = f64::from(shape.distinct_rings().min(plan.channels));
         let bandwidth = ring_bandwidth(ask);
-        let efficiency = efficiency(ask, plan.protocol, bandwidth);
+        let channels = constants::search_equivalent(ask.settings, ask.communicator);
+        let efficiency = efficiency(ask, plan.protocol, bandwidth, channels);
         let each = ask.bytes.as_f64() / f64::from(plan.channels);
         let parts = if is_chain(ask.collective) { 1.0 } else { f64::from(shape.ranks) };
         let chunk = (each / parts).min(plan.chunk.as_f64());
@@ -233,8 +237,9 @@ fn ring_bandwidth(ask: &Ask<'_>) -> f64 {
     inside.min(between.unwrap_or(f64::INFINITY)).min(1e6)
 }
 
-/// What a protocol leaves of the links' rate: NCCL `tuning.cc`.
-fn efficiency(ask: &Ask<'_>, protocol: Protocol, bandwidth: f64) -> f64 {
+/// What a protocol leaves of the links' rate: NCCL `tuning.cc`. At most so much for each channel of
+/// the search.
+fn efficiency(ask: &Ask<'_>, protocol: Protocol, bandwidth: f64, channels: f64) -> f64 {
     let shape = ask.shape();
     match protocol {
         Protocol::Simple => 1.0,
@@ -244,7 +249,6 @@ fn efficiency(ask: &Ask<'_>, protocol: Protocol, bandwidth: f64) -> f64 {
         }
         // 120 of 128 bytes are data.
         Protocol::Ll128 => {
-            let channels = f64::from(constants::search_channels(ask.settings, ask.communicator));
             let most = channels * constants::ring_ll128_channel_max(ask.settings, shape);
             0.92_f64.min(most / bandwidth)
         }

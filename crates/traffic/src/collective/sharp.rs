@@ -1,4 +1,5 @@
-//! SHARP: reduction in the scale-out switches (CollNet), for all-reduce.
+//! SHARP: reduction in the scale-out switches (CollNet), for all-reduce; and where the plug-in can,
+//! one half of it each for reduce-scatter and all-gather.
 //!
 //! Inside a domain each head collects 1/h of the data, by NVLS where the switch reduces, else each
 //! rank sends its part to each head. The head's NIC sends that sum up an aggregation tree of
@@ -31,14 +32,14 @@ use std::collections::{BTreeMap, VecDeque};
 use fabric::{Fabric, NodeId, NodeKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Span};
+use units::{Bytes, Id, Span};
 
 use super::nvls::{self, HeadEdges};
 use super::ring::{chunks, loops};
 use super::writer::{Detail, Flow, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase, part};
 use crate::nccl::route::{Ways, beyond_constants_s};
-use crate::nccl::{Architecture, Family, Offer, Plan, Protocol, Usage, constants};
+use crate::nccl::{Architecture, Family, Offer, Plan, Protocol, Usage, Version, constants};
 use crate::transfers::{ConnectionId, OpId};
 
 /// What switches that reduce can do.
@@ -53,6 +54,9 @@ pub struct Aggregation {
     pub buffers: u32,
     /// The most that one sum is of.
     pub chunk: Bytes,
+    /// Whether the library's plug-in for these switches also gathers and scatters (`iallgather`
+    /// and `ireducescatter` of NCCL's CollNet interface; NCCL 2.27 and later use them).
+    pub gathers: Usage,
 }
 
 impl Default for Aggregation {
@@ -63,7 +67,13 @@ impl Default for Aggregation {
         // v2.6.1, Collective Library": payload per outstanding transaction); how many streaming
         // sums a switch holds is not published. Four of 32 KiB are illustrative: more than a round
         // trip of three tiers at 400 Gb/s.
-        Self { trees: 64, trees_per_port: 1, buffers: 4, chunk: Bytes::from_kib(32) }
+        Self {
+            trees: 64,
+            trees_per_port: 1,
+            buffers: 4,
+            chunk: Bytes::from_kib(32),
+            gathers: Usage::Disabled,
+        }
     }
 }
 
@@ -79,8 +89,17 @@ impl Algorithm for Sharp {
     fn serves(&self, ask: &Ask<'_>) -> bool {
         let shape = ask.shape();
         let enabled = ask.settings.sharp == Usage::Enabled && 1 < shape.domains;
-        let serves = enabled && shape.is_uniform() && ask.collective == Collective::AllReduce;
-        serves && has_room(ask)
+        let serves = match ask.collective {
+            Collective::AllReduce => true,
+            // Every GPU must have a NIC, and the plug-in the calls.
+            Collective::AllGather | Collective::ReduceScatter => {
+                ask.settings.aggregation.gathers == Usage::Enabled
+                    && Version::V2_27 <= ask.settings.version
+                    && shape.per_domain <= shape.rails
+            }
+            _ => false,
+        };
+        enabled && serves && shape.is_uniform() && has_room(ask)
     }
 
     fn offer(&self, ask: &Ask<'_>, protocol: Protocol) -> Option<Offer> {
@@ -90,7 +109,16 @@ impl Algorithm for Sharp {
         let (shape, settings) = (ask.shape(), ask.settings);
         let rails = constants::rails_bandwidth(settings, shape)?;
         let latency_us = latency_us(ask, settings.declared_us(protocol));
+        let halves = ask.collective != Collective::AllReduce;
         let bandwidth = match nvls::is_available(ask) {
+            // Up to 2.27 NCCL left a tenth of the network.
+            true if halves && settings.version < Version::V2_28 => {
+                nvls::inside_bus_bandwidth(ask)?.min(0.9 * rails)
+            }
+            false if halves => {
+                let links = constants::scale_up_bandwidth(settings, shape).unwrap_or(rails);
+                links.min(0.9 * rails)
+            }
             true => nvls::inside_bus_bandwidth(ask)?.min(rails) * nvls::ratio(ask),
             // All GPUs should have a NIC of their own, else half of what is missing is lost.
             false => {
@@ -119,12 +147,14 @@ impl Algorithm for Sharp {
             (_, true) => (nvls::inside_bytes(ask), nvls::efficiency(ask)),
             // To each head but oneself, and back.
             (_, false) => {
-                let all = ask.bytes.as_f64() * 2.0 * (heads - 1.0) / heads;
+                let twice = if ask.collective == Collective::AllReduce { 2.0 } else { 1.0 };
+                let all = ask.bytes.as_f64() * twice * (heads - 1.0) / heads;
                 (all, direct_share(ask.settings.architecture))
             }
         };
         let mesh_link = match shape.mesh_link_rate {
-            Some(_) => 2.0 * ask.bytes.as_f64() / heads,
+            Some(_) if ask.collective == Collective::AllReduce => 2.0 * ask.bytes.as_f64() / heads,
+            Some(_) => ask.bytes.as_f64() / heads,
             None => 0.0,
         };
         vec![Phase {
@@ -150,15 +180,26 @@ impl Algorithm for Sharp {
     }
 
     fn operations(&self, ask: &Ask<'_>, plan: &Plan) -> f64 {
-        let (domains, members) = (ask.shape().domains, ask.shape().per_domain);
-        let each = ask.bytes.get() / u64::from(members);
+        let (domains, members) = (f64::from(ask.shape().domains), ask.shape().per_domain);
+        let halves = ask.collective != Collective::AllReduce;
+        // One half of it runs part by part of the domains.
+        let parts = if halves { ask.shape().domains } else { 1 };
+        let each = ask.bytes.get() / u64::from(members) / u64::from(parts);
         let most = nvls::most(plan);
         let sums = chunks(each, most.min(ask.settings.aggregation.chunk.get()));
-        let edges = tree(ask, 0).map_or(0, |tree| tree.len()) as f64;
+        let tree = tree(ask, 0).unwrap_or_default();
+        let edges = tree.len() as f64;
         // Domains and roots join what arrives.
-        let inside = f64::from(domains) * (inside_edges(ask) + 1) as f64 * chunks(each, most);
-        let trees = (2.0 * edges + 1.0) * sums;
-        f64::from(members) * (inside + trees)
+        let (within, through) = match halves {
+            false => (inside_edges(ask) as f64, 2.0 * edges + 1.0),
+            true => {
+                let first =
+                    TreeEdges { first: ConnectionId::from_index(0), offset: 0, tree: &tree };
+                (inside_edges(ask) as f64 / 2.0, edges + first.path(0).len() as f64 + 1.0)
+            }
+        };
+        let inside = domains * (within + 1.0) * chunks(each, most);
+        f64::from(members * parts) * (inside + through * sums)
     }
 
     fn write(&self, ask: &Ask<'_>, plan: &Plan, sheet: &mut Sheet<'_>) {
@@ -193,12 +234,7 @@ impl Algorithm for Sharp {
             let own = HeadOnSheet { first: nth(first, at), members, tree, ask };
             let (start, count) = (sheet.start, own.count());
             match sheet.detail {
-                Detail::Folded => {
-                    sheet.edges.clear();
-                    sheet.edges.extend((at..at + count).map(|at| nth(first, at)));
-                    let op = sheet.couple(bytes, plan.fill(), &[start]);
-                    sheet.end(op);
-                }
+                Detail::Folded => own.fold(plan, bytes, start, sheet),
                 Detail::Stepwise => own.step(plan, bytes, sheet),
             }
             at += count;
@@ -371,6 +407,24 @@ pub(super) struct TreeEdges<'a> {
 }
 
 impl TreeEdges<'_> {
+    /// Which connection goes up or down an edge.
+    fn at(&self, edge: usize, direction: Direction) -> usize {
+        self.offset + 2 * edge + usize::from(direction == Direction::Down)
+    }
+
+    /// The edges between the NIC of a domain and the root, from below.
+    fn path(&self, domain: usize) -> Vec<usize> {
+        let begins = |edge: &Edge| edge.domain == Some(domain as u32);
+        let mut path: Vec<usize> = self.tree.iter().position(begins).into_iter().collect();
+        while let Some(next) = path.last().and_then(|&at| {
+            let above = self.tree[at].above;
+            self.tree.iter().position(|edge| edge.below == above)
+        }) {
+            path.push(next);
+        }
+        path
+    }
+
     /// One sum up the tree and down again; notes its arrival in every domain.
     pub(super) fn aggregate(
         &self,
@@ -381,40 +435,95 @@ impl TreeEdges<'_> {
         handed: &mut [Vec<OpId>],
         sheet: &mut Sheet<'_>,
     ) {
+        let sum = self.reduce(flow, buffers, bytes, collected, sheet);
+        self.multicast(flow, bytes, sum, handed, sheet);
+    }
+
+    /// One sum up the tree; what makes it complete at the root.
+    fn reduce(
+        &self,
+        flow: &mut Flow,
+        buffers: &mut Buffers,
+        bytes: u64,
+        collected: &[Vec<OpId>],
+        sheet: &mut Sheet<'_>,
+    ) -> Vec<OpId> {
         let oldest = buffers.oldest();
         let mut freed = BTreeMap::new();
-        // What has arrived at each node from below; then what has come down to it.
+        // What has arrived at each node from below.
         let mut arrived: BTreeMap<NodeId, Vec<OpId>> = BTreeMap::new();
-        for (at, edge) in self.tree.iter().enumerate() {
-            let mut after = match edge.domain {
+        for (edge, ends) in self.tree.iter().enumerate() {
+            let mut after = match ends.domain {
                 Some(domain) => collected[domain as usize].clone(),
-                None => arrived.remove(&edge.below).unwrap_or_default(),
+                None => arrived.remove(&ends.below).unwrap_or_default(),
             };
-            after.extend(oldest.get(&edge.above));
-            let at = self.offset + 2 * at;
+            after.extend(oldest.get(&ends.above));
+            let at = self.at(edge, Direction::Up);
             let op = flow.send(sheet, at, &[nth(self.first, at)], bytes, &after);
-            arrived.entry(edge.above).or_default().push(op);
-            if edge.domain.is_none() {
-                freed.insert(edge.below, op);
+            arrived.entry(ends.above).or_default().push(op);
+            if ends.domain.is_none() {
+                freed.insert(ends.below, op);
             }
         }
         // Only the root is left, and it has the sum.
-        for (root, parts) in &mut arrived {
+        let mut sums = Vec::new();
+        for (root, parts) in &arrived {
             let sum = sheet.join(parts);
             freed.insert(*root, sum);
-            *parts = vec![sum];
+            sums.push(sum);
         }
         buffers.freed.push_back(freed);
-        for (at, edge) in self.tree.iter().enumerate().rev() {
-            let after = arrived.get(&edge.above).cloned().unwrap_or_default();
-            let at = self.offset + 2 * at + 1;
+        sums
+    }
+
+    /// What the root has down to every domain.
+    fn multicast(
+        &self,
+        flow: &mut Flow,
+        bytes: u64,
+        sum: Vec<OpId>,
+        handed: &mut [Vec<OpId>],
+        sheet: &mut Sheet<'_>,
+    ) {
+        let mut arrived: BTreeMap<NodeId, Vec<OpId>> = BTreeMap::new();
+        for (edge, ends) in self.tree.iter().enumerate().rev() {
+            let after = arrived.get(&ends.above).unwrap_or(&sum).clone();
+            let at = self.at(edge, Direction::Down);
             let op = flow.send(sheet, at, &[nth(self.first, at)], bytes, &after);
-            match edge.domain {
+            match ends.domain {
                 Some(domain) => handed[domain as usize].push(op),
-                None => drop(arrived.insert(edge.below, vec![op])),
+                None => drop(arrived.insert(ends.below, vec![op])),
             }
         }
     }
+
+    /// Along the path of one domain, up to the root or down from it; when it is there.
+    fn along(
+        &self,
+        flow: &mut Flow,
+        (domain, direction): (usize, Direction),
+        bytes: u64,
+        after: Vec<OpId>,
+        sheet: &mut Sheet<'_>,
+    ) -> Vec<OpId> {
+        let mut path = self.path(domain);
+        if direction == Direction::Down {
+            path.reverse();
+        }
+        let mut last = after;
+        for edge in path {
+            let at = self.at(edge, direction);
+            last = vec![flow.send(sheet, at, &[nth(self.first, at)], bytes, &last)];
+        }
+        last
+    }
+}
+
+/// Towards the root of a tree, or away from it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Direction {
+    Up,
+    Down,
 }
 
 /// Connections of one head inside one domain.
@@ -439,13 +548,67 @@ impl HeadOnSheet<'_> {
         self.ask.communicator.domains() * inside_edges(self.ask) + 2 * self.tree.len()
     }
 
+    fn tree(&self) -> TreeEdges<'_> {
+        let offset = self.ask.communicator.domains() * inside_edges(self.ask);
+        TreeEdges { first: self.first, offset, tree: self.tree }
+    }
+
+    /// All of the tree and the servers at once; of what one half of an all-reduce leaves out, each
+    /// domain's part goes up or down the tree alone.
+    fn fold(&self, plan: &Plan, bytes: u64, start: OpId, sheet: &mut Sheet<'_>) {
+        let domains = self.ask.communicator.domains();
+        let tree = self.tree();
+        let (whole, alone) = match self.ask.collective {
+            Collective::AllGather => (vec![Direction::Down], Some(Direction::Up)),
+            Collective::ReduceScatter => (vec![Direction::Up], Some(Direction::Down)),
+            _ => (vec![Direction::Up, Direction::Down], None),
+        };
+        sheet.edges.clear();
+        for domain in 0..domains {
+            let begins = domain * inside_edges(self.ask);
+            match (self.members, nvls::is_available(self.ask)) {
+                (1, _) => {}
+                (members, true) => {
+                    let edges = HeadEdges::new(nth(self.first, begins), members);
+                    sheet.edges.extend(edges.used(self.ask.collective));
+                }
+                (members, false) => {
+                    for at in 0..members - 1 {
+                        for direction in &whole {
+                            let down = usize::from(*direction == Direction::Down);
+                            sheet.edges.push(nth(self.first, begins + 2 * at + down));
+                        }
+                    }
+                }
+            }
+        }
+        for edge in 0..self.tree.len() {
+            for direction in &whole {
+                sheet.edges.push(nth(self.first, tree.at(edge, *direction)));
+            }
+        }
+        let op = sheet.couple(bytes, plan.fill(), &[start]);
+        sheet.end(op);
+        let Some(direction) = alone else { return };
+        for domain in 0..domains {
+            sheet.edges.clear();
+            let path = tree.path(domain).into_iter().map(|edge| tree.at(edge, direction));
+            sheet.edges.extend(path.map(|at| nth(self.first, at)));
+            let own = part(bytes, domains as u64, domain as u64);
+            let op = sheet.couple(own, plan.fill(), &[start]);
+            sheet.end(op);
+        }
+    }
+
     fn step(&self, plan: &Plan, bytes: u64, sheet: &mut Sheet<'_>) {
+        if self.ask.collective != Collective::AllReduce {
+            return self.step_half(plan, bytes, sheet);
+        }
         let aggregation = self.ask.settings.aggregation;
         let mut flow = Flow::new(self.count(), sheet.start);
         let mut buffers = Buffers::of(&aggregation);
         let domains = self.ask.communicator.domains();
-        let offset = domains * inside_edges(self.ask);
-        let tree = TreeEdges { first: self.first, offset, tree: self.tree };
+        let tree = self.tree();
         for bytes in loops(bytes, nvls::most(plan)) {
             let collected: Vec<Vec<OpId>> =
                 (0..domains).map(|domain| self.collect(domain, &mut flow, bytes, sheet)).collect();
@@ -456,6 +619,42 @@ impl HeadOnSheet<'_> {
             for (domain, arrived) in arrived.into_iter().enumerate() {
                 let after = sheet.join(&arrived);
                 self.hand_out(domain, &mut flow, bytes, after, sheet);
+            }
+        }
+    }
+
+    /// All-gather and reduce-scatter, part by part of the domains.
+    fn step_half(&self, plan: &Plan, bytes: u64, sheet: &mut Sheet<'_>) {
+        let aggregation = self.ask.settings.aggregation;
+        let mut flow = Flow::new(self.count(), sheet.start);
+        let mut buffers = Buffers::of(&aggregation);
+        let domains = self.ask.communicator.domains();
+        let (tree, most) = (self.tree(), aggregation.chunk.get().max(1));
+        for owner in 0..domains {
+            let own = part(bytes, domains as u64, owner as u64);
+            for bytes in loops(own, nvls::most(plan)) {
+                let mut arrived = vec![Vec::new(); domains];
+                if self.ask.collective == Collective::AllGather {
+                    for sum in loops(bytes, most) {
+                        let up = (owner, Direction::Up);
+                        let root = tree.along(&mut flow, up, sum, Vec::new(), sheet);
+                        tree.multicast(&mut flow, sum, root, &mut arrived, sheet);
+                    }
+                    for (domain, arrived) in arrived.into_iter().enumerate() {
+                        let after = sheet.join(&arrived);
+                        self.hand_out(domain, &mut flow, bytes, after, sheet);
+                    }
+                    continue;
+                }
+                let collected: Vec<Vec<OpId>> = (0..domains)
+                    .map(|domain| self.collect(domain, &mut flow, bytes, sheet))
+                    .collect();
+                for sum in loops(bytes, most) {
+                    let root = tree.reduce(&mut flow, &mut buffers, sum, &collected, sheet);
+                    let down = (owner, Direction::Down);
+                    let last = tree.along(&mut flow, down, sum, root, sheet);
+                    last.into_iter().for_each(|op| sheet.end(op));
+                }
             }
         }
     }

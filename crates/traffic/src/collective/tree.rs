@@ -37,10 +37,18 @@ impl Algorithm for Tree {
     fn offer(&self, ask: &Ask<'_>, protocol: Protocol) -> Option<Offer> {
         let (shape, settings) = (ask.shape(), ask.settings);
         let bandwidth = constants::bus_bandwidth(settings, shape);
-        Some(Offer {
-            bandwidth: 0.5 * bandwidth * efficiency(ask, protocol, bandwidth),
-            latency_us: latency_us(ask, protocol, settings.declared_us(protocol)),
-        })
+        let channels = constants::search_channels(settings, ask.communicator);
+        let share = efficiency(ask, protocol, bandwidth, channels.into());
+        let declared = settings.declared_us(protocol);
+        let kept_off = constants::tree_simple_kept_off_us(settings.version);
+        let latency_us = match kept_off.filter(|_| protocol == Protocol::Simple) {
+            Some(each) => {
+                let crossed = f64::from(shape.domains.ilog2());
+                2.0 * (depth(ask) as f64 * each + crossed * declared)
+            }
+            None => latency_us(ask, protocol, declared),
+        };
+        Some(Offer { bandwidth: 0.5 * bandwidth * share, latency_us })
     }
 
     fn channels(&self, ask: &Ask<'_>) -> u32 {
@@ -76,7 +84,8 @@ impl Algorithm for Tree {
     fn phases(&self, ask: &Ask<'_>, plan: &Plan) -> Vec<Phase> {
         let shape = ask.shape();
         let bandwidth = constants::bus_bandwidth(ask.settings, shape);
-        let efficiency = efficiency(ask, plan.protocol, bandwidth);
+        let channels = constants::search_equivalent(ask.settings, ask.communicator);
+        let efficiency = efficiency(ask, plan.protocol, bandwidth, channels);
         let each = ask.bytes.as_f64() / f64::from(plan.channels);
         let chunk = plan.chunk.as_f64().min(each);
         let (scale_up, mesh_link) = chain_load(ask, plan);
@@ -266,9 +275,8 @@ pub(super) fn ways_s(ask: &Ask<'_>, family: Family, protocol: Protocol) -> f64 {
 /// NCCL `tuning.cc`: .92 of the links, at most so much for each channel of the search, less with
 /// flags, .85 of that where the search falls back to the plain tree pattern, as it does from Hopper
 /// on, and a correction by size.
-fn efficiency(ask: &Ask<'_>, protocol: Protocol, bandwidth: f64) -> f64 {
+fn efficiency(ask: &Ask<'_>, protocol: Protocol, bandwidth: f64, channels: f64) -> f64 {
     let (shape, settings) = (ask.shape(), ask.settings);
-    let channels = f64::from(constants::search_channels(settings, ask.communicator));
     let most = |protocol| channels * constants::tree_channel_max(settings, shape, protocol);
     let simple = (0.92 * bandwidth).min(most(Protocol::Simple));
     let bus = match protocol {
@@ -289,7 +297,9 @@ fn efficiency(ask: &Ask<'_>, protocol: Protocol, bandwidth: f64) -> f64 {
 /// How fast one channel passes data on, in bytes per second.
 fn channel_rate(ask: &Ask<'_>, plan: &Plan) -> f64 {
     let bandwidth = constants::bus_bandwidth(ask.settings, ask.shape());
-    0.5e9 * bandwidth * efficiency(ask, plan.protocol, bandwidth) / f64::from(plan.channels)
+    let channels = constants::search_equivalent(ask.settings, ask.communicator);
+    let share = efficiency(ask, plan.protocol, bandwidth, channels);
+    0.5e9 * bandwidth * share / f64::from(plan.channels)
 }
 
 /// What passing on takes beyond the time on a link: a channel is slower than the link that it

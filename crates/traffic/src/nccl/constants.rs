@@ -148,8 +148,6 @@ pub fn hop_latency_us(
         (Family::Tree, Ll128, false) => 1.9,
         (Family::Ring, Ll128, false) => 2.5,
         (Family::Ring, Simple, false) => 5.7,
-        // From 2.19 to 2.22 NCCL kept off this entry.
-        (Family::Tree, Simple, _) if is_steered_off(settings.version) => 28.0,
         (Family::Tree | Family::Pat, _, _) => 4.0,
         (Family::CollNetDirect, _, _) => 3.7,
         (Family::CollNetChain, _, _) => 2.8,
@@ -158,9 +156,10 @@ pub fn hop_latency_us(
     }
 }
 
-/// Versions whose table has 28 us for every hand-over of a tree with the simple protocol.
-fn is_steered_off(version: Version) -> bool {
-    (Version::V2_19..=Version::V2_22).contains(&version)
+/// What the table of some versions has for every hand-over of a tree with the simple protocol, to
+/// keep off it: no time.
+pub fn tree_simple_kept_off_us(version: Version) -> Option<f64> {
+    (Version::V2_19..=Version::V2_22).contains(&version).then_some(28.0)
 }
 
 /// One hand-over between servers (`hwLatencies`, network). With one rank in each server nothing
@@ -194,7 +193,6 @@ pub fn net_latency_us(
         (Family::Tree, Ll128) => 8.5,
         (Family::Ring, Ll) => 2.7,
         (Family::Ring, Ll128) => 4.0,
-        (Family::Tree, Simple) if is_steered_off(settings.version) => 28.0,
         (Family::Tree | Family::Ring, Simple) | (Family::Pat, _) => 14.0,
         (Family::CollNetDirect, _) => 31.0,
         (Family::CollNetChain, _) => 30.0,
@@ -216,6 +214,23 @@ pub fn post_us(settings: &Settings, shape: &Shape, protocol: Protocol) -> f64 {
         Cpu::Amd => 2.0,
     };
     if protocol == Protocol::Simple { 3.0 * one } else { one }
+}
+
+/// Whether a message with the simple protocol ends with a flush: before Hopper GPUs may see its
+/// flag before its bytes, and up to 2.18 NCCL flushed on Hopper too (NCCL `src/graph/paths.cc`,
+/// `ncclTopoNeedFlush`).
+pub fn flushes(settings: &Settings) -> bool {
+    match settings.architecture {
+        Architecture::Ampere | Architecture::Cdna3 => true,
+        Architecture::Hopper | Architecture::Blackwell => settings.version < Version::V2_19,
+    }
+}
+
+/// What a proxy's thread spends on one message, of whatever channel: as [`post_us`], without the
+/// flush where there is none.
+pub fn proxy_us(settings: &Settings, shape: &Shape, protocol: Protocol) -> f64 {
+    let flushed = protocol == Protocol::Simple && flushes(settings);
+    post_us(settings, shape, if flushed { Protocol::Simple } else { Protocol::Ll })
 }
 
 /// The most that LL moves, all channels together (`llMaxBws`).
@@ -369,6 +384,12 @@ pub fn search_channels(settings: &Settings, communicator: &Communicator) -> u32 
     }
 }
 
+/// Channels of the search that move as much as all those that there are: NCCL's limits for each
+/// were measured with two for one of the search.
+pub fn search_equivalent(settings: &Settings, communicator: &Communicator) -> f64 {
+    0.5 * f64::from(ring_channels(settings, communicator))
+}
+
 /// Over how many NICs each channel is spread.
 pub fn stripes(settings: &Settings, shape: &Shape) -> u32 {
     let several = shape.rails / shape.per_domain.max(1);
@@ -376,13 +397,13 @@ pub fn stripes(settings: &Settings, shape: &Shape) -> u32 {
 }
 
 /// How many channels rings and trees have: those of the search, doubled, and at most 64
-/// (`MAXCHANNELS`). From Hopper on, fewer than 16 between servers are doubled again (NCCL
-/// `src/graph/connect.cc`).
+/// (`MAXCHANNELS`). From Hopper on, fewer than 16 between servers are doubled again where each
+/// moves more than 45 (NCCL `src/graph/connect.cc`).
 pub fn ring_channels(settings: &Settings, communicator: &Communicator) -> u32 {
     let shape = communicator.shape();
     let doubled = 2 * search_channels(settings, communicator);
     let is_recent = matches!(settings.architecture, Architecture::Hopper | Architecture::Blackwell);
-    let again = is_recent && 1 < shape.domains.min(shape.per_domain) && doubled < 16;
+    let again = is_recent && 1 < shape.domains && doubled < 16 && 45.0 < nic_gbytes(shape);
     let channels = if again { 2 * doubled } else { doubled };
     channels.max(settings.least_channels).clamp(1, 64)
 }

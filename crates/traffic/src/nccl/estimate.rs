@@ -122,7 +122,7 @@ pub(super) fn times(ask: &Ask<'_>, phases: &[Phase]) -> Times {
         // What fits the slots is sent without an answer.
         let rounds = ((phase.messages / phase.slots).ceil() - 1.0).max(0.0);
         let answers = rounds * phase.answer * round_trip_s;
-        let posting = 1e-6 * phase.posts * constants::post_us(settings, shape, phase.protocol);
+        let posting = 1e-6 * phase.posts * constants::proxy_us(settings, shape, phase.protocol);
         let links = inside.max(mesh).max(nic);
         let slowed = (inside.max(mesh) / phase.efficiency).max(nic / phase.net_efficiency);
         let moving = slowed.max(posting).max(phase.channels_s);
