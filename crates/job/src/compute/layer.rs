@@ -2,8 +2,9 @@
 //!
 //! The lists follow Megatron-LM and Transformer Engine: fused norms, activations and dropout;
 //! weight gradients added to fp32 main gradients by the product itself; fp8 operands cast together
-//! with their transpose as the job's recipe says, weights once per step and not here. `tools/kernels/layers.py` runs the
-//! same lists, and the sums of predicted kernels are tested against it. Communication is not here.
+//! with their transpose as the job's recipe says, weights once per step and not here.
+//! `tools/kernels/layers.py` runs the same lists, and the sums of predicted kernels are tested
+//! against it. Communication is not here.
 
 use serde::Serialize;
 
