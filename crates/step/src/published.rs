@@ -269,6 +269,11 @@ impl Row {
         plain.candidates()
     }
 
+    /// Whether its model has experts.
+    pub fn has_experts(&self) -> bool {
+        matches!(&self.job.model, ModelChoice::Shape(model) if model.experts.is_some())
+    }
+
     /// What else a job may be that the rule has chosen, of what the software decides and nobody
     /// published: the layers of each stage where they do not divide, the recipe of fp8, and of models
     /// with experts the type of the main gradients (the column `grad_bytes` is assumed by family)
