@@ -55,6 +55,11 @@ pub struct RowCluster {
 }
 
 impl RowCluster {
+    /// Whether its GPUs multiply with a scale for every 32 numbers: Blackwell's.
+    fn has_mxfp8(&self) -> bool {
+        ["b2", "b3", "gb2", "gb3"].iter().any(|chip| self.gpu.starts_with(chip))
+    }
+
     /// Reads the transport, or says why nothing can be predicted with it.
     pub fn with_transport(self, word: &str) -> Result<Self, String> {
         let word = word.to_lowercase();
@@ -269,6 +274,11 @@ impl Row {
         plain.candidates()
     }
 
+    /// Whether its model has experts.
+    pub fn has_experts(&self) -> bool {
+        matches!(&self.job.model, ModelChoice::Shape(model) if model.experts.is_some())
+    }
+
     /// What else a job may be that the rule has chosen, of what the software decides and nobody
     /// published: the layers of each stage where they do not divide, the recipe of fp8, and of models
     /// with experts the type of the main gradients (the column `grad_bytes` is assumed by family)
@@ -302,8 +312,11 @@ impl Row {
         }
         if is_fp8 && chosen.fp8_recipe.is_none() && !is_deepseek {
             let usual = Fp8Recipe::usual(model);
-            let others: Vec<Fp8Recipe> =
-                RECIPES.into_iter().filter(|recipe| *recipe != usual).collect();
+            // Dense models are scaled by blocks only where the GPU does it in hardware.
+            let blocks = model.experts.is_some() || self.cluster.has_mxfp8();
+            let fits = |recipe: &Fp8Recipe| blocks || *recipe != Fp8Recipe::Block;
+            let others = RECIPES.into_iter().filter(|recipe| *recipe != usual && fits(recipe));
+            let others: Vec<Fp8Recipe> = others.collect();
             let more = all.iter().flat_map(|job| {
                 others.iter().map(|recipe| JobConfig { fp8_recipe: Some(*recipe), ..job.clone() })
             });

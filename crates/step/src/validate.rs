@@ -96,15 +96,23 @@ pub struct Verdict {
     pub prediction: Prediction,
     /// Whether any candidate fits memory.
     pub fit: Fit,
+    /// What the step is multiplied by where nobody published what the software decided and nothing
+    /// tells its default: the middle of what was run over the chosen one, else 1.
+    pub middle: f64,
     /// The fastest and the slowest closed form of the candidates that fit, and of what else the
     /// software may have done with the one that was chosen, in seconds.
     pub spread_s: (f64, f64),
 }
 
 impl Verdict {
+    /// The predicted step in seconds.
+    pub fn step_s(&self) -> f64 {
+        self.prediction.step.as_secs_f64() * self.middle
+    }
+
     /// Predicted / measured − 1, in the row's own unit.
     pub fn error(&self, row: &Row) -> f64 {
-        let (measured, predicted) = row.compare(self.prediction.step.as_secs_f64());
+        let (measured, predicted) = row.compare(self.step_s());
         predicted / measured - 1.0
     }
 }
@@ -258,13 +266,10 @@ pub fn predict_row(
     if fit == Fit::Overfull {
         spread = (seconds, seconds);
     }
-    for variant in row.variants(&chosen).iter().skip(1) {
-        let Ok((other, prediction)) = world.predict(variant, assumptions, None) else { continue };
-        let seconds = prediction.step.as_secs_f64();
-        if other <= fit {
-            spread = (spread.0.min(seconds), spread.1.max(seconds));
-        }
-    }
+    let run = variants(&world, assumptions, row, (&chosen, fit, seconds));
+    spread = (spread.0.min(run.0), spread.1.max(run.1));
+    // Software that trains dense models has known defaults; of experts only the range is known.
+    let middle = if row.has_experts() { (run.0 + run.1) / 2.0 / seconds } else { 1.0 };
     if let Some(engine) = engine {
         let cluster = &row.cluster;
         (_, prediction) = world.predict(&chosen, assumptions, Some((cluster, &mut *engine)))?;
@@ -277,7 +282,26 @@ pub fn predict_row(
             spread = ends.iter().fold(spread, |(low, high), s| (low.min(*s), high.max(*s)));
         }
     }
-    Ok(Verdict { chosen, prediction, fit, spread_s: spread })
+    Ok(Verdict { chosen, prediction, fit, middle, spread_s: spread })
+}
+
+/// The fastest and the slowest of what else the software may have done with a job that was chosen and
+/// takes so many seconds, by the closed form; of what fits memory if the job does.
+fn variants(
+    world: &RowWorld<'_>,
+    assumptions: &Assumptions,
+    row: &Row,
+    (chosen, fit, seconds): (&JobConfig, Fit, f64),
+) -> (f64, f64) {
+    let mut ends = (seconds, seconds);
+    for variant in row.variants(chosen).iter().skip(1) {
+        let Ok((other, prediction)) = world.predict(variant, assumptions, None) else { continue };
+        let seconds = prediction.step.as_secs_f64();
+        if other <= fit {
+            ends = (ends.0.min(seconds), ends.1.max(seconds));
+        }
+    }
+    ends
 }
 
 fn joined(words: impl Iterator<Item = String>) -> String {

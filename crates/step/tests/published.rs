@@ -38,7 +38,7 @@ fn predicted(text: &str, engine: How) -> (Score, f64) {
         };
         let verdict = predict_row(&row, &catalogue, &assumptions, engine).expect(&row.id);
         let error = verdict.error(&row);
-        let seconds = verdict.prediction.step.as_secs_f64();
+        let seconds = verdict.step_s();
         let parts = verdict.prediction.breakdown.seconds();
         let parts: Vec<String> = parts.map(|(word, part)| format!("{word} {part:.3}")).collect();
         println!(

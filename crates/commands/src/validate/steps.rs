@@ -30,7 +30,7 @@ pub(super) fn predict(
     let flow: &mut RowEngine<'_> = &mut flow;
     let engine = engine.has_contention().then_some(flow);
     let verdict = predict_row(row, catalogue, assumptions, engine).map_err(Failure::Run)?;
-    let (measured, predicted) = row.compare(verdict.prediction.step.as_secs_f64());
+    let (measured, predicted) = row.compare(verdict.step_s());
     let unit = match row.measured {
         Measured::Seconds(_) => "s",
         Measured::Tflops(_) => "TFLOP/s",
@@ -53,6 +53,9 @@ pub(super) fn predict(
     }
     if row.cluster.queue_pairs.is_none() && row.cluster.transport == Some(Transport::Rocev2) {
         notes.push("queue pairs unpublished".to_owned());
+    }
+    if row.has_experts() {
+        notes.push("middle of what the software may have done".to_owned());
     }
     if verdict.fit == Fit::Overfull {
         notes.push("over the memory estimate".to_owned());

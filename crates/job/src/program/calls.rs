@@ -86,17 +86,16 @@ fn repeated(job: &Job, kind: LayerKind, calls: &mut Vec<Call>) {
     if again.is_full() {
         return layer(job, kind, Pass::Forward, calls);
     }
-    match (kind, &job.model.experts) {
-        (LayerKind::Moe, Some(experts)) if again.has(Module::Moe) => {
-            moe(job, experts, Pass::Forward, calls);
-        }
-        (LayerKind::Moe, Some(experts)) => {
-            if again.has(Module::SharedExperts) && 0 < experts.shared {
-                linear_block(job, Pass::Forward, calls);
-            }
-        }
-        _ if again.has(Module::Mlp) => linear_block(job, Pass::Forward, calls),
-        _ => {}
+    let experts = job.model.experts.as_ref().filter(|_| kind == LayerKind::Moe);
+    if let Some(experts) = experts.filter(|_| again.has(Module::Moe)) {
+        return moe(job, experts, Pass::Forward, calls);
+    }
+    let is_block_again = match experts {
+        Some(experts) => again.has(Module::SharedExperts) && 0 < experts.shared,
+        None => again.has(Module::Mlp),
+    };
+    if is_block_again {
+        linear_block(job, Pass::Forward, calls);
     }
 }
 
