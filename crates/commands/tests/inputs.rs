@@ -133,7 +133,12 @@ const CONTEXTS: &[(&str, &[Question], &[&str])] = &[
         ],
     ),
     ("library.buffer", &[Job, Collective], &["library.protocol=simple"]),
-    ("library.nvls", &[Collective], &["cluster.gpus_per_node=8", "cluster.nics_per_node=8"]),
+    ("library.nvls", &[Collective], EIGHT),
+    ("library.nvls_chunk", &[Collective], EIGHT),
+    ("library.nvls_tree_chunk", &[Collective], EIGHT),
+    ("library.nvls_network_share", &[Collective], EIGHT),
+    ("library.version", &[Collective], EIGHT),
+    ("library.symmetric", &[Collective], &["cluster.gpus_per_node=16", "cluster.nics_per_node=16"]),
     ("software.tensor_exposed", &[Job], &["job.parallel.overlap=[\"tp\",\"dp\"]"]),
     ("traffic.smallest", &[Traffic], &["traffic.pattern=random", "traffic.count=16"]),
     ("traffic.count", &[Traffic], &["traffic.pattern=random", "traffic.count=16"]),
@@ -144,6 +149,7 @@ const CONTEXTS: &[(&str, &[Question], &[&str])] = &[
     ("traffic.service_level", &[Traffic], &["network.credits.lanes=2"]),
 ];
 
+const EIGHT: &[&str] = &["cluster.gpus_per_node=8", "cluster.nics_per_node=8"];
 const SPRAY: &str = "network.routing.policy=spray";
 const ADMISSION: &str = "network.admission.policy=receiver-driven";
 const FAULT: &str =
@@ -176,6 +182,11 @@ const EXCEPTIONS: &[(&str, &[Question], &str)] = &[
     ("library.aggregation.trees_per_port", &[], "one tree to a port is all that NCCL asks for"),
     ("library.p2p_scale_up_chunk", &[Job], "its messages are smaller than a chunk"),
     ("library.nvls", &[Job], "jobs leave it off unless it is given, as off"),
+    ("library.nvls_chunk", &[Job], "jobs leave NVLS off unless it is given"),
+    ("library.nvls_tree_chunk", &[Job], "jobs leave NVLS off unless it is given"),
+    ("library.nvls_network_share", &[Job], "jobs leave NVLS off unless it is given"),
+    ("library.plugin", &[Job], "its messages are smaller than a chunk, and run with LL anyway"),
+    ("library.aggregation.gathers", &[Job], "its groups gather inside servers"),
 ];
 
 /// Keys that are named for the part of their value that has no effect.
