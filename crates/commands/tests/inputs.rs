@@ -109,6 +109,14 @@ const CONTEXTS: &[(&str, &[Question], &[&str])] = &[
     ("network.nic.timeout", &[Traffic], &["network.loss=0.1"]),
     ("network.nic.timeout", &[Job, Collective], &["network.loss=0.01"]),
     ("network.nic.reorder", &[Job, Collective, Traffic], &[SPRAY]),
+    ("network.nic.qp_contexts", &[Job, Collective, Traffic], &[LONG_MISSES]),
+    ("network.nic.qp_miss", &[Job, Collective, Traffic], &[FEW_CONTEXTS, SMALL_PACKETS]),
+    ("catalogue.nic.connectx-7.qp_contexts", &[Job, Collective, Traffic], &[LONG_MISSES]),
+    (
+        "catalogue.nic.connectx-7.qp_miss_ns",
+        &[Job, Collective, Traffic],
+        &[FEW_CONTEXTS, SMALL_PACKETS],
+    ),
     ("network.nic.receive_buffer", &[Traffic], &["network.nic.pcie=50Gbps"]),
     ("network.nic.after_idle", &[Job, Collective, Traffic], &["network.nic.idle_reset=0s"]),
     ("network.nic.cores", &[Job, Collective, Traffic], &["network.transport=tcp"]),
@@ -150,6 +158,9 @@ const CONTEXTS: &[(&str, &[Question], &[&str])] = &[
 ];
 
 const EIGHT: &[&str] = &["cluster.gpus_per_node=8", "cluster.nics_per_node=8"];
+const LONG_MISSES: &str = "network.nic.qp_miss=1us";
+const FEW_CONTEXTS: &str = "network.nic.qp_contexts=1";
+const SMALL_PACKETS: &str = "network.packet.mtu=256B";
 const SPRAY: &str = "network.routing.policy=spray";
 const ADMISSION: &str = "network.admission.policy=receiver-driven";
 const FAULT: &str =

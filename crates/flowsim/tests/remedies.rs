@@ -90,19 +90,19 @@ fn what_each_remedy_buys() {
         }
     }
     insta::assert_snapshot!(table, @r"
-    linear     ecmp                 1 0.45 3.11 0.35
+    linear     ecmp                 1 0.51 3.14 0.36
     linear     path-pinning         1 1.00 2.00 0.50
-    linear     e-ecmp               4 0.79 1.96 0.02
-    linear     e-ecmp              16 1.00 1.47 0.00
+    linear     e-ecmp               4 0.74 1.98 0.02
+    linear     e-ecmp              16 1.00 1.46 0.00
     linear     e-ecmp              32 1.00 1.32 0.00
     linear     traffic-engineering  1 1.00 2.00 0.50
     linear     spray                1 1.00 1.00 0.00
     linear     adaptive             1 1.00 1.00 0.00
-    fragmented ecmp                 1 0.35 2.45 0.13
-    fragmented path-pinning         1 0.60 1.02 0.01
-    fragmented e-ecmp               4 0.51 1.68 0.00
-    fragmented e-ecmp              16 0.70 1.35 0.00
-    fragmented e-ecmp              32 0.79 1.23 0.00
+    fragmented ecmp                 1 0.33 2.37 0.12
+    fragmented path-pinning         1 0.62 1.02 0.01
+    fragmented e-ecmp               4 0.55 1.69 0.00
+    fragmented e-ecmp              16 0.69 1.33 0.00
+    fragmented e-ecmp              32 0.75 1.23 0.00
     fragmented traffic-engineering  1 1.00 1.02 0.01
     fragmented spray                1 1.00 1.00 0.00
     fragmented adaptive             1 1.00 1.00 0.00

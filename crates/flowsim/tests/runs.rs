@@ -125,6 +125,45 @@ fn remedies_for_few_fat_flows() {
     assert!(5.0 < makespan(Policy::Spray, 1, turns, Receiver::GoBackN));
 }
 
+/// Oracle: split over ever more queue pairs a message spreads better, until every part of it has to
+/// be posted: then it takes as long as that. Whole messages in turn cost no posts.
+#[test]
+fn queue_pairs_have_a_best_number() {
+    let fabric = leaf_spine(2, 16, 16);
+    let pairs: Vec<_> = (0..16).map(|nic| (nic, 16 + nic)).collect();
+    let transfers = messages(&fabric, &pairs, 1 << 20);
+    let makespan = |qps, split| {
+        let routing = RoutingConfig { qps, split, ..RoutingConfig::default() };
+        let mut settings = Settings { routing, ..plain() };
+        settings.wire.packet = Bytes::from_kib(4);
+        run(&fabric, &transfers, &settings).makespan().as_secs_f64()
+    };
+    let split = [1, 64, 4_096].map(|qps| makespan(qps, QueuePairUse::Split));
+    assert!(split[1] < 0.7 * split[0] && split[1] < 0.2 * split[2], "{split:?}");
+    let posts = 4_095.0 * 150e-9;
+    assert!((posts..posts + 5e-6).contains(&split[2]), "{split:?}");
+    let in_turn = [1, 4_096].map(|qps| makespan(qps, QueuePairUse::RoundRobin));
+    assert!(in_turn[1] <= in_turn[0], "{in_turn:?}");
+}
+
+/// Oracle: a NIC with four times as many contexts as it holds fetches three in four, twice for each
+/// packet, which is longer than a packet of 256 bytes takes at 400 Gb/s.
+#[test]
+fn contexts_that_do_not_fit_cost_bandwidth() {
+    let fabric = leaf_spine(1, 2, 1);
+    let transfers = messages(&fabric, &[(0, 1)], 64 << 20);
+    let makespan = |contexts| {
+        let routing = RoutingConfig { qps: 4_096, ..RoutingConfig::default() };
+        let mut settings = Settings { routing, ..plain() };
+        settings.wire.packet = Bytes::new(256);
+        settings.wire.queue_pairs.contexts = contexts;
+        run(&fabric, &transfers, &settings).makespan().as_secs_f64()
+    };
+    let packets = f64::from(64 << 20) / 256.0;
+    assert!((makespan(4_096) / (f64::from(64 << 20) / RATE) - 1.0).abs() < 0.01);
+    assert!((makespan(1_024) / (packets * 2.0 * 0.75 * 16e-9) - 1.0).abs() < 0.01);
+}
+
 /// Oracle: background traffic that would take half of a link takes it while it lasts.
 #[test]
 fn background_traffic_shares_the_links() {

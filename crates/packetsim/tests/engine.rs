@@ -53,6 +53,40 @@ fn finishes(outcome: &Outcome) -> Vec<Span> {
     outcome.ops.iter().map(|times| since(times.expect("it finished"))).collect()
 }
 
+/// Oracle: a message in 2,048 parts ends when the last of them has been posted and sent; in 64 it
+/// takes as long as in one. A NIC that holds half of the contexts in use fetches every other one,
+/// for each packet and for its answer, where that takes longer than the packet.
+#[test]
+fn queue_pairs_have_a_price() {
+    let fabric = star(2, Span::from_ns(600));
+    let makespan = |qps: u16, contexts: u32, mtu: u64| {
+        let mut transfers = Transfers::new();
+        let label = transfers.label("split");
+        let (from, to) = (fabric.nic(0), fabric.nic(1));
+        let connection = transfers.connect(Connection { from, to, channel: 0, queue_pairs: 0 });
+        transfers.send(connection, Bytes::from_mib(1), label, &[]);
+        let mut settings = Settings::default();
+        settings.congestion = CcConfig::None(none::Config::default());
+        settings.routing.qps = qps;
+        settings.routing.split = fabric::routing::QueuePairUse::Split;
+        settings.nic.qp_contexts = contexts;
+        settings.packet.mtu = Bytes::new(mtu);
+        if 4_096 != mtu {
+            settings.nic.qp_post = Span::ZERO;
+        }
+        let outcome = packetsim::run(&fabric, &transfers, &settings).expect("it runs");
+        outcome.makespan().as_secs_f64()
+    };
+    let [one, some, many] = [1, 64, 2_048].map(|qps| makespan(qps, 65_536, 4_096));
+    assert!((some / one - 1.0).abs() < 0.02, "{one} and {some}");
+    let posts = 2_047.0 * 150e-9;
+    assert!((posts..posts + 5e-6).contains(&many), "{many}");
+    let [held, fetched] = [65_536, 1_024].map(|contexts| makespan(2_048, contexts, 512));
+    let packets = 2_048.0;
+    let each = 2.0 * 0.5 * 16e-9;
+    assert!(held < packets * each && (fetched / (packets * each) - 1.0).abs() < 0.1, "{fetched}");
+}
+
 /// Whether an algorithm lets a queue pair start at line rate and keep to it.
 fn runs_at_line_rate(congestion: &CcConfig, hops: &[(Rate, Span)]) -> bool {
     let mtu = Bytes::new(4_096);

@@ -212,6 +212,9 @@ fn entropy_table(report: &Report) -> Table {
     let entropy = &report.entropy;
     let rows = [
         ("queue pairs between NICs", grouped(entropy.flows)),
+        ("queue pairs of the NIC with most", grouped(entropy.most_per_nic)),
+        ("their contexts and queues, in its host's memory", bytes(entropy.queue_pair_bytes as f64)),
+        ("connecting them, one after the other", format!("{:.2} s", entropy.connect_s)),
         ("distinct hash values", grouped(entropy.distinct_hashes)),
         ("entropy over the uplinks, of the most possible", percent(entropy.normalised)),
         ("uplinks that no flow takes", percent(entropy.idle_uplinks)),

@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 
 use fabric::graph::LinkKind;
 use fabric::hash::{HashFields, Hasher};
+use fabric::routing::queue_pairs::{BYTES_OF_A_QUEUE_PAIR, CONNECT};
 use fabric::routing::{Policy, RoutingConfig, Spread};
 use fabric::{Fabric, LinkId, NodeId, NodeKind, Routes};
 use flowsim::paths::{Lay, Paths};
 use serde::Serialize;
+use traffic::queue_pairs::nic_loads;
 use traffic::{Connection, Transfers};
 use units::{Bytes, Id};
 
@@ -33,6 +35,12 @@ pub struct Entropy {
     pub idle_expected: f64,
     /// The busiest uplink's bytes over the mean of all.
     pub uplink_imbalance: f64,
+    /// Queue pairs of the NIC that has most, for either direction.
+    pub most_per_nic: u64,
+    /// Memory of its host for their contexts and queues, in bytes.
+    pub queue_pair_bytes: u64,
+    /// Seconds that it takes to create and connect them, one after the other.
+    pub connect_s: f64,
 }
 
 /// What lies on the links.
@@ -55,6 +63,26 @@ struct OnLink {
 
 /// Lays connections with these bytes on the fabric.
 pub(super) fn load(
+    fabric: &Fabric,
+    places: &Places,
+    connections: &[(Connection, f64)],
+    routing: &RoutingConfig,
+    seed: u64,
+) -> Load {
+    let mut load = laid(fabric, places, connections, routing, seed);
+    let mut transfers = Transfers::new();
+    connections.iter().for_each(|(one, _)| {
+        transfers.connect(*one);
+    });
+    let nics = nic_loads(fabric, &transfers, routing, Bytes::from_kib(4));
+    let most = nics.iter().map(|nic| nic.contexts).max().unwrap_or(0);
+    load.entropy.most_per_nic = most;
+    load.entropy.queue_pair_bytes = most * BYTES_OF_A_QUEUE_PAIR;
+    load.entropy.connect_s = most as f64 * CONNECT.as_secs_f64();
+    load
+}
+
+fn laid(
     fabric: &Fabric,
     places: &Places,
     connections: &[(Connection, f64)],
@@ -149,6 +177,7 @@ fn spread(
             idle_uplinks: 0.0,
             idle_expected: 0.0,
             uplink_imbalance: if all > 0.0 { most * count / all } else { 0.0 },
+            ..Entropy::default()
         },
         per_tier,
         unreachable,
