@@ -11,7 +11,7 @@ use traffic::collective::{
     ALGORITHMS, Ask, Collective, Communicator, Detail, Group, Limit, Lowered, ScaleUp, Wanted,
     lower,
 };
-use traffic::nccl::{self, Architecture, Settings, Usage};
+use traffic::nccl::{self, Aggregation, Architecture, Settings, Usage};
 use traffic::{Transfers, collective};
 use units::Bytes;
 
@@ -55,20 +55,14 @@ struct Case<'a> {
 
 /// Where the engines may differ by more, with the reason; what they then may differ by.
 fn tolerance(case: &Case<'_>) -> f64 {
-    let Case { servers, nics, algorithm, bytes, is_mesh, .. } = *case;
-    let small = bytes <= Bytes::from_mib(1);
+    let Case { servers, algorithm, bytes, is_mesh, .. } = *case;
     match algorithm {
         // With an odd number of servers each ring changes rails once and takes another way there,
         // over spines: the closed form counts ways along rails.
         "ring" if is_mesh && servers % 2 == 1 && 1 < servers => 0.06,
-        // LL gives up channels that have little to carry, and flows then use as few NICs; the
-        // closed form counts all of them.
-        "ring" if small => 0.2,
-        // Where NVLink is slower than the NICs the last copy comes over it, and hides the way between
-        // servers, which the closed form adds.
-        "moe" if small => 0.06,
-        // A GPU with several NICs sends what it reduces in switches by one of them on flows.
-        "sharp" | "collnet-chain" if 8 < nics => 2.0,
+        // Where NVLink is slower than the NICs the last copy comes over it, and hides the way
+        // between servers, which the closed form adds.
+        "moe" if bytes <= Bytes::from_mib(1) => 0.06,
         _ => WITHIN,
     }
 }
@@ -147,6 +141,10 @@ impl World {
             architecture: Architecture::of_scale_up(name).expect("its links are known"),
             wire_efficiency: Transport::Infiniband.efficiency(Bytes::from_kib(4)),
             sharp: Usage::Enabled,
+            aggregation: Aggregation { gathers: Usage::Enabled, ..Aggregation::default() },
+            symmetric: Usage::Enabled,
+            gin: Usage::Enabled,
+            copy_engine: Usage::Enabled,
             ..Settings::default()
         };
         let wire = Wire {

@@ -111,6 +111,8 @@ fn efa(settings: &mut Settings) {
     settings.routing.policy = Policy::Spray;
     settings.nic.reorder = Reorder::DirectPlacement;
     settings.congestion = CcConfig::Swift(swift::Config::default());
+    // The card sends again by itself, how soon is not published: as Ultra Ethernet below.
+    settings.nic.timeout = Span::from_us(500);
     // Amazon gives about 15.5 us for a short message of MPI between two servers, from memory; the
     // wires and switches are a small part of it.
     // Its addresses have no connections, and so no contexts.

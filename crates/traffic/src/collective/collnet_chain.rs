@@ -22,7 +22,7 @@ use super::ring::{chunks, loops};
 use super::sharp::{self, Buffers, Edge, TreeEdges};
 use super::writer::{Detail, Flow, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase, part};
-use crate::nccl::{Family, Offer, Plan, Protocol, Usage, constants};
+use crate::nccl::{Family, Offer, Plan, Plugin, Protocol, Usage, constants};
 use crate::transfers::{ConnectionId, OpId};
 
 /// See the module.
@@ -36,7 +36,10 @@ impl Algorithm for CollNetChain {
 
     fn serves(&self, ask: &Ask<'_>) -> bool {
         let shape = ask.shape();
-        let enabled = ask.settings.sharp == Usage::Enabled && 1 < shape.domains;
+        // No plug-in but NCCL's own has the calls.
+        let enabled = ask.settings.sharp == Usage::Enabled
+            && ask.settings.plugin() == Plugin::Internal
+            && 1 < shape.domains;
         let serves = enabled && shape.is_uniform() && ask.collective == Collective::AllReduce;
         serves && shape.scale_up != ScaleUp::Mesh && sharp::has_room(ask)
     }
@@ -80,7 +83,7 @@ impl Algorithm for CollNetChain {
         let fill = 2.0 * depth(ask) as f64 * plan.chunk.as_f64().min(each);
         vec![Phase {
             scale_up: ask.bytes.as_f64() * 2.0 * (members - 1.0) / members,
-            nic: ask.bytes.as_f64() / f64::from(shape.rails),
+            nic: ask.bytes.as_f64() / f64::from(shape.rails.min(plan.channels)),
             latency_s: 1e-6 * latency_us(ask, settings.crossing_us(Protocol::Simple))
                 + sharp::tree_ways_s(ask, Family::CollNetChain),
             messages: chunks(each as u64, settings.aggregation.chunk.get()),
@@ -143,8 +146,11 @@ impl Algorithm for CollNetChain {
 
 /// The aggregation tree of the rail of a channel.
 fn tree(ask: &Ask<'_>, channel: u32) -> Vec<Edge> {
-    let (near, _) = ask.communicator.entry(ask.fabric, 0, channel);
-    sharp::tree(ask, ask.communicator.local(near)).unwrap_or_default()
+    let (near, nic) = ask.communicator.entry(ask.fabric, 0, channel);
+    let mut nics = ask.fabric.nics_of(ask.communicator.gpu(near));
+    let lane = nics.position(|own| own == nic).unwrap_or(0).min(sharp::lanes(ask) - 1);
+    let rail = ask.communicator.local(near) * sharp::lanes(ask) + lane;
+    sharp::tree(ask, rail).unwrap_or_default()
 }
 
 /// GPUs of a chain.

@@ -93,7 +93,12 @@ impl Algorithm for Ring {
         let chunk = (each / parts).min(plan.chunk.as_f64());
         let slices = f64::from(plan.slices);
         let rate = bandwidth * 1e9 * efficiency / f64::from(plan.channels);
-        let nic = if shape.domains == 1 { 0.0 } else { edge / f64::from(shape.rails) };
+        // Few channels leave NICs idle.
+        let lanes = plan.channels * constants::stripes(ask.settings, shape);
+        let nic = match shape.domains {
+            1 => 0.0,
+            _ => edge * f64::from(lanes.div_ceil(shape.rails.max(1))) / f64::from(lanes),
+        };
         let slice_bytes = (chunk / slices).max(1.0);
         let messages = match is_chain(ask.collective) {
             true => chunks(each as u64, slice(plan)),

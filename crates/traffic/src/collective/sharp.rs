@@ -39,7 +39,7 @@ use super::ring::{chunks, loops};
 use super::writer::{Detail, Flow, Sheet, nth};
 use super::{Algorithm, Ask, Collective, Phase, part};
 use crate::nccl::route::{Ways, beyond_constants_s};
-use crate::nccl::{Architecture, Family, Offer, Plan, Protocol, Usage, Version, constants};
+use crate::nccl::{Architecture, Family, Offer, Plan, Plugin, Protocol, Usage, Version, constants};
 use crate::transfers::{ConnectionId, OpId};
 
 /// What switches that reduce can do.
@@ -88,7 +88,10 @@ impl Algorithm for Sharp {
 
     fn serves(&self, ask: &Ask<'_>) -> bool {
         let shape = ask.shape();
-        let enabled = ask.settings.sharp == Usage::Enabled && 1 < shape.domains;
+        // No plug-in but NCCL's own has the calls.
+        let enabled = ask.settings.sharp == Usage::Enabled
+            && ask.settings.plugin() == Plugin::Internal
+            && 1 < shape.domains;
         let serves = match ask.collective {
             Collective::AllReduce => true,
             // Every GPU must have a NIC, and the plug-in the calls.
@@ -184,7 +187,8 @@ impl Algorithm for Sharp {
         let halves = ask.collective != Collective::AllReduce;
         // One half of it runs part by part of the domains.
         let parts = if halves { ask.shape().domains } else { 1 };
-        let each = ask.bytes.get() / u64::from(members) / u64::from(parts);
+        let trees = members * lanes(ask) as u32;
+        let each = ask.bytes.get() / u64::from(trees) / u64::from(parts);
         let most = nvls::most(plan);
         let sums = chunks(each, most.min(ask.settings.aggregation.chunk.get()));
         let tree = tree(ask, 0).unwrap_or_default();
@@ -199,20 +203,22 @@ impl Algorithm for Sharp {
             }
         };
         let inside = domains * (within + 1.0) * chunks(each, most);
-        f64::from(members * parts) * (inside + through * sums)
+        f64::from(trees * parts) * (inside + through * sums)
     }
 
     fn write(&self, ask: &Ask<'_>, plan: &Plan, sheet: &mut Sheet<'_>) {
         let members = ask.shape().per_domain as usize;
+        let lanes = lanes(ask);
         let mut at = 0;
         let trees: Vec<Vec<Edge>> =
-            (0..members).map(|head| tree(ask, head).unwrap_or_default()).collect();
+            (0..members * lanes).map(|rail| tree(ask, rail).unwrap_or_default()).collect();
         let first = sheet.open("sharp", 1, |opening| {
-            for (head, tree) in trees.iter().enumerate() {
+            for (rail, tree) in trees.iter().enumerate() {
+                let head = rail / lanes;
                 for domain in 0..ask.communicator.domains() {
                     let ranks = ask.communicator.members(domain).iter();
                     let gpus: Vec<NodeId> = ranks.map(|&rank| ask.communicator.gpu(rank)).collect();
-                    let channel = head as u32;
+                    let channel = rail as u32;
                     match nvls::is_available(ask) && 1 < members {
                         true => nvls::open_head(ask.fabric, &gpus, head, channel, opening),
                         false => {
@@ -224,13 +230,13 @@ impl Algorithm for Sharp {
                     }
                 }
                 for &Edge { below, above, .. } in tree {
-                    opening.connect(below, above, head as u32);
-                    opening.connect(above, below, head as u32);
+                    opening.connect(below, above, rail as u32);
+                    opening.connect(above, below, rail as u32);
                 }
             }
         });
-        for (head, tree) in trees.iter().enumerate() {
-            let bytes = part(ask.bytes.get(), members as u64, head as u64);
+        for (rail, tree) in trees.iter().enumerate() {
+            let bytes = part(ask.bytes.get(), (members * lanes) as u64, rail as u64);
             let own = HeadOnSheet { first: nth(first, at), members, tree, ask };
             let (start, count) = (sheet.start, own.count());
             match sheet.detail {
@@ -298,14 +304,20 @@ pub struct Edge {
     domain: Option<u32>,
 }
 
-/// The aggregation tree of one head's rail; `None` if no switch is above all of its NICs.
-pub fn tree(ask: &Ask<'_>, head: usize) -> Option<Vec<Edge>> {
+/// NICs of a head, each with a tree of its own.
+pub(super) fn lanes(ask: &Ask<'_>) -> usize {
+    (ask.shape().rails / ask.shape().per_domain.max(1)).max(1) as usize
+}
+
+/// The aggregation tree of a rail: of one head, or of one of its NICs where it has several, those
+/// of a head together. `None` if no switch is above all of its NICs.
+pub fn tree(ask: &Ask<'_>, rail: usize) -> Option<Vec<Edge>> {
     let Ask { fabric, communicator, .. } = *ask;
     let mut edges = Vec::new();
     let mut level: Vec<NodeId> = Vec::new();
     for domain in 0..communicator.domains() {
-        let rank = *communicator.members(domain).get(head)?;
-        let nic = fabric.nic_of(communicator.gpu(rank));
+        let rank = *communicator.members(domain).get(rail / lanes(ask))?;
+        let nic = fabric.nics_of(communicator.gpu(rank)).nth(rail % lanes(ask))?;
         let leaf = fabric.links()[*fabric.ports(nic).first()?].to;
         edges.push(Edge { below: nic, above: leaf, domain: Some(domain as u32) });
         level.push(leaf);
@@ -313,7 +325,7 @@ pub fn tree(ask: &Ask<'_>, head: usize) -> Option<Vec<Edge>> {
     level.sort_unstable();
     level.dedup();
     while 1 < level.len() {
-        let above = parents(fabric, &level, head)?;
+        let above = parents(fabric, &level, rail)?;
         let mut next: Vec<NodeId> = above.values().copied().collect();
         edges.extend(above.into_iter().map(|(below, above)| Edge { below, above, domain: None }));
         next.sort_unstable();
@@ -331,8 +343,8 @@ pub(super) fn has_room(ask: &Ask<'_>) -> bool {
     let fabric = ask.fabric;
     let mut taken: BTreeMap<NodeId, u32> = BTreeMap::new();
     let mut crossed: BTreeMap<(NodeId, NodeId), u32> = BTreeMap::new();
-    for head in 0..ask.shape().per_domain as usize {
-        let Some(edges) = tree(ask, head) else { return false };
+    for rail in 0..ask.shape().per_domain as usize * lanes(ask) {
+        let Some(edges) = tree(ask, rail) else { return false };
         let mut switches: Vec<NodeId> = edges.iter().map(|edge| edge.above).collect();
         switches.sort_unstable();
         switches.dedup();
