@@ -140,6 +140,8 @@ const CONTEXTS: &[(&str, &[Question], &[&str])] = &[
             "fabric.spine.reduces=true",
         ],
     ),
+    ("library.all_to_all_share", &[Job], &["cluster.gpus_per_node=2", "cluster.nics_per_node=2"]),
+    ("library.deepep_efficiency", &[Job], &["job.moe.dispatcher=deepep"]),
     ("library.buffer", &[Job, Collective], &["library.protocol=simple"]),
     ("library.nvls", &[Collective], EIGHT),
     ("library.nvls_chunk", &[Collective], EIGHT),

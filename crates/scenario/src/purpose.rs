@@ -616,8 +616,24 @@ const SUMS: &[Collective] =
     &[Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter];
 
 /// Settings of the library that only some collectives look at.
-const OF_COLLECTIVES: [(&str, &[Collective], &str); 8] = [
+const OF_COLLECTIVES: [(&str, &[Collective], &str); 11] = [
     ("routing", &[Collective::MoeDispatch, Collective::MoeCombine], "moe_dispatch and moe_combine"),
+    ("all_to_all_share", &[Collective::AllToAll], "all_to_all"),
+    (
+        "deepep_efficiency",
+        &[
+            Collective::MoeDispatch,
+            Collective::MoeCombine,
+            Collective::MoeDispatchLowLatency,
+            Collective::MoeCombineLowLatency,
+        ],
+        "moe_dispatch and moe_combine",
+    ),
+    (
+        "low_latency_overhead",
+        &[Collective::MoeDispatchLowLatency, Collective::MoeCombineLowLatency],
+        "moe_dispatch_ll and moe_combine_ll",
+    ),
     ("p2p_net_chunk", SENDS, "all_to_all and send_recv"),
     ("p2p_scale_up_chunk", SENDS, "all_to_all and send_recv"),
     ("pxn", SENDS, "all_to_all and send_recv"),
