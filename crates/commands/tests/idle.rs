@@ -55,7 +55,7 @@ struct Case<'a> {
 
 /// Where the engines may differ by more, with the reason; what they then may differ by.
 fn tolerance(case: &Case<'_>) -> f64 {
-    let Case { servers, algorithm, is_mesh, .. } = *case;
+    let Case { servers, algorithm, bytes, is_mesh, .. } = *case;
     match algorithm {
         // With an odd number of servers each ring changes rails once and takes another way there,
         // over spines: the closed form counts ways along rails.

@@ -109,6 +109,14 @@ const CONTEXTS: &[(&str, &[Question], &[&str])] = &[
     ("network.nic.timeout", &[Traffic], &["network.loss=0.1"]),
     ("network.nic.timeout", &[Job, Collective], &["network.loss=0.01"]),
     ("network.nic.reorder", &[Job, Collective, Traffic], &[SPRAY]),
+    ("network.nic.qp_contexts", &[Job, Collective, Traffic], &[LONG_MISSES]),
+    ("network.nic.qp_miss", &[Job, Collective, Traffic], &[FEW_CONTEXTS, SMALL_PACKETS]),
+    ("catalogue.nic.connectx-7.qp_contexts", &[Job, Collective, Traffic], &[LONG_MISSES]),
+    (
+        "catalogue.nic.connectx-7.qp_miss_ns",
+        &[Job, Collective, Traffic],
+        &[FEW_CONTEXTS, SMALL_PACKETS],
+    ),
     ("network.nic.receive_buffer", &[Traffic], &["network.nic.pcie=50Gbps"]),
     ("network.nic.after_idle", &[Job, Collective, Traffic], &["network.nic.idle_reset=0s"]),
     ("network.nic.cores", &[Job, Collective, Traffic], &["network.transport=tcp"]),
@@ -133,8 +141,15 @@ const CONTEXTS: &[(&str, &[Question], &[&str])] = &[
             "fabric.spine.reduces=true",
         ],
     ),
+    ("library.all_to_all_share", &[Job], &["cluster.gpus_per_node=2", "cluster.nics_per_node=2"]),
+    ("library.deepep_efficiency", &[Job], &["job.moe.dispatcher=deepep"]),
     ("library.buffer", &[Job, Collective], &["library.protocol=simple"]),
-    ("library.nvls", &[Collective], &["cluster.gpus_per_node=8", "cluster.nics_per_node=8"]),
+    ("library.nvls", &[Collective], EIGHT),
+    ("library.nvls_chunk", &[Collective], EIGHT),
+    ("library.nvls_tree_chunk", &[Collective], EIGHT),
+    ("library.nvls_network_share", &[Collective], EIGHT),
+    ("library.version", &[Collective], EIGHT),
+    ("library.symmetric", &[Collective], &["cluster.gpus_per_node=16", "cluster.nics_per_node=16"]),
     ("software.tensor_exposed", &[Job], &["job.parallel.overlap=[\"tp\",\"dp\"]"]),
     ("traffic.smallest", &[Traffic], &["traffic.pattern=random", "traffic.count=16"]),
     ("traffic.count", &[Traffic], &["traffic.pattern=random", "traffic.count=16"]),
@@ -145,6 +160,10 @@ const CONTEXTS: &[(&str, &[Question], &[&str])] = &[
     ("traffic.service_level", &[Traffic], &["network.credits.lanes=2"]),
 ];
 
+const EIGHT: &[&str] = &["cluster.gpus_per_node=8", "cluster.nics_per_node=8"];
+const LONG_MISSES: &str = "network.nic.qp_miss=1us";
+const FEW_CONTEXTS: &str = "network.nic.qp_contexts=1";
+const SMALL_PACKETS: &str = "network.packet.mtu=256B";
 const SPRAY: &str = "network.routing.policy=spray";
 const ADMISSION: &str = "network.admission.policy=receiver-driven";
 const FAULT: &str =
@@ -179,6 +198,11 @@ const EXCEPTIONS: &[(&str, &[Question], &str)] = &[
     ("library.aggregation.trees_per_port", &[], "one tree to a port is all that NCCL asks for"),
     ("library.p2p_scale_up_chunk", &[Job], "its messages are smaller than a chunk"),
     ("library.nvls", &[Job], "jobs leave it off unless it is given, as off"),
+    ("library.nvls_chunk", &[Job], "jobs leave NVLS off unless it is given"),
+    ("library.nvls_tree_chunk", &[Job], "jobs leave NVLS off unless it is given"),
+    ("library.nvls_network_share", &[Job], "jobs leave NVLS off unless it is given"),
+    ("library.plugin", &[Job], "its messages are smaller than a chunk, and run with LL anyway"),
+    ("library.aggregation.gathers", &[Job], "its groups gather inside servers"),
 ];
 
 /// Keys that are named for the part of their value that has no effect.

@@ -563,6 +563,16 @@ impl Asked<'_> {
                 idle.key("aggregation.buffers", why, PACKETS);
                 idle.key("aggregation.chunk", why, PACKETS);
             }
+            if self.scenario.library.launch == Span::ZERO && !self.runs(&[Collective::SendRecv]) {
+                let why = "nothing is added for starting a kernel";
+                idle.key("initiator", why, "library.launch above 0, and send_recv");
+            }
+            let halves = [Collective::AllGather, Collective::ReduceScatter];
+            let is_half = matches!(self.load, Load::Collective(own) if halves.contains(&own));
+            if is_half && self.scenario.library.aggregation.gathers == Usage::Disabled {
+                let why = "the plug-in of these switches only reduces";
+                idle.key("sharp", why, "library.aggregation.gathers=enabled");
+            }
             if self.is_closed() {
                 idle.key("cross_nic", "closed forms know no rails", ENGINES);
                 idle.key("pxn", "closed forms know no rails", ENGINES);
@@ -648,19 +658,40 @@ const SENDS: &[Collective] = &[
     Collective::MoeCombineLowLatency,
 ];
 
+/// Collectives that switches can do, and their halves.
+const SUMS: &[Collective] =
+    &[Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter];
+
 /// Settings of the library that only some collectives look at.
-const OF_COLLECTIVES: [(&str, &[Collective], &str); 7] = [
+const OF_COLLECTIVES: [(&str, &[Collective], &str); 11] = [
     ("routing", &[Collective::MoeDispatch, Collective::MoeCombine], "moe_dispatch and moe_combine"),
+    ("all_to_all_share", &[Collective::AllToAll], "all_to_all"),
+    (
+        "deepep_efficiency",
+        &[
+            Collective::MoeDispatch,
+            Collective::MoeCombine,
+            Collective::MoeDispatchLowLatency,
+            Collective::MoeCombineLowLatency,
+        ],
+        "moe_dispatch and moe_combine",
+    ),
+    (
+        "low_latency_overhead",
+        &[Collective::MoeDispatchLowLatency, Collective::MoeCombineLowLatency],
+        "moe_dispatch_ll and moe_combine_ll",
+    ),
     ("p2p_net_chunk", SENDS, "all_to_all and send_recv"),
     ("p2p_scale_up_chunk", SENDS, "all_to_all and send_recv"),
     ("pxn", SENDS, "all_to_all and send_recv"),
+    ("nvls", SUMS, "all_reduce, all_gather and reduce_scatter"),
+    ("sharp", SUMS, "all_reduce, all_gather and reduce_scatter"),
+    ("aggregation", SUMS, "all_reduce, all_gather and reduce_scatter"),
     (
-        "nvls",
-        &[Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter],
-        "all_reduce, all_gather and reduce_scatter",
+        "aggregation.gathers",
+        &[Collective::AllGather, Collective::ReduceScatter],
+        "all_gather and reduce_scatter",
     ),
-    ("sharp", &[Collective::AllReduce], "all_reduce"),
-    ("aggregation", &[Collective::AllReduce], "all_reduce"),
 ];
 
 /// Puts settings without effect back to their defaults.

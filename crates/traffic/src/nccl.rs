@@ -300,6 +300,12 @@ impl Settings {
             let why = "a thread of the host posts by itself";
             idle.key("launch", why, "library.initiator=kernel");
         }
+        if self.nvls == Usage::Disabled {
+            let why = "the scale-up switch does not reduce";
+            for key in ["nvls_chunk", "nvls_tree_chunk", "nvls_network_share"] {
+                idle.key(key, why, "library.nvls=enabled");
+            }
+        }
         if self.symmetric == Usage::Disabled {
             let why = "buffers are in no symmetric window";
             idle.key("gin", why, "library.symmetric=enabled");

@@ -82,10 +82,8 @@ impl TryFrom<String> for TunerLine {
                 _ => Err(format!("`{word}` in `{text}` is neither a number nor -1")),
             },
         };
-        for at in 8..fields.len() {
-            if !matches!(fields[at], "-1" | "0" | "1") {
-                return Err(format!("`{}` in `{text}` is none of -1, 0 and 1", fields[at]));
-            }
+        if let Some(word) = fields.iter().skip(8).find(|word| !matches!(**word, "-1" | "0" | "1")) {
+            return Err(format!("`{word}` in `{text}` is none of -1, 0 and 1"));
         }
         let known = |at: usize, names: &[&str]| {
             let all = names.join(", ");
