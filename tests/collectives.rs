@@ -103,7 +103,10 @@ fn the_packet_engine_comes_near_the_closed_form() {
             .expect("it can be run");
         assert_eq!(outcome.completed(), transfers.ops().len(), "{:?}", outcome.findings);
         let ratio = ratio(outcome.makespan(), closed.unwrap().time);
-        assert!((0.85..1.15).contains(&ratio), "{algorithm}: {ratio}");
+        // Steps of a ring wait for whole slices, which on packets takes longer than its share of
+        // the links' rate; posts of 3 us, which Hopper's proxies do not spend, once hid it.
+        let most = if algorithm == "ring" { 1.25 } else { 1.15 };
+        assert!((0.85..most).contains(&ratio), "{algorithm}: {ratio}");
     }
 }
 

@@ -8,8 +8,8 @@
 //! in a ring of its server alone, however many servers there are.
 //!
 //! The pipeline is deep: 2m hand-overs of a chunk, half of a channel's threads up and half down, so
-//! a chunk passes at half a channel's rate. NCCL takes it where the switches reduce and CollNetDirect
-//! or NVLS cannot run; here also by its name.
+//! a chunk passes at half a channel's rate. NCCL takes it where the switches reduce and neither
+//! CollNetDirect nor NVLS can run, or by its name.
 //!
 //! Source: NCCL `src/device/all_reduce.h` (`COLLNET_CHAIN`), `src/enqueue.cc` (chunks),
 //! `src/graph/{connect,tuning}.cc`. Departure: as in [`sharp`](super::sharp) for what switches do.

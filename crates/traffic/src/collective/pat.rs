@@ -8,7 +8,8 @@
 //!
 //! Source: Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter operations at scale"
 //! (arXiv 2506.20252); NCCL `src/graph/tuning.cc` (from 2.23 on, enabled where every node has one
-//! GPU, 75 % of the bandwidth). Departure: all parts of one distance are one message for each channel.
+//! GPU, 75 % of the bandwidth). Departure: all parts of one distance are one message for each
+//! channel.
 
 use units::{Bytes, Span};
 
