@@ -105,8 +105,8 @@ impl Shape {
     /// Whether rings between servers run as paths through them and leave by the NIC of their last
     /// GPU.
     pub fn has_paths(&self) -> bool {
-        let even = self.per_domain % 2 == 0 && self.is_uniform();
-        let own_nics = self.rails % self.per_domain.max(1) == 0;
+        let even = self.per_domain.is_multiple_of(2) && self.is_uniform();
+        let own_nics = self.rails.is_multiple_of(self.per_domain.max(1));
         self.scale_up != ScaleUp::Absent && 1 < self.domains && even && own_nics
     }
 
