@@ -14,12 +14,12 @@
 //! seven below (found by search; that they exist is Tillson's theorem), of another even size into
 //! all but one.
 //!
-//! Between servers a mesh of even size needs such paths, not cycles: from each GPU one that goes one
-//! up, two down, three up, … and ends opposite of where it began. Its steps are all different, so no
-//! two of these paths share a link, and there is one more of them than of the cycles. A ring leaves
-//! by the NIC of the path's last GPU, enters the next server on that rail and ends there where it
-//! began here; with an odd number of servers it changes rails once. RCCL's tables for MI300X have
-//! eight such paths, each from one GPU's NIC to that of another.
+//! Between servers a mesh of even size needs such paths, not cycles: from each GPU one that goes
+//! one up, two down, three up, … and ends opposite of where it began. Its steps are all different,
+//! so no two of these paths share a link, and there is one more of them than of the cycles. A ring
+//! leaves by the NIC of the path's last GPU, enters the next server on that rail and ends there
+//! where it began here; with an odd number of servers it changes rails once. RCCL's tables for
+//! MI300X have eight such paths, each from one GPU's NIC to that of another.
 //!
 //! Source: NCCL `src/graph/{search,connect}.cc`; RCCL `src/graph/rome_models.cc` (model 81: rings
 //! as paths with a NIC at each end) and its commit 0cbce2a (odd numbers of servers). Departure: the
