@@ -65,8 +65,8 @@ fn queue_pairs_have_a_price() {
         let (from, to) = (fabric.nic(0), fabric.nic(1));
         let connection = transfers.connect(Connection { from, to, channel: 0, queue_pairs: 0 });
         transfers.send(connection, Bytes::from_mib(1), label, &[]);
-        let mut settings = Settings::default();
-        settings.congestion = CcConfig::None(none::Config::default());
+        let congestion = CcConfig::None(none::Config::default());
+        let mut settings = Settings { congestion, ..Settings::default() };
         settings.routing.qps = qps;
         settings.routing.split = fabric::routing::QueuePairUse::Split;
         settings.nic.qp_contexts = contexts;
