@@ -82,17 +82,27 @@ impl Terminal {
         self.global.request(scenario, purpose)
     }
 
-    /// The same where hardware alone is looked up: other settings are refused.
-    pub(crate) fn catalogue_request(&self) -> Result<Request, Failure> {
+    /// The same where hardware alone is looked up, and some other settings: the rest is refused.
+    pub(crate) fn catalogue_request(&self, also: &[&str]) -> Result<Request, Failure> {
         ["--set", "--catalogue"].into_iter().for_each(|flag| self.flags.read(flag));
         let request = self.global.request(None, Purpose::Settings);
-        match request.set.iter().find(|set| !set.trim_start().starts_with("catalogue.")) {
+        let is_read = |set: &&String| {
+            let key = set.split('=').next().unwrap_or_default().trim();
+            key.starts_with("catalogue.") || also.contains(&key)
+        };
+        match request.set.iter().find(|set| !is_read(set)) {
             None => Ok(request),
-            Some(set) => Err(Failure::Usage(format!(
-                "`--set {set}` does nothing here: `{}` reads no scenario; settings of hardware \
-                 begin with `catalogue.`",
-                self.command
-            ))),
+            Some(set) => {
+                let also = match also {
+                    [] => String::new(),
+                    keys => format!("; it also reads {}", keys.join(", ")),
+                };
+                Err(Failure::Usage(format!(
+                    "`--set {set}` does nothing here: `{}` reads no scenario; settings of \
+                     hardware begin with `catalogue.`{also}",
+                    self.command
+                )))
+            }
         }
     }
 

@@ -180,8 +180,8 @@ impl Case {
         let Some(class) = &self.class else { return self };
         let residuals = Residuals::published();
         let centre = without.unwrap_or(&self);
-        let ends = centre.spread.map(|(low, high)| (low, high));
-        let ends = ends.map(|(low, high)| (low / centre.predicted, high / centre.predicted));
+        let share = |value: f64| value / centre.predicted;
+        let ends = centre.spread.map(|(low, high)| (share(low), share(high)));
         let half = match self.exposed {
             Some(exposed) => residuals.of_step(class, engine, &self.cluster, exposed),
             None => residuals.half_width(class, engine, &self.cluster),
@@ -248,7 +248,8 @@ pub fn run(
     tell: &(dyn Fn(u64, u64) + Sync),
 ) -> Result<Report, Failure> {
     let request = Request { scenario: None, extent: Extent::Settings, ..base.clone() };
-    let catalogue = load(&request)?.scenario.catalogue;
+    let scenario = load(&request)?.scenario;
+    let (catalogue, base) = (&scenario.catalogue, Tuning::of(&scenario));
     let groups =
         if options.inputs.is_empty() { files::embedded()? } else { files::read(&options.inputs)? };
     let tasks: Vec<(usize, &Task)> = groups
@@ -262,7 +263,7 @@ pub fn run(
     let threads = parallel::threads(options.threads);
     let (done, all) = (AtomicU64::new(0), tasks.len() as u64);
     let answers = parallel::map(threads, &tasks, |(_, task)| {
-        let answer = scored(task, &catalogue, engine, LeftOut::published());
+        let answer = scored(task, catalogue, engine, (&base, LeftOut::published()));
         tell(done.fetch_add(1, Ordering::Relaxed) + 1, all);
         answer
     });
@@ -321,13 +322,19 @@ pub fn leave_out(
     let tasks: Vec<&Task> = groups.iter().flat_map(|group| &group.tasks).collect();
     let tasks: Vec<&Task> = tasks.into_iter().filter(|task| task.sets().is_some()).collect();
     let threads = parallel::threads(threads);
+    let base = Tuning::default();
     let done = AtomicU64::new(0);
     let errors = |tuning: &Tuning, set_by: SetBy| -> Vec<Option<f64>> {
         parallel::map(threads, &tasks, |task| {
             if task.sets() != Some(set_by) {
                 return None;
             }
-            let cases = predict(task, &catalogue, Engine::Analytic, tuning).ok();
+            // Collectives alone meet nobody; a step's phases do.
+            let engine = match set_by {
+                SetBy::Steps => Engine::Flow,
+                SetBy::Collectives => Engine::Analytic,
+            };
+            let cases = predict(task, &catalogue, engine, tuning).ok();
             tell(done.fetch_add(1, Ordering::Relaxed) + 1, 0);
             cases?.first().map(Case::residual)
         })
@@ -336,7 +343,8 @@ pub fn leave_out(
         tasks.iter().filter_map(|task| Some((task.origin().to_owned(), task.sets()?))).collect();
     let left_out = left_out::set_again(&setters, &errors);
     let residuals = parallel::map(threads, &tasks, |task| {
-        let of = |engine| scored(task, &catalogue, engine, &left_out).ok()?.into_iter().next();
+        let of =
+            |engine| scored(task, &catalogue, engine, (&base, &left_out)).ok()?.into_iter().next();
         let (analytic, flow) = (of(Engine::Analytic)?, of(Engine::Flow)?);
         Some(Residual {
             id: analytic.id.clone(),
@@ -354,10 +362,10 @@ fn scored(
     task: &Task,
     catalogue: &Catalogue,
     engine: Engine,
-    left_out: &LeftOut,
+    (base, left_out): (&Tuning, &LeftOut),
 ) -> Result<Vec<Case>, String> {
-    let cases = predict(task, catalogue, engine, &Tuning::default())?;
-    let without = left_out.without(task.origin()).map(|tuning| {
+    let cases = predict(task, catalogue, engine, base)?;
+    let without = left_out.without(task.origin(), base).map(|tuning| {
         let cases = predict(task, catalogue, engine, &tuning);
         cases.map(|cases| cases.into_iter().next())
     });

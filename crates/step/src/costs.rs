@@ -251,7 +251,8 @@ impl<'a, 'n> Costing<'a, 'n> {
     /// What of a pass stays exposed.
     fn exposed(&self, whole: &Whole) -> Parts {
         let mut parts = Parts::default();
-        let chunk = 1.0 / self.job().layout.tp.max(1) as f64;
+        const SPLITS: f64 = 4.0;
+        let chunk = f64::midpoint(1.0 / self.job().layout.tp.max(1) as f64, 1.0 / SPLITS);
         let tensor = match self.overlaps(Axis::Tp) {
             true => self.overheads.tensor_exposed.unwrap_or(chunk),
             false => 1.0,

@@ -16,8 +16,8 @@ pub struct Overheads {
     /// Once per step: data loading, logging, gradient norm across ranks, the Python of the loop.
     pub per_step: Span,
     /// The share of overlapped tensor-parallel communication that stays exposed. Left out, it is
-    /// one of the chunks that a gather or scatter is cut into, as many as the group has ranks: the
-    /// first of a gather and the last of a scatter have no matrix product to hide under.
+    /// one of the chunks that it is cut into: the first of a gather, which has as many as the group
+    /// has ranks, and the last of a scatter, which has four, have no matrix product to hide under.
     pub tensor_exposed: Option<f64>,
     /// How much slower computation runs while communication kernels take SMs and memory bandwidth.
     pub compute_slowdown: f64,
@@ -30,14 +30,14 @@ pub struct Overheads {
 impl Default for Overheads {
     fn default() -> Self {
         Self {
-            // Some milliseconds per step on top of what grows with scale: the fit over published
-            // steps of five families described in the book's page on validation.
-            per_step: Span::from_ms(10),
-            // Transformer Engine's user buffers move one chunk for each rank round a ring of sends
-            // (transformer_engine/common/comm_gemm_overlap, `CommOverlapP2PBase`).
+            // Nobody has published it apart from the rest of a step.
+            per_step: Span::ZERO,
+            // Transformer Engine's user buffers gather one chunk for each rank round a ring of sends
+            // and scatter in four splits (pytorch/module/base.py, `initialize_ub`: `ring_exchange`;
+            // `pipeline` with `num_splits` 4).
             tensor_exposed: None,
-            // Training steps with and without overlapped communication, the same fit.
-            compute_slowdown: 0.03,
+            // Set with measurements: published steps (`fatflow validate --leave-out`).
+            compute_slowdown: 0.045,
             // NCCL's base latency of the Simple protocol, 8.4 µs (NCCL src/graph/tuning.cc), and a
             // graph's launch gap of 1 to 2 µs; nccl-tests' further 16 µs are the host's launch,
             // which a stream of kernels hides.

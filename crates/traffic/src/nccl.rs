@@ -178,14 +178,12 @@ pub struct Settings {
     /// architecture's.
     pub scale_up_efficiency: Option<f64>,
     /// The share of a NIC's rate that an all-to-all between very many servers leaves it; two
-    /// servers have all of it. Set with measurements: the all-to-all rows of `gtc25-a100`,
-    /// `gtc25-h100` and `ocimi355x` on four servers (0.74, 0.74 and 0.80 of the NICs).
+    /// servers have all of it.
     pub all_to_all_share: f64,
     /// The share of the scale-up links' raw rate that DeepEP's kernels reach.
     pub deepep_efficiency: f64,
     /// What DeepEP's low-latency kernels take beside the bytes: starting on all ranks, a barrier
     /// of the whole grid between sending and receiving, and the exchange of the numbers of tokens.
-    /// Set with measurements: the six low-latency rows of `deepep-h800`.
     pub low_latency_overhead: Span,
     /// The share of a NIC's rate that is left for payload; it follows from the transport.
     #[serde(skip)]
@@ -240,10 +238,15 @@ impl Default for Settings {
             // ConnectX-7 between GPUs: data/hardware/nics.toml, 1.2 us on either side.
             nic_latency: Span::from_ns(2_400),
             scale_up_efficiency: None,
-            all_to_all_share: 0.65,
+            // The throughput of queues whose first entry blocks the rest, 2 − √2 for very many
+            // outputs (Karol, Hluchyj and Morgan, IEEE Transactions on Communications 35(12),
+            // 1987): a channel serves its peers in order.
+            all_to_all_share: 2.0 - std::f64::consts::SQRT_2,
             // DeepEP V2 on eight SM100 GPUs (its README at dd758ca: 643 to 740 GB/s, of which one
             // GPU in eight is the sender itself, of a raw 900): 0.63 to 0.72, here their mean.
             deepep_efficiency: 0.68,
+            // What NCCL's table charges a kernel with flags in its lines before anything moves
+            // (`baseLatencies`, LL128: 14 us), for the sending and for the receiving half.
             low_latency_overhead: Span::from_us(28),
             // 4,096 bytes of payload in a frame of 4,178 (RoCEv2: preamble and gap 20, Ethernet
             // 18, IPv4 20, UDP 8, BTH 12, ICRC 4).

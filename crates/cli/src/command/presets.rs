@@ -35,7 +35,7 @@ impl Arguments {
         }
         let kind = Kind::ALL.iter().find(|kind| kind.name == self.kind);
         let kind = *kind.expect("the parser lets only known kinds through");
-        let presets = presets::run(kind, &terminal.catalogue_request()?)?;
+        let presets = presets::run(kind, &terminal.catalogue_request(&[])?)?;
         terminal.answer("presets", None, &presets)?;
         Ok(Ending::Done)
     }

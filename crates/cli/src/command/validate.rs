@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use commands::Failure;
 use commands::files::refuse_one_for_two;
+use commands::validate::left_out::CONSTANTS;
 use commands::validate::ratchet::Ratchet;
 use commands::validate::{self, Options};
 
@@ -58,9 +59,11 @@ impl Arguments {
             ratchet: self.ratchet.clone(),
             threads: terminal.threads(),
         };
+        let constants: Vec<&str> = CONSTANTS.iter().map(|constant| constant.key).collect();
+        let request = terminal.catalogue_request(&constants)?;
         let line = terminal.line("scoring");
         let tell = |done, all| line.tell(&format!("{done} of {all} measurements"), done, all);
-        let report = validate::run(&options, &terminal.catalogue_request()?, &tell)?;
+        let report = validate::run(&options, &request, &tell)?;
         drop(line);
         if let Some(path) = &self.write_ratchet {
             write(path, &Ratchet::of(&report).text())?;
@@ -72,7 +75,7 @@ impl Arguments {
     fn leave_out(&self, terminal: &Terminal, folder: &Path) -> Result<Ending, Stop> {
         let line = terminal.line("setting constants again");
         let tell = |done, all| line.tell(&format!("{done} predictions"), done, all);
-        let request = terminal.catalogue_request()?;
+        let request = terminal.catalogue_request(&[])?;
         let (constants, residuals) = validate::leave_out(&request, terminal.threads(), &tell)?;
         drop(line);
         write(&folder.join("left_out.toml"), &constants.text())?;

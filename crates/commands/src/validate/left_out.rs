@@ -2,17 +2,17 @@
 //!
 //! A prediction is only tested by a cluster that had no part in it. So every constant that was set
 //! with published measurements is listed here ([`CONSTANTS`]), and [`set_again`] sets it without
-//! each cluster in turn: of a few values the one with the least mean error, in closed form, where
-//! every cluster counts the same. `fatflow validate --leave-out DIR` does that and writes
+//! each cluster in turn: of a few values the one with the least mean error, where every cluster counts
+//! the same. `fatflow validate --leave-out DIR` does that and writes
 //! `left_out.toml` and `residuals.csv`; the ones in the binary are in `validation/`.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use scenario::ScenarioFile;
 use serde::{Deserialize, Serialize};
 use step::predict::Assumptions;
 use traffic::nccl;
-use units::Span;
 
 /// What rows are predicted with.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +21,15 @@ pub struct Tuning {
     pub library: nccl::Settings,
     /// Software and machines, for steps.
     pub assumptions: Assumptions,
+}
+
+impl Tuning {
+    /// With the constants of a scenario.
+    pub(super) fn of(scenario: &ScenarioFile) -> Self {
+        let (overheads, jitter) = (scenario.software.clone(), scenario.jitter.clone());
+        let assumptions = Assumptions { overheads, jitter, ..Assumptions::default() };
+        Self { library: scenario.library.clone(), assumptions }
+    }
 }
 
 /// Which rows set a constant.
@@ -49,20 +58,10 @@ pub struct Constant {
 /// All of them.
 pub const CONSTANTS: &[Constant] = &[
     Constant {
-        key: "software.per_step",
-        unit: "s",
-        set_by: SetBy::Steps,
-        values: &[0.0, 0.005, 0.01, 0.015, 0.02, 0.03],
-        get: |tuning| tuning.assumptions.overheads.per_step.as_secs_f64(),
-        set: |tuning, value| {
-            tuning.assumptions.overheads.per_step = Span::from_secs_f64(value);
-        },
-    },
-    Constant {
         key: "software.compute_slowdown",
         unit: "",
         set_by: SetBy::Steps,
-        values: &[0.0, 0.015, 0.03, 0.045, 0.06, 0.08],
+        values: &[0.0, 0.015, 0.03, 0.045, 0.06, 0.075],
         get: |tuning| tuning.assumptions.overheads.compute_slowdown,
         set: |tuning, value| tuning.assumptions.overheads.compute_slowdown = value,
     },
@@ -70,7 +69,7 @@ pub const CONSTANTS: &[Constant] = &[
         key: "jitter.mean",
         unit: "",
         set_by: SetBy::Steps,
-        values: &[0.0, 0.0072, 0.0108, 0.0144, 0.018, 0.0216],
+        values: &[0.0036, 0.0072, 0.009, 0.0108, 0.0126, 0.0144, 0.018],
         get: |tuning| tuning.assumptions.jitter.mean,
         set: |tuning, value| tuning.assumptions.jitter.mean = value,
     },
@@ -89,22 +88,6 @@ pub const CONSTANTS: &[Constant] = &[
         values: &[19.0, 20.0, 21.0, 22.0, 23.0, 24.0, 25.0, 27.0],
         get: |tuning| tuning.library.ring_channel_gbps,
         set: |tuning, value| tuning.library.ring_channel_gbps = value,
-    },
-    Constant {
-        key: "library.all_to_all_share",
-        unit: "",
-        set_by: SetBy::Collectives,
-        values: &[0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8],
-        get: |tuning| tuning.library.all_to_all_share,
-        set: |tuning, value| tuning.library.all_to_all_share = value,
-    },
-    Constant {
-        key: "library.low_latency_overhead",
-        unit: "s",
-        set_by: SetBy::Collectives,
-        values: &[0.0, 1.2e-5, 2.0e-5, 2.4e-5, 2.8e-5, 3.2e-5, 4.0e-5],
-        get: |tuning| tuning.library.low_latency_overhead.as_secs_f64(),
-        set: |tuning, value| tuning.library.low_latency_overhead = Span::from_secs_f64(value),
     },
 ];
 
@@ -152,12 +135,12 @@ impl LeftOut {
 
     /// What rows of a cluster are predicted with, so that they have no part in it; nothing where
     /// that is what everybody uses.
-    pub fn without(&self, cluster: &str) -> Option<Tuning> {
+    pub fn without(&self, cluster: &str, base: &Tuning) -> Option<Tuning> {
         let mut tuning = None;
         for constant in CONSTANTS {
             let value = self.constant.get(constant.key).and_then(|set| set.without.get(cluster));
             if let Some(value) = value {
-                (constant.set)(tuning.get_or_insert_with(Tuning::default), *value);
+                (constant.set)(tuning.get_or_insert_with(|| base.clone()), *value);
             }
         }
         tuning
@@ -300,27 +283,28 @@ impl Search<'_> {
 mod tests {
     use super::*;
 
-    /// Three clusters whose steps want 0, 10 and 30 ms: the middle one fits all, and without one
-    /// of them the constant moves away from it.
+    /// Three clusters whose steps want a jitter of 0.36, 1.08 and 1.8 %: without one of them the
+    /// constant moves away from it.
     #[test]
     fn a_constant_moves_away_from_the_cluster_that_is_left_out() {
-        let wanted = [("a", 0.0), ("b", 0.01), ("c", 0.03)];
+        let wanted = [("a", 0.0036), ("b", 0.0108), ("c", 0.018)];
         let rows: Vec<Setter> =
             wanted.iter().map(|(name, _)| ((*name).to_owned(), SetBy::Steps)).collect();
         let errors = |tuning: &Tuning, set_by: SetBy| -> Vec<Option<f64>> {
-            let per_step = tuning.assumptions.overheads.per_step.as_secs_f64();
-            let error = |(_, want): &(&str, f64)| (per_step - want).abs().powi(2);
+            let mean = tuning.assumptions.jitter.mean;
+            let error = |(_, want): &(&str, f64)| 1e3 * (mean - want).powi(2);
             wanted.iter().map(|row| (set_by == SetBy::Steps).then(|| error(row))).collect()
         };
         let found = set_again(&rows, &errors);
-        let setting = &found.constant["software.per_step"];
-        assert_eq!((setting.value, setting.by_all), (0.01, 0.015));
-        assert_eq!((setting.rows, setting.clusters), (0, 0), "all moved by less than 0.001");
-        assert_eq!(setting.without.get("a"), Some(&0.02));
-        assert_eq!(setting.without.get("c"), Some(&0.005));
-        let tuning = found.without("c").expect("it moved");
-        assert_eq!(tuning.assumptions.overheads.per_step, Span::from_ms(5));
-        assert!(found.without("nobody").is_none());
+        let setting = &found.constant["jitter.mean"];
+        assert_eq!(setting.by_all, 0.0108);
+        assert_eq!((setting.rows, setting.clusters), (3, 3));
+        let without = |cluster: &str| {
+            let tuning = found.without(cluster, &Tuning::default()).unwrap_or_default();
+            tuning.assumptions.jitter.mean
+        };
+        assert_eq!((without("a"), without("c")), (0.0144, 0.0072));
+        assert_eq!(without("nobody"), Tuning::default().assumptions.jitter.mean);
         assert_eq!(toml::from_str::<LeftOut>(&found.text()).unwrap(), found);
     }
 

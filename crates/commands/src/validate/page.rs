@@ -197,8 +197,8 @@ impl Answer for LeftOut {
             let without = setting.without.iter().map(|(name, value)| format!("{name} {value}"));
             table.row([
                 key.clone(),
-                significant(setting.value),
-                significant(setting.by_all),
+                setting.value.to_string(),
+                setting.by_all.to_string(),
                 setting.rows.to_string(),
                 setting.clusters.to_string(),
                 without.collect::<Vec<_>>().join(", "),
