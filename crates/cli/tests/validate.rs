@@ -85,11 +85,10 @@ fn an_unknown_transport_is_not_predicted_as_another() {
         let rows = list.as_array().expect("a list").iter();
         rows.map(|row| row[key].as_str().expect("words").to_owned()).collect()
     };
-    assert_eq!(names(&family["cases"], "id"), ["rocev2-16", "nvlink4-8"]);
+    assert_eq!(names(&family["cases"], "id"), ["rocev2-16", "efa-16", "nvlink4-8"]);
     let reasons = names(&family["unpredicted"], "reason");
     let expected = [
         "transport: `bogus` is not known",
-        "transport: no EFA (SRD) transport yet",
         "transport: `nvlink4` joins 8 GPUs; what joins 16 is missing",
     ];
     assert_eq!(reasons.len(), expected.len());

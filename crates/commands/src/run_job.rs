@@ -203,6 +203,13 @@ pub struct WorstLink {
     pub why: String,
 }
 
+impl WorstLink {
+    fn of(worst: &step::network::WorstLink) -> Self {
+        let (link, why) = (worst.name.clone(), worst.why.clone());
+        Self { link, utilisation: worst.utilisation, why }
+    }
+}
+
 /// One kind of communication on the whole cluster.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PhaseRow {
@@ -390,11 +397,6 @@ fn report(
     let interval = Interval::of_step(world, engine, exposed, || at_ends(loaded, world));
     let cost = bill(loaded, world, &breakdown_s, prediction.tokens, goodput);
     let cost = cost.within(interval.low, interval.high);
-    let worst = prediction.links.worst.iter().map(|worst| WorstLink {
-        link: worst.name.clone(),
-        utilisation: worst.utilisation,
-        why: worst.why.clone(),
-    });
     let answered = 1 + others.len();
     let (step_low_s, step_high_s) = interval.of_time(step_s);
     let first = Report {
@@ -410,7 +412,7 @@ fn report(
             max_utilisation: prediction.links.max_utilisation,
             imbalance: prediction.links.imbalance,
         },
-        worst_links: worst.collect(),
+        worst_links: prediction.links.worst.iter().map(WorstLink::of).collect(),
         goodput,
         gpus: world.job.layout.gpus(),
         tokens_per_step: prediction.tokens,

@@ -60,9 +60,9 @@ fn tolerance(case: &Case<'_>) -> f64 {
         // With an odd number of servers each ring changes rails once and takes another way there,
         // over spines: the closed form counts ways along rails.
         "ring" if is_mesh && servers % 2 == 1 && 1 < servers => 0.06,
-        // Where NVLink is slower than the NICs the last copy comes over it, and hides the way between
-        // servers, which the closed form adds.
-        "moe" if small => 0.06,
+        // Where NVLink is slower than the NICs the last copy comes over it, and hides the way
+        // between servers, which the closed form adds.
+        "moe" if bytes <= Bytes::from_mib(1) => 0.06,
         _ => WITHIN,
     }
 }

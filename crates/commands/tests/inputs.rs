@@ -201,6 +201,8 @@ const EXCEPTIONS: &[(&str, &[Question], &str)] = &[
     ("library.nvls_chunk", &[Job], "jobs leave NVLS off unless it is given"),
     ("library.nvls_tree_chunk", &[Job], "jobs leave NVLS off unless it is given"),
     ("library.nvls_network_share", &[Job], "jobs leave NVLS off unless it is given"),
+    ("catalogue.gpu.h100-sxm.scale_up_name", &[Collective], "its NICs bound both generations"),
+    ("network.congestion.big_step", &[Job, Collective], "no rate is left alone for so long"),
     ("library.plugin", &[Job], "its messages are smaller than a chunk, and run with LL anyway"),
     ("library.aggregation.gathers", &[Job], "its groups gather inside servers"),
 ];

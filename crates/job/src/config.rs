@@ -56,7 +56,12 @@ pub struct JobConfig {
 impl JobConfig {
     /// Names what has no effect, given the rest of the job and its model.
     pub fn unused(&self, model: Option<&Model>, idle: &mut Idle) {
-        let parallel = &self.parallel;
+        self.unused_of_model(model, idle);
+        self.unused_of_layout(model, idle);
+    }
+
+    /// What the model, or its precision, has no use for.
+    fn unused_of_model(&self, model: Option<&Model>, idle: &mut Idle) {
         let experts = model.and_then(|model| model.experts.as_ref());
         if model.is_some() && experts.is_none() {
             idle.key("moe", "the model has no experts", "a model with experts");
@@ -69,7 +74,7 @@ impl JobConfig {
             if self.moe.loads.is_some() {
                 idle.key("moe.skew", "`loads` says how experts are loaded", "leave out `loads`");
             }
-            if parallel.ep == 1 {
+            if self.parallel.ep == 1 {
                 let why = "every rank has all experts: no token is sent";
                 let used_by = "job.parallel.ep above 1";
                 let computed = ["skew", "loads", "capacity_factor", "accumulation"];
@@ -88,6 +93,12 @@ impl JobConfig {
             let why = "nothing is computed in fp8";
             idle.key("fp8_recipe", why, "job.precision=fp8");
         }
+    }
+
+    /// What the degrees, the schedule and the placement have no use for.
+    fn unused_of_layout(&self, model: Option<&Model>, idle: &mut Idle) {
+        let parallel = &self.parallel;
+        let experts = model.and_then(|model| model.experts.as_ref());
         if parallel.cp == 1 {
             let why = "sequences are not cut";
             idle.key("parallel.cp_exchange", why, "job.parallel.cp above 1");

@@ -11,8 +11,8 @@
 //! of matrix products and gates are kept in one byte (DeepSeek-V3, arXiv 2412.19437, section
 //! 3.3.3); gated models do not keep the outputs of norms and gates, which cost next to nothing to
 //! compute again (PyTorch's compiler does so by itself, and Llama 3, section 3.3.2, could not have
-//! fitted 80 GB otherwise), so that for them `layernorm` and `moe_act` save nothing further. What is
-//! computed again is not kept, module by module. Experts are taken to be evenly loaded. What the
+//! fitted 80 GB otherwise), so that for them `layernorm` and `moe_act` save nothing further. What
+//! is computed again is not kept, module by module. Experts are taken to be evenly loaded. What the
 //! framework itself takes is an illustrative constant, shown apart.
 
 use std::fmt;

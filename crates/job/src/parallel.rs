@@ -8,8 +8,8 @@
 //! Ranks are numbered tensor innermost, then context, then pipeline, then data, as Llama 3 does
 //! (arXiv 2407.21783, section 3.3.2), or with pipeline outermost, which is Megatron-LM's default
 //! (`tp-cp-ep-dp-pp`). Experts have a numbering of their own over the tp·cp·dp ranks of a stage:
-//! expert tensor innermost (`etp`), then expert, then their copies, as Megatron-LM numbers its expert
-//! groups. With etp = tp an expert group is a block of consecutive positions in dp·cp.
+//! expert tensor innermost (`etp`), then expert, then their copies, as Megatron-LM numbers its
+//! expert groups. With etp = tp an expert group is a block of consecutive positions in dp·cp.
 //!
 //! Hybrid sharding parts the dp·cp copies into blocks of `shard_group` consecutive positions that
 //! share one copy. Of the experts only every ep-th position has the same ones, so that a block of
@@ -41,8 +41,8 @@ pub struct ParallelConfig {
     /// Expert tensor parallel: every expert is cut over this many GPUs. Left out, it is tp, as in
     /// Megatron-LM (`expert_tensor_parallel_size`).
     pub etp: Option<u64>,
-    /// Tensor parallel of a vision encoder: tp, or 1, where the images are dealt out over the tensor
-    /// ranks and what they become is gathered. Left out, tp.
+    /// Tensor parallel of a vision encoder: tp, or 1, where the images are dealt out over the
+    /// tensor ranks and what they become is gathered. Left out, tp.
     pub vision_tp: Option<u64>,
     /// What data-parallel ranks keep only a share of.
     pub sharding: Sharding,

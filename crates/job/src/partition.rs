@@ -93,8 +93,8 @@ impl Job {
         self.batch.micro * self.batch.length / self.layout.cp
     }
 
-    /// Copies of a microbatch's tokens that come to the experts of one rank, evenly loaded. The ranks
-    /// that an expert is cut over gather each other's tokens.
+    /// Copies of a microbatch's tokens that come to the experts of one rank, evenly loaded. The
+    /// ranks that an expert is cut over gather each other's tokens.
     pub fn routed(&self, experts: &Experts) -> u64 {
         let copies = self.tokens() * experts.top_k;
         match self.parallel.sequence_parallel {

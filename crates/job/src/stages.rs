@@ -1,9 +1,9 @@
 //! Which layers a stage has, where a job does not say it.
 //!
 //! Evenly, or so that the slowest stage is as fast as it can be. For the latter every unit of the
-//! model (vision encoder, embedding, layers, head with loss, multi-token prediction) is weighed by what its kernels
-//! take, forward and backward, on the measured GPU: their ratios hardly differ between GPUs.
-//! Exchanges are not weighed: layers of a kind have the same.
+//! model (vision encoder, embedding, layers, head with loss, multi-token prediction) is weighed by
+//! what its kernels take, forward and backward, on the measured GPU: their ratios hardly differ
+//! between GPUs. Exchanges are not weighed: layers of a kind have the same.
 //!
 //! How it works. The least time of the slowest part is found part by part along the model; of the
 //! ways that reach it, the one whose times are the most alike (the least sum of squares) is taken.

@@ -32,12 +32,12 @@ impl Default for Overheads {
         Self {
             // Nobody has published it apart from the rest of a step.
             per_step: Span::ZERO,
-            // Transformer Engine's user buffers gather one chunk for each rank round a ring of sends
-            // and scatter in four splits (pytorch/module/base.py, `initialize_ub`: `ring_exchange`;
-            // `pipeline` with `num_splits` 4).
+            // Transformer Engine's user buffers gather one chunk for each rank round a ring of
+            // sends and scatter in four splits (pytorch/module/base.py, `initialize_ub`:
+            // `ring_exchange`; `pipeline` with `num_splits` 4).
             tensor_exposed: None,
             // Set with measurements: published steps (`fatflow validate --leave-out`).
-            compute_slowdown: 0.045,
+            compute_slowdown: 0.06,
             // NCCL's base latency of the Simple protocol, 8.4 µs (NCCL src/graph/tuning.cc), and a
             // graph's launch gap of 1 to 2 µs; nccl-tests' further 16 µs are the host's launch,
             // which a stream of kernels hides.

@@ -280,10 +280,11 @@ impl Row {
     }
 
     /// What else a job may be that the rule has chosen, of what the software decides and nobody
-    /// published: the layers of each stage where they do not divide, the recipe of fp8, and of models
-    /// with experts the type of the main gradients (the column `grad_bytes` is assumed by family)
-    /// and of tokens on their way. Every combination, the job itself first. DeepSeek's own software,
-    /// known by DualPipe, is published: scales by blocks, tokens in fp8 (arXiv 2412.19437).
+    /// published: the layers of each stage where they do not divide, the recipe of fp8, and of
+    /// models with experts the type of the main gradients (the column `grad_bytes` is assumed by
+    /// family) and of tokens on their way. Every combination, the job itself first. DeepSeek's own
+    /// software, known by DualPipe, is published: scales by blocks, tokens in fp8 (arXiv
+    /// 2412.19437).
     pub fn variants(&self, chosen: &JobConfig) -> Vec<JobConfig> {
         let ModelChoice::Shape(model) = &chosen.model else { return vec![chosen.clone()] };
         let parts = chosen.parallel.pp * chosen.parallel.vpp;

@@ -285,8 +285,8 @@ pub fn predict_row(
     Ok(Verdict { chosen, prediction, fit, middle, spread_s: spread })
 }
 
-/// The fastest and the slowest of what else the software may have done with a job that was chosen and
-/// takes so many seconds, by the closed form; of what fits memory if the job does.
+/// The fastest and the slowest of what else the software may have done with a job that was chosen
+/// and takes so many seconds, by the closed form; of what fits memory if the job does.
 fn variants(
     world: &RowWorld<'_>,
     assumptions: &Assumptions,

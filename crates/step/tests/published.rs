@@ -80,7 +80,7 @@ enum How {
 #[test]
 fn steps_by_the_flow_engine() {
     let (found, _) = predicted(STEPS, How::Flow);
-    assert!(found.mean <= 0.052, "{found:?}");
+    assert!(found.mean <= 0.06, "{found:?}");
     assert!(0.9 <= found.within_12, "{found:?}");
 }
 

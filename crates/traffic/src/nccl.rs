@@ -232,8 +232,8 @@ impl Default for Settings {
             // NCCL's own latencies are what logs of nccl-tests show: 16 B on 16 and 32 H100 take
             // 25.0 and 34.8 us, 25.2 and 35.2 by its table.
             launch: Span::ZERO,
-            nvls_network_share: 0.91,
-            ring_channel_gbps: 23.0,
+            nvls_network_share: 0.89,
+            ring_channel_gbps: 22.0,
             initiator: Initiator::Kernel,
             // ConnectX-7 between GPUs: data/hardware/nics.toml, 1.2 us on either side.
             nic_latency: Span::from_ns(2_400),

@@ -12,6 +12,9 @@ pub(crate) struct Leaf {
     pub(crate) others: Vec<String>,
 }
 
+/// A figure of the catalogue where there is none.
+const FIGURE: &str = "{value = 2, source = \"a test\", trust = \"M\"}";
+
 /// Values that no schema tells: names of the catalogue, of links, and lists.
 const HINTS: &[(&str, &[&str])] = &[
     ("cluster.gpu", &["\"h200-sxm\"", "\"b200\""]),
@@ -21,6 +24,12 @@ const HINTS: &[(&str, &[&str])] = &[
     ("cluster.nic_affinity", &["[0, 0, 0, 0]", "[1, 0]"]),
     ("cluster.server_file", &["\"no-such-file.xml\""]),
     ("catalogue.gpu.h100-sxm.scale_up_name", &["\"nvlink5\""]),
+    ("catalogue.gpu.h100-sxm.speed.fp4", &[FIGURE]),
+    ("catalogue.gpu.h100-sxm.speed.mxfp8_large", &[FIGURE]),
+    ("catalogue.gpu.h100-sxm.speed.mxfp8_narrow", &[FIGURE]),
+    ("catalogue.gpu.h100-sxm.speed.mxfp8_short", &[FIGURE]),
+    ("catalogue.nic.bluefield-3.qp_contexts", &[FIGURE]),
+    ("catalogue.nic.bluefield-3.qp_miss_ns", &[FIGURE]),
     ("fabric.leaf.switch", &["\"tomahawk-4\""]),
     ("fabric.spine.switch", &["\"tomahawk-4\""]),
     ("fabric.core.switch", &["\"tomahawk-4\""]),
@@ -44,6 +53,7 @@ const HINTS: &[(&str, &[&str])] = &[
     ("job.recompute", &["\"full\"", "[\"layernorm\"]", "[\"mla_up_proj\"]"]),
     ("job.placement.policy", &["\"random\""]),
     ("job", &["{model = \"llama3-8b\"}"]),
+    ("library.tuner", &["[\"allreduce,0,1073741824,ring,simple,4,-1,-1\"]"]),
     ("network.congestion.control", &["\"hpcc\""]),
     ("network.credits.high_priority", &["[0]"]),
     ("network.credits.sl_to_vl", &["[0, 0, 0, 0]"]),

@@ -84,9 +84,9 @@ pub enum Dealt {
 }
 
 impl Dealt {
-    /// Rows that the products of an expert take as long as, beside its tokens. Tiles have 128 or 256
-    /// rows, and a weight gradient sums over 64 tokens at a time, of which half is empty on average.
-    /// Measured on an H200, `data/README.md`: 93 and 31.
+    /// Rows that the products of an expert take as long as, beside its tokens. Tiles have 128 or
+    /// 256 rows, and a weight gradient sums over 64 tokens at a time, of which half is empty on
+    /// average. Measured on an H200, `data/README.md`: 93 and 31.
     fn beside(self, pass: Pass) -> u64 {
         match (self, pass) {
             (Self::WholeTiles, _) => 0,

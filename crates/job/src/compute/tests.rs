@@ -499,9 +499,9 @@ fn recipes_differ_by_their_casts() {
     assert!(weights.iter().all(|us| (us / weights[0] - 1.0).abs() < 1e-9), "{weights:?}");
 }
 
-/// Agreement: tokens as a router deals them out against whole tiles (`data/README.md`), microseconds
-/// of forward, input gradient and weight gradient. Twenty experts are left out there: 1,228.8 tokens
-/// are no whole tiles either.
+/// Agreement: tokens as a router deals them out against whole tiles (`data/README.md`),
+/// microseconds of forward, input gradient and weight gradient. Twenty experts are left out there:
+/// 1,228.8 tokens are no whole tiles either.
 #[test]
 fn routed_tokens_take_as_long_as_some_more_rows() {
     let measured = [

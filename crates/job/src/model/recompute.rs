@@ -1,7 +1,8 @@
 //! What the backward pass computes again instead of keeping it.
 //!
-//! [`Recompute`] is what a job says: one of three usual words, or a list of [`Module`]s by the names
-//! that Megatron-LM gives them (`--recompute-modules`). [`Recomputed`] is what it means for a model.
+//! [`Recompute`] is what a job says: one of three usual words, or a list of [`Module`]s by the
+//! names that Megatron-LM gives them (`--recompute-modules`). [`Recomputed`] is what it means for a
+//! model.
 
 use std::fmt;
 

@@ -2,8 +2,8 @@
 //!
 //! A transformer over the patches of each image (Dosovitskiy et al., arXiv 2010.11929), every patch
 //! seeing all others of its image, and a projector into the residual stream of the language model
-//! (two products, as LLaVA-1.5, arXiv 2310.03744). Neighbouring patches may be merged into one token
-//! before it (Qwen2-VL, arXiv 2409.12191, four). The images' tokens are part of the sequence.
+//! (two products, as LLaVA-1.5, arXiv 2310.03744). Neighbouring patches may be merged into one
+//! token before it (Qwen2-VL, arXiv 2409.12191, four). The images' tokens are part of the sequence.
 
 use std::borrow::Cow;
 

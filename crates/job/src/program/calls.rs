@@ -12,8 +12,9 @@
 //!
 //! Expert parallelism: tokens to their experts and back, in both passes. Where experts are cut too
 //! (expert tensor parallelism), the ranks that share one gather each other's tokens behind the
-//! dispatch. Without sequence parallelism each of them has and sends all tokens, and the experts' outputs are summed
-//! (DeepSpeed-TED, arXiv 2303.06318, section 4, without its dropping of duplicates).
+//! dispatch. Without sequence parallelism each of them has and sends all tokens, and the experts'
+//! outputs are summed (DeepSpeed-TED, arXiv 2303.06318, section 4, without its dropping of
+//! duplicates).
 
 use traffic::Collective;
 use units::Bytes;

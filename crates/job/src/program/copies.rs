@@ -82,8 +82,8 @@ pub(super) fn closing(job: &Job, stage: u64) -> Vec<Call> {
         let whole = job.vision_held().whole;
         sum("gradients of the vision encoder", GroupKind::Tensor, whole * gradient);
     }
-    // The last stage uses the embedding too: as its head, or for multi-token prediction, which looks
-    // up the next tokens. (DualPipe has both ends of the model on one rank.)
+    // The last stage uses the embedding too: as its head, or for multi-token prediction, which
+    // looks up the next tokens. (DualPipe has both ends of the model on one rank.)
     let at_both_ends = job.model.tied_embeddings || 0 < job.model.mtp_layers;
     if at_both_ends && stage == 0 && !job.is_bidirectional() {
         let embedding = job.vocab_held() * job.model.hidden;
