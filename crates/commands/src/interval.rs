@@ -58,6 +58,8 @@ impl Class {
             _ => "NCCL",
         };
         let reach = if inside { "inside" } else { "network" };
+        // The generations of NVLink are one kind.
+        let over = if over.starts_with("nvlink") { "nvlink" } else { over };
         Self(["collective", size, reach, library, over].map(str::to_owned).to_vec())
     }
 
@@ -82,6 +84,11 @@ impl Class {
     /// Of large collectives between servers, over whatever transport.
     pub fn between_servers() -> Self {
         Self(["collective", "32 to 512 MiB", "network"].map(str::to_owned).to_vec())
+    }
+
+    /// Whether it is of steps with experts.
+    pub(crate) fn has_experts(&self) -> bool {
+        self.0.get(1).is_some_and(|kind| kind == "experts")
     }
 
     /// All of its words, from the general to the particular.
@@ -165,14 +172,16 @@ impl Residuals {
         text
     }
 
-    /// How far a prediction of this class may be off, by clusters other than `without`. A class
-    /// with fewer rows than are enough still counts where it is worse than the one around it.
+    /// How far a prediction of this class may be off, by clusters other than `without`. A kind of
+    /// model with fewer rows than are enough still counts where it is worse than all together.
     pub fn half_width(&self, class: &Class, engine: Engine, without: &str) -> HalfWidth {
         let mut sparse = 0.0_f64;
         for length in (1..=class.0.len()).rev() {
             let pool = self.pool(&class.0[..length], engine, without);
             if pool.rows < ENOUGH_ROWS || pool.clusters < ENOUGH_CLUSTERS {
-                sparse = if 1 < pool.clusters { sparse.max(pool.mean) } else { sparse };
+                // Its second word: the kind of model, or the size.
+                let is_kind = length == 2 && 1 < pool.clusters;
+                sparse = if is_kind { pool.mean } else { sparse };
                 if 1 < length {
                     continue;
                 }

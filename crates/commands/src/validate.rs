@@ -181,7 +181,9 @@ impl Case {
         let residuals = Residuals::published();
         let centre = without.unwrap_or(&self);
         let share = |value: f64| value / centre.predicted;
-        let ends = centre.spread.map(|(low, high)| (share(low), share(high)));
+        // Dense rows have open inputs in every class; of steps with experts too few are known.
+        let spread = centre.spread.filter(|_| class.has_experts());
+        let ends = spread.map(|(low, high)| (share(low), share(high)));
         let half = match self.exposed {
             Some(exposed) => residuals.of_step(class, engine, &self.cluster, exposed),
             None => residuals.half_width(class, engine, &self.cluster),
