@@ -192,6 +192,12 @@ pub struct Links {
     pub imbalance: f64,
 }
 
+impl Links {
+    fn of(links: &step::network::LinkSummary) -> Self {
+        Self { max_utilisation: links.max_utilisation, imbalance: links.imbalance }
+    }
+}
+
 /// A busy link.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WorstLink {
@@ -408,10 +414,7 @@ fn report(
         tflops_per_gpu: prediction.tflops_per_gpu,
         mfu: prediction.mfu,
         breakdown_s,
-        links: Links {
-            max_utilisation: prediction.links.max_utilisation,
-            imbalance: prediction.links.imbalance,
-        },
+        links: Links::of(&prediction.links),
         worst_links: prediction.links.worst.iter().map(WorstLink::of).collect(),
         goodput,
         gpus: world.job.layout.gpus(),

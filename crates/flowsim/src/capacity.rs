@@ -94,7 +94,11 @@ fn charge_queue_pairs(
                 if 0.0 < side.more_packets {
                     // Bytes on the wire, without those headers and with them.
                     let usual = side.bytes / wire.efficiency;
-                    *capacity *= usual / (usual + side.more_packets * header);
+                    let left = usual / (usual + side.more_packets * header);
+                    // Less is not worth telling NICs apart by: equal ones are solved together.
+                    if left < 0.99 {
+                        *capacity *= left;
+                    }
                 }
                 *capacity = capacity.min(most * each);
             }

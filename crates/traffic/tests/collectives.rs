@@ -573,7 +573,8 @@ fn the_estimate_knows_the_way() {
         let answer = estimate(&fabric, &communicator, collective, bytes, &named("ring")).unwrap();
         answer.algorithm_bandwidth(bytes) * collective.bus_factor(gpus.len() as u32) / 1e9
     };
-    assert!((time(&gpus[..16]) / 368.0 - 1.0).abs() < 0.03);
+    // Sixteen channels of 22 GB/s.
+    assert!((time(&gpus[..16]) / 352.0 - 1.0).abs() < 0.03);
     assert!((time(&gpus) / (8.0 * 12.5 * 4096.0 / 4178.0) - 1.0).abs() < 0.01);
 }
 

@@ -241,9 +241,9 @@ fn the_table_of_errors() {
     all_reduce-h200x8-ring-16g         367.60   370.02    +0.7%  ring Simple ×24
     all_gather-h200x8-ring-16g         361.40   369.67    +2.3%  ring Simple ×24
     reduce_scatter-h200x8-ring-16g     362.90   369.67    +1.9%  ring Simple ×24
-    ar-h100x32                         370.00   365.89    -1.1%  ring Simple ×16
-    a2a-h100x32                         48.00    49.20    +2.5%  pairwise Simple ×1
-    ar-h100x32-sharp                   480.00   492.68    +2.6%  sharp Simple ×16
+    ar-h100x32                         370.00   350.07    -5.4%  ring Simple ×16
+    a2a-h100x32                         48.00    46.45    -3.2%  pairwise Simple ×1
+    ar-h100x32-sharp                   480.00   481.86    +0.4%  sharp Simple ×16
     ar-mi300x8                         312.90   333.57    +6.6%  ring Simple ×28
     deepep-moe_dispatch-ep16            43.00    46.95    +9.2%  moe Simple ×1
     deepep-moe_combine-ep16             43.00    47.22    +9.8%  moe Simple ×1
