@@ -28,7 +28,7 @@ use units::{Bytes, Id, IdVec, Time};
 use crate::analysis::Traces;
 use crate::capacity;
 use crate::estimate;
-use crate::max_min::{FlowId, MaxMin, SolverLink};
+use crate::max_min::{Effort, FlowId, MaxMin, SolverLink};
 use crate::paths::{Lay, Paths};
 use crate::progress::Progress;
 use crate::series::Series;
@@ -132,8 +132,8 @@ pub struct Run<'a> {
     pub series: Series,
     /// How exact it was.
     pub accuracy: Accuracy,
-    /// How many links the solver looked at, and how often it solved everything at once.
-    pub effort: (u64, u64),
+    /// What the solver did for it.
+    pub effort: Effort,
 }
 
 impl Run<'_> {
