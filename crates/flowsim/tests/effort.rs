@@ -77,7 +77,7 @@ fn told(channels: u32) -> f64 {
 }
 
 /// Measured when this was written: 1.2 with two channels, 1.7 with four; 1.9 and 3.2 when every
-/// link was told of every change. On 16,384 GPUs it is a tenth of what it was.
+/// link was told of every change.
 #[test]
 fn folded_channels_tell_only_links_that_matter() {
     let (two, four) = (told(2), told(4));
