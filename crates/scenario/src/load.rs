@@ -26,6 +26,7 @@ use units::{Random, Unused};
 use crate::assignment;
 use crate::check::{Checked, check, missing};
 use crate::derive;
+use crate::fabrics::Fabrics;
 use crate::file::ScenarioFile;
 use crate::flows;
 use crate::hash::{ScenarioHash, hash, hash_bytes};
@@ -115,7 +116,8 @@ pub fn load(request: &Request) -> Result<Loaded, Problems> {
     }
     loader.lay_environment(&request.environment);
     loader.lay_flags(&request.set, request.seed);
-    loader.finish(request.scenario.as_deref().unwrap_or("defaults"), request)
+    let input = request.scenario.as_deref().unwrap_or("defaults");
+    loader.finish(input, (request.extent, request.purpose), &Fabrics::default())
 }
 
 /// The schema of the scenario file.
@@ -124,12 +126,12 @@ pub fn schema() -> &'static Schema {
     SCHEMA.get_or_init(Schema::of::<ScenarioFile>)
 }
 
-#[derive(Clone)]
-struct Loader {
+#[derive(Clone, Debug)]
+pub(crate) struct Loader {
     schema: &'static Schema,
-    sources: Sources,
-    merged: Node,
-    problems: Vec<Problem>,
+    pub(crate) sources: Sources,
+    pub(crate) merged: Node,
+    pub(crate) problems: Vec<Problem>,
     warnings: Vec<Problem>,
     dropped: BTreeSet<String>,
     /// Whether every layer could be read; without one of them the whole cannot make sense.
@@ -138,7 +140,7 @@ struct Loader {
 
 impl Loader {
     /// A loader that has laid what every scenario begins with: defaults and embedded hardware.
-    fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         static BEGINNING: OnceLock<Loader> = OnceLock::new();
         let first = || {
             let mut loader = Self::new();
@@ -164,7 +166,7 @@ impl Loader {
     }
 
     /// Checks a layer and lays it over the ones before.
-    fn lay(&mut self, mut node: Node) {
+    pub(crate) fn lay(&mut self, mut node: Node) {
         let Checked { problems, dropped } =
             check(&mut node, &self.merged, self.schema, &self.sources);
         self.problems.extend(problems);
@@ -189,7 +191,7 @@ impl Loader {
         node
     }
 
-    fn lay_user_catalogue(&mut self, paths: &[PathBuf]) {
+    pub(crate) fn lay_user_catalogue(&mut self, paths: &[PathBuf]) {
         for path in paths {
             match preset::user_hardware(path) {
                 Ok(files) => self.lay_catalogue(files),
@@ -210,7 +212,7 @@ impl Loader {
     }
 
     /// Lays a preset or a file, after everything that it says it starts from.
-    fn lay_scenario(&mut self, input: &str) {
+    pub(crate) fn lay_scenario(&mut self, input: &str) {
         let mut chain: Vec<Node> = Vec::new();
         let mut seen: Vec<String> = Vec::new();
         let mut next = Some((input.to_owned(), None::<Origin>));
@@ -250,7 +252,7 @@ impl Loader {
         }
     }
 
-    fn lay_environment(&mut self, variables: &[(String, String)]) {
+    pub(crate) fn lay_environment(&mut self, variables: &[(String, String)]) {
         let mut variables = variables.to_vec();
         variables.sort();
         for (name, value) in &variables {
@@ -262,7 +264,7 @@ impl Loader {
         }
     }
 
-    fn lay_flags(&mut self, set: &[String], seed: Option<u64>) {
+    pub(crate) fn lay_flags(&mut self, set: &[String], seed: Option<u64>) {
         let seed = seed.map(|seed| ("--seed", format!("seed={seed}")));
         let set = set.iter().map(|text| ("--set", text.clone()));
         for (flag, text) in set.chain(seed) {
@@ -302,13 +304,18 @@ impl Loader {
         }
     }
 
-    fn finish(mut self, input: &str, request: &Request) -> Result<Loaded, Problems> {
+    pub(crate) fn finish(
+        mut self,
+        input: &str,
+        (extent, purpose): (Extent, Purpose),
+        fabrics: &Fabrics,
+    ) -> Result<Loaded, Problems> {
         let absent = missing(&self.merged, self.schema, &self.sources, &self.dropped);
         self.problems.extend(absent);
         derive::fill_nic(&mut self.merged);
         derive::fill_transport(&mut self.merged);
         derive::fill_topology(&mut self.merged);
-        if request.extent == Extent::Whole {
+        if extent == Extent::Whole {
             self.lay_server_file();
         }
         let json = self.merged.to_json();
@@ -316,13 +323,14 @@ impl Loader {
         let whole = match read {
             Ok(written) => {
                 let model = self.model(&written);
-                let mut idle = purpose::idle(&written, request.purpose, model.as_ref());
+                let mut idle = purpose::idle(&written, purpose, model.as_ref());
                 let obeyed = purpose::take_out(&written, &idle);
                 let mut meaning = Meaning::default();
-                if request.extent == Extent::Whole && self.complete {
-                    meaning = Meaning::of(&written, &obeyed, |key| self.directory_at(key));
+                if extent == Extent::Whole && self.complete {
+                    let directory = |key: &str| self.directory_at(key);
+                    meaning = Meaning::of(&written, &obeyed, directory, fabrics);
                     if let Some(fabric) = &meaning.fabric {
-                        purpose::look_at(fabric, &obeyed, request.purpose, &mut idle);
+                        purpose::look_at(fabric, &obeyed, purpose, &mut idle);
                     }
                     let findings = std::mem::take(&mut meaning.findings);
                     self.add_findings(findings);
@@ -354,7 +362,7 @@ impl Loader {
         let later = warnings.into_iter().map(|warning| self.explain(warning)).collect::<Vec<_>>();
         let Self { merged: tree, sources, mut warnings, .. } = self;
         warnings.extend(later);
-        let (input, fabric) = (input.to_owned(), fabric.map(Arc::new));
+        let input = input.to_owned();
         Ok(Loaded { input, scenario, hash, job, faults, warnings, unused, fabric, tree, sources })
     }
 

@@ -11,8 +11,8 @@ use serde_json::Value as Json;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::problem::Problem;
-use crate::source::{Source, SourceId};
+use crate::problem::{Problem, Problems};
+use crate::source::{Source, SourceId, Sources};
 
 /// Deeper nesting than this is refused; the deepest setting has a handful of levels.
 const MAX_DEPTH: usize = 40;
@@ -44,6 +44,11 @@ pub struct Origin {
 }
 
 impl Origin {
+    /// The bytes of its text; nothing for defaults.
+    pub fn span(self) -> Range<usize> {
+        self.place.map_or(0..0, |(_, start, end)| start..end)
+    }
+
     /// The origin of everything that nobody wrote.
     pub const DEFAULT: Self = Self { layer: Layer::Default, place: None };
 }
@@ -154,6 +159,17 @@ impl Node {
             scalar => Value::Scalar(scalar.clone()),
         };
         Some(Self { value, origin })
+    }
+}
+
+/// Reads a text that is no scenario as a tree whose places are in `source`.
+pub fn parse(source: &Source) -> Result<Node, Problems> {
+    let id = Sources::default().add(source.clone());
+    let mut reader = Reader { layer: Layer::File, id, source, shift: 0, problems: Vec::new() };
+    let node = reader.document();
+    match node.filter(|_| reader.problems.is_empty()) {
+        Some(node) => Ok(node),
+        None => Err(Problems(reader.problems)),
     }
 }
 
