@@ -13,6 +13,7 @@ use serde_json::Value as Json;
 
 use crate::grid::{ENGINE, FROM, Grid, engine_named};
 use crate::sample::{self, Combination, Drawn, MOST_CASES};
+use crate::show::SCALING_MEASURES;
 use crate::store;
 
 /// What is kept of a training step if nobody says.
@@ -231,9 +232,25 @@ impl Grid {
 
     /// What is kept of each result.
     fn kept(&self) -> Vec<String> {
-        if let Some(measures) = &self.measures {
-            return measures.iter().map(|(name, _)| name.clone()).collect();
+        let mut measures = match &self.measures {
+            Some(measures) => measures.iter().map(|(name, _)| name.clone()).collect(),
+            None => self.usual(),
+        };
+        // Where the cluster grows, people ask how throughput grows with it.
+        let grows = |key: &str| ["cluster.gpus", "cluster.nodes", "job.gpus"].contains(&key);
+        let has_job = self.bases.iter().all(|(_, base)| base.value("job").is_some());
+        if has_job && self.axes.iter().any(|axis| axis.keys().into_iter().any(grows)) {
+            for name in SCALING_MEASURES {
+                if !measures.iter().any(|known| known == name) {
+                    measures.push(name.to_owned());
+                }
+            }
         }
+        measures
+    }
+
+    /// What is kept if nobody says.
+    fn usual(&self) -> Vec<String> {
         let has = |key: &str| self.bases.iter().any(|(_, base)| base.value(key).is_some());
         let job = if has("job") { &JOB_MEASURES[..] } else { &[] };
         let traffic = if has("traffic") { &TRAFFIC_MEASURES[..] } else { &[] };

@@ -1,11 +1,9 @@
 //! What a sweep says: the best cases, and which axis matters.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use commands::Failure;
-use report::number::grouped;
-use report::{Align, Answer, Sheet, Table};
 use scenario::nearest::nearest;
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
@@ -13,6 +11,12 @@ use serde_json::{Map, Value as Json};
 use crate::merge::{Results, Status};
 use crate::plan::Case;
 use crate::store::Record;
+
+mod analysis;
+mod page;
+
+pub(crate) use analysis::SCALING_MEASURES;
+pub use analysis::{Kind, Scaling};
 
 /// So many of the best cases are shown.
 const BEST: usize = 10;
@@ -39,10 +43,21 @@ pub struct Show {
     pub best: Vec<Row>,
     /// How much of the first goal's variance each axis explains by itself.
     pub sensitivity: Vec<Sensitivity>,
+    /// The cases that no other betters in all goals, where there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pareto: Vec<Row>,
+    /// How throughput grows with the GPUs, where an axis changes their number.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scaling: Vec<Scaling>,
     /// Why cases failed, and how often.
     pub failures: Vec<FailureReason>,
+    /// Measures that no result has.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unseen: Vec<String>,
     #[serde(skip)]
     goals: Vec<Goal>,
+    #[serde(skip)]
+    drawn: page::Drawn,
 }
 
 /// One case with its measures.
@@ -107,6 +122,11 @@ impl Goal {
         Ok(Self { name: name.to_owned(), at, more_is_better })
     }
 
+    /// `mfu (most)`.
+    fn words(&self) -> String {
+        format!("{} ({})", self.name, if self.more_is_better { "most" } else { "least" })
+    }
+
     /// The value so that less is better.
     pub(crate) fn cost(&self, record: &Record) -> Option<f64> {
         let value = record.measures[self.at].filter(|value| value.is_finite())?;
@@ -125,7 +145,7 @@ pub fn show(out: &Path, options: &ShowOptions) -> Result<Show, Failure> {
     if goals.is_empty() {
         goals.push(Goal::read(&measures[0], measures)?);
     }
-    let executed = results.executed();
+    let (executed, status) = (results.executed(), results.status.clone());
     let goal = &goals[0];
     let mut ranked: Vec<(f64, &(&Case, &Record))> =
         executed.iter().filter_map(|row| Some((goal.cost(row.1)?, row))).collect();
@@ -134,11 +154,45 @@ pub fn show(out: &Path, options: &ShowOptions) -> Result<Show, Failure> {
     let values: Vec<(&Case, f64)> = ranked.iter().map(|(cost, row)| (row.0, *cost)).collect();
     let axes = results.plan.head.axes.iter().enumerate();
     let mut sensitivity: Vec<Sensitivity> = axes
-        .map(|(at, key)| Sensitivity { key: key.clone(), share: explained(&values, at) })
+        .map(|(at, key)| Sensitivity { key: key.clone(), share: analysis::explained(&values, at) })
         .collect();
     sensitivity.sort_by(|a, b| b.share.total_cmp(&a.share));
-    let failures = failures(&executed);
-    Ok(Show { best, sensitivity, failures, goals, status: results.status })
+    let front = front(&goals, &executed);
+    let scaling = analysis::scaling(&results.plan.head, &executed);
+    let unseen = measures.iter().enumerate().filter(|(at, _)| {
+        status.done == status.cases && executed.iter().all(|(_, r)| r.measures[*at].is_none())
+    });
+    let unseen = unseen.map(|(_, name)| name.clone()).collect();
+    let drawn: Vec<(&Case, &Record)> = ranked.iter().map(|(_, row)| **row).collect();
+    let stay = drawn.iter().take(BEST).chain(&front).map(|(case, _)| case.index);
+    let stay: BTreeSet<usize> = stay.collect();
+    Ok(Show {
+        best,
+        sensitivity,
+        pareto: front.iter().map(|row| Row::of(row, measures)).collect(),
+        scaling,
+        failures: failures(&executed),
+        unseen,
+        drawn: page::Drawn::of(&results.plan, &drawn, &stay),
+        goals,
+        status,
+    })
+}
+
+/// The cases that no other betters in all goals; none where there is one goal.
+fn front<'a>(goals: &[Goal], executed: &[(&'a Case, &'a Record)]) -> Vec<(&'a Case, &'a Record)> {
+    if goals.len() < 2 {
+        return Vec::new();
+    }
+    let (mut costs, mut rows) = (Vec::new(), Vec::new());
+    for row in executed {
+        let own: Option<Vec<f64>> = goals.iter().map(|goal| goal.cost(row.1)).collect();
+        if let Some(own) = own {
+            costs.push(own);
+            rows.push(*row);
+        }
+    }
+    analysis::pareto(&costs).into_iter().map(|at| rows[at]).collect()
 }
 
 impl Row {
@@ -154,27 +208,6 @@ impl Row {
     }
 }
 
-/// The variance of the means over an axis's values, over the whole: the first-order index of
-/// Sobol' where all combinations are there.
-fn explained(values: &[(&Case, f64)], axis: usize) -> f64 {
-    let mean = |values: &mut dyn Iterator<Item = f64>| {
-        let (sum, count) =
-            values.fold((0.0, 0_u64), |(sum, count), value| (sum + value, count + 1));
-        sum / count.max(1) as f64
-    };
-    let whole = mean(&mut values.iter().map(|(_, value)| *value));
-    let mut groups: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-    for (case, value) in values {
-        groups.entry(case.values[axis].to_string()).or_default().push(*value);
-    }
-    let total: f64 = values.iter().map(|(_, value)| (value - whole).powi(2)).sum();
-    let between: f64 = groups
-        .values()
-        .map(|group| group.len() as f64 * (mean(&mut group.iter().copied()) - whole).powi(2))
-        .sum();
-    if 0.0 < total { between / total } else { 0.0 }
-}
-
 fn failures(executed: &[(&Case, &Record)]) -> Vec<FailureReason> {
     let mut reasons: Vec<FailureReason> = Vec::new();
     for (case, record) in executed {
@@ -188,44 +221,4 @@ fn failures(executed: &[(&Case, &Record)]) -> Vec<FailureReason> {
     }
     reasons.sort_by(|a, b| b.cases.cmp(&a.cases).then(a.first.cmp(&b.first)));
     reasons
-}
-
-impl Answer for Show {
-    fn sheet(&self) -> Sheet {
-        let goal = &self.goals[0];
-        let way = if goal.more_is_better { "largest" } else { "smallest" };
-        let mut sheet = self.status.on(Sheet::new().heading("A sweep"));
-        sheet = sheet.heading(format!("The {way} {}", goal.name)).table(best_table(&self.best));
-        let mut table = Table::new([("axis", Align::Left), ("share of variance", Align::Right)]);
-        for Sensitivity { key, share } in &self.sensitivity {
-            table.row([key.clone(), format!("{:.1} %", 100.0 * share)]);
-        }
-        sheet = sheet.heading(format!("What decides {}", goal.name)).table(table);
-        if self.failures.is_empty() {
-            return sheet;
-        }
-        let columns = [("cases", Align::Right), ("first", Align::Right), ("why", Align::Left)];
-        let mut table = Table::new(columns);
-        for FailureReason { error, cases, first } in &self.failures {
-            table.row([grouped(*cases as u64), first.to_string(), error.clone()]);
-        }
-        sheet.heading("Cases that failed").table(table)
-    }
-}
-
-fn best_table(rows: &[Row]) -> Table {
-    let measures: Vec<&String> =
-        rows.first().into_iter().flat_map(|row| row.measures.keys()).collect();
-    let mut columns = vec![("case", Align::Right), ("set", Align::Left)];
-    columns.extend(measures.iter().map(|name| (name.as_str(), Align::Right)));
-    let mut table = Table::new(columns);
-    for row in rows {
-        let mut cells = vec![row.case.to_string(), row.set.join(" ")];
-        cells.extend(row.measures.values().map(|value| match value.as_f64() {
-            Some(value) => report::number::significant(value),
-            None => String::new(),
-        }));
-        table.row(cells);
-    }
-    table
 }
