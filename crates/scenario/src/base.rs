@@ -49,6 +49,7 @@ impl Base {
         if !loader.problems.is_empty() {
             return Err(Problems(loader.problems));
         }
+        loader.know_catalogue();
         let input = request.scenario.clone().unwrap_or_else(|| "defaults".to_owned());
         Ok(Self { input, loader, list })
     }
@@ -81,7 +82,7 @@ impl Base {
             let Some(mut node) = Node::from_json(value, origin) else { continue };
             for step in key.rsplit('.') {
                 let table = Table::from([(step.to_owned(), Entry { key: origin, node })]);
-                node = Node { value: Value::Table(table), origin };
+                node = Node { value: Value::table(table), origin };
             }
             loader.lay(node);
         }

@@ -15,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 use fabric::Fabric;
 use fabric::fault::Faults;
+use fabric::hardware::Catalogue;
 use fabric::topology::circuits::Setting;
 use job::{Job, Model};
 use packetsim::Settings;
@@ -136,6 +137,16 @@ pub(crate) struct Loader {
     dropped: BTreeSet<String>,
     /// Whether every layer could be read; without one of them the whole cannot make sense.
     complete: bool,
+    /// The catalogue as it was when somebody last read it, for those who leave it as it is: it is
+    /// most of a scenario.
+    known: Option<Arc<Known>>,
+}
+
+/// A catalogue, and the part of the tree that it was read from.
+#[derive(Debug)]
+struct Known {
+    table: Arc<Table>,
+    catalogue: Catalogue,
 }
 
 impl Loader {
@@ -145,6 +156,7 @@ impl Loader {
         let first = || {
             let mut loader = Self::new();
             loader.lay_catalogue(preset::hardware().collect());
+            loader.know_catalogue();
             loader
         };
         BEGINNING.get_or_init(first).clone()
@@ -162,7 +174,43 @@ impl Loader {
             warnings: Vec::new(),
             dropped: BTreeSet::new(),
             complete: true,
+            known: None,
         }
+    }
+
+    /// Reads the catalogue as it is now; what is wrong with it is said when the whole is read.
+    pub(crate) fn know_catalogue(&mut self) {
+        let Some(node) = self.merged.at("catalogue") else { return };
+        let Value::Table(table) = &node.value else { return };
+        if self.known.as_ref().is_some_and(|known| Arc::ptr_eq(&known.table, table)) {
+            return;
+        }
+        let read = serde_json::from_value(node.to_json()).ok();
+        let known = |catalogue| Arc::new(Known { table: Arc::clone(table), catalogue });
+        self.known = read.map(known);
+    }
+
+    /// The catalogue, if it is as it was, and the tree without it.
+    fn apart(&self) -> Option<(Arc<Known>, Node)> {
+        let known = self.known.clone()?;
+        let mut rest = self.merged.clone();
+        match &rest.at("catalogue")?.value {
+            Value::Table(table) if Arc::ptr_eq(table, &known.table) => {}
+            _ => return None,
+        }
+        rest.remove("catalogue");
+        Some((known, rest))
+    }
+
+    /// Reads the whole tree.
+    fn read(&self) -> Result<ScenarioFile, serde_path_to_error::Error<serde_json::Error>> {
+        let apart = self.apart();
+        let json = apart.as_ref().map_or(&self.merged, |(_, rest)| rest).to_json();
+        let mut read: ScenarioFile = serde_path_to_error::deserialize(&json)?;
+        if let Some((known, _)) = apart {
+            read.catalogue = known.catalogue.clone();
+        }
+        Ok(read)
     }
 
     /// Checks a layer and lays it over the ones before.
@@ -206,7 +254,7 @@ impl Loader {
                 let origin = node.origin;
                 let entry = Entry { key: origin, node };
                 let table = Table::from([("catalogue".to_owned(), entry)]);
-                self.lay(Node { value: Value::Table(table), origin });
+                self.lay(Node { value: Value::table(table), origin });
             }
         }
     }
@@ -310,7 +358,9 @@ impl Loader {
         (extent, purpose): (Extent, Purpose),
         fabrics: &Fabrics,
     ) -> Result<Loaded, Problems> {
-        let absent = missing(&self.merged, self.schema, &self.sources, &self.dropped);
+        let apart = self.apart();
+        let looked_at = apart.as_ref().map_or(&self.merged, |(_, rest)| rest);
+        let absent = missing(looked_at, self.schema, &self.sources, &self.dropped);
         self.problems.extend(absent);
         derive::fill_nic(&mut self.merged);
         derive::fill_transport(&mut self.merged);
@@ -318,9 +368,7 @@ impl Loader {
         if extent == Extent::Whole {
             self.lay_server_file();
         }
-        let json = self.merged.to_json();
-        let read: Result<ScenarioFile, _> = serde_path_to_error::deserialize(&json);
-        let whole = match read {
+        let whole = match self.read() {
             Ok(written) => {
                 let model = self.model(&written);
                 let mut idle = purpose::idle(&written, purpose, model.as_ref());
@@ -636,7 +684,8 @@ fn identity_hash(
     tree: &Node,
     contents: &[(&'static str, ScenarioHash)],
 ) -> ScenarioHash {
-    let mut json = serde_json::to_value(scenario).expect("it came from JSON");
+    let without_catalogue = ScenarioFile { catalogue: Catalogue::default(), ..scenario.clone() };
+    let mut json = serde_json::to_value(without_catalogue).expect("it came from JSON");
     let fields = json.as_object_mut().expect("the root is a table");
     for key in ["name", "description", "from", "reported", "catalogue"] {
         fields.remove(key);

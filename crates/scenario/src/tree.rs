@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use serde_json::Value as Json;
 use toml::Spanned;
@@ -69,8 +70,15 @@ pub enum Value {
     Scalar(Json),
     /// A list.
     List(Vec<Node>),
+    /// A table, shared by all trees that have it until one of them changes it.
+    Table(Arc<Table>),
+}
+
+impl Value {
     /// A table.
-    Table(Table),
+    pub fn table(table: Table) -> Self {
+        Self::Table(Arc::new(table))
+    }
 }
 
 /// A table: its entries by key.
@@ -116,7 +124,7 @@ impl Node {
     /// Takes a key out of the table inside, if it is one.
     pub fn remove(&mut self, key: &str) {
         if let Value::Table(table) = &mut self.value {
-            table.remove(key);
+            Arc::make_mut(table).remove(key);
         }
     }
 
@@ -154,7 +162,7 @@ impl Node {
                 let entry = |(key, value): (&String, &Json)| {
                     Some((key.clone(), Entry { key: origin, node: inner(value)? }))
                 };
-                Value::Table(fields.iter().filter_map(entry).collect())
+                Value::table(fields.iter().filter_map(entry).collect())
             }
             scalar => Value::Scalar(scalar.clone()),
         };
@@ -189,7 +197,7 @@ impl Reader<'_> {
         let text = std::sync::Arc::clone(&self.source.text);
         match DeTable::parse(&text) {
             Ok(table) => {
-                let value = Value::Table(self.table(table.get_ref(), 0));
+                let value = Value::table(self.table(table.get_ref(), 0));
                 Some(Node { value, origin: self.origin(0..0) })
             }
             Err(error) => {
@@ -218,7 +226,7 @@ impl Reader<'_> {
         }
         let scalar = match value.get_ref() {
             DeValue::Table(table) => {
-                let value = Value::Table(self.table(table, depth));
+                let value = Value::table(self.table(table, depth));
                 return Some(Node { value, origin: self.origin(span) });
             }
             DeValue::Array(items) => {

@@ -194,7 +194,7 @@ impl Level {
 pub(crate) fn collect<'a>(path: &str, node: &'a Node, found: &mut dyn FnMut(&str, &'a Node)) {
     match &node.value {
         Value::Table(table) if !is_range(node) => {
-            for (key, entry) in table {
+            for (key, entry) in table.iter() {
                 let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
                 collect(&path, &entry.node, found);
             }
