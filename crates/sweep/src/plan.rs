@@ -11,6 +11,7 @@ use scenario::{Assigned, Engine, Extent, Fabrics, Loaded, Problems, Purpose};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
+use crate::axis::Axis;
 use crate::grid::{ENGINE, FROM, Grid, engine_named};
 use crate::sample::{self, Combination, Drawn, MOST_CASES};
 use crate::show::SCALING_MEASURES;
@@ -62,6 +63,8 @@ pub struct Head {
     pub measures: Vec<String>,
     /// Combinations that a condition has refused.
     pub refused: u64,
+    /// The identity of the grid that it was made from, where that alone decides the plan.
+    pub grid: Option<String>,
 }
 
 /// One case.
@@ -147,8 +150,41 @@ impl Grid {
             axes: self.axes.iter().map(|axis| axis.name.clone()).collect(),
             measures,
             refused,
+            grid: self.identity(),
         };
         Ok(Plan { head, cases })
+    }
+
+    /// The plan that a folder holds if this grid made it, or else a new one: a thousand shards need
+    /// not compute the same hashes.
+    pub fn planned(&self, out: &Path, threads: usize) -> Result<Plan, Failure> {
+        let kept = Plan::find(out)?.filter(|kept| kept.head.fatflow == VERSION);
+        let kept = kept.filter(|kept| kept.head.grid.is_some());
+        let Some(mut plan) = kept.filter(|kept| kept.head.grid == self.identity()) else {
+            return self.plan(threads);
+        };
+        for case in &mut plan.cases {
+            case.base = self.base(case.set.iter());
+        }
+        Ok(plan)
+    }
+
+    /// What decides the plan: the grid, and what its cases start from with all files they name. A
+    /// grid whose axes name files is not decided by its text.
+    fn identity(&self) -> Option<String> {
+        const FILES: [&str; 4] = ["server_file", "fabric.file", "job.model", "traffic.flows"];
+        let names_file = |key: &str| FILES.iter().any(|file| key.ends_with(file));
+        let fixed = self.fixed.iter().map(|set| set.key.as_str());
+        if self.axes.iter().flat_map(Axis::keys).chain(fixed).any(names_file) {
+            return None;
+        }
+        let mut text = format!("{} {VERSION}\n{}", self.engine.name(), self.source.text);
+        for (name, base) in &self.bases {
+            let to = (Extent::Settings, Purpose::Run(self.engine));
+            let hash = base.load(&[], to, &Fabrics::default()).ok()?.hash;
+            text += &format!("{name} {hash}\n");
+        }
+        Some(hash_bytes(text.as_bytes()).to_string())
     }
 
     fn drawn(&self) -> Result<Drawn, Failure> {

@@ -141,6 +141,18 @@ fn damage_is_named_and_mended() {
     }
 }
 
+/// Shards take the plan of their folder, and notice when it is another's.
+#[test]
+fn a_kept_plan_is_taken_as_it_is() {
+    let study = Study::new(GRID);
+    let planned = study.grid.planned(study.out.path(), 1).unwrap();
+    assert_eq!(planned.head, study.plan.head);
+    let hashes = |plan: &Plan| plan.cases.iter().map(|case| case.hash.clone()).collect::<Vec<_>>();
+    assert_eq!(hashes(&planned), hashes(&study.plan));
+    let other = Study::new(&GRID.replace("to = 4", "to = 2"));
+    assert_eq!(other.grid.planned(study.out.path(), 1).unwrap().cases.len(), 12);
+}
+
 #[test]
 fn temporary_files_are_ignored() {
     let study = Study::new(GRID);

@@ -146,6 +146,10 @@ impl RunArguments {
         let outlook = sweep::outlook(&grid, grid.plan(threads)?, threads)?;
         drop(line);
         outlook.refuse_beyond(grid.budget)?;
+        for idle in &outlook.idle {
+            let (key, why, used_by) = (&idle.key, &idle.why, &idle.used_by);
+            terminal.remark(&format!("unused: {key}: {why}; used by {used_by}"));
+        }
         keep(&grid, &outlook.plan, &self.out)?;
         let summary = execute(&grid, &outlook.plan, &Selection::ALL, &self.out, terminal)?;
         if 0 < summary.left {
@@ -162,15 +166,15 @@ impl RunArguments {
 impl ExecArguments {
     fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         let grid = grid(&self.grid, terminal)?;
-        let plan = grid.plan(parallel::threads(terminal.threads()))?;
+        let plan = grid.planned(&self.out, parallel::threads(terminal.threads()))?;
         match Plan::find(&self.out)? {
             None => keep(&grid, &plan, &self.out)?,
             Some(kept) if kept.head.plan == plan.head.plan => {}
             Some(kept) => {
                 let folder = self.out.display();
                 return Err(Stop::Failure(Failure::Run(format!(
-                    "`{folder}` holds the plan {} of fatflow {}, and this is the plan {} of fatflow \
-                     {}; `fatflow sweep plan --out {folder}` replaces it",
+                    "`{folder}` holds the plan {} of fatflow {}, and this is the plan {} of \
+                     fatflow {}; `fatflow sweep plan --out {folder}` replaces it",
                     kept.head.plan, kept.head.fatflow, plan.head.plan, plan.head.fatflow
                 ))));
             }
