@@ -5,6 +5,9 @@
 //! keeps a link at twelve bytes. The ports of a node lie together, downward ones first and in the
 //! order of what they lead to, so that next hops are slices and not searches.
 
+use std::collections::BTreeMap;
+use std::sync::RwLock;
+
 use units::{Id, IdVec, Length, Rate, Span};
 
 use crate::routes::Health;
@@ -193,9 +196,39 @@ pub struct Fabric {
     rows_first: Vec<u8>,
     can_deadlock: bool,
     health: Health,
+    ways: Ways,
 }
 
+/// The latencies of ways that somebody has looked up, for whoever asks next.
+#[derive(Debug, Default)]
+struct Ways(RwLock<BTreeMap<(NodeId, NodeId), Span>>);
+
+impl Clone for Ways {
+    /// A copy may be given another health, so it begins with nothing.
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+/// So many ways are kept at most: 40 MB.
+const WAYS: usize = 1 << 20;
+
 impl Fabric {
+    /// The latency of the way between two nodes: `find` looks it up once, and it is kept.
+    pub fn way(&self, from: NodeId, to: NodeId, find: impl FnOnce() -> Span) -> Span {
+        let known = self.ways.0.read().expect("nobody panics with it");
+        if let Some(way) = known.get(&(from, to)) {
+            return *way;
+        }
+        drop(known);
+        let way = find();
+        let mut known = self.ways.0.write().expect("nobody panics with it");
+        if known.len() < WAYS {
+            known.insert((from, to), way);
+        }
+        way
+    }
+
     /// All nodes: GPUs, then back-end NICs, then everything else.
     #[inline]
     pub fn nodes(&self) -> &IdVec<NodeId, Node> {
@@ -683,6 +716,7 @@ impl FabricBuilder {
             rows_first: self.rows_first,
             can_deadlock: self.can_deadlock,
             health: Health::default(),
+            ways: Ways::default(),
         }
     }
 }

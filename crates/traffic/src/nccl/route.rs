@@ -11,8 +11,6 @@
 //! are added up here. Inside a scale-up domain the constants stand as they are: the ways there do
 //! not differ.
 
-use std::collections::BTreeMap;
-
 use fabric::{Fabric, NodeId, NodeKind, Routes};
 use units::{Bytes, Span};
 
@@ -51,15 +49,13 @@ pub(crate) struct Ways<'a> {
     /// What the two NICs on a way take together.
     nics: Span,
     routes: Routes,
-    /// Between leaves, where the fabric is regular enough that they decide.
-    known: BTreeMap<(NodeId, NodeId), Span>,
 }
 
 impl<'a> Ways<'a> {
     pub(crate) fn of(ask: &Ask<'a>) -> Self {
         let Ask { fabric, communicator, settings, .. } = *ask;
         let (nics, routes) = (settings.nic_latency, Routes::of(fabric));
-        Self { fabric, communicator, nics, routes, known: BTreeMap::new() }
+        Self { fabric, communicator, nics, routes }
     }
 
     /// From one end of a connection to the other: cables and switches, and the NIC at each end
@@ -72,23 +68,19 @@ impl<'a> Ways<'a> {
 
     /// Cables and switches alone.
     pub(crate) fn wires(&mut self, from: NodeId, to: NodeId) -> Span {
-        let Self { fabric, routes, known, .. } = self;
+        let Self { fabric, routes, .. } = self;
         let leaf = |nic: NodeId| {
             let port = fabric.nic_number(nic).and_then(|_| fabric.ports(nic).first().copied())?;
             Some(fabric.links()[port].to)
         };
-        let key = match (leaf(from), leaf(to)) {
-            (Some(a), Some(b)) if from != to && fabric.has_structure() => Some((a, b)),
-            _ => None,
-        };
-        if let Some(way) = key.and_then(|key| known.get(&key)) {
-            return *way;
+        let mut find =
+            || path_latency_on(fabric, routes, from, to, Bytes::ZERO).unwrap_or(Span::ZERO);
+        // Leaves decide where the fabric is regular enough.
+        let is_regular = fabric.has_structure() && !fabric.health().has_failures();
+        match (leaf(from), leaf(to)) {
+            (Some(a), Some(b)) if from != to && is_regular => fabric.way(a, b, find),
+            _ => find(),
         }
-        let way = path_latency_on(fabric, routes, from, to, Bytes::ZERO).unwrap_or(Span::ZERO);
-        if let Some(key) = key {
-            known.insert(key, way);
-        }
-        way
     }
 
     /// Between the first rails of two domains, in seconds.
