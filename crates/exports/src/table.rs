@@ -97,6 +97,11 @@ impl Table {
         &self.columns
     }
 
+    /// All columns, to be kept.
+    pub fn into_columns(self) -> Vec<(&'static str, Column)> {
+        self.columns
+    }
+
     /// How many rows there are.
     pub fn rows(&self) -> usize {
         self.columns.first().map_or(0, |(_, column)| column.len())

@@ -27,7 +27,7 @@ use crate::assignment;
 use crate::check::{Checked, check, missing};
 use crate::derive;
 use crate::file::ScenarioFile;
-use crate::flows;
+use crate::flows::{self, FlowTable};
 use crate::hash::{ScenarioHash, hash, hash_bytes};
 use crate::import;
 use crate::meaning::{self, Finding, Meaning};
@@ -60,6 +60,10 @@ pub struct Request {
     pub extent: Extent,
     /// What it is for: settings that this does not obey are taken out, and named.
     pub purpose: Purpose,
+    /// The text of a scenario that is in no file; `scenario` is what it is called.
+    pub text: Option<Source>,
+    /// Flows in memory, in place of the file that `traffic.flows` names.
+    pub flows: Option<Arc<FlowTable>>,
 }
 
 /// How far to go: building the fabric of 200,000 GPUs takes a moment, which a list of presets
@@ -91,6 +95,7 @@ pub struct Loaded {
     /// What somebody wrote and the purpose does not obey.
     pub unused: Vec<Unused>,
     fabric: Option<Arc<Fabric>>,
+    flows: Option<Arc<FlowTable>>,
     tree: Node,
     sources: Sources,
 }
@@ -111,10 +116,13 @@ pub fn load(request: &Request) -> Result<Loaded, Problems> {
     let mut loader = Loader::begin();
     loader.lay_user_catalogue(&request.catalogue);
     if let Some(input) = &request.scenario {
-        loader.lay_scenario(input);
+        loader.lay_scenario(input, request.text.as_ref());
     }
     loader.lay_environment(&request.environment);
     loader.lay_flags(&request.set, request.seed);
+    if let Some(flows) = &request.flows {
+        loader.lay_flag("transfers", &format!("traffic.flows={}", flows.name));
+    }
     loader.finish(request.scenario.as_deref().unwrap_or("defaults"), request)
 }
 
@@ -209,14 +217,16 @@ impl Loader {
         }
     }
 
-    /// Lays a preset or a file, after everything that it says it starts from.
-    fn lay_scenario(&mut self, input: &str) {
+    /// Lays a preset, a file or the text of one, after everything that it says it starts from.
+    fn lay_scenario(&mut self, input: &str, text: Option<&Source>) {
         let mut chain: Vec<Node> = Vec::new();
         let mut seen: Vec<String> = Vec::new();
         let mut next = Some((input.to_owned(), None::<Origin>));
+        let mut text = text.cloned();
         while let Some((name, asked_at)) = next.take() {
             let directory = asked_at.and_then(|origin| self.directory_of(origin));
-            let (layer, source) = match open(&name, directory.as_deref()) {
+            let given = text.take().map(|source| Ok((Layer::File, source)));
+            let (layer, source) = match given.unwrap_or_else(|| open(&name, directory.as_deref())) {
                 Ok(found) => found,
                 Err(problem) => {
                     let problem = self.placed(problem, asked_at, "not found");
@@ -266,10 +276,14 @@ impl Loader {
         let seed = seed.map(|seed| ("--seed", format!("seed={seed}")));
         let set = set.iter().map(|text| ("--set", text.clone()));
         for (flag, text) in set.chain(seed) {
-            match assignment::from_flag(flag, &text, &mut self.sources) {
-                Ok(node) => self.lay(node),
-                Err(problem) => self.problems.push(problem),
-            }
+            self.lay_flag(flag, &text);
+        }
+    }
+
+    fn lay_flag(&mut self, flag: &str, text: &str) {
+        match assignment::from_flag(flag, text, &mut self.sources) {
+            Ok(node) => self.lay(node),
+            Err(problem) => self.problems.push(problem),
         }
     }
 
@@ -345,7 +359,8 @@ impl Loader {
             });
             return Err(Problems(self.problems));
         };
-        let hash = identity_hash(&written, &self.merged, &self.contents());
+        let flows = request.flows.clone();
+        let hash = identity_hash(&written, &self.merged, &self.contents(flows.as_deref()));
         let unused = purpose::written(&self.merged, &idle);
         let Meaning { fabric, job, faults, warnings, .. } = meaning;
         if let Some(fabric) = &fabric {
@@ -355,7 +370,19 @@ impl Loader {
         let Self { merged: tree, sources, mut warnings, .. } = self;
         warnings.extend(later);
         let (input, fabric) = (input.to_owned(), fabric.map(Arc::new));
-        Ok(Loaded { input, scenario, hash, job, faults, warnings, unused, fabric, tree, sources })
+        Ok(Loaded {
+            input,
+            scenario,
+            hash,
+            job,
+            faults,
+            warnings,
+            unused,
+            fabric,
+            flows,
+            tree,
+            sources,
+        })
     }
 
     /// The job's model; one that cannot be read is somebody else's problem.
@@ -424,8 +451,11 @@ impl Loader {
 
     /// What stands in the files that the scenario names, by key: it decides the result as much as
     /// the scenario does. Whoever uses a file says what is wrong with it.
-    fn contents(&self) -> Vec<(&'static str, ScenarioHash)> {
+    fn contents(&self, flows: Option<&FlowTable>) -> Vec<(&'static str, ScenarioHash)> {
         let content = |key: &'static str| {
+            if let Some(flows) = flows.filter(|_| key == "traffic.flows") {
+                return Some((key, flows.hash()));
+            }
             let name = self.merged.at(key)?.as_str()?;
             let path = self.directory_at(key).join(name);
             let file = File::open(&path).ok().filter(|_| path.is_file() && is_allowed(&path))?;
@@ -483,13 +513,19 @@ impl Loaded {
             let random = Random::new(self.scenario.seed, "pattern", number);
             pattern::flows(load, nics, random)
         };
-        let first = match &traffic.flows {
-            Some(file) => flows::read(&self.path("traffic.flows", file), nics)?,
-            None => draw(0, &traffic.load),
+        let first = match (&self.flows, &traffic.flows) {
+            (Some(table), _) => table.flows(nics)?,
+            (None, Some(file)) => flows::read(&self.path("traffic.flows", file), nics)?,
+            (None, None) => draw(0, &traffic.load),
         };
         let others = (1..).zip(&traffic.background);
         let others = others.map(|(number, load)| (load, draw(number, load)));
         Ok(std::iter::once((&traffic.load, first)).chain(others).collect())
+    }
+
+    /// The earlier flows that a flow of the first load waits for, by their numbers.
+    pub fn after(&self, flow: usize) -> &[u32] {
+        self.flows.as_ref().map_or(&[], |table| table.after(flow))
     }
 
     /// The same scenario with another seed.
