@@ -275,7 +275,8 @@ def write():
         "from dataclasses import dataclass, field",
         "from typing import Optional, Union",
         "",
-        "from ._base import Flows, Record, Result, Rows, Run, Table, TabularRecord",
+        "from ._base import Flows, Record, Result, Rows, Run, TabularRecord",
+        "from ._native import Table",
     ]
     for name, base, words, fields in writer.classes:
         out += ["", "", "@dataclass(eq=False, repr=False)" if base in ("Run", "Result")

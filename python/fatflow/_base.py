@@ -9,9 +9,9 @@ import os
 import sys
 import typing
 import warnings
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from functools import lru_cache, partial
-from typing import Any, Callable, Generic, Optional, TypeVar, Union, cast
+from typing import Any, Callable, Generic, Optional, TypeVar, Union, cast, overload
 
 from . import _native
 from ._errors import ScenarioWarning, UnusedInput
@@ -76,11 +76,31 @@ class Flows(int, Tabular):
     """How many flows there were and, as an Arrow stream, what became of each of them."""
 
 
-class Rows(list[T], Tabular, Generic[T]):
+class Rows(Tabular, Generic[T]):
     """Rows of an answer, which are an Arrow table too: a column for each key. A row that has a
     value for each of several columns becomes as many rows, which `column` tells apart."""
 
     _names: Optional[list[str]] = None
+
+    def __init__(self, rows: Iterable[T]) -> None:
+        # Not a list itself: some readers would look into it before they ask for the table.
+        self._rows = list(rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._rows)
+
+    @overload
+    def __getitem__(self, at: int) -> T: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[T]: ...
+    def __getitem__(self, at: Union[int, slice]) -> Union[T, list[T]]:
+        return self._rows[at]
+
+    def __repr__(self) -> str:
+        return repr(self._rows)
 
     @property
     def table(self) -> Table:
@@ -104,10 +124,9 @@ class Rows(list[T], Tabular, Generic[T]):
             row = {**plain, "column": name}
             for key, values in lists.items():
                 value = values[at] if at < len(values) else None
-                number = isinstance(value, (int, float)) and not isinstance(value, bool)
-                row[key] = float(value) if number else None
+                row[key] = float(value) if isinstance(value, (int, float)) else None
                 if key in ("reported", "simulated", "source"):
-                    words = None if number or value is None else _words(value)
+                    words = _words(value) if isinstance(value, (str, list)) else None
                     row[key if key == "source" else f"{key}_words"] = words
             yield row
 
@@ -166,8 +185,8 @@ class Result(Record):
         unused = [Unused(**input) for input in whole["unused"]]
         result = cast(R, decode(cls, whole["result"]))
         result._answer, result._again, result._tables = answer, again, {}
-        keys = ("fatflow", "command", "engine", "seed", "scenario")
-        result._envelope = Envelope(*(whole[key] for key in keys), unused)
+        about = {key: value for key, value in whole.items() if key != "result"}
+        result._envelope = Envelope(**{**about, "unused": unused})
         for name in ("flows", "links", "series"):
             value = result.__dict__.get(name)
             if isinstance(value, Tabular):
@@ -257,11 +276,11 @@ def _warn(text: str, kind: type[Warning]) -> None:
 
 
 @lru_cache(maxsize=None)
-def _fields(kind: type) -> dict[str, tuple[str, Any]]:
+def _fields(kind: Any) -> dict[str, tuple[str, Any]]:
     """By key of the JSON: the attribute (`from_` for `from`) and its type."""
     home = vars(sys.modules[kind.__module__])
     fields = dataclasses.fields(kind)
-    return {one.name.rstrip("_"): (one.name, eval(one.type, home)) for one in fields}
+    return {one.name.rstrip("_"): (one.name, eval(str(one.type), home)) for one in fields}
 
 
 def decode(kind: Any, value: Any) -> Any:
@@ -281,9 +300,9 @@ def decode(kind: Any, value: Any) -> Any:
     if kind is Flows:
         return Flows(value)
     if isinstance(kind, type) and issubclass(kind, Record):
-        known = _fields(kind)
-        given = ((*known[key], item) for key, item in value.items() if key in known)
-        record = kind(**{name: decode(inner, item) for name, inner, item in given})
+        known = _fields(cast(Hashable, kind))
+        named = ((*known[key], item) for key, item in value.items() if key in known)
+        record = kind(**{name: decode(inner, item) for name, inner, item in named})
         record._data = value
         return record
     return value

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Optional, Protocol, Union, overload
 
 from . import _native
-from ._base import Run, decode  # noqa: F401  (decode is for whoever has JSON of the command)
+from ._base import Run
 from .results import (
     CollectiveRun,
     Comparison,
@@ -262,8 +262,9 @@ def compare(
     """Scenarios side by side: a list of scenarios, presets' names and files, or a mapping from the
     columns' names; without any, the deployments of the comparative analysis. `vary` runs each with
     every combination of values: `vary={"network.routing.qps": [1, 4, 16]}`."""
+    named: list[tuple[str, Scenario]]
     if isinstance(scenarios, Mapping):
-        named = [(name, _scenario(scenario)) for name, scenario in scenarios.items()]
+        named = [(str(name), _scenario(scenario)) for name, scenario in scenarios.items()]
     else:
         named = [(_column(one), one) for one in map(_scenario, scenarios)]
     for key, values in (vary or {}).items():

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Optional, Union
 
-from ._base import Flows, Record, Result, Rows, Run, Table, TabularRecord
+from ._base import Flows, Record, Result, Rows, Run, TabularRecord
+from ._native import Table
 
 
 @dataclass(eq=False)

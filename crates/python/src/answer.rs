@@ -1,5 +1,6 @@
 //! What a command answers: its JSON, its text, its page, its tables.
 
+use anstream::adapter::strip_str;
 use commands::{Failure, answer};
 use exports::table::Table as Columns;
 use pyo3::prelude::*;
@@ -80,7 +81,8 @@ impl Answer {
 impl Answer {
     /// What the command prints for people.
     fn text(&self, py: Python<'_>) -> PyResult<String> {
-        watched(py, |_| Ok(self.sheet().render(WIDTH)))
+        // Without the bold of headings: nobody knows where this will be shown.
+        watched(py, |_| Ok(strip_str(&self.sheet().render(WIDTH)).to_string()))
     }
 
     /// The page that `--report` writes.
