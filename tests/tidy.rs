@@ -19,6 +19,7 @@ const ORDER: &[&str] = &[
     "exports",
     "scenario",
     "commands",
+    "sweep",
     "serve",
     "cli",
 ];

@@ -3,7 +3,7 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { readFileSync, statSync } from "node:fs";
+import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { fatflow, folder, open } from "./common.mjs";
 
 const home = folder();
@@ -19,7 +19,16 @@ const pages = [
   ["compare", ["compare", "small-16", "small-128"], ["bars", "dots"]],
   ["deployments", ["compare", "gpt4-azure", "llama3-meta-roce", "deepseek-v2", "grok4-colossus", "--engine", "analytic"], ["bars", "dots"]],
   ["validate", ["validate", "--engine", "analytic"], ["dots", "scatter"]],
+  ["sweep", ["sweep", "show", join(home, "study"), "--goal", "step_s", "--goal", "mfu"], ["parallel", "scatter", "bars"]],
 ];
+writeFileSync(join(home, "grid.toml"), `from = "small-16"
+engine = "analytic"
+[axes]
+"network.routing.qps" = [1, 4, 16]
+"job.batch.sequences" = { from = 16, to = 64, step = 16 }
+"network.routing.policy" = ["ecmp", "spray"]
+`);
+fatflow("sweep", "run", join(home, "grid.toml"), "--out", join(home, "study"));
 const shown = (name) => `file://${join(home, `${name}.html`)}`;
 const drawn = (page) => page.waitForSelector("html[data-drawn]");
 
@@ -151,5 +160,28 @@ test("paper shows everything that folds away on a screen", async () => {
   assert.equal(await page.isVisible("nav.page"), false, "paper needs no navigation");
   const paper = await page.pdf({ format: "A4" });
   assert.ok(paper.length > 20_000);
+  await browser.close();
+});
+
+test("cases that are chosen in one chart of a sweep stand out in the others", async () => {
+  const { browser, page, complaints } = await open();
+  await page.goto(shown("sweep"));
+  await drawn(page);
+  const scatter = page.locator('.chart[data-kind="scatter"] svg').last();
+  const faint = () => page.$$eval('.chart[data-kind="scatter"] svg [aria-label="dot"] circle', (all) => all.filter((dot) => Number(dot.getAttribute("stroke-opacity")) < 0.5).length);
+  assert.equal(await faint(), 0);
+  await scatter.scrollIntoViewIfNeeded();
+  const box = await scatter.boundingBox();
+  await page.mouse.move(box.x + 66, box.y + 4);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width / 2, box.y + box.height - 50, { steps: 4 });
+  await page.mouse.up();
+  const chosen = Number(await page.getAttribute("html", "data-chosen"));
+  assert.ok(chosen > 0 && chosen < 24, `some of 24 cases are chosen (${chosen})`);
+  assert.ok(await faint() > 0, "the others are faint, in every chart");
+  assert.match(await page.textContent("p.chosen"), new RegExp(`Chosen: ${chosen} of 24`));
+  await scatter.click({ position: { x: box.width - 30, y: 8 } });
+  assert.equal(await page.getAttribute("html", "data-chosen"), "0");
+  assert.deepEqual(complaints, []);
   await browser.close();
 });

@@ -1,7 +1,8 @@
 //! Every `fatflow` command in README and book is run, in a folder of its own, and must succeed.
 //!
 //! Blocks marked `sh` are run line by line; a redirection writes the output to a file beside them,
-//! as a shell would. Lines that build or serve are left out.
+//! as a shell would. Lines that build or serve are left out. Blocks marked with a language and a
+//! name (`toml grid.toml`) are files that lie there before.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,24 @@ fn commands(text: &str) -> Vec<String> {
             inside = line == "```sh";
         } else if inside && line.starts_with("fatflow ") && !line.starts_with("fatflow serve") {
             found.push(line.to_owned());
+        }
+    }
+    found
+}
+
+/// Files that a page shows: their names and contents.
+fn files(text: &str) -> Vec<(String, String)> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    let mut inside = false;
+    for line in text.lines() {
+        if let Some(marks) = line.strip_prefix("```") {
+            let name = marks.split_once(' ').map(|(_, name)| name.trim().to_owned());
+            inside = name.is_some();
+            found.extend(name.map(|name| (name, String::new())));
+        } else if inside {
+            let (_, content) = found.last_mut().expect("a block has begun");
+            content.push_str(line);
+            content.push('\n');
         }
     }
     found
@@ -54,7 +73,11 @@ fn every_command_of_the_book_works() {
     let mut count = 0;
     for file in files {
         let folder = tempfile::tempdir().expect("a folder");
-        for line in commands(&fs::read_to_string(&file).expect("UTF-8")) {
+        let text = fs::read_to_string(&file).expect("UTF-8");
+        for (name, content) in files(&text) {
+            fs::write(folder.path().join(name), content).expect("writable");
+        }
+        for line in commands(&text) {
             let (command, target) = line.split_once(" > ").unwrap_or((&line, ""));
             let output = Command::new(env!("CARGO_BIN_EXE_fatflow"))
                 .args(&words(command)[1..])

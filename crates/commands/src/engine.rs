@@ -136,6 +136,38 @@ pub fn events(loaded: &Loaded, fabric: &Fabric, engine: Engine, transfers: &Tran
     }
 }
 
+/// What a run will cost, by its engine's own estimate.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// Seconds of one core.
+    pub seconds: f64,
+    /// Bytes of memory.
+    pub memory: u64,
+}
+
+impl Cost {
+    /// What two runs cost, one after the other.
+    #[must_use]
+    pub fn and(self, next: Self) -> Self {
+        Self { seconds: self.seconds + next.seconds, memory: self.memory.max(next.memory) }
+    }
+}
+
+/// What a run will cost; closed forms cost nothing.
+pub fn cost(loaded: &Loaded, fabric: &Fabric, engine: Engine, transfers: &Transfers) -> Cost {
+    match engine {
+        Engine::Analytic => Cost::default(),
+        Engine::Flow => {
+            let estimate = flowsim::estimate::estimate(fabric, transfers, &flow_settings(loaded));
+            Cost { seconds: estimate.seconds, memory: estimate.memory }
+        }
+        Engine::Packet => {
+            let estimate = packetsim::estimate(fabric, transfers, &loaded.settings());
+            Cost { seconds: estimate.seconds, memory: estimate.memory }
+        }
+    }
+}
+
 fn refuse_slow_flows(loaded: &Loaded, transfers: &Transfers) -> Result<(), Failure> {
     let settings = flow_settings(loaded);
     let estimate = flowsim::estimate::estimate(loaded.fabric(), transfers, &settings);

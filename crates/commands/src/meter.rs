@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use cpu_time::ProcessTime;
+use cpu_time::{ProcessTime, ThreadTime};
 
 /// A stopwatch for clock and processor.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +24,31 @@ impl Meter {
     }
 
     /// Seconds of the processor since then, over all threads.
+    pub fn cpu_s(&self) -> f64 {
+        self.cpu.elapsed().as_secs_f64()
+    }
+}
+
+/// A stopwatch for the clock and for the processor as far as one thread has it.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadMeter {
+    wall: Instant,
+    cpu: ThreadTime,
+}
+
+impl ThreadMeter {
+    /// Starts now, on this thread.
+    #[expect(clippy::disallowed_methods, reason = "what a case cost is told beside its result")]
+    pub fn start() -> Self {
+        Self { wall: Instant::now(), cpu: ThreadTime::now() }
+    }
+
+    /// Seconds on the clock since then.
+    pub fn wall_s(&self) -> f64 {
+        self.wall.elapsed().as_secs_f64()
+    }
+
+    /// Seconds of the processor since then, on the thread that started it.
     pub fn cpu_s(&self) -> f64 {
         self.cpu.elapsed().as_secs_f64()
     }

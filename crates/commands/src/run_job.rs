@@ -39,7 +39,7 @@ pub(crate) use lanes::busiest_over_time;
 pub use model::ModelFigures;
 pub(crate) use page::job_words;
 use prediction::{Predicted, at_ends, on_engine, with_free_link};
-pub use prediction::{Scaled, predicted, refuse_endless};
+pub use prediction::{Scaled, cost, predicted, refuse_endless};
 
 /// Segments of the critical path that are told, the longest.
 const TOLD_SEGMENTS: usize = 8;

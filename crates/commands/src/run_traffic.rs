@@ -11,7 +11,7 @@ use traffic::pattern::Flow;
 use units::{Span, Time};
 
 use crate::Drawing;
-use crate::engine::{self, Engine, Observed};
+use crate::engine::{self, Cost, Engine, Observed};
 use crate::failure::Failure;
 use crate::meter::{self, Meter};
 use crate::packets::{Budget, Patience};
@@ -202,6 +202,12 @@ pub struct Options {
 pub fn refuse_endless(loaded: &Loaded, engine: Engine, patience: Patience) -> Result<(), Failure> {
     let work = work(loaded, engine, patience)?;
     engine::estimate(loaded, engine, &work.transfers, &mut Budget::new(patience)).map(|_| ())
+}
+
+/// What the scenario's synthetic traffic will cost on an engine, by its own estimate.
+pub fn cost(loaded: &Loaded, engine: Engine) -> Result<Cost, Failure> {
+    let work = work(loaded, engine, Patience::Endless)?;
+    Ok(engine::cost(loaded, loaded.fabric(), engine, &work.transfers))
 }
 
 /// Runs the scenario's synthetic traffic.

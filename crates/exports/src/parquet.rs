@@ -3,15 +3,18 @@
 //! The `parquet` crate's own column writers are used without Arrow: the tables are flat, and Arrow
 //! would be most of what there is to compile. Row groups of a million rows, dictionaries for words,
 //! Snappy. Integers are 64-bit unsigned, numbers doubles, words UTF-8; nothing is nullable but
-//! [`Column::SomeNumbers`].
+//! [`Column::SomeNumbers`] and [`Column::SomeWords`]. [`read`] reads what [`write`] wrote.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::Arc;
 
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
-use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::Type;
 
@@ -57,6 +60,9 @@ fn field(name: &str, column: &Column) -> Result<Type, ParquetError> {
         Column::Numbers(_) => (Physical::DOUBLE, None, Repetition::REQUIRED),
         Column::SomeNumbers(_) => (Physical::DOUBLE, None, Repetition::OPTIONAL),
         Column::Words(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String), Repetition::REQUIRED),
+        Column::SomeWords(_) => {
+            (Physical::BYTE_ARRAY, Some(LogicalType::String), Repetition::OPTIONAL)
+        }
     };
     Type::primitive_type_builder(name, physical)
         .with_logical_type(logical)
@@ -85,9 +91,125 @@ fn values(
             writer.typed::<DoubleType>().write_batch(&values, Some(&present), None)?;
         }
         Column::Words(values) => {
-            let values: Vec<ByteArray> =
-                values[rows].iter().map(|word| ByteArray::from(word.as_bytes().to_vec())).collect();
+            let values: Vec<ByteArray> = values[rows].iter().map(|word| bytes_of(word)).collect();
             writer.typed::<ByteArrayType>().write_batch(&values, None, None)?;
+        }
+        Column::SomeWords(values) => {
+            let present: Vec<i16> =
+                values[rows.clone()].iter().map(|value| i16::from(value.is_some())).collect();
+            let values: Vec<ByteArray> =
+                values[rows].iter().flatten().map(|word| bytes_of(word)).collect();
+            writer.typed::<ByteArrayType>().write_batch(&values, Some(&present), None)?;
+        }
+    }
+    Ok(())
+}
+
+fn bytes_of(word: &str) -> ByteArray {
+    ByteArray::from(word.as_bytes().to_vec())
+}
+
+/// Reads a table that [`write`] wrote; other Parquet files are refused.
+pub fn read(bytes: Vec<u8>) -> io::Result<Table> {
+    read_all(bytes).map_err(io::Error::other)
+}
+
+fn read_all(bytes: Vec<u8>) -> Result<Table, ParquetError> {
+    let reader = SerializedFileReader::new(bytes::Bytes::from(bytes))?;
+    let schema = reader.metadata().file_metadata().schema_descr_ptr();
+    let mut table = Table::new();
+    for at in 0..schema.num_columns() {
+        let about = schema.column(at);
+        let optional = about.max_def_level() == 1;
+        if about.max_rep_level() != 0 || 1 < about.max_def_level() {
+            return Err(ParquetError::General(format!("column `{}` is nested", about.name())));
+        }
+        let mut column = Values::new(about.physical_type(), optional)?;
+        for group in 0..reader.num_row_groups() {
+            let group = reader.get_row_group(group)?;
+            let rows = group.metadata().num_rows() as usize;
+            column.read(group.get_column_reader(at)?, rows)?;
+        }
+        table = table.with(about.name().to_owned(), column.column(optional)?);
+    }
+    Ok(table)
+}
+
+/// Values of one column as they are read: with gaps, whether or not it can have some.
+enum Values {
+    Integers(Vec<Option<i64>>),
+    Numbers(Vec<Option<f64>>),
+    Words(Vec<Option<ByteArray>>),
+}
+
+impl Values {
+    fn new(physical: Physical, optional: bool) -> Result<Self, ParquetError> {
+        match physical {
+            Physical::INT64 if !optional => Ok(Self::Integers(Vec::new())),
+            Physical::DOUBLE => Ok(Self::Numbers(Vec::new())),
+            Physical::BYTE_ARRAY => Ok(Self::Words(Vec::new())),
+            other => Err(ParquetError::General(format!("columns of {other} are not read here"))),
+        }
+    }
+
+    fn read(&mut self, reader: ColumnReader, rows: usize) -> Result<(), ParquetError> {
+        match (self, reader) {
+            (Self::Integers(into), ColumnReader::Int64ColumnReader(from)) => fill(from, rows, into),
+            (Self::Numbers(into), ColumnReader::DoubleColumnReader(from)) => fill(from, rows, into),
+            (Self::Words(into), ColumnReader::ByteArrayColumnReader(from)) => {
+                fill(from, rows, into)
+            }
+            _ => Err(ParquetError::General("a row group has other types".to_owned())),
+        }
+    }
+
+    fn column(self, optional: bool) -> Result<Column, ParquetError> {
+        const FULL: &str = "a column that cannot have gaps has none";
+        let word = |bytes: ByteArray| -> Result<Cow<'static, str>, ParquetError> {
+            Ok(Cow::Owned(bytes.as_utf8()?.to_owned()))
+        };
+        Ok(match self {
+            Self::Integers(values) => {
+                let values = values.into_iter().map(|value| value.expect(FULL).cast_unsigned());
+                Column::Integers(values.collect())
+            }
+            Self::Numbers(values) if optional => Column::SomeNumbers(values),
+            Self::Numbers(values) => {
+                Column::Numbers(values.into_iter().map(|value| value.expect(FULL)).collect())
+            }
+            Self::Words(values) if optional => {
+                let words = values.into_iter().map(|value| value.map(word).transpose());
+                Column::SomeWords(words.collect::<Result<_, _>>()?)
+            }
+            Self::Words(values) => {
+                let words = values.into_iter().map(|value| word(value.expect(FULL)));
+                Column::Words(words.collect::<Result<_, _>>()?)
+            }
+        })
+    }
+}
+
+/// Reads the rows of one group.
+fn fill<T: DataType>(
+    mut from: ColumnReaderImpl<T>,
+    rows: usize,
+    into: &mut Vec<Option<T::T>>,
+) -> Result<(), ParquetError> {
+    let mut left = rows;
+    while 0 < left {
+        let (mut present, mut values) = (Vec::new(), Vec::new());
+        let (read, ..) = from.read_records(left, Some(&mut present), None, &mut values)?;
+        if read == 0 {
+            return Err(ParquetError::EOF("a column ends before its rows do".to_owned()));
+        }
+        left -= read;
+        let mut values = values.into_iter();
+        match present.is_empty() {
+            true => into.extend(values.map(Some)),
+            false => into.extend(present.iter().map(|level| match level {
+                0 => None,
+                _ => values.next(),
+            })),
         }
     }
     Ok(())
@@ -95,7 +217,6 @@ fn values(
 
 #[cfg(test)]
 mod tests {
-    use parquet::file::reader::{FileReader, SerializedFileReader};
     use parquet::record::Field;
 
     use super::*;
@@ -112,21 +233,29 @@ mod tests {
                 "gap",
                 Column::SomeNumbers((0..rows).map(|n| (n % 2 == 0).then_some(1.5)).collect()),
             )
-            .with("word", Column::Words((0..rows).map(|n| format!("w{}", n % 5).into()).collect()));
+            .with("word", Column::Words((0..rows).map(|n| format!("w{}", n % 5).into()).collect()))
+            .with(
+                "remark",
+                Column::SomeWords((0..rows).map(|n| (n % 3 == 0).then(|| "x".into())).collect()),
+            );
         let mut bytes = Vec::new();
         table.write(Form::Parquet, &mut bytes).unwrap();
+        assert_eq!(read(bytes.clone()).unwrap(), table);
+        assert!(read(bytes[..bytes.len() / 2].to_vec()).is_err());
         let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
         assert_eq!(reader.num_row_groups(), 2);
-        let mut read = 0_u64;
+        let mut count = 0_u64;
         for row in reader.get_row_iter(None).unwrap() {
             let row: Vec<Field> = row.unwrap().into_columns().into_iter().map(|c| c.1).collect();
-            let gap = if read.is_multiple_of(2) { Field::Double(1.5) } else { Field::Null };
-            let word = Field::Str(format!("w{}", read % 5));
-            let expected =
-                [Field::ULong(u64::MAX - read), Field::Double(read as f64 / 3.0), gap, word];
+            let gap = if count.is_multiple_of(2) { Field::Double(1.5) } else { Field::Null };
+            let word = Field::Str(format!("w{}", count % 5));
+            let remark =
+                if count.is_multiple_of(3) { Field::Str("x".to_owned()) } else { Field::Null };
+            let number = Field::Double(count as f64 / 3.0);
+            let expected = [Field::ULong(u64::MAX - count), number, gap, word, remark];
             assert_eq!(row, expected);
-            read += 1;
+            count += 1;
         }
-        assert_eq!(read, rows as u64);
+        assert_eq!(count, rows as u64);
     }
 }

@@ -18,6 +18,8 @@ pub enum Column {
     SomeNumbers(Vec<Option<f64>>),
     /// Names.
     Words(Vec<Cow<'static, str>>),
+    /// Names, of which some are missing.
+    SomeWords(Vec<Option<Cow<'static, str>>>),
 }
 
 impl Column {
@@ -28,6 +30,7 @@ impl Column {
             Self::Numbers(values) => values.len(),
             Self::SomeNumbers(values) => values.len(),
             Self::Words(values) => values.len(),
+            Self::SomeWords(values) => values.len(),
         }
     }
 
@@ -44,18 +47,27 @@ impl Column {
                 Some(value) => write!(out, "{value}"),
                 None => Ok(()),
             },
-            Self::Words(values) if values[row].contains([',', '"', '\n', '\r']) => {
-                write!(out, "\"{}\"", values[row].replace('"', "\"\""))
-            }
-            Self::Words(values) => write!(out, "{}", values[row]),
+            Self::Words(values) => write_word(&values[row], out),
+            Self::SomeWords(values) => match &values[row] {
+                Some(word) => write_word(word, out),
+                None => Ok(()),
+            },
         }
     }
+}
+
+/// A word, in quotes where it needs them.
+fn write_word(word: &str, out: &mut dyn Write) -> io::Result<()> {
+    if word.contains([',', '"', '\n', '\r']) {
+        return write!(out, "\"{}\"", word.replace('"', "\"\""));
+    }
+    out.write_all(word.as_bytes())
 }
 
 /// Columns of equal length, with names.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    columns: Vec<(&'static str, Column)>,
+    columns: Vec<(Cow<'static, str>, Column)>,
 }
 
 /// What a table is written as.
@@ -85,21 +97,32 @@ impl Table {
 
     /// The same with one more column.
     #[must_use]
-    pub fn with(mut self, name: &'static str, column: Column) -> Self {
-        let rows = self.rows();
+    pub fn with(mut self, name: impl Into<Cow<'static, str>>, column: Column) -> Self {
+        let (name, rows) = (name.into(), self.rows());
         assert!(self.columns.is_empty() || column.len() == rows, "{name} is not {rows} long");
         self.columns.push((name, column));
         self
     }
 
+    /// The same with the columns of another one of equal length.
+    #[must_use]
+    pub fn joined(self, other: Self) -> Self {
+        other.columns.into_iter().fold(self, |table, (name, column)| table.with(name, column))
+    }
+
     /// All columns.
-    pub fn columns(&self) -> &[(&'static str, Column)] {
+    pub fn columns(&self) -> &[(Cow<'static, str>, Column)] {
         &self.columns
     }
 
     /// All columns, to be kept.
-    pub fn into_columns(self) -> Vec<(&'static str, Column)> {
+    pub fn into_columns(self) -> Vec<(Cow<'static, str>, Column)> {
         self.columns
+    }
+
+    /// The column of a name.
+    pub fn column(&self, name: &str) -> Option<&Column> {
+        self.columns.iter().find(|(known, _)| known == name).map(|(_, column)| column)
     }
 
     /// How many rows there are.
@@ -116,7 +139,7 @@ impl Table {
     }
 
     fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
-        let names: Vec<&str> = self.columns.iter().map(|(name, _)| *name).collect();
+        let names: Vec<&str> = self.columns.iter().map(|(name, _)| &**name).collect();
         writeln!(out, "{}", names.join(","))?;
         for row in 0..self.rows() {
             for (place, (_, column)) in self.columns.iter().enumerate() {

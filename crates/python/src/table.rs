@@ -36,12 +36,13 @@ impl Table {
     /// A table of results as Arrow.
     pub(crate) fn of(columns: Columns) -> Result<Self, Failure> {
         let named = columns.into_columns().into_iter().map(|(name, column)| {
-            let may_miss = matches!(column, Column::SomeNumbers(_));
+            let may_miss = matches!(column, Column::SomeNumbers(_) | Column::SomeWords(_));
             let array: ArrayRef = match column {
                 Column::Integers(values) => Arc::new(UInt64Array::from(values)),
                 Column::Numbers(values) => Arc::new(Float64Array::from(values)),
                 Column::SomeNumbers(values) => Arc::new(Float64Array::from(values)),
                 Column::Words(values) => Arc::new(LargeStringArray::from_iter_values(values)),
+                Column::SomeWords(values) => Arc::new(LargeStringArray::from_iter(values)),
             };
             (Field::new(name, array.data_type().clone(), may_miss), array)
         });

@@ -138,7 +138,54 @@
     ? log("x", chart, axis, values, width, chart.x_unit === "message-bytes" ? 2 : 10)
     : { scale: axis("x"), marks: [] });
 
+  // Rows that are chosen in one chart stand out in all that are linked; none chosen is all.
+  const chosen = new Set();
+  const isChosen = (chart) => (row) => chosen.size === 0 || chosen.has(row[chart.link]);
+  // Others first, so that the chosen lie above them.
+  const chosenLast = (chart, rows) => (chart.link && chosen.size ? [...rows].sort((a, b) => isChosen(chart)(a) - isChosen(chart)(b)) : rows);
+
   const KINDS = {
+    // A line for each row across all columns. Words are evenly spread, numbers by size.
+    parallel(chart, width) {
+      const { rows, base, showValue } = frame(chart, width);
+      const names = chart.data.columns.filter((name) => name !== chart.link);
+      const scales = new Map(names.map((name) => {
+        const values = rows.map((row) => row[name]).filter((value) => value != null);
+        if (values.every((value) => typeof value === "number") && values.length) {
+          const [low, high] = d3.extent(values);
+          const levels = unique(values).sort(d3.ascending);
+          const at = (value) => (high > low ? (value - low) / (high - low) : 0.5);
+          return [name, { at, ticks: (levels.length <= 6 ? levels : [low, (low + high) / 2, high]).map((value) => [at(value), plain(value)]) }];
+        }
+        const levels = unique(values.map(String));
+        const at = (value) => (levels.length > 1 ? levels.indexOf(String(value)) / (levels.length - 1) : 0.5);
+        return [name, { at, ticks: levels.slice(0, 40).map((level) => [at(level), level]) }];
+      }));
+      const colour = scales.get(chart.value);
+      const inside = isChosen(chart);
+      const faint = Math.max(0.12, Math.min(0.8, 60 / rows.length));
+      const points = chosenLast(chart, rows).flatMap((row) => names.filter((name) => row[name] != null).map((name) => ({ name, at: scales.get(name).at(row[name]), row, key: row[chart.link] })));
+      const ticks = names.flatMap((name) => scales.get(name).ticks.map(([at, text]) => ({ name, at, text })));
+      const short = (text, room) => (text.length * 6.2 > room ? `${text.slice(0, Math.max(3, Math.floor(room / 6.2) - 1))}…` : text);
+      const room = (width - 140) / Math.max(1, names.length - 1);
+      const plot = Plot.plot({
+        ...base, height: 380, marginLeft: 70, marginRight: 70, marginTop: 46, marginBottom: 16,
+        x: { type: "point", domain: names, axis: null, padding: 0 }, y: { domain: [0, 1], axis: null },
+        color: { scheme: "viridis", domain: d3.extent(rows, (row) => row[chart.value]), legend: true, label: chart.value_label ?? chart.value, tickFormat: showValue, ticks: 4 },
+        marks: [
+          Plot.line(points, { x: "name", y: "at", z: "key", stroke: (point) => point.row[chart.value], strokeOpacity: (point) => (inside(point.row) ? (chosen.size ? 0.9 : faint) : 0.04), strokeWidth: 1.2 }),
+          Plot.ruleX(names, { stroke: "currentColor", strokeOpacity: 0.6 }),
+          Plot.text(ticks, { x: "name", y: "at", text: (tick) => short(tick.text, room), dx: 4, textAnchor: "start", stroke: "var(--ground)", strokeWidth: 4, fill: "currentColor" }),
+          Plot.text(names, { x: (name) => name, y: 1, text: (name) => short(name, room * (names.length > 8 ? 1.9 : 1)), lineAnchor: "bottom", dy: -12, fontWeight: 600, rotate: names.length > 8 ? -12 : 0 }),
+        ],
+      });
+      plot.within = ([left, top], [right, bottom]) => {
+        const [x, y] = [plot.scale("x"), plot.scale("y")];
+        const crossed = names.filter((name) => left - 12 <= x.apply(name) && x.apply(name) <= right + 12);
+        return rows.filter((row) => crossed.length && crossed.every((name) => row[name] != null && top <= y.apply(scales.get(name).at(row[name])) && y.apply(scales.get(name).at(row[name])) <= bottom));
+      };
+      return plot;
+    },
     // Horizontal bars, stacked by series: breakdowns, shares.
     bars(chart, width) {
       const { rows, x, y, series, names, about, fills, axis, base, rule, showX } = frame(chart, width);
@@ -209,21 +256,28 @@
     },
     // Measured against predicted: on the diagonal is right.
     scatter(chart, width) {
-      const { rows, x, y, series, about, symbols, axis, base } = frame(chart, width);
+      const { rows: all, x, y, series, about, symbols, axis, base } = frame(chart, width);
+      const rows = chosenLast(chart, all);
       const side = Math.min(width, 480);
+      const look = chart.link ? { strokeOpacity: (row) => (isChosen(chart)(row) ? 1 : 0.08), fill: (row) => (chosen.size && isChosen(chart)(row) ? "#d55e00" : PALETTE[0]), fillOpacity: (row) => (isChosen(chart)(row) ? 0.5 : 0.04) } : {};
       const ends = rows.flatMap((row) => [row[x], row[y], row[chart.low], row[chart.high]]).filter((value) => value > 0);
       const [low, high] = [Math.min(...ends), Math.max(...ends)];
       const stroke = series ?? PALETTE[0];
       const [across, up] = ["x", "y"].map((which) => (chart[`${which}_scale`] === "log" ? log(which, chart, axis, ends, side) : { scale: axis(which), marks: [] }));
-      return Plot.plot({
+      const plot = Plot.plot({
         ...base, width: side, height: side, marginLeft: 64, ...symbols, x: across.scale, y: up.scale,
         marks: [
           ...across.marks, ...up.marks,
           chart.diagonal ? Plot.line([[low, low], [high, high]], { stroke: "currentColor", strokeDasharray: "4 3" }) : null,
           chart.low ? Plot.ruleX(rows.filter((row) => row[chart.low] != null), { x, y1: chart.low, y2: chart.high, stroke, strokeOpacity: 0.7 }) : null,
-          Plot.dot(rows, { x, y, stroke, symbol: series, title: about, ...tip }),
+          Plot.dot(rows, { x, y, stroke, symbol: series, title: about, ...look, ...tip }),
         ],
       });
+      plot.within = ([left, top], [right, bottom]) => rows.filter((row) => {
+        const [px, py] = [plot.scale("x").apply(row[x]), plot.scale("y").apply(row[y])];
+        return left <= px && px <= right && top <= py && py <= bottom;
+      });
+      return plot;
     },
     // One dot for each value, a lane for each name, with error bars where there are ends.
     dots(chart, width) {
@@ -415,7 +469,8 @@
       const cut = data.rows.length > MOST_ROWS ? make("p", {}, `The first ${MOST_ROWS} of ${data.rows.length} rows; the CSV has all.`) : null;
       shown.append(...[cut, table(data.columns, data.rows.slice(0, MOST_ROWS), sides)].filter(Boolean));
     }, { once: true });
-    const box = make("figure", { id: `figure-${number}` }, make("h3", {}, chart.title), holder, make("figcaption", {}, chart.caption ?? ""), make("div", { class: "tools" }, button, shown));
+    const words = make("p", { class: "chosen" });
+    const box = make("figure", { id: `figure-${number}` }, make("h3", {}, chart.title), holder, chart.link ? words : null, make("figcaption", {}, chart.caption ?? ""), make("div", { class: "tools" }, button, shown));
     const draw = () => {
       const width = Math.max(280, Math.min(1120, holder.clientWidth || box.clientWidth - 24));
       const drawn = chart.chart === "tree" ? tree(chart, width) : KINDS[chart.chart](chart, width);
@@ -425,10 +480,33 @@
         svg.setAttribute("role", "img");
         svg.setAttribute("aria-label", `${chart.title}. ${chart.caption ?? ""}`);
         keys(svg);
+        if (chart.link) {
+          brushed(chart, drawn, svg);
+          words.textContent = chosenWords(chart);
+        }
       }
     };
-    return { box, draw };
+    return { box, draw, chart };
   };
+
+  // Dragging over a linked chart chooses the rows below; a click frees them again.
+  const brushed = (chart, plot, svg) => {
+    const [width, height] = [Number(svg.getAttribute("width")), Number(svg.getAttribute("height"))];
+    const brush = d3.brush().extent([[0, 0], [width, height]]).on("end", (event) => {
+      if (!event.sourceEvent) return;
+      const keys = event.selection ? plot.within(...event.selection).map((row) => row[chart.link]) : [];
+      chosen.clear();
+      keys.forEach((key) => chosen.add(key));
+      figures.filter((figure) => figure.chart.link).forEach(({ draw }) => draw());
+      const total = chart.data.rows.length;
+      heard.textContent = chosen.size ? `${chosen.size} of ${total} are chosen` : "all are shown";
+      document.documentElement.dataset.chosen = String(chosen.size);
+    });
+    const layer = svgNode("g", { class: "brush" });
+    svg.append(layer);
+    d3.select(layer).call(brush);
+  };
+  const chosenWords = (chart) => (chosen.size ? `Chosen: ${chosen.size} of ${chart.data.rows.length}; the first are ${chart.link} ${[...chosen].slice(0, 12).join(", ")}.` : "");
 
   const facts = (block) => make("dl", { class: block.items.length % 5 === 0 ? "facts five" : "facts" }, ...block.items.map((item) =>
     make("div", {}, make("dt", {}, item.label), make("dd", {}, item.value, item.note ? make("small", {}, item.note) : null))));

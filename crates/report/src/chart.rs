@@ -66,6 +66,8 @@ pub enum ChartKind {
     Timeline,
     /// One dot for each value, a lane for each name, with error bars where there are ends.
     Dots,
+    /// A line for each row across all columns, each with a scale of its own.
+    Parallel,
     /// A tree that folds, drawn with the load on the cables that lead up from each part.
     Tree,
 }
@@ -167,6 +169,10 @@ pub struct Chart {
     /// A value of the horizontal axis to compare with: a line is drawn there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<Rule>,
+    /// The column by which rows are the same in all charts that name one: what is chosen in one
+    /// chart stands out in the others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
     /// What a tree chart shows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root: Option<TreeNode>,
@@ -306,6 +312,12 @@ impl Chart {
     /// Says what the numbers along the axes are.
     pub fn units(mut self, x: Unit, y: Unit) -> Self {
         (self.x_unit, self.y_unit) = (x, y);
+        self
+    }
+
+    /// Says which column makes rows the same in all charts that are linked.
+    pub fn linked_by(mut self, key: &str) -> Self {
+        self.link = Some(key.to_owned());
         self
     }
 

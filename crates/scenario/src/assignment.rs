@@ -81,7 +81,7 @@ fn build(
         let origin = Origin { layer, place: Some((id, step.start, step.end)) };
         let mut table = Table::new();
         table.insert(step.key.clone(), Entry { key: origin, node });
-        node = Node { value: Value::Table(table), origin };
+        node = Node { value: Value::table(table), origin };
     }
     Ok(node)
 }

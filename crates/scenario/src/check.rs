@@ -6,6 +6,7 @@
 //! about again (see [`Checked::dropped`]).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde_json::Value as Json;
 use units::quantity::check_format;
@@ -114,7 +115,7 @@ impl<'a> Walk<'a> {
                 }
             }
             Value::Table(table) => match self.choose(table, &shapes, below, origin, path) {
-                Choice::Fields(fields) => self.table(table, &fields, below, path),
+                Choice::Fields(fields) => self.table(Arc::make_mut(table), &fields, below, path),
                 Choice::WrongTag(fault, origin) => {
                     // Said at the tag; nobody can tell what else the table should hold.
                     let tag = self.schema.tag(&shapes).unwrap_or_default();
@@ -352,7 +353,7 @@ impl<'a> Walk<'a> {
                 let choice = self.choose(table, &shapes, None, node.origin, path);
                 let Choice::Fields(fields) = choice else { return };
                 self.required(table, &fields, node.origin, path);
-                for (key, entry) in table {
+                for (key, entry) in table.iter() {
                     if let Some(schema) = fields.known.get(key.as_str()).copied().or(fields.others)
                     {
                         self.missing(&entry.node, schema, &join(path, key));

@@ -5,6 +5,8 @@
 //! settings that the engines obey. What somebody has set stays as it was set. A derived value's
 //! origin is the catalogue's line, so that `check --print` shows where it came from.
 
+use std::sync::Arc;
+
 use fabric::Fabric;
 use fabric::hardware::Buffering;
 use fabric::topology::TopologyKind;
@@ -112,7 +114,7 @@ fn fill_differences<'a>(
                 let set_by_user = |entry: &Entry| Layer::Catalogue < entry.node.origin.layer;
                 let kept = old.into_iter().flatten().filter(|(_, entry)| set_by_user(entry));
                 table.extend(kept.map(|(key, entry)| (key.clone(), entry.clone())));
-                set(tree, path, Node { value: Value::Table(table), origin });
+                set(tree, path, Node { value: Value::table(table), origin });
             }
         }
         value => {
@@ -170,8 +172,9 @@ pub(crate) fn set(tree: &mut Node, path: &[&str], node: Node) {
         return;
     };
     if let Value::Table(table) = &mut tree.value {
+        let table = Arc::make_mut(table);
         let empty = || {
-            let value = Value::Table(Table::new());
+            let value = Value::table(Table::new());
             Entry { key: Origin::DEFAULT, node: Node { value, origin: Origin::DEFAULT } }
         };
         set(&mut table.entry((*first).to_owned()).or_insert_with(empty).node, rest, node);

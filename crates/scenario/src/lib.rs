@@ -21,6 +21,7 @@
 //! * [`merge`](mod@merge): one layer over another. [`meaning`]: whether the whole makes sense.
 //! * [`purpose`]: what a scenario is loaded for, and what of it that does not obey.
 //! * [`model`]: the model that a job names. [`flows`]: flow files.
+//! * [`base`]: one scenario with many other values. [`fabrics`]: networks that such cases share.
 //! * [`preset`]: what comes with the binary. [`hash`](mod@hash): a scenario's identity.
 //! * [`import`] and [`export`]: topologies of other tools, one file for each format.
 //! * [`problem`]: how it is said. [`nearest`](mod@nearest): what was probably meant.
@@ -32,9 +33,11 @@
 //! * A setting is one field of one struct; no other place lists its name.
 
 pub mod assignment;
+pub mod base;
 pub mod check;
 mod derive;
 pub mod export;
+pub mod fabrics;
 pub mod file;
 pub mod flows;
 pub mod hash;
@@ -51,6 +54,8 @@ pub mod schema;
 pub mod source;
 pub mod tree;
 
+pub use base::{Assigned, Base};
+pub use fabrics::Fabrics;
 pub use file::ScenarioFile;
 pub use load::{Extent, Loaded, Request, Resolved, load, schema};
 pub use problem::{Colour, Problem, Problems, Style};

@@ -15,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 use fabric::Fabric;
 use fabric::fault::Faults;
+use fabric::hardware::Catalogue;
 use fabric::topology::circuits::Setting;
 use job::{Job, Model};
 use packetsim::Settings;
@@ -26,6 +27,7 @@ use units::{Random, Unused};
 use crate::assignment;
 use crate::check::{Checked, check, missing};
 use crate::derive;
+use crate::fabrics::Fabrics;
 use crate::file::ScenarioFile;
 use crate::flows::{self, FlowTable};
 use crate::hash::{ScenarioHash, hash, hash_bytes};
@@ -120,10 +122,9 @@ pub fn load(request: &Request) -> Result<Loaded, Problems> {
     }
     loader.lay_environment(&request.environment);
     loader.lay_flags(&request.set, request.seed);
-    if let Some(flows) = &request.flows {
-        loader.lay_flag("transfers", &format!("traffic.flows={}", flows.name));
-    }
-    loader.finish(request.scenario.as_deref().unwrap_or("defaults"), request)
+    loader.lay_flows(request.flows.as_ref());
+    let input = request.scenario.as_deref().unwrap_or("defaults");
+    loader.finish(input, (request.extent, request.purpose), &Fabrics::default())
 }
 
 /// The schema of the scenario file.
@@ -132,25 +133,38 @@ pub fn schema() -> &'static Schema {
     SCHEMA.get_or_init(Schema::of::<ScenarioFile>)
 }
 
-#[derive(Clone)]
-struct Loader {
+#[derive(Clone, Debug)]
+pub(crate) struct Loader {
     schema: &'static Schema,
-    sources: Sources,
-    merged: Node,
-    problems: Vec<Problem>,
+    pub(crate) sources: Sources,
+    pub(crate) merged: Node,
+    pub(crate) problems: Vec<Problem>,
     warnings: Vec<Problem>,
     dropped: BTreeSet<String>,
     /// Whether every layer could be read; without one of them the whole cannot make sense.
     complete: bool,
+    /// The catalogue as it was when somebody last read it, for those who leave it as it is: it is
+    /// most of a scenario.
+    known: Option<Arc<Known>>,
+    /// Flows in memory, in place of a file.
+    flows: Option<Arc<FlowTable>>,
+}
+
+/// A catalogue, and the part of the tree that it was read from.
+#[derive(Debug)]
+struct Known {
+    table: Arc<Table>,
+    catalogue: Catalogue,
 }
 
 impl Loader {
     /// A loader that has laid what every scenario begins with: defaults and embedded hardware.
-    fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         static BEGINNING: OnceLock<Loader> = OnceLock::new();
         let first = || {
             let mut loader = Self::new();
             loader.lay_catalogue(preset::hardware().collect());
+            loader.know_catalogue();
             loader
         };
         BEGINNING.get_or_init(first).clone()
@@ -168,11 +182,48 @@ impl Loader {
             warnings: Vec::new(),
             dropped: BTreeSet::new(),
             complete: true,
+            known: None,
+            flows: None,
         }
     }
 
+    /// Reads the catalogue as it is now; what is wrong with it is said when the whole is read.
+    pub(crate) fn know_catalogue(&mut self) {
+        let Some(node) = self.merged.at("catalogue") else { return };
+        let Value::Table(table) = &node.value else { return };
+        if self.known.as_ref().is_some_and(|known| Arc::ptr_eq(&known.table, table)) {
+            return;
+        }
+        let read = serde_json::from_value(node.to_json()).ok();
+        let known = |catalogue| Arc::new(Known { table: Arc::clone(table), catalogue });
+        self.known = read.map(known);
+    }
+
+    /// The catalogue, if it is as it was, and the tree without it.
+    fn apart(&self) -> Option<(Arc<Known>, Node)> {
+        let known = self.known.clone()?;
+        let mut rest = self.merged.clone();
+        match &rest.at("catalogue")?.value {
+            Value::Table(table) if Arc::ptr_eq(table, &known.table) => {}
+            _ => return None,
+        }
+        rest.remove("catalogue");
+        Some((known, rest))
+    }
+
+    /// Reads the whole tree.
+    fn read(&self) -> Result<ScenarioFile, serde_path_to_error::Error<serde_json::Error>> {
+        let apart = self.apart();
+        let json = apart.as_ref().map_or(&self.merged, |(_, rest)| rest).to_json();
+        let mut read: ScenarioFile = serde_path_to_error::deserialize(&json)?;
+        if let Some((known, _)) = apart {
+            read.catalogue = known.catalogue.clone();
+        }
+        Ok(read)
+    }
+
     /// Checks a layer and lays it over the ones before.
-    fn lay(&mut self, mut node: Node) {
+    pub(crate) fn lay(&mut self, mut node: Node) {
         let Checked { problems, dropped } =
             check(&mut node, &self.merged, self.schema, &self.sources);
         self.problems.extend(problems);
@@ -197,7 +248,7 @@ impl Loader {
         node
     }
 
-    fn lay_user_catalogue(&mut self, paths: &[PathBuf]) {
+    pub(crate) fn lay_user_catalogue(&mut self, paths: &[PathBuf]) {
         for path in paths {
             match preset::user_hardware(path) {
                 Ok(files) => self.lay_catalogue(files),
@@ -212,13 +263,13 @@ impl Loader {
                 let origin = node.origin;
                 let entry = Entry { key: origin, node };
                 let table = Table::from([("catalogue".to_owned(), entry)]);
-                self.lay(Node { value: Value::Table(table), origin });
+                self.lay(Node { value: Value::table(table), origin });
             }
         }
     }
 
     /// Lays a preset, a file or the text of one, after everything that it says it starts from.
-    fn lay_scenario(&mut self, input: &str, text: Option<&Source>) {
+    pub(crate) fn lay_scenario(&mut self, input: &str, text: Option<&Source>) {
         let mut chain: Vec<Node> = Vec::new();
         let mut seen: Vec<String> = Vec::new();
         let mut next = Some((input.to_owned(), None::<Origin>));
@@ -260,7 +311,7 @@ impl Loader {
         }
     }
 
-    fn lay_environment(&mut self, variables: &[(String, String)]) {
+    pub(crate) fn lay_environment(&mut self, variables: &[(String, String)]) {
         let mut variables = variables.to_vec();
         variables.sort();
         for (name, value) in &variables {
@@ -272,12 +323,20 @@ impl Loader {
         }
     }
 
-    fn lay_flags(&mut self, set: &[String], seed: Option<u64>) {
+    pub(crate) fn lay_flags(&mut self, set: &[String], seed: Option<u64>) {
         let seed = seed.map(|seed| ("--seed", format!("seed={seed}")));
         let set = set.iter().map(|text| ("--set", text.clone()));
         for (flag, text) in set.chain(seed) {
             self.lay_flag(flag, &text);
         }
+    }
+
+    /// Lays flows in memory: `traffic.flows` names them as it would name a file.
+    pub(crate) fn lay_flows(&mut self, flows: Option<&Arc<FlowTable>>) {
+        if let Some(flows) = flows {
+            self.lay_flag("transfers", &format!("traffic.flows={}", flows.name));
+        }
+        self.flows = flows.cloned();
     }
 
     fn lay_flag(&mut self, flag: &str, text: &str) {
@@ -316,27 +375,33 @@ impl Loader {
         }
     }
 
-    fn finish(mut self, input: &str, request: &Request) -> Result<Loaded, Problems> {
-        let absent = missing(&self.merged, self.schema, &self.sources, &self.dropped);
+    pub(crate) fn finish(
+        mut self,
+        input: &str,
+        (extent, purpose): (Extent, Purpose),
+        fabrics: &Fabrics,
+    ) -> Result<Loaded, Problems> {
+        let apart = self.apart();
+        let looked_at = apart.as_ref().map_or(&self.merged, |(_, rest)| rest);
+        let absent = missing(looked_at, self.schema, &self.sources, &self.dropped);
         self.problems.extend(absent);
         derive::fill_nic(&mut self.merged);
         derive::fill_transport(&mut self.merged);
         derive::fill_topology(&mut self.merged);
-        if request.extent == Extent::Whole {
+        if extent == Extent::Whole {
             self.lay_server_file();
         }
-        let json = self.merged.to_json();
-        let read: Result<ScenarioFile, _> = serde_path_to_error::deserialize(&json);
-        let whole = match read {
+        let whole = match self.read() {
             Ok(written) => {
                 let model = self.model(&written);
-                let mut idle = purpose::idle(&written, request.purpose, model.as_ref());
+                let mut idle = purpose::idle(&written, purpose, model.as_ref());
                 let obeyed = purpose::take_out(&written, &idle);
                 let mut meaning = Meaning::default();
-                if request.extent == Extent::Whole && self.complete {
-                    meaning = Meaning::of(&written, &obeyed, |key| self.directory_at(key));
+                if extent == Extent::Whole && self.complete {
+                    let directory = |key: &str| self.directory_at(key);
+                    meaning = Meaning::of(&written, &obeyed, directory, fabrics);
                     if let Some(fabric) = &meaning.fabric {
-                        purpose::look_at(fabric, &obeyed, request.purpose, &mut idle);
+                        purpose::look_at(fabric, &obeyed, purpose, &mut idle);
                     }
                     let findings = std::mem::take(&mut meaning.findings);
                     self.add_findings(findings);
@@ -359,7 +424,7 @@ impl Loader {
             });
             return Err(Problems(self.problems));
         };
-        let flows = request.flows.clone();
+        let flows = self.flows.take();
         let hash = identity_hash(&written, &self.merged, &self.contents(flows.as_deref()));
         let unused = purpose::written(&self.merged, &idle);
         let Meaning { fabric, job, faults, warnings, .. } = meaning;
@@ -369,7 +434,7 @@ impl Loader {
         let later = warnings.into_iter().map(|warning| self.explain(warning)).collect::<Vec<_>>();
         let Self { merged: tree, sources, mut warnings, .. } = self;
         warnings.extend(later);
-        let (input, fabric) = (input.to_owned(), fabric.map(Arc::new));
+        let input = input.to_owned();
         Ok(Loaded {
             input,
             scenario,
@@ -664,7 +729,8 @@ fn identity_hash(
     tree: &Node,
     contents: &[(&'static str, ScenarioHash)],
 ) -> ScenarioHash {
-    let mut json = serde_json::to_value(scenario).expect("it came from JSON");
+    let without_catalogue = ScenarioFile { catalogue: Catalogue::default(), ..scenario.clone() };
+    let mut json = serde_json::to_value(without_catalogue).expect("it came from JSON");
     let fields = json.as_object_mut().expect("the root is a table");
     for key in ["name", "description", "from", "reported", "catalogue"] {
         fields.remove(key);

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use fabric::Fabric;
 use fabric::fault::{FaultKind, Faults};
@@ -19,6 +20,7 @@ use traffic::nccl::Usage;
 use traffic::pattern;
 use units::{Bytes, OutOfRange, Ranges, Span};
 
+use crate::fabrics::Fabrics;
 use crate::file::ScenarioFile;
 use crate::import::{self, Hints, ImportError};
 use crate::model;
@@ -47,7 +49,7 @@ impl From<OutOfRange> for Finding {
 #[derive(Debug, Default)]
 pub struct Meaning {
     /// The fabric, if it could be built.
-    pub fabric: Option<Fabric>,
+    pub fabric: Option<Arc<Fabric>>,
     /// The job, if there is one and it fits.
     pub job: Option<Job>,
     /// The faults at given times.
@@ -65,6 +67,7 @@ impl Meaning {
         written: &ScenarioFile,
         scenario: &ScenarioFile,
         directory: impl Fn(&str) -> PathBuf,
+        fabrics: &Fabrics,
     ) -> Self {
         let mut meaning = Self { findings: check_reported(written), ..Self::default() };
         meaning.findings.extend(Ranges::of("", written).into_iter().map(Finding::from));
@@ -78,7 +81,7 @@ impl Meaning {
         match with_file(scenario, &directory) {
             Ok((fabric, assumed)) => {
                 meaning.warnings.extend(assumed);
-                match topology::build(&scenario.cluster, &fabric, &scenario.catalogue) {
+                match fabrics.get(&scenario.cluster, &fabric, &scenario.catalogue) {
                     Ok(fabric) => {
                         meaning.add_faults(&fabric, scenario);
                         meaning.add_traffic(&fabric, scenario);
@@ -94,7 +97,8 @@ impl Meaning {
         if scenario.job.is_some() {
             meaning.refuse_timed_faults(scenario);
         }
-        if let (Some(job), Some(site)) = (&scenario.job, site(scenario, meaning.fabric.as_ref())) {
+        if let (Some(job), Some(site)) = (&scenario.job, site(scenario, meaning.fabric.as_deref()))
+        {
             meaning.add_job(job, &site, directory("job.model"));
             let placed = check_placement(job, &directory("job.placement.policy"));
             meaning.findings.extend(placed);

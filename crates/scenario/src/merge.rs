@@ -1,5 +1,7 @@
 //! Lays one layer over another, key by key.
 
+use std::sync::Arc;
+
 use serde_json::Value as Json;
 
 use crate::schema::{Fields, Schema, Shape};
@@ -18,6 +20,7 @@ pub fn merge(lower: &mut Node, upper: Node, schema: &Schema) {
 fn merge_at(lower: &mut Node, upper: Node, here: &Json, schema: &Schema) {
     match (&mut lower.value, upper.value) {
         (Value::Table(low), Value::Table(high)) => {
+            let (low, high) = (Arc::make_mut(low), Arc::unwrap_or_clone(high));
             let shapes = schema.shapes(here);
             let other = match schema.tag(&shapes) {
                 Some(tag) => changes(tag, low, &high),

@@ -699,11 +699,20 @@ pub(crate) fn take_out(scenario: &ScenarioFile, idle: &Idle) -> ScenarioFile {
     if idle.keys().is_empty() {
         return scenario.clone();
     }
+    // The catalogue is most of a scenario, and there is rarely anything to take out of it.
+    let mut scenario = scenario.clone();
+    let is_concerned = idle.keys().iter().any(|key| key.concerns("catalogue"));
+    let catalogue = (!is_concerned).then(|| std::mem::take(&mut scenario.catalogue));
     let mut json = serde_json::to_value(scenario).expect("it came from JSON");
     for key in idle.keys().iter().filter(|key| key.whole) {
         remove(&mut json, "", key);
     }
-    serde_json::from_value(json).expect("what is left out has a default")
+    let mut obeyed: ScenarioFile =
+        serde_json::from_value(json).expect("what is left out has a default");
+    if let Some(catalogue) = catalogue {
+        obeyed.catalogue = catalogue;
+    }
+    obeyed
 }
 
 /// Removes what a key covers; what is spared stays with the tables around it.
@@ -715,6 +724,9 @@ fn remove(json: &mut Json, path: &str, idle: &IdleKey) {
     };
     for field in fields {
         let inner = join(path, &field);
+        if !idle.concerns(&inner) {
+            continue;
+        }
         if idle.covers(&inner) && !idle.spares_inside(&inner) {
             // An item of a list cannot be left out without moving the others.
             if let Json::Object(fields) = json {
@@ -740,7 +752,7 @@ pub(crate) fn written(tree: &Node, idle: &Idle) -> Vec<Unused> {
 fn collect(node: &Node, path: &str, idle: &Idle, found: &mut Vec<Unused>) {
     match &node.value {
         Value::Table(table) => {
-            for (key, entry) in table {
+            for (key, entry) in table.iter() {
                 collect(&entry.node, &join(path, key), idle, found);
             }
         }

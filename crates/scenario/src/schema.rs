@@ -243,7 +243,7 @@ impl Schema {
         if let (Some(key), Some(_)) = (key, node.as_str()) {
             let origin = node.origin;
             let entry = Entry { key: origin, node: node.clone() };
-            node.value = Value::Table(Table::from([(key.to_owned(), entry)]));
+            node.value = Value::table(Table::from([(key.to_owned(), entry)]));
         }
     }
 
@@ -260,7 +260,7 @@ impl Schema {
             let node = Node::from_defaults(schema.get("default")?)?;
             Some(((*key).to_owned(), Entry { key: Origin::DEFAULT, node }))
         });
-        Some(Node { value: Value::Table(defaults.collect()), origin: Origin::DEFAULT })
+        Some(Node { value: Value::table(defaults.collect()), origin: Origin::DEFAULT })
     }
 
     /// All tables that have this key, the shallowest first.

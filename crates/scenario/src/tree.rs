@@ -6,13 +6,14 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use serde_json::Value as Json;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::problem::Problem;
-use crate::source::{Source, SourceId};
+use crate::problem::{Problem, Problems};
+use crate::source::{Source, SourceId, Sources};
 
 /// Deeper nesting than this is refused; the deepest setting has a handful of levels.
 const MAX_DEPTH: usize = 40;
@@ -44,6 +45,11 @@ pub struct Origin {
 }
 
 impl Origin {
+    /// The bytes of its text; nothing for defaults.
+    pub fn span(self) -> Range<usize> {
+        self.place.map_or(0..0, |(_, start, end)| start..end)
+    }
+
     /// The origin of everything that nobody wrote.
     pub const DEFAULT: Self = Self { layer: Layer::Default, place: None };
 }
@@ -64,8 +70,15 @@ pub enum Value {
     Scalar(Json),
     /// A list.
     List(Vec<Node>),
+    /// A table, shared by all trees that have it until one of them changes it.
+    Table(Arc<Table>),
+}
+
+impl Value {
     /// A table.
-    Table(Table),
+    pub fn table(table: Table) -> Self {
+        Self::Table(Arc::new(table))
+    }
 }
 
 /// A table: its entries by key.
@@ -111,7 +124,7 @@ impl Node {
     /// Takes a key out of the table inside, if it is one.
     pub fn remove(&mut self, key: &str) {
         if let Value::Table(table) = &mut self.value {
-            table.remove(key);
+            Arc::make_mut(table).remove(key);
         }
     }
 
@@ -149,11 +162,22 @@ impl Node {
                 let entry = |(key, value): (&String, &Json)| {
                     Some((key.clone(), Entry { key: origin, node: inner(value)? }))
                 };
-                Value::Table(fields.iter().filter_map(entry).collect())
+                Value::table(fields.iter().filter_map(entry).collect())
             }
             scalar => Value::Scalar(scalar.clone()),
         };
         Some(Self { value, origin })
+    }
+}
+
+/// Reads a text that is no scenario as a tree whose places are in `source`.
+pub fn parse(source: &Source) -> Result<Node, Problems> {
+    let id = Sources::default().add(source.clone());
+    let mut reader = Reader { layer: Layer::File, id, source, shift: 0, problems: Vec::new() };
+    let node = reader.document();
+    match node.filter(|_| reader.problems.is_empty()) {
+        Some(node) => Ok(node),
+        None => Err(Problems(reader.problems)),
     }
 }
 
@@ -173,7 +197,7 @@ impl Reader<'_> {
         let text = std::sync::Arc::clone(&self.source.text);
         match DeTable::parse(&text) {
             Ok(table) => {
-                let value = Value::Table(self.table(table.get_ref(), 0));
+                let value = Value::table(self.table(table.get_ref(), 0));
                 Some(Node { value, origin: self.origin(0..0) })
             }
             Err(error) => {
@@ -202,7 +226,7 @@ impl Reader<'_> {
         }
         let scalar = match value.get_ref() {
             DeValue::Table(table) => {
-                let value = Value::Table(self.table(table, depth));
+                let value = Value::table(self.table(table, depth));
                 return Some(Node { value, origin: self.origin(span) });
             }
             DeValue::Array(items) => {

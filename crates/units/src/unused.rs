@@ -60,6 +60,11 @@ impl IdleKey {
         is_inside(path, &self.key) && !self.but.iter().any(|but| is_inside(path, but))
     }
 
+    /// Whether a path is this one, inside it, or on the way to it.
+    pub fn concerns(&self, path: &str) -> bool {
+        is_inside(path, &self.key) || is_inside(&self.key, path)
+    }
+
     /// Whether something inside a path is obeyed all the same.
     pub fn spares_inside(&self, path: &str) -> bool {
         self.but.iter().any(|but| is_inside(but, path))
@@ -143,6 +148,9 @@ mod tests {
         assert_eq!(why("network.nic.latency.send"), Some("second"));
         assert_eq!(why("network.nic.pci.rate"), None);
         assert_eq!(why("network.nice"), None);
+        let concerned = ["network", "network.nic", "network.nic.timeout", "network.nice", "job"];
+        let concerned = concerned.map(|path| idle.keys()[0].concerns(path));
+        assert_eq!(concerned, [true, true, true, false, false]);
         assert!(idle.keys()[0].spares_inside("network.nic.pci"));
         assert!(!idle.keys()[0].spares_inside("network.nic.timeout"));
     }

@@ -43,6 +43,7 @@ commands! {
     Run run
     Traffic traffic
     Compare compare
+    Sweep sweep
     Validate validate
     Claims claims
     Serve serve

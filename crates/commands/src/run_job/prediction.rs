@@ -13,7 +13,7 @@ use traffic::{NotRun, Outcome, Transfers};
 use units::Bytes;
 
 use super::latency::latency_share;
-use crate::engine::{self, Engine};
+use crate::engine::{self, Cost, Engine};
 use crate::failure::Failure;
 use crate::packets::{Budget, Patience};
 use crate::world::{JobWorld, assumptions};
@@ -142,6 +142,24 @@ fn half(most: Bytes) -> Bytes {
 pub fn refuse_endless(loaded: &Loaded, engine: Engine, patience: Patience) -> Result<(), Failure> {
     let Some(most) = engine.phase_bytes() else { return Ok(()) };
     estimated(loaded, &JobWorld::of(loaded)?, (engine, most), patience).map(|_| ())
+}
+
+/// What a step will cost on an engine, by the engine's own estimates of its phases.
+pub fn cost(loaded: &Loaded, engine: Engine) -> Result<Cost, Failure> {
+    let world = JobWorld::of(loaded)?;
+    let sizes = match engine.phase_bytes() {
+        Some(most) => vec![Some(half(most)), Some(most)],
+        None => vec![None],
+    };
+    let mut cost = Cost::default();
+    for largest in sizes {
+        let sizes = (engine, largest);
+        with_runner(loaded, &world, sizes, Patience::Endless, &mut |fabric, transfers| {
+            cost = cost.and(engine::cost(loaded, fabric, engine, transfers));
+            Err(NotRun::OnlySeen)
+        })?;
+    }
+    Ok(cost)
 }
 
 /// Estimates every run of every phase; how many there are, if patience reaches for all.

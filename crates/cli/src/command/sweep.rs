@@ -1,0 +1,224 @@
+//! `fatflow sweep`.
+
+use std::path::{Path, PathBuf};
+
+use commands::{Failure, parallel};
+use scenario::Purpose;
+use sweep::{Grid, Options, Plan, Progress, Selection, Summary};
+
+use crate::terminal::{Ending, Stop, Terminal};
+
+/// Run many scenarios: a grid of cases, on all cores or in shards
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  fatflow sweep plan grid.toml
+  fatflow sweep run grid.toml --out study
+  fatflow sweep exec grid.toml --out study --shard 3/8
+  fatflow sweep merge study
+  fatflow sweep show study --goal step_s
+  fatflow sweep status study --json
+
+`run` may be stopped and killed at any time: run again it continues. `exec` is what a cluster runs:
+every shard by itself, on any machine that sees the folder; `merge` then makes one table.")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Action {
+    Plan(PlanArguments),
+    Run(RunArguments),
+    Exec(ExecArguments),
+    Merge(Folder),
+    Status(Folder),
+    Show(ShowArguments),
+}
+
+/// How many cases, how long, how much memory, and the hash of each
+#[derive(clap::Args, Debug)]
+struct PlanArguments {
+    /// The grid file
+    grid: PathBuf,
+    /// Also keep the plan in this folder, for `exec`
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+/// Execute all cases on this machine, and merge them
+#[derive(clap::Args, Debug)]
+struct RunArguments {
+    /// The grid file
+    grid: PathBuf,
+    /// The folder of results; one that has some is continued
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+}
+
+/// Execute one shard of the cases: what a cluster runs
+#[derive(clap::Args, Debug)]
+struct ExecArguments {
+    /// The grid file
+    grid: PathBuf,
+    /// The folder of results, which all shards share
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Which part of how many, counted from 0
+    #[arg(long, value_name = "I/N", required_unless_present = "cases")]
+    shard: Option<Selection>,
+    /// These cases instead, by number
+    #[arg(long, value_name = "N,...", value_delimiter = ',', conflicts_with = "shard")]
+    cases: Vec<usize>,
+}
+
+/// Make one table of all results (merge), or say how far they are (status)
+#[derive(clap::Args, Debug)]
+struct Folder {
+    /// The folder of results
+    folder: PathBuf,
+}
+
+/// The best cases, and which axis matters
+#[derive(clap::Args, Debug)]
+struct ShowArguments {
+    /// The folder of results
+    folder: PathBuf,
+    /// What is to be small or large, such as `step_s`, `max:mfu`; the first is what is best
+    #[arg(long = "goal", value_name = "MEASURE")]
+    goals: Vec<String>,
+}
+
+impl Arguments {
+    pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
+        match &self.action {
+            Action::Plan(arguments) => arguments.run(terminal),
+            Action::Run(arguments) => arguments.run(terminal),
+            Action::Exec(arguments) => arguments.run(terminal),
+            Action::Merge(Folder { folder }) => {
+                let merged = sweep::merge(folder)?;
+                let is_complete = merged.status.missing == 0;
+                terminal.answer("sweep merge", None, &merged)?;
+                Ok(if is_complete { Ending::Done } else { Ending::FellShort })
+            }
+            Action::Status(Folder { folder }) => {
+                terminal.answer("sweep status", None, &sweep::status(folder)?)?;
+                Ok(Ending::Done)
+            }
+            Action::Show(ShowArguments { folder, goals }) => {
+                let options = sweep::ShowOptions { goals: goals.clone() };
+                terminal.answer("sweep show", None, &sweep::show(folder, &options)?)?;
+                Ok(Ending::Done)
+            }
+        }
+    }
+}
+
+/// Reads a grid with everything that flags and environment say.
+fn grid(path: &Path, terminal: &Terminal) -> Result<Grid, Stop> {
+    let mut grid = Grid::read(path, &terminal.request(None, Purpose::Settings))?;
+    if terminal.global.engine.is_some() {
+        grid.on_engine(terminal.engine()?)?;
+    }
+    Ok(grid)
+}
+
+impl PlanArguments {
+    fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
+        let grid = grid(&self.grid, terminal)?;
+        let threads = parallel::threads(terminal.threads());
+        let line = terminal.line("planning");
+        let outlook = sweep::outlook(&grid, grid.plan(threads)?, threads)?;
+        drop(line);
+        if let Some(out) = &self.out {
+            keep(&grid, &outlook.plan, out)?;
+        }
+        terminal.answer("sweep plan", None, &outlook)?;
+        Ok(Ending::Done)
+    }
+}
+
+impl RunArguments {
+    fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
+        let grid = grid(&self.grid, terminal)?;
+        let threads = parallel::threads(terminal.threads());
+        let line = terminal.line("planning");
+        let outlook = sweep::outlook(&grid, grid.plan(threads)?, threads)?;
+        drop(line);
+        outlook.refuse_beyond(grid.budget)?;
+        keep(&grid, &outlook.plan, &self.out)?;
+        let summary = execute(&grid, &outlook.plan, &Selection::ALL, &self.out, terminal)?;
+        if 0 < summary.left {
+            terminal.answer("sweep run", None, &summary)?;
+            return Ok(Ending::Interrupted);
+        }
+        sweep::merge(&self.out)?;
+        terminal.remark(&report::Answer::sheet(&summary).render(100));
+        terminal.answer("sweep run", None, &sweep::show(&self.out, &Default::default())?)?;
+        Ok(Ending::Done)
+    }
+}
+
+impl ExecArguments {
+    fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
+        let grid = grid(&self.grid, terminal)?;
+        let plan = grid.plan(parallel::threads(terminal.threads()))?;
+        match Plan::find(&self.out)? {
+            None => keep(&grid, &plan, &self.out)?,
+            Some(kept) if kept.head.plan == plan.head.plan => {}
+            Some(kept) => {
+                let folder = self.out.display();
+                return Err(Stop::Failure(Failure::Run(format!(
+                    "`{folder}` holds the plan {} of fatflow {}, and this is the plan {} of fatflow \
+                     {}; `fatflow sweep plan --out {folder}` replaces it",
+                    kept.head.plan, kept.head.fatflow, plan.head.plan, plan.head.fatflow
+                ))));
+            }
+        }
+        let selection = match &self.shard {
+            Some(shard) => shard.clone(),
+            None => Selection::Cases(self.cases.clone()),
+        };
+        if let Selection::Cases(cases) = &selection
+            && let Some(index) = cases.iter().find(|index| plan.cases.len() <= **index)
+        {
+            let last = plan.cases.len() - 1;
+            let reason = format!("there is no case {index}: they count from 0 to {last}");
+            return Err(Stop::Failure(Failure::Usage(reason)));
+        }
+        let summary = execute(&grid, &plan, &selection, &self.out, terminal)?;
+        let is_complete = summary.left == 0;
+        terminal.answer("sweep exec", None, &summary)?;
+        Ok(if is_complete { Ending::Done } else { Ending::Interrupted })
+    }
+}
+
+/// Keeps a plan and its grid in a folder of results.
+fn keep(grid: &Grid, plan: &Plan, out: &Path) -> Result<(), Failure> {
+    plan.write(out)?;
+    grid.write(out)
+}
+
+/// Executes with progress for whoever looks and an ear for Ctrl-C.
+fn execute(
+    grid: &Grid,
+    plan: &Plan,
+    selection: &Selection,
+    out: &Path,
+    terminal: &Terminal,
+) -> Result<Summary, Failure> {
+    let line = terminal.line("cases");
+    let progress = |progress: Progress| {
+        let Progress { done, failed, selected, rate } = progress;
+        let left = units::Span::from_secs_f64((selected - done) as f64 / rate.max(1e-3));
+        let failures = if failed == 0 { String::new() } else { format!(", {failed} failed") };
+        let text = format!(
+            "{done} of {selected} cases{failures}, {rate:.0} a second; about {left:.0} left"
+        );
+        line.tell(&text, done as u64, selected as u64);
+    };
+    let threads = parallel::threads(terminal.threads());
+    let interrupt = &terminal.interrupt;
+    let options = Options { threads, progress: &progress, interrupt: &interrupt.happened };
+    interrupt.heeded(|| sweep::exec(grid, plan, selection, out, options))
+}

@@ -1,0 +1,340 @@
+//! The plan: every case of a grid, each with its identity.
+//!
+//! A case is its content hash: of the resolved scenario with the contents of its files, the engine
+//! and fatflow's version. Two cases that come to the same scenario have one hash and are run once.
+
+use std::path::Path;
+
+use commands::{Failure, VERSION, parallel};
+use scenario::hash::hash_bytes;
+use scenario::{Assigned, Engine, Extent, Fabrics, Loaded, Problems, Purpose};
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+use crate::grid::{ENGINE, FROM, Grid, engine_named};
+use crate::sample::{self, Combination, Drawn, MOST_CASES};
+use crate::show::SCALING_MEASURES;
+use crate::store;
+
+/// What is kept of a training step if nobody says.
+const JOB_MEASURES: [&str; 8] = [
+    "step_s",
+    "tokens_per_s",
+    "tflops_per_gpu",
+    "mfu",
+    "exposed_communication",
+    "links.max_utilisation",
+    "goodput",
+    "cost.usd_per_million_tokens",
+];
+
+/// What is kept of synthetic traffic if nobody says.
+const TRAFFIC_MEASURES: [&str; 6] = [
+    "makespan_s",
+    "goodput_bps",
+    "fct_s.p50",
+    "fct_s.p99",
+    "links.max_utilisation",
+    "links.imbalance",
+];
+
+/// Every case of a grid. It is data alone: [`exec`](crate::exec()) needs the grid beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// What a reader must know before the cases.
+    pub head: Head,
+    /// The cases, in their order.
+    pub cases: Vec<Case>,
+}
+
+/// What a reader of a plan must know before its cases.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Head {
+    /// The version of fatflow that made it.
+    pub fatflow: String,
+    /// The identity of the whole: of all cases and measures.
+    pub plan: String,
+    /// How many cases there are.
+    pub cases: usize,
+    /// The axes, in the order of the grid.
+    pub axes: Vec<String>,
+    /// What is kept of each result: keys of the result's JSON.
+    pub measures: Vec<String>,
+    /// Combinations that a condition has refused.
+    pub refused: u64,
+}
+
+/// One case.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// Its number, from 0.
+    pub index: usize,
+    /// Its identity.
+    pub hash: String,
+    /// The engine that runs it.
+    pub engine: Engine,
+    /// The scenario's seed.
+    pub seed: u64,
+    /// Its value of each axis.
+    pub values: Vec<Json>,
+    /// What it sets, axis by axis; what it starts from is `from`.
+    pub set: Vec<Assigned>,
+    /// Which of the grid's scenarios it starts from.
+    base: usize,
+}
+
+/// A case as one line of a file.
+#[derive(Deserialize, Serialize)]
+struct Line {
+    case: usize,
+    hash: String,
+    engine: String,
+    seed: u64,
+    values: Vec<Json>,
+    set: Vec<(String, Json)>,
+}
+
+impl Case {
+    /// What it sets, as `--set` takes it.
+    pub fn assignments(&self) -> Vec<String> {
+        let text = |set: &Assigned| match &set.value {
+            Json::String(word) => format!("{}={word}", set.key),
+            value => format!("{}={}", set.key, inline(value)),
+        };
+        self.set.iter().map(text).collect()
+    }
+}
+
+/// A value as TOML has it.
+fn inline(value: &Json) -> String {
+    match value {
+        Json::Object(fields) => {
+            let fields: Vec<String> =
+                fields.iter().map(|(key, value)| format!("{key} = {}", inline(value))).collect();
+            format!("{{ {} }}", fields.join(", "))
+        }
+        Json::Array(items) => {
+            format!("[{}]", items.iter().map(inline).collect::<Vec<_>>().join(", "))
+        }
+        scalar => scalar.to_string(),
+    }
+}
+
+impl Grid {
+    /// Lists every case and computes its hash, on so many threads.
+    pub fn plan(&self, threads: usize) -> Result<Plan, Failure> {
+        let Drawn { combinations, refused } = self.drawn()?;
+        if combinations.is_empty() {
+            let reason = match refused {
+                0 => "the grid has no cases".to_owned(),
+                _ => format!("the conditions refuse all {refused} combinations"),
+            };
+            return Err(Failure::Run(reason));
+        }
+        let numbered: Vec<(usize, Combination)> = combinations.into_iter().enumerate().collect();
+        let cases = parallel::map(threads, &numbered, |(index, combination)| {
+            self.case(*index, combination)
+        });
+        let measures = self.kept();
+        let mut identity = measures.join(",");
+        for case in &cases {
+            identity += &case.hash;
+        }
+        let head = Head {
+            fatflow: VERSION.to_owned(),
+            plan: hash_bytes(identity.as_bytes()).to_string(),
+            cases: cases.len(),
+            axes: self.axes.iter().map(|axis| axis.name.clone()).collect(),
+            measures,
+            refused,
+        };
+        Ok(Plan { head, cases })
+    }
+
+    fn drawn(&self) -> Result<Drawn, Failure> {
+        let admits = |combination: &Combination| {
+            for (condition, _) in &self.conditions {
+                if !condition.holds(&|key| self.value(combination, key))? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        };
+        let drawn = match (&self.sample, sample::combinations(&self.axes)) {
+            (Some(sample), _) => sample.draw(&self.axes, &admits),
+            (None, Some(count)) if count <= MOST_CASES => sample::all(&self.axes, count, &admits),
+            (None, _) => {
+                return Err(Failure::Run(format!(
+                    "the grid has more than {MOST_CASES} combinations; draw some of them with \
+                     `[sample]`"
+                )));
+            }
+        };
+        drawn.map_err(|reason| Failure::Run(format!("a condition cannot be decided: {reason}")))
+    }
+
+    /// What a key is in a combination: an axis's value, or what the scenario has.
+    fn value(&self, combination: &Combination, key: &str) -> Option<Json> {
+        let axis = self.axes.iter().position(|axis| axis.name == key);
+        let set = || combination.iter().flat_map(|level| &level.set);
+        let own = set().find(|set| set.key == key).map(|set| set.value.clone());
+        let own = own.or_else(|| axis.map(|at| combination[at].label.clone()));
+        let fixed = || self.fixed.iter().find(|set| set.key == key).map(|set| set.value.clone());
+        own.or_else(fixed).or_else(|| self.bases[self.base(set())].1.value(key))
+    }
+
+    /// Which scenario these start from.
+    fn base<'a>(&self, mut set: impl Iterator<Item = &'a Assigned>) -> usize {
+        let from = set.find(|set| set.key == FROM).and_then(|set| set.value.as_str());
+        from.and_then(|name| self.bases.iter().position(|(known, _)| known == name)).unwrap_or(0)
+    }
+
+    fn case(&self, index: usize, combination: &Combination) -> Case {
+        let values = combination.iter().map(|level| level.label.clone()).collect();
+        let all = || combination.iter().flat_map(|level| &level.set);
+        let engine = all().find(|set| set.key == ENGINE).map(|set| engine_named(&set.value));
+        let engine = engine.and_then(Result::ok).unwrap_or(self.engine);
+        let base = self.base(all());
+        let set: Vec<Assigned> = all().filter(|set| set.key != ENGINE).cloned().collect();
+        let seed = set.iter().find(|set| set.key == "seed").map(|set| set.value.clone());
+        let seed =
+            seed.or_else(|| self.fixed.iter().find(|s| s.key == "seed").map(|s| s.value.clone()));
+        let seed = seed.or_else(|| self.bases[base].1.value("seed")).and_then(|seed| seed.as_u64());
+        let seed = seed.unwrap_or(0);
+        let mut case = Case { index, hash: String::new(), engine, seed, values, set, base };
+        case.hash = self.hash(&case);
+        case
+    }
+
+    /// The identity of a case. What cannot even be read is told apart by what was written.
+    fn hash(&self, case: &Case) -> String {
+        let resolved = self.load(case, Extent::Settings, &Fabrics::default());
+        let scenario = match resolved {
+            Ok(loaded) => loaded.hash.to_string(),
+            Err(_) => format!("{} {}", self.bases[case.base].0, case.assignments().join(" ")),
+        };
+        let text = format!("{scenario} {} {VERSION}", case.engine.name());
+        hash_bytes(text.as_bytes()).to_string()
+    }
+
+    /// The scenario of a case.
+    pub(crate) fn load(
+        &self,
+        case: &Case,
+        extent: Extent,
+        fabrics: &Fabrics,
+    ) -> Result<Loaded, Problems> {
+        let own = case.set.iter().filter(|set| set.key != FROM);
+        let set: Vec<Assigned> = self.fixed.iter().chain(own).cloned().collect();
+        let purpose = Purpose::Run(case.engine);
+        self.bases[case.base].1.load(&set, (extent, purpose), fabrics)
+    }
+
+    /// What is kept of each result.
+    fn kept(&self) -> Vec<String> {
+        let mut measures = match &self.measures {
+            Some(measures) => measures.iter().map(|(name, _)| name.clone()).collect(),
+            None => self.usual(),
+        };
+        // Where the cluster grows, people ask how throughput grows with it.
+        let grows = |key: &str| ["cluster.gpus", "cluster.nodes", "job.gpus"].contains(&key);
+        let has_job = self.bases.iter().all(|(_, base)| base.value("job").is_some());
+        if has_job && self.axes.iter().any(|axis| axis.keys().into_iter().any(grows)) {
+            for name in SCALING_MEASURES {
+                if !measures.iter().any(|known| known == name) {
+                    measures.push(name.to_owned());
+                }
+            }
+        }
+        measures
+    }
+
+    /// What is kept if nobody says.
+    fn usual(&self) -> Vec<String> {
+        let has = |key: &str| self.bases.iter().any(|(_, base)| base.value(key).is_some());
+        let job = if has("job") { &JOB_MEASURES[..] } else { &[] };
+        let traffic = if has("traffic") { &TRAFFIC_MEASURES[..] } else { &[] };
+        let both = if job.is_empty() && traffic.is_empty() { &JOB_MEASURES[..] } else { job };
+        let mut measures: Vec<String> = Vec::new();
+        for name in both.iter().chain(traffic) {
+            if !measures.iter().any(|known| known == name) {
+                measures.push((*name).to_owned());
+            }
+        }
+        measures
+    }
+}
+
+/// The file of a plan in a folder of results: the head, and a line for each case.
+const FILE: &str = "plan.jsonl";
+
+impl Plan {
+    /// Keeps the plan in a folder, whole or not at all.
+    pub fn write(&self, out: &Path) -> Result<(), Failure> {
+        let mut text = serde_json::to_string(&self.head).map_err(unwritten)? + "\n";
+        for case in &self.cases {
+            let set = case.set.iter().map(|set| (set.key.clone(), set.value.clone())).collect();
+            let line = Line {
+                case: case.index,
+                hash: case.hash.clone(),
+                engine: case.engine.name().to_owned(),
+                seed: case.seed,
+                values: case.values.clone(),
+                set,
+            };
+            text += &serde_json::to_string(&line).map_err(unwritten)?;
+            text.push('\n');
+        }
+        store::replace(&out.join(FILE), text.as_bytes())
+    }
+
+    /// The plan of a folder; a folder without one is an error.
+    pub fn read(out: &Path) -> Result<Self, Failure> {
+        Self::find(out)?.ok_or_else(|| {
+            let folder = out.display();
+            Failure::Run(format!("`{folder}` holds no sweep; `fatflow sweep run` makes one"))
+        })
+    }
+
+    /// The plan of a folder, if it has one.
+    pub fn find(out: &Path) -> Result<Option<Self>, Failure> {
+        let path = out.join(FILE);
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(store::failed("read", &path, &error)),
+        };
+        let wrong = |number: usize, reason: String| {
+            Failure::Run(format!("{}:{number}: {reason}; plan again", path.display()))
+        };
+        let mut lines = (1..).zip(text.lines());
+        let (_, first) = lines.next().ok_or_else(|| wrong(1, "the file is empty".to_owned()))?;
+        let head: Head = serde_json::from_str(first).map_err(|e| wrong(1, e.to_string()))?;
+        let mut cases = Vec::with_capacity(head.cases.min(MOST_CASES as usize));
+        for (number, line) in lines {
+            let line: Line =
+                serde_json::from_str(line).map_err(|e| wrong(number, e.to_string()))?;
+            let engine = engine_named(&Json::from(line.engine));
+            let engine = engine.map_err(|problem| wrong(number, problem.message))?;
+            let assigned = |(key, value)| Assigned { key, value, span: 0..0 };
+            cases.push(Case {
+                index: line.case,
+                hash: line.hash,
+                engine,
+                seed: line.seed,
+                values: line.values,
+                set: line.set.into_iter().map(assigned).collect(),
+                base: 0,
+            });
+        }
+        if cases.len() != head.cases {
+            let reason = format!("{} of {} cases are there", cases.len(), head.cases);
+            return Err(wrong(cases.len() + 1, reason));
+        }
+        Ok(Some(Self { head, cases }))
+    }
+}
+
+fn unwritten(error: serde_json::Error) -> Failure {
+    Failure::Run(format!("cannot write the plan: {error}"))
+}

@@ -1,0 +1,224 @@
+//! What a sweep says: the best cases, and which axis matters.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use commands::Failure;
+use scenario::nearest::nearest;
+use serde::Serialize;
+use serde_json::{Map, Value as Json};
+
+use crate::merge::{Results, Status};
+use crate::plan::Case;
+use crate::store::Record;
+
+mod analysis;
+mod page;
+
+pub(crate) use analysis::SCALING_MEASURES;
+pub use analysis::{Kind, Scaling};
+
+/// So many of the best cases are shown.
+const BEST: usize = 10;
+
+/// Measures of which more is better; of all others less is.
+const MORE_IS_BETTER: [&str; 6] =
+    ["mfu", "tokens_per_s", "tflops_per_gpu", "goodput", "goodput_bps", "busbw_GBps"];
+
+/// What to show.
+#[derive(Clone, Debug, Default)]
+pub struct ShowOptions {
+    /// The measures to be best in, the first one first; `max:` and `min:` before a name say which
+    /// way that is. The first measure if there are none.
+    pub goals: Vec<String>,
+}
+
+/// What a sweep says.
+#[derive(Clone, Debug, Serialize)]
+pub struct Show {
+    /// How far it has come.
+    #[serde(flatten)]
+    pub status: Status,
+    /// The best cases by the first goal, the best first.
+    pub best: Vec<Row>,
+    /// How much of the first goal's variance each axis explains by itself.
+    pub sensitivity: Vec<Sensitivity>,
+    /// The cases that no other betters in all goals, where there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pareto: Vec<Row>,
+    /// How throughput grows with the GPUs, where an axis changes their number.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scaling: Vec<Scaling>,
+    /// Why cases failed, and how often.
+    pub failures: Vec<FailureReason>,
+    /// Measures that no result has.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unseen: Vec<String>,
+    #[serde(skip)]
+    goals: Vec<Goal>,
+    #[serde(skip)]
+    drawn: page::Drawn,
+}
+
+/// One case with its measures.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// Its number.
+    pub case: usize,
+    /// What it sets, as `--set` takes it.
+    pub set: Vec<String>,
+    /// Its engine.
+    pub engine: &'static str,
+    /// Its measures by name.
+    #[serde(flatten)]
+    pub measures: Map<String, Json>,
+}
+
+/// How much an axis matters.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Sensitivity {
+    /// The axis.
+    pub key: String,
+    /// The variance of the means over its values, over the whole variance.
+    pub share: f64,
+}
+
+/// Why cases failed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FailureReason {
+    /// In words.
+    pub error: String,
+    /// How many cases.
+    pub cases: usize,
+    /// The first of them.
+    pub first: usize,
+}
+
+/// A measure to be best in.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Goal {
+    pub(crate) name: String,
+    /// Its place among the measures.
+    pub(crate) at: usize,
+    pub(crate) more_is_better: bool,
+}
+
+impl Goal {
+    fn read(text: &str, measures: &[String]) -> Result<Self, Failure> {
+        let (way, name) = match text.split_once(':') {
+            Some((way @ ("min" | "max"), name)) => (Some(way == "max"), name),
+            _ => (None, text),
+        };
+        let at = measures.iter().position(|measure| measure == name).ok_or_else(|| {
+            let near = nearest(name, measures.iter().map(String::as_str));
+            let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+            Failure::Usage(format!(
+                "no measure `{name}` was kept{near}; there are {}",
+                measures.join(", ")
+            ))
+        })?;
+        let last = name.rsplit('.').next().unwrap_or(name);
+        let more_is_better = way.unwrap_or(MORE_IS_BETTER.contains(&last));
+        Ok(Self { name: name.to_owned(), at, more_is_better })
+    }
+
+    /// `mfu (most)`.
+    fn words(&self) -> String {
+        format!("{} ({})", self.name, if self.more_is_better { "most" } else { "least" })
+    }
+
+    /// The value so that less is better.
+    pub(crate) fn cost(&self, record: &Record) -> Option<f64> {
+        let value = record.measures[self.at].filter(|value| value.is_finite())?;
+        Some(if self.more_is_better { -value } else { value })
+    }
+}
+
+/// Reads a folder of results.
+pub fn show(out: &Path, options: &ShowOptions) -> Result<Show, Failure> {
+    let results = Results::read(out)?;
+    let measures = &results.plan.head.measures;
+    let mut goals = Vec::new();
+    for text in &options.goals {
+        goals.push(Goal::read(text, measures)?);
+    }
+    if goals.is_empty() {
+        goals.push(Goal::read(&measures[0], measures)?);
+    }
+    let (executed, status) = (results.executed(), results.status.clone());
+    let goal = &goals[0];
+    let mut ranked: Vec<(f64, &(&Case, &Record))> =
+        executed.iter().filter_map(|row| Some((goal.cost(row.1)?, row))).collect();
+    ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.0.index.cmp(&b.1.0.index)));
+    let best = ranked.iter().take(BEST).map(|(_, row)| Row::of(row, measures)).collect();
+    let values: Vec<(&Case, f64)> = ranked.iter().map(|(cost, row)| (row.0, *cost)).collect();
+    let axes = results.plan.head.axes.iter().enumerate();
+    let mut sensitivity: Vec<Sensitivity> = axes
+        .map(|(at, key)| Sensitivity { key: key.clone(), share: analysis::explained(&values, at) })
+        .collect();
+    sensitivity.sort_by(|a, b| b.share.total_cmp(&a.share));
+    let front = front(&goals, &executed);
+    let scaling = analysis::scaling(&results.plan.head, &executed);
+    let unseen = measures.iter().enumerate().filter(|(at, _)| {
+        status.done == status.cases && executed.iter().all(|(_, r)| r.measures[*at].is_none())
+    });
+    let unseen = unseen.map(|(_, name)| name.clone()).collect();
+    let drawn: Vec<(&Case, &Record)> = ranked.iter().map(|(_, row)| **row).collect();
+    let stay = drawn.iter().take(BEST).chain(&front).map(|(case, _)| case.index);
+    let stay: BTreeSet<usize> = stay.collect();
+    Ok(Show {
+        best,
+        sensitivity,
+        pareto: front.iter().map(|row| Row::of(row, measures)).collect(),
+        scaling,
+        failures: failures(&executed),
+        unseen,
+        drawn: page::Drawn::of(&results.plan, &drawn, &stay),
+        goals,
+        status,
+    })
+}
+
+/// The cases that no other betters in all goals; none where there is one goal.
+fn front<'a>(goals: &[Goal], executed: &[(&'a Case, &'a Record)]) -> Vec<(&'a Case, &'a Record)> {
+    if goals.len() < 2 {
+        return Vec::new();
+    }
+    let (mut costs, mut rows) = (Vec::new(), Vec::new());
+    for row in executed {
+        let own: Option<Vec<f64>> = goals.iter().map(|goal| goal.cost(row.1)).collect();
+        if let Some(own) = own {
+            costs.push(own);
+            rows.push(*row);
+        }
+    }
+    analysis::pareto(&costs).into_iter().map(|at| rows[at]).collect()
+}
+
+impl Row {
+    fn of((case, record): &(&Case, &Record), measures: &[String]) -> Self {
+        let value = |value: &Option<f64>| value.map_or(Json::Null, Json::from);
+        let measures = measures.iter().cloned().zip(record.measures.iter().map(value));
+        Self {
+            case: case.index,
+            set: case.assignments(),
+            engine: case.engine.name(),
+            measures: measures.collect(),
+        }
+    }
+}
+
+fn failures(executed: &[(&Case, &Record)]) -> Vec<FailureReason> {
+    let mut reasons: Vec<FailureReason> = Vec::new();
+    for (case, record) in executed {
+        let Some(error) = &record.error else { continue };
+        match reasons.iter_mut().find(|reason| reason.error == *error) {
+            Some(same) => same.cases += 1,
+            None => {
+                reasons.push(FailureReason { error: error.clone(), cases: 1, first: case.index })
+            }
+        }
+    }
+    reasons.sort_by(|a, b| b.cases.cmp(&a.cases).then(a.first.cmp(&b.first)));
+    reasons
+}

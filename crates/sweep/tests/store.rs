@@ -1,0 +1,210 @@
+//! Results: the same whoever executed what, and never lost or doubled.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use proptest::prelude::*;
+use scenario::Request;
+use sweep::{Grid, Options, Plan, Selection, Summary, exec, merge, show, status};
+
+const GRID: &str = r#"
+    from = "small-16"
+    engine = "analytic"
+    [axes]
+    "network.routing.qps" = [1, 4]
+    seed = { from = 0, to = 4 }
+    tp = [{ "job.parallel.tp" = 8, "job.parallel.dp" = 2 }, { "job.parallel.tp" = 3 }]
+    [keep]
+    measures = ["step_s", "breakdown_s.dp", "mfu"]
+"#;
+
+struct Study {
+    grid: Grid,
+    plan: Plan,
+    out: tempfile::TempDir,
+}
+
+impl Study {
+    fn new(text: &str) -> Self {
+        let grid = Grid::parse(text, Path::new("."), &Request::default()).unwrap();
+        let plan = grid.plan(1).unwrap();
+        let out = tempfile::tempdir().unwrap();
+        plan.write(out.path()).unwrap();
+        Self { grid, plan, out }
+    }
+
+    fn exec(&self, selection: &Selection, threads: usize) -> Summary {
+        let (progress, interrupt) = (|_| {}, AtomicBool::new(false));
+        let options = Options { threads, progress: &progress, interrupt: &interrupt };
+        exec(&self.grid, &self.plan, selection, self.out.path(), options).unwrap()
+    }
+
+    fn merged(&self) -> Vec<u8> {
+        let merged = merge(self.out.path()).unwrap();
+        assert_eq!((merged.status.missing, merged.status.duplicates), (0, 0));
+        fs::read(self.out.path().join("results.parquet")).unwrap()
+    }
+
+    fn files(&self, folder: &str) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.out.path().join(folder)).into_iter().flatten();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    }
+}
+
+fn whole() -> Vec<u8> {
+    let study = Study::new(GRID);
+    let summary = study.exec(&Selection::ALL, 1);
+    assert_eq!((summary.selected, summary.executed, summary.failed), (20, 20, 10));
+    study.merged()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4))]
+
+    /// The merged table has the same bytes at any number of shards and threads, in any order.
+    #[test]
+    fn the_merged_table_does_not_depend_on_who_executed_what(
+        count in 1_usize..9, threads in 1_usize..4, rotate in 0_usize..9
+    ) {
+        let study = Study::new(GRID);
+        for index in 0..count {
+            let index = (index + rotate) % count;
+            study.exec(&Selection::Shard { index, count }, threads);
+        }
+        prop_assert_eq!(study.files("segments").len(), 0, "segments become shards");
+        prop_assert_eq!(study.files("shards").len(), count.min(20));
+        prop_assert_eq!(study.merged(), whole());
+    }
+}
+
+#[test]
+fn what_is_done_is_not_done_again_and_lists_of_cases_do_too() {
+    let study = Study::new(GRID);
+    study.exec(&Selection::Cases(vec![0, 3, 7]), 2);
+    let summary = study.exec(&Selection::ALL, 2);
+    assert_eq!((summary.before, summary.executed), (3, 17));
+    assert_eq!(study.exec(&Selection::ALL, 2).executed, 0);
+    assert_eq!(study.merged(), whole());
+}
+
+/// Two processes that execute one shard at once do no harm: each case counts once.
+#[test]
+fn two_attempts_at_one_shard_are_harmless() {
+    let study = Study::new(GRID);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| study.exec(&Selection::ALL, 1));
+        }
+    });
+    let merged = merge(study.out.path()).unwrap();
+    assert_eq!((merged.status.done, merged.status.failed, merged.status.missing), (10, 10, 0));
+    assert_eq!(fs::read(study.out.path().join("results.parquet")).unwrap(), whole());
+}
+
+#[test]
+fn an_interrupt_leaves_what_was_done() {
+    let study = Study::new(GRID);
+    let (progress, interrupt) = (|_| {}, AtomicBool::new(true));
+    let options = Options { threads: 2, progress: &progress, interrupt: &interrupt };
+    let stopped = exec(&study.grid, &study.plan, &Selection::ALL, study.out.path(), options);
+    assert_eq!(stopped.unwrap().left, 20);
+    interrupt.store(false, Ordering::Relaxed);
+    assert_eq!(study.exec(&Selection::ALL, 2).executed, 20);
+    assert_eq!(study.merged(), whole());
+}
+
+/// Files that were cut short, changed, or are none: named, and their cases executed again.
+#[test]
+fn damage_is_named_and_mended() {
+    let cut: fn(&mut Vec<u8>) = |bytes| bytes.truncate(bytes.len() / 2);
+    let empty: fn(&mut Vec<u8>) = Vec::clear;
+    let flipped: fn(&mut Vec<u8>) = |bytes| {
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+    };
+    for damage in [cut, empty, flipped] {
+        let study = Study::new(GRID);
+        study.exec(&Selection::Shard { index: 0, count: 2 }, 1);
+        study.exec(&Selection::Shard { index: 1, count: 2 }, 1);
+        let path = study.files("shards").remove(0);
+        let mut bytes = fs::read(&path).unwrap();
+        damage(&mut bytes);
+        fs::write(&path, bytes).unwrap();
+        let before = status(study.out.path()).unwrap();
+        assert_eq!((before.missing, before.damaged.len()), (10, 1));
+        assert!(before.damaged[0].why.contains("checksum"), "{:?}", before.damaged);
+        let summary = study.exec(&Selection::ALL, 2);
+        assert_eq!((summary.executed, summary.damaged.len()), (10, 1));
+        assert_eq!(study.merged(), whole());
+        assert!(status(study.out.path()).unwrap().damaged.is_empty(), "it was set aside");
+    }
+}
+
+#[test]
+fn temporary_files_are_ignored() {
+    let study = Study::new(GRID);
+    study.exec(&Selection::ALL, 1);
+    fs::write(study.out.path().join("shards/.tmp-x-1-1"), "half a file").unwrap();
+    assert_eq!(study.merged(), whole());
+}
+
+/// A grid that grows keeps what it has; results that belong to no case of it are kept and counted.
+#[test]
+fn another_grid_over_the_same_folder() {
+    let study = Study::new(GRID);
+    study.exec(&Selection::ALL, 1);
+    let text = GRID.replace("to = 4", "to = 5").replace("[1, 4]", "[4]");
+    let mut larger = Study::new(&text);
+    larger.out = study.out;
+    larger.plan.write(larger.out.path()).unwrap();
+    assert_eq!(larger.exec(&Selection::ALL, 1).executed, 2);
+    let status = status(larger.out.path()).unwrap();
+    assert_eq!((status.cases, status.done, status.failed, status.others), (12, 6, 6, 10));
+}
+
+#[test]
+fn show_tells_the_best_the_front_what_decides_and_what_failed() {
+    let study = Study::new(GRID);
+    study.exec(&Selection::ALL, 1);
+    let goals = ["step_s", "max:mfu"].map(str::to_owned).to_vec();
+    let shown = show(study.out.path(), &sweep::ShowOptions { goals }).unwrap();
+    assert_eq!(shown.best.len(), 10);
+    let steps: Vec<f64> =
+        shown.best.iter().map(|row| row.measures["step_s"].as_f64().unwrap()).collect();
+    assert!(steps.is_sorted());
+    assert!(!shown.pareto.is_empty());
+    assert_eq!(shown.sensitivity.len(), 3);
+    assert!(shown.sensitivity.iter().all(|one| (0.0..=1.0 + 1e-9).contains(&one.share)));
+    assert_eq!(shown.failures.iter().map(|reason| reason.cases).sum::<usize>(), 10);
+    assert!(shown.failures[0].error.contains("tp"), "{:?}", shown.failures);
+    let wrong = sweep::ShowOptions { goals: vec!["step".to_owned()] };
+    assert!(show(study.out.path(), &wrong).unwrap_err().to_string().contains("step_s"));
+}
+
+/// Strong scaling is against the smallest case that differs in nothing else.
+#[test]
+fn sizes_are_compared_with_the_smallest() {
+    let study = Study::new(
+        r#"
+        from = "small-128"
+        engine = "analytic"
+        [axes]
+        gpus = [
+          { "cluster.gpus" = 64, "job.gpus" = 64, "job.parallel.dp" = 8 },
+          { "cluster.gpus" = 128, "job.gpus" = 128, "job.parallel.dp" = 16 },
+        ]
+        "job.batch.sequences" = [128, 256]
+        [keep]
+        measures = ["mfu"]
+        "#,
+    );
+    assert_eq!(study.plan.head.measures, ["mfu", "step_s", "gpus", "tokens_per_step"]);
+    study.exec(&Selection::ALL, 1);
+    let scaling = show(study.out.path(), &Default::default()).unwrap().scaling;
+    assert_eq!(scaling.len(), 1, "{scaling:?}");
+    assert_eq!((scaling[0].gpus, scaling[0].smallest, scaling[0].cases), (128, 64, 2));
+    assert_eq!(scaling[0].kind, sweep::show::Kind::Strong);
+    assert!(1.0 < scaling[0].speedup && scaling[0].speedup < 2.0);
+    assert!((scaling[0].efficiency - scaling[0].speedup / 2.0).abs() < 1e-12);
+}

@@ -1,0 +1,47 @@
+#!/bin/bash
+# Kills `fatflow sweep run` at random times, again and again, and looks whether every case is there
+# exactly once afterwards, with the bytes of a run that nobody killed.
+#
+#   tools/sweep-kill.sh [TIMES] [FATFLOW]
+set -eu
+times=${1:-100}
+fatflow=${2:-target/release/fatflow}
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cat > "$folder/grid.toml" <<'GRID'
+from = "small-128"
+engine = "flow"
+[axes]
+"network.routing.qps" = [1, 4, 16]
+seed = { from = 0, to = 999 }
+[keep]
+measures = ["step_s", "mfu", "links.imbalance"]
+GRID
+killed=0
+round=0
+while [ "$killed" -lt "$times" ]; do
+    round=$((round + 1))
+    while [ "$killed" -lt "$times" ]; do
+        "$fatflow" sweep run "$folder/grid.toml" --out "$folder/killed" --quiet > /dev/null 2>&1 &
+        child=$!
+        sleep "$(awk -v seed="$RANDOM" 'BEGIN { srand(seed); print 0.01 + 1.5 * rand() }')"
+        if kill -9 "$child" 2> /dev/null; then
+            wait "$child" 2> /dev/null || killed=$((killed + 1))
+        else
+            wait "$child"
+            break
+        fi
+    done
+    "$fatflow" sweep run "$folder/grid.toml" --out "$folder/killed" --quiet > /dev/null
+    "$fatflow" sweep status "$folder/killed" --json > "$folder/status.json"
+    for line in '"cases": 3000,' '"done": 3000,' '"missing": 0,' '"duplicates": 0,'; do
+        grep -q "$line" "$folder/status.json" || { cat "$folder/status.json"; exit 1; }
+    done
+    cp "$folder/killed/results.parquet" "$folder/round-$round.parquet"
+    rm -rf "$folder/killed"
+done
+"$fatflow" sweep run "$folder/grid.toml" --out "$folder/whole" --quiet > /dev/null
+for table in "$folder"/round-*.parquet; do
+    cmp "$table" "$folder/whole/results.parquet"
+done
+echo "killed $killed times in $round rounds: every case is there once, with the same bytes"
