@@ -27,6 +27,7 @@ ROOTS = [
     ("commands/src/compare.rs", "Report", "Comparison", "Result"),
     ("commands/src/validate.rs", "Report", "Validation", "Result"),
     ("commands/src/cross_check.rs", "Report", "CrossCheck", "Result"),
+    ("sweep/src/show.rs", "Show", "Sweep", "SweepBase"),
 ]
 
 # Attributes that are a value and, as an Arrow stream, the table behind it: class and key, the type
@@ -37,6 +38,7 @@ TABLES = {
     ("Comparison", "rows"): "Rows[{}]",
     ("CrossCheck", "rows"): "Rows[{}]",
     ("Family", "cases"): "Rows[{}]",
+    ("Sweep", "cases"): "Cases",
 }
 # Structs that are such a value.
 TABULAR = {
@@ -47,6 +49,7 @@ TABULAR = {
 # Tables that have no key of their own in the JSON.
 PROPERTIES = {
     "JobRun": [("series", "What the busiest links carried over the step.")],
+    "Sweep": [("machine", "What each case cost the machine that executed it.")],
     "Traffic": [("transfers", "Every connection between NICs with its bytes of one step.")],
 }
 
@@ -62,6 +65,7 @@ RENAMED = {
     ("commands/src/cross_check.rs", "Column"): "CrossCheckColumn",
     ("commands/src/validate/score.rs", "Part"): "ScoreOfPart",
     ("fabric/src/cost.rs", "Bill"): "FabricBill",
+    ("sweep/src/show.rs", "Row"): "SweepRow",
 }
 
 NUMBERS = {name: "int" for name in "u8 u16 u32 u64 usize i8 i16 i32 i64".split()}
@@ -229,6 +233,9 @@ class Writer:
         for field, rust, attributes, words in struct.fields:
             if re.search(r"serde\(skip\)", attributes):
                 continue
+            if "serde(flatten)" in attributes and rust.startswith("Map<"):
+                # Keys that nobody knows before: they are there as `record["key"]`.
+                continue
             if "serde(flatten)" in attributes:
                 inner = find(rust, struct.file)
                 fields.extend(self.fields(inner, name))
@@ -275,11 +282,11 @@ def write():
         "from dataclasses import dataclass, field",
         "from typing import Optional, Union",
         "",
-        "from ._base import Flows, Record, Result, Rows, Run, TabularRecord",
+        "from ._base import Cases, Flows, Record, Result, Rows, Run, SweepBase, TabularRecord",
         "from ._native import Table",
     ]
     for name, base, words, fields in writer.classes:
-        out += ["", "", "@dataclass(eq=False, repr=False)" if base in ("Run", "Result")
+        out += ["", "", "@dataclass(eq=False, repr=False)" if base in ("Run", "Result", "SweepBase")
                 else "@dataclass(eq=False)", f"class {name}({base}):", doc(words, "    ")]
         must = [one for one in fields if one[2] is None]
         may = [one for one in fields if one[2] is not None]

@@ -14,16 +14,17 @@ Anything long is an Arrow stream: `polars.DataFrame(run.links)`.
 from __future__ import annotations
 
 from . import results
-from ._base import Envelope, Flows, Record, Result, Rows, Run, Unused
+from ._base import Cases, Envelope, Flows, Record, Result, Rows, Run, Unused
 from ._errors import Error, InvalidInput, RunFailed, ScenarioWarning, UnusedInput, WrongUsage
 from ._native import VERSION as __version__
 from ._native import Table
-from ._scenario import Scenario, compare, presets, validate
+from ._scenario import Scenario, compare, presets, sweep, validate
 from .results import (
     CollectiveRun,
     Comparison,
     CrossCheck,
     JobRun,
+    Sweep,
     Topo,
     Traffic,
     TrafficRun,
@@ -31,6 +32,7 @@ from .results import (
 )
 
 __all__ = [
+    "Cases",
     "CollectiveRun",
     "Comparison",
     "CrossCheck",
@@ -46,6 +48,7 @@ __all__ = [
     "RunFailed",
     "Scenario",
     "ScenarioWarning",
+    "Sweep",
     "Table",
     "Topo",
     "Traffic",
@@ -58,5 +61,6 @@ __all__ = [
     "compare",
     "presets",
     "results",
+    "sweep",
     "validate",
 ]

@@ -76,6 +76,10 @@ class Flows(int, Tabular):
     """How many flows there were and, as an Arrow stream, what became of each of them."""
 
 
+class Cases(int, Tabular):
+    """How many cases a sweep has and, as an Arrow stream, each that is done with its measures."""
+
+
 class Rows(Tabular, Generic[T]):
     """Rows of an answer, which are an Arrow table too: a column for each key. A row that has a
     value for each of several columns becomes as many rows, which `column` tells apart."""
@@ -187,7 +191,7 @@ class Result(Record):
         result._answer, result._again, result._tables = answer, again, {}
         about = {key: value for key, value in whole.items() if key != "result"}
         result._envelope = Envelope(**{**about, "unused": unused})
-        for name in ("flows", "links", "series"):
+        for name in ("flows", "links", "series", "cases"):
             value = result.__dict__.get(name)
             if isinstance(value, Tabular):
                 value._load = partial(result._table, name)
@@ -266,6 +270,28 @@ class Run(Result):
         raise AttributeError(f"a {kind} has no `{name}`; it has {', '.join(self._data)}")
 
 
+S = TypeVar("S", bound="SweepBase")
+
+
+class SweepBase(Result):
+    """What a sweep says of its cases."""
+
+    _out: str
+
+    @classmethod
+    def read(cls: type[S], out: Union[str, os.PathLike[str]], goals: Iterable[str] = ()) -> S:
+        """The results that lie in a folder, whoever executed them. `goals` are measures to be best
+        in, such as "step_s" or "max:mfu"; the first counts for `best`."""
+        folder = os.fspath(out)
+        result = cls._of(_native.sweep_show(folder, list(goals)))
+        result._out = folder
+        return result
+
+    def show(self: S, *goals: str) -> S:
+        """The same results by other goals."""
+        return type(self).read(self._out, goals)
+
+
 def _warn(text: str, kind: type[Warning]) -> None:
     """Warns at the first line that is not this package's."""
     here = os.path.dirname(__file__)
@@ -297,8 +323,8 @@ def decode(kind: Any, value: Any) -> Any:
         return Rows(decode(inside[0], item) for item in value)
     if origin is dict and isinstance(value, dict):
         return {key: decode(inside[1], item) for key, item in value.items()}
-    if kind is Flows:
-        return Flows(value)
+    if kind in (Flows, Cases):
+        return kind(value)
     if isinstance(kind, type) and issubclass(kind, Record):
         known = _fields(cast(Hashable, kind))
         named = ((*known[key], item) for key, item in value.items() if key in known)

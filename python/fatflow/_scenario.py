@@ -15,6 +15,7 @@ from .results import (
     Comparison,
     CrossCheck,
     JobRun,
+    Sweep,
     Topo,
     Traffic,
     TrafficRun,
@@ -297,6 +298,39 @@ def validate(
     kept = None if ratchet is None else os.fspath(ratchet)
     paths = [os.fspath(path) for path in inputs]
     return Validation._of(_native.validate(paths, threshold, kept, _assignments(set or {}), how))
+
+
+def sweep(
+    grid: Union[Path, Mapping[str, Any]],
+    out: Path,
+    *,
+    engine: Optional[Engine] = None,
+    threads: Optional[int] = None,
+    goals: Iterable[str] = (),
+) -> Sweep:
+    """Runs many scenarios: a grid file, or its tables, such as
+    `{"from": "small-128", "axes": {"network.routing.qps": [1, 4, 16]}}`.
+
+    Results are kept in the folder `out`; a sweep that was stopped continues where it was.
+    `result.cases` is the table of all cases with their measures."""
+    folder = os.fspath(out)
+    answer = _native.sweep_run(_grid(grid, engine, threads), folder, list(goals))
+    result = Sweep._of(answer)
+    result._out = folder
+    return result
+
+
+def _grid(
+    grid: Union[Path, Mapping[str, Any]], engine: Optional[str], threads: Optional[int]
+) -> dict[str, Any]:
+    """A grid as the native half takes it."""
+    tables = isinstance(grid, Mapping)
+    return {
+        "path": None if isinstance(grid, Mapping) else os.fspath(grid),
+        "json": json.dumps(_plain(grid)) if tables else None,
+        "engine": engine,
+        "threads": threads,
+    }
 
 
 def _scenario(scenario: Union[Scenario, str]) -> Scenario:

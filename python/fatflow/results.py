@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Optional, Union
 
-from ._base import Flows, Record, Result, Rows, Run, TabularRecord
+from ._base import Cases, Flows, Record, Result, Rows, Run, SweepBase, TabularRecord
 from ._native import Table
 
 
@@ -1821,6 +1821,134 @@ class CrossCheck(Result):
     """What they answered."""
 
 
+@dataclass(eq=False)
+class Damaged(Record):
+    """A file that cannot be trusted."""
+
+    file: str
+    """Relative to the folder."""
+
+    why: str
+    """What is wrong with it."""
+
+
+@dataclass(eq=False)
+class SweepRow(Record):
+    """One case with its measures."""
+
+    case: int
+    """Its number."""
+
+    set: list[str]
+    """What it sets, as `--set` takes it."""
+
+    engine: str
+    """Its engine."""
+
+
+@dataclass(eq=False)
+class Sensitivity(Record):
+    """How much an axis matters."""
+
+    key: str
+    """The axis."""
+
+    share: float
+    """The variance of the means over its values, over the whole variance."""
+
+
+@dataclass(eq=False)
+class Scaling(Record):
+    """How throughput grows with the cluster, over all cases that differ in nothing else."""
+
+    kind: str
+    """Whether the work stays (strong), or grows with the GPUs (weak), or neither."""
+
+    gpus: int
+    """GPUs."""
+
+    smallest: int
+    """GPUs of the smallest case, against which it is counted."""
+
+    cases: int
+    """Cases that were averaged."""
+
+    speedup: float
+    """Tokens per second over the smallest case's: the acceleration ratio."""
+
+    efficiency: float
+    """That over the ratio of GPUs."""
+
+    efficiency_min: float
+    """The least efficiency of one of the cases."""
+
+    efficiency_max: float
+    """The most."""
+
+
+@dataclass(eq=False)
+class FailureReason(Record):
+    """Why cases failed."""
+
+    error: str
+    """In words."""
+
+    cases: int
+    """How many cases."""
+
+    first: int
+    """The first of them."""
+
+
+@dataclass(eq=False, repr=False)
+class Sweep(SweepBase):
+    """What a sweep says."""
+
+    cases: Cases
+    """Cases of the plan."""
+
+    done: int
+    """Those that have a result."""
+
+    failed: int
+    """Those that failed, each with its reason."""
+
+    missing: int
+    """Those that are still to be executed."""
+
+    duplicates: int
+    """Executions of cases that had been executed already."""
+
+    others: int
+    """Results of other versions of fatflow, or of an earlier grid: kept, and not counted."""
+
+    damaged: list[Damaged]
+    """Files that cannot be trusted; their cases count as missing."""
+
+    best: list[SweepRow]
+    """The best cases by the first goal, the best first."""
+
+    sensitivity: list[Sensitivity]
+    """How much of the first goal's variance each axis explains by itself."""
+
+    failures: list[FailureReason]
+    """Why cases failed, and how often."""
+
+    pareto: list[SweepRow] = field(default_factory=list)
+    """The cases that no other betters in all goals, where there are several."""
+
+    scaling: list[Scaling] = field(default_factory=list)
+    """How throughput grows with the GPUs, where an axis changes their number."""
+
+    unseen: list[str] = field(default_factory=list)
+    """Measures that no result has."""
+
+    @property
+    def machine(self) -> Table:
+        """What each case cost the machine that executed it."""
+        return self._table("machine")
+
+
 __all__ = [
     "Accuracy",
     "Bill",
@@ -1839,9 +1967,11 @@ __all__ = [
     "CrossCheck",
     "CrossCheckColumn",
     "CrossCheckRow",
+    "Damaged",
     "Elephants",
     "Entropy",
     "FabricBill",
+    "FailureReason",
     "Family",
     "Figure",
     "FlopsPerToken",
@@ -1874,13 +2004,17 @@ __all__ = [
     "QueuePairSeries",
     "ScaleUpSummary",
     "Scaled",
+    "Scaling",
     "ScoreOfPart",
     "Seeds",
+    "Sensitivity",
     "Series",
     "Sharer",
     "SizeRow",
     "SmallMessages",
     "Spread",
+    "Sweep",
+    "SweepRow",
     "TierSummary",
     "Topo",
     "Traffic",

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use commands::Failure;
 use pyo3::prelude::*;
 use scenario::flows::FlowTable;
 use scenario::source::Source;
@@ -47,13 +48,7 @@ impl Scenario {
     /// A scenario from the JSON of its tables, which becomes the TOML that problems point at.
     #[staticmethod]
     fn of_json(py: Python<'_>, json: &str) -> PyResult<Self> {
-        let text = serde_json::from_str::<serde_json::Value>(json)
-            .map_err(|error| error.to_string())
-            .and_then(|value| toml::to_string_pretty(&value).map_err(|error| error.to_string()));
-        let text = text.map_err(|reason| {
-            let problem = scenario::Problem::error(format!("this is no scenario: {reason}"));
-            failed(py, &problem.into())
-        })?;
+        let text = toml_of(json).map_err(|failure| failed(py, &failure))?;
         Ok(Self { name: IN_MEMORY.to_owned(), text: Some(text), set: Vec::new() })
     }
 
@@ -85,6 +80,14 @@ impl Scenario {
     ) -> Request {
         Request { flows, ..self.request(seed, purpose) }
     }
+}
+
+/// The TOML of tables that are JSON.
+pub(crate) fn toml_of(json: &str) -> Result<String, Failure> {
+    let tables = serde_json::from_str::<serde_json::Value>(json).map_err(|e| e.to_string());
+    let text = tables
+        .and_then(|tables| toml::to_string_pretty(&tables).map_err(|error| error.to_string()));
+    text.map_err(|reason| scenario::Problem::error(format!("this is no TOML: {reason}")).into())
 }
 
 /// What the environment says.

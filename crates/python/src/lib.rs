@@ -8,7 +8,7 @@
 //! # Map of the modules, in reading order
 //!
 //! * [`given`]: a scenario, as Python names it.
-//! * [`ask`]: the commands.
+//! * [`ask`]: the commands. [`many`]: sweeps.
 //! * [`answer`]: what they answer.
 //! * [`watched`]: how work is done: off the interpreter's lock, with an ear for Ctrl-C.
 //! * [`table`]: tables as Arrow streams. [`transfers`]: a stream as traffic.
@@ -16,6 +16,7 @@
 mod answer;
 mod ask;
 mod given;
+mod many;
 mod table;
 mod transfers;
 mod watched;
@@ -36,6 +37,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(ask::ask_topo, module)?)?;
     module.add_function(wrap_pyfunction!(ask::ask_compare, module)?)?;
     module.add_function(wrap_pyfunction!(ask::ask_validate, module)?)?;
+    module.add_function(wrap_pyfunction!(many::sweep_plan, module)?)?;
+    module.add_function(wrap_pyfunction!(many::sweep_run, module)?)?;
+    module.add_function(wrap_pyfunction!(many::sweep_exec, module)?)?;
+    module.add_function(wrap_pyfunction!(many::sweep_merge, module)?)?;
+    module.add_function(wrap_pyfunction!(many::sweep_show, module)?)?;
     module.add_function(wrap_pyfunction!(table::table, module)?)?;
     module.add_function(wrap_pyfunction!(table::flows_for_tests, module)?)
 }
