@@ -16,6 +16,7 @@ import time
 import torch
 import torch.nn.functional as F
 
+import cublaslt
 import layers
 import triton_kernels as tk
 from harness import Bench, Pool
@@ -356,13 +357,16 @@ def gemm_calls(pool, m, n, k, layout):
         if layout.endswith("_acc"):
             y = torch.zeros(m, n, dtype=FP32, device="cuda")
             return lambda: torch.ops.aten.addmm.dtype_out(y, a, b, FP32, out=y)
+        if layout.endswith("_acc16"):
+            y = torch.zeros(m, n, dtype=BF16, device="cuda")
+            return lambda: torch.addmm(y, a, b, out=y)
         y = torch.empty(m, n, dtype=BF16, device="cuda")
         return lambda: torch.mm(a, b, out=y)
     return make
 
 
 def gemm_one(bench, pool, m, n, k, layout):
-    width = 8 if layout.endswith("_acc") else 2
+    width = {"tn_acc": 8, "tn_acc16": 4}.get(layout, 2)
     moved = 2 * (m * k + k * n) + width * m * n
     bench.kernel("gemm", "bf16", (m, n, k), layout, gemm_calls(pool, m, n, k, layout),
                  2 * m * n * k, moved)
@@ -386,6 +390,23 @@ def gemm(bench, pool):
     for size in [256, 512, 1024, 2048, 4096, 8192, 16384]:
         gemm_one(bench, pool, size, size, size, "nn")
         gemm_one(bench, pool, size, size, size, "nt")
+
+
+def accumulated(bench, pool):
+    """Weight gradients that are added to main gradients: to bf16, and from fp8 to bf16 and fp32."""
+    for tokens in [2048, 8192, 4096, 1024, 16384]:
+        for n, k in LINEARS:
+            if n > 100000 or n * k > 1 << 28 and tokens > 8192:
+                continue
+            gemm_one(bench, pool, n, k, tokens, "tn_acc16")
+            if tokens in (1024, 16384):
+                continue
+            for layout, out in [("tn_acc16", BF16), ("tn_acc", FP32)]:
+                def make(i):
+                    a, b = pool.take(n, tokens).to(FP8), pool.take(k, tokens).to(FP8)
+                    return cublaslt.fp8_accumulate(a, b, torch.zeros(n, k, dtype=out, device="cuda"))
+                moved = n * tokens + k * tokens + 2 * (2 if out == BF16 else 4) * n * k
+                bench.kernel("gemm", "fp8", (n, k, tokens), layout, make, 2 * n * k * tokens, moved)
 
 
 def fp8(bench, pool):
@@ -709,7 +730,7 @@ def optimizer(bench, pool):
 FAMILIES = {
     "launch": launch, "layers": layers.measure, "experts": layers.measure_experts,
     "memory": memory, "attention": attention, "softmax": softmax, "batched": batched,
-    "grouped": grouped, "gemm": gemm, "loss": loss, "optimizer": optimizer, "fp8": fp8,
+    "grouped": grouped, "gemm": gemm, "accumulated": accumulated, "loss": loss, "optimizer": optimizer, "fp8": fp8,
     "fp8_block": fp8_block, "fp8_range": fp8_range, "casts": casts,
     "grouped_backward": grouped_backward, "profiles": layers.profiles,
 }

@@ -5,8 +5,8 @@
 //! that cluster ([`left_out`](crate::validate::left_out)). A [`Class`] says which measurements are
 //! like a prediction: a collective's size, whether it leaves its server, the library and what it
 //! runs over; a step's kind of model, chip and precision. The half-width is the size of error that
-//! four in five keep to, from the mean size in the class. Where a class has too few rows, the wider
-//! class around it is taken.
+//! four in five keep to, from the mean size in the class. A class of few rows leans on the wider
+//! class around it, the more the fewer they are.
 //!
 //! Rows of one log resemble each other, so a row of a cluster with `n` rows in a class weighs
 //! `1/√n`: a long log counts for more than a short one, and for less than its length.
@@ -28,9 +28,9 @@ use crate::world::JobWorld;
 /// or like Gauss's (1.2816 over √(2/π)). The mean of few rows is surer than their quantile.
 const MEANS: f64 = 1.61;
 
-/// A class needs so many rows, of so many clusters, to speak for itself.
-const ENOUGH_ROWS: usize = 30;
-const ENOUGH_CLUSTERS: usize = 3;
+/// What the class around a class is worth beside its own rows: as much as sixteen rows of one
+/// cluster, or one row of each of four.
+const PRIOR: f64 = 4.0;
 
 /// What a prediction is like, from the general to the particular.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -126,17 +126,17 @@ pub struct Residual {
 pub struct Residuals(pub Vec<Residual>);
 
 /// How far a prediction may be off, and who says so.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct HalfWidth {
     /// In logarithms: four in five are within a factor of `e` to this.
     pub log: f64,
-    /// The class whose errors were taken.
+    /// The most particular class that has errors. Those of the classes around it count too.
     pub class: String,
     /// Rows of that class.
     pub rows: usize,
     /// Their clusters.
     pub clusters: usize,
-    /// Whether that is a wider class than the prediction's own.
+    /// Whether most of it comes from wider classes than the prediction's own.
     pub is_borrowed: bool,
 }
 
@@ -172,45 +172,46 @@ impl Residuals {
         text
     }
 
-    /// How far a prediction of this class may be off, by clusters other than `without`. A kind of
-    /// model with fewer rows than are enough still counts where it is worse than all together.
+    /// How far a prediction of this class may be off, by clusters other than `without`. From the
+    /// general to the particular, the rows of each class move the mean of the class around it.
     pub fn half_width(&self, class: &Class, engine: Engine, without: &str) -> HalfWidth {
-        let mut sparse = 0.0_f64;
-        for length in (1..=class.0.len()).rev() {
+        let mut half = HalfWidth::default();
+        let mut mean = 0.0;
+        for length in 1..=class.0.len() {
             let pool = self.pool(&class.0[..length], engine, without);
-            if pool.rows < ENOUGH_ROWS || pool.clusters < ENOUGH_CLUSTERS {
-                // Its second word: the kind of model, or the size.
-                let is_kind = length == 2 && 1 < pool.clusters;
-                sparse = if is_kind { pool.mean } else { sparse };
-                if 1 < length {
-                    continue;
-                }
+            if pool.rows == 0 {
+                break;
             }
-            return HalfWidth {
-                log: MEANS * pool.mean.max(sparse),
+            let prior = if length == 1 { 0.0 } else { PRIOR };
+            mean = (pool.sum + prior * mean) / (pool.weight + prior);
+            half = HalfWidth {
+                log: MEANS * mean,
                 class: class.0[..length].join(" / "),
                 rows: pool.rows,
                 clusters: pool.clusters,
-                is_borrowed: length < class.0.len(),
+                is_borrowed: length < class.0.len() || pool.weight < PRIOR,
             };
         }
-        unreachable!("every class has a first word")
+        half
     }
 
-    /// The mean size of errors of a class, by clusters other than `without`.
+    /// The errors of a class, by clusters other than `without`.
     fn pool(&self, prefix: &[String], engine: Engine, without: &str) -> Pool {
-        let mut clusters: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+        let mut clusters: BTreeMap<&str, (f64, usize)> = BTreeMap::new();
         let rows = self.0.iter().filter(|row| row.cluster != without);
         for row in rows.filter(|row| row.class.0.starts_with(prefix)) {
             let error = if engine.has_contention() { row.flow } else { row.analytic };
             let (sum, count) = clusters.entry(&row.cluster).or_default();
-            (*sum, *count) = (*sum + error.abs(), *count + 1.0);
+            (*sum, *count) = (*sum + error.abs(), *count + 1);
         }
-        let (sum, weight) = clusters.values().fold((0.0, 0.0), |(all, weight), (sum, count)| {
-            (all + sum / count.sqrt(), weight + count.sqrt())
-        });
-        let rows = clusters.values().map(|(_, count)| *count as usize).sum();
-        Pool { mean: sum / f64::max(weight, 1.0), rows, clusters: clusters.len() }
+        let mut pool = Pool { clusters: clusters.len(), ..Pool::default() };
+        for (sum, count) in clusters.into_values() {
+            let root = (count as f64).sqrt();
+            pool.sum += sum / root;
+            pool.weight += root;
+            pool.rows += count;
+        }
+        pool
     }
 
     /// How far a step may be off of which `exposed` is communication. Published steps expose
@@ -223,9 +224,11 @@ impl Residuals {
     }
 }
 
-/// Errors of one class.
+/// Errors of one class, each weighed by its cluster's rows.
+#[derive(Default)]
 struct Pool {
-    mean: f64,
+    sum: f64,
+    weight: f64,
     rows: usize,
     clusters: usize,
 }
@@ -311,10 +314,10 @@ mod tests {
 
     const HOPPER: &str = "step / dense / Hopper / bf16";
 
-    /// Ten rows of each of three clusters with errors of 1 to 10 %, 5.5 % on average.
-    fn thirty() -> Residuals {
+    /// Sixteen rows of each of three clusters with errors of 1 to 16 %, 8.5 % on average.
+    fn forty_eight() -> Residuals {
         let names = ["a", "b", "c"];
-        let rows = (1..=10).flat_map(|percent| {
+        let rows = (1..=16).flat_map(|percent| {
             names.map(|name| residual(name, HOPPER, 0.01 * f64::from(percent)))
         });
         Residuals(rows.collect())
@@ -322,25 +325,30 @@ mod tests {
 
     #[test]
     fn the_half_width_follows_the_mean_error() {
-        let (all, class) = (thirty(), Class::read(HOPPER));
+        let (all, class) = (forty_eight(), Class::read(HOPPER));
         let half = all.half_width(&class, Engine::Analytic, "");
-        assert!((half.log - MEANS * 0.055).abs() < 1e-12, "{half:?}");
-        assert!((all.half_width(&class, Engine::Flow, "").log - MEANS * 0.11).abs() < 1e-12);
-        assert!(!half.is_borrowed && half.rows == 30 && half.clusters == 3);
-        // Without one cluster too few are like it: what is left is all there is.
+        assert!((half.log - MEANS * 0.085).abs() < 1e-12, "{half:?}");
+        assert!((all.half_width(&class, Engine::Flow, "").log - MEANS * 0.17).abs() < 1e-12);
+        assert!(!half.is_borrowed && half.rows == 48 && half.clusters == 3);
         let half = all.half_width(&class, Engine::Analytic, "a");
-        assert!(half.is_borrowed && half.class == "step" && half.rows == 20);
+        assert!(half.clusters == 2 && half.rows == 32);
+        let none = all.half_width(&Class::read("collective"), Engine::Analytic, "");
+        assert_eq!(none, HalfWidth::default());
     }
 
-    /// Two clusters of another kind that are further off make it less sure.
+    /// One row beside forty-eight: it counts for a fifth in its own class.
     #[test]
-    fn a_sparse_class_counts_where_it_is_worse() {
-        let mut all = thirty();
-        let other = "step / experts / Hopper / fp8";
-        all.0.extend(["d", "e"].map(|name| residual(name, other, 0.2)));
+    fn a_class_of_few_rows_leans_on_the_class_around_it() {
+        let mut all = forty_eight();
+        let other = "step / experts";
+        all.0.push(residual("d", other, 0.2));
         let half = all.half_width(&Class::read(other), Engine::Analytic, "");
-        assert!((half.log - MEANS * 0.2).abs() < 1e-12, "{half:?}");
-        assert!(half.is_borrowed && half.class == "step" && half.rows == 32);
+        let around = (12.0 * 0.085 + 0.2) / 13.0;
+        assert!((half.log - MEANS * (0.2 + 4.0 * around) / 5.0).abs() < 1e-12, "{half:?}");
+        assert!(half.is_borrowed && half.class == other && half.rows == 1);
+        // A class that nobody has measured is as sure as the one around it.
+        let further = all.half_width(&Class::read("step / experts / B"), Engine::Analytic, "");
+        assert!(further.is_borrowed && further.log == half.log && further.class == other);
     }
 
     /// By rows the short log is a fifth; by 1/√n it is a third.

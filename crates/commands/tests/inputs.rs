@@ -111,6 +111,7 @@ const CONTEXTS: &[(&str, &[Question], &[&str])] = &[
     ("network.nic.reorder", &[Job, Collective, Traffic], &[SPRAY]),
     ("network.nic.qp_contexts", &[Job, Collective, Traffic], &[LONG_MISSES]),
     ("network.nic.qp_miss", &[Job, Collective, Traffic], &[FEW_CONTEXTS, SMALL_PACKETS]),
+    ("network.nic.qp_fetch", &[Job, Collective, Traffic], &[FEW_CONTEXTS]),
     ("catalogue.nic.connectx-7.qp_contexts", &[Job, Collective, Traffic], &[LONG_MISSES]),
     (
         "catalogue.nic.connectx-7.qp_miss_ns",

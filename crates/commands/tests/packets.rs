@@ -189,6 +189,29 @@ fn what_would_fill_memory_is_refused_before_it_is_written() {
     assert!(reason.contains("messages, more than memory holds"), "{reason}");
 }
 
+/// Bandwidth over 1 to 4,096 queue pairs has a maximum on flows and on packets, whether messages
+/// stay whole, as is the default, or are split.
+#[test]
+fn bandwidth_over_queue_pairs_has_a_maximum() {
+    for engine in [Engine::Flow, Engine::Packet] {
+        for split in ["round-robin", "split"] {
+            let makespan = |qps: u32| {
+                let how = format!("network.routing.split={split}");
+                let count = format!("network.routing.qps={qps}");
+                let loaded = loaded_with("../../scenarios/queue-pairs.toml", &[&how, &count]);
+                let options = run_traffic::Options { engine, ..run_traffic::Options::default() };
+                let run = run_traffic::run(&loaded, &options, &mut Watch::default());
+                run.expect("it runs").0.makespan_s.expect("it finished")
+            };
+            let times = [1, 4, 1_024, 4_096].map(makespan);
+            let best = times.iter().copied().fold(f64::INFINITY, f64::min);
+            assert!(best < 0.9 * times[0] && best < 0.95 * times[3], "{split}: {times:?}");
+            // Contexts alone cost 1 us more from 1,024 to 4,096, posts far more.
+            assert!(times[2] + 0.5e-6 < times[3], "{engine:?}, {split}: {times:?}");
+        }
+    }
+}
+
 /// Agreement: a message alone takes the same on all engines, but for the bits of acknowledgements.
 #[test]
 fn a_message_alone_takes_the_same_on_all_engines() {

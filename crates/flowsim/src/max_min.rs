@@ -20,6 +20,7 @@
 
 mod certificate;
 mod lists;
+mod slack;
 mod whole;
 
 use std::cmp::Reverse;
@@ -64,6 +65,8 @@ struct LinkState {
     looks: u32,
     waiting: bool,
     reported: bool,
+    /// Wide flows count at what they promise (see [`slack`]).
+    slack: bool,
 }
 
 /// Other links that an [`Own`] can name.
@@ -111,6 +114,11 @@ struct Flow {
     /// Its place among the flows that this link holds back.
     place: u32,
     weight: f64,
+    /// Its entries for tight links end here; only wide flows have others.
+    tight: u32,
+    wide: bool,
+    /// The level at which slack links count it, if it is wide.
+    promise: f64,
 }
 
 /// What a flow puts on a link, and where the link lists it.
@@ -167,8 +175,18 @@ pub struct MaxMin {
     changed: Vec<SolverLink>,
     moved: Vec<FlowId>,
     claims: Vec<(f64, u32, u32)>,
-    work: u64,
-    whole_solves: u64,
+    effort: Effort,
+}
+
+/// What a solver has done, counted: the same on every machine.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Effort {
+    /// Links that were looked at, and flows whose level was set.
+    pub looks: u64,
+    /// Links that were told of a flow's change.
+    pub told: u64,
+    /// How often everything was solved at once.
+    pub whole_solves: u64,
 }
 
 impl MaxMin {
@@ -188,8 +206,7 @@ impl MaxMin {
             changed: Vec::new(),
             moved: Vec::new(),
             claims: Vec::new(),
-            work: 0,
-            whole_solves: 0,
+            effort: Effort::default(),
         };
         for &capacity in capacities {
             network.push_link(capacity);
@@ -222,8 +239,10 @@ impl MaxMin {
         let end = self.entries.len();
         assert!(first < end, "a flow that crosses no link has no rate");
         let index = |at: usize| u32::try_from(at).expect("under 2³² entries");
+        let wide = slack::WIDE < end - first;
         let (first, end) = (index(first), index(end));
-        self.flows.push(Flow { first, end, held: NOWHERE, place: 0, weight })
+        let (held, place, tight, promise) = (NOWHERE, 0, end, 0.0);
+        self.flows.push(Flow { first, end, held, place, weight, tight, wide, promise })
     }
 
     /// Lets a flow run. Its rate is known after [`Self::settle`].
@@ -236,7 +255,7 @@ impl MaxMin {
 
     /// Takes a flow out. The others' rates are known after [`Self::settle`].
     pub fn stop(&mut self, flow: FlowId) {
-        let Flow { held, .. } = self.flows[flow];
+        let Flow { held, tight, wide, promise, .. } = self.flows[flow];
         assert!(held < NOWHERE - 1, "{flow:?} is stopped without having been settled");
         let level = self.links[held as usize].level;
         let range = self.range(flow.index());
@@ -244,8 +263,12 @@ impl MaxMin {
         for at in range {
             let Entry { link, place, load } = self.entries[at];
             self.leave_link(link, place);
+            let counted = if at < tight as usize { level } else { promise };
             if link != held {
-                self.add_fixed_load(link, -load * level, 0.0);
+                self.add_fixed_load(link, -load * counted, 0.0);
+                if wide {
+                    self.loosen_if_spare(link);
+                }
             }
         }
         self.queue_link(held);
@@ -272,10 +295,10 @@ impl MaxMin {
             self.admit(self.started[at]);
         }
         self.started.clear();
-        let limit = self.work + 64 * (self.links.len() as u64 + self.running as u64);
+        let limit = self.effort.looks + 64 * (self.links.len() as u64 + self.running as u64);
         while let Some(Turn(Reverse((key, link)))) = self.turns.pop() {
-            self.work += 1;
-            if limit < self.work {
+            self.effort.looks += 1;
+            if limit < self.effort.looks {
                 // Never seen, but rounding is not to be trusted with a promise to end.
                 self.solve_whole();
                 return;
@@ -318,8 +341,7 @@ impl MaxMin {
 
     /// What a link carries now.
     pub fn carried(&self, link: SolverLink) -> f64 {
-        let LinkState { fixed, free, level, .. } = self.links[link.index()];
-        fixed + free * level
+        self.added_up(link.index())
     }
 
     /// What a link can carry.
@@ -344,9 +366,9 @@ impl MaxMin {
         self.running
     }
 
-    /// How many links have been looked at, and how often everything was solved at once.
-    pub fn effort(&self) -> (u64, u64) {
-        (self.work, self.whole_solves)
+    /// What has been done so far.
+    pub fn effort(&self) -> Effort {
+        self.effort
     }
 
     /// Hands over the links whose level and the flows whose holder changed since last asked.
@@ -365,6 +387,7 @@ impl MaxMin {
         assert!(0.0 <= capacity && capacity.is_finite(), "a capacity of {capacity}");
         let (fixed, free, level, highest) = (0.0, 0.0, 0.0, 0.0);
         let (looks, waiting, reported, alarm) = (0, false, false, capacity * (1.0 + SAME));
+        let slack = true;
         self.links.push(LinkState {
             fixed,
             alarm,
@@ -375,6 +398,7 @@ impl MaxMin {
             looks,
             waiting,
             reported,
+            slack,
         });
         self.members.add();
         self.own.add();
@@ -411,6 +435,12 @@ impl MaxMin {
     fn range(&self, flow: usize) -> std::ops::Range<usize> {
         let Flow { first, end, .. } = self.flows[FlowId::from_index(flow)];
         first as usize..end as usize
+    }
+
+    /// The entries of a flow for links that are told of its level.
+    fn tight_range(&self, flow: usize) -> std::ops::Range<usize> {
+        let Flow { first, tight, .. } = self.flows[FlowId::from_index(flow)];
+        first as usize..tight as usize
     }
 
     /// Puts a link in line to be updated.
@@ -477,7 +507,7 @@ impl MaxMin {
     }
 
     fn load_on(&self, flow: usize, link: u32) -> f64 {
-        let entries = &self.entries[self.range(flow)];
+        let entries = &self.entries[self.tight_range(flow)];
         let entry = entries.iter().find(|entry| entry.link == link);
         entry.expect("a flow is held back only where it goes").load
     }
@@ -485,7 +515,6 @@ impl MaxMin {
     /// Brings in a new flow: the lowest link on its way holds it back until it is looked at.
     fn admit(&mut self, flow: u32) {
         let range = self.range(flow as usize);
-        self.join_links(flow);
         let room = |entry: &Entry| {
             let state = &self.links[entry.link as usize];
             match state.free {
@@ -495,15 +524,25 @@ impl MaxMin {
         };
         let entries = self.entries[range.clone()].iter();
         let lowest = entries.min_by(|a, b| room(a).total_cmp(&room(b)));
-        let holder = lowest.expect("a flow crosses a link").link;
+        let lowest = lowest.expect("a flow crosses a link");
+        let (holder, promise) = (lowest.link, Self::promise_at(room(lowest)));
+        if self.links[holder as usize].slack {
+            self.tighten(holder);
+        }
+        if self.flows[FlowId::from_index(flow as usize)].wide {
+            self.sort_entries(flow as usize, promise);
+        }
+        self.join_links(flow);
         let level = self.links[holder as usize].level;
+        let tight = self.tight_range(flow as usize);
         for at in range {
             let Entry { link, load, .. } = self.entries[at];
+            let counted = if tight.contains(&at) { level } else { promise };
             if link == holder {
                 self.links[link as usize].free += load;
                 self.queue_link(link);
             } else {
-                self.add_fixed_load(link, load * level, level);
+                self.add_fixed_load(link, load * counted, counted);
             }
         }
         self.hold_flow(flow as usize, holder);
@@ -521,6 +560,9 @@ impl MaxMin {
 
     /// Updates a link whose turn it is: its level, who it must hand over, whom it must claim.
     fn update_link(&mut self, link: u32, key: f64) {
+        if self.links[link as usize].slack {
+            self.tighten(link);
+        }
         let state = &mut self.links[link as usize];
         state.looks += 1;
         if state.looks.is_multiple_of(REFRESH) || state.free == 0.0 {
@@ -566,7 +608,9 @@ impl MaxMin {
         let before = self.flows[FlowId::from_index(flow)].held;
         let (old, new) = (self.links[before as usize].level, self.links[holder as usize].level);
         self.release_flow(flow);
-        for at in self.range(flow) {
+        let tight = self.tight_range(flow);
+        self.effort.told += tight.len() as u64;
+        for at in tight {
             let Entry { link, load, .. } = self.entries[at];
             if link == holder {
                 let state = &mut self.links[link as usize];
@@ -578,6 +622,9 @@ impl MaxMin {
             } else if old != new {
                 self.add_fixed_load(link, load * (new - old), new);
             }
+        }
+        if self.flows[FlowId::from_index(flow)].wide {
+            self.renew_promise(flow, new);
         }
         self.hold_flow(flow, holder);
     }
@@ -650,20 +697,26 @@ impl MaxMin {
         let old = std::mem::replace(&mut self.links[link as usize].level, level);
         self.note_changed(link);
         let own = self.own.len(link as usize);
-        self.work += own as u64;
+        self.effort.looks += own as u64;
         for at in 0..own {
             let Own { flow, count, links, load } = self.own.get(link as usize)[at];
             if count != NOWHERE {
+                self.effort.told += u64::from(count);
                 for &other in links.iter().take(count as usize) {
                     self.add_fixed_load(other, load * (level - old), level);
                 }
                 continue;
             }
-            for entry in self.range(flow as usize) {
+            let tight = self.tight_range(flow as usize);
+            self.effort.told += tight.len() as u64;
+            for entry in tight {
                 let Entry { link: other, load, .. } = self.entries[entry];
                 if other != link {
                     self.add_fixed_load(other, load * (level - old), level);
                 }
+            }
+            if self.flows[FlowId::from_index(flow as usize)].wide {
+                self.renew_promise(flow as usize, level);
             }
         }
     }

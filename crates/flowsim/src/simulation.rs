@@ -23,13 +23,15 @@ use fabric::routing::{Grain, NoPath, QueuePairUse, Spread};
 use fabric::{Fabric, Health, LinkId};
 use serde::Serialize;
 use traffic::queue_pairs::{NicLoad, nic_loads};
-use traffic::{ConnectionId, Finding, LinkUse, OpId, OpKind, OpTimes, Outcome, Replay, Transfers};
+use traffic::{
+    Connection, ConnectionId, Finding, LinkUse, OpId, OpKind, OpTimes, Outcome, Replay, Transfers,
+};
 use units::{Bytes, Id, IdVec, Time};
 
 use crate::analysis::Traces;
 use crate::capacity;
 use crate::estimate;
-use crate::max_min::{FlowId, MaxMin, SolverLink};
+use crate::max_min::{Effort, FlowId, MaxMin, SolverLink};
 use crate::paths::{Lay, Paths};
 use crate::progress::Progress;
 use crate::series::Series;
@@ -73,6 +75,8 @@ struct Lane {
     /// From a message's arrival to its acknowledgement.
     back: f64,
     per_byte: f64,
+    /// What a message that finds it idle waits for contexts.
+    fetch: f64,
     /// There and back without the NICs, and the rate of the sender's link.
     round_trip: f64,
     line: f64,
@@ -92,6 +96,8 @@ struct Part {
     bytes: f64,
     begun: f64,
     next: u32,
+    /// Its lane was idle: contexts may have to be fetched.
+    was_idle: bool,
 }
 
 /// A folded channel on its present way: since when, and what it had to move then.
@@ -133,8 +139,8 @@ pub struct Run<'a> {
     pub series: Series,
     /// How exact it was.
     pub accuracy: Accuracy,
-    /// How many links the solver looked at, and how often it solved everything at once.
-    pub effort: (u64, u64),
+    /// What the solver did for it.
+    pub effort: Effort,
 }
 
 impl Run<'_> {
@@ -416,6 +422,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
                 delay: 0.0,
                 back: 0.0,
                 per_byte: 0.0,
+                fetch: 0.0,
                 round_trip: 0.0,
                 line: f64::INFINITY,
                 sent: 0.0,
@@ -428,7 +435,10 @@ impl<'a, 'b> Simulation<'a, 'b> {
     }
 
     fn enqueue_message(&mut self, lane: u32, op: OpId, bytes: f64) {
-        let part = Part { op, bytes, begun: self.now, next: NONE };
+        let Lane { tail, idle_since, delay, back, .. } = self.lanes[lane as usize];
+        // Until the last message is acknowledged its contexts are in use.
+        let was_idle = tail == NONE && (idle_since == 0.0 || idle_since + delay + back < self.now);
+        let part = Part { op, bytes, begun: self.now, next: NONE, was_idle };
         let id = match self.free_parts.pop() {
             Some(id) => {
                 self.parts[id as usize] = part;
@@ -495,6 +505,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
     }
 
     fn define_lane(&mut self, lane: u32, weight: f64) {
+        let fetch = self.fetch_s(self.lanes[lane as usize].connection);
         let row = &mut self.lanes[lane as usize];
         let wire = &self.settings.wire;
         let ends = &self.transfers.connections()[row.connection];
@@ -507,12 +518,21 @@ impl<'a, 'b> Simulation<'a, 'b> {
         self.carriers.push(Carrier::Lane(lane));
         row.flow = Some(flow);
         (row.delay, row.per_byte) = (self.lay.delay + nics, self.lay.per_byte);
+        row.fetch = fetch;
         row.round_trip = 2.0 * self.lay.delay + store;
         row.line = self.lay.entries.first().map_or(f64::INFINITY, |(first, _)| {
             self.network.capacity(SolverLink::from_index(*first as usize))
         });
         // The receiving NIC acknowledges before its software knows.
         row.back = (self.lay.delay - nics / 2.0).max(0.0);
+    }
+
+    /// What a message waits for the contexts of its queue pair, at both ends, in seconds.
+    fn fetch_s(&self, connection: ConnectionId) -> f64 {
+        let Connection { from, to, .. } = self.transfers.connections()[connection];
+        let cost = &self.settings.wire.queue_pairs;
+        let wait = |nic: usize| cost.message_s(self.loads[nic].contexts);
+        [from, to].into_iter().filter_map(|node| self.fabric.nic_number(node)).map(wait).sum()
     }
 
     /// Gives the bundles in `lay` links of the solver, as wide as all that they stand for.
@@ -604,8 +624,8 @@ impl<'a, 'b> Simulation<'a, 'b> {
     }
 
     fn part_finished(&mut self, lane: u32, flow: FlowId) {
-        let Lane { head, delay, back, per_byte, .. } = self.lanes[lane as usize];
-        let Part { op, bytes, begun, next } = self.parts[head as usize];
+        let Lane { head, delay, back, per_byte, fetch, .. } = self.lanes[lane as usize];
+        let Part { op, bytes, begun, next, was_idle } = self.parts[head as usize];
         let sent_by = self.sent_by(lane, begun, bytes);
         self.count_bytes(flow, begun, bytes);
         self.free_parts.push(head);
@@ -624,6 +644,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
         let arrival = sent_by
             + flow.protocol_latency.as_secs_f64()
             + delay
+            + if was_idle { fetch } else { 0.0 }
             + per_byte * bytes.min(wire.packet.as_f64());
         let state = &mut self.ops[op];
         state.received = state.received.max(arrival);
@@ -660,14 +681,17 @@ impl<'a, 'b> Simulation<'a, 'b> {
     }
 
     fn coupled_finished(&mut self, op: OpId, flow: FlowId) {
-        let OpKind::Coupled { fill, .. } = self.transfers.ops()[op].kind else {
+        let OpKind::Coupled { fill, edges, .. } = &self.transfers.ops()[op].kind else {
             unreachable!("only folded channels have coupled flows")
         };
+        // Its first message waits for contexts, and all that follow it.
+        let edges = self.transfers.coupled(edges).iter();
+        let fetch = edges.map(|edge| self.fetch_s(*edge)).fold(0.0, f64::max);
         let Running { begun, bytes, .. } = self.coupled.remove(&op).expect("it has been running");
         self.count_bytes(flow, begun, bytes);
         self.network.stop(flow);
         self.progress.end(flow);
-        self.finish(op, self.now + fill.as_secs_f64(), 0.0);
+        self.finish(op, self.now + fill.as_secs_f64() + fetch, 0.0);
     }
 
     /// Notes what a flow has carried over the links of its way.

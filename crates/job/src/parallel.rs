@@ -63,7 +63,7 @@ pub struct ParallelConfig {
     /// they divide and nothing but embedding and head comes on top, as Megatron-LM does by itself;
     /// else balanced, for then somebody had to choose.
     pub stage_split: Option<StageSplit>,
-    /// The type in which gradients are reduced.
+    /// The type of the main gradients: microbatches are added up in it, and it is reduced.
     pub gradients: GradientType,
     /// When gradients are reduced. Left out, it is the sharding's own habit.
     pub reduction: Option<Reduction>,
@@ -233,8 +233,10 @@ pub enum RankOrder {
     TpCpDpPp,
 }
 
-/// The type in which gradients are reduced.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// The type of the main gradients: microbatches are added up in it, and it is reduced.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum GradientType {
     /// Two bytes.

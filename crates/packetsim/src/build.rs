@@ -51,7 +51,7 @@ pub(crate) fn build<'a>(
     limits::check_messages(&network, transfers, settings, &sizes)?;
     limits::check_ports(fabric, &network, settings)?;
     let (mut senders, sender_of_port) = senders(fabric);
-    fetch_contexts(fabric, &network, settings, &mut senders, &sender_of_port);
+    let fetches = fetch_contexts(fabric, &network, settings, &mut senders, &sender_of_port);
     let links = ports.len();
     let ends = fabric.gpus() + fabric.nics();
     let slow_hosts = settings.nic.host_rate().is_some() || faults.all().iter().any(pauses);
@@ -102,6 +102,7 @@ pub(crate) fn build<'a>(
         messages: Vec::new(),
         routed: Vec::new(),
         senders,
+        fetches,
         sender_of_port,
         grant_ledgers: (0..ends).map(|_| GrantLedger::default()).collect(),
         hosts: if slow_hosts { hosts(fabric, settings) } else { Vec::new() },
@@ -402,14 +403,15 @@ fn senders(fabric: &Fabric) -> (Vec<Sender>, Vec<u32>) {
     (senders, of_port)
 }
 
-/// Tells every sender what contexts cost that its NIC has no room for.
+/// Tells every sender what contexts cost that its NIC has no room for. By node: what a message
+/// waits for one.
 fn fetch_contexts(
     fabric: &Fabric,
     network: &Network,
     settings: &Settings,
     senders: &mut [Sender],
     sender_of_port: &[u32],
-) {
+) -> Vec<u64> {
     let mut contexts = vec![0_u64; fabric.nodes().len()];
     for (key, _) in &network.keys {
         contexts[key.from.index()] += 1;
@@ -423,6 +425,8 @@ fn fetch_contexts(
             sender.fetching = Span::from_secs_f64(packet_s).as_ps();
         }
     }
+    let wait = |in_use: u64| Span::from_secs_f64(cost.message_s(in_use)).as_ps();
+    contexts.into_iter().map(wait).collect()
 }
 
 fn hosts(fabric: &Fabric, settings: &Settings) -> Vec<Host> {

@@ -85,6 +85,9 @@ pub struct NicConfig {
     pub qp_contexts: u32,
     /// What a context that is not there holds up its pipeline.
     pub qp_miss: Span,
+    /// What a message that finds its queue pair idle waits for a context that is not there, at
+    /// either end.
+    pub qp_fetch: Span,
     /// What posting one more part of a message that is split over queue pairs takes the host.
     pub qp_post: Span,
     /// At what rate a queue pair goes on after it had nothing to send.
@@ -110,10 +113,11 @@ pub struct NicConfig {
 
 impl Default for NicConfig {
     fn default() -> Self {
-        let QueuePairCost { contexts, miss, post } = QueuePairCost::default();
+        let QueuePairCost { contexts, miss, fetch, post } = QueuePairCost::default();
         Self {
             qp_contexts: contexts,
             qp_miss: miss,
+            qp_fetch: fetch,
             qp_post: post,
             // The scenario fills in what the catalogue says of the card.
             send_latency: Span::ZERO,
@@ -153,6 +157,7 @@ impl Ranged for NicConfig {
         check.at_most("timeout", self.timeout, LONGEST);
         check.at_least("qp_contexts", self.qp_contexts, 1);
         check.at_most("qp_miss", self.qp_miss, LONGEST);
+        check.at_most("qp_fetch", self.qp_fetch, LONGEST);
         check.at_most("qp_post", self.qp_post, LONGEST);
         check.at_most("idle_reset", self.idle_reset, LONGEST);
         if let Some(rate) = self.pcie {
@@ -171,8 +176,8 @@ impl NicConfig {
 
     /// What queue pairs cost.
     pub fn queue_pair_cost(&self) -> QueuePairCost {
-        let Self { qp_contexts, qp_miss, qp_post, .. } = *self;
-        QueuePairCost { contexts: qp_contexts, miss: qp_miss, post: qp_post }
+        let Self { qp_contexts, qp_miss, qp_fetch, qp_post, .. } = *self;
+        QueuePairCost { contexts: qp_contexts, miss: qp_miss, fetch: qp_fetch, post: qp_post }
     }
 
     /// What the host takes at most from one NIC, each way: over PCIe, and through the kernel;

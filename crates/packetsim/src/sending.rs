@@ -28,7 +28,11 @@ impl Simulation<'_> {
         }
         let packets = self.sizes.packets(bytes);
         let number = self.messages.len() as u32;
+        let (key, _) = &self.network.keys[pair];
+        let fetch = self.fetches[key.from.index()] + self.fetches[key.to.index()];
         let state = &mut self.pairs[pair];
+        let was_idle = state.una == state.end;
+        let posted = if was_idle { posted + fetch } else { posted };
         let before = match state.last {
             NOWHERE => 0,
             last => {
@@ -40,7 +44,6 @@ impl Simulation<'_> {
         let first = state.end;
         self.messages.push(Message { op, first, packets, next: NOWHERE, bytes, before, posted });
         let end = first.checked_add(packets).expect("a queue pair sends fewer than 2³² packets");
-        let was_idle = state.una == state.end;
         state.end = end;
         state.last = number;
         if state.sending == NOWHERE {

@@ -225,6 +225,8 @@ pub(crate) struct Simulation<'a> {
     /// The links of all paths, one for each queue pair that crosses them.
     pub routed: Vec<u32>,
     pub senders: Vec<Sender>,
+    /// By node: what a message that finds its queue pair idle waits for its context.
+    pub fetches: Vec<u64>,
     pub sender_of_port: Vec<u32>,
     pub grant_ledgers: Vec<GrantLedger>,
     pub hosts: Vec<Host>,

@@ -117,6 +117,7 @@ fn efa(settings: &mut Settings) {
     // wires and switches are a small part of it.
     // Its addresses have no connections, and so no contexts.
     settings.nic.qp_miss = Span::ZERO;
+    settings.nic.qp_fetch = Span::ZERO;
     settings.nic.send_latency = Span::from_ns(7_750);
     settings.nic.receive_latency = Span::from_ns(7_750);
 }
@@ -129,6 +130,7 @@ fn ultra_ethernet(settings: &mut Settings) {
     settings.congestion = CcConfig::Nscc(nscc::Config::default());
     // A packet delivery context lives as long as its traffic, for all messages to one receiver.
     settings.nic.qp_miss = Span::ZERO;
+    settings.nic.qp_fetch = Span::ZERO;
     // SN5600's profile with trimming (sonic-buildimage, x86_64-nvidia_sn5600-r0, qos.json.j2):
     // 166,912 to 282,624 bytes, 5 %.
     settings.ecn.min = Bytes::new(166_912);
@@ -158,6 +160,7 @@ fn tcp(settings: &mut Settings) {
     settings.nic.retries = 15;
     // Sockets live in the host's memory, and what its core does is in `core_rate`.
     settings.nic.qp_miss = Span::ZERO;
+    settings.nic.qp_fetch = Span::ZERO;
     settings.nic.qp_post = Span::ZERO;
     // From memory: about 15 us one way through the kernel (system call, stack, interrupt), and a
     // copy between GPU and host memory of about 10 us at either end.

@@ -87,6 +87,27 @@ fn queue_pairs_have_a_price() {
     assert!(held < packets * each && (fetched / (packets * each) - 1.0).abs() < 0.1, "{fetched}");
 }
 
+/// Oracle: a whole message that finds its queue pair idle waits at both ends for the contexts that
+/// the NICs do not hold, three in four of 4,096.
+#[test]
+fn whole_messages_wait_for_contexts() {
+    let fabric = star(2, Span::from_ns(600));
+    let makespan = |qps: u16| {
+        let mut transfers = Transfers::new();
+        let label = transfers.label("whole");
+        let (from, to) = (fabric.nic(0), fabric.nic(1));
+        let connection = transfers.connect(Connection { from, to, channel: 0, queue_pairs: 0 });
+        transfers.send(connection, Bytes::from_kib(64), label, &[]);
+        let mut settings = Settings::default();
+        settings.routing.qps = qps;
+        let outcome = packetsim::run(&fabric, &transfers, &settings).expect("it runs");
+        outcome.makespan().as_secs_f64()
+    };
+    let [one, all_held, fetched] = [1, 1_024, 4_096].map(makespan);
+    assert_eq!(one, all_held);
+    assert!((fetched - one - 2.0 * 0.75 * 550e-9).abs() < 1e-9, "{one} and {fetched}");
+}
+
 /// Whether an algorithm lets a queue pair start at line rate and keep to it.
 fn runs_at_line_rate(congestion: &CcConfig, hops: &[(Rate, Span)]) -> bool {
     let mtu = Bytes::new(4_096);

@@ -123,7 +123,7 @@ fn problem(row: Option<usize>, reason: String) -> Failure {
 /// The whole numbers of a column whose first row has this number.
 fn integers(column: &ArrayRef, name: &str, first: usize) -> Result<Vec<u64>, Failure> {
     let read = match column.data_type() {
-        DataType::UInt64 => whole::<UInt64Type>(column, |value| Some(value)),
+        DataType::UInt64 => whole::<UInt64Type>(column, Some),
         DataType::UInt32 => whole::<UInt32Type>(column, |value| Some(value.into())),
         DataType::UInt16 => whole::<UInt16Type>(column, |value| Some(value.into())),
         DataType::UInt8 => whole::<UInt8Type>(column, |value| Some(value.into())),

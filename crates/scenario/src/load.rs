@@ -418,11 +418,7 @@ impl Loader {
         };
         let whole = whole.filter(|_| self.problems.is_empty());
         let Some((written, idle, mut scenario, meaning)) = whole else {
-            self.problems.sort_by_key(|problem| {
-                let place = problem.place.as_ref();
-                place.map(|place| (place.source.name.to_string(), place.span.start))
-            });
-            return Err(Problems(self.problems));
+            return Err(in_order(self.problems));
         };
         let flows = self.flows.take();
         let hash = identity_hash(&written, &self.merged, &self.contents(flows.as_deref()));
@@ -689,6 +685,15 @@ impl Loaded {
             _ => format!("{}:{}", source.name, source.line_and_column(start).0),
         }
     }
+}
+
+/// Problems in the order of the texts that they stand in.
+fn in_order(mut problems: Vec<Problem>) -> Problems {
+    problems.sort_by_key(|problem| {
+        let place = problem.place.as_ref();
+        place.map(|place| (place.source.name.to_string(), place.span.start))
+    });
+    Problems(problems)
 }
 
 /// Whether one path is another or lies below it.

@@ -494,7 +494,7 @@ impl Asked<'_> {
                 let mut but = vec!["transport", "packet.mtu", "nic.send_latency", "nic.cores"];
                 but.extend(["nic.receive_latency", "nic.reorder", "nic.core_rate"]);
                 but.extend(["routing", "flow"]);
-                but.extend(["nic.qp_contexts", "nic.qp_miss", "nic.qp_post"]);
+                but.extend(["nic.qp_contexts", "nic.qp_miss", "nic.qp_fetch", "nic.qp_post"]);
                 if settings.congestion.window().is_some() {
                     but.extend(["congestion.control", "congestion.initial_window"]);
                     but.push("congestion.max_window");
@@ -515,7 +515,7 @@ impl Asked<'_> {
         }
         let split = QueuePairUse::Split;
         if self.is_closed() {
-            for key in ["qp_contexts", "qp_miss", "qp_post"] {
+            for key in ["qp_contexts", "qp_miss", "qp_fetch", "qp_post"] {
                 idle.key(
                     &format!("network.nic.{key}"),
                     "closed forms know no queue pairs",

@@ -37,7 +37,7 @@ impl Default for Overheads {
             // `ring_exchange`; `pipeline` with `num_splits` 4).
             tensor_exposed: None,
             // Set with measurements: published steps (`fatflow validate --leave-out`).
-            compute_slowdown: 0.06,
+            compute_slowdown: 0.09,
             // NCCL's base latency of the Simple protocol, 8.4 µs (NCCL src/graph/tuning.cc), and a
             // graph's launch gap of 1 to 2 µs; nccl-tests' further 16 µs are the host's launch,
             // which a stream of kernels hides.

@@ -14,7 +14,8 @@ use std::borrow::Cow;
 
 use fabric::transport::Transport;
 use job::config::{
-    AttentionKernel, BatchConfig, DispatchType, Fp8Recipe, JobConfig, Loss, ModelChoice, Precision,
+    Accumulation, AttentionKernel, BatchConfig, DispatchType, Fp8Recipe, JobConfig, Loss,
+    ModelChoice, Precision,
 };
 use job::model::{Biases, Experts, Masking, Mlp, Model, Module, Norm, Recompute, Usual};
 use job::parallel::{
@@ -282,9 +283,9 @@ impl Row {
     /// What else a job may be that the rule has chosen, of what the software decides and nobody
     /// published: the layers of each stage where they do not divide, the recipe of fp8, and of
     /// models with experts the type of the main gradients (the column `grad_bytes` is assumed by
-    /// family) and of tokens on their way. Every combination, the job itself first. DeepSeek's own
-    /// software, known by DualPipe, is published: scales by blocks, tokens in fp8 (arXiv
-    /// 2412.19437).
+    /// family), what adds to them, and the type of tokens on their way. Every combination, the job
+    /// itself first. DeepSeek's own software, known by DualPipe, is published: scales by blocks,
+    /// tokens in fp8 (arXiv 2412.19437), gradients added by the products (DeepGEMM).
     pub fn variants(&self, chosen: &JobConfig) -> Vec<JobConfig> {
         let ModelChoice::Shape(model) = &chosen.model else { return vec![chosen.clone()] };
         let parts = chosen.parallel.pp * chosen.parallel.vpp;
@@ -302,6 +303,14 @@ impl Row {
         let is_fp8 = chosen.precision == Precision::Fp8;
         if model.experts.is_some() && is_fp8 && !is_deepseek {
             either(&|job| job.moe.dispatch = Some(DispatchType::Fp8));
+        }
+        if model.experts.is_some() && !is_deepseek {
+            either(&|job| {
+                job.moe.accumulation = match job.moe.accumulation {
+                    Accumulation::Fused => Accumulation::Separate,
+                    Accumulation::Separate => Accumulation::Fused,
+                };
+            });
         }
         if model.experts.is_some() {
             either(&|job| {

@@ -61,7 +61,7 @@ pub const CONSTANTS: &[Constant] = &[
         key: "software.compute_slowdown",
         unit: "",
         set_by: SetBy::Steps,
-        values: &[0.0, 0.015, 0.03, 0.045, 0.06, 0.075],
+        values: &[0.03, 0.045, 0.06, 0.075, 0.09, 0.105, 0.12],
         get: |tuning| tuning.assumptions.overheads.compute_slowdown,
         set: |tuning, value| tuning.assumptions.overheads.compute_slowdown = value,
     },
@@ -69,7 +69,7 @@ pub const CONSTANTS: &[Constant] = &[
         key: "jitter.mean",
         unit: "",
         set_by: SetBy::Steps,
-        values: &[0.0036, 0.0072, 0.009, 0.0108, 0.0126, 0.0144, 0.018],
+        values: &[0.0072, 0.0108, 0.0126, 0.0144, 0.0162, 0.018, 0.0216],
         get: |tuning| tuning.assumptions.jitter.mean,
         set: |tuning, value| tuning.assumptions.jitter.mean = value,
     },
@@ -287,7 +287,7 @@ mod tests {
     /// constant moves away from it.
     #[test]
     fn a_constant_moves_away_from_the_cluster_that_is_left_out() {
-        let wanted = [("a", 0.0036), ("b", 0.0108), ("c", 0.018)];
+        let wanted = [("a", 0.0072), ("b", 0.0144), ("c", 0.0216)];
         let rows: Vec<Setter> =
             wanted.iter().map(|(name, _)| ((*name).to_owned(), SetBy::Steps)).collect();
         let errors = |tuning: &Tuning, set_by: SetBy| -> Vec<Option<f64>> {
@@ -297,13 +297,13 @@ mod tests {
         };
         let found = set_again(&rows, &errors);
         let setting = &found.constant["jitter.mean"];
-        assert_eq!(setting.by_all, 0.0108);
+        assert_eq!(setting.by_all, 0.0144);
         assert_eq!((setting.rows, setting.clusters), (2, 2), "b moves as far to either end");
         let without = |cluster: &str| {
             let tuning = found.without(cluster, &Tuning::default()).unwrap_or_default();
             tuning.assumptions.jitter.mean
         };
-        assert_eq!((without("a"), without("c")), (0.0144, 0.0072));
+        assert_eq!((without("a"), without("c")), (0.018, 0.0108));
         assert_eq!(without("nobody"), Tuning::default().assumptions.jitter.mean);
         assert_eq!(toml::from_str::<LeftOut>(&found.text()).unwrap(), found);
     }

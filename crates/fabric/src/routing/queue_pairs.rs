@@ -24,6 +24,9 @@ pub struct QueuePairCost {
     pub contexts: u32,
     /// What one that is not there holds up its pipeline: it fetches many at once.
     pub miss: Span,
+    /// Until one that is not there has come over PCIe: a message that finds its queue pair idle
+    /// waits so long at either end, whatever others do meanwhile.
+    pub fetch: Span,
     /// What posting one more part of a message takes the thread that does it.
     pub post: Span,
 }
@@ -44,17 +47,30 @@ impl Default for QueuePairCost {
     /// A ConnectX: Kalia et al. (NSDI 2019) measured half of some 40 million small reads a second
     /// on a ConnectX-5 once 5,000 connections were in use; with room for 1,024 that is 16 ns for
     /// each context that is fetched. Kalia et al., "Design guidelines for high performance RDMA
-    /// systems" (USENIX ATC 2016): a core posts some 7 million operations a second.
+    /// systems" (USENIX ATC 2016): a core posts some 7 million operations a second. Neugebauer et
+    /// al., "Understanding PCIe performance for end host networking" (SIGCOMM 2018), from memory:
+    /// a card reads 64 bytes of the host's memory in about 0.55 us.
     fn default() -> Self {
-        Self { contexts: 1_024, miss: Span::from_ns(16), post: Span::from_ns(150) }
+        let (miss, fetch, post) = (Span::from_ns(16), Span::from_ns(550), Span::from_ns(150));
+        Self { contexts: 1_024, miss, fetch, post }
     }
 }
 
 impl QueuePairCost {
     /// What contexts that are fetched add to each packet of a NIC with so many in use, in seconds.
     pub fn packet_s(&self, in_use: u64) -> f64 {
-        let held = f64::from(self.contexts) / in_use.max(1) as f64;
-        LOOKUPS * self.miss.as_secs_f64() * (1.0 - held).max(0.0)
+        LOOKUPS * self.miss.as_secs_f64() * self.missing(in_use)
+    }
+
+    /// What a message that finds its queue pair idle waits on average for the context at one end,
+    /// in seconds.
+    pub fn message_s(&self, in_use: u64) -> f64 {
+        self.fetch.as_secs_f64() * self.missing(in_use)
+    }
+
+    /// The share of contexts that the NIC does not hold.
+    fn missing(&self, in_use: u64) -> f64 {
+        (1.0 - f64::from(self.contexts) / in_use.max(1) as f64).max(0.0)
     }
 }
 
@@ -114,6 +130,7 @@ mod tests {
         let cost = QueuePairCost::default();
         assert_eq!((cost.packet_s(1), cost.packet_s(1_024)), (0.0, 0.0));
         assert!((cost.packet_s(4_096) - 2.0 * 0.75 * 16e-9).abs() < 1e-15);
+        assert!((cost.message_s(4_096) - 0.75 * 550e-9).abs() < 1e-15);
     }
 
     #[test]

@@ -37,7 +37,7 @@ impl MaxMin {
     }
 
     /// What a link carries by the rates of all that cross it.
-    fn added_up(&self, link: usize) -> f64 {
+    pub(super) fn added_up(&self, link: usize) -> f64 {
         let load =
             |member: &Member| self.entries[member.entry as usize].load * self.level_of(member.flow);
         self.members.get(link).iter().map(load).sum()

@@ -40,6 +40,12 @@ impl<T: Copy> Lists<T> {
         &self.pool[first as usize..][..length as usize]
     }
 
+    /// What is in a list, to be changed.
+    pub(super) fn get_mut(&mut self, list: usize) -> &mut [T] {
+        let List { first, length, .. } = self.lists[list];
+        &mut self.pool[first as usize..][..length as usize]
+    }
+
     /// How much is in a list.
     pub(super) fn len(&self, list: usize) -> usize {
         self.lists[list].length as usize

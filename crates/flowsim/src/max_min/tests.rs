@@ -148,7 +148,11 @@ fn every_flow_has_a_bottleneck_to_show_for_its_rate() {
             let proof = network.certificate(1e-9);
             proof.unwrap_or_else(|reason| panic!("seed {seed}, step {step}: {reason}"));
         }
-        assert_eq!(network.effort().1, 0, "seed {seed}: fell back to solving everything");
+        assert_eq!(
+            network.effort().whole_solves,
+            0,
+            "seed {seed}: fell back to solving everything"
+        );
     }
 }
 
@@ -191,8 +195,57 @@ fn a_change_touches_only_what_it_can_affect() {
         network.start(flow);
     }
     network.settle();
-    let before = network.effort().0;
+    let before = network.effort().looks;
     network.stop(flows[50]);
     network.settle();
-    assert!(network.effort().0 - before < 10);
+    assert!(network.effort().looks - before < 10);
+}
+
+/// Property: flows over very many links, most of which never hold anybody back, have exact rates
+/// too; and a change of level is told to few of those links.
+#[test]
+fn wide_flows_have_exact_rates_and_tell_few_links() {
+    for seed in 0..60 {
+        let mut random = Random::new(seed, "wide flows", 0);
+        let capacities: Vec<f64> = (0..300).map(|_| 20.0 + 300.0 * random.unit()).collect();
+        let mut network = MaxMin::new(&capacities);
+        let mut idle: Vec<FlowId> = (0..40)
+            .map(|at| {
+                let hops = if at % 3 == 0 { 1 + random.below(5) } else { 65 + random.below(100) };
+                let hop = |random: &mut Random| (random.below(300) as u32, 0.1 + random.unit());
+                let path: Vec<(u32, f64)> = (0..hops).map(|_| hop(&mut random)).collect();
+                network.define(&path, 1.0, None)
+            })
+            .collect();
+        let mut running = Vec::new();
+        for step in 0..120 {
+            let arrive = running.is_empty() || (!idle.is_empty() && random.below(5) < 3);
+            let pool = if arrive { &mut idle } else { &mut running };
+            let flow = pool.swap_remove(random.below(pool.len() as u64) as usize);
+            if arrive {
+                network.start(flow);
+                running.push(flow);
+            } else {
+                network.stop(flow);
+                idle.push(flow);
+            }
+            match random.below(20) {
+                0 => network.set_capacity(random.below(300) as u32, 1.0 + 200.0 * random.unit()),
+                1 => {
+                    network.settle();
+                    network.solve_whole();
+                }
+                _ => {}
+            }
+            network.settle();
+            let proof = network.certificate(1e-9);
+            proof.unwrap_or_else(|reason| panic!("seed {seed}, step {step}: {reason}"));
+        }
+        let wide = running.iter().filter(|flow| network.flows[**flow].wide);
+        let (told, all) = wide.fold((0, 0), |(told, all), flow| {
+            let at = flow.index();
+            (told + network.tight_range(at).len(), all + network.range(at).len())
+        });
+        assert!(2 * told < all || all == 0, "seed {seed}: {told} of {all} links are told");
+    }
 }

@@ -14,7 +14,7 @@ use super::{Entry, FlowId, MaxMin, Member, SAME, Turn};
 impl MaxMin {
     /// Solves everything at once by progressive filling.
     pub(super) fn solve_whole(&mut self) {
-        self.whole_solves += 1;
+        self.effort.whole_solves += 1;
         for at in 0..self.started.len() {
             self.join_links(self.started[at]);
         }
@@ -32,11 +32,12 @@ impl MaxMin {
                 }
                 Saturation::Now(level) => level,
             };
-            self.work += 1;
+            self.effort.looks += 1;
             self.fill(link, level, &mut filling);
         }
         // Of the links that are left none holds anybody back.
         self.turns.clear();
+        self.loosen_all();
     }
 
     /// Freezes all flows that still rise on a link that has just become full.
@@ -112,13 +113,16 @@ impl Filling {
             network.own.clear(link);
             let state = &mut network.links[link];
             (state.fixed, state.free, state.level, state.highest) = (0.0, 0.0, 0.0, 0.0);
-            (state.looks, state.waiting) = (0, false);
+            (state.looks, state.waiting, state.slack) = (0, false, false);
             state.set_alarm();
             let flows = network.members.len(link) as u32;
             rooms.push((state.capacity, total, flows));
             if 0 < flows {
                 turns.push(Turn::new(state.capacity / total, link as u32));
             }
+        }
+        for flow in network.flows.iter_mut() {
+            flow.tight = flow.end;
         }
         network.turns = BinaryHeap::from(turns);
         Self { rooms, rising, left: network.running }

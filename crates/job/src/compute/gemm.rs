@@ -75,8 +75,8 @@ pub enum Role {
     InputGradient,
     /// Transposed gradients times activations (`tn`), in the operands' type.
     WeightGradient,
-    /// The same, added to an fp32 buffer, as training with fp32 main gradients does.
-    AccumulatedWeightGradient,
+    /// The same, added to main gradients of this type, as training over microbatches does.
+    AccumulatedWeightGradient(GradientType),
 }
 
 /// One matrix product: an m × k matrix times a k × n matrix.
@@ -111,8 +111,8 @@ impl Gemm {
 
     fn result_bytes(&self) -> f64 {
         let width = match (self.role, self.operands.is_cast()) {
-            (Role::AccumulatedWeightGradient, _) => 8, // read and written
-            (Role::WeightGradient, true) => 4,         // written, as it was measured
+            (Role::AccumulatedWeightGradient(main), _) => 2 * main.bytes(), // read and written
+            (Role::WeightGradient, true) => 4, // written, as it was measured
             _ => self.operands.result_bytes(),
         };
         (width * self.m * self.n) as f64
@@ -174,8 +174,6 @@ pub struct GroupedGemm {
     pub operands: Operands,
     /// What it is for.
     pub role: Role,
-    /// The type of the main gradients, where it adds to them.
-    pub main: GradientType,
 }
 
 impl GroupedGemm {
@@ -189,7 +187,7 @@ impl GroupedGemm {
     pub fn bytes(&self) -> f64 {
         let Self { groups, tokens, n, k, .. } = *self;
         let width = match (self.role, self.operands.is_cast()) {
-            (Role::AccumulatedWeightGradient, _) => 2.0 * self.main.bytes() as f64,
+            (Role::AccumulatedWeightGradient(main), _) => 2.0 * main.bytes() as f64,
             (Role::WeightGradient, true) => 4.0,
             _ => 2.0,
         };
@@ -201,7 +199,7 @@ impl GroupedGemm {
         let each = self.tokens / self.groups.max(1);
         match self.role {
             Role::Forward | Role::InputGradient => Size::of(each, self.n, self.k),
-            Role::WeightGradient | Role::AccumulatedWeightGradient => {
+            Role::WeightGradient | Role::AccumulatedWeightGradient(_) => {
                 Size::of(self.n.max(self.k), self.n.min(self.k), each)
             }
         }

@@ -184,7 +184,7 @@ impl<'a> Layer<'a> {
 
     /// The part of a layer in which tokens see each other: norm, projections, attention, residual.
     pub fn mixer(&self, pass: Pass) -> Vec<Kernel> {
-        let mut list = List { pass, kernels: Vec::new() };
+        let mut list = self.list(pass);
         self.norms(&mut list);
         self.project(&mut list);
         list.kernels
@@ -192,7 +192,7 @@ impl<'a> Layer<'a> {
 
     /// The other part: norm, feed-forward products or experts, residual.
     pub fn feed_forward(&self, kind: LayerKind, pass: Pass) -> Vec<Kernel> {
-        let mut list = List { pass, kernels: Vec::new() };
+        let mut list = self.list(pass);
         self.norms(&mut list);
         match (kind, &self.model.experts) {
             (LayerKind::Moe, Some(experts)) => self.experts(experts, &mut list),
@@ -209,7 +209,7 @@ impl<'a> Layer<'a> {
         if again.is_full() {
             return self.kernels(kind, Pass::Forward);
         }
-        let mut list = List { pass: Pass::Forward, kernels: Vec::new() };
+        let mut list = self.list(Pass::Forward);
         if again.has(Module::Layernorm) {
             (0..2).for_each(|_| self.norms(&mut list));
         }
@@ -239,11 +239,15 @@ impl<'a> Layer<'a> {
 
     /// The shared experts alone: what the exchange of tokens can run beside.
     pub fn shared_experts(&self, pass: Pass) -> Vec<Kernel> {
-        let mut list = List { pass, kernels: Vec::new() };
+        let mut list = self.list(pass);
         if let Some(experts) = self.model.experts.filter(|experts| 0 < experts.shared) {
             self.feed(&mut list, experts.shared * experts.ffn);
         }
         list.kernels
+    }
+
+    fn list(&self, pass: Pass) -> List {
+        List { pass, main_gradients: self.main_gradients, kernels: Vec::new() }
     }
 
     /// The norms of half a layer.
@@ -534,16 +538,16 @@ impl<'a> Layer<'a> {
     /// gradients and writes them.
     fn grouped(&self, list: &mut List, groups: u64, tokens: u64, n: u64, k: u64) {
         self.casts(list, n, k, tokens);
-        let fused = self.accumulation == Accumulation::Fused;
+        let (fused, main) = (self.accumulation == Accumulation::Fused, self.main_gradients);
         let role = match list.pass {
             Pass::Forward => Role::Forward,
             Pass::InputGradient => Role::InputGradient,
-            Pass::WeightGradient if fused => Role::AccumulatedWeightGradient,
+            Pass::WeightGradient if fused => Role::AccumulatedWeightGradient(main),
             Pass::WeightGradient => Role::WeightGradient,
         };
-        let (operands, main) = (self.operands(), self.main_gradients);
+        let operands = self.operands();
         let tokens = tokens + groups * self.dealt.beside(list.pass);
-        let gemm = GroupedGemm { groups, tokens, n, k, operands, role, main };
+        let gemm = GroupedGemm { groups, tokens, n, k, operands, role };
         list.kernels.push(Kernel::GroupedGemm(gemm));
         if !fused {
             // The measured kernel moves ten bytes for each element; these are as many bytes.
@@ -555,7 +559,7 @@ impl<'a> Layer<'a> {
     /// The embedding of a rank, its vocabulary shared by the tensor group.
     pub fn embedding(&self, pass: Pass) -> Vec<Kernel> {
         let Model { hidden, vocab, .. } = *self.model;
-        let mut list = List { pass, kernels: Vec::new() };
+        let mut list = self.list(pass);
         let vocabulary = vocab / self.tensor;
         list.memory(Pass::Forward, MemoryKind::EmbeddingForward, self.tokens(), hidden);
         let backward = MemoryKind::EmbeddingBackward { vocabulary };
@@ -566,7 +570,7 @@ impl<'a> Layer<'a> {
     /// The last norm, the output head and the loss; the loss's own gradient counts as forward
     /// where it is fused.
     pub fn head(&self, pass: Pass, loss: Loss) -> Vec<Kernel> {
-        let mut list = List { pass, kernels: Vec::new() };
+        let mut list = self.list(pass);
         let (tokens, vocabulary) = (self.tokens(), self.model.vocab / self.tensor);
         self.norm(&mut list);
         list.product(tokens, vocabulary, self.model.hidden, Operands::Bf16);
@@ -609,6 +613,7 @@ pub fn optimizer(gradients: u64, owned: u64) -> Vec<Kernel> {
 /// The kernels of one pass, as they are collected.
 struct List {
     pass: Pass,
+    main_gradients: GradientType,
     kernels: Vec<Kernel>,
 }
 
@@ -630,7 +635,9 @@ impl List {
         let (m, n, k, role) = match self.pass {
             Pass::Forward => (tokens, outputs, inputs, Role::Forward),
             Pass::InputGradient => (tokens, inputs, outputs, Role::InputGradient),
-            Pass::WeightGradient => (outputs, inputs, tokens, Role::AccumulatedWeightGradient),
+            Pass::WeightGradient => {
+                (outputs, inputs, tokens, Role::AccumulatedWeightGradient(self.main_gradients))
+            }
         };
         self.kernels.push(Kernel::Gemm(Gemm { m, n, k, operands, role }));
     }

@@ -111,7 +111,8 @@ impl<'a> Row<'a> {
             "nt" | "nt_fast" | "fwd" => Role::Forward,
             "nn" | "dgrad" => Role::InputGradient,
             "tn" | "tn_fp32" | "wgrad" | "wgrad_loop" => Role::WeightGradient,
-            "tn_acc" | "wgrad_acc" => Role::AccumulatedWeightGradient,
+            "tn_acc" | "wgrad_acc" => Role::AccumulatedWeightGradient(GradientType::Fp32),
+            "tn_acc16" => Role::AccumulatedWeightGradient(GradientType::Bf16),
             other => unreachable!("the measured tables hold no layout {other}"),
         }
     }
@@ -146,8 +147,7 @@ impl<'a> Row<'a> {
         }
         let [groups, tokens, n, k] = self.sizes;
         let ((width, operands), role) = (self.width(), self.role());
-        let main = GradientType::Fp32;
-        let gemm = GroupedGemm { groups, tokens, n, k, operands, role, main };
+        let gemm = GroupedGemm { groups, tokens, n, k, operands, role };
         Some((Family::Grouped(width, role), Kernel::GroupedGemm(gemm)))
     }
 

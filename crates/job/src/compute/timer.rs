@@ -17,6 +17,7 @@ use super::memory::{Memory, MemoryKind};
 use super::rates::{BANDWIDTH, Class, GpuRates, Size, heads_of};
 use super::table::{Family, Fused, Launch, Sample, Width, samples};
 use crate::config::AttentionKernel;
+use crate::parallel::GradientType;
 
 /// FlashAttention of the first generation takes twice the second's time ("around 2x speedup", Dao,
 /// arXiv 2307.08691, abstract).
@@ -113,8 +114,7 @@ impl Timer {
             (Launch::Alone, ..) => Role::InputGradient,
             // One layout for both roles.
             (_, Width::EightByBlock, Role::InputGradient) => Role::Forward,
-            (_, Width::Sixteen, role) => role,
-            (.., Role::AccumulatedWeightGradient) => Role::WeightGradient,
+            (_, Width::EightByBlock, Role::AccumulatedWeightGradient(_)) => Role::WeightGradient,
             (.., role) => role,
         };
         self.curve(Family::Gemm(launch, width, role)).predict(&gemm.shape(), cost)
@@ -122,7 +122,7 @@ impl Timer {
 
     fn batched(&self, gemm: &BatchedGemm, rates: &GpuRates) -> f64 {
         let role = match gemm.role {
-            Role::AccumulatedWeightGradient => Role::WeightGradient,
+            Role::AccumulatedWeightGradient(_) => Role::WeightGradient,
             role => role,
         };
         let (matrix, memory) = (rates.speed(Class::Bf16(Size::Large)), rates.speed(Class::Memory));
@@ -138,8 +138,12 @@ impl Timer {
         let wider = if gemm.operands == Operands::Fp32 { 2.0 } else { 1.0 };
         let cost = [1.0, slower / speed, wider / rates.speed(Class::Memory), 1.0, 1.0];
         let (width, role) = match (width, gemm.role) {
+            // Measured with fp32 only; the bytes are those of the gradients' own type.
+            (Width::Sixteen, Role::AccumulatedWeightGradient(_)) => {
+                (width, Role::AccumulatedWeightGradient(GradientType::Fp32))
+            }
             (Width::Sixteen, role) => (width, role),
-            (_, Role::AccumulatedWeightGradient) => (Width::Eight, Role::WeightGradient),
+            (_, Role::AccumulatedWeightGradient(_)) => (Width::Eight, Role::WeightGradient),
             (_, role) => (Width::Eight, role),
         };
         let us = self.curve(Family::Grouped(width, role)).predict(&gemm.shape(), &cost);
@@ -153,7 +157,7 @@ impl Timer {
         let (m, n, k) = match role {
             Role::Forward => (each, n, k),
             Role::InputGradient => (each, k, n),
-            Role::WeightGradient | Role::AccumulatedWeightGradient => (n, k, each),
+            Role::WeightGradient | Role::AccumulatedWeightGradient(_) => (n, k, each),
         };
         let time = |operands| {
             let gemm = Gemm { m, n, k, operands, role };

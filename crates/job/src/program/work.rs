@@ -125,14 +125,16 @@ fn rank_share(job: &Job, unit: Unit) -> Layer<'_> {
 /// The projection of two residual streams into one, before a multi-token-prediction layer.
 fn projection(job: &Job, pass: Pass) -> Kernel {
     let sizes = [job.tokens(), job.model.hidden / job.layout.tp, 2 * job.model.hidden];
-    product(sizes, job.operands(), pass)
+    product(job, sizes, job.operands(), pass)
 }
 
 /// A product of so many tokens, outputs and inputs.
-fn product([tokens, outputs, inputs]: [u64; 3], operands: Operands, pass: Pass) -> Kernel {
+fn product(job: &Job, sizes: [u64; 3], operands: Operands, pass: Pass) -> Kernel {
+    let [tokens, outputs, inputs] = sizes;
+    let accumulated = Role::AccumulatedWeightGradient(job.parallel.gradients);
     let (m, n, k, role) = match pass {
         Pass::Forward => (tokens, outputs, inputs, Role::Forward),
-        Pass::Weight => (outputs, inputs, tokens, Role::AccumulatedWeightGradient),
+        Pass::Weight => (outputs, inputs, tokens, accumulated),
         Pass::Input | Pass::Backward => (tokens, inputs, outputs, Role::InputGradient),
     };
     Kernel::Gemm(Gemm { m, n, k, operands, role })
@@ -146,13 +148,13 @@ fn projector(job: &Job, pass: Pass) -> Vec<Kernel> {
     let [from, inside, to] = vision.projector(job.model.hidden);
     let wide = Operands::Bf16;
     let mut kernels = vec![
-        product([tokens, inside / tp, from], wide, pass),
-        product([tokens, to, inside / tp], wide, pass),
+        product(job, [tokens, inside / tp, from], wide, pass),
+        product(job, [tokens, to, inside / tp], wide, pass),
     ];
     let norm = |kind: MemoryKind| Kernel::Memory(kind.rows(patches, vision.hidden));
     let act = |kind: MemoryKind| Kernel::Memory(kind.rows(tokens, inside / tp));
     if pass != Pass::Input {
-        kernels.push(product([patches, vision.hidden, vision.patch], wide, pass));
+        kernels.push(product(job, [patches, vision.hidden, vision.patch], wide, pass));
     }
     match pass {
         Pass::Forward => {
