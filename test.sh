@@ -43,6 +43,9 @@ fi
 "$formats/bin/pip" install --quiet --disable-pip-version-check -r tests/formats/requirements.txt
 "$formats/bin/python" tests/formats/check.py "${CARGO_TARGET_DIR:-target}/debug/fatflow"
 
+say "the Python package: tests, notebooks, the cells of the book, types"
+tests/python/run.sh
+
 say "speed of the packet engine"
 cargo bench --quiet -p packetsim --bench speed -- --guard
 

@@ -22,6 +22,7 @@ const ORDER: &[&str] = &[
     "sweep",
     "serve",
     "cli",
+    "python",
 ];
 
 /// Pairs that may not use each other although the order would let them.

@@ -132,6 +132,7 @@ impl Global {
             seed: self.seed,
             extent: Extent::Whole,
             purpose,
+            ..Request::default()
         }
     }
 }

@@ -7,14 +7,12 @@
 //!
 //! * [`arguments`]: what every command understands.
 //! * [`command`]: one file for each command.
-//! * [`clock`]: what becomes of a run that simulated time cannot hold.
 //! * [`flags`]: what was given and did nothing.
 //! * [`interrupt`]: what Ctrl-C does.
 //! * [`progress`]: a line for whatever takes longer than a second.
 //! * [`terminal`]: how answers and complaints are written.
 
 mod arguments;
-mod clock;
 mod command;
 mod files;
 mod flags;
@@ -44,7 +42,7 @@ fn main() -> ExitCode {
         terminal.complain(&Stop::Failure(Failure::Run(reason)));
         return ExitCode::FAILURE;
     }
-    match clock::within_the_clock(|| arguments.command.run(&terminal)) {
+    match commands::clock::within_the_clock(|| arguments.command.run(&terminal)) {
         Ok(ending) => {
             terminal.name_unused();
             ExitCode::from(ending as u8)

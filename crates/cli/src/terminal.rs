@@ -8,9 +8,9 @@ use anstream::AutoStream;
 use commands::meter::Meter;
 use commands::packets::Patience;
 use commands::seeds::Repeat;
-use commands::{Failure, VERSION};
+use commands::{Failure, VERSION, answer, cross_check};
 use packetsim::{Progress, Watch};
-use report::{Answer, Envelope, ErrorEnvelope, Mistake, Page, Sheet};
+use report::{Answer, ErrorEnvelope, Mistake, Sheet};
 use scenario::{Colour, Loaded, Purpose, Request, Style, load};
 use units::Unused;
 
@@ -175,7 +175,7 @@ impl Terminal {
             return self.load(argument, purpose(engine));
         }
         let mut loaded = self.load(argument, Purpose::Settings)?;
-        loaded.unused = unused_by_any(&loaded, purpose);
+        loaded.unused = cross_check::unused(&loaded, purpose);
         Ok(loaded)
     }
 
@@ -252,8 +252,7 @@ impl Terminal {
         about: Option<&Loaded>,
         answer: &A,
     ) -> Result<(), Stop> {
-        let mut unused = about.map_or(Vec::new(), |loaded| loaded.unused.clone());
-        unused.extend(answer.unused());
+        let mut unused = answer::unused(about, answer);
         unused.extend(self.flags.unused());
         let sheet = || answer.sheet().with_unused(&unused);
         if let Some(path) = &self.global.report {
@@ -262,17 +261,7 @@ impl Terminal {
         if !self.global.json {
             return self.write(&sheet().render(width(&io::stdout())));
         }
-        let envelope = Envelope {
-            fatflow: VERSION,
-            command,
-            engine: answer.engine(),
-            seed: about.map(|loaded| loaded.scenario.seed),
-            scenario: about.map(|loaded| loaded.hash.to_string()),
-            unused: &unused,
-            result: answer,
-        };
-        let json = envelope.to_json();
-        self.write(&json.map_err(|error| Failure::Run(format!("cannot write JSON: {error}")))?)
+        self.write(&answer::json(command, about, &unused, answer)?)
     }
 
     fn write_page(
@@ -282,13 +271,7 @@ impl Terminal {
         sheet: &Sheet,
         path: &Path,
     ) -> Result<(), Stop> {
-        let mut page = Page::of(sheet);
-        page.name = format!("fatflow-{command}");
-        if let Some(loaded) = about {
-            let (hash, seed) = (&loaded.hash, loaded.scenario.seed);
-            page.subtitle.push(format!("fatflow {command}, scenario {hash}, seed {seed}"));
-        }
-        page.footer = format!("Made by fatflow {VERSION}: fatflow {command}");
+        let page = answer::page(command, about, sheet);
         let failed = |error| Failure::Run(format!("cannot write {}: {error}", path.display()));
         Ok(std::fs::write(path, page.html()).map_err(failed)?)
     }
@@ -326,20 +309,6 @@ impl Terminal {
             clap::ColorChoice::Auto => anstream::ColorChoice::Auto,
         }
     }
-}
-
-/// What some engine would not obey, where all of them are asked.
-fn unused_by_any(loaded: &Loaded, purpose: impl Fn(commands::Engine) -> Purpose) -> Vec<Unused> {
-    let mut all: Vec<Unused> = Vec::new();
-    for engine in commands::Engine::ALL {
-        let unused = loaded.unused_for(purpose(engine));
-        all.extend(
-            unused
-                .into_iter()
-                .map(|input| Unused { why: format!("{}: {}", engine.name(), input.why), ..input }),
-        );
-    }
-    all
 }
 
 /// Says why arguments were not understood, or what help was asked for; the exit code.

@@ -45,6 +45,9 @@ pub struct Options {
     pub vary: Vec<String>,
     /// Over how many seeds everything is run; 0 and 1 are the scenario's own.
     pub seeds: u32,
+    /// Scenarios with settings of their own, each with what its column is called; beside
+    /// `scenarios`.
+    pub given: Vec<(String, Request)>,
 }
 
 /// Scenarios side by side.
@@ -149,16 +152,24 @@ struct Described<'a> {
 
 /// What one column is to run.
 struct Variant {
-    scenario: String,
+    scenario: Request,
     set: Vec<String>,
     name: String,
 }
 
 /// All scenarios with all combinations of what varies.
-fn variants(scenarios: &[String], vary: &[String]) -> Result<Vec<Variant>, Failure> {
+fn variants(
+    scenarios: &[String],
+    given: &[(String, Request)],
+    vary: &[String],
+) -> Result<Vec<Variant>, Failure> {
     let named = short_names(scenarios).into_iter().zip(scenarios);
+    let named = named.map(|(name, scenario)| {
+        (name, Request { scenario: Some(scenario.clone()), ..Request::default() })
+    });
     let mut variants: Vec<Variant> = named
-        .map(|(name, scenario)| Variant { scenario: scenario.clone(), set: Vec::new(), name })
+        .chain(given.iter().cloned())
+        .map(|(name, scenario)| Variant { scenario, set: Vec::new(), name })
         .collect();
     for text in vary {
         let Some((key, values)) = text.split_once('=').filter(|(_, values)| !values.is_empty())
@@ -186,11 +197,11 @@ pub fn run(
     interrupt: &AtomicBool,
     tell: &(dyn Fn(&str) + Sync),
 ) -> Result<Report, Failure> {
-    let named = !options.scenarios.is_empty();
+    let named = !options.scenarios.is_empty() || !options.given.is_empty();
     let names: Vec<String> =
         if named { options.scenarios.clone() } else { DEPLOYMENTS.map(str::to_owned).to_vec() };
     let threads = parallel::threads(options.threads);
-    let variants = variants(&names, &options.vary)?;
+    let variants = variants(&names, &options.given, &options.vary)?;
     if options.engine.moves_packets() {
         refuse_endless(&variants, base, options, tell)?;
     }
@@ -266,8 +277,9 @@ fn refuse_endless(
 impl Variant {
     /// The scenario of this column.
     fn request(&self, base: &Request) -> Request {
-        let set = [base.set.clone(), self.set.clone()].concat();
-        Request { scenario: Some(self.scenario.clone()), set, ..base.clone() }
+        let Request { scenario, text, flows, seed, .. } = self.scenario.clone();
+        let set = [base.set.clone(), self.scenario.set.clone(), self.set.clone()].concat();
+        Request { scenario, text, flows, set, seed: seed.or(base.seed), ..base.clone() }
     }
 }
 

@@ -11,9 +11,9 @@ use packetsim::buffer::BufferConfig;
 use packetsim::cc::{CcConfig, none};
 use report::number::significant;
 use report::{Align, Answer, Sheet, Table};
-use scenario::Loaded;
+use scenario::{Loaded, Purpose};
 use serde::Serialize;
-use units::Bytes;
+use units::{Bytes, Unused};
 
 use crate::engine::Engine;
 use crate::failure::Failure;
@@ -160,6 +160,20 @@ pub fn collective(
     })?;
     let title = format!("{}: {}", report.title, options.collective.name());
     Ok(Report { title, ..report })
+}
+
+/// What some engine would not obey, where all of them are asked.
+pub fn unused(loaded: &Loaded, purpose: impl Fn(Engine) -> Purpose) -> Vec<Unused> {
+    let mut all: Vec<Unused> = Vec::new();
+    for engine in Engine::ALL {
+        let unused = loaded.unused_for(purpose(engine));
+        all.extend(
+            unused
+                .into_iter()
+                .map(|input| Unused { why: format!("{}: {}", engine.name(), input.why), ..input }),
+        );
+    }
+    all
 }
 
 /// Asks every engine. One that refuses says why; an interrupt leaves what is known.

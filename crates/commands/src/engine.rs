@@ -202,7 +202,10 @@ pub fn run_on(
 ) -> Result<Outcome, NotRun> {
     let outcome = match engine {
         Engine::Analytic => flowsim::analytic::run(fabric, transfers, &flow_settings(loaded)),
-        Engine::Flow => flowsim::run(fabric, transfers, &flow_settings(loaded)),
+        Engine::Flow => {
+            let settings = flow_settings(loaded);
+            flowsim::simulate_until(fabric, transfers, &settings, watch.interrupt).outcome
+        }
         Engine::Packet => {
             let (settings, faults) = (loaded.settings(), &loaded.faults);
             let ran = packetsim::run_with_faults(fabric, transfers, &settings, faults, watch);
@@ -276,7 +279,8 @@ pub fn observe<'a>(
             let mut settings = flow_settings(loaded);
             settings.flow.points =
                 options.map_or(settings.flow.points, |options| options.points(fabric));
-            let mut run = flowsim::simulate(fabric, transfers, &settings);
+            let stop = watch.interrupt;
+            let mut run = flowsim::simulate_until(fabric, transfers, &settings, stop);
             let of_flows = |options| Series::of_flows(fabric, &run.series, &run.outcome, options);
             let series = options.map(of_flows).transpose()?;
             let outcome = within_the_clock(std::mem::take(&mut run.outcome))?;

@@ -338,6 +338,11 @@ pub fn run_and(
     Ok(report(loaded, &world, &predicted, engine, beside, &clock))
 }
 
+/// The job on the fabric on which [`run_and`] predicts it.
+pub fn world(loaded: &Loaded, engine: Engine) -> Result<JobWorld<'_>, Failure> {
+    circuits::world(loaded, engine).map(|(world, _)| world)
+}
+
 /// What is told of every seed.
 fn figures(report: &Report) -> Vec<seeds::Value> {
     let mut figures = vec![

@@ -57,7 +57,9 @@ pub fn work(loaded: &Loaded, engine: Engine, patience: Patience) -> Result<Work,
             Some(collectives(loaded, (engine, patience), load, random, &mut work)?)
         } else {
             let label = work.transfers.label(load.title());
-            work.ends.extend(pattern::write(loaded.fabric(), &flows, label, &mut work.transfers));
+            let after = |flow| if number == 0 { loaded.after(flow) } else { &[] };
+            let (fabric, transfers) = (loaded.fabric(), &mut work.transfers);
+            work.ends.extend(pattern::write_after(fabric, &flows, after, label, transfers));
             work.flows.extend(flows);
             None
         };

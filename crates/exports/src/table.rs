@@ -115,6 +115,11 @@ impl Table {
         &self.columns
     }
 
+    /// All columns, to be kept.
+    pub fn into_columns(self) -> Vec<(Cow<'static, str>, Column)> {
+        self.columns
+    }
+
     /// The column of a name.
     pub fn column(&self, name: &str) -> Option<&Column> {
         self.columns.iter().find(|(known, _)| known == name).map(|(_, column)| column)

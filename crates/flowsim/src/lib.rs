@@ -70,7 +70,7 @@ pub mod settings;
 pub mod simulation;
 
 pub use settings::{Background, FlowConfig, Receiver, Settings, Wire};
-pub use simulation::{Accuracy, Run, simulate};
+pub use simulation::{Accuracy, Run, simulate, simulate_until};
 
 use fabric::Fabric;
 use traffic::{Outcome, Transfers};

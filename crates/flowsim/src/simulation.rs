@@ -17,6 +17,7 @@ mod changes;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fabric::routing::{Grain, NoPath, QueuePairUse, Spread};
 use fabric::{Fabric, Health, LinkId};
@@ -151,7 +152,19 @@ impl Run<'_> {
 
 /// Runs transfers over a fabric and keeps what an analysis needs.
 pub fn simulate<'a>(fabric: &'a Fabric, transfers: &Transfers, settings: &Settings) -> Run<'a> {
-    Simulation::new(fabric, transfers, settings).run()
+    simulate_until(fabric, transfers, settings, None)
+}
+
+/// The same, which ends soon after somebody sets `stop`, with what was known by then.
+pub fn simulate_until<'a>(
+    fabric: &'a Fabric,
+    transfers: &Transfers,
+    settings: &Settings,
+    stop: Option<&AtomicBool>,
+) -> Run<'a> {
+    let mut simulation = Simulation::new(fabric, transfers, settings);
+    simulation.stop = stop;
+    simulation.run()
 }
 
 struct Simulation<'a, 'b> {
@@ -189,6 +202,8 @@ struct Simulation<'a, 'b> {
     ready: Vec<OpId>,
     accuracy: Accuracy,
     told_of_windows: bool,
+    /// Whoever sets it wants the run to end.
+    stop: Option<&'b AtomicBool>,
     outcome: Outcome,
 }
 
@@ -237,6 +252,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
             ready: Vec::new(),
             accuracy: Accuracy { precision, ..Accuracy::default() },
             told_of_windows: false,
+            stop: None,
             outcome: Outcome {
                 ops: vec![None; transfers.ops().len()].into(),
                 ..Outcome::default()
@@ -275,7 +291,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
         let mut done = Vec::new();
         let (mut settled, mut next_look) = (0_u64, 1);
         // Background traffic alone keeps nobody waiting.
-        while !self.replay.is_done() {
+        while !self.replay.is_done() && !self.is_stopped() {
             let entry = self.calendar.peek().map(|Reverse((at, _))| f64::from_bits(*at));
             let next = self.progress.next().min(entry.unwrap_or(f64::INFINITY));
             if next == f64::INFINITY {
@@ -289,7 +305,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
                 self.flow_finished(flow);
             }
             while let Some(&Reverse((at, event))) = self.calendar.peek() {
-                if until < f64::from_bits(at) {
+                if until < f64::from_bits(at) || self.is_stopped() {
                     break;
                 }
                 self.calendar.pop();
@@ -308,6 +324,10 @@ impl<'a, 'b> Simulation<'a, 'b> {
             }
         }
         self.conclude()
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
     /// Notes by how much finishes are put forward that are one event with an earlier one.
@@ -709,6 +729,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
         if 0 < unfinished {
             let text = format!("{unfinished} operations did not finish");
             self.outcome.findings.push(Finding { at: time(self.now), text });
+            self.outcome.stopped_at = self.is_stopped().then_some(time(self.now));
         }
         for (place, &link) in self.wide.iter().enumerate().filter(|(_, link)| **link != NONE) {
             let whole = self.link_bytes.get(link as usize).copied().unwrap_or(0.0);

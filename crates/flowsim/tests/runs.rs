@@ -258,3 +258,21 @@ fn bundles_change_nothing() {
         }
     }
 }
+
+/// A run that somebody stops ends, and says what had not finished.
+#[test]
+fn a_run_ends_when_somebody_stops_it() {
+    let fabric = leaf_spine(1, 2, 1);
+    let mut transfers = Transfers::new();
+    let label = transfers.label("a message");
+    let connection = connect(&mut transfers, &fabric, 0, 1);
+    let message = transfers.send(connection, Bytes::new(1_000), label, &[]);
+    let run = |stop: bool| {
+        let stop = std::sync::atomic::AtomicBool::new(stop);
+        flowsim::simulate_until(&fabric, &transfers, &plain(), Some(&stop)).outcome
+    };
+    assert!(run(false).ops[message].is_some() && run(false).stopped_at.is_none());
+    let stopped = run(true);
+    assert!(stopped.ops[message].is_none() && stopped.stopped_at.is_some());
+    assert!(stopped.findings[0].text.contains("1 operations did not finish"));
+}

@@ -42,10 +42,11 @@ impl Base {
         let list = loader.sources.add(list);
         loader.lay_user_catalogue(&request.catalogue);
         if let Some(input) = &request.scenario {
-            loader.lay_scenario(input);
+            loader.lay_scenario(input, request.text.as_ref());
         }
         loader.lay_environment(&request.environment);
         loader.lay_flags(&request.set, request.seed);
+        loader.lay_flows(request.flows.as_ref());
         if !loader.problems.is_empty() {
             return Err(Problems(loader.problems));
         }

@@ -29,7 +29,7 @@ use crate::check::{Checked, check, missing};
 use crate::derive;
 use crate::fabrics::Fabrics;
 use crate::file::ScenarioFile;
-use crate::flows;
+use crate::flows::{self, FlowTable};
 use crate::hash::{ScenarioHash, hash, hash_bytes};
 use crate::import;
 use crate::meaning::{self, Finding, Meaning};
@@ -62,6 +62,10 @@ pub struct Request {
     pub extent: Extent,
     /// What it is for: settings that this does not obey are taken out, and named.
     pub purpose: Purpose,
+    /// The text of a scenario that is in no file; `scenario` is what it is called.
+    pub text: Option<Source>,
+    /// Flows in memory, in place of the file that `traffic.flows` names.
+    pub flows: Option<Arc<FlowTable>>,
 }
 
 /// How far to go: building the fabric of 200,000 GPUs takes a moment, which a list of presets
@@ -93,6 +97,7 @@ pub struct Loaded {
     /// What somebody wrote and the purpose does not obey.
     pub unused: Vec<Unused>,
     fabric: Option<Arc<Fabric>>,
+    flows: Option<Arc<FlowTable>>,
     tree: Node,
     sources: Sources,
 }
@@ -113,10 +118,11 @@ pub fn load(request: &Request) -> Result<Loaded, Problems> {
     let mut loader = Loader::begin();
     loader.lay_user_catalogue(&request.catalogue);
     if let Some(input) = &request.scenario {
-        loader.lay_scenario(input);
+        loader.lay_scenario(input, request.text.as_ref());
     }
     loader.lay_environment(&request.environment);
     loader.lay_flags(&request.set, request.seed);
+    loader.lay_flows(request.flows.as_ref());
     let input = request.scenario.as_deref().unwrap_or("defaults");
     loader.finish(input, (request.extent, request.purpose), &Fabrics::default())
 }
@@ -140,6 +146,8 @@ pub(crate) struct Loader {
     /// The catalogue as it was when somebody last read it, for those who leave it as it is: it is
     /// most of a scenario.
     known: Option<Arc<Known>>,
+    /// Flows in memory, in place of a file.
+    flows: Option<Arc<FlowTable>>,
 }
 
 /// A catalogue, and the part of the tree that it was read from.
@@ -175,6 +183,7 @@ impl Loader {
             dropped: BTreeSet::new(),
             complete: true,
             known: None,
+            flows: None,
         }
     }
 
@@ -259,14 +268,16 @@ impl Loader {
         }
     }
 
-    /// Lays a preset or a file, after everything that it says it starts from.
-    pub(crate) fn lay_scenario(&mut self, input: &str) {
+    /// Lays a preset, a file or the text of one, after everything that it says it starts from.
+    pub(crate) fn lay_scenario(&mut self, input: &str, text: Option<&Source>) {
         let mut chain: Vec<Node> = Vec::new();
         let mut seen: Vec<String> = Vec::new();
         let mut next = Some((input.to_owned(), None::<Origin>));
+        let mut text = text.cloned();
         while let Some((name, asked_at)) = next.take() {
             let directory = asked_at.and_then(|origin| self.directory_of(origin));
-            let (layer, source) = match open(&name, directory.as_deref()) {
+            let given = text.take().map(|source| Ok((Layer::File, source)));
+            let (layer, source) = match given.unwrap_or_else(|| open(&name, directory.as_deref())) {
                 Ok(found) => found,
                 Err(problem) => {
                     let problem = self.placed(problem, asked_at, "not found");
@@ -316,10 +327,22 @@ impl Loader {
         let seed = seed.map(|seed| ("--seed", format!("seed={seed}")));
         let set = set.iter().map(|text| ("--set", text.clone()));
         for (flag, text) in set.chain(seed) {
-            match assignment::from_flag(flag, &text, &mut self.sources) {
-                Ok(node) => self.lay(node),
-                Err(problem) => self.problems.push(problem),
-            }
+            self.lay_flag(flag, &text);
+        }
+    }
+
+    /// Lays flows in memory: `traffic.flows` names them as it would name a file.
+    pub(crate) fn lay_flows(&mut self, flows: Option<&Arc<FlowTable>>) {
+        if let Some(flows) = flows {
+            self.lay_flag("transfers", &format!("traffic.flows={}", flows.name));
+        }
+        self.flows = flows.cloned();
+    }
+
+    fn lay_flag(&mut self, flag: &str, text: &str) {
+        match assignment::from_flag(flag, text, &mut self.sources) {
+            Ok(node) => self.lay(node),
+            Err(problem) => self.problems.push(problem),
         }
     }
 
@@ -395,13 +418,10 @@ impl Loader {
         };
         let whole = whole.filter(|_| self.problems.is_empty());
         let Some((written, idle, mut scenario, meaning)) = whole else {
-            self.problems.sort_by_key(|problem| {
-                let place = problem.place.as_ref();
-                place.map(|place| (place.source.name.to_string(), place.span.start))
-            });
-            return Err(Problems(self.problems));
+            return Err(in_order(self.problems));
         };
-        let hash = identity_hash(&written, &self.merged, &self.contents());
+        let flows = self.flows.take();
+        let hash = identity_hash(&written, &self.merged, &self.contents(flows.as_deref()));
         let unused = purpose::written(&self.merged, &idle);
         let Meaning { fabric, job, faults, warnings, .. } = meaning;
         if let Some(fabric) = &fabric {
@@ -411,7 +431,19 @@ impl Loader {
         let Self { merged: tree, sources, mut warnings, .. } = self;
         warnings.extend(later);
         let input = input.to_owned();
-        Ok(Loaded { input, scenario, hash, job, faults, warnings, unused, fabric, tree, sources })
+        Ok(Loaded {
+            input,
+            scenario,
+            hash,
+            job,
+            faults,
+            warnings,
+            unused,
+            fabric,
+            flows,
+            tree,
+            sources,
+        })
     }
 
     /// The job's model; one that cannot be read is somebody else's problem.
@@ -480,8 +512,11 @@ impl Loader {
 
     /// What stands in the files that the scenario names, by key: it decides the result as much as
     /// the scenario does. Whoever uses a file says what is wrong with it.
-    fn contents(&self) -> Vec<(&'static str, ScenarioHash)> {
+    fn contents(&self, flows: Option<&FlowTable>) -> Vec<(&'static str, ScenarioHash)> {
         let content = |key: &'static str| {
+            if let Some(flows) = flows.filter(|_| key == "traffic.flows") {
+                return Some((key, flows.hash()));
+            }
             let name = self.merged.at(key)?.as_str()?;
             let path = self.directory_at(key).join(name);
             let file = File::open(&path).ok().filter(|_| path.is_file() && is_allowed(&path))?;
@@ -539,13 +574,19 @@ impl Loaded {
             let random = Random::new(self.scenario.seed, "pattern", number);
             pattern::flows(load, nics, random)
         };
-        let first = match &traffic.flows {
-            Some(file) => flows::read(&self.path("traffic.flows", file), nics)?,
-            None => draw(0, &traffic.load),
+        let first = match (&self.flows, &traffic.flows) {
+            (Some(table), _) => table.flows(nics)?,
+            (None, Some(file)) => flows::read(&self.path("traffic.flows", file), nics)?,
+            (None, None) => draw(0, &traffic.load),
         };
         let others = (1..).zip(&traffic.background);
         let others = others.map(|(number, load)| (load, draw(number, load)));
         Ok(std::iter::once((&traffic.load, first)).chain(others).collect())
+    }
+
+    /// The earlier flows that a flow of the first load waits for, by their numbers.
+    pub fn after(&self, flow: usize) -> &[u32] {
+        self.flows.as_ref().map_or(&[], |table| table.after(flow))
     }
 
     /// The same scenario with another seed.
@@ -644,6 +685,15 @@ impl Loaded {
             _ => format!("{}:{}", source.name, source.line_and_column(start).0),
         }
     }
+}
+
+/// Problems in the order of the texts that they stand in.
+fn in_order(mut problems: Vec<Problem>) -> Problems {
+    problems.sort_by_key(|problem| {
+        let place = problem.place.as_ref();
+        place.map(|place| (place.source.name.to_string(), place.span.start))
+    });
+    Problems(problems)
 }
 
 /// Whether one path is another or lies below it.

@@ -51,7 +51,7 @@ pub(crate) fn user_hardware(path: &Path) -> Result<Vec<Source>, Problem> {
 }
 
 /// The problem of a preset that does not exist.
-pub(crate) fn unknown(name: &str) -> Problem {
+pub fn unknown(name: &str) -> Problem {
     let problem = Problem::error(format!("there is no preset and no file called `{name}`"));
     match nearest(name, names()) {
         Some(near) => problem.with_help(format!("did you mean `{near}`?")),

@@ -370,7 +370,18 @@ pub fn write(
     label: LabelId,
     transfers: &mut Transfers,
 ) -> Vec<OpId> {
-    let mut last = Vec::with_capacity(flows.len());
+    write_after(fabric, flows, |_| &[], label, transfers)
+}
+
+/// The same where flows wait for earlier ones: `after` says which, by their numbers.
+pub fn write_after<'a>(
+    fabric: &Fabric,
+    flows: &[Flow],
+    after: impl Fn(usize) -> &'a [u32],
+    label: LabelId,
+    transfers: &mut Transfers,
+) -> Vec<OpId> {
+    let mut last: Vec<OpId> = Vec::with_capacity(flows.len());
     for (number, flow) in flows.iter().enumerate() {
         let connection = transfers.connect(Connection {
             from: fabric.nic(flow.src as usize),
@@ -381,9 +392,11 @@ pub fn write(
         let wait = |transfers: &mut Transfers| {
             transfers.add(OpKind::Wait { span: flow.start }, label, &[])
         };
-        let mut before = (flow.start != Span::ZERO).then(|| wait(transfers));
+        let mut before: Vec<OpId> =
+            (flow.start != Span::ZERO).then(|| wait(transfers)).into_iter().collect();
+        before.extend(after(number).iter().map(|earlier| last[*earlier as usize]));
         for _ in 0..flow.messages.max(1) {
-            before = Some(transfers.send(connection, flow.bytes, label, before.as_slice()));
+            before = vec![transfers.send(connection, flow.bytes, label, &before)];
         }
         last.extend(before);
     }

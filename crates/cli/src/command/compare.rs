@@ -39,6 +39,7 @@ impl Arguments {
             patience: terminal.patience(self.patience, Some(engine)),
             vary: self.vary.clone(),
             seeds: self.seeds.seeds,
+            given: Vec::new(),
         };
         let line = terminal.line("comparing");
         let tell = |text: &str| line.tell(text, 0, 0);

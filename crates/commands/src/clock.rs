@@ -5,29 +5,31 @@
 
 use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::Once;
 
-use commands::Failure;
-
-use crate::terminal::Stop;
+use crate::failure::Failure;
 
 /// What the panics of `units::time` have in common.
 const END_OF_TIME: &str = "213 days";
 
 /// Works, and refuses what takes longer than simulated time lasts.
-pub(crate) fn within_the_clock<R>(work: impl FnOnce() -> Result<R, Stop>) -> Result<R, Stop> {
-    let usual = panic::take_hook();
-    panic::set_hook(Box::new(move |about| {
-        if !is_end_of_time(about.payload()) {
-            usual(about);
-        }
-    }));
+pub fn within_the_clock<R, E: From<Failure>>(work: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
+    static QUIET: Once = Once::new();
+    QUIET.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |about| {
+            if !is_end_of_time(about.payload()) {
+                usual(about);
+            }
+        }));
+    });
     panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
         if !is_end_of_time(&*payload) {
             panic::resume_unwind(payload);
         }
         let reason = "this takes longer than the 213 days that simulated time lasts: a size or a \
                       count is too large for the rates, or a rate too low";
-        Err(Stop::Failure(Failure::Run(reason.to_owned())))
+        Err(Failure::Run(reason.to_owned()).into())
     })
 }
 

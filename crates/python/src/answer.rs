@@ -1,0 +1,97 @@
+//! What a command answers: its JSON, its text, its page, its tables.
+
+use anstream::adapter::strip_str;
+use commands::{Failure, answer};
+use exports::table::Table as Columns;
+use pyo3::prelude::*;
+use report::Sheet;
+use scenario::Loaded;
+use units::Unused;
+
+use crate::table::Table;
+use crate::watched::watched;
+
+/// Columns of an answer's text.
+const WIDTH: usize = 100;
+
+/// What is kept of an answer, to be drawn or read when somebody wants to.
+pub(crate) trait Known: Send + Sync {
+    /// What people see.
+    fn sheet(&self) -> Sheet;
+
+    /// A table that is too long for JSON.
+    fn table(&self, about: Option<&Loaded>, name: &str) -> Result<Columns, Failure> {
+        let _ = about;
+        Err(no_table(name))
+    }
+}
+
+/// An answer without that table.
+pub(crate) fn no_table(name: &str) -> Failure {
+    Failure::Usage(format!("this answer has no table `{name}`"))
+}
+
+/// An answer that has no tables.
+pub(crate) struct Shown<A>(pub(crate) A);
+
+impl<A: report::Answer + Send + Sync> Known for Shown<A> {
+    fn sheet(&self) -> Sheet {
+        self.0.sheet()
+    }
+}
+
+/// What a command answers.
+#[pyclass(frozen, module = "fatflow._native")]
+pub(crate) struct Answer {
+    /// The JSON that the command prints.
+    #[pyo3(get)]
+    json: String,
+    /// What was read and is unwise.
+    #[pyo3(get)]
+    warnings: Vec<String>,
+    command: &'static str,
+    about: Option<Loaded>,
+    unused: Vec<Unused>,
+    known: Box<dyn Known>,
+}
+
+impl Answer {
+    /// Puts an answer into its envelope; `vain` are parameters that did nothing.
+    pub(crate) fn new<A: report::Answer>(
+        command: &'static str,
+        about: Option<Loaded>,
+        vain: Vec<Unused>,
+        report: A,
+        known: impl FnOnce(A) -> Box<dyn Known>,
+    ) -> Result<Self, Failure> {
+        let mut unused = answer::unused(about.as_ref(), &report);
+        unused.extend(vain);
+        let json = answer::json(command, about.as_ref(), &unused, &report)?;
+        let warnings = about.iter().flat_map(|loaded| &loaded.warnings);
+        let warnings = warnings.map(ToString::to_string).collect();
+        Ok(Self { json, warnings, command, about, unused, known: known(report) })
+    }
+
+    fn sheet(&self) -> Sheet {
+        self.known.sheet().with_unused(&self.unused)
+    }
+}
+
+#[pymethods]
+impl Answer {
+    /// What the command prints for people.
+    fn text(&self, py: Python<'_>) -> PyResult<String> {
+        // Without the bold of headings: nobody knows where this will be shown.
+        watched(py, |_| Ok(strip_str(&self.sheet().render(WIDTH)).to_string()))
+    }
+
+    /// The page that `--report` writes.
+    fn html(&self, py: Python<'_>) -> PyResult<String> {
+        watched(py, |_| Ok(answer::page(self.command, self.about.as_ref(), &self.sheet()).html()))
+    }
+
+    /// One of the tables that are too long for JSON.
+    fn table(&self, py: Python<'_>, name: &str) -> PyResult<Table> {
+        watched(py, |_| Table::of(self.known.table(self.about.as_ref(), name)?))
+    }
+}

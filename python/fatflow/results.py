@@ -1,0 +1,2028 @@
+"""What commands answer, as dataclasses: the attributes are the keys of the JSON.
+
+Made by tools/python-results.py from the structs that become the JSON. Do not edit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Optional, Union
+
+from ._base import Cases, Flows, Record, Result, Rows, Run, SweepBase, TabularRecord
+from ._native import Table
+
+
+@dataclass(eq=False)
+class Interval(Record):
+    """A prediction's least and most, at 80 %, for a time; a rate's are the other way round."""
+
+    low: float
+    """The least, as a multiple of the prediction."""
+
+    high: float
+    """The most."""
+
+    why: str
+    """Where it comes from, in words."""
+
+
+@dataclass(eq=False)
+class BreakdownSeconds(Record):
+    """Exposed times that add up to the step."""
+
+    compute: float
+    """Kernels."""
+
+    tp: float
+    """Tensor-parallel communication."""
+
+    cp: float
+    """Context-parallel communication."""
+
+    ep: float
+    """Expert-parallel communication."""
+
+    pp: float
+    """Messages between pipeline stages."""
+
+    dp: float
+    """Gradients and weights between copies."""
+
+    bubble: float
+    """Waiting for another stage's computation."""
+
+    optimizer: float
+    """The optimizer's kernels."""
+
+    other: float
+    """Jitter, data loading, the loop around the step."""
+
+
+@dataclass(eq=False)
+class JobLinks(TabularRecord):
+    """How the scale-out links were used."""
+
+    max_utilisation: float
+    """The busiest link's bytes over what it could have carried in the step."""
+
+    imbalance: float
+    """Busiest over mean, in the tier where that is worst."""
+
+
+@dataclass(eq=False)
+class JobWorstLink(Record):
+    """A busy link."""
+
+    link: str
+    """What people call it."""
+
+    utilisation: float
+    """Over the step."""
+
+    why: str
+    """Who is on it."""
+
+
+@dataclass(eq=False)
+class PhaseRow(Record):
+    """One kind of communication on the whole cluster."""
+
+    axis: str
+    """The axis."""
+
+    groups_of: str
+    """Whose it is."""
+
+    collective: str
+    """What they do."""
+
+    bytes: int
+    """Of so many bytes, as the collective counts them."""
+
+    groups: int
+    """So many groups at once."""
+
+    on_fabric: bool
+    """Whether it leaves the scale-up domain and was run on the fabric."""
+
+    alone_s: float
+    """One group, undisturbed."""
+
+    slowest_s: float
+    """The slowest of all."""
+
+    slowdown: float
+    """Slowest over undisturbed."""
+
+    busiest_utilisation: float
+    """The busiest link while it lasts, as a share of that link's rate."""
+
+    busiest_bps: float
+    """What that link carries."""
+
+
+@dataclass(eq=False)
+class Memory(Record):
+    """What a GPU holds."""
+
+    capacity_bytes: int
+    """What it has."""
+
+    total_bytes: int
+    """What it needs."""
+
+    weights_bytes: int
+    """Weights."""
+
+    gradients_bytes: int
+    """Gradients."""
+
+    optimizer_bytes: int
+    """Optimizer state."""
+
+    activations_bytes: int
+    """Activations."""
+
+    logits_bytes: int
+    """Logits."""
+
+    framework_bytes: int
+    """The framework's own."""
+
+    stage: int
+    """The pipeline stage that needs most."""
+
+
+@dataclass(eq=False)
+class Part(Record):
+    """A part of the model."""
+
+    part: str
+    """What it is called."""
+
+    parameters: int
+    """Its parameters."""
+
+
+@dataclass(eq=False)
+class FlopsPerToken(Record):
+    """Floating-point operations of a token, forward and backward."""
+
+    causal: int
+    """With the attention that a causal mask leaves: what MFU is measured by."""
+
+    full: int
+    """With attention between all positions, as Megatron-LM counts."""
+
+    with_recomputation: int
+    """What the GPUs really do: causal, and what the backward pass computes again."""
+
+
+@dataclass(eq=False)
+class ModelFigures(Record):
+    """The model of a job in figures."""
+
+    parameters: int
+    """Parameters, without multi-token prediction."""
+
+    parameters_of: list[Part]
+    """The same by part: those that there are."""
+
+    flops_per_token: FlopsPerToken
+    """Floating-point operations of a token, forward and backward."""
+
+    stage_layers: list[int]
+    """Layers of each stage, or virtual stage, in the order of the model."""
+
+
+@dataclass(eq=False)
+class Goodput(Record):
+    """What faults do to a run."""
+
+    mtbf_s: float
+    """Mean time between failures of the whole job, in seconds."""
+
+    interval_s: float
+    """Time between checkpoints, in seconds."""
+
+    checkpoint_s: float
+    """What a checkpoint makes the job wait for, in seconds."""
+
+    checkpoint_bytes: float
+    """Bytes of a checkpoint."""
+
+    burst_s: float
+    """How long its burst loads the storage network, in seconds."""
+
+    goodput: float
+    """Share of the time that trains."""
+
+    lost_to_checkpoints: float
+    """Share lost to writing checkpoints."""
+
+    lost_to_replay: float
+    """Share lost to work that is done again."""
+
+    lost_to_recovery: float
+    """Share lost to detection and restart."""
+
+    young_s: float
+    """Young's interval, √(2·C·MTBF), in seconds."""
+
+    daly_s: float
+    """Daly's higher-order interval, in seconds."""
+
+
+@dataclass(eq=False)
+class Variant(Record):
+    """A different world."""
+
+    what: str
+    """What is different."""
+
+    goodput: float
+    """Goodput then."""
+
+
+@dataclass(eq=False)
+class FreeLink(Record):
+    """A step in which one link is free."""
+
+    link: str
+    """Which link."""
+
+    utilisation: float
+    """Its share of the step at full rate, as things are."""
+
+    step_s: float
+    """How long the step would take."""
+
+    gained: float
+    """The share of the step that would be gained."""
+
+
+@dataclass(eq=False)
+class Plan(Record):
+    """One way to set the circuits over a step."""
+
+    plan: str
+    """In words."""
+
+    reconfigurations: int
+    """Changes of the circuits in every step."""
+
+    chosen: bool
+    """Whether it was chosen."""
+
+    step_s: Optional[float] = None
+    """How long the step takes; nothing if some pods cannot reach each other."""
+
+
+@dataclass(eq=False)
+class Lit(Record):
+    """Circuits between two pods."""
+
+    phase: str
+    """While what is exchanged."""
+
+    pods: list[int]
+    """From which pod to which."""
+
+    circuits: int
+    """How many, in each network of the fabric."""
+
+
+@dataclass(eq=False)
+class Circuits(Record):
+    """How circuits are set over a step."""
+
+    reconfiguration_s: float
+    """How long one change of the circuits takes."""
+
+    plans: list[Plan]
+    """The ways to set them that were tried, what was chosen marked."""
+
+    lit: list[Lit]
+    """The chosen circuits."""
+
+
+@dataclass(eq=False)
+class Scaled(Record):
+    """Phases that were run in part, and how far off what they were scaled up to may be."""
+
+    phases: int
+    """Phases that were run in part."""
+
+    run_bytes: int
+    """With how many bytes."""
+
+    largest_bytes: int
+    """The most that one of them moves."""
+
+    step_error: float
+    """The step from phases of half as many bytes, over the step, less one."""
+
+    worst_phase_error: float
+    """The same of the phase where it is largest in size."""
+
+    worst_phase: str
+    """Which phase that is."""
+
+
+@dataclass(eq=False)
+class Figure(Record):
+    """A named quantity over seeds."""
+
+    metric: str
+    """Which."""
+
+    unit: str
+    """Its unit; empty for plain numbers and fractions."""
+
+    mean: float
+    """The mean."""
+
+    ci95: float
+    """The true mean lies within this of the mean, with 95 % confidence; 0 for one seed."""
+
+    p5: float
+    """Five of a hundred seeds are at or below."""
+
+    p50: float
+    """Half of the seeds are at or below."""
+
+    p95: float
+    """Ninety-five of a hundred are."""
+
+    p99: float
+    """Ninety-nine of a hundred are."""
+
+
+@dataclass(eq=False)
+class Seeds(Record):
+    """All quantities over seeds."""
+
+    count: int
+    """How many seeds answered."""
+
+    first: int
+    """The first; the others follow it."""
+
+    figures: list[Figure]
+    """What they answered."""
+
+
+@dataclass(eq=False)
+class Bill(Record):
+    """What a step or a run costs."""
+
+    capital_usd: float
+    """Capital of the job's machines, in US dollars."""
+
+    capital_low_usd: float
+    """With every price at the least that sources say."""
+
+    capital_high_usd: float
+    """With every price at the most."""
+
+    network_capital_usd: float
+    """Of which the network."""
+
+    network_capital_low_usd: float
+    """The network at the lowest prices."""
+
+    network_capital_high_usd: float
+    """The network at the highest."""
+
+    power_w: float
+    """Mean power with the building's share, in watts."""
+
+    compute_j: float
+    """Energy of one step by phase, in joules, machines only: computing GPUs."""
+
+    communicate_j: float
+    """Communicating GPUs."""
+
+    idle_j: float
+    """Waiting GPUs."""
+
+    host_j: float
+    """Hosts."""
+
+    network_j: float
+    """Switches, NICs and optics."""
+
+    step_usd: float
+    """Cost of one step: capital written off and electricity, in US dollars."""
+
+    step_low_usd: float
+    """The same at the lowest prices of hardware, and with the shortest step where one is known."""
+
+    step_high_usd: float
+    """The same at the highest."""
+
+    usd_per_million_tokens: float
+    """Cost of a million trained tokens, failures included, in US dollars."""
+
+    usd_per_million_tokens_low: float
+    """The same at the lowest prices of hardware."""
+
+    usd_per_million_tokens_high: float
+    """The same at the highest."""
+
+
+@dataclass(eq=False, repr=False)
+class JobRun(Run):
+    """A predicted step."""
+
+    step_s: float
+    """How long a step takes: the sum of `breakdown_s`."""
+
+    step_low_s: float
+    """The least of its 80 % interval."""
+
+    step_high_s: float
+    """The most."""
+
+    interval: Interval
+    """The interval, as multiples of the step, and where it comes from."""
+
+    tokens_per_s: float
+    """Tokens per second, over all GPUs."""
+
+    tflops_per_gpu: float
+    """Model FLOPs of one GPU per second, causal attention counted once, in 10¹²."""
+
+    mfu: float
+    """That over the bf16 peak."""
+
+    breakdown_s: BreakdownSeconds
+    """Where the time goes."""
+
+    links: JobLinks
+    """How the scale-out links were used over the step."""
+
+    worst_links: list[JobWorstLink]
+    """The busiest of them."""
+
+    goodput: float
+    """The share of a long run that trains."""
+
+    gpus: int
+    """GPUs of the job."""
+
+    tokens_per_step: float
+    """Tokens of one step."""
+
+    exposed_communication: float
+    """The share of the step that is communication which nothing hides."""
+
+    constraint: str
+    """What constrains the step most, besides computation."""
+
+    critical_path: list[str]
+    """The critical path: its longest segments, in the order of time."""
+
+    phases: list[PhaseRow]
+    """What the fabric made of each phase of communication."""
+
+    memory: Memory
+    """Memory of a GPU of the fullest stage."""
+
+    model: ModelFigures
+    """The model in figures."""
+
+    reliability: Goodput
+    """Failures, checkpoints and restarts."""
+
+    goodput_if: list[Variant]
+    """Goodput if something about faults were different."""
+
+    cost: Bill
+    """Capital, power, energy by phase, and the price of a token."""
+
+    findings: list[str]
+    """What the engine noticed."""
+
+    cpu_cores: Optional[float]
+    """Processor cores that the transport keeps busy in the busiest server, on average over the step;
+    none where no engine ran the fabric.
+    """
+
+    wall_s: float
+    """Seconds that the prediction took on the clock."""
+
+    cpu_s: float
+    """Seconds that it took of the processor."""
+
+    peak_rss_bytes: int
+    """The most memory that the process has used."""
+
+    what_if: Optional[FreeLink] = None
+    """What the step would be if the busiest link were free; only where an engine ran the fabric.
+    """
+
+    circuits: Optional[Circuits] = None
+    """How optical circuits between pods are set; only where they follow the job's phases."""
+
+    scaled: Optional[Scaled] = None
+    """Phases that were run in part and scaled up; only on packets."""
+
+    seeds: Optional[Seeds] = None
+    """The same under other seeds, if that was asked for."""
+
+    @property
+    def series(self) -> Table:
+        """What the busiest links carried over the step."""
+        return self._table("series")
+
+
+@dataclass(eq=False)
+class Percentiles(Record):
+    """Percentiles in seconds."""
+
+    min: float
+    """The fastest."""
+
+    p50: float
+    """Half are faster."""
+
+    p99: float
+    """Ninety-nine of a hundred are faster."""
+
+    max: float
+    """The slowest."""
+
+
+@dataclass(eq=False)
+class PartReport(Record):
+    """What became of one load."""
+
+    name: str
+    """What it is called."""
+
+    flows: int
+    """Its flows, or groups that run a collective."""
+
+    completed: int
+    """Those that finished."""
+
+    start_s: float
+    """When it began."""
+
+    finish_s: Optional[float]
+    """When the last of those had."""
+
+    fct_s: Optional[Percentiles]
+    """Their completion times."""
+
+    busbw_GBps: Optional[float] = None
+    """Bus bandwidth of its slowest collective."""
+
+
+@dataclass(eq=False)
+class SmallMessages(Record):
+    """Latencies of small messages, in seconds."""
+
+    count: int
+    """How many arrived."""
+
+    p50: float
+    """Half were faster."""
+
+    p99: float
+    """Ninety-nine of a hundred were faster."""
+
+    p999: float
+    """999 of a thousand were faster."""
+
+
+@dataclass(eq=False)
+class Pauses(Record):
+    """Pauses of a lossless class, or stalls for want of credits."""
+
+    pauses: int
+    """How many began; with several lanes, in each of them."""
+
+    paused_s: float
+    """How long they lasted, over all links and their lanes."""
+
+    links: int
+    """How many links were paused at all: how far they spread."""
+
+
+@dataclass(eq=False)
+class TrafficLinks(TabularRecord):
+    """Load of the scale-out links."""
+
+    max_utilisation: float
+    """Of the busiest link, over the makespan."""
+
+    imbalance: float
+    """Of the busiest tier between switches that carried anything: its busiest link over its mean.
+    """
+
+    idle_share: float
+    """The share of its links that carried nothing."""
+
+
+@dataclass(eq=False)
+class Imbalance(Record):
+    """How unevenly something is spread."""
+
+    max_over_mean: float
+    """The largest over the mean: 1 is perfect. Meta's MMR, if flows are counted."""
+
+    jain: float
+    """Jain's fairness index: 1 is perfect, `1/n` is everything on one."""
+
+    idle: float
+    """The share that has nothing."""
+
+
+@dataclass(eq=False)
+class OverTime(Record):
+    """What links did over time."""
+
+    interval_s: float
+    """From one point to the next."""
+
+    utilisation: list[float]
+    """The share of their rate that they carried from each point to the next."""
+
+
+@dataclass(eq=False)
+class LinkGroup(Record):
+    """Links that stand beside each other, and what they carried."""
+
+    name: str
+    """"leaf → spine", "NIC → leaf, rail 3"."""
+
+    between_switches: bool
+    """Whether they lie between switches."""
+
+    links: int
+    """How many there are at switches or NICs that carried anything."""
+
+    bytes: int
+    """Bytes over all of them."""
+
+    max_utilisation: float
+    """The share of its time that the busiest was busy."""
+
+    mean_utilisation: float
+    """The share of their time that they were busy."""
+
+    by_bytes: Imbalance
+    """By bytes, over all of them."""
+
+    by_flows: Imbalance
+    """By queue pairs, over all of them."""
+
+    at_switch: Imbalance
+    """By bytes, over the links of one switch; the mean over the switches."""
+
+    over_time: Optional[OverTime] = None
+    """Over time, their mean; only the flow engine knows."""
+
+
+@dataclass(eq=False)
+class Sharer(Record):
+    """A queue pair on a link that it shares."""
+
+    from_: str
+    """The sending NIC."""
+
+    to: str
+    """The receiving NIC."""
+
+    src_port: int
+    """Its UDP source port."""
+
+    dst_qpn: int
+    """Its number at the receiver."""
+
+
+@dataclass(eq=False)
+class TrafficWorstLink(Record):
+    """A busy link."""
+
+    link: str
+    """What people call it."""
+
+    utilisation: float
+    """Over the makespan."""
+
+    flows: int
+    """Queue pairs that were routed over it."""
+
+    excess: float
+    """Its bytes over the mean of the links beside it."""
+
+    lost_s: float
+    """What that costs: how much sooner it would be done with the mean of those beside it."""
+
+    peak_queue_bytes: int
+    """The deepest its queue has been."""
+
+    paused_s: float
+    """How long it was paused."""
+
+    why: str
+    """Who is on it."""
+
+    queue_pairs: list[Sharer] = field(default_factory=list)
+    """The first queue pairs that share it, where the flow engine gave each one path."""
+
+    over_time: Optional[OverTime] = None
+    """Over time, on the flow engine."""
+
+
+@dataclass(eq=False)
+class ByClass(Record):
+    """A series for each class of traffic."""
+
+    data: list[int]
+    """Data."""
+
+    control: list[int]
+    """Acknowledgements, notifications, clear-to-send."""
+
+
+@dataclass(eq=False)
+class LinkSeries(Record):
+    """One link over time."""
+
+    link: str
+    """What people call it."""
+
+    queued_bytes: ByClass
+    """Bytes that waited, by class."""
+
+    sent_bps: list[float]
+    """What it sent."""
+
+    paused_share: list[float]
+    """The share of the time in which data was paused."""
+
+    marks: list[int]
+    """Data packets marked."""
+
+    drops: ByClass
+    """Packets dropped, by class."""
+
+    lane: Optional[int] = None
+    """Which of its lanes this is, where there are several: on Ethernet, the priority."""
+
+
+@dataclass(eq=False)
+class QueuePairSeries(Record):
+    """One queue pair over time."""
+
+    number: int
+    """Its number."""
+
+    between: str
+    """From where to where."""
+
+    limit_bps: list[float]
+    """The rate that its congestion control allows."""
+
+    goodput_bps: list[float]
+    """What was acknowledged."""
+
+
+@dataclass(eq=False)
+class Latency(Record):
+    """A latency from end to end."""
+
+    of: str
+    """Of what."""
+
+    count: int
+    """How many there were."""
+
+    p50_s: float
+    """Half are shorter."""
+
+    p99_s: float
+    """Ninety-nine of a hundred are shorter."""
+
+    p999_s: float
+    """All but one of a thousand are shorter."""
+
+    max_s: float
+    """The longest."""
+
+
+@dataclass(eq=False)
+class HopWait(Record):
+    """Waiting at one kind of hop."""
+
+    hop: str
+    """Where the queue is, and where it leads."""
+
+    of: str
+    """What waited."""
+
+    count: int
+    """How many there were."""
+
+    p50_s: float
+    """Half are shorter."""
+
+    p99_s: float
+    """Ninety-nine of a hundred are shorter."""
+
+    p999_s: float
+    """All but one of a thousand are shorter."""
+
+    max_s: float
+    """The longest."""
+
+
+@dataclass(eq=False)
+class Series(TabularRecord):
+    """What was measured."""
+
+    interval_s: float
+    """Time between samples; longer than asked for if there would have been too many."""
+
+    at_s: list[float]
+    """When they were taken. Counts of a link are since the sample before."""
+
+    links: list[LinkSeries]
+    """Links."""
+
+    queue_pairs: list[QueuePairSeries]
+    """Queue pairs."""
+
+    latency: list[Latency]
+    """Latencies from end to end."""
+
+    hop_wait: list[HopWait]
+    """How long packets waited for their turn in queues, by kind of hop and of packet."""
+
+    notifications: list[int]
+    """Congestion notifications that all receivers sent since the sample before."""
+
+
+@dataclass(eq=False)
+class Accuracy(Record):
+    """How exact a run was."""
+
+    precision: float
+    """Changes of rates below this share were not passed on."""
+
+    merged_s: float
+    """The longest time by which a finish was put forward to be one event with another, in seconds.
+    """
+
+    deviation: Optional[float] = None
+    """The largest share by which rates missed the max-min allocation, at instants that were looked at
+    while the run went on; absent where they are exact to 1e-9.
+    """
+
+
+@dataclass(eq=False, repr=False)
+class TrafficRun(Run):
+    """What a run on synthetic traffic came to."""
+
+    flows: Flows
+    """Flows, or messages of a collective."""
+
+    completed: int
+    """Those that finished."""
+
+    bytes: int
+    """Payload of all flows."""
+
+    makespan_s: Optional[float]
+    """From the start until the last flow that finished had; none if none did."""
+
+    fct_s: Optional[Percentiles]
+    """Completion times, from a flow's start until its sender knows, of those that finished."""
+
+    goodput_bps: Optional[float]
+    """Payload per second of the makespan, over all flows that finished."""
+
+    parts: list[PartReport]
+    """The loads, what is looked at first."""
+
+    drops: int
+    """Packets dropped."""
+
+    retransmits: int
+    """Packets sent again."""
+
+    trims: int
+    """Packets that switches cut to their headers."""
+
+    ecn_marks: int
+    """Packets marked for congestion."""
+
+    cnps: int
+    """Congestion notifications."""
+
+    pfc: Pauses
+    """Pauses."""
+
+    packets: int
+    """Data packets sent."""
+
+    packet_hops: int
+    """Data packets times links crossed."""
+
+    events: int
+    """Events that the engine handled."""
+
+    links: TrafficLinks
+    """Load of the links between switches."""
+
+    tiers: list[LinkGroup]
+    """By tier and direction: bytes, queue pairs, imbalance, utilisation over time."""
+
+    rails: list[LinkGroup]
+    """The NICs' links by rail, likewise."""
+
+    worst_links: list[TrafficWorstLink]
+    """The busiest links."""
+
+    findings: list[str]
+    """What the user should hear about."""
+
+    digest: str
+    """A fold of everything that happened: equal digests, equal runs."""
+
+    cpu_cores: Optional[float]
+    """Processor cores that the transport keeps busy in the busiest server, on average over the
+    makespan.
+    """
+
+    wall_s: float
+    """Seconds that the run took on the clock."""
+
+    cpu_s: float
+    """Seconds that it took of the processor."""
+
+    peak_rss_bytes: int
+    """The most memory that the process has used."""
+
+    small_messages_s: Optional[SmallMessages] = None
+    """Small messages between NICs, if there were any."""
+
+    queue_pairs: Optional[int] = None
+    """Queue pairs that the flow engine gave a path."""
+
+    seeds: Optional[Seeds] = None
+    """The same under other seeds, if that was asked for."""
+
+    series: Optional[Series] = None
+    """What was measured over time, if that was asked for."""
+
+    accuracy: Optional[Accuracy] = None
+    """How exact it was; only the flow engine can be inexact."""
+
+
+@dataclass(eq=False)
+class Spread(Record):
+    """A quantity over seeds."""
+
+    mean: float
+    """The mean."""
+
+    ci95: float
+    """The true mean lies within this of the mean, with 95 % confidence; 0 for one seed."""
+
+    p5: float
+    """Five of a hundred seeds are at or below."""
+
+    p50: float
+    """Half of the seeds are at or below."""
+
+    p95: float
+    """Ninety-five of a hundred are."""
+
+    p99: float
+    """Ninety-nine of a hundred are."""
+
+
+@dataclass(eq=False)
+class CollectiveRow(Record):
+    """One size."""
+
+    bytes: int
+    """As nccl-tests counts it."""
+
+    time_us: float
+    """How long it takes, its launch included."""
+
+    low_us: float
+    """The least of its 80 % interval."""
+
+    high_us: float
+    """The most."""
+
+    algbw_GBps: float
+    """Bytes over time."""
+
+    busbw_GBps: float
+    """The same, scaled so that it can be compared with the links' rate."""
+
+    algorithm: str
+    """Which algorithm the library chose."""
+
+    protocol: str
+    """Which protocol."""
+
+    channels: int
+    """How many channels."""
+
+    limiting_link: str
+    """The busiest link between switches, and how busy."""
+
+    limiting_utilisation: float
+    """Its utilisation over the collective."""
+
+    cpu_cores: Optional[float]
+    """Processor cores that the transport keeps busy in the busiest server; none where the engine does
+    not know what each NIC carries.
+    """
+
+    interval_from: str
+    """Where the interval comes from."""
+
+    seeds_us: Optional[Spread] = None
+    """The time over several seeds, in microseconds; the figures above are then of its mean."""
+
+
+@dataclass(eq=False)
+class Measured(Record):
+    """One measurement."""
+
+    bytes: int
+    """As nccl-tests counts them."""
+
+    busbw_GBps: float
+    """Bus bandwidth."""
+
+    source: str
+    """Who measured it."""
+
+
+@dataclass(eq=False, repr=False)
+class CollectiveRun(Result):
+    """A collective over sizes."""
+
+    collective: str
+    """Which collective."""
+
+    gpus: int
+    """GPUs that take part."""
+
+    rows: Rows[CollectiveRow]
+    """One for each size."""
+
+    findings: list[str]
+    """What the engine noticed, and where the library chose otherwise than it was asked to."""
+
+    seeds: Optional[Seeds] = None
+    """The same under other seeds, if that was asked for."""
+
+    left_out: Optional[str] = None
+    """Why larger sizes, or seeds, were left out, if they were."""
+
+    measured: list[Measured] = field(default_factory=list)
+    """What was measured, if anything is known."""
+
+
+@dataclass(eq=False)
+class Elephants(Record):
+    """Large transfers."""
+
+    threshold_bytes: int
+    """What counts as large."""
+
+    bytes_share: float
+    """The share of all bytes that large transfers move."""
+
+
+@dataclass(eq=False)
+class Entropy(Record):
+    """How well flows are told apart."""
+
+    flows: int
+    """Queue pairs between NICs."""
+
+    distinct_hashes: int
+    """Distinct values that the switches' hash takes over them."""
+
+    normalised: float
+    """Shannon entropy of the flows over the uplinks of their leaf, over the most there could be: 1 is
+    even. Mean over leaves, by flows.
+    """
+
+    idle_uplinks: float
+    """The share of uplinks, of leaves whose flows go up, that carry no flow."""
+
+    idle_expected: float
+    """The share that would be idle by chance, were every flow hashed at random."""
+
+    uplink_imbalance: float
+    """The busiest uplink's bytes over the mean of all."""
+
+    most_per_nic: int
+    """Queue pairs of the NIC that has most, for either direction."""
+
+    queue_pair_bytes: int
+    """Memory of its host for their contexts and queues, in bytes."""
+
+    connect_s: float
+    """Seconds that it takes to create and connect them, one after the other."""
+
+
+@dataclass(eq=False)
+class Burst(Record):
+    """How uneven traffic is over time."""
+
+    peak_to_mean: float
+    """The highest rate over the mean."""
+
+    duty_cycle: float
+    """The share of the step in which anything moves."""
+
+    period_s: float
+    """From the beginning of one burst to the next, in seconds."""
+
+    bursts: int
+    """Bursts in a step: stretches above the mean rate."""
+
+    peak_bps: float
+    """The highest rate of the whole fabric, in bits per second."""
+
+    limit_bps: float
+    """What the job's NICs could send at most, in bits per second."""
+
+
+@dataclass(eq=False)
+class MeanMax(Record):
+    """A mean and a maximum."""
+
+    mean: float
+    """Over those that send anything."""
+
+    max: float
+    """The most."""
+
+
+@dataclass(eq=False)
+class SizeRow(Record):
+    """Transfers of one size."""
+
+    axis: str
+    """For which axis."""
+
+    name: str
+    """What for."""
+
+    transfer_bytes: float
+    """What a rank sends to one peer in one call."""
+
+    bytes: float
+    """What all such transfers of a step move."""
+
+
+@dataclass(eq=False)
+class CallRow(Record):
+    """One kind of call that ranks make in a step."""
+
+    axis: str
+    """For which axis."""
+
+    name: str
+    """What for."""
+
+    collective: str
+    """What is done."""
+
+    ranks: int
+    """Among so many ranks."""
+
+    call_bytes: int
+    """The largest call, as nccl-tests counts it."""
+
+    calls_per_gpu: float
+    """How often a GPU makes one in a step, on average over all."""
+
+    bytes_per_gpu: float
+    """What all its calls of a step come to, on average over all GPUs."""
+
+    leaves: bool
+    """Whether any of it leaves a server (or what else the scale-up network joins)."""
+
+
+@dataclass(eq=False)
+class PlacementRow(Record):
+    """What a placement does to bytes between zones."""
+
+    placement: str
+    """Its name."""
+
+    network_bytes: float
+    """Bytes of a step that leave their server (or what else the scale-up network joins): what the
+    shares are of. Placements differ in it.
+    """
+
+    cross_leaf_share: float
+    """The share of bytes that leaves its leaf."""
+
+    cross_leaf_bytes: float
+    """Bytes of a step that leave their leaf."""
+
+    cross_zone_share: float
+    """The share of bytes that leaves its zone."""
+
+    cross_zone_bytes: float
+    """Bytes of a step that leave their zone."""
+
+    chosen: bool
+    """Whether it is the scenario's own."""
+
+
+@dataclass(eq=False)
+class Matrix(Record):
+    """Who sends to whom, folded into blocks of nodes."""
+
+    blocks: list[str]
+    """What the rows and columns are."""
+
+    bytes: list[list[float]]
+    """Bytes from each block to each."""
+
+
+@dataclass(eq=False, repr=False)
+class Traffic(Result):
+    """What a job puts on the wire."""
+
+    bytes_per_step: float
+    """Bytes between NICs in one step, over all GPUs."""
+
+    by_axis: dict[str, float]
+    """By axis of parallelism."""
+
+    by_primitive: dict[str, float]
+    """By primitive."""
+
+    elephants: Elephants
+    """Large transfers."""
+
+    entropy: Entropy
+    """How well flows are told apart."""
+
+    burst: Burst
+    """Traffic over time."""
+
+    per_tier_bytes: dict[str, float]
+    """Bytes that reach each tier's switches from below."""
+
+    per_gpu_bytes: MeanMax
+    """Bytes that leave one GPU: the mean, and the most."""
+
+    per_node_bytes: MeanMax
+    """Bytes that leave one node."""
+
+    per_rail_bytes: list[float]
+    """Bytes that leave the NICs of each rail."""
+
+    sizes: list[SizeRow]
+    """By size of the transfers."""
+
+    calls: list[CallRow]
+    """What ranks ask their communication library for, inside servers and between them."""
+
+    placements: list[PlacementRow]
+    """The share of bytes that leaves its zone, under each placement."""
+
+    matrix: Matrix
+    """Who sends to whom."""
+
+    step_s: float
+    """Length of a step by the closed form."""
+
+    unreachable: int
+    """Connections whose ends no path joins."""
+
+    @property
+    def transfers(self) -> Table:
+        """Every connection between NICs with its bytes of one step."""
+        return self._table("transfers")
+
+
+@dataclass(eq=False)
+class TierSummary(Record):
+    """One layer of switches."""
+
+    name: str
+    """What its switches are called."""
+
+    model: str
+    """The box."""
+
+    switches: int
+    """How many there are."""
+
+    links: int
+    """Cables to the tier below or the NICs, and between its own switches."""
+
+    rate_bps: float
+    """Rate of the fastest of these cables."""
+
+    oversubscription: float
+    """Capacity below over capacity above, as it was meant; 1 at the top."""
+
+    oversubscription_built: float
+    """The same as it was built, with uplinks rounded to whole cables."""
+
+
+@dataclass(eq=False)
+class ScaleUpSummary(Record):
+    """The network inside servers or larger domains."""
+
+    domain_gpus: int
+    """GPUs that it joins."""
+
+    switches: int
+    """Switches, one for each domain; none in a mesh."""
+
+    links: int
+    """Cables or traces."""
+
+    rate_bps: float
+    """What one GPU can send into it."""
+
+
+@dataclass(eq=False)
+class NetworkSummary(Record):
+    """One of the switched networks."""
+
+    nics: int
+    """Network cards on it."""
+
+    switches: int
+    """Switches."""
+
+    links: int
+    """Cables, those to the NICs among them."""
+
+    tiers: list[TierSummary]
+    """The layers of switches, bottom up."""
+
+    bisection_bps: float
+    """The least capacity between two halves of its NICs, in one direction."""
+
+
+@dataclass(eq=False)
+class BillLine(Record):
+    """One line of the bill."""
+
+    part: str
+    """What kind of part it is."""
+
+    model: str
+    """Its name in the hardware catalogue."""
+
+    title: str
+    """Its name for people."""
+
+    place: str
+    """Where it is used: "leaf", "leaf – spine"."""
+
+    count: int
+    """How many there are."""
+
+    unit_usd: Optional[float]
+    """What one costs; nothing if the catalogue does not say."""
+
+    unit_w: Optional[float]
+    """What one draws; nothing if the catalogue does not say."""
+
+    cost_usd: float
+    """What all of them cost."""
+
+    cost_low_usd: float
+    """The least that they may cost, of what sources say."""
+
+    cost_high_usd: float
+    """The most."""
+
+    power_w: float
+    """What all of them draw."""
+
+    is_estimate: bool
+    """Whether price or power is an estimate."""
+
+
+@dataclass(eq=False)
+class FabricBill(Record):
+    """Everything that a fabric is made of."""
+
+    lines: list[BillLine]
+    """Line by line."""
+
+    cost_usd: float
+    """What all of it costs."""
+
+    cost_low_usd: float
+    """The least that it may cost: every price at its lowest."""
+
+    cost_high_usd: float
+    """The most: every price at its highest."""
+
+    power_w: float
+    """What all of it draws."""
+
+    unpriced: int
+    """Parts that the catalogue has no price for; they count as nothing above."""
+
+
+@dataclass(eq=False, repr=False)
+class Topo(Result):
+    """A fabric in numbers."""
+
+    gpus: int
+    """Accelerators."""
+
+    nodes: int
+    """Servers."""
+
+    nics: int
+    """Back-end network cards."""
+
+    zones: int
+    """Zones, pods, rails or groups of the leaves."""
+
+    zone_word: str
+    """What a zone is called: "zone", "pod", "rail", "group"."""
+
+    gpus_per_zone: int
+    """GPUs of the largest zone: those whose NIC is on one of its leaves."""
+
+    switches: int
+    """Switches."""
+
+    links: int
+    """Cables, those to the NICs among them."""
+
+    tiers: list[TierSummary]
+    """The layers of switches, bottom up."""
+
+    bisection_bps: float
+    """The least capacity between two halves of the NICs, in one direction."""
+
+    bisection_share: float
+    """The bisection over half of what the NICs can send: 1 is full bisection."""
+
+    paths_max: int
+    """The most shortest ways between two NICs."""
+
+    hops_max: int
+    """Most links from NIC to NIC on a shortest way."""
+
+    scale_up: ScaleUpSummary
+    """The network inside servers or larger domains."""
+
+    front_end: Optional[NetworkSummary]
+    """The network for storage, checkpoints and control."""
+
+    failed_links: int
+    """Directed links that are out of service from the start."""
+
+    cost_usd: float
+    """What everything costs."""
+
+    cost_low_usd: float
+    """The least that it may cost: every price at the least that sources say."""
+
+    cost_high_usd: float
+    """The most."""
+
+    power_w: float
+    """What everything draws, servers included."""
+
+    bill: FabricBill
+    """What it is made of."""
+
+
+@dataclass(eq=False)
+class Verdict(Record):
+    """What somebody would tell a colleague."""
+
+    text: str
+    """In words."""
+
+    best: str
+    """The column with the shortest step, or the highest MFU where jobs differ."""
+
+    tie: bool
+    """Whether another cannot be told from it."""
+
+    ties: list[str]
+    """Those that cannot."""
+
+
+@dataclass(eq=False)
+class ComparisonRow(Record):
+    """One metric of all columns."""
+
+    metric: str
+    """The metric."""
+
+    unit: str
+    """The unit of both figures; empty for plain numbers, fractions and words."""
+
+    reported: list[Optional[Union[float, list[float], str]]]
+    """What has been published, by column: a figure, the two ends of a range, or words."""
+
+    simulated: list[Optional[Union[float, list[float], str]]]
+    """What is simulated, by column."""
+
+    source: list[Optional[str]]
+    """Where the published figure stands, by column."""
+
+    theme: str
+    """What it belongs to."""
+
+    title: str
+    """What people call it."""
+
+    ci95: list[Optional[float]] = field(default_factory=list)
+    """How sure the mean over seeds is, by column: half of the 95 % confidence interval. Empty where
+    there is one seed.
+    """
+
+    low: list[Optional[float]] = field(default_factory=list)
+    """The least that it may be, by column; empty where the metric has no interval."""
+
+    high: list[Optional[float]] = field(default_factory=list)
+    """The most."""
+
+
+@dataclass(eq=False)
+class Changed(Record):
+    """An input that differs."""
+
+    key: str
+    """Its dotted path."""
+
+    values: list[str]
+    """Its value in each column; empty where it has none."""
+
+
+@dataclass(eq=False, repr=False)
+class Comparison(Result):
+    """Scenarios side by side."""
+
+    columns: list[str]
+    """What the columns are called."""
+
+    rows: Rows[ComparisonRow]
+    """One for each metric."""
+
+    changed: list[Changed]
+    """Inputs that differ between the columns; empty for the deployments, which share nothing."""
+
+    verdict: Optional[Verdict] = None
+    """Which is best, and whether that is known; nothing where fewer than two have a step."""
+
+    left_out: list[str] = field(default_factory=list)
+    """Columns that an interrupt has left out."""
+
+
+@dataclass(eq=False)
+class Case(Record):
+    """One measurement."""
+
+    id: str
+    """Its name."""
+
+    measured: float
+    """What was measured."""
+
+    predicted: float
+    """What is predicted."""
+
+    error: float
+    """Predicted over measured, less one."""
+
+    unit: str
+    """The unit of both."""
+
+    note: str
+    """What was chosen where the source does not say, or how the prediction was made."""
+
+    source: str
+    """Where it was published."""
+
+    is_alone: bool
+    """Whether no other cluster has a row of its class."""
+
+    left_out_error: float
+    """The error with every constant set again without this cluster."""
+
+    low: float
+    """The least of the 80 % interval around the prediction in which this cluster had no part."""
+
+    high: float
+    """The most."""
+
+    spread: Optional[tuple[float, float]] = None
+    """The least and the most that open inputs allow, in the same unit."""
+
+    cluster: str = field(default_factory=str)
+    """Whose cluster it was."""
+
+    class_: Optional[str] = None
+    """What it is like."""
+
+
+@dataclass(eq=False)
+class ScoreOfPart(Record):
+    """The figures of one cluster or class."""
+
+    name: str
+    """Its name."""
+
+    rows: int
+    """Its rows, those that could not be predicted among them."""
+
+    mean_abs_error: float
+    """Mean of the errors' sizes; a row that could not be predicted counts as off by 100 %."""
+
+    median_abs_error: float
+    """Their median."""
+
+    mean_over_clusters: float
+    """The mean over clusters of each cluster's mean."""
+
+    mean_abs_time_error: float
+    """The mean, with rates turned into times."""
+
+    left_out_mean_abs_error: float
+    """The mean where every constant was set again without the row's cluster."""
+
+    bias: float
+    """Mean of the signed errors."""
+
+    within_12_percent: float
+    """The share of cases within 12 %."""
+
+    coverage_80: float
+    """The share of measurements inside their 80 % interval."""
+
+    half_width_80: float
+    """Mean half-width of those intervals, as a share of the prediction."""
+
+
+@dataclass(eq=False)
+class Unpredicted(Record):
+    """A row that could not be predicted."""
+
+    id: str
+    """Its name."""
+
+    reason: str
+    """Why not."""
+
+    cluster: str = field(default_factory=str)
+    """Whose cluster it was, where that could be read."""
+
+
+@dataclass(eq=False)
+class Family(Record):
+    """Measurements that belong together."""
+
+    name: str
+    """Its name."""
+
+    cases: Rows[Case]
+    """What was measured and predicted."""
+
+    mean_abs_error: float
+    """Mean of the errors' sizes; a row that could not be predicted counts as off by 100 %."""
+
+    median_abs_error: float
+    """Their median."""
+
+    mean_over_clusters: float
+    """The mean over clusters of each cluster's mean."""
+
+    mean_abs_time_error: float
+    """The mean, with rates turned into times."""
+
+    left_out_mean_abs_error: float
+    """The mean where every constant was set again without the row's cluster."""
+
+    bias: float
+    """Mean of the signed errors."""
+
+    within_12_percent: float
+    """The share of cases within 12 %."""
+
+    coverage_80: float
+    """The share of measurements inside their 80 % interval."""
+
+    half_width_80: float
+    """Mean half-width of those intervals, as a share of the prediction."""
+
+    worst: float
+    """The error that is largest in size."""
+
+    worst_id: str
+    """Whose it is."""
+
+    rank_correlation: float
+    """Spearman's rank correlation of predicted and measured."""
+
+    by_cluster: list[ScoreOfPart]
+    """The same for each cluster."""
+
+    by_class: list[ScoreOfPart]
+    """The same for each class, and for all collectives of a size whose class another cluster has.
+    """
+
+    unpredicted: list[Unpredicted]
+    """Rows that could not be predicted."""
+
+
+@dataclass(eq=False, repr=False)
+class Validation(Result):
+    """Every family with its errors."""
+
+    families: list[Family]
+    """One for each file, or folder of packet runs."""
+
+    threshold: Optional[float]
+    """The most that a family's mean error may be, if somebody asked."""
+
+    worse: list[str]
+    """Errors that have grown beyond what the ratchet allows, in words."""
+
+    passed: bool
+    """Whether every family keeps to both."""
+
+    fabric_rule: Optional[str] = None
+    """The rule that gives rows their fabric, if there are any."""
+
+
+@dataclass(eq=False)
+class CrossCheckColumn(Record):
+    """One engine."""
+
+    name: str
+    """What it is called."""
+
+    cpu_s: float
+    """Seconds of the processor that its answer took."""
+
+    refused: Optional[str] = None
+    """Why it gave none, or not all, if so."""
+
+    scaled: Optional[str] = None
+    """What of it was scaled up, and how far off that may be, if so."""
+
+
+@dataclass(eq=False)
+class CrossCheckRow(Record):
+    """One quantity."""
+
+    metric: str
+    """Which."""
+
+    unit: str
+    """Its unit."""
+
+    values: list[Optional[float]]
+    """What each column says."""
+
+    differences: list[Optional[float]]
+    """By how much that differs from the last column before it that says something: this over that,
+    less one.
+    """
+
+
+@dataclass(eq=False, repr=False)
+class CrossCheck(Result):
+    """Every engine's answer."""
+
+    columns: list[CrossCheckColumn]
+    """Who answered."""
+
+    rows: Rows[CrossCheckRow]
+    """What they answered."""
+
+
+@dataclass(eq=False)
+class Damaged(Record):
+    """A file that cannot be trusted."""
+
+    file: str
+    """Relative to the folder."""
+
+    why: str
+    """What is wrong with it."""
+
+
+@dataclass(eq=False)
+class SweepRow(Record):
+    """One case with its measures."""
+
+    case: int
+    """Its number."""
+
+    set: list[str]
+    """What it sets, as `--set` takes it."""
+
+    engine: str
+    """Its engine."""
+
+
+@dataclass(eq=False)
+class Sensitivity(Record):
+    """How much an axis matters."""
+
+    key: str
+    """The axis."""
+
+    share: float
+    """The variance of the means over its values, over the whole variance."""
+
+
+@dataclass(eq=False)
+class Scaling(Record):
+    """How throughput grows with the cluster, over all cases that differ in nothing else."""
+
+    kind: str
+    """Whether the work stays (strong), or grows with the GPUs (weak), or neither."""
+
+    gpus: int
+    """GPUs."""
+
+    smallest: int
+    """GPUs of the smallest case, against which it is counted."""
+
+    cases: int
+    """Cases that were averaged."""
+
+    speedup: float
+    """Tokens per second over the smallest case's: the acceleration ratio."""
+
+    efficiency: float
+    """That over the ratio of GPUs."""
+
+    efficiency_min: float
+    """The least efficiency of one of the cases."""
+
+    efficiency_max: float
+    """The most."""
+
+
+@dataclass(eq=False)
+class FailureReason(Record):
+    """Why cases failed."""
+
+    error: str
+    """In words."""
+
+    cases: int
+    """How many cases."""
+
+    first: int
+    """The first of them."""
+
+
+@dataclass(eq=False, repr=False)
+class Sweep(SweepBase):
+    """What a sweep says."""
+
+    cases: Cases
+    """Cases of the plan."""
+
+    done: int
+    """Those that have a result."""
+
+    failed: int
+    """Those that failed, each with its reason."""
+
+    missing: int
+    """Those that are still to be executed."""
+
+    duplicates: int
+    """Executions of cases that had been executed already."""
+
+    others: int
+    """Results of other versions of fatflow, or of an earlier grid: kept, and not counted."""
+
+    damaged: list[Damaged]
+    """Files that cannot be trusted; their cases count as missing."""
+
+    best: list[SweepRow]
+    """The best cases by the first goal, the best first."""
+
+    sensitivity: list[Sensitivity]
+    """How much of the first goal's variance each axis explains by itself."""
+
+    failures: list[FailureReason]
+    """Why cases failed, and how often."""
+
+    pareto: list[SweepRow] = field(default_factory=list)
+    """The cases that no other betters in all goals, where there are several."""
+
+    scaling: list[Scaling] = field(default_factory=list)
+    """How throughput grows with the GPUs, where an axis changes their number."""
+
+    unseen: list[str] = field(default_factory=list)
+    """Measures that no result has."""
+
+    @property
+    def machine(self) -> Table:
+        """What each case cost the machine that executed it."""
+        return self._table("machine")
+
+
+__all__ = [
+    "Accuracy",
+    "Bill",
+    "BillLine",
+    "BreakdownSeconds",
+    "Burst",
+    "ByClass",
+    "CallRow",
+    "Case",
+    "Changed",
+    "Circuits",
+    "CollectiveRow",
+    "CollectiveRun",
+    "Comparison",
+    "ComparisonRow",
+    "CrossCheck",
+    "CrossCheckColumn",
+    "CrossCheckRow",
+    "Damaged",
+    "Elephants",
+    "Entropy",
+    "FabricBill",
+    "FailureReason",
+    "Family",
+    "Figure",
+    "FlopsPerToken",
+    "FreeLink",
+    "Goodput",
+    "HopWait",
+    "Imbalance",
+    "Interval",
+    "JobLinks",
+    "JobRun",
+    "JobWorstLink",
+    "Latency",
+    "LinkGroup",
+    "LinkSeries",
+    "Lit",
+    "Matrix",
+    "MeanMax",
+    "Measured",
+    "Memory",
+    "ModelFigures",
+    "NetworkSummary",
+    "OverTime",
+    "Part",
+    "PartReport",
+    "Pauses",
+    "Percentiles",
+    "PhaseRow",
+    "PlacementRow",
+    "Plan",
+    "QueuePairSeries",
+    "ScaleUpSummary",
+    "Scaled",
+    "Scaling",
+    "ScoreOfPart",
+    "Seeds",
+    "Sensitivity",
+    "Series",
+    "Sharer",
+    "SizeRow",
+    "SmallMessages",
+    "Spread",
+    "Sweep",
+    "SweepRow",
+    "TierSummary",
+    "Topo",
+    "Traffic",
+    "TrafficLinks",
+    "TrafficRun",
+    "TrafficWorstLink",
+    "Unpredicted",
+    "Validation",
+    "Variant",
+    "Verdict",
+]

@@ -1,0 +1,37 @@
+"""What the tests share: the command beside the package."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+class Command:
+    """The binary of the same build."""
+
+    def __call__(self, *arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess:
+        words = [os.environ["FATFLOW"], *map(str, arguments)]
+        return subprocess.run(words, capture_output=True, text=True, cwd=cwd)
+
+    def json(self, *arguments: object) -> dict[str, Any]:
+        """What it answers with `--json`."""
+        done = self(*arguments, "--json", "--quiet")
+        assert done.returncode in (0, 4), done.stderr
+        return json.loads(done.stdout)
+
+
+@pytest.fixture
+def fatflow_command() -> Command:
+    return Command()
+
+
+@pytest.fixture
+def root() -> Path:
+    return ROOT

@@ -1,0 +1,162 @@
+"""The same figures as the command, to the last digit."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import fatflow
+
+# What the machine did, which differs from run to run.
+OF_THE_MACHINE = {"wall_s", "cpu_s", "peak_rss_bytes"}
+
+
+def without_machine(value):
+    if isinstance(value, dict):
+        return {k: without_machine(v) for k, v in value.items() if k not in OF_THE_MACHINE}
+    if isinstance(value, list):
+        return [without_machine(inner) for inner in value]
+    return value
+
+
+def same(result, envelope):
+    """Whether an answer is the command's, and every key of it is an attribute."""
+    assert without_machine(json.loads(result.json())) == without_machine(envelope)
+    every_key_is_an_attribute(result)
+
+
+def every_key_is_an_attribute(record):
+    """Keys and values of the JSON are the attributes of the dataclass, all the way down."""
+    known = {name.rstrip("_"): name for name in record.__dataclass_fields__}
+    assert set(record.keys()) <= set(known), set(record.keys()) - set(known)
+    for key in record.keys():
+        compare_value(getattr(record, known[key]), record[key])
+
+
+def compare_value(value, plain):
+    if isinstance(value, fatflow.Record):
+        assert value.dict() == plain
+        every_key_is_an_attribute(value)
+    elif isinstance(value, (list, fatflow.Rows)):
+        assert len(value) == len(plain)
+        for one, other in zip(value, plain):
+            compare_value(one, other)
+    elif isinstance(value, dict):
+        assert value.keys() == plain.keys()
+        for key in value:
+            compare_value(value[key], plain[key])
+    else:
+        assert value == plain and not isinstance(plain, dict), (value, plain)
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@pytest.mark.parametrize("name", fatflow.presets())
+def test_every_preset(name, fatflow_command):
+    scenario = fatflow.Scenario.preset(name)
+    is_quick = name.startswith("small") or name == "deepseek-v2"
+    for engine in ["analytic", "flow"] if is_quick else ["analytic"]:
+        with ThreadPoolExecutor() as beside:
+            words = ["run", name, "--engine", engine, "--seed", 3]
+            expected = beside.submit(fatflow_command.json, *words)
+            run = scenario.run(engine=engine, seed=3)
+            same(run, expected.result())
+    if is_quick:
+        same(scenario.topo(), fatflow_command.json("topo", name))
+
+
+def test_what_is_set(fatflow_command):
+    scenario = fatflow.Scenario.preset("small-128").set("network.routing.qps", 16)
+    run = scenario.set({"network.routing.policy": "ecmp", "fabric.oversubscription": [1, 2]}).run()
+    flags = ["--set", "network.routing.qps=16", "--set", "network.routing.policy=ecmp"]
+    flags += ["--set", "fabric.oversubscription=[1, 2]"]
+    same(run, fatflow_command.json("run", "small-128", *flags))
+    assert isinstance(run, fatflow.JobRun)
+    # `set` returned other scenarios, and left the first as it was.
+    assert fatflow.Scenario.preset("small-128").run().step_s != run.step_s
+
+
+def test_a_file_and_a_dictionary_are_one_scenario(tmp_path, fatflow_command):
+    path = tmp_path / "mine.toml"
+    path.write_text('from = "small-16"\nseed = 7\n[network.routing]\nqps = 2\npolicy = "ecmp"\n')
+    of_file = fatflow.Scenario.file(path).run()
+    tables = {"from": "small-16", "seed": 7, "network": {"routing": {"qps": 2, "policy": "ecmp"}}}
+    of_tables = fatflow.Scenario(tables).run()
+    same(of_file, fatflow_command.json("run", path))
+    assert of_tables.envelope == of_file.envelope
+    assert of_tables.step_s == of_file.step_s
+
+
+def test_traffic_and_collectives(fatflow_command, root):
+    small = fatflow.Scenario.preset("small-128")
+    same(small.traffic(), fatflow_command.json("traffic", "small-128"))
+    rows = small.collective("all_reduce", max="64M", gpus=64, factor=4, seeds=3)
+    flags = ["all_reduce", "small-128", "-e", "64M", "--gpus", 64, "-f", 4, "--seeds", 3]
+    same(rows, fatflow_command.json("collective", *flags))
+    sized = small.collective("all_gather", min=1 << 20, max=1 << 22, engine="analytic")
+    flags = ["all_gather", "small-128", "-e", "4M", "--engine", "analytic"]
+    same(sized, fatflow_command.json("collective", *flags))
+    every = small.collective("all_reduce", max="1M", gpus=16, engine="all")
+    flags = ["all_reduce", "small-128", "-e", "1M", "--gpus", 16, "--engine", "all"]
+    same(every, fatflow_command.json("collective", *flags))
+
+
+def test_synthetic_traffic(fatflow_command, root):
+    path = root / "scenarios/bench/incast-32.toml"
+    for flags in [{"engine": "flow"}, {"engine": "packet", "series": "10us", "series_pairs": [0]}]:
+        run = fatflow.Scenario.file(path).run(**flags)
+        words = ["--engine", flags["engine"]]
+        if "series" in flags:
+            words += ["--series", "10us", "--series-pairs", "0"]
+        same(run, fatflow_command.json("run", path, *words))
+        assert isinstance(run, fatflow.TrafficRun)
+    seeds = fatflow.Scenario.file(path).run(seeds=4, threads=2)
+    same(seeds, fatflow_command.json("run", path, "--seeds", 4, "--threads", 2))
+
+
+def test_comparisons(fatflow_command):
+    same(
+        fatflow.compare(["small-16", "small-128"], engine="analytic", seeds=1),
+        fatflow_command.json("compare", "small-16", "small-128", "--engine", "analytic"),
+    )
+    varied = fatflow.compare(["small-128"], vary={"network.routing.qps": [1, 4]})
+    whole = fatflow_command.json("compare", "small-128", "--vary", "network.routing.qps=1,4")
+    same(varied, whole)
+    named = fatflow.compare({"few": fatflow.Scenario.preset("small-16"), "many": "small-128"})
+    assert named.columns == ["few", "many"]
+
+
+def test_validation(fatflow_command, root, tmp_path):
+    lines = (root / "validation/training_steps.csv").read_text().splitlines(keepends=True)
+    path = tmp_path / "steps.csv"
+    path.write_text("".join(lines[:4]))
+    result = fatflow.validate(path, engine="analytic", threshold=0.001)
+    flags = ["validate", path, "--engine", "analytic", "--threshold", "0.001"]
+    same(result, fatflow_command.json(*flags))
+    assert not result.passed
+
+
+def test_the_environment_counts_as_for_the_command(monkeypatch, fatflow_command):
+    monkeypatch.setenv("FATFLOW_SET_network__routing__qps", "2")
+    same(fatflow.Scenario.preset("small-128").run(), fatflow_command.json("run", "small-128"))
+
+
+def test_the_text_and_the_page_are_the_commands(tmp_path, fatflow_command):
+    run = fatflow.Scenario.preset("small-128").run()
+    page = tmp_path / "run.html"
+    done = fatflow_command("run", "small-128", "--report", page, "--color", "never")
+    # Charts and all; the memory and the seconds of the machine are on neither.
+    run.report(tmp_path / "mine.html")
+    assert (tmp_path / "mine.html").read_text() == page.read_text()
+    assert str(fatflow.Scenario.preset("small-128").run(charts=True)) == done.stdout
+    shown = run._repr_html_()
+    assert shown.startswith('<iframe srcdoc="&lt;!doctype html') or "<iframe srcdoc=" in shown
+    assert "http-equiv=&quot;Content-Security-Policy" in shown
