@@ -11,6 +11,7 @@ use scenario::{Assigned, Engine, Extent, Fabrics, Loaded, Problems, Purpose};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
+use crate::exec::Selection;
 use crate::grid::{ENGINE, FROM, Grid, engine_named};
 use crate::sample::{self, Combination, Drawn, MOST_CASES};
 use crate::show::SCALING_MEASURES;
@@ -123,6 +124,29 @@ fn inline(value: &Json) -> String {
 impl Grid {
     /// Lists every case and computes its hash, on so many threads.
     pub fn plan(&self, threads: usize) -> Result<Plan, Failure> {
+        self.plan_with(&|_| None, threads)
+    }
+
+    /// The same where a plan is kept already: the selected cases alone are hashed again, since one
+    /// of many shards has no time for the others. If they come to other hashes, so does the whole.
+    pub fn plan_again(
+        &self,
+        kept: &Plan,
+        selection: &Selection,
+        threads: usize,
+    ) -> Result<Plan, Failure> {
+        let known = |index: usize| match selection.contains(index) {
+            true => None,
+            false => kept.cases.get(index).map(|case| case.hash.clone()),
+        };
+        self.plan_with(&known, threads)
+    }
+
+    fn plan_with(
+        &self,
+        known: &(dyn Fn(usize) -> Option<String> + Sync),
+        threads: usize,
+    ) -> Result<Plan, Failure> {
         let Drawn { combinations, refused } = self.drawn()?;
         if combinations.is_empty() {
             let reason = match refused {
@@ -133,7 +157,9 @@ impl Grid {
         }
         let numbered: Vec<(usize, Combination)> = combinations.into_iter().enumerate().collect();
         let cases = parallel::map(threads, &numbered, |(index, combination)| {
-            self.case(*index, combination)
+            let mut case = self.case(*index, combination);
+            case.hash = known(*index).unwrap_or_else(|| self.hash(&case));
+            case
         });
         let measures = self.kept();
         let mut identity = measures.join(",");
@@ -189,6 +215,7 @@ impl Grid {
         from.and_then(|name| self.bases.iter().position(|(known, _)| known == name)).unwrap_or(0)
     }
 
+    /// A case without its hash.
     fn case(&self, index: usize, combination: &Combination) -> Case {
         let values = combination.iter().map(|level| level.label.clone()).collect();
         let all = || combination.iter().flat_map(|level| &level.set);
@@ -201,9 +228,7 @@ impl Grid {
             seed.or_else(|| self.fixed.iter().find(|s| s.key == "seed").map(|s| s.value.clone()));
         let seed = seed.or_else(|| self.bases[base].1.value("seed")).and_then(|seed| seed.as_u64());
         let seed = seed.unwrap_or(0);
-        let mut case = Case { index, hash: String::new(), engine, seed, values, set, base };
-        case.hash = self.hash(&case);
-        case
+        Case { index, hash: String::new(), engine, seed, values, set, base }
     }
 
     /// The identity of a case. What cannot even be read is told apart by what was written.
@@ -271,6 +296,11 @@ const FILE: &str = "plan.jsonl";
 impl Plan {
     /// Keeps the plan in a folder, whole or not at all.
     pub fn write(&self, out: &Path) -> Result<(), Failure> {
+        store::replace(&out.join(FILE), self.text()?.as_bytes())
+    }
+
+    /// The plan as a file has it.
+    pub fn text(&self) -> Result<String, Failure> {
         let mut text = serde_json::to_string(&self.head).map_err(unwritten)? + "\n";
         for case in &self.cases {
             let set = case.set.iter().map(|set| (set.key.clone(), set.value.clone())).collect();
@@ -285,7 +315,7 @@ impl Plan {
             text += &serde_json::to_string(&line).map_err(unwritten)?;
             text.push('\n');
         }
-        store::replace(&out.join(FILE), text.as_bytes())
+        Ok(text)
     }
 
     /// The plan of a folder; a folder without one is an error.
@@ -304,8 +334,13 @@ impl Plan {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(store::failed("read", &path, &error)),
         };
+        Self::parse(&text, &path.display().to_string()).map(Some)
+    }
+
+    /// Reads the text of a plan, which is called so.
+    pub fn parse(text: &str, name: &str) -> Result<Self, Failure> {
         let wrong = |number: usize, reason: String| {
-            Failure::Run(format!("{}:{number}: {reason}; plan again", path.display()))
+            Failure::Run(format!("{name}:{number}: {reason}; plan again"))
         };
         let mut lines = (1..).zip(text.lines());
         let (_, first) = lines.next().ok_or_else(|| wrong(1, "the file is empty".to_owned()))?;
@@ -331,7 +366,7 @@ impl Plan {
             let reason = format!("{} of {} cases are there", cases.len(), head.cases);
             return Err(wrong(cases.len() + 1, reason));
         }
-        Ok(Some(Self { head, cases }))
+        Ok(Self { head, cases })
     }
 }
 
