@@ -79,7 +79,7 @@ fn every_command_of_the_book_works() {
     for file in paths {
         let folder = tempfile::tempdir().expect("a folder");
         let text = fs::read_to_string(&file).expect("UTF-8");
-        for (name, content) in files(&text) {
+        for (name, content) in self::files(&text) {
             fs::write(folder.path().join(name), content).expect("writable");
         }
         for line in commands(&text) {
