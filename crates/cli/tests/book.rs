@@ -27,7 +27,7 @@ fn commands(text: &str) -> Vec<String> {
 }
 
 /// Files that a page shows: their names and contents.
-fn files(text: &str) -> Vec<(String, String)> {
+fn shown_files(text: &str) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     let mut inside = false;
     for line in text.lines() {
@@ -79,7 +79,7 @@ fn every_command_of_the_book_works() {
     for file in paths {
         let folder = tempfile::tempdir().expect("a folder");
         let text = fs::read_to_string(&file).expect("UTF-8");
-        for (name, content) in self::files(&text) {
+        for (name, content) in shown_files(&text) {
             fs::write(folder.path().join(name), content).expect("writable");
         }
         for line in commands(&text) {

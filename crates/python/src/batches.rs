@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use commands::{Engine, Failure, parallel};
+use commands::{Engine, Failure, VERSION, parallel};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use scenario::{Purpose, Request};
@@ -59,11 +59,18 @@ impl Sweep {
     fn new(py: Python<'_>, inputs: Inputs, kept: Option<String>) -> PyResult<Self> {
         watched(py, |_| {
             let grid = inputs.grid()?;
-            let plan = match kept {
-                Some(text) => Plan::parse(&text, "the plan")?,
-                None => grid.plan(parallel::threads(None))?,
-            };
-            Ok(Self { grid, plan })
+            let kept = kept.map(|text| Plan::parse(&text, "the plan")).transpose()?;
+            let theirs = kept.as_ref().map(|kept| kept.head.plan.clone());
+            let plan = grid.planned_with(kept, parallel::threads(None))?;
+            match theirs {
+                Some(theirs) if theirs != plan.head.plan => Err(Failure::Run(format!(
+                    "fatflow {VERSION} on {} makes the plan {} of this grid, and not {theirs}: \
+                     versions, and files that the grid names, must be the same on all machines",
+                    store::host(),
+                    plan.head.plan
+                ))),
+                _ => Ok(Self { grid, plan }),
+            }
         })
     }
 
@@ -133,18 +140,8 @@ impl Sweep {
         interrupt: &AtomicBool,
     ) -> Result<(String, Vec<u8>), Failure> {
         let selection = Selection::Cases(cases);
-        let plan = self.grid.plan_again(&self.plan, &selection, 1)?;
-        let (own, theirs) = (&plan.head.plan, &self.plan.head.plan);
-        if own != theirs {
-            return Err(Failure::Run(format!(
-                "fatflow {} on {} makes the plan {own} of this grid, and not {theirs}: versions, and \
-                 files that the grid names, must be the same on all machines",
-                plan.head.fatflow,
-                store::host()
-            )));
-        }
         let options = Options { threads: 1, progress: &|_| {}, interrupt };
-        sweep::exec(&self.grid, &plan, &selection, folder, options)?;
+        sweep::exec(&self.grid, &self.plan, &selection, folder, options)?;
         store::only_file(folder)
     }
 }

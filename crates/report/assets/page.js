@@ -176,7 +176,7 @@
           Plot.line(points, { x: "name", y: "at", z: "key", stroke: (point) => point.row[chart.value], strokeOpacity: (point) => (inside(point.row) ? (chosen.size ? 0.9 : faint) : 0.04), strokeWidth: 1.2 }),
           Plot.ruleX(names, { stroke: "currentColor", strokeOpacity: 0.6 }),
           Plot.text(ticks, { x: "name", y: "at", text: (tick) => short(tick.text, room), dx: 4, textAnchor: "start", stroke: "var(--ground)", strokeWidth: 4, fill: "currentColor" }),
-          Plot.text(names, { x: (name) => name, y: 1, text: (name) => short(name, room * (names.length > 8 ? 1.9 : 1)), lineAnchor: "bottom", dy: -12, fontWeight: 600, rotate: names.length > 8 ? -12 : 0 }),
+          Plot.text(names, { x: (name) => name, y: 1, text: (name) => short(name, Math.min(room, 120)), lineAnchor: "bottom", dy: -12, fontWeight: 600, rotate: names.length > 8 ? -12 : 0 }),
         ],
       });
       plot.within = ([left, top], [right, bottom]) => {

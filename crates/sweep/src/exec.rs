@@ -46,14 +46,6 @@ impl Selection {
     /// All cases.
     pub const ALL: Self = Self::Shard { index: 0, count: 1 };
 
-    /// Whether a case is one of them.
-    pub fn contains(&self, index: usize) -> bool {
-        match self {
-            Self::Shard { index: own, count } => index % count == *own,
-            Self::Cases(cases) => cases.contains(&index),
-        }
-    }
-
     /// What files and the machine table call it.
     pub fn label(&self) -> String {
         match self {
@@ -181,11 +173,16 @@ pub fn exec(
     let other_versions = contents.records.iter().filter(|record| record.version != VERSION).count();
     let done: BTreeSet<&str> = contents.records.iter().map(|record| &*record.hash).collect();
     let mut seen = BTreeSet::new();
-    let selected: Vec<&Case> = plan
-        .cases
-        .iter()
-        .filter(|case| selection.contains(case.index) && seen.insert(&*case.hash))
-        .collect();
+    let listed: BTreeSet<usize> = match selection {
+        Selection::Cases(cases) => cases.iter().copied().collect(),
+        Selection::Shard { .. } => BTreeSet::new(),
+    };
+    let selected = |index: usize| match selection {
+        Selection::Shard { index: own, count } => index % count == *own,
+        Selection::Cases(_) => listed.contains(&index),
+    };
+    let selected: Vec<&Case> =
+        plan.cases.iter().filter(|case| selected(case.index) && seen.insert(&*case.hash)).collect();
     let pending: Vec<&Case> =
         selected.iter().copied().filter(|case| !done.contains(&*case.hash)).collect();
     let before = selected.len() - pending.len();

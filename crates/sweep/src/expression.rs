@@ -1,7 +1,7 @@
 //! What `where` says: a condition over the keys of a case.
 //!
 //! ```text
-//! where = ["job.parallel.tp * job.parallel.dp == cluster.gpus", "not (qps > 8 and policy == 'spray')"]
+//! where = ["job.parallel.tp * dp == cluster.gpus", "not (qps > 8 and policy == 'spray')"]
 //! ```
 //!
 //! From the weakest: `or`, `and`, `not`, one of `== != < <= > >=`, `+ -`, `* / %`, a minus sign,

@@ -42,8 +42,10 @@
 //!
 //! # Invariants
 //!
-//! * A case is its hash. Whoever executes it, wherever, however often: the merged table is the same.
-//! * Killing any process at any time loses at most the cases that were not kept yet, and doubles none.
+//! * A case is its hash. Whoever executes it, wherever, however often: the merged table is the
+//!   same.
+//! * Killing any process at any time loses at most the cases that were not kept yet, and doubles
+//!   none.
 
 pub mod axis;
 pub mod exec;

@@ -11,7 +11,7 @@ use scenario::nearest::nearest;
 use scenario::{Extent, Fabrics, Problem, Problems};
 use serde::Serialize;
 use serde_json::Value as Json;
-use units::{Bytes, Span};
+use units::{Bytes, Span, Unused};
 
 use crate::exec::{measure, result};
 use crate::grid::Grid;
@@ -55,6 +55,9 @@ pub struct Outlook {
     pub looked_at: usize,
     /// Those of them that fail, with the reason.
     pub failed: Vec<(usize, String)>,
+    /// Axes that do nothing on the engine of a case that was looked at, and why.
+    #[serde(skip)]
+    pub idle: Vec<Unused>,
     /// Every case.
     pub list: Vec<Row>,
 }
@@ -79,6 +82,8 @@ struct Taken {
     seconds: f64,
     memory: u64,
     result: Option<Result<Json, Failure>>,
+    /// What the case does not obey.
+    unused: Vec<Unused>,
 }
 
 /// Looks at some cases of a plan. A measure that none of them has is an error.
@@ -97,6 +102,13 @@ pub fn outlook(grid: &Grid, plan: Plan, threads: usize) -> Result<Outlook, Failu
         _ => None,
     });
     let failed = failed.collect();
+    let is_set = |key: &str| grid.axes.iter().any(|axis| axis.keys().contains(&key));
+    let mut idle: Vec<Unused> = Vec::new();
+    for one in taken.iter().flat_map(|taken| &taken.unused).filter(|one| is_set(&one.key)) {
+        if !idle.contains(one) {
+            idle.push(one.clone());
+        }
+    }
     let mean = taken.iter().map(|taken| taken.seconds).sum::<f64>() / looked_at as f64;
     let cpu_s = mean * cases as f64;
     let largest = taken.iter().map(|taken| taken.memory).max().unwrap_or(0);
@@ -122,6 +134,7 @@ pub fn outlook(grid: &Grid, plan: Plan, threads: usize) -> Result<Outlook, Failu
         longest_s,
         looked_at,
         failed,
+        idle,
         list: plan.cases.iter().map(row).collect(),
         plan,
     })
@@ -133,7 +146,7 @@ fn taken(grid: &Grid, case: &Case, fabrics: &Fabrics) -> Taken {
         Ok(loaded) => loaded,
         Err(problems) => {
             let result = Some(Err(Failure::Input(problems)));
-            return Taken { seconds: 0.0, memory: 0, result };
+            return Taken { seconds: 0.0, memory: 0, result, unused: Vec::new() };
         }
     };
     let estimated = match loaded.job {
@@ -142,10 +155,14 @@ fn taken(grid: &Grid, case: &Case, fabrics: &Fabrics) -> Taken {
     };
     let estimate = match estimated {
         Ok(estimate) => estimate,
-        Err(failure) => return Taken { seconds: 0.0, memory: 0, result: Some(Err(failure)) },
+        Err(failure) => {
+            let result = Some(Err(failure));
+            return Taken { seconds: 0.0, memory: 0, result, unused: Vec::new() };
+        }
     };
+    let unused = loaded.unused.clone();
     if LONGEST_S < estimate.seconds {
-        return Taken { seconds: estimate.seconds, memory: estimate.memory, result: None };
+        return Taken { seconds: estimate.seconds, memory: estimate.memory, result: None, unused };
     }
     drop(loaded);
     // The second time is what a case takes among many: the first one warms what they share.
@@ -156,7 +173,7 @@ fn taken(grid: &Grid, case: &Case, fabrics: &Fabrics) -> Taken {
         drop(run());
     }
     let seconds = clock.cpu_s().max(estimate.seconds.min(1e-3));
-    Taken { seconds, memory: estimate.memory, result: Some(first) }
+    Taken { seconds, memory: estimate.memory, result: Some(first), unused }
 }
 
 /// A measure that no result has is refused, with the nearest that they have.
@@ -235,6 +252,10 @@ impl Outlook {
 }
 
 impl Answer for Outlook {
+    fn unused(&self) -> Vec<Unused> {
+        self.idle.clone()
+    }
+
     fn sheet(&self) -> Sheet {
         let Self { cases, threads, looked_at, .. } = *self;
         let time = |seconds: f64| format!("{:.1}", Span::from_secs_f64(seconds));

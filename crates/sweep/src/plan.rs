@@ -11,7 +11,7 @@ use scenario::{Assigned, Engine, Extent, Fabrics, Loaded, Problems, Purpose};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use crate::exec::Selection;
+use crate::axis::Axis;
 use crate::grid::{ENGINE, FROM, Grid, engine_named};
 use crate::sample::{self, Combination, Drawn, MOST_CASES};
 use crate::show::SCALING_MEASURES;
@@ -63,6 +63,8 @@ pub struct Head {
     pub measures: Vec<String>,
     /// Combinations that a condition has refused.
     pub refused: u64,
+    /// The identity of the grid that it was made from, where that alone decides the plan.
+    pub grid: Option<String>,
 }
 
 /// One case.
@@ -124,29 +126,6 @@ fn inline(value: &Json) -> String {
 impl Grid {
     /// Lists every case and computes its hash, on so many threads.
     pub fn plan(&self, threads: usize) -> Result<Plan, Failure> {
-        self.plan_with(&|_| None, threads)
-    }
-
-    /// The same where a plan is kept already: the selected cases alone are hashed again, since one
-    /// of many shards has no time for the others. If they come to other hashes, so does the whole.
-    pub fn plan_again(
-        &self,
-        kept: &Plan,
-        selection: &Selection,
-        threads: usize,
-    ) -> Result<Plan, Failure> {
-        let known = |index: usize| match selection.contains(index) {
-            true => None,
-            false => kept.cases.get(index).map(|case| case.hash.clone()),
-        };
-        self.plan_with(&known, threads)
-    }
-
-    fn plan_with(
-        &self,
-        known: &(dyn Fn(usize) -> Option<String> + Sync),
-        threads: usize,
-    ) -> Result<Plan, Failure> {
         let Drawn { combinations, refused } = self.drawn()?;
         if combinations.is_empty() {
             let reason = match refused {
@@ -157,9 +136,7 @@ impl Grid {
         }
         let numbered: Vec<(usize, Combination)> = combinations.into_iter().enumerate().collect();
         let cases = parallel::map(threads, &numbered, |(index, combination)| {
-            let mut case = self.case(*index, combination);
-            case.hash = known(*index).unwrap_or_else(|| self.hash(&case));
-            case
+            self.case(*index, combination)
         });
         let measures = self.kept();
         let mut identity = measures.join(",");
@@ -173,8 +150,46 @@ impl Grid {
             axes: self.axes.iter().map(|axis| axis.name.clone()).collect(),
             measures,
             refused,
+            grid: self.identity(),
         };
         Ok(Plan { head, cases })
+    }
+
+    /// The plan that a folder holds if this grid made it, or else a new one: a thousand shards need
+    /// not compute the same hashes.
+    pub fn planned(&self, out: &Path, threads: usize) -> Result<Plan, Failure> {
+        self.planned_with(Plan::find(out)?, threads)
+    }
+
+    /// The same with a plan that was found.
+    pub fn planned_with(&self, kept: Option<Plan>, threads: usize) -> Result<Plan, Failure> {
+        let kept = kept.filter(|kept| kept.head.fatflow == VERSION);
+        let kept = kept.filter(|kept| kept.head.grid.is_some());
+        let Some(mut plan) = kept.filter(|kept| kept.head.grid == self.identity()) else {
+            return self.plan(threads);
+        };
+        for case in &mut plan.cases {
+            case.base = self.base(case.set.iter());
+        }
+        Ok(plan)
+    }
+
+    /// What decides the plan: the grid, and what its cases start from with all files they name. A
+    /// grid whose axes name files is not decided by its text.
+    fn identity(&self) -> Option<String> {
+        const FILES: [&str; 4] = ["server_file", "fabric.file", "job.model", "traffic.flows"];
+        let names_file = |key: &str| FILES.iter().any(|file| key.ends_with(file));
+        let fixed = self.fixed.iter().map(|set| set.key.as_str());
+        if self.axes.iter().flat_map(Axis::keys).chain(fixed).any(names_file) {
+            return None;
+        }
+        let mut text = format!("{} {VERSION}\n{}", self.engine.name(), self.source.text);
+        for (name, base) in &self.bases {
+            let to = (Extent::Settings, Purpose::Run(self.engine));
+            let hash = base.load(&[], to, &Fabrics::default()).ok()?.hash;
+            text += &format!("{name} {hash}\n");
+        }
+        Some(hash_bytes(text.as_bytes()).to_string())
     }
 
     fn drawn(&self) -> Result<Drawn, Failure> {
@@ -215,7 +230,6 @@ impl Grid {
         from.and_then(|name| self.bases.iter().position(|(known, _)| known == name)).unwrap_or(0)
     }
 
-    /// A case without its hash.
     fn case(&self, index: usize, combination: &Combination) -> Case {
         let values = combination.iter().map(|level| level.label.clone()).collect();
         let all = || combination.iter().flat_map(|level| &level.set);
@@ -228,7 +242,9 @@ impl Grid {
             seed.or_else(|| self.fixed.iter().find(|s| s.key == "seed").map(|s| s.value.clone()));
         let seed = seed.or_else(|| self.bases[base].1.value("seed")).and_then(|seed| seed.as_u64());
         let seed = seed.unwrap_or(0);
-        Case { index, hash: String::new(), engine, seed, values, set, base }
+        let mut case = Case { index, hash: String::new(), engine, seed, values, set, base };
+        case.hash = self.hash(&case);
+        case
     }
 
     /// The identity of a case. What cannot even be read is told apart by what was written.

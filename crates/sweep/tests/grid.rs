@@ -81,11 +81,8 @@ fn ranges_go_by_steps_points_and_factors() {
         of("{ from = 1, to = 8, points = 4, scale = \"log\" }"),
         [1, 2, 4, 8].map(|n| json!(n))
     );
-    let text =
-        "from = \"small-16\"\n[axes]\n\"software.step\" = { from = 0.0, to = 1.0, points = 3 }";
-    if let Ok(grid) = grid(text) {
-        assert_eq!(grid.axes.len(), 1);
-    }
+    let text = "from = \"small-16\"\n[axes]\n\"prices.pue\" = { from = 1.0, to = 2.0, points = 3 }";
+    assert_eq!(values(&plan(text), "prices.pue"), [1.0, 1.5, 2.0].map(|n| json!(n)));
 }
 
 /// What resolves to the same scenario is one case, however it is written; what does not is another.
@@ -98,9 +95,10 @@ fn a_hash_is_of_what_the_scenario_comes_to() {
     let one = of("\"network.packet.mtu\" = [\"4096B\", \"4KiB\"]", "flow");
     assert_eq!(one[0], one[1]);
     assert_ne!(one, of("\"network.packet.mtu\" = [\"4096B\", \"4KiB\"]", "analytic"));
-    let from =
-        of("from = [\"small-16\", \"small-128\"]\nengine = [\"flow\", \"analytic\"]", "flow");
-    assert_eq!(from.iter().collect::<BTreeSet<_>>().len(), 4);
+    let text = "[axes]\nfrom = [\"small-16\", \"small-128\"]\nengine = [\"flow\", \"analytic\"]";
+    let plan = plan(text);
+    let hashes: BTreeSet<&str> = plan.cases.iter().map(|case| &*case.hash).collect();
+    assert_eq!(hashes.len(), 4);
 }
 
 #[test]

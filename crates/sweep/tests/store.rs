@@ -141,6 +141,18 @@ fn damage_is_named_and_mended() {
     }
 }
 
+/// Shards take the plan of their folder, and notice when it is another's.
+#[test]
+fn a_kept_plan_is_taken_as_it_is() {
+    let study = Study::new(GRID);
+    let planned = study.grid.planned(study.out.path(), 1).unwrap();
+    assert_eq!(planned.head, study.plan.head);
+    let hashes = |plan: &Plan| plan.cases.iter().map(|case| case.hash.clone()).collect::<Vec<_>>();
+    assert_eq!(hashes(&planned), hashes(&study.plan));
+    let other = Study::new(&GRID.replace("to = 4", "to = 2"));
+    assert_eq!(other.grid.planned(study.out.path(), 1).unwrap().cases.len(), 12);
+}
+
 #[test]
 fn temporary_files_are_ignored() {
     let study = Study::new(GRID);
@@ -231,18 +243,4 @@ fn files_of_other_machines_are_taken_if_they_are_whole() {
     }
     assert!(missing(here.out.path()).unwrap().is_empty());
     assert_eq!(here.merged(), whole());
-}
-
-/// A shard hashes its own cases and believes the plan for the others; another grid is noticed.
-#[test]
-fn a_plan_is_made_again_for_one_shard() {
-    let study = Study::new(GRID);
-    let shard = Selection::Shard { index: 1, count: 4 };
-    assert_eq!(study.grid.plan_again(&study.plan, &shard, 1).unwrap(), study.plan);
-    let other = Study::new(&GRID.replace("[1, 4]", "[1, 8]"));
-    let again = other.grid.plan_again(&study.plan, &Selection::ALL, 1).unwrap();
-    assert_ne!(again.head.plan, study.plan.head.plan);
-    let more = Study::new(&GRID.replace("to = 4", "to = 5"));
-    let again = more.grid.plan_again(&study.plan, &shard, 1).unwrap();
-    assert_ne!(again.head.plan, study.plan.head.plan);
 }

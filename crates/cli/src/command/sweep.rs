@@ -170,6 +170,10 @@ impl RunArguments {
         let outlook = sweep::outlook(&grid, grid.plan(threads)?, threads)?;
         drop(line);
         outlook.refuse_beyond(grid.budget)?;
+        for idle in &outlook.idle {
+            let (key, why, used_by) = (&idle.key, &idle.why, &idle.used_by);
+            terminal.remark(&format!("unused: {key}: {why}; used by {used_by}"));
+        }
         keep(&grid, &outlook.plan, &self.out)?;
         if let Some(address) = &self.ray {
             let plan = &outlook.plan.head.plan;
@@ -190,27 +194,23 @@ impl RunArguments {
 impl ExecArguments {
     fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         let grid = grid_from(&self.grid, self.paths_from.as_deref(), terminal)?;
-        let selection = match &self.shard {
-            Some(shard) => shard.clone(),
-            None => Selection::Cases(self.cases.clone()),
-        };
-        let (kept, threads) = (Plan::find(&self.out)?, parallel::threads(terminal.threads()));
-        let plan = match &kept {
-            None => grid.plan(threads)?,
-            Some(kept) => grid.plan_again(kept, &selection, threads)?,
-        };
-        match kept {
+        let plan = grid.planned(&self.out, parallel::threads(terminal.threads()))?;
+        match Plan::find(&self.out)? {
             None => keep(&grid, &plan, &self.out)?,
             Some(kept) if kept.head.plan == plan.head.plan => {}
             Some(kept) => {
                 let folder = self.out.display();
                 return Err(Stop::Failure(Failure::Run(format!(
-                    "`{folder}` holds the plan {} of fatflow {}, and this is the plan {} of fatflow \
-                     {}; `fatflow sweep plan --out {folder}` replaces it",
+                    "`{folder}` holds the plan {} of fatflow {}, and this is the plan {} of \
+                     fatflow {}; `fatflow sweep plan --out {folder}` replaces it",
                     kept.head.plan, kept.head.fatflow, plan.head.plan, plan.head.fatflow
                 ))));
             }
         }
+        let selection = match &self.shard {
+            Some(shard) => shard.clone(),
+            None => Selection::Cases(self.cases.clone()),
+        };
         if let Selection::Cases(cases) = &selection
             && let Some(index) = cases.iter().find(|index| plan.cases.len() <= **index)
         {

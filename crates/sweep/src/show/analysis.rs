@@ -197,8 +197,8 @@ mod tests {
         fn nothing_dominates_a_front_and_it_dominates_the_rest(
             rows in prop::collection::vec(prop::collection::vec(0_u8..5, 3), 0..40)
         ) {
-            let costs: Vec<Vec<f64>> =
-                rows.iter().map(|row| row.iter().map(|value| f64::from(*value)).collect()).collect();
+            let row = |row: &Vec<u8>| row.iter().map(|value| f64::from(*value)).collect();
+            let costs: Vec<Vec<f64>> = rows.iter().map(row).collect();
             let dominates =
                 |a: &[f64], b: &[f64]| a != b && a.iter().zip(b).all(|(a, b)| a <= b);
             let mut front = pareto(&costs);
