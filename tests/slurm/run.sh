@@ -27,8 +27,11 @@ RANDOM=${3:-$RANDOM}
 . "$here/cluster.sh"
 work=$(mktemp -d /tmp/fatflow-slurm.XXXXXX)
 chmod 711 "$work"
-trap 'rm -rf "$work"' EXIT
 cd "$work"
+# A small disk, which the nodes must see too: theirs are namespaces of their own.
+mkdir full
+mount -t tmpfs -o size=1m tmpfs full
+trap 'umount --lazy "$work/full"; rm -rf "$work"' EXIT
 
 # How often tasks were put back into the queue.
 requeued() { scontrol show job | awk -F 'Restarts=' '{ sum += $2 } END { print sum + 0 }'; }
@@ -84,8 +87,6 @@ double_execution() {
 }
 
 full_disk() {
-    mkdir full
-    mount -t tmpfs -o size=1m tmpfs full
     submit full few --shards 4
     wait_until 60 done_cases full 10
     cat /dev/zero >full/filler 2>/dev/null || true
@@ -95,7 +96,6 @@ full_disk() {
     submit full few
     submitted full
     same_as_local full few
-    umount full
 }
 
 cancelled() {
