@@ -21,7 +21,7 @@ fi
 fatflow=$1
 kills=${3:-3}
 RANDOM=${4:-$RANDOM}
-many=${MANY:-2000}
+many=${MANY:-600}
 few=${FEW:-400}
 . "$here/../sweeps.sh"
 . "$here/cluster.sh"

@@ -77,6 +77,8 @@ double_execution() {
     old=$(tasks_of n1)
     kill_slurmd n1
     kill -STOP $old
+    # An administrator may be faster than Slurm's own patience.
+    scontrol update nodename=n1 state=down reason='slurmd does not answer'
     wait_until 120 is_requeued "$before"
     submitted twice
     kill -CONT $old
