@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import importlib
 import json
 import os
 import sys
@@ -23,8 +24,9 @@ from . import _native
 from ._errors import Error
 
 try:
-    import ray  # type: ignore[import-not-found,unused-ignore] # pyright: ignore
-    import ray.exceptions  # type: ignore[import-not-found,unused-ignore] # pyright: ignore
+    # By name: it need not be there where types are checked.
+    ray: Any = importlib.import_module("ray")
+    importlib.import_module("ray.exceptions")
 except ImportError as error:
     raise ImportError("sweeps on Ray need Ray: pip install 'fatflow[ray]'") from error
 
@@ -62,7 +64,8 @@ def _execute(inputs: _Inputs, plan: str, cases: list[int]) -> tuple[str, bytes]:
     if not _read or _read[0][0] != plan:
         _read[:] = [(plan, _native.Sweep(inputs, plan))]
     with tempfile.TemporaryDirectory(prefix="fatflow-") as folder:
-        return _read[0][1].execute(cases, folder)
+        results: tuple[str, bytes] = _read[0][1].execute(cases, folder)
+    return results
 
 
 class _Cluster:
@@ -92,6 +95,7 @@ class _Cluster:
             self.under_way[self.task.remote(self.inputs, self.plan, batch)] = batch
 
     def finished(self) -> list[Any]:
+        ready: list[Any]
         ready, _ = ray.wait(list(self.under_way), num_returns=1, timeout=1.0)
         for reference in ready:
             del self.under_way[reference]
