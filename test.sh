@@ -43,6 +43,13 @@ fi
 "$formats/bin/pip" install --quiet --disable-pip-version-check -r tests/formats/requirements.txt
 "$formats/bin/python" tests/formats/check.py "${CARGO_TARGET_DIR:-target}/debug/fatflow"
 
+say "sweeps on Slurm, Ray and Kubernetes"
+built="${CARGO_TARGET_DIR:-target}/debug"
+cargo build --quiet --workspace
+tests/slurm/run.sh "$built/fatflow"
+tests/ray/run.sh "$built/fatflow" "$built/lib_native.so"
+tests/kubernetes/run.sh "$built/fatflow"
+
 say "the Python package: tests, notebooks, the cells of the book, types"
 tests/python/run.sh
 

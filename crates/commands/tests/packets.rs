@@ -277,6 +277,7 @@ fn a_comparison_names_the_columns_beyond_patience() {
         threads: None,
         patience: Patience::Usual,
         vary: vec!["traffic.bytes=1MiB,1TiB".to_owned()],
+        given: Vec::new(),
         seeds: 1,
         given: Vec::new(),
     };

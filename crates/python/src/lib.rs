@@ -11,10 +11,12 @@
 //! * [`ask`]: the commands. [`many`]: sweeps.
 //! * [`answer`]: what they answer.
 //! * [`watched`]: how work is done: off the interpreter's lock, with an ear for Ctrl-C.
+//! * [`batches`]: a sweep for whoever has others execute it.
 //! * [`table`]: tables as Arrow streams. [`transfers`]: a stream as traffic.
 
 mod answer;
 mod ask;
+mod batches;
 mod given;
 mod many;
 mod table;
@@ -29,6 +31,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("VERSION", commands::VERSION)?;
     module.add_class::<answer::Answer>()?;
     module.add_class::<given::Scenario>()?;
+    module.add_class::<batches::Sweep>()?;
     module.add_class::<table::Table>()?;
     module.add_function(wrap_pyfunction!(ask::presets, module)?)?;
     module.add_function(wrap_pyfunction!(ask::ask_run, module)?)?;

@@ -85,6 +85,11 @@ impl Grid {
         Self::of(source::read(path)?, request)
     }
 
+    /// The same with the folder that paths in it are relative to.
+    pub fn read_from(path: &Path, folder: &Path, request: &Request) -> Result<Self, Failure> {
+        Self::of(Source { directory: Some(folder.to_owned()), ..source::read(path)? }, request)
+    }
+
     /// Reads a grid from a text; paths in it are relative to a folder.
     pub fn parse(text: &str, directory: &Path, request: &Request) -> Result<Self, Failure> {
         let directory = Some(directory.to_owned());

@@ -38,6 +38,7 @@
 //! * [`plan`]: every case with its hash; [`outlook`](mod@outlook): what it will take.
 //! * [`exec`](mod@exec): cases on threads. [`store`]: how results are kept.
 //! * [`merge`](mod@merge): one table of everything. [`show`](mod@show): what it says.
+//! * [`share`]: what one of many machines gets; [`slurm`] and [`kubernetes`]: how it gets that.
 //!
 //! # Invariants
 //!
@@ -50,16 +51,19 @@ pub mod axis;
 pub mod exec;
 pub mod expression;
 pub mod grid;
+pub mod kubernetes;
 pub mod merge;
 pub mod outlook;
 pub mod plan;
 pub mod sample;
+pub mod share;
 pub mod show;
+pub mod slurm;
 pub mod store;
 
 pub use exec::{Options, Progress, Selection, Summary, exec};
 pub use grid::Grid;
-pub use merge::{Merged, Status, merge, status};
+pub use merge::{Merged, Status, merge, missing, status};
 pub use outlook::{Outlook, outlook};
 pub use plan::{Case, Head, Plan};
 pub use show::{Show, ShowOptions, show};

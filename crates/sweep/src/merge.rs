@@ -1,7 +1,7 @@
 //! One table of everything: the rows of all files, each case once, in the order of the plan.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use commands::{Failure, VERSION};
@@ -104,6 +104,15 @@ fn refuse_contradiction(hash: &str, same: &[Record]) -> Result<(), Failure> {
 /// How far a sweep has come.
 pub fn status(out: &Path) -> Result<Status, Failure> {
     Results::read(out).map(|results| results.status)
+}
+
+/// The cases that are still to be executed, each scenario once, by number.
+pub fn missing(out: &Path) -> Result<Vec<usize>, Failure> {
+    let results = Results::read(out)?;
+    let mut seen = BTreeSet::new();
+    let missing = results.plan.cases.iter().filter(|case| results.record(case).is_none());
+    let first = missing.filter(|case| seen.insert(&case.hash));
+    Ok(first.map(|case| case.index).collect())
 }
 
 /// What merging came to.

@@ -158,7 +158,12 @@ impl Grid {
     /// The plan that a folder holds if this grid made it, or else a new one: a thousand shards need
     /// not compute the same hashes.
     pub fn planned(&self, out: &Path, threads: usize) -> Result<Plan, Failure> {
-        let kept = Plan::find(out)?.filter(|kept| kept.head.fatflow == VERSION);
+        self.planned_with(Plan::find(out)?, threads)
+    }
+
+    /// The same with a plan that was found.
+    pub fn planned_with(&self, kept: Option<Plan>, threads: usize) -> Result<Plan, Failure> {
+        let kept = kept.filter(|kept| kept.head.fatflow == VERSION);
         let kept = kept.filter(|kept| kept.head.grid.is_some());
         let Some(mut plan) = kept.filter(|kept| kept.head.grid == self.identity()) else {
             return self.plan(threads);
@@ -307,6 +312,11 @@ const FILE: &str = "plan.jsonl";
 impl Plan {
     /// Keeps the plan in a folder, whole or not at all.
     pub fn write(&self, out: &Path) -> Result<(), Failure> {
+        store::replace(&out.join(FILE), self.text()?.as_bytes())
+    }
+
+    /// The plan as a file has it.
+    pub fn text(&self) -> Result<String, Failure> {
         let mut text = serde_json::to_string(&self.head).map_err(unwritten)? + "\n";
         for case in &self.cases {
             let set = case.set.iter().map(|set| (set.key.clone(), set.value.clone())).collect();
@@ -321,7 +331,7 @@ impl Plan {
             text += &serde_json::to_string(&line).map_err(unwritten)?;
             text.push('\n');
         }
-        store::replace(&out.join(FILE), text.as_bytes())
+        Ok(text)
     }
 
     /// The plan of a folder; a folder without one is an error.
@@ -340,8 +350,13 @@ impl Plan {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(store::failed("read", &path, &error)),
         };
+        Self::parse(&text, &path.display().to_string()).map(Some)
+    }
+
+    /// Reads the text of a plan, which is called so.
+    pub fn parse(text: &str, name: &str) -> Result<Self, Failure> {
         let wrong = |number: usize, reason: String| {
-            Failure::Run(format!("{}:{number}: {reason}; plan again", path.display()))
+            Failure::Run(format!("{name}:{number}: {reason}; plan again"))
         };
         let mut lines = (1..).zip(text.lines());
         let (_, first) = lines.next().ok_or_else(|| wrong(1, "the file is empty".to_owned()))?;
@@ -367,7 +382,7 @@ impl Plan {
             let reason = format!("{} of {} cases are there", cases.len(), head.cases);
             return Err(wrong(cases.len() + 1, reason));
         }
-        Ok(Some(Self { head, cases }))
+        Ok(Self { head, cases })
     }
 }
 

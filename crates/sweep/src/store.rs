@@ -113,11 +113,57 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     synced.map_err(|error| failed("sync", folder, &error))
 }
 
-/// A name that no other process and no other call has.
+/// A name that no other process and no other call has. Machines in namespaces may share a host's
+/// name and the numbers of processes.
 fn temporary_name() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    format!(".tmp-{}-{}-{number}", host(), std::process::id())
+    format!(".tmp-{}-{number}", attempt())
+}
+
+/// Whether anything can be written in a folder: tries a file as large as one of results.
+pub(crate) fn probe(folder: &Path) -> Result<(), Failure> {
+    let path = folder.join(temporary_name());
+    let written = File::create_new(&path).and_then(|mut file| {
+        file.write_all(&[0; 1 << 16])?;
+        file.sync_all()
+    });
+    // What could not be written need not be there.
+    let _ = fs::remove_file(&path);
+    written.map_err(|error| failed("write", &path, &error))
+}
+
+/// The name and the bytes of the one file of results in a folder of its own.
+pub fn only_file(out: &Path) -> Result<(String, Vec<u8>), Failure> {
+    match &names(out)?[..] {
+        [name] => {
+            let path = out.join(name);
+            let bytes = fs::read(&path).map_err(|error| failed("read", &path, &error))?;
+            let name = name.split_once('/').map_or(&**name, |(_, name)| name);
+            Ok((name.to_owned(), bytes))
+        }
+        names => Err(Failure::Run(format!("{} files of results, not one", names.len()))),
+    }
+}
+
+/// Keeps a file of results that came from another machine; how many cases it holds.
+pub fn take(out: &Path, name: &str, bytes: Vec<u8>, measures: &[String]) -> Result<usize, Failure> {
+    let refused = |why: &str| Failure::Run(format!("results `{name}` are refused: {why}"));
+    let words: Vec<&str> = name.split('.').collect();
+    let [_, _, checksum, "parquet"] = words[..] else {
+        return Err(refused("this is no name of a file of results"));
+    };
+    if name.contains(['/', '\\']) || name.starts_with('.') {
+        return Err(refused("this is no name of a file"));
+    }
+    if hash_bytes(&bytes).to_string() != checksum {
+        return Err(refused("the checksum in the name is another"));
+    }
+    let table = exports::parquet::read(bytes.clone());
+    let table = table.map_err(|error| refused(&error.to_string()))?;
+    let records = records(&table, measures).ok_or_else(|| refused("a measure is missing"))?;
+    replace(&out.join(SHARDS).join(name), &bytes)?;
+    Ok(records.len())
 }
 
 /// The name of this machine.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
 use scenario::Request;
-use sweep::{Grid, Options, Plan, Selection, Summary, exec, merge, show, status};
+use sweep::{Grid, Options, Plan, Selection, Summary, exec, merge, missing, show, status, store};
 
 const GRID: &str = r#"
     from = "small-16"
@@ -219,4 +219,28 @@ fn sizes_are_compared_with_the_smallest() {
     assert_eq!(scaling[0].kind, sweep::show::Kind::Strong);
     assert!(1.0 < scaling[0].speedup && scaling[0].speedup < 2.0);
     assert!((scaling[0].efficiency - scaling[0].speedup / 2.0).abs() < 1e-12);
+}
+
+/// Batches executed elsewhere and taken over make the same table; what is not whole is refused.
+#[test]
+fn files_of_other_machines_are_taken_if_they_are_whole() {
+    let here = Study::new(GRID);
+    assert_eq!(missing(here.out.path()).unwrap().len(), 20);
+    for batch in (0..20).collect::<Vec<usize>>().chunks(7) {
+        let there = Study::new(GRID);
+        there.exec(&Selection::Cases(batch.to_vec()), 1);
+        let (name, bytes) = store::only_file(there.out.path()).unwrap();
+        let take = |name: &str, bytes: &[u8]| {
+            store::take(here.out.path(), name, bytes.to_vec(), &here.plan.head.measures)
+        };
+        assert!(take(&name, &bytes[..bytes.len() / 2]).is_err());
+        assert!(take(&name, b"").is_err());
+        assert!(take("results.parquet", &bytes).is_err());
+        assert!(take(&format!("../{name}"), &bytes).is_err());
+        assert_eq!(take(&name, &bytes).unwrap(), batch.len());
+        // Once more, as a task that Ray ran twice.
+        assert_eq!(take(&name, &bytes).unwrap(), batch.len());
+    }
+    assert!(missing(here.out.path()).unwrap().is_empty());
+    assert_eq!(here.merged(), whole());
 }

@@ -1,10 +1,12 @@
 //! `fatflow sweep`.
 
+mod cluster;
+
 use std::path::{Path, PathBuf};
 
 use commands::{Failure, parallel};
 use scenario::Purpose;
-use sweep::{Grid, Options, Plan, Progress, Selection, Summary};
+use sweep::{Grid, Options, Plan, Progress, Selection, Summary, slurm};
 
 use crate::terminal::{Ending, Stop, Terminal};
 
@@ -18,6 +20,9 @@ Examples:
   fatflow sweep merge study
   fatflow sweep show study --goal step_s
   fatflow sweep status study --json
+  fatflow sweep submit --slurm grid.toml --out study
+  fatflow sweep run grid.toml --out study --ray auto
+  fatflow sweep manifest kubernetes grid.toml > job.yaml
 
 `run` may be stopped and killed at any time: run again it continues. `exec` is what a cluster runs:
 every shard by itself, on any machine that sees the folder; `merge` then makes one table.")]
@@ -31,6 +36,8 @@ enum Action {
     Plan(PlanArguments),
     Run(RunArguments),
     Exec(ExecArguments),
+    Submit(cluster::SubmitArguments),
+    Manifest(cluster::ManifestArguments),
     Merge(Folder),
     Status(Folder),
     Show(ShowArguments),
@@ -54,6 +61,9 @@ struct RunArguments {
     /// The folder of results; one that has some is continued
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
+    /// Execute them on a Ray cluster instead: its address, or `auto`
+    #[arg(long, value_name = "ADDRESS")]
+    ray: Option<String>,
 }
 
 /// Execute one shard of the cases: what a cluster runs
@@ -70,6 +80,9 @@ struct ExecArguments {
     /// These cases instead, by number
     #[arg(long, value_name = "N,...", value_delimiter = ',', conflicts_with = "shard")]
     cases: Vec<usize>,
+    /// The folder that paths in the grid are relative to [default: the grid's own]
+    #[arg(long, value_name = "DIR")]
+    paths_from: Option<PathBuf>,
 }
 
 /// Make one table of all results (merge), or say how far they are (status)
@@ -95,6 +108,8 @@ impl Arguments {
             Action::Plan(arguments) => arguments.run(terminal),
             Action::Run(arguments) => arguments.run(terminal),
             Action::Exec(arguments) => arguments.run(terminal),
+            Action::Submit(arguments) => arguments.run(terminal),
+            Action::Manifest(arguments) => arguments.run(terminal),
             Action::Merge(Folder { folder }) => {
                 let merged = sweep::merge(folder)?;
                 let is_complete = merged.status.missing == 0;
@@ -102,7 +117,7 @@ impl Arguments {
                 Ok(if is_complete { Ending::Done } else { Ending::FellShort })
             }
             Action::Status(Folder { folder }) => {
-                terminal.answer("sweep status", None, &sweep::status(folder)?)?;
+                terminal.answer("sweep status", None, &slurm::state(folder)?)?;
                 Ok(Ending::Done)
             }
             Action::Show(ShowArguments { folder, goals }) => {
@@ -116,7 +131,16 @@ impl Arguments {
 
 /// Reads a grid with everything that flags and environment say.
 fn grid(path: &Path, terminal: &Terminal) -> Result<Grid, Stop> {
-    let mut grid = Grid::read(path, &terminal.request(None, Purpose::Settings))?;
+    grid_from(path, None, terminal)
+}
+
+/// The same with the folder that its paths are relative to, if that is not its own.
+fn grid_from(path: &Path, folder: Option<&Path>, terminal: &Terminal) -> Result<Grid, Stop> {
+    let request = terminal.request(None, Purpose::Settings);
+    let mut grid = match folder {
+        None => Grid::read(path, &request)?,
+        Some(folder) => Grid::read_from(path, folder, &request)?,
+    };
     if terminal.global.engine.is_some() {
         grid.on_engine(terminal.engine()?)?;
     }
@@ -151,6 +175,10 @@ impl RunArguments {
             terminal.remark(&format!("unused: {key}: {why}; used by {used_by}"));
         }
         keep(&grid, &outlook.plan, &self.out)?;
+        if let Some(address) = &self.ray {
+            let plan = &outlook.plan.head.plan;
+            return cluster::run_on_ray(address, (&self.grid, plan, &self.out), terminal);
+        }
         let summary = execute(&grid, &outlook.plan, &Selection::ALL, &self.out, terminal)?;
         if 0 < summary.left {
             terminal.answer("sweep run", None, &summary)?;
@@ -165,7 +193,7 @@ impl RunArguments {
 
 impl ExecArguments {
     fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
-        let grid = grid(&self.grid, terminal)?;
+        let grid = grid_from(&self.grid, self.paths_from.as_deref(), terminal)?;
         let plan = grid.planned(&self.out, parallel::threads(terminal.threads()))?;
         match Plan::find(&self.out)? {
             None => keep(&grid, &plan, &self.out)?,

@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# run.sh FATFLOW LIBRARY [KILLS [SEED]]: sweeps on a real Ray, and what can go wrong with them.
+#
+# LIBRARY is the Python package's native half (lib_native.so). Installs Ray into a virtual
+# environment, and runs a head and two workers in namespaces of their own. KILLS sweeps (3) are hit
+# by `kill -9` at a random time. With ONLY_KILLS=1 in the environment nothing else is tried.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+
+if [ "${FATFLOW_ISOLATED:-}" != yes ]; then
+    target="${CARGO_TARGET_DIR:-$here/../../target}"
+    venv="$(mkdir -p "$target" && cd "$target" && pwd)/clusters"
+    [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$here/requirements.txt"
+    fatflow=$(realpath "$1")
+    library=$(realpath "$2")
+    export FATFLOW_ISOLATED=yes FATFLOW_VENV="$venv"
+    exec "$here/../isolated.sh" "$here/run.sh" "$fatflow" "$library" "${@:3}"
+fi
+
+fatflow=$1
+kills=${3:-3}
+RANDOM=${4:-$RANDOM}
+many=${MANY:-600}
+few=${FEW:-400}
+. "$here/../sweeps.sh"
+. "$here/cluster.sh"
+work=$(mktemp -d /tmp/fatflow-ray.XXXXXX)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+mkdir package
+cp -r "$here/../../python/fatflow" package/
+cp "$2" package/fatflow/_native.abi3.so
+export PATH=$FATFLOW_VENV/bin:$PATH PYTHONPATH=$work/package PYTHONDONTWRITEBYTECODE=1
+
+explain() { tail -n 20 "$work"/*.log >&2; }
+
+# run DIR GRID: in the background; its output is DIR.log.
+run() {
+    "$fatflow" sweep run "$2.toml" --out "$1" --ray $HEAD >"$1.log" 2>&1 &
+    running=$!
+}
+
+ended() {
+    wait "$running" || { cat "$1.log"; fail "sweep run of $1"; }
+}
+
+a_worker_lost() {
+    run many many
+    wait_until 120 done_cases many $((many / 4))
+    power_loss w1
+    ended many
+    worker_up w1
+    same_as_local many many
+}
+
+not_installed() {
+    local said
+    if said=$(PYTHONPATH= "$fatflow" sweep run few.toml --out x --ray $HEAD 2>&1); then
+        fail "a sweep on Ray without the package"
+    fi
+    [[ $said == *"pip install 'fatflow[ray]'"* ]] || fail "what to install is not said: $said"
+}
+
+not_believed() {
+    python "$here/check.py" $HEAD >check.log 2>&1 || fail "tests/ray/check.py"
+}
+
+# random_kill N KIND: a `kill -9` at a random time of a sweep.
+random_kill() {
+    local name=kill-$1 at=$((RANDOM % few)) worker=w$((1 + RANDOM % 2))
+    run "$name" few
+    wait_until 120 done_cases "$name" $at
+    sleep "0.$((RANDOM % 10))"
+    case $2 in
+        # What runs a task is a process of its own.
+        process) kill -9 "$(pgrep -f '^ray::' | shuf -n 1)" 2>/dev/null || true ;;
+        node) power_loss $worker && worker_up $worker ;;
+        driver)
+            kill -9 "$(pgrep -f 'fatflow\.ray ' | shuf -n 1)" 2>/dev/null || true
+            wait "$running" || run "$name" few
+            ;;
+    esac
+    ended "$name"
+    same_as_local "$name" few
+}
+
+step "a Ray of a head and two workers" cluster_up "$work"
+step "a local run of $few cases" reference few "$few"
+if [ -z "${ONLY_KILLS:-}" ]; then
+    step "a local run of $many cases" reference many "$many"
+    step "Ray is not installed" not_installed
+    step "the commands of the book" commands_of_the_book "$here/../../docs/ray.md"
+    step "results that are not whole, tasks that fail" not_believed
+    step "$many cases, a worker lost" a_worker_lost
+fi
+kinds=(process node driver)
+for ((i = 0; i < kills; i++)); do
+    kind=${kinds[i % 3]}
+    step "kill -9 of a $kind, $((i + 1)) of $kills" random_kill $i $kind
+done

@@ -1,0 +1,77 @@
+# What the tests of sweeps on clusters share, to be sourced; $fatflow is the binary.
+
+fail() {
+    echo "FAILED: $*" >&2
+    # What else there is to know, where a test says so.
+    ! declare -F explain >/dev/null || explain
+    exit 1
+}
+
+# step NAME COMMAND…: runs it, and says how long it took.
+step() {
+    local start=$EPOCHREALTIME
+    "${@:2}"
+    awk -v what="$1" -v from="$start" -v to="$EPOCHREALTIME" \
+        'BEGIN { printf "   %-56s %6.1f s\n", what, to - from }'
+}
+
+# wait_until SECONDS COMMAND…: until it succeeds; in vain is a failure.
+wait_until() {
+    local end=$((SECONDS + $1))
+    shift
+    until "$@"; do
+        [ $SECONDS -lt $end ] || fail "waited in vain for: $*"
+        sleep 0.1
+    done
+}
+
+# reference NAME CASES: a grid of so many cases in NAME.toml, and its results of a local run.
+reference() {
+    cat >"$1.toml" <<GRID
+from = "small-16"
+engine = "analytic"
+
+[axes]
+"network.routing.qps" = [1, 2, 4, 8]
+seed = { from = 0, to = $(($2 / 4 - 1)) }
+
+[keep]
+measures = ["step_s", "mfu"]
+GRID
+    "$fatflow" sweep run "$1.toml" --out "local-$1" --quiet >/dev/null
+}
+
+# status DIR KEY: a number of `sweep status`.
+status() {
+    "$fatflow" sweep status "$1" --json 2>/dev/null |
+        python3 -c 'import json, sys; print(json.load(sys.stdin)["result"][sys.argv[1]])' "$2" \
+            2>/dev/null || echo 0
+}
+
+# done_cases DIR N: at least so many cases are there.
+done_cases() { [ "$(status "$1" done)" -ge "$2" ]; }
+
+gone() { ! kill -0 "$1" 2>/dev/null; }
+
+# same_as_local DIR NAME: every case is there once, and the table is the local run's to the byte.
+same_as_local() {
+    "$fatflow" sweep merge "$1" >/dev/null || fail "$1 lacks cases"
+    [ "$(status "$1" missing)$(status "$1" failed)" = 00 ] || fail "$1 has no result of some cases"
+    cmp "$1/results.parquet" "local-$2/results.parquet" || fail "$1 differs from a local run"
+}
+
+# commands_of_the_book PAGE: its grid, commands and Python, in a folder of their own.
+commands_of_the_book() {
+    mkdir book
+    cd book
+    awk '/^```/ { on = ($0 == "```toml grid.toml") } on && !/^```/' "$1" >grid.toml
+    awk '/^```/ { on = ($0 == "```sh") } on && !/^```/' "$1" >commands
+    [ -s grid.toml ] && [ -s commands ] || fail "no commands in $1"
+    while read -r line; do
+        PATH=$(dirname "$fatflow"):$PATH bash -e -c "$line" >log 2>&1 </dev/null ||
+            { cat log; fail "$line"; }
+    done <commands
+    awk '/^```/ { on = ($0 == "```python") } on && !/^```/' "$1" >cell.py
+    [ ! -s cell.py ] || python3 cell.py >log 2>&1 || { cat log; fail "the Python of $1"; }
+    cd ..
+}
