@@ -279,7 +279,6 @@ fn a_comparison_names_the_columns_beyond_patience() {
         vary: vec!["traffic.bytes=1MiB,1TiB".to_owned()],
         given: Vec::new(),
         seeds: 1,
-        given: Vec::new(),
     };
     let told = std::sync::Mutex::new(Vec::new());
     let tell = |text: &str| told.lock().expect("nobody panics with it").push(text.to_owned());
