@@ -9,6 +9,7 @@ use std::ops::Range;
 use serde_json::Value as Json;
 
 use crate::fabrics::Fabrics;
+use crate::hash::ScenarioHash;
 use crate::load::{Extent, Loaded, Loader, Request};
 use crate::problem::{Problem, Problems};
 use crate::purpose::Purpose;
@@ -73,6 +74,11 @@ impl Base {
         fabrics: &Fabrics,
     ) -> Result<Loaded, Problems> {
         self.with(assigned).finish(&self.input, (extent, purpose), fabrics)
+    }
+
+    /// The identity of the scenario with these settings.
+    pub fn hash(&self, assigned: &[Assigned]) -> Result<ScenarioHash, Problems> {
+        self.with(assigned).identity()
     }
 
     fn with(&self, assigned: &[Assigned]) -> Loader {

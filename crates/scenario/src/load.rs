@@ -79,6 +79,9 @@ pub enum Extent {
     Whole,
 }
 
+/// A value of the wrong kind, and where.
+type Misread = serde_path_to_error::Error<serde_json::Error>;
+
 /// A resolved scenario.
 #[derive(Clone, Debug)]
 pub struct Loaded {
@@ -212,7 +215,7 @@ impl Loader {
     }
 
     /// Reads the whole tree.
-    fn read(&self) -> Result<ScenarioFile, serde_path_to_error::Error<serde_json::Error>> {
+    fn read(&self) -> Result<ScenarioFile, Misread> {
         let apart = self.apart();
         let json = apart.as_ref().map_or(&self.merged, |(_, rest)| rest).to_json();
         let mut read: ScenarioFile = serde_path_to_error::deserialize(&json)?;
@@ -375,12 +378,8 @@ impl Loader {
         }
     }
 
-    pub(crate) fn finish(
-        mut self,
-        input: &str,
-        (extent, purpose): (Extent, Purpose),
-        fabrics: &Fabrics,
-    ) -> Result<Loaded, Problems> {
+    /// The values of all layers together.
+    fn settle(&mut self, extent: Extent) -> Result<ScenarioFile, Misread> {
         let apart = self.apart();
         let looked_at = apart.as_ref().map_or(&self.merged, |(_, rest)| rest);
         let absent = missing(looked_at, self.schema, &self.sources, &self.dropped);
@@ -391,7 +390,32 @@ impl Loader {
         if extent == Extent::Whole {
             self.lay_server_file();
         }
-        let whole = match self.read() {
+        self.read()
+    }
+
+    /// The identity alone.
+    pub(crate) fn identity(mut self) -> Result<ScenarioHash, Problems> {
+        match self.settle(Extent::Settings) {
+            Ok(written) if self.problems.is_empty() => {
+                let flows = self.flows.take();
+                Ok(identity_hash(&written, &self.merged, &self.contents(flows.as_deref())))
+            }
+            Ok(_) => Err(in_order(self.problems)),
+            Err(error) => {
+                let problem = self.misread(&error);
+                self.problems.push(problem);
+                Err(in_order(self.problems))
+            }
+        }
+    }
+
+    pub(crate) fn finish(
+        mut self,
+        input: &str,
+        (extent, purpose): (Extent, Purpose),
+        fabrics: &Fabrics,
+    ) -> Result<Loaded, Problems> {
+        let whole = match self.settle(extent) {
             Ok(written) => {
                 let model = self.model(&written);
                 let mut idle = purpose::idle(&written, purpose, model.as_ref());
@@ -470,7 +494,7 @@ impl Loader {
     }
 
     /// What `serde` refuses although the schema allows it, at the place it names.
-    fn misread(&self, error: &serde_path_to_error::Error<serde_json::Error>) -> Problem {
+    fn misread(&self, error: &Misread) -> Problem {
         let path = error.path().to_string();
         let mut path = path.trim_end_matches(".?").replace('[', ".").replace(']', "");
         let problem = Problem::error(error.inner().to_string()).with_key(&path);

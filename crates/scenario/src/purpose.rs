@@ -528,6 +528,10 @@ impl Asked<'_> {
         }
         if self.engine() == Some(Engine::Analytic) {
             idle.key("network.nic.reorder", "closed forms know no order of packets", ENGINES);
+            if !self.is_closed() {
+                let why = "bounds know no queue pairs that wait for their contexts";
+                idle.key("network.nic.qp_fetch", why, ENGINES);
+            }
             let why = "closed forms know no rates that change";
             let but: &[&str] = if self.is_closed() { &[] } else { &["protocol_latency"] };
             idle.all_but("network.flow", but, why, "--engine flow");
@@ -745,7 +749,12 @@ fn remove(json: &mut Json, path: &str, idle: &IdleKey) {
 /// What somebody wrote and the purpose does not obey, in the order of the keys.
 pub(crate) fn written(tree: &Node, idle: &Idle) -> Vec<Unused> {
     let mut found = Vec::new();
-    collect(tree, "", idle, &mut found);
+    // The catalogue is most of a scenario, and there is rarely anything to find in it.
+    for (key, entry) in tree.as_table().into_iter().flat_map(|table| table.iter()) {
+        if idle.keys().iter().any(|idle| idle.concerns(key)) {
+            collect(&entry.node, key, idle, &mut found);
+        }
+    }
     found
 }
 

@@ -13,7 +13,7 @@ use commands::packets::Patience;
 use commands::{Drawing, Failure, VERSION, run_job, run_traffic};
 use report::number::grouped;
 use report::{Answer, Sheet};
-use scenario::{Extent, Fabrics};
+use scenario::Fabrics;
 use serde::Serialize;
 use serde_json::Value as Json;
 use units::{Bytes, Span};
@@ -322,7 +322,7 @@ pub(crate) fn result(
     fabrics: &Fabrics,
     interrupt: &AtomicBool,
 ) -> Result<Json, Failure> {
-    let loaded = grid.load(case, Extent::Whole, fabrics)?;
+    let loaded = grid.load(case, fabrics)?;
     let mut watch = packetsim::Watch { interrupt: Some(interrupt), ..Default::default() };
     // Whether a case is refused must not depend on the memory of who runs it.
     let (engine, patience) = (case.engine, Patience::Endless);

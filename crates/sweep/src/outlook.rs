@@ -8,7 +8,7 @@ use commands::{Failure, run_job, run_traffic};
 use report::number::grouped;
 use report::{Align, Answer, Sheet, Table};
 use scenario::nearest::nearest;
-use scenario::{Extent, Fabrics, Problem, Problems};
+use scenario::{Fabrics, Problem, Problems};
 use serde::Serialize;
 use serde_json::Value as Json;
 use units::{Bytes, Span, Unused};
@@ -142,7 +142,7 @@ pub fn outlook(grid: &Grid, plan: Plan, threads: usize) -> Result<Outlook, Failu
 
 /// Estimates one case, and runs it if that is short.
 fn taken(grid: &Grid, case: &Case, fabrics: &Fabrics) -> Taken {
-    let loaded = match grid.load(case, Extent::Whole, fabrics) {
+    let loaded = match grid.load(case, fabrics) {
         Ok(loaded) => loaded,
         Err(problems) => {
             let result = Some(Err(Failure::Input(problems)));

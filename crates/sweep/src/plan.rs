@@ -185,8 +185,7 @@ impl Grid {
         }
         let mut text = format!("{} {VERSION}\n{}", self.engine.name(), self.source.text);
         for (name, base) in &self.bases {
-            let to = (Extent::Settings, Purpose::Run(self.engine));
-            let hash = base.load(&[], to, &Fabrics::default()).ok()?.hash;
+            let hash = base.hash(&[]).ok()?;
             text += &format!("{name} {hash}\n");
         }
         Some(hash_bytes(text.as_bytes()).to_string())
@@ -249,9 +248,8 @@ impl Grid {
 
     /// The identity of a case. What cannot even be read is told apart by what was written.
     fn hash(&self, case: &Case) -> String {
-        let resolved = self.load(case, Extent::Settings, &Fabrics::default());
-        let scenario = match resolved {
-            Ok(loaded) => loaded.hash.to_string(),
+        let scenario = match self.bases[case.base].1.hash(&self.assigned(case)) {
+            Ok(hash) => hash.to_string(),
             Err(_) => format!("{} {}", self.bases[case.base].0, case.assignments().join(" ")),
         };
         let text = format!("{scenario} {} {VERSION}", case.engine.name());
@@ -259,16 +257,15 @@ impl Grid {
     }
 
     /// The scenario of a case.
-    pub(crate) fn load(
-        &self,
-        case: &Case,
-        extent: Extent,
-        fabrics: &Fabrics,
-    ) -> Result<Loaded, Problems> {
-        let own = case.set.iter().filter(|set| set.key != FROM);
-        let set: Vec<Assigned> = self.fixed.iter().chain(own).cloned().collect();
+    pub(crate) fn load(&self, case: &Case, fabrics: &Fabrics) -> Result<Loaded, Problems> {
         let purpose = Purpose::Run(case.engine);
-        self.bases[case.base].1.load(&set, (extent, purpose), fabrics)
+        self.bases[case.base].1.load(&self.assigned(case), (Extent::Whole, purpose), fabrics)
+    }
+
+    /// What a case lays over its scenario.
+    fn assigned(&self, case: &Case) -> Vec<Assigned> {
+        let own = case.set.iter().filter(|set| set.key != FROM);
+        self.fixed.iter().chain(own).cloned().collect()
     }
 
     /// What is kept of each result.

@@ -87,7 +87,7 @@ fn held_back_kernels_are_predicted() {
     gemm Stream Sixteen                1252  1.9 %  6.5 %
     grouped Eight                        96  3.7 % 12.4 %
     grouped Sixteen                     128  3.8 %  8.1 %
-    memory Alone                         18  1.9 %  8.7 %
+    memory Alone                         18  1.9 %  4.1 %
     memory Stream                       942  0.9 % 10.7 %
     ");
 }
