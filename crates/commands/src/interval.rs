@@ -250,7 +250,9 @@ impl Interval {
     /// class of its own had such inputs too, so their errors have that in them.
     pub fn of(half: &HalfWidth, ends: Option<(f64, f64)>) -> Self {
         let HalfWidth { log, class, rows, clusters, is_borrowed } = half;
-        let mut why = format!("80 %, from {rows} measurements of {clusters} clusters ({class})");
+        let mut why = format!(
+            "80 %, from {rows} measurements of {clusters} clusters ({class}) and from wider classes"
+        );
         let (mut below, mut above) = (*log, *log);
         if let Some((low, high)) = ends.filter(|_| *is_borrowed) {
             // What a class of its own would be off by in one direction is in neither: they add up.
