@@ -29,8 +29,8 @@
 //! need before and beside, [`series`] what they measured, [`cross_check`] the engines side by side,
 //! [`seeds`] the same under several seeds, [`meter`] what runs cost the machine, [`failure`] how a
 //! command can fail, [`files`] what results become for other tools.
-//! [`answer`] is what all of them become, [`clock`] what becomes of a run that simulated time cannot
-//! hold.
+//! [`answer`] is what all of them become, [`clock`] what becomes of a run that simulated time
+//! cannot hold.
 //! `links` draws what links did, `occupancy` tells when in a step they did it.
 
 pub mod answer;

@@ -475,6 +475,26 @@ impl Asked<'_> {
         }
     }
 
+    /// The same of what queue pairs cost.
+    fn queue_pairs(&self, idle: &mut Idle) {
+        let routing = &self.scenario.network.settings.routing;
+        if self.is_closed() {
+            for key in ["qp_contexts", "qp_miss", "qp_fetch", "qp_post"] {
+                let why = "closed forms know no queue pairs";
+                idle.key(&format!("network.nic.{key}"), why, ENGINES);
+            }
+            return;
+        }
+        if routing.qps == 1 || routing.split != QueuePairUse::Split {
+            let why = "messages are not split over queue pairs";
+            idle.key("network.nic.qp_post", why, "network.routing.split=split and qps above 1");
+        }
+        if self.engine() == Some(Engine::Analytic) {
+            let why = "bounds know no queue pairs that wait for their contexts";
+            idle.key("network.nic.qp_fetch", why, ENGINES);
+        }
+    }
+
     /// Names what of the network's settings the engine does not obey.
     fn network(&self, idle: &mut Idle) {
         let faults = !self.scenario.faults.is_empty();
@@ -513,25 +533,9 @@ impl Asked<'_> {
             let why = "closed forms know no other traffic and no paths";
             idle.key("network.routing", why, ENGINES);
         }
-        let split = QueuePairUse::Split;
-        if self.is_closed() {
-            for key in ["qp_contexts", "qp_miss", "qp_fetch", "qp_post"] {
-                idle.key(
-                    &format!("network.nic.{key}"),
-                    "closed forms know no queue pairs",
-                    ENGINES,
-                );
-            }
-        } else if settings.routing.qps == 1 || settings.routing.split != split {
-            let why = "messages are not split over queue pairs";
-            idle.key("network.nic.qp_post", why, "network.routing.split=split and qps above 1");
-        }
+        self.queue_pairs(idle);
         if self.engine() == Some(Engine::Analytic) {
             idle.key("network.nic.reorder", "closed forms know no order of packets", ENGINES);
-            if !self.is_closed() {
-                let why = "bounds know no queue pairs that wait for their contexts";
-                idle.key("network.nic.qp_fetch", why, ENGINES);
-            }
             let why = "closed forms know no rates that change";
             let but: &[&str] = if self.is_closed() { &[] } else { &["protocol_latency"] };
             idle.all_but("network.flow", but, why, "--engine flow");
