@@ -24,12 +24,15 @@ fi
 say "examples in the documentation"
 cargo test --workspace --doc --quiet
 
+# What the tests have built; all further steps use it.
+cargo build --quiet --workspace
+built="${CARGO_TARGET_DIR:-target}/debug"
+
 say "the claims of the seeds, as the book tells them"
-cargo run --quiet -p cli -- claims --markdown | diff docs/claims.md - ||
+"$built/fatflow" claims --markdown | diff docs/claims.md - ||
     { echo "renew it: fatflow claims --markdown > docs/claims.md"; exit 1; }
 
 say "files for other tools, read by the tools"
-cargo build --quiet -p cli
 formats="${CARGO_TARGET_DIR:-target}/formats"
 if [ ! -x "$formats/bin/python" ]; then
     if ! python3 -m venv "$formats"; then
@@ -41,11 +44,9 @@ if [ ! -x "$formats/bin/python" ]; then
     fi
 fi
 "$formats/bin/pip" install --quiet --disable-pip-version-check -r tests/formats/requirements.txt
-"$formats/bin/python" tests/formats/check.py "${CARGO_TARGET_DIR:-target}/debug/fatflow"
+"$formats/bin/python" tests/formats/check.py "$built/fatflow"
 
 say "sweeps on Slurm, Ray and Kubernetes"
-built="${CARGO_TARGET_DIR:-target}/debug"
-cargo build --quiet --workspace
 tests/slurm/run.sh "$built/fatflow"
 tests/ray/run.sh "$built/fatflow" "$built/lib_native.so"
 tests/kubernetes/run.sh "$built/fatflow"
