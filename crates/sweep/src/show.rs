@@ -44,10 +44,8 @@ pub struct Show {
     /// How much of the first goal's variance each axis explains by itself.
     pub sensitivity: Vec<Sensitivity>,
     /// The cases that no other betters in all goals, where there are several.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pareto: Vec<Row>,
     /// How throughput grows with the GPUs, where an axis changes their number.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scaling: Vec<Scaling>,
     /// Why cases failed, and how often.
     pub failures: Vec<FailureReason>,
@@ -79,8 +77,9 @@ pub struct Row {
 pub struct Sensitivity {
     /// The axis.
     pub key: String,
-    /// The variance of the means over its values, over the whole variance.
-    pub share: f64,
+    /// The variance of the means over its values, over the whole variance, less what chance would
+    /// explain; none where there are too few cases to say.
+    pub share: Option<f64>,
 }
 
 /// Why cases failed.
@@ -151,12 +150,7 @@ pub fn show(out: &Path, options: &ShowOptions) -> Result<Show, Failure> {
         executed.iter().filter_map(|row| Some((goal.cost(row.1)?, row))).collect();
     ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.0.index.cmp(&b.1.0.index)));
     let best = ranked.iter().take(BEST).map(|(_, row)| Row::of(row, measures)).collect();
-    let values: Vec<(&Case, f64)> = ranked.iter().map(|(cost, row)| (row.0, *cost)).collect();
-    let axes = results.plan.head.axes.iter().enumerate();
-    let mut sensitivity: Vec<Sensitivity> = axes
-        .map(|(at, key)| Sensitivity { key: key.clone(), share: analysis::explained(&values, at) })
-        .collect();
-    sensitivity.sort_by(|a, b| b.share.total_cmp(&a.share));
+    let sensitivity = sensitivity(&results.plan.head.axes, &ranked);
     let front = front(&goals, &executed);
     let scaling = analysis::scaling(&results.plan.head, &executed);
     let unseen = measures.iter().enumerate().filter(|(at, _)| {
@@ -177,6 +171,20 @@ pub fn show(out: &Path, options: &ShowOptions) -> Result<Show, Failure> {
         goals,
         status,
     })
+}
+
+/// How much of the goal each axis explains, the most first.
+fn sensitivity(axes: &[String], ranked: &[(f64, &(&Case, &Record))]) -> Vec<Sensitivity> {
+    let cases: Vec<&Case> = ranked.iter().map(|(_, row)| row.0).collect();
+    let full = analysis::is_full(&cases, axes.len());
+    let one = |(at, key): (usize, &String)| {
+        let values: Vec<_> = ranked.iter().map(|(cost, row)| (&row.0.values[at], *cost)).collect();
+        Sensitivity { key: key.clone(), share: analysis::explained(&values, full) }
+    };
+    let mut sensitivity: Vec<Sensitivity> = axes.iter().enumerate().map(one).collect();
+    let order = |one: &Sensitivity| one.share.unwrap_or(-1.0);
+    sensitivity.sort_by(|a, b| order(b).total_cmp(&order(a)));
+    sensitivity
 }
 
 /// The cases that no other betters in all goals; none where there is one goal.

@@ -187,14 +187,15 @@ fn show_tells_the_best_the_front_what_decides_and_what_failed() {
     assert!(steps.is_sorted());
     assert!(!shown.pareto.is_empty());
     assert_eq!(shown.sensitivity.len(), 3);
-    assert!(shown.sensitivity.iter().all(|one| (0.0..=1.0 + 1e-9).contains(&one.share)));
+    assert!(shown.sensitivity.iter().all(|one| (0.0..=1.0 + 1e-9).contains(&one.share.unwrap())));
     assert_eq!(shown.failures.iter().map(|reason| reason.cases).sum::<usize>(), 10);
     assert!(shown.failures[0].error.contains("tp"), "{:?}", shown.failures);
     let wrong = sweep::ShowOptions { goals: vec!["step".to_owned()] };
     assert!(show(study.out.path(), &wrong).unwrap_err().to_string().contains("step_s"));
 }
 
-/// Strong scaling is against the smallest case that differs in nothing else.
+/// Strong scaling is against the smallest case that differs in nothing else, weak against one whose
+/// batch is as much smaller as the cluster.
 #[test]
 fn sizes_are_compared_with_the_smallest() {
     let study = Study::new(
@@ -214,7 +215,10 @@ fn sizes_are_compared_with_the_smallest() {
     assert_eq!(study.plan.head.measures, ["mfu", "step_s", "gpus", "tokens_per_step"]);
     study.exec(&Selection::ALL, 1);
     let scaling = show(study.out.path(), &Default::default()).unwrap().scaling;
-    assert_eq!(scaling.len(), 1, "{scaling:?}");
+    assert_eq!(scaling.len(), 2, "{scaling:?}");
+    let weak = &scaling[1];
+    assert_eq!((weak.kind, weak.gpus, weak.cases), (sweep::show::Kind::Weak, 128, 1));
+    assert!(0.5 < weak.efficiency && weak.efficiency < 1.2, "{weak:?}");
     assert_eq!((scaling[0].gpus, scaling[0].smallest, scaling[0].cases), (128, 64, 2));
     assert_eq!(scaling[0].kind, sweep::show::Kind::Strong);
     assert!(1.0 < scaling[0].speedup && scaling[0].speedup < 2.0);

@@ -171,17 +171,30 @@ impl Show {
         }
         let name = &self.goals[0].name;
         let mut frame = Frame::new(&["axis", "share"]);
+        let mut unsaid = Vec::new();
         for Sensitivity { key, share } in &self.sensitivity {
-            frame.push(vec![Json::from(key.as_str()), Json::from(*share)]);
+            match share {
+                Some(share) => frame.push(vec![Json::from(key.as_str()), Json::from(*share)]),
+                None => unsaid.push(key.as_str()),
+            }
         }
         let chart = Chart::new(ChartKind::Bars, format!("Share of the variance of {name}"), frame)
             .axes("share", "axis")
             .units(Unit::Share, Unit::Number)
             .caption(
-                "The variance of the means over an axis's values, over the whole; what is left to \
-                 100 % is axes together.",
+                "The variance of the means over an axis's values, over the whole, less what chance \
+                 explains; what is left to 100 % is axes together.",
             );
-        sheet.heading(format!("What decides {name}")).chart(chart)
+        let sheet = sheet.heading(format!("What decides {name}"));
+        let some = unsaid.len() < self.sensitivity.len();
+        let sheet = if some { sheet.chart(chart) } else { sheet };
+        match &unsaid[..] {
+            [] => sheet,
+            unsaid => sheet.text(format!(
+                "Too few cases for each value: what {} explain cannot be said.",
+                unsaid.join(", ")
+            )),
+        }
     }
 
     fn with_scaling(&self, sheet: Sheet) -> Sheet {
