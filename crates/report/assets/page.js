@@ -20,7 +20,10 @@
     const [factor, prefix] = steps.find(([factor]) => Math.abs(value) >= factor * 0.99999) ?? steps.at(-1);
     return `${digits(value / factor)} ${prefix}${unit}`.trim();
   };
-  const plain = (value) => (Math.abs(value) >= 1e4 ? scaled(value, LARGE, "").replace(" ", "") : digits(value));
+  const plain = (value) => {
+    if (Math.abs(value) >= 1e4) return scaled(value, LARGE, "").replace(" ", "");
+    return Math.abs(value) >= 1e3 ? String(Math.round(value)) : digits(value);
+  };
   const FORMATS = {
     number: plain,
     share: (value) => `${digits(100 * value)} %`,
@@ -199,7 +202,7 @@
         ...base, marginLeft: room, marginTop: marginTop(chart), marginRight: series ? 28 : 74, height: 74 + 30 * lanes.length, ...fills,
         x: axis("x"), y: { label: null, domain: lanes, tickFormat },
         marks: [
-          Plot.barX(rows, { ...stack, fill: series ?? TEXTURES[0], title: about, ...tip, insetTop: 1, insetBottom: 1 }),
+          Plot.barX(rows.filter((row) => row[x] !== 0), { ...stack, fill: series ?? TEXTURES[0], title: about, ...tip, insetTop: 1, insetBottom: 1 }),
           series
             ? Plot.textX(rows, Plot.stackX({ ...stack, text: written, fill: "#000", stroke: "#fff", strokeWidth: 4 }))
             : Plot.text(rows, { x, y, text: (row) => showX(row[x]), textAnchor: "start", dx: 5 }),
@@ -258,14 +261,15 @@
     scatter(chart, width) {
       const { rows: all, x, y, series, about, symbols, axis, base } = frame(chart, width);
       const rows = chosenLast(chart, all);
-      const side = Math.min(width, 480);
+      // Two axes of one kind make a square.
+      const side = chart.diagonal ? Math.min(width, 480) : width;
       const look = chart.link ? { strokeOpacity: (row) => (isChosen(chart)(row) ? 1 : 0.08), fill: (row) => (chosen.size && isChosen(chart)(row) ? "#d55e00" : PALETTE[0]), fillOpacity: (row) => (isChosen(chart)(row) ? 0.5 : 0.04) } : {};
       const ends = rows.flatMap((row) => [row[x], row[y], row[chart.low], row[chart.high]]).filter((value) => value > 0);
       const [low, high] = [Math.min(...ends), Math.max(...ends)];
       const stroke = series ?? PALETTE[0];
       const [across, up] = ["x", "y"].map((which) => (chart[`${which}_scale`] === "log" ? log(which, chart, axis, ends, side) : { scale: axis(which), marks: [] }));
       const plot = Plot.plot({
-        ...base, width: side, height: side, marginLeft: 64, ...symbols, x: across.scale, y: up.scale,
+        ...base, width: side, height: Math.min(side, 480), marginLeft: 64, ...symbols, x: across.scale, y: up.scale,
         marks: [
           ...across.marks, ...up.marks,
           chart.diagonal ? Plot.line([[low, low], [high, high]], { stroke: "currentColor", strokeDasharray: "4 3" }) : null,

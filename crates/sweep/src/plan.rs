@@ -14,11 +14,11 @@ use serde_json::Value as Json;
 use crate::axis::Axis;
 use crate::grid::{ENGINE, FROM, Grid, engine_named};
 use crate::sample::{self, Combination, Drawn, MOST_CASES};
-use crate::show::SCALING_MEASURES;
+use crate::show::{SCALING_MEASURES, STEP_ENDS};
 use crate::store;
 
 /// What is kept of a training step if nobody says.
-const JOB_MEASURES: [&str; 8] = [
+const JOB_MEASURES: [&str; 10] = [
     "step_s",
     "tokens_per_s",
     "tflops_per_gpu",
@@ -27,6 +27,8 @@ const JOB_MEASURES: [&str; 8] = [
     "links.max_utilisation",
     "goodput",
     "cost.usd_per_million_tokens",
+    STEP_ENDS[0],
+    STEP_ENDS[1],
 ];
 
 /// What is kept of synthetic traffic if nobody says.

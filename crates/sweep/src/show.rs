@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use commands::Failure;
+use scenario::Engine;
 use scenario::nearest::nearest;
 use serde::Serialize;
-use serde_json::{Map, Value as Json};
 
 use crate::merge::{Results, Status};
 use crate::plan::Case;
@@ -14,9 +14,12 @@ use crate::store::Record;
 
 mod analysis;
 mod page;
+mod rows;
 
 pub(crate) use analysis::SCALING_MEASURES;
 pub use analysis::{Kind, Scaling};
+pub use rows::Row;
+pub(crate) use rows::STEP_ENDS;
 
 /// So many of the best cases are shown.
 const BEST: usize = 10;
@@ -39,39 +42,30 @@ pub struct Show {
     /// How far it has come.
     #[serde(flatten)]
     pub status: Status,
-    /// The best cases by the first goal, the best first.
+    /// The best cases by the first goal, the best first; those that are alike once.
     pub best: Vec<Row>,
     /// How much of the first goal's variance each axis explains by itself.
     pub sensitivity: Vec<Sensitivity>,
-    /// The cases that no other betters in all goals, where there are several.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// The cases that no other betters in all goals, where there are several; those that
+    /// are alike once.
     pub pareto: Vec<Row>,
     /// How throughput grows with the GPUs, where an axis changes their number.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scaling: Vec<Scaling>,
     /// Why cases failed, and how often.
     pub failures: Vec<FailureReason>,
     /// Measures that no result has.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unseen: Vec<String>,
+    /// What must be known before the order of the best is believed.
+    pub remarks: Vec<String>,
+    #[serde(skip)]
+    folder: String,
+    #[serde(skip)]
+    varying: rows::Varying,
     #[serde(skip)]
     goals: Vec<Goal>,
     #[serde(skip)]
     drawn: page::Drawn,
-}
-
-/// One case with its measures.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
-    /// Its number.
-    pub case: usize,
-    /// What it sets, as `--set` takes it.
-    pub set: Vec<String>,
-    /// Its engine.
-    pub engine: &'static str,
-    /// Its measures by name.
-    #[serde(flatten)]
-    pub measures: Map<String, Json>,
 }
 
 /// How much an axis matters.
@@ -79,8 +73,9 @@ pub struct Row {
 pub struct Sensitivity {
     /// The axis.
     pub key: String,
-    /// The variance of the means over its values, over the whole variance.
-    pub share: f64,
+    /// The variance of the means over its values, over the whole variance, less what chance would
+    /// explain; none where there are too few cases to say.
+    pub share: Option<f64>,
 }
 
 /// Why cases failed.
@@ -150,15 +145,16 @@ pub fn show(out: &Path, options: &ShowOptions) -> Result<Show, Failure> {
     let mut ranked: Vec<(f64, &(&Case, &Record))> =
         executed.iter().filter_map(|row| Some((goal.cost(row.1)?, row))).collect();
     ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.0.index.cmp(&b.1.0.index)));
-    let best = ranked.iter().take(BEST).map(|(_, row)| Row::of(row, measures)).collect();
-    let values: Vec<(&Case, f64)> = ranked.iter().map(|(cost, row)| (row.0, *cost)).collect();
-    let axes = results.plan.head.axes.iter().enumerate();
-    let mut sensitivity: Vec<Sensitivity> = axes
-        .map(|(at, key)| Sensitivity { key: key.clone(), share: analysis::explained(&values, at) })
-        .collect();
-    sensitivity.sort_by(|a, b| b.share.total_cmp(&a.share));
+    let head = &results.plan.head;
+    let varying = rows::Varying::of(head, &executed);
+    let told = |groups: &[Vec<rows::Executed<'_>>]| -> Vec<Row> {
+        groups.iter().map(|group| Row::of(group, head, &varying)).collect()
+    };
+    let groups = rows::alike(ranked.iter().map(|(_, row)| **row));
+    let best = told(&groups[..groups.len().min(BEST)]);
+    let sensitivity = sensitivity(&head.axes, &ranked);
     let front = front(&goals, &executed);
-    let scaling = analysis::scaling(&results.plan.head, &executed);
+    let scaling = analysis::scaling(head, &executed);
     let unseen = measures.iter().enumerate().filter(|(at, _)| {
         status.done == status.cases && executed.iter().all(|(_, r)| r.measures[*at].is_none())
     });
@@ -166,17 +162,35 @@ pub fn show(out: &Path, options: &ShowOptions) -> Result<Show, Failure> {
     let drawn: Vec<(&Case, &Record)> = ranked.iter().map(|(_, row)| **row).collect();
     let stay = drawn.iter().take(BEST).chain(&front).map(|(case, _)| case.index);
     let stay: BTreeSet<usize> = stay.collect();
+    let folder = out.file_name().map(|name| name.to_string_lossy().into_owned());
     Ok(Show {
+        remarks: remarks(goal, &best, &executed),
         best,
         sensitivity,
-        pareto: front.iter().map(|row| Row::of(row, measures)).collect(),
+        pareto: told(&rows::alike(front.iter().copied())),
         scaling,
         failures: failures(&executed),
         unseen,
+        folder: folder.unwrap_or_else(|| out.display().to_string()),
         drawn: page::Drawn::of(&results.plan, &drawn, &stay),
+        varying,
         goals,
         status,
     })
+}
+
+/// How much of the goal each axis explains, the most first.
+fn sensitivity(axes: &[String], ranked: &[(f64, &(&Case, &Record))]) -> Vec<Sensitivity> {
+    let cases: Vec<&Case> = ranked.iter().map(|(_, row)| row.0).collect();
+    let full = analysis::is_full(&cases, axes.len());
+    let one = |(at, key): (usize, &String)| {
+        let values: Vec<_> = ranked.iter().map(|(cost, row)| (&row.0.values[at], *cost)).collect();
+        Sensitivity { key: key.clone(), share: analysis::explained(&values, full) }
+    };
+    let mut sensitivity: Vec<Sensitivity> = axes.iter().enumerate().map(one).collect();
+    let order = |one: &Sensitivity| one.share.unwrap_or(-1.0);
+    sensitivity.sort_by(|a, b| order(b).total_cmp(&order(a)));
+    sensitivity
 }
 
 /// The cases that no other betters in all goals; none where there is one goal.
@@ -195,17 +209,40 @@ fn front<'a>(goals: &[Goal], executed: &[(&'a Case, &'a Record)]) -> Vec<(&'a Ca
     analysis::pareto(&costs).into_iter().map(|at| rows[at]).collect()
 }
 
-impl Row {
-    fn of((case, record): &(&Case, &Record), measures: &[String]) -> Self {
-        let value = |value: &Option<f64>| value.map_or(Json::Null, Json::from);
-        let measures = measures.iter().cloned().zip(record.measures.iter().map(value));
-        Self {
-            case: case.index,
-            set: case.assignments(),
-            engine: case.engine.name(),
-            measures: measures.collect(),
-        }
+/// What must be known before the order of the best is believed.
+fn remarks(goal: &Goal, best: &[Row], executed: &[(&Case, &Record)]) -> Vec<String> {
+    let mut remarks = Vec::new();
+    let step = |row: &Row| row.number(&goal.name);
+    let [low, high] = STEP_ENDS.map(|end| best.first().and_then(|row| row.number(end)));
+    let ends = low.zip(high).filter(|_| goal.name == "step_s" && 1 < best.len());
+    let last = best.first().zip(best.last()).and_then(|(a, b)| step(a).zip(step(b)));
+    if let Some(((low, high), (first, last))) = ends.zip(last) {
+        let within = best.iter().filter(|row| step(row).is_some_and(|s| low <= s && s <= high));
+        let interval = format!(
+            "The 80 % interval of the best step is {} s to {} s",
+            rows::written(low),
+            rows::written(high)
+        );
+        remarks.push(match within.count() {
+            all if all == best.len() => format!(
+                "{interval}: wider than the distance between the best and the last of these, {} \
+                 s. The order is the model's; a cluster's may be another.",
+                rows::written((last - first).abs())
+            ),
+            some => format!("{interval}: {some} of these {} are inside it.", best.len()),
+        });
     }
+    let seeds: BTreeSet<u64> = executed.iter().map(|(case, _)| case.seed).collect();
+    let has_chance = |(case, _): &(&Case, &Record)| case.engine != Engine::Analytic;
+    if let (1, Some(seed), true) =
+        (seeds.len(), seeds.first(), 1 < executed.len() && executed.iter().any(has_chance))
+    {
+        remarks.push(format!(
+            "All cases have the seed {seed}: how much of a difference is chance (paths, failures) \
+             is not seen. An axis `seed` shows it."
+        ));
+    }
+    remarks
 }
 
 fn failures(executed: &[(&Case, &Record)]) -> Vec<FailureReason> {

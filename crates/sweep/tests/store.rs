@@ -181,20 +181,47 @@ fn show_tells_the_best_the_front_what_decides_and_what_failed() {
     study.exec(&Selection::ALL, 1);
     let goals = ["step_s", "max:mfu"].map(str::to_owned).to_vec();
     let shown = show(study.out.path(), &sweep::ShowOptions { goals }).unwrap();
-    assert_eq!(shown.best.len(), 10);
+    // The analytic engine draws nothing: cases that differ in their seed are one line.
+    assert_eq!(shown.best.iter().map(|row| row.cases).sum::<usize>(), 10);
+    assert!(shown.best.len() <= 2 && shown.best[0].differ.contains(&"seed".to_owned()));
+    assert_eq!(shown.best[0].axes["tp"], 8);
     let steps: Vec<f64> =
         shown.best.iter().map(|row| row.measures["step_s"].as_f64().unwrap()).collect();
     assert!(steps.is_sorted());
     assert!(!shown.pareto.is_empty());
     assert_eq!(shown.sensitivity.len(), 3);
-    assert!(shown.sensitivity.iter().all(|one| (0.0..=1.0 + 1e-9).contains(&one.share)));
+    assert!(shown.sensitivity.iter().all(|one| (0.0..=1.0 + 1e-9).contains(&one.share.unwrap())));
     assert_eq!(shown.failures.iter().map(|reason| reason.cases).sum::<usize>(), 10);
     assert!(shown.failures[0].error.contains("tp"), "{:?}", shown.failures);
     let wrong = sweep::ShowOptions { goals: vec!["step".to_owned()] };
     assert!(show(study.out.path(), &wrong).unwrap_err().to_string().contains("step_s"));
 }
 
-/// Strong scaling is against the smallest case that differs in nothing else.
+/// A line has a column for each axis, cases that are alike are one, and the step's interval is told.
+#[test]
+fn show_has_columns_for_axes_and_says_how_sure_an_order_is() {
+    let study = Study::new(
+        r#"
+        from = "small-16"
+        engine = "analytic"
+        [axes]
+        seed = [0, 1, 2]
+        "job.batch.length" = [4096, 8192]
+        "#,
+    );
+    study.exec(&Selection::ALL, 1);
+    let shown = show(study.out.path(), &Default::default()).unwrap();
+    let text = report::Answer::sheet(&shown).render(100);
+    assert!(text.contains("length") && !text.contains("job.batch.length=4096"), "{text}");
+    assert!(text.contains("any") && text.contains("80 % interval"), "{text}");
+    let json = serde_json::to_value(&shown).unwrap();
+    assert_eq!(json["pareto"], serde_json::json!([]));
+    assert_eq!(json["scaling"], serde_json::json!([]));
+    assert_eq!(json["best"][0]["set"].as_array().unwrap().len(), 2);
+}
+
+/// Strong scaling is against the smallest case that differs in nothing else, weak against one whose
+/// batch is as much smaller as the cluster.
 #[test]
 fn sizes_are_compared_with_the_smallest() {
     let study = Study::new(
@@ -214,7 +241,10 @@ fn sizes_are_compared_with_the_smallest() {
     assert_eq!(study.plan.head.measures, ["mfu", "step_s", "gpus", "tokens_per_step"]);
     study.exec(&Selection::ALL, 1);
     let scaling = show(study.out.path(), &Default::default()).unwrap().scaling;
-    assert_eq!(scaling.len(), 1, "{scaling:?}");
+    assert_eq!(scaling.len(), 2, "{scaling:?}");
+    let weak = &scaling[1];
+    assert_eq!((weak.kind, weak.gpus, weak.cases), (sweep::show::Kind::Weak, 128, 1));
+    assert!(0.5 < weak.efficiency && weak.efficiency < 1.2, "{weak:?}");
     assert_eq!((scaling[0].gpus, scaling[0].smallest, scaling[0].cases), (128, 64, 2));
     assert_eq!(scaling[0].kind, sweep::show::Kind::Strong);
     assert!(1.0 < scaling[0].speedup && scaling[0].speedup < 2.0);

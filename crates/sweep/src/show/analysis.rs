@@ -1,6 +1,6 @@
 //! What numbers of many cases say together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use serde_json::Value as Json;
@@ -44,21 +44,82 @@ pub enum Kind {
 /// The measures that scaling is told from.
 pub(crate) const SCALING_MEASURES: [&str; 3] = ["step_s", "gpus", "tokens_per_step"];
 
-/// The share of the variance of values that an axis explains by itself: the variance of the means
-/// over its levels, over the whole. Where all combinations are there this is the first-order index
-/// of Sobol'.
-pub(crate) fn explained(values: &[(&Case, f64)], axis: usize) -> f64 {
+/// The end of the key of a sequence's length.
+const LENGTH: &str = "batch.length";
+
+/// Bins of an axis with many values: at least and at most.
+const BINS: (usize, usize) = (4, 10);
+
+/// With fewer cases a group than that, nothing can be said of the groups' means.
+const LEAST_EACH: usize = 3;
+
+/// Whether every combination of the values that occur is there once.
+pub(crate) fn is_full(cases: &[&Case], axes: usize) -> bool {
+    let levels = |axis: usize| {
+        let labels = cases.iter().map(|case| case.values[axis].to_string());
+        labels.collect::<BTreeSet<String>>().len()
+    };
+    let combinations: BTreeSet<String> =
+        cases.iter().map(|case| Json::from(case.values.clone()).to_string()).collect();
+    let product = (0..axes).try_fold(1_usize, |product, axis| product.checked_mul(levels(axis)));
+    combinations.len() == cases.len() && product == Some(cases.len())
+}
+
+/// The share of the variance of values that an axis explains by itself, of values with their
+/// labels of the axis. In a full grid it is the variance of the means over the axis's levels, over
+/// the whole: the first-order index of Sobol'. Otherwise a part of that is chance, which is taken
+/// off (Kelley's epsilon squared), and numbers with few cases each are first put into bins. None
+/// where there are too few cases to say.
+pub(crate) fn explained(values: &[(&Json, f64)], full: bool) -> Option<f64> {
     let whole = mean(values.iter().map(|(_, value)| *value));
-    let mut groups: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-    for (case, value) in values {
-        groups.entry(case.values[axis].to_string()).or_default().push(*value);
-    }
+    let groups = if full { by_label(values) } else { by_label_or_bin(values) };
     let total: f64 = values.iter().map(|(_, value)| (value - whole).powi(2)).sum();
     let between: f64 = groups
-        .values()
+        .iter()
         .map(|group| group.len() as f64 * (mean(group.iter().copied()) - whole).powi(2))
         .sum();
-    if 0.0 < total { between / total } else { 0.0 }
+    match (values.len(), groups.len()) {
+        _ if total <= 0.0 => Some(0.0),
+        _ if full => Some(between / total),
+        (count, groups) if count < LEAST_EACH * groups => None,
+        (count, groups) => {
+            let within = (total - between).max(0.0) / (count - groups) as f64;
+            Some(((between - (groups - 1) as f64 * within) / total).max(0.0))
+        }
+    }
+}
+
+/// The values of each label.
+fn by_label(values: &[(&Json, f64)]) -> Vec<Vec<f64>> {
+    let mut groups: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for (label, value) in values {
+        groups.entry(label.to_string()).or_default().push(*value);
+    }
+    groups.into_values().collect()
+}
+
+/// The same; numbers of which there are many go into bins of equally many cases by rank.
+fn by_label_or_bin(values: &[(&Json, f64)]) -> Vec<Vec<f64>> {
+    let groups = by_label(values);
+    let root = (values.len() as f64).sqrt();
+    let bins = (root as usize).clamp(BINS.0, BINS.1);
+    let number = |(label, value): &(&Json, f64)| Some((label.as_f64()?, *value));
+    let numbers: Option<Vec<(f64, f64)>> = values.iter().map(number).collect();
+    let Some(mut numbers) = numbers.filter(|_| bins.max(root as usize) < groups.len()) else {
+        return groups;
+    };
+    numbers.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut binned = vec![Vec::new(); bins];
+    let mut first = 0;
+    for (rank, (label, value)) in numbers.iter().enumerate() {
+        // Equal numbers stay together.
+        if numbers[first].0 != *label {
+            first = rank;
+        }
+        binned[first * bins / numbers.len()].push(*value);
+    }
+    binned.retain(|bin| !bin.is_empty());
+    binned
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
@@ -101,23 +162,7 @@ pub(crate) fn scaling(head: &Head, executed: &[(&Case, &Record)]) -> Vec<Scaling
         })
     };
     let points: Vec<Point> = executed.iter().filter_map(point).collect();
-    let sizes = size_axes(head.axes.len(), &points);
-    let mut groups: BTreeMap<String, Vec<&Point>> = BTreeMap::new();
-    for point in &points {
-        let others = point.values.iter().enumerate().filter(|(at, _)| !sizes.contains(at));
-        let key: Vec<String> = others.map(|(_, value)| value.to_string()).collect();
-        groups.entry(key.join("\u{1}")).or_default().push(point);
-    }
-    let mut found: BTreeMap<(Kind, u64, u64), Vec<(f64, f64)>> = BTreeMap::new();
-    for group in groups.values() {
-        let smallest = group.iter().min_by(|a, b| a.gpus.total_cmp(&b.gpus));
-        let Some(smallest) = smallest else { continue };
-        for point in group.iter().filter(|point| smallest.gpus < point.gpus) {
-            let (kind, speedup, efficiency) = point.against(smallest);
-            let key = (kind, point.gpus as u64, smallest.gpus as u64);
-            found.entry(key).or_default().push((speedup, efficiency));
-        }
-    }
+    let found = found(head, &points);
     let row = |((kind, gpus, smallest), all): ((Kind, u64, u64), Vec<(f64, f64)>)| {
         let efficiencies = || all.iter().map(|(_, efficiency)| *efficiency);
         Scaling {
@@ -132,6 +177,57 @@ pub(crate) fn scaling(head: &Head, executed: &[(&Case, &Record)]) -> Vec<Scaling
         }
     };
     found.into_iter().map(row).collect()
+}
+
+/// Speed-ups and efficiencies by kind, GPUs and the smallest case's GPUs.
+type Found = BTreeMap<(Kind, u64, u64), Vec<(f64, f64)>>;
+
+fn found(head: &Head, points: &[Point]) -> Found {
+    let axes = head.axes.len();
+    let sizes = deciding_axes(axes, points, |point| point.gpus);
+    let mut found = Found::new();
+    let mut add = |point: &Point, smallest: &Point| {
+        let (kind, speedup, efficiency) = point.against(smallest);
+        let key = (kind, point.gpus as u64, smallest.gpus as u64);
+        found.entry(key).or_default().push((speedup, efficiency));
+    };
+    for group in groups(points, &sizes) {
+        let smallest = group.iter().min_by(|a, b| a.gpus.total_cmp(&b.gpus));
+        let Some(smallest) = smallest else { continue };
+        for point in group.iter().filter(|point| smallest.gpus < point.gpus) {
+            add(point, smallest);
+        }
+    }
+    // Where sizes and batches are crossed, a batch that grows with the GPUs is another case's. One
+    // that grows by longer sequences is other work.
+    let is_batch = |axis: &usize| !sizes.contains(axis) && !head.axes[*axis].ends_with(LENGTH);
+    let batches = deciding_axes(axes, points, |point| point.tokens);
+    for batch in batches.into_iter().filter(is_batch) {
+        let mut apart = sizes.clone();
+        apart.push(batch);
+        for group in groups(points, &apart) {
+            let least = group.iter().map(|point| point.gpus).fold(f64::INFINITY, f64::min);
+            for smallest in group.iter().filter(|point| point.gpus == least) {
+                let others = group.iter().filter(|point| least < point.gpus);
+                let others = others.filter(|o| o.values[batch] != smallest.values[batch]);
+                for point in others.filter(|other| other.against(smallest).0 == Kind::Weak) {
+                    add(point, smallest);
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The points that differ only in these axes.
+fn groups<'a>(points: &'a [Point], apart: &[usize]) -> Vec<Vec<&'a Point>> {
+    let mut groups: BTreeMap<String, Vec<&Point>> = BTreeMap::new();
+    for point in points {
+        let others = point.values.iter().enumerate().filter(|(at, _)| !apart.contains(at));
+        let key: Vec<String> = others.map(|(_, value)| value.to_string()).collect();
+        groups.entry(key.join("\u{1}")).or_default().push(point);
+    }
+    groups.into_values().collect()
 }
 
 /// One case as scaling sees it.
@@ -159,19 +255,10 @@ impl Point {
     }
 }
 
-/// The axes that decide the number of GPUs: whose levels each have one number, and not all the
-/// same, when every other axis stays.
-fn size_axes(axes: usize, points: &[Point]) -> Vec<usize> {
-    let decides = |axis: &usize| {
-        let mut others: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-        for point in points {
-            let rest = point.values.iter().enumerate().filter(|(at, _)| at != axis);
-            let key: Vec<String> = rest.map(|(_, value)| value.to_string()).collect();
-            others.entry(key.join("\u{1}")).or_default().push(point.gpus);
-        }
-        others.values().any(|gpus| gpus.iter().any(|other| *other != gpus[0]))
-    };
-    (0..axes).filter(decides).collect()
+/// The axes that decide a number: it differs between cases that differ in nothing else.
+fn deciding_axes(axes: usize, points: &[Point], number: fn(&Point) -> f64) -> Vec<usize> {
+    let differs = |group: &Vec<&Point>| group.iter().any(|p| number(p) != number(group[0]));
+    (0..axes).filter(|axis| groups(points, &[*axis]).iter().any(differs)).collect()
 }
 
 #[cfg(test)]
@@ -189,6 +276,41 @@ mod tests {
         assert_eq!(point(16.0, 100.0, 6.25).against(&small), (Kind::Strong, 1.6, 0.8));
         assert_eq!(point(16.0, 200.0, 12.5).against(&small), (Kind::Weak, 1.6, 0.8));
         assert_eq!(point(16.0, 150.0, 10.0).against(&small).0, Kind::Mixed);
+    }
+
+    /// One of three continuous axes decides, as a random and as a Latin hypercube sample have it.
+    #[test]
+    fn what_decides_a_sample_is_told_from_what_does_not() {
+        for (count, is_latin) in [(400, false), (60, true)] {
+            let mut random = units::Random::new(7, "test", 0);
+            let mut axis = || {
+                let mut parts: Vec<usize> = (0..count).collect();
+                random.shuffle(&mut parts);
+                let place = |part: usize| match is_latin {
+                    true => (part as f64 + random.unit()) / count as f64,
+                    false => random.unit(),
+                };
+                parts.into_iter().map(place).collect::<Vec<f64>>()
+            };
+            let axes = [axis(), axis(), axis()];
+            let share = |of: &[f64]| {
+                let labels: Vec<Json> = of.iter().map(|label| Json::from(*label)).collect();
+                let values: Vec<(&Json, f64)> =
+                    labels.iter().zip(axes[1].iter().map(|x| 3.0 + x * x)).collect();
+                explained(&values, false).unwrap()
+            };
+            let [first, decides, last] = [0, 1, 2].map(|at| share(&axes[at]));
+            assert!(0.8 < decides, "{count}: {decides}");
+            assert!(first < 0.15 && last < 0.15, "{count}: {first} {last}");
+        }
+    }
+
+    #[test]
+    fn too_few_cases_say_nothing_and_a_full_grid_says_all() {
+        let labels: Vec<Json> = (0..8).map(Json::from).collect();
+        let values: Vec<(&Json, f64)> = labels.iter().zip((0..8).map(f64::from)).collect();
+        assert_eq!(explained(&values, false), None);
+        assert_eq!(explained(&values, true), Some(1.0));
     }
 
     proptest! {

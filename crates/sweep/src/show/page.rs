@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use report::number::{grouped, significant};
+use report::number::grouped;
 use report::{Align, Answer, Chart, ChartKind, Frame, Sheet, Table, Unit};
 use serde_json::Value as Json;
 
-use super::{FailureReason, Goal, Row, Sensitivity, Show};
+use super::{FailureReason, Goal, Sensitivity, Show, rows};
 use crate::plan::{Case, Plan};
 use crate::store::Record;
 
@@ -15,6 +15,9 @@ const MOST_CASES: usize = 2000;
 
 /// Charts of one measure against another.
 const MOST_SCATTERS: usize = 4;
+
+/// Lines of the front.
+const MOST_FRONT: usize = 20;
 
 /// Failures that are told.
 const MOST_FAILURES: usize = 12;
@@ -33,8 +36,10 @@ impl Drawn {
     pub(super) fn of(plan: &Plan, ranked: &[(&Case, &Record)], stay: &BTreeSet<usize>) -> Self {
         let axes = &plan.head.axes;
         let mut columns = vec!["case"];
-        columns.extend(axes.iter().map(String::as_str));
-        let names: Vec<String> = plan.head.measures.iter().map(|name| own(name, axes)).collect();
+        let all: Vec<&str> = axes.iter().chain(&plan.head.measures).map(String::as_str).collect();
+        columns.extend(axes.iter().map(|axis| rows::short(axis, &all)));
+        let names: Vec<String> =
+            plan.head.measures.iter().map(|name| own(name, &columns)).collect();
         columns.extend(names.iter().map(String::as_str));
         let mut frame = Frame::new(&columns);
         let each = ranked.len().div_ceil(MOST_CASES).max(1);
@@ -70,9 +75,8 @@ impl Drawn {
 }
 
 /// A measure's column: another name where an axis has its own.
-fn own(measure: &str, axes: &[String]) -> String {
-    let taken = axes.iter().any(|axis| axis == measure) || measure == "case";
-    if taken { format!("result.{measure}") } else { measure.to_owned() }
+fn own(measure: &str, taken: &[&str]) -> String {
+    if taken.contains(&measure) { format!("result.{measure}") } else { measure.to_owned() }
 }
 
 fn unit(measure: &str) -> Unit {
@@ -95,11 +99,20 @@ impl Answer for Show {
     fn sheet(&self) -> Sheet {
         let goal = &self.goals[0];
         let way = if goal.more_is_better { "Largest" } else { "Smallest" };
-        let mut sheet = self.status.on(Sheet::new().heading("A sweep"));
+        let names: Vec<String> = self.goals.iter().map(Goal::words).collect();
+        let title = format!("Sweep {}: {}", self.folder, names.join(", "));
+        let mut sheet = self.status.on(Sheet::new().heading(title));
         for measure in &self.unseen {
             sheet = sheet.note(format!("no result has a number `{measure}`"));
         }
-        sheet = sheet.heading(format!("{way} {}", goal.name)).table(table(&self.best));
+        let (table, left_out) = rows::table(&self.best, &self.varying, &self.goals);
+        sheet = sheet.heading(format!("{way} {}", goal.name)).table(table);
+        for remark in &self.remarks {
+            sheet = sheet.text(remark.clone());
+        }
+        if !left_out.is_empty() {
+            sheet = sheet.text(format!("No room for {}: --json has them.", left_out.join(", ")));
+        }
         sheet = self.with_charts(sheet);
         sheet = self.with_front(sheet);
         sheet = self.with_sensitivity(sheet);
@@ -162,7 +175,16 @@ impl Show {
         let names: Vec<String> = self.goals.iter().map(Goal::words).collect();
         let text = "Of these cases none can be bettered in one goal without losing in another.";
         let sheet = sheet.heading(format!("Pareto front: {}", names.join(", ")));
-        sheet.text(text).table(table(&self.pareto))
+        let shown = &self.pareto[..self.pareto.len().min(MOST_FRONT)];
+        let sheet = sheet.text(text).table(rows::table(shown, &self.varying, &self.goals).0);
+        match &self.pareto[shown.len()..] {
+            [] => sheet,
+            more => {
+                let cases: usize = more.iter().map(|row| row.cases).sum();
+                let (lines, cases) = (grouped(more.len() as u64), grouped(cases as u64));
+                sheet.text(format!("And {lines} more with {cases} cases: --json has all."))
+            }
+        }
     }
 
     fn with_sensitivity(&self, sheet: Sheet) -> Sheet {
@@ -171,17 +193,30 @@ impl Show {
         }
         let name = &self.goals[0].name;
         let mut frame = Frame::new(&["axis", "share"]);
+        let mut unsaid = Vec::new();
         for Sensitivity { key, share } in &self.sensitivity {
-            frame.push(vec![Json::from(key.as_str()), Json::from(*share)]);
+            match share {
+                Some(share) => frame.push(vec![Json::from(key.as_str()), Json::from(*share)]),
+                None => unsaid.push(key.as_str()),
+            }
         }
         let chart = Chart::new(ChartKind::Bars, format!("Share of the variance of {name}"), frame)
             .axes("share", "axis")
             .units(Unit::Share, Unit::Number)
             .caption(
-                "The variance of the means over an axis's values, over the whole; what is left to \
-                 100 % is axes together.",
+                "The variance of the means over an axis's values, over the whole, less what chance \
+                 explains; what is left to 100 % is axes together.",
             );
-        sheet.heading(format!("What decides {name}")).chart(chart)
+        let sheet = sheet.heading(format!("What decides {name}"));
+        let some = unsaid.len() < self.sensitivity.len();
+        let sheet = if some { sheet.chart(chart) } else { sheet };
+        match &unsaid[..] {
+            [] => sheet,
+            unsaid => sheet.text(format!(
+                "Too few cases for each value: what {} explain cannot be said.",
+                unsaid.join(", ")
+            )),
+        }
     }
 
     fn with_scaling(&self, sheet: Sheet) -> Sheet {
@@ -222,35 +257,16 @@ impl Show {
         if self.failures.is_empty() {
             return sheet;
         }
-        let columns = [("cases", Align::Right), ("first", Align::Right), ("why", Align::Left)];
-        let mut table = Table::new(columns);
+        let mut sheet = sheet.heading("Cases that failed");
         for FailureReason { error, cases, first } in self.failures.iter().take(MOST_FAILURES) {
-            table.row([grouped(*cases as u64), first.to_string(), error.clone()]);
+            sheet = sheet.text(match cases {
+                1 => format!("Case {first}: {error}"),
+                cases => format!("{} cases, first {first}: {error}", grouped(*cases as u64)),
+            });
         }
-        let sheet = sheet.heading("Cases that failed").table(table);
         match self.failures.len().checked_sub(MOST_FAILURES).filter(|more| 0 < *more) {
             Some(more) => sheet.text(format!("And {more} other reasons: --json has all.")),
             None => sheet,
         }
     }
-}
-
-/// Cases with what they set and their measures. What all of them set alike is not repeated.
-fn table(rows: &[Row]) -> Table {
-    let names: Vec<&String> =
-        rows.first().into_iter().flat_map(|row| row.measures.keys()).collect();
-    let mut columns = vec![("case", Align::Right)];
-    columns.extend(names.iter().map(|name| (name.as_str(), Align::Right)));
-    columns.push(("set", Align::Left));
-    let mut table = Table::new(columns);
-    for row in rows {
-        let mut cells = vec![row.case.to_string()];
-        cells.extend(row.measures.values().map(|value| match value.as_f64() {
-            Some(value) => significant(value),
-            None => String::new(),
-        }));
-        cells.push(row.set.join(" "));
-        table.row(cells);
-    }
-    table
 }
