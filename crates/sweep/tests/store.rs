@@ -220,6 +220,25 @@ fn show_has_columns_for_axes_and_says_how_sure_an_order_is() {
     assert_eq!(json["best"][0]["set"].as_array().unwrap().len(), 2);
 }
 
+/// Longer sequences take longer and use GPUs better: all cases are on the front.
+#[test]
+fn a_long_front_is_cut_and_says_so() {
+    let study = Study::new(
+        r#"
+        from = "small-16"
+        engine = "analytic"
+        [axes]
+        "job.batch.length" = { from = 1024, to = 3968, step = 128 }
+        "#,
+    );
+    study.exec(&Selection::ALL, 1);
+    let goals = ["step_s", "max:mfu"].map(str::to_owned).to_vec();
+    let shown = show(study.out.path(), &sweep::ShowOptions { goals }).unwrap();
+    assert_eq!(shown.pareto.len(), 24);
+    let text = report::Answer::sheet(&shown).render(100);
+    assert!(text.contains("And 4 more with 4 cases"), "{text}");
+}
+
 /// Strong scaling is against the smallest case that differs in nothing else, weak against one whose
 /// batch is as much smaller as the cluster.
 #[test]

@@ -1,6 +1,6 @@
 //! Cases as rows of a table: what tells them apart, then what they came to.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use report::number::grouped;
 use report::{Align, Table};
@@ -87,7 +87,7 @@ fn labels<'a>(cases: impl Iterator<Item = &'a Case>, axis: usize) -> Vec<&'a Jso
 
 /// Cases with the same measures to seven digits, in the order of the first of each.
 pub(super) fn alike<'a>(rows: impl Iterator<Item = Executed<'a>>) -> Vec<Vec<Executed<'a>>> {
-    let mut places: HashMap<Vec<Option<u32>>, usize> = HashMap::new();
+    let mut places: BTreeMap<Vec<Option<u32>>, usize> = BTreeMap::new();
     let mut groups: Vec<Vec<Executed<'a>>> = Vec::new();
     for row in rows {
         let key = row.1.measures.iter().map(|m| m.map(|m| (m as f32).to_bits())).collect();
