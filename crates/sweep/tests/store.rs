@@ -197,7 +197,7 @@ fn show_tells_the_best_the_front_what_decides_and_what_failed() {
     assert!(show(study.out.path(), &wrong).unwrap_err().to_string().contains("step_s"));
 }
 
-/// A line has a column for each axis, cases that are alike are one, and the step's interval is told.
+/// A column for each axis, alike cases once, and how sure the order is.
 #[test]
 fn show_has_columns_for_axes_and_says_how_sure_an_order_is() {
     let study = Study::new(
