@@ -197,7 +197,7 @@ fn show_tells_the_best_the_front_what_decides_and_what_failed() {
     assert!(show(study.out.path(), &wrong).unwrap_err().to_string().contains("step_s"));
 }
 
-/// A line has a column for each axis, cases that are alike are one, and the step's interval is told.
+/// A column for each axis, alike cases once, and how sure the order is.
 #[test]
 fn show_has_columns_for_axes_and_says_how_sure_an_order_is() {
     let study = Study::new(
@@ -218,6 +218,25 @@ fn show_has_columns_for_axes_and_says_how_sure_an_order_is() {
     assert_eq!(json["pareto"], serde_json::json!([]));
     assert_eq!(json["scaling"], serde_json::json!([]));
     assert_eq!(json["best"][0]["set"].as_array().unwrap().len(), 2);
+}
+
+/// Longer sequences take longer and use GPUs better: all cases are on the front.
+#[test]
+fn a_long_front_is_cut_and_says_so() {
+    let study = Study::new(
+        r#"
+        from = "small-16"
+        engine = "analytic"
+        [axes]
+        "job.batch.length" = { from = 1024, to = 3968, step = 128 }
+        "#,
+    );
+    study.exec(&Selection::ALL, 1);
+    let goals = ["step_s", "max:mfu"].map(str::to_owned).to_vec();
+    let shown = show(study.out.path(), &sweep::ShowOptions { goals }).unwrap();
+    assert_eq!(shown.pareto.len(), 24);
+    let text = report::Answer::sheet(&shown).render(100);
+    assert!(text.contains("And 4 more with 4 cases"), "{text}");
 }
 
 /// Strong scaling is against the smallest case that differs in nothing else, weak against one whose

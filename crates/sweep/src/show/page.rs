@@ -107,6 +107,12 @@ impl Answer for Show {
         }
         let (table, left_out) = rows::table(&self.best, &self.varying, &self.goals);
         sheet = sheet.heading(format!("{way} {}", goal.name)).table(table);
+        if self.best.iter().chain(&self.pareto).any(|row| !row.is_product) {
+            sheet = sheet.text(
+                "A line of several cases names the values that they have; where there are more \
+                 combinations than cases, some are on other lines.",
+            );
+        }
         for remark in &self.remarks {
             sheet = sheet.text(remark.clone());
         }

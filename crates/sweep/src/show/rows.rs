@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use report::number::{grouped, significant};
+use report::number::grouped;
 use report::{Align, Table};
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
@@ -41,6 +41,9 @@ pub struct Row {
     /// Its measures by name.
     #[serde(flatten)]
     pub measures: Map<String, Json>,
+    /// Whether alike cases are all combinations of the values that they have.
+    #[serde(skip)]
+    pub(super) is_product: bool,
     /// What a table says of each axis that varies.
     #[serde(skip)]
     cells: Vec<String>,
@@ -103,14 +106,17 @@ impl Row {
         let (case, record) = group[0];
         let value = |value: &Option<f64>| value.map_or(Json::Null, Json::from);
         let measures = head.measures.iter().cloned().zip(record.measures.iter().map(value));
-        let (mut differ, mut cells) = (Vec::new(), Vec::new());
-        for (at, _, levels) in &varying.axes {
-            let own = labels(group.iter().map(|row| row.0), *at);
-            if 1 < own.len() {
+        let (mut differ, mut own) = (Vec::new(), Vec::new());
+        for (at, ..) in &varying.axes {
+            own.push(labels(group.iter().map(|row| row.0), *at));
+            if own.last().is_some_and(|own| 1 < own.len()) {
                 differ.push(head.axes[*at].clone());
             }
-            cells.push(together(&own, *levels));
         }
+        let product = own.iter().map(Vec::len).fold(1, usize::saturating_mul);
+        let is_product = product == group.len();
+        let levels = varying.axes.iter().map(|(_, _, levels)| is_product.then_some(*levels));
+        let cells = own.iter().zip(levels).map(|(own, levels)| together(own, levels)).collect();
         Self {
             case: case.index,
             cases: group.len(),
@@ -119,6 +125,7 @@ impl Row {
             set: case.assignments(),
             engine: case.engine.name(),
             measures: measures.collect(),
+            is_product,
             cells,
         }
     }
@@ -128,13 +135,14 @@ impl Row {
     }
 }
 
-/// What alike cases have of an axis: the value, or the values.
-fn together(labels: &[&Json], levels: usize) -> String {
+/// What alike cases have of an axis: the value, or the values; any, where these are all levels and
+/// whatever the other axes are.
+fn together(labels: &[&Json], levels: Option<usize>) -> String {
     let mut numbers: Vec<f64> = labels.iter().filter_map(|label| label.as_f64()).collect();
     numbers.sort_by(f64::total_cmp);
     match labels {
         [one] => label(one),
-        many if many.len() == levels => "any".to_owned(),
+        many if Some(many.len()) == levels => "any".to_owned(),
         many if many.len() <= NAMED => {
             many.iter().map(|one| label(one)).collect::<Vec<_>>().join(" | ")
         }
@@ -163,11 +171,12 @@ pub(super) fn written(number: f64) -> String {
             let text = format!("{number:.decimals$}");
             text.trim_end_matches('0').trim_end_matches('.').to_owned()
         }
-        size if size < 100.0 && number.fract() != 0.0 => {
-            let text = format!("{number:.*}", if size < 10.0 { 3 } else { 2 });
+        size if size < 1e3 && number.fract() != 0.0 => {
+            let decimals = (3.0 - size.log10().floor()) as usize;
+            let text = format!("{number:.decimals$}");
             text.trim_end_matches('0').trim_end_matches('.').to_owned()
         }
-        size if size < 1e4 => significant((number * 10.0).round() / 10.0),
+        size if size < 1e4 => format!("{number:.0}"),
         size if size < 1e15 => {
             format!("{}{}", if number < 0.0 { "-" } else { "" }, grouped(size.round() as u64))
         }
@@ -199,7 +208,10 @@ pub(super) fn table(rows: &[Row], varying: &Varying, goals: &[Goal]) -> (Table, 
     let mut left_out = Vec::new();
     for name in goals.iter().map(|goal| goal.name.as_str()).chain(others) {
         let cell = |row: &Row| row.number(name).map(written).unwrap_or_default();
-        let column = (short(name, &all).to_owned(), rows.iter().map(cell).collect::<Vec<_>>());
+        let own = short(name, &all);
+        let is_axis = varying.axes.iter().any(|(_, axis, _)| axis == own);
+        let own = if is_axis { format!("result.{own}") } else { own.to_owned() };
+        let column = (own, rows.iter().map(cell).collect::<Vec<_>>());
         if column.1.iter().all(String::is_empty) {
             continue;
         }
@@ -229,8 +241,9 @@ mod tests {
 
     #[test]
     fn numbers_have_four_digits_that_count() {
-        let numbers = [0.0, 1024.0, 0.01234, 0.5, 4.23161, 45.678, 1234.56, 123456.7, 1.5e-5, -2.0];
-        let words = "0 1024 0.01234 0.5 4.232 45.68 1235 123,457 1.50e-5 -2";
+        let numbers =
+            [0.0, 1024.0, 0.01234, 0.5, 4.23161, 45.678, 110.46, 1234.56, 123456.7, 1.5e-5, -2.0];
+        let words = "0 1024 0.01234 0.5 4.232 45.68 110.5 1235 123,457 1.50e-5 -2";
         assert_eq!(numbers.map(written).join(" "), words);
     }
 
@@ -244,8 +257,9 @@ mod tests {
     fn alike_cases_name_what_they_have() {
         let labels: Vec<Json> = (1..=5).map(Json::from).collect();
         let labels: Vec<&Json> = labels.iter().collect();
-        let told = [together(&labels[..1], 9), together(&labels[..2], 9), together(&labels, 9)];
+        let told = [&labels[..1], &labels[..2], &labels].map(|own| together(own, Some(9)));
         assert_eq!(told.join("; "), "1; 1 | 2; 1 to 5");
-        assert_eq!(together(&labels, 5), "any");
+        assert_eq!(together(&labels, Some(5)), "any");
+        assert_eq!(together(&labels, None), "1 to 5");
     }
 }
