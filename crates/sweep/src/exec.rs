@@ -113,6 +113,8 @@ pub struct Summary {
     pub failed: usize,
     /// Those that an interrupt has left.
     pub left: usize,
+    /// Those that were executed although a result was there: it lacks a measure of this plan.
+    pub lacking: usize,
     /// Results of other versions of fatflow, which do not count.
     pub other_versions: usize,
     /// Files that could not be trusted; their cases were executed again.
@@ -145,6 +147,13 @@ impl Answer for Summary {
         if 0 < self.left {
             let left = number(self.left);
             sheet = sheet.note(format!("stopped: {left} cases are left; run the same again"));
+        }
+        if 0 < self.lacking {
+            let lacking = number(self.lacking);
+            sheet = sheet.note(format!(
+                "{lacking} cases had results that lack a measure of this grid: these are kept, and \
+                 the cases are executed again"
+            ));
         }
         if 0 < self.other_versions {
             let others = number(self.other_versions);
@@ -186,6 +195,8 @@ pub fn exec(
     let pending: Vec<&Case> =
         selected.iter().copied().filter(|case| !done.contains(&*case.hash)).collect();
     let before = selected.len() - pending.len();
+    let old: BTreeSet<&str> = contents.lacking.iter().map(String::as_str).collect();
+    let lacking = pending.iter().filter(|case| old.contains(&*case.hash)).count();
     let label = selection.label();
     let attempt = store::attempt();
     let about = Attempt { host: store::host(), attempt: attempt.clone(), shard: label.clone() };
@@ -203,6 +214,7 @@ pub fn exec(
         executed: kept.executed,
         failed: kept.failed,
         left,
+        lacking,
         other_versions,
         damaged: contents.damaged,
         wall_s,
