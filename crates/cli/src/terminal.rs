@@ -24,6 +24,8 @@ use crate::progress::Line;
 pub(crate) enum Ending {
     /// All is well.
     Done = 0,
+    /// The answer is there, and it is that nothing worked.
+    Failed = 1,
     /// The input is invalid, and the answer says why.
     InvalidInput = 3,
     /// The answer is there, and worse than what was asked for.

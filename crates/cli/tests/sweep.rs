@@ -152,3 +152,31 @@ fn what_is_wrong_is_said_with_the_right_code() {
     let (refused, text) = code(&["run", "grid.toml", "--out", "out"]);
     assert!(refused == 1 && text.contains("budget is 1ms"), "{text}");
 }
+
+/// A folder of another grid is taken on demand only, and a sweep of failures alone has failed.
+#[test]
+fn another_grid_is_refused_and_failures_alone_are_a_failure() {
+    let folder = folder(&GRID.replace("to = 29", "to = 0"));
+    let home = folder.path();
+    result(&run(home, &["run", "grid.toml", "--out", "out", "--json"]));
+    let before = results(home, "out");
+    let failing = "from = \"small-16\"\nengine = \"analytic\"\n[set]\n\"job.parallel.tp\" = 3\n\
+                   [axes]\nseed = [0, 1]\n[keep]\nmeasures = [\"step_s\"]\n";
+    fs::write(home.join("other.toml"), failing).unwrap();
+    let refused = run(home, &["run", "other.toml", "--out", "out"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("measures: step_s, mfu, breakdown_s.dp there, step_s here"), "{said}");
+    assert!(words.contains("--replace"), "{said}");
+    assert_eq!(before, results(home, "out"));
+    for words in [["run", "--replace", "out"], ["exec", "--shard=0/1", "out"]] {
+        let [action, flag, out] = words;
+        let failed = run(home, &[action, "other.toml", flag, "--out", out, "--json"]);
+        assert_eq!(failed.status.code(), Some(1), "{action}");
+        assert!(serde_json::from_slice::<Json>(&failed.stdout).is_ok(), "{action}: one answer");
+    }
+    let none = run(home, &["exec", "grid.toml", "--out", "out", "--shard", "0/0"]);
+    assert_eq!(none.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&none.stderr).contains("at least one part"));
+}

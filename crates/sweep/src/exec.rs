@@ -68,9 +68,8 @@ impl FromStr for Selection {
         let parts = parts.and_then(|(i, n)| Some((i.trim().parse().ok()?, n.trim().parse().ok()?)));
         match parts {
             Some((index, count)) if index < count => Ok(Self::Shard { index, count }),
-            Some((_, count)) => {
-                Err(format!("shards of {count} count from 0 to {}", count.max(1) - 1))
-            }
+            Some((_, 0)) => Err("there is at least one part: 0/1 is all cases".to_owned()),
+            Some((_, count)) => Err(format!("shards of {count} count from 0 to {}", count - 1)),
             None => Err("write it like 3/8: the fourth of eight parts".to_owned()),
         }
     }
@@ -113,6 +112,10 @@ pub struct Summary {
     pub failed: usize,
     /// Those that an interrupt has left.
     pub left: usize,
+    /// Those that were there before and had failed.
+    pub failed_before: usize,
+    /// Those that were executed although a result was there: it lacks a measure of this plan.
+    pub lacking: usize,
     /// Results of other versions of fatflow, which do not count.
     pub other_versions: usize,
     /// Files that could not be trusted; their cases were executed again.
@@ -125,6 +128,13 @@ pub struct Summary {
     pub efficiency: f64,
     /// The most memory that the process has used.
     pub peak_rss_bytes: u64,
+}
+
+impl Summary {
+    /// Whether every case that was selected has been executed, and none has a result.
+    pub fn is_all_failed(&self) -> bool {
+        0 < self.selected && self.failed + self.failed_before == self.selected
+    }
 }
 
 impl Answer for Summary {
@@ -145,6 +155,13 @@ impl Answer for Summary {
         if 0 < self.left {
             let left = number(self.left);
             sheet = sheet.note(format!("stopped: {left} cases are left; run the same again"));
+        }
+        if 0 < self.lacking {
+            let lacking = number(self.lacking);
+            sheet = sheet.note(format!(
+                "{lacking} cases had results that lack a measure of this grid: these are kept, and \
+                 the cases are executed again"
+            ));
         }
         if 0 < self.other_versions {
             let others = number(self.other_versions);
@@ -186,6 +203,11 @@ pub fn exec(
     let pending: Vec<&Case> =
         selected.iter().copied().filter(|case| !done.contains(&*case.hash)).collect();
     let before = selected.len() - pending.len();
+    let errors = contents.records.iter().filter(|record| record.error.is_some());
+    let errors: BTreeSet<&str> = errors.map(|record| &*record.hash).collect();
+    let failed_before = selected.iter().filter(|case| errors.contains(&*case.hash)).count();
+    let old: BTreeSet<&str> = contents.lacking.iter().map(String::as_str).collect();
+    let lacking = pending.iter().filter(|case| old.contains(&*case.hash)).count();
     let label = selection.label();
     let attempt = store::attempt();
     let about = Attempt { host: store::host(), attempt: attempt.clone(), shard: label.clone() };
@@ -203,6 +225,8 @@ pub fn exec(
         executed: kept.executed,
         failed: kept.failed,
         left,
+        failed_before,
+        lacking,
         other_versions,
         damaged: contents.damaged,
         wall_s,

@@ -27,7 +27,7 @@ pub struct Status {
     pub missing: usize,
     /// Executions of cases that had been executed already.
     pub duplicates: usize,
-    /// Results of other versions of fatflow, or of an earlier grid: kept, and not counted.
+    /// Results of other versions of fatflow, or of another grid: kept, and not counted.
     pub others: usize,
     /// Files that cannot be trusted; their cases count as missing.
     pub damaged: Vec<Damaged>,
@@ -47,11 +47,11 @@ impl Results {
     /// Reads a folder.
     pub(crate) fn read(out: &Path) -> Result<Self, Failure> {
         let plan = Plan::read(out)?;
-        let Contents { records: all, files, damaged } =
+        let Contents { records: all, files, damaged, lacking } =
             store::read(out, &plan.head.measures, None)?;
         let mut records: BTreeMap<String, Vec<Record>> =
             plan.cases.iter().map(|case| (case.hash.clone(), Vec::new())).collect();
-        let mut others = 0;
+        let mut others = lacking.len();
         for record in all {
             match records.get_mut(&record.hash) {
                 Some(same) => same.push(record),
@@ -157,7 +157,7 @@ impl Status {
         };
         say(self.missing, "cases are missing: execute them with `fatflow sweep run` or `exec`");
         say(self.duplicates, "executions were of cases that had been executed; each counts once");
-        say(self.others, "results of another version or an earlier grid are kept and do not count");
+        say(self.others, "results of another version or another grid are kept and do not count");
         let damaged = |damaged: &Damaged| format!("damaged: {}: {}", damaged.file, damaged.why);
         remarks.extend(self.damaged.iter().map(damaged));
         remarks

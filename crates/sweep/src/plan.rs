@@ -3,6 +3,7 @@
 //! A case is its content hash: of the resolved scenario with the contents of its files, the engine
 //! and fatflow's version. Two cases that come to the same scenario have one hash and are run once.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use commands::{Failure, VERSION, parallel};
@@ -331,6 +332,39 @@ impl Plan {
             text.push('\n');
         }
         Ok(text)
+    }
+
+    /// In what another plan differs from this one, in words; nothing if it is the same.
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        if self.head.plan == other.head.plan {
+            return Vec::new();
+        }
+        let engines = |plan: &Self| -> Vec<String> {
+            let names: BTreeSet<&str> = plan.cases.iter().map(|case| case.engine.name()).collect();
+            names.into_iter().map(str::to_owned).collect()
+        };
+        let lists = [
+            ("fatflow", vec![self.head.fatflow.clone()], vec![other.head.fatflow.clone()]),
+            ("engine", engines(self), engines(other)),
+            ("axes", self.head.axes.clone(), other.head.axes.clone()),
+            ("measures", self.head.measures.clone(), other.head.measures.clone()),
+        ];
+        let mut differences: Vec<String> = Vec::new();
+        for (what, here, there) in lists.iter().filter(|(_, here, there)| here != there) {
+            let (here, there) = (here.join(", "), there.join(", "));
+            differences.push(format!("{what}: {here} there, {there} here"));
+        }
+        let known: BTreeSet<&str> = self.cases.iter().map(|case| &*case.hash).collect();
+        let same = other.cases.iter().filter(|case| known.contains(&*case.hash)).count();
+        let (here, there) = (self.cases.len(), other.cases.len());
+        if same < here.max(there) {
+            let text = format!("cases: {here} there, {there} here, {same} of them the same");
+            differences.push(text);
+        }
+        if differences.is_empty() {
+            differences.push("the order of the cases".to_owned());
+        }
+        differences
     }
 
     /// The plan of a folder; a folder without one is an error.

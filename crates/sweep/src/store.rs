@@ -191,6 +191,8 @@ pub(crate) struct Contents {
     pub(crate) files: Vec<DataFile>,
     /// Files that cannot be trusted, and why; their cases count as not done.
     pub(crate) damaged: Vec<Damaged>,
+    /// The hashes of results without a measure that is wanted: kept, and no results of this plan.
+    pub(crate) lacking: Vec<String>,
 }
 
 /// A file of results.
@@ -213,8 +215,9 @@ pub struct Damaged {
     pub why: String,
 }
 
-/// Reads all records of a folder; `shard` alone, if one is named. Files come and go while others
-/// work: if one is gone its rows are in another, and everything is read again.
+/// Reads all records of a folder; if a shard is named, those of its files that hold these measures
+/// and no others. Files come and go while others work: if one is gone its rows are in another, and
+/// everything is read again.
 pub(crate) fn read(
     out: &Path,
     measures: &[String],
@@ -255,15 +258,28 @@ fn read_once(
             continue;
         }
         let (own, checksum) = ((*own).to_owned(), (*checksum).to_owned());
-        match exports::parquet::read(bytes).map(|table| records(&table, measures)) {
-            // A result without a measure that is wanted now is no result.
-            Ok(None) => {}
-            Ok(Some(records)) => {
+        let table = match exports::parquet::read(bytes) {
+            Ok(table) => table,
+            Err(error) => {
+                contents.damaged.push(Damaged { file: name, why: error.to_string() });
+                continue;
+            }
+        };
+        let holds_more = measures.len() + OWN.len() < table.columns().len();
+        if shard.is_some() && holds_more {
+            continue;
+        }
+        match records(&table, measures) {
+            Some(records) => {
                 let rows = records.len();
                 contents.files.push(DataFile { name, rows, checksum, shard: own });
                 contents.records.extend(records);
             }
-            Err(error) => contents.damaged.push(Damaged { file: name, why: error.to_string() }),
+            None => {
+                if let Some(Column::Words(hashes)) = table.column("hash") {
+                    contents.lacking.extend(hashes.iter().map(ToString::to_string));
+                }
+            }
         }
     }
     Ok(Some(contents))
@@ -388,7 +404,8 @@ pub(crate) fn keep(
     Ok(path)
 }
 
-/// Makes one file of everything that a shard has recorded, then takes the others away.
+/// Makes one file of everything that a shard has recorded, then takes the others away. Files of
+/// other measures stay as they are: another grid wrote them, and may want them again.
 pub(crate) fn compact(
     out: &Path,
     measures: &[String],

@@ -293,3 +293,29 @@ fn files_of_other_machines_are_taken_if_they_are_whole() {
     assert!(missing(here.out.path()).unwrap().is_empty());
     assert_eq!(here.merged(), whole());
 }
+
+/// Two grids that keep different measures share a folder: neither destroys what the other has.
+#[test]
+fn grids_with_other_measures_destroy_nothing() {
+    let few = GRID.replace(r#""step_s", "breakdown_s.dp", "mfu""#, r#""step_s""#);
+    let few = few.replace("to = 4", "to = 5");
+    let exec_in = |mut study: Study, text: &str| {
+        let Study { grid, plan, out: _ } = Study::new(text);
+        plan.write(study.out.path()).unwrap();
+        (study.grid, study.plan) = (grid, plan);
+        let summary = study.exec(&Selection::ALL, 1);
+        (study, (summary.before, summary.executed, summary.lacking))
+    };
+    let (study, first) = exec_in(Study::new(GRID), GRID);
+    let (study, fewer) = exec_in(study, &few);
+    let (study, again) = exec_in(study, GRID);
+    assert_eq!([first, fewer, again], [(0, 20, 0), (20, 4, 0), (20, 0, 0)]);
+    assert_eq!(status(study.out.path()).unwrap().others, 4);
+    assert_eq!(study.merged(), whole());
+
+    // What lacks a measure is executed again, which is said, and stays all the same.
+    let (study, fewer) = exec_in(Study::new(&few), &few);
+    let (study, more) = exec_in(study, GRID);
+    let (_, again) = exec_in(study, &few);
+    assert_eq!([fewer, more, again], [(0, 24, 0), (0, 20, 20), (24, 0, 0)]);
+}

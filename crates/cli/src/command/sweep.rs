@@ -25,7 +25,14 @@ Examples:
   fatflow sweep manifest kubernetes grid.toml > job.yaml
 
 `run` may be stopped and killed at any time: run again it continues. `exec` is what a cluster runs:
-every shard by itself, on any machine that sees the folder; `merge` then makes one table.")]
+every shard by itself, on any machine that sees the folder; `merge` then makes one table. Both end
+with exit code 1 if all cases failed.
+
+A minimal grid:
+  from = \"small-16\"
+  engine = \"analytic\"
+  [axes]
+  seed = [0, 1, 2]")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -61,6 +68,9 @@ struct RunArguments {
     /// The folder of results; one that has some is continued
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
+    /// Take a folder that holds the plan of another grid; results that are there stay
+    #[arg(long)]
+    replace: bool,
     /// Execute them on a Ray cluster instead: its address, or `auto`
     #[arg(long, value_name = "ADDRESS")]
     ray: Option<String>,
@@ -174,6 +184,7 @@ impl RunArguments {
             let (key, why, used_by) = (&idle.key, &idle.why, &idle.used_by);
             terminal.remark(&format!("unused: {key}: {why}; used by {used_by}"));
         }
+        self.refuse_another(&outlook.plan)?;
         keep(&grid, &outlook.plan, &self.out)?;
         if let Some(address) = &self.ray {
             let plan = &outlook.plan.head.plan;
@@ -187,7 +198,23 @@ impl RunArguments {
         sweep::merge(&self.out)?;
         terminal.remark(&report::Answer::sheet(&summary).render(100));
         terminal.answer("sweep run", None, &sweep::show(&self.out, &Default::default())?)?;
-        Ok(Ending::Done)
+        Ok(if summary.is_all_failed() { Ending::Failed } else { Ending::Done })
+    }
+
+    /// Another grid's folder is not taken by mistake.
+    fn refuse_another(&self, plan: &Plan) -> Result<(), Failure> {
+        let kept = if self.replace { None } else { Plan::find(&self.out)? };
+        let differences = kept.map(|kept| kept.differences(plan)).unwrap_or_default();
+        if differences.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::Usage(format!(
+            "`{}` holds the sweep of another grid ({}); name another folder, or take this one with \
+             `--replace`: grid.toml, plan.jsonl and results.parquet become this grid's, and all \
+             results stay",
+            self.out.display(),
+            differences.join("; ")
+        )))
     }
 }
 
@@ -219,9 +246,13 @@ impl ExecArguments {
             return Err(Stop::Failure(Failure::Usage(reason)));
         }
         let summary = execute(&grid, &plan, &selection, &self.out, terminal)?;
-        let is_complete = summary.left == 0;
+        let (is_complete, is_all_failed) = (summary.left == 0, summary.is_all_failed());
         terminal.answer("sweep exec", None, &summary)?;
-        Ok(if is_complete { Ending::Done } else { Ending::Interrupted })
+        Ok(match is_complete {
+            true if is_all_failed => Ending::Failed,
+            true => Ending::Done,
+            false => Ending::Interrupted,
+        })
     }
 }
 
