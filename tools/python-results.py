@@ -65,13 +65,15 @@ RENAMED = {
     ("commands/src/cross_check.rs", "Column"): "CrossCheckColumn",
     ("commands/src/validate/score.rs", "Part"): "ScoreOfPart",
     ("fabric/src/cost.rs", "Bill"): "FabricBill",
-    ("sweep/src/show.rs", "Row"): "SweepRow",
+    ("sweep/src/show/rows.rs", "Row"): "SweepRow",
 }
 
 NUMBERS = {name: "int" for name in "u8 u16 u32 u64 usize i8 i16 i32 i64".split()}
 PLAIN = {**NUMBERS, "f64": "float", "f32": "float", "bool": "bool", "String": "str", "str": "str"}
 # The one generic struct is of counts.
 PLAIN["T"] = "int"
+# The label of an axis.
+PLAIN["Json"] = "Union[bool, float, str]"
 # What serialises as text although it is a struct.
 TEXTS = {"Span", "Time", "Rate", "Bytes", "Length", "ScenarioHash"}
 
@@ -195,7 +197,7 @@ class Writer:
                 return f"list[{self.kind(inside[0], file)}]"
             if name == "IdVec":
                 return f"list[{self.kind(inside[1], file)}]"
-            if name == "BTreeMap":
+            if name in ("BTreeMap", "Map"):
                 return f"dict[{self.kind(inside[0], file)}, {self.kind(inside[1], file)}]"
             rust = generic[1]
         found = find(rust, file)

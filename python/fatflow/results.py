@@ -1834,10 +1834,19 @@ class Damaged(Record):
 
 @dataclass(eq=False)
 class SweepRow(Record):
-    """One case with its measures."""
+    """One case with its measures, and how many others have the same."""
 
     case: int
     """Its number."""
+
+    cases: int
+    """Cases with the same measures, this one among them."""
+
+    axes: dict[str, Union[bool, float, str]]
+    """Its value of each axis."""
+
+    differ: list[str]
+    """The axes in which cases with the same measures differ."""
 
     set: list[str]
     """What it sets, as `--set` takes it."""
@@ -1853,8 +1862,10 @@ class Sensitivity(Record):
     key: str
     """The axis."""
 
-    share: float
-    """The variance of the means over its values, over the whole variance."""
+    share: Optional[float]
+    """The variance of the means over its values, over the whole variance, less what chance would
+    explain; none where there are too few cases to say.
+    """
 
 
 @dataclass(eq=False)
@@ -1920,25 +1931,30 @@ class Sweep(SweepBase):
     """Executions of cases that had been executed already."""
 
     others: int
-    """Results of other versions of fatflow, or of an earlier grid: kept, and not counted."""
+    """Results of other versions of fatflow, or of another grid: kept, and not counted."""
 
     damaged: list[Damaged]
     """Files that cannot be trusted; their cases count as missing."""
 
     best: list[SweepRow]
-    """The best cases by the first goal, the best first."""
+    """The best cases by the first goal, the best first; those that are alike once."""
 
     sensitivity: list[Sensitivity]
     """How much of the first goal's variance each axis explains by itself."""
 
+    pareto: list[SweepRow]
+    """The cases that no other betters in all goals, where there are several; those that are alike
+    once.
+    """
+
+    scaling: list[Scaling]
+    """How throughput grows with the GPUs, where an axis changes their number."""
+
     failures: list[FailureReason]
     """Why cases failed, and how often."""
 
-    pareto: list[SweepRow] = field(default_factory=list)
-    """The cases that no other betters in all goals, where there are several."""
-
-    scaling: list[Scaling] = field(default_factory=list)
-    """How throughput grows with the GPUs, where an axis changes their number."""
+    remarks: list[str]
+    """What must be known before the order of the best is believed."""
 
     unseen: list[str] = field(default_factory=list)
     """Measures that no result has."""
