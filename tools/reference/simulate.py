@@ -1,12 +1,12 @@
 """A second implementation of the reference simulator's model, written from its rules alone.
 
-`crates/packetsim/tests/reference/README.md` tells, rule by rule, what HPCC's ns-3 fork does on small
-topologies without path choice. This file follows those rules in the plainest way there is (one heap,
-one event at a time) and shares no code with the packet engine. It meets every deterministic run of
-that folder to the nanosecond, so that further cases can be made with it where no run was published:
+`crates/packetsim/tests/reference/README.md` tells, rule by rule, what HPCC's ns-3 fork does. This file
+follows those rules in the plainest way there is (one heap, one event at a time) and shares no code with
+the packet engine. It meets every deterministic run of that folder to the nanosecond, so that further
+cases can be made with it where the fork itself (`ns3.py`) cannot be built:
 
     python3 tools/reference/simulate.py check crates/packetsim/tests/reference/*.toml
-    python3 tools/reference/simulate.py make FOLDER
+    python3 tools/reference/simulate.py make FOLDER [CASE ...]
 
 `make` writes the cases of `cases()` in the same two files that `fatflow validate FOLDER` reads.
 """
@@ -25,6 +25,7 @@ RESUME_OFFSET = 3072
 PFC_BYTES = 43
 MIN_RATE = 10**9
 MIB = 1 << 20
+FIRST_PORT, TARGET_PORT = 10_000, 100
 
 
 def transmission(size, rate):
@@ -34,11 +35,29 @@ def transmission(size, rate):
     return whole - 1 if rest == 0 and whole > 0 else whole
 
 
-class Packet:
-    __slots__ = ("kind", "flow", "sequence", "size", "payload", "marked", "stamps", "sent", "to")
+def murmur3(words, seed):
+    """MurmurHash3 x86_32 of whole words (README, section 13)."""
+    rotate = lambda value, by: (value << by | value >> 32 - by) & 0xFFFFFFFF
+    value = seed
+    for word in words:
+        word = rotate(word * 0xCC9E2D51 & 0xFFFFFFFF, 15) * 0x1B873593 & 0xFFFFFFFF
+        value = (rotate(value ^ word, 13) * 5 + 0xE6546B64) & 0xFFFFFFFF
+    value ^= 4 * len(words)
+    value = (value ^ value >> 16) * 0x85EBCA6B & 0xFFFFFFFF
+    value = (value ^ value >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
+    return value ^ value >> 16
 
-    def __init__(self, kind, flow, size, to=None):
-        self.kind, self.flow, self.size, self.to = kind, flow, size, to
+
+def address(host):
+    return 0x0B000001 + (host // 256 << 16) + (host % 256 << 8)
+
+
+class Packet:
+    __slots__ = ("kind", "flow", "sequence", "size", "payload", "marked", "stamps", "sent", "key")
+
+    def __init__(self, kind, flow, size, key=None):
+        # The key is the destination, and the words that a switch hashes.
+        self.kind, self.flow, self.size, self.key = kind, flow, size, key
         self.sequence = self.payload = self.sent = 0
         self.marked, self.stamps = False, None
 
@@ -50,6 +69,7 @@ class Flow:
         self.sent = self.acknowledged = self.received = 0
         self.rate = self.target_rate = self.reference_rate = line_rate
         self.next_send = self.last_size = 0
+        self.there = self.back = None
         # What the algorithms keep: DCQCN, HPCC, TIMELY, DCTCP.
         self.alpha, self.stage, self.notified, self.increase = 1.0, 0, False, None
         self.flag_for_alpha = self.flag_for_cut = False
@@ -74,7 +94,7 @@ class Simulation:
             here, there = len(self.ports[a]), len(self.ports[b])
             self.ports[a].append((b, there))
             self.ports[b].append((a, here))
-        self.next_hop = self.routes()
+        self.next_hops = self.routes()
         per_port = lambda value: [[value() for _ in ports] for ports in self.ports]
         self.busy, self.paused, self.pausing = (per_port(bool) for _ in range(3))
         self.frames, self.queue = per_port(deque), per_port(deque)
@@ -87,28 +107,40 @@ class Simulation:
         ]
         self.acks = [deque() for _ in range(self.hosts)]
         self.active = [[] for _ in range(self.hosts)]
-        self.served, self.wake_up = [-1] * self.hosts, [None] * self.hosts
+        self.served, self.wake_up = [0] * self.hosts, [None] * self.hosts
         self.now = self.created = self.pauses = 0
         self.events, self.dice = [], random.Random(1)
         self.flows = [Flow(n, *flow, self.line_rate) for n, flow in enumerate(flows)]
+        opened = {}
+        for flow in sorted(self.flows, key=lambda flow: flow.start):
+            port = opened.get((flow.source, flow.target), FIRST_PORT)
+            opened[flow.source, flow.target] = port + 1
+            ends = address(flow.source), address(flow.target)
+            flow.there = flow.target, (*ends, port | TARGET_PORT << 16)
+            flow.back = flow.source, (*ends[::-1], TARGET_PORT | port << 16)
         for flow in self.flows:
-            self.at(flow.start, self.start, flow)
+            self.at(flow.start, self.announce, flow, 2)
 
     def routes(self):
-        next_hop = {}
+        """The ports that lead nearer to each host, in the order in which they are counted."""
+        next_hops = {}
         for target in range(self.hosts):
             distance, waiting = {target: 0}, deque([target])
             while waiting:
                 node = waiting.popleft()
-                for peer, _ in self.ports[node]:
+                for peer, port in sorted(self.ports[node], reverse=True):
                     if peer not in distance:
                         distance[peer] = distance[node] + 1
-                        waiting.append(peer)
-            for node, ports in enumerate(self.ports):
-                for port, (peer, _) in enumerate(ports):
-                    if distance[peer] == distance[node] - 1:
-                        next_hop.setdefault((node, target), port)
-        return next_hop
+                        if peer >= self.hosts:
+                            waiting.append(peer)
+                    if distance[peer] == distance[node] + 1:
+                        next_hops.setdefault((peer, target), []).append(port)
+        return next_hops
+
+    def out_port(self, node, key):
+        target, words = key
+        ports = self.next_hops[node, target]
+        return ports[murmur3(words, node) % len(ports)]
 
     # Events: a list that can be cancelled by emptying its action.
 
@@ -154,6 +186,13 @@ class Simulation:
 
     # Hosts (sections 3 to 5).
 
+    def announce(self, flow, hands):
+        # Its applications hand a start on twice: whatever was due at this instant comes first.
+        if hands:
+            self.at(self.now, self.announce, flow, hands - 1)
+        else:
+            self.start(flow)
+
     def start(self, flow):
         self.active[flow.source].append(flow)
         self.serve(flow.source, 0)
@@ -171,23 +210,37 @@ class Simulation:
         if self.acks[host] and (self.acks_while_paused or not self.paused[host][0]):
             self.transmit(host, 0, self.acks[host].popleft())
             return
+        flow = self.next_flow(host)
+        if flow:
+            self.send(flow)
+            return
         flows = self.active[host]
-        for step in range(1, len(flows) + 1):
-            place = (self.served[host] + step) % len(flows)
-            flow = flows[place]
-            if self.paused[host][0] or flow.sent == flow.size or self.window_bound(flow):
-                continue
-            if flow.next_send <= self.now:
-                self.served[host] = place
-                self.send(flow)
-                return
         times = [flow.next_send for flow in flows if flow.sent < flow.size]
         if self.wake_up[host] is None and times and min(times) > self.now:
             self.wake_up[host] = self.at(min(times), self.wake, host)
 
+    def next_flow(self, host):
+        """The next flow that may send. Finished ones that were met on the way, and all behind the
+        first of those, leave the list; the place of the flow served last does not follow."""
+        flows, found, over = self.active[host], None, None
+        for step in range(1, len(flows) + 1):
+            place = (self.served[host] + step) % len(flows)
+            flow = flows[place]
+            stopped = self.paused[host][0] or flow.sent == flow.size or self.window_bound(flow)
+            if stopped and flow.finish is not None:
+                over = place if over is None else min(over, place)
+            elif not stopped and flow.next_send <= self.now:
+                found = flow
+                break
+        if over is not None:
+            flows[over:] = [flow for flow in flows[over:] if flow.finish is None]
+        if found:
+            self.served[host] = flows.index(found)
+        return found
+
     def send(self, flow):
         payload = min(PAYLOAD, flow.size - flow.sent)
-        packet = Packet("data", flow, payload + self.header, flow.target)
+        packet = Packet("data", flow, payload + self.header, flow.there)
         packet.payload, packet.sequence, packet.sent = payload, flow.sent, self.now
         packet.stamps = [] if self.algorithm == "hpcc" else None
         flow.sent += payload
@@ -198,7 +251,7 @@ class Simulation:
     def arrive_as_data(self, host, packet):
         flow = packet.flow
         flow.received = max(flow.received, packet.sequence + packet.payload)
-        ack = Packet("ack", flow, self.ack_size, flow.source)
+        ack = Packet("ack", flow, self.ack_size, flow.back)
         ack.sequence, ack.marked = flow.received, packet.marked
         ack.stamps, ack.sent = packet.stamps, packet.sent
         self.acks[host].append(ack)
@@ -209,11 +262,7 @@ class Simulation:
         flow.acknowledged = max(flow.acknowledged, ack.sequence)
         if flow.acknowledged == flow.size and flow.finish is None:
             flow.finish = self.now
-            place = self.active[host].index(flow)
-            self.active[host].pop(place)
-            self.served[host] -= place <= self.served[host]
-        if flow.finish is None:
-            getattr(self, "on_ack_" + self.algorithm)(flow, ack)
+        getattr(self, "on_ack_" + self.algorithm)(flow, ack)
         self.serve(host, 0)
 
     # Switches (sections 6 to 8).
@@ -238,7 +287,7 @@ class Simulation:
         over = self.shared_of(node, port) >= self.threshold(node)
         if not self.pausing[node][port] and (self.headroom_used[node][port] > 0 or over):
             self.send_pause(node, port, True)
-        out = self.next_hop[node, packet.to]
+        out = self.out_port(node, packet.key)
         self.queue[node][out].append((packet, port))
         self.queued[node][out] += size
         self.serve(node, out)
@@ -253,6 +302,7 @@ class Simulation:
 
     def serve_switch(self, node, port):
         if self.frames[node][port]:
+            self.sent_bytes[node][port] += PFC_BYTES
             self.transmit(node, port, self.frames[node][port].popleft())
         elif self.queue[node][port] and not self.paused[node][port]:
             packet, origin = self.queue[node][port].popleft()
@@ -332,7 +382,7 @@ class Simulation:
         if before is None:
             flow.window_end = flow.sent
             return
-        worst, over = -1.0, 0
+        worst, over = 0.0, 0
         for (time, sent, queue), (time_now, sent_now, queue_now) in zip(before, ack.stamps):
             tau = (time_now - time) & 0xFFFFFF
             through = ((sent_now - sent) & 0xFFFFF) * 2048 * 8 / (tau * 1e-9) / self.line_rate
@@ -347,7 +397,8 @@ class Simulation:
         change = transmission(flow.last_size, rate) - transmission(flow.last_size, flow.rate)
         flow.rate, flow.next_send = rate, flow.next_send + change
         waiting = self.wake_up[flow.source]
-        if waiting and flow.sent < flow.size and flow.next_send < waiting[0]:
+        if waiting and flow.next_send < waiting[0]:
+            # Even for a flow that has nothing left to send.
             waiting[2] = None
             sooner = max(flow.next_send, self.now)
             self.wake_up[flow.source] = self.at(sooner, self.wake, flow.source)
@@ -412,8 +463,35 @@ def tree(leaves, each):
     return hosts, leaves + 1, [[h, hosts + h // each] for h in range(hosts)] + trunks, 4
 
 
+def leaf_spine(leaves, spines, each):
+    hosts = leaves * each
+    trunks = [
+        [hosts + leaf, hosts + leaves + spine] for leaf in range(leaves) for spine in range(spines)
+    ]
+    return hosts, leaves + spines, [[h, hosts + h // each] for h in range(hosts)] + trunks, 4
+
+
+def fat_tree(k):
+    """k pods of k/2 edge and k/2 aggregation switches; the switches follow the hosts in this order:
+    all edge switches, all aggregation switches, all core switches."""
+    half = k // 2
+    hosts, edges = k * half * half, k * half
+    edge, aggregation, core = hosts, hosts + edges, hosts + 2 * edges
+    links = [[host, edge + host // half] for host in range(hosts)]
+    for pod in range(k):
+        for a in range(half):
+            upper = aggregation + pod * half + a
+            links += [[edge + pod * half + e, upper] for e in range(half)]
+            links += [[upper, core + a * half + c] for c in range(half)]
+    return hosts, 2 * edges + half * half, links, 6
+
+
 def cases():
     draw = random.Random(7)
+    paths = random.Random(11)
+    starts = random.Random(13)
+    late = lambda: (starts.randrange(5), 5, starts.choice([65536, MIB, 3 * MIB]), starts.randrange(60) * 1000)
+    permutation = lambda hosts: dict(zip(range(hosts), shuffled(paths, hosts)))
     sizes = [1, 100, 4096, 4097, 65536, MIB, 3 * MIB]
     mixed = lambda: (draw.randrange(3), 3 + draw.randrange(3), draw.choice(sizes))
     return {
@@ -426,7 +504,59 @@ def cases():
         ),
         "mixed-sizes": (star(6), [(*mixed(), draw.randrange(200_000)) for _ in range(40)], 32),
         "several-flows": (dumbbell(4), [(i % 4, 4 + i * 3 % 4, MIB, 0) for i in range(16)], 4),
+        "staggered": (star(17), [(i, 16, 2 * MIB + i * 4096, i * 5_000) for i in range(16)], 8),
+        "staggered-twice": (
+            star(9),
+            [(i, 8, MIB, i * 20_000) for i in range(8)]
+            + [(i, 8, MIB, 160_000 + i * 20_000) for i in range(8)],
+            4,
+        ),
+        "staggered-tree": (
+            tree(2, 3),
+            sorted([late() for _ in range(20)], key=lambda flow: flow[3]),
+            8,
+        ),
+        "leaf-spine-permutation": (
+            leaf_spine(4, 4, 4),
+            [(a, b, 2 * MIB, 0) for a, b in permutation(16).items()],
+            32,
+        ),
+        "leaf-spine-incast": (
+            leaf_spine(4, 2, 4),
+            [(i, 15 - i % 2, MIB, i * 1_000) for i in range(12)],
+            8,
+        ),
+        "fat-tree-permutation": (
+            fat_tree(4),
+            [(a, b, 2 * MIB, a * 100) for a, b in permutation(16).items()],
+            32,
+        ),
+        "fat-tree-all-to-all": (
+            fat_tree(4),
+            [(a, (a + d) % 16, MIB // 8, 0) for a in range(16) for d in range(1, 16)],
+            8,
+        ),
+        "fat-tree-mixed": (
+            fat_tree(4),
+            sorted(
+                [
+                    (a, (a + paths.randrange(1, 16)) % 16, paths.choice(sizes), paths.randrange(10**5))
+                    for a in range(16)
+                    for _ in range(6)
+                ],
+                key=lambda flow: flow[3],
+            ),
+            16,
+        ),
     }
+
+
+def shuffled(draw, count):
+    """A permutation that leaves nothing in its place."""
+    while True:
+        order = draw.sample(range(count), count)
+        if all(place != to for place, to in enumerate(order)):
+            return order
 
 
 def load(path):
@@ -457,11 +587,19 @@ def toml(value):
     return str(value)
 
 
-def make(folder):
+def simulate(case, flows):
+    simulation = Simulation(case, flows)
+    return simulation.run(), simulation.pauses
+
+
+def make(folder, run, names):
+    """Writes the cases, or those that are named, with what `run` says of them."""
     published = Path(__file__).parents[2] / "crates/packetsim/tests/reference"
     templates = ["star-incast-1m-" + cc for cc in ("dcqcnstep", "dctcp", "timely", "hpcc")]
     folder.mkdir(parents=True, exist_ok=True)
     for name, ((hosts, switches, links, hops), flows, buffer) in cases().items():
+        if names and name not in names:
+            continue
         for template in [*templates, "pfc-only-none"]:
             case, _, _ = load(published / f"{template}.toml")
             case["topology"] |= {"hosts": hosts, "switches": switches, "links": links}
@@ -469,13 +607,13 @@ def make(folder):
             if "window_bytes" in case["cc"]:
                 rtt = 2 * hops * 1000 + hops * 81
                 case["cc"] |= {"base_rtt_ns": rtt, "window_bytes": rtt * 50}
-            simulation = Simulation(case, flows)
-            finishes = simulation.run()
+            finishes, pauses = run(case, flows)
             stem = f"{name}-{case['case']['cc']}"
             keep = {
                 "case": {"name": name, "cc": case["case"]["cc"], "flows_file": stem + ".csv"},
-                "run": {"binary": "tools/reference/simulate.py", "deterministic": True},
-                "result": {"pfc_pauses": simulation.pauses},
+                "run": {"binary": "tools/reference/" + Path(run.__code__.co_filename).name}
+                | {"deterministic": True},
+                "result": {"pfc_pauses": pauses},
             }
             lines = []
             for section in ("case", "run", *list(case)[2:9], "result"):
@@ -493,7 +631,7 @@ def make(folder):
 if __name__ == "__main__":
     if len(sys.argv) > 2 and sys.argv[1] == "check":
         check([Path(path) for path in sys.argv[2:]])
-    elif len(sys.argv) == 3 and sys.argv[1] == "make":
-        make(Path(sys.argv[2]))
+    elif len(sys.argv) > 2 and sys.argv[1] == "make":
+        make(Path(sys.argv[2]), simulate, sys.argv[3:])
     else:
         sys.exit(__doc__)

@@ -13,7 +13,8 @@
 //!
 //! Sources: CRC-16/XMODEM and CRC-32/ISO-HDLC as catalogued by Greg Cook, "Catalogue of
 //! parametrised CRC algorithms"; Toeplitz as in Microsoft's "RSS hashing functions"; MurmurHash3
-//! x86_32 by Austin Appleby. UDP source ports: Linux `include/rdma/ib_verbs.h`,
+//! x86_32 by Austin Appleby; the same over the words of HPCC's ns-3, so that runs of that simulator
+//! can be repeated path by path. UDP source ports: Linux `include/rdma/ib_verbs.h`,
 //! `rdma_calc_flow_label` and `rdma_flow_label_to_udp_sport`.
 
 use schemars::JsonSchema;
@@ -90,12 +91,15 @@ pub enum HashFunction {
     /// MurmurHash3: as good as random, the yardstick for the others.
     #[default]
     Murmur3,
+    /// MurmurHash3 of the fields without the protocol, as a little-endian machine has them in its
+    /// memory: that of HPCC's ns-3 (`SwitchNode::EcmpHash`).
+    Ns3,
 }
 
 impl HashFunction {
     /// All functions, for tests and help texts.
-    pub const ALL: [Self; 5] =
-        [Self::Crc16, Self::Crc32, Self::XorFold, Self::Toeplitz, Self::Murmur3];
+    pub const ALL: [Self; 6] =
+        [Self::Crc16, Self::Crc32, Self::XorFold, Self::Toeplitz, Self::Murmur3, Self::Ns3];
 
     /// The plain function of these bytes, with the seed as its initial value or key.
     pub fn hash(self, bytes: &[u8], seed: u32) -> u32 {
@@ -104,7 +108,7 @@ impl HashFunction {
             Self::Crc32 => crc32(bytes, seed),
             Self::XorFold => u32::from(xor_fold(bytes, seed as u16)),
             Self::Toeplitz => toeplitz(bytes, seed),
-            Self::Murmur3 => murmur3(bytes, seed),
+            Self::Murmur3 | Self::Ns3 => murmur3(bytes, seed),
         }
     }
 }
@@ -121,7 +125,10 @@ pub struct Hasher {
 impl Hasher {
     /// The hash of a flow at a switch with this seed, of which the low bits are to be used.
     pub fn hash(self, key: &FlowKey, seed: u32) -> u32 {
-        let (bytes, length) = self.fields.bytes(key);
+        let (bytes, length) = match self.function {
+            HashFunction::Ns3 => self.fields.words(key),
+            _ => self.fields.bytes(key),
+        };
         let hash = self.function.hash(&bytes[..length], seed);
         let offset = seed >> 27;
         match self.function {
@@ -129,7 +136,7 @@ impl Hasher {
                 u32::from((hash as u16).rotate_right(offset))
             }
             HashFunction::Crc32 => hash.rotate_right(offset),
-            HashFunction::Toeplitz | HashFunction::Murmur3 => hash,
+            HashFunction::Toeplitz | HashFunction::Murmur3 | HashFunction::Ns3 => hash,
         }
     }
 }
@@ -153,6 +160,24 @@ impl HashFields {
     }
 }
 
+impl HashFields {
+    /// The fields as HPCC's ns-3 has them in memory, and how many bytes they are: no protocol, and
+    /// the queue pair number, which that does not know, as one more word.
+    fn words(self, key: &FlowKey) -> ([u8; 16], usize) {
+        let ports = u32::from(key.src_port) | u32::from(key.dst_port) << 16;
+        let mut bytes = [0; 16];
+        for (at, word) in [key.src_ip, key.dst_ip, ports, key.dst_qpn].into_iter().enumerate() {
+            bytes[4 * at..4 * at + 4].copy_from_slice(&word.to_le_bytes());
+        }
+        let length = match self {
+            Self::Addresses => 8,
+            Self::FiveTuple => 12,
+            Self::FiveTupleQpn => 16,
+        };
+        (bytes, length)
+    }
+}
+
 /// How the sender chooses the UDP source port of a queue pair.
 #[derive(
     Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
@@ -166,6 +191,38 @@ pub enum UdpSource {
     ConnectxFixed,
     /// One port for each pair of NICs: all flows of a pair look alike.
     PerPair,
+    /// None: without UDP a packet has no port, as with RoCEv1.
+    None,
+    /// From 10,000 on for each pair of NICs, towards port 100 and between addresses 11.0.n.1: as
+    /// HPCC's ns-3 numbers them, where answers swap the ports.
+    Ns3,
+}
+
+/// Ports of HPCC's ns-3: a pair's first source port, and the destination port of the runs that are
+/// compared with it.
+const NS3_PORTS: (u16, u16) = (10_000, 100);
+
+impl FlowKey {
+    /// The same flow with the addresses and ports of HPCC's ns-3, as the `nth` between two hosts of
+    /// these numbers.
+    pub(crate) fn as_ns3(self, from: usize, to: usize, nth: u16) -> Self {
+        let address = |host: usize| 0x0b00_0001 + ((host as u32 & 0xffff) << 8);
+        let (src_ip, dst_ip) = (address(from), address(to));
+        let (first, dst_port) = NS3_PORTS;
+        Self { src_ip, dst_ip, src_port: first.wrapping_add(nth), dst_port, ..self }
+    }
+
+    /// What answers to this flow show. Linux derives the same source port at both ends; HPCC's ns-3
+    /// swaps the two.
+    pub fn reversed(self, udp_source: UdpSource) -> Self {
+        let (src_port, dst_port) = match udp_source {
+            UdpSource::Ns3 => (self.dst_port, self.src_port),
+            _ => (self.src_port, self.dst_port),
+        };
+        let Self { from, to, src_ip, dst_ip, .. } = self;
+        let (from, to, src_ip, dst_ip) = (to, from, dst_ip, src_ip);
+        Self { from, to, src_ip, dst_ip, src_port, dst_port, ..self }
+    }
 }
 
 impl UdpSource {
@@ -174,6 +231,8 @@ impl UdpSource {
         match self {
             Self::Linux => flow_label_port(flow_label(local_qpn, remote_qpn)),
             Self::ConnectxFixed => 0xc000,
+            Self::None => 0,
+            Self::Ns3 => NS3_PORTS.0,
             Self::PerPair => flow_label_port(murmur3(&pair_bytes(src_ip, dst_ip), 0) & 0xf_ffff),
         }
     }
@@ -366,9 +425,21 @@ mod tests {
         let linux = UdpSource::Linux.port(1, 2, 0x11, 0x22);
         assert_eq!(linux, 0xc242);
         assert_eq!(UdpSource::ConnectxFixed.port(1, 2, 0x11, 0x22), 0xc000);
+        assert_eq!(UdpSource::None.port(1, 2, 0x11, 0x22), 0);
         let pair = UdpSource::PerPair;
         assert_eq!(pair.port(1, 2, 3, 4), pair.port(1, 2, 5, 6));
         assert_ne!(pair.port(1, 2, 3, 4), pair.port(1, 3, 3, 4));
+    }
+
+    /// Oracle: HPCC's ns-3, for the first flow from host 0 to host 5 and its answers at switch 16
+    /// of the runs in `packetsim/tests/reference/made`.
+    #[test]
+    fn ns3_hashes_its_own_addresses_and_ports() {
+        let key = key(([0; 4], 0), ([0; 4], 0)).as_ns3(0, 5, 0);
+        let hasher = Hasher { fields: HashFields::FiveTuple, function: HashFunction::Ns3 };
+        assert_eq!(hasher.hash(&key, 16), 0x3a8c_b60f);
+        assert_eq!(hasher.hash(&key.reversed(UdpSource::Ns3), 16), 0xd25e_48c0);
+        assert_eq!(key.reversed(UdpSource::Linux).src_port, key.src_port);
     }
 
     /// Property: only what the fields name can move a flow.

@@ -17,6 +17,9 @@ pub enum Transport {
     /// RDMA in UDP over Ethernet.
     #[default]
     Rocev2,
+    /// RDMA straight over Ethernet: no IP, so no router carries it and no switch marks it, and no
+    /// UDP, so nothing in a packet tells the flows of two NICs apart.
+    Rocev1,
     /// InfiniBand with credits per virtual lane.
     Infiniband,
     /// Ultra Ethernet: sprayed packets, placed wherever they belong.
@@ -43,8 +46,9 @@ pub struct Framing {
 
 impl Transport {
     /// Every transport, by its name in scenario files.
-    pub const ALL: [(&str, Self); 6] = [
+    pub const ALL: [(&str, Self); 7] = [
         ("rocev2", Self::Rocev2),
+        ("rocev1", Self::Rocev1),
         ("infiniband", Self::Infiniband),
         ("uec", Self::Uec),
         ("iwarp", Self::Iwarp),
@@ -66,6 +70,8 @@ impl Transport {
         let (header, gap, ack) = match self {
             // IPv4 20, UDP 8, BTH 12, ICRC 4 (InfiniBand specification, annex A17); ACK: AETH 4.
             Self::Rocev2 => (ETHERNET + 44, ETHERNET_GAP, ETHERNET + 48),
+            // GRH 40, BTH 12, ICRC 4 (InfiniBand specification, annex A16); ACK: AETH 4.
+            Self::Rocev1 => (ETHERNET + 56, ETHERNET_GAP, ETHERNET + 60),
             // LRH 8, BTH 12, ICRC 4, VCRC 2 (InfiniBand specification, volume 1); ACK: AETH 4.
             Self::Infiniband => (26, 0, 30),
             // IPv4 20, UDP 8, entropy and packet delivery 12, semantics 44 (UET 1.0, standard
@@ -79,6 +85,11 @@ impl Transport {
             Self::Tcp => (ETHERNET + 52, ETHERNET_GAP, ETHERNET + 52),
         };
         Framing { header: Bytes::new(header), gap: Bytes::new(gap), ack: Bytes::new(ack) }
+    }
+
+    /// Whether routers carry it: it has an IP header, or a subnet manager's routes.
+    pub fn is_routable(self) -> bool {
+        self != Self::Rocev1
     }
 
     /// The share of a link's rate that is payload, with full packets of this payload.
@@ -97,6 +108,7 @@ mod tests {
     fn headers_leave_what_arithmetic_says() {
         let share = |transport: Transport| transport.efficiency(Bytes::from_kib(4));
         assert!((share(Transport::Rocev2) - 4096.0 / 4178.0).abs() < 1e-12);
+        assert!((share(Transport::Rocev1) - 4096.0 / 4190.0).abs() < 1e-12);
         assert!((share(Transport::Infiniband) - 4096.0 / 4122.0).abs() < 1e-12);
         assert!(Transport::ALL.iter().all(|(_, transport)| share(*transport) > 0.96));
         assert_eq!(Transport::Uec.name(), "uec");

@@ -3,20 +3,73 @@
 //! `cargo bench -p packetsim -- permutation-128` runs one of them; without a name, the small ones.
 //! `-- transports` runs permutation-128 under every transport and every congestion control, and
 //! says what a packet-hop costs beside RoCE with DCQCN; `-- transports:uec` only one of them.
+//! `--threads=2` runs each on so many threads.
+//! `--off` simulates what could be computed, `--bounded` computes more (`network.packet.forward`).
 //! With `--guard` it fails if the engine has become much slower, whatever the machine: what counts
 //! is its events per second over those of an undressed loop in the same process.
 //! CPU time comes from Linux's `/proc`; elsewhere it shows as zero.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
+#![expect(clippy::disallowed_methods, reason = "threads are measured by the clock on the wall")]
+
+use std::time::Instant;
 
 use fabric::Fabric;
 use fabric::hardware::Catalogue;
 use fabric::topology::{ClusterConfig, FabricConfig, LinkConfig, TierConfig, TopologyKind, build};
 use fabric::transport::Transport;
-use packetsim::Settings;
 use packetsim::cc::CcConfig;
+use packetsim::packet::Forward;
+use packetsim::{Settings, Watch};
+use traffic::collective::{Collective, Communicator, Detail, Group, Limit, Wanted, lower};
+use traffic::nccl;
 use traffic::{Connection, Transfers};
 use units::{Bytes, Random, Rate, Span};
+
+/// A link of 400G.
+fn cable(delay: Span) -> LinkConfig {
+    LinkConfig { rate: Some(Rate::from_gbps(400)), delay: Some(delay), length: None }
+}
+
+/// Sixteen servers of eight GPUs and NICs, as the preset `small-128` has them: cables of 3 m to the
+/// leaf and of 30 m above, half a microsecond in each switch.
+fn servers(topology: TopologyKind) -> Fabric {
+    let cluster = ClusterConfig { gpus: Some(128), ..ClusterConfig::default() };
+    let tier = TierConfig { latency: Some(Span::from_ns(500)), ..TierConfig::default() };
+    let config = FabricConfig {
+        topology,
+        tiers: Some(2),
+        radix: Some(32),
+        links: vec![cable(Span::from_ps(15_000)), cable(Span::from_ps(151_500))],
+        leaf: tier.clone(),
+        spine: tier,
+        ..FabricConfig::default()
+    };
+    build(&cluster, &config, &Catalogue::default()).unwrap_or_else(|errors| panic!("{errors:?}"))
+}
+
+/// A collective by rings in so many groups of GPUs, the members of each as far apart.
+fn rings(fabric: &Fabric, collective: Collective, groups: usize, bytes: Bytes) -> Transfers {
+    let mut transfers = Transfers::new();
+    let label = transfers.label("collective");
+    let settings = nccl::Settings { algorithm: Some("ring".to_owned()), ..Default::default() };
+    for group in 0..groups {
+        let gpus = (group..fabric.gpus()).step_by(groups);
+        let gpus: Vec<_> = gpus.map(|gpu| fabric.gpu(gpu)).collect();
+        let mut group = Group::new(Communicator::new(fabric, &gpus));
+        let wanted = Wanted {
+            collective,
+            bytes,
+            settings: &settings,
+            detail: Detail::Stepwise,
+            weights: &[],
+            limit: Limit::NONE,
+            label,
+        };
+        lower(fabric, &mut group, &wanted, &mut transfers, &[]).expect("a ring runs anywhere");
+    }
+    transfers
+}
 
 fn fat_tree(k: u32, hosts: u64) -> Fabric {
     let cluster = ClusterConfig {
@@ -25,16 +78,11 @@ fn fat_tree(k: u32, hosts: u64) -> Fabric {
         nics_per_node: 1,
         ..ClusterConfig::default()
     };
-    let link = LinkConfig {
-        rate: Some(Rate::from_gbps(400)),
-        delay: Some(Span::from_us(1)),
-        length: None,
-    };
     let tier = TierConfig { latency: Some(Span::ZERO), ..TierConfig::default() };
     let config = FabricConfig {
         topology: TopologyKind::FatTree,
         k: Some(k),
-        links: vec![link; 3],
+        links: vec![cable(Span::from_us(1)); 3],
         leaf: tier.clone(),
         spine: tier.clone(),
         core: tier,
@@ -62,10 +110,34 @@ fn permutation(fabric: &Fabric, hosts: usize, bytes: u64) -> Transfers {
     sends(fabric, (0..hosts).map(next), bytes)
 }
 
+/// What `--off` and `--bounded` ask for.
+fn forward() -> Forward {
+    let asks = |flag: &str| std::env::args().any(|arg| arg == flag);
+    match (asks("--off"), asks("--bounded")) {
+        (true, _) => Forward::Off,
+        (_, true) => Forward::Bounded,
+        _ => Forward::Exact,
+    }
+}
+
 fn cpu_s() -> f64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     let ns: f64 = text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0.0);
     ns / 1e9
+}
+
+/// CPU time of all threads, in steps of ten milliseconds.
+fn cpu_of_all_s() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after = text.rsplit(')').next().unwrap_or_default();
+    let ticks = after.split_whitespace().skip(11).take(2);
+    ticks.filter_map(|word| word.parse::<f64>().ok()).sum::<f64>() / 100.0
+}
+
+/// What `--threads=` asks for.
+fn threads() -> Option<u32> {
+    let asked = |arg: String| arg.strip_prefix("--threads=").and_then(|text| text.parse().ok());
+    std::env::args().find_map(asked)
 }
 
 fn peak_mb() -> f64 {
@@ -75,9 +147,9 @@ fn peak_mb() -> f64 {
     kb / 1e3
 }
 
-/// Runs a scenario, prints what it took, and returns millions of events per CPU second.
-fn run(name: &str) -> f64 {
-    let (fabric, transfers) = match name {
+/// A scenario's fabric and what moves on it.
+fn scenario(name: &str) -> (Fabric, Transfers) {
+    match name {
         "permutation-128" => {
             let fabric = fat_tree(8, 128);
             let transfers = permutation(&fabric, 128, 8 << 20);
@@ -104,12 +176,46 @@ fn run(name: &str) -> f64 {
             let transfers = sends(&fabric, pairs, 1 << 20);
             (fabric, transfers)
         }
+        "ring-64" => {
+            let fabric = fat_tree(8, 64);
+            let transfers = rings(&fabric, Collective::AllReduce, 1, Bytes::from_mib(256));
+            (fabric, transfers)
+        }
+        "dp-128" | "dp-128-rail" => {
+            let on_rails = name == "dp-128-rail";
+            let kinds = [TopologyKind::Clos, TopologyKind::RailOptimized];
+            let fabric = servers(kinds[usize::from(on_rails)]);
+            let transfers = rings(&fabric, Collective::ReduceScatter, 8, Bytes::from_mib(256));
+            (fabric, transfers)
+        }
         _ => panic!("no scenario {name}"),
-    };
-    let settings = Settings { seed: 1, ..Settings::default() };
-    let start = cpu_s();
-    let outcome = packetsim::run(&fabric, &transfers, &settings).expect("it can be run");
-    let cpu = cpu_s() - start;
+    }
+}
+
+/// Runs a scenario, prints what it took, and returns millions of events per CPU second.
+fn run(name: &str) -> f64 {
+    let (fabric, transfers) = scenario(name);
+    let mut settings = Settings { seed: 1, ..Settings::default() };
+    settings.packet.forward = forward();
+    settings.packet.threads = threads();
+    let mut watch = Watch::default();
+    let (start, all, clock) = (cpu_s(), cpu_of_all_s(), Instant::now());
+    let outcome =
+        packetsim::run_watched(&fabric, &transfers, &settings, &mut watch).expect("it can be run");
+    let wall = clock.elapsed().as_secs_f64();
+    let cpu = if 1 < watch.threads { cpu_of_all_s() - all } else { cpu_s() - start };
+    if threads().is_some() {
+        let at_a_time = match watch.events_in_turn {
+            0 => 1.0,
+            in_turn => outcome.counters.events as f64 / in_turn as f64,
+        };
+        let why = watch.why_one_thread.map(|why| format!("  ({why})")).unwrap_or_default();
+        let count = watch.threads;
+        println!(
+            "{name:<18} {count} threads  {wall:7.3} s on the clock  {at_a_time:.2} events at a \
+             time{why}"
+        );
+    }
     let c = &outcome.counters;
     let hops = c.packet_hops as f64 / cpu / 1e6;
     let events = c.events as f64 / cpu / 1e6;

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, Ranged, Ranges};
 
 use crate::cc::ReceiverCredit;
+use crate::ids::PairId;
 
 /// Who decides when a message may be sent.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
@@ -82,5 +83,5 @@ pub(crate) struct GrantLedger {
     /// Bytes granted and not yet received.
     pub granted: u64,
     /// Queue pairs that wait for a clearance, in turn.
-    pub queue: std::collections::VecDeque<u32>,
+    pub queue: std::collections::VecDeque<PairId>,
 }

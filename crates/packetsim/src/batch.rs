@@ -16,18 +16,20 @@
 
 use fabric::routes::towards_leaf;
 use fabric::{Fabric, LinkId, NodeId};
-use units::Id;
+use units::{Id, IdVec};
 
 use crate::buffer::{MarkWhen, Switch};
-use crate::calendar::Kind;
+use crate::calendar::Event;
 use crate::credits::Credits;
+use crate::ids::{Maybe, PairId, Raw, SwitchId};
 use crate::limits::INPUT_BITS;
 use crate::packet::{
-    Clock, DAMAGED, DATA, LANE_SHIFT, MARKED, Packet, Purpose, ROAMING, STAMPED, Waiting, joined,
+    Class, Clock, DAMAGED, DATA, LANE_SHIFT, MARKED, Packet, Purpose, ROAMING, STAMPED, Waiting,
+    joined,
 };
 use crate::paths::Network;
-use crate::port::{COMMAND, NOWHERE, Port};
-use crate::simulation::{Simulation, fold_digest};
+use crate::port::{COMMAND, Port};
+use crate::simulation::Simulation;
 use crate::stamps::Stamps;
 use crate::switching::{LanePause, Marker};
 
@@ -40,13 +42,13 @@ const LANE_MASK: u8 = u8::MAX << LANE_SHIFT;
 
 /// What the hot loop has at hand.
 struct Hot<'a> {
-    ports: &'a mut [Port],
+    ports: &'a mut IdVec<LinkId, Port>,
     wires: &'a mut [Packet],
     queues: &'a mut [Waiting],
     switch: &'a mut Switch,
     marker: &'a mut Marker,
     /// Links whose wire was empty.
-    announced: &'a mut Vec<u32>,
+    announced: &'a mut Vec<LinkId>,
     credits: &'a mut Credits,
     lane_pauses: &'a mut [LanePause],
     lanes: usize,
@@ -62,7 +64,7 @@ struct Hot<'a> {
 impl Hot<'_> {
     /// Takes a packet into the switch; false, and nothing done, if that is not simple.
     #[inline(always)]
-    fn take(&mut self, link: usize, next: usize, class: usize, packet: Packet, at: u64) -> bool {
+    fn take(&mut self, link: LinkId, next: LinkId, class: Class, packet: Packet, at: u64) -> bool {
         if !self.switch.is_calm() {
             return false;
         }
@@ -78,7 +80,7 @@ impl Hot<'_> {
             // Idle, or stalled with data, which holds up nothing else.
             return self.pass_through(link, next, class, packet, at);
         }
-        if at < port.free_at && port.wire.is_empty() {
+        if at < port.free_at && port.wire.is_empty() && !port.leaves {
             // What is being sent has reached the far end already, since that cuts through: nobody
             // would look for what follows.
             return false;
@@ -89,7 +91,7 @@ impl Hot<'_> {
         }
         let Some(place) = port.classes[class].queue.add_tail() else { return false };
         let packet = Packet { at: joined(at), ..packet };
-        self.queues[place] = Waiting { packet, from: link as u32 };
+        self.queues[place] = Waiting { packet, from: Maybe::some(link) };
         port.joined(class, size);
         if self.by_credit {
             // Its credits are its charge.
@@ -111,29 +113,29 @@ impl Hot<'_> {
         packet: &Packet,
         choices: u32,
         at: u64,
-    ) -> Option<usize> {
-        let pair = packet.route as usize;
+    ) -> Option<LinkId> {
+        let pair = PairId::of(packet.route);
         let home = network.home(pair)?;
         if home.leaf == node {
-            return Some(home.last.index());
+            return Some(home.last);
         }
         let several = towards_leaf(fabric, node, home.ordinal);
         if several.len() < 2 {
-            return several.first().map(|only| only.index());
+            return several.first().copied();
         }
-        if !several.iter().all(|link| self.catch_up(link.index(), at)) {
+        if !several.iter().all(|link| self.catch_up(*link, at)) {
             return None;
         }
-        Some(network.choose(self.ports, node, (pair, packet.psn, choices), several).index())
+        Some(network.choose(self.ports, node, (pair, packet.psn, choices), several))
     }
 
     /// Sends a packet on that nothing holds up.
     #[inline(always)]
     fn pass_through(
         &mut self,
-        link: usize,
-        next: usize,
-        class: usize,
+        link: LinkId,
+        next: LinkId,
+        class: Class,
         packet: Packet,
         at: u64,
     ) -> bool {
@@ -150,7 +152,7 @@ impl Hot<'_> {
 
     /// Applies the departures of a port until an instant; false if that is not simple.
     #[inline(always)]
-    fn catch_up(&mut self, link: usize, at: u64) -> bool {
+    fn catch_up(&mut self, link: LinkId, at: u64) -> bool {
         let port = &self.ports[link];
         if port.waiting & COMMAND != 0 || port.paused != 0 {
             return false;
@@ -165,17 +167,17 @@ impl Hot<'_> {
 
     /// Whether it is known that nothing of what waits at a port has credits at an instant.
     #[inline]
-    fn is_stalled(&self, link: usize, at: u64) -> bool {
-        let only_data = self.ports[link].waiting == 1 << DATA && self.lanes == 1;
+    fn is_stalled(&self, link: LinkId, at: u64) -> bool {
+        let only_data = self.ports[link].waiting == DATA.bit() && self.lanes == 1;
         only_data && self.credits.are_out(link, at)
     }
 
     /// Lets the first waiting packet go when the transmitter is free; false if there is no room.
     #[inline(always)]
-    fn depart(&mut self, link: usize) -> bool {
+    fn depart(&mut self, link: LinkId) -> bool {
         let port = &self.ports[link];
         let start = port.free_at;
-        let class = port.waiting.trailing_zeros() as usize;
+        let class = Class::first_of(port.waiting);
         if (1 < self.lanes && DATA <= class) || !self.may_send(link, class, start) {
             return false;
         }
@@ -195,9 +197,9 @@ impl Hot<'_> {
             self.marked += 1;
         }
         if self.by_credit {
-            self.credits.give(from as usize, class, size, start);
+            self.credits.give(from.known(), class, size, start);
         } else if class == DATA && self.lossless {
-            self.switch.discharge(&mut self.ports[from as usize], class, size);
+            self.switch.discharge(&mut self.ports[from.known()], class, size);
         } else {
             self.switch.release_lossy(size);
         }
@@ -208,7 +210,7 @@ impl Hot<'_> {
 
     /// Writes on a packet what its link looks like, if it asks for that.
     #[inline(always)]
-    fn stamp(&mut self, packet: &Packet, link: usize, start: u64, queued: u64) {
+    fn stamp(&mut self, packet: &Packet, link: LinkId, start: u64, queued: u64) {
         if packet.flags & STAMPED != 0 && packet.purpose == Purpose::Data {
             self.stamps.push(packet.sent, self.ports[link].hop(start, queued));
         }
@@ -216,23 +218,23 @@ impl Hot<'_> {
 
     /// Whether the wire has room for a packet, and the far end.
     #[inline(always)]
-    fn may_send(&mut self, link: usize, class: usize, start: u64) -> bool {
+    fn may_send(&mut self, link: LinkId, class: Class, start: u64) -> bool {
         let has_room = self.ports[link].wire.has_room();
         has_room && (!self.by_credit || self.credits.suffice(link, class, start))
     }
 
     /// Occupies a transmitter with a packet that may be sent.
     #[inline(always)]
-    fn send(&mut self, link: usize, class: usize, start: u64, packet: Packet) {
+    fn send(&mut self, link: LinkId, class: Class, start: u64, packet: Packet) {
         if self.by_credit {
             let waited = self.credits.spend(link, class, u32::from(packet.size), start);
             if 0 < waited {
-                self.lane_pauses[link * self.lanes + class - DATA].total += waited;
+                self.lane_pauses[link.index() * self.lanes + class.lane()].total += waited;
             }
         }
         let port = &mut self.ports[link];
         if port.wire.is_empty() {
-            self.announced.push(link as u32);
+            self.announced.push(link);
         }
         let place = port.wire.add_tail().expect("it may send");
         let size = u64::from(packet.size);
@@ -250,117 +252,149 @@ impl Hot<'_> {
 impl Simulation<'_> {
     /// Sees to it that the oldest packet of a wire that was empty is noticed when it arrives.
     #[inline]
-    pub(crate) fn schedule_arrival(&mut self, link: usize, at: u64, ticket: u32) {
-        let into = self.ports[link].into;
-        if into != NOWHERE {
-            let switch = &mut self.switches[into as usize];
+    pub(crate) fn schedule_arrival(&mut self, link: LinkId, at: u64, ticket: u32) {
+        let into = self.net.ports[link].into;
+        if let Some(into) = into.get() {
+            let switch = &mut self.net.switches[into];
             if switch.is_batched() {
                 if at < switch.next_at {
                     switch.next_at = at;
-                    self.calendar.schedule(at, ticket, Kind::SwitchBatch, into as usize);
+                    self.time.clocks.set_switch(into, at);
+                    self.time.calendar.schedule(at, ticket, Event::SwitchBatch(into));
                 }
                 return;
             }
+        } else if self.net.ports[link].leaves {
+            // It is told at the end of the window.
+            return;
         }
-        self.schedule(at, ticket, Kind::PacketArrived, link);
+        self.schedule(at, ticket, Event::PacketArrived(link));
     }
 
-    /// Handles [`Kind::SwitchBatch`]: handles what reaches a switch before its horizon.
-    pub(crate) fn run_switch_batch(&mut self, number: usize) {
-        let switch = &mut self.switches[number];
-        if switch.next_at != self.now || !switch.is_batched() {
+    /// Handles [`Event::SwitchBatch`]: handles what reaches a switch before its horizon.
+    pub(crate) fn run_switch_batch(&mut self, number: SwitchId) {
+        let switch = &mut self.net.switches[number];
+        if switch.next_at != self.time.now || !switch.is_batched() {
             return;
         }
         switch.next_at = NEVER;
-        let now = self.now;
+        self.time.clocks.set_switch(number, NEVER);
+        let now = self.time.now;
         // What this switch does now is itself felt elsewhere after the delay of a cable.
-        let (lookahead, reach) = (switch.lookahead, switch.reach);
-        let elsewhere = self.calendar.peek().unwrap_or(now).min(now + reach);
+        let (reach, calm, at_edge) = (now + switch.reach, switch.stays_calm(), switch.at_edge);
+        let least = self.time.calendar.peek().unwrap_or(now).min(reach).min(self.time.window_end);
+        // A switch that may pause somebody must not have taken what that one has not sent yet.
+        let most = if calm { NEVER } else { reach };
+        let most = most.min(self.time.window_end);
+        let barrier = if at_edge { self.time.window_end } else { NEVER };
+        let barrier = barrier.min(self.time.barrier);
         // What arrives at this instant is due even if a sample is due too, or nobody would move.
-        let horizon = (elsewhere + lookahead).min(self.barrier).max(now + 1);
-        self.collect_arrivals(number, elsewhere, horizon);
-        self.known = elsewhere.saturating_sub(1);
-        let incoming = std::mem::take(&mut self.incoming);
+        let horizon = self.horizon(number, least, most).min(barrier).max(now + 1);
+        self.collect_arrivals(number, (least, most), horizon);
+        self.net.known = least.saturating_sub(1);
+        let incoming = std::mem::take(&mut self.net.incoming);
         let mut done = 0;
-        while done < incoming.len() && self.switches[number].is_batched() {
+        while done < incoming.len() && self.net.switches[number].is_batched() {
             done += self.forward_batch(number, now, &incoming[done..]);
             if let Some(key) = incoming.get(done) {
                 self.forward_one(number, now, *key);
                 done += 1;
             }
         }
-        self.incoming = incoming;
-        let mut announced = std::mem::take(&mut self.announced);
+        self.net.incoming = incoming;
+        let mut announced = std::mem::take(&mut self.net.announced);
         for link in announced.drain(..) {
-            let (at, ticket) = self.next_arrival(link as usize);
-            self.schedule_arrival(link as usize, at, ticket);
+            let (at, ticket) = self.next_arrival(link);
+            self.schedule_arrival(link, at, ticket);
         }
-        self.announced = announced;
+        self.net.announced = announced;
         self.schedule_next_batch(number);
-        self.known = 0;
-        self.now = now;
+        self.net.known = 0;
+        self.time.now = now;
+    }
+
+    /// Until when all that reaches a switch is on its wires, if nothing happens elsewhere before
+    /// `least` and what happens there from `most` on is not looked at.
+    fn horizon(&self, number: SwitchId, least: u64, most: u64) -> u64 {
+        let switch = &self.net.switches[number];
+        let mut horizon = NEVER;
+        for &link in &switch.inputs {
+            let port = &self.net.ports[link];
+            let felt = self.time.clocks.of_source(link, self.time.now, least).min(most);
+            // A neighbour that pauses is felt before the switch has looked a packet up.
+            let calm = port.switch.get().is_none_or(|from| self.net.switches[from].stays_calm());
+            let cable = if felt == least {
+                switch.lookahead
+            } else if calm {
+                port.delay
+            } else {
+                port.delay - port.latency
+            };
+            horizon = horizon.min(felt.saturating_add(cable));
+        }
+        horizon
     }
 
     /// Takes in one packet with everything that may follow from it.
-    fn forward_one(&mut self, number: usize, now: u64, key: u64) {
-        let link = self.switches[number].inputs[(key & INPUT_MASK) as usize];
-        self.now = now + (key >> INPUT_BITS);
-        self.ticket = link;
-        self.count_event(self.now, u64::from(link));
-        let packet = self.wires.pop(&mut self.ports[link as usize].wire);
-        self.link_crossed(link as usize, packet);
+    fn forward_one(&mut self, number: SwitchId, now: u64, key: u64) {
+        let link = self.net.switches[number].inputs[(key & INPUT_MASK) as usize];
+        self.time.now = now + (key >> INPUT_BITS);
+        self.time.ticket = link.raw();
+        self.accounts.counters.events += 1;
+        let packet = self.net.wires.pop(&mut self.net.ports[link].wire);
+        self.link_crossed(link, packet);
     }
 
     /// Takes in packets as long as nothing out of the ordinary happens; returns how many.
     ///
     /// This is where the engine spends its time. It does what [`Simulation::link_crossed`] does,
     /// less what cannot happen in a calm switch, on slices that stay in registers.
-    fn forward_batch(&mut self, number: usize, now: u64, incoming: &[u64]) -> usize {
-        if !self.damage.is_empty()
-            || self.recorder.is_some()
-            || self.rules.control_share != 0
-            || self.rules.mark_when == MarkWhen::Enqueue
-            || self.wires.is_tagged()
+    fn forward_batch(&mut self, number: SwitchId, now: u64, incoming: &[u64]) -> usize {
+        if !self.net.damage.is_empty()
+            || self.accounts.recorder.is_some()
+            || self.input.rules.control_share != 0
+            || self.input.rules.mark_when == MarkWhen::Enqueue
+            || self.net.wires.is_tagged()
         {
             return 0;
         }
         let mut hot = Hot {
-            ports: &mut self.ports,
-            wires: self.wires.places(),
-            queues: self.queued.places(),
-            switch: &mut self.switches[number],
-            marker: &mut self.marker,
-            announced: &mut self.announced,
-            credits: &mut self.credits,
-            lane_pauses: &mut self.lane_pauses,
-            lanes: self.rules.lanes,
-            stamps: &mut self.stamps,
-            gap: self.sizes.gap,
-            header: self.rules.header_bytes,
-            lossless: self.rules.lossless >> DATA & 1 == 1,
-            by_credit: self.settings.credits.enabled,
-            marks_on_leaving: self.rules.mark_when == MarkWhen::Dequeue,
+            ports: &mut self.net.ports,
+            wires: self.net.wires.places(),
+            queues: self.net.queued.places(),
+            switch: &mut self.net.switches[number],
+            marker: &mut self.net.marker,
+            announced: &mut self.net.announced,
+            credits: &mut self.net.credits,
+            lane_pauses: &mut self.net.lane_pauses,
+            lanes: self.input.rules.lanes,
+            stamps: &mut self.net.stamps,
+            gap: self.input.sizes.gap,
+            header: self.input.rules.header_bytes,
+            lossless: DATA.is_in(self.input.rules.lossless),
+            by_credit: self.input.settings.credits.enabled,
+            marks_on_leaving: self.input.rules.mark_when == MarkWhen::Dequeue,
             marked: 0,
         };
-        let (mut digest, mut hops) = (self.digest, 0);
+        let mut hops = 0;
         let mut done = 0;
-        let node = self.fabric.links()[LinkId::from_index(hot.switch.inputs[0] as usize)].to;
+        let node = self.input.fabric.links()[hot.switch.inputs[0]].to;
         for key in incoming {
             let at = now + (key >> INPUT_BITS);
-            let link = hot.switch.inputs[(key & INPUT_MASK) as usize] as usize;
+            let link = hot.switch.inputs[(key & INPUT_MASK) as usize];
             let wire = hot.ports[link].wire;
             let mut packet = hot.wires[wire.head()];
             if packet.flags & (DAMAGED | LANE_MASK) != 0 {
                 break;
             }
-            let class = usize::from(self.rules.class_in_switch[packet.purpose as usize]);
+            let class = self.input.rules.class_in_switch[packet.purpose as usize];
             let next = if packet.flags & ROAMING == 0 {
                 packet.route += 1;
-                self.paths[packet.route as usize - 1] as usize
+                LinkId::of(self.net.paths[packet.route as usize - 1])
             } else {
-                let choices = self.pairs[packet.route as usize].choices;
-                let here = (self.fabric, node);
-                match hot.choose(&mut self.network, here, &packet, choices, at) {
+                let choices = self.ends.pairs[PairId::of(packet.route)].choices;
+                let here = (self.input.fabric, node);
+                match hot.choose(&mut self.net.network, here, &packet, choices, at) {
                     Some(next) => next,
                     None => break,
                 }
@@ -369,89 +403,88 @@ impl Simulation<'_> {
                 break;
             }
             hot.ports[link].wire.drop_head();
-            digest = fold_digest(digest, at, link as u64);
             hops += u64::from(packet.purpose == Purpose::Data);
             done += 1;
         }
-        self.counters.ecn_marks += hot.marked;
-        self.counters.packet_hops += hops;
-        self.counters.events += done as u64;
-        self.digest = digest;
+        self.accounts.counters.ecn_marks += hot.marked;
+        self.accounts.counters.packet_hops += hops;
+        self.accounts.counters.events += done as u64;
         done
     }
 
     /// Lists what reaches a switch before the horizon, in order.
-    fn collect_arrivals(&mut self, number: usize, elsewhere: u64, horizon: u64) {
-        let mut incoming = std::mem::take(&mut self.incoming);
+    fn collect_arrivals(&mut self, number: SwitchId, (least, most): (u64, u64), horizon: u64) {
+        let mut incoming = std::mem::take(&mut self.net.incoming);
         incoming.clear();
-        let reach = horizon - self.now;
+        let reach = horizon - self.time.now;
         self.read_inputs(number);
-        for place in 0..self.switches[number].inputs.len() {
-            let link = self.switches[number].inputs[place] as usize;
-            self.apply_departures_before(link, elsewhere);
-            let wire = self.ports[link].wire;
+        for place in 0..self.net.switches[number].inputs.len() {
+            let link = self.net.switches[number].inputs[place];
+            let felt = self.time.clocks.of_source(link, self.time.now, least).min(most);
+            self.apply_departures_before(link, felt);
+            let wire = self.net.ports[link].wire;
             let key = |ahead: u64| ahead << INPUT_BITS | place as u64;
-            if self.wires.is_tagged() {
+            if self.net.wires.is_tagged() {
                 let arrivals =
-                    self.wires.iter_tagged(wire).map(|(packet, tag)| tag.time(packet.at));
-                let ahead = arrivals.map(|at| at - self.now).take_while(|ahead| *ahead < reach);
+                    self.net.wires.iter_tagged(wire).map(|(packet, tag)| tag.time(packet.at));
+                let ahead =
+                    arrivals.map(|at| at - self.time.now).take_while(|ahead| *ahead < reach);
                 incoming.extend(ahead.map(key));
                 continue;
             }
-            for packet in self.wires.iter(wire) {
-                let ahead = u64::from(packet.at.wrapping_sub(self.now as u32));
+            for packet in self.net.wires.iter(wire) {
+                let ahead = u64::from(packet.at.wrapping_sub(self.time.now as u32));
                 if reach <= ahead {
                     break;
                 }
                 incoming.push(key(ahead));
             }
         }
-        self.incoming = incoming;
+        self.net.incoming = incoming;
         self.read_outputs(number);
-        self.incoming.sort_unstable();
+        self.net.incoming.sort_unstable();
     }
 
     /// Arranges for the next packet that reaches a batched switch to be noticed.
-    pub(crate) fn schedule_next_batch(&mut self, number: usize) {
-        if !self.switches[number].is_batched() {
+    pub(crate) fn schedule_next_batch(&mut self, number: SwitchId) {
+        if !self.net.switches[number].is_batched() {
             return;
         }
         let mut next = (NEVER, 0);
-        for &link in &self.switches[number].inputs {
-            let port = &self.ports[link as usize];
+        for &link in &self.net.switches[number].inputs {
+            let port = &self.net.ports[link];
             if !port.wire.is_empty() {
-                next = next.min(self.next_arrival(link as usize));
+                next = next.min(self.next_arrival(link));
             } else if port.sendable() != 0 {
                 // Being sent, but nobody has looked yet: it cannot arrive before this.
                 next = next.min((port.free_at + port.delay, port.free_ticket));
             }
         }
-        let switch = &mut self.switches[number];
+        let switch = &mut self.net.switches[number];
         if next.0 < switch.next_at {
             switch.next_at = next.0;
-            self.calendar.schedule(next.0, next.1, Kind::SwitchBatch, number);
+            self.time.clocks.set_switch(number, next.0);
+            self.time.calendar.schedule(next.0, next.1, Event::SwitchBatch(number));
         }
     }
 
     /// One more reason for a switch to go event by event.
     #[cold]
-    pub(crate) fn require_events(&mut self, number: u32) {
-        if number == NOWHERE {
-            return;
-        }
-        let number = number as usize;
-        let was_batched = self.switches[number].is_batched();
-        self.switches[number].eventful += 1;
+    pub(crate) fn require_events(&mut self, number: Maybe<SwitchId>) {
+        let Some(number) = number.get() else { return };
+        let was_batched = self.net.switches[number].is_batched();
+        self.net.switches[number].eventful += 1;
         if !was_batched {
             return;
         }
-        self.switches[number].next_at = NEVER;
-        for at in 0..self.switches[number].inputs.len() {
-            let link = self.switches[number].inputs[at] as usize;
-            let port = &self.ports[link];
+        self.net.switches[number].next_at = NEVER;
+        self.time.clocks.set_switch(number, 0);
+        for at in 0..self.net.switches[number].inputs.len() {
+            let link = self.net.switches[number].inputs[at];
+            let port = &self.net.ports[link];
             if !port.wire.is_empty() {
                 let (at, ticket) = self.next_arrival(link);
-                self.schedule(at, ticket, Kind::PacketArrived, link);
+                self.schedule(at, ticket, Event::PacketArrived(link));
             } else {
                 self.schedule_free_event(link);
             }
@@ -460,12 +493,13 @@ impl Simulation<'_> {
 
     /// One reason less.
     #[cold]
-    pub(crate) fn release_events(&mut self, number: u32) {
-        if number == NOWHERE {
-            return;
+    pub(crate) fn release_events(&mut self, number: Maybe<SwitchId>) {
+        let Some(number) = number.get() else { return };
+        self.net.switches[number].eventful -= 1;
+        if self.net.switches[number].is_batched() {
+            self.time.clocks.set_switch(number, NEVER);
         }
-        self.switches[number as usize].eventful -= 1;
-        self.schedule_next_batch(number as usize);
+        self.schedule_next_batch(number);
     }
 }
 
@@ -479,6 +513,7 @@ mod tests {
     use crate::Settings;
     use crate::buffer::BufferConfig;
     use crate::cc::{CcConfig, none};
+    use crate::ids::Maybe;
     use crate::simulation::Watch;
 
     /// Random messages at random times between the hosts of a small fat tree.
@@ -524,7 +559,8 @@ mod tests {
         let mut simulation =
             crate::build::build(&fabric, &transfers, settings, &faults).expect("it can be run");
         if !in_batches {
-            simulation.switches.iter_mut().for_each(|switch| switch.eventful += 1);
+            let all: Vec<_> = simulation.net.switches.ids().collect();
+            all.into_iter().for_each(|switch| simulation.require_events(Maybe::some(switch)));
         }
         simulation.run(&mut Watch::default())
     }

@@ -14,12 +14,13 @@
 //! accounting is that of HPCC's ns-3 (`switch-mmu.cc`), which follows Broadcom's; headroom by
 //! SONiC's formula is in [`PfcConfig::headroom`].
 
+use fabric::LinkId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Ranged, Ranges, Rate, Span};
+use units::{Bytes, Id, Ranged, Ranges, Rate, Span};
 
 use crate::limits::{PORT_BYTES, QUEUE_BYTES};
-use crate::packet::DATA;
+use crate::packet::Class;
 use crate::port::Port;
 use crate::settings::LONGEST;
 
@@ -249,12 +250,16 @@ pub(crate) struct Switch {
     pub lookahead: u64,
     /// How soon what it does is felt elsewhere.
     pub reach: u64,
+    /// While so much less than `safe` is charged, it pauses nobody as far as anybody runs ahead.
+    pub margin: u64,
+    /// Something reaches it from the part of the network that another thread handles.
+    pub at_edge: bool,
     /// The departures of all its ports have been applied until then; see [`crate::credits`].
     pub worked_off: u64,
     /// The outgoing links.
-    pub ports: Vec<u32>,
+    pub ports: Vec<LinkId>,
     /// The incoming links.
-    pub inputs: Vec<u32>,
+    pub inputs: Vec<LinkId>,
 }
 
 /// What becomes of a packet that arrives at a switch.
@@ -271,9 +276,10 @@ pub(crate) enum Admission {
 impl Switch {
     /// An empty switch with these outgoing links, of which each keeps `kept` bytes for itself in
     /// the mean (reserve and headroom).
-    pub(crate) fn new(config: &BufferConfig, ports: Vec<u32>, kept: u64) -> Self {
+    pub(crate) fn new(config: &BufferConfig, ports: Vec<LinkId>, kept: u64) -> Self {
         // In order of their numbers, as packets of one instant are served.
-        let mut inputs: Vec<u32> = ports.iter().map(|link| link ^ 1).collect();
+        let mut inputs: Vec<LinkId> =
+            ports.iter().map(|link| LinkId::from_index(link.index() ^ 1)).collect();
         inputs.sort_unstable();
         let fixed = config.organisation == Organisation::DeepVoq;
         let whole = config.size.get().saturating_sub(kept);
@@ -301,6 +307,8 @@ impl Switch {
             next_at: u64::MAX,
             lookahead: 0,
             reach: 0,
+            margin: 0,
+            at_edge: false,
             worked_off: 0,
             inputs,
             ports,
@@ -311,6 +319,12 @@ impl Switch {
     #[inline]
     pub(crate) fn is_batched(&self) -> bool {
         self.eventful == 0
+    }
+
+    /// Whether it will surely pause nobody as far as anybody runs ahead.
+    #[inline]
+    pub(crate) fn stays_calm(&self) -> bool {
+        self.charged + self.margin < self.safe && !self.alert
     }
 
     /// Whether a packet can be taken in without a look at anything else: not even by upper bounds
@@ -338,8 +352,8 @@ impl Switch {
 
     /// Charges a packet of a lossless class that came over `from`, when the switch is calm.
     #[inline]
-    pub(crate) fn charge(&mut self, from: &mut Port, class: usize, size: u32) {
-        let used = &mut from.used[class - DATA];
+    pub(crate) fn charge(&mut self, from: &mut Port, class: Class, size: u32) {
+        let used = &mut from.used[class.lane()];
         *used += size;
         self.charged += u64::from(size);
         self.shared += u64::from(used.saturating_sub(self.reserved).min(size));
@@ -347,9 +361,9 @@ impl Switch {
 
     /// Gives it back, when the switch pauses nobody: then nothing is in headroom.
     #[inline]
-    pub(crate) fn discharge(&mut self, from: &mut Port, class: usize, size: u32) {
+    pub(crate) fn discharge(&mut self, from: &mut Port, class: Class, size: u32) {
         debug_assert!(from.classes[class].over == 0, "somebody is paused");
-        let used = &mut from.used[class - DATA];
+        let used = &mut from.used[class.lane()];
         self.charged -= u64::from(size);
         self.shared -= u64::from(used.saturating_sub(self.reserved).min(size));
         *used -= size;
@@ -358,60 +372,60 @@ impl Switch {
     /// Whether a packet leaves its ingress port below the threshold, by counts that hold at least
     /// what is there: then it does so by exact ones, which leave more to share.
     #[inline]
-    pub(crate) fn surely_stays_below(&self, from: &Port, class: usize, size: u32) -> bool {
+    pub(crate) fn surely_stays_below(&self, from: &Port, class: Class, size: u32) -> bool {
         let charged = self.shared + self.lossy + u64::from(size);
         let left = if self.fixed { self.pool } else { self.pool.saturating_sub(charged) };
-        let used = u64::from(from.used[class - DATA].saturating_sub(self.reserved) + size);
+        let used = u64::from(from.used[class.lane()].saturating_sub(self.reserved) + size);
         used < ((left * self.alpha) >> 16).min(PORT_BYTES)
     }
 
     /// Charges a packet of a lossless class, with exact counts.
-    pub(crate) fn admit(&mut self, from: &mut Port, class: usize, size: u32) -> Admission {
+    pub(crate) fn admit(&mut self, from: &mut Port, class: Class, size: u32) -> Admission {
         let threshold = self.threshold();
-        let shared_by_port = u64::from(from.used[class - DATA].saturating_sub(self.reserved));
+        let shared_by_port = u64::from(from.used[class.lane()].saturating_sub(self.reserved));
         let fits = from.classes[class].over + size <= from.headroom;
-        let used = from.used[class - DATA] + size;
+        let used = from.used[class.lane()] + size;
         if !fits && self.reserved < used && threshold < shared_by_port + u64::from(size) {
             return Admission::Dropped;
         }
         self.charged += u64::from(size);
         if used <= self.reserved {
-            from.used[class - DATA] = used;
+            from.used[class.lane()] = used;
         } else if threshold < u64::from(used - self.reserved) {
             from.classes[class].over += size;
         } else {
-            from.used[class - DATA] = used;
+            from.used[class.lane()] = used;
             self.shared += u64::from(size.min(used - self.reserved));
         }
-        if from.pausing >> class & 1 == 0 && self.should_pause(from, class) {
+        if !class.is_in(from.pausing) && self.should_pause(from, class) {
             return Admission::TakenAndPause;
         }
         Admission::Taken
     }
 
-    fn should_pause(&self, from: &Port, class: usize) -> bool {
-        let shared_by_port = u64::from(from.used[class - DATA].saturating_sub(self.reserved));
+    fn should_pause(&self, from: &Port, class: Class) -> bool {
+        let shared_by_port = u64::from(from.used[class.lane()].saturating_sub(self.reserved));
         // Its reserve is its own, even where nothing is left to share.
         0 < from.classes[class].over || (0 < shared_by_port && self.threshold() <= shared_by_port)
     }
 
     /// Whether a paused sender may go on.
-    pub(crate) fn may_resume(&self, from: &Port, class: usize, xon_below: u64) -> bool {
-        let shared_by_port = u64::from(from.used[class - DATA].saturating_sub(self.reserved));
+    pub(crate) fn may_resume(&self, from: &Port, class: Class, xon_below: u64) -> bool {
+        let shared_by_port = u64::from(from.used[class.lane()].saturating_sub(self.reserved));
         from.classes[class].over == 0
             && (shared_by_port == 0 || shared_by_port + xon_below <= self.threshold())
     }
 
     /// Gives back what a packet of a lossless class was charged for: headroom first.
     #[inline]
-    pub(crate) fn release(&mut self, from: &mut Port, class: usize, size: u32) {
+    pub(crate) fn release(&mut self, from: &mut Port, class: Class, size: u32) {
         self.charged -= u64::from(size);
         let over = from.classes[class].over.min(size);
         from.classes[class].over -= over;
         let rest = size - over;
-        let shared = rest.min(from.used[class - DATA].saturating_sub(self.reserved));
+        let shared = rest.min(from.used[class.lane()].saturating_sub(self.reserved));
         self.shared -= u64::from(shared);
-        from.used[class - DATA] -= rest;
+        from.used[class.lane()] -= rest;
     }
 
     /// Charges a packet of a lossy class.
@@ -441,6 +455,7 @@ mod tests {
     use units::Length;
 
     use super::*;
+    use crate::ids::{Maybe, SwitchId};
     use crate::packet::DATA;
 
     /// Oracle: by hand from the formula: two MTUs, 905 quanta of 64 bytes, and 2 x 5 m of cable at
@@ -464,9 +479,11 @@ mod tests {
                 alpha: [0.125, 1.0, 4.0][random.below(3) as usize],
                 ..BufferConfig::default()
             };
-            let mut switch = Switch::new(&config, vec![0; 4], 0);
+            let mut switch = Switch::new(&config, vec![LinkId::from_index(0); 4], 0);
+            let here = Maybe::some(SwitchId::from_index(0));
             let mut ports: Vec<Port> =
-                (0..4).map(|_| Port::new(Rate::from_gbps(400), 0, 0, 0, 0)).collect();
+                (0..4).map(|_| Port::new(Rate::from_gbps(400), 0, 0, here, here)).collect();
+
             ports.iter_mut().for_each(|port| port.headroom = 60_000);
             let mut held: Vec<(usize, u32)> = Vec::new();
             for _ in 0..2_000 {

@@ -6,26 +6,36 @@ use fabric::hardware::Reorder;
 use fabric::hash::FlowKey;
 use fabric::routing::Policy;
 use fabric::{Fabric, LinkId, NodeId, NodeKind};
-use traffic::{Counters, OpKind, Transfers};
-use units::{Bytes, Id, Rate, Span, Time};
+use traffic::{OpKind, Transfers};
+use units::{Bytes, Id, IdVec, Rate, Span, Time};
 
 use crate::admission::{AdmissionConfig, AdmissionPolicy, GrantLedger};
 use crate::buffer::{BufferConfig, PfcConfig, Switch};
 use crate::calendar::Calendar;
 use crate::cc::Circumstances;
+use crate::clocks::Clocks;
 use crate::credits::Credits;
 use crate::entropy::{Entropy, Way};
+use crate::exchange::Part;
 use crate::faults::{Trouble, pauses};
+use crate::ids::{Maybe, PairId, Raw, SenderId, SwitchId};
+use crate::light_acks::LightAcks;
 use crate::limits::{self, Refusal};
-use crate::nic::{Pacing, Sender, Verb};
-use crate::packet::{CONTROL, Clock, DATA, LANES, PATH_END, PURPOSES, Purpose, Sizes};
+use crate::nic::{Pacing, Sender, Service, Verb};
+use crate::packet::{
+    CONTROL, Class, Clock, DATA, Forward, LANES, PATH_END, PURPOSES, Purpose, Sizes,
+};
 use crate::pair::{Inbox, Pair};
 use crate::paths::{Network, is_scale_up};
+use crate::planes::{self, Planes};
 use crate::port::{LaneCount, NOWHERE, Port};
+use crate::repetition::Repetition;
 use crate::ring::Slab;
 use crate::sending::MOST_REPORTED;
 use crate::settings::{ControlClass, Forwarding, LinkRetry, Overflow, Settings};
-use crate::simulation::{Host, Operations, Rules, Simulation, Tally};
+use crate::simulation::{
+    Accounts, Departures, Ends, Host, Input, Net, Operations, Rules, Simulation, Timeline,
+};
 use crate::stamps::Stamps;
 use crate::stations::Stations;
 use crate::switching::{LanePause, Marker, PauseLog};
@@ -42,7 +52,8 @@ pub(crate) fn build<'a>(
     limits::check_input(fabric, transfers, settings)?;
     let needs = settings.congestion.needs();
     let sizes = Sizes::new(&settings.packet, needs.data_bytes.get(), needs.ack_bytes.get())?
-        .of_verb(settings.nic.verb, needs.no_acks);
+        .of_verb(settings.nic.verb, needs.no_acks)
+        .of_service(settings.nic.service);
     let mut ports = ports(fabric, settings);
     limits::check_delays(&ports)?;
     let switches = switches(fabric, settings, faults, &sizes, &mut ports)?;
@@ -50,87 +61,92 @@ pub(crate) fn build<'a>(
     let network = Network::new(fabric, transfers, settings);
     limits::check_messages(&network, transfers, settings, &sizes)?;
     limits::check_ports(fabric, &network, settings)?;
-    let (mut senders, sender_of_port) = senders(fabric);
+    let departures = match settings.packet.clock {
+        Clock::Picosecond => Departures::WhenRead,
+        Clock::Nanosecond => Departures::Events,
+    };
+    let stays = planes::stays(settings, departures.are_events());
+    let mut planes = Planes::new(fabric, &network, stays.is_some());
+    let (mut senders, sender_of_port) = planes.senders(fabric);
     let fetches = fetch_contexts(fabric, &network, settings, &mut senders, &sender_of_port);
     let links = ports.len();
-    let ends = fabric.gpus() + fabric.nics();
+    let ends = fabric.gpus() + fabric.endpoints();
     let slow_hosts = settings.nic.host_rate().is_some() || faults.all().iter().any(pauses);
-    let explicit = settings.packet.clock == Clock::Nanosecond;
-    let is_tagged = explicit || are_long(&ports, &sizes, faults);
-    let mut simulation = Simulation {
+    let is_tagged = departures.are_events() || are_long(&ports, &sizes, faults);
+    let input = Input {
         fabric,
         transfers,
         settings,
         faults,
-        troubles: if faults.is_empty() { Vec::new() } else { vec![Trouble::None; links] },
-        calendar: Calendar::new(0, 1, 1),
-        now: 0,
-        ticket: 0,
         clock: settings.packet.clock,
+        sizes,
+        rules: rules(settings, faults),
         is_large: 2_000 < links,
-        known: 0,
-        in_far_end: false,
-        barrier: NEVER,
-        change_at: NEVER,
-        reroutes: std::collections::VecDeque::new(),
-        sample_at: NEVER,
-        recorder: None,
-        incoming: Vec::new(),
-        announced: Vec::new(),
-        candidates: Vec::new(),
-        explicit,
+        departures,
         aggregates: false,
+    };
+    let entropy = Entropy::new(network.routing.entropies(), planes.count);
+    let net = Net {
         ports,
         wires: if is_tagged { Slab::with_tags() } else { Slab::new() },
         queued: Slab::new(),
         switches,
-        stations: Stations::default(),
-        pauses: vec![PauseLog::default(); links],
+        pauses: vec![PauseLog::default(); links].into(),
         lane_pauses: vec![LanePause::default(); links * settings.credits.lanes()],
         lane_counts: vec![LaneCount::default(); links * settings.credits.lanes()],
         credits,
+        troubles: vec![Trouble::None; if faults.is_empty() { 0 } else { links }].into(),
         damage: if 0.0 < settings.loss || !faults.is_empty() {
             damage(settings, links)
         } else {
-            Vec::new()
+            IdVec::default()
         },
-        paths: Vec::new(),
-        entropy: Entropy::new(network.routing.entropies()),
-        network,
-        pairs: Vec::new(),
-        inboxes: Vec::new(),
-        messages: Vec::new(),
-        routed: Vec::new(),
-        senders,
-        fetches,
-        sender_of_port,
-        grant_ledgers: (0..ends).map(|_| GrantLedger::default()).collect(),
-        hosts: if slow_hosts { hosts(fabric, settings) } else { Vec::new() },
-        stamps: Stamps::default(),
         marker: Marker::new(settings, links),
-        agenda: Vec::new(),
-        free_agenda: Vec::new(),
-        sizes,
-        rules: rules(settings, faults),
-        operations: Operations::new(transfers, links),
-        counters: Counters::default(),
-        tally: Tally::default(),
-        findings: Vec::new(),
-        dropped_lossless: Vec::new(),
-        reported_deadlocks: Vec::new(),
-        reported_storms: Vec::new(),
-        digest: 0,
+        stamps: Stamps::default(),
+        paths: Vec::new(),
+        network,
+        routed: Vec::new(),
+        longest: 0,
+        known: 0,
+        in_far_end: false,
+        incoming: Vec::new(),
+        candidates: Vec::new(),
+        announced: Vec::new(),
     };
+    let ends = Ends {
+        pairs: IdVec::default(),
+        inboxes: IdVec::default(),
+        light_acks: IdVec::default(),
+        messages: Vec::new(),
+        senders,
+        sender_of_port,
+        fetches,
+        grant_ledgers: (0..ends).map(|_| GrantLedger::default()).collect(),
+        hosts: if slow_hosts { hosts(fabric, settings, &planes) } else { Vec::new() },
+        entropy,
+        planes,
+        operations: Operations::new(transfers, links),
+    };
+    let time = first_instant();
+    let (accounts, repetition) = (Accounts::default(), Repetition::off());
+    let part = Part::default();
+    let mut simulation = Simulation { input, net, ends, time, accounts, repetition, part };
     let health =
         if faults.is_empty() { fabric.health().clone() } else { faults.health(fabric, Time::ZERO) };
-    simulation.network.set_health(health);
+    simulation.net.network.set_health(health);
     if faults.is_empty() && fabric.health().has_failures() {
         lose_what_cannot_arrive(&mut simulation);
     }
     simulation.set_up_aggregation();
-    simulation.stations = Stations::new(&simulation);
-    simulation.calendar = calendar(&simulation);
+    simulation.time.stations = Stations::new(&simulation);
+    simulation.time.clocks = clocks(&simulation);
+    simulation.time.calendar = calendar(&simulation);
     lay_paths(&mut simulation)?;
+    simulation.net.longest = longest_in_use(&simulation.net);
+    simulation.repetition = Repetition::new(&simulation);
+    if let Some(why) = stays {
+        report_kept_ports(&mut simulation, why);
+    }
     report_full_memories(&mut simulation);
     report_uncounted_memory(&mut simulation);
     report_missing_marks(&mut simulation);
@@ -139,9 +155,28 @@ pub(crate) fn build<'a>(
     Ok(simulation)
 }
 
+/// The first instant, with nothing going to happen.
+fn first_instant() -> Timeline {
+    Timeline {
+        now: 0,
+        ticket: 0,
+        calendar: Calendar::new(0, 1, 1),
+        stations: Stations::default(),
+        clocks: Clocks::default(),
+        agenda: Vec::new(),
+        free_agenda: Vec::new(),
+        barrier: NEVER,
+        change_at: NEVER,
+        reroutes: std::collections::VecDeque::new(),
+        sample_at: NEVER,
+        end_at: NEVER,
+        window_end: NEVER,
+    }
+}
+
 /// Whether packets on a wire can be further from their arrival than 32 bits of picoseconds tell: a
 /// node that runs ahead of the clock sends them up to two delays early.
-fn are_long(ports: &[Port], sizes: &Sizes, faults: &Faults) -> bool {
+fn are_long(ports: &IdVec<LinkId, Port>, sizes: &Sizes, faults: &Faults) -> bool {
     let degraded = faults.all().iter().filter_map(|fault| match fault.kind {
         FaultKind::Degraded { rate } => Some(rate),
         _ => None,
@@ -155,10 +190,16 @@ fn are_long(ports: &[Port], sizes: &Sizes, faults: &Faults) -> bool {
     })
 }
 
+/// The longest delay of a link that somebody uses.
+fn longest_in_use(net: &Net) -> u64 {
+    let links = net.paths.iter().filter(|at| **at & PATH_END == 0);
+    links.map(|link| net.ports[LinkId::of(*link)].delay).max().unwrap_or(0)
+}
+
 /// Says what the congestion control finds unsuitable about the longest of the paths.
 fn report_unsuitable_paths(simulation: &mut Simulation<'_>) {
-    let congestion = &simulation.settings.congestion;
-    let paths = (0..simulation.pairs.len()).map(|pair| simulation.circumstances(pair));
+    let congestion = &simulation.input.settings.congestion;
+    let paths = simulation.ends.pairs.ids().map(|pair| simulation.circumstances(pair));
     let found = paths.filter_map(|about| Some((about.base_rtt, congestion.finding(&about)?)));
     if let Some((_, finding)) = found.max_by_key(|(base_rtt, _)| *base_rtt) {
         simulation.report_finding(finding);
@@ -167,8 +208,8 @@ fn report_unsuitable_paths(simulation: &mut Simulation<'_>) {
 
 /// A NIC that took an idle round trip for a loss would send everything again: it waits for two.
 fn report_short_timeouts(simulation: &mut Simulation<'_>) {
-    let longest = simulation.pairs.iter().map(|pair| pair.timeout).max().unwrap_or(0);
-    let timeout = simulation.rules.timeout;
+    let longest = simulation.ends.pairs.iter().map(|pair| pair.timeout).max().unwrap_or(0);
+    let timeout = simulation.input.rules.timeout;
     if timeout < longest {
         let [timeout, longest] = [timeout, longest].map(Span::from_ps);
         simulation.report_finding(format!(
@@ -180,7 +221,7 @@ fn report_short_timeouts(simulation: &mut Simulation<'_>) {
 
 /// An algorithm that goes by marks alone controls nothing where nothing marks.
 fn report_missing_marks(simulation: &mut Simulation<'_>) {
-    let Settings { congestion, ecn, ecn_of_lane, .. } = simulation.settings;
+    let Settings { congestion, ecn, ecn_of_lane, .. } = simulation.input.settings;
     if congestion.needs().marks && !ecn.enabled && !ecn_of_lane.iter().any(|ecn| ecn.enabled) {
         let name = congestion.name();
         simulation.report_finding(format!(
@@ -192,16 +233,16 @@ fn report_missing_marks(simulation: &mut Simulation<'_>) {
 /// A switch whose ports keep all of its memory for themselves has none to share: it pauses or drops
 /// whatever exceeds a port's reserve. No switch can be set up to keep more than it has.
 fn report_full_memories(simulation: &mut Simulation<'_>) {
-    let fabric = simulation.fabric;
+    let fabric = simulation.input.fabric;
     let carries = |node: NodeId| {
         let mut ports = fabric.ports(node).iter();
         ports.any(|link| fabric.class(*link).kind != LinkKind::FrontEnd)
     };
-    let nodes = fabric.switches().zip(&simulation.switches);
+    let nodes = fabric.switches().zip(&simulation.net.switches);
     let full = nodes.filter(|(node, at)| at.pool == 0 && carries(*node));
     let full: Vec<NodeId> = full.map(|(node, _)| node).collect();
     if let [first, others @ ..] = &full[..] {
-        let name = simulation.fabric.name(*first);
+        let name = simulation.input.fabric.name(*first);
         let which = match others.len() {
             0 => name,
             count => format!("{name} and {count} other switches"),
@@ -220,15 +261,15 @@ fn report_uncounted_memory(simulation: &mut Simulation<'_>) {
         OpKind::Send { bytes, .. } => bytes.get(),
         _ => 0,
     };
-    let sent = simulation.transfers.ops().iter().map(bytes).fold(0, u64::saturating_add);
-    if simulation.settings.credits.enabled || sent < limits::PORT_BYTES {
+    let sent = simulation.input.transfers.ops().iter().map(bytes).fold(0, u64::saturating_add);
+    if simulation.input.settings.credits.enabled || sent < limits::PORT_BYTES {
         return;
     }
-    let switches = simulation.fabric.switches().zip(&simulation.switches);
+    let switches = simulation.input.fabric.switches().zip(&simulation.net.switches);
     let mut large = switches.filter_map(|(node, switch)| Some((node, switch.uncounted()?)));
     if let Some((node, bytes)) = large.next() {
         let (bytes, most) = (Bytes::new(bytes), Bytes::new(limits::PORT_BYTES));
-        let name = simulation.fabric.name(node);
+        let name = simulation.input.fabric.name(node);
         simulation.report_finding(format!(
             "one port of {name} may use {bytes:.0} of its memory, of which the packet engine counts \
              {most:.0} (`buffer.size`)"
@@ -247,6 +288,7 @@ fn rules(settings: &Settings, faults: &Faults) -> Rules {
         admission.receiver_window = None;
     }
     let reads = settings.nic.verb == Verb::Read && needs.no_acks;
+    let unreliable = settings.nic.service != Service::Rc;
     Rules {
         needs,
         lossless: lossless(settings),
@@ -271,11 +313,16 @@ fn rules(settings: &Settings, faults: &Faults) -> Rules {
         admits: admission.policy == AdmissionPolicy::ReceiverDriven
             || settings.nic.verb == Verb::Read,
         reads,
-        echo_is_notice: reads && needs.marks,
+        unreliable,
+        echo_is_notice: (reads || unreliable) && needs.marks,
         unasked: unasked(settings),
         counts_granted: admission.receiver_window.is_some(),
         admission,
         slow_hosts: settings.nic.host_rate().is_some() || faults.all().iter().any(pauses),
+        light_acks: settings.packet.forward == Forward::Bounded
+            && settings.packet.clock == Clock::Picosecond
+            && settings.loss == 0.0
+            && faults.is_empty(),
         header_bytes: 64,
     }
 }
@@ -293,25 +340,27 @@ fn unasked(settings: &Settings) -> u32 {
 
 /// The classes of data that lose nothing, among those that there are.
 fn lossless(settings: &Settings) -> u8 {
-    let all = ((1 << settings.credits.lanes()) - 1) << DATA;
+    let all = (0..settings.credits.lanes()).fold(0, |mask, lane| mask | Class::of_lane(lane).bit());
     let lossy = settings.pfc.lossy_lanes.iter().filter(|lane| usize::from(**lane) < LANES);
     match (settings.credits.enabled, settings.pfc.enabled) {
         (true, _) => all,
-        (false, true) => lossy.fold(all, |mask, lane| mask & !(1 << (DATA + usize::from(*lane)))),
+        (false, true) => {
+            lossy.fold(all, |mask, lane| mask & !Class::of_lane(usize::from(*lane)).bit())
+        }
         (false, false) => 0,
     }
 }
 
 /// The lane of each queue pair.
 fn lanes(simulation: &Simulation<'_>) -> Vec<u8> {
-    let (network, transfers) = (&simulation.network, simulation.transfers);
+    let (network, transfers) = (&simulation.net.network, simulation.input.transfers);
     let mut lanes = vec![0; network.keys.len()];
     for connection in transfers.connections().ids() {
         let first = network.first_pair[connection.index()];
-        if first != NOWHERE {
+        if let Some(first) = first.get() {
             let level = transfers.service_level(connection);
-            let end = first as usize + usize::from(network.pairs_of[connection.index()]);
-            lanes[first as usize..end].fill(simulation.settings.credits.lane(level));
+            let end = first.index() + usize::from(network.pairs_of[connection.index()]);
+            lanes[first.index()..end].fill(simulation.input.settings.credits.lane(level));
         }
     }
     lanes
@@ -323,13 +372,13 @@ fn share(share: Option<f64>) -> u32 {
 }
 
 /// Dice for links that damage packets.
-fn damage(settings: &Settings, links: usize) -> Vec<units::Random> {
+fn damage(settings: &Settings, links: usize) -> IdVec<LinkId, units::Random> {
     (0..links).map(|link| units::Random::new(settings.seed, "damage", link as u64)).collect()
 }
 
 /// Makes links that have failed lose what crosses them, if somebody has no way around them.
 fn lose_what_cannot_arrive(simulation: &mut Simulation<'_>) {
-    let Simulation { fabric, network, .. } = simulation;
+    let (fabric, network) = (simulation.input.fabric, &mut simulation.net.network);
     let pairs = network.keys.clone();
     let mut has_way = |key: &FlowKey| network.walk(fabric, key).is_ok();
     if pairs.iter().all(|(there, back)| has_way(there) && has_way(back)) {
@@ -339,37 +388,39 @@ fn lose_what_cannot_arrive(simulation: &mut Simulation<'_>) {
         true => Trouble::Down,
         false => Trouble::None,
     };
-    simulation.troubles = fabric.links().ids().map(trouble).collect();
-    simulation.damage = damage(simulation.settings, simulation.ports.len());
+    simulation.net.troubles = fabric.links().ids().map(trouble).collect();
+    simulation.net.damage = damage(simulation.input.settings, simulation.net.ports.len());
 }
 
-fn classes(settings: &Settings) -> [u8; PURPOSES] {
+fn classes(settings: &Settings) -> [Class; PURPOSES] {
     let place = |class| match class {
-        ControlClass::Own => CONTROL as u8,
-        ControlClass::WithData => DATA as u8,
+        ControlClass::Own => CONTROL,
+        ControlClass::WithData => DATA,
     };
     let mut classes = [place(settings.switch.acks); PURPOSES];
-    classes[Purpose::Data as usize] = DATA as u8;
+    classes[Purpose::Data as usize] = DATA;
     classes[Purpose::Grant as usize] = place(settings.switch.grants);
-    classes[Purpose::Trimmed as usize] = CONTROL as u8;
+    classes[Purpose::Trimmed as usize] = CONTROL;
     classes
 }
 
-fn ports(fabric: &Fabric, settings: &Settings) -> Vec<Port> {
+fn ports(fabric: &Fabric, settings: &Settings) -> IdVec<LinkId, Port> {
     let number = |node| match fabric.nodes()[node].kind {
-        NodeKind::Switch => fabric.switch_ordinal(node).map_or(NOWHERE, |at| at as u32),
-        _ => NOWHERE,
+        NodeKind::Switch => fabric
+            .switch_ordinal(node)
+            .map_or(Maybe::NONE, |at| Maybe::some(SwitchId::from_index(at))),
+        _ => Maybe::NONE,
     };
     let port = |id: LinkId| {
         let link = fabric.links()[id];
         let class = fabric.class(id);
         let (switch, into) = (number(link.from), number(link.to));
         let tier = fabric.tiers().get(usize::from(fabric.nodes()[link.to].tier));
-        let latency = tier.filter(|_| into != NOWHERE).map_or(0, |tier| tier.latency.as_ps());
+        let latency = tier.filter(|_| into.is_some()).map_or(0, |tier| tier.latency.as_ps());
         let rate = fabric.health().rate(fabric, id);
         let mut port = Port::new(rate, class.delay.as_ps(), latency, switch, into);
         let out = fabric.ports(link.to).iter().map(|out| fabric.class(*out).rate).max();
-        port.cut_through = into != NOWHERE
+        port.cut_through = into.is_some()
             && settings.switch.forwarding == Forwarding::CutThrough
             && out.is_some_and(|fastest| fastest <= class.rate);
         port
@@ -378,7 +429,8 @@ fn ports(fabric: &Fabric, settings: &Settings) -> Vec<Port> {
 }
 
 fn calendar(simulation: &Simulation<'_>) -> Calendar {
-    let Simulation { fabric, sizes, ports, stations, .. } = simulation;
+    let Simulation { input: Input { fabric, sizes, .. }, net: Net { ports, .. }, .. } = simulation;
+    let stations = &simulation.time.stations;
     let rate = ports.iter().map(|port| port.rate).max().unwrap_or(Rate::from_gbps(400));
     let full = rate.time_to_send(Bytes::new(u64::from(sizes.mtu + sizes.data))).as_ps();
     let delay = ports.iter().map(|port| port.delay).max().unwrap_or(0);
@@ -391,16 +443,21 @@ fn calendar(simulation: &Simulation<'_>) -> Calendar {
     Calendar::new(stations.len() + fabric.switches().len(), delay, 2 * reach)
 }
 
-fn senders(fabric: &Fabric) -> (Vec<Sender>, Vec<u32>) {
-    let (mut senders, mut of_port) = (Vec::new(), vec![NOWHERE; fabric.links().len()]);
-    for (id, link) in fabric.links().enumerate() {
-        let kind = fabric.nodes()[link.from].kind;
-        if matches!(kind, NodeKind::Nic | NodeKind::FrontEndNic) {
-            of_port[id.index()] = senders.len() as u32;
-            senders.push(Sender::idle());
+/// The clocks of a run's switches and stations. Where credits are counted, a node looks at the
+/// departures of its neighbours' neighbours, and nobody goes by them.
+pub(crate) fn clocks(simulation: &Simulation<'_>) -> Clocks {
+    let (net, stations) = (&simulation.net, &simulation.time.stations);
+    let mut clocks = Clocks::new(net.switches.len(), stations.len(), net.ports.len());
+    if !net.credits.are_counted() {
+        for (link, port) in net.ports.enumerate() {
+            let [far, near] = stations.ends_of(link);
+            clocks.add_link(link, port.delay, (port.switch, near), (port.into, far));
         }
     }
-    (senders, of_port)
+    for (number, switch) in net.switches.enumerate() {
+        clocks.set_switch(number, if switch.is_batched() { NEVER } else { 0 });
+    }
+    clocks
 }
 
 /// Tells every sender what contexts cost that its NIC has no room for. By node: what a message
@@ -409,8 +466,8 @@ fn fetch_contexts(
     fabric: &Fabric,
     network: &Network,
     settings: &Settings,
-    senders: &mut [Sender],
-    sender_of_port: &[u32],
+    senders: &mut IdVec<SenderId, Sender>,
+    sender_of_port: &IdVec<LinkId, Maybe<SenderId>>,
 ) -> Vec<u64> {
     let mut contexts = vec![0_u64; fabric.nodes().len()];
     for (key, _) in &network.keys {
@@ -420,20 +477,20 @@ fn fetch_contexts(
     let cost = settings.nic.queue_pair_cost();
     for id in fabric.links().ids() {
         let link = fabric.links()[id];
-        if let Some(sender) = senders.get_mut(sender_of_port[id.index()] as usize) {
+        if let Some(sender) = sender_of_port[id].get() {
             let packet_s = cost.packet_s(contexts[link.from.index()]);
-            sender.fetching = Span::from_secs_f64(packet_s).as_ps();
+            senders[sender].fetching = Span::from_secs_f64(packet_s).as_ps();
         }
     }
     let wait = |in_use: u64| Span::from_secs_f64(cost.message_s(in_use)).as_ps();
     contexts.into_iter().map(wait).collect()
 }
 
-fn hosts(fabric: &Fabric, settings: &Settings) -> Vec<Host> {
-    let ends = fabric.gpus() + fabric.nics();
+fn hosts(fabric: &Fabric, settings: &Settings, planes: &Planes) -> Vec<Host> {
+    let ends = fabric.gpus() + fabric.endpoints();
     let line = |end| {
         let first = fabric.ports(fabric::NodeId::from_index(end)).first();
-        first.map_or(Rate::from_gbps(400), |link| fabric.class(*link).rate)
+        first.map_or(Rate::from_gbps(400), |link| planes.line(fabric, *link))
     };
     let host = |end| Host {
         line: line(end),
@@ -451,8 +508,8 @@ fn switches(
     settings: &Settings,
     faults: &Faults,
     sizes: &Sizes,
-    ports: &mut [Port],
-) -> Result<Vec<Switch>, Refusal> {
+    ports: &mut IdVec<LinkId, Port>,
+) -> Result<IdVec<SwitchId, Switch>, Refusal> {
     let frame = Bytes::new(u64::from(sizes.mtu + sizes.data));
     let config_of = |node: fabric::NodeId| -> &BufferConfig {
         let tier = fabric.tiers().get(usize::from(fabric.nodes()[node].tier));
@@ -468,7 +525,7 @@ fn switches(
         given.unwrap_or_else(|| PfcConfig::headroom(class.rate, class.delay, frame)).get()
     };
     for (id, port) in fabric.links().ids().zip(ports.iter_mut()) {
-        let headroom = if port.into == NOWHERE { 0 } else { headroom_of(id) };
+        let headroom = if port.into.is_none() { 0 } else { headroom_of(id) };
         limits::HEADROOM.check(headroom)?;
         port.headroom = headroom as u32;
     }
@@ -482,7 +539,7 @@ fn switches(
             paused * headroom_of(fabric.reverse(*out)) + lanes * config.reserved.get()
         };
         let kept = fabric.ports(node).iter().map(kept).sum();
-        let ports = fabric.ports(node).iter().map(|link| link.index() as u32).collect();
+        let ports = fabric.ports(node).to_vec();
         if settings.credits.enabled {
             // Its senders never send what has no room: whatever comes is taken.
             let size = Bytes::new(1 << 40);
@@ -492,21 +549,29 @@ fn switches(
         }
         Ok(Switch::new(config, ports, kept))
     };
-    let switches: Result<Vec<Switch>, Refusal> = fabric.switches().map(switch).collect();
+    let switches: Result<IdVec<SwitchId, Switch>, Refusal> =
+        fabric.switches().map(switch).collect();
     let mut switches = switches?;
     let hosts_pause = faults.all().iter().any(pauses);
-    for switch in &mut switches {
-        let sooner = |link: &u32| {
-            let port = &ports[*link as usize];
+    // What can reach a switch over a link while another runs ahead.
+    let longest = ports.iter().map(|port| port.delay).max().unwrap_or(0);
+    let arrives = |link: &LinkId| {
+        let bytes = ports[*link].rate.bytes_in(Span::from_ps(2 * longest));
+        bytes.get() + 2 * u64::from(sizes.largest())
+    };
+    for switch in switches.iter_mut() {
+        let sooner = |link: &LinkId| {
+            let port = &ports[*link];
             // Pause frames are not looked up, and only switches and overrun hosts send them.
             let from_here =
-                port.switch != NOWHERE || settings.nic.host_rate().is_some() || hosts_pause;
+                port.switch.is_some() || settings.nic.host_rate().is_some() || hosts_pause;
             if from_here { port.delay - port.latency } else { port.delay }
         };
         switch.lookahead = switch.inputs.iter().map(sooner).min().unwrap_or(0);
         // Its own pauses and credits need nothing but the cable.
-        let felt = |link: &u32| ports[*link as usize].delay - ports[*link as usize].latency;
+        let felt = |link: &LinkId| ports[*link].delay - ports[*link].latency;
         switch.reach = switch.ports.iter().map(felt).min().unwrap_or(0);
+        switch.margin = switch.inputs.iter().map(arrives).sum();
         let explicit = settings.packet.clock == Clock::Nanosecond;
         let explicit = explicit || settings.switch.link_retry == LinkRetry::On;
         switch.eventful = u32::from(explicit || switch.lookahead == 0);
@@ -514,16 +579,31 @@ fn switches(
     Ok(switches)
 }
 
+/// Says that queue pairs use a part of their NIC only.
+fn report_kept_ports(simulation: &mut Simulation<'_>, why: &str) {
+    let fabric = simulation.input.fabric;
+    let network = &simulation.net.network;
+    let several = |(key, _): &&(FlowKey, FlowKey)| 1 < fabric.ports(key.from).len();
+    let Some((key, _)) = network.keys.iter().find(several).filter(|_| planes::spreads(network))
+    else {
+        return;
+    };
+    let (nic, ports) = (fabric.name(key.from), fabric.ports(key.from).len());
+    simulation.report_finding(format!(
+        "each queue pair of {nic} stays on one of its {ports} ports: {why}"
+    ));
+}
+
 /// Walks the path of every queue pair and makes the pairs.
 fn lay_paths(simulation: &mut Simulation<'_>) -> Result<(), Refusal> {
-    let fabric = simulation.fabric;
-    let transfers = simulation.transfers;
-    let on_the_way = simulation.network.chooses_on_the_way();
-    let planned = simulation.network.planned(fabric);
+    let fabric = simulation.input.fabric;
+    let transfers = simulation.input.transfers;
+    let on_the_way = simulation.net.network.chooses_on_the_way();
+    let planned = simulation.net.network.planned(fabric);
     let lanes = lanes(simulation);
-    for (pair, lane) in lanes.into_iter().enumerate() {
-        let (key, back) = simulation.network.keys[pair];
-        let planned = planned.as_ref().and_then(|paths| paths[pair].as_ref());
+    for (pair, lane) in simulation.net.network.keys.ids().zip(lanes) {
+        let (key, back) = simulation.net.network.keys[pair];
+        let planned = planned.as_ref().and_then(|paths| paths[pair.index()].as_ref());
         let forth: Vec<LinkId> = match planned {
             Some(path) => path.clone(),
             None => first_way(simulation, &key),
@@ -535,43 +615,51 @@ fn lay_paths(simulation: &mut Simulation<'_>) -> Result<(), Refusal> {
         let some = || fabric.ports(key.from).first().copied().unwrap_or(LinkId::from_index(0));
         let forth = if forth.is_empty() { vec![some()] } else { forth };
         let ack_route = simulation.lay_paths_of_pair(pair, &path, Way::Back);
-        let port = forth[0].index() as u32;
-        let line = fabric.class(forth[0]).rate;
+        let port = forth[0];
+        let line = simulation.ends.planes.line(fabric, forth[0]);
         let about = circumstances_on(simulation, &forth);
         limits::check_path(simulation, &about)?;
-        let control = simulation.settings.congestion.build(&about);
-        let unasked = simulation.rules.unasked;
-        let granted = if simulation.rules.admits { unasked } else { u32::MAX };
+        let control = simulation.input.settings.congestion.build(&about);
+        let unasked = simulation.input.rules.unasked;
+        let granted = if simulation.input.rules.admits { unasked } else { u32::MAX };
         // A neighbour is reached in one hop: nothing is to be chosen.
         let roams = on_the_way && 1 < forth.len();
-        let timeout = simulation.rules.timeout.max(2 * about.base_rtt.as_ps());
+        let timeout = simulation.input.rules.timeout.max(2 * about.base_rtt.as_ps());
         let pair = new_pair(port, if roams { NOWHERE } else { route }, line, granted, control);
-        let selective = if simulation.rules.goes_back { 0 } else { simulation.sizes.mtu };
-        simulation.pairs.push(Pair { selective, lane, broken, timeout, ..pair });
-        let receiver = simulation.settings.congestion.receiver();
-        let inbox = Inbox::new(ack_route, key.to.index() as u32, receiver);
-        simulation.inboxes.push(Inbox { granted: unasked, ..inbox });
-        simulation.routed.extend(forth.iter().map(|link| link.index() as u32));
-        simulation.update_limit(simulation.pairs.len() - 1);
+        let selective = if simulation.input.rules.goes_back || simulation.input.rules.unreliable {
+            0
+        } else {
+            simulation.input.sizes.mtu
+        };
+        let number = simulation.ends.pairs.push(Pair { selective, lane, broken, timeout, ..pair });
+        let receiver = simulation.input.settings.congestion.receiver();
+        let inbox = Inbox::new(ack_route, key.to, receiver);
+        if simulation.input.rules.light_acks {
+            let acks = LightAcks::new(simulation.ack_delay(&path), path.len() as u32);
+            simulation.ends.light_acks.push(acks);
+        }
+        simulation.ends.inboxes.push(Inbox { granted: unasked, ..inbox });
+        simulation.net.routed.extend(&forth);
+        simulation.update_limit(number);
     }
     for (id, connection) in transfers.connections().enumerate() {
         if is_scale_up(fabric, connection) {
-            simulation.network.first_serial[id.index()] = simulation.paths.len() as u32;
-            let path = match simulation.network.walk_scale_up(fabric, connection) {
+            simulation.net.network.first_serial[id.index()] = simulation.net.paths.len() as u32;
+            let path = match simulation.net.network.walk_scale_up(fabric, connection) {
                 Ok(path) => path.to_vec(),
                 Err(error) => return Err(Refusal::NoPath(error.describe(fabric))),
             };
-            simulation.paths.extend(path.iter().map(|link| link.index() as u32));
-            simulation.paths.push(PATH_END);
+            simulation.net.paths.extend(path.iter().map(|link| link.index() as u32));
+            simulation.net.paths.push(PATH_END);
         }
     }
-    limits::PATHS.check(simulation.paths.len() as u64)
+    limits::PATHS.check(simulation.net.paths.len() as u64)
 }
 
 /// The way of a flow at the start. Where faults leave none, the one that there is when all is
 /// well: what is sent over it is lost until the routes change. Nothing if there is none even then.
 fn first_way(simulation: &mut Simulation<'_>, key: &FlowKey) -> Vec<LinkId> {
-    let (fabric, network) = (simulation.fabric, &mut simulation.network);
+    let (fabric, network) = (simulation.input.fabric, &mut simulation.net.network);
     if let Ok(path) = network.walk(fabric, key) {
         return path.to_vec();
     }
@@ -579,8 +667,8 @@ fn first_way(simulation: &mut Simulation<'_>, key: &FlowKey) -> Vec<LinkId> {
     let path = network.walk(fabric, key).map(<[LinkId]>::to_vec);
     network.routes = sick;
     path.unwrap_or_else(|error| {
-        simulation.tally.pathless += 1;
-        if simulation.tally.pathless <= MOST_REPORTED {
+        simulation.accounts.tally.pathless += 1;
+        if simulation.accounts.tally.pathless <= MOST_REPORTED {
             simulation.report_finding(error.describe(fabric));
         }
         Vec::new()
@@ -588,7 +676,7 @@ fn first_way(simulation: &mut Simulation<'_>, key: &FlowKey) -> Vec<LinkId> {
 }
 
 fn new_pair(
-    port: u32,
+    port: LinkId,
     route: u32,
     line: Rate,
     granted: u32,
@@ -634,33 +722,36 @@ fn new_pair(
 }
 
 /// What a queue pair's congestion control knows when it begins again.
-pub(crate) fn circumstances(simulation: &Simulation<'_>, pair: usize) -> Circumstances {
-    let mut at = simulation.pairs[pair].route as usize;
+pub(crate) fn circumstances(simulation: &Simulation<'_>, pair: PairId) -> Circumstances {
+    let mut at = simulation.ends.pairs[pair].route as usize;
     let mut path = Vec::new();
-    while let Some(&link) = simulation.paths.get(at)
+    while let Some(&link) = simulation.net.paths.get(at)
         && link & PATH_END == 0
     {
-        path.push(LinkId::from_index(link as usize));
+        path.push(LinkId::of(link));
         at += 1;
     }
     if path.is_empty() {
-        path.push(LinkId::from_index(simulation.pairs[pair].port as usize));
+        path.push(simulation.ends.pairs[pair].port);
     }
     circumstances_on(simulation, &path)
 }
 
 fn circumstances_on(simulation: &Simulation<'_>, path: &[LinkId]) -> Circumstances {
-    let sizes = &simulation.sizes;
+    let sizes = &simulation.input.sizes;
     let full = u64::from(sizes.mtu + sizes.data) + sizes.gap;
     let ack = u64::from(sizes.ack) + sizes.gap;
     let hop = |link: &LinkId| {
-        let port = &simulation.ports[link.index()];
-        let there = port.time_to_send(full, simulation.clock).saturating_add(port.delay);
-        let back = port.time_to_send(ack, simulation.clock).saturating_add(port.delay);
+        let port = &simulation.net.ports[*link];
+        let there = port.time_to_send(full, simulation.input.clock).saturating_add(port.delay);
+        let back = port.time_to_send(ack, simulation.input.clock).saturating_add(port.delay);
         there.saturating_add(back)
     };
     Circumstances {
-        line: simulation.ports[path[0].index()].rate,
+        line: match simulation.ends.planes.are_several() {
+            true => simulation.ends.planes.line(simulation.input.fabric, path[0]),
+            false => simulation.net.ports[path[0]].rate,
+        },
         base_rtt: Span::from_ps(path.iter().map(hop).fold(0, u64::saturating_add)),
         hops: path.len() as u32,
         mtu: Bytes::new(u64::from(sizes.mtu)),

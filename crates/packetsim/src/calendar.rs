@@ -14,46 +14,79 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use fabric::LinkId;
+use traffic::OpId;
+
+use crate::ids::{PairId, Raw, StationId, SwitchId};
 use crate::limits::ID_BITS;
 
-/// What happens; the number says to whom.
+/// What happens, and to whom.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum Event {
     /// The oldest packet on a link's wire reaches the far end.
-    PacketArrived = 0,
+    PacketArrived(LinkId),
     /// A link's transmitter is free again and something may be waiting for it.
-    TransmitterFreed = 1,
+    TransmitterFreed(LinkId),
     /// A NIC asked to be woken to send.
-    SenderWoken = 2,
+    SenderWoken(LinkId),
     /// A queue pair's congestion control asked to be called.
-    ControlTimer = 3,
+    ControlTimer(PairId),
     /// A queue pair has not heard of a packet for its retransmission timeout.
-    Timeout = 4,
+    Timeout(PairId),
     /// An operation without packets is over.
-    OperationEnded = 5,
+    OperationEnded(OpId),
     /// A line of the agenda is due: a fault, a pause's end, a sample.
-    RareEvent = 6,
+    Rare(u32),
     /// A frame of the link itself reaches the far end.
-    PauseFrame = 7,
+    PauseFrame(LinkId),
     /// The first of the packets on their way to a switch arrives there.
-    SwitchBatch = 8,
+    SwitchBatch(SwitchId),
     /// The first of the things that happen to a station happens.
-    StationAhead = 9,
+    StationAhead(StationId),
+    /// The oldest acknowledgement that takes no links reaches its sender.
+    AckArrived(PairId),
 }
 
-const KINDS: [Kind; 10] = [
-    Kind::PacketArrived,
-    Kind::TransmitterFreed,
-    Kind::SenderWoken,
-    Kind::ControlTimer,
-    Kind::Timeout,
-    Kind::OperationEnded,
-    Kind::RareEvent,
-    Kind::PauseFrame,
-    Kind::SwitchBatch,
-    Kind::StationAhead,
-];
+impl Event {
+    /// Kind and number in one word.
+    #[inline]
+    fn pack(self) -> u32 {
+        let (kind, id) = match self {
+            Self::PacketArrived(link) => (0, link.raw()),
+            Self::TransmitterFreed(link) => (1, link.raw()),
+            Self::SenderWoken(link) => (2, link.raw()),
+            Self::ControlTimer(pair) => (3, pair.raw()),
+            Self::Timeout(pair) => (4, pair.raw()),
+            Self::OperationEnded(op) => (5, op.raw()),
+            Self::Rare(number) => (6, number),
+            Self::PauseFrame(link) => (7, link.raw()),
+            Self::SwitchBatch(switch) => (8, switch.raw()),
+            Self::StationAhead(station) => (9, station.raw()),
+            Self::AckArrived(pair) => (10, pair.raw()),
+        };
+        assert!(id < 1 << ID_BITS, "{self:?}");
+        kind << ID_BITS | id
+    }
+
+    #[inline]
+    fn unpack(word: u32) -> Self {
+        let id = word & ((1 << ID_BITS) - 1);
+        match word >> ID_BITS {
+            0 => Self::PacketArrived(LinkId::of(id)),
+            1 => Self::TransmitterFreed(LinkId::of(id)),
+            2 => Self::SenderWoken(LinkId::of(id)),
+            3 => Self::ControlTimer(PairId::of(id)),
+            4 => Self::Timeout(PairId::of(id)),
+            5 => Self::OperationEnded(OpId::of(id)),
+            6 => Self::Rare(id),
+            7 => Self::PauseFrame(LinkId::of(id)),
+            8 => Self::SwitchBatch(SwitchId::of(id)),
+            9 => Self::StationAhead(StationId::of(id)),
+            10 => Self::AckArrived(PairId::of(id)),
+            _ => unreachable!("only events are packed"),
+        }
+    }
+}
 
 /// A pending event.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -69,19 +102,14 @@ pub(crate) struct Entry {
 impl Entry {
     /// Something that happens then.
     #[inline]
-    pub(crate) fn new(at: u64, ticket: u32, kind: Kind, id: usize) -> Self {
-        assert!(id < 1 << ID_BITS, "{kind:?} of number {id}");
-        Self { at, ticket, what: (kind as u32) << ID_BITS | id as u32 }
+    pub(crate) fn new(at: u64, ticket: u32, event: Event) -> Self {
+        Self { at, ticket, what: event.pack() }
     }
 
     /// What happens.
-    pub(crate) fn kind(self) -> Kind {
-        KINDS[(self.what >> ID_BITS) as usize]
-    }
-
-    /// To whom it happens.
-    pub(crate) fn id(self) -> usize {
-        (self.what & ((1 << ID_BITS) - 1)) as usize
+    #[inline]
+    pub(crate) fn event(self) -> Event {
+        Event::unpack(self.what)
     }
 
     /// Kind and number as one word, for the digest.
@@ -171,6 +199,11 @@ impl Calendar {
         self.now
     }
 
+    /// Nothing is pending before an instant.
+    pub(crate) fn reach(&mut self, at: u64) {
+        self.now = self.now.max(at);
+    }
+
     /// Draws the next ticket. After 2³¹ of them they begin again: only events of one instant are
     /// ordered by tickets, and few of those are pending together.
     #[inline]
@@ -181,9 +214,9 @@ impl Calendar {
 
     /// Arranges for an event to happen.
     #[inline]
-    pub(crate) fn schedule(&mut self, at: u64, ticket: u32, kind: Kind, id: usize) {
-        assert!(self.now <= at, "{kind:?} {id} scheduled for {at}, but it is {}", self.now);
-        let entry = Entry::new(at, ticket, kind, id);
+    pub(crate) fn schedule(&mut self, at: u64, ticket: u32, event: Event) {
+        assert!(self.now <= at, "{event:?} scheduled for {at}, but it is {}", self.now);
+        let entry = Entry::new(at, ticket, event);
         let slot = at >> self.shift;
         let ahead = slot.wrapping_sub(self.slot);
         if ahead.wrapping_sub(1) < (self.slots.len() - 1) as u64 {
@@ -252,6 +285,33 @@ impl Calendar {
         }
         self.seen = self.current.len().min(most);
         &self.current[self.current.len() - self.seen..]
+    }
+
+    /// All pending events, in order.
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        let mut entries = self.current.clone();
+        for head in &self.slots {
+            let mut at = *head;
+            while at != NONE {
+                let Node { entry, next } = self.nodes[at as usize];
+                entries.push(entry);
+                at = next;
+            }
+        }
+        entries.extend(self.far.iter().map(|Reverse(entry)| *entry));
+        entries.sort_unstable();
+        entries
+    }
+
+    /// Forgets all pending events and goes on from an instant.
+    pub(crate) fn restart(&mut self, now: u64) {
+        self.slots.fill(NONE);
+        self.occupied.fill(0);
+        self.nodes.clear();
+        self.current.clear();
+        self.far.clear();
+        (self.free, self.in_wheel, self.seen) = (NONE, 0, 0);
+        (self.now, self.slot) = (now, now >> self.shift);
     }
 
     /// Moves on to the next slot that holds something.
@@ -355,6 +415,11 @@ mod tests {
     use super::*;
     use units::Random;
 
+    fn number(entry: Entry) -> u32 {
+        let Event::Rare(number) = entry.event() else { panic!("{entry:?}") };
+        number
+    }
+
     /// Slots that hold hundreds of events are divided, with what is in them, and nothing changes.
     #[test]
     fn crowded_slots_get_narrower() {
@@ -366,12 +431,12 @@ mod tests {
         for step in 0..500_000 {
             let ticket = calendar.ticket();
             let at = now + random.below(if step % 100 == 0 { 1 << 30 } else { 1 << 24 });
-            calendar.schedule(at, ticket, Kind::ControlTimer, step);
+            calendar.schedule(at, ticket, Event::Rare(step));
             oracle.insert((at, ticket, step));
             if 5_000 < step {
                 let entry = calendar.next().expect("the oracle has one");
                 let expected = oracle.pop_first().expect("checked above");
-                assert_eq!((entry.at, entry.ticket, entry.id()), expected);
+                assert_eq!((entry.at, entry.ticket, number(entry)), expected);
                 now = entry.at;
             }
         }
@@ -394,19 +459,18 @@ mod tests {
                         _ => random.below(1_100_000),
                     };
                     let ticket = calendar.ticket();
-                    calendar.schedule(now + ahead, ticket, Kind::ControlTimer, step);
+                    calendar.schedule(now + ahead, ticket, Event::Rare(step));
                     oracle.insert((now + ahead, ticket, step));
                 } else {
                     let entry = calendar.next().expect("the oracle has one");
                     let expected = oracle.pop_first().expect("checked above");
-                    assert_eq!((entry.at, entry.ticket, entry.id()), expected, "seed {seed}");
-                    assert_eq!(entry.kind(), Kind::ControlTimer);
+                    assert_eq!((entry.at, entry.ticket, number(entry)), expected, "seed {seed}");
                     now = entry.at;
                 }
             }
             while let Some(entry) = calendar.next() {
                 let expected = oracle.pop_first().expect("the calendar had one more");
-                assert_eq!((entry.at, entry.ticket, entry.id()), expected, "seed {seed}");
+                assert_eq!((entry.at, entry.ticket, number(entry)), expected, "seed {seed}");
             }
             assert!(oracle.is_empty(), "seed {seed}");
         }

@@ -32,13 +32,15 @@
 //!   lanes, and a service level is mapped to the same lane everywhere.
 //! * A credit update is sent for every packet and takes no time on the wire.
 
+use fabric::LinkId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Ranged, Ranges};
+use units::{Bytes, Id, IdVec, Ranged, Ranges};
 
+use crate::ids::PairId;
 use crate::limits::{BLOCK_COUNT_BITS as COUNT_BITS, CREDIT_BYTES, Refusal};
-use crate::packet::{CLASSES, DATA, DATA_CLASSES, LANES, Packet};
-use crate::port::{NOWHERE, Port};
+use crate::packet::{ByClass, Class, DATA, DATA_CLASSES, LANES, Packet};
+use crate::port::Port;
 use crate::simulation::Simulation;
 
 /// Bytes of a block (section 7.9.4.4).
@@ -119,10 +121,10 @@ impl CreditConfig {
     }
 
     /// What each class may send in its turn, in bytes.
-    fn allowances(&self) -> [i32; CLASSES] {
-        let mut allowances = [0; CLASSES];
+    fn allowances(&self) -> ByClass<i32> {
+        let mut allowances = ByClass::default();
         for (lane, weight) in self.weights.iter().take(LANES).enumerate() {
-            allowances[DATA + lane] = i32::from(*weight) * BLOCK as i32;
+            allowances[Class::of_lane(lane)] = i32::from(*weight) * BLOCK as i32;
         }
         allowances
     }
@@ -130,7 +132,7 @@ impl CreditConfig {
     /// The classes of high priority.
     fn first_classes(&self) -> u8 {
         let lanes = self.high_priority.iter().filter(|lane| usize::from(**lane) < LANES);
-        lanes.fold(0, |mask, lane| mask | 1 << (DATA + usize::from(*lane)))
+        lanes.fold(0, |mask, lane| mask | Class::of_lane(usize::from(*lane)).bit())
     }
 
     /// The lane of a service level.
@@ -213,7 +215,7 @@ pub(crate) struct Credits {
     /// Blocks of a full packet.
     full: u32,
     /// What each class may send in its turn, in bytes, and those that go first.
-    allowances: [i32; CLASSES],
+    allowances: ByClass<i32>,
     first: u8,
 }
 
@@ -225,7 +227,7 @@ impl Credits {
     /// For these links, with packets of at most `largest` bytes.
     pub(crate) fn new(
         config: &CreditConfig,
-        ports: &[Port],
+        ports: &IdVec<LinkId, Port>,
         largest: u32,
     ) -> Result<Self, Refusal> {
         let (allowances, first) = (config.allowances(), config.first_classes());
@@ -234,7 +236,7 @@ impl Credits {
         }
         let (count, full) = (config.lanes(), blocks(largest));
         let limit = |port: &Port| {
-            if port.into == NOWHERE {
+            if port.into.is_none() {
                 // Endpoints take everything.
                 return Ok(u32::MAX);
             }
@@ -259,7 +261,7 @@ impl Credits {
 
     /// The lane whose turn it is at a port among those that may send, of which there is one.
     #[inline]
-    pub(crate) fn next_lane(&self, port: &mut Port, may: u8) -> usize {
+    pub(crate) fn next_lane(&self, port: &mut Port, may: u8) -> Class {
         let first = if may & self.first != 0 { may & self.first } else { may };
         port.next_lane(first, &self.allowances)
     }
@@ -271,15 +273,15 @@ impl Credits {
     }
 
     /// How long word of free blocks takes to come back over a link.
-    pub(crate) fn back(&self, link: usize) -> u64 {
-        self.lanes[link * self.count].back
+    pub(crate) fn back(&self, link: LinkId) -> u64 {
+        self.lanes[link.index() * self.count].back
     }
 
-    fn place(&self, link: usize, class: usize) -> usize {
-        link * self.count + class - DATA
+    fn place(&self, link: LinkId, class: Class) -> usize {
+        link.index() * self.count + class.lane()
     }
 
-    fn lane(&mut self, link: usize, class: usize) -> &mut Lane {
+    fn lane(&mut self, link: LinkId, class: Class) -> &mut Lane {
         let place = self.place(link, class);
         &mut self.lanes[place]
     }
@@ -287,14 +289,14 @@ impl Credits {
     /// Whether a packet of a class may be sent over a link at an instant, by what is known without
     /// a look elsewhere.
     #[inline]
-    pub(crate) fn suffice(&mut self, link: usize, class: usize, at: u64) -> bool {
+    pub(crate) fn suffice(&mut self, link: LinkId, class: Class, at: u64) -> bool {
         let full = self.full;
         class < DATA || self.lane(link, class).suffices(full, at)
     }
 
     /// A packet goes onto a wire: its blocks are lent. Returns how long it has waited for them.
     #[inline]
-    pub(crate) fn spend(&mut self, link: usize, class: usize, size: u32, start: u64) -> u64 {
+    pub(crate) fn spend(&mut self, link: LinkId, class: Class, size: u32, start: u64) -> u64 {
         if class < DATA {
             return 0;
         }
@@ -308,7 +310,7 @@ impl Credits {
 
     /// A switch has sent on, at some instant, a packet that came over a link: its blocks are free.
     #[inline]
-    pub(crate) fn give(&mut self, link: usize, class: usize, size: u32, at: u64) {
+    pub(crate) fn give(&mut self, link: LinkId, class: Class, size: u32, at: u64) {
         if class < DATA {
             return;
         }
@@ -317,7 +319,7 @@ impl Credits {
     }
 
     /// A packet that did not reach the far end is sent once more: its blocks are not lent yet.
-    pub(crate) fn take_back(&mut self, link: usize, class: usize, size: u32) {
+    pub(crate) fn take_back(&mut self, link: LinkId, class: Class, size: u32) {
         if self.are_counted() && DATA <= class {
             let lane = self.lane(link, class);
             lane.owed = lane.owed.saturating_sub(blocks(size));
@@ -326,75 +328,76 @@ impl Credits {
 
     /// Whether it is known already that the first lane of a link has none at an instant.
     #[inline]
-    pub(crate) fn are_out(&self, link: usize, at: u64) -> bool {
-        self.are_counted() && at < self.lanes[link * self.count].not_before
+    pub(crate) fn are_out(&self, link: LinkId, at: u64) -> bool {
+        self.are_counted() && at < self.lanes[link.index() * self.count].not_before
     }
 
     /// How long a lane of a link has waited, if it still does.
-    pub(crate) fn waited(&self, link: usize, lane: usize, now: u64) -> u64 {
-        let lane = self.lanes.get(link * self.count + lane).filter(|lane| lane.since != NEVER);
+    pub(crate) fn waited(&self, link: LinkId, lane: usize, now: u64) -> u64 {
+        let lane =
+            self.lanes.get(link.index() * self.count + lane).filter(|lane| lane.since != NEVER);
         lane.map_or(0, |lane| now.saturating_sub(lane.since))
     }
 
     /// Whether something waits for credits of a class.
-    pub(crate) fn are_awaited(&self, link: usize, class: usize) -> bool {
+    pub(crate) fn are_awaited(&self, link: LinkId, class: Class) -> bool {
         self.lanes.get(self.place(link, class)).is_some_and(|lane| lane.since != NEVER)
     }
 }
 
 impl Simulation<'_> {
     /// Whether a packet of a class may be sent over a link now.
-    pub(crate) fn has_credit(&mut self, link: usize, class: usize) -> bool {
-        if !self.credits.are_counted() || self.credits.suffice(link, class, self.now) {
+    pub(crate) fn has_credit(&mut self, link: LinkId, class: Class) -> bool {
+        if !self.net.credits.are_counted() || self.net.credits.suffice(link, class, self.time.now) {
             return true;
         }
-        if self.now < self.credits.lane(link, class).not_before {
+        if self.time.now < self.net.credits.lane(link, class).not_before {
             return false;
         }
-        let back = self.credits.lane(link, class).back;
-        self.apply_far_departures(link, self.now.saturating_sub(back));
-        self.credits.suffice(link, class, self.now)
+        let back = self.net.credits.lane(link, class).back;
+        self.apply_far_departures(link, self.time.now.saturating_sub(back));
+        self.net.credits.suffice(link, class, self.time.now)
     }
 
     /// Notes when the first lane of a switch's port, which has no credits at an instant, may have
     /// some, as far as the departures of the far end have been applied.
-    fn note_next_credit(&mut self, link: usize, at: u64) {
-        let (full, into) = (self.credits.full, self.ports[link].into);
-        let worked_off = self.switches[into as usize].worked_off;
-        let lane = self.credits.lane(link, DATA);
+    fn note_next_credit(&mut self, link: LinkId, at: u64) {
+        let (full, into) = (self.net.credits.full, self.net.ports[link].into);
+        let worked_off = self.net.switches[into.known()].worked_off;
+        let lane = self.net.credits.lane(link, DATA);
         let known = worked_off + lane.back;
         lane.not_before = lane.ready(full, at, known).unwrap_or(known + 1);
     }
 
     /// Something has to wait for a lane's credits, from an instant on.
-    pub(crate) fn waits_for_credit(&mut self, link: usize, class: usize, from: u64) {
-        let lane = self.credits.lane(link, class);
+    pub(crate) fn waits_for_credit(&mut self, link: LinkId, class: Class, from: u64) {
+        let lane = self.net.credits.lane(link, class);
         if lane.since == NEVER {
             lane.since = from;
-            self.counters.pauses += 1;
+            self.accounts.counters.pauses += 1;
         }
     }
 
     /// A queue pair has given up: if it was the last of its lane, nothing waits there any more.
-    pub(crate) fn stop_waiting_for_credit(&mut self, number: usize) {
-        let (link, lane) = (self.pairs[number].port as usize, self.pairs[number].lane);
-        let class = DATA + usize::from(lane);
-        if !self.credits.are_counted() || !self.credits.are_awaited(link, class) {
+    pub(crate) fn stop_waiting_for_credit(&mut self, number: PairId) {
+        let (link, lane) = (self.ends.pairs[number].port, self.ends.pairs[number].lane);
+        let class = Class::of_lane(usize::from(lane));
+        if !self.net.credits.are_counted() || !self.net.credits.are_awaited(link, class) {
             return;
         }
-        let waiting = &self.senders[self.sender_of_port[link] as usize].pairs;
-        if waiting.iter().any(|pair| self.pairs[*pair as usize].lane == lane) {
+        let waiting = &self.ends.senders[self.ends.sender_of_port[link].known()].pairs;
+        if waiting.iter().any(|pair| self.ends.pairs[*pair].lane == lane) {
             return;
         }
-        let since = std::mem::replace(&mut self.credits.lane(link, class).since, NEVER);
-        let waited = self.now.saturating_sub(since);
+        let since = std::mem::replace(&mut self.net.credits.lane(link, class).since, NEVER);
+        let waited = self.time.now.saturating_sub(since);
         self.lane_pause(link, class).total += waited;
     }
 
     /// When a NIC that waits for credits may have some, or must look again.
-    pub(crate) fn credit_due(&mut self, link: usize, class: usize) -> u64 {
-        let (now, full) = (self.now, self.credits.full);
-        let lane = self.credits.lane(link, class);
+    pub(crate) fn credit_due(&mut self, link: LinkId, class: Class) -> u64 {
+        let (now, full) = (self.time.now, self.net.credits.full);
+        let lane = self.net.credits.lane(link, class);
         if lane.since == NEVER || lane.suffices(full, now) {
             return now;
         }
@@ -403,9 +406,9 @@ impl Simulation<'_> {
         }
         // Everything is known that happens elsewhere until the next event.
         let back = lane.back;
-        let known = self.calendar.peek().unwrap_or(now).min(now + back).max(1) - 1;
+        let known = self.time.calendar.peek().unwrap_or(now).min(now + back).max(1) - 1;
         self.apply_far_departures(link, known);
-        let lane = self.credits.lane(link, class);
+        let lane = self.net.credits.lane(link, class);
         let due = lane.ready(full, now, known + back).unwrap_or((known + back).max(now + 1));
         lane.not_before = due;
         due
@@ -413,19 +416,19 @@ impl Simulation<'_> {
 
     /// Lets the first packet of a port go that has the credits for it, if that is until an instant;
     /// else returns false.
-    pub(crate) fn depart_by_credit(&mut self, link: usize, until: u64) -> bool {
-        let port = &self.ports[link];
+    pub(crate) fn depart_by_credit(&mut self, link: LinkId, until: u64) -> bool {
+        let port = &self.net.ports[link];
         let (from, sendable) = (port.free_at, port.sendable());
         if sendable & !DATA_CLASSES != 0 {
             self.transmit(link, from);
             return true;
         }
-        let lanes = (DATA..CLASSES).filter(|class| sendable >> class & 1 == 1);
-        let credits = &mut self.credits;
+        let lanes = Class::lanes().filter(move |class| class.is_in(sendable));
+        let credits = &mut self.net.credits;
         if !lanes.clone().all(|class| credits.suffice(link, class, from)) {
-            let back = self.credits.lane(link, DATA).back;
+            let back = self.net.credits.lane(link, DATA).back;
             self.apply_far_departures(link, until.saturating_sub(back));
-            let port = &self.ports[link];
+            let port = &self.net.ports[link];
             if (port.free_at, port.sendable()) != (from, sendable) {
                 // The far end had to know of this port in its turn.
                 return true;
@@ -434,25 +437,28 @@ impl Simulation<'_> {
         let mut start = NEVER;
         let mut may = 0_u8;
         for class in lanes {
-            let full = self.credits.full;
-            let at = self.credits.lane(link, class).ready(full, from, until).unwrap_or(NEVER);
+            let full = self.net.credits.full;
+            let at = self.net.credits.lane(link, class).ready(full, from, until).unwrap_or(NEVER);
             if from < at {
                 self.waits_for_credit(link, class, from);
             }
             if at < start {
                 (start, may) = (at, 0);
             }
-            may |= u8::from(at == start && at != NEVER) << class;
+            if at == start && at != NEVER {
+                may |= class.bit();
+            }
         }
         if start == NEVER {
-            let port = &mut self.ports[link];
+            let port = &mut self.net.ports[link];
             (port.free_at, port.free_ticket) = (port.free_at.max(until), 0);
             self.note_next_credit(link, until);
             return false;
         }
-        let port = &mut self.ports[link];
-        let class = self.credits.next_lane(port, may);
-        port.deficits[class] -= i32::from(self.queued.first(port.classes[class].queue).packet.size);
+        let port = &mut self.net.ports[link];
+        let class = self.net.credits.next_lane(port, may);
+        port.deficits[class] -=
+            i32::from(self.net.queued.first(port.classes[class].queue).packet.size);
         self.transmit_class(link, class, start);
         true
     }
@@ -461,38 +467,38 @@ impl Simulation<'_> {
     ///
     /// Where its ports stall in their turn, those behind them are applied until one more cable's
     /// delay earlier; a stalled port is looked at at least as often, so this does not go far.
-    fn apply_far_departures(&mut self, link: usize, until: u64) {
-        let number = self.ports[link].into as usize;
-        if until <= self.switches[number].worked_off {
+    fn apply_far_departures(&mut self, link: LinkId, until: u64) {
+        let number = self.net.ports[link].into.known();
+        if until <= self.net.switches[number].worked_off {
             return;
         }
         // As far as everything is known, so that it need not be done again soon.
-        let until = if self.in_far_end { until } else { until.max(self.known) };
-        let outermost = !std::mem::replace(&mut self.in_far_end, true);
-        for at in 0..self.switches[number].ports.len() {
-            self.apply_departures_before(self.switches[number].ports[at] as usize, until + 1);
+        let until = if self.net.in_far_end { until } else { until.max(self.net.known) };
+        let outermost = !std::mem::replace(&mut self.net.in_far_end, true);
+        for at in 0..self.net.switches[number].ports.len() {
+            self.apply_departures_before(self.net.switches[number].ports[at], until + 1);
         }
-        self.in_far_end = !outermost;
-        let switch = &mut self.switches[number];
+        self.net.in_far_end = !outermost;
+        let switch = &mut self.net.switches[number];
         switch.worked_off = switch.worked_off.max(until);
     }
 
     /// A switch has sent on, or lost, a packet that came over a link.
     #[inline]
-    pub(crate) fn give_credit(&mut self, link: usize, packet: &Packet, at: u64) {
-        if self.credits.are_counted() {
+    pub(crate) fn give_credit(&mut self, link: LinkId, packet: &Packet, at: u64) {
+        if self.net.credits.are_counted() {
             let class = self.class_of(packet);
-            self.credits.give(link, class, u32::from(packet.size), at);
+            self.net.credits.give(link, class, u32::from(packet.size), at);
         }
     }
 
     /// A packet goes onto a wire.
     #[inline]
-    pub(crate) fn spend_credit(&mut self, link: usize, packet: &Packet, start: u64) {
-        if self.credits.are_counted() {
+    pub(crate) fn spend_credit(&mut self, link: LinkId, packet: &Packet, start: u64) {
+        if self.net.credits.are_counted() {
             let class = self.class_of(packet);
             let size = u32::from(packet.size);
-            let waited = self.credits.spend(link, class, size, start);
+            let waited = self.net.credits.spend(link, class, size, start);
             if 0 < waited {
                 self.lane_pause(link, class).total += waited;
             }

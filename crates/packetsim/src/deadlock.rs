@@ -14,11 +14,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fabric::LinkId;
-use units::{Id, Span};
+use units::Span;
 
 use crate::buffer::{Switch, WatchdogAction};
-use crate::packet::DATA;
-use crate::port::NOWHERE;
+use crate::ids::{Maybe, Raw};
+use crate::packet::Class;
 use crate::simulation::Simulation;
 
 /// A pause that has lasted this long is looked into. Illustrative: congestion ends a pause within
@@ -31,10 +31,11 @@ type Waits = BTreeMap<u32, BTreeSet<u32>>;
 
 impl Simulation<'_> {
     /// Says why a port has been paused for so long, if there is more to it than congestion.
-    pub(crate) fn diagnose_pause(&mut self, link: usize, class: usize) {
+    pub(crate) fn diagnose_pause(&mut self, link: LinkId, class: Class) {
+        self.part.is_blind = true;
         let waits = self.wait_graph();
         let stuck = stuck(&waits);
-        let lane = self.lane_number(link as u32, class);
+        let lane = self.lane_number(link, class);
         if stuck.contains_key(&lane) {
             self.report_deadlock(&stuck);
         } else if let Some(port) = self.storming_port(lane, &waits) {
@@ -43,19 +44,19 @@ impl Simulation<'_> {
     }
 
     /// The number of a lane of a port.
-    fn lane_number(&self, link: u32, class: usize) -> u32 {
-        link * self.rules.lanes as u32 + (class - DATA) as u32
+    fn lane_number(&self, link: LinkId, class: Class) -> u32 {
+        link.raw() * self.input.rules.lanes as u32 + class.lane() as u32
     }
 
     /// The port that a lane belongs to.
-    fn port_of(&self, lane: u32) -> u32 {
-        lane / self.rules.lanes as u32
+    fn port_of(&self, lane: u32) -> LinkId {
+        LinkId::of(lane / self.input.rules.lanes as u32)
     }
 
     /// Whether ports wait for each other and no watchdog will throw packets away.
     pub(crate) fn is_deadlocked_for_ever(&self) -> bool {
-        let watches = 0 < self.rules.watchdog && !self.credits.are_counted();
-        let acts = watches && self.settings.pfc.action != WatchdogAction::Alert;
+        let watches = 0 < self.input.rules.watchdog && !self.net.credits.are_counted();
+        let acts = watches && self.input.settings.pfc.action != WatchdogAction::Alert;
         !acts && !stuck(&self.wait_graph()).is_empty()
     }
 
@@ -69,20 +70,21 @@ impl Simulation<'_> {
 
     /// Whether a lane may not send: it is paused, or waits for credits.
     fn is_paused(&self, lane: u32) -> bool {
-        let (link, class) = (self.port_of(lane) as usize, DATA + lane as usize % self.rules.lanes);
-        self.ports[link].paused >> class & 1 == 1 || self.credits.are_awaited(link, class)
+        let (link, class) =
+            (self.port_of(lane), Class::of_lane(lane as usize % self.input.rules.lanes));
+        class.is_in(self.net.ports[link].paused) || self.net.credits.are_awaited(link, class)
     }
 
     /// Which paused lanes wait for which of the switch at their far end.
     fn wait_graph(&self) -> Waits {
         let mut waits = Waits::new();
-        let holds = |switch: &&Switch| 0 < switch.pausing || self.credits.are_counted();
-        for switch in self.switches.iter().filter(holds) {
+        let holds = |switch: &&Switch| 0 < switch.pausing || self.net.credits.are_counted();
+        for switch in self.net.switches.iter().filter(holds) {
             for &out in &switch.ports {
-                for class in DATA..DATA + self.rules.lanes {
-                    let queue = self.ports[out as usize].classes[class].queue;
-                    let comers = self.queued.iter(queue).map(|waiting| waiting.from);
-                    let lanes = comers.filter(|from| *from != NOWHERE);
+                for class in Class::lanes().take(self.input.rules.lanes) {
+                    let queue = self.net.ports[out].classes[class].queue;
+                    let comers = self.net.queued.iter(queue).map(|waiting| waiting.from);
+                    let lanes = comers.filter_map(Maybe::get);
                     let lanes = lanes.map(|from| self.lane_number(from, class));
                     for lane in lanes.filter(|lane| self.is_paused(*lane)) {
                         waits.entry(lane).or_default().insert(self.lane_number(out, class));
@@ -94,12 +96,12 @@ impl Simulation<'_> {
     }
 
     /// The port to a NIC that keeps a port paused, if one does.
-    fn storming_port(&self, lane: u32, waits: &Waits) -> Option<u32> {
+    fn storming_port(&self, lane: u32, waits: &Waits) -> Option<LinkId> {
         let mut at = lane;
         let mut seen = BTreeSet::new();
         while seen.insert(at) {
             let port = self.port_of(at);
-            if self.ports[port as usize].into == NOWHERE {
+            if self.net.ports[port].into.is_none() {
                 return self.is_paused(at).then_some(port);
             }
             let next = waits.get(&at)?.iter().copied();
@@ -109,8 +111,8 @@ impl Simulation<'_> {
     }
 
     fn name_of(&self, lane: u32) -> String {
-        let name = self.fabric.link_name(LinkId::from_index(self.port_of(lane) as usize));
-        match self.rules.lanes as u32 {
+        let name = self.input.fabric.link_name(self.port_of(lane));
+        match self.input.rules.lanes as u32 {
             1 => name,
             lanes => format!("{name} (lane {})", lane % lanes),
         }
@@ -118,10 +120,10 @@ impl Simulation<'_> {
 
     fn report_deadlock(&mut self, stuck: &Waits) {
         let cycle = cycle(stuck);
-        if self.reported_deadlocks.contains(&cycle[0]) {
+        if self.accounts.reported_deadlocks.contains(&cycle[0]) {
             return;
         }
-        self.reported_deadlocks.extend(stuck.keys());
+        self.accounts.reported_deadlocks.extend(stuck.keys());
         let names: Vec<String> = cycle.iter().map(|lane| self.name_of(*lane)).collect();
         let (first, rest) = names.split_first().expect("a cycle has ports");
         let waits: String = rest.iter().map(|name| format!(" waits for {name},")).collect();
@@ -132,13 +134,13 @@ impl Simulation<'_> {
         ));
     }
 
-    fn report_storm(&mut self, port: u32) {
-        if self.reported_storms.contains(&port) {
+    fn report_storm(&mut self, port: LinkId) {
+        if self.accounts.reported_storms.contains(&port) {
             return;
         }
-        self.reported_storms.push(port);
-        let link = self.fabric.links()[LinkId::from_index(port as usize)];
-        let (nic, leaf) = (self.fabric.name(link.to), self.fabric.name(link.from));
+        self.accounts.reported_storms.push(port);
+        let link = self.input.fabric.links()[port];
+        let (nic, leaf) = (self.input.fabric.name(link.to), self.input.fabric.name(link.from));
         self.report_finding(format!(
             "pause storm: {nic} has kept {leaf} from sending to it without a break for {SUSPICIOUS}"
         ));

@@ -10,8 +10,8 @@ use fabric::Fabric;
 use traffic::{OpKind, Transfers};
 use units::Id;
 
+use crate::packet::Forward;
 use crate::paths::Network;
-use crate::port::NOWHERE;
 use crate::settings::Settings;
 
 /// What a run will cost.
@@ -41,8 +41,8 @@ pub fn estimate(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> 
     let mut walked = vec![false; fabric.links().len()];
     for (connection, hops) in hops.iter_mut().enumerate() {
         let pair = network.first_pair[connection];
-        if pair != NOWHERE {
-            let (key, _) = network.keys[pair as usize];
+        if let Some(pair) = pair.get() {
+            let (key, _) = network.keys[pair];
             let path = network.walk(fabric, &key).unwrap_or_default();
             path.iter().for_each(|link| walked[link.index()] = true);
             *hops = path.len() as u64;
@@ -57,7 +57,12 @@ pub fn estimate(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> 
             packet_hops += count * crossed;
         }
     }
-    let acks = packet_hops / u64::from(settings.nic.ack_every.max(1));
+    // Acknowledgements that take no links are one event each.
+    let crossings = match settings.packet.forward {
+        Forward::Bounded => packets,
+        Forward::Off | Forward::Exact => packet_hops,
+    };
+    let acks = crossings / u64::from(settings.nic.ack_every.max(1));
     let events = packet_hops + acks + packets + transfers.ops().len() as u64;
     // A port, a wire of 64 packets and dice; a queue pair with both halves and both paths.
     let pairs = network.keys.len() as u64 * 900 + (4 << 20);

@@ -15,7 +15,8 @@ use fabric::{Health, LinkId, NodeId};
 use units::{Bytes, Id, Time};
 
 use crate::entropy::Way;
-use crate::packet::{CLASSES, PATH_END};
+use crate::ids::PairId;
+use crate::packet::{Class, PATH_END};
 use crate::port::NOWHERE;
 use crate::simulation::{Agenda, Simulation};
 
@@ -42,127 +43,139 @@ impl Simulation<'_> {
     /// Does what the faults say is wrong now, and arranges for the next change.
     pub(crate) fn apply_faults(&mut self) {
         // What was due before is sent as things were before.
-        (0..self.ports.len()).for_each(|link| self.apply_departures(link));
-        let now = Time::from_ps(self.now);
-        let health = self.faults.health(self.fabric, now);
-        for (link, port) in self.ports.iter_mut().enumerate() {
-            port.set_rate(health.rate(self.fabric, LinkId::from_index(link)));
+        self.net.ports.ids().for_each(|link| self.apply_departures(link));
+        let now = Time::from_ps(self.time.now);
+        let health = self.input.faults.health(self.input.fabric, now);
+        for (link, port) in self.net.ports.ids().zip(self.net.ports.iter_mut()) {
+            port.set_rate(health.rate(self.input.fabric, link));
         }
-        self.troubles.fill(Trouble::None);
-        for fault in self.faults.on(now) {
+        self.net.troubles.iter_mut().for_each(|trouble| *trouble = Trouble::None);
+        for fault in self.input.faults.on(now) {
             if matches!(fault.kind, FaultKind::Grey { .. }) {
-                fault.links.iter().for_each(|link| self.troubles[link.index()] = Trouble::Grey);
+                fault.links.iter().for_each(|link| self.net.troubles[*link] = Trouble::Grey);
             }
         }
-        for link in self.fabric.links().ids().filter(|link| health.is_down(*link)) {
-            self.troubles[link.index()] = Trouble::Down;
+        for link in self.input.fabric.links().ids().filter(|link| health.is_down(*link)) {
+            self.net.troubles[link] = Trouble::Down;
         }
         self.clear_failed_links(&health);
-        let troubled = self.faults.all().iter().filter(|fault| pauses(fault));
+        let troubled = self.input.faults.all().iter().filter(|fault| pauses(fault));
         let nics: Vec<NodeId> = troubled.flat_map(|fault| &fault.nodes).copied().collect();
         for nic in nics {
             self.apply_nic_faults(nic, now);
         }
-        if 0 < self.now {
-            let at = self.now + self.settings.switch.reroute_after.as_ps();
-            self.reroutes.push_back(at);
+        if 0 < self.time.now {
+            let at = self.time.now + self.input.settings.switch.reroute_after.as_ps();
+            self.time.reroutes.push_back(at);
             self.schedule_rare(at, Agenda::Reroute);
         }
         // Links that come and go for ever keep nobody's run alive who has given up.
-        let next = self.faults.next_change(now).filter(|_| self.now == 0 || !self.all_gave_up());
-        self.change_at = next.map_or(NEVER, Time::as_ps);
+        let next = self
+            .input
+            .faults
+            .next_change(now)
+            .filter(|_| self.time.now == 0 || !self.all_gave_up());
+        self.time.change_at = next.map_or(NEVER, Time::as_ps);
         self.set_barrier();
-        if self.change_at != NEVER {
-            self.schedule_rare(self.change_at, Agenda::FaultChange);
+        if self.time.change_at != NEVER {
+            self.schedule_rare(self.time.change_at, Agenda::FaultChange);
         }
     }
 
     /// Links that go down forget their pauses, and switches that restart what they hold.
     fn clear_failed_links(&mut self, health: &Health) {
-        for link in self.fabric.links().ids().filter(|link| health.is_down(*link)) {
-            for class in self.rules.lossless_classes() {
-                self.resume(link.index(), class);
+        for link in self.input.fabric.links().ids().filter(|link| health.is_down(*link)) {
+            for class in self.input.rules.lossless_classes() {
+                self.resume(link, class);
             }
         }
-        let now = Time::from_ps(self.now);
+        let now = Time::from_ps(self.time.now);
         let goes_dark = |fault: &&Fault| {
             let kinds = [FaultKind::SwitchDown, FaultKind::SwitchRestart];
             fault.at == now && kinds.contains(&fault.kind)
         };
-        let dark = self.faults.all().iter().filter(goes_dark).flat_map(|fault| &fault.nodes);
+        let dark = self.input.faults.all().iter().filter(goes_dark).flat_map(|fault| &fault.nodes);
         for node in dark.copied().collect::<Vec<NodeId>>() {
-            for at in 0..self.fabric.ports(node).len() {
-                let link = self.fabric.ports(node)[at].index();
-                (0..CLASSES).for_each(|class| self.drain_queue(link, class));
+            for at in 0..self.input.fabric.ports(node).len() {
+                let link = self.input.fabric.ports(node)[at];
+                Class::all().for_each(|class| self.drain_queue(link, class));
             }
         }
     }
 
     /// Lets a NIC take packets as fast as it can now, and storm if it does.
     fn apply_nic_faults(&mut self, nic: NodeId, now: Time) {
-        if let Some(host) = self.hosts.get_mut(nic.index()) {
-            let own = self.settings.nic.host_rate().unwrap_or(host.line);
-            host.rate = self.faults.receive_rate(nic, now).map_or(own, |rate| rate.min(own));
+        if let Some(host) = self.ends.hosts.get_mut(nic.index()) {
+            let own = self.input.settings.nic.host_rate().unwrap_or(host.line);
+            host.rate = self.input.faults.receive_rate(nic, now).map_or(own, |rate| rate.min(own));
         }
-        let storming = self.faults.is_storming(nic, now);
-        for at in 0..self.fabric.ports(nic).len() {
-            let link = self.fabric.reverse(self.fabric.ports(nic)[at]).index();
-            let pausing = self.ports[link].pausing & self.rules.lossless != 0;
+        let storming = self.input.faults.is_storming(nic, now);
+        for at in 0..self.input.fabric.ports(nic).len() {
+            let link = self.input.fabric.reverse(self.input.fabric.ports(nic)[at]);
+            let pausing = self.net.ports[link].pausing & self.input.rules.lossless != 0;
             if storming && !pausing {
                 self.nic_pauses(link);
-            } else if !storming && pausing && !self.hosts[nic.index()].pausing {
+            } else if !storming && pausing && !self.ends.hosts[nic.index()].pausing {
                 self.nic_resumes(link);
             }
         }
     }
 
     /// Whether a link is out of service.
-    pub(crate) fn is_down(&self, link: usize) -> bool {
-        matches!(self.troubles.get(link), Some(Trouble::Down))
+    pub(crate) fn is_down(&self, link: LinkId) -> bool {
+        matches!(self.net.troubles.get(link), Some(Trouble::Down))
     }
 
     /// Whether a link damages the packet of so many bytes that has crossed it.
-    pub(crate) fn damages_packet(&mut self, link: usize, size: u32) -> bool {
-        let mut kept = 1.0 - self.settings.loss;
-        match self.troubles.get(link) {
+    pub(crate) fn damages_packet(&mut self, link: LinkId, size: u32) -> bool {
+        let mut kept = 1.0 - self.input.settings.loss;
+        match self.net.troubles.get(link) {
             Some(Trouble::Down) => return true,
             Some(Trouble::Grey) => {
-                let (id, size) = (LinkId::from_index(link), Bytes::new(u64::from(size)));
-                kept *= 1.0 - self.faults.loss(id, size, Time::from_ps(self.now));
+                let (id, size) = (link, Bytes::new(u64::from(size)));
+                kept *= 1.0 - self.input.faults.loss(id, size, Time::from_ps(self.time.now));
             }
             Some(Trouble::None) | None => {}
         }
-        kept < 1.0 && kept <= self.damage[link].unit()
+        kept < 1.0 && kept <= self.net.damage[link].unit()
     }
 
     /// Nobody may run ahead of the next instant at which everybody may be hit at once.
     pub(crate) fn set_barrier(&mut self) {
-        let reroute = self.reroutes.front().copied().unwrap_or(NEVER);
-        self.barrier = self.change_at.min(self.sample_at).min(reroute);
+        let reroute = self.time.reroutes.front().copied().unwrap_or(NEVER);
+        self.time.barrier = self.time.change_at.min(self.time.sample_at).min(reroute);
+        self.time.barrier =
+            self.time.barrier.min(self.time.end_at.saturating_add(1)).min(self.repetition.look_at);
     }
 
     /// Lets the routes follow what has changed.
     pub(crate) fn reroute(&mut self) {
-        self.reroutes.pop_front();
+        self.time.reroutes.pop_front();
         self.set_barrier();
-        let health = self.faults.health(self.fabric, Time::from_ps(self.now));
-        self.network.set_health(health);
+        let health = self.input.faults.health(self.input.fabric, Time::from_ps(self.time.now));
+        self.net.network.set_health(health);
         let mut stranded = 0;
-        for number in 0..self.pairs.len() {
-            let (key, back) = self.network.keys[number];
-            let forth = self.network.walk(self.fabric, &key).map(<[LinkId]>::to_vec);
-            let return_path = self.network.walk(self.fabric, &back).map(<[LinkId]>::to_vec);
+        for number in self.ends.pairs.ids() {
+            let (key, back) = self.net.network.keys[number];
+            let forth = self.net.network.walk(self.input.fabric, &key).map(<[LinkId]>::to_vec);
+            let return_path =
+                self.net.network.walk(self.input.fabric, &back).map(<[LinkId]>::to_vec);
             let (Ok(forth), Ok(return_path)) = (forth, return_path) else {
                 stranded += 1;
                 continue;
             };
-            if self.pairs[number].route != NOWHERE {
-                let old = self.pairs[number].route;
-                self.pairs[number].route = self.replace_path(old, &forth, number, Way::There);
+            if self.ends.pairs[number].route != NOWHERE {
+                let old = self.ends.pairs[number].route;
+                self.ends.pairs[number].route = self.replace_path(old, &forth, number, Way::There);
             }
-            let old = self.inboxes[number].route;
-            self.inboxes[number].route = self.replace_path(old, &return_path, number, Way::Back);
-            self.move_to_port(number, forth[0].index() as u32);
+            let old = self.ends.inboxes[number].route;
+            self.ends.inboxes[number].route =
+                self.replace_path(old, &return_path, number, Way::Back);
+            if self.ends.planes.are_several() {
+                self.try_transmit(self.ends.pairs[number].port);
+            } else {
+                self.move_to_port(number, forth[0]);
+            }
         }
         if 0 < stranded {
             self.report_finding(format!(
@@ -172,25 +185,26 @@ impl Simulation<'_> {
     }
 
     /// Where a path stands in the list: at the old place if it has not changed.
-    fn replace_path(&mut self, old: u32, path: &[LinkId], pair: usize, way: Way) -> u32 {
+    fn replace_path(&mut self, old: u32, path: &[LinkId], pair: PairId, way: Way) -> u32 {
         let links = path.iter().map(|link| link.index() as u32);
-        let known = self.paths[old as usize..].iter().copied().take_while(|at| at & PATH_END == 0);
-        if known.eq(links) && !self.entropy.is_used() {
+        let known =
+            self.net.paths[old as usize..].iter().copied().take_while(|at| at & PATH_END == 0);
+        if known.eq(links) && !self.ends.entropy.is_used() {
             return old;
         }
         self.lay_paths_of_pair(pair, path, way)
     }
 
     /// Lets a queue pair send through another port of its NIC.
-    fn move_to_port(&mut self, number: usize, port: u32) {
-        if self.pairs[number].port == port {
+    fn move_to_port(&mut self, number: PairId, port: LinkId) {
+        if self.ends.pairs[number].port == port {
             return;
         }
-        if self.pairs[number].place != NOWHERE {
+        if self.ends.pairs[number].place != NOWHERE {
             self.dequeue_pair(number);
         }
-        self.pairs[number].port = port;
+        self.ends.pairs[number].port = port;
         self.enqueue_pair(number);
-        self.try_transmit(port as usize);
+        self.try_transmit(port);
     }
 }

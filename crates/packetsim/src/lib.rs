@@ -21,11 +21,15 @@
 //! * [`calendar`]: what is going to happen, in order.
 //! * [`packet`], [`ring`], [`port`], [`buffer`], [`pair`]: the kinds of state.
 //! * [`transmit`], [`switching`], [`sending`], [`receiving`]: what happens to them.
-//! * [`batch`], [`stations`]: how switches and NICs run ahead of the clock; [`reading`]: how their
-//!   memory is in the cache in time.
+//! * [`batch`], [`stations`]: how switches and NICs run ahead of the clock; [`clocks`]: how far;
+//!   [`reading`]: how their memory is in the cache in time.
+//! * [`threads`], [`parts`], [`exchange`]: one run on several threads, each with a part of the
+//!   network.
+//! * [`repetition`], [`chains`]: what repeats itself is not simulated again; [`light_acks`]:
+//!   acknowledgements that take no links.
 //! * [`measure`], [`estimate`]: what happened over time; what a run will cost.
 //! * [`faults`]: what goes wrong at given times; [`deadlock`]: why a pause does not end.
-//! * [`paths`], [`entropy`], [`build`]: the way to the first instant.
+//! * [`paths`], [`entropy`], [`planes`], [`build`]: the way to the first instant.
 //! * [`credits`], [`trimming`]: what else a switch does instead of pausing or dropping.
 //! * [`aggregation`]: switches that end queue pairs and begin them.
 //! * [`transports`]: which settings make RoCE, InfiniBand, Ultra Ethernet, iWARP and TCP.
@@ -34,7 +38,8 @@
 //!
 //! # Invariants
 //!
-//! * No clocks, files, threads or global state: the same input gives the same outcome and digest.
+//! * No clocks, files or global state: the same input gives the same outcome and digest, on any
+//!   number of threads, which one file uses.
 //! * A wire has at most one event, and the wires into a calm switch have one together.
 //! * Due departures are applied before what they change is read.
 //! * Events of one instant run in the order in which what caused them began.
@@ -46,21 +51,31 @@ pub mod buffer;
 mod build;
 mod calendar;
 pub mod cc;
+mod chains;
+mod clocks;
 pub mod credits;
+mod datagrams;
 mod deadlock;
 mod entropy;
 pub mod estimate;
+mod exchange;
 mod faults;
+mod ids;
 mod lanes;
+mod light_acks;
 pub mod limits;
 pub mod measure;
 pub mod nic;
+mod ns3;
 pub mod packet;
 mod pair;
+mod parts;
 mod paths;
+mod planes;
 mod port;
 mod reading;
 mod receiving;
+mod repetition;
 mod ring;
 mod sending;
 pub mod settings;
@@ -68,6 +83,7 @@ mod simulation;
 mod stamps;
 mod stations;
 mod switching;
+mod threads;
 mod transmit;
 pub mod transports;
 mod trimming;
@@ -112,7 +128,7 @@ pub fn run_with_faults(
     faults: &Faults,
     watch: &mut Watch<'_>,
 ) -> Result<Outcome, Refusal> {
-    Ok(build::build(fabric, transfers, settings, faults)?.run(watch))
+    threads::run(fabric, transfers, settings, faults, watch)
 }
 
 /// The same, with what happened over time.
@@ -125,9 +141,10 @@ pub fn run_measured(
     watch: &mut Watch<'_>,
 ) -> Result<(Outcome, Recording), Refusal> {
     let mut simulation = build::build(fabric, transfers, settings, faults)?;
-    simulation.recorder =
-        Some(Recorder::new(measure, fabric, &simulation.network, simulation.rules.lanes));
+    simulation.accounts.recorder =
+        Some(Recorder::new(measure, fabric, &simulation.net.network, simulation.input.rules.lanes));
+    threads::stay_on_one(&simulation, watch);
     let outcome = simulation.run(watch);
-    let recorder = simulation.recorder.expect("it was put there above");
+    let recorder = simulation.accounts.recorder.expect("it was put there above");
     Ok((outcome, recorder.finish()))
 }

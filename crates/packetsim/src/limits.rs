@@ -6,14 +6,15 @@
 //! takes its bits from here. What only a run can tell (how long its lists grow) is checked where it
 //! grows, in release builds too.
 
-use fabric::routing::{Grain, QueuePairUse};
-use fabric::{Fabric, NodeKind};
+use fabric::routing::QueuePairUse;
+use fabric::{Fabric, LinkId, NodeKind};
 use traffic::{OpKind, Transfers};
-use units::{Bytes, Id, OutOfRange, Ranges, Span};
+use units::{Bytes, Id, IdVec, OutOfRange, Ranges, Span};
 
 use crate::cc::Circumstances;
 use crate::packet::Sizes;
 use crate::paths::Network;
+use crate::planes::spreads;
 use crate::port::{NOWHERE, Port};
 use crate::settings::Settings;
 use crate::simulation::Simulation;
@@ -217,7 +218,7 @@ pub enum Refusal {
         /// What it is.
         value: u64,
     },
-    /// Packets of a queue pair would have to leave by several ports of their NIC.
+    /// Packets of a queue pair would have to leave by several ports of their NIC, by credits.
     SeveralPorts {
         /// The first such NIC.
         nic: String,
@@ -248,9 +249,10 @@ impl std::fmt::Display for Refusal {
             Self::SeveralPorts { nic, ports, policy } => write!(
                 f,
                 "{nic} has {ports} ports and `network.routing.policy` is \"{policy}\", which \
-                 spreads the packets of a queue pair over paths, but on the packet engine a queue \
-                 pair stays on one port; use --engine flow, one port for each NIC, or a policy \
-                 that keeps a flow on one path, such as \"ecmp\""
+                 spreads the packets of a queue pair over paths, but where links count credits \
+                 (`network.credits`) the packet engine keeps a queue pair on one port; use \
+                 --engine flow, one port for each NIC, or a policy that keeps a flow on one path, \
+                 such as \"static-up-down\""
             ),
             Self::NoPath(text) => f.write_str(text),
         }
@@ -309,7 +311,7 @@ pub(crate) fn check_messages(
             OpKind::Wait { span } => SPAN.check(span.as_ps())?,
             OpKind::Send { connection, bytes } => {
                 let connection = connection.index();
-                if network.first_pair[connection] == NOWHERE {
+                if network.first_pair[connection].is_none() {
                     continue;
                 }
                 let pairs = u64::from(network.pairs_of[connection]);
@@ -327,17 +329,17 @@ pub(crate) fn check_messages(
     MESSAGES.check(messages)
 }
 
-/// Refuses packets that would have to leave by several ports of one NIC.
+/// Refuses packets that would have to leave by several ports of one NIC where credits are counted.
 pub(crate) fn check_ports(
     fabric: &Fabric,
     network: &Network,
     settings: &Settings,
 ) -> Result<(), Refusal> {
-    let spreads = network.routing.grain() == Grain::Packet || 1 < network.routing.entropies();
     let ends = network.keys.iter().map(|(there, _)| there.from);
     let is_nic = |node| matches!(fabric.nodes()[node].kind, NodeKind::Nic | NodeKind::FrontEndNic);
     let mut nics = ends.filter(|end| is_nic(*end) && 1 < fabric.ports(*end).len());
-    match nics.next().filter(|_| spreads) {
+    let refused = settings.credits.enabled && spreads(network);
+    match nics.next().filter(|_| refused) {
         None => Ok(()),
         Some(nic) => Err(Refusal::SeveralPorts {
             nic: fabric.name(nic),
@@ -348,7 +350,7 @@ pub(crate) fn check_ports(
 }
 
 /// Refuses links that take longer than anybody may run ahead of the clock.
-pub(crate) fn check_delays(ports: &[Port]) -> Result<(), Refusal> {
+pub(crate) fn check_delays(ports: &IdVec<LinkId, Port>) -> Result<(), Refusal> {
     ports.iter().try_for_each(|port| DELAY.check(port.delay))
 }
 
@@ -357,9 +359,9 @@ pub(crate) fn check_path(
     simulation: &Simulation<'_>,
     about: &Circumstances,
 ) -> Result<(), Refusal> {
-    PATHS.check(simulation.paths.len() as u64)?;
+    PATHS.check(simulation.net.paths.len() as u64)?;
     ROUND_TRIP.check(about.base_rtt.as_ps())?;
-    if simulation.rules.needs.hops {
+    if simulation.input.rules.needs.hops {
         // A NIC stamps nothing.
         STAMPED_HOPS.check(u64::from(about.hops) - 1)?;
     }

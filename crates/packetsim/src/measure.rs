@@ -8,7 +8,8 @@
 use fabric::{Fabric, LinkId, NodeId, NodeKind};
 use units::{Bytes, Id, Rate, Span, Time};
 
-use crate::packet::{CONTROL, DATA, Packet, Purpose};
+use crate::ids::{PairId, Raw};
+use crate::packet::{CONTROL, Class, Packet, Purpose};
 use crate::paths::Network;
 use crate::simulation::{Agenda, Simulation};
 
@@ -239,7 +240,7 @@ impl Recorder {
         let of_link = |link: &LinkId| (0..lanes).map(|at| (*link, lane(at))).collect::<Vec<_>>();
         let links = config.links.iter().flat_map(of_link).collect();
         let pair = |number: &u32| {
-            let (key, _) = network.keys.get(*number as usize)?;
+            let (key, _) = network.keys.get(PairId::of(*number))?;
             Some(PairSeries { number: *number, from: key.from, to: key.to, samples: Vec::new() })
         };
         let pairs = config.pairs.iter().filter_map(pair).collect();
@@ -278,8 +279,9 @@ impl Recorder {
 impl Simulation<'_> {
     /// Takes a sample where the run has ended, unless one has just been taken.
     pub(crate) fn sample_last(&mut self) {
-        let taken = self.recorder.as_ref().and_then(|recorder| recorder.recording.at.last());
-        if taken.is_some_and(|last| *last < Time::from_ps(self.now)) {
+        let taken =
+            self.accounts.recorder.as_ref().and_then(|recorder| recorder.recording.at.last());
+        if taken.is_some_and(|last| *last < Time::from_ps(self.time.now)) {
             self.take_sample(true);
         }
     }
@@ -293,18 +295,20 @@ impl Simulation<'_> {
         let watched = |recorder: &Recorder, at: usize| recorder.config.links.get(at).copied();
         // Before the recorder is put aside: what departs until now is to be recorded too.
         let mut at = 0;
-        while let Some(link) = self.recorder.as_ref().and_then(|recorder| watched(recorder, at)) {
-            self.apply_departures(link.index());
+        while let Some(link) =
+            self.accounts.recorder.as_ref().and_then(|recorder| watched(recorder, at))
+        {
+            self.apply_departures(link);
             at += 1;
         }
-        let Some(mut recorder) = self.recorder.take() else { return };
-        recorder.recording.at.push(Time::from_ps(self.now));
-        recorder.recording.notifications.push(self.counters.cnps);
+        let Some(mut recorder) = self.accounts.recorder.take() else { return };
+        recorder.recording.at.push(Time::from_ps(self.time.now));
+        recorder.recording.notifications.push(self.accounts.counters.cnps);
         for (link, lane) in &mut recorder.recording.links {
-            lane.samples.push(self.sample_lane(link.index(), usize::from(lane.lane)));
+            lane.samples.push(self.sample_lane(*link, usize::from(lane.lane)));
         }
         for series in &mut recorder.recording.pairs {
-            let pair = &self.pairs[series.number as usize];
+            let pair = &self.ends.pairs[PairId::of(series.number)];
             let limit = Rate::from_bps(pair.rate_bps);
             series.samples.push(PairSample { limit, acknowledged: pair.acked_bytes });
         }
@@ -313,26 +317,26 @@ impl Simulation<'_> {
             recorder.decimate();
         }
         // Where nothing else is going to happen, looking again would keep the run alive.
-        let goes_on = !is_last && (self.now == 0 || self.calendar.peek().is_some());
-        self.sample_at = if goes_on { self.now + recorder.interval } else { u64::MAX };
-        self.recorder = Some(recorder);
+        let goes_on = !is_last && (self.time.now == 0 || self.time.calendar.peek().is_some());
+        self.time.sample_at = if goes_on { self.time.now + recorder.interval } else { u64::MAX };
+        self.accounts.recorder = Some(recorder);
         if goes_on {
-            self.schedule_rare(self.sample_at, Agenda::Sample);
+            self.schedule_rare(self.time.sample_at, Agenda::Sample);
         }
         self.set_barrier();
     }
 
-    fn sample_lane(&self, link: usize, lane: usize) -> LinkSample {
-        let port = &self.ports[link];
-        let data = &port.classes[DATA + lane];
+    fn sample_lane(&self, link: LinkId, lane: usize) -> LinkSample {
+        let port = &self.net.ports[link];
+        let data = &port.classes[Class::of_lane(lane)];
         let sample = LinkSample {
             data: Bytes::new(u64::from(data.queued)),
             data_drops: data.drops,
             paused: Span::from_ps(self.paused_for(link, lane)),
             ..LinkSample::default()
         };
-        let lanes = self.rules.lanes;
-        let of_lanes = &self.lane_counts[link * lanes..(link + 1) * lanes];
+        let lanes = self.input.rules.lanes;
+        let of_lanes = &self.net.lane_counts[link.index() * lanes..(link.index() + 1) * lanes];
         if 0 < lane {
             return LinkSample {
                 sent: of_lanes[lane].bytes,
@@ -354,7 +358,7 @@ impl Simulation<'_> {
     #[cold]
     pub(crate) fn record_age(&mut self, packet: &Packet) {
         let ago = self.age(packet);
-        let Some(recorder) = &mut self.recorder else { return };
+        let Some(recorder) = &mut self.accounts.recorder else { return };
         match packet.purpose {
             Purpose::Data => recorder.recording.one_way.add(ago),
             Purpose::Ack => recorder.recording.round_trip.add(ago),
@@ -366,19 +370,19 @@ impl Simulation<'_> {
 
     /// Notes how long a packet that a port begins to send has waited for its turn.
     #[cold]
-    pub(crate) fn record_wait(&mut self, link: usize, purpose: Purpose, waited: Span) {
-        let Some(recorder) = &mut self.recorder else { return };
-        let kind = recorder.kinds[link] as usize;
+    pub(crate) fn record_wait(&mut self, link: LinkId, purpose: Purpose, waited: Span) {
+        let Some(recorder) = &mut self.accounts.recorder else { return };
+        let kind = recorder.kinds[link.index()] as usize;
         recorder.recording.hops[kind].of(purpose).add(waited);
     }
 
     /// Since when a packet, or the one that it acknowledges, has been under way.
     pub(crate) fn age(&self, packet: &Packet) -> Span {
         if packet.flags & crate::packet::STAMPED != 0 {
-            return Span::from_ps(self.now - self.stamps.get(packet.sent).0);
+            return Span::from_ps(self.time.now - self.net.stamps.get(packet.sent).0);
         }
         // The low 32 bits of nanoseconds: it was sent less than four seconds ago.
-        let ns = ((self.now / 1_000) as u32).wrapping_sub(packet.sent);
+        let ns = ((self.time.now / 1_000) as u32).wrapping_sub(packet.sent);
         Span::from_ns(u64::from(ns))
     }
 }

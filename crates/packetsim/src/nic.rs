@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Idle, Ranged, Ranges, Rate, Span};
 
+use crate::ids::PairId;
+use crate::ns3::Turns;
 use crate::settings::LONGEST;
 
 /// At what rate a queue pair goes on after it had nothing to send.
@@ -42,6 +44,32 @@ pub enum AcksWhilePaused {
     Hold,
 }
 
+/// What a queue pair promises.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Service {
+    /// Reliable connection: what is lost is sent again.
+    #[default]
+    Rc,
+    /// Unreliable connection: nothing is acknowledged, and a message of which a packet is lost or
+    /// out of order is lost.
+    Uc,
+    /// Unreliable datagrams: nothing is acknowledged, every packet is a message of its own and
+    /// carries a DETH of eight bytes.
+    Ud,
+}
+
+impl Service {
+    /// Its name in scenario files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rc => "rc",
+            Self::Uc => "uc",
+            Self::Ud => "ud",
+        }
+    }
+}
+
 /// By which operation of RDMA messages travel.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -70,6 +98,8 @@ pub struct NicConfig {
     pub receive_latency: Span,
     /// By which operation messages travel.
     pub verb: Verb,
+    /// What a queue pair promises.
+    pub service: Service,
     /// Data packets for one acknowledgement. The last packet of a message always causes one, and
     /// so does one that is marked, out of order, or the last that a window allows.
     pub ack_every: u32,
@@ -123,6 +153,7 @@ impl Default for NicConfig {
             send_latency: Span::ZERO,
             receive_latency: Span::ZERO,
             verb: Verb::WriteWithImmediate,
+            service: Service::Rc,
             // ConnectX acknowledges as it likes; one for each packet is the worst case.
             ack_every: 1,
             // What RoCE NICs before ConnectX-6 Dx do, and every NIC without being asked.
@@ -228,7 +259,7 @@ mod tests {
 #[derive(Debug, Default)]
 pub(crate) struct Sender {
     /// Queue pairs, in the order in which they got something to send.
-    pub pairs: Vec<u32>,
+    pub pairs: Vec<PairId>,
     /// When each of them may send next, or never while its window is closed.
     pub due: Vec<u64>,
     /// Where the next turn begins.
@@ -239,6 +270,8 @@ pub(crate) struct Sender {
     pub posting_until: u64,
     /// What contexts that are fetched add to each packet.
     pub fetching: u64,
+    /// Whose turn it is on the clock of HPCC's ns-3.
+    pub as_ns3: Turns,
 }
 
 impl Sender {

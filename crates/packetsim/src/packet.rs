@@ -9,24 +9,112 @@
 //! delimiter and the gap between frames (IEEE 802.3: 8 + 12 bytes) take time on the wire but no
 //! room in a buffer.
 
+use fabric::LinkId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Ranged, Ranges, Rate, Span};
 
+use crate::ids::Maybe;
 use crate::limits::{GAP_BYTES, PACKET_BYTES, Refusal};
-use crate::nic::Verb;
+use crate::nic::{Service, Verb};
 
 /// Traffic classes of a port, served in this order where they are strict. Frames of the link
 /// itself (pauses) are in none: they are never queued behind anything and never paused.
-pub(crate) const CLASSES: usize = DATA + LANES;
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Class(u8);
+
+/// How many there are.
+const CLASSES: usize = 1 + LANES;
 /// Acknowledgements and notifications, where they have a class of their own.
-pub(crate) const CONTROL: usize = 0;
+pub(crate) const CONTROL: Class = Class(0);
 /// Data, in the first of its lanes; the others follow.
-pub(crate) const DATA: usize = 1;
+pub(crate) const DATA: Class = Class(1);
 /// Lanes of data: InfiniBand's virtual lanes, or priorities on Ethernet.
 pub(crate) const LANES: usize = 4;
 /// In masks of classes: all lanes of data.
-pub(crate) const DATA_CLASSES: u8 = ((1 << LANES) - 1) << DATA;
+pub(crate) const DATA_CLASSES: u8 = ((1 << LANES) - 1) << DATA.0;
+
+impl Class {
+    /// All of them.
+    pub(crate) fn all() -> impl Iterator<Item = Self> + Clone {
+        (0..CLASSES as u8).map(Self)
+    }
+
+    /// Those of data.
+    pub(crate) fn lanes() -> impl Iterator<Item = Self> + Clone {
+        Self::all().skip(1)
+    }
+
+    /// The class of a lane of data.
+    #[inline]
+    pub(crate) fn of_lane(lane: usize) -> Self {
+        assert!(lane < LANES, "lane {lane}");
+        Self(DATA.0 + lane as u8)
+    }
+
+    /// The one with this number.
+    #[inline]
+    pub(crate) fn from_index(index: usize) -> Self {
+        assert!(index < CLASSES, "class {index}");
+        Self(index as u8)
+    }
+
+    /// The first of a mask that is not empty.
+    #[inline]
+    pub(crate) fn first_of(mask: u8) -> Self {
+        Self(mask.trailing_zeros() as u8)
+    }
+
+    /// Its number.
+    #[inline]
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
+    /// The lane, of a class of data.
+    #[inline]
+    pub(crate) fn lane(self) -> usize {
+        usize::from(self.0 - DATA.0)
+    }
+
+    /// The mask of it alone.
+    #[inline]
+    pub(crate) fn bit(self) -> u8 {
+        1 << self.0
+    }
+
+    /// Whether a mask has it.
+    #[inline]
+    pub(crate) fn is_in(self, mask: u8) -> bool {
+        mask >> self.0 & 1 == 1
+    }
+}
+
+/// Something for each class.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ByClass<T>([T; CLASSES]);
+
+impl<T> ByClass<T> {
+    /// In the order of the classes.
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, T> {
+        self.0.iter()
+    }
+}
+
+impl<T> std::ops::Index<Class> for ByClass<T> {
+    type Output = T;
+    #[inline]
+    fn index(&self, class: Class) -> &T {
+        &self.0[class.index()]
+    }
+}
+
+impl<T> std::ops::IndexMut<Class> for ByClass<T> {
+    #[inline]
+    fn index_mut(&mut self, class: Class) -> &mut T {
+        &mut self.0[class.index()]
+    }
+}
 
 /// What a packet is for.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -127,7 +215,7 @@ pub(crate) struct Waiting {
     /// The packet.
     pub packet: Packet,
     /// The link over which it came in.
-    pub from: u32,
+    pub from: Maybe<LinkId>,
 }
 
 /// What one direction of time and size is measured in.
@@ -197,6 +285,21 @@ impl Default for Headers {
     }
 }
 
+/// Whether what can be computed is simulated all the same.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Forward {
+    /// Every packet, always.
+    Off,
+    /// What repeats itself exactly is simulated once, and time jumps over the rest: completions,
+    /// bytes, deepest queues, marks and pauses are the same to the picosecond.
+    #[default]
+    Exact,
+    /// The same, and acknowledgements arrive in the time that their way takes but take no time of
+    /// the links. A finding says how much of a link's time they would have taken at most.
+    Bounded,
+}
+
 /// How messages become packets.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -207,6 +310,14 @@ pub struct PacketConfig {
     pub headers: Headers,
     /// The grain of time. Anything but picoseconds is for comparisons only.
     pub clock: Clock,
+    /// The most bytes of each phase of a step that are run; what is left takes in proportion. Left
+    /// out: all of them where that ends within ten minutes, else as many as do.
+    pub phase_bytes: Option<Bytes>,
+    /// Whether what can be computed is simulated all the same.
+    pub forward: Forward,
+    /// Threads of one run. Left out: as many as there are processors where one run is asked for and
+    /// large enough, else one. Results do not depend on it.
+    pub threads: Option<u32>,
 }
 
 impl Default for PacketConfig {
@@ -214,7 +325,14 @@ impl Default for PacketConfig {
         // 4096 is the largest MTU of InfiniBand and RoCE (IBTA Volume 1, 9.2) and what training
         // clusters use.
         let mtu = Bytes::new(4096);
-        Self { mtu, headers: Headers::default(), clock: Clock::Picosecond }
+        Self {
+            mtu,
+            headers: Headers::default(),
+            clock: Clock::Picosecond,
+            phase_bytes: None,
+            forward: Forward::Exact,
+            threads: None,
+        }
     }
 }
 
@@ -225,9 +343,21 @@ const MOST_CONTROL: Bytes = Bytes::from_kib(32);
 /// So that a packet with all its headers has a size of 16 bits.
 const MTU: [Bytes; 2] = [Bytes::new(64), Bytes::from_kib(48)];
 
+/// More threads than this wait for each other more than they work.
+const THREADS: [u32; 2] = [1, 64];
+
+/// Less of a phase is mostly latency.
+const PHASE: [Bytes; 2] = [Bytes::from_kib(64), Bytes::new(1 << 50)];
+
 impl Ranged for PacketConfig {
     fn ranges(&self, check: &mut Ranges) {
         check.within("mtu", self.mtu, MTU);
+        if let Some(bytes) = self.phase_bytes {
+            check.within("phase_bytes", bytes, PHASE);
+        }
+        if let Some(threads) = self.threads {
+            check.within("threads", threads, THREADS);
+        }
         check.table("headers", &self.headers);
     }
 }
@@ -307,6 +437,15 @@ impl Sizes {
                 let nak = if no_acks { request } else { self.nak };
                 Self { first: AETH, last: AETH, only: AETH, grant: request, nak, ..self }
             }
+        }
+    }
+
+    /// The same with what a service adds: every datagram has a DETH and is a send of its own.
+    pub(crate) fn of_service(self, service: Service) -> Self {
+        const DETH: u32 = 8;
+        match service {
+            Service::Rc | Service::Uc => self,
+            Service::Ud => Self { data: self.data + DETH, first: 0, last: 0, only: 0, ..self },
         }
     }
 

@@ -6,16 +6,20 @@
 
 use crate::cc;
 use crate::port::NOWHERE;
+use fabric::{LinkId, NodeId};
+use traffic::OpId;
 
 /// One message on one queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message {
     /// The operation it belongs to.
-    pub op: u32,
+    pub op: OpId,
     /// Sequence number of its first packet.
     pub first: u32,
     /// How many packets it is.
     pub packets: u32,
+    /// How many have arrived, where nothing is acknowledged.
+    pub received: u32,
     /// The next message of the same queue pair.
     pub next: u32,
     /// Its payload.
@@ -72,7 +76,7 @@ pub(crate) struct Pair {
     /// One past the highest packet ever sent.
     pub high: u32,
     /// The port of the NIC that it sends through.
-    pub port: u32,
+    pub port: LinkId,
     /// Where its path begins in the list of paths.
     pub route: u32,
     /// The message of `next`.
@@ -185,8 +189,8 @@ pub(crate) struct Inbox {
     pub granted: u32,
     /// It waits for its receiver's turn to clear more.
     pub queued: bool,
-    /// The receiving node's number among endpoints.
-    pub node: u32,
+    /// The receiving node.
+    pub node: NodeId,
     /// Packets that arrived early: bit `n` stands for `expected + 1 + n`.
     pub early: Early,
     /// The receiving half of its congestion control, where there is one.
@@ -195,7 +199,7 @@ pub(crate) struct Inbox {
 
 impl Inbox {
     /// One that has received nothing.
-    pub(crate) fn new(route: u32, node: u32, control: Option<Box<dyn cc::Receiver>>) -> Self {
+    pub(crate) fn new(route: u32, node: NodeId, control: Option<Box<dyn cc::Receiver>>) -> Self {
         Self {
             expected: 0,
             route,
@@ -271,14 +275,24 @@ impl Early {
 
 #[cfg(test)]
 mod tests {
+    use units::Id;
+
     use super::*;
 
     #[test]
     fn payloads_add_up_to_the_message() {
         for bytes in [0, 1, 4095, 4096, 4097, 1 << 20] {
             let packets = u32::try_from(u64::div_ceil(bytes, 4096).max(1)).unwrap();
-            let message =
-                Message { op: 0, first: 7, packets, next: NOWHERE, bytes, before: 100, posted: 0 };
+            let message = Message {
+                op: OpId::from_index(0),
+                first: 7,
+                packets,
+                received: 0,
+                next: NOWHERE,
+                bytes,
+                before: 100,
+                posted: 0,
+            };
             let sum: u64 =
                 (7..message.end()).map(|psn| u64::from(message.payload(psn, 4096))).sum();
             assert_eq!(sum, bytes);

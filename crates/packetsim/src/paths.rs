@@ -13,8 +13,9 @@ use fabric::routes::towards_leaf;
 use fabric::routing::{Demand, Grain, Load, NoPath, QueuePairs, Routing, Walker};
 use fabric::{Fabric, Health, LinkId, NodeId, NodeKind, Routes};
 use traffic::{Connection, Transfers};
-use units::{Bytes, Id};
+use units::{Bytes, Id, IdVec};
 
+use crate::ids::{Maybe, PairId, Raw};
 use crate::packet::Packet;
 use crate::port::{NOWHERE, Port};
 use crate::settings::Settings;
@@ -28,9 +29,9 @@ pub(crate) struct Network {
     /// Next hops in the present state of health.
     pub routes: Routes,
     /// What the packets of each queue pair show, forth and back.
-    pub keys: Vec<(FlowKey, FlowKey)>,
+    pub keys: IdVec<PairId, (FlowKey, FlowKey)>,
     /// The first queue pair of each connection, or nowhere for scale-up connections.
-    pub first_pair: Vec<u32>,
+    pub first_pair: Vec<Maybe<PairId>>,
     /// Where the path of each scale-up connection begins in the list of paths.
     pub first_serial: Vec<u32>,
     /// How many queue pairs each connection has.
@@ -83,19 +84,19 @@ impl Network {
     pub(crate) fn new(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> Self {
         let config = &settings.routing;
         let mut queue_pairs = QueuePairs::new(fabric, config, settings.seed);
-        let (mut keys, mut first_pair, mut pairs_of) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut keys, mut first_pair, mut pairs_of) = (IdVec::default(), Vec::new(), Vec::new());
         for connection in transfers.connections() {
             if is_scale_up(fabric, connection) {
-                first_pair.push(NOWHERE);
+                first_pair.push(Maybe::NONE);
                 pairs_of.push(0);
                 continue;
             }
             let count = pairs_of_connection(connection, settings);
-            first_pair.push(keys.len() as u32);
+            first_pair.push(Maybe::some(PairId::from_index(keys.len())));
             pairs_of.push(count);
             for _ in 0..count {
                 let key = queue_pairs.open(connection.from, connection.to);
-                keys.push((key, reversed(&key)));
+                keys.push((key, key.reversed(config.udp_source)));
             }
         }
         let routing = config.build(fabric, settings.seed);
@@ -142,9 +143,9 @@ impl Network {
     #[inline]
     pub(crate) fn choose(
         &mut self,
-        ports: &[Port],
+        ports: &IdVec<LinkId, Port>,
         at: NodeId,
-        (pair, psn, choices): (usize, u32, u32),
+        (pair, psn, choices): (PairId, u32, u32),
         several: &[LinkId],
     ) -> LinkId {
         let count = match self.routing.grain() {
@@ -158,13 +159,19 @@ impl Network {
 
     /// The leaf that a queue pair's packets go to, if that alone says which links lead there.
     #[inline]
-    pub(crate) fn home(&self, pair: usize) -> Option<Home> {
-        let home = self.homes.get(pair).copied().flatten();
+    pub(crate) fn home(&self, pair: PairId) -> Option<Home> {
+        let home = self.homes.get(pair.index()).copied().flatten();
         home.filter(|_| !self.routes.health().has_failures())
     }
 
     /// Writes down the links that lead a queue pair's packets on from a node.
-    fn list_candidates(&mut self, fabric: &Fabric, at: NodeId, pair: usize, out: &mut Vec<LinkId>) {
+    fn list_candidates(
+        &mut self,
+        fabric: &Fabric,
+        at: NodeId,
+        pair: PairId,
+        out: &mut Vec<LinkId>,
+    ) {
         out.clear();
         match self.home(pair).filter(|_| fabric.cover(at).is_some()) {
             Some(home) if home.leaf == at => out.push(home.last),
@@ -184,6 +191,24 @@ impl Network {
     /// The path of a flow.
     pub(crate) fn walk(&mut self, fabric: &Fabric, key: &FlowKey) -> Result<&[LinkId], NoPath> {
         self.walker.path(fabric, &mut self.routes, self.routing.as_mut(), key, 0)
+    }
+
+    /// The path of a flow that leaves by a given port of its NIC, if that leads to its receiver.
+    pub(crate) fn walk_from(
+        &mut self,
+        fabric: &Fabric,
+        key: &FlowKey,
+        port: LinkId,
+    ) -> Option<Vec<LinkId>> {
+        let mut hops = Vec::new();
+        self.routes.next_hops(fabric, key.from, key.to, &mut hops);
+        if !hops.contains(&port) {
+            return None;
+        }
+        let mut path = vec![port];
+        let key = FlowKey { from: fabric.links()[port].to, ..*key };
+        path.extend_from_slice(self.walk(fabric, &key).ok()?);
+        Some(path)
     }
 
     /// The path of a scale-up connection.
@@ -212,43 +237,38 @@ pub(crate) fn is_scale_up(fabric: &Fabric, connection: &Connection) -> bool {
     matches!(fabric.nodes()[connection.to].kind, NodeKind::Gpu | NodeKind::ScaleUpSwitch)
 }
 
-/// What an acknowledgement shows. Linux derives the same source port at both ends.
-fn reversed(key: &FlowKey) -> FlowKey {
-    FlowKey { from: key.to, to: key.from, src_ip: key.dst_ip, dst_ip: key.src_ip, ..*key }
-}
-
 /// What a policy may know of the queues.
-struct Queues<'a>(&'a [Port]);
+struct Queues<'a>(&'a IdVec<LinkId, Port>);
 
 impl Load for Queues<'_> {
     fn queued(&self, link: LinkId) -> Bytes {
-        Bytes::new(u64::from(self.0[link.index()].queued))
+        Bytes::new(u64::from(self.0[link].queued))
     }
 }
 
 impl Simulation<'_> {
     /// Asks the policy at the end of a link where a packet goes on.
-    pub(crate) fn choose_link(&mut self, link: usize, packet: &Packet) -> usize {
-        let at = self.fabric.links()[LinkId::from_index(link)].to;
-        self.choose_at(at, packet.route as usize, packet.psn)
+    pub(crate) fn choose_link(&mut self, link: LinkId, packet: &Packet) -> Option<LinkId> {
+        let at = self.input.fabric.links()[link].to;
+        self.choose_at(at, PairId::of(packet.route), packet.psn)
     }
 
     /// Asks the policy at a node where a packet of a queue pair goes on.
-    pub(crate) fn choose_at(&mut self, at: NodeId, pair: usize, psn: u32) -> usize {
-        let mut candidates = std::mem::take(&mut self.candidates);
-        self.network.list_candidates(self.fabric, at, pair, &mut candidates);
+    pub(crate) fn choose_at(&mut self, at: NodeId, pair: PairId, psn: u32) -> Option<LinkId> {
+        let mut candidates = std::mem::take(&mut self.net.candidates);
+        self.net.network.list_candidates(self.input.fabric, at, pair, &mut candidates);
         let chosen = match candidates.as_slice() {
-            [] => NOWHERE as usize,
-            [only] => only.index(),
+            [] => None,
+            [only] => Some(*only),
             several => {
                 for link in several {
-                    self.apply_departures(link.index());
+                    self.apply_departures(*link);
                 }
-                let choices = self.pairs[pair].choices;
-                self.network.choose(&self.ports, at, (pair, psn, choices), several).index()
+                let choices = self.ends.pairs[pair].choices;
+                Some(self.net.network.choose(&self.net.ports, at, (pair, psn, choices), several))
             }
         };
-        self.candidates = candidates;
+        self.net.candidates = candidates;
         chosen
     }
 }

@@ -15,7 +15,8 @@
 use units::{Bytes, Rate, Time};
 
 use crate::cc::Hop;
-use crate::packet::{CLASSES, Clock, LANES};
+use crate::ids::{Maybe, SwitchId};
+use crate::packet::{ByClass, CONTROL, Class, Clock, LANES};
 use crate::ring::Ring;
 
 /// A directed link. Bit `c` of a mask stands for class `c`.
@@ -47,34 +48,36 @@ pub(crate) struct Port {
     pub queued: u32,
     /// The most that ever waited.
     pub peak: u32,
-    /// The switch that it leads to, or [`NOWHERE`].
-    pub into: u32,
+    /// The switch that it leads to, if it does.
+    pub into: Maybe<SwitchId>,
     /// Rank of "free again" among the events of its instant.
     pub free_ticket: u32,
     /// What waits here, by class.
-    pub classes: [Class; CLASSES],
+    pub classes: ByClass<Queue>,
 
-    /// The switch that it leaves, or [`NOWHERE`].
-    pub switch: u32,
+    /// The switch that it leaves, if it does.
+    pub switch: Maybe<SwitchId>,
     /// At the far end: kept for what arrives after a pause was sent.
     pub headroom: u32,
     /// At the far end: classes whose sender, this port, has been asked to pause.
     pub pausing: u8,
+    /// It leads out of the part of the network that this thread handles.
+    pub leaves: bool,
     /// Packets marked on leaving.
     pub marks: u32,
     /// The part of the delay that the next node takes to look a packet up.
     pub latency: u64,
     /// Where the weighted classes stand: bytes that each may still send in this round.
-    pub deficits: [i32; CLASSES],
+    pub deficits: ByClass<i32>,
     /// The lane that was served last, as a class.
-    turn: u8,
+    turn: Class,
     /// Rate now.
     pub rate: Rate,
 }
 
-/// A traffic class of a port.
+/// The queue of a traffic class at a port.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Class {
+pub(crate) struct Queue {
     /// Packets that wait.
     pub queue: Ring,
     /// Their bytes.
@@ -102,7 +105,13 @@ const PS_BITS: u64 = 8_000_000_000_000;
 
 impl Port {
     /// An idle link between two nodes of which either may be a switch.
-    pub(crate) fn new(rate: Rate, delay: u64, latency: u64, switch: u32, into: u32) -> Self {
+    pub(crate) fn new(
+        rate: Rate,
+        delay: u64,
+        latency: u64,
+        switch: Maybe<SwitchId>,
+        into: Maybe<SwitchId>,
+    ) -> Self {
         let mut port = Self {
             free_at: 0,
             delay: delay + latency,
@@ -122,10 +131,11 @@ impl Port {
             switch,
             headroom: 0,
             pausing: 0,
+            leaves: false,
             marks: 0,
             latency,
-            deficits: [0; CLASSES],
-            turn: 0,
+            deficits: ByClass::default(),
+            turn: CONTROL,
             rate,
         };
         port.set_rate(rate);
@@ -163,14 +173,14 @@ impl Port {
 
     /// The lane whose turn it is among those that may send, of which there is one: the last one
     /// while its allowance lasts, then the next.
-    pub(crate) fn next_lane(&mut self, may: u8, allowances: &[i32; CLASSES]) -> usize {
-        let last = usize::from(self.turn);
-        if may >> last & 1 == 1 && 0 < self.deficits[last] {
+    pub(crate) fn next_lane(&mut self, may: u8, allowances: &ByClass<i32>) -> Class {
+        let last = self.turn;
+        if last.is_in(may) && 0 < self.deficits[last] {
             return last;
         }
-        let after = may & (u8::MAX << 1 << self.turn);
-        let class = if after == 0 { may } else { after }.trailing_zeros() as usize;
-        self.turn = class as u8;
+        let after = may & (u8::MAX << 1 << self.turn.index());
+        let class = Class::first_of(if after == 0 { may } else { after });
+        self.turn = class;
         self.deficits[class] = allowances[class];
         class
     }
@@ -185,21 +195,21 @@ impl Port {
     /// Counts a packet that has joined the queue of a class. [`crate::limits::QUEUE_BYTES`] has
     /// been checked.
     #[inline(always)]
-    pub(crate) fn joined(&mut self, class: usize, size: u32) {
+    pub(crate) fn joined(&mut self, class: Class, size: u32) {
         self.classes[class].queued += size;
         self.queued += size;
         self.peak = self.peak.max(self.queued);
-        self.waiting |= 1 << class;
+        self.waiting |= class.bit();
     }
 
     /// The same for one that has left it; returns what still waits there.
     #[inline(always)]
-    pub(crate) fn left(&mut self, class: usize, size: u32) -> u64 {
-        let Class { queue, queued, .. } = &mut self.classes[class];
+    pub(crate) fn left(&mut self, class: Class, size: u32) -> u64 {
+        let Queue { queue, queued, .. } = &mut self.classes[class];
         *queued -= size;
         self.queued -= size;
         if queue.is_empty() {
-            self.waiting &= !(1 << class);
+            self.waiting &= !class.bit();
         }
         u64::from(*queued)
     }

@@ -9,11 +9,14 @@
 use std::hint::black_box;
 
 use crate::buffer::Switch;
-use crate::calendar::Kind;
+use crate::calendar::Event;
+use crate::ids::{PairId, Raw, SwitchId};
 use crate::packet::{DATA, PATH_END, Packet};
 use crate::port::Port;
 use crate::ring::Ring;
 use crate::simulation::Simulation;
+use fabric::LinkId;
+use units::Id;
 
 /// Events that are read for together.
 const GROUP: usize = 16;
@@ -25,93 +28,95 @@ impl Simulation<'_> {
     /// Reads what the next events of NICs look at first.
     #[inline]
     pub(crate) fn read_for_nics(&mut self) {
-        if !self.is_large {
+        if !self.input.is_large {
             return;
         }
-        let entries = self.calendar.fresh(GROUP);
+        let entries = self.time.calendar.fresh(GROUP);
         if entries.is_empty() {
             return;
         }
         // The link that leads to the NIC, and the one that leaves it.
-        let mut cables = [[0_usize; 2]; GROUP];
+        let mut cables = [[LinkId::from_index(0); 2]; GROUP];
         let mut count = 0;
         let mut sum = 0;
         for entry in entries {
-            cables[count] = match entry.kind() {
-                Kind::PacketArrived => [entry.id(); 2],
-                Kind::StationAhead => self.stations.cable(entry.id()),
+            cables[count] = match entry.event() {
+                Event::PacketArrived(link) => [link; 2],
+                Event::StationAhead(station) => self.time.stations.cable(station),
                 _ => continue,
             };
             count += 1;
         }
         let cables = &cables[..count];
-        for entry in entries.iter().filter(|entry| entry.kind() == Kind::StationAhead) {
-            sum ^= self.stations.soonest(entry.id());
+        for entry in entries {
+            if let Event::StationAhead(station) = entry.event() {
+                sum ^= self.time.stations.soonest(station);
+            }
         }
         for [into, out] in cables {
-            let port = &self.ports[*out];
-            sum ^= self.ports[*into].free_at ^ port.free_at ^ u64::from(port.queued);
+            let port = &self.net.ports[*out];
+            sum ^= self.net.ports[*into].free_at ^ port.free_at ^ u64::from(port.queued);
         }
         let mut routes = [[0_u32; 3]; GROUP];
         for ([into, out], routes) in cables.iter().zip(&mut routes) {
-            let wire = self.ports[*into].wire;
+            let wire = self.net.ports[*into].wire;
             for (route, behind) in routes.iter_mut().zip([0, 3, 6]) {
                 let place = wire.place(wire.len().saturating_sub(1).min(behind));
-                *route = self.wires.get(place).map_or(0, |packet| packet.route);
+                *route = self.net.wires.get(place).map_or(0, |packet| packet.route);
             }
-            let Port { wire, classes, .. } = &self.ports[*out];
+            let Port { wire, classes, .. } = &self.net.ports[*out];
             sum ^= self.next_on(*wire);
-            let first = self.queued.get(classes[DATA].queue.place(0));
-            sum ^= first.map_or(0, |first| u64::from(first.from));
+            let first = self.net.queued.get(classes[DATA].queue.place(0));
+            sum ^= first.map_or(0, |first| u64::from(first.from.raw()));
         }
         for route in routes[..count].as_flattened() {
-            let end = self.paths.get(*route as usize).copied().unwrap_or(0);
-            let pair = (end & !PATH_END) as usize;
-            if let Some(pair) = self.pairs.get(pair) {
+            let end = self.net.paths.get(*route as usize).copied().unwrap_or(0);
+            let pair = PairId::of(end & !PATH_END);
+            if let Some(pair) = self.ends.pairs.get(pair) {
                 sum ^= pair.next_send ^ pair.acked_bytes ^ pair.line_bps;
             }
-            sum ^= self.inboxes.get(pair).map_or(0, |inbox| u64::from(inbox.expected));
+            sum ^= self.ends.inboxes.get(pair).map_or(0, |inbox| u64::from(inbox.expected));
         }
         black_box(sum);
     }
 
     /// Reads what is on its way to a switch.
-    pub(crate) fn read_inputs(&self, switch: usize) {
-        if !self.is_large {
+    pub(crate) fn read_inputs(&self, switch: SwitchId) {
+        if !self.input.is_large {
             return;
         }
-        let Switch { inputs, .. } = &self.switches[switch];
+        let Switch { inputs, .. } = &self.net.switches[switch];
         let mut sum = 0;
         for link in inputs {
-            sum ^= self.ports[*link as usize].free_at;
+            sum ^= self.net.ports[*link].free_at;
         }
         for link in inputs {
-            let wire = self.ports[*link as usize].wire;
+            let wire = self.net.ports[*link].wire;
             // Three packets share a line of the cache.
             for behind in (0..wire.len().min(24)).step_by(3) {
-                sum ^= u64::from(self.wires.at(wire.place(behind)).at);
+                sum ^= u64::from(self.net.wires.at(wire.place(behind)).at);
             }
         }
         black_box(sum);
     }
 
     /// Reads where the packets go that have been listed.
-    pub(crate) fn read_outputs(&self, switch: usize) {
-        if !self.is_large || self.incoming.len() < FEW {
+    pub(crate) fn read_outputs(&self, switch: SwitchId) {
+        if !self.input.is_large || self.net.incoming.len() < FEW {
             return;
         }
-        let Switch { ports, .. } = &self.switches[switch];
+        let Switch { ports, .. } = &self.net.switches[switch];
         let mut sum = 0;
         for link in ports {
-            let port = &self.ports[*link as usize];
+            let port = &self.net.ports[*link];
             sum ^= port.free_at ^ u64::from(port.queued);
         }
         for link in ports {
-            let Port { wire, classes, .. } = &self.ports[*link as usize];
+            let Port { wire, classes, .. } = &self.net.ports[*link];
             sum ^= self.next_on(*wire);
             let queue = classes[DATA].queue;
             for behind in (0..queue.len().min(14)).step_by(2) {
-                sum ^= u64::from(self.queued.at(queue.place(behind)).from);
+                sum ^= u64::from(self.net.queued.at(queue.place(behind)).from.raw());
             }
         }
         black_box(sum);
@@ -120,6 +125,6 @@ impl Simulation<'_> {
     /// What lies where the next packet of a wire will be written.
     #[inline]
     fn next_on(&self, wire: Ring) -> u64 {
-        self.wires.get(wire.place(wire.len())).map_or(0, |old: &Packet| u64::from(old.at))
+        self.net.wires.get(wire.place(wire.len())).map_or(0, |old: &Packet| u64::from(old.at))
     }
 }

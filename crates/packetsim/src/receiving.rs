@@ -7,13 +7,14 @@
 //! asks only for what is `reorder_window` packets late.
 
 use fabric::hardware::Reorder;
-use traffic::OpId;
+use fabric::{LinkId, NodeId};
 use units::{Bytes, Id, Span, Time};
 
 use crate::admission::AdmissionPolicy;
 use crate::cc::{Data, Feedback};
+use crate::ids::{Maybe, PairId, Raw};
 use crate::packet::{
-    ASKS, CONTROL, DATA, FRESH, MARKED, PATH_END, Packet, Purpose, ROAMING, STAMPED, Waiting,
+    ASKS, CONTROL, Class, FRESH, MARKED, PATH_END, Packet, Purpose, ROAMING, STAMPED, Waiting,
     joined,
 };
 use crate::pair::Message;
@@ -23,13 +24,13 @@ use crate::simulation::{Agenda, Simulation};
 impl Simulation<'_> {
     /// A packet reaches the NIC at the end of its way.
     #[inline]
-    pub(crate) fn packet_delivered(&mut self, link: usize, packet: Packet) {
+    pub(crate) fn packet_delivered(&mut self, link: LinkId, packet: Packet) {
         let pair = self.pair_of(&packet);
-        if self.recorder.is_some() && packet.purpose != Purpose::Data {
+        if self.accounts.recorder.is_some() && packet.purpose != Purpose::Data {
             self.record_age(&packet);
         }
         match packet.purpose {
-            Purpose::Data if self.rules.slow_hosts && self.ports[link].into == NOWHERE => {
+            Purpose::Data if self.input.rules.slow_hosts && self.net.ports[link].into.is_none() => {
                 self.queue_for_host(pair, link, packet);
             }
             Purpose::Data => self.data_received(pair, &packet),
@@ -44,40 +45,44 @@ impl Simulation<'_> {
 
     /// The queue pair of a packet at the end of its way.
     #[inline]
-    pub(crate) fn pair_of(&self, packet: &Packet) -> usize {
+    pub(crate) fn pair_of(&self, packet: &Packet) -> PairId {
         if packet.flags & ROAMING != 0 {
-            return packet.route as usize;
+            return PairId::of(packet.route);
         }
-        let end = self.paths[packet.route as usize];
+        let end = self.net.paths[packet.route as usize];
         debug_assert!(end & PATH_END != 0, "it is at the end of its way");
-        (end & !PATH_END) as usize
+        PairId::of(end & !PATH_END)
     }
 
     /// A data packet is in the host's memory.
-    pub(crate) fn data_received(&mut self, number: usize, packet: &Packet) {
-        if self.recorder.is_some() {
+    pub(crate) fn data_received(&mut self, number: PairId, packet: &Packet) {
+        if self.accounts.recorder.is_some() {
             self.record_age(packet);
         }
         let marked = packet.flags & MARKED != 0;
-        let inbox = &mut self.inboxes[number];
+        let inbox = &mut self.ends.inboxes[number];
         let feedback = match &mut inbox.control {
             None => Feedback { echo: marked, notify: false },
             Some(control) => {
                 let size = Bytes::new(u64::from(packet.size));
-                control.on_data(Time::from_ps(self.now), &Data { size, marked })
+                control.on_data(Time::from_ps(self.time.now), &Data { size, marked })
             }
         };
-        if feedback.notify || (feedback.echo && self.rules.echo_is_notice) {
-            self.counters.cnps += 1;
-            let size = self.sizes.notification;
+        if feedback.notify || (feedback.echo && self.input.rules.echo_is_notice) {
+            self.accounts.counters.cnps += 1;
+            let size = self.input.sizes.notification;
             self.send_control(number, Purpose::Notification, packet.psn, size, None, 0);
         }
+        if self.input.rules.unreliable {
+            self.datagram_received(number, packet);
+            return;
+        }
         let echo = if feedback.echo { MARKED } else { 0 };
-        let inbox = &mut self.inboxes[number];
+        let inbox = &mut self.ends.inboxes[number];
         let expected = inbox.expected;
         if packet.psn == expected {
             self.count_delivery(number, packet.psn);
-            let inbox = &mut self.inboxes[number];
+            let inbox = &mut self.ends.inboxes[number];
             inbox.expected += 1;
             // Acknowledgements of what came early said less than the sender must know now (RFC
             // 5681, 4.2).
@@ -90,19 +95,19 @@ impl Simulation<'_> {
             if ended {
                 self.complete_received_messages(number);
             }
-            if self.rules.admits {
+            if self.input.rules.admits {
                 self.send_grants(number);
             }
-            let inbox = &self.inboxes[number];
+            let inbox = &self.ends.inboxes[number];
             let asked = packet.flags & ASKS != 0 || echo != 0;
-            if ended || self.rules.ack_every <= inbox.unacked || in_gap || asked {
+            if ended || self.input.rules.ack_every <= inbox.unacked || in_gap || asked {
                 self.send_ack(number, packet, echo | FRESH);
             } else {
                 self.free_stamps(packet);
             }
         } else if packet.psn < expected || inbox.early.contains(packet.psn) {
             // A copy: the acknowledgement may have been lost.
-            self.tally.duplicate_data += 1;
+            self.accounts.tally.duplicate_data += 1;
             self.send_ack(number, packet, echo);
         } else {
             self.data_received_early(number, packet, echo);
@@ -111,33 +116,40 @@ impl Simulation<'_> {
 
     /// Counts a data packet that arrives for the first time.
     #[inline]
-    fn count_delivery(&mut self, number: usize, psn: u32) {
-        self.tally.delivered_data += 1;
+    pub(crate) fn count_delivery(&mut self, number: PairId, psn: u32) {
+        self.accounts.tally.delivered_data += 1;
         // What was sent unasked was never granted.
-        if self.rules.counts_granted && self.rules.unasked <= psn {
+        if self.input.rules.counts_granted && self.input.rules.unasked <= psn {
             self.return_grants(number, 1);
         }
     }
 
     /// A data packet arrives before one that was sent before it.
-    fn data_received_early(&mut self, number: usize, packet: &Packet, echo: u8) {
-        self.tally.reordered += 1;
-        let inbox = &mut self.inboxes[number];
+    fn data_received_early(&mut self, number: PairId, packet: &Packet, echo: u8) {
+        self.accounts.tally.reordered += 1;
+        let inbox = &mut self.ends.inboxes[number];
         let (expected, psn) = (inbox.expected, packet.psn);
-        match self.settings.nic.reorder {
+        match self.input.settings.nic.reorder {
             Reorder::None => {
-                self.tally.discarded_data += 1;
+                self.accounts.tally.discarded_data += 1;
                 let ask = inbox.asked != expected;
                 inbox.asked = expected;
                 self.free_stamps(packet);
                 if ask {
-                    self.send_control(number, Purpose::Nak, expected, self.sizes.nak, None, echo);
+                    self.send_control(
+                        number,
+                        Purpose::Nak,
+                        expected,
+                        self.input.sizes.nak,
+                        None,
+                        echo,
+                    );
                 }
             }
             Reorder::SelectiveRepeat => {
                 inbox.early.insert(psn);
                 self.count_delivery(number, psn);
-                let inbox = &mut self.inboxes[number];
+                let inbox = &mut self.ends.inboxes[number];
                 // Everything between what was asked for before and this packet is missing.
                 let from = if inbox.asked == NOWHERE { expected } else { inbox.asked + 1 };
                 let from = from.max(expected);
@@ -147,18 +159,25 @@ impl Simulation<'_> {
                     inbox.asked = *last;
                 }
                 for psn in missing {
-                    self.send_control(number, Purpose::Nak, psn, self.sizes.nak, None, 0);
+                    self.send_control(number, Purpose::Nak, psn, self.input.sizes.nak, None, 0);
                 }
                 self.send_ack(number, packet, echo | FRESH);
             }
             Reorder::DirectPlacement => {
                 inbox.early.insert(psn);
                 self.count_delivery(number, psn);
-                let inbox = &mut self.inboxes[number];
-                let late = expected.saturating_add(self.settings.nic.reorder_window) <= psn;
+                let inbox = &mut self.ends.inboxes[number];
+                let late = expected.saturating_add(self.input.settings.nic.reorder_window) <= psn;
                 if late && inbox.asked != expected {
                     inbox.asked = expected;
-                    self.send_control(number, Purpose::Nak, expected, self.sizes.nak, None, 0);
+                    self.send_control(
+                        number,
+                        Purpose::Nak,
+                        expected,
+                        self.input.sizes.nak,
+                        None,
+                        0,
+                    );
                 }
                 self.send_ack(number, packet, echo | FRESH);
             }
@@ -166,48 +185,52 @@ impl Simulation<'_> {
     }
 
     /// Notes the messages that have now arrived in full.
-    fn complete_received_messages(&mut self, number: usize) {
-        while self.inboxes[number].message_end <= self.inboxes[number].expected {
-            let inbox = &mut self.inboxes[number];
-            let message = &self.messages[inbox.message as usize];
+    fn complete_received_messages(&mut self, number: PairId) {
+        while self.ends.inboxes[number].message_end <= self.ends.inboxes[number].expected {
+            let inbox = &mut self.ends.inboxes[number];
+            let message = &self.ends.messages[inbox.message as usize];
             inbox.message = message.next;
-            let next = self.messages.get(message.next as usize);
+            let next = self.ends.messages.get(message.next as usize);
             inbox.message_end = next.map_or(u32::MAX, Message::end);
-            self.part_arrived(OpId::from_index(message.op as usize));
+            self.part_arrived(message.op);
         }
     }
 
     /// Acknowledges everything before the packet that is expected next.
     #[inline]
-    fn send_ack(&mut self, number: usize, cause: &Packet, echo: u8) {
-        let inbox = &mut self.inboxes[number];
+    fn send_ack(&mut self, number: PairId, cause: &Packet, echo: u8) {
+        let inbox = &mut self.ends.inboxes[number];
         inbox.unacked = 0;
         let expected = inbox.expected;
-        if self.rules.reads {
+        if self.input.rules.reads {
             self.complete_read(number, expected);
             return;
         }
-        self.send_control(number, Purpose::Ack, expected, self.sizes.ack, Some(cause), echo);
+        if self.input.rules.light_acks {
+            self.send_light_ack(number, cause, expected, echo);
+            return;
+        }
+        self.send_control(number, Purpose::Ack, expected, self.input.sizes.ack, Some(cause), echo);
     }
 
     /// Sends a small packet back to the sender.
     #[inline]
     pub(crate) fn send_control(
         &mut self,
-        number: usize,
+        number: PairId,
         purpose: Purpose,
         psn: u32,
         size: u16,
         cause: Option<&Packet>,
         flags: u8,
     ) {
-        let route = self.way_back(number, cause);
-        let link = self.paths[route as usize] as usize;
+        let route = self.way_back(number, psn, cause);
+        let link = LinkId::of(self.net.paths[route as usize]);
         let stamped = cause.map_or(0, |packet| packet.flags & STAMPED);
         let packet = Packet {
             psn,
-            at: joined(self.now),
-            sent: cause.map_or((self.now / 1_000) as u32, |packet| packet.sent),
+            at: joined(self.time.now),
+            sent: cause.map_or((self.time.now / 1_000) as u32, |packet| packet.sent),
             route: route + 1,
             size,
             purpose,
@@ -215,40 +238,40 @@ impl Simulation<'_> {
         };
         self.apply_departures(link);
         if self.is_idle(link, CONTROL) {
-            if self.recorder.is_some() {
+            if self.accounts.recorder.is_some() {
                 self.record_wait(link, purpose, Span::ZERO);
             }
-            self.put_on_wire(link, self.now, packet);
-            if self.explicit {
-                self.schedule_wake_up_as_ns3(self.sender_of_port[link] as usize, link);
+            self.put_on_wire(link, self.time.now, packet);
+            if self.input.departures.are_events() {
+                self.schedule_wake_up_as_ns3(self.ends.sender_of_port[link].known(), link);
             }
         } else {
-            self.enqueue(link, CONTROL, Waiting { packet, from: NOWHERE });
+            self.enqueue(link, CONTROL, Waiting { packet, from: Maybe::NONE });
         }
     }
 
-    fn free_stamps(&mut self, packet: &Packet) {
+    pub(crate) fn free_stamps(&mut self, packet: &Packet) {
         if packet.flags & STAMPED != 0 {
-            self.stamps.free(packet.sent);
+            self.net.stamps.free(packet.sent);
         }
     }
 
     /// Clears more packets for a sender, as far as its window allows.
-    pub(crate) fn send_grants(&mut self, number: usize) {
-        if self.pairs[number].broken {
+    pub(crate) fn send_grants(&mut self, number: PairId) {
+        if self.ends.pairs[number].broken {
             return;
         }
-        let config = &self.rules.admission;
+        let config = &self.input.rules.admission;
         // A receiver that reads without being careful asks for all of a message at once.
         let buffer = match config.policy {
             AdmissionPolicy::None => u32::MAX,
-            AdmissionPolicy::ReceiverDriven => self.sizes.packets(config.buffer.get()),
+            AdmissionPolicy::ReceiverDriven => self.input.sizes.packets(config.buffer.get()),
         };
-        let end = self.pairs[number].end;
-        let node = self.inboxes[number].node as usize;
-        let mut to = self.inboxes[number].granted;
+        let end = self.ends.pairs[number].end;
+        let node = self.ends.inboxes[number].node;
+        let mut to = self.ends.inboxes[number].granted;
         let ahead = buffer.saturating_mul(config.window);
-        let reach = self.inboxes[number].expected.saturating_add(ahead);
+        let reach = self.ends.inboxes[number].expected.saturating_add(ahead);
         let total = config.receiver_window.map_or(u64::MAX, Bytes::get);
         while to < end {
             // A buffer is used again when all of it has arrived.
@@ -256,96 +279,96 @@ impl Simulation<'_> {
             if reach < to.saturating_add(more) {
                 break;
             }
-            let bytes = u64::from(more) * u64::from(self.sizes.mtu);
-            let ledger = &mut self.grant_ledgers[node];
+            let bytes = u64::from(more) * u64::from(self.input.sizes.mtu);
+            let ledger = &mut self.ends.grant_ledgers[node.index()];
             if 0 < ledger.granted && total < ledger.granted.saturating_add(bytes) {
-                if !self.inboxes[number].queued {
-                    self.inboxes[number].queued = true;
-                    ledger.queue.push_back(number as u32);
+                if !self.ends.inboxes[number].queued {
+                    self.ends.inboxes[number].queued = true;
+                    ledger.queue.push_back(number);
                 }
                 break;
             }
             ledger.granted += bytes;
             to += more;
         }
-        if self.inboxes[number].granted < to {
-            self.inboxes[number].granted = to;
-            self.send_control(number, Purpose::Grant, to, self.sizes.grant, None, 0);
+        if self.ends.inboxes[number].granted < to {
+            self.ends.inboxes[number].granted = to;
+            self.send_control(number, Purpose::Grant, to, self.input.sizes.grant, None, 0);
         }
     }
 
     /// So many packets that were granted have arrived, or never will; whoever waits for the
     /// receiver may have its turn.
-    pub(crate) fn return_grants(&mut self, number: usize, packets: u32) {
-        let node = self.inboxes[number].node as usize;
-        let bytes = u64::from(packets) * u64::from(self.sizes.mtu);
-        let ledger = &mut self.grant_ledgers[node];
+    pub(crate) fn return_grants(&mut self, number: PairId, packets: u32) {
+        let node = self.ends.inboxes[number].node;
+        let bytes = u64::from(packets) * u64::from(self.input.sizes.mtu);
+        let ledger = &mut self.ends.grant_ledgers[node.index()];
         ledger.granted = ledger.granted.saturating_sub(bytes);
         let waiting = ledger.queue.len();
         for _ in 0..waiting {
-            let ledger = &mut self.grant_ledgers[node];
-            let buffer = self.rules.admission.buffer.get();
-            let total = self.rules.admission.receiver_window.map_or(u64::MAX, Bytes::get);
+            let ledger = &mut self.ends.grant_ledgers[node.index()];
+            let buffer = self.input.rules.admission.buffer.get();
+            let total = self.input.rules.admission.receiver_window.map_or(u64::MAX, Bytes::get);
             if 0 < ledger.granted && total < ledger.granted + buffer {
                 break;
             }
             let Some(next) = ledger.queue.pop_front() else { break };
-            self.inboxes[next as usize].queued = false;
-            self.send_grants(next as usize);
+            self.ends.inboxes[next].queued = false;
+            self.send_grants(next);
         }
     }
 
     /// The links that lead to a NIC: its buffer is one, whatever port a packet came through.
-    fn links_into(&self, node: usize) -> impl Iterator<Item = usize> + use<> {
-        let fabric = self.fabric;
-        let out = fabric.ports(fabric::NodeId::from_index(node)).iter();
-        let links: Vec<usize> = out.map(|link| fabric.reverse(*link).index()).collect();
+    fn links_into(&self, node: NodeId) -> impl Iterator<Item = LinkId> + use<> {
+        let fabric = self.input.fabric;
+        let out = fabric.ports(node).iter();
+        let links: Vec<LinkId> = out.map(|link| fabric.reverse(*link)).collect();
         links.into_iter()
     }
 
     /// Holds a packet until the host has taken what came before it over PCIe.
-    fn queue_for_host(&mut self, pair: usize, link: usize, packet: Packet) {
-        let node = self.inboxes[pair].node as usize;
-        let (now, size) = (self.now, u64::from(packet.size));
-        let host = &mut self.hosts[node];
+    fn queue_for_host(&mut self, pair: PairId, link: LinkId, packet: Packet) {
+        let node = self.ends.inboxes[pair].node;
+        let (now, size) = (self.time.now, u64::from(packet.size));
+        let host = &mut self.ends.hosts[node.index()];
         if host.queue.is_empty()
             && host.line <= host.rate
-            && self.settings.nic.host_rate().is_none()
+            && self.input.settings.nic.host_rate().is_none()
         {
             // This host takes packets as fast as they come.
             self.data_received(pair, &packet);
             return;
         }
-        let time = self.clock.time_to_send(host.rate, size);
+        let time = self.input.clock.time_to_send(host.rate, size);
         host.free_at = host.free_at.max(now) + time;
         host.held += size;
         let at = host.free_at;
         host.queue.push_back(packet);
-        let full = self.settings.nic.receive_buffer.get() / 2 < host.held;
-        let lossless = self.rules.lossless >> (DATA + packet.lane()) & 1 == 1;
+        let full = self.input.settings.nic.receive_buffer.get() / 2 < host.held;
+        let lossless = Class::of_lane(packet.lane()).is_in(self.input.rules.lossless);
         if full && !host.pausing && lossless {
             host.pausing = true;
             self.links_into(node).for_each(|link| self.nic_pauses(link));
-        } else if self.settings.nic.receive_buffer.get() < host.held {
-            let host = &mut self.hosts[node];
+        } else if self.input.settings.nic.receive_buffer.get() < host.held {
+            let host = &mut self.ends.hosts[node.index()];
             let packet = host.queue.pop_back().expect("it was pushed above");
             host.held -= size;
             host.free_at -= time;
             if lossless {
-                self.report_lossless_drop(fabric::NodeId::from_index(node), "receive buffer");
+                self.report_lossless_drop(node, "receive buffer");
             }
             self.drop_packet(link, &packet);
             return;
         }
-        self.schedule_rare(at, Agenda::HostRead { node: node as u32 });
+        self.schedule_rare(at, Agenda::HostRead { node });
     }
 
     /// The host has taken the oldest packet that its NIC held.
-    pub(crate) fn host_read_packet(&mut self, node: usize) {
-        let host = &mut self.hosts[node];
+    pub(crate) fn host_read_packet(&mut self, node: NodeId) {
+        let host = &mut self.ends.hosts[node.index()];
         let Some(packet) = host.queue.pop_front() else { return };
         host.held -= u64::from(packet.size);
-        if host.pausing && host.held <= self.settings.nic.receive_buffer.get() / 4 {
+        if host.pausing && host.held <= self.input.settings.nic.receive_buffer.get() / 4 {
             host.pausing = false;
             self.links_into(node).for_each(|link| self.nic_resumes(link));
         }

@@ -4,11 +4,13 @@
 //! in which they got something to send; one that must wait for its pacing or its window is passed
 //! over.
 
+use fabric::LinkId;
 use traffic::OpId;
 use units::{Bytes, Id, Rate, Time};
 
-use crate::calendar::Kind;
+use crate::calendar::Event;
 use crate::cc::{Ack, Loss};
+use crate::ids::{PairId, Raw, SenderId};
 use crate::nic::AfterIdle;
 use crate::packet::{ASKS, FRESH, LANE_SHIFT, MARKED, Packet, Purpose, ROAMING, STAMPED};
 use crate::pair::Message;
@@ -22,30 +24,18 @@ pub(crate) const MOST_REPORTED: u32 = 3;
 
 impl Simulation<'_> {
     /// Hands a message to a queue pair, which may begin when the host has posted it.
-    pub(crate) fn post_message(&mut self, pair: usize, op: u32, bytes: u64, posted: u64) {
-        if self.pairs[pair].broken {
+    pub(crate) fn post_message(&mut self, pair: PairId, op: OpId, bytes: u64, posted: u64) {
+        if self.ends.pairs[pair].broken {
             return;
         }
-        let packets = self.sizes.packets(bytes);
-        let number = self.messages.len() as u32;
-        let (key, _) = &self.network.keys[pair];
-        let fetch = self.fetches[key.from.index()] + self.fetches[key.to.index()];
-        let state = &mut self.pairs[pair];
+        let (key, _) = &self.net.network.keys[pair];
+        let fetch = self.ends.fetches[key.from.index()] + self.ends.fetches[key.to.index()];
+        let state = &mut self.ends.pairs[pair];
         let was_idle = state.una == state.end;
         let posted = if was_idle { posted + fetch } else { posted };
-        let before = match state.last {
-            NOWHERE => 0,
-            last => {
-                let earlier = &mut self.messages[last as usize];
-                earlier.next = number;
-                earlier.before + earlier.bytes
-            }
-        };
-        let first = state.end;
-        self.messages.push(Message { op, first, packets, next: NOWHERE, bytes, before, posted });
-        let end = first.checked_add(packets).expect("a queue pair sends fewer than 2³² packets");
-        state.end = end;
-        state.last = number;
+        self.part.note_message(pair, op, bytes, posted);
+        let number = self.list_message(pair, op, bytes, posted);
+        let state = &mut self.ends.pairs[pair];
         if state.sending == NOWHERE {
             state.sending = number;
             state.posted = posted;
@@ -53,39 +43,75 @@ impl Simulation<'_> {
         if state.waiting == NOWHERE {
             state.waiting = number;
         }
-        let inbox = &mut self.inboxes[pair];
-        if inbox.message == NOWHERE {
-            inbox.message = number;
-            inbox.message_end = end;
-        }
-        if was_idle && self.settings.nic.after_idle == AfterIdle::Restart {
+        if was_idle && self.input.settings.nic.after_idle == AfterIdle::Restart {
             self.restart_after_idle(pair);
         }
-        if was_idle && self.rules.flowlet_gap <= self.now - self.pairs[pair].busy_until {
-            self.pairs[pair].choices += 1;
+        if was_idle
+            && self.input.rules.flowlet_gap <= self.time.now - self.ends.pairs[pair].busy_until
+        {
+            self.ends.pairs[pair].choices += 1;
         }
-        if self.rules.admits {
+        if self.input.rules.admits {
             self.send_grants(pair);
             self.arm_timeout(pair);
         }
         self.enqueue_pair(pair);
-        self.try_transmit(self.pairs[pair].port as usize);
+        if self.is_as_ns3() {
+            self.list_as_ns3(pair);
+        }
+        self.try_transmit(self.ends.pairs[pair].port);
+    }
+
+    /// Adds a message to those of a queue pair; returns its number.
+    pub(crate) fn list_message(&mut self, pair: PairId, op: OpId, bytes: u64, posted: u64) -> u32 {
+        let packets = self.input.sizes.packets(bytes);
+        let number = self.ends.messages.len() as u32;
+        let state = &mut self.ends.pairs[pair];
+        let before = match state.last {
+            NOWHERE => 0,
+            last => {
+                let earlier = &mut self.ends.messages[last as usize];
+                earlier.next = number;
+                earlier.before + earlier.bytes
+            }
+        };
+        let first = state.end;
+        self.ends.messages.push(Message {
+            op,
+            first,
+            packets,
+            received: 0,
+            next: NOWHERE,
+            bytes,
+            before,
+            posted,
+        });
+        let end = first.checked_add(packets).expect("a queue pair sends fewer than 2³² packets");
+        state.end = end;
+        state.last = number;
+        let inbox = &mut self.ends.inboxes[pair];
+        if inbox.message == NOWHERE {
+            inbox.message = number;
+            inbox.message_end = end;
+        }
+        number
     }
 
     /// Resets the congestion control of a queue pair that was idle for long.
-    fn restart_after_idle(&mut self, pair: usize) {
-        let idle = self.now - self.pairs[pair].busy_until;
-        if self.settings.nic.idle_reset.as_ps() <= idle {
-            self.pairs[pair].control = self.settings.congestion.build(&self.circumstances(pair));
+    fn restart_after_idle(&mut self, pair: PairId) {
+        let idle = self.time.now - self.ends.pairs[pair].busy_until;
+        if self.input.settings.nic.idle_reset.as_ps() <= idle {
+            self.ends.pairs[pair].control =
+                self.input.settings.congestion.build(&self.circumstances(pair));
             self.update_limit(pair);
         }
     }
 
     /// Puts a queue pair into its port's list if it has something to send, and notes when it may.
     #[inline]
-    pub(crate) fn enqueue_pair(&mut self, number: usize) {
-        let pair = &mut self.pairs[number];
-        let sender = &mut self.senders[self.sender_of_port[pair.port as usize] as usize];
+    pub(crate) fn enqueue_pair(&mut self, number: PairId) {
+        let pair = &mut self.ends.pairs[number];
+        let sender = &mut self.ends.senders[self.ends.sender_of_port[pair.port].known()];
         if pair.place != NOWHERE {
             if pair.has_work() {
                 sender.due[pair.place as usize] = pair.due();
@@ -94,37 +120,41 @@ impl Simulation<'_> {
             }
         } else if !pair.broken && pair.has_work() {
             pair.place = sender.pairs.len() as u32;
-            sender.pairs.push(number as u32);
+            sender.pairs.push(number);
             sender.due.push(pair.due());
         }
     }
 
     /// Takes a queue pair that has nothing left to send off its port's list.
-    pub(crate) fn dequeue_pair(&mut self, number: usize) {
-        let pair = &mut self.pairs[number];
+    pub(crate) fn dequeue_pair(&mut self, number: PairId) {
+        let pair = &mut self.ends.pairs[number];
         let place = pair.place as usize;
         pair.place = NOWHERE;
-        let sender = &mut self.senders[self.sender_of_port[pair.port as usize] as usize];
+        let sender = &mut self.ends.senders[self.ends.sender_of_port[pair.port].known()];
         sender.remove(place);
         for (at, pair) in sender.pairs.iter().enumerate().skip(place) {
-            self.pairs[*pair as usize].place = at as u32;
+            self.ends.pairs[*pair].place = at as u32;
         }
     }
 
     /// Lets a NIC's port send if it can: acknowledgements first, then the next queue pair.
-    pub(crate) fn try_transmit(&mut self, link: usize) {
+    pub(crate) fn try_transmit(&mut self, link: LinkId) {
         if self.is_switch_port(link) {
             self.try_transmit_unit(link);
             return;
         }
+        if self.ends.planes.are_several() {
+            self.try_transmit_in_planes(link);
+            return;
+        }
         self.apply_departures(link);
-        let port = &self.ports[link];
-        let sender = self.sender_of_port[link] as usize;
-        let free = port.is_free(self.now, self.ticket);
-        if free && let Some(place) = self.next_in_turn(sender, link, self.now) {
+        let port = &self.net.ports[link];
+        let sender = self.ends.sender_of_port[link].known();
+        let free = port.is_free(self.time.now, self.time.ticket);
+        if free && let Some(place) = self.next_in_turn(sender, link, self.time.now) {
             self.send_packet(sender, place, link);
         }
-        if self.explicit && !self.credits.are_counted() {
+        if self.is_as_ns3() {
             self.schedule_wake_up_as_ns3(sender, link);
         } else {
             self.schedule_wake_up(sender, link);
@@ -133,8 +163,8 @@ impl Simulation<'_> {
 
     /// Wakes a NIC when its transmitter is free and a queue pair may send.
     #[inline]
-    fn schedule_wake_up(&mut self, sender: usize, link: usize) {
-        if self.ports[link].paused == 0 || 1 < self.rules.lanes {
+    fn schedule_wake_up(&mut self, sender: SenderId, link: LinkId) {
+        if self.net.ports[link].paused == 0 || 1 < self.input.rules.lanes {
             let at = self.send_due(sender, link);
             self.wake_sender_at(sender, link, at);
         }
@@ -142,196 +172,193 @@ impl Simulation<'_> {
 
     /// Sees to it that a sender's turn comes by then, if ever.
     #[inline]
-    pub(crate) fn wake_sender_at(&mut self, sender: usize, link: usize, at: u64) {
-        let sender = &mut self.senders[sender];
+    pub(crate) fn wake_sender_at(&mut self, sender: SenderId, link: LinkId, at: u64) {
+        let sender = &mut self.ends.senders[sender];
         if at < sender.wake_at {
             sender.wake_at = at;
-            self.schedule(at, link as u32, Kind::SenderWoken, link);
+            self.schedule(at, link.raw(), Event::SenderWoken(link));
         }
     }
 
-    /// The same as HPCC's ns-3 does it: a look whenever the transmitter is free, and one wake-up
-    /// that is never moved to an earlier time.
-    pub(crate) fn schedule_wake_up_as_ns3(&mut self, sender: usize, link: usize) {
-        let port = &mut self.ports[link];
-        let free = port.is_free(self.now, self.ticket);
-        let sender = &mut self.senders[sender];
-        if !free {
-            if !port.free_event_pending && (!sender.pairs.is_empty() || port.sendable() != 0) {
-                port.free_event_pending = true;
-                let (at, ticket) = (port.free_at, port.free_ticket);
-                self.schedule(at, ticket, Kind::TransmitterFreed, link);
-            }
-            return;
-        }
-        let pairs = sender.pairs.iter().map(|pair| &self.pairs[*pair as usize]);
-        let due = pairs.filter(|pair| pair.has_work()).map(|pair| pair.next_send).min();
-        if let Some(due) = due.filter(|due| self.now < *due)
-            && sender.wake_at == NEVER
-        {
-            sender.wake_at = due;
-            let ticket = self.calendar.ticket();
-            self.schedule(due, ticket, Kind::SenderWoken, link);
-        }
-    }
-
-    /// Handles [`Kind::SenderWoken`].
-    pub(crate) fn sender_woken(&mut self, link: usize) {
-        let sender = &mut self.senders[self.sender_of_port[link] as usize];
-        if sender.wake_at == self.now {
-            sender.wake_at = NEVER;
+    /// Handles [`Event::SenderWoken`].
+    pub(crate) fn sender_woken(&mut self, link: LinkId) {
+        let sender = self.ends.sender_of_port[link].known();
+        let due = self.ends.senders[sender].wake_at == self.time.now;
+        if due && !self.has_moved_as_ns3(sender) {
+            self.ends.senders[sender].wake_at = NEVER;
             self.try_transmit(link);
         }
     }
 
     /// Puts the next packet of a queue pair onto the wire.
-    pub(crate) fn send_packet(&mut self, sender: usize, place: usize, link: usize) {
-        let mtu = self.sizes.mtu;
-        self.senders[sender].turn = place + 1;
-        let number = self.senders[sender].pairs[place] as usize;
-        let pair = &mut self.pairs[number];
+    pub(crate) fn send_packet(&mut self, sender: SenderId, place: usize, link: LinkId) {
+        let mtu = self.input.sizes.mtu;
+        self.ends.senders[sender].turn = place + 1;
+        let number = self.ends.senders[sender].pairs[place];
+        let pair = &mut self.ends.pairs[number];
         let again = pair.resend.pop();
         let psn = again.unwrap_or(pair.next);
         let message = match again {
-            None => &self.messages[pair.sending as usize],
+            None => &self.ends.messages[pair.sending as usize],
             Some(psn) => {
                 let mut at = pair.waiting;
-                while self.messages[at as usize].end() <= psn {
-                    at = self.messages[at as usize].next;
+                while self.ends.messages[at as usize].end() <= psn {
+                    at = self.ends.messages[at as usize].next;
                 }
-                &self.messages[at as usize]
+                &self.ends.messages[at as usize]
             }
         };
         let payload = message.payload(psn, mtu);
-        let more = self.sizes.more(psn == message.first, psn + 1 == message.end());
-        let size = payload + self.sizes.data + more;
+        let more = self.input.sizes.more(psn == message.first, psn + 1 == message.end());
+        let size = payload + self.input.sizes.data + more;
         if again.is_none() {
             pair.next += 1;
             pair.sent_bytes = message.offset(psn, mtu) + u64::from(payload);
             if pair.next == message.end() {
                 pair.sending = message.next;
                 if message.next != NOWHERE {
-                    pair.posted = self.messages[message.next as usize].posted;
+                    pair.posted = self.ends.messages[message.next as usize].posted;
                 }
             }
         }
         if psn < pair.high {
-            self.counters.retransmits += 1;
+            self.accounts.counters.retransmits += 1;
         } else {
             pair.high = psn + 1;
         }
-        let wire = u64::from(size) + self.sizes.gap;
-        let gap = if payload == mtu && size == mtu + self.sizes.data {
+        let wire = u64::from(size) + self.input.sizes.gap;
+        let gap = if payload == mtu && size == mtu + self.input.sizes.data {
             pair.gap
         } else {
-            self.clock.time_to_send(Rate::from_bps(pair.rate_bps), wire)
+            self.input.clock.time_to_send(Rate::from_bps(pair.rate_bps), wire)
         };
-        pair.next_send = self.now + gap;
+        pair.next_send = self.time.now + gap;
         pair.last_size = wire as u32;
-        pair.busy_until = self.now;
-        let now = Time::from_ps(self.now);
+        pair.busy_until = self.time.now;
+        let now = Time::from_ps(self.time.now);
         pair.control.on_sent(now, Bytes::new(u64::from(payload)));
-        let (sent, flags) = if self.rules.needs.hops {
-            (self.stamps.begin(self.now), STAMPED)
+        let (sent, flags) = if self.input.rules.needs.hops {
+            (self.net.stamps.begin(self.time.now), STAMPED)
         } else {
-            ((self.now / 1_000) as u32, 0)
+            ((self.time.now / 1_000) as u32, 0)
         };
-        let flags = flags | pair.lane << LANE_SHIFT;
-        let (route, flags) = match pair.route {
-            NOWHERE => (number as u32, flags | ROAMING),
-            route => (route + self.entropy.next(number) + 1, flags),
-        };
+        let (route, more) = self.first_step(number, link);
+        let pair = &mut self.ends.pairs[number];
+        let flags = flags | more | pair.lane << LANE_SHIFT;
         let flags = if pair.asks(psn) { flags | ASKS } else { flags };
         let (size, purpose) = (size as u16, Purpose::Data);
         let packet = Packet { at: 0, psn, sent, route, size, purpose, flags };
-        self.counters.packets += 1;
+        self.accounts.counters.packets += 1;
         if pair.has_work() {
-            self.senders[sender].due[place] = pair.due();
+            self.ends.senders[sender].due[place] = pair.due();
         } else {
             self.dequeue_pair(number);
         }
         self.send_from_node(link, packet);
-        let fetched = self.now + self.senders[sender].fetching;
-        let port = &mut self.ports[link];
+        let fetched = self.time.now + self.ends.senders[sender].fetching;
+        let port = &mut self.net.ports[link];
         port.free_at = port.free_at.max(fetched);
-        self.arm_timeout(number);
+        self.wait_for_ack(number);
+    }
+
+    /// A packet has been sent: its acknowledgement is waited for, if there will be one.
+    #[inline]
+    fn wait_for_ack(&mut self, number: PairId) {
+        if self.input.rules.unreliable {
+            self.forget_sent(number);
+        } else {
+            self.arm_timeout(number);
+        }
+    }
+
+    /// Where a packet that leaves by a port begins its way, and what its flags say of that.
+    #[inline]
+    fn first_step(&mut self, number: PairId, link: LinkId) -> (u32, u8) {
+        match self.ends.pairs[number].route {
+            NOWHERE => (number.raw(), ROAMING),
+            route => {
+                let plane = self.ends.planes.of_port(link);
+                (route + self.ends.entropy.next(number, plane) + 1, 0)
+            }
+        }
     }
 
     /// Sees to it that silence is noticed.
     #[inline]
-    fn arm_timeout(&mut self, number: usize) {
-        let pair = &mut self.pairs[number];
+    fn arm_timeout(&mut self, number: PairId) {
+        let pair = &mut self.ends.pairs[number];
         if !pair.overdue_pending {
             pair.overdue_pending = true;
-            pair.progress_at = self.now;
-            let (at, ticket) = (self.now + pair.timeout, self.calendar.ticket());
-            self.schedule(at, ticket, Kind::Timeout, number);
+            pair.progress_at = self.time.now;
+            let (at, ticket) = (self.time.now + pair.timeout, self.time.calendar.ticket());
+            self.schedule(at, ticket, Event::Timeout(number));
         }
     }
 
-    /// Handles [`Kind::Timeout`]: nothing may have been heard for the retransmission timeout.
-    pub(crate) fn timeout_expired(&mut self, number: usize) {
-        let pair = &mut self.pairs[number];
+    /// Handles [`Event::Timeout`]: nothing may have been heard for the retransmission timeout.
+    pub(crate) fn timeout_expired(&mut self, number: PairId) {
+        let pair = &mut self.ends.pairs[number];
         pair.overdue_pending = false;
         if pair.broken {
             return;
         }
         if pair.una == pair.next {
-            if self.rules.admits && pair.next < pair.end {
+            if self.input.rules.admits && pair.next < pair.end {
                 self.request_grant(number);
             }
             return;
         }
         let due = pair.progress_at + pair.timeout;
-        if self.now < due {
+        if self.time.now < due {
             pair.overdue_pending = true;
-            let ticket = self.calendar.ticket();
-            self.schedule(due, ticket, Kind::Timeout, number);
+            let ticket = self.time.calendar.ticket();
+            self.schedule(due, ticket, Event::Timeout(number));
             return;
         }
         pair.tries = pair.tries.saturating_add(1);
-        if self.settings.nic.retries < pair.tries {
+        if self.input.settings.nic.retries < pair.tries {
             self.give_up(number);
             return;
         }
-        if self.rules.reads {
+        if self.input.rules.reads {
             // The reader has waited in vain: it asks for everything from here on.
-            let (expected, size) = (self.inboxes[number].expected, self.sizes.nak);
+            let (expected, size) = (self.ends.inboxes[number].expected, self.input.sizes.nak);
             self.send_control(number, Purpose::Nak, expected, size, None, ASKS);
             self.arm_timeout(number);
             return;
         }
-        pair.control.on_loss(Time::from_ps(self.now), Loss::Timeout);
-        if self.rules.goes_back {
-            self.go_back(number, self.pairs[number].una);
+        pair.control.on_loss(Time::from_ps(self.time.now), Loss::Timeout);
+        if self.input.rules.goes_back {
+            self.go_back(number, self.ends.pairs[number].una);
         } else {
             self.resend_missing(number);
         }
         self.update_limit(number);
         self.arm_timeout(number);
-        self.try_transmit(self.pairs[number].port as usize);
+        self.try_transmit(self.ends.pairs[number].port);
     }
 
     /// A sender that has long waited for a clearance asks for it; a grant that got lost is
     /// told again. The question itself takes no time here.
-    fn request_grant(&mut self, number: usize) {
-        let granted = self.inboxes[number].granted;
-        let pair = &mut self.pairs[number];
+    fn request_grant(&mut self, number: PairId) {
+        let granted = self.ends.inboxes[number].granted;
+        let pair = &mut self.ends.pairs[number];
         if pair.granted < granted {
             pair.tries = pair.tries.saturating_add(1);
-            if self.settings.nic.retries < pair.tries {
+            if self.input.settings.nic.retries < pair.tries {
                 self.give_up(number);
                 return;
             }
-            self.send_control(number, Purpose::Grant, granted, self.sizes.grant, None, 0);
+            self.send_control(number, Purpose::Grant, granted, self.input.sizes.grant, None, 0);
         }
         self.arm_timeout(number);
     }
 
     /// Sends once more what the receiver does not have. Acknowledgements say what has
     /// arrived; here it looks at the receiver's own list, which is newer by half a round trip.
-    fn resend_missing(&mut self, number: usize) {
-        let (pair, inbox) = (&mut self.pairs[number], &self.inboxes[number]);
+    fn resend_missing(&mut self, number: PairId) {
+        self.part.is_blind = true;
+        let (pair, inbox) = (&mut self.ends.pairs[number], &self.ends.inboxes[number]);
         let first = pair.una.max(inbox.expected);
         let missing = (first..pair.next).rev().filter(|psn| !inbox.early.contains(*psn));
         pair.resend.clear();
@@ -341,12 +368,13 @@ impl Simulation<'_> {
             // Everything has arrived and the acknowledgements were lost: one packet asks for one.
             pair.resend.push(pair.una);
         }
-        pair.progress_at = self.now;
+        pair.progress_at = self.time.now;
         self.enqueue_pair(number);
     }
 
-    fn give_up(&mut self, number: usize) {
-        let pair = &mut self.pairs[number];
+    fn give_up(&mut self, number: PairId) {
+        self.part.is_blind = true;
+        let pair = &mut self.ends.pairs[number];
         pair.broken = true;
         pair.resend.clear();
         pair.end = pair.next;
@@ -355,17 +383,17 @@ impl Simulation<'_> {
             self.dequeue_pair(number);
         }
         self.stop_waiting_for_credit(number);
-        let pair = &self.pairs[number];
-        let name = self.fabric.link_name(fabric::LinkId::from_index(pair.port as usize));
+        let pair = &self.ends.pairs[number];
+        let name = self.input.fabric.link_name(pair.port);
         let timeouts = pair.tries;
-        self.tally.broken += 1;
-        if self.rules.counts_granted {
-            let inbox = &self.inboxes[number];
-            let come = (inbox.expected + inbox.early.len()).max(self.rules.unasked);
+        self.accounts.tally.broken += 1;
+        if self.input.rules.counts_granted {
+            let inbox = &self.ends.inboxes[number];
+            let come = (inbox.expected + inbox.early.len()).max(self.input.rules.unasked);
             self.return_grants(number, inbox.granted.saturating_sub(come));
         }
-        if self.tally.broken <= MOST_REPORTED {
-            let does = if self.rules.reads { "is read from" } else { "sends" };
+        if self.accounts.tally.broken <= MOST_REPORTED {
+            let does = if self.input.rules.reads { "is read from" } else { "sends" };
             self.report_finding(format!(
                 "a queue pair that {does} over {name} gave up after {timeouts} timeouts without an \
                  answer (`network.nic.retries`)"
@@ -374,28 +402,28 @@ impl Simulation<'_> {
     }
 
     /// Sends everything from a packet on once more.
-    fn go_back(&mut self, number: usize, psn: u32) {
-        let mtu = self.sizes.mtu;
-        let pair = &mut self.pairs[number];
+    fn go_back(&mut self, number: PairId, psn: u32) {
+        let mtu = self.input.sizes.mtu;
+        let pair = &mut self.ends.pairs[number];
         pair.resend.clear();
         if pair.next <= psn {
             return;
         }
         let mut at = pair.waiting;
-        while self.messages[at as usize].end() <= psn {
-            at = self.messages[at as usize].next;
+        while self.ends.messages[at as usize].end() <= psn {
+            at = self.ends.messages[at as usize].next;
         }
         pair.next = psn;
         pair.sending = at;
-        pair.sent_bytes = self.messages[at as usize].offset(psn, mtu);
-        pair.progress_at = self.now;
+        pair.sent_bytes = self.ends.messages[at as usize].offset(psn, mtu);
+        pair.progress_at = self.time.now;
         self.enqueue_pair(number);
     }
 
     /// An acknowledgement reaches the sender.
-    pub(crate) fn ack_received(&mut self, number: usize, packet: &Packet) {
+    pub(crate) fn ack_received(&mut self, number: PairId, packet: &Packet) {
         let advanced = self.advance_una(number, packet.psn);
-        let pair = &mut self.pairs[number];
+        let pair = &mut self.ends.pairs[number];
         let fresh = packet.flags & FRESH != 0;
         let known = pair.arrived;
         if pair.selective != 0 {
@@ -403,15 +431,16 @@ impl Simulation<'_> {
         }
         let alone = u64::from(pair.arrived - known) * u64::from(pair.selective);
         let (sent_at, hops) = if packet.flags & STAMPED != 0 {
-            self.stamps.get(packet.sent)
+            self.net.stamps.get(packet.sent)
         } else {
             // The low 32 bits of nanoseconds: the packet was sent less than four seconds ago.
-            let now = self.now / 1_000;
+            let now = self.time.now / 1_000;
             let ago = (now as u32).wrapping_sub(packet.sent);
             ((now - u64::from(ago)) * 1_000, [].as_slice())
         };
-        if self.entropy.is_used() && packet.flags & MARKED == 0 {
-            self.entropy.recycle(number, packet.route, self.inboxes[number].route);
+        let sprays = self.ends.entropy.is_used() && pair.route != NOWHERE;
+        if sprays && packet.flags & MARKED == 0 {
+            self.ends.entropy.recycle(number, packet.route, self.ends.inboxes[number].route);
         }
         let ack = Ack {
             size: Bytes::new(if pair.selective == 0 { advanced } else { alone }),
@@ -421,12 +450,12 @@ impl Simulation<'_> {
             marked: packet.flags & MARKED != 0,
             hops,
         };
-        pair.control.on_ack(Time::from_ps(self.now), &ack);
+        pair.control.on_ack(Time::from_ps(self.time.now), &ack);
         if packet.flags & STAMPED != 0 {
-            self.stamps.free(packet.sent);
+            self.net.stamps.free(packet.sent);
         }
         self.update_limit(number);
-        if 1 < self.rules.ack_every {
+        if 1 < self.input.rules.ack_every {
             self.probe_closed_window(number);
         }
         if 0 < advanced {
@@ -438,8 +467,8 @@ impl Simulation<'_> {
     /// A window that has shrunk can be shut although nothing under way asks for an acknowledgement;
     /// a receiver that coalesces them would keep silent until the timeout. So the newest packet is
     /// sent once more and asks, as TCP's probe for tail loss does (RFC 8985, section 7).
-    fn probe_closed_window(&mut self, number: usize) {
-        let pair = &mut self.pairs[number];
+    fn probe_closed_window(&mut self, number: PairId) {
+        let pair = &mut self.ends.pairs[number];
         let is_shut = pair.window <= pair.outstanding() && pair.una < pair.next;
         let is_silent = pair.asked <= pair.una && pair.resend.is_empty();
         if is_shut && is_silent && pair.next < pair.end {
@@ -451,41 +480,41 @@ impl Simulation<'_> {
 
     /// Lets a NIC send if that may have become possible through what a queue pair heard.
     #[inline]
-    fn try_transmit_if_due(&mut self, number: usize) {
-        let pair = &self.pairs[number];
-        let link = pair.port as usize;
-        if self.explicit {
+    fn try_transmit_if_due(&mut self, number: PairId) {
+        let pair = &self.ends.pairs[number];
+        let link = pair.port;
+        if self.input.departures.are_events() {
             self.try_transmit(link);
         } else if pair.place != NOWHERE {
-            let sender = self.sender_of_port[link] as usize;
-            if pair.due() < self.senders[sender].wake_at {
+            let sender = self.ends.sender_of_port[link].known();
+            if pair.due() < self.ends.senders[sender].wake_at {
                 self.try_transmit(link);
             }
         }
     }
 
     /// Moves the oldest unacknowledged packet on; returns the payload that this acknowledges.
-    fn advance_una(&mut self, number: usize, psn: u32) -> u64 {
-        let pair = &mut self.pairs[number];
+    pub(crate) fn advance_una(&mut self, number: PairId, psn: u32) -> u64 {
+        let pair = &mut self.ends.pairs[number];
         if psn <= pair.una {
             return 0;
         }
         debug_assert!(psn <= pair.high, "nothing is acknowledged that was never sent");
         let mut at = pair.waiting;
-        while self.messages[at as usize].end() < psn {
-            at = self.messages[at as usize].next;
+        while self.ends.messages[at as usize].end() < psn {
+            at = self.ends.messages[at as usize].next;
         }
-        let through = self.messages[at as usize].offset(psn, self.sizes.mtu);
+        let through = self.ends.messages[at as usize].offset(psn, self.input.sizes.mtu);
         let advanced = through - pair.acked_bytes;
         pair.acked_bytes = through;
         pair.una = psn;
         pair.tries = 0;
-        pair.progress_at = self.now;
+        pair.progress_at = self.time.now;
         if pair.next < psn {
             // Packets that were to be sent once more have arrived after all.
             pair.next = psn;
             pair.sent_bytes = through;
-            let message = &self.messages[at as usize];
+            let message = &self.ends.messages[at as usize];
             pair.sending = if psn == message.end() { message.next } else { at };
         }
         if !pair.resend.is_empty() {
@@ -497,132 +526,145 @@ impl Simulation<'_> {
 
     /// A reader has everything before a packet. What it read need not be kept, as if it had been
     /// acknowledged; but no packet says so.
-    pub(crate) fn complete_read(&mut self, number: usize, psn: u32) {
+    pub(crate) fn complete_read(&mut self, number: PairId, psn: u32) {
         if 0 < self.advance_una(number, psn) {
             self.complete_messages(number);
         }
-        if self.pairs[number].place != NOWHERE {
+        if self.ends.pairs[number].place != NOWHERE {
             self.enqueue_pair(number);
         }
     }
 
     /// Ends the messages that have been acknowledged in full.
-    fn complete_messages(&mut self, number: usize) {
+    pub(crate) fn complete_messages(&mut self, number: PairId) {
         loop {
-            let pair = &mut self.pairs[number];
+            let pair = &mut self.ends.pairs[number];
             if pair.waiting == NOWHERE {
                 return;
             }
-            let message = self.messages[pair.waiting as usize];
+            let message = self.ends.messages[pair.waiting as usize];
             if pair.una < message.end() {
                 return;
             }
             pair.waiting = message.next;
-            self.part_acknowledged(OpId::from_index(message.op as usize));
+            self.part_acknowledged(message.op);
         }
     }
 
     /// The receiver asks for a packet again.
-    pub(crate) fn nak_received(&mut self, number: usize, packet: &Packet) {
+    pub(crate) fn nak_received(&mut self, number: PairId, packet: &Packet) {
         // A reader may have got on since it asked.
-        let psn = packet.psn.max(self.pairs[number].una);
-        self.pairs[number].control.on_loss(Time::from_ps(self.now), Loss::Reported);
-        if self.rules.goes_back || packet.flags & ASKS != 0 {
+        let psn = packet.psn.max(self.ends.pairs[number].una);
+        self.ends.pairs[number].control.on_loss(Time::from_ps(self.time.now), Loss::Reported);
+        if self.input.rules.goes_back || packet.flags & ASKS != 0 {
             let advanced = self.advance_una(number, psn);
             self.go_back(number, psn);
             if 0 < advanced {
                 self.complete_messages(number);
             }
         } else {
-            let pair = &mut self.pairs[number];
+            let pair = &mut self.ends.pairs[number];
             if pair.una <= psn && psn < pair.next && !pair.resend.contains(&psn) {
                 pair.resend.insert(0, psn);
             }
             self.enqueue_pair(number);
         }
         self.update_limit(number);
-        self.try_transmit(self.pairs[number].port as usize);
+        self.try_transmit(self.ends.pairs[number].port);
     }
 
     /// A congestion notification (CNP) reaches the sender.
-    pub(crate) fn notification_received(&mut self, number: usize) {
-        self.pairs[number].control.on_notified(Time::from_ps(self.now));
+    pub(crate) fn notification_received(&mut self, number: PairId) {
+        self.ends.pairs[number].control.on_notified(Time::from_ps(self.time.now));
         self.update_limit(number);
     }
 
     /// The receiver has granted packets for the sender.
-    pub(crate) fn grant_received(&mut self, number: usize, packet: &Packet) {
-        let pair = &mut self.pairs[number];
+    pub(crate) fn grant_received(&mut self, number: PairId, packet: &Packet) {
+        let pair = &mut self.ends.pairs[number];
         pair.granted = pair.granted.max(packet.psn);
         self.enqueue_pair(number);
-        self.try_transmit(self.pairs[number].port as usize);
+        self.try_transmit(self.ends.pairs[number].port);
     }
 
-    /// Handles [`Kind::ControlTimer`]: the congestion control asked to be called.
-    pub(crate) fn control_timer_expired(&mut self, number: usize) {
-        let pair = &mut self.pairs[number];
-        if pair.timer_at != self.now || pair.broken {
+    /// Handles [`Event::ControlTimer`]: the congestion control asked to be called.
+    pub(crate) fn control_timer_expired(&mut self, number: PairId) {
+        let pair = &mut self.ends.pairs[number];
+        if pair.timer_at != self.time.now || pair.broken {
             return;
         }
         pair.timer_at = NEVER;
-        let now = Time::from_ps(self.now);
+        let now = Time::from_ps(self.time.now);
         if pair.control.deadline().is_some_and(|due| due <= now) {
             pair.control.on_timer(now);
         }
         let window = pair.window;
         self.update_limit(number);
-        if !self.explicit || window != self.pairs[number].window {
+        if !self.input.departures.are_events() || window != self.ends.pairs[number].window {
             self.try_transmit_if_due(number);
         }
     }
 
     /// Asks a queue pair's congestion control what it may do now and when to call it again.
-    pub(crate) fn update_limit(&mut self, number: usize) {
-        let pair = &mut self.pairs[number];
+    pub(crate) fn update_limit(&mut self, number: PairId) {
+        let pair = &mut self.ends.pairs[number];
         let limit = pair.control.limit();
         pair.window = limit.window.get();
         if limit.rate.as_bps() != pair.rate_bps {
             let rate = Rate::from_bps(limit.rate.as_bps().min(pair.line_bps));
             let old = pair.rate_bps;
             pair.rate_bps = rate.as_bps();
-            let full = u64::from(self.sizes.mtu + self.sizes.data) + self.sizes.gap;
-            pair.gap = self.clock.time_to_send(rate, full);
-            if self.rules.needs.repace && 0 < pair.last_size {
+            let full =
+                u64::from(self.input.sizes.mtu + self.input.sizes.data) + self.input.sizes.gap;
+            pair.gap = self.input.clock.time_to_send(rate, full);
+            if self.input.rules.needs.repace && 0 < pair.last_size {
                 let last = u64::from(pair.last_size);
-                let before = self.clock.time_to_send(Rate::from_bps(old), last);
-                let after = self.clock.time_to_send(rate, last);
+                let before = self.input.clock.time_to_send(Rate::from_bps(old), last);
+                let after = self.input.clock.time_to_send(rate, last);
                 pair.next_send = (pair.next_send + after).saturating_sub(before);
                 self.advance_wake_up(number);
             }
         }
-        let pair = &mut self.pairs[number];
+        let pair = &mut self.ends.pairs[number];
         if let Some(due) = pair.control.deadline() {
-            let due = due.as_ps().max(self.now);
+            let due = due.as_ps().max(self.time.now);
             if due < pair.timer_at {
                 pair.timer_at = due;
                 // A timer was set long before whatever else happens at its instant.
-                self.schedule(due, 0, Kind::ControlTimer, number);
+                self.schedule(due, 0, Event::ControlTimer(number));
             }
         }
-        if self.pairs[number].place != NOWHERE {
+        if self.ends.pairs[number].place != NOWHERE {
             self.enqueue_pair(number);
         }
     }
 
     /// A queue pair's next transmission has moved: the NIC must not sleep past it.
-    fn advance_wake_up(&mut self, number: usize) {
-        let pair = &self.pairs[number];
+    fn advance_wake_up(&mut self, number: PairId) {
+        if self.is_as_ns3() {
+            self.advance_wake_up_as_ns3(number);
+            return;
+        }
+        let pair = &self.ends.pairs[number];
         if pair.place == NOWHERE {
             return;
         }
-        let (link, due) = (pair.port as usize, pair.next_send.max(self.now));
-        let sender = &mut self.senders[self.sender_of_port[link] as usize];
+        let (link, due) = (pair.port, pair.next_send.max(self.time.now));
+        let sender = &mut self.ends.senders[self.ends.sender_of_port[link].known()];
         if sender.wake_at != NEVER && due < sender.wake_at {
-            let at = if self.explicit { due } else { due.max(self.ports[link].free_at) };
+            let at = if self.input.departures.are_events() || self.ends.planes.are_several() {
+                due
+            } else {
+                due.max(self.net.ports[link].free_at)
+            };
             if at < sender.wake_at {
                 sender.wake_at = at;
-                let ticket = if self.explicit { self.calendar.ticket() } else { link as u32 };
-                self.schedule(at, ticket, Kind::SenderWoken, link);
+                let ticket = if self.input.departures.are_events() {
+                    self.time.calendar.ticket()
+                } else {
+                    link.raw()
+                };
+                self.schedule(at, ticket, Event::SenderWoken(link));
             }
         }
     }

@@ -5,11 +5,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Ranged, Ranges, Span};
 
-use crate::admission::AdmissionConfig;
+use crate::admission::{AdmissionConfig, AdmissionPolicy};
 use crate::buffer::{BufferConfig, EcnConfig, PfcConfig};
 use crate::cc::CcConfig;
 use crate::credits::CreditConfig;
-use crate::nic::NicConfig;
+use crate::nic::{NicConfig, Service, Verb};
 use crate::packet::{Clock, PacketConfig};
 
 /// When a switch begins to send a packet on.
@@ -186,6 +186,7 @@ impl Ranged for Settings {
         check.share("loss", self.loss);
         self.check_lanes(check);
         self.check_credits(check);
+        self.check_service(check);
     }
 }
 
@@ -205,6 +206,27 @@ impl Settings {
         if let Some(share) = self.switch.control_share.filter(|_| 1 < lanes) {
             let keys = ["switch.control_share", LANES];
             check.refuse(&keys, share, "left out where data has several lanes");
+        }
+    }
+
+    /// What needs acknowledgements, or a connection that keeps its promises.
+    fn check_service(&self, check: &mut Ranges) {
+        const SERVICE: &str = "nic.service";
+        let service = self.nic.service;
+        if service == Service::Rc {
+            return;
+        }
+        let name = format!("`{}`", service.name());
+        let needs = self.congestion.needs();
+        if !needs.no_acks || needs.credit.is_some() {
+            let range = "`rc` where the congestion control goes by acknowledgements or credit";
+            check.refuse(&[SERVICE, "congestion.control"], &name, range);
+        }
+        if self.nic.verb == Verb::Read {
+            check.refuse(&[SERVICE, "nic.verb"], &name, "`rc` for reads");
+        }
+        if self.admission.policy != AdmissionPolicy::None {
+            check.refuse(&[SERVICE, "admission.policy"], &name, "`rc` where receivers admit");
         }
     }
 

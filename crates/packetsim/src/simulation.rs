@@ -1,29 +1,35 @@
 //! The loop, and the state of a run.
 //!
-//! Everything that a run knows is in [`Simulation`]; the files `transmit`, `switching`, `sending`
-//! and `receiving` say what happens to it, split by where it happens.
+//! Everything that a run knows is in [`Simulation`], by owner; the files `transmit`, `switching`,
+//! `sending` and `receiving` say what happens to it, split by where it happens.
 
-use fabric::Fabric;
 use fabric::fault::Faults;
-use traffic::{Counters, Finding, LinkUse, OpId, OpKind, OpTimes, Outcome, Replay, Transfers};
+use fabric::{Fabric, LinkId, NodeId};
+use traffic::{
+    ConnectionId, Counters, Finding, LinkUse, OpId, OpKind, OpTimes, Outcome, Replay, Transfers,
+};
 use units::{Bytes, Id, IdVec, Rate, Span, Time};
 
 use crate::admission::{AdmissionConfig, GrantLedger};
 use crate::buffer::{MarkWhen, Switch};
-use crate::calendar::{Calendar, Entry, Kind};
+use crate::calendar::{Calendar, Entry, Event};
 use crate::cc::{Circumstances, Needs};
+use crate::clocks::Clocks;
 use crate::credits::Credits;
 use crate::entropy::Entropy;
+use crate::exchange::Part;
 use crate::faults::Trouble;
+use crate::ids::{Maybe, PairId, Raw, SenderId, SwitchId};
+use crate::light_acks::LightAcks;
 use crate::limits::{AGE, pieces};
 use crate::measure::Recorder;
 use crate::nic::{AcksWhilePaused, Sender};
-use crate::packet::{
-    CLASSES, Clock, DATA, PATH_END, PURPOSES, Packet, Purpose, STAMPED, Sizes, Waiting,
-};
+use crate::packet::{Class, Clock, PATH_END, PURPOSES, Packet, Purpose, STAMPED, Sizes, Waiting};
 use crate::pair::{Inbox, Message, Pair};
 use crate::paths::Network;
-use crate::port::{LaneCount, NOWHERE, Port};
+use crate::planes::Planes;
+use crate::port::{LaneCount, Port};
+use crate::repetition::Repetition;
 use crate::ring::Slab;
 use crate::sending::MOST_REPORTED;
 use crate::settings::Settings;
@@ -35,11 +41,11 @@ use crate::switching::{LanePause, Marker, PauseLog};
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Agenda {
     /// A pause that still holds is to be renewed.
-    Renew { link: u32, class: u8 },
+    Renew { link: LinkId, class: Class },
     /// A pause may have run out.
-    Expire { link: u32, class: u8 },
+    Expire { link: LinkId, class: Class },
     /// A queue may have been paused for too long.
-    Watchdog { link: u32, class: u8 },
+    Watchdog { link: LinkId, class: Class },
     /// Faults begin or end.
     FaultChange,
     /// Routes follow them.
@@ -47,9 +53,11 @@ pub(crate) enum Agenda {
     /// A sample is taken.
     Sample,
     /// A host has taken a packet from its NIC.
-    HostRead { node: u32 },
+    HostRead { node: NodeId },
     /// The receiver's software sees a message.
-    MessageRead { op: u32 },
+    MessageRead { op: OpId },
+    /// A message is handed on to its queue pairs.
+    HandOn { op: OpId },
 }
 
 /// A host that takes data over PCIe.
@@ -72,7 +80,7 @@ pub(crate) struct Rules {
     pub lanes: usize,
     /// A pause this long lets a flow choose its path again; never, with most policies.
     pub flowlet_gap: u64,
-    pub class_in_switch: [u8; PURPOSES],
+    pub class_in_switch: [Class; PURPOSES],
     pub mark_when: MarkWhen,
     pub control_share: u32,
     pub xon_below: u64,
@@ -87,6 +95,8 @@ pub(crate) struct Rules {
     pub admits: bool,
     /// The receiver asks for what it misses, and acknowledges nothing.
     pub reads: bool,
+    /// Nothing is acknowledged, and nothing is sent again.
+    pub unreliable: bool,
     /// A mark comes back in a packet of its own, for want of an acknowledgement.
     pub echo_is_notice: bool,
     pub admission: AdmissionConfig,
@@ -94,14 +104,21 @@ pub(crate) struct Rules {
     /// Packets that a queue pair may send before it has been granted any.
     pub unasked: u32,
     pub slow_hosts: bool,
+    /// Acknowledgements take no time of the links.
+    pub light_acks: bool,
     pub header_bytes: u64,
 }
 
 impl Rules {
+    /// Whether an operation is over when its message has arrived: no acknowledgement says so.
+    pub(crate) fn ends_at_arrival(&self) -> bool {
+        self.reads || self.unreliable
+    }
+
     /// The classes of data whose senders can be paused.
-    pub(crate) fn lossless_classes(&self) -> impl Iterator<Item = usize> + use<> {
+    pub(crate) fn lossless_classes(&self) -> impl Iterator<Item = Class> + use<> {
         let lossless = self.lossless;
-        (DATA..CLASSES).filter(move |class| lossless >> class & 1 == 1)
+        Class::lanes().filter(move |class| class.is_in(lossless))
     }
 }
 
@@ -146,7 +163,7 @@ impl Operations {
 }
 
 /// What became of data packets, beyond what the outcome has.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     /// Arrived for the first time.
     pub delivered_data: u64,
@@ -164,93 +181,159 @@ pub(crate) struct Tally {
     pub pathless: u32,
 }
 
-/// A run.
+/// A run, by owner: a handler's signature and the parts that it names say what it touches.
 #[derive(Debug)]
 pub(crate) struct Simulation<'a> {
+    /// What is to be run, and by which rules. Nothing changes it.
+    pub input: Input<'a>,
+    /// Links and switches, and the packets in them.
+    pub net: Net,
+    /// NICs, queue pairs and operations: what is at the ends of the network.
+    pub ends: Ends,
+    /// The present instant, and what is going to happen.
+    pub time: Timeline,
+    /// What is counted and told; nothing in the run depends on it.
+    pub accounts: Accounts,
+    /// Whether it repeats itself.
+    pub repetition: Repetition,
+    /// The part of the network that it handles.
+    pub part: Part,
+}
+
+/// How packets leave a port that has something waiting.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Departures {
+    /// When somebody looks, each at its own instant; as events only where they can be felt at once.
+    WhenRead,
+    /// Each as an event, in the order in which transmissions began (whole nanoseconds, as ns-3).
+    Events,
+}
+
+impl Departures {
+    /// Whether each is an event, whatever the switch.
+    #[inline]
+    pub(crate) fn are_events(self) -> bool {
+        self == Self::Events
+    }
+}
+
+/// What is to be run, and by which rules.
+#[derive(Debug)]
+pub(crate) struct Input<'a> {
     pub fabric: &'a Fabric,
     pub transfers: &'a Transfers,
     pub settings: &'a Settings,
     pub faults: &'a Faults,
-    /// What is wrong with each link; empty without faults.
-    pub troubles: Vec<Trouble>,
-    pub calendar: Calendar,
-    /// The present instant, and the ticket of the present event.
-    pub now: u64,
-    pub ticket: u32,
     pub clock: Clock,
+    pub sizes: Sizes,
+    pub rules: Rules,
     /// Its state is larger than the caches near the core: memory is read ahead.
     pub is_large: bool,
-    /// Everything that happens elsewhere than at the switch at hand is known until then.
-    pub known: u64,
-    /// The departures of another switch are being applied.
-    pub in_far_end: bool,
-    /// No switch runs ahead of this: the next change by a fault or the next sample.
-    pub barrier: u64,
-    pub change_at: u64,
-    /// When the routes will follow what has changed.
-    pub reroutes: std::collections::VecDeque<u64>,
-    pub sample_at: u64,
-    pub recorder: Option<Recorder>,
-    /// What reaches the switch at hand, in order.
-    pub incoming: Vec<u64>,
-    /// The links among which a packet's next one is chosen.
-    pub candidates: Vec<fabric::LinkId>,
-    /// Links whose wire was empty before that switch sent something over them.
-    pub announced: Vec<u32>,
-    /// Every departure is an event, whatever the switch.
-    pub explicit: bool,
+    /// How packets leave.
+    pub departures: Departures,
     /// Some switches end queue pairs.
     pub aggregates: bool,
-    pub ports: Vec<Port>,
+}
+
+/// Links and switches, and the packets in them.
+#[derive(Debug)]
+pub(crate) struct Net {
+    pub ports: IdVec<LinkId, Port>,
     /// Packets being sent or on a wire.
     pub wires: Slab<Packet>,
     /// Packets that wait.
     pub queued: Slab<Waiting>,
-    pub switches: Vec<Switch>,
-    pub stations: Stations,
-    pub pauses: Vec<PauseLog>,
+    pub switches: IdVec<SwitchId, Switch>,
+    pub pauses: IdVec<LinkId, PauseLog>,
     /// The lanes of each link, link by link.
     pub lane_pauses: Vec<LanePause>,
     /// What the lanes of each link did.
     pub lane_counts: Vec<LaneCount>,
     pub credits: Credits,
+    /// What is wrong with each link; empty without faults.
+    pub troubles: IdVec<LinkId, Trouble>,
     /// One stream of dice for each link, where links damage packets.
-    pub damage: Vec<units::Random>,
+    pub damage: IdVec<LinkId, units::Random>,
+    pub marker: Marker,
+    pub stamps: Stamps,
+    /// The links of all paths, with an end behind each.
     pub paths: Vec<u32>,
     pub network: Network,
-    pub entropy: Entropy,
-    pub pairs: Vec<Pair>,
-    pub inboxes: Vec<Inbox>,
-    pub messages: Vec<Message>,
     /// The links of all paths, one for each queue pair that crosses them.
-    pub routed: Vec<u32>,
-    pub senders: Vec<Sender>,
+    pub routed: Vec<LinkId>,
+    /// The longest delay of a link that somebody uses, with the latency of its switch.
+    pub longest: u64,
+    /// Everything that happens elsewhere than at the switch at hand is known until then.
+    pub known: u64,
+    /// The departures of another switch are being applied.
+    pub in_far_end: bool,
+    /// What reaches the switch at hand, in order.
+    pub incoming: Vec<u64>,
+    /// The links among which a packet's next one is chosen.
+    pub candidates: Vec<fabric::LinkId>,
+    /// Links whose wire was empty before that switch sent something over them.
+    pub announced: Vec<LinkId>,
+}
+
+/// What is at the ends of the network: NICs, queue pairs, operations.
+#[derive(Debug)]
+pub(crate) struct Ends {
+    pub pairs: IdVec<PairId, Pair>,
+    pub inboxes: IdVec<PairId, Inbox>,
+    /// Empty unless acknowledgements take no links.
+    pub light_acks: IdVec<PairId, LightAcks>,
+    pub messages: Vec<Message>,
+    pub senders: IdVec<SenderId, Sender>,
+    pub sender_of_port: IdVec<LinkId, Maybe<SenderId>>,
     /// By node: what a message that finds its queue pair idle waits for its context.
     pub fetches: Vec<u64>,
-    pub sender_of_port: Vec<u32>,
     pub grant_ledgers: Vec<GrantLedger>,
     pub hosts: Vec<Host>,
-    pub stamps: Stamps,
-    pub marker: Marker,
+    pub entropy: Entropy,
+    pub planes: Planes,
+    pub operations: Operations,
+}
+
+/// The present instant, and what is going to happen.
+#[derive(Debug)]
+pub(crate) struct Timeline {
+    /// The present instant, and the ticket of the present event.
+    pub now: u64,
+    pub ticket: u32,
+    pub calendar: Calendar,
+    pub stations: Stations,
+    pub clocks: Clocks,
     pub agenda: Vec<Agenda>,
     pub free_agenda: Vec<u32>,
-    pub sizes: Sizes,
-    pub rules: Rules,
-    pub operations: Operations,
-    // What is counted.
+    /// Nobody runs ahead of this: the next change by a fault or the next sample.
+    pub barrier: u64,
+    pub change_at: u64,
+    /// When the routes will follow what has changed.
+    pub reroutes: std::collections::VecDeque<u64>,
+    pub sample_at: u64,
+    /// When the last operation is over for everybody; never, as long as that is not known.
+    pub end_at: u64,
+    /// Everything that reaches this part of the network from others before then is known; never,
+    /// where there are no others.
+    pub window_end: u64,
+}
+
+/// What is counted and told.
+#[derive(Debug, Default)]
+pub(crate) struct Accounts {
     pub tally: Tally,
     pub counters: Counters,
     pub findings: Vec<Finding>,
     pub dropped_lossless: Vec<fabric::NodeId>,
     /// Ports that were reported to be in a deadlock, and to cause a storm.
     pub reported_deadlocks: Vec<u32>,
-    pub reported_storms: Vec<u32>,
-    pub digest: u64,
+    pub reported_storms: Vec<LinkId>,
+    pub recorder: Option<Recorder>,
 }
 
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum End {
+pub(crate) enum End {
     /// All operations are over.
     Done,
     /// Nothing is left to happen, but operations are.
@@ -259,86 +342,145 @@ enum End {
     Stopped,
     /// It passed a limit, which this is the name of.
     Limit(&'static str),
+    /// Nothing in it has repeated itself.
+    InVain,
 }
 
 impl Simulation<'_> {
     /// Runs to the end.
     pub(crate) fn run(&mut self, watch: &mut Watch<'_>) -> Outcome {
-        if !self.faults.is_empty() {
+        let end = self.run_to_end(watch);
+        let share = self.settle();
+        self.conclude(end, share)
+    }
+
+    /// The same, unless so many states are compared in vain before anything repeats itself.
+    pub(crate) fn run_if_it_repeats_itself(
+        &mut self,
+        looks: u32,
+        watch: &mut Watch<'_>,
+    ) -> Option<Outcome> {
+        self.repetition.patience = looks;
+        let end = self.run_to_end(watch);
+        if end == End::InVain {
+            return None;
+        }
+        let share = self.settle();
+        Some(self.conclude(end, share))
+    }
+
+    fn run_to_end(&mut self, watch: &mut Watch<'_>) -> End {
+        if !self.input.faults.is_empty() {
             self.apply_faults();
         }
-        if self.recorder.is_some() {
+        if self.accounts.recorder.is_some() {
+            // Whoever looks on wants to see everything.
+            self.repetition = Repetition::off();
             self.sample();
         }
         self.start_ready_operations();
         let end = self.run_events(watch);
-        self.build_outcome(end)
+        if self.ends.operations.replay.is_done() { End::Done } else { end }
+    }
+
+    /// Handles what happens before an instant.
+    pub(crate) fn run_until(&mut self, end: u64) {
+        while self.time.calendar.peek().is_some_and(|next| next < end) {
+            self.read_for_nics();
+            let Some(entry) = self.time.calendar.next() else { return };
+            self.handle(entry);
+        }
     }
 
     fn run_events(&mut self, watch: &mut Watch<'_>) -> End {
-        let limit = self.settings.limits.time.as_ps();
-        let mut next_check = CHECK_EVERY.min(self.settings.limits.events);
+        let limit = self.input.settings.limits.time.as_ps();
+        let mut next_check = CHECK_EVERY.min(self.input.settings.limits.events);
         // Data packets that have crossed links, and since when no more have.
         let mut moved = (0, 0);
         let (mut broken, mut old_at) = (0, AGE);
-        while !self.operations.replay.is_done() {
-            let Some(next) = self.calendar.peek() else { return End::Stuck };
-            if self.now + LONG < next && 0 < self.tally.broken && self.all_gave_up() {
+        loop {
+            let next = self.time.calendar.peek();
+            if self.ends.operations.replay.is_done() && self.is_over(next) {
+                return End::Done;
+            }
+            let Some(next) = next else { return End::Stuck };
+            if self.time.now + LONG < next && 0 < self.accounts.tally.broken && self.all_gave_up() {
                 return End::Stuck;
             }
             if limit < next {
-                self.now = limit;
+                self.time.now = limit;
                 return End::Limit("time");
             }
+            if self.repetition.look_at <= next {
+                self.look_for_repetition();
+                if self.repetition.is_in_vain() {
+                    return End::InVain;
+                }
+                next_check = next_check.max(self.accounts.counters.events);
+                continue;
+            }
             self.read_for_nics();
-            let Some(entry) = self.calendar.next() else { return End::Stuck };
+            let Some(entry) = self.time.calendar.next() else { return End::Stuck };
             self.handle(entry);
-            if old_at <= self.now {
-                old_at = self.now + AGE / 2;
+            if old_at <= self.time.now {
+                old_at = self.time.now + AGE / 2;
                 self.report_old_packets();
             }
-            if broken != self.tally.broken {
-                broken = self.tally.broken;
+            if broken != self.accounts.tally.broken {
+                broken = self.accounts.tally.broken;
                 if self.all_gave_up() {
                     return End::Stuck;
                 }
             }
-            if next_check <= self.counters.events {
+            if next_check <= self.accounts.counters.events {
                 next_check += CHECK_EVERY;
                 if watch.wants_stop(self.progress()) {
                     return End::Stopped;
                 }
-                if moved.0 != self.counters.packet_hops {
-                    moved = (self.counters.packet_hops, self.now);
-                } else if moved.1 + self.rules.timeout < self.now && self.cannot_progress() {
+                if moved.0 != self.accounts.counters.packet_hops {
+                    moved = (self.accounts.counters.packet_hops, self.time.now);
+                } else if moved.1 + self.input.rules.timeout < self.time.now
+                    && self.cannot_progress()
+                {
                     return End::Stuck;
                 }
-                if self.settings.limits.events <= self.counters.events {
+                if self.input.settings.limits.events <= self.accounts.counters.events {
                     return End::Limit("events");
                 }
             }
         }
-        End::Done
+    }
+
+    /// Whether a run whose operations are all known to be over has come to the end of the last:
+    /// until the receiver's software has it, what happens in the network still happens.
+    fn is_over(&mut self, next: Option<u64>) -> bool {
+        if self.time.end_at == u64::MAX {
+            let finishes = self.ends.operations.outcome.iter().flatten();
+            let last = finishes.map(|times| times.finish.as_ps()).max().unwrap_or(0);
+            self.time.end_at = last.max(self.time.now);
+            self.set_barrier();
+        }
+        next.is_none_or(|next| self.time.end_at < next)
     }
 
     /// Whether nothing can move any more, although pauses go on for ever: everybody who had
     /// something to send has given up, or is held by a deadlock that nobody will break.
     fn cannot_progress(&self) -> bool {
-        self.all_gave_up() || (self.change_at == u64::MAX && self.is_deadlocked_for_ever())
+        self.all_gave_up() || (self.time.change_at == u64::MAX && self.is_deadlocked_for_ever())
     }
 
     /// Whether nobody has anything left to send, or is going to: those who had have given up.
     pub(crate) fn all_gave_up(&self) -> bool {
         let tries = |pair: &Pair| !pair.broken && pair.una != pair.end;
-        self.operations.pending == 0 && !self.pairs.iter().any(tries)
+        self.ends.operations.pending == 0 && !self.ends.pairs.iter().any(tries)
     }
 
     fn progress(&self) -> Progress {
         Progress {
-            at: Time::from_ps(self.now),
-            events: self.counters.events,
-            operations_left: self.operations.replay.unfinished(),
-            packets: self.counters.packets,
+            at: Time::from_ps(self.time.now),
+            events: self.accounts.counters.events,
+            operations_left: self.ends.operations.replay.unfinished(),
+            packets: self.accounts.counters.packets,
             expected_events: 0,
         }
     }
@@ -346,104 +488,101 @@ impl Simulation<'_> {
     /// The whole behaviour of the network, one arm for each thing that can happen.
     #[inline]
     pub(crate) fn handle(&mut self, entry: Entry) {
-        debug_assert!(self.now <= entry.at, "time goes on");
-        self.now = entry.at;
-        self.ticket = entry.ticket;
-        self.count_event(entry.at, entry.word());
-        let id = entry.id();
-        match entry.kind() {
-            Kind::PacketArrived => self.packet_arrived(id),
-            Kind::TransmitterFreed => self.transmitter_freed(id),
-            Kind::SenderWoken => self.sender_woken(id),
-            Kind::ControlTimer => self.control_timer_expired(id),
-            Kind::Timeout => self.timeout_expired(id),
-            Kind::OperationEnded => self.operation_ended(OpId::from_index(id)),
-            Kind::RareEvent => self.rare_event_due(id),
-            Kind::PauseFrame => self.pause_frame_arrived(id),
-            Kind::SwitchBatch => self.run_switch_batch(id),
-            Kind::StationAhead => self.run_station_ahead(id),
+        debug_assert!(self.time.now <= entry.at, "time goes on");
+        self.time.now = entry.at;
+        self.time.ticket = entry.ticket;
+        self.accounts.counters.events += 1;
+        match entry.event() {
+            Event::PacketArrived(id) => self.packet_arrived(id),
+            Event::TransmitterFreed(id) => self.transmitter_freed(id),
+            Event::SenderWoken(id) => self.sender_woken(id),
+            Event::ControlTimer(id) => self.control_timer_expired(id),
+            Event::Timeout(id) => self.timeout_expired(id),
+            Event::OperationEnded(id) => self.operation_ended(id),
+            Event::Rare(id) => self.rare_event_due(id),
+            Event::PauseFrame(id) => self.pause_frame_arrived(id),
+            Event::SwitchBatch(id) => self.run_switch_batch(id),
+            Event::StationAhead(id) => self.run_station_ahead(id),
+            Event::AckArrived(id) => self.light_ack_arrived(id),
         }
-    }
-
-    /// Counts something that happened.
-    #[inline]
-    pub(crate) fn count_event(&mut self, at: u64, what: u64) {
-        self.counters.events += 1;
-        self.digest = fold_digest(self.digest, at, what);
     }
 
     /// Puts something rare into the calendar.
     pub(crate) fn schedule_rare(&mut self, at: u64, what: Agenda) {
-        let number = match self.free_agenda.pop() {
+        let number = match self.time.free_agenda.pop() {
             Some(number) => {
-                self.agenda[number as usize] = what;
+                self.time.agenda[number as usize] = what;
                 number
             }
             None => {
-                self.agenda.push(what);
-                self.agenda.len() as u32 - 1
+                self.time.agenda.push(what);
+                self.time.agenda.len() as u32 - 1
             }
         };
         let ticket = match what {
             // Whoever looks on looks last: nothing at this instant comes before or after another
             // thing because of it.
             Agenda::Sample => u32::MAX,
-            _ => self.calendar.ticket(),
+            _ => self.time.calendar.ticket(),
         };
-        self.schedule(at, ticket, Kind::RareEvent, number as usize);
+        self.schedule(at, ticket, Event::Rare(number));
     }
 
-    fn rare_event_due(&mut self, number: usize) {
-        self.free_agenda.push(number as u32);
-        match self.agenda[number] {
-            Agenda::Renew { link, class } => self.renew_pause(link as usize, usize::from(class)),
-            Agenda::Expire { link, class } => self.expire_pause(link as usize, usize::from(class)),
-            Agenda::Watchdog { link, class } => {
-                self.watchdog_expired(link as usize, usize::from(class))
-            }
+    fn rare_event_due(&mut self, number: u32) {
+        self.time.free_agenda.push(number);
+        match self.time.agenda[number as usize] {
+            Agenda::Renew { link, class } => self.renew_pause(link, class),
+            Agenda::Expire { link, class } => self.expire_pause(link, class),
+            Agenda::Watchdog { link, class } => self.watchdog_expired(link, class),
             Agenda::FaultChange => self.apply_faults(),
             Agenda::Reroute => self.reroute(),
             Agenda::Sample => self.sample(),
-            Agenda::HostRead { node } => self.host_read_packet(node as usize),
+            Agenda::HostRead { node } => self.host_read_packet(node),
             Agenda::MessageRead { op } => {
-                self.operations.pending -= 1;
-                self.message_read(OpId::from_index(op as usize));
+                self.ends.operations.pending -= 1;
+                self.message_read(op);
+            }
+            Agenda::HandOn { op } => {
+                self.ends.operations.pending -= 1;
+                self.post_parts(op);
             }
         }
     }
 
     /// Starts every operation that may.
-    fn start_ready_operations(&mut self) {
-        while !self.operations.ready.is_empty() {
-            let mut ready = std::mem::take(&mut self.operations.ready);
+    pub(crate) fn start_ready_operations(&mut self) {
+        while !self.ends.operations.ready.is_empty() {
+            let mut ready = std::mem::take(&mut self.ends.operations.ready);
             for op in ready.drain(..) {
                 self.start_operation(op);
             }
-            if self.operations.ready.is_empty() {
-                self.operations.ready = ready;
+            if self.ends.operations.ready.is_empty() {
+                self.ends.operations.ready = ready;
             }
         }
     }
 
     fn start_operation(&mut self, op: OpId) {
-        self.operations.started_at[op.index()] = self.now;
-        match self.transfers.ops()[op].kind {
+        if !self.part.starts(op) {
+            return;
+        }
+        self.ends.operations.started_at[op.index()] = self.time.now;
+        match self.input.transfers.ops()[op].kind {
             OpKind::Wait { span } => {
                 let begin = self.start_of_wait(op);
-                self.operations.started_at[op.index()] = begin;
+                self.ends.operations.started_at[op.index()] = begin;
                 self.schedule_end(op, begin + span.as_ps());
             }
             OpKind::Send { connection, bytes } => {
-                if self.network.first_pair[connection.index()] == NOWHERE {
-                    let at = self.send_over_scale_up(connection.index(), bytes);
-                    self.schedule_end(op, at);
+                if self.net.network.first_pair[connection.index()].is_none() {
+                    self.cross_scale_up_link(op, connection, bytes);
                     return;
                 }
                 let latency = self.send_latency(op);
-                if latency == 0 {
+                if latency == 0 && !self.input.departures.are_events() {
                     self.post_parts(op);
                 } else {
-                    self.schedule_end(op, self.now + latency);
+                    self.schedule_end(op, self.time.now + latency);
                 }
             }
             OpKind::Coupled { .. } => {
@@ -453,25 +592,33 @@ impl Simulation<'_> {
     }
 
     fn schedule_end(&mut self, op: OpId, at: u64) {
-        self.operations.pending += 1;
+        self.ends.operations.pending += 1;
         self.note_global_start(op, at);
-        let ticket = self.calendar.ticket();
-        self.schedule(at, ticket, Kind::OperationEnded, op.index());
+        let ticket = self.time.calendar.ticket();
+        self.schedule(at, ticket, Event::OperationEnded(op));
     }
 
-    /// Handles [`Kind::OperationEnded`]: a wait or a scale-up transfer is over, or a message has
-    /// passed through the NIC's doorbell.
+    /// Handles [`Event::OperationEnded`]: a wait or a scale-up transfer is over or at its next
+    /// link, or a message has passed through the NIC's doorbell.
     fn operation_ended(&mut self, op: OpId) {
-        self.operations.pending -= 1;
+        self.ends.operations.pending -= 1;
         self.drop_global_start(op);
-        match self.transfers.ops()[op].kind {
+        match self.input.transfers.ops()[op].kind {
             OpKind::Send { connection, .. }
-                if self.network.first_pair[connection.index()] != NOWHERE =>
+                if self.net.network.first_pair[connection.index()].is_some() =>
             {
-                self.post_parts(op);
+                if self.input.departures.are_events() {
+                    self.ends.operations.pending += 1;
+                    self.schedule_rare(self.time.now, Agenda::HandOn { op });
+                } else {
+                    self.post_parts(op);
+                }
+            }
+            OpKind::Send { connection, bytes } if self.has_link_ahead(op, connection) => {
+                self.cross_scale_up_link(op, connection, bytes);
             }
             _ => {
-                self.operations.received_at[op.index()] = self.now;
+                self.ends.operations.received_at[op.index()] = self.time.now;
                 self.operation_received(op);
                 self.operation_finished(op);
             }
@@ -481,33 +628,33 @@ impl Simulation<'_> {
     /// Cuts an operation over the queue pairs of its connection and hands the parts to them.
     fn post_parts(&mut self, op: OpId) {
         use fabric::routing::QueuePairUse;
-        let OpKind::Send { connection, bytes } = self.transfers.ops()[op].kind else {
+        let OpKind::Send { connection, bytes } = self.input.transfers.ops()[op].kind else {
             unreachable!("only messages are posted")
         };
         let connection = connection.index();
-        let first = self.network.first_pair[connection] as usize;
-        let count = u64::from(self.network.pairs_of[connection]);
+        let first = self.net.network.first_pair[connection].known();
+        let count = u64::from(self.net.network.pairs_of[connection]);
         let bytes = bytes.get();
         if count == 1 {
             self.set_part_count(op, 1);
-            self.post_message(first, op.index() as u32, bytes, self.now);
+            self.post_message(first, op, bytes, self.time.now);
             return;
         }
-        let (pieces, unit) = pieces(self.settings, bytes, count);
-        let turn = u64::from(self.operations.turns[connection]);
-        if self.settings.routing.split == QueuePairUse::RoundRobin {
-            self.operations.turns[connection] = ((turn + pieces) % count) as u16;
+        let (pieces, unit) = pieces(self.input.settings, bytes, count);
+        let turn = u64::from(self.ends.operations.turns[connection]);
+        if self.input.settings.routing.split == QueuePairUse::RoundRobin {
+            self.ends.operations.turns[connection] = ((turn + pieces) % count) as u16;
         }
         // The pieces of one queue pair follow each other, so they are one message here.
         let used = pieces.min(count);
         self.set_part_count(op, used as u32);
         // Whoever splits a message posts every part of it.
-        let splits = self.settings.routing.split == QueuePairUse::Split;
-        let post = if splits { self.settings.nic.qp_post.as_ps() } else { 0 };
-        let sender = self.sender_of_port[self.pairs[first].port as usize] as usize;
-        let begin = self.senders[sender].posting_until.max(self.now);
+        let splits = self.input.settings.routing.split == QueuePairUse::Split;
+        let post = if splits { self.input.settings.nic.qp_post.as_ps() } else { 0 };
+        let sender = self.ends.sender_of_port[self.ends.pairs[first].port].known();
+        let begin = self.ends.senders[sender].posting_until.max(self.time.now);
         if splits {
-            self.senders[sender].posting_until = begin + (used - 1) * post;
+            self.ends.senders[sender].posting_until = begin + (used - 1) * post;
         }
         for part in 0..used {
             let mine = (pieces - part).div_ceil(count);
@@ -515,28 +662,29 @@ impl Simulation<'_> {
             let before_last = (mine - 1) * unit;
             let last = if has_last { bytes - (pieces - 1) * unit } else { unit };
             let size = before_last + last;
-            let pair = first + ((turn + part) % count) as usize;
-            self.post_message(pair, op.index() as u32, size, begin + part * post);
+            let pair = PairId::from_index(first.index() + ((turn + part) % count) as usize);
+            self.post_message(pair, op, size, begin + part * post);
         }
     }
 
     fn set_part_count(&mut self, op: OpId, parts: u32) {
-        self.operations.parts_left[op.index()] = parts;
-        self.operations.parts_missing[op.index()] = parts;
+        self.ends.operations.parts_left[op.index()] = parts;
+        self.ends.operations.parts_missing[op.index()] = parts;
     }
 
     /// One part of an operation has arrived in full.
     pub(crate) fn part_arrived(&mut self, op: OpId) {
-        let at = self.now + self.receive_latency(op);
-        self.operations.received_at[op.index()] = at;
-        let missing = &mut self.operations.parts_missing[op.index()];
+        let at = self.time.now + self.receive_latency(op);
+        self.part.note_arrival(op, at);
+        self.ends.operations.received_at[op.index()] = at;
+        let missing = &mut self.ends.operations.parts_missing[op.index()];
         *missing -= 1;
         if *missing == 0 {
-            if at == self.now {
+            if at == self.time.now {
                 self.message_read(op);
             } else {
-                self.operations.pending += 1;
-                self.schedule_rare(at, Agenda::MessageRead { op: op.index() as u32 });
+                self.ends.operations.pending += 1;
+                self.schedule_rare(at, Agenda::MessageRead { op });
             }
         }
     }
@@ -544,22 +692,23 @@ impl Simulation<'_> {
     /// The receiver's software has a message. A read ends with that: no acknowledgement follows.
     fn message_read(&mut self, op: OpId) {
         self.operation_received(op);
-        if self.rules.reads {
+        if self.input.rules.ends_at_arrival() {
             self.operation_finished(op);
         }
     }
 
     /// An operation is over for those who receive: what they pass on may start.
     fn operation_received(&mut self, op: OpId) {
-        self.operations.replay.arrive(op, &mut self.operations.ready);
+        self.ends.operations.replay.arrive(op, &mut self.ends.operations.ready);
+        self.note_progress(op, false);
         self.start_ready_operations();
     }
 
     /// One part of an operation has been acknowledged.
     pub(crate) fn part_acknowledged(&mut self, op: OpId) {
-        let left = &mut self.operations.parts_left[op.index()];
+        let left = &mut self.ends.operations.parts_left[op.index()];
         *left -= 1;
-        if *left == 0 && !self.rules.reads {
+        if *left == 0 && !self.input.rules.ends_at_arrival() {
             self.operation_finished(op);
         }
     }
@@ -567,54 +716,66 @@ impl Simulation<'_> {
     /// Who began an operation knows that it is over: its sender, or the receiver that read.
     fn operation_finished(&mut self, op: OpId) {
         let at = op.index();
-        let received = Time::from_ps(self.operations.received_at[at]);
-        let finish = Time::from_ps(self.now).max(received);
-        let start = Time::from_ps(self.operations.started_at[at]);
-        self.operations.outcome[op] = Some(OpTimes { start, received, finish });
-        self.operations.replay.know(op, &mut self.operations.ready);
+        let received = Time::from_ps(self.ends.operations.received_at[at]);
+        let finish = Time::from_ps(self.time.now).max(received);
+        let start = Time::from_ps(self.ends.operations.started_at[at]);
+        self.ends.operations.outcome[op] = Some(OpTimes { start, received, finish });
+        self.part.note_end(op);
+        self.ends.operations.replay.know(op, &mut self.ends.operations.ready);
+        self.note_progress(op, true);
         self.start_ready_operations();
     }
 
-    /// Sends a message over the scale-up network: links in series, one message after another.
-    fn send_over_scale_up(&mut self, connection: usize, bytes: Bytes) -> u64 {
-        let place = self.network.first_serial[connection] as usize;
-        let mut links = Vec::new();
-        let mut at = place;
-        while self.paths[at] & PATH_END == 0 {
-            links.push(self.paths[at] as usize);
-            at += 1;
-        }
-        let mut start = self.now;
-        let (mut slowest, mut delay) = (0, 0);
-        for &link in &links {
-            start = start.max(self.operations.serial_free[link]);
-            let class = self.fabric.class(fabric::LinkId::from_index(link));
-            let rate = class.rate.scaled(self.settings.scale_up_efficiency.unwrap_or(1.0));
-            slowest = slowest.max(rate.time_to_send(bytes).as_ps());
-            delay += class.delay.as_ps();
-        }
-        for &link in &links {
-            self.operations.serial_free[link] = start + slowest;
-            self.ports[link].bytes += bytes.get();
-        }
-        start + slowest + delay
+    /// The links of a connection's way over the scale-up network.
+    fn scale_up_links(&self, connection: ConnectionId) -> impl Iterator<Item = LinkId> {
+        let place = self.net.network.first_serial[connection.index()] as usize;
+        let way = self.net.paths[place..].iter().take_while(|link| **link & PATH_END == 0);
+        way.map(|link| LinkId::of(*link))
+    }
+
+    /// Whether a message has a link of the scale-up network still to cross.
+    fn has_link_ahead(&self, op: OpId, connection: ConnectionId) -> bool {
+        let crossed = self.ends.operations.parts_missing[op.index()] as usize;
+        crossed < self.scale_up_links(connection).count()
+    }
+
+    /// Puts a message on the next link of its way over the scale-up network. A link carries whole
+    /// messages in the order in which they come; a message begins on a link when its first bytes
+    /// are there, and no link waits for one that is busy further on. How many links it has begun
+    /// to cross is counted where other messages count their parts.
+    fn cross_scale_up_link(&mut self, op: OpId, connection: ConnectionId, bytes: Bytes) {
+        let crossed = self.ends.operations.parts_missing[op.index()] as usize;
+        let way: Vec<LinkId> = self.scale_up_links(connection).collect();
+        let Some(&link) = way.get(crossed) else { return self.schedule_end(op, self.time.now) };
+        let efficiency = self.input.settings.scale_up_efficiency.unwrap_or(1.0);
+        let rates = way[..=crossed].iter().map(|link| self.input.fabric.class(*link).rate);
+        let rate = rates.min().expect("the link's own").scaled(efficiency);
+        let takes = rate.time_to_send(bytes).as_ps();
+        let operations = &mut self.ends.operations;
+        let begin = self.time.now.max(operations.serial_free[link.index()]);
+        operations.serial_free[link.index()] = begin + takes;
+        operations.parts_missing[op.index()] += 1;
+        self.net.ports[link].bytes += bytes.get();
+        let delay = self.input.fabric.class(link).delay.as_ps();
+        let is_last = crossed + 1 == way.len();
+        self.schedule_end(op, begin + delay + if is_last { takes } else { 0 });
     }
 
     /// What a queue pair's congestion control knows when it begins.
-    pub(crate) fn circumstances(&self, pair: usize) -> Circumstances {
+    pub(crate) fn circumstances(&self, pair: PairId) -> Circumstances {
         crate::build::circumstances(self, pair)
     }
 
     /// Packets carry the time at which they were sent in 32 bits of nanoseconds: of one that is
     /// under way for longer, the round trip is measured too short.
-    fn report_old_packets(&mut self) {
-        let now = (self.now / 1_000) as u32;
+    pub(crate) fn report_old_packets(&mut self) {
+        let now = (self.time.now / 1_000) as u32;
         let is_old = |packet: &Packet| {
             let age = now.wrapping_sub(packet.sent);
             packet.flags & STAMPED == 0 && AGE / 1_000 <= u64::from(age)
         };
-        let classes = self.ports.iter().flat_map(|port| port.classes.iter());
-        let mut queued = classes.flat_map(|class| self.queued.iter(class.queue));
+        let classes = self.net.ports.iter().flat_map(|port| port.classes.iter());
+        let mut queued = classes.flat_map(|class| self.net.queued.iter(class.queue));
         let found = queued.any(|waiting| is_old(&waiting.packet));
         drop(queued);
         if found {
@@ -626,64 +787,40 @@ impl Simulation<'_> {
         }
     }
 
-    /// Every data packet that was sent has arrived, was thrown away or is still on its way; and
-    /// every hop stamp belongs to a packet.
-    fn check_packet_balance(&self) {
+    /// Data packets that are still on their way. Every hop stamp belongs to a packet.
+    fn data_under_way(&self) -> u64 {
         let packets = || {
-            let wires = self.ports.iter().flat_map(|port| self.wires.iter(port.wire));
-            let classes = self.ports.iter().flat_map(|port| port.classes.iter());
-            let queued = classes.flat_map(|class| self.queued.iter(class.queue));
-            let held = self.hosts.iter().flat_map(|host| host.queue.iter());
-            wires.chain(queued.map(|waiting| &waiting.packet)).chain(held)
+            let wires = self.net.ports.iter().flat_map(|port| self.net.wires.iter(port.wire));
+            let classes = self.net.ports.iter().flat_map(|port| port.classes.iter());
+            let queued = classes.flat_map(|class| self.net.queued.iter(class.queue));
+            let held = self.ends.hosts.iter().flat_map(|host| host.queue.iter());
+            let acks = self.ends.light_acks.iter().flat_map(LightAcks::packets);
+            wires.chain(queued.map(|waiting| &waiting.packet)).chain(held).chain(acks)
         };
-        let on_the_way = packets().filter(|packet| packet.purpose == Purpose::Data).count() as u64;
-        let arrived =
-            self.tally.delivered_data + self.tally.duplicate_data + self.tally.discarded_data;
-        let accounted = arrived + self.tally.dropped_data + on_the_way;
-        assert_eq!(self.counters.packets, accounted, "packets sent, and packets accounted for");
         let stamped = packets().filter(|packet| packet.flags & STAMPED != 0).count();
-        assert_eq!(self.stamps.in_use(), stamped, "lists of hop stamps, and stamped packets");
+        assert_eq!(self.net.stamps.in_use(), stamped, "lists of hop stamps, and stamped packets");
+        packets().filter(|packet| packet.purpose == Purpose::Data).count() as u64
     }
 
-    /// Ends a run: checks the balance and writes the outcome.
-    fn build_outcome(&mut self, end: End) -> Outcome {
+    /// Ends a run, or its part of one: lets everything leave that is due, and adds up.
+    pub(crate) fn settle(&mut self) -> Share {
         // Who ran ahead of the clock was the last to finish.
-        let finishes = self.operations.outcome.iter().flatten().map(|times| times.finish.as_ps());
-        self.now = finishes.fold(self.now, u64::max);
-        for link in 0..self.ports.len() {
+        let finishes =
+            self.ends.operations.outcome.iter().flatten().map(|times| times.finish.as_ps());
+        self.time.now = finishes.fold(self.time.now, u64::max);
+        if !self.part.is_whole() && self.time.end_at != u64::MAX {
+            self.time.now = self.time.end_at;
+        }
+        for link in self.net.ports.ids() {
             self.apply_departures(link);
         }
         self.sample_last();
-        self.check_packet_balance();
-        let left = match self.operations.replay.unfinished() {
-            1 => "1 operation".to_owned(),
-            left => format!("{left} operations"),
-        };
-        if end != End::Done {
-            self.report_deadlocks();
-        }
-        if MOST_REPORTED < self.tally.broken {
-            let more = self.tally.broken - MOST_REPORTED;
-            self.report_finding(format!("{more} more queue pairs gave up"));
-        }
-        if MOST_REPORTED < self.tally.pathless {
-            let more = self.tally.pathless - MOST_REPORTED;
-            self.report_finding(format!("there are no paths between {more} more pairs of ends"));
-        }
-        match end {
-            End::Done => {}
-            End::Stuck => {
-                self.report_finding(format!("nothing moves any more: {left} did not finish"))
-            }
-            End::Stopped => self.report_finding(format!("stopped: {left} did not finish")),
-            End::Limit(which) => self.report_finding(format!(
-                "stopped at `network.limits.{which}`: {left} did not finish"
-            )),
-        }
-        let mut links = IdVec::with_capacity(self.ports.len());
+        let under_way = self.data_under_way();
+        self.account_for_light_acks();
+        let mut links = IdVec::with_capacity(self.net.ports.len());
         let mut paused_in_all = 0;
-        for (link, port) in self.ports.iter().enumerate() {
-            let paused = (0..self.rules.lanes).map(|lane| self.paused_for(link, lane)).sum();
+        for (link, port) in self.net.ports.enumerate() {
+            let paused = (0..self.input.rules.lanes).map(|lane| self.paused_for(link, lane)).sum();
             paused_in_all += paused;
             links.push(LinkUse {
                 bytes: port.bytes,
@@ -692,25 +829,103 @@ impl Simulation<'_> {
                 paused: Span::from_ps(paused),
             });
         }
-        for &pair in &self.routed {
-            links[fabric::LinkId::from_index(pair as usize)].flows += 1;
-        }
-        self.counters.paused = Span::from_ps(paused_in_all);
-        Outcome {
-            ops: std::mem::take(&mut self.operations.outcome),
+        self.accounts.counters.paused = Span::from_ps(paused_in_all);
+        Share {
+            now: self.time.now,
+            ops: std::mem::take(&mut self.ends.operations.outcome),
+            received_at: std::mem::take(&mut self.ends.operations.received_at),
             links,
-            counters: self.counters,
-            stopped_at: (end != End::Done).then_some(Time::from_ps(self.now)),
-            findings: std::mem::take(&mut self.findings),
-            digest: self.digest,
+            counters: self.accounts.counters,
+            tally: self.accounts.tally,
+            under_way,
+            is_quiet: self.part.is_whole() || self.is_quiet_since(self.time.now),
         }
+    }
+
+    /// Writes the outcome of a run from what it came to: checks the balance and says why it ended.
+    pub(crate) fn conclude(&mut self, end: End, share: Share) -> Outcome {
+        let Share { now, ops, mut links, counters, tally, under_way, .. } = share;
+        (self.time.now, self.accounts.tally) = (now, tally);
+        let arrived = tally.delivered_data + tally.duplicate_data + tally.discarded_data;
+        let accounted = arrived + tally.dropped_data + under_way;
+        assert_eq!(counters.packets, accounted, "packets sent, and packets accounted for");
+        let left = match ops.iter().filter(|times| times.is_none()).count() {
+            1 => "1 operation".to_owned(),
+            left => format!("{left} operations"),
+        };
+        if end != End::Done && self.part.is_whole() {
+            self.report_deadlocks();
+        }
+        self.report_lost_messages();
+        if MOST_REPORTED < tally.broken {
+            let more = tally.broken - MOST_REPORTED;
+            self.report_finding(format!("{more} more queue pairs gave up"));
+        }
+        if MOST_REPORTED < tally.pathless {
+            let more = tally.pathless - MOST_REPORTED;
+            self.report_finding(format!("there are no paths between {more} more pairs of ends"));
+        }
+        match end {
+            End::Done | End::InVain => {}
+            End::Stuck => {
+                self.report_finding(format!("nothing moves any more: {left} did not finish"))
+            }
+            End::Stopped => self.report_finding(format!("stopped: {left} did not finish")),
+            End::Limit(which) => self.report_finding(format!(
+                "stopped at `network.limits.{which}`: {left} did not finish"
+            )),
+        }
+        for &link in &self.net.routed {
+            links[link].flows += 1;
+        }
+        let outcome = Outcome {
+            ops,
+            links,
+            counters,
+            stopped_at: (end != End::Done).then_some(Time::from_ps(self.time.now)),
+            findings: std::mem::take(&mut self.accounts.findings),
+            digest: 0,
+        };
+        Outcome { digest: digest(&outcome), ..outcome }
     }
 }
 
-/// Folds something that happened into the digest of the run.
-#[inline]
-pub(crate) fn fold_digest(digest: u64, at: u64, what: u64) -> u64 {
-    (digest ^ at ^ (what << 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+/// What a run came to, or one part of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Share {
+    /// When it ended.
+    pub now: u64,
+    pub ops: IdVec<OpId, Option<OpTimes>>,
+    pub received_at: Vec<u64>,
+    /// What each link did, less how many queue pairs were routed over it.
+    pub links: IdVec<LinkId, LinkUse>,
+    pub counters: Counters,
+    pub tally: Tally,
+    /// Data packets that are still on their way.
+    pub under_way: u64,
+    /// Nothing is on its way.
+    pub is_quiet: bool,
+}
+
+/// Stirs a number into a digest.
+fn fold(digest: u64, word: u64) -> u64 {
+    (digest ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+}
+
+/// A fold of all that a run answers but for how many events it took: completions, bytes, deepest
+/// queues, pauses, and what became of packets.
+fn digest(outcome: &Outcome) -> u64 {
+    let ops = outcome.ops.iter().flat_map(|op| {
+        let times = op.map(|OpTimes { start, received, finish }| [start, received, finish]);
+        times.map_or([u64::MAX; 3], |times| times.map(Time::as_ps))
+    });
+    // Links that nobody uses are no result.
+    let links = outcome.links.iter().filter(|link| 0 < link.bytes).flat_map(|link| {
+        [link.bytes, link.peak_queue.get(), link.paused.as_ps(), u64::from(link.flows)]
+    });
+    let c = &outcome.counters;
+    let counts = [c.packets, c.packet_hops, c.drops, c.retransmits, c.ecn_marks, c.cnps, c.pauses];
+    ops.chain(links).chain(counts).chain([c.trims]).fold(0, fold)
 }
 
 /// Nobody who is going to send anything sleeps for so long without being asked about, in
@@ -718,7 +933,7 @@ pub(crate) fn fold_digest(digest: u64, at: u64, what: u64) -> u64 {
 const LONG: u64 = 100_000_000;
 
 /// How often the loop checks limits, progress and interruption, in events.
-const CHECK_EVERY: u64 = 1 << 16;
+pub(crate) const CHECK_EVERY: u64 = 1 << 16;
 
 /// How far a run has come.
 #[derive(Clone, Copy, Debug)]
@@ -744,6 +959,16 @@ pub struct Watch<'a> {
     pub progress: Option<&'a mut dyn FnMut(Progress)>,
     /// Events that the run will take, by its [`estimate`](crate::estimate()); zero if nobody knows.
     pub expected_events: u64,
+    /// Processors that one run may use where `network.packet.threads` says nothing; one unless
+    /// told.
+    pub cores: usize,
+    /// After a run: how many threads it took.
+    pub threads: usize,
+    /// After a run on several: of each window the events of the thread that had most, which no
+    /// thread can take from it.
+    pub events_in_turn: u64,
+    /// After a run that could have had more than one thread: why it had one.
+    pub why_one_thread: Option<&'static str>,
 }
 
 impl std::fmt::Debug for Watch<'_> {
@@ -753,7 +978,7 @@ impl std::fmt::Debug for Watch<'_> {
 }
 
 impl Watch<'_> {
-    fn wants_stop(&mut self, progress: Progress) -> bool {
+    pub(crate) fn wants_stop(&mut self, progress: Progress) -> bool {
         if let Some(tell) = &mut self.progress {
             tell(Progress { expected_events: self.expected_events, ..progress });
         }

@@ -23,11 +23,11 @@ use std::collections::BinaryHeap;
 
 use fabric::{Fabric, LinkId, NodeId};
 use traffic::{OpId, OpKind, Replay, Transfers};
-use units::Id;
+use units::{Id, IdVec};
 
-use crate::calendar::{Entry, Kind};
+use crate::calendar::{Entry, Event};
+use crate::ids::{Maybe, StationId};
 use crate::packet::Clock;
-use crate::port::NOWHERE;
 use crate::settings::LinkRetry;
 use crate::simulation::{Agenda, Rules, Simulation};
 
@@ -36,6 +36,9 @@ const NEVER: u64 = u64::MAX;
 /// Events that lie further ahead than this (timeouts, slow timers) are kept apart, in picoseconds:
 /// they seldom come to pass, and the list of the others stays short.
 const NEAR: u64 = 20_000_000;
+
+/// So many events are looked at one by one; the place among more is searched for.
+const FEW: usize = 6;
 
 /// A timeout of at least so many picoseconds does not happen where nothing is lost. After a shorter
 /// one a sender looks up what its receiver misses.
@@ -55,9 +58,9 @@ pub(crate) struct Station {
     lookahead: u64,
     reach: u64,
     /// Links that lead to it.
-    inputs: Vec<u32>,
+    inputs: Vec<LinkId>,
     /// The first of them, and its other direction.
-    cable: [u32; 2],
+    cable: [LinkId; 2],
 }
 
 impl Station {
@@ -68,8 +71,12 @@ impl Station {
             return;
         }
         let mut place = self.near.len();
-        while 0 < place && self.near[place - 1] < entry {
+        let least = place.saturating_sub(FEW);
+        while least < place && self.near[place - 1] < entry {
             place -= 1;
+        }
+        if place == least {
+            place = self.near[..least].partition_point(|other| entry < *other);
         }
         self.near.insert(place, entry);
     }
@@ -98,13 +105,13 @@ impl Station {
 /// All stations, and what belongs to them. Without any, everything is in the common calendar.
 #[derive(Debug, Default)]
 pub(crate) struct Stations {
-    all: Vec<Station>,
+    all: IdVec<StationId, Station>,
     /// The station that each link leads to, and the one that it leaves.
-    of_link: Vec<[u32; 2]>,
+    of_link: IdVec<LinkId, [Maybe<StationId>; 2]>,
     /// The station where each operation starts.
-    of_op: Vec<u32>,
+    of_op: IdVec<OpId, Maybe<StationId>>,
     /// The one that is being handled.
-    running: u32,
+    running: Maybe<StationId>,
     /// When operations end that may start others anywhere.
     starts: BinaryHeap<Reverse<u64>>,
 }
@@ -115,16 +122,21 @@ fn servers(fabric: &Fabric) -> usize {
 }
 
 /// Which station a node belongs to.
-fn station_of(fabric: &Fabric, node: NodeId) -> u32 {
-    fabric.server_of(node).map_or(NOWHERE, |server| (server / servers(fabric)) as u32)
+pub(crate) fn station_of(fabric: &Fabric, node: NodeId) -> Maybe<StationId> {
+    let of_server = |server: usize| Maybe::some(StationId::from_index(server / servers(fabric)));
+    fabric.server_of(node).map_or(Maybe::NONE, of_server)
 }
 
 /// Where each operation starts, if no operation is felt at once in another station.
-fn homes(fabric: &Fabric, transfers: &Transfers) -> Option<Vec<u32>> {
+fn homes(fabric: &Fabric, transfers: &Transfers) -> Option<IdVec<OpId, Maybe<StationId>>> {
     let ops = transfers.ops();
-    let mut homes = vec![NOWHERE; ops.len()];
+    let is_nowhere = |node| station_of(fabric, node).is_none();
+    if transfers.connections().iter().any(|one| is_nowhere(one.from) || is_nowhere(one.to)) {
+        return None;
+    }
+    let mut homes = IdVec::from(vec![Maybe::NONE; ops.len()]);
     // Waits that wait for more than one station: nothing may follow them.
-    let mut joins = vec![false; ops.len()];
+    let mut joins: IdVec<OpId, bool> = vec![false; ops.len()].into();
     for op in ops.ids() {
         let place = |node| station_of(fabric, node);
         let own = match ops[op].kind {
@@ -141,23 +153,23 @@ fn homes(fabric: &Fabric, transfers: &Transfers) -> Option<Vec<u32>> {
                     let waits = Replay::is_patient(transfers, earlier, op);
                     place(if waits { connection.from } else { connection.to })
                 }
-                _ if joins[earlier.index()] => return None,
+                _ if joins[earlier] => return None,
                 // Nothing precedes it: it starts others when everybody knows that it will.
-                _ if homes[earlier.index()] == NOWHERE => continue,
-                _ => homes[earlier.index()],
+                _ if homes[earlier].is_none() => continue,
+                _ => homes[earlier],
             };
-            if at == NOWHERE {
+            if at.is_none() {
                 return None;
             }
             if own.or(felt_at).is_some_and(|known| known != at) {
                 if own.is_some() {
                     return None;
                 }
-                joins[op.index()] = true;
+                joins[op] = true;
             }
             felt_at = Some(at);
         }
-        homes[op.index()] = own.or(felt_at.filter(|_| !joins[op.index()])).unwrap_or(NOWHERE);
+        homes[op] = own.or(felt_at.filter(|_| !joins[op])).unwrap_or(Maybe::NONE);
     }
     Some(homes)
 }
@@ -165,48 +177,97 @@ fn homes(fabric: &Fabric, transfers: &Transfers) -> Option<Vec<u32>> {
 impl Stations {
     /// The stations of a run, if they can run ahead.
     pub(crate) fn new(simulation: &Simulation<'_>) -> Self {
-        let (fabric, transfers) = (simulation.fabric, simulation.transfers);
-        let Rules { admits, slow_hosts, goes_back, lossless, lanes, .. } = simulation.rules;
-        // Clearances are given, what is missing is looked up and damaged packets go back to their
-        // queue without a message; switches that end queue pairs or choose by flowlet feel a NIC at
-        // once; with whole nanoseconds the order of all departures counts.
+        let (fabric, transfers) = (simulation.input.fabric, simulation.input.transfers);
+        let Rules { admits, slow_hosts, goes_back, lossless, lanes, .. } = simulation.input.rules;
+        // Clearances and the ends of what nobody acknowledges are given, what is missing is looked
+        // up and damaged packets go back to their queue without a message; switches that end queue
+        // pairs or choose by flowlet feel a NIC at once; with whole nanoseconds the order of all
+        // departures counts.
         let is_felt = admits
+            || simulation.input.rules.unreliable
             || slow_hosts
-            || simulation.aggregates
-            || simulation.rules.flowlet_gap != NEVER
-            || simulation.settings.switch.link_retry == LinkRetry::On
-            || simulation.clock != Clock::Picosecond;
-        let may_lose = (lossless.count_ones() as usize) < lanes || !simulation.damage.is_empty();
-        let looks = !goes_back && (may_lose || simulation.rules.timeout < RARE);
-        if is_felt || looks || !simulation.troubles.is_empty() {
+            || simulation.input.aggregates
+            || simulation.input.rules.flowlet_gap != NEVER
+            || simulation.input.settings.switch.link_retry == LinkRetry::On
+            || simulation.input.clock != Clock::Picosecond;
+        let may_lose =
+            (lossless.count_ones() as usize) < lanes || !simulation.net.damage.is_empty();
+        let looks = !goes_back && (may_lose || simulation.input.rules.timeout < RARE);
+        if is_felt || looks || !simulation.net.troubles.is_empty() {
             return Self::default();
         }
         let Some(of_op) = homes(fabric, transfers) else { return Self::default() };
-        let count = fabric.servers().div_ceil(servers(fabric));
-        let mut all: Vec<Station> = (0..count).map(|_| Station::idle()).collect();
-        let mut of_link = Vec::with_capacity(simulation.ports.len());
-        for (port, link) in simulation.ports.iter().zip(fabric.links().iter()) {
-            let far = if port.into == NOWHERE { station_of(fabric, link.to) } else { NOWHERE };
-            let near = if port.switch == NOWHERE { station_of(fabric, link.from) } else { NOWHERE };
+        let count = fabric.machines().div_ceil(servers(fabric));
+        let mut all: IdVec<StationId, Station> = (0..count).map(|_| Station::idle()).collect();
+        let mut of_link = IdVec::with_capacity(simulation.net.ports.len());
+        for (port, link) in simulation.net.ports.iter().zip(fabric.links().iter()) {
+            let far = if port.into.is_none() { station_of(fabric, link.to) } else { Maybe::NONE };
+            let near =
+                if port.switch.is_none() { station_of(fabric, link.from) } else { Maybe::NONE };
             let is_nic = |node| fabric.nic_number(node).is_some();
-            if far != NOWHERE && (port.switch != NOWHERE || is_nic(link.from)) && is_nic(link.to) {
+            if let Some(far) = far.get()
+                && (port.switch.is_some() || is_nic(link.from))
+                && is_nic(link.to)
+            {
                 let link = LinkId::from_index(of_link.len());
-                let back = fabric.reverse(link).index();
+                let back = fabric.reverse(link);
                 // Credits need nothing but the cable.
-                let felt = if simulation.credits.are_counted() {
-                    port.delay.min(simulation.credits.back(back))
+                let felt = if simulation.net.credits.are_counted() {
+                    port.delay.min(simulation.net.credits.back(back))
                 } else {
                     port.delay
                 };
-                let reach = simulation.ports[back].delay;
-                all[far as usize].add_cable([link.index() as u32, back as u32], felt, reach);
+                let reach = simulation.net.ports[back].delay;
+                all[far].add_cable([link, back], felt, reach);
             }
             of_link.push([far, near]);
         }
         if all.is_empty() || all.iter().any(|station| station.lookahead == 0) {
             return Self::default();
         }
-        Self { all, of_link, of_op, running: NOWHERE, starts: BinaryHeap::new() }
+        Self { all, of_link, of_op, running: Maybe::NONE, starts: BinaryHeap::new() }
+    }
+
+    /// The station that a link leads to, and the one that it leaves.
+    pub(crate) fn ends_of(&self, link: LinkId) -> [Maybe<StationId>; 2] {
+        self.of_link.get(link).copied().unwrap_or_default()
+    }
+
+    /// The station where an operation starts, if there is one.
+    pub(crate) fn home(&self, op: OpId) -> Maybe<StationId> {
+        self.of_op[op]
+    }
+
+    /// Whether an operation without a station waits for some that have one.
+    pub(crate) fn joins(&self, transfers: &Transfers, op: OpId) -> bool {
+        let is_wait = |at: &OpId| matches!(transfers.ops()[*at].kind, OpKind::Wait { .. });
+        transfers.after(op).iter().any(|at| !is_wait(at) || self.of_op[*at].is_some())
+    }
+
+    /// All events of all stations, station by station, in order.
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        for station in &self.all {
+            let first = entries.len();
+            entries.extend_from_slice(&station.near);
+            entries.extend(station.far.iter().map(|Reverse(entry)| *entry));
+            entries[first..].sort_unstable();
+        }
+        entries
+    }
+
+    /// Forgets all events.
+    pub(crate) fn clear(&mut self) {
+        for station in self.all.iter_mut() {
+            station.near.clear();
+            station.far.clear();
+            (station.far_at, station.next_at) = (NEVER, NEVER);
+        }
+    }
+
+    /// Their ids.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = StationId> + use<> {
+        self.all.ids()
     }
 
     /// Whether there are any.
@@ -217,13 +278,13 @@ impl Stations {
 
     /// A cable of a station: the link that leads to it, and the one that leaves it.
     #[inline]
-    pub(crate) fn cable(&self, number: usize) -> [usize; 2] {
-        self.all[number].cable.map(|link| link as usize)
+    pub(crate) fn cable(&self, number: StationId) -> [LinkId; 2] {
+        self.all[number].cable
     }
 
     /// What happens to a station first of what comes soon.
     #[inline]
-    pub(crate) fn soonest(&self, number: usize) -> u64 {
+    pub(crate) fn soonest(&self, number: StationId) -> u64 {
         self.all[number].near.last().map_or(0, |entry| entry.at)
     }
 
@@ -233,7 +294,7 @@ impl Stations {
     }
 
     /// The instant that nobody may pass before everybody has reached it.
-    fn next_start(&self) -> u64 {
+    pub(crate) fn next_start(&self) -> u64 {
         self.starts.peek().map_or(NEVER, |Reverse(at)| *at)
     }
 }
@@ -249,11 +310,11 @@ impl Station {
             lookahead: NEVER,
             reach: NEVER,
             inputs: Vec::new(),
-            cable: [0; 2],
+            cable: [LinkId::from_index(0); 2],
         }
     }
 
-    fn add_cable(&mut self, cable: [u32; 2], felt: u64, reach: u64) {
+    fn add_cable(&mut self, cable: [LinkId; 2], felt: u64, reach: u64) {
         if self.inputs.is_empty() {
             self.cable = cable;
         }
@@ -266,84 +327,91 @@ impl Station {
 impl Simulation<'_> {
     /// Arranges for an event to happen.
     #[inline]
-    pub(crate) fn schedule(&mut self, at: u64, ticket: u32, kind: Kind, id: usize) {
-        let number = if self.stations.is_empty() { NOWHERE } else { self.station_for(kind, id) };
-        if number == NOWHERE {
-            self.calendar.schedule(at, ticket, kind, id);
+    pub(crate) fn schedule(&mut self, at: u64, ticket: u32, event: Event) {
+        let number =
+            if self.time.stations.is_empty() { Maybe::NONE } else { self.station_for(event) };
+        let Some(number) = number.get() else {
+            self.time.calendar.schedule(at, ticket, event);
             return;
-        }
-        let station = &mut self.stations.all[number as usize];
-        station.put(Entry::new(at, ticket, kind, id), self.now);
-        if at < station.next_at && number != self.stations.running {
+        };
+        let station = &mut self.time.stations.all[number];
+        station.put(Entry::new(at, ticket, event), self.time.now);
+        if at < station.next_at && self.time.stations.running != Maybe::some(number) {
             station.next_at = at;
-            self.calendar.schedule(at, ticket, Kind::StationAhead, number as usize);
+            self.time.clocks.set_station(number, at);
+            self.time.calendar.schedule(at, ticket, Event::StationAhead(number));
         }
     }
 
     /// The station that an event belongs to, or nowhere.
     #[inline]
-    fn station_for(&self, kind: Kind, id: usize) -> u32 {
-        let stations = &self.stations;
-        match kind {
-            Kind::PacketArrived | Kind::PauseFrame => stations.of_link[id][0],
-            Kind::TransmitterFreed | Kind::SenderWoken => stations.of_link[id][1],
-            Kind::ControlTimer | Kind::Timeout => stations.of_link[self.pairs[id].port as usize][1],
-            Kind::OperationEnded => stations.of_op[id],
-            Kind::RareEvent => match self.agenda[id] {
-                Agenda::Expire { link, .. } | Agenda::Watchdog { link, .. } => {
-                    stations.of_link[link as usize][1]
-                }
-                Agenda::MessageRead { op } => {
-                    self.station_of_receiver(OpId::from_index(op as usize))
-                }
-                _ => NOWHERE,
-            },
-            Kind::SwitchBatch | Kind::StationAhead => NOWHERE,
-        }
-    }
-
-    fn station_of_receiver(&self, op: OpId) -> u32 {
-        match self.transfers.ops()[op].kind {
-            OpKind::Send { connection, .. } => {
-                station_of(self.fabric, self.transfers.connections()[connection].to)
+    fn station_for(&self, event: Event) -> Maybe<StationId> {
+        let stations = &self.time.stations;
+        match event {
+            Event::PacketArrived(link) | Event::PauseFrame(link) => stations.of_link[link][0],
+            Event::TransmitterFreed(link) | Event::SenderWoken(link) => stations.of_link[link][1],
+            Event::ControlTimer(pair) | Event::Timeout(pair) | Event::AckArrived(pair) => {
+                stations.of_link[self.ends.pairs[pair].port][1]
             }
-            _ => NOWHERE,
+            Event::OperationEnded(op) => stations.of_op[op],
+            Event::Rare(number) => match self.time.agenda[number as usize] {
+                Agenda::Expire { link, .. } | Agenda::Watchdog { link, .. } => {
+                    stations.of_link[link][1]
+                }
+                Agenda::MessageRead { op } => self.station_of_receiver(op),
+                _ => Maybe::NONE,
+            },
+            Event::SwitchBatch(_) | Event::StationAhead(_) => Maybe::NONE,
         }
     }
 
-    /// Handles [`Kind::StationAhead`]: handles what happens to a station before its horizon.
-    pub(crate) fn run_station_ahead(&mut self, number: usize) {
-        let now = self.now;
-        let station = &mut self.stations.all[number];
+    fn station_of_receiver(&self, op: OpId) -> Maybe<StationId> {
+        match self.input.transfers.ops()[op].kind {
+            OpKind::Send { connection, .. } => {
+                station_of(self.input.fabric, self.input.transfers.connections()[connection].to)
+            }
+            _ => Maybe::NONE,
+        }
+    }
+
+    /// Handles [`Event::StationAhead`]: handles what happens to a station before its horizon.
+    pub(crate) fn run_station_ahead(&mut self, number: StationId) {
+        let now = self.time.now;
+        let station = &mut self.time.stations.all[number];
         if station.next_at != now {
             return;
         }
         station.next_at = NEVER;
+        self.time.clocks.set_station(number, NEVER);
         let (lookahead, reach) = (station.lookahead, station.reach);
-        let elsewhere = self.calendar.first();
+        let elsewhere = self.time.calendar.first();
         // What this station does now is itself felt elsewhere after the delay of a cable.
-        let felt = elsewhere.map_or(now, |entry| entry.at).min(now.saturating_add(reach));
-        let horizon =
-            felt.saturating_add(lookahead).min(self.barrier).min(self.stations.next_start());
-        self.stations.running = number as u32;
-        for at in 0..self.stations.all[number].inputs.len() {
-            self.apply_departures_before(self.stations.all[number].inputs[at] as usize, felt);
+        let least = elsewhere.map_or(now, |entry| entry.at).min(now.saturating_add(reach));
+        let least = least.min(self.time.window_end);
+        let mut horizon = self.time.barrier.min(self.time.stations.next_start());
+        self.time.stations.running = Maybe::some(number);
+        for at in 0..self.time.stations.all[number].inputs.len() {
+            let link = self.time.stations.all[number].inputs[at];
+            let felt = self.time.clocks.of_source(link, now, least).min(self.time.window_end);
+            let cable = if felt == least { lookahead } else { self.net.ports[link].delay };
+            horizon = horizon.min(felt.saturating_add(cable));
+            self.apply_departures_before(link, felt);
         }
-        while let Some(first) = self.stations.all[number].first() {
+        while let Some(first) = self.time.stations.all[number].first() {
             let is_due = first.at <= now && elsewhere.is_none_or(|other| first <= other);
             let in_reach =
                 first.at < horizon && (first.at == now || !self.affects_all_stations(first));
             if !is_due && !in_reach {
                 break;
             }
-            self.stations.all[number].pop(first);
+            self.time.stations.all[number].pop(first);
             self.handle(first);
         }
-        self.stations.running = NOWHERE;
-        self.now = now;
-        for at in 0..self.stations.all[number].inputs.len() {
-            let link = self.stations.all[number].inputs[at] as usize;
-            if self.ports[link].wire.is_empty() {
+        self.time.stations.running = Maybe::NONE;
+        self.time.now = now;
+        for at in 0..self.time.stations.all[number].inputs.len() {
+            let link = self.time.stations.all[number].inputs[at];
+            if self.net.ports[link].wire.is_empty() {
                 self.schedule_free_event(link);
             }
         }
@@ -351,52 +419,53 @@ impl Simulation<'_> {
     }
 
     /// Puts a station into the common calendar for what happens to it next.
-    fn schedule_station(&mut self, number: usize) {
-        let station = &mut self.stations.all[number];
+    fn schedule_station(&mut self, number: StationId) {
+        let station = &mut self.time.stations.all[number];
         if let Some(first) = station.first()
             && first.at < station.next_at
         {
             station.next_at = first.at;
-            self.calendar.schedule(first.at, first.ticket, Kind::StationAhead, number);
+            self.time.clocks.set_station(number, first.at);
+            self.time.calendar.schedule(first.at, first.ticket, Event::StationAhead(number));
         }
     }
 
     /// Whether an event looks at more than its station.
     #[inline]
     fn affects_all_stations(&self, entry: Entry) -> bool {
-        entry.kind() == Kind::RareEvent
-            && !matches!(self.agenda[entry.id()], Agenda::MessageRead { .. })
+        let Event::Rare(number) = entry.event() else { return false };
+        !matches!(self.time.agenda[number as usize], Agenda::MessageRead { .. })
     }
 
     /// Whether a NIC that runs ahead looks at this instant.
     #[inline]
     pub(crate) fn runs_ahead(&self) -> bool {
-        self.stations.running != NOWHERE && !self.stations.is_empty()
+        self.time.stations.running.is_some() && !self.time.stations.is_empty()
     }
 
     /// Notes that an operation ends then which may start others anywhere.
     pub(crate) fn note_global_start(&mut self, op: OpId, at: u64) {
-        if !self.stations.is_empty() && self.stations.of_op[op.index()] == NOWHERE {
-            self.stations.starts.push(Reverse(at));
+        if !self.time.stations.is_empty() && self.time.stations.of_op[op].is_none() {
+            self.time.stations.starts.push(Reverse(at));
         }
     }
 
     /// The same operation has ended.
     pub(crate) fn drop_global_start(&mut self, op: OpId) {
-        if !self.stations.is_empty() && self.stations.of_op[op.index()] == NOWHERE {
-            self.stations.starts.pop();
+        if !self.time.stations.is_empty() && self.time.stations.of_op[op].is_none() {
+            self.time.stations.starts.pop();
         }
     }
 
     /// When a wait that may begin does: with the last of those it waited for, in whatever order
     /// stations were handled.
     pub(crate) fn start_of_wait(&self, op: OpId) -> u64 {
-        if self.stations.is_empty() || self.stations.of_op[op.index()] != NOWHERE {
-            return self.now;
+        if self.time.stations.is_empty() || self.time.stations.of_op[op].is_some() {
+            return self.time.now;
         }
-        let ends = self.transfers.after(op).iter();
-        let ends = ends.map(|earlier| self.operations.received_at[earlier.index()]);
-        ends.max().unwrap_or(self.now)
+        let ends = self.input.transfers.after(op).iter();
+        let ends = ends.map(|earlier| self.ends.operations.received_at[earlier.index()]);
+        ends.max().unwrap_or(self.time.now)
     }
 }
 
@@ -478,9 +547,10 @@ mod tests {
         let faults = Default::default();
         let mut simulation =
             crate::build::build(&fabric, &transfers, settings, &faults).expect("it can be run");
-        assert!(!simulation.stations.is_empty(), "these can run ahead");
+        assert!(!simulation.time.stations.is_empty(), "these can run ahead");
         if !ahead {
-            simulation.stations = Stations::default();
+            simulation.time.stations = Stations::default();
+            simulation.time.clocks = crate::build::clocks(&simulation);
         }
         simulation.run(&mut Watch::default())
     }

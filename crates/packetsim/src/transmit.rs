@@ -3,32 +3,34 @@
 //! The two rules on which the speed rests: departures are applied when a port is read
 //! ([`Simulation::apply_departures`]), and only the oldest packet on a wire has an event.
 
+use fabric::LinkId;
 use units::Id;
 
 use crate::buffer::MarkWhen;
-use crate::calendar::Kind;
+use crate::calendar::Event;
 use crate::faults::Trouble;
+use crate::ids::Raw;
 use crate::limits::QUEUE_BYTES;
 use crate::packet::{
-    CONTROL, DATA, DATA_CLASSES, MARKED, Packet, Purpose, RESUME, STAMPED, Waiting, waited,
+    CONTROL, Class, DATA, DATA_CLASSES, MARKED, Packet, Purpose, RESUME, STAMPED, Waiting, waited,
 };
-use crate::port::{COMMAND, NOWHERE};
+use crate::port::COMMAND;
 use crate::ring::Tag;
 use crate::simulation::Simulation;
 
 impl Simulation<'_> {
     /// Applies the departures of a port that were due until now.
     #[inline]
-    pub(crate) fn apply_departures(&mut self, link: usize) {
+    pub(crate) fn apply_departures(&mut self, link: LinkId) {
         loop {
-            let port = &self.ports[link];
-            if port.sendable() == 0 || !port.is_free(self.now, self.ticket) {
+            let port = &self.net.ports[link];
+            if port.sendable() == 0 || !port.is_free(self.time.now, self.time.ticket) {
                 return;
             }
             let start = port.free_at;
-            if !self.credits.are_counted() {
+            if !self.net.credits.are_counted() {
                 self.transmit(link, start);
-            } else if !self.depart_by_credit(link, self.now) {
+            } else if !self.depart_by_credit(link, self.time.now) {
                 return;
             }
         }
@@ -36,14 +38,14 @@ impl Simulation<'_> {
 
     /// Applies the departures of a port that were due before an instant.
     #[inline]
-    pub(crate) fn apply_departures_before(&mut self, link: usize, at: u64) {
+    pub(crate) fn apply_departures_before(&mut self, link: LinkId, at: u64) {
         loop {
-            let port = &self.ports[link];
+            let port = &self.net.ports[link];
             if port.sendable() == 0 || at <= port.free_at {
                 return;
             }
             let start = port.free_at;
-            if !self.credits.are_counted() {
+            if !self.net.credits.are_counted() {
                 self.transmit(link, start);
             } else if !self.depart_by_credit(link, at - 1) {
                 return;
@@ -54,101 +56,114 @@ impl Simulation<'_> {
     /// Whether a packet of a class that arrives now would be sent at once. Due departures must
     /// have been applied.
     #[inline]
-    pub(crate) fn is_idle(&self, link: usize, class: usize) -> bool {
-        let port = &self.ports[link];
+    pub(crate) fn is_idle(&self, link: LinkId, class: Class) -> bool {
+        let port = &self.net.ports[link];
         // Data that waits at a free port waits for credits, which hold up nothing else.
         let before = if class < DATA { port.sendable() & !DATA_CLASSES } else { port.sendable() };
-        before == 0 && port.paused >> class & 1 == 0 && port.is_free(self.now, self.ticket)
+        before == 0 && !class.is_in(port.paused) && port.is_free(self.time.now, self.time.ticket)
     }
 
     /// Puts a packet into a queue. If the transmitter is idle it goes at once.
     #[inline]
-    pub(crate) fn enqueue(&mut self, link: usize, class: usize, waiting: Waiting) {
-        let (port, size) = (&mut self.ports[link], u32::from(waiting.packet.size));
+    pub(crate) fn enqueue(&mut self, link: LinkId, class: Class, waiting: Waiting) {
+        // What goes at once has not waited, however closely its switch was looked at.
+        let waits = self.input.departures.are_events()
+            || self.net.credits.are_counted()
+            || !self.is_idle(link, class);
+        let (port, size) = (&mut self.net.ports[link], u32::from(waiting.packet.size));
         assert!(size <= QUEUE_BYTES - port.queued, "less than 4 GiB wait for a link");
+        let peak = port.peak;
         port.joined(class, size);
-        self.queued.push(&mut port.classes[class].queue, waiting);
+        port.peak = if waits { port.peak } else { peak };
+        self.net.queued.push(&mut port.classes[class].queue, waiting);
         self.start_transmitter(link);
     }
 
     /// Lets a port send if it is idle and may; else sees to it that somebody looks again.
     #[inline]
-    pub(crate) fn start_transmitter(&mut self, link: usize) {
-        let port = &mut self.ports[link];
-        if port.sendable() != 0 && port.is_free(self.now, self.ticket) {
-            if self.credits.are_counted() {
+    pub(crate) fn start_transmitter(&mut self, link: LinkId) {
+        let port = &mut self.net.ports[link];
+        if port.sendable() != 0 && port.is_free(self.time.now, self.time.ticket) {
+            if self.net.credits.are_counted() {
                 // It has been idle, or stalled, until now.
-                (port.free_at, port.free_ticket) = (self.now, 0);
+                (port.free_at, port.free_ticket) = (self.time.now, 0);
                 self.apply_departures(link);
             } else {
-                self.transmit(link, self.now);
+                self.transmit(link, self.time.now);
             }
         }
         // With an empty wire nobody would look: the transmitter is busy with a pause frame, or
         // there are no credits.
-        if self.departures_are_events(link) || self.ports[link].wire.is_empty() {
+        if self.departures_are_events(link) || self.is_unseen(link) {
             self.schedule_free_or_credit_event(link);
         }
     }
 
+    /// Whether nobody at the far end would look at this port.
+    #[inline]
+    fn is_unseen(&self, link: LinkId) -> bool {
+        let port = &self.net.ports[link];
+        port.wire.is_empty() && !port.leaves
+    }
+
     /// Whether each departure of this port must happen as an event of its own.
     #[inline]
-    fn departures_are_events(&self, link: usize) -> bool {
-        if self.explicit {
+    fn departures_are_events(&self, link: LinkId) -> bool {
+        if self.input.departures.are_events() {
             return true;
         }
-        let switch = self.ports[link].switch;
-        switch != NOWHERE && self.switches[switch as usize].alert
+        let switch = self.net.ports[link].switch;
+        switch.get().is_some_and(|switch| self.net.switches[switch].alert)
     }
 
     /// Arranges for a look at the transmitter when it is free, if something waits for it.
     #[inline]
-    pub(crate) fn schedule_free_event(&mut self, link: usize) {
-        let port = &mut self.ports[link];
+    pub(crate) fn schedule_free_event(&mut self, link: LinkId) {
+        let port = &mut self.net.ports[link];
         if !port.free_event_pending && port.sendable() != 0 {
             port.free_event_pending = true;
-            let (at, ticket) = (port.free_at.max(self.now), port.free_ticket);
-            self.schedule(at, ticket, Kind::TransmitterFreed, link);
+            let (at, ticket) = (port.free_at.max(self.time.now), port.free_ticket);
+            self.schedule(at, ticket, Event::TransmitterFreed(link));
         }
     }
 
     /// The same for a port whose departures have been applied: if it is free and something still
     /// waits, that waits for credits. Those that it does not know of yet take the way back, and
     /// what they let go the way there; so it is soon enough to look after one of them.
-    pub(crate) fn schedule_free_or_credit_event(&mut self, link: usize) {
-        let port = &self.ports[link];
-        if !self.credits.are_counted() || port.sendable() == 0 || self.now < port.free_at {
+    pub(crate) fn schedule_free_or_credit_event(&mut self, link: LinkId) {
+        let port = &self.net.ports[link];
+        if !self.net.credits.are_counted() || port.sendable() == 0 || self.time.now < port.free_at {
             self.schedule_free_event(link);
-        } else if port.into != NOWHERE && self.switches[port.into as usize].is_batched() {
-            self.schedule_arrival(link, port.free_at + port.delay, link as u32);
+        } else if port.into.is_some() && self.net.switches[port.into.known()].is_batched() {
+            self.schedule_arrival(link, port.free_at + port.delay, link.raw());
         } else if !port.free_event_pending {
-            let at = self.now + (port.delay - port.latency).max(1_000);
-            self.ports[link].free_event_pending = true;
-            self.schedule(at, 0, Kind::TransmitterFreed, link);
+            let at = self.time.now + (port.delay - port.latency).max(1_000);
+            self.net.ports[link].free_event_pending = true;
+            self.schedule(at, 0, Event::TransmitterFreed(link));
         }
     }
 
-    /// Handles [`Kind::TransmitterFreed`].
-    pub(crate) fn transmitter_freed(&mut self, link: usize) {
-        self.ports[link].free_event_pending = false;
-        if self.ports[link].switch == NOWHERE {
+    /// Handles [`Event::TransmitterFreed`].
+    pub(crate) fn transmitter_freed(&mut self, link: LinkId) {
+        self.net.ports[link].free_event_pending = false;
+        if self.net.ports[link].switch.is_none() {
             self.try_transmit(link);
         } else {
             self.apply_departures(link);
         }
         // A frame of the link itself is never left to whoever looks next: it is felt elsewhere. And
         // with an empty wire nobody would look.
-        let commands = self.ports[link].waiting & COMMAND != 0;
-        let unseen = self.ports[link].wire.is_empty();
-        let from_switch = self.ports[link].switch != NOWHERE;
+        let commands = self.net.ports[link].waiting & COMMAND != 0;
+        let unseen = self.is_unseen(link);
+        let from_switch = self.net.ports[link].switch.is_some();
         if commands || unseen || (from_switch && self.departures_are_events(link)) {
             self.schedule_free_or_credit_event(link);
         }
     }
 
     /// Takes the next packet of a port out of its queue and puts it onto the wire at `start`.
-    pub(crate) fn transmit(&mut self, link: usize, start: u64) {
-        if self.ports[link].waiting & COMMAND != 0 {
+    pub(crate) fn transmit(&mut self, link: LinkId, start: u64) {
+        if self.net.ports[link].waiting & COMMAND != 0 {
             self.transmit_pause_frame(link, start);
             return;
         }
@@ -158,41 +173,41 @@ impl Simulation<'_> {
 
     /// Takes the next packet of a class out of its queue and puts it onto the wire at `start`.
     #[inline]
-    pub(crate) fn transmit_class(&mut self, link: usize, class: usize, start: u64) {
-        let port = &mut self.ports[link];
-        let Waiting { mut packet, from } = self.queued.pop(&mut port.classes[class].queue);
+    pub(crate) fn transmit_class(&mut self, link: LinkId, class: Class, start: u64) {
+        let port = &mut self.net.ports[link];
+        let Waiting { mut packet, from } = self.net.queued.pop(&mut port.classes[class].queue);
         let size = u32::from(packet.size);
         let left = port.left(class, size);
         let switch = port.switch;
-        if self.recorder.is_some() {
+        if self.accounts.recorder.is_some() {
             self.record_wait(link, packet.purpose, waited(packet.at, start));
         }
-        if switch != NOWHERE {
+        if let Some(switch) = switch.get() {
             if packet.flags & STAMPED != 0 {
                 self.stamp(link, &packet, start, left);
             }
             // An acknowledgement's flag is the echo of a data packet's mark, never its own.
             if DATA <= class
-                && self.rules.mark_when == MarkWhen::Dequeue
-                && self.marker.marks(left, link, class)
+                && self.input.rules.mark_when == MarkWhen::Dequeue
+                && self.net.marker.marks(left, link, class)
                 && packet.purpose == Purpose::Data
             {
                 packet.flags |= MARKED;
                 self.count_mark(link, &packet);
             }
-            let switch = &mut self.switches[switch as usize];
-            if from == NOWHERE {
+            let switch = &mut self.net.switches[switch];
+            if from.is_none() {
                 // It began here, and was charged to nobody.
-            } else if self.credits.are_counted() {
-                self.credits.give(from as usize, class, size, start);
-            } else if self.rules.lossless >> class & 1 == 1 {
-                let from_port = &mut self.ports[from as usize];
+            } else if self.net.credits.are_counted() {
+                self.net.credits.give(from.known(), class, size, start);
+            } else if class.is_in(self.input.rules.lossless) {
+                let from_port = &mut self.net.ports[from.known()];
                 switch.release(from_port, class, size);
-                if from_port.pausing >> class & 1 == 1
-                    && switch.may_resume(from_port, class, self.rules.xon_below)
+                if class.is_in(from_port.pausing)
+                    && switch.may_resume(from_port, class, self.input.rules.xon_below)
                 {
-                    debug_assert!(start == self.now, "departures that end a pause are events");
-                    self.resume_upstream(from as usize, class);
+                    debug_assert!(start == self.time.now, "departures that end a pause are events");
+                    self.resume_upstream(from.known(), class);
                 }
             } else {
                 switch.release_lossy(size);
@@ -202,55 +217,55 @@ impl Simulation<'_> {
     }
 
     /// A data packet is marked in the queue of a link.
-    pub(crate) fn count_mark(&mut self, link: usize, packet: &Packet) {
-        self.ports[link].marks += 1;
-        self.counters.ecn_marks += 1;
+    pub(crate) fn count_mark(&mut self, link: LinkId, packet: &Packet) {
+        self.net.ports[link].marks += 1;
+        self.accounts.counters.ecn_marks += 1;
         if packet.lane() != 0 {
-            self.lane_counts[link * self.rules.lanes + packet.lane()].marks += 1;
+            self.net.lane_counts[link.index() * self.input.rules.lanes + packet.lane()].marks += 1;
         }
     }
 
     /// The class of a packet in a switch.
     #[inline]
-    pub(crate) fn class_of(&self, packet: &Packet) -> usize {
-        let class = usize::from(self.rules.class_in_switch[packet.purpose as usize]);
-        if class == DATA { DATA + packet.lane() } else { class }
+    pub(crate) fn class_of(&self, packet: &Packet) -> Class {
+        let class = self.input.rules.class_in_switch[packet.purpose as usize];
+        if class == DATA { Class::of_lane(packet.lane()) } else { class }
     }
 
     /// The class that a port serves next.
     #[inline]
-    fn next_class(&mut self, link: usize) -> usize {
-        let port = &mut self.ports[link];
+    fn next_class(&mut self, link: LinkId) -> Class {
+        let port = &mut self.net.ports[link];
         let sendable = port.sendable();
-        let first = sendable.trailing_zeros() as usize;
-        if 1 < self.rules.lanes && DATA <= first {
-            let class = self.credits.next_lane(port, sendable);
-            let size = self.queued.first(port.classes[class].queue).packet.size;
+        let first = Class::first_of(sendable);
+        if 1 < self.input.rules.lanes && DATA <= first {
+            let class = self.net.credits.next_lane(port, sendable);
+            let size = self.net.queued.first(port.classes[class].queue).packet.size;
             port.deficits[class] -= i32::from(size);
             return class;
         }
-        let both = (1 << CONTROL) | (1 << DATA);
-        if self.rules.control_share == 0 || sendable & both != both {
+        let both = CONTROL.bit() | DATA.bit();
+        if self.input.rules.control_share == 0 || sendable & both != both {
             return first;
         }
         // Deficit round robin between control and data, in bytes.
         loop {
             for class in [CONTROL, DATA] {
-                let size = i32::from(self.queued.first(port.classes[class].queue).packet.size);
+                let size = i32::from(self.net.queued.first(port.classes[class].queue).packet.size);
                 if size <= port.deficits[class] {
                     port.deficits[class] -= size;
                     return class;
                 }
             }
-            port.deficits[CONTROL] += self.rules.control_share as i32;
-            port.deficits[DATA] += 65_536 - self.rules.control_share as i32;
+            port.deficits[CONTROL] += self.input.rules.control_share as i32;
+            port.deficits[DATA] += 65_536 - self.input.rules.control_share as i32;
         }
     }
 
     /// Writes on a packet what its link looks like.
-    pub(crate) fn stamp(&mut self, link: usize, packet: &Packet, start: u64, queued: u64) {
+    pub(crate) fn stamp(&mut self, link: LinkId, packet: &Packet, start: u64, queued: u64) {
         if packet.purpose == Purpose::Data {
-            self.stamps.push(packet.sent, self.ports[link].hop(start, queued));
+            self.net.stamps.push(packet.sent, self.net.ports[link].hop(start, queued));
         }
     }
 
@@ -258,52 +273,56 @@ impl Simulation<'_> {
     /// before what arrives, and arrivals of one instant go by link, whatever the order in which
     /// they were worked out. With explicit departures, in the order in which transmissions began.
     #[inline]
-    fn draw_tickets(&mut self, link: usize) -> (u32, u32) {
-        if self.explicit {
-            (self.calendar.ticket(), self.calendar.ticket())
+    fn draw_tickets(&mut self, link: LinkId) -> (u32, u32) {
+        if self.input.departures.are_events() {
+            (self.time.calendar.ticket(), self.time.calendar.ticket())
         } else {
-            (0, link as u32)
+            (0, link.raw())
         }
     }
 
     /// When the oldest packet on a wire arrives, and its rank at that instant.
     #[inline]
-    pub(crate) fn next_arrival(&self, link: usize) -> (u64, u32) {
-        let wire = self.ports[link].wire;
-        let first = self.wires.first(wire);
-        if !self.wires.is_tagged() {
-            return (first.arrival(self.calendar.now()), link as u32);
+    pub(crate) fn next_arrival(&self, link: LinkId) -> (u64, u32) {
+        let wire = self.net.ports[link].wire;
+        let first = self.net.wires.first(wire);
+        if !self.net.wires.is_tagged() {
+            return (first.arrival(self.time.calendar.now()), link.raw());
         }
-        let tag = self.wires.tag(wire);
-        (tag.time(first.at), if self.explicit { tag.ticket } else { link as u32 })
+        let tag = self.net.wires.tag(wire);
+        (
+            tag.time(first.at),
+            if self.input.departures.are_events() { tag.ticket } else { link.raw() },
+        )
     }
 
     /// Occupies the transmitter with a packet.
     #[inline]
-    pub(crate) fn put_on_wire(&mut self, link: usize, start: u64, mut packet: Packet) {
+    pub(crate) fn put_on_wire(&mut self, link: LinkId, start: u64, mut packet: Packet) {
         let (free_ticket, ticket) = self.draw_tickets(link);
-        let port = &mut self.ports[link];
+        let port = &mut self.net.ports[link];
         let size = u64::from(packet.size);
-        let time = port.time_to_send(size + self.sizes.gap, self.clock);
+        let time = port.time_to_send(size + self.input.sizes.gap, self.input.clock);
         port.free_at = start + time;
         port.free_ticket = free_ticket;
         // A dead port sends nothing, whatever is put into it.
-        if !matches!(self.troubles.get(link), Some(Trouble::Down)) {
+        if !matches!(self.net.troubles.get(link), Some(Trouble::Down)) {
             port.bytes += size;
             if packet.lane() != 0 {
-                self.lane_counts[link * self.rules.lanes + packet.lane()].bytes += size;
+                self.net.lane_counts[link.index() * self.input.rules.lanes + packet.lane()]
+                    .bytes += size;
             }
         }
         let mut at = port.free_at + port.delay;
         if port.cut_through {
-            let header = port.time_to_send(self.rules.header_bytes, self.clock);
+            let header = port.time_to_send(self.input.rules.header_bytes, self.input.clock);
             at -= time - time.min(header);
         }
         packet.at = at as u32;
         let was_empty = port.wire.is_empty();
-        self.wires.push(&mut port.wire, packet);
-        if self.wires.is_tagged() {
-            self.wires.set_tag(port.wire, Tag::new(ticket, at));
+        self.net.wires.push(&mut port.wire, packet);
+        if self.net.wires.is_tagged() {
+            self.net.wires.set_tag(port.wire, Tag::new(ticket, at));
         }
         if was_empty {
             self.schedule_arrival(link, at, ticket);
@@ -312,53 +331,57 @@ impl Simulation<'_> {
     }
 
     /// Tells the sender at the other end of `from` to stop, or to go on, with a class.
-    pub(crate) fn send_pause(&mut self, from: usize, class: usize, flags: u8) {
+    pub(crate) fn send_pause(&mut self, from: LinkId, class: Class, flags: u8) {
         let frame = Packet {
-            psn: class as u32,
-            size: self.sizes.pause,
+            psn: class.index() as u32,
+            size: self.input.sizes.pause,
             purpose: Purpose::Pause,
             flags,
             ..Packet::default()
         };
-        let reverse = self.fabric.reverse(fabric::LinkId::from_index(from)).index();
+        let reverse = self.input.fabric.reverse(from);
         self.apply_departures(reverse);
-        self.pauses[reverse].waiting.push_back(frame);
-        let port = &mut self.ports[reverse];
+        self.net.pauses[reverse].waiting.push_back(frame);
+        let port = &mut self.net.ports[reverse];
         port.waiting |= COMMAND;
-        if port.is_free(self.now, self.ticket) {
-            self.transmit(reverse, self.now);
+        if port.is_free(self.time.now, self.time.ticket) {
+            self.transmit(reverse, self.time.now);
         }
         self.schedule_free_event(reverse);
     }
 
     /// Puts a frame of the link itself onto the wire.
     #[cold]
-    fn transmit_pause_frame(&mut self, link: usize, start: u64) {
-        let log = &mut self.pauses[link];
+    fn transmit_pause_frame(&mut self, link: LinkId, start: u64) {
+        let log = &mut self.net.pauses[link];
         let frame = log.waiting.pop_front().expect("the mask says that a frame waits");
-        log.flying.push_back(frame);
         let (free_ticket, ticket) = self.draw_tickets(link);
-        let response = self.quanta(link, self.rules.response_quanta);
-        let log = &self.pauses[link];
-        let port = &mut self.ports[link];
+        let response = self.quanta(link, self.input.rules.response_quanta);
+        let log = &self.net.pauses[link];
+        let port = &mut self.net.ports[link];
         if log.waiting.is_empty() {
             port.waiting &= !COMMAND;
         }
         let size = u64::from(frame.size);
-        port.free_at = start + port.time_to_send(size + self.sizes.gap, self.clock);
+        port.free_at = start + port.time_to_send(size + self.input.sizes.gap, self.input.clock);
         port.free_ticket = free_ticket;
         port.bytes += size;
         let at = port.free_at + port.delay - port.latency + response;
-        self.schedule(at, ticket, Kind::PauseFrame, link);
-        self.require_events(self.ports[link].into);
+        if port.leaves {
+            self.part.note_pause(link, at, frame);
+            return;
+        }
+        self.net.pauses[link].flying.push_back(frame);
+        self.schedule(at, ticket, Event::PauseFrame(link));
+        self.require_events(self.net.ports[link].into);
     }
 
     /// A paused sender may go on.
     #[cold]
-    pub(crate) fn resume_upstream(&mut self, from: usize, class: usize) {
-        let port = &mut self.ports[from];
-        port.pausing &= !(1 << class);
-        let switch = &mut self.switches[port.into as usize];
+    pub(crate) fn resume_upstream(&mut self, from: LinkId, class: Class) {
+        let port = &mut self.net.ports[from];
+        port.pausing &= !class.bit();
+        let switch = &mut self.net.switches[port.into.known()];
         switch.pausing -= 1;
         let calm = switch.pausing == 0;
         if calm {
@@ -366,7 +389,7 @@ impl Simulation<'_> {
         }
         self.send_pause(from, class, RESUME);
         if calm {
-            self.release_events(self.ports[from].into);
+            self.release_events(self.net.ports[from].into);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Transports: which settings make RoCE, InfiniBand, Ultra Ethernet, iWARP and TCP.
+//! Transports: which settings make RoCE, InfiniBand, Ultra Ethernet, iWARP, TCP and EFA.
 //!
 //! A transport is no code of its own. It is a choice of headers, flow control, what becomes of a
 //! packet that finds no room, what a NIC does with packets out of order, congestion control,
@@ -8,6 +8,7 @@
 //! | | room | order | congestion control | routing |
 //! | --- | --- | --- | --- | --- |
 //! | RoCEv2 | pauses (PFC) | as the card can | DCQCN | ECMP |
+//! | RoCEv1 | pauses (PFC) | as the card can | none: no IP header to mark | nothing to hash |
 //! | InfiniBand | credits | placed directly | none | adaptive |
 //! | Ultra Ethernet | trimming | placed directly | NSCC | recycled entropies |
 //! | iWARP | drops | selective acknowledgement | CUBIC | ECMP |
@@ -18,6 +19,7 @@
 //! control by the round trip ([`Settings::spectrum_x`]).
 
 use fabric::hardware::Reorder;
+use fabric::hash::UdpSource;
 use fabric::routing::Policy;
 use fabric::transport::Transport;
 use units::{Bytes, Rate, Span};
@@ -33,7 +35,9 @@ impl Headers {
         let roce = Self::default();
         let (first, last) = match transport {
             // RETH 16 and immediate data 4 are InfiniBand's, whatever carries them.
-            Transport::Rocev2 | Transport::Infiniband => (roce.first, roce.last),
+            Transport::Rocev2 | Transport::Rocev1 | Transport::Infiniband => {
+                (roce.first, roce.last)
+            }
             // The standard request header, on every packet, has room for both.
             Transport::Uec | Transport::Iwarp | Transport::Tcp | Transport::Efa => {
                 (Bytes::ZERO, Bytes::ZERO)
@@ -64,6 +68,7 @@ impl Settings {
         settings.packet.headers = Headers::of_transport(transport);
         match transport {
             Transport::Rocev2 => {}
+            Transport::Rocev1 => rocev1(&mut settings),
             Transport::Infiniband => infiniband(&mut settings),
             Transport::Uec => ultra_ethernet(&mut settings),
             Transport::Iwarp => iwarp(&mut settings),
@@ -84,6 +89,15 @@ impl Settings {
         settings.congestion = CcConfig::Swift(swift::Config::default());
         settings
     }
+}
+
+/// InfiniBand Architecture Specification, Annex A16 (RoCE, 2010): InfiniBand's packets with a GRH
+/// behind an Ethernet header. ECN and the source port are those of IP and UDP, which only Annex A17
+/// (RoCEv2, 2014) brought, and DCQCN needs them; pauses alone hold senders back.
+fn rocev1(settings: &mut Settings) {
+    settings.ecn.enabled = false;
+    settings.congestion = CcConfig::None(none::Config::default());
+    settings.routing.udp_source = UdpSource::None;
 }
 
 fn infiniband(settings: &mut Settings) {

@@ -11,8 +11,10 @@
 //!
 //! * A trimmed packet always has 64 bytes, whatever headers the transport has.
 
+use crate::ids::{Maybe, PairId};
 use crate::packet::{CONTROL, Packet, Purpose, STAMPED, Waiting, joined};
 use crate::simulation::Simulation;
+use fabric::LinkId;
 
 /// What is left of a packet: the shortest Ethernet frame.
 const HEADERS: u16 = 64;
@@ -20,35 +22,38 @@ const HEADERS: u16 = 64;
 impl Simulation<'_> {
     /// Cuts a packet that came over `link` to its headers and queues them for `next`.
     #[cold]
-    pub(crate) fn trim(&mut self, link: usize, next: usize, packet: Packet) {
+    pub(crate) fn trim(&mut self, link: LinkId, next: LinkId, packet: Packet) {
         if packet.flags & STAMPED != 0 {
-            self.stamps.free(packet.sent);
+            self.net.stamps.free(packet.sent);
         }
         // The data is gone, whatever becomes of its headers.
-        self.tally.dropped_data += 1;
-        self.counters.trims += 1;
+        self.accounts.tally.dropped_data += 1;
+        self.accounts.counters.trims += 1;
         let headers = Packet {
-            at: joined(self.now),
+            at: joined(self.time.now),
             size: HEADERS,
             purpose: Purpose::Trimmed,
             flags: packet.flags & !STAMPED,
             ..packet
         };
         if self.admit_exactly(link, next, CONTROL, u32::from(HEADERS)) {
-            self.enqueue(next, CONTROL, Waiting { packet: headers, from: link as u32 });
+            self.enqueue(next, CONTROL, Waiting { packet: headers, from: Maybe::some(link) });
         } else {
             self.drop_packet(next, &headers);
         }
     }
 
     /// The headers of a trimmed packet reach the receiver, which asks for the packet again.
-    pub(crate) fn trimmed_received(&mut self, number: usize, packet: &Packet) {
-        let inbox = &mut self.inboxes[number];
+    pub(crate) fn trimmed_received(&mut self, number: PairId, packet: &Packet) {
+        if self.input.rules.unreliable {
+            return;
+        }
+        let inbox = &mut self.ends.inboxes[number];
         if packet.psn < inbox.expected || inbox.early.contains(packet.psn) {
             return;
         }
-        let size = self.sizes.nak;
-        if !self.rules.goes_back {
+        let size = self.input.sizes.nak;
+        if !self.input.rules.goes_back {
             self.send_control(number, Purpose::Nak, packet.psn, size, None, 0);
         } else if inbox.asked != inbox.expected {
             inbox.asked = inbox.expected;

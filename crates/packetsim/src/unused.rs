@@ -9,7 +9,7 @@ use units::Idle;
 
 use crate::admission::AdmissionPolicy;
 use crate::buffer::{BufferConfig, EcnConfig, Organisation};
-use crate::nic::{AfterIdle, Verb};
+use crate::nic::{AfterIdle, Service, Verb};
 use crate::settings::{ControlClass, Overflow, Settings};
 
 impl EcnConfig {
@@ -68,9 +68,13 @@ impl Settings {
         policy != AdmissionPolicy::None || credit.is_some() || self.nic.verb == Verb::Read
     }
 
-    /// Whether answers to reads are all that is sent, so that nothing is acknowledged.
-    fn is_unacknowledged(&self) -> bool {
-        self.nic.verb == Verb::Read && self.congestion.needs().no_acks
+    /// Why nothing is acknowledged, and what would be: answers to reads, or an unreliable service.
+    fn unacknowledged(&self) -> Option<[&'static str; 2]> {
+        if self.nic.service != Service::Rc {
+            return Some(["nothing is acknowledged", "network.nic.service=rc"]);
+        }
+        let reads = self.nic.verb == Verb::Read && self.congestion.needs().no_acks;
+        reads.then_some(["answers to reads are not acknowledged", "another network.nic.verb"])
     }
 
     fn unused_headers(&self, faults: bool, idle: &mut Idle) {
@@ -84,8 +88,8 @@ impl Settings {
             let used_by = "network.nic.verb=write-with-immediate";
             header("last", "messages end without immediate data", used_by);
         }
-        if self.is_unacknowledged() {
-            header("ack", "answers to reads are not acknowledged", "another network.nic.verb");
+        if let Some([why, used_by]) = self.unacknowledged() {
+            header("ack", why, used_by);
         }
         if !self.has_grants() || self.nic.verb == Verb::Read {
             let used_by = "network.admission.policy=receiver-driven";
@@ -100,8 +104,16 @@ impl Settings {
         let mut nic = |key: &str, why: &str, used_by: &str| {
             idle.key(&format!("nic.{key}"), why, used_by);
         };
-        if self.is_unacknowledged() {
-            nic("ack_every", "answers to reads are not acknowledged", "another network.nic.verb");
+        if let Some([why, used_by]) = self.unacknowledged() {
+            nic("ack_every", why, used_by);
+        }
+        if self.nic.service != Service::Rc {
+            for key in ["reorder", "reorder_window", "timeout", "retries"] {
+                nic(key, "what is lost is not sent again", "network.nic.service=rc");
+            }
+        }
+        if self.nic.service == Service::Ud {
+            nic("verb", "datagrams are sends", "network.nic.service=rc");
         }
         if self.nic.reorder != Reorder::DirectPlacement {
             let used_by = "network.nic.reorder=direct-placement";

@@ -13,6 +13,7 @@ use packetsim::buffer::{MarkWhen, Organisation, WatchdogAction};
 use packetsim::cc::CcConfig;
 use packetsim::measure::MeasureConfig;
 use packetsim::nic::{AcksWhilePaused, AfterIdle, Pacing, Verb};
+use packetsim::packet::Forward;
 use packetsim::settings::{ControlClass, Forwarding, Limits, LinkRetry, Overflow};
 use packetsim::{Settings, Watch};
 use traffic::{Connection, OpKind, Transfers};
@@ -28,7 +29,7 @@ fn rarely(random: &mut Random, times: u64) -> bool {
     random.below(times) == 0
 }
 
-fn fabric(random: &mut Random) -> Fabric {
+fn fabric(random: &mut Random, shortest_ns: u64) -> Fabric {
     let per_node = one(random, &[1, 2, 4]);
     let cluster = ClusterConfig {
         gpus: Some(16),
@@ -40,7 +41,7 @@ fn fabric(random: &mut Random) -> Fabric {
         let most = one(random, &[1, 30, 300, 1_500]);
         LinkConfig {
             rate: Some(Rate::from_gbps(one(random, &[25, 40, 100, 400, 800]))),
-            delay: Some(Span::from_ns(1 + random.below(most))),
+            delay: Some(Span::from_ns(shortest_ns + random.below(most))),
             length: None,
         }
     };
@@ -62,7 +63,8 @@ fn fabric(random: &mut Random) -> Fabric {
     build(&cluster, &config, &Default::default()).expect("it is well-formed")
 }
 
-fn messages(random: &mut Random, fabric: &Fabric) -> Transfers {
+/// Some of them after another, which may be another server's, if they may follow each other.
+fn messages(random: &mut Random, fabric: &Fabric, may_follow: bool) -> Transfers {
     let mut transfers = Transfers::new();
     let label = transfers.label("flow");
     let mut before = Vec::new();
@@ -83,7 +85,7 @@ fn messages(random: &mut Random, fabric: &Fabric) -> Transfers {
         let most = one(random, &[10, 5_000, 400_000]);
         let bytes = Bytes::new(1 + random.below(most));
         let sent = transfers.send(connection, bytes, label, &before);
-        before = if rarely(random, 3) { vec![sent] } else { Vec::new() };
+        before = if rarely(random, 3) && may_follow { vec![sent] } else { Vec::new() };
     }
     transfers
 }
@@ -166,8 +168,9 @@ fn settings(random: &mut Random, fabric: &Fabric, seed: u64) -> Settings {
     let routing = &mut settings.routing;
     routing.policy = one(random, &Policy::ALL);
     let spreads = [Policy::Spray, Policy::Reps, Policy::Adaptive, Policy::InfinibandAdaptive];
-    if 1 < fabric.ports(fabric.nic(0)).len() && spreads.contains(&routing.policy) {
-        // Refused: a queue pair stays on one port.
+    let several = 1 < fabric.ports(fabric.nic(0)).len();
+    if several && spreads.contains(&routing.policy) && settings.credits.enabled {
+        // Refused: where links count credits a queue pair stays on one port.
         routing.policy = Policy::Ecmp;
     }
     routing.split = one(random, &[QueuePairUse::Split, QueuePairUse::RoundRobin]);
@@ -212,14 +215,123 @@ fn faults(random: &mut Random, fabric: &Fabric) -> Faults {
     Faults::new(fabric, &faults, "faults").expect("they are well-formed")
 }
 
+/// Messages one after the other on a few connections, some of them passed on: what repeats itself.
+fn chains(random: &mut Random, fabric: &Fabric) -> Transfers {
+    let mut transfers = Transfers::new();
+    let label = transfers.label("chain");
+    let hosts = one(random, &[2, 4, 16]);
+    let bytes = Bytes::from_kib(one(random, &[16, 100, 256]));
+    let connections: Vec<_> = (0..hosts)
+        .map(|at| {
+            let (from, to) = (fabric.nic(at), fabric.nic((at + 1) % hosts));
+            transfers.connect(Connection { from, to, channel: 0, queue_pairs: 1 })
+        })
+        .collect();
+    let mut before: Vec<Vec<traffic::OpId>> = vec![Vec::new(); hosts];
+    for _ in 0..40 {
+        let sent = (0..hosts).map(|at| transfers.send(connections[at], bytes, label, &before[at]));
+        let sent: Vec<_> = sent.collect();
+        before = (0..hosts).map(|at| vec![sent[(at + hosts - 1) % hosts]]).collect();
+    }
+    transfers
+}
+
+/// Agreement, over everything that can be set: what is computed comes out as if it had been
+/// simulated.
+#[test]
+fn whatever_is_set_jumps_change_nothing() {
+    for seed in 0..120 {
+        let mut random = Random::new(seed, "anything jumps", 0);
+        let fabric = fabric(&mut random, 1);
+        let transfers = chains(&mut random, &fabric);
+        let mut settings = settings(&mut random, &fabric, seed);
+        if !rarely(&mut random, 3) {
+            // Most settings are such that nothing repeats itself.
+            settings = Settings { seed, ..Settings::default() };
+            nic(&mut random, &mut settings);
+            settings.nic.verb = Verb::Write;
+            settings.nic.pcie = None;
+        }
+        let [whole, jumps, bounded] =
+            [Forward::Off, Forward::Exact, Forward::Bounded].map(|forward| {
+                let mut settings = settings.clone();
+                settings.packet.forward = forward;
+                packetsim::run(&fabric, &transfers, &settings).expect("it can be run")
+            });
+        assert_eq!(whole.ops, jumps.ops, "seed {seed}");
+        assert_eq!(whole.links, jumps.links, "seed {seed}");
+        assert_eq!(whole.digest, jumps.digest, "seed {seed}");
+        let [a, b] = [&whole, &bounded].map(|outcome| outcome.completed() == outcome.ops.len());
+        assert!(!a || b, "seed {seed}: {:?}", bounded.findings);
+    }
+}
+
+/// Agreement, over everything that can be set: threads change nothing but the number of events.
+#[test]
+fn whatever_is_set_threads_change_nothing() {
+    let (mut divided, mut pauses, mut marks) = (0, 0, 0);
+    let mut reasons = std::collections::BTreeMap::new();
+    for seed in 0..60 {
+        let mut random = Random::new(seed, "anything in parts", 0);
+        let fabric = fabric(&mut random, 30);
+        let transfers = if rarely(&mut random, 2) {
+            chains(&mut random, &fabric)
+        } else {
+            messages(&mut random, &fabric, false)
+        };
+        let mut settings = settings(&mut random, &fabric, seed);
+        if !rarely(&mut random, 4) {
+            // Most settings are such that something is felt in other servers at once.
+            settings = Settings { seed, ..Settings::default() };
+            nic(&mut random, &mut settings);
+            switches(&mut random, &mut settings);
+            settings.nic.verb = Verb::Write;
+            settings.nic.reorder = Reorder::None;
+            settings.nic.pcie = None;
+            settings.switch.link_retry = LinkRetry::Off;
+            settings.routing.policy = one(&mut random, &[Policy::Ecmp, Policy::Spray]);
+            settings.congestion = one(&mut random, &CcConfig::defaults()).1;
+        }
+        let run = |threads: u32| {
+            let mut settings = settings.clone();
+            settings.packet.threads = Some(threads);
+            let mut watch = Watch::default();
+            let mut outcome = packetsim::run_watched(&fabric, &transfers, &settings, &mut watch)
+                .expect("it can be run");
+            outcome.counters.events = 0;
+            (outcome, watch)
+        };
+        let (alone, _) = run(1);
+        for threads in 2..5 {
+            let (together, watch) = run(threads);
+            let about = format!("seed {seed}, {threads} threads");
+            assert_eq!(alone.ops, together.ops, "{about}");
+            for (link, (one, other)) in alone.links.iter().zip(&together.links).enumerate() {
+                assert_eq!(one, other, "{about}, link {link}");
+            }
+            assert_eq!(alone.counters, together.counters, "{about}");
+            assert_eq!(alone.findings, together.findings, "{about}");
+            assert_eq!(alone.digest, together.digest, "{about}");
+            *reasons.entry(watch.why_one_thread).or_insert(0) += 1;
+            if 1 < watch.threads {
+                divided += 1;
+                pauses += together.counters.pauses;
+                marks += together.counters.ecn_marks;
+            }
+        }
+    }
+    assert!(60 < divided, "only {divided} runs were divided: {reasons:?}");
+    assert!(300 < pauses && 300 < marks, "only {pauses} pauses and {marks} marks");
+}
+
 /// Property, over everything that can be set.
 #[test]
 fn whatever_is_set_runs_end_and_repeat_themselves() {
     let (mut finished, mut all) = (0, 0);
     for seed in 0..150 {
         let mut random = Random::new(seed, "anything", 0);
-        let fabric = fabric(&mut random);
-        let transfers = messages(&mut random, &fabric);
+        let fabric = fabric(&mut random, 1);
+        let transfers = messages(&mut random, &fabric, true);
         let settings = settings(&mut random, &fabric, seed);
         let faults = faults(&mut random, &fabric);
         let run = || {

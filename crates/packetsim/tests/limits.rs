@@ -123,7 +123,8 @@ fn thousands_of_hosts_hang_on_one_switch() {
     }
 }
 
-/// A queue pair stays on one port: 8 planes gave an eighth of the rate without a word.
+/// Where links count credits a queue pair stays on one port: 8 planes gave an eighth of the rate
+/// without a word.
 #[test]
 fn packets_that_would_leave_by_several_ports_are_refused() {
     let cluster = ClusterConfig { gpus: Some(64), ports_per_nic: 8, ..ClusterConfig::default() };
@@ -133,17 +134,17 @@ fn packets_that_would_leave_by_several_ports_are_refused() {
         ..FabricConfig::default()
     };
     let fabric = build(&cluster, &config, &Catalogue::default()).expect("it is well-formed");
-    let settings = Settings::of_transport(Transport::Uec);
+    let settings = Settings::of_transport(Transport::Infiniband);
     let refusal = run(&fabric, &send(&fabric, 1 << 20), &settings).unwrap_err();
     assert_eq!(
         refusal.to_string(),
-        "NIC 0 has 8 ports and `network.routing.policy` is \"reps\", which spreads the packets of a \
-         queue pair over paths, but on the packet engine a queue pair stays on one port; use \
-         --engine flow, one port for each NIC, or a policy that keeps a flow on one path, such as \
-         \"ecmp\""
+        "NIC 0 has 8 ports and `network.routing.policy` is \"infiniband-adaptive\", which spreads \
+         the packets of a queue pair over paths, but where links count credits (`network.credits`) \
+         the packet engine keeps a queue pair on one port; use --engine flow, one port for each \
+         NIC, or a policy that keeps a flow on one path, such as \"static-up-down\""
     );
     let mut settings = settings;
-    settings.routing.policy = Policy::Ecmp;
+    settings.routing.policy = Policy::StaticUpDown;
     run(&fabric, &send(&fabric, 1 << 20), &settings).expect("one path each");
 }
 

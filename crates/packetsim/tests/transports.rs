@@ -253,6 +253,7 @@ fn an_incast_under_everything() {
     }
     insta::assert_snapshot!(table, @r"
     rocev2                449 [55, 0, 0, 0]
+    rocev1                155 [78, 0, 0, 0]
     infiniband            153 [2665, 0, 0, 0]
     uec                   158 [0, 0, 429, 429]
     iwarp               10166 [0, 216, 0, 216]

@@ -7,7 +7,7 @@
 //! for contexts that do not fit the NIC.
 
 use fabric::routing::{QueuePairCost, QueuePairUse, RoutingConfig};
-use fabric::{Fabric, NodeId};
+use fabric::{Fabric, NodeId, NodeKind};
 use units::Bytes;
 
 use crate::transfers::{Connection, OpKind, Transfers};
@@ -51,7 +51,8 @@ impl NicLoad {
 
 /// How many queue pairs a connection between NICs has; none elsewhere.
 fn pairs(fabric: &Fabric, connection: &Connection, config: &RoutingConfig) -> u64 {
-    let is_nic = |node: NodeId| fabric.nic_number(node).is_some();
+    let kind = |node: NodeId| fabric.nodes()[node].kind;
+    let is_nic = |node| matches!(kind(node), NodeKind::Nic | NodeKind::FrontEndNic);
     match connection.queue_pairs {
         _ if !is_nic(connection.from) || !is_nic(connection.to) => 0,
         0 => u64::from(config.qps.max(1)),

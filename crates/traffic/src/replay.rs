@@ -163,6 +163,11 @@ impl Replay {
         }
     }
 
+    /// How many an operation still waits for, or nothing if it has finished.
+    pub fn waits(&self, op: OpId) -> Option<u32> {
+        Some(self.waiting_for[op]).filter(|waits| *waits != u32::MAX)
+    }
+
     /// Whether everything has finished.
     pub fn is_done(&self) -> bool {
         self.unfinished == 0

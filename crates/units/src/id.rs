@@ -24,10 +24,12 @@ macro_rules! id {
         pub struct $name(u32);
 
         impl $crate::Id for $name {
+            #[inline]
             fn from_index(index: usize) -> Self {
                 Self(u32::try_from(index).expect("more than 4,294,967,295 of one kind"))
             }
 
+            #[inline]
             fn index(self) -> usize {
                 self.0 as usize
             }
@@ -68,6 +70,11 @@ impl<I: Id, T> IdVec<I, T> {
     /// The item, if there is one with this id.
     pub fn get(&self, id: I) -> Option<&T> {
         self.items.get(id.index())
+    }
+
+    /// The same, to change it.
+    pub fn get_mut(&mut self, id: I) -> Option<&mut T> {
+        self.items.get_mut(id.index())
     }
 
     /// All ids, in order of creation.

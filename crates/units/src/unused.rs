@@ -96,6 +96,13 @@ impl Idle {
         self.push(join(&self.path, key), Vec::new(), false, why, used_by);
     }
 
+    /// Names all of a table but some keys, where nothing of it can be left out.
+    pub fn parts_but(&mut self, table: &str, but: &[&str], why: &str, used_by: &str) {
+        let key = join(&self.path, table);
+        let but = but.iter().map(|but| join(&key, but)).collect();
+        self.push(key, but, false, why, used_by);
+    }
+
     fn push(&mut self, key: String, but: Vec<String>, whole: bool, why: &str, used_by: &str) {
         let (why, used_by) = (why.to_owned(), used_by.to_owned());
         self.keys.push(IdleKey { key, but, whole, why, used_by });

@@ -11,7 +11,7 @@ use units::Bytes;
 
 use super::ecmp::Ecmp;
 use super::{Grain, Load, Routing, RoutingConfig, Spread};
-use crate::graph::{LinkId, NodeId};
+use crate::graph::{Fabric, LinkId, NodeId};
 use crate::hash::{FlowKey, finish};
 
 /// How a switch uses what it knows of its queues.
@@ -36,8 +36,8 @@ pub struct Adaptive {
 
 impl Adaptive {
     /// As the settings say.
-    pub fn new(config: &RoutingConfig, seed: u64) -> Self {
-        Self { ecmp: Ecmp::new(config, seed), choice: config.choice }
+    pub fn new(config: &RoutingConfig, fabric: &Fabric, seed: u64) -> Self {
+        Self { ecmp: Ecmp::new(config, fabric, seed), choice: config.choice }
     }
 }
 
@@ -118,7 +118,7 @@ mod tests {
         let key = keys(&fabric, 1, 1).next().unwrap();
         for choice in [Choice::LeastQueue, Choice::CongestionWeighted] {
             let config = RoutingConfig { choice, ..RoutingConfig::default() };
-            let mut adaptive = Adaptive::new(&config, 1);
+            let mut adaptive = Adaptive::new(&config, &fabric, 1);
             let mut counts = vec![0; fabric.links().len()];
             for packet in 0..1000 {
                 let chosen = adaptive.choose(leaf, &key, packet, &uplinks, &load);

@@ -6,11 +6,12 @@
 
 use super::RoutingConfig;
 use super::ecmp::Ecmp;
+use crate::graph::Fabric;
 use crate::hash::{HashFields, Hasher};
 
 /// ECMP on the 5-tuple and the destination queue pair number.
-pub fn e_ecmp(config: &RoutingConfig, seed: u64) -> Ecmp {
-    let ecmp = Ecmp::new(config, seed);
+pub fn e_ecmp(config: &RoutingConfig, fabric: &Fabric, seed: u64) -> Ecmp {
+    let ecmp = Ecmp::new(config, fabric, seed);
     let hasher = Hasher { fields: HashFields::FiveTupleQpn, ..ecmp.hasher() };
     ecmp.with_hasher(hasher)
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use units::Id;
 
 use super::{Load, Routing, RoutingConfig};
-use crate::graph::{LinkId, NodeId};
+use crate::graph::{Fabric, LinkId, NodeId};
 use crate::hash::{FlowKey, Hasher, finish};
 
 /// Whether switches have different hash seeds.
@@ -28,6 +28,9 @@ pub enum Seeds {
     PerSwitch,
     /// All switches have the same: choices at one tier repeat at the next.
     Equal,
+    /// Each switch has its number, counted from the first NIC, whatever the run's seed: as HPCC's
+    /// ns-3 does it.
+    Number,
 }
 
 /// How a hash becomes a member of a group.
@@ -50,13 +53,15 @@ pub struct Ecmp {
     seeds: Seeds,
     members: Members,
     seed: u64,
+    first_nic: usize,
 }
 
 impl Ecmp {
     /// As the settings say.
-    pub fn new(config: &RoutingConfig, seed: u64) -> Self {
+    pub fn new(config: &RoutingConfig, fabric: &Fabric, seed: u64) -> Self {
         let hasher = Hasher { fields: config.hash, function: config.function };
-        Self { hasher, seeds: config.seeds, members: config.members, seed }
+        let (seeds, members, first_nic) = (config.seeds, config.members, fabric.gpus());
+        Self { hasher, seeds, members, seed, first_nic }
     }
 
     /// With other fields than the settings say.
@@ -90,6 +95,7 @@ impl Ecmp {
         match self.seeds {
             Seeds::Equal => folded,
             Seeds::PerSwitch => finish(folded ^ finish(at.index() as u32 + 1)),
+            Seeds::Number => (at.index() - self.first_nic) as u32,
         }
     }
 }
@@ -124,7 +130,7 @@ mod tests {
         let sum: f64 = (0..runs)
             .map(|seed| {
                 let config = RoutingConfig { function, ..RoutingConfig::default() };
-                let mut ecmp = Ecmp::new(&config, seed);
+                let mut ecmp = Ecmp::new(&config, &fabric, seed);
                 let mut counts = [0_usize; 16];
                 for key in keys(&fabric, flows, seed) {
                     counts[ecmp.choose(leaf, &key, 0, &uplinks, &Idle)] += 1;
@@ -163,7 +169,7 @@ mod tests {
         let uplinks = fabric.ports_down_up(first).1.to_vec();
         let distinct = |seeds| {
             let config = RoutingConfig { seeds, ..RoutingConfig::default() };
-            let ecmp = Ecmp::new(&config, 3);
+            let ecmp = Ecmp::new(&config, &fabric, 3);
             let choose = |at, key: &FlowKey| ecmp.member(ecmp.hash(at, key), &uplinks);
             let mut next: Vec<usize> = keys(&fabric, 4000, 1)
                 .filter(|key| choose(first, key) == 5)
@@ -183,7 +189,7 @@ mod tests {
         let fabric = leaf_spine(2, 16, 16);
         let moved = |members| {
             let config = RoutingConfig { members, ..RoutingConfig::default() };
-            let mut ecmp = Ecmp::new(&config, 3);
+            let mut ecmp = Ecmp::new(&config, &fabric, 3);
             let dead = fabric.ports_down_up(fabric.leaves()[0]).1[4];
             let mut health = Health::default();
             health.fail(dead);

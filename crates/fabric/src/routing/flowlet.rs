@@ -21,7 +21,7 @@ use units::Span;
 use super::adaptive::least_queued;
 use super::ecmp::Ecmp;
 use super::{Grain, Load, Routing, RoutingConfig};
-use crate::graph::{LinkId, NodeId};
+use crate::graph::{Fabric, LinkId, NodeId};
 use crate::hash::{FlowKey, finish};
 
 /// What a flow's next path is chosen by.
@@ -49,9 +49,9 @@ pub struct Flowlet {
 
 impl Flowlet {
     /// As the settings say.
-    pub fn new(config: &RoutingConfig, seed: u64) -> Self {
+    pub fn new(config: &RoutingConfig, fabric: &Fabric, seed: u64) -> Self {
         Self {
-            ecmp: Ecmp::new(config, seed),
+            ecmp: Ecmp::new(config, fabric, seed),
             gap: config.gap,
             choice: config.flowlets,
             places: BTreeMap::new(),

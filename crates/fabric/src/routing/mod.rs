@@ -207,6 +207,19 @@ impl Policy {
     }
 }
 
+/// What the controller of traffic engineering knows.
+#[derive(
+    Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum KnownDemand {
+    /// All that will be sent, before any of it is: a scheduler told it.
+    #[default]
+    Planned,
+    /// What queue pairs had to send when they were last measured; before that, flows are hashed.
+    Measured,
+}
+
 /// How a connection uses its queue pairs.
 #[derive(
     Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
@@ -245,8 +258,12 @@ pub struct RoutingConfig {
     pub udp_source: UdpSource,
     /// Path pinning: whether the sender's or the receiver's port decides.
     pub slice: Slice,
-    /// Traffic engineering: how often the controller recomputes.
+    /// Traffic engineering: how often the controller recomputes, and measures.
     pub interval: Span,
+    /// Traffic engineering: what the controller knows.
+    pub demand: KnownDemand,
+    /// Traffic engineering: from a measurement until flows follow the plan that it led to.
+    pub staleness: Span,
     /// Flowlets: the pause after which a flow may choose again.
     pub gap: Span,
     /// Flowlets: what the next path is chosen by.
@@ -280,6 +297,9 @@ impl Default for RoutingConfig {
             // Gangidi et al., "RDMA over Ethernet for Distributed AI Training at Meta Scale",
             // SIGCOMM 2024: the controller recomputes about every 30 s.
             interval: Span::from_ms(30_000),
+            demand: KnownDemand::default(),
+            // Illustrative: collect, compute and write the switches' tables.
+            staleness: Span::from_ms(1_000),
             // The same paper: 256 to 512 µs at 200 Gb/s kept reordering rare.
             gap: Span::from_us(256),
             flowlets: FlowletChoice::default(),
@@ -320,9 +340,11 @@ impl RoutingConfig {
             StaticUpDown, TrafficEngineering,
         };
         let packets = chooser == Chooser::Switch;
-        let of_one_policy: [(&str, Policy, bool); 8] = [
+        let of_one_policy: [(&str, Policy, bool); 10] = [
             ("slice", PathPinning, true),
             ("interval", TrafficEngineering, !packets),
+            ("demand", TrafficEngineering, !packets),
+            ("staleness", TrafficEngineering, !packets),
             ("gap", Flowlet, true),
             ("flowlets", Flowlet, true),
             ("entropies", Reps, packets),
@@ -340,6 +362,10 @@ impl RoutingConfig {
                 let used_by = format!("--engine {engine} with {used_by}");
                 idle.key(key, "this engine has no such choice to make", &used_by);
             }
+        }
+        if self.demand == KnownDemand::Planned {
+            let why = "the plan knows what will be sent";
+            idle.key("staleness", why, "network.routing.demand=measured");
         }
         let by_flows = [Ecmp, EEcmp, Flowlet, PathPinning, TrafficEngineering];
         let hashes = match self.policy {
@@ -382,16 +408,16 @@ impl RoutingConfig {
     /// The policy on a fabric, in a run with this seed.
     pub fn build(&self, fabric: &Fabric, seed: u64) -> Box<dyn Routing> {
         match self.policy {
-            Policy::Ecmp => Box::new(ecmp::Ecmp::new(self, seed)),
-            Policy::EEcmp => Box::new(e_ecmp::e_ecmp(self, seed)),
+            Policy::Ecmp => Box::new(ecmp::Ecmp::new(self, fabric, seed)),
+            Policy::EEcmp => Box::new(e_ecmp::e_ecmp(self, fabric, seed)),
             Policy::PathPinning => Box::new(path_pinning::PathPinning::new(self, fabric, seed)),
             Policy::TrafficEngineering => {
-                Box::new(traffic_engineering::TrafficEngineering::new(self, seed))
+                Box::new(traffic_engineering::TrafficEngineering::new(self, fabric, seed))
             }
-            Policy::Flowlet => Box::new(flowlet::Flowlet::new(self, seed)),
-            Policy::Spray => Box::new(spray::Spray::new(self, seed)),
-            Policy::Reps => Box::new(reps::Reps::new(self, seed)),
-            Policy::Adaptive => Box::new(adaptive::Adaptive::new(self, seed)),
+            Policy::Flowlet => Box::new(flowlet::Flowlet::new(self, fabric, seed)),
+            Policy::Spray => Box::new(spray::Spray::new(self, fabric, seed)),
+            Policy::Reps => Box::new(reps::Reps::new(self, fabric, seed)),
+            Policy::Adaptive => Box::new(adaptive::Adaptive::new(self, fabric, seed)),
             Policy::InfinibandAdaptive => {
                 Box::new(infiniband_adaptive::InfinibandAdaptive::new(self, fabric))
             }

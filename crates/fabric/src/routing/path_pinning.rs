@@ -71,7 +71,7 @@ impl PathPinning {
         let leaves = fabric.switches().map(|switch| fabric.leaf_ordinal(switch)).collect();
         Self {
             slice: config.slice,
-            ecmp: Ecmp::new(config, seed),
+            ecmp: Ecmp::new(config, fabric, seed),
             slices,
             first_uplink,
             uplinks,

@@ -7,6 +7,8 @@
 //! They are not free ([`QueuePairCost`]): a NIC keeps the contexts of some in its own memory and
 //! fetches those of others over PCIe, and a message that is cut over several is posted as often.
 
+use std::collections::BTreeMap;
+
 use units::{Id, Random, Span};
 
 use super::RoutingConfig;
@@ -83,6 +85,8 @@ pub struct QueuePairs {
     first_nic: usize,
     addresses: Addresses,
     udp_source: UdpSource,
+    /// How many each pair of NICs has opened, where that numbers them.
+    opened: BTreeMap<(NodeId, NodeId), u16>,
 }
 
 impl QueuePairs {
@@ -97,6 +101,7 @@ impl QueuePairs {
             first_nic,
             addresses: Addresses::of(fabric),
             udp_source: config.udp_source,
+            opened: BTreeMap::new(),
         }
     }
 
@@ -106,7 +111,13 @@ impl QueuePairs {
         let (src_ip, dst_ip) = (self.addresses.bits(from), self.addresses.bits(to));
         let src_port = self.udp_source.port(src_ip, dst_ip, local, remote);
         let (protocol, dst_port, dst_qpn) = (UDP, ROCE_V2_PORT, remote);
-        FlowKey { from, to, src_ip, dst_ip, protocol, src_port, dst_port, dst_qpn }
+        let key = FlowKey { from, to, src_ip, dst_ip, protocol, src_port, dst_port, dst_qpn };
+        if self.udp_source != UdpSource::Ns3 {
+            return key;
+        }
+        let opened = self.opened.entry((from, to)).or_default();
+        let nth = std::mem::replace(opened, opened.wrapping_add(1));
+        key.as_ns3(from.index() - self.first_nic, to.index() - self.first_nic, nth)
     }
 
     fn take(&mut self, node: NodeId) -> u32 {

@@ -21,7 +21,7 @@ use units::Bytes;
 
 use super::ecmp::Ecmp;
 use super::{Load, Routing, RoutingConfig, Spread};
-use crate::graph::{LinkId, NodeId};
+use crate::graph::{Fabric, LinkId, NodeId};
 use crate::hash::FlowKey;
 
 /// ECMP over as many keys for each queue pair as it has entropy values.
@@ -33,8 +33,8 @@ pub struct Reps {
 
 impl Reps {
     /// As the settings say.
-    pub fn new(config: &RoutingConfig, seed: u64) -> Self {
-        Self { ecmp: Ecmp::new(config, seed), entropies: config.entropies.max(1) }
+    pub fn new(config: &RoutingConfig, fabric: &Fabric, seed: u64) -> Self {
+        Self { ecmp: Ecmp::new(config, fabric, seed), entropies: config.entropies.max(1) }
     }
 }
 

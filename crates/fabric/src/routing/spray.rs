@@ -9,7 +9,7 @@ use units::Bytes;
 
 use super::ecmp::Ecmp;
 use super::{Grain, Load, Routing, RoutingConfig, Spread};
-use crate::graph::{LinkId, NodeId};
+use crate::graph::{Fabric, LinkId, NodeId};
 use crate::hash::FlowKey;
 
 /// All candidates in turn.
@@ -20,8 +20,8 @@ pub struct Spray {
 
 impl Spray {
     /// As the settings say.
-    pub fn new(config: &RoutingConfig, seed: u64) -> Self {
-        Self { ecmp: Ecmp::new(config, seed) }
+    pub fn new(config: &RoutingConfig, fabric: &Fabric, seed: u64) -> Self {
+        Self { ecmp: Ecmp::new(config, fabric, seed) }
     }
 }
 
@@ -59,7 +59,7 @@ mod tests {
         let fabric = leaf_spine(2, 16, 16);
         let leaf = fabric.leaves()[0];
         let uplinks = fabric.ports_down_up(leaf).1.to_vec();
-        let mut spray = Spray::new(&RoutingConfig::default(), 1);
+        let mut spray = Spray::new(&RoutingConfig::default(), &fabric, 1);
         let key = keys(&fabric, 1, 1).next().unwrap();
         let mut taken: Vec<usize> =
             (0..16).map(|packet| spray.choose(leaf, &key, packet, &uplinks, &Idle)).collect();

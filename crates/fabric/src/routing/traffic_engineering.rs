@@ -29,8 +29,8 @@ pub struct TrafficEngineering {
 
 impl TrafficEngineering {
     /// As the settings say.
-    pub fn new(config: &RoutingConfig, seed: u64) -> Self {
-        Self { ecmp: Ecmp::new(config, seed), interval: config.interval }
+    pub fn new(config: &RoutingConfig, fabric: &Fabric, seed: u64) -> Self {
+        Self { ecmp: Ecmp::new(config, fabric, seed), interval: config.interval }
     }
 }
 
@@ -332,7 +332,7 @@ mod tests {
             health.fail(link);
         }
         let mut routes = Routes::new(health);
-        let mut policy = TrafficEngineering::new(&config, 1);
+        let mut policy = TrafficEngineering::new(&config, &fabric, 1);
         let paths = policy.plan(&fabric, &mut routes, &demands).expect("it plans");
         let mut counts = vec![0; fabric.links().len()];
         for path in paths.into_iter().flatten() {
@@ -366,7 +366,7 @@ mod tests {
         };
         let pairs = to.iter().enumerate().filter(|(from, to)| from / 16 != **to / 16);
         let demands: Vec<Demand> = pairs.map(demand).collect();
-        let mut policy = TrafficEngineering::new(&config, 1);
+        let mut policy = TrafficEngineering::new(&config, &fabric, 1);
         let paths = policy.plan(&fabric, &mut Routes::default(), &demands).expect("it plans");
         let mut counts = vec![0; fabric.links().len()];
         for link in paths.into_iter().flatten().flatten() {

@@ -378,6 +378,10 @@ impl Sender for Dcqcn {
         self.advance(now.as_ps());
     }
 
+    fn is_resting(&self) -> bool {
+        !self.begun
+    }
+
     fn deadline(&self) -> Option<Time> {
         let cut = if self.notified_for_cut { self.next_cut } else { NEVER };
         let due = cut.min(self.next_increase);

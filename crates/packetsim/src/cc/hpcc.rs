@@ -201,12 +201,12 @@ impl Hpcc {
 
     /// The rate that the measured utilisation asks for; false if nothing could be measured.
     fn react(&mut self, hops: &[Hop]) -> bool {
+        // Over hops that were all idle no time counts, as in HPCC's ns-3.
         let mut busiest: Option<(f64, u64)> = None;
         for (hop, before) in hops.iter().zip(&self.stamps) {
-            if let Some((busy, tau)) = self.of_hop(*before, self.stamp(hop))
-                && busiest.is_none_or(|(most, _)| most < busy)
-            {
-                busiest = Some((busy, tau));
+            if let Some((busy, tau)) = self.of_hop(*before, self.stamp(hop)) {
+                let most = busiest.unwrap_or((0.0, 0));
+                busiest = Some(if most.0 < busy { (busy, tau) } else { most });
             }
         }
         let same_path = hops.len() == self.stamps.len();

@@ -53,6 +53,12 @@ pub trait Sender: Debug {
     /// The instant named by [`deadline`](Self::deadline) has come.
     fn on_timer(&mut self, _now: Time) {}
 
+    /// Whether nothing but congestion (a mark, a notification, a loss) changes what the queue pair
+    /// may do: then packets and acknowledgements that come as before are sent as before.
+    fn is_resting(&self) -> bool {
+        false
+    }
+
     /// When [`on_timer`](Self::on_timer) is next wanted. Asked again after every call.
     fn deadline(&self) -> Option<Time> {
         None

@@ -42,4 +42,8 @@ impl Sender for LineRate {
     fn limit(&self) -> Limit {
         Limit { rate: self.line, window: Bytes::MAX }
     }
+
+    fn is_resting(&self) -> bool {
+        true
+    }
 }
