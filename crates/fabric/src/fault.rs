@@ -36,6 +36,14 @@ pub struct FaultConfig {
     pub what: FaultKind,
 }
 
+impl FaultConfig {
+    /// Whether it begins or ends within a run, or comes and goes: a clock is needed to show it.
+    pub fn comes_or_goes(&self) -> bool {
+        let ends = self.until.is_some() || self.lasting.is_some();
+        self.at != Span::ZERO || ends || matches!(self.what, FaultKind::Flap { .. })
+    }
+}
+
 /// What happens to a link, a switch or a NIC.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]

@@ -6,6 +6,7 @@
 //! order of what they lead to, so that next hops are slices and not searches.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::RwLock;
 
 use units::{Id, IdVec, Length, Rate, Span};
@@ -127,7 +128,7 @@ pub struct Network {
     /// What the zones of its switches are called: "zone", "pod", "rail", "group".
     pub zone_word: String,
     /// Its tiers, bottom up, as indices into [`Fabric::tiers`].
-    pub tiers: std::ops::Range<u8>,
+    pub tiers: Range<u8>,
 }
 
 /// Where a node lies in a fabric that is routed up and then down.
@@ -182,6 +183,8 @@ pub struct Fabric {
     gpus_per_node: usize,
     nics_per_node: usize,
     gpus_per_domain: usize,
+    /// The NICs of storage servers, as flows number them.
+    storage: Range<usize>,
     /// For each GPU of a server the NICs it uses; empty where GPUs are spread in order.
     affinity: Vec<Vec<u32>>,
     /// Names of imported nodes, by node id; empty where names are derived.
@@ -368,6 +371,38 @@ impl Fabric {
         NodeId::from_index(self.gpus + number)
     }
 
+    /// How many NICs there are, those of the front-end included.
+    pub fn endpoints(&self) -> usize {
+        self.first_switch - self.gpus
+    }
+
+    /// The NIC that flows know by this number: those of the back-end, then those of the front-end.
+    pub fn endpoint(&self, number: usize) -> NodeId {
+        assert!(number < self.endpoints(), "NIC {number} of {}", self.endpoints());
+        NodeId::from_index(self.gpus + number)
+    }
+
+    /// The NICs of storage servers, by their numbers as endpoints.
+    pub fn storage(&self) -> Range<usize> {
+        self.storage.clone()
+    }
+
+    /// The NICs of the other servers on the network that storage is on.
+    pub fn storage_clients(&self) -> Range<usize> {
+        let first = if self.storage.start < self.nics { 0 } else { self.nics };
+        if self.storage.is_empty() { 0..0 } else { first..self.storage.start }
+    }
+
+    /// The back-end NICs of servers with GPUs: all but those of storage servers.
+    pub fn compute_nics(&self) -> usize {
+        if self.storage.is_empty() { self.nics } else { self.nics.min(self.storage.start) }
+    }
+
+    /// How many servers have back-end NICs, with GPUs or for storage.
+    pub fn machines(&self) -> usize {
+        self.servers().max(self.nics.div_ceil(self.nics_per_node))
+    }
+
     /// The number of a back-end NIC, if the node is one.
     pub fn nic_number(&self, node: NodeId) -> Option<usize> {
         let number = node.index().checked_sub(self.gpus)?;
@@ -487,6 +522,7 @@ pub struct FabricBuilder {
     gpus_per_node: usize,
     nics_per_node: usize,
     gpus_per_domain: usize,
+    storage: Range<usize>,
     affinity: Vec<Vec<u32>>,
     names: Vec<String>,
     scale_up_name: String,
@@ -520,6 +556,7 @@ impl FabricBuilder {
             gpus_per_node,
             nics_per_node,
             gpus_per_domain: gpus_per_node,
+            storage: 0..0,
             affinity: Vec::new(),
             names: Vec::new(),
             scale_up_name: "NVSwitch".to_owned(),
@@ -528,6 +565,24 @@ impl FabricBuilder {
             rows_first: Vec::new(),
             can_deadlock: false,
         }
+    }
+
+    /// Adds the back-end NICs of storage servers, which have no GPUs, after those of the others.
+    pub fn storage_nics(&mut self, count: usize) {
+        assert_eq!(self.first_switch, self.gpus + self.nics, "they come before all but NICs");
+        self.storage = self.nics..self.nics + count;
+        for index in self.storage.clone() {
+            let index = index as u32;
+            self.nodes.push(Node { kind: NodeKind::Nic, tier: 0, zone: 0, index });
+        }
+        self.nics += count;
+        self.first_switch += count;
+    }
+
+    /// Says that the last so many front-end NICs are those of storage servers.
+    pub fn storage_on_front_end(&mut self, count: usize) {
+        let end = self.first_switch - self.gpus;
+        self.storage = end - count..end;
     }
 
     /// How many nodes there are so far.
@@ -707,6 +762,7 @@ impl FabricBuilder {
             gpus_per_node: self.gpus_per_node,
             nics_per_node: self.nics_per_node,
             gpus_per_domain: self.gpus_per_domain,
+            storage: self.storage,
             affinity: self.affinity,
             names: self.names,
             scale_up_name: self.scale_up_name,

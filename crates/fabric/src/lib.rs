@@ -12,6 +12,7 @@
 //! * [`hash`]: what a switch sees of a flow, and how it hashes that.
 //! * [`routing`]: which of several next hops a packet takes, one file for each policy.
 //! * [`topology`]: the settings of clusters and fabrics, and one file for each family.
+//! * [`domains`]: what one failure of each kind of part takes with it.
 //! * [`fault`]: what fails when; [`address`]: IPv4 and MAC addresses.
 //! * [`naming`]: nodes and links by the names that people give them.
 //! * [`summary`]: a fabric in numbers: tiers, bisection, paths; [`cost`]: its bill of materials.
@@ -26,6 +27,7 @@
 
 pub mod address;
 pub mod cost;
+pub mod domains;
 pub mod fault;
 pub mod graph;
 pub mod hardware;

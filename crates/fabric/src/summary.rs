@@ -270,10 +270,7 @@ impl Layers {
             }
         });
         let summaries: Vec<TierSummary> = summaries.collect();
-        let bisection_bps = match fabric.has_structure() {
-            true => usable(fabric, network) / 2.0,
-            false => halves(fabric, network),
-        };
+        let bisection_bps = bisection(fabric, network);
         NetworkSummary {
             nics: tiers().map(|tier| self.nics[tier]).sum(),
             switches: tiers().map(|tier| self.switches[tier]).sum(),
@@ -295,6 +292,20 @@ impl Layers {
     }
 }
 
+/// The bisection of all back-ends, with links as they are in service.
+pub(crate) fn bisection_bps(fabric: &Fabric) -> f64 {
+    let is_back_end = |network: &&Network| network.kind == NetworkKind::BackEnd;
+    let back = fabric.networks().iter().filter(is_back_end);
+    back.map(|network| bisection(fabric, network)).sum()
+}
+
+fn bisection(fabric: &Fabric, network: &Network) -> f64 {
+    match fabric.has_structure() {
+        true => usable(fabric, network) / 2.0,
+        false => halves(fabric, network),
+    }
+}
+
 /// Zones of the leaves that NICs hang on, and the GPUs of the largest.
 fn zones(fabric: &Fabric) -> (u64, u64) {
     let mut gpus: BTreeMap<u32, u64> = BTreeMap::new();
@@ -302,7 +313,7 @@ fn zones(fabric: &Fabric) -> (u64, u64) {
     for local in 0..fabric.gpus_per_node() {
         nics[fabric.rail_of(fabric.nic_of(fabric.gpu(local)))] += 1;
     }
-    for number in 0..fabric.nics() {
+    for number in 0..fabric.compute_nics() {
         let nic = fabric.nic(number);
         let Some(&up) = fabric.ports(nic).first() else { continue };
         let leaf = fabric.nodes()[fabric.links()[up].to];

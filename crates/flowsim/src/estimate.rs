@@ -109,9 +109,13 @@ fn at_precision(
 mod tests {
     use fabric::hardware::Catalogue;
     use fabric::topology::{ClusterConfig, FabricConfig, build};
-    use traffic::pattern::{Load, Pattern, flows, transfers};
+    use traffic::pattern::{Load, Pattern, Surroundings, flows, transfers};
 
     use super::*;
+
+    fn around() -> Surroundings {
+        Surroundings { nics: 256, ..Surroundings::default() }
+    }
 
     /// Property: more flows cost more, and sizes that differ cost more than equal ones.
     #[test]
@@ -121,7 +125,7 @@ mod tests {
         let cost = |pattern, count, smallest| {
             let load = Load { pattern, count, smallest, ..Load::default() };
             let random = units::Random::new(1, "pattern", 0);
-            let (transfers, _) = transfers(&fabric, &flows(&load, 256, random));
+            let (transfers, _) = transfers(&fabric, &flows(&load, &around(), random));
             estimate(&fabric, &transfers, &Settings::default())
         };
         let small = cost(Pattern::Random, 1_000, None);
@@ -141,7 +145,7 @@ mod tests {
             let smallest = Some(units::Bytes::new(1));
             let load = Load { pattern: Pattern::Random, count, smallest, ..Load::default() };
             let random = units::Random::new(1, "pattern", 0);
-            let (transfers, _) = transfers(&fabric, &flows(&load, 256, random));
+            let (transfers, _) = transfers(&fabric, &flows(&load, &around(), random));
             let mut settings = Settings::default();
             settings.flow.precision = asked;
             precision(&fabric, &transfers, &settings)

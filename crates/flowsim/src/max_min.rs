@@ -313,6 +313,11 @@ impl MaxMin {
         if held < NOWHERE - 1 { weight * self.links[held as usize].level } else { 0.0 }
     }
 
+    /// Whether a flow could be started: it is described and does not run.
+    pub fn is_idle(&self, flow: FlowId) -> bool {
+        self.flows[flow].held == NOWHERE
+    }
+
     /// The link that holds a running flow back.
     pub fn held_by(&self, flow: FlowId) -> Option<SolverLink> {
         let held = self.flows[flow].held;

@@ -8,7 +8,9 @@
 
 use fabric::graph::LinkClass;
 use fabric::hash::{FlowKey, ROCE_V2_PORT, UDP, UdpSource};
-use fabric::routing::{Demand, Grain, NoPath, QueuePairs, Routing, RoutingConfig, Spread, Walker};
+use fabric::routing::{
+    Demand, Grain, KnownDemand, NoPath, QueuePairs, Routing, RoutingConfig, Spread, Walker,
+};
 use fabric::{Fabric, Health, Link, LinkId, NodeId, NodeKind, Routes};
 use traffic::{Connection, ConnectionId, LinkUse, OpKind, Transfers};
 use units::{Bytes, Id, IdVec};
@@ -132,7 +134,9 @@ impl<'a> Paths<'a> {
             delays: fabric.classes().iter().map(delays).collect(),
             latencies: fabric.tiers().iter().map(|tier| tier.latency.as_secs_f64()).collect(),
         };
-        paths.plan(transfers);
+        if config.demand == KnownDemand::Planned {
+            paths.plan(transfers);
+        }
         paths
     }
 
@@ -173,6 +177,11 @@ impl<'a> Paths<'a> {
                 OpKind::Wait { .. } => {}
             }
         }
+        self.plan_for(&bytes);
+    }
+
+    /// The same for what each connection is known to send.
+    pub fn plan_for(&mut self, bytes: &[u64]) {
         let demands: Vec<Demand> = (0..bytes.len())
             .flat_map(|at| {
                 let keys = self.range(at);

@@ -16,10 +16,10 @@
 mod changes;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fabric::routing::{Grain, NoPath, QueuePairUse, Spread};
+use fabric::routing::{Grain, KnownDemand, NoPath, QueuePairUse, Spread};
 use fabric::{Fabric, Health, LinkId};
 use serde::Serialize;
 use traffic::queue_pairs::{NicLoad, nic_loads};
@@ -53,6 +53,10 @@ enum Event {
     Background(u32),
     /// What an operation waited for is done.
     Ready(OpId),
+    /// The planner measures what is to be sent.
+    Measured,
+    /// Flows follow the plan of the measurement that is next in turn.
+    Followed,
 }
 
 /// Whom a flow of the solver works for.
@@ -190,9 +194,16 @@ struct Simulation<'a, 'b> {
     ops: IdVec<OpId, OpState>,
     /// The flows of folded channels that run.
     coupled: BTreeMap<OpId, Running>,
+    /// By place of a folded channel's first edge: its flow on the present ways, or [`NONE`], so
+    /// that one that runs again is not described again.
+    described: Vec<u32>,
+    /// What folded channels that lost their way have still to move.
+    left: BTreeMap<OpId, f64>,
     background: Vec<Option<FlowId>>,
     /// Lanes and folded channels that have something to send and no way.
     stranded: Vec<Carrier>,
+    /// By connection, what it had to send: measurements that no plan has followed yet.
+    known: VecDeque<Vec<u64>>,
     health: Health,
     /// What NICs have to do for their queue pairs.
     loads: Vec<NicLoad>,
@@ -242,8 +253,11 @@ impl<'a, 'b> Simulation<'a, 'b> {
             free_parts: Vec::new(),
             ops: vec![idle; transfers.ops().len()].into(),
             coupled: BTreeMap::new(),
+            described: Vec::new(),
+            left: BTreeMap::new(),
             background: vec![None; settings.background.len()],
             stranded: Vec::new(),
+            known: VecDeque::new(),
             health,
             loads,
             link_bytes: vec![0.0; fabric.links().len()],
@@ -269,10 +283,12 @@ impl<'a, 'b> Simulation<'a, 'b> {
         if let Some(change) = self.settings.faults.next_change(Time::ZERO) {
             self.schedule(change.as_secs_f64(), Event::Changed);
         }
-        if let (Some(interval), false) =
-            (self.paths.routing().interval(), self.settings.faults.is_empty())
-        {
-            self.schedule(interval.as_secs_f64(), Event::Planned);
+        match (self.paths.routing().interval(), self.settings.routing.demand) {
+            (Some(_), KnownDemand::Measured) => self.schedule(0.0, Event::Measured),
+            (Some(interval), KnownDemand::Planned) if !self.settings.faults.is_empty() => {
+                self.schedule(interval.as_secs_f64(), Event::Planned);
+            }
+            _ => {}
         }
         for (number, background) in self.settings.background.iter().enumerate() {
             self.schedule(background.start.as_secs_f64(), Event::Background(number as u32));
@@ -347,6 +363,8 @@ impl<'a, 'b> Simulation<'a, 'b> {
             Event::Planned => self.planned(),
             Event::Background(number) => self.background(number as usize),
             Event::Ready(op) => self.start(op),
+            Event::Measured => self.measured(),
+            Event::Followed => self.followed(),
         }
     }
 
@@ -571,12 +589,23 @@ impl<'a, 'b> Simulation<'a, 'b> {
     }
 
     fn start_coupled(&mut self, op: OpId) {
-        let OpKind::Coupled { bytes, .. } = self.transfers.ops()[op].kind else {
+        let OpKind::Coupled { bytes, edges, .. } = &self.transfers.ops()[op].kind else {
             unreachable!("only folded channels are started here")
         };
+        let bytes = self.left.remove(&op).unwrap_or(bytes.as_f64());
+        let known = self.described.get(edges.start as usize).filter(|flow| **flow != NONE);
+        let known = known.map(|flow| FlowId::from_index(*flow as usize));
+        if let Some(flow) = known.filter(|flow| self.network.is_idle(*flow)) {
+            self.carriers[flow] = Carrier::Coupled(op);
+            self.begin_coupled(op, flow, bytes);
+            return;
+        }
         match self.lay_coupled(op) {
-            Ok(weight) => self.run_coupled(op, weight, bytes.as_f64()),
-            Err(no_path) => self.note_no_path(Carrier::Coupled(op), no_path),
+            Ok(weight) => self.run_coupled(op, weight, bytes),
+            Err(no_path) => {
+                self.left.insert(op, bytes);
+                self.note_no_path(Carrier::Coupled(op), no_path);
+            }
         }
     }
 
@@ -584,6 +613,17 @@ impl<'a, 'b> Simulation<'a, 'b> {
     fn run_coupled(&mut self, op: OpId, weight: f64, bytes: f64) {
         let flow = self.network.define(&self.lay.entries, weight, None);
         self.carriers.push(Carrier::Coupled(op));
+        if let OpKind::Coupled { edges, .. } = &self.transfers.ops()[op].kind {
+            let place = edges.start as usize;
+            if self.described.len() <= place {
+                self.described.resize(place + 1, NONE);
+            }
+            self.described[place] = flow.index() as u32;
+        }
+        self.begin_coupled(op, flow, bytes);
+    }
+
+    fn begin_coupled(&mut self, op: OpId, flow: FlowId, bytes: f64) {
         self.coupled.insert(op, Running { flow, begun: self.now, bytes });
         self.network.start(flow);
         self.progress.begin(flow, bytes, &self.network);

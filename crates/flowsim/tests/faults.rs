@@ -2,12 +2,12 @@
 
 mod common;
 
-use common::{arrivals, leaf_spine, messages, plain};
+use common::{arrivals, connect, leaf_spine, messages, plain};
 use fabric::Fabric;
 use fabric::fault::{FaultConfig, FaultKind, Faults};
 use fabric::routing::{Policy, RoutingConfig};
 use flowsim::{Settings, run, simulate};
-use traffic::{Connection, Transfers};
+use traffic::{Connection, OpKind, Transfers};
 use units::{Bytes, Rate, Span, Time};
 
 fn faults(fabric: &Fabric, list: &[(&str, FaultKind, u64, Option<u64>)]) -> Faults {
@@ -103,6 +103,31 @@ fn a_flow_without_a_way_is_reported_and_waits() {
     let outcome = run(&fabric, &transfers, &never);
     assert_eq!(outcome.completed(), 0);
     assert_eq!(outcome.findings[1].text, "1 operations did not finish");
+}
+
+/// Oracle: a folded channel without a way goes on with what is left when it has one again; so do
+/// others over the same connections.
+#[test]
+fn a_channel_without_a_way_goes_on_with_what_is_left() {
+    let fabric = leaf_spine(2, 1, 1);
+    let mut transfers = Transfers::new();
+    let label = transfers.label("channel");
+    let edges = [(0, 1), (1, 0)].map(|(from, to)| connect(&mut transfers, &fabric, from, to));
+    let first = transfers.couple(&edges, Bytes::new(1_250_000), Span::ZERO, label, &[]);
+    let pause = OpKind::Wait { span: Span::from_us(5) };
+    let start = transfers.add(pause, label, &[first]);
+    transfers.again(0..1, start, start);
+    let again = transfers.again(0..1, start, start);
+    assert_eq!(again, 3, "it is written behind what is there");
+    let list = [("leaf 0 - spine 0", FaultKind::LinkDown, 40, Some(100))];
+    let outcome = run(&fabric, &transfers, &settings(faults(&fabric, &list), 10));
+    // 40 us moved, back at 140, noticed at 150, 60 us to go; two more that wait for nothing share
+    // the links with it from the start.
+    let ends: Vec<f64> = arrivals(&outcome);
+    assert!(
+        (ends[0] - 410e-6).abs() < 1e-9 && ends[0] == ends[2] && ends[2] == ends[3],
+        "{ends:?}"
+    );
 }
 
 /// Oracle: a link at a tenth of its rate, a receiver at a quarter.

@@ -6,7 +6,7 @@
 //! * [`parallel`]: degrees of parallelism, the numbering of ranks, groups as arithmetic.
 //! * [`config`]: the `[job]` table as written; [`resolve`] checks it and says what it means;
 //!   [`stages`] gives every stage its layers.
-//! * [`placement`]: which rank runs on which GPU.
+//! * [`placement`]: which rank runs on which GPU; [`mapping`]: the search behind `min-cut`.
 //! * [`compute`]: how long kernels and layers take on a GPU, from measured kernels.
 //! * [`schedule`]: the order of forward and backward passes in a pipeline.
 //! * [`partition`]: which parameters one rank holds; [`memory`]: what that and activations take.
@@ -20,6 +20,7 @@
 pub mod compute;
 pub mod config;
 pub mod dispatch;
+pub mod mapping;
 pub mod memory;
 pub mod model;
 pub mod parallel;

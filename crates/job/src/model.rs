@@ -259,6 +259,12 @@ impl Model {
         self.latent.map_or(self.head_dim, |latent| latent.nope + latent.rope)
     }
 
+    /// Values that attention keeps of a token in one layer: keys and values, or their latent.
+    pub fn kept_values(&self) -> u64 {
+        let plain = 2 * self.kv_heads * self.head_dim;
+        self.latent.map_or(plain, |latent| latent.kv_rank + latent.rope)
+    }
+
     /// What cannot be a model, each with the key it concerns.
     pub fn problems(&self) -> Vec<(&'static str, String)> {
         let mut problems = Vec::new();

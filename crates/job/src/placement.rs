@@ -10,6 +10,9 @@
 //! * `topology-aware`: tensor, then context (and the experts' part of data), then pipeline, then
 //!   data, innermost to outermost, as Llama 3 (arXiv 2407.21783, section 3.3.2), each group kept
 //!   under one leaf or in one zone where one has room; what does not fit whole comes last.
+//! * `min-cut`: as few bytes over as little distance as a search finds, on the job's traffic matrix
+//!   and the fabric's distances ([`crate::mapping`]). The network knows both, so whoever has it
+//!   makes the search and hands its answer over, as a rank file's.
 //! * a rank file: the GPU of every rank, as read from a file.
 
 use std::fmt;
@@ -48,13 +51,15 @@ pub enum Policy {
     Random,
     /// Groups kept together.
     TopologyAware,
+    /// Few bytes over short ways.
+    MinCut,
     /// A file that lists the GPU of every rank.
     RankFile(String),
 }
 
 impl Policy {
     /// The words for all but rank files.
-    pub const WORDS: [&str; 3] = ["linear", "random", "topology-aware"];
+    pub const WORDS: [&str; 4] = ["linear", "random", "topology-aware", "min-cut"];
 }
 
 impl From<String> for Policy {
@@ -63,6 +68,7 @@ impl From<String> for Policy {
             "linear" => Self::Linear,
             "random" => Self::Random,
             "topology-aware" => Self::TopologyAware,
+            "min-cut" => Self::MinCut,
             _ => Self::RankFile(word),
         }
     }
@@ -74,6 +80,7 @@ impl From<Policy> for String {
             Policy::Linear => "linear".to_owned(),
             Policy::Random => "random".to_owned(),
             Policy::TopologyAware => "topology-aware".to_owned(),
+            Policy::MinCut => "min-cut".to_owned(),
             Policy::RankFile(path) => path,
         }
     }
@@ -110,7 +117,7 @@ impl<'de> Deserialize<'de> for PlacementConfig {
 #[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct PlacementTable {
-    /// linear, random, topology-aware, or the path of a rank file.
+    /// linear, random, topology-aware, min-cut, or the path of a rank file.
     #[schemars(with = "String")]
     policy: Policy,
     /// The share of the cluster's nodes that other jobs hold, scattered at random.
@@ -136,7 +143,7 @@ impl JsonSchema for PlacementConfig {
             "anyOf": [
                 {
                     "type": "string",
-                    "description": "linear, random, topology-aware, or a rank file",
+                    "description": "linear, random, topology-aware, min-cut, or a rank file",
                 },
                 table,
             ],
@@ -164,6 +171,20 @@ pub struct Placement {
 }
 
 impl Placement {
+    /// These GPUs for the ranks, in a cluster of so many.
+    pub fn of(gpus: Vec<u32>, cluster: u64) -> Result<Self, PlacementError> {
+        let mut taken = vec![false; usize::try_from(cluster).expect("GPUs fit memory")];
+        for (rank, &gpu) in (0..).zip(&gpus) {
+            let Some(seat) = taken.get_mut(gpu as usize) else {
+                return Err(PlacementError::NoSuchGpu { rank, gpu: u64::from(gpu), gpus: cluster });
+            };
+            if std::mem::replace(seat, true) {
+                return Err(PlacementError::Twice { gpu: u64::from(gpu) });
+            }
+        }
+        Ok(Self { gpus })
+    }
+
     /// The GPU of `rank`.
     pub fn gpu(&self, rank: u64) -> u64 {
         u64::from(self.gpus[usize::try_from(rank).expect("ranks fit memory")])
@@ -186,6 +207,13 @@ pub enum PlacementError {
         free: u64,
         /// The share of nodes that is busy.
         busy: f64,
+    },
+    /// Too few servers can be used.
+    NoSeats {
+        /// GPUs that the job needs.
+        needed: u64,
+        /// GPUs that can be used.
+        free: u64,
     },
     /// A rank file names too few or too many GPUs.
     Ranks {
@@ -218,6 +246,9 @@ impl fmt::Display for PlacementError {
                 "the job needs {needed} GPUs and {free} are free with {:.0} % of the nodes busy",
                 busy * 100.0
             ),
+            Self::NoSeats { needed, free } => {
+                write!(out, "the job needs {needed} GPUs and {free} can be used")
+            }
             Self::Ranks { needed, found } => {
                 write!(out, "the rank file lists {found} GPUs and the job has {needed} ranks")
             }
@@ -231,7 +262,8 @@ impl fmt::Display for PlacementError {
 
 impl std::error::Error for PlacementError {}
 
-/// Places the ranks of a layout. `ranks` is the content of the rank file, if the policy names one.
+/// Places the ranks of a layout. `ranks` is the content of the rank file, or what the search behind
+/// `min-cut` has found, if the policy is one of these.
 pub fn place(
     config: &PlacementConfig,
     layout: &Layout,
@@ -239,7 +271,7 @@ pub fn place(
     ranks: &[u64],
     seed: u64,
 ) -> Result<Placement, PlacementError> {
-    if let Policy::RankFile(_) = config.policy {
+    if let Policy::RankFile(_) | Policy::MinCut = config.policy {
         return listed(layout, slots, ranks);
     }
     let mut free = free_nodes(slots, config.busy, seed);
@@ -259,7 +291,7 @@ pub fn place(
             Ok(in_order(&free))
         }
         Policy::TopologyAware => Ok(topology_aware(layout, slots, &free)),
-        Policy::RankFile(_) => unreachable!("handled above"),
+        Policy::RankFile(_) | Policy::MinCut => unreachable!("handled above"),
     }
 }
 
@@ -275,23 +307,15 @@ fn listed(layout: &Layout, slots: &Slots, ranks: &[u64]) -> Result<Placement, Pl
         return Err(PlacementError::Ranks { needed, found });
     }
     let gpus = slots.nodes * slots.gpus_per_node;
-    let mut taken = vec![false; usize::try_from(gpus).expect("GPUs fit memory")];
-    let mut placed = Vec::with_capacity(ranks.len());
-    for (rank, &gpu) in (0..).zip(ranks) {
-        if gpus <= gpu {
-            return Err(PlacementError::NoSuchGpu { rank, gpu, gpus });
-        }
-        let seat = &mut taken[usize::try_from(gpu).expect("below the number of GPUs")];
-        if std::mem::replace(seat, true) {
-            return Err(PlacementError::Twice { gpu });
-        }
-        placed.push(u32::try_from(gpu).expect("fewer than 2^32 GPUs"));
-    }
-    Ok(Placement { gpus: placed })
+    let narrow = |(rank, &gpu): (u64, &u64)| {
+        u32::try_from(gpu).map_err(|_| PlacementError::NoSuchGpu { rank, gpu, gpus })
+    };
+    let placed: Vec<u32> = (0..).zip(ranks).map(narrow).collect::<Result<_, _>>()?;
+    Placement::of(placed, gpus)
 }
 
 /// Nodes that no other job holds, in order.
-fn free_nodes(slots: &Slots, busy: f64, seed: u64) -> Vec<u64> {
+pub fn free_nodes(slots: &Slots, busy: f64, seed: u64) -> Vec<u64> {
     let mut nodes: Vec<u64> = (0..slots.nodes).collect();
     if 0.0 < busy {
         Random::new(seed, "busy nodes", 0).shuffle(&mut nodes);
@@ -302,14 +326,34 @@ fn free_nodes(slots: &Slots, busy: f64, seed: u64) -> Vec<u64> {
     nodes
 }
 
+/// The part of data parallelism that experts are spread over, which lies inside the pipeline.
+fn near(layout: &Layout) -> u64 {
+    let Layout { cp, dp, ep, .. } = *layout;
+    if ep.is_multiple_of(cp) && dp.is_multiple_of(ep / cp) { ep / cp } else { 1 }
+}
+
+/// The ranks in the order of the seats that they take in `topology-aware`: tensor, then context,
+/// then the experts' part of data, then pipeline, then data.
+pub fn topology_aware_order(layout: &Layout) -> Vec<u32> {
+    let near = near(layout);
+    let mut ranks = Vec::with_capacity(usize::try_from(layout.gpus()).expect("ranks fit memory"));
+    for outer in 0..layout.dp / near {
+        for pp in 0..layout.pp {
+            for dp in outer * near..(outer + 1) * near {
+                for cp in 0..layout.cp {
+                    for tp in 0..layout.tp {
+                        let rank = layout.rank(Coordinates { tp, cp, pp, dp });
+                        ranks.push(u32::try_from(rank).expect("fewer than 2^32 ranks"));
+                    }
+                }
+            }
+        }
+    }
+    ranks
+}
+
 fn topology_aware(layout: &Layout, slots: &Slots, free: &[u64]) -> Placement {
-    // The part of data parallelism that experts are spread over lies inside the pipeline.
-    let near =
-        if layout.ep.is_multiple_of(layout.cp) && layout.dp.is_multiple_of(layout.ep / layout.cp) {
-            layout.ep / layout.cp
-        } else {
-            1
-        };
+    let near = near(layout);
     let inner = layout.tp * layout.cp * near;
     let nodes_of = |gpus: u64| gpus.div_ceil(slots.gpus_per_node);
     // Groups that share nodes cannot be packed node by node: then order alone keeps them close.
@@ -331,20 +375,8 @@ fn topology_aware(layout: &Layout, slots: &Slots, free: &[u64]) -> Placement {
         free.to_vec()
     };
     let mut gpus = vec![0; usize::try_from(layout.gpus()).expect("ranks fit memory")];
-    let mut position = 0;
-    for outer in 0..layout.dp / near {
-        for pp in 0..layout.pp {
-            for dp in outer * near..(outer + 1) * near {
-                for cp in 0..layout.cp {
-                    for tp in 0..layout.tp {
-                        let rank = layout.rank(Coordinates { tp, cp, pp, dp });
-                        gpus[usize::try_from(rank).expect("below the number of ranks")] =
-                            gpu_at(&nodes, slots, position);
-                        position += 1;
-                    }
-                }
-            }
-        }
+    for (position, rank) in (0..).zip(topology_aware_order(layout)) {
+        gpus[rank as usize] = gpu_at(&nodes, slots, position);
     }
     Placement { gpus }
 }

@@ -7,10 +7,10 @@
 //! [`Order`](crate::schedule::Order) says when each part runs for which one.
 //!
 //! What a piece computes in a pass is in [`work`], what it communicates in [`calls`], weights and
-//! gradients between copies in [`copies`]. Within a pass the calls run in the order listed, on a
-//! stream of their axis; each says what it can run beside, which is a fact of the algorithm (the
-//! gathering of an input gradient's operand needs no more than the input), and whether software
-//! makes use of it is the job's `overlap`.
+//! gradients between copies in [`copies`], and what follows what in [`order`]. Within a pass the
+//! calls run in the order listed, on a stream of their axis; each says what it can run beside,
+//! which is a fact of the algorithm (the gathering of an input gradient's operand needs no more
+//! than the input), and whether software makes use of it is the job's `overlap`.
 //!
 //! Bytes are counted as nccl-tests counts them (see [`traffic::Collective`]), and [`Volume`]
 //! counts what that puts on wires: an all-reduce of S on n ranks moves 2(n-1)S in all, a gather
@@ -19,6 +19,7 @@
 pub mod calls;
 pub mod copies;
 pub mod operations;
+pub mod order;
 pub mod work;
 
 use traffic::Collective;

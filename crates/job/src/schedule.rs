@@ -80,6 +80,16 @@ impl Pass {
         self == Self::Forward
     }
 
+    /// What it is made of: a backward pass is the gradients of inputs, then those of weights.
+    pub fn parts(self) -> &'static [Self] {
+        match self {
+            Self::Forward => &[Self::Forward],
+            Self::Backward => &[Self::Input, Self::Weight],
+            Self::Input => &[Self::Input],
+            Self::Weight => &[Self::Weight],
+        }
+    }
+
     /// Whether it is the last over a part.
     pub fn ends(self) -> bool {
         matches!(self, Self::Backward | Self::Weight)

@@ -34,6 +34,8 @@ pub struct PartCosts {
     pub input: Parts,
     /// The gradients of weights.
     pub weight: Parts,
+    /// Both in one pass: what copies exchange in it hides behind all of its kernels.
+    pub backward: Parts,
     /// Layers in it; passes are taken apart into as many pieces.
     pub layers: u64,
     /// Gathering its weights before the first forward pass.
@@ -48,7 +50,7 @@ impl PartCosts {
             Pass::Forward => self.forward,
             Pass::Input => self.input,
             Pass::Weight => self.weight,
-            Pass::Backward => self.input.plus(&self.weight),
+            Pass::Backward => self.backward,
         }
     }
 }

@@ -25,13 +25,18 @@ use job::parallel::CpExchange;
 use job::program::{Call, Every, Part, Program, Timed, Unit};
 use job::schedule::{Pass, Pipeline};
 use job::{Axis, GroupKind, Job};
-use traffic::Collective;
+use traffic::{Collective, NotRun};
 use units::Span;
 
 use crate::assemble::{Copying, PartCosts, Sending, StepInput};
 use crate::network::{Exchange, Network, Repeats, Unserved};
 use crate::overheads::Overheads;
 use crate::timeline::{Parts, Share};
+
+/// Why a step is not written out whole.
+const OVERLAPPED_TENSOR: &str = "tensor-parallel exchanges that leave their server and overlap \
+                                 products are not written on one clock: leave out --whole, or \
+                                 `tp` of job.parallel.overlap";
 
 /// The passes of a microbatch over a part of the model.
 const PASSES: [Pass; 3] = [Pass::Forward, Pass::Input, Pass::Weight];
@@ -93,6 +98,26 @@ impl Whole {
     }
 }
 
+/// One pass over one unit, its exchanges on the fabric apart from the rest.
+#[derive(Clone, Debug)]
+pub(crate) struct UnitApart {
+    /// Kernels, and exchanges inside the server, as far as nothing hides them.
+    pub(crate) parts: Parts,
+    /// Exchanges on the fabric.
+    pub(crate) away: Vec<Away>,
+}
+
+/// Exchanges of one axis on the fabric, one after the other.
+#[derive(Clone, Debug)]
+pub(crate) struct Away {
+    /// Which axis.
+    pub(crate) axis: Axis,
+    /// The exchanges.
+    pub(crate) calls: Vec<Call>,
+    /// As much of the unit's computation runs beside them.
+    pub(crate) hidden: Span,
+}
+
 impl<'a, 'n> Costing<'a, 'n> {
     /// A program on a GPU and a network.
     pub fn new(
@@ -104,11 +129,11 @@ impl<'a, 'n> Costing<'a, 'n> {
         Self { program, rates, overheads, network }
     }
 
-    fn job(&self) -> &'a Job {
+    pub(crate) fn job(&self) -> &'a Job {
         &self.program.job
     }
 
-    fn overlaps(&self, axis: Axis) -> bool {
+    pub(crate) fn overlaps(&self, axis: Axis) -> bool {
         self.job().parallel.overlap.contains(&axis)
     }
 
@@ -173,11 +198,11 @@ impl<'a, 'n> Costing<'a, 'n> {
         repeats
     }
 
-    fn kernels(&self, kernels: &[Kernel]) -> Span {
+    pub(crate) fn kernels(&self, kernels: &[Kernel]) -> Span {
         Timer::measured().total(kernels, self.rates)
     }
 
-    fn call(&mut self, call: &Call) -> Result<Span, Unserved> {
+    pub(crate) fn call(&mut self, call: &Call) -> Result<Span, Unserved> {
         Ok(self.network.time(exchange_of(call))? * call.times)
     }
 
@@ -192,10 +217,12 @@ impl<'a, 'n> Costing<'a, 'n> {
             reduce += self.call(&timed.call)?;
         }
         let [forward, input, weight] = PASSES.map(|pass| self.whole_pass(part, pass));
+        let (input, weight) = (input?, weight?);
         Ok(PartCosts {
             forward: self.exposed(&forward?),
-            input: self.exposed(&input?),
-            weight: self.exposed(&weight?),
+            input: self.exposed(&input),
+            weight: self.exposed(&weight),
+            backward: self.exposed_backward(&input, &weight),
             layers: part.units(),
             gather,
             reduce,
@@ -224,17 +251,22 @@ impl<'a, 'n> Costing<'a, 'n> {
         Ok(whole)
     }
 
-    /// One pass over one unit.
-    fn unit(&mut self, unit: Unit, pass: Pass) -> Result<Whole, Unserved> {
+    /// The kernels of one pass over one unit.
+    fn unit_kernels(&self, unit: Unit, pass: Pass) -> Whole {
         let kernels = self.program.kernels_of(unit, pass);
         let attention: Vec<Kernel> =
             kernels.iter().filter(|k| matches!(k, Kernel::Attention(_))).copied().collect();
-        let mut whole = Whole {
+        Whole {
             kernels: self.kernels(&kernels),
             attention: self.kernels(&attention),
             shared: self.kernels(&self.program.shared_experts_of(unit, pass)),
             ..Whole::default()
-        };
+        }
+    }
+
+    /// One pass over one unit.
+    fn unit(&mut self, unit: Unit, pass: Pass) -> Result<Whole, Unserved> {
+        let mut whole = self.unit_kernels(unit, pass);
         for call in self.program.calls_of(unit, pass) {
             let span = self.call(&call)?;
             whole.communication(call.axis(), span);
@@ -261,14 +293,85 @@ impl<'a, 'n> Costing<'a, 'n> {
         let rings = self.job().parallel.cp_exchange == CpExchange::Ring || self.overlaps(Axis::Cp);
         let hidden = if rings { whole.attention } else { Span::ZERO };
         parts.add(Share::Cp, whole.context.saturating_sub(hidden));
-        let behind = if self.overlaps(Axis::Dp) { whole.kernels } else { Span::ZERO };
-        parts.add(Share::Dp, whole.data.saturating_sub(behind));
         // Where no passes are paired, the shared experts compute while tokens travel.
         let meanwhile = self.job().overlaps_experts() && !self.job().schedule.pairs();
         let shared = if meanwhile { whole.shared } else { Span::ZERO };
         parts.add(Share::Ep, whole.expert.saturating_sub(shared));
         parts.add(Share::Compute, scaled(whole.kernels, self.beside()));
-        parts
+        let data = self.exposed_data(whole.data, &parts);
+        parts.with(Share::Dp, data)
+    }
+
+    /// What copies exchange in a pass beyond what its stream does meanwhile.
+    fn exposed_data(&self, data: Span, pass: &Parts) -> Span {
+        let behind = if self.overlaps(Axis::Dp) { pass.total() } else { Span::ZERO };
+        data.saturating_sub(behind)
+    }
+
+    /// The same of both gradients in one pass. Weights are gathered one unit ahead, before the
+    /// gradients of the unit before are reduced ([`job::program::order`]), so both hide behind all
+    /// that the pass does.
+    fn exposed_backward(&self, input: &Whole, weight: &Whole) -> Parts {
+        let apart = |whole: &Whole| self.exposed(&Whole { data: Span::ZERO, ..*whole });
+        let both = apart(input).plus(&apart(weight));
+        let data = self.exposed_data(input.data + weight.data, &both);
+        both.with(Share::Dp, data)
+    }
+
+    /// One pass over one unit for a clock on which exchanges that leave the server are run by
+    /// themselves.
+    pub(crate) fn unit_apart(&mut self, unit: Unit, pass: Pass) -> Result<UnitApart, Unserved> {
+        let mut inside = self.unit_kernels(unit, pass);
+        let mut away: Vec<Away> = Vec::new();
+        let rings = self.job().parallel.cp_exchange == CpExchange::Ring || self.overlaps(Axis::Cp);
+        let meanwhile = self.job().overlaps_experts() && !self.job().schedule.pairs();
+        for call in self.program.calls_of(unit, pass) {
+            if !self.network.leaves_the_domain(call.kind) {
+                let span = self.call(&call)?;
+                inside.communication(call.axis(), span);
+                continue;
+            }
+            let axis = call.axis();
+            if axis == Axis::Tp && self.overlaps(Axis::Tp) {
+                return Err(Unserved::NotRun(NotRun::Refused(OVERLAPPED_TENSOR.to_owned())));
+            }
+            let hidden = match axis {
+                Axis::Cp if rings => inside.attention,
+                Axis::Ep if meanwhile => inside.shared,
+                _ => Span::ZERO,
+            };
+            let calls = std::iter::repeat_n(Call { times: 1, ..call }, call.times as usize);
+            match away.iter_mut().find(|known| known.axis == axis) {
+                Some(known) => known.calls.extend(calls),
+                None => away.push(Away { axis, calls: calls.collect(), hidden }),
+            }
+        }
+        Ok(UnitApart { parts: self.exposed(&inside), away })
+    }
+
+    /// What passes that are interleaved take longer, in computation and in exchanges of tokens
+    /// inside servers that are longer than it.
+    pub(crate) fn interleaving(&mut self, units: &[(Unit, Pass)]) -> Result<Parts, Unserved> {
+        let mut both = Whole::default();
+        for (unit, pass) in units {
+            both = both.plus(&self.unit(*unit, *pass)?);
+        }
+        let parts = self.paired(&both);
+        let alone = self.exposed(&Whole { expert: Span::ZERO, ..both });
+        let more = parts.get(Share::Compute).saturating_sub(alone.get(Share::Compute));
+        let inside = !self.network.leaves_the_domain(GroupKind::Expert);
+        let expert = if inside { parts.get(Share::Ep) } else { Span::ZERO };
+        Ok(Parts::of(Share::Compute, more).with(Share::Ep, expert))
+    }
+
+    /// The program.
+    pub(crate) fn program(&self) -> &'a Program {
+        self.program
+    }
+
+    /// The network that it is reckoned on.
+    pub(crate) fn network(&mut self) -> &mut Network<'n> {
+        self.network
     }
 
     /// Forward and backward passes interleaved, by stage, where the schedule has them.
@@ -291,10 +394,16 @@ impl<'a, 'n> Costing<'a, 'n> {
             }
         }
         let one = both.map(|span| Span::from_ps(span.as_ps() / held.len().max(1) as u64));
-        let mut parts = self.exposed(&Whole { expert: Span::ZERO, ..one });
+        Ok(self.paired(&one))
+    }
+
+    /// What stays exposed of two passes, of which each one's exchange of tokens runs beside the
+    /// other's computation.
+    fn paired(&self, one: &Whole) -> Parts {
+        let mut parts = self.exposed(&Whole { expert: Span::ZERO, ..*one });
         if !self.overlaps(Axis::Ep) {
             parts.add(Share::Ep, one.expert);
-            return Ok(parts);
+            return parts;
         }
         // Communication kernels keep some SMs for as long as they run beside computation.
         let sms = f64::from(self.rates.multiprocessors);
@@ -304,7 +413,7 @@ impl<'a, 'n> Costing<'a, 'n> {
         let beside = compute.min(scaled(one.expert, 1.0 / slower));
         parts.add(Share::Compute, scaled(beside, slower - 1.0));
         parts.add(Share::Ep, one.expert.saturating_sub(parts.get(Share::Compute)));
-        Ok(parts)
+        parts
     }
 
     /// From the end of a pass until the next stage can begin.
@@ -338,7 +447,7 @@ impl<'a, 'n> Costing<'a, 'n> {
     }
 
     /// The messages between stages.
-    fn message_exchange(&self) -> Exchange {
+    pub(crate) fn message_exchange(&self) -> Exchange {
         Exchange {
             kind: GroupKind::Pipeline,
             collective: Collective::SendRecv,
@@ -349,13 +458,13 @@ impl<'a, 'n> Costing<'a, 'n> {
 }
 
 /// A call made by all groups at once.
-fn exchange_of(call: &Call) -> Exchange {
+pub(crate) fn exchange_of(call: &Call) -> Exchange {
     let Call { kind, collective, bytes, spread, .. } = *call;
     Exchange { kind, collective, bytes, spread }
 }
 
 /// What an axis is accounted under.
-fn share_of(axis: Axis) -> Share {
+pub(crate) fn share_of(axis: Axis) -> Share {
     match axis {
         Axis::Tp => Share::Tp,
         Axis::Cp => Share::Cp,

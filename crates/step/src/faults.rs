@@ -5,20 +5,21 @@
 //! and so on; a failure costs its detection, the restart, and the work since the last checkpoint.
 //! With exponential failures the expected time of one interval `τ` with checkpoint cost `C` and
 //! recovery `R` is `(1/λ + R)·(e^(λ(τ+C)) − 1)`; goodput is `τ` over it (Daly, "A higher order
-//! estimate of the optimum checkpoint interval", FGCS 2006). [`Campaign`] plays the same by dice,
-//! with spare nodes, for what the closed form cannot say.
+//! estimate of the optimum checkpoint interval", FGCS 2006). [`campaign`](crate::campaign) plays
+//! the same by dice, for what the closed form cannot say: spares that run out, failures while
+//! others are mended, state that must be read again, copies that go on alone.
 //!
 //! Sources: interruptions by cause from Llama 3 (arXiv 2407.21783) table 5: 54 days on 16,384 H100;
-//! link and ToR rates from Alibaba HPN (SIGCOMM'24) section 2.3; detection and restart times from
+//! those of parts are in [`parts`](crate::parts); detection and restart times from
 //! MegaScale (arXiv 2402.15627) section 6.
 //!
 //! Where it departs from reality: failures are independent and memoryless; a bad batch of cables or
-//! a hot week is not. Recovery is one number; a second failure during recovery starts it anew.
+//! a hot week is not. Recovery is one number; nothing fails meanwhile.
 
 use fabric::graph::RATES;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Idle, Random, Ranged, Ranges, Rate, Span};
+use units::{Bytes, Idle, Ranged, Ranges, Rate, Span};
 
 /// What a failure comes from.
 #[derive(
@@ -109,6 +110,8 @@ const HARD_LINK_FAILURES: f64 = 0.5;
 pub struct Faults {
     /// How often things fail, per GPU.
     pub rates: Vec<FaultRate>,
+    /// All rates times this.
+    pub scale: f64,
     /// What a network failure does.
     pub network: NetworkFaults,
     /// From the failure until it is known and the bad node is found.
@@ -121,17 +124,52 @@ pub struct Faults {
     pub checkpoint: Checkpoint,
     /// Nodes held in reserve.
     pub spare_nodes: u32,
-    /// Until a failed node is back when there is no spare.
+    /// Until a failed node is mended, and a spare itself.
     pub repair: Span,
+    /// What the job's copies do when one of them has lost a node.
+    pub data_parallel: DataParallel,
+    /// With elastic data parallelism, how long all copies wait when one is lost.
+    pub stall: Span,
+}
+
+/// What the copies of a model do when one of them has lost a node.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DataParallel {
+    /// All stop, and go on from the last checkpoint when the job is whole again.
+    #[default]
+    Fixed,
+    /// The others go on without it, and it joins them when it has a node and their state again.
+    Elastic,
 }
 
 impl Faults {
-    /// Names what the closed form does not look at.
-    pub fn unused(&self, idle: &mut Idle) {
-        let why = "goodput is a closed form without spare nodes";
-        let used_by = "a campaign by dice, which no command runs yet";
-        idle.key("spare_nodes", why, used_by);
-        idle.key("repair", why, used_by);
+    /// Names what is not looked at by the closed form, or by a campaign.
+    pub fn unused(&self, is_campaign: bool, idle: &mut Idle) {
+        let used_by = "`run --days`";
+        let keys = ["spare_nodes", "repair", "data_parallel", "stall", "checkpoint.restore"];
+        for key in keys.iter().filter(|_| !is_campaign) {
+            idle.key(
+                key,
+                "goodput is a closed form, in which every failure costs the same",
+                used_by,
+            );
+        }
+        let is_elastic = self.data_parallel == DataParallel::Elastic;
+        if is_campaign && !is_elastic {
+            let why = "all copies stop";
+            idle.key("stall", why, "reliability.data_parallel=elastic");
+        }
+        if self.checkpoint.mode == CheckpointMode::PeerMemory {
+            let why = "checkpoints stay in the memory of other servers";
+            for key in ["storage", "network", "restore"] {
+                let used_by = "reliability.checkpoint.mode=two-stage";
+                idle.key(&format!("checkpoint.{key}"), why, used_by);
+            }
+        } else if is_campaign && is_elastic {
+            let why = "a lost copy gets its state from another";
+            idle.key("checkpoint.restore", why, "reliability.data_parallel=fixed");
+        }
     }
 }
 
@@ -139,6 +177,7 @@ impl Default for Faults {
     fn default() -> Self {
         Self {
             rates: llama3_rates(),
+            scale: 1.0,
             network: NetworkFaults::default(),
             // MegaScale (arXiv 2402.15627) section 6.3: detection and diagnostics in less than 10
             // minutes on average; catching up from the last checkpoint within 15.
@@ -150,6 +189,9 @@ impl Default for Faults {
             spare_nodes: 8,
             // Illustrative: a technician within a working day.
             repair: Span::from_ms(8 * 3_600_000),
+            data_parallel: DataParallel::default(),
+            // FT-HSDP (arXiv 2602.00277) on 100,000 GPUs: 3 minutes, where all stop for 10.
+            stall: Span::from_ms(3 * 60_000),
         }
     }
 }
@@ -162,9 +204,11 @@ impl Ranged for Faults {
         for (at, FaultRate { per_gpu_year, .. }) in self.rates.iter().enumerate() {
             check.within(&format!("rates.{at}.per_gpu_year"), *per_gpu_year, [0.0, 1e6]);
         }
+        check.within("scale", self.scale, [0.0, 1e6]);
         check.at_most("detection", self.detection, LONGEST_WAIT);
         check.at_most("restart", self.restart, LONGEST_WAIT);
         check.at_most("repair", self.repair, LONGEST_WAIT);
+        check.at_most("stall", self.stall, LONGEST_WAIT);
         if let Some(interval) = self.interval {
             check.within("interval", interval, [Span::from_ms(1_000), LONGEST_WAIT]);
         }
@@ -188,6 +232,20 @@ pub struct Checkpoint {
     pub mode: CheckpointMode,
     /// Which network carries it.
     pub network: CheckpointNetwork,
+    /// How a restarted job gets its state back.
+    pub restore: Restore,
+}
+
+/// How a restarted job gets its state back.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Restore {
+    /// One rank of each group of copies reads, and sends it to the others over the back-end
+    /// (MegaScale, arXiv 2402.15627, section 4.4).
+    #[default]
+    Broadcast,
+    /// Every rank reads what it needs from storage, copies of the same weights too.
+    Storage,
 }
 
 /// What the job waits for when it writes a checkpoint.
@@ -200,6 +258,9 @@ pub enum CheckpointMode {
     /// stages).
     #[default]
     TwoStage,
+    /// The same, and instead of storage the memory of another server takes it, over the back-end
+    /// (GEMINI, SOSP'23).
+    PeerMemory,
 }
 
 /// Which network carries a checkpoint.
@@ -227,6 +288,7 @@ impl Default for Checkpoint {
             pause: Span::from_ms(3_000),
             mode: CheckpointMode::default(),
             network: CheckpointNetwork::default(),
+            restore: Restore::default(),
         }
     }
 }
@@ -251,17 +313,6 @@ pub fn llama3_rates() -> Vec<FaultRate> {
         }
     }
     rates
-}
-
-/// Alibaba's network failures as rates per GPU and year: 0.057 % of NIC-to-ToR links fail and
-/// 0.051 % of ToRs crash in a month (HPN, SIGCOMM'24, section 2.3; remembered, unchecked).
-pub fn alibaba_network_rates(links_per_gpu: f64, gpus_per_tor: f64) -> Vec<FaultRate> {
-    let yearly = |monthly: f64| monthly * 12.0;
-    vec![
-        FaultRate { cause: Cause::Link, per_gpu_year: yearly(0.000_57) * links_per_gpu },
-        // A ToR that crashes takes one job with it, whichever of its GPUs it serves.
-        FaultRate { cause: Cause::Switch, per_gpu_year: yearly(0.000_51) / gpus_per_tor },
-    ]
 }
 
 /// What faults do to a run.
@@ -302,21 +353,32 @@ pub struct RunSize {
     pub parameters: f64,
     /// Share of a step that is exposed communication.
     pub exposed_communication: f64,
+    /// Bytes per second that one GPU's NICs carry.
+    pub nic_bytes_per_s: f64,
 }
 
 impl Faults {
-    /// Failures of the whole job in a second.
-    pub fn rate_per_s(&self, gpus: u64) -> f64 {
+    /// How often each cause stops one GPU's share of the job in a year, in the order in which they
+    /// are written.
+    pub fn stops(&self) -> Vec<FaultRate> {
         let network = match self.network {
             NetworkFaults::StopTheJob => 1.0,
             NetworkFaults::DualTor => DUAL_TOR_REMAINS,
             NetworkFaults::LinkLevelRetry => HARD_LINK_FAILURES,
         };
-        let per_gpu = |rate: &FaultRate| match rate.cause {
-            Cause::Link | Cause::Switch => network * rate.per_gpu_year,
-            _ => rate.per_gpu_year,
+        let stop = |rate: &FaultRate| {
+            let share = match rate.cause {
+                Cause::Link | Cause::Switch => network,
+                _ => 1.0,
+            };
+            FaultRate { per_gpu_year: self.scale * share * rate.per_gpu_year, ..*rate }
         };
-        let per_gpu_year: f64 = self.rates.iter().map(per_gpu).sum();
+        self.rates.iter().map(stop).collect()
+    }
+
+    /// Failures of the whole job in a second.
+    pub fn rate_per_s(&self, gpus: u64) -> f64 {
+        let per_gpu_year: f64 = self.stops().iter().map(|rate| rate.per_gpu_year).sum();
         per_gpu_year * gpus as f64 / SECONDS_PER_YEAR
     }
 
@@ -383,17 +445,21 @@ impl Checkpoint {
     /// Bytes, seconds of the burst on the storage network, seconds that the job waits.
     fn costs(&self, run: RunSize) -> (f64, f64, f64) {
         let bytes = self.bytes_per_parameter * run.parameters;
-        let stored = bytes / self.storage.bytes_per_s();
+        let in_peers = self.mode == CheckpointMode::PeerMemory;
+        let stored = match in_peers {
+            true => bytes / run.gpus as f64 / run.nic_bytes_per_s,
+            false => bytes / self.storage.bytes_per_s(),
+        };
         let copied = bytes / run.gpus as f64 / self.to_host.bytes_per_s();
         let paused = copied + self.pause.as_secs_f64();
         let wait = match self.mode {
             CheckpointMode::Blocking => paused + stored,
-            CheckpointMode::TwoStage => paused,
+            CheckpointMode::TwoStage | CheckpointMode::PeerMemory => paused,
         };
         // Two streams share the back-end while the burst lasts: exposed communication doubles.
         let shared = match self.network {
-            CheckpointNetwork::FrontEnd => 0.0,
-            CheckpointNetwork::BackEnd => stored * run.exposed_communication,
+            CheckpointNetwork::FrontEnd if !in_peers => 0.0,
+            _ => stored * run.exposed_communication,
         };
         (bytes, stored, wait + shared)
     }
@@ -443,56 +509,16 @@ pub fn daly(rate: f64, cost: f64) -> f64 {
     (2.0 * cost * mtbf).sqrt() * (1.0 + ratio / 3.0 + ratio * ratio / 9.0) - cost
 }
 
-/// A run played by dice: failures, recoveries, and nodes that run out.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Campaign {
-    /// Share of the time that trained.
-    pub goodput: f64,
-    /// Failures met.
-    pub failures: u64,
-    /// Share of the time that the job waited for a repair because no spare was left.
-    pub waited_for_repair: f64,
-}
-
-impl Faults {
-    /// Plays `length` of a run by dice.
-    pub fn campaign(&self, run: RunSize, length: Span, seed: u64) -> Campaign {
-        let planned = self.goodput(run);
-        let mut random = Random::new(seed, "faults", 0);
-        let end = length.as_secs_f64();
-        let (mut now, mut trained, mut waited) = (0.0, 0.0, 0.0);
-        let mut failures = 0;
-        let mut back: Vec<f64> = Vec::new(); // when each broken node returns
-        while now < end {
-            let failure = now + random.exponential(planned.mtbf_s);
-            let round = planned.interval_s + planned.checkpoint_s;
-            let running = failure.min(end) - now;
-            trained += (running / round).floor() * planned.interval_s;
-            if end <= failure {
-                break;
-            }
-            failures += 1;
-            now = failure;
-            back.retain(|ready| now < *ready);
-            if self.spare_nodes as usize <= back.len() {
-                let soonest = back.iter().copied().fold(f64::INFINITY, f64::min);
-                let wait =
-                    if soonest.is_finite() { soonest - now } else { self.repair.as_secs_f64() };
-                waited += wait;
-                now += wait;
-            }
-            back.push(now + self.repair.as_secs_f64());
-            now += self.recovery_s();
-        }
-        Campaign { goodput: trained / end, failures, waited_for_repair: waited / end }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const LLAMA3: RunSize = RunSize { gpus: 16_384, parameters: 405e9, exposed_communication: 0.2 };
+    const LLAMA3: RunSize = RunSize {
+        gpus: 16_384,
+        parameters: 405e9,
+        exposed_communication: 0.2,
+        nic_bytes_per_s: 50e9,
+    };
 
     /// Golden: facts about Llama 3's run that follow from its table.
     #[test]
@@ -545,29 +571,28 @@ mod tests {
         }
     }
 
-    /// Agreement: dice and closed form.
     #[test]
-    fn a_campaign_of_many_years_agrees_with_the_closed_form() {
-        let faults = Faults { spare_nodes: 1_000_000, ..Faults::default() };
-        let expected = faults.goodput(LLAMA3).goodput;
-        let years = Span::from_ms(200 * 86_400_000);
-        let runs = 20;
-        let mean: f64 =
-            (0..runs).map(|seed| faults.campaign(LLAMA3, years, seed).goodput).sum::<f64>();
-        // The last interval before each failure is lost as a whole in both.
-        assert!((mean / f64::from(runs as u32) / expected - 1.0).abs() < 0.01);
-    }
-
-    #[test]
-    fn without_spares_a_run_waits_for_repairs_and_dual_tors_fail_less() {
-        let length = Span::from_ms(54 * 86_400_000);
-        let none = Faults { spare_nodes: 0, ..Faults::default() }.campaign(LLAMA3, length, 1);
-        let some = Faults::default().campaign(LLAMA3, length, 1);
-        assert!(none.goodput < some.goodput && 0.0 < none.waited_for_repair);
+    fn dual_tors_fail_less_and_all_rates_scale() {
         let single = Faults::default().rate_per_s(16_384);
         let dual = Faults { network: NetworkFaults::DualTor, ..Faults::default() };
         let expected = 1.0 - 0.9 * 35.0 / 419.0;
         assert!((dual.rate_per_s(16_384) / single - expected).abs() < 1e-9);
+        let twice = Faults { scale: 2.0, ..Faults::default() };
+        assert!((twice.rate_per_s(16_384) / single - 2.0).abs() < 1e-9);
+    }
+
+    /// A peer's memory is nearer than storage: the burst is short, and on the back-end.
+    #[test]
+    fn a_peers_memory_takes_a_checkpoint_in_milliseconds() {
+        let mode = CheckpointMode::PeerMemory;
+        let checkpoint = Checkpoint { mode, ..Checkpoint::default() };
+        let peers = Faults { checkpoint, ..Faults::default() }.goodput(LLAMA3);
+        // 14 bytes of 405e9 parameters over 16,384 GPUs at 50 GB/s.
+        let burst = 14.0 * 405e9 / 16_384.0 / 50e9;
+        assert!((peers.burst_s / burst - 1.0).abs() < 1e-9, "{peers:?}");
+        let two_stage = Faults::default().goodput(LLAMA3);
+        let more = peers.checkpoint_s - two_stage.checkpoint_s;
+        assert!((more - 0.2 * burst).abs() < 1e-12, "{more}");
     }
 
     /// The variants move goodput the way that their words say.
@@ -582,12 +607,5 @@ mod tests {
             let better = ["half", "two ToRs", "retry"].iter().any(|word| words.contains(word));
             assert_eq!(now.goodput < goodput, better, "{words}: {goodput}");
         }
-    }
-
-    #[test]
-    fn alibabas_rates_are_per_month_and_per_part() {
-        let rates = alibaba_network_rates(2.0, 128.0);
-        assert!((rates[0].per_gpu_year - 2.0 * 12.0 * 0.000_57).abs() < 1e-12);
-        assert!(rates[1].per_gpu_year < rates[0].per_gpu_year);
     }
 }

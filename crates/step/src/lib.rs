@@ -11,7 +11,10 @@
 //! * [`breakdown`]: where the time goes, as parts that add up exactly.
 //! * [`attribution`]: the critical path, in words and numbers.
 //! * [`predict`]: one step of a job on a fabric, from all of these.
+//! * [`whole`]: the same on one clock, every copy of every stage in one run.
 //! * [`faults`]: failures, checkpoints, restarts; the share of the time that trains.
+//! * [`campaign`]: the same by dice, over days: spares, floods, copies that go on alone.
+//! * [`parts`]: how often each kind of part fails, and whose the lost time is.
 //! * [`published`]: steps that somebody has measured, as jobs that can be predicted.
 //! * [`validate`]: those predicted, and how far off that is.
 //! * [`money`]: energy by phase, capital, and what a trained token costs.
@@ -24,13 +27,16 @@
 pub mod assemble;
 pub mod attribution;
 pub mod breakdown;
+pub mod campaign;
 pub mod costs;
 pub mod faults;
 pub mod jitter;
 pub mod money;
 pub mod network;
 pub mod overheads;
+pub mod parts;
 pub mod predict;
 pub mod published;
 pub mod timeline;
 pub mod validate;
+pub mod whole;

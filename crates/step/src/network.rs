@@ -9,7 +9,8 @@
 //! longer; and bytes on links. The ratio of the second part to that of an undisturbed group is what
 //! the fabric costs (collisions, oversubscription, incast), and holds for other sizes of the same
 //! phase; the first part is that of each size. A run that was mostly the first part says little of
-//! larger sizes, so these are run themselves. Without an engine the closed form stands alone.
+//! larger sizes, so these are run themselves. Without an engine the closed form stands alone; of
+//! contention it knows groups of one kind that share a NIC.
 //!
 //! The slowest group decides, because a step ends when all have ended and queue pairs keep their
 //! paths: the same group is slow every time.
@@ -103,7 +104,8 @@ pub struct Phase {
     pub alone: Span,
     /// The part of it that contention does not make longer: hand-overs, ways, filling pipelines.
     pub fixed: Span,
-    /// The slowest group on the engine, without the launch; the same as `alone` without an engine.
+    /// The slowest group on the engine, without the launch; without an engine as `alone`, or as
+    /// long as groups that share its NICs make it.
     pub slowest: Span,
     /// How much longer than undisturbed its bytes are on the links.
     pub contention: f64,
@@ -263,7 +265,12 @@ impl<'a> Network<'a> {
             ends.push(self.write(*exchange, &mut transfers)?);
         }
         let runner = self.runner.as_mut().expect("asked for above");
-        let outcome = (runner.engine)(self.fabric, &transfers).map_err(Unserved::NotRun)?;
+        let outcome = match (runner.engine)(self.fabric, &transfers) {
+            Err(NotRun::OnlySeen) => {
+                return exchanges.iter().map(|exchange| self.time(*exchange)).collect();
+            }
+            ran => ran.map_err(Unserved::NotRun)?,
+        };
         Ok(ends.iter().map(|ends| last_over(&outcome, ends)).collect())
     }
 
@@ -280,10 +287,50 @@ impl<'a> Network<'a> {
 
     /// The closed form of an undisturbed group, without the launch.
     fn alone(&mut self, exchange: Exchange) -> Result<Alone, Unserved> {
+        self.represent(exchange.kind);
+        self.closed_form(exchange, &self.settings)
+    }
+
+    /// How much longer bytes are on the links because groups of the same kind share a NIC.
+    fn shared_nics(&mut self, exchange: Exchange, alone: Alone) -> Result<f64, Unserved> {
+        let groups = self.groups_on_a_nic(exchange.kind);
+        let Some(nic) = self.representatives[&exchange.kind].shape().nic_rate else {
+            return Ok(1.0);
+        };
+        if groups <= 1 {
+            return Ok(1.0);
+        }
+        let share = nic.scaled(self.settings.wire_efficiency / groups as f64);
+        let host_rate = self.settings.host_rate.map_or(share, |host| host.min(share));
+        let settings = Settings { host_rate: Some(host_rate), ..self.settings.clone() };
+        let shared = self.closed_form(exchange, &settings)?;
+        let moving = shared.time().saturating_sub(alone.fixed).as_secs_f64();
+        Ok((moving / alone.moving.as_secs_f64().max(1e-12)).max(1.0))
+    }
+
+    /// How many groups of a kind send over the first NIC of the one that stands for them.
+    fn groups_on_a_nic(&self, kind: GroupKind) -> usize {
+        let fabric = self.fabric;
+        let Some(&nic) = self.representatives[&kind].rails(0).first() else {
+            return 0;
+        };
+        let mut groups = Vec::new();
+        for (rank, &gpu) in self.placement.gpus().iter().enumerate() {
+            let gpu = fabric.gpu(gpu as usize);
+            if fabric.server_of(gpu) == fabric.server_of(nic)
+                && fabric.nics_of(gpu).any(|near| near == nic)
+                && let Some(group) = self.layout.group_of(kind, rank as u64)
+                && !groups.contains(&group)
+            {
+                groups.push(group);
+            }
+        }
+        groups.len()
+    }
+
+    fn closed_form(&self, exchange: Exchange, settings: &Settings) -> Result<Alone, Unserved> {
         let Exchange { kind, collective, bytes, .. } = exchange;
-        self.represent(kind);
-        let communicator = &self.representatives[&kind];
-        let (fabric, settings) = (self.fabric, &self.settings);
+        let (fabric, communicator) = (self.fabric, &self.representatives[&kind]);
         let weights = &self.weights(exchange)[..];
         let ask = Ask { fabric, communicator, collective, bytes, settings, weights };
         let ranks = communicator.ranks() as u32;
@@ -325,7 +372,12 @@ impl<'a> Network<'a> {
                 alone.algorithm
             ));
         }
-        if self.runner.is_none() || !self.leaves_the_domain(exchange.kind) {
+        if !self.leaves_the_domain(exchange.kind) {
+            return Ok(phase);
+        }
+        if self.runner.is_none() {
+            phase.contention = self.shared_nics(exchange, alone)?;
+            phase.slowest = alone.contended(phase.contention);
             return Ok(phase);
         }
         let mut run = alone;
@@ -399,12 +451,41 @@ impl<'a> Network<'a> {
     }
 
     fn communicator(&self, kind: GroupKind, number: u64) -> Communicator {
-        let gpu = |rank: u64| -> NodeId {
-            let gpu = usize::try_from(self.placement.gpu(rank)).expect("GPUs fit memory");
-            self.fabric.gpu(gpu)
-        };
-        let gpus: Vec<NodeId> = self.layout.group(kind, number).members().map(gpu).collect();
+        self.communicator_of(self.layout.group(kind, number).members())
+    }
+
+    /// The communicator of these ranks.
+    pub(crate) fn communicator_of(&self, ranks: impl Iterator<Item = u64>) -> Communicator {
+        let gpus: Vec<NodeId> = ranks.map(|rank| self.gpu(rank)).collect();
         Communicator::new(self.fabric, &gpus)
+    }
+
+    /// The GPU of a rank.
+    pub(crate) fn gpu(&self, rank: u64) -> NodeId {
+        let gpu = usize::try_from(self.placement.gpu(rank)).expect("GPUs fit memory");
+        self.fabric.gpu(gpu)
+    }
+
+    /// The server of a rank.
+    pub(crate) fn server(&self, rank: u64) -> Option<usize> {
+        self.fabric.server_of(self.gpu(rank))
+    }
+
+    /// Writes an exchange of one group out, the way its library runs it.
+    pub(crate) fn write_group(
+        &self,
+        exchange: Exchange,
+        group: &mut Group,
+        (detail, limit): (Detail, Limit),
+        transfers: &mut Transfers,
+        after: &[OpId],
+    ) -> Result<OpId, Unserved> {
+        let Exchange { kind, collective, bytes, .. } = exchange;
+        let (weights, settings) = (&self.weights(exchange)[..], &self.settings);
+        let label = transfers.label(format!("{} {}", words(kind), collective.name()));
+        let wanted = Wanted { collective, bytes, settings, detail, weights, limit, label };
+        let lowered = lower(self.fabric, group, &wanted, transfers, after);
+        Ok(lowered.map_err(|reason| Unserved::Unlowered(kind, reason))?.end)
     }
 }
 
@@ -538,15 +619,25 @@ pub fn link_summary(
     step: Span,
     count: usize,
 ) -> LinkSummary {
-    let step_s = step.as_secs_f64().max(1e-12);
-    let links = fabric.links().len();
-    let mut bytes = vec![0.0; links];
+    let mut bytes = vec![0.0; fabric.links().len()];
     for phase in phases.iter().filter(|phase| !phase.links.is_empty()) {
         let times = repeats.get(&phase.exchange.key());
         for (link, used) in phase.links.enumerate() {
             bytes[link.index()] += used.bytes as f64 * times.copied().unwrap_or(1.0);
         }
     }
+    summary_of(fabric, &bytes, (phases, repeats), step, count)
+}
+
+/// The same of links that carried so many bytes; the phases say why.
+pub(crate) fn summary_of(
+    fabric: &Fabric,
+    bytes: &[f64],
+    (phases, repeats): (&[&Phase], &Repeats),
+    step: Span,
+    count: usize,
+) -> LinkSummary {
+    let step_s = step.as_secs_f64().max(1e-12);
     let is_scale_out =
         |link: &LinkId| matches!(fabric.class(*link).kind, LinkKind::ScaleOut | LinkKind::Circuit);
     let utilisation =
@@ -562,7 +653,7 @@ pub fn link_summary(
         });
     LinkSummary {
         max_utilisation: order.first().map_or(0.0, utilisation),
-        imbalance: imbalance(fabric, &order, &bytes),
+        imbalance: imbalance(fabric, &order, bytes),
         worst: worst.collect(),
     }
 }
@@ -662,6 +753,22 @@ mod tests {
         assert!((1.0..1.4).contains(&(time.as_secs_f64() / floor)), "{time}");
         let nothing = Exchange { bytes: Bytes::new(0), ..gradients(1) };
         assert_eq!(network.time(nothing), Ok(Span::ZERO));
+    }
+
+    /// Two groups to a NIC take twice as long, whether or not an engine runs them.
+    #[test]
+    fn groups_that_share_a_nic_share_its_rate() {
+        let (_, layout, placement) = world(8);
+        let alone = world(8).0;
+        let cluster =
+            ClusterConfig { nodes: Some(8), nics_per_node: 4, ..ClusterConfig::default() };
+        let config = FabricConfig { topology: TopologyKind::Clos, ..FabricConfig::default() };
+        let shared = build(&cluster, &config, &Catalogue::default()).unwrap();
+        let [own, halves] = [&alone, &shared].map(|fabric| {
+            let mut network = Network::new(fabric, layout, &placement, Settings::default(), None);
+            network.time(gradients(1024)).unwrap().as_secs_f64()
+        });
+        assert!((1.9..2.1).contains(&(halves / own)), "{own} {halves}");
     }
 
     #[test]

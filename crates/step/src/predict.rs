@@ -91,7 +91,7 @@ impl Prediction {
 }
 
 /// How many worst links a prediction names.
-const WORST_LINKS: usize = 8;
+pub(crate) const WORST_LINKS: usize = 8;
 
 /// Predicts one step; without an engine by the closed form of every collective.
 pub fn predict<'a>(
@@ -155,7 +155,7 @@ pub fn predict_on<'a>(
 
 /// What short delays of single ranks add to a step: tensor groups and stages synchronise with every
 /// layer, all ranks with every step.
-fn events(job: &Job, assumptions: &Assumptions, step: Span) -> Span {
+pub(crate) fn events(job: &Job, assumptions: &Assumptions, step: Span) -> Span {
     let layers = job.model.layers.div_ceil(job.layout.pp) * job.microbatches * 2;
     let interval = Span::from_ps(step.as_ps() / layers.max(1));
     let ranks = job.layout.gpus();

@@ -11,6 +11,8 @@
 //! * [`collective`]: the communicator, and one file for each algorithm.
 //! * [`nccl`]: what NCCL and RCCL choose, and how long that takes without other traffic.
 //! * [`pattern`]: traffic without a job: permutation, incast, all-to-all, ring, flow files.
+//! * [`serving`]: what a served model sends: keys and values, decoding, new weights.
+//! * [`storage`]: checkpoints and data, to and from storage servers.
 //! * [`window`]: what a sender may have under way before it hears from its receiver.
 //! * [`outcome`]: when each operation started and ended, and what the links did.
 //!
@@ -25,6 +27,8 @@ pub mod outcome;
 pub mod pattern;
 pub mod queue_pairs;
 pub mod replay;
+pub mod serving;
+pub mod storage;
 pub mod transfers;
 pub mod window;
 

@@ -22,6 +22,10 @@
 //!   the rails give, without rounding down to the search's list of speeds.
 //! * The choice is NCCL's; the time is ours. NCCL's model is made for choosing and is 20 to 40 %
 //!   off as a prediction of the time.
+//! * RCCL's latencies and shares are its own, its choice is by NCCL's rule. RCCL at 0cbce2a
+//!   corrects bandwidths by size (`tuning_model_5`) so that trees run up to 256 MiB on two servers
+//!   of MI300X. Tried, that is 45 % off at 64 MiB and 63 % at 256 MiB of the published log, whose
+//!   RCCL is newer and reaches what rings do.
 
 pub mod constants;
 pub mod estimate;

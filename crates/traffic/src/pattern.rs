@@ -3,7 +3,11 @@
 //! A [`Load`] is a pattern of NICs or a collective of GPUs; there may be several at once. [`flows`]
 //! writes a pattern out as a list of [`Flow`]s, the same that a flow file holds, and [`write`] puts
 //! such a list on a fabric. NICs are numbered from 0, as everywhere. Collectives are not patterns
-//! of NICs: they are written by [`collective`](crate::collective), between GPUs.
+//! of NICs: they are written by [`collective`](crate::collective), between GPUs. What a served
+//! model sends is in [`serving`], what goes to storage and comes from there in [`storage`].
+
+use std::collections::BTreeSet;
+use std::ops::Range;
 
 use fabric::Fabric;
 use schemars::JsonSchema;
@@ -11,6 +15,8 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, Idle, Random, Span};
 
 use crate::collective::Collective;
+use crate::serving::{self, ModelSizes};
+use crate::storage;
 use crate::transfers::{Connection, LabelId, OpId, OpKind, Transfers};
 
 /// Who sends to whom.
@@ -34,17 +40,38 @@ pub enum Pattern {
     Random,
     /// The GPUs run a collective.
     Collective,
+    /// Keys and values of prompts go from servers that read them to servers that answer: `count`
+    /// requests, from the first `senders` hosts to the others.
+    KvTransfer,
+    /// The GPUs decode tokens: two small all-reduces in each layer of a dense model, a dispatch
+    /// and a combine in each layer with experts.
+    Decode,
+    /// New weights go from trainers, the first `senders` hosts, to every copy of the model that
+    /// the others serve.
+    WeightPush,
+    /// All clients of the storage servers write their part of a checkpoint at once.
+    Checkpoint,
+    /// They read it back.
+    Restore,
+    /// Every client reads `bytes` from the storage servers.
+    DatasetRead,
 }
 
 impl Pattern {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 12] = [
         Self::Permutation,
         Self::Incast,
         Self::AllToAll,
         Self::Ring,
         Self::Random,
         Self::Collective,
+        Self::KvTransfer,
+        Self::Decode,
+        Self::WeightPush,
+        Self::Checkpoint,
+        Self::Restore,
+        Self::DatasetRead,
     ];
 
     /// Its name in scenario files.
@@ -56,6 +83,71 @@ impl Pattern {
             Self::Ring => "ring",
             Self::Random => "random",
             Self::Collective => "collective",
+            Self::KvTransfer => "kv-transfer",
+            Self::Decode => "decode",
+            Self::WeightPush => "weight-push",
+            Self::Checkpoint => "checkpoint",
+            Self::Restore => "restore",
+            Self::DatasetRead => "dataset-read",
+        }
+    }
+
+    /// Whether GPUs take part, with their library, and not NICs alone.
+    pub fn has_gpus(self) -> bool {
+        matches!(self, Self::Collective | Self::Decode)
+    }
+
+    /// Whether a model's shape decides its sizes.
+    pub fn has_model(self) -> bool {
+        matches!(self, Self::KvTransfer | Self::Decode | Self::WeightPush) || self.has_checkpoint()
+    }
+
+    /// Whether a checkpoint is written or read.
+    pub fn has_checkpoint(self) -> bool {
+        matches!(self, Self::Checkpoint | Self::Restore)
+    }
+
+    /// Whether it is between storage servers and their clients.
+    pub fn has_storage(self) -> bool {
+        self.has_checkpoint() || self == Self::DatasetRead
+    }
+
+    /// The keys of a [`Load`] that it looks at, besides those that all patterns do.
+    fn keys(self) -> &'static [&'static str] {
+        match self {
+            Self::Permutation | Self::Incast | Self::AllToAll | Self::Ring => &["bytes", "hosts"],
+            Self::Random => &["bytes", "hosts", "count", "smallest"],
+            Self::Collective => &["bytes", "collective", "gpus", "groups", "placement"],
+            Self::KvTransfer => {
+                &["hosts", "count", "model", "precision", "tokens", "senders", "copy", "interval"]
+            }
+            Self::Decode => &["gpus", "groups", "placement", "model", "precision", "tokens"],
+            Self::WeightPush => &["hosts", "model", "precision", "senders", "copy"],
+            Self::Checkpoint | Self::Restore => &["hosts", "model", "stripes"],
+            Self::DatasetRead => &["hosts", "bytes", "stripes"],
+        }
+    }
+}
+
+/// In how many bytes a served model keeps a value.
+#[derive(
+    Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Precision {
+    /// Two bytes.
+    #[default]
+    Bf16,
+    /// One byte.
+    Fp8,
+}
+
+impl Precision {
+    /// Bytes of a value.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Self::Bf16 => 2,
+            Self::Fp8 => 1,
         }
     }
 }
@@ -83,30 +175,48 @@ pub struct Load {
     pub pattern: Pattern,
     /// What each flow carries; for a collective, its size as nccl-tests counts it.
     pub bytes: Bytes,
-    /// The first NIC that takes part; the first GPU of a collective.
+    /// The first NIC that takes part, with storage counted on its network; the first GPU of a
+    /// collective or of decoding.
     pub first: u32,
     /// How many NICs take part, the receiver of an incast among them. Left out, all from the
     /// first on.
     pub hosts: Option<u32>,
-    /// How many flows the random pattern has.
+    /// How many flows the random pattern has, or requests the transfer of keys and values.
     pub count: u32,
     /// The least that a flow of the random pattern carries. Left out, all carry `bytes`.
     pub smallest: Option<Bytes>,
-    /// How many messages each flow sends, or how often the collective runs, one after the other.
+    /// How many messages each flow sends, how often the collective runs, or how many tokens are
+    /// decoded, one after the other.
     pub messages: u32,
     /// When it begins.
     pub start: Span,
     /// Which collective, if the pattern is one.
     pub collective: Collective,
-    /// How many GPUs run the collective. Left out, all from the first on.
+    /// How many GPUs run the collective, or decode. Left out, all from the first on.
     pub gpus: Option<u64>,
-    /// How many groups of these GPUs run the collective at once, each for itself. They
-    /// interleave, as data-parallel groups do: group `g` has the GPUs `g`, `g + groups` and so on.
+    /// How many groups of these GPUs do so at once, each for itself. They interleave, as
+    /// data-parallel groups do: group `g` has the GPUs `g`, `g + groups` and so on.
     pub groups: u32,
     /// In which order the collective's servers come.
     pub placement: Seating,
     /// The service level of its connections, which decides their lane (`network.credits.sl_to_vl`).
     pub service_level: u8,
+    /// The model that is served or saved, by the name of its preset: its shape decides the sizes.
+    pub model: String,
+    /// In which type keys, values, weights and activations are sent. Tokens go to their experts in
+    /// fp8 either way, as DeepEP sends them.
+    pub precision: Precision,
+    /// Tokens of a prompt whose keys and values are sent; sequences that a group decodes at once,
+    /// or each of its GPUs where the model has experts. Left out, 7,590 and 128.
+    pub tokens: Option<u32>,
+    /// How many of the hosts send: those that read prompts, or the trainers. Left out, half.
+    pub senders: Option<u32>,
+    /// NICs of one copy of the model: each of them sends or gets an equal part of what it holds.
+    pub copy: u32,
+    /// From the start of one request to that of the next; 0 begins all at once.
+    pub interval: Span,
+    /// Over how many NICs of storage servers a client's NIC spreads its bytes.
+    pub stripes: u32,
 }
 
 impl Default for Load {
@@ -128,6 +238,15 @@ impl Default for Load {
             groups: 1,
             placement: Seating::default(),
             service_level: 0,
+            model: "llama3-70b".to_owned(),
+            precision: Precision::default(),
+            tokens: None,
+            senders: None,
+            // A server of eight GPUs holds llama3-70b in bf16.
+            copy: 8,
+            interval: Span::ZERO,
+            // Lustre's default stripe count (lfs-setstripe(1)).
+            stripes: 1,
         }
     }
 }
@@ -161,18 +280,16 @@ impl Load {
 impl Load {
     /// Names what the pattern does not look at.
     fn unused(&self, idle: &mut Idle) {
-        let only = |pattern: Pattern| format!("pattern = \"{}\"", pattern.name());
         let why = format!("the pattern is {}", self.pattern.name());
-        if self.pattern == Pattern::Collective {
-            idle.key("hosts", "a collective has GPUs, not hosts", "`gpus`");
-        } else {
-            for key in ["collective", "gpus", "groups", "placement"] {
-                idle.key(key, &why, &only(Pattern::Collective));
+        let all: BTreeSet<&str> = Pattern::ALL.iter().flat_map(|one| one.keys()).copied().collect();
+        for key in all.into_iter().filter(|key| !self.pattern.keys().contains(key)) {
+            if (key, self.pattern.has_gpus()) == ("hosts", true) {
+                idle.key("hosts", "a collective has GPUs, not hosts", "`gpus`");
+                continue;
             }
-        }
-        if self.pattern != Pattern::Random {
-            idle.key("count", &why, &only(Pattern::Random));
-            idle.key("smallest", &why, &only(Pattern::Random));
+            let of = Pattern::ALL.into_iter().filter(|one| one.keys().contains(&key));
+            let of: Vec<String> = of.map(|one| format!("\"{}\"", one.name())).collect();
+            idle.key(key, &why, &format!("pattern = {}", of.join(" or ")));
         }
     }
 }
@@ -206,7 +323,7 @@ pub struct TrafficConfig {
     pub background: Vec<Load>,
 }
 
-/// Some bytes from one NIC to another.
+/// Some bytes from one NIC to another. NICs of the front-end are numbered after the others.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Flow {
     /// The sending NIC.
@@ -231,16 +348,34 @@ const MAX_LEVEL: u8 = 63;
 /// What is wrong with synthetic traffic: the key below `[traffic]`, and a sentence.
 pub type Wrong = (String, String);
 
-/// What is wrong with the traffic on a fabric with this many NICs and GPUs.
-pub fn check(config: &TrafficConfig, nics: u32, gpus: u64) -> Vec<Wrong> {
+/// What a load needs to know of where it runs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Surroundings {
+    /// NICs of the back-end that servers with GPUs have.
+    pub nics: u32,
+    /// GPUs of the fabric.
+    pub gpus: u64,
+    /// The sizes of the load's model, if its pattern has one.
+    pub model: ModelSizes,
+    /// The NICs that reach storage, by their numbers.
+    pub clients: Range<u32>,
+    /// Those of the storage servers.
+    pub storage: Range<u32>,
+    /// A checkpoint of the model.
+    pub checkpoint: Bytes,
+}
+
+/// What is wrong with the traffic, given what each load has around it.
+pub fn check(config: &TrafficConfig, around: impl Fn(&Load) -> Surroundings) -> Vec<Wrong> {
     let checked = |(path, load): (String, &Load)| {
         let fits = match load.pattern {
             _ if MAX_LEVEL < load.service_level => {
                 let reason = format!("is {}; the most is {MAX_LEVEL}", load.service_level);
                 Err(("service_level", reason))
             }
-            Pattern::Collective => ranks(load, gpus),
-            _ => members(load, nics),
+            pattern if pattern.has_gpus() => ranks(load, &around(load)),
+            pattern if pattern.has_storage() => storage::check(load, &around(load)),
+            _ => members(load, &around(load)),
         };
         fits.err().map(|(key, reason)| (format!("{path}{key}"), reason))
     };
@@ -251,9 +386,12 @@ pub fn check(config: &TrafficConfig, nics: u32, gpus: u64) -> Vec<Wrong> {
     main.into_iter().chain(background).filter_map(checked).collect()
 }
 
+/// What does not fit: the key of a load, and why.
+pub(crate) type Unfit = (&'static str, String);
+
 /// Whether a collective fits the fabric.
-fn ranks(load: &Load, gpus: u64) -> Result<(), (&'static str, String)> {
-    let left = gpus.saturating_sub(u64::from(load.first));
+fn ranks(load: &Load, around: &Surroundings) -> Result<(), Unfit> {
+    let left = around.gpus.saturating_sub(u64::from(load.first));
     let asked = load.gpus.unwrap_or(left);
     if left < asked {
         return Err(("gpus", format!("{asked} GPUs, but there are {left}; {left} would fit")));
@@ -263,11 +401,14 @@ fn ranks(load: &Load, gpus: u64) -> Result<(), (&'static str, String)> {
         let most = (asked / 2).max(1);
         return Err(("groups", format!("{groups} groups of {asked} GPUs; 1 to {most} would")));
     }
-    messages(load, asked)
+    if load.tokens == Some(0) {
+        return Err(("tokens", "is 0; the least is 1".to_owned()));
+    }
+    messages(load, asked.saturating_mul(serving::calls(load, &around.model).times))
 }
 
 /// Whether so many senders can send so many messages each.
-fn messages(load: &Load, senders: u64) -> Result<(), (&'static str, String)> {
+pub(crate) fn messages(load: &Load, senders: u64) -> Result<(), Unfit> {
     let most = (MAX_FLOWS / senders.max(1)).max(1);
     if load.messages == 0 || most < u64::from(load.messages) {
         return Err(("messages", format!("is {}, but must be from 1 to {most}", load.messages)));
@@ -276,15 +417,18 @@ fn messages(load: &Load, senders: u64) -> Result<(), (&'static str, String)> {
 }
 
 /// Whether a pattern fits the fabric.
-fn members(load: &Load, nics: u32) -> Result<(), (&'static str, String)> {
+fn members(load: &Load, around: &Surroundings) -> Result<(), Unfit> {
     let Load { pattern, first, hosts, bytes, .. } = *load;
-    let left = nics.saturating_sub(first);
+    let left = around.nics.saturating_sub(first);
     let hosts = hosts.unwrap_or(left);
     if left < hosts {
         return Err(("hosts", format!("{hosts} hosts, but there are {left}; {left} would fit")));
     }
     if hosts < 2 {
         return Err(("hosts", format!("{hosts} hosts have nobody to send to; 2 would")));
+    }
+    if pattern.has_model() {
+        return serving::check(load, hosts);
     }
     if load.smallest.is_some_and(|smallest| bytes < smallest) {
         return Err(("smallest", format!("is above `bytes`, which is {bytes}")));
@@ -309,18 +453,19 @@ fn members(load: &Load, nics: u32) -> Result<(), (&'static str, String)> {
     )
 }
 
-/// The flows of a load that fits a fabric with this many NICs; none for a collective.
+/// The flows of a load that fits its surroundings; none for a collective.
 ///
 /// ```
-/// use traffic::pattern::{Load, Pattern, flows};
+/// use traffic::pattern::{Load, Pattern, Surroundings, flows};
 /// let load = Load { pattern: Pattern::Incast, hosts: Some(9), ..Load::default() };
-/// let flows = flows(&load, 16, units::Random::new(1, "pattern", 0));
+/// let around = Surroundings { nics: 16, ..Surroundings::default() };
+/// let flows = flows(&load, &around, units::Random::new(1, "pattern", 0));
 /// assert_eq!(flows.len(), 8);
 /// assert!(flows.iter().all(|flow| flow.dst == 0));
 /// ```
-pub fn flows(load: &Load, nics: u32, mut random: Random) -> Vec<Flow> {
+pub fn flows(load: &Load, around: &Surroundings, mut random: Random) -> Vec<Flow> {
     let Load { pattern, first, hosts, messages, bytes, start, .. } = *load;
-    let hosts = hosts.unwrap_or(nics.saturating_sub(first));
+    let hosts = hosts.unwrap_or(around.nics.saturating_sub(first));
     let mut flows = Vec::new();
     let mut add = |src: u32, dst: u32, bytes: Bytes| {
         flows.push(Flow { src: first + src, dst: first + dst, bytes, start, messages });
@@ -347,7 +492,12 @@ pub fn flows(load: &Load, nics: u32, mut random: Random) -> Vec<Flow> {
                 add(src, dst, Bytes::new(least + random.below(bytes.get() - least + 1)));
             }
         }
-        Pattern::Collective => {}
+        Pattern::KvTransfer => return serving::kv_transfer(load, hosts, &around.model),
+        Pattern::WeightPush => return serving::weight_push(load, hosts, &around.model),
+        Pattern::Checkpoint | Pattern::Restore | Pattern::DatasetRead => {
+            return storage::flows(load, around);
+        }
+        Pattern::Collective | Pattern::Decode => {}
     }
     flows
 }
@@ -384,8 +534,8 @@ pub fn write_after<'a>(
     let mut last: Vec<OpId> = Vec::with_capacity(flows.len());
     for (number, flow) in flows.iter().enumerate() {
         let connection = transfers.connect(Connection {
-            from: fabric.nic(flow.src as usize),
-            to: fabric.nic(flow.dst as usize),
+            from: fabric.endpoint(flow.src as usize),
+            to: fabric.endpoint(flow.dst as usize),
             channel: number as u32,
             queue_pairs: 0,
         });
@@ -420,7 +570,8 @@ mod tests {
     }
 
     fn draw(load: &Load, nics: u32, seed: u64) -> Vec<Flow> {
-        flows(load, nics, Random::new(seed, "pattern", 0))
+        let around = Surroundings { nics, ..Surroundings::default() };
+        flows(load, &around, Random::new(seed, "pattern", 0))
     }
 
     /// Oracle: how many flows each pattern has, and how many everybody sends and receives.
@@ -486,7 +637,9 @@ mod tests {
     fn what_does_not_fit_is_refused_with_its_key() {
         let keys = |load: Load, background: Vec<Load>| {
             let config = TrafficConfig { load, flows: None, background };
-            check(&config, 16, 16).into_iter().map(|(key, _)| key).collect::<Vec<_>>()
+            let around = Surroundings { nics: 16, gpus: 16, ..Surroundings::default() };
+            let wrong = check(&config, |_| around.clone());
+            wrong.into_iter().map(|(key, _)| key).collect::<Vec<_>>()
         };
         let alone = |load| keys(load, Vec::new());
         assert_eq!(alone(load(Pattern::Ring, 17)), ["hosts"]);

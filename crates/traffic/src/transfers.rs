@@ -129,6 +129,26 @@ impl Transfers {
         self.add(OpKind::Coupled { edges, bytes, fill }, label, after)
     }
 
+    /// Writes operations again that were written one after the other, with what they wait for
+    /// among themselves; those that waited for `start` wait for `anew`. A folded channel keeps its
+    /// place in [`Transfers::coupled`], so that an engine can tell that it is the same one. By how
+    /// many places the new ones are later.
+    pub fn again(&mut self, ops: std::ops::Range<usize>, start: OpId, anew: OpId) -> usize {
+        let later = self.ops.len() - ops.start;
+        let mut after = Vec::new();
+        for at in ops.clone() {
+            let op = OpId::from_index(at);
+            let Op { kind, label } = self.ops[op].clone();
+            after.clear();
+            after.extend(self.after(op).iter().map(|earlier| match earlier.index() {
+                _ if *earlier == start => anew,
+                inside => OpId::from_index(inside + later),
+            }));
+            self.add(kind, label, &after);
+        }
+        later
+    }
+
     /// Gives all connections from this one on a service level, which decides their virtual lane.
     pub fn set_service_level(&mut self, first: usize, level: u8) {
         if level != 0 || first < self.levels.len() {

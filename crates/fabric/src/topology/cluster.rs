@@ -52,6 +52,8 @@ pub struct ClusterConfig {
     pub nic_affinity: Vec<NicAffinity>,
     /// The network for storage, checkpoints and control.
     pub front_end: FrontEndConfig,
+    /// Storage servers: where checkpoints go, and where data comes from.
+    pub storage: StorageConfig,
 }
 
 impl Default for ClusterConfig {
@@ -73,6 +75,7 @@ impl Default for ClusterConfig {
             server_file: None,
             nic_affinity: Vec::new(),
             front_end: FrontEndConfig::default(),
+            storage: StorageConfig::default(),
         }
     }
 }
@@ -88,6 +91,7 @@ impl Ranged for ClusterConfig {
         }
         check.table("scale_up", &self.scale_up);
         check.table("front_end", &self.front_end);
+        check.table("storage", &self.storage);
     }
 }
 
@@ -159,8 +163,6 @@ pub struct FrontEndConfig {
     pub nic: String,
     /// Rate of one NIC; without it, the catalogue's.
     pub rate: Option<Rate>,
-    /// Storage servers on it, with one NIC each.
-    pub storage: u32,
     /// The switches, by their name in the hardware catalogue.
     pub switch: Option<String>,
     /// Capacity below a leaf over capacity above it.
@@ -177,7 +179,6 @@ impl Default for FrontEndConfig {
             nics: 0,
             nic: "bluefield-3".to_owned(),
             rate: None,
-            storage: 0,
             switch: None,
             // Illustrative: storage fabrics are commonly built with some oversubscription.
             oversubscription: 3.0,
@@ -191,10 +192,41 @@ impl Default for FrontEndConfig {
 impl Ranged for FrontEndConfig {
     fn ranges(&self, check: &mut Ranges) {
         check.at_most("nics", self.nics, 64);
-        check.at_most("storage", self.storage, 1_048_576);
         check.within("oversubscription", self.oversubscription, RATIOS);
         check.within("length", self.length, LENGTHS);
         check.within("uplink_length", self.uplink_length, LENGTHS);
+        if let Some(rate) = self.rate {
+            check.within("rate", rate, RATES);
+        }
+    }
+}
+
+/// Storage servers.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StorageConfig {
+    /// How many there are. Each has as many NICs as another server has on that network.
+    pub servers: u32,
+    /// What one of them takes in or gives out, over all its NICs. Left out, what its NICs carry.
+    pub rate: Option<Rate>,
+    /// The network that they are on.
+    pub place: StoragePlace,
+}
+
+/// Which network storage servers are on.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StoragePlace {
+    /// A network of their own, which no collective uses.
+    #[default]
+    FrontEnd,
+    /// The network that GPUs use among themselves.
+    BackEnd,
+}
+
+impl Ranged for StorageConfig {
+    fn ranges(&self, check: &mut Ranges) {
+        check.at_most("servers", self.servers, 1_048_576);
         if let Some(rate) = self.rate {
             check.within("rate", rate, RATES);
         }
@@ -226,6 +258,11 @@ pub(crate) struct ScaleUp {
 }
 
 impl ClusterConfig {
+    /// How many storage servers are on a network.
+    pub(crate) fn storage_on(&self, place: StoragePlace) -> usize {
+        if self.storage.place == place { self.storage.servers as usize } else { 0 }
+    }
+
     /// Looks everything up; what is wrong goes into `errors`, with a stand-in in its place.
     pub(crate) fn resolve(&self, catalogue: &Catalogue, errors: &mut Errors) -> Cluster {
         let gpus_per_node = self.gpus_per_node.max(1) as usize;

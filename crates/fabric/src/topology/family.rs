@@ -9,7 +9,7 @@ use super::sizing::{Habits, Inputs};
 use crate::graph::{FabricBuilder, NetworkKind};
 
 /// The keys that most folded Clos networks obey.
-pub(crate) const FOLDED: [&str; 12] = [
+pub(crate) const FOLDED: [&str; 13] = [
     "radix",
     "tiers",
     "oversubscription",
@@ -20,6 +20,7 @@ pub(crate) const FOLDED: [&str; 12] = [
     "spines",
     "cores",
     "circuits",
+    "sites",
     "spine",
     "core",
 ];

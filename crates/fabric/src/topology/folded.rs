@@ -98,6 +98,8 @@ pub(crate) struct Level {
     pub(crate) rate: Rate,
     pub(crate) delay: Span,
     pub(crate) length: Length,
+    /// How far all pods but the first are, where pods are sites.
+    pub(crate) far: Option<Length>,
     /// Capacity below over capacity above, as it was meant; none where uplinks were counted.
     pub(crate) oversubscription: Option<f64>,
 }
@@ -250,7 +252,9 @@ impl Folded {
             let group = at % self.spines % self.groups;
             let above = &cores[group * self.cores..(group + 1) * self.cores];
             for core in spread_over(self.spine_uplinks, self.cores, at / self.groups) {
-                builder.cable(*spine, above[core], layers.classes[2]);
+                let is_far = self.spines <= at;
+                let class = layers.far.filter(|_| is_far).unwrap_or(layers.classes[2]);
+                builder.cable(*spine, above[core], class);
             }
         }
     }
@@ -275,6 +279,8 @@ impl Folded {
 struct Layers {
     tiers: Vec<u8>,
     classes: Vec<ClassId>,
+    /// The cables from other sites.
+    far: Option<ClassId>,
 }
 
 impl Plan {
@@ -286,13 +292,13 @@ impl Plan {
             NetworkKind::BackEnd => LinkKind::ScaleOut,
             NetworkKind::FrontEnd => LinkKind::FrontEnd,
         };
-        let mut layers = Layers { tiers: Vec::new(), classes: Vec::new() };
+        let mut layers = Layers { tiers: Vec::new(), classes: Vec::new(), far: None };
         let mut below = match self.kind {
             NetworkKind::BackEnd => "NIC",
             NetworkKind::FrontEnd => "front-end NIC",
         };
         for level in &self.levels {
-            let Level { name, model, latency, rate, delay, length, oversubscription } = level;
+            let Level { name, model, latency, rate, delay, length, far, oversubscription } = level;
             let tier = Tier { name: name.clone(), model: model.clone(), latency: *latency };
             layers.tiers.push(builder.tier(tier));
             if let Some(ratio) = oversubscription {
@@ -300,6 +306,10 @@ impl Plan {
             }
             let class = format!("{below} – {name}");
             let (rate, delay, length) = (*rate, *delay, *length);
+            if let Some(length) = *far {
+                let (name, delay) = (format!("{class} of another site"), length.propagation());
+                layers.far = Some(builder.class(LinkClass { name, kind, rate, delay, length }));
+            }
             layers.classes.push(builder.class(LinkClass {
                 name: class,
                 kind,

@@ -3,7 +3,7 @@
 //!
 //! Storage servers, where there are any, come after the compute servers and have as many NICs.
 
-use super::cluster::{Cluster, ClusterConfig, Members};
+use super::cluster::{Cluster, ClusterConfig, Members, StoragePlace};
 use super::error::Errors;
 use super::folded::{Cables, Plan};
 use super::settings::{FabricConfig, LinkConfig, TierConfig};
@@ -13,9 +13,7 @@ use crate::hardware::Catalogue;
 
 /// Front-end NICs in all.
 pub(crate) fn nics(config: &ClusterConfig, servers: usize) -> usize {
-    let front = &config.front_end;
-    let storage = if front.nics == 0 { 0 } else { front.storage as usize };
-    (servers + storage) * front.nics as usize
+    (servers + config.storage_on(StoragePlace::FrontEnd)) * config.front_end.nics as usize
 }
 
 /// The network, if there is one.
@@ -50,11 +48,13 @@ pub(crate) fn plan(
         gpus_per_node: cluster.gpus_per_node,
         nics_per_node: front.nics as usize,
     };
+    let on_back_end = config.storage_on(StoragePlace::BackEnd);
     let members = Members {
-        servers: 0..servers + front.storage as usize,
+        servers: 0..servers + config.storage_on(StoragePlace::FrontEnd),
         rails: (0..front.nics as usize).collect(),
         nics_per_node: front.nics as usize,
-        first_node: servers * (cluster.gpus_per_node + cluster.nics_per_node),
+        first_node: servers * cluster.gpus_per_node
+            + (servers + on_back_end) * cluster.nics_per_node,
     };
     // Illustrative: one box of 51.2 Tb/s for every tier.
     let boxes = [UsualBox { model: "tomahawk-5", ports: 128, port_gbps: 400, latency_ns: 900 }; 3];

@@ -25,6 +25,7 @@ mod front_end;
 mod scale_up;
 mod settings;
 mod sizing;
+mod storage;
 mod unused;
 
 #[cfg(test)]
@@ -32,12 +33,13 @@ mod tests;
 
 pub use cluster::{
     Aggregation, ClusterConfig, FrontEndConfig, MAX_GPUS, NicAffinity, ScaleUpConfig,
+    StorageConfig, StoragePlace,
 };
 pub use error::ConfigError;
 pub use file::{EdgeConfig, GraphConfig, SwitchConfig};
 pub use settings::{
     CircuitSchedule, CircuitsConfig, DegradedConfig, FabricConfig, LinkConfig, PartConfig,
-    TierConfig,
+    SitesConfig, TierConfig,
 };
 
 use units::{OutOfRange, Ranges};
@@ -128,7 +130,10 @@ pub fn build(
     builder.affinity(affinity);
     let mut built = builder.build();
     match health(&built, fabric) {
-        Ok(health) => built.set_health(health),
+        Ok(mut health) => {
+            storage::slow_down(&built, cluster, &mut health, &mut errors);
+            built.set_health(health);
+        }
         Err(wrong) => errors.append(wrong),
     }
     errors.or(built)
@@ -190,6 +195,7 @@ fn explicit(
         errors.push("fabric.file", reason, "file = \"edges.csv\"");
         return None;
     };
+    storage::check(cluster, Some(graph), errors);
     let servers = file::servers(graph, cluster, "fabric.graph", errors);
     let mut resolved = resolved.clone();
     if servers.gpus_per_node != resolved.gpus_per_node && cluster.scale_up.domain.is_none() {
@@ -201,6 +207,7 @@ fn explicit(
     let inputs = inputs(fabric, catalogue, &resolved, "fabric", "");
     let front_nics = front_end::nics(cluster, servers.servers);
     let mut builder = file::build(graph, &inputs, servers, front_nics, &resolved.scale_up, errors);
+    builder.storage_on_front_end(front_end::nics(cluster, 0));
     if let Some(front) = front.filter(|_| errors.is_empty()) {
         front.wire(&mut builder, 0);
     }
@@ -268,9 +275,11 @@ fn families(
         let reason = format!("a cluster has 1 to {MAX_GPUS} GPUs");
         errors.push("cluster", reason, "gpus = 1024");
     }
+    storage::check(cluster, None, errors);
     if !errors.is_empty() {
         return None;
     }
+    let storage = cluster.storage_on(StoragePlace::BackEnd);
     let whole = PartConfig { fabric: fabric.clone(), ..PartConfig::default() };
     let parts = if fabric.parts.is_empty() { std::slice::from_ref(&whole) } else { &fabric.parts };
     let mut networks = Vec::new();
@@ -286,7 +295,8 @@ fn families(
         networks.push((family.plan(&inputs, &back, &part.name, errors), inputs, back));
     }
     if !fabric.parts.is_empty() {
-        check_parts(&networks.iter().map(|(_, _, back)| back).collect::<Vec<_>>(), servers, errors);
+        let backs: Vec<&Back> = networks.iter().map(|(_, _, back)| back).collect();
+        check_parts(&backs, servers + storage, errors);
     }
     let front = front_end::plan(cluster, resolved, servers, catalogue, errors);
     let cables = networks.iter().map(|(network, _, _)| network.cables()).sum::<f64>();
@@ -298,9 +308,7 @@ fn families(
         return None;
     }
     let mut builder = FabricBuilder::new(servers, resolved.gpus_per_node, resolved.nics_per_node);
-    for nic in 0..front_end::nics(cluster, servers) {
-        builder.front_end_nic(nic);
-    }
+    storage::add_nics(cluster, servers, &mut builder);
     scale_up::wire(&resolved.scale_up, servers * resolved.gpus_per_node, &mut builder);
     let mut leaf = 0;
     for (network, inputs, _) in &networks {
@@ -320,10 +328,11 @@ fn part_members(
     servers: usize,
     errors: &mut Errors,
 ) -> Back {
-    let [first, last] = part.servers.map_or([0, servers - 1], |said| said.map(|n| n as usize));
-    let in_order = first <= last && last < servers;
+    let all = servers + cluster.storage_on(StoragePlace::BackEnd);
+    let [first, last] = part.servers.map_or([0, all - 1], |said| said.map(|n| n as usize));
+    let in_order = first <= last && last < all;
     if !in_order {
-        let reason = format!("servers {first} to {last} of 0 to {}", servers - 1);
+        let reason = format!("servers {first} to {last} of 0 to {}", all - 1);
         errors.push(&format!("fabric.parts.{at}.servers"), reason, "[first, last]");
     }
     let mut rails: Vec<usize> = part.nics.iter().map(|&nic| nic as usize).collect();

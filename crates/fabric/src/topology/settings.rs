@@ -63,6 +63,8 @@ pub struct FabricConfig {
     pub shapes: Shapes,
     /// Direct optical circuits between pods.
     pub circuits: CircuitsConfig,
+    /// Pods that are far from each other.
+    pub sites: SitesConfig,
     /// A file with the graph; its format is told by its name and content.
     pub file: Option<String>,
     /// The graph itself.
@@ -76,6 +78,16 @@ pub struct FabricConfig {
 }
 
 impl FabricConfig {
+    /// Whether there are several sites.
+    pub(crate) fn has_sites(&self) -> bool {
+        1 < self.sites.count
+    }
+
+    /// Pods or zones that the leaves are grouped into, if that is said. Sites are pods.
+    pub(crate) fn said_pods(&self) -> Option<u32> {
+        if self.has_sites() { Some(self.sites.count) } else { self.pods }
+    }
+
     /// The servers of all pods, where the family has so many pods of so many GPUs.
     pub(crate) fn pod_servers(&self, pods: u32, pod_gpus: usize, gpus_per_node: usize) -> usize {
         let pods = self.pods.unwrap_or(pods).clamp(1, 4096) as usize;
@@ -147,6 +159,7 @@ impl Ranged for FabricConfig {
         }
         check.table("", &self.shapes);
         check.table("circuits", &self.circuits);
+        check.table("sites", &self.sites);
         if let Some(graph) = &self.graph {
             check.table("graph", graph);
         }
@@ -155,6 +168,42 @@ impl Ranged for FabricConfig {
         }
         for (at, part) in self.parts.iter().enumerate() {
             check.table(&format!("parts.{at}.fabric"), &part.fabric);
+        }
+    }
+}
+
+/// Sites: pods that are far from each other. The highest tier are gateways, which stand at the
+/// first site; the others reach them over the distance.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SitesConfig {
+    /// How many sites there are, with equal shares of the leaves.
+    pub count: u32,
+    /// How far the other sites are from the first.
+    pub distance: Length,
+    /// Links of each site to the gateways, shared out evenly over its spines; without it, as
+    /// `uplinks` or `oversubscription` of the spines say.
+    pub links: Option<u32>,
+    /// The rate of such a link; without it, that of the cables from spines to cores.
+    pub rate: Option<Rate>,
+}
+
+impl Default for SitesConfig {
+    fn default() -> Self {
+        // Illustrative: two halls of one campus, or two towns.
+        Self { count: 1, distance: Length::from_metres(100_000), links: None, rate: None }
+    }
+}
+
+impl Ranged for SitesConfig {
+    fn ranges(&self, check: &mut Ranges) {
+        check.within("count", self.count, [1, 64]);
+        check.within("distance", self.distance, LENGTHS);
+        if let Some(links) = self.links {
+            check.within("links", links, [1, 65_536]);
+        }
+        if let Some(rate) = self.rate {
+            check.within("rate", rate, RATES);
         }
     }
 }

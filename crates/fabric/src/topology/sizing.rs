@@ -126,7 +126,8 @@ impl Inputs<'_> {
     /// The rate of the cables below a tier.
     pub(crate) fn rate(&self, tier: usize) -> Rate {
         let usual = if tier == 0 { self.port_rate } else { self.nic_rate };
-        self.link(tier).rate.unwrap_or(usual)
+        let between = self.fabric.sites.rate.filter(|_| tier == 2 && self.fabric.has_sites());
+        between.or(self.link(tier).rate).unwrap_or(usual)
     }
 
     /// The box of a tier whose fastest cables have this rate.
@@ -184,7 +185,9 @@ impl Inputs<'_> {
         let link = self.link(tier);
         let length = link.length.unwrap_or(habits.lengths[tier]);
         let name = self.tier(tier).name.clone();
-        let name = name.unwrap_or_else(|| habits.names[tier].to_owned());
+        let far = self.fabric.has_sites().then_some(self.fabric.sites.distance);
+        let usual = if tier == 2 && far.is_some() { "gateway" } else { habits.names[tier] };
+        let name = name.unwrap_or_else(|| usual.to_owned());
         Level {
             name: format!("{}{name}", self.prefix),
             model: switch.model,
@@ -192,6 +195,7 @@ impl Inputs<'_> {
             rate,
             delay: link.delay.unwrap_or(length.propagation()),
             length,
+            far: far.filter(|_| tier == 2),
             oversubscription: match self.fabric.uplinks.get(tier) {
                 Some(_) => None,
                 None => Some(self.oversubscription(tier, habits)),
@@ -250,7 +254,7 @@ impl Inputs<'_> {
             LeafKind::Rack => folded.members.len(),
             LeafKind::Rail => folded.members.servers.len(),
         };
-        let fits_one = all as f64 * share <= capacity && self.fabric.pods.unwrap_or(1) <= 1;
+        let fits_one = all as f64 * share <= capacity && self.fabric.said_pods().unwrap_or(1) <= 1;
         let one_leaf = kind == LeafKind::Rack && folded.cables.leaves() == 1;
         let said_down = self.said_downlinks(kind, folded.cables.per_leaf());
         let is_small = self.fabric.tiers == Some(1) || tiers <= 1 && said_up.is_none() && fits_one;
@@ -271,7 +275,9 @@ impl Inputs<'_> {
             // Servers stay whole where leaves are by rack.
             if kind == LeafKind::Rack && rails < down { down - down % rails } else { down }
         });
-        let down = down.clamp(1, all.max(1));
+        // Every site has a leaf of its own.
+        let sites = self.fabric.sites.count.max(1) as usize;
+        let down = down.clamp(1, all.div_ceil(sites).max(1));
         folded.wiring = match kind {
             LeafKind::Rack => Wiring::Rack(down),
             LeafKind::Rail => Wiring::Rails(down),
@@ -313,6 +319,10 @@ impl Inputs<'_> {
         let three = per_pod.is_some_and(|per_pod| per_pod < leaves)
             || tiers == Some(3)
             || tiers.is_none() && two_tier_ports < leaves;
+        if self.fabric.has_sites() && (!three || tiers == Some(2)) {
+            let reason = "sites are joined by a third tier of switches".to_owned();
+            errors.push(&self.at("tiers"), reason, "tiers = 3");
+        }
         if !three || tiers == Some(2) {
             folded.spines = said.unwrap_or_else(|| {
                 fewest(folded.uplinks, |spines| leaves * folded.uplinks / spines <= two_tier_ports)
@@ -342,6 +352,9 @@ impl Inputs<'_> {
         let down_bps = below as f64 / folded.spines.max(1) as f64 * up_rate.as_bps_f64();
         let meant = (down_bps / (ratio * over_bps) - 1e-9).ceil().max(1.0) as usize;
         folded.spine_uplinks = said_over.unwrap_or(meant);
+        if let Some(uplinks) = self.site_uplinks(folded.spines.max(1), errors) {
+            folded.spine_uplinks = uplinks;
+        }
         if self.fabric.cores == Some(0) {
             // Pods that only optical circuits join.
             folded.spine_uplinks = 0;
@@ -350,21 +363,33 @@ impl Inputs<'_> {
         self.size_cores(folded, habits, errors);
     }
 
+    /// Cables from a spine to the gateways of all sites, if that is said.
+    fn site_uplinks(&self, spines: usize, errors: &mut Errors) -> Option<usize> {
+        let links = self.fabric.sites.links.filter(|_| self.fabric.has_sites())? as usize;
+        if !links.is_multiple_of(spines) {
+            let reason = format!("{links} links do not divide among the {spines} spines");
+            let fit = format!("links = {}", links.div_ceil(spines) * spines);
+            errors.push(&self.at("sites.links"), reason, &fit);
+        }
+        Some((links / spines).max(1))
+    }
+
     fn size_cores(&self, folded: &mut Folded, habits: &Habits, errors: &mut Errors) {
         let rate = self.rate(2);
         let ports = self.switch(2, rate, habits, errors).ports_at(rate) as usize;
         let (spines, pods, uplinks) = (folded.spines.max(1), folded.pods(), folded.spine_uplinks);
-        let groups = if habits.full_core { 1 } else { spines };
+        let full_core = habits.full_core || self.fabric.has_sites();
+        let groups = if full_core { 1 } else { spines };
         match self.fabric.cores {
             Some(cores) => {
                 let cores = (cores as usize).max(1);
-                folded.groups = if habits.full_core { 1 } else { greatest_divisor(cores, spines) };
+                folded.groups = if full_core { 1 } else { greatest_divisor(cores, spines) };
                 folded.cores = cores / folded.groups;
             }
             None => {
                 let below = pods * (spines / groups) * uplinks;
                 folded.groups = groups;
-                folded.cores = match habits.full_core {
+                folded.cores = match full_core {
                     true => uplinks,
                     false => fewest(uplinks, |cores| below / cores <= ports),
                 };
@@ -377,8 +402,9 @@ impl Inputs<'_> {
     /// Leaves of a pod, if the scenario or the family says how large a pod is.
     fn leaves_per_pod(&self, folded: &Folded, habits: &Habits) -> Option<usize> {
         let spread = folded.cables.leaves();
-        let said = self.fabric.pod_gpus.map(|gpus| gpus as usize);
-        if let (None, Some(pods)) = (said, self.fabric.pods) {
+        let said = self.fabric.pod_gpus.filter(|_| !self.fabric.has_sites());
+        let said = said.map(|gpus| gpus as usize);
+        if let (None, Some(pods)) = (said, self.fabric.said_pods()) {
             let unit = self.leaf_unit(folded);
             let units = (folded.leaves() / unit).max(1);
             return Some(units.div_ceil((pods as usize).max(1)) * unit);

@@ -29,6 +29,13 @@ impl FabricConfig {
             let used_by = "fabric.circuits.per_pod above 0";
             idle.all_but("circuits", &["per_pod"], "there are no circuits", used_by);
         }
+        if self.sites.count == 1 {
+            let used_by = "fabric.sites.count above 1";
+            idle.all_but("sites", &["count"], "there is one site", used_by);
+        } else {
+            idle.key("pods", "sites are the pods", "fabric.sites.count=1");
+            idle.key("pod_gpus", "sites are the pods", "fabric.sites.count=1");
+        }
         if self.topology == TopologyKind::File {
             idle.key("links", "the edges of the graph say what they are", "fabric.graph.edges");
         }
@@ -69,6 +76,10 @@ impl ClusterConfig {
         if self.front_end.nics == 0 {
             let used_by = "cluster.front_end.nics above 0";
             idle.all_but("front_end", &["nics"], "servers have no front-end", used_by);
+        }
+        if self.storage.servers == 0 {
+            let used_by = "cluster.storage.servers above 0";
+            idle.all_but("storage", &["servers"], "there are no storage servers", used_by);
         }
         let keys = topology.family().keys();
         let joins_ports = keys.contains(&"uplinks") && !keys.contains(&"planes");

@@ -1,7 +1,10 @@
 //! What changes while a run goes on: links fail and come back, planners look again, background
 //! traffic comes and goes.
 
-use traffic::{Finding, OpId};
+use std::cmp::Reverse;
+
+use fabric::routing::RoutingConfig;
+use traffic::{Finding, OpId, OpKind};
 use units::Id;
 
 use super::{Carrier, Event, Lane, NONE, Part, Running, Simulation, time};
@@ -43,12 +46,65 @@ impl Simulation<'_, '_> {
         }
     }
 
+    /// The planner measures what every connection has to send, and hears of it later.
+    pub(super) fn measured(&mut self) {
+        self.network.settle();
+        self.progress.update(self.now, &mut self.network);
+        let known = self.backlog();
+        self.known.push_back(known);
+        let RoutingConfig { interval, staleness, .. } = self.settings.routing;
+        match staleness.as_secs_f64() {
+            0.0 => self.followed(),
+            later => self.schedule(self.now + later, Event::Followed),
+        }
+        // Measurements alone keep nobody waiting.
+        let is_work = |event: Event| !matches!(event, Event::Measured | Event::Followed);
+        let mut entries = self.calendar.iter();
+        if self.progress.next() < f64::INFINITY || entries.any(|Reverse((_, one))| is_work(*one)) {
+            self.schedule(self.now + interval.as_secs_f64(), Event::Measured);
+        }
+    }
+
+    /// Flows follow the plan of the oldest measurement.
+    pub(super) fn followed(&mut self) {
+        let known = self.known.pop_front().unwrap_or_default();
+        if known.iter().any(|bytes| 0 < *bytes) {
+            self.paths.plan_for(&known);
+            self.reroute();
+        }
+    }
+
+    /// By connection: what its queue pairs have been given and have not finished.
+    fn backlog(&self) -> Vec<u64> {
+        let mut bytes = vec![0; self.transfers.connections().len()];
+        for lane in &self.lanes {
+            let mut part = lane.head;
+            while part != NONE {
+                bytes[lane.connection.index()] += self.parts[part as usize].bytes as u64;
+                part = self.parts[part as usize].next;
+            }
+        }
+        let stranded = self.stranded.iter().filter_map(|who| match who {
+            Carrier::Coupled(op) => Some(*op),
+            _ => None,
+        });
+        for op in self.coupled.keys().copied().chain(stranded) {
+            if let OpKind::Coupled { edges, bytes: more, .. } = &self.transfers.ops()[op].kind {
+                for connection in self.transfers.coupled(edges) {
+                    bytes[connection.index()] += more.get();
+                }
+            }
+        }
+        bytes
+    }
+
     /// Walks everything again and moves what has another way now.
     fn reroute(&mut self) {
         // What started in this instant must be known to the solver before it can be moved.
         self.network.settle();
         self.progress.update(self.now, &mut self.network);
         let stranded = std::mem::take(&mut self.stranded);
+        self.described.clear();
         for lane in 0..self.lanes.len() as u32 {
             self.reroute_lane(lane);
         }
@@ -102,8 +158,11 @@ impl Simulation<'_, '_> {
         let left = self.stop_flow(flow, begun, bytes);
         match laid {
             Ok(weight) => self.run_coupled(op, weight, left),
-            // It begins anew when there is a way again: a collective's step cannot be resumed.
-            Err(no_path) => self.note_no_path(Carrier::Coupled(op), no_path),
+            // It goes on with what is left when there is a way again.
+            Err(no_path) => {
+                self.left.insert(op, left);
+                self.note_no_path(Carrier::Coupled(op), no_path);
+            }
         }
     }
 

@@ -186,7 +186,8 @@ mod tests {
 
     /// Agreement with published counts, to 0.5 %. Sources: Llama 3's model cards (8.03B, 70.6B,
     /// 405B), GPT-3 (arXiv 2005.14165, table D.1: 174,600M), Mixtral (arXiv 2401.04088: 47B,
-    /// announced as 46.7B), DeepSeek-V2 (236B) and V3 (671B).
+    /// announced as 46.7B), DeepSeek-V2 (236B) and V3 (671B), Qwen3 (arXiv 2505.09388: 235B), gpt-oss
+    /// (arXiv 2508.10925, table 1: 116.83B).
     #[test]
     fn totals_are_within_half_a_per_cent_of_the_published_ones() {
         let published = [
@@ -197,6 +198,8 @@ mod tests {
             ("mixtral-8x7b", 46.7e9),
             ("deepseek-v2", 236e9),
             ("deepseek-v3", 671e9),
+            ("qwen3-235b-a22b", 235e9),
+            ("gpt-oss-120b", 116.83e9),
         ];
         for (name, count) in published {
             let total = Model::preset(name).unwrap().parameters().total();
@@ -240,7 +243,8 @@ mod tests {
     }
 
     /// Agreement. Published active counts have two or three digits: Mixtral's 12.9B counts the
-    /// embedding; DeepSeek's 21B and 37B (36.7B in V3's weight notes) do not.
+    /// embedding, and Qwen3's 22B; DeepSeek's 21B and 37B (36.7B in V3's weight notes) and gpt-oss's
+    /// 5.13B do not.
     #[test]
     fn active_counts_round_to_the_published_ones() {
         let active = |name: &str| {
@@ -251,6 +255,8 @@ mod tests {
         assert_eq!((active("deepseek-v2").1 as f64 / 1e9).round(), 21.0);
         assert_eq!((active("deepseek-v3").1 as f64 / 1e9).round(), 37.0);
         assert!(off(active("deepseek-v3").1, 36.7e9) < 0.005);
+        assert_eq!((active("qwen3-235b-a22b").0 as f64 / 1e9).round(), 22.0);
+        assert!(off(active("gpt-oss-120b").1, 5.13e9) < 0.005);
     }
 
     /// Agreement. V3's multi-token-prediction module has 11.5B parameters of its own beside the

@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use super::{Biases, Experts, Latent, Mlp, Model, Norm};
+use super::{Biases, Experts, Latent, Mlp, Model, Norm, Window};
 
 /// A model known by name.
 #[derive(Clone, Debug)]
@@ -115,6 +115,25 @@ static PRESETS: LazyLock<Vec<Preset>> = LazyLock::new(|| {
             Model {
                 experts: Some(experts(8, 2, 14_336)),
                 ..llama("mixtral-8x7b", [32, 4_096, 14_336, 32, 8], 32_000)
+            },
+        ),
+        published(
+            "Qwen3 technical report (arXiv 2505.09388), table 2; published config.json",
+            Model {
+                head_dim: 128,
+                qk_norm: true,
+                experts: Some(experts(128, 8, 1_536)),
+                ..llama("qwen3-235b-a22b", [94, 4_096, 12_288, 64, 4], 151_936)
+            },
+        ),
+        published(
+            "gpt-oss-120b model card (arXiv 2508.10925), table 1; published config.json",
+            Model {
+                head_dim: 64,
+                biases: Biases { router: true, sinks: true, ..Biases::ALL },
+                window: Some(Window { tokens: 128, layers: 18 }),
+                experts: Some(experts(128, 4, 2_880)),
+                ..llama("gpt-oss-120b", [36, 2_880, 2_880, 64, 8], 201_088)
             },
         ),
         published(

@@ -6,10 +6,13 @@ use crate::attribution::critical_path;
 fn input(schedule: Schedule, stages: u64, chunks: u64, microbatches: u64) -> StepInput {
     let paired = false;
     let pipeline = Pipeline { schedule, stages, chunks, microbatches, paired };
+    let computed = |us: u64| Parts::of(Share::Compute, Span::from_us(us));
+    let (input, weight) = (computed(110).with(Share::Tp, Span::from_us(20)), computed(90));
     let costs = PartCosts {
-        forward: Parts::of(Share::Compute, Span::from_us(100)).with(Share::Tp, Span::from_us(20)),
-        input: Parts::of(Share::Compute, Span::from_us(110)).with(Share::Tp, Span::from_us(20)),
-        weight: Parts::of(Share::Compute, Span::from_us(90)),
+        forward: computed(100).with(Share::Tp, Span::from_us(20)),
+        input,
+        weight,
+        backward: input.plus(&weight),
         layers: 4,
         gather: Span::from_us(40),
         reduce: Span::from_us(80),
@@ -96,6 +99,7 @@ fn without_communication(mut input: StepInput) -> StepInput {
         part.forward = strip(part.forward);
         part.input = strip(part.input);
         part.weight = strip(part.weight);
+        part.backward = strip(part.backward);
         (part.gather, part.reduce) = (Span::ZERO, Span::ZERO);
     }
     for together in &mut input.together {
@@ -121,6 +125,7 @@ fn without_computation(mut input: StepInput) -> StepInput {
         part.forward = strip(part.forward);
         part.input = strip(part.input);
         part.weight = strip(part.weight);
+        part.backward = strip(part.backward);
     }
     for together in &mut input.together {
         *together = strip(*together);

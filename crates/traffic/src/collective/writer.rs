@@ -115,7 +115,7 @@ fn shown_latency(ask: &Ask<'_>, plan: &Plan, transfers: &Transfers, start: OpId)
     // By connection: those of other groups are many, and of no interest here.
     let mut known: BTreeMap<ConnectionId, Span> = BTreeMap::new();
     let mut latest: Vec<Span> = Vec::with_capacity(transfers.ops().len() - first);
-    for op in transfers.ops().ids().skip(first) {
+    for op in (first..transfers.ops().len()).map(OpId::from_index) {
         // What a sender waits for before it sends again is hidden behind what is under way.
         let passed_on = |earlier: &&OpId| {
             first <= earlier.index() && !Replay::is_patient(transfers, **earlier, op)

@@ -1,0 +1,155 @@
+//! The whole step of a job on one clock: every copy of every stage as one set of operations.
+//!
+//! [`predict`](crate::predict) runs phases of communication one by one and puts what they take into
+//! a timeline of representative ranks. Here the same order of operations ([`job::program::order`])
+//! is written out for all data-parallel copies, pipeline stages and expert groups, and one engine
+//! runs it: what happens at a given time happens to whatever is under way then, and phases that
+//! meet share the links.
+//!
+//! What is folded, because it is exact: a tensor group is one actor with its collectives inside
+//! the server as closed forms (its ranks are alike), and chains of kernels are one wait. Messages
+//! are written rank by rank. Jitter is drawn for every node; its mean is the closed form's.
+
+mod cast;
+mod read;
+mod score;
+mod write;
+
+use job::dispatch::Dispatch;
+use job::program::Program;
+use job::{Axis, GroupKind};
+use traffic::{NotRun, Outcome};
+
+use crate::attribution::critical_path;
+use crate::breakdown;
+use crate::costs::Costing;
+use crate::network::{Network, Runner, Unserved, summary_of};
+use crate::predict::{Assumptions, Prediction, WORST_LINKS, World, events, library_of};
+use crate::timeline::Share;
+use cast::Cast;
+pub use read::Meeting;
+use read::{Reading, last_copy};
+use score::Stage;
+use write::{Writing, write};
+
+/// A step that was run whole.
+#[derive(Clone, Debug)]
+pub struct Whole {
+    /// What the two-level way answers too, read off this run. Its phases are that way's.
+    pub prediction: Prediction,
+    /// Operations that the engine ran.
+    pub operations: u64,
+    /// Tensor groups, each one actor.
+    pub actors: u64,
+    /// Kernels and exchanges of one copy that became so many waits.
+    pub folded: (u64, u64),
+    /// Its exchanges on the fabric, and which of them met.
+    pub meetings: Vec<Meeting>,
+    /// What the engine noticed.
+    pub findings: Vec<String>,
+}
+
+/// Operations of one stage above which a step is not written out.
+const MOST_ACTS: u64 = 4_000_000;
+
+/// Predicts a step on one clock. `phases` is the two-level way's answer, whose phases say what
+/// each exchange takes by itself.
+pub fn predict<'a>(
+    world: World<'a>,
+    assumptions: &Assumptions,
+    seed: u64,
+    runner: Runner<'a>,
+    phases: Prediction,
+) -> Result<Whole, Unserved> {
+    let World { job, fabric, placement, rates, library, .. } = world;
+    refuse(&world)?;
+    let gpus_per_node = fabric.gpus_per_node().max(1) as u64;
+    let library = library_of(job, library, &assumptions.overheads, gpus_per_node);
+    let mut network = Network::new(fabric, job.layout, placement, library, None)
+        .with_dispatch(Dispatch::of(job, gpus_per_node));
+    let program = Program::new(job);
+    let mut costing = Costing::new(&program, rates, &assumptions.overheads, &mut network);
+    let stages: Result<Vec<Stage>, Unserved> =
+        (0..job.layout.pp).map(|stage| score::stage(&mut costing, stage)).collect();
+    let stages = stages?;
+    let message = costing.message_exchange();
+    let away = costing.network().leaves_the_domain(GroupKind::Pipeline);
+    let message_inside = if away { None } else { Some(costing.network().time(message)?) };
+    let mut cast = Cast::new(job.layout);
+    cast.slow_down(&network, &assumptions.jitter, &assumptions.stragglers, seed);
+    let Runner { engine, detail, most_operations: most, .. } = runner;
+    let overhead = assumptions.overheads.per_step;
+    let writing = Writing {
+        network: &network,
+        cast: &mut cast,
+        stages: &stages,
+        detail,
+        most,
+        message,
+        message_inside,
+    };
+    let sheet = write(writing, overhead)?;
+    let outcome = engine(fabric, &sheet.transfers).map_err(Unserved::NotRun)?;
+    refuse_unfinished(&outcome)?;
+    let copy = last_copy(&stages, &cast, &sheet, &outcome);
+    let blocking = !job.parallel.overlap.contains(&Axis::Pp);
+    let (stages, sheet, outcome) = (&stages[..], &sheet, &outcome);
+    let reading = Reading { stages, sheet, outcome, blocking, overhead, copy };
+    let meetings = reading.meetings(message, &mut |exchange| network.time(exchange));
+    let line = reading.graph().run().expect("it has run on an engine");
+    let busiest = breakdown::busiest_stage(&line);
+    let events = events(job, assumptions, line.length());
+    let breakdown = breakdown::of_stage(&line, busiest).with(Share::Other, events);
+    let step = breakdown.total();
+    let bytes: Vec<f64> = outcome.links.iter().map(|link| link.bytes as f64).collect();
+    let seen: Vec<&_> = phases.phases.iter().collect();
+    let links = summary_of(fabric, &bytes, (&seen, &phases.repeats), step, WORST_LINKS);
+    let faster = phases.step.as_secs_f64() / step.as_secs_f64();
+    let folded = stages.iter().map(|stage| (stage.unfolded, stage.nodes.len() as u64));
+    let prediction = Prediction {
+        step,
+        tflops_per_gpu: phases.tflops_per_gpu * faster,
+        mfu: phases.mfu * faster,
+        breakdown,
+        links,
+        path: critical_path(&line),
+        line,
+        ..phases
+    };
+    Ok(Whole {
+        prediction,
+        operations: sheet.transfers.ops().len() as u64,
+        actors: cast.slowness.len() as u64,
+        folded: folded.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1)),
+        meetings: meetings?,
+        findings: outcome.findings.iter().map(|finding| finding.text.clone()).collect(),
+    })
+}
+
+/// Refuses a step that did not end.
+fn refuse_unfinished(outcome: &Outcome) -> Result<(), Unserved> {
+    let lost = outcome.ops.len() - outcome.completed();
+    if lost == 0 {
+        return Ok(());
+    }
+    let told: Vec<&str> = outcome.findings.iter().take(2).map(|f| f.text.as_str()).collect();
+    let reason = format!("{lost} operations of the step did not end: {}", told.join("; "));
+    Err(Unserved::NotRun(NotRun::Refused(reason)))
+}
+
+/// Refuses what has no place on one clock yet.
+fn refuse(world: &World<'_>) -> Result<(), Unserved> {
+    let refused = |reason: &str| Err(Unserved::NotRun(NotRun::Refused(reason.to_owned())));
+    let (job, program) = (world.job, Program::new(world.job));
+    if world.reset.is_some() {
+        return refused(
+            "circuits that are set anew within a step are not written on one clock: leave out \
+             --whole, or set fabric.circuits.schedule otherwise",
+        );
+    }
+    let longest = (0..job.layout.pp).map(|stage| program.operations_about(stage)).max();
+    if longest.is_some_and(|acts| MOST_ACTS < acts) {
+        return refused("the step has too many microbatches to be written out whole");
+    }
+    Ok(())
+}
