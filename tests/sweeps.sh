@@ -2,22 +2,31 @@
 
 fail() {
     echo "FAILED: $*" >&2
-    # What else there is to know, where a test says so.
-    ! declare -F explain >/dev/null || explain
     exit 1
+}
+
+# For `trap … EXIT`: whatever ended a test early, what there is to know is said.
+explain_failure() {
+    local code=$?
+    [ $code != 0 ] || return 0
+    echo "FAILED with exit code $code after $SECONDS s in: ${step:-the beginning}" >&2
+    echo "load: $(cat /proc/loadavg)" >&2
+    ! declare -F explain >/dev/null || explain
 }
 
 # step NAME COMMAND…: runs it, and says how long it took.
 step() {
     local start=$EPOCHREALTIME
+    step=$1
     "${@:2}"
     awk -v what="$1" -v from="$start" -v to="$EPOCHREALTIME" \
         'BEGIN { printf "   %-56s %6.1f s\n", what, to - from }'
 }
 
-# wait_until SECONDS COMMAND…: until it succeeds; in vain is a failure.
+# wait_until SECONDS COMMAND…: until it succeeds; in vain is a failure. A machine that does many
+# other things gets several times as long: it is only waited for what will not come.
 wait_until() {
-    local end=$((SECONDS + $1))
+    local end=$((SECONDS + $1 * ${FATFLOW_PATIENCE:-4}))
     shift
     until "$@"; do
         [ $SECONDS -lt $end ] || fail "waited in vain for: $*"

@@ -2,18 +2,22 @@
 # Kills `fatflow sweep run` at random times, again and again, and looks whether every case is there
 # exactly once afterwards, with the bytes of a run that nobody killed.
 #
-#   tools/sweep-kill.sh [TIMES] [FATFLOW]
+#   tools/sweep-kill.sh [TIMES] [FATFLOW] [SEEDS]
+#
+# A sweep has three cases for each seed.
 set -eu
 times=${1:-100}
 fatflow=${2:-target/release/fatflow}
+seeds=${3:-1000}
+cases=$((3 * seeds))
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-cat > "$folder/grid.toml" <<'GRID'
+cat > "$folder/grid.toml" <<GRID
 from = "small-128"
 engine = "flow"
 [axes]
 "network.routing.qps" = [1, 4, 16]
-seed = { from = 0, to = 999 }
+seed = { from = 0, to = $((seeds - 1)) }
 [keep]
 measures = ["step_s", "mfu", "links.imbalance"]
 GRID
@@ -34,7 +38,7 @@ while [ "$killed" -lt "$times" ]; do
     done
     "$fatflow" sweep run "$folder/grid.toml" --out "$folder/killed" --quiet > /dev/null
     "$fatflow" sweep status "$folder/killed" --json > "$folder/status.json"
-    for line in '"cases": 3000,' '"done": 3000,' '"missing": 0,' '"duplicates": 0,'; do
+    for line in "\"cases\": $cases," "\"done\": $cases," '"missing": 0,' '"duplicates": 0,'; do
         grep -q "$line" "$folder/status.json" || { cat "$folder/status.json"; exit 1; }
     done
     cp "$folder/killed/results.parquet" "$folder/round-$round.parquet"

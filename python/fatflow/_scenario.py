@@ -186,6 +186,7 @@ class Scenario:
         max: Union[int, str] = "1G",
         factor: int = 2,
         gpus: Optional[int] = None,
+        iterations: int = 1,
         measured: Optional[Path] = None,
         engine: Engine = "flow",
         seed: Optional[int] = None,
@@ -214,6 +215,7 @@ class Scenario:
         max: Union[int, str] = "1G",
         factor: int = 2,
         gpus: Optional[int] = None,
+        iterations: int = 1,
         measured: Optional[Path] = None,
         engine: str = "flow",
         seed: Optional[int] = None,
@@ -223,13 +225,15 @@ class Scenario:
     ) -> Union[CollectiveRun, CrossCheck]:
         """Runs one collective over message sizes from `min` to `max`, each `factor` times the one
         before: bytes, or text as nccl-tests takes it ("1M" is 1,048,576 bytes). `measured`: a file
-        of what nccl-tests printed, to stand beside the prediction."""
+        of what nccl-tests printed, to stand beside the prediction. `iterations`: each size so often
+        in a row, with queue pairs, rates and queues kept."""
         sweep = {
             "collective": collective,
             "min": _size(min),
             "max": _size(max),
             "factor": factor,
             "gpus": gpus,
+            "iterations": iterations,
             "measured": None if measured is None else os.fspath(measured),
         }
         how = _how(engine, seed, seeds, threads, force)
@@ -307,14 +311,16 @@ def sweep(
     engine: Optional[Engine] = None,
     threads: Optional[int] = None,
     goals: Iterable[str] = (),
+    replace: bool = False,
 ) -> Sweep:
     """Runs many scenarios: a grid file, or its tables, such as
     `{"from": "small-128", "axes": {"network.routing.qps": [1, 4, 16]}}`.
 
-    Results are kept in the folder `out`; a sweep that was stopped continues where it was.
+    Results are kept in the folder `out`; a sweep that was stopped continues where it was. A folder
+    that holds the sweep of another grid is refused unless `replace` says so.
     `result.cases` is the table of all cases with their measures."""
     folder = os.fspath(out)
-    answer = _native.sweep_run(_grid(grid, engine, threads), folder, list(goals))
+    answer = _native.sweep_run(_grid(grid, engine, threads), folder, list(goals), replace)
     result = Sweep._of(answer)
     result._out = folder
     return result

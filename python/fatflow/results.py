@@ -27,6 +27,71 @@ class Interval(Record):
 
 
 @dataclass(eq=False)
+class Met(Record):
+    """Two kinds of exchange that were under way at the same time."""
+
+    what: str
+    """The other."""
+
+    seconds: float
+    """For so long, over all links."""
+
+
+@dataclass(eq=False)
+class Exchanged(Record):
+    """Exchanges of one kind and size in a step on one clock."""
+
+    what: str
+    """Whose, and what."""
+
+    bytes: int
+    """With how many bytes."""
+
+    times: int
+    """How often, once for those who meet in it."""
+
+    alone_s: float
+    """An undisturbed group, its launch included."""
+
+    mean_s: float
+    """The mean, from when all are there."""
+
+    longest_s: float
+    """The longest."""
+
+    met: list[Met]
+    """What was under way at the same time."""
+
+
+@dataclass(eq=False)
+class WholeStep(Record):
+    """What is told of a step on one clock."""
+
+    operations: int
+    """Operations that the engine ran."""
+
+    actors: int
+    """Tensor groups, each one actor with its collectives inside the server as closed forms: exact as
+    long as its ranks are alike.
+    """
+
+    acts: int
+    """Acts of one copy: passes over units, exchanges, messages."""
+
+    folded_acts: int
+    """What they are with chains of kernels as one wait."""
+
+    two_level_s: float
+    """The step by phases that are run one by one, without what comes and goes."""
+
+    exchanges: list[Exchanged]
+    """Exchanges on the fabric, and which of them met."""
+
+    undisturbed_s: Optional[float] = None
+    """The step on one clock without what comes and goes; only where something does."""
+
+
+@dataclass(eq=False)
 class BreakdownSeconds(Record):
     """Exposed times that add up to the step."""
 
@@ -328,6 +393,9 @@ class Scaled(Record):
     worst_phase: str
     """Which phase that is."""
 
+    whole_run_s: float
+    """What all bytes of all phases would take to run, in seconds, by the engine's estimate."""
+
 
 @dataclass(eq=False)
 class Figure(Record):
@@ -370,6 +438,221 @@ class Seeds(Record):
 
     figures: list[Figure]
     """What they answered."""
+
+
+@dataclass(eq=False)
+class Spread(Record):
+    """A quantity over seeds."""
+
+    mean: float
+    """The mean."""
+
+    ci95: float
+    """The true mean lies within this of the mean, with 95 % confidence; 0 for one seed."""
+
+    p5: float
+    """Five of a hundred seeds are at or below."""
+
+    p50: float
+    """Half of the seeds are at or below."""
+
+    p95: float
+    """Ninety-five of a hundred are."""
+
+    p99: float
+    """Ninety-nine of a hundred are."""
+
+
+@dataclass(eq=False)
+class CampaignLoss(Record):
+    """What time is lost to."""
+
+    what: str
+    """In words."""
+
+    mean: float
+    """The mean."""
+
+    ci95: float
+    """The true mean lies within this of the mean, with 95 % confidence; 0 for one seed."""
+
+    p5: float
+    """Five of a hundred seeds are at or below."""
+
+    p50: float
+    """Half of the seeds are at or below."""
+
+    p95: float
+    """Ninety-five of a hundred are."""
+
+    p99: float
+    """Ninety-nine of a hundred are."""
+
+
+@dataclass(eq=False)
+class CampaignCause(Record):
+    """One cause of failures."""
+
+    cause: str
+    """The cause."""
+
+    failures: float
+    """Failures of a campaign, on average."""
+
+    lost_share: float
+    """The share of the time that they cost, on average; copies that are missing while others train
+    are not counted.
+    """
+
+
+@dataclass(eq=False)
+class CampaignStep(Record):
+    """The job with copies missing."""
+
+    gpus: int
+    """GPUs that train."""
+
+    copies: int
+    """Copies of the model."""
+
+    step_s: float
+    """How long a step takes."""
+
+    tokens_per_s: float
+    """Tokens per second."""
+
+    speed: float
+    """That over the whole job's."""
+
+
+@dataclass(eq=False)
+class Flood(Record):
+    """A flood of state over the network."""
+
+    from_storage_bytes: float
+    """Bytes out of storage."""
+
+    between_bytes: float
+    """Bytes between servers, over the back-end."""
+
+    takes_s: float
+    """How long the job, or the copy, waits for it."""
+
+
+@dataclass(eq=False)
+class CampaignTraffic(Record):
+    """What checkpoints and lost state put on the network."""
+
+    network: str
+    """Which network carries checkpoints: `front-end` or `back-end`."""
+
+    checkpoint_bytes: float
+    """Bytes of a checkpoint."""
+
+    burst_s: float
+    """How long its burst lasts."""
+
+    interval_s: float
+    """Time between two."""
+
+    checkpoints: float
+    """Checkpoints of a campaign, on average."""
+
+    checkpoint_bytes_per_s: float
+    """Bytes per second that checkpoints put on that network, on average."""
+
+    flood: Flood
+    """One flood of state after a failure."""
+
+    floods: float
+    """Floods of a campaign, on average."""
+
+    flood_bytes: float
+    """Bytes of floods in a campaign, on average."""
+
+
+@dataclass(eq=False)
+class CampaignInput(Record):
+    """Something that a campaign rests on."""
+
+    key: str
+    """The setting."""
+
+    value: str
+    """What it is."""
+
+    source: str
+    """Where that comes from."""
+
+
+@dataclass(eq=False)
+class CampaignStretch(Record):
+    """A stretch of the first campaign."""
+
+    from_s: float
+    """When it begins."""
+
+    to_s: float
+    """When it ends."""
+
+    trains: float
+    """The share of it that trains."""
+
+    loss: str
+    """What it is lost to, or what loses most while it trains."""
+
+    cause: Optional[str] = None
+    """The failure behind it."""
+
+
+@dataclass(eq=False)
+class Campaign(Record):
+    """Days of a run."""
+
+    days: int
+    """How many."""
+
+    campaigns: int
+    """Campaigns that were played, each with its own seed."""
+
+    first_seed: int
+    """The first seed; the others follow it."""
+
+    data_parallel: str
+    """Whether copies go on when one is lost: `fixed` or `elastic`."""
+
+    goodput: Spread
+    """The share of the time that trains."""
+
+    closed_form: float
+    """The same by the closed form, in which copies never go on alone."""
+
+    failures: Spread
+    """Failures in those days."""
+
+    lost: list[CampaignLoss]
+    """What the rest of the time is lost to, as shares of it."""
+
+    causes: list[CampaignCause]
+    """By cause."""
+
+    steps: list[CampaignStep]
+    """How fast the job trains whole, and with copies missing."""
+
+    traffic: CampaignTraffic
+    """What checkpoints and lost state put on the network."""
+
+    goodput_if: list[Variant]
+    """Mean goodput if something were different."""
+
+    inputs: list[CampaignInput]
+    """What all of this rests on."""
+
+    timeline: list[CampaignStretch]
+    """What happened in the first campaign, in the order of time."""
+
+    timeline_until_s: float
+    """Until when that is told: its first 20,000 stretches."""
 
 
 @dataclass(eq=False)
@@ -447,6 +730,9 @@ class JobRun(Run):
     interval: Interval
     """The interval, as multiples of the step, and where it comes from."""
 
+    way: str
+    """How it was put together."""
+
     tokens_per_s: float
     """Tokens per second, over all GPUs."""
 
@@ -518,6 +804,9 @@ class JobRun(Run):
     peak_rss_bytes: int
     """The most memory that the process has used."""
 
+    whole: Optional[WholeStep] = None
+    """What was run on one clock, if it was."""
+
     what_if: Optional[FreeLink] = None
     """What the step would be if the busiest link were free; only where an engine ran the fabric.
     """
@@ -530,6 +819,9 @@ class JobRun(Run):
 
     seeds: Optional[Seeds] = None
     """The same under other seeds, if that was asked for."""
+
+    campaign: Optional[Campaign] = None
+    """Days of the run by dice, if that was asked for."""
 
     @property
     def series(self) -> Table:
@@ -578,6 +870,9 @@ class PartReport(Record):
 
     busbw_GBps: Optional[float] = None
     """Bus bandwidth of its slowest collective."""
+
+    token_s: Optional[float] = None
+    """What the network takes for one decoded token, in its slowest group."""
 
 
 @dataclass(eq=False)
@@ -985,26 +1280,29 @@ class TrafficRun(Run):
 
 
 @dataclass(eq=False)
-class Spread(Record):
-    """A quantity over seeds."""
+class Iterations(Record):
+    """How completion times differ between iterations."""
 
-    mean: float
-    """The mean."""
+    count: int
+    """How many there were."""
 
-    ci95: float
-    """The true mean lies within this of the mean, with 95 % confidence; 0 for one seed."""
+    first_us: float
+    """The first, which finds an idle network."""
 
-    p5: float
-    """Five of a hundred seeds are at or below."""
+    p50_us: float
+    """Half of them are at or below."""
 
-    p50: float
-    """Half of the seeds are at or below."""
-
-    p95: float
-    """Ninety-five of a hundred are."""
-
-    p99: float
+    p99_us: float
     """Ninety-nine of a hundred are."""
+
+    max_us: float
+    """The longest."""
+
+    variation: float
+    """The standard deviation over the mean."""
+
+    times_us: list[float]
+    """All of them, in their order."""
 
 
 @dataclass(eq=False)
@@ -1015,7 +1313,7 @@ class CollectiveRow(Record):
     """As nccl-tests counts it."""
 
     time_us: float
-    """How long it takes, its launch included."""
+    """How long it takes, its launch included; over several iterations the mean."""
 
     low_us: float
     """The least of its 80 % interval."""
@@ -1054,6 +1352,9 @@ class CollectiveRow(Record):
 
     seeds_us: Optional[Spread] = None
     """The time over several seeds, in microseconds; the figures above are then of its mean."""
+
+    iterations: Optional[Iterations] = None
+    """How the iterations differ, if it was run several times in a row; of all seeds together."""
 
 
 @dataclass(eq=False)
@@ -1445,6 +1746,69 @@ class FabricBill(Record):
     """Parts that the catalogue has no price for; they count as nothing above."""
 
 
+@dataclass(eq=False)
+class DomainRow(Record):
+    """One kind of part."""
+
+    part: str
+    """What it is: `cable`, `fibre`, `transceiver`, `NIC`, `switch`, `plane`, `server`, `rack`,
+    `software`.
+    """
+
+    place: str
+    """Where: a kind of cable, a tier."""
+
+    count: int
+    """How many there are."""
+
+    gpus_stopped: int
+    """The most GPUs that one failure stops."""
+
+    jobs_stopped: int
+    """Jobs that it stops: the scenario's, or none."""
+
+    stop_the_job: int
+    """How many of the parts stop the job when they fail."""
+
+    bandwidth_left: float
+    """What the NIC or switch that is hit worst can still carry, as a share."""
+
+    bisection_left: float
+    """Bisection of the back-end over what it was."""
+
+    paths: int
+    """Shortest ways from a NIC that is hit to another, before the failure."""
+
+    paths_left: int
+    """The same after it."""
+
+    failures_per_year: Optional[float]
+    """Failures of all of them in a year; nothing where no rate is published."""
+
+    lost_share: Optional[float]
+    """Their share of the time that failures cost the job; nothing where no rate is published."""
+
+    source: str
+    """Where the rate comes from."""
+
+    looked_at: int
+    """How many unlike parts were looked at; the others were taken to be like them."""
+
+
+@dataclass(eq=False)
+class Domains(Record):
+    """The failure domains of a back-end."""
+
+    job_gpus: int
+    """GPUs of the job; all of the cluster's where the scenario has none."""
+
+    rack_servers: int
+    """Servers that were taken for a rack."""
+
+    rows: list[DomainRow]
+    """Every kind of part, from cables to racks, and software."""
+
+
 @dataclass(eq=False, repr=False)
 class Topo(Result):
     """A fabric in numbers."""
@@ -1511,6 +1875,9 @@ class Topo(Result):
 
     bill: FabricBill
     """What it is made of."""
+
+    domains: Optional[Domains] = None
+    """What one failure stops, if that was asked for."""
 
 
 @dataclass(eq=False)
@@ -1670,6 +2037,9 @@ class ScoreOfPart(Record):
     left_out_mean_abs_error: float
     """The mean where every constant was set again without the row's cluster."""
 
+    left_out_median_abs_error: float
+    """The median of the same."""
+
     bias: float
     """Mean of the signed errors."""
 
@@ -1721,6 +2091,9 @@ class Family(Record):
 
     left_out_mean_abs_error: float
     """The mean where every constant was set again without the row's cluster."""
+
+    left_out_median_abs_error: float
+    """The median of the same."""
 
     bias: float
     """Mean of the signed errors."""
@@ -1973,6 +2346,13 @@ __all__ = [
     "Burst",
     "ByClass",
     "CallRow",
+    "Campaign",
+    "CampaignCause",
+    "CampaignInput",
+    "CampaignLoss",
+    "CampaignStep",
+    "CampaignStretch",
+    "CampaignTraffic",
     "Case",
     "Changed",
     "Circuits",
@@ -1984,18 +2364,23 @@ __all__ = [
     "CrossCheckColumn",
     "CrossCheckRow",
     "Damaged",
+    "DomainRow",
+    "Domains",
     "Elephants",
     "Entropy",
+    "Exchanged",
     "FabricBill",
     "FailureReason",
     "Family",
     "Figure",
+    "Flood",
     "FlopsPerToken",
     "FreeLink",
     "Goodput",
     "HopWait",
     "Imbalance",
     "Interval",
+    "Iterations",
     "JobLinks",
     "JobRun",
     "JobWorstLink",
@@ -2007,6 +2392,7 @@ __all__ = [
     "MeanMax",
     "Measured",
     "Memory",
+    "Met",
     "ModelFigures",
     "NetworkSummary",
     "OverTime",
@@ -2041,4 +2427,5 @@ __all__ = [
     "Validation",
     "Variant",
     "Verdict",
+    "WholeStep",
 ]

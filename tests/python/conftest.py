@@ -18,7 +18,9 @@ class Command:
 
     def __call__(self, *arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess:
         words = [os.environ["FATFLOW"], *map(str, arguments)]
-        return subprocess.run(words, capture_output=True, text=True, cwd=cwd)
+        # As wide as the package writes, whatever terminal the tests run in.
+        env = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+        return subprocess.run(words, capture_output=True, text=True, cwd=cwd, env=env)
 
     def json(self, *arguments: object) -> dict[str, Any]:
         """What it answers with `--json`."""

@@ -55,6 +55,14 @@ def test_cases_may_be_handed_out(tmp_path):
         _native.sweep_exec(given, out, [6])
 
 
+def test_another_grid_is_not_replaced_in_silence(tmp_path):
+    fatflow.sweep(GRID, tmp_path / "out")
+    other = {**GRID, "from": "small-128", "engine": "analytic"}
+    with pytest.raises(fatflow.WrongUsage, match="from: small-16 there, small-128 here"):
+        fatflow.sweep(other, tmp_path / "out")
+    assert fatflow.sweep(other, tmp_path / "out", replace=True).done == 6
+
+
 def test_a_wrong_grid_is_an_error(tmp_path):
     with pytest.raises(fatflow.InvalidInput) as caught:
         fatflow.sweep({**GRID, "axes": {"network.routing.qpss": [1]}}, tmp_path / "out")

@@ -8,18 +8,25 @@
 
 HEAD=127.0.0.1:6399
 export RAY_USAGE_STATS_ENABLED=0
-# A node that is gone is noticed in some seconds, not in a quarter of a minute; one that is only slow
-# must not count as gone.
+# A node that is gone refuses connections, and is noticed in some seconds, not in a quarter of a
+# minute; one that is only slow answers late, and must not count as gone.
 export RAY_health_check_initial_delay_ms=2000
 export RAY_health_check_period_ms=1000
-export RAY_health_check_timeout_ms=5000
+export RAY_health_check_timeout_ms=30000
 export RAY_health_check_failure_threshold=4
+# Nodes share a folder of logs and not their processes. With 200 files open, a node's log monitor
+# moves away the logs of processes that it does not see, under those of the other nodes.
+export RAY_LOG_MONITOR_MAX_OPEN_FILES=1000000 RAY_LOG_MONITOR_MANY_FILES_THRESHOLD=1000000
+ulimit -n "$(ulimit -Hn)"
+# Who connects may have to wait for a busy head.
+export RAY_gcs_rpc_server_connect_timeout_s=60 RAY_py_gcs_connect_timeout_s=60
 
 cluster_up() {
     CLUSTER=$1
     ray start --head --port=6399 --node-ip-address=127.0.0.1 --num-cpus=0 \
         --memory=1000000000 --object-store-memory=100000000 --include-dashboard=false \
-        --disable-usage-stats --temp-dir="$CLUSTER/ray" >"$CLUSTER/head.log" 2>&1
+        --disable-usage-stats --temp-dir="$CLUSTER/ray" >"$CLUSTER/head.log" 2>&1 ||
+        fail "the head does not come up"
     worker_up w1
     worker_up w2
 }

@@ -26,14 +26,22 @@ few=${FEW:-400}
 . "$here/../sweeps.sh"
 . "$here/cluster.sh"
 work=$(mktemp -d /tmp/fatflow-ray.XXXXXX)
-trap 'rm -rf "$work"' EXIT
+trap 'explain_failure; rm -rf "$work"' EXIT
 cd "$work"
 mkdir package
 cp -r "$here/../../python/fatflow" package/
 cp "$2" package/fatflow/_native.abi3.so
 export PATH=$FATFLOW_VENV/bin:$PATH PYTHONPATH=$work/package PYTHONDONTWRITEBYTECODE=1
 
-explain() { tail -n 20 "$work"/*.log >&2; }
+# The sweeps' own words, Ray's view of its nodes, and the last words of its processes.
+explain() {
+    tail -n 20 "$work"/*.log >&2
+    timeout 30 ray status --address=$HEAD >&2 || true
+    local log
+    for log in "$work"/ray/session_latest/logs/{gcs_server,raylet,monitor}*.{out,err}; do
+        [ ! -s "$log" ] || { echo "==> $log <==" && grep -v '(INFO)\| I ' "$log" | tail -n 10; } >&2
+    done
+}
 
 # run DIR GRID: in the background; its output is DIR.log.
 run() {
@@ -41,13 +49,16 @@ run() {
     running=$!
 }
 
+# reached DIR N: so many cases are there, or nobody computes any more.
+reached() { done_cases "$1" "$2" || ! jobs -pr | grep -qx "$running"; }
+
 ended() {
     wait "$running" || { cat "$1.log"; fail "sweep run of $1"; }
 }
 
 a_worker_lost() {
     run many many
-    wait_until 120 done_cases many $((many / 4))
+    wait_until 120 reached many $((many / 4))
     power_loss w1
     ended many
     worker_up w1
@@ -62,6 +73,15 @@ not_installed() {
     [[ $said == *"pip install 'fatflow[ray]'"* ]] || fail "what to install is not said: $said"
 }
 
+all_fail() {
+    printf '%s\n' 'from = "small-16"' 'engine = "analytic"' '[set]' '"job.parallel.tp" = 3' \
+        '[axes]' 'seed = [0, 1, 2]' '[keep]' 'measures = ["step_s"]' >failing.toml
+    local code=0
+    "$fatflow" sweep run failing.toml --out failing --ray $HEAD >failing.log 2>&1 || code=$?
+    [ $code = 1 ] || fail "a sweep on Ray of which all cases fail ends with $code"
+    [ "$(status failing failed)" = 3 ] || fail "three cases failed, and $(status failing failed) are told"
+}
+
 not_believed() {
     python "$here/check.py" $HEAD >check.log 2>&1 || fail "tests/ray/check.py"
 }
@@ -70,11 +90,12 @@ not_believed() {
 random_kill() {
     local name=kill-$1 at=$((RANDOM % few)) worker=w$((1 + RANDOM % 2))
     run "$name" few
-    wait_until 120 done_cases "$name" $at
+    wait_until 120 reached "$name" $at
     sleep "0.$((RANDOM % 10))"
     case $2 in
-        # What runs a task is a process of its own.
-        process) kill -9 "$(pgrep -f '^ray::' | shuf -n 1)" 2>/dev/null || true ;;
+        # What runs a task is a process of its own. (Ray's agents are called `ray::` too; without
+        # one its node is gone, and nobody would start that again.)
+        process) kill -9 "$(pgrep -f '^ray::(_execute|IDLE)' | shuf -n 1)" 2>/dev/null || true ;;
         node) power_loss $worker && worker_up $worker ;;
         driver)
             kill -9 "$(pgrep -f 'fatflow\.ray ' | shuf -n 1)" 2>/dev/null || true
@@ -91,6 +112,7 @@ if [ -z "${ONLY_KILLS:-}" ]; then
     step "a local run of $many cases" reference many "$many"
     step "Ray is not installed" not_installed
     step "the commands of the book" commands_of_the_book "$here/../../docs/ray.md"
+    step "all cases fail" all_fail
     step "results that are not whole, tasks that fail" not_believed
     step "$many cases, a worker lost" a_worker_lost
 fi

@@ -31,7 +31,7 @@ cd "$work"
 # A small disk, which the nodes must see too: theirs are namespaces of their own.
 mkdir full
 mount -t tmpfs -o size=1m tmpfs full
-trap 'umount --lazy "$work/full"; rm -rf "$work"' EXIT
+trap 'explain_failure; umount --lazy "$work/full"; rm -rf "$work"' EXIT
 
 # How often tasks were put back into the queue.
 requeued() { scontrol show job | awk -F 'Restarts=' '{ sum += $2 } END { print sum + 0 }'; }

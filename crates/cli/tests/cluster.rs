@@ -88,6 +88,12 @@ fn a_manifest_holds_the_grid_and_refuses_what_pods_would_not_find() {
     assert_eq!(code, 0, "{said}");
     assert!(yaml.contains("    [axes]\n    seed = { from = 0, to = 3 }\n"), "{yaml}");
     assert!(yaml.contains("- \"network.routing.qps=8\"\n"), "{yaml}");
+    for text in [&yaml, &said] {
+        assert!(text.contains("no --image was given: the image"), "{text}");
+        assert!(text.contains("no --volume-claim was given: the claim"), "{text}");
+    }
+    let (_, yaml, said) = fatflow(folder.path(), &format!("{line} --image i --volume-claim c"));
+    assert!(!yaml.contains("given") && !said.contains("given"), "{yaml}{said}");
     fs::write(folder.path().join("my.toml"), "from = \"small-16\"\n").expect("writable");
     let grid = GRID.replace("small-16", "my.toml");
     fs::write(folder.path().join("grid.toml"), grid).expect("writable");

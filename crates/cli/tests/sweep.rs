@@ -124,8 +124,62 @@ fn shards_make_the_same_table_and_refuse_another_plan() {
 
     fs::write(home.join("grid.toml"), GRID.replace("[1, 2, 4, 8]", "[1, 2]")).unwrap();
     let other = run(home, &["exec", "grid.toml", "--out", "shards", "--shard", "0/3"]);
-    assert_eq!(other.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&other.stderr).contains("holds the plan"));
+    let said = String::from_utf8_lossy(&other.stderr).into_owned();
+    assert_eq!(other.status.code(), Some(2));
+    assert!(said.contains("cases: 120 there, 60 here, 60 of them the same"), "{said}");
+    let kept = fs::read(home.join("shards/plan.jsonl")).unwrap();
+    let plan = ["plan", "grid.toml", "--out", "shards", "--json"];
+    let refused = run(home, &plan);
+    assert_eq!(refused.status.code(), Some(2), "a plan is not replaced in silence");
+    assert_eq!(kept, fs::read(home.join("shards/plan.jsonl")).unwrap());
+    result(&run(home, &[&plan[..], &["--replace"]].concat()));
+    let some = ["exec", "grid.toml", "--out", "shards", "--cases", "1-3,7", "--json"];
+    assert_eq!(result(&run(home, &some))["selected"], 4);
+}
+
+/// What a person sees: conditions with their place, an example, tables as wide as the screen.
+#[test]
+fn people_see_places_examples_and_all_columns_that_fit() {
+    let folder = folder(&GRID.replace("[axes]", "where = [\"seed = 3\", \"seed == 'x'\"]\n[axes]"));
+    let home = folder.path();
+    let text = |output: &Output, code: i32| {
+        let text =
+            String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{text}");
+        text
+    };
+    let said = text(&run(home, &["run", "grid.toml", "--out", "out"]), 3);
+    for part in ["grid.toml:4:", "write `==`", "compares what is never alike"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    fs::write(home.join("empty.toml"), "").unwrap();
+    for grid in ["nowhere.toml", "empty.toml"] {
+        let said = text(&run(home, &["plan", grid]), 3);
+        assert!(said.contains("`fatflow sweep run --help`") && !said.contains("presets"), "{said}");
+    }
+    let help = text(&run(home, &["run", "--help"]), 0);
+    let example = help.split("as grid.toml:\n").nth(1).expect("a grid to start from");
+    fs::write(home.join("example.toml"), example).unwrap();
+    let plan = result(&run(home, &["plan", "example.toml", "--engine", "analytic", "--json"]));
+    assert_eq!(plan["cases"], 50, "the example of the help is a grid");
+
+    fs::write(
+        home.join("grid.toml"),
+        GRID.replace(
+            "mfu\", \"breakdown_s.dp",
+            "mfu\", \"tokens_per_s\", \
+        \"tflops_per_gpu\", \"goodput\", \"breakdown_s.compute\", \"breakdown_s.dp",
+        ),
+    )
+    .unwrap();
+    result(&run(home, &["exec", "grid.toml", "--out", "out", "--cases", "0-7", "--json"]));
+    let lines = |columns: &str| {
+        let mut show = Command::new(env!("CARGO_BIN_EXE_fatflow"));
+        show.args(["sweep", "show", "out"]).env("COLUMNS", columns).current_dir(home);
+        text(&show.output().unwrap(), 0)
+    };
+    assert!(lines("60").contains("No room for"), "{}", lines("60"));
+    assert!(!lines("160").contains("No room for"), "{}", lines("160"));
 }
 
 #[test]

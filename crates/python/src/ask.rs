@@ -291,7 +291,8 @@ fn run_step(
     let closed = (!engine.has_contention()).then_some("closed forms have nothing random");
     how.check_seeds(closed)?;
     let drawing = measured.drawing();
-    let options = run_job::Options { engine, patience: how.patience(), drawing, ask_what_if: true };
+    let (patience, whole) = (how.patience(), false);
+    let options = run_job::Options { engine, patience, drawing, ask_what_if: true, whole };
     let mut kept = None;
     let report =
         run_job::run_and(&loaded, &options, how.repeat(stop), &mut watch(stop), |_, seen| {
@@ -332,6 +333,7 @@ pub(crate) struct Sweep {
     max: String,
     factor: u64,
     gpus: Option<usize>,
+    iterations: u32,
     measured: Option<PathBuf>,
 }
 
@@ -361,6 +363,7 @@ pub(crate) fn ask_collective(
             collective: kind,
             sizes,
             gpus: *gpus,
+            iterations: sweep.iterations,
         };
         let vain = how.vain(engine, 1 < how.seeds);
         if engine.is_none() {

@@ -88,6 +88,7 @@ impl Sweep {
     /// Keeps the plan and the grid in a folder of results.
     fn keep(&self, py: Python<'_>, out: PathBuf) -> PyResult<()> {
         watched(py, |_| {
+            self.plan.refuse_another(&out, "`fatflow sweep plan --out DIR --replace`")?;
             self.plan.write(&out)?;
             self.grid.write(&out)
         })

@@ -79,7 +79,7 @@ impl Known for Told {
 }
 
 fn told(command: &'static str, out: PathBuf, goals: Vec<String>) -> Result<Answer, Failure> {
-    let show = sweep::show(&out, &ShowOptions { goals })?;
+    let show = sweep::show(&out, &ShowOptions { goals, ..Default::default() })?;
     Answer::new(command, None, Vec::new(), show, |show| Box::new(Told { show, out }))
 }
 
@@ -111,6 +111,8 @@ pub(crate) fn sweep_plan(py: Python<'_>, given: Given, out: Option<PathBuf>) -> 
         let (grid, threads) = (given.grid()?, given.threads());
         let outlook: Outlook = sweep::outlook(&grid, grid.plan(threads)?, threads)?;
         if let Some(out) = &out {
+            let way = "`fatflow sweep plan --out DIR --replace`";
+            outlook.plan.refuse_another(out, way)?;
             keep(&grid, &outlook.plan, out)?;
         }
         Answer::new("sweep plan", None, Vec::new(), outlook, |outlook| Box::new(Shown(outlook)))
@@ -124,11 +126,15 @@ pub(crate) fn sweep_run(
     given: Given,
     out: PathBuf,
     goals: Vec<String>,
+    replace: bool,
 ) -> PyResult<Answer> {
     watched(py, |stop| {
         let (grid, threads) = (given.grid()?, given.threads());
         let outlook = sweep::outlook(&grid, grid.plan(threads)?, threads)?;
         outlook.refuse_beyond(grid.budget)?;
+        if !replace {
+            outlook.plan.refuse_another(&out, "`replace=True`")?;
+        }
         keep(&grid, &outlook.plan, &out)?;
         execute(&grid, &outlook.plan, &Selection::ALL, &out, (threads, stop))?;
         sweep::merge(&out)?;
@@ -147,19 +153,9 @@ pub(crate) fn sweep_exec(
     watched(py, |stop| {
         let (grid, threads) = (given.grid()?, given.threads());
         let plan = grid.plan(threads)?;
-        match Plan::find(&out)? {
-            None => keep(&grid, &plan, &out)?,
-            Some(kept) if kept.head.plan == plan.head.plan => {}
-            Some(kept) => {
-                return Err(Failure::Run(format!(
-                    "`{}` holds the plan {} of fatflow {}, and this is the plan {} of fatflow {}",
-                    out.display(),
-                    kept.head.plan,
-                    kept.head.fatflow,
-                    plan.head.plan,
-                    plan.head.fatflow
-                )));
-            }
+        plan.refuse_another(&out, "`fatflow.sweep(…, replace=True)`")?;
+        if Plan::find(&out)?.is_none() {
+            keep(&grid, &plan, &out)?;
         }
         if let Some(index) = cases.iter().find(|index| plan.cases.len() <= **index) {
             let last = plan.cases.len().saturating_sub(1);

@@ -14,8 +14,10 @@ pub struct Axis {
     pub name: String,
     /// Its values.
     pub levels: Levels,
-    /// Where it was written.
+    /// Where its values were written.
     pub(crate) span: Range<usize>,
+    /// Where its name was written.
+    pub(crate) key_span: Range<usize>,
 }
 
 /// The values of an axis.
@@ -84,17 +86,25 @@ fn wrong(message: impl Into<String>, at: &Node) -> Wrong {
 
 impl Axis {
     /// Reads the values of an axis; `binds` says that they are tables of keys.
-    pub(crate) fn read(name: &str, node: &Node, binds: bool) -> Result<Self, Wrong> {
+    pub(crate) fn read(
+        name: &str,
+        key_span: Range<usize>,
+        node: &Node,
+        binds: bool,
+    ) -> Result<Self, Wrong> {
         let span = node.origin.span();
         let plain = |value: Json, span: Range<usize>| Level {
             label: value.clone(),
-            set: vec![Assigned { key: name.to_owned(), value, span }],
+            set: vec![Assigned { key: name.to_owned(), value, span, key_span: key_span.clone() }],
         };
         let levels = match &node.value {
             Value::List(items) if items.is_empty() => {
                 return Err(wrong(format!("axis `{name}` has no values"), node));
             }
             Value::List(items) if binds => {
+                if items.iter().all(|item| item.as_table().is_none()) {
+                    return Err((unknown(name), key_span));
+                }
                 let bound: Result<Vec<Level>, Wrong> =
                     items.iter().map(|item| Level::bound(name, item)).collect();
                 Levels::List(bound?)
@@ -102,6 +112,7 @@ impl Axis {
             Value::List(items) => Levels::List(
                 items.iter().map(|item| plain(item.to_json(), item.origin.span())).collect(),
             ),
+            Value::Table(_) if binds => return Err((unknown(name), key_span)),
             Value::Table(_) => match ranged(name, node)? {
                 Ranged::Values(values) => Levels::List(
                     values.into_iter().map(|value| plain(value, span.clone())).collect(),
@@ -115,7 +126,7 @@ impl Axis {
                 return Err((problem.with_help(help), span));
             }
         };
-        let axis = Self { name: name.to_owned(), levels, span };
+        let axis = Self { name: name.to_owned(), levels, span, key_span };
         axis.refuse_twice(node).map(|()| axis)
     }
 
@@ -155,6 +166,7 @@ impl Axis {
                     key: self.name.clone(),
                     value: value.clone(),
                     span: self.span.clone(),
+                    key_span: self.key_span.clone(),
                 };
                 Level { label: value, set: vec![set] }
             }
@@ -165,21 +177,17 @@ impl Axis {
 impl Level {
     /// Values that are bound together: a table of keys, with a name or called by its first value.
     fn bound(axis: &str, node: &Node) -> Result<Self, Wrong> {
-        let Some(_) = node.as_table() else {
-            let (problem, span) = wrong(format!("there is no key `{axis}` in a scenario"), node);
-            let help = format!(
-                "a scenario's key, or an axis whose values are tables of keys: \
-                 `{axis} = [{{ \"cluster.gpus\" = 128, \"job.gpus\" = 128 }}]`"
-            );
-            return Err((problem.with_help(help), span));
-        };
+        if node.as_table().is_none() {
+            return Err(wrong(format!("a value of axis `{axis}` is no table of keys"), node));
+        }
         let (mut set, mut name) = (Vec::new(), None);
-        collect("", node, &mut |key, node| match key {
+        collect("", 0..0, node, &mut |key, key_span, node| match key {
             "name" => name = Some(node.to_json()),
             key => set.push(Assigned {
                 key: key.to_owned(),
                 value: node.to_json(),
                 span: node.origin.span(),
+                key_span,
             }),
         });
         set.sort_by_key(|assigned| assigned.span.start);
@@ -190,16 +198,39 @@ impl Level {
     }
 }
 
-/// Walks the leaves of a table with their dotted paths; lists and ranges are leaves.
-pub(crate) fn collect<'a>(path: &str, node: &'a Node, found: &mut dyn FnMut(&str, &'a Node)) {
+/// An axis that is no key of a scenario and binds none.
+fn unknown(axis: &str) -> Problem {
+    let schema = scenario::schema();
+    let whole = schema.paths_to(axis).into_iter().next();
+    let properties = schema.as_json().get("properties").and_then(Json::as_object);
+    let near = nearest(axis, properties.into_iter().flatten().map(|(key, _)| key.as_str()));
+    let help = match (whole, near) {
+        (Some(whole), _) => format!("did you mean \"{whole}\"?"),
+        (None, Some(near)) => format!("did you mean `{near}`?"),
+        (None, None) => format!(
+            "an axis is a key of a scenario, such as \"network.routing.qps\", or has tables of \
+             keys for its values: `{axis} = [{{ \"cluster.gpus\" = 128, \"job.gpus\" = 128 }}]`"
+        ),
+    };
+    Problem::error(format!("there is no key `{axis}` in a scenario")).with_help(help)
+}
+
+/// Walks the leaves of a table with their dotted paths and where their keys stand; lists and
+/// ranges are leaves.
+pub(crate) fn collect<'a>(
+    path: &str,
+    key_span: Range<usize>,
+    node: &'a Node,
+    found: &mut dyn FnMut(&str, Range<usize>, &'a Node),
+) {
     match &node.value {
         Value::Table(table) if !is_range(node) => {
             for (key, entry) in table.iter() {
                 let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                collect(&path, &entry.node, found);
+                collect(&path, entry.key.span(), &entry.node, found);
             }
         }
-        _ => found(path, node),
+        _ => found(path, key_span, node),
     }
 }
 

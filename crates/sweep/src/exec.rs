@@ -1,6 +1,7 @@
 //! Executing cases: one case is one thread's, and finished ones are kept a few times a second.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::str::FromStr;
@@ -56,6 +57,44 @@ impl Selection {
                 format!("cases-{}-{hash}", cases.iter().min().unwrap_or(&0))
             }
         }
+    }
+}
+
+/// Cases by number: one, or from one to another.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Numbers(pub RangeInclusive<usize>);
+
+impl FromStr for Numbers {
+    type Err = String;
+
+    /// Reads `7` and `1-3`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |text: &str| text.trim().parse::<usize>().ok();
+        let ends = match text.split_once('-') {
+            None => number(text).map(|one| (one, one)),
+            Some((first, last)) => number(first).zip(number(last)),
+        };
+        match ends {
+            Some((first, last)) if last < first => {
+                Err(format!("{first}-{last} goes down; write {last}-{first}"))
+            }
+            Some((first, last)) => Ok(Self(first..=last)),
+            None => Err("write numbers of cases like 7 or 1-3".to_owned()),
+        }
+    }
+}
+
+impl Selection {
+    /// Cases by number; one that the plan does not have is refused.
+    pub fn cases(numbers: &[Numbers], plan: &Plan) -> Result<Self, Failure> {
+        let (cases, last) = (plan.cases.len(), plan.cases.len().saturating_sub(1));
+        if let Some(Numbers(wrong)) = numbers.iter().find(|Numbers(n)| cases <= *n.end()) {
+            let index = wrong.end();
+            let reason = format!("there is no case {index}: they count from 0 to {last}");
+            return Err(Failure::Usage(reason));
+        }
+        let all: BTreeSet<usize> = numbers.iter().flat_map(|Numbers(n)| n.clone()).collect();
+        Ok(Self::Cases(all.into_iter().collect()))
     }
 }
 

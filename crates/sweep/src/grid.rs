@@ -36,7 +36,7 @@ use serde_json::Value as Json;
 use units::Span;
 
 use crate::axis::{Axis, Levels, Wrong, collect};
-use crate::expression::Expression;
+use crate::expression::{Expression, Mistake};
 use crate::sample::{Method, Sample};
 use crate::store;
 
@@ -53,7 +53,7 @@ pub struct Grid {
     pub source: Source,
     pub(crate) engine: Engine,
     pub(crate) fixed: Vec<Assigned>,
-    pub(crate) conditions: Vec<(Expression, Range<usize>)>,
+    pub(crate) conditions: Vec<Condition>,
     pub(crate) measures: Option<Vec<(String, Range<usize>)>>,
     /// What cases start from, by the name that the grid has for it.
     pub(crate) bases: Vec<(String, Base)>,
@@ -82,12 +82,12 @@ impl Grid {
     /// Reads a grid file. `request` says what flags and environment say: they lie over the
     /// scenario and below the axes.
     pub fn read(path: &Path, request: &Request) -> Result<Self, Failure> {
-        Self::of(source::read(path)?, request)
+        Self::of(read(path)?, request)
     }
 
     /// The same with the folder that paths in it are relative to.
     pub fn read_from(path: &Path, folder: &Path, request: &Request) -> Result<Self, Failure> {
-        Self::of(Source { directory: Some(folder.to_owned()), ..source::read(path)? }, request)
+        Self::of(Source { directory: Some(folder.to_owned()), ..read(path)? }, request)
     }
 
     /// Reads a grid from a text; paths in it are relative to a folder.
@@ -104,7 +104,7 @@ impl Grid {
         let axes = reader.axes(&root);
         let mut fixed = Vec::new();
         if let Some(set) = root.at("set") {
-            collect("", set, &mut |key, node| fixed.push(assigned(key, node)));
+            collect("", 0..0, set, &mut |key, span, node| fixed.push(assigned(key, span, node)));
         }
         let conditions = reader.conditions(&root);
         let sample = root.at("sample").and_then(|node| reader.sample(node));
@@ -113,8 +113,15 @@ impl Grid {
         let from = root.at(FROM).map(|node| (node.to_json(), node.origin.span()));
         reader.refuse_continuous(&axes, sample.as_ref());
         reader.refuse_twice(&axes, &fixed, &root);
-        reader.ended()?;
-        let bases = bases(&source, &axes, from, request)?;
+        let mut problems = std::mem::take(&mut reader.problems);
+        let bases = match bases(&source, &axes, from, request) {
+            Ok(bases) => bases,
+            Err(Failure::Input(more)) => {
+                problems.extend(more.0);
+                return Err(Failure::Input(Problems(problems)));
+            }
+            Err(failure) => return Err(failure),
+        };
         let grid = Self {
             axes,
             sample,
@@ -126,8 +133,9 @@ impl Grid {
             bases,
             source,
         };
-        grid.check(request)?;
-        Ok(grid)
+        problems.extend(grid.problems(request));
+        in_order(&mut problems);
+        if problems.is_empty() { Ok(grid) } else { Err(Failure::Input(Problems(problems))) }
     }
 
     /// Runs every case on another engine; a grid with an axis of engines refuses.
@@ -146,7 +154,7 @@ impl Grid {
     }
 
     /// What is wrong with single values: they are laid over the scenario one by one.
-    fn check(&self, request: &Request) -> Result<(), Failure> {
+    fn problems(&self, request: &Request) -> Vec<Problem> {
         let mut problems = Vec::new();
         let (_, base) = &self.bases[0];
         problems.extend(base.check(&self.fixed));
@@ -181,35 +189,123 @@ impl Grid {
             }
         }
         problems.extend(self.check_conditions());
-        problems.truncate(100);
-        if problems.is_empty() { Ok(()) } else { Err(Failure::Input(Problems(problems))) }
+        problems
     }
 
-    /// Conditions name axes or keys that have a value.
+    /// Conditions name axes or keys that have a value, and compare what can be compared.
     fn check_conditions(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
-        for (condition, span) in &self.conditions {
-            for key in condition.keys() {
-                let is_axis =
-                    self.axes.iter().any(|axis| axis.name == key || axis.keys().contains(&key));
-                let is_fixed = self.fixed.iter().any(|set| set.key == key);
-                if is_axis || is_fixed || self.bases.iter().any(|(_, b)| b.value(key).is_some()) {
-                    continue;
+        for condition in &self.conditions {
+            let before = problems.len();
+            for (key, at) in condition.expression.keys() {
+                if self.values(key).is_empty() {
+                    problems.push(condition.problem(self.no_such_key(key, at), &self.source));
                 }
-                let names = self.axes.iter().flat_map(|axis| {
-                    let mut names = axis.keys();
-                    names.push(&axis.name);
-                    names
-                });
-                let near = nearest(key, names).map(|near| format!("did you mean `{near}`?"));
-                let help = near.unwrap_or_else(|| "`fatflow schema` lists the keys".to_owned());
-                let message = format!("`{key}` is no axis and no key with a value");
-                let problem = Problem::error(message).with_help(help);
-                problems.push(problem.at(&self.source, span.clone(), "in this condition"));
+            }
+            // What a key that is none should be compared with, nobody knows.
+            if problems.len() == before {
+                let mistakes = condition.expression.mistakes(&|key| self.values(key));
+                let placed = mistakes.into_iter().map(|m| condition.problem(m, &self.source));
+                problems.extend(placed);
             }
         }
         problems
     }
+
+    /// All values that an axis or a key has in the cases; the ends of a continuous axis.
+    fn values(&self, key: &str) -> Vec<Json> {
+        let mut values: Vec<Json> = Vec::new();
+        for axis in &self.axes {
+            let is_named = axis.name == key && !axis.keys().contains(&key);
+            let ends;
+            let levels = match &axis.levels {
+                Levels::List(levels) => levels,
+                Levels::Between { .. } => {
+                    ends = vec![axis.at(0.0), axis.at(1.0)];
+                    &ends
+                }
+            };
+            for level in levels {
+                let own = level.set.iter().find(|set| set.key == key).map(|set| &set.value);
+                values.extend(own.or(is_named.then_some(&level.label)).cloned());
+            }
+        }
+        let fixed = self.fixed.iter().filter(|set| set.key == key);
+        values.extend(fixed.map(|set| set.value.clone()));
+        if values.is_empty() {
+            values.extend(self.bases.iter().filter_map(|(_, base)| base.value(key)));
+        }
+        values
+    }
+
+    fn no_such_key(&self, key: &str, at: Range<usize>) -> Mistake {
+        let names = self.axes.iter().flat_map(|axis| {
+            let mut names = axis.keys();
+            names.push(&axis.name);
+            names
+        });
+        let near = nearest(key, names).map(|near| format!("did you mean `{near}`?"));
+        // A word of an axis without its quotation marks.
+        let is_word = || {
+            let mut levels = self.axes.iter().flat_map(|axis| self.values(&axis.name));
+            levels.any(|value| value.as_str() == Some(key))
+        };
+        let help = match near {
+            None if is_word() => format!("texts stand in quotes: '{key}'"),
+            None => "`fatflow schema` lists the keys".to_owned(),
+            Some(near) => near,
+        };
+        let message = format!("`{key}` is no axis and no key with a value");
+        Mistake { message, help: Some(help), at }
+    }
+}
+
+/// Problems in the order of the file, each once: a key that is misspelt is so for all its values.
+fn in_order(problems: &mut Vec<Problem>) {
+    let begin = |problem: &Problem| problem.place.as_ref().map(|place| place.span.start);
+    problems.sort_by_key(begin);
+    problems.dedup_by(|a, b| a.message == b.message && begin(a) == begin(b));
+    problems.truncate(100);
+}
+
+/// A condition, and where its text stands.
+#[derive(Debug)]
+pub(crate) struct Condition {
+    pub(crate) expression: Expression,
+    span: Range<usize>,
+}
+
+impl Condition {
+    /// A mistake in it as a problem with its place.
+    pub(crate) fn problem(&self, mistake: Mistake, source: &Source) -> Problem {
+        let (problem, at) = placed(source, &self.expression.to_string(), &self.span, mistake);
+        problem.at(source, at, "in this condition")
+    }
+}
+
+/// A mistake in a text, and where in the file it stands: behind the quotation mark, or, where the
+/// file writes the text otherwise (with escapes), the whole of it.
+fn placed(
+    source: &Source,
+    text: &str,
+    span: &Range<usize>,
+    mistake: Mistake,
+) -> (Problem, Range<usize>) {
+    let Mistake { message, help, at } = mistake;
+    let mut problem = Problem::error(message);
+    problem.help = help;
+    let written = source.text.get(span.clone()).and_then(|written| written.find(text));
+    let place = match written {
+        Some(begin) => span.start + begin + at.start..span.start + begin + at.end,
+        None => span.clone(),
+    };
+    (problem, place)
+}
+
+/// Reads the file; what to do without one is not what the reader of scenarios says.
+fn read(path: &Path) -> Result<Source, Problem> {
+    let help = "`fatflow sweep run --help` shows a grid to start from";
+    source::read(path).map_err(|problem| problem.with_help(help))
 }
 
 /// Reads what each case starts from, once for each name.
@@ -266,8 +362,8 @@ fn located(source: &Source, name: &str) -> String {
     }
 }
 
-fn assigned(key: &str, node: &Node) -> Assigned {
-    Assigned { key: key.to_owned(), value: node.to_json(), span: node.origin.span() }
+fn assigned(key: &str, key_span: Range<usize>, node: &Node) -> Assigned {
+    Assigned { key: key.to_owned(), value: node.to_json(), span: node.origin.span(), key_span }
 }
 
 /// The engine of a name.
@@ -301,11 +397,6 @@ impl Reader<'_> {
         read.map_err(|(problem, span)| self.refuse(problem, span)).ok()
     }
 
-    fn ended(&mut self) -> Result<(), Problems> {
-        let problems = std::mem::take(&mut self.problems);
-        if problems.is_empty() { Ok(()) } else { Err(Problems(problems)) }
-    }
-
     fn refuse_unknown(&mut self, node: &Node, known: &[&str], home: &str) {
         let Some(table) = node.as_table() else {
             let problem = Problem::error(format!("{home} is a table"));
@@ -324,19 +415,19 @@ impl Reader<'_> {
         let Some(node) = root.at("axes") else { return Vec::new() };
         let properties = scenario::schema().as_json().get("properties");
         let is_section = |key: &str| properties.is_some_and(|known| known.get(key).is_some());
-        let mut found: Vec<(String, &Node)> = Vec::new();
-        collect("", node, &mut |key, node| found.push((key.to_owned(), node)));
-        found.sort_by_key(|(_, node)| node.origin.span().start);
+        let mut found: Vec<(String, Range<usize>, &Node)> = Vec::new();
+        collect("", 0..0, node, &mut |key, span, node| found.push((key.to_owned(), span, node)));
+        found.sort_by_key(|(_, _, node)| node.origin.span().start);
         let mut axes = Vec::new();
-        for (name, node) in found {
+        for (name, span, node) in found {
             let is_key = name.contains('.') || is_section(&name) || name == ENGINE;
-            let axis = Axis::read(&name, node, !is_key);
+            let axis = Axis::read(&name, span, node, !is_key);
             axes.extend(self.kept(axis));
         }
         axes
     }
 
-    fn conditions(&mut self, root: &Node) -> Vec<(Expression, Range<usize>)> {
+    fn conditions(&mut self, root: &Node) -> Vec<Condition> {
         let mut texts: Vec<&Node> = Vec::new();
         match root.at("where").map(|node| (&node.value, node)) {
             Some((Value::List(items), _)) => texts.extend(items),
@@ -357,11 +448,10 @@ impl Reader<'_> {
                 continue;
             };
             match Expression::parse(text) {
-                Ok(expression) => conditions.push((expression, span)),
+                Ok(expression) => conditions.push(Condition { expression, span }),
                 Err(mistake) => {
-                    // The text stands behind its quotation mark.
-                    let at = span.start + 1 + mistake.at;
-                    self.refuse(Problem::error(mistake.message), at..at + 1);
+                    let (problem, at) = placed(self.source, text, &span, mistake);
+                    self.problems.push(problem.at(self.source, at, "in this condition"));
                 }
             }
         }
@@ -404,7 +494,11 @@ impl Reader<'_> {
     }
 
     fn measures(&mut self, node: &Node) -> Vec<(String, Range<usize>)> {
+        let before = self.problems.len();
         self.refuse_unknown(node, &["measures"], "`[keep]`");
+        if before < self.problems.len() {
+            return Vec::new();
+        }
         let Some(Value::List(items)) = node.at("measures").map(|node| &node.value) else {
             let problem = Problem::error("`[keep]` has no list of `measures`");
             self.refuse(problem, node.origin.span());

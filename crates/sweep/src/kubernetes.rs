@@ -10,10 +10,10 @@ use crate::share;
 pub struct Manifest {
     /// Its name; one made of the plan if nobody says.
     pub name: Option<String>,
-    /// The image, with `fatflow` on its path.
-    pub image: String,
-    /// The claim of a volume that many nodes can write (ReadWriteMany).
-    pub volume_claim: String,
+    /// The image, with `fatflow` on its path; [`USUAL`] if nobody says.
+    pub image: Option<String>,
+    /// The claim of a volume that many nodes can write (ReadWriteMany); [`USUAL`] if nobody says.
+    pub volume_claim: Option<String>,
     /// How many shards: the Job's completions; by estimate if nobody says.
     pub shards: Option<u32>,
     /// How many pods run at the same time at most; all if nobody says.
@@ -28,6 +28,9 @@ pub struct Manifest {
     pub environment: Vec<(String, String)>,
 }
 
+/// The image and the claim if nobody says.
+const USUAL: &str = "fatflow";
+
 /// Bytes that a ConfigMap may hold.
 const LARGEST_GRID: usize = 1 << 20;
 /// Pods that an indexed Job may have.
@@ -38,7 +41,8 @@ impl Manifest {
     pub fn yaml(&self, grid: &str, outlook: &Outlook) -> Result<String, Failure> {
         let own = format!("fatflow-{}", outlook.plan.head.plan);
         let name = self.name.as_deref().unwrap_or(&own);
-        for (flag, name) in [("--name", name), ("--volume-claim", &self.volume_claim)] {
+        let (image, claim) = (self.image(), self.volume_claim());
+        for (flag, name) in [("--name", name), ("--volume-claim", claim)] {
             if !is_name(name) {
                 return Err(Failure::Usage(format!(
                     "{flag} {name}: a name in Kubernetes has at most 63 lower-case letters, \
@@ -46,8 +50,8 @@ impl Manifest {
                 )));
             }
         }
-        if self.image.is_empty() || self.image.contains(char::is_whitespace) {
-            return Err(Failure::Usage(format!("--image {}: this is no image", self.image)));
+        if image.is_empty() || image.contains(char::is_whitespace) {
+            return Err(Failure::Usage(format!("--image {image}: this is no image")));
         }
         if LARGEST_GRID < grid.len() {
             return Err(Failure::Run(
@@ -61,7 +65,34 @@ impl Manifest {
             )));
         }
         let memory = share::memory(outlook).div_ceil(1 << 20);
-        Ok(config_map(name, grid) + "---\n" + &self.job(name, shards, memory))
+        let assumed = self.assumed().into_iter().map(|line| format!("# {line}\n"));
+        let assumed: String = assumed.collect();
+        Ok(assumed + &config_map(name, grid) + "---\n" + &self.job(name, shards, memory))
+    }
+
+    fn image(&self) -> &str {
+        self.image.as_deref().unwrap_or(USUAL)
+    }
+
+    fn volume_claim(&self) -> &str {
+        self.volume_claim.as_deref().unwrap_or(USUAL)
+    }
+
+    /// What nobody has said and is taken to be so, in words.
+    pub fn assumed(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        let mut say = |is_assumed: bool, flag: &str, what: &str| {
+            if is_assumed {
+                lines.push(format!("no {flag} was given: {what} is taken to be `{USUAL}`"));
+            }
+        };
+        say(self.image.is_none(), "--image", "the image, with fatflow on its path,");
+        say(
+            self.volume_claim.is_none(),
+            "--volume-claim",
+            "the claim of the volume that all pods write to (ReadWriteMany)",
+        );
+        lines
     }
 
     /// What a pod runs.
@@ -94,7 +125,7 @@ impl Manifest {
     fn job(&self, name: &str, shards: u32, memory: u64) -> String {
         let Self { retries, cpus, .. } = self;
         let parallelism = self.parallelism.unwrap_or(shards).min(shards);
-        let (image, claim) = (text(&self.image), text(&self.volume_claim));
+        let (image, claim) = (text(self.image()), text(self.volume_claim()));
         let (arguments, variables) = (self.arguments(name, shards), self.variables());
         format!(
             "\

@@ -61,7 +61,7 @@ pub mod show;
 pub mod slurm;
 pub mod store;
 
-pub use exec::{Options, Progress, Selection, Summary, exec};
+pub use exec::{Numbers, Options, Progress, Selection, Summary, exec};
 pub use grid::Grid;
 pub use merge::{Merged, Status, merge, missing, status};
 pub use outlook::{Outlook, outlook};

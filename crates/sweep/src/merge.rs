@@ -147,6 +147,11 @@ pub fn merge(out: &Path) -> Result<Merged, Failure> {
 }
 
 impl Status {
+    /// Whether every case has been executed, and none has a result.
+    pub fn is_all_failed(&self) -> bool {
+        0 < self.cases && self.failed == self.cases
+    }
+
     /// What is to be said of it in sentences.
     pub(crate) fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();

@@ -4,7 +4,7 @@
 use std::sync::atomic::AtomicBool;
 
 use commands::meter::{self, ThreadMeter};
-use commands::{Failure, run_job, run_traffic};
+use commands::{Failure, parallel, run_job, run_traffic};
 use report::number::grouped;
 use report::{Align, Answer, Sheet, Table};
 use scenario::nearest::nearest;
@@ -39,6 +39,8 @@ pub struct Outlook {
     pub hash: String,
     /// Combinations that a condition has refused.
     pub refused: u64,
+    /// What must be known of the number of cases and of what they have in common.
+    pub remarks: Vec<String>,
     /// What is kept of each result.
     pub measures: Vec<String>,
     /// Seconds of one core for all cases.
@@ -93,7 +95,7 @@ pub fn outlook(grid: &Grid, plan: Plan, threads: usize) -> Result<Outlook, Failu
     let places: Vec<usize> = (0..looked_at).map(|at| at * cases / looked_at).collect();
     let fabrics = Fabrics::default();
     let taken: Vec<Taken> =
-        places.iter().map(|at| taken(grid, &plan.cases[*at], &fabrics)).collect();
+        parallel::map(threads, &places, |at| taken(grid, &plan.cases[*at], &fabrics));
     let results = || taken.iter().filter_map(|taken| taken.result.as_ref());
     let found: Vec<&Json> = results().filter_map(|result| result.as_ref().ok()).collect();
     refuse_unknown_measures(grid, &plan, &found)?;
@@ -126,6 +128,7 @@ pub fn outlook(grid: &Grid, plan: Plan, threads: usize) -> Result<Outlook, Failu
         cases,
         hash: plan.head.plan.clone(),
         refused: plan.head.refused,
+        remarks: plan.head.remarks.clone(),
         measures: plan.head.measures.clone(),
         cpu_s,
         wall_s,
@@ -276,6 +279,9 @@ impl Answer for Outlook {
             self.plan.head.plan,
             self.measures.join(", ")
         ));
+        for remark in &self.remarks {
+            sheet = sheet.note(remark.clone());
+        }
         for (case, why) in &self.failed {
             sheet = sheet.note(format!("case {case} fails, and others may: {why}"));
         }

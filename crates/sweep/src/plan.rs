@@ -3,18 +3,21 @@
 //! A case is its content hash: of the resolved scenario with the contents of its files, the engine
 //! and fatflow's version. Two cases that come to the same scenario have one hash and are run once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use commands::{Failure, VERSION, parallel};
+use report::number::grouped;
 use scenario::hash::hash_bytes;
-use scenario::{Assigned, Engine, Extent, Fabrics, Loaded, Problems, Purpose};
+use scenario::load::FILE_KEYS;
+use scenario::{Assigned, Engine, Extent, Fabrics, Identities, Loaded, Problems, Purpose};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use crate::axis::Axis;
+use crate::axis::{Axis, Levels};
 use crate::grid::{ENGINE, FROM, Grid, engine_named};
-use crate::sample::{self, Combination, Drawn, MOST_CASES};
+use crate::sample::{self, Combination, Drawn, MOST_CASES, Method, Sample};
 use crate::show::{SCALING_MEASURES, STEP_ENDS};
 use crate::store;
 
@@ -42,6 +45,12 @@ const TRAFFIC_MEASURES: [&str; 6] = [
     "links.imbalance",
 ];
 
+/// Who wants to hear how many cases of how many are planned.
+pub type Planned<'a> = &'a (dyn Fn(usize, usize) + Sync);
+
+/// So many cases are planned from one word about it to the next.
+const PLANNED_AT_ONCE: usize = 1000;
+
 /// Every case of a grid. It is data alone: [`exec`](crate::exec()) needs the grid beside it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -68,6 +77,15 @@ pub struct Head {
     pub refused: u64,
     /// The identity of the grid that it was made from, where that alone decides the plan.
     pub grid: Option<String>,
+    /// What its cases start from.
+    #[serde(default)]
+    pub from: Vec<String>,
+    /// What is the same in all cases, as `--set` takes it.
+    #[serde(default)]
+    pub set: Vec<String>,
+    /// What must be known of the number of cases and of what they have in common.
+    #[serde(default)]
+    pub remarks: Vec<String>,
 }
 
 /// One case.
@@ -103,11 +121,15 @@ struct Line {
 impl Case {
     /// What it sets, as `--set` takes it.
     pub fn assignments(&self) -> Vec<String> {
-        let text = |set: &Assigned| match &set.value {
-            Json::String(word) => format!("{}={word}", set.key),
-            value => format!("{}={}", set.key, inline(value)),
-        };
-        self.set.iter().map(text).collect()
+        self.set.iter().map(assignment).collect()
+    }
+}
+
+/// A value of a key as `--set` takes it.
+fn assignment(set: &Assigned) -> String {
+    match &set.value {
+        Json::String(word) => format!("{}={word}", set.key),
+        value => format!("{}={}", set.key, inline(value)),
     }
 }
 
@@ -129,7 +151,12 @@ fn inline(value: &Json) -> String {
 impl Grid {
     /// Lists every case and computes its hash, on so many threads.
     pub fn plan(&self, threads: usize) -> Result<Plan, Failure> {
-        let Drawn { combinations, refused } = self.drawn()?;
+        self.plan_with(threads, &|_, _| {})
+    }
+
+    /// The same for whoever wants to hear how many cases of how many are planned.
+    pub fn plan_with(&self, threads: usize, progress: Planned<'_>) -> Result<Plan, Failure> {
+        let Drawn { combinations, refused, twice } = self.drawn()?;
         if combinations.is_empty() {
             let reason = match refused {
                 0 => "the grid has no cases".to_owned(),
@@ -137,9 +164,16 @@ impl Grid {
             };
             return Err(Failure::Run(reason));
         }
+        let identities = self.identities();
+        let (done, all) = (AtomicUsize::new(0), combinations.len());
         let numbered: Vec<(usize, Combination)> = combinations.into_iter().enumerate().collect();
         let cases = parallel::map(threads, &numbered, |(index, combination)| {
-            self.case(*index, combination)
+            let case = self.case(*index, combination, &identities);
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            if done.is_multiple_of(PLANNED_AT_ONCE) {
+                progress(done, all);
+            }
+            case
         });
         let measures = self.kept();
         let mut identity = measures.join(",");
@@ -154,6 +188,9 @@ impl Grid {
             measures,
             refused,
             grid: self.identity(),
+            from: self.bases.iter().map(|(name, _)| name.clone()).collect(),
+            set: self.fixed.iter().map(assignment).collect(),
+            remarks: self.remarks(cases.len(), refused, twice),
         };
         Ok(Plan { head, cases })
     }
@@ -180,8 +217,10 @@ impl Grid {
     /// What decides the plan: the grid, and what its cases start from with all files they name. A
     /// grid whose axes name files is not decided by its text.
     fn identity(&self) -> Option<String> {
-        const FILES: [&str; 4] = ["server_file", "fabric.file", "job.model", "traffic.flows"];
-        let names_file = |key: &str| FILES.iter().any(|file| key.ends_with(file));
+        let names_file = |key: &str| {
+            let home = |file: &&str| file.split('.').next() == Some(key);
+            FILE_KEYS.contains(&key) || FILE_KEYS.iter().any(home)
+        };
         let fixed = self.fixed.iter().map(|set| set.key.as_str());
         if self.axes.iter().flat_map(Axis::keys).chain(fixed).any(names_file) {
             return None;
@@ -196,24 +235,74 @@ impl Grid {
 
     fn drawn(&self) -> Result<Drawn, Failure> {
         let admits = |combination: &Combination| {
-            for (condition, _) in &self.conditions {
-                if !condition.holds(&|key| self.value(combination, key))? {
+            for condition in &self.conditions {
+                let holds = condition.expression.holds(&|key| self.value(combination, key));
+                let problem = |mistake| condition.problem(mistake, &self.source);
+                if !holds.map_err(|mistake| Failure::from(problem(mistake)))? {
                     return Ok(false);
                 }
             }
             Ok(true)
         };
-        let drawn = match (&self.sample, sample::combinations(&self.axes)) {
+        match (&self.sample, sample::combinations(&self.axes)) {
             (Some(sample), _) => sample.draw(&self.axes, &admits),
             (None, Some(count)) if count <= MOST_CASES => sample::all(&self.axes, count, &admits),
-            (None, _) => {
-                return Err(Failure::Run(format!(
-                    "the grid has more than {MOST_CASES} combinations; draw some of them with \
-                     `[sample]`"
-                )));
+            (None, _) => Err(Failure::Run(format!(
+                "the grid has more than {MOST_CASES} combinations; draw some with `[sample]`"
+            ))),
+        }
+    }
+
+    /// What must be known of the number of cases and of what they have in common.
+    fn remarks(&self, cases: usize, refused: u64, twice: u64) -> Vec<String> {
+        let number = |count: u64| grouped(count);
+        let mut remarks = Vec::new();
+        if let Some(Sample { method, count, .. }) = self.sample
+            && cases < count
+        {
+            let (cases, wanted) = (number(cases as u64), number(count as u64));
+            let mut why = Vec::new();
+            match sample::combinations(&self.axes) {
+                Some(all) if method == Method::Random => {
+                    why.push(format!("the axes have {} combinations", number(all)));
+                }
+                _ if 0 < twice => why.push(format!("{} were drawn before", number(twice))),
+                _ => {}
             }
-        };
-        drawn.map_err(|reason| Failure::Run(format!("a condition cannot be decided: {reason}")))
+            if 0 < refused {
+                why.push(format!("conditions refuse {}", number(refused)));
+            }
+            let why = why.join(" and ");
+            remarks.push(format!("`[sample]` asks for {wanted} cases and gets {cases}: {why}."));
+        }
+        remarks.extend(self.same_hardware());
+        remarks
+    }
+
+    /// A transport is no hardware: what stays where it varies.
+    fn same_hardware(&self) -> Option<String> {
+        let varies = |key: &str| self.axes.iter().any(|axis| axis.keys().contains(&key));
+        if !varies("network.transport") || varies(FROM) {
+            return None;
+        }
+        let (_, base) = &self.bases[0];
+        let fixed = |key: &str| self.fixed.iter().find(|set| set.key == key);
+        let value = |key: &str| fixed(key).map(|set| set.value.clone()).or_else(|| base.value(key));
+        let mut stays = Vec::new();
+        for (what, key) in [("NIC", "cluster.nic"), ("switches", "fabric.switch")] {
+            if !varies(key) {
+                let name = value(key).and_then(|name| name.as_str().map(str::to_owned));
+                let name = name.map(|name| format!(" {name}")).unwrap_or_default();
+                stays.push(format!("the {what}{name} (`{key}`)"));
+            }
+        }
+        (!stays.is_empty()).then(|| {
+            format!(
+                "`network.transport` changes what is done with packets, not the hardware: all \
+                 cases have {}. To change both, bind them in one axis.",
+                stays.join(" and ")
+            )
+        })
     }
 
     /// What a key is in a combination: an axis's value, or what the scenario has.
@@ -232,7 +321,25 @@ impl Grid {
         from.and_then(|name| self.bases.iter().position(|(known, _)| known == name)).unwrap_or(0)
     }
 
-    fn case(&self, index: usize, combination: &Combination) -> Case {
+    /// The identities of the cases of each scenario that they start from.
+    fn identities(&self) -> Vec<Identities<'_>> {
+        let mut values: BTreeMap<String, Vec<Json>> = BTreeMap::new();
+        for axis in &self.axes {
+            let levels = match &axis.levels {
+                Levels::List(levels) => levels.clone(),
+                Levels::Between { .. } => vec![axis.at(0.0), axis.at(1.0)],
+            };
+            for set in levels.into_iter().flat_map(|level| level.set) {
+                if ![ENGINE, FROM].contains(&set.key.as_str()) {
+                    values.entry(set.key).or_default().push(set.value);
+                }
+            }
+        }
+        let bases = self.bases.iter();
+        bases.map(|(_, base)| Identities::new(base, self.fixed.clone(), &values)).collect()
+    }
+
+    fn case(&self, index: usize, combination: &Combination, known: &[Identities<'_>]) -> Case {
         let values = combination.iter().map(|level| level.label.clone()).collect();
         let all = || combination.iter().flat_map(|level| &level.set);
         let engine = all().find(|set| set.key == ENGINE).map(|set| engine_named(&set.value));
@@ -245,13 +352,14 @@ impl Grid {
         let seed = seed.or_else(|| self.bases[base].1.value("seed")).and_then(|seed| seed.as_u64());
         let seed = seed.unwrap_or(0);
         let mut case = Case { index, hash: String::new(), engine, seed, values, set, base };
-        case.hash = self.hash(&case);
+        case.hash = self.hash(&case, &known[base]);
         case
     }
 
     /// The identity of a case. What cannot even be read is told apart by what was written.
-    fn hash(&self, case: &Case) -> String {
-        let scenario = match self.bases[case.base].1.hash(&self.assigned(case)) {
+    fn hash(&self, case: &Case, known: &Identities<'_>) -> String {
+        let own = case.set.iter().filter(|set| set.key != FROM);
+        let scenario = match known.hash(&own.cloned().collect::<Vec<_>>()) {
             Ok(hash) => hash.to_string(),
             Err(_) => format!("{} {}", self.bases[case.base].0, case.assignments().join(" ")),
         };
@@ -343,28 +451,62 @@ impl Plan {
             let names: BTreeSet<&str> = plan.cases.iter().map(|case| case.engine.name()).collect();
             names.into_iter().map(str::to_owned).collect()
         };
+        let [mine, theirs] =
+            [self, other].map(|plan| (plan.head.from.clone(), plan.head.set.clone()));
+        // Plans of before do not say.
+        let ((from, set), (other_from, other_set)) =
+            if mine.0.is_empty() { (theirs.clone(), theirs) } else { (mine, theirs) };
         let lists = [
             ("fatflow", vec![self.head.fatflow.clone()], vec![other.head.fatflow.clone()]),
+            ("from", from, other_from),
+            ("[set]", set, other_set),
             ("engine", engines(self), engines(other)),
             ("axes", self.head.axes.clone(), other.head.axes.clone()),
             ("measures", self.head.measures.clone(), other.head.measures.clone()),
         ];
         let mut differences: Vec<String> = Vec::new();
         for (what, here, there) in lists.iter().filter(|(_, here, there)| here != there) {
-            let (here, there) = (here.join(", "), there.join(", "));
+            let [here, there] = [here, there].map(|list| match &list[..] {
+                [] => "nothing".to_owned(),
+                list => list.join(", "),
+            });
             differences.push(format!("{what}: {here} there, {there} here"));
         }
         let known: BTreeSet<&str> = self.cases.iter().map(|case| &*case.hash).collect();
         let same = other.cases.iter().filter(|case| known.contains(&*case.hash)).count();
         let (here, there) = (self.cases.len(), other.cases.len());
         if same < here.max(there) {
+            let is_unexplained = differences.is_empty() && here == there;
             let text = format!("cases: {here} there, {there} here, {same} of them the same");
             differences.push(text);
+            if is_unexplained {
+                differences.push(
+                    "values of an axis, a file that they start from, or flags and environment"
+                        .to_owned(),
+                );
+            }
         }
         if differences.is_empty() {
             differences.push("the order of the cases".to_owned());
         }
         differences
+    }
+
+    /// Refuses a folder that holds another plan, and says in what they differ and how it can be
+    /// taken all the same.
+    pub fn refuse_another(&self, out: &Path, way: &str) -> Result<(), Failure> {
+        let kept = Self::find(out)?;
+        let differences = kept.map(|kept| kept.differences(self)).unwrap_or_default();
+        if differences.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::Usage(format!(
+            "`{}` holds the sweep of another grid ({}); name another folder, or take this one with \
+             {way}: grid.toml, plan.jsonl and results.parquet become this grid's, and all results \
+             stay",
+            out.display(),
+            differences.join("; ")
+        )))
     }
 
     /// The plan of a folder; a folder without one is an error.
@@ -400,7 +542,7 @@ impl Plan {
                 serde_json::from_str(line).map_err(|e| wrong(number, e.to_string()))?;
             let engine = engine_named(&Json::from(line.engine));
             let engine = engine.map_err(|problem| wrong(number, problem.message))?;
-            let assigned = |(key, value)| Assigned { key, value, span: 0..0 };
+            let assigned = |(key, value)| Assigned { key, value, span: 0..0, key_span: 0..0 };
             cases.push(Case {
                 index: line.case,
                 hash: line.hash,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use commands::Failure;
 use units::Random;
 
 use crate::axis::{Axis, Level, Levels};
@@ -40,6 +41,8 @@ pub(crate) type Combination = Vec<Level>;
 pub(crate) struct Drawn {
     pub(crate) combinations: Vec<Combination>,
     pub(crate) refused: u64,
+    /// Draws of a combination that had been drawn.
+    pub(crate) twice: u64,
 }
 
 /// How many combinations a grid has; none where an axis is continuous.
@@ -62,10 +65,10 @@ fn combination(axes: &[Axis], mut number: u64) -> Combination {
     levels
 }
 
-type Admits<'a> = &'a dyn Fn(&Combination) -> Result<bool, String>;
+type Admits<'a> = &'a dyn Fn(&Combination) -> Result<bool, Failure>;
 
 /// All combinations that the conditions admit.
-pub(crate) fn all(axes: &[Axis], count: u64, admits: Admits<'_>) -> Result<Drawn, String> {
+pub(crate) fn all(axes: &[Axis], count: u64, admits: Admits<'_>) -> Result<Drawn, Failure> {
     let mut drawn = Drawn::default();
     for number in 0..count {
         drawn.take(combination(axes, number), admits)?;
@@ -74,7 +77,7 @@ pub(crate) fn all(axes: &[Axis], count: u64, admits: Admits<'_>) -> Result<Drawn
 }
 
 impl Drawn {
-    fn take(&mut self, combination: Combination, admits: Admits<'_>) -> Result<(), String> {
+    fn take(&mut self, combination: Combination, admits: Admits<'_>) -> Result<(), Failure> {
         match admits(&combination)? {
             true => self.combinations.push(combination),
             false => self.refused += 1,
@@ -85,7 +88,7 @@ impl Drawn {
 
 impl Sample {
     /// Draws combinations that the conditions admit.
-    pub(crate) fn draw(&self, axes: &[Axis], admits: Admits<'_>) -> Result<Drawn, String> {
+    pub(crate) fn draw(&self, axes: &[Axis], admits: Admits<'_>) -> Result<Drawn, Failure> {
         match self.method {
             Method::LatinHypercube => self.latin_hypercube(axes, admits),
             Method::Random => match combinations(axes).filter(|count| *count <= MOST_CASES) {
@@ -96,18 +99,18 @@ impl Sample {
     }
 
     /// So many of a number that can be listed, in their order.
-    fn some_of(&self, axes: &[Axis], count: u64, admits: Admits<'_>) -> Result<Drawn, String> {
-        let Drawn { combinations, refused } = all(axes, count, admits)?;
+    fn some_of(&self, axes: &[Axis], count: u64, admits: Admits<'_>) -> Result<Drawn, Failure> {
+        let Drawn { combinations, refused, twice } = all(axes, count, admits)?;
         let mut numbers: Vec<usize> = (0..combinations.len()).collect();
         Random::new(self.seed, "sample", 0).shuffle(&mut numbers);
         let chosen: BTreeSet<usize> = numbers.into_iter().take(self.count).collect();
         let combinations = combinations.into_iter().enumerate();
         let combinations = combinations.filter(|(at, _)| chosen.contains(at)).map(|(_, c)| c);
-        Ok(Drawn { combinations: combinations.collect(), refused })
+        Ok(Drawn { combinations: combinations.collect(), refused, twice })
     }
 
     /// One after the other, each new.
-    fn random(&self, axes: &[Axis], admits: Admits<'_>) -> Result<Drawn, String> {
+    fn random(&self, axes: &[Axis], admits: Admits<'_>) -> Result<Drawn, Failure> {
         let mut random = Random::new(self.seed, "sample", 0);
         let (mut drawn, mut seen) = (Drawn::default(), BTreeSet::new());
         for _ in 0..self.count.saturating_mul(TRIES) {
@@ -117,6 +120,8 @@ impl Sample {
             let one: Combination = axes.iter().map(|axis| axis.at(random.unit())).collect();
             if seen.insert(labels(&one)) {
                 drawn.take(one, admits)?;
+            } else {
+                drawn.twice += 1;
             }
         }
         Ok(drawn)
@@ -124,7 +129,7 @@ impl Sample {
 
     /// McKay, Beckman and Conover (1979): a permutation of the parts for each axis. Lists get
     /// their parts in equal shares.
-    fn latin_hypercube(&self, axes: &[Axis], admits: Admits<'_>) -> Result<Drawn, String> {
+    fn latin_hypercube(&self, axes: &[Axis], admits: Admits<'_>) -> Result<Drawn, Failure> {
         let mut columns: Vec<Vec<f64>> = Vec::new();
         for (number, axis) in (0..).zip(axes) {
             let mut random = Random::new(self.seed, "latin hypercube", number);
@@ -144,6 +149,8 @@ impl Sample {
                 axes.iter().zip(&columns).map(|(axis, shares)| axis.at(shares[at])).collect();
             if seen.insert(labels(&one)) {
                 drawn.take(one, admits)?;
+            } else {
+                drawn.twice += 1;
             }
         }
         Ok(drawn)

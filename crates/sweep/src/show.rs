@@ -34,7 +34,12 @@ pub struct ShowOptions {
     /// The measures to be best in, the first one first; `max:` and `min:` before a name say which
     /// way that is. The first measure if there are none.
     pub goals: Vec<String>,
+    /// Columns of whoever reads it; 100 if nobody says.
+    pub width: Option<usize>,
 }
+
+/// Columns of a table if nobody says.
+const WIDTH: usize = 100;
 
 /// What a sweep says.
 #[derive(Clone, Debug, Serialize)]
@@ -66,6 +71,8 @@ pub struct Show {
     goals: Vec<Goal>,
     #[serde(skip)]
     drawn: page::Drawn,
+    #[serde(skip)]
+    width: usize,
 }
 
 /// How much an axis matters.
@@ -164,7 +171,7 @@ pub fn show(out: &Path, options: &ShowOptions) -> Result<Show, Failure> {
     let stay: BTreeSet<usize> = stay.collect();
     let folder = out.file_name().map(|name| name.to_string_lossy().into_owned());
     Ok(Show {
-        remarks: remarks(goal, &best, &executed),
+        remarks: [head.remarks.clone(), remarks(goal, &best, &executed)].concat(),
         best,
         sensitivity,
         pareto: told(&rows::alike(front.iter().copied())),
@@ -173,6 +180,7 @@ pub fn show(out: &Path, options: &ShowOptions) -> Result<Show, Failure> {
         unseen,
         folder: folder.unwrap_or_else(|| out.display().to_string()),
         drawn: page::Drawn::of(&results.plan, &drawn, &stay),
+        width: options.width.unwrap_or(WIDTH),
         varying,
         goals,
         status,

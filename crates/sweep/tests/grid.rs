@@ -151,6 +151,127 @@ fn mistakes_are_named_with_their_place_and_what_was_meant() {
     }
 }
 
+/// Every problem of a grid: what, where and what was meant.
+fn mistakes(text: &str) -> Vec<String> {
+    let Err(commands::Failure::Input(problems)) = grid(text) else { panic!("no problem: {text}") };
+    let line = |problem: &scenario::Problem| {
+        let place = problem.place.as_ref().expect("a place");
+        let word = &place.source.text[place.span.clone()];
+        let help = problem.help.clone().unwrap_or_default();
+        format!("{:?} `{word}` {} | {help}", place.line_and_column(), problem.message)
+    };
+    problems.0.iter().map(line).collect()
+}
+
+/// All conditions that cannot be decided are told, each where it stands, before anything runs.
+#[test]
+fn conditions_that_cannot_be_decided_are_all_told_with_their_places() {
+    let text = r#"from = "small-16"
+where = [
+  "policy == 'spary'",
+  "policy > 3",
+  "seed = 1",
+  'seed =< 1',
+  "policy == spray",
+]
+[[constraint]]
+where = "seed == 'two'"
+[axes]
+seed = [0, 1]
+policy = [
+  { name = "ecmp", "network.routing.policy" = "ecmp" },
+  { name = "spray", "network.routing.policy" = "spray" },
+]
+"#;
+    let told = mistakes(text);
+    let expected = [
+        "(3, 14) `'spary'` `policy` is never 'spary' | did you mean 'spray'? it is one of",
+        "(4, 4) `policy` `>` wants a number, and `policy` is a text",
+        "(5, 9) `=` there is no operator `=` | write `==`",
+        "(6, 9) `=<` there is no operator `=<` | write `<=`",
+        "(7, 14) `spray` `spray` is no axis and no key with a value | texts stand in quotes",
+        "(10, 10) `seed == 'two'` `==` compares what is never alike: `seed` is a number, and",
+    ];
+    assert_eq!(told.len(), expected.len(), "{told:#?}");
+    for (told, expected) in told.iter().zip(expected) {
+        assert!(told.starts_with(expected), "{told}\nnot {expected}");
+    }
+}
+
+/// A misspelt key is one mistake, however many values it has, and stands where the key stands.
+#[test]
+fn a_misspelt_axis_is_told_once_at_its_name() {
+    let text = "from = \"small-16\"\n[axes]\n\"network.routing.qsp\" = [1, 2, 4]\nqps = [1, 2]\n\
+                sede = { from = 0, to = 3 }\n";
+    let told = mistakes(text);
+    assert_eq!(told.len(), 3, "{told:#?}");
+    assert!(
+        told[0].starts_with("(3, 1) `\"network.routing.qsp\"` there is no key `qsp`"),
+        "{told:?}"
+    );
+    assert!(told[0].contains("did you mean `qps`?"), "{told:?}");
+    assert!(told[1].starts_with("(4, 1) `qps`") && told[1].contains("network.routing.qps"));
+    assert!(told[2].starts_with("(5, 1) `sede`") && told[2].contains("did you mean `seed`?"));
+}
+
+/// A sample that cannot have as many cases as it asks for says so, and why.
+#[test]
+fn samples_that_fall_short_say_so() {
+    let remarks = |sample: &str| {
+        let text = format!(
+            "from = \"small-16\"\nwhere = \"seed != 3\"\n[axes]\nseed = {{ from = 0, to = 9 }}\n\
+             \"network.routing.qps\" = [1, 2]\n[sample]\n{sample}"
+        );
+        plan(&text).head.remarks
+    };
+    assert_eq!(
+        remarks("count = 100"),
+        ["`[sample]` asks for 100 cases and gets 18: the axes have 20 combinations and \
+             conditions \
+          refuse 2."]
+    );
+    assert_eq!(remarks("count = 18"), [""; 0]);
+    let hypercube = remarks("count = 30\nmethod = \"latin-hypercube\"");
+    assert!(hypercube[0].contains("asks for 30 cases and gets"), "{hypercube:?}");
+    assert!(hypercube[0].contains("were drawn before and conditions refuse"), "{hypercube:?}");
+}
+
+#[test]
+fn what_stays_where_the_transport_varies_is_said() {
+    let axes = |more: &str| {
+        let text = format!(
+            "from = \"small-16\"\n[axes]\nkind = [\n\
+             {{ \"network.transport\" = \"rocev2\"{more} }},\n\
+             {{ \"network.transport\" = \"infiniband\"{more} }},\n]\n"
+        );
+        plan(&text).head.remarks
+    };
+    let remarks = axes("");
+    assert!(remarks[0].contains("`cluster.nic`") && remarks[0].contains("`fabric.switch`"));
+    let bound = axes(", \"cluster.nic\" = \"connectx-7\"");
+    assert!(!bound[0].contains("`cluster.nic`") && bound[0].contains("`fabric.switch`"));
+}
+
+/// Plans are told apart by what was written, not by numbers that nobody knows.
+#[test]
+fn differences_name_what_differs() {
+    let of = |from: &str, set: &str, seeds: &str| {
+        let text = format!("from = \"{from}\"\n[set]\n{set}\n[axes]\nseed = {seeds}");
+        plan(&text)
+    };
+    let one = of("small-16", "\"prices.pue\" = 1.5", "[0, 1]");
+    assert_eq!(one.differences(&one.clone()), [""; 0]);
+    let from = one.differences(&of("small-128", "\"prices.pue\" = 1.5", "[0, 1]"));
+    assert_eq!(from[0], "from: small-16 there, small-128 here");
+    let set = one.differences(&of("small-16", "", "[0, 1]"));
+    assert_eq!(set[0], "[set]: prices.pue=1.5 there, nothing here");
+    let values = one.differences(&of("small-16", "\"prices.pue\" = 1.5", "[0, 2]"));
+    assert_eq!(values[0], "cases: 2 there, 2 here, 1 of them the same");
+    assert!(values[1].contains("values of an axis"), "{values:?}");
+    let kept = Plan::parse(&one.text().unwrap(), "plan").unwrap();
+    assert_eq!(kept.head, one.head);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(6))]
 

@@ -180,7 +180,8 @@ fn show_tells_the_best_the_front_what_decides_and_what_failed() {
     let study = Study::new(GRID);
     study.exec(&Selection::ALL, 1);
     let goals = ["step_s", "max:mfu"].map(str::to_owned).to_vec();
-    let shown = show(study.out.path(), &sweep::ShowOptions { goals }).unwrap();
+    let shown =
+        show(study.out.path(), &sweep::ShowOptions { goals, ..Default::default() }).unwrap();
     // The analytic engine draws nothing: cases that differ in their seed are one line.
     assert_eq!(shown.best.iter().map(|row| row.cases).sum::<usize>(), 10);
     assert!(shown.best.len() <= 2 && shown.best[0].differ.contains(&"seed".to_owned()));
@@ -193,7 +194,7 @@ fn show_tells_the_best_the_front_what_decides_and_what_failed() {
     assert!(shown.sensitivity.iter().all(|one| (0.0..=1.0 + 1e-9).contains(&one.share.unwrap())));
     assert_eq!(shown.failures.iter().map(|reason| reason.cases).sum::<usize>(), 10);
     assert!(shown.failures[0].error.contains("tp"), "{:?}", shown.failures);
-    let wrong = sweep::ShowOptions { goals: vec!["step".to_owned()] };
+    let wrong = sweep::ShowOptions { goals: vec!["step".to_owned()], width: None };
     assert!(show(study.out.path(), &wrong).unwrap_err().to_string().contains("step_s"));
 }
 
@@ -233,7 +234,8 @@ fn a_long_front_is_cut_and_says_so() {
     );
     study.exec(&Selection::ALL, 1);
     let goals = ["step_s", "max:mfu"].map(str::to_owned).to_vec();
-    let shown = show(study.out.path(), &sweep::ShowOptions { goals }).unwrap();
+    let shown =
+        show(study.out.path(), &sweep::ShowOptions { goals, ..Default::default() }).unwrap();
     assert_eq!(shown.pareto.len(), 24);
     let text = report::Answer::sheet(&shown).render(100);
     assert!(text.contains("And 4 more with 4 cases"), "{text}");
@@ -318,4 +320,56 @@ fn grids_with_other_measures_destroy_nothing() {
     let (study, more) = exec_in(study, GRID);
     let (_, again) = exec_in(study, &few);
     assert_eq!([fewer, more, again], [(0, 24, 0), (0, 20, 20), (24, 0, 0)]);
+}
+
+/// Ranges of cases, and numbers that there are not.
+#[test]
+fn cases_are_named_by_numbers_and_ranges() {
+    let study = Study::new(GRID);
+    let read = |text: &str| -> Result<Selection, String> {
+        let numbers: Result<Vec<sweep::Numbers>, String> =
+            text.split(',').map(str::parse).collect();
+        Selection::cases(&numbers?, &study.plan).map_err(|failure| failure.to_string())
+    };
+    assert_eq!(read("1-3,7,2"), Ok(Selection::Cases(vec![1, 2, 3, 7])));
+    assert_eq!(study.exec(&read("1-3,7").unwrap(), 1).executed, 4);
+    assert!(read("3-1").unwrap_err().contains("write 1-3"));
+    assert!(read("18-20").unwrap_err().contains("there is no case 20: they count from 0 to 19"));
+    assert!(read("a-b").unwrap_err().contains("like 7 or 1-3"));
+}
+
+/// What a sweep costs beside its cases: planning, keeping, merging. By the processor's time, so
+/// that a busy machine does not matter; the best of some tries, since it is not alone.
+#[test]
+fn a_sweep_costs_little_beside_its_cases() {
+    let text = r#"
+        from = "small-128"
+        engine = "analytic"
+        [axes]
+        "network.routing.qps" = [1, 2, 4, 8, 16]
+        seed = { from = 0, to = 59 }
+        [keep]
+        measures = ["step_s", "mfu"]
+    "#;
+    let mut best = (f64::INFINITY, f64::INFINITY);
+    for _ in 0..3 {
+        let grid = Grid::parse(text, Path::new("."), &Request::default()).unwrap();
+        let meter = commands::meter::Meter::start();
+        let plan = grid.plan(1).unwrap();
+        let planning = meter.cpu_s();
+        let out = tempfile::tempdir().unwrap();
+        let study = Study { grid, plan, out };
+        study.plan.write(study.out.path()).unwrap();
+        let cases = study.exec(&Selection::ALL, 1).cases_cpu_s;
+        study.merged();
+        let beside = meter.cpu_s() - cases;
+        best = (best.0.min(planning / cases), best.1.min(beside / cases));
+        if best.0 < 0.05 && best.1 < 0.15 {
+            return;
+        }
+    }
+    panic!(
+        "of the cases' own time, planning takes {:.3}, all that is beside {:.3}",
+        best.0, best.1
+    );
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use commands::{Failure, parallel};
 use scenario::Purpose;
-use sweep::{Grid, Options, Plan, Progress, Selection, Summary, slurm};
+use sweep::{Grid, Numbers, Options, Outlook, Plan, Progress, Selection, Summary, slurm};
 
 use crate::terminal::{Ending, Stop, Terminal};
 
@@ -58,10 +58,34 @@ struct PlanArguments {
     /// Also keep the plan in this folder, for `exec`
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Take a folder that holds the plan of another grid; results that are there stay
+    #[arg(long, requires = "out")]
+    replace: bool,
 }
 
 /// Execute all cases on this machine, and merge them
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  fatflow sweep run grid.toml --out study
+  fatflow sweep run grid.toml --out study --threads 4 --quiet
+  fatflow sweep run grid.toml --out study --engine analytic --set cluster.gpus=256
+
+A grid to start from, as grid.toml:
+  from = \"small-128\"
+  engine = \"flow\"
+  where = \"network.routing.qps * job.parallel.tp <= 64\"
+
+  [axes]
+  \"network.routing.qps\" = [1, 4, 16]
+  seed = { from = 0, to = 9 }
+  shape = [
+    { \"job.parallel.tp\" = 4, \"job.parallel.dp\" = 32 },
+    { \"job.parallel.tp\" = 8, \"job.parallel.dp\" = 16 },
+  ]
+
+  [keep]
+  measures = [\"step_s\", \"mfu\"]")]
 struct RunArguments {
     /// The grid file
     grid: PathBuf,
@@ -87,9 +111,9 @@ struct ExecArguments {
     /// Which part of how many, counted from 0
     #[arg(long, value_name = "I/N", required_unless_present = "cases")]
     shard: Option<Selection>,
-    /// These cases instead, by number
+    /// These cases instead, by number: `7`, `1-3,9`
     #[arg(long, value_name = "N,...", value_delimiter = ',', conflicts_with = "shard")]
-    cases: Vec<usize>,
+    cases: Vec<Numbers>,
     /// The folder that paths in the grid are relative to [default: the grid's own]
     #[arg(long, value_name = "DIR")]
     paths_from: Option<PathBuf>,
@@ -131,7 +155,8 @@ impl Arguments {
                 Ok(Ending::Done)
             }
             Action::Show(ShowArguments { folder, goals }) => {
-                let options = sweep::ShowOptions { goals: goals.clone() };
+                let width = Some(terminal.width());
+                let options = sweep::ShowOptions { goals: goals.clone(), width };
                 terminal.answer("sweep show", None, &sweep::show(folder, &options)?)?;
                 Ok(Ending::Done)
             }
@@ -160,11 +185,9 @@ fn grid_from(path: &Path, folder: Option<&Path>, terminal: &Terminal) -> Result<
 impl PlanArguments {
     fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         let grid = grid(&self.grid, terminal)?;
-        let threads = parallel::threads(terminal.threads());
-        let line = terminal.line("planning");
-        let outlook = sweep::outlook(&grid, grid.plan(threads)?, threads)?;
-        drop(line);
+        let outlook = outlook(&grid, parallel::threads(terminal.threads()), terminal)?;
         if let Some(out) = &self.out {
+            refuse_another(&outlook.plan, out, self.replace)?;
             keep(&grid, &outlook.plan, out)?;
         }
         terminal.answer("sweep plan", None, &outlook)?;
@@ -175,16 +198,13 @@ impl PlanArguments {
 impl RunArguments {
     fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         let grid = grid(&self.grid, terminal)?;
-        let threads = parallel::threads(terminal.threads());
-        let line = terminal.line("planning");
-        let outlook = sweep::outlook(&grid, grid.plan(threads)?, threads)?;
-        drop(line);
+        let outlook = outlook(&grid, parallel::threads(terminal.threads()), terminal)?;
         outlook.refuse_beyond(grid.budget)?;
         for idle in &outlook.idle {
             let (key, why, used_by) = (&idle.key, &idle.why, &idle.used_by);
             terminal.remark(&format!("unused: {key}: {why}; used by {used_by}"));
         }
-        self.refuse_another(&outlook.plan)?;
+        refuse_another(&outlook.plan, &self.out, self.replace)?;
         keep(&grid, &outlook.plan, &self.out)?;
         if let Some(address) = &self.ray {
             let plan = &outlook.plan.head.plan;
@@ -197,54 +217,47 @@ impl RunArguments {
         }
         sweep::merge(&self.out)?;
         terminal.remark(&report::Answer::sheet(&summary).render(100));
-        terminal.answer("sweep run", None, &sweep::show(&self.out, &Default::default())?)?;
+        terminal.answer("sweep run", None, &shown(&self.out, terminal)?)?;
         Ok(if summary.is_all_failed() { Ending::Failed } else { Ending::Done })
     }
+}
 
-    /// Another grid's folder is not taken by mistake.
-    fn refuse_another(&self, plan: &Plan) -> Result<(), Failure> {
-        let kept = if self.replace { None } else { Plan::find(&self.out)? };
-        let differences = kept.map(|kept| kept.differences(plan)).unwrap_or_default();
-        if differences.is_empty() {
-            return Ok(());
-        }
-        Err(Failure::Usage(format!(
-            "`{}` holds the sweep of another grid ({}); name another folder, or take this one with \
-             `--replace`: grid.toml, plan.jsonl and results.parquet become this grid's, and all \
-             results stay",
-            self.out.display(),
-            differences.join("; ")
-        )))
-    }
+/// The plan of a grid and what it will take on so many threads, with progress for whoever looks.
+fn outlook(grid: &Grid, threads: usize, terminal: &Terminal) -> Result<Outlook, Failure> {
+    let line = terminal.line("planning");
+    let tell = |done: usize, all: usize| {
+        line.tell(&format!("{done} of {all} cases planned"), done as u64, all as u64);
+    };
+    let plan = grid.plan_with(parallel::threads(terminal.threads()), &tell)?;
+    line.tell("looking at some cases", 0, 0);
+    sweep::outlook(grid, plan, threads)
+}
+
+/// What the results in a folder say, as wide as the terminal.
+fn shown(out: &Path, terminal: &Terminal) -> Result<sweep::Show, Failure> {
+    let options = sweep::ShowOptions { width: Some(terminal.width()), ..Default::default() };
+    sweep::show(out, &options)
+}
+
+/// Another grid's folder is not taken by mistake.
+fn refuse_another(plan: &Plan, out: &Path, replace: bool) -> Result<(), Failure> {
+    if replace { Ok(()) } else { plan.refuse_another(out, "`--replace`") }
 }
 
 impl ExecArguments {
     fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         let grid = grid_from(&self.grid, self.paths_from.as_deref(), terminal)?;
         let plan = grid.planned(&self.out, parallel::threads(terminal.threads()))?;
-        match Plan::find(&self.out)? {
-            None => keep(&grid, &plan, &self.out)?,
-            Some(kept) if kept.head.plan == plan.head.plan => {}
-            Some(kept) => {
-                let folder = self.out.display();
-                return Err(Stop::Failure(Failure::Run(format!(
-                    "`{folder}` holds the plan {} of fatflow {}, and this is the plan {} of \
-                     fatflow {}; `fatflow sweep plan --out {folder}` replaces it",
-                    kept.head.plan, kept.head.fatflow, plan.head.plan, plan.head.fatflow
-                ))));
-            }
+        let (file, out) = (self.grid.display(), self.out.display());
+        let way = format!("`fatflow sweep plan {file} --out {out} --replace`");
+        plan.refuse_another(&self.out, &way)?;
+        if Plan::find(&self.out)?.is_none() {
+            keep(&grid, &plan, &self.out)?;
         }
         let selection = match &self.shard {
             Some(shard) => shard.clone(),
-            None => Selection::Cases(self.cases.clone()),
+            None => Selection::cases(&self.cases, &plan)?,
         };
-        if let Selection::Cases(cases) = &selection
-            && let Some(index) = cases.iter().find(|index| plan.cases.len() <= **index)
-        {
-            let last = plan.cases.len() - 1;
-            let reason = format!("there is no case {index}: they count from 0 to {last}");
-            return Err(Stop::Failure(Failure::Usage(reason)));
-        }
         let summary = execute(&grid, &plan, &selection, &self.out, terminal)?;
         let (is_complete, is_all_failed) = (summary.left == 0, summary.is_all_failed());
         terminal.answer("sweep exec", None, &summary)?;

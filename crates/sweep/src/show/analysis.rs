@@ -50,6 +50,9 @@ const LENGTH: &str = "batch.length";
 /// Bins of an axis with many values: at least and at most.
 const BINS: (usize, usize) = (4, 10);
 
+/// Numbers that differ by less than this share of them are the same.
+const SAME: f64 = 1e-9;
+
 /// With fewer cases a group than that, nothing can be said of the groups' means.
 const LEAST_EACH: usize = 3;
 
@@ -79,8 +82,9 @@ pub(crate) fn explained(values: &[(&Json, f64)], full: bool) -> Option<f64> {
         .map(|group| group.len() as f64 * (mean(group.iter().copied()) - whole).powi(2))
         .sum();
     match (values.len(), groups.len()) {
-        _ if total <= 0.0 => Some(0.0),
-        _ if full => Some(between / total),
+        // Sums of equal numbers are not quite equal.
+        (count, _) if total <= count as f64 * (SAME * whole).powi(2) => Some(0.0),
+        _ if full => Some((between / total).min(1.0)),
         (count, groups) if count < LEAST_EACH * groups => None,
         (count, groups) => {
             let within = (total - between).max(0.0) / (count - groups) as f64;
@@ -276,6 +280,14 @@ mod tests {
         assert_eq!(point(16.0, 100.0, 6.25).against(&small), (Kind::Strong, 1.6, 0.8));
         assert_eq!(point(16.0, 200.0, 12.5).against(&small), (Kind::Weak, 1.6, 0.8));
         assert_eq!(point(16.0, 150.0, 10.0).against(&small).0, Kind::Mixed);
+    }
+
+    /// The mean of equal numbers is not quite that number: no axis explains what is no difference.
+    #[test]
+    fn equal_results_have_no_variance_to_explain() {
+        let labels: Vec<Json> = (0..3000).map(|at| Json::from(at % 5)).collect();
+        let values: Vec<(&Json, f64)> = labels.iter().map(|label| (label, 14.837_21)).collect();
+        assert_eq!([true, false].map(|full| explained(&values, full)), [Some(0.0); 2]);
     }
 
     /// One of three continuous axes decides, as a random and as a Latin hypercube sample have it.

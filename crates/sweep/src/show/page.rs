@@ -105,7 +105,7 @@ impl Answer for Show {
         for measure in &self.unseen {
             sheet = sheet.note(format!("no result has a number `{measure}`"));
         }
-        let (table, left_out) = rows::table(&self.best, &self.varying, &self.goals);
+        let (table, left_out) = rows::table(&self.best, &self.varying, (&self.goals, self.width));
         sheet = sheet.heading(format!("{way} {}", goal.name)).table(table);
         if self.best.iter().chain(&self.pareto).any(|row| !row.is_product) {
             sheet = sheet.text(
@@ -182,7 +182,8 @@ impl Show {
         let text = "Of these cases none can be bettered in one goal without losing in another.";
         let sheet = sheet.heading(format!("Pareto front: {}", names.join(", ")));
         let shown = &self.pareto[..self.pareto.len().min(MOST_FRONT)];
-        let sheet = sheet.text(text).table(rows::table(shown, &self.varying, &self.goals).0);
+        let (table, _) = rows::table(shown, &self.varying, (&self.goals, self.width));
+        let sheet = sheet.text(text).table(table);
         match &self.pareto[shown.len()..] {
             [] => sheet,
             more => {
@@ -211,9 +212,14 @@ impl Show {
             .units(Unit::Share, Unit::Number)
             .caption(
                 "The variance of the means over an axis's values, over the whole, less what chance \
-                 explains; what is left to 100 % is axes together.",
+                 explains.",
             );
-        let sheet = sheet.heading(format!("What decides {name}"));
+        let text = format!(
+            "The share of the variance of {name} over the cases that each axis explains by itself: \
+             1 (100 %) if it alone decides, 0 if {name} is the same whatever its value. What is \
+             missing to 1 is what axes do together."
+        );
+        let sheet = sheet.heading(format!("What decides {name}")).text(text);
         let some = unsaid.len() < self.sensitivity.len();
         let sheet = if some { sheet.chart(chart) } else { sheet };
         match &unsaid[..] {

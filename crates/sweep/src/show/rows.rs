@@ -14,8 +14,8 @@ use crate::store::Record;
 /// The ends of a step's 80 % interval.
 pub(crate) const STEP_ENDS: [&str; 2] = ["step_low_s", "step_high_s"];
 
-/// A table that is wider than that has fewer measures.
-const WIDEST: usize = 96;
+/// Columns that a terminal's table has beside its cells.
+const MARGIN: usize = 4;
 
 /// So many values that alike cases have are named; of more, the ends or the number.
 const NAMED: usize = 3;
@@ -185,7 +185,11 @@ pub(super) fn written(number: f64) -> String {
 }
 
 /// Rows as a table as wide as a terminal, and the measures that have no room.
-pub(super) fn table(rows: &[Row], varying: &Varying, goals: &[Goal]) -> (Table, Vec<String>) {
+pub(super) fn table(
+    rows: &[Row],
+    varying: &Varying,
+    (goals, width): (&[Goal], usize),
+) -> (Table, Vec<String>) {
     let mut columns: Vec<(String, Vec<String>)> = Vec::new();
     for (at, (_, name, _)) in varying.axes.iter().enumerate() {
         columns.push((name.clone(), rows.iter().map(|row| row.cells[at].clone()).collect()));
@@ -215,7 +219,7 @@ pub(super) fn table(rows: &[Row], varying: &Varying, goals: &[Goal]) -> (Table, 
         if column.1.iter().all(String::is_empty) {
             continue;
         }
-        if !is_goal(name) && WIDEST < used + wide(&column) {
+        if !is_goal(name) && width.saturating_sub(MARGIN) < used + wide(&column) {
             left_out.push(name.to_owned());
             continue;
         }

@@ -75,9 +75,58 @@ impl fmt::Display for Unanswered {
                 "Slurm's command `{program}` is not on the PATH; use a machine from which jobs \
                  are submitted, such as a login node"
             ),
-            Self::Refused(program, said) => write!(f, "{program}: {said}"),
+            Self::Refused(program, said) => {
+                let what = explained(said).unwrap_or("Slurm did not do what it was asked");
+                write!(f, "{what} (`{program}` says: {said})")
+            }
         }
     }
+}
+
+/// What Slurm's own words mean, by a part of them.
+const MEANINGS: [(&str, &str); 9] = [
+    (
+        "Unable to contact slurm controller",
+        "Slurm's controller (slurmctld) does not answer from this machine; `scontrol ping` says \
+         whether it is up, and SLURM_CONF which cluster is asked",
+    ),
+    (
+        "Could not establish a configuration source",
+        "this machine belongs to no Slurm cluster: there is no slurm.conf; use a machine from \
+         which jobs are submitted, such as a login node",
+    ),
+    (
+        "Unable to process configuration file",
+        "Slurm's configuration on this machine cannot be read; SLURM_CONF says which it is",
+    ),
+    (
+        "Connection refused",
+        "Slurm's controller (slurmctld) is not running where this machine looks for it; `scontrol \
+         ping` says whether it is up",
+    ),
+    (
+        "Protocol authentication error",
+        "Slurm does not know who you are here: munge is not running, or has another key",
+    ),
+    ("munge", "Slurm does not know who you are here: munge is not running, or has another key"),
+    (
+        "invalid partition",
+        "there is no such partition; `sinfo` lists them, and --partition names one",
+    ),
+    (
+        "Invalid account",
+        "Slurm wants another account or partition of you; name it with --sbatch-arg=--account=NAME",
+    ),
+    (
+        "Requested node configuration is not available",
+        "no node of the partition has what a task asks for; --mem and --cpus ask for less",
+    ),
+];
+
+/// What Slurm's own words mean, if they are known.
+fn explained(said: &str) -> Option<&'static str> {
+    let known = MEANINGS.iter().find(|(words, _)| said.contains(words));
+    known.map(|(_, meaning)| *meaning)
 }
 
 impl From<Unanswered> for Failure {
@@ -174,6 +223,17 @@ mod tests {
         // A job that is no array, and no job at all.
         assert_eq!(task("12|N/A|RUNNING|None"), None);
         assert_eq!(task(""), None);
+    }
+
+    #[test]
+    fn words_of_slurm_are_explained() {
+        let said =
+            "slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)";
+        let text = Unanswered::Refused("scontrol", said.to_owned()).to_string();
+        assert!(text.starts_with("Slurm's controller (slurmctld) does not answer"), "{text}");
+        assert!(text.ends_with(&format!("(`scontrol` says: {said})")), "{text}");
+        let other = Unanswered::Refused("sbatch", "error: 42".to_owned()).to_string();
+        assert_eq!(other, "Slurm did not do what it was asked (`sbatch` says: error: 42)");
     }
 
     #[test]

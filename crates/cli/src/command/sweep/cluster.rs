@@ -8,7 +8,7 @@ use sweep::kubernetes::Manifest;
 use sweep::Outlook;
 use sweep::slurm::{self, Follower, Options};
 
-use super::{grid, grid_from, keep};
+use super::{grid, grid_from, keep, outlook, refuse_another, shown};
 use crate::terminal::{Ending, Stop, Terminal};
 
 /// Submit all cases as job arrays, follow them, and submit again what is missing
@@ -55,6 +55,9 @@ pub(super) struct SubmitArguments {
     /// Submit, and do not wait
     #[arg(long)]
     no_follow: bool,
+    /// Take a folder that holds the plan of another grid; results that are there stay
+    #[arg(long)]
+    replace: bool,
 }
 
 /// It becomes a line of a script.
@@ -68,10 +71,8 @@ fn one_line(text: &str) -> Result<String, String> {
 impl SubmitArguments {
     pub(super) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         let grid = grid(&self.grid, terminal)?;
-        let line = terminal.line("planning");
-        let plan = grid.plan(parallel::threads(terminal.threads()))?;
-        let outlook = sweep::outlook(&grid, plan, usize::from(self.cpus))?;
-        drop(line);
+        let outlook = outlook(&grid, usize::from(self.cpus), terminal)?;
+        refuse_another(&outlook.plan, &self.out, self.replace)?;
         keep(&grid, &outlook.plan, &self.out)?;
         let options = Options {
             partition: self.partition.clone(),
@@ -167,12 +168,12 @@ Job's name: `fatflow sweep merge` and `show` work wherever it is mounted.")]
 struct KubernetesArguments {
     /// The grid file; it goes into the manifest
     grid: PathBuf,
-    /// The image, with fatflow on its path
-    #[arg(long, value_name = "IMAGE", default_value = "fatflow")]
-    image: String,
-    /// The claim of the volume for results
-    #[arg(long, value_name = "NAME", default_value = "fatflow")]
-    volume_claim: String,
+    /// The image, with fatflow on its path [default: fatflow, which is said]
+    #[arg(long, value_name = "IMAGE")]
+    image: Option<String>,
+    /// The claim of the volume for results [default: fatflow, which is said]
+    #[arg(long, value_name = "NAME")]
+    volume_claim: Option<String>,
     /// The Job's name [default: of the plan]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -201,10 +202,7 @@ impl KubernetesArguments {
     fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         terminal.only_text("a manifest for Kubernetes")?;
         let grid = grid(&self.grid, terminal)?;
-        let line = terminal.line("planning");
-        let plan = grid.plan(parallel::threads(terminal.threads()))?;
-        let outlook = sweep::outlook(&grid, plan, usize::from(self.cpus))?;
-        drop(line);
+        let outlook = outlook(&grid, usize::from(self.cpus), terminal)?;
         let manifest = Manifest {
             name: self.name.clone(),
             image: self.image.clone(),
@@ -218,6 +216,9 @@ impl KubernetesArguments {
         };
         self.refuse_files(&outlook, terminal)?;
         terminal.write(&manifest.yaml(&grid.source.text, &outlook)?)?;
+        for line in manifest.assumed() {
+            terminal.remark(&line);
+        }
         Ok(Ending::Done)
     }
 }
@@ -255,10 +256,12 @@ pub(super) fn run_on_ray(
     terminal: &Terminal,
 ) -> Result<Ending, Stop> {
     let ending = execute_on_ray(address, (grid, plan, out), terminal)?;
-    if ending == Ending::Done {
-        terminal.answer("sweep run", None, &sweep::show(out, &Default::default())?)?;
+    if ending != Ending::Done {
+        return Ok(ending);
     }
-    Ok(ending)
+    let shown = shown(out, terminal)?;
+    terminal.answer("sweep run", None, &shown)?;
+    Ok(if shown.status.is_all_failed() { Ending::Failed } else { Ending::Done })
 }
 
 fn execute_on_ray(
