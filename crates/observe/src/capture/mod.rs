@@ -1,0 +1,1 @@
+//! Captures: packets of RoCEv2 and InfiniBand.

@@ -1,0 +1,81 @@
+//! The list of readers, and which of them a file is given to.
+//!
+//! To add a reader: write a value of [`Format`] in its file and add its line to [`FORMATS`]. The
+//! first whose `recognises` says yes to the content gets the file; the order matters only where
+//! two could say yes. Any other text goes through [`crate::log`], line by line; what that finds
+//! nothing in is named by [`unread`] and said not to be read.
+
+pub mod unread;
+
+use crate::input::{Input, Trouble};
+use crate::observed::{Observed, Source};
+use crate::records;
+
+/// A kind of file.
+#[derive(Debug)]
+pub struct Format {
+    /// What people call it, as in "a pcap capture".
+    pub name: &'static str,
+    /// What is counted in it: lines, packets, events.
+    pub unit: &'static str,
+    /// Whether the first bytes are of this kind. Names of files do not count.
+    pub recognises: fn(&Input<'_>) -> bool,
+    /// Reads it. `Err` says why it stopped; what was found until then stays.
+    pub read: fn(&mut Input<'_>, &mut Reading<'_>) -> Result<(), Trouble>,
+}
+
+/// What a reader fills: the source that it reads, and everything that was observed.
+#[derive(Debug)]
+pub struct Reading<'a> {
+    /// How much of it was read and skipped.
+    pub source: Source,
+    /// Everything that was observed, in all files.
+    pub observed: &'a mut Observed,
+}
+
+impl Reading<'_> {
+    /// Adds something that is wrong at a line, unless there are many already.
+    pub fn problem(&mut self, line: u64, reason: &str) {
+        self.source.problem(line, reason);
+    }
+}
+
+/// All readers, the most certain first.
+pub const FORMATS: &[&Format] = &[
+    &records::FLIGHT_RECORDER_PICKLE,
+    &records::FLIGHT_RECORDER,
+    &records::INSPECTOR,
+    &records::PROFILER,
+    &records::EXAMPLE_PROFILER,
+    &records::NCCL_TESTS_JSON,
+    &records::RCCL_TESTS_JSON,
+    &records::RCCL_TESTS_CSV,
+    &crate::log::FORMAT,
+];
+
+/// Gives an input to its reader.
+pub(crate) fn read(mut input: Input<'_>, observed: &mut Observed) {
+    let mut source = Source::new(&input.name, "nothing");
+    if input.head().is_empty() {
+        source.problems.push(format!("{}: is empty", input.name));
+        return observed.sources.push(source);
+    }
+    let Some(format) = FORMATS.iter().find(|format| (format.recognises)(&input)) else {
+        source.kind = "data of an unknown kind".to_owned();
+        source.problems.push(format!("{}: observe does not know what this is", input.name));
+        return observed.sources.push(source);
+    };
+    source.kind = format.name.to_owned();
+    source.unit = format.unit;
+    let mut reading = Reading { source, observed };
+    let ended = (format.read)(&mut input, &mut reading);
+    if let Err(trouble) = ended {
+        reading.source.problem(trouble.line, &trouble.reason);
+    }
+    if 0 < input.cut_lines {
+        let cut = format!("{} lines are longer than 4 MiB and were cut", input.cut_lines);
+        reading.source.problem(0, &cut);
+    }
+    let source = reading.source;
+    observed.sources.push(source);
+}

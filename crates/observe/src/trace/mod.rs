@@ -1,0 +1,1 @@
+//! Traces: what profilers recorded, and workloads for simulators.
