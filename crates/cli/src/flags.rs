@@ -13,7 +13,7 @@ use crate::arguments::Global;
 /// Flags that can be given in vain, why that is, and who obeys them.
 const FLAGS: [[&str; 3]; 6] = [
     ["--engine", "no network is computed", "run, collective, compare, sweep, validate and claims"],
-    ["--threads", "this runs on one thread", "--seeds, compare, sweep, validate and claims"],
+    ["--threads", "this runs on one thread", "--engine packet, --seeds, sweep, compare, validate"],
     ["--seed", "nothing here is drawn at random", "commands that run a scenario"],
     ["--set", "no scenario is read", "commands that read a scenario"],
     ["--catalogue", "no hardware is looked up", "commands that read a scenario"],

@@ -8,7 +8,7 @@ use anstream::AutoStream;
 use commands::meter::Meter;
 use commands::packets::Patience;
 use commands::seeds::Repeat;
-use commands::{Failure, VERSION, answer, cross_check};
+use commands::{Failure, VERSION, answer, cross_check, parallel};
 use packetsim::{Progress, Watch};
 use report::{Answer, ErrorEnvelope, Mistake, Sheet};
 use scenario::{Colour, Loaded, Purpose, Request, Style, load};
@@ -217,12 +217,22 @@ impl Terminal {
                 line.tell(&progress_line(&progress, clock.wall_s()), done.min(all), all);
             }
         };
+        // Only packets of one run are spread over threads.
+        let moves_packets = self.engines().is_none_or(commands::Engine::moves_packets);
+        let cores = if moves_packets { parallel::threads(self.threads()) } else { 1 };
         let mut watch = Watch {
             interrupt: Some(&self.interrupt.happened),
             progress: Some(&mut show),
-            expected_events: 0,
+            cores,
+            ..Watch::default()
         };
-        self.interrupt.heeded(|| work(&mut watch))
+        let answer = self.interrupt.heeded(|| work(&mut watch));
+        let (threads, why) = (watch.threads, watch.why_one_thread);
+        drop(line);
+        if let Some(why) = why.filter(|_| threads < 2) {
+            self.remark(&format!("ran on one thread: {why}"));
+        }
+        answer
     }
 
     /// How often to repeat something, with the threads that were asked for.
@@ -245,6 +255,11 @@ impl Terminal {
             // If standard error is closed there is nobody left to tell.
             let _ = writeln!(stream, "{text}");
         }
+    }
+
+    /// The columns that there are for an answer.
+    pub(crate) fn width(&self) -> usize {
+        width(&io::stdout())
     }
 
     /// Writes an answer: JSON if it was asked for, otherwise the sheet for people.
@@ -350,10 +365,11 @@ fn progress_line(progress: &Progress, seconds: f64) -> String {
     line
 }
 
-/// The columns of a terminal, or a fixed number where there is none.
+/// The columns of a terminal; where there is none, what `COLUMNS` says, or a fixed number.
 pub(crate) fn width(stream: &impl IsTerminal) -> usize {
     let size = if stream.is_terminal() { terminal_size::terminal_size() } else { None };
-    size.map_or(WIDTH_WITHOUT_TERMINAL, |(width, _)| usize::from(width.0))
+    let said = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|width| *width < 10_000);
+    size.map_or_else(|| said().unwrap_or(WIDTH_WITHOUT_TERMINAL), |(w, _)| usize::from(w.0))
 }
 
 #[cfg(test)]

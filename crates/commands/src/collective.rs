@@ -17,8 +17,10 @@ use crate::links::Pictures;
 use crate::packets::{Budget, Patience};
 use crate::seeds::{self, Repeat, Seeds, Spread};
 
+mod iterations;
 pub mod measured;
 
+pub use iterations::Iterations;
 use measured::Measured;
 
 /// Which sizes to run.
@@ -65,7 +67,7 @@ pub struct Report {
 pub struct Row {
     /// As nccl-tests counts it.
     pub bytes: u64,
-    /// How long it takes, its launch included.
+    /// How long it takes, its launch included; over several iterations the mean.
     pub time_us: f64,
     /// The least of its 80 % interval.
     pub low_us: f64,
@@ -95,6 +97,9 @@ pub struct Row {
     /// The time over several seeds, in microseconds; the figures above are then of its mean.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seeds_us: Option<Spread>,
+    /// How the iterations differ, if it was run several times in a row; of all seeds together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iterations: Option<Iterations>,
 }
 
 /// What to run, and how.
@@ -110,6 +115,8 @@ pub struct Options {
     pub sizes: Sizes,
     /// On how many GPUs; all if nobody says.
     pub gpus: Option<usize>,
+    /// How often in a row, with queue pairs, rates and queues kept from one to the next.
+    pub iterations: u32,
 }
 
 /// Runs one collective over sizes on the first GPUs of the scenario's fabric. Somebody who
@@ -210,9 +217,17 @@ fn ran(
     options: &Options,
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Ran, Failure> {
-    let Options { patience, sizes, gpus, .. } = *options;
+    let Options { engine, patience, sizes, gpus, iterations, .. } = *options;
     let fabric = loaded.fabric();
     let gpus = taking_part(gpus, fabric.gpus())?;
+    if iterations != 1 && !engine.has_contention() {
+        let reason = "one iteration after the other takes equally long by closed forms: choose \
+                      --engine flow or packet for --iterations";
+        return Err(Failure::Usage(reason.to_owned()));
+    }
+    if iterations == 0 {
+        return Err(Failure::Usage("iterations are 1 or more".to_owned()));
+    }
     if sizes.factor < 2 || sizes.max < sizes.min || sizes.min == Bytes::ZERO {
         return Err(Failure::Run("sizes go from a smallest to a largest by a factor".to_owned()));
     }
@@ -261,7 +276,10 @@ impl Row {
         let times = seeds.iter().filter_map(|rows| rows.get(at)).map(|row| row.time_us);
         let spread = Spread::of(&times.collect::<Vec<_>>());
         let faster = first.time_us / spread.mean;
+        let each = seeds.iter().filter_map(|rows| rows.get(at)?.iterations.as_ref());
+        let each: Vec<&[f64]> = each.map(|several| &several.times_us[..]).collect();
         Self {
+            iterations: first.iterations.is_some().then(|| Iterations::of(each.concat())),
             time_us: spread.mean,
             low_us: first.low_us / faster,
             high_us: first.high_us / faster,
@@ -280,22 +298,31 @@ fn row(
     budget: &mut Budget,
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<(Row, Option<Outcome>), Failure> {
-    let Options { engine, collective, patience, .. } = *options;
+    let Options { engine, collective, patience, iterations, .. } = *options;
     let fabric = loaded.fabric();
     let settings = &engine::library(loaded);
+    let mut times_us = Vec::new();
     let (plan, seconds, limiting, outcome) = if engine.has_contention() {
         let mut transfers = Transfers::new();
         let label = transfers.label(collective.name());
         let (detail, weights) = (engine.detail(), &[][..]);
-        let limit = Limit { operations: engine::most_operations(engine, patience), copies: 1 };
+        let operations = engine::most_operations(engine, patience);
+        let limit = Limit { operations, copies: iterations.into() };
         let wanted = Wanted { collective, bytes, settings, detail, weights, limit, label };
         let mut group = Group::new(communicator.clone());
         let Lowered { end, plan } = lower(fabric, &mut group, &wanted, &mut transfers, &[])?;
+        let mut ends = vec![end];
+        for before in 0..iterations as usize - 1 {
+            let after = [ends[before]];
+            ends.push(lower(fabric, &mut group, &wanted, &mut transfers, &after)?.end);
+        }
         watch.expected_events = engine::estimate(loaded, engine, &transfers, budget)?;
         let outcome = engine::run_whole(loaded, fabric, engine, &transfers, watch)?;
         refuse_unfinished(&outcome, collective, bytes)?;
-        let seconds = outcome.over(end).unwrap_or(Span::ZERO).as_secs_f64();
-        (plan, seconds, engine::busiest(fabric, &outcome, seconds), Some(outcome))
+        times_us = iterations::times_us(&outcome, &ends);
+        let all = outcome.over(ends[ends.len() - 1]).unwrap_or(Span::ZERO).as_secs_f64();
+        let limiting = engine::busiest(fabric, &outcome, all);
+        (plan, all / ends.len() as f64, limiting, Some(outcome))
     } else {
         let ranks = communicator.ranks() as u32;
         let estimate = nccl::estimate(fabric, communicator, collective, bytes, settings);
@@ -309,9 +336,10 @@ fn row(
     }
     let (limiting_link, limiting_utilisation) = limiting;
     let algbw_gbps = if seconds > 0.0 { bytes.as_f64() / seconds / 1e9 } else { 0.0 };
+    let over = seconds * f64::from(iterations);
     let cpu_cores = outcome
         .as_ref()
-        .map(|outcome| engine::cpu_cores(loaded, &|link| engine::carried(outcome, link), seconds));
+        .map(|outcome| engine::cpu_cores(loaded, &|link| engine::carried(outcome, link), over));
     let inside = communicator.domains() < 2;
     let interval = Interval::of_collective(loaded, engine, collective, (inside, bytes.get()));
     let (low_us, high_us) = interval.of_time(seconds * 1e6);
@@ -330,6 +358,7 @@ fn row(
         limiting_utilisation,
         cpu_cores,
         seeds_us: None,
+        iterations: (1 < times_us.len()).then(|| Iterations::of(times_us)),
     };
     Ok((row, outcome))
 }
@@ -459,6 +488,7 @@ impl Answer for Report {
             let heading = format!("Time over {} seeds from {}", seeds.count, seeds.first);
             sheet = sheet.heading(heading).table(self.seeds_table());
         }
+        sheet = iterations::show(&self.rows, sheet);
         if let Some(pictures) = &self.pictures {
             sheet = pictures.show(sheet, "All links, at the largest size");
         }

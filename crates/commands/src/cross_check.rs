@@ -80,6 +80,9 @@ type Figures = Result<Answered, Failure>;
 /// The packet engine without congestion control: what the fluid engine can be held against.
 const UNCONTROLLED: &str = "packet, uncontrolled";
 
+/// The step on one clock, where the column before it runs phases one by one.
+const WHOLE: &str = "flow, whole";
+
 /// The row that is there only if some engine has any: makespans and percentiles are of those flows
 /// that finished, and alone would look as if all had.
 const UNFINISHED: &str = "unfinished flows";
@@ -96,8 +99,8 @@ pub fn job(
     patience: Patience,
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Report, Failure> {
-    every(loaded, &mut |loaded, engine| {
-        let report = run_job::run(loaded, engine, patience, watch)?;
+    every(loaded, Steps::BothWays, &mut |loaded, engine, whole| {
+        let report = run_job::run_once(loaded, engine, patience, whole, watch)?;
         let mut figures = vec![("step".to_owned(), "s", report.step_s)];
         let parts = report.breakdown_s.named();
         figures.extend(parts.iter().map(|(name, value)| ((*name).to_owned(), "s", *value)));
@@ -113,7 +116,7 @@ pub fn traffic(
     patience: Patience,
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Report, Failure> {
-    let mut report = every(loaded, &mut |loaded, engine| {
+    let mut report = every(loaded, Steps::None, &mut |loaded, engine, _| {
         let drawing = Drawing::Omitted;
         let options = run_traffic::Options { engine, patience, series: None, drawing };
         let (report, ..) = run_traffic::run(loaded, &options, watch)?;
@@ -150,7 +153,7 @@ pub fn collective(
     options: &collective::Options,
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Report, Failure> {
-    let report = every(loaded, &mut |loaded, engine| {
+    let report = every(loaded, Steps::None, &mut |loaded, engine, _| {
         let options = collective::Options { engine, ..*options };
         let report = collective::run(loaded, &options, watch)?;
         let row =
@@ -176,21 +179,33 @@ pub fn unused(loaded: &Loaded, purpose: impl Fn(Engine) -> Purpose) -> Vec<Unuse
     all
 }
 
-/// Asks every engine. One that refuses says why; an interrupt leaves what is known.
+/// Whether there are steps, which flows put together in two ways.
+#[derive(Clone, Copy, PartialEq)]
+enum Steps {
+    None,
+    BothWays,
+}
+
+/// Asks every engine; about a step the flow engine for both ways. One that refuses says why; an
+/// interrupt leaves what is known.
 fn every(
     loaded: &mut Loaded,
-    ask: &mut dyn FnMut(&Loaded, Engine) -> Figures,
+    steps: Steps,
+    ask: &mut dyn FnMut(&Loaded, Engine, bool) -> Figures,
 ) -> Result<Report, Failure> {
     let mut report = Report { columns: Vec::new(), rows: Vec::new(), title: loaded.title() };
     for engine in Engine::ALL {
         if !engine.moves_packets() {
-            report.add(engine.name(), &mut || ask(loaded, engine))?;
+            report.add(engine.name(), &mut || ask(loaded, engine, false))?;
+            if steps == Steps::BothWays && engine.has_contention() {
+                report.add(WHOLE, &mut || ask(loaded, engine, true))?;
+            }
             continue;
         }
         for (name, settings) in packet_columns(loaded) {
             // The scenario's own settings come last, and stay.
             loaded.scenario.network.settings = settings;
-            report.add(name, &mut || ask(loaded, engine))?;
+            report.add(name, &mut || ask(loaded, engine, false))?;
         }
     }
     Ok(report)
@@ -219,6 +234,10 @@ impl Report {
     fn columns_in_words(&self) -> String {
         let has = |name| self.columns.iter().any(|column| column.name == name);
         let mut words = "In brackets: the difference from the column to the left.".to_owned();
+        if has(WHOLE) {
+            words += " Whole: every rank on one clock, where the others run phases one by one; its \
+                      jitter is one draw.";
+        }
         if has(UNPAUSED) {
             words += " Packets that are never paused have endless buffers: what queues change that \
                       serve whoever comes first.";

@@ -305,7 +305,7 @@ pub fn observe<'a>(
 /// carry so many bytes.
 pub fn cpu_cores(loaded: &Loaded, bytes: &dyn Fn(LinkId) -> f64, seconds: f64) -> f64 {
     let (fabric, nic) = (loaded.fabric(), loaded.settings().nic);
-    let mut servers = vec![0.0; fabric.servers()];
+    let mut servers = vec![0.0; fabric.machines()];
     for number in 0..fabric.nics() {
         let node = fabric.nic(number);
         let rate = |reverse: bool| {

@@ -64,6 +64,19 @@ pub fn save(
     written.map_err(|error| Failure::Run(format!("cannot write {}: {error}", path.display())))
 }
 
+/// Writes a text, and the folder that it lies in where there is none.
+pub fn save_text(path: &Path, text: &str) -> Result<(), Failure> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(|error| {
+            Failure::Run(format!("cannot create {}: {error}", folder.display()))
+        })?;
+    }
+    save(path, |mut out| {
+        io::Write::write_all(&mut out, text.as_bytes())?;
+        io::Write::flush(&mut out)
+    })
+}
+
 /// Writes a table as its name asks for.
 pub fn save_table(path: &Path, table: &Table) -> Result<(), Failure> {
     save(path, |mut out| {

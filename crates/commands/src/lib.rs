@@ -27,29 +27,37 @@
 //! One file for each command, with its options, its result and `run`; [`engine`] is the door to
 //! the engines, [`work`] writes synthetic traffic out for them, [`packets`] is what packet runs
 //! need before and beside, [`series`] what they measured, [`cross_check`] the engines side by side,
-//! [`seeds`] the same under several seeds, [`meter`] what runs cost the machine, [`failure`] how a
-//! command can fail, [`files`] what results become for other tools.
+//! [`campaign`] days of a job by dice, [`seeds`] the same under several seeds, [`meter`] what runs
+//! cost the machine, [`failure`] how a command can fail, [`files`] what results become for other
+//! tools.
 //! [`answer`] is what all of them become, [`clock`] what becomes of a run that simulated time
 //! cannot hold.
+//! [`change`] is something that could be done otherwise, [`levers`] names what a run makes look
+//! worthwhile.
 //! `links` draws what links did, `occupancy` tells when in a step they did it.
 
 pub mod answer;
+pub mod campaign;
+pub mod change;
 pub mod check;
 pub mod claims;
 pub mod clock;
 pub mod collective;
 pub mod compare;
 pub mod cross_check;
+pub mod distance;
 pub mod engine;
 pub mod failure;
 pub mod files;
 pub mod init;
 pub mod interval;
+pub mod levers;
 mod links;
 pub mod meter;
 mod occupancy;
 pub mod packets;
 pub mod parallel;
+pub mod place;
 pub mod presets;
 pub mod run_job;
 pub mod run_traffic;

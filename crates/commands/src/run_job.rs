@@ -3,7 +3,8 @@
 //! The step crate predicts; the chosen engine runs every distinct phase of communication on the
 //! scenario's fabric ([`prediction`]): whole on the flow engine, a few mebibytes of each on the
 //! packet engine, whose cost grows with bytes. `analytic` is the closed form of every collective,
-//! without contention.
+//! without contention. Where something comes or goes within the step, or where somebody asks for
+//! it, the whole step is run on one clock instead ([`whole`]).
 
 use fabric::cost::{self, Dollars, NETWORK};
 use fabric::graph::LinkKind;
@@ -12,13 +13,14 @@ use job::compute::Operands;
 use job::memory::{self, Usage};
 use scenario::Loaded;
 use serde::Serialize;
-use step::faults::{Goodput, RunSize};
+use step::faults::Goodput;
 use step::money::{self, Bill, Machines, Phases};
 use step::network::words;
 use step::predict::Prediction;
 use step::timeline::Share;
 
 use crate::Drawing;
+use crate::campaign::{self, Campaign};
 use crate::engine::{self, Engine};
 use crate::failure::Failure;
 use crate::interval::Interval;
@@ -33,6 +35,8 @@ mod latency;
 mod model;
 mod page;
 mod prediction;
+mod verdict;
+mod whole;
 
 pub use circuits::{Circuits, Lit, Plan};
 pub(crate) use lanes::busiest_over_time;
@@ -40,6 +44,8 @@ pub use model::ModelFigures;
 pub(crate) use page::job_words;
 use prediction::{Predicted, at_ends, on_engine, with_free_link};
 pub use prediction::{Scaled, cost, predicted, refuse_endless};
+pub use verdict::{Lever, Verdict};
+pub use whole::{Exchanged, Met, Way, WholeStep};
 
 /// Segments of the critical path that are told, the longest.
 const TOLD_SEGMENTS: usize = 8;
@@ -47,6 +53,8 @@ const TOLD_SEGMENTS: usize = 8;
 /// A predicted step.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
+    /// What somebody would tell a colleague.
+    pub verdict: Verdict,
     /// How long a step takes: the sum of `breakdown_s`.
     pub step_s: f64,
     /// The least of its 80 % interval.
@@ -55,6 +63,11 @@ pub struct Report {
     pub step_high_s: f64,
     /// The interval, as multiples of the step, and where it comes from.
     pub interval: Interval,
+    /// How it was put together.
+    pub way: Way,
+    /// What was run on one clock, if it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub whole: Option<WholeStep>,
     /// Tokens per second, over all GPUs.
     pub tokens_per_s: f64,
     /// Model FLOPs of one GPU per second, causal attention counted once, in 10¹².
@@ -101,6 +114,9 @@ pub struct Report {
     /// The same under other seeds, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seeds: Option<Seeds>,
+    /// Days of the run by dice, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub campaign: Option<Campaign>,
     /// Capital, power, energy by phase, and the price of a token.
     pub cost: Bill,
     /// What the engine noticed.
@@ -300,6 +316,8 @@ pub struct Options {
     /// Whether to run the step again with its busiest link free, as a check of the attribution;
     /// on engines where that is cheap.
     pub ask_what_if: bool,
+    /// Whether to run the whole step on one clock, even if nothing needs it.
+    pub whole: bool,
 }
 
 /// Predicts one step of the scenario's job, for its figures.
@@ -309,7 +327,19 @@ pub fn run(
     patience: Patience,
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Report, Failure> {
-    let options = Options { engine, patience, drawing: Drawing::Omitted, ask_what_if: false };
+    run_once(loaded, engine, patience, false, watch)
+}
+
+/// The same on one clock, if somebody asks for it.
+pub fn run_once(
+    loaded: &Loaded,
+    engine: Engine,
+    patience: Patience,
+    whole: bool,
+    watch: &mut packetsim::Watch<'_>,
+) -> Result<Report, Failure> {
+    let (drawing, ask_what_if) = (Drawing::Omitted, false);
+    let options = Options { engine, patience, drawing, ask_what_if, whole };
     run_and(loaded, &options, Repeat::ONCE, watch, |_, _| Ok(()))
 }
 
@@ -322,16 +352,20 @@ pub fn run_and(
     watch: &mut packetsim::Watch<'_>,
     also: impl FnOnce(&JobWorld<'_>, &Prediction) -> Result<(), Failure>,
 ) -> Result<Report, Failure> {
-    let Options { engine, patience, drawing, ask_what_if } = *options;
+    let Options { engine, patience, drawing, ask_what_if, whole } = *options;
     let clock = Meter::start();
+    let way = Way::asked(loaded, engine, whole)?;
     let (world, circuits) = circuits::world(loaded, engine)?;
-    let predicted = on_engine(loaded, &world, engine, patience, watch)?;
+    let predicted = match way {
+        Way::TwoLevel => on_engine(loaded, &world, engine, patience, watch)?,
+        Way::Whole => whole::on_one_clock(loaded, &world, engine, patience, watch)?,
+    };
     let Predicted { prediction, .. } = &predicted;
     also(&world, prediction)?;
-    let asked = ask_what_if && engine.repeats_steps();
+    let asked = ask_what_if && engine.repeats_steps() && way == Way::TwoLevel;
     let what_if = if asked { what_if(loaded, &world, prediction, engine)? } else { None };
     let others = seeds::others(loaded, repeat, |loaded, watch| {
-        run(loaded, engine, patience, watch).map(|report| figures(&report))
+        run_once(loaded, engine, patience, whole, watch).map(|report| figures(&report))
     })?;
     let lanes = lanes::Lanes::of(&world, prediction, drawing);
     let beside = Beside { circuits, what_if, lanes, others, repeat };
@@ -392,16 +426,12 @@ fn report(
     beside: Beside<'_>,
     clock: &Meter,
 ) -> Report {
-    let Predicted { prediction, scaled } = predicted;
+    let Predicted { prediction, scaled, whole } = predicted;
     let Beside { circuits, what_if, lanes, others, repeat } = beside;
     let breakdown_s = BreakdownSeconds::of(prediction);
     let step_s = breakdown_s.total();
     let exposed = breakdown_s.communication() / step_s;
-    let size = RunSize {
-        gpus: world.job.layout.gpus(),
-        parameters: world.job.model.parameters().total() as f64,
-        exposed_communication: exposed,
-    };
+    let size = campaign::run_size(world.job, world.fabric(), exposed);
     let reliability = loaded.scenario.reliability.goodput(size);
     let variants = loaded.scenario.reliability.variants(size);
     let goodput = reliability.goodput;
@@ -411,10 +441,13 @@ fn report(
     let answered = 1 + others.len();
     let (step_low_s, step_high_s) = interval.of_time(step_s);
     let first = Report {
+        verdict: Verdict::default(),
         step_s,
         step_low_s,
         step_high_s,
         interval,
+        way: if whole.is_some() { Way::Whole } else { Way::TwoLevel },
+        whole: whole.as_ref().map(|(told, _)| told.clone()),
         tokens_per_s: prediction.tokens / step_s,
         tflops_per_gpu: prediction.tflops_per_gpu,
         mfu: prediction.mfu,
@@ -436,8 +469,9 @@ fn report(
         circuits,
         scaled: scaled.clone(),
         seeds: None,
+        campaign: None,
         cost,
-        findings: findings(world, prediction, seeds::left_out(answered, repeat)),
+        findings: findings(world, predicted, seeds::left_out(answered, repeat)),
         cpu_cores: cpu_cores(loaded, prediction, step_s),
         wall_s: clock.wall_s(),
         cpu_s: clock.cpu_s(),
@@ -451,7 +485,9 @@ fn report(
     };
     let answers: Vec<_> = std::iter::once(figures(&first)).chain(others).collect();
     let seeds = (1 < repeat.seeds).then(|| Seeds::of(loaded.scenario.seed, &answers));
-    Report { seeds, ..first }
+    let report = Report { seeds, ..first };
+    let verdict = Verdict::of(loaded, world, (prediction, engine), &report);
+    Report { verdict, ..report }
 }
 
 /// Cores of the busiest server that the transport takes over the step.
@@ -518,14 +554,12 @@ fn phase(fabric: &Fabric, phase: &step::network::Phase) -> PhaseRow {
     }
 }
 
-fn findings(
-    world: &JobWorld<'_>,
-    prediction: &Prediction,
-    left_out: Option<String>,
-) -> Vec<String> {
+fn findings(world: &JobWorld<'_>, predicted: &Predicted, left_out: Option<String>) -> Vec<String> {
     let mut findings: Vec<String> = left_out.into_iter().collect();
     findings.extend(other_operands(world));
-    for finding in prediction.phases.iter().flat_map(|phase| &phase.findings) {
+    let of_phases = predicted.prediction.phases.iter().flat_map(|phase| &phase.findings);
+    let noticed = predicted.whole.iter().flat_map(|(_, noticed)| noticed);
+    for finding in of_phases.chain(noticed) {
         if !findings.contains(finding) {
             findings.push(finding.clone());
         }

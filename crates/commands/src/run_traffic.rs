@@ -11,6 +11,7 @@ use traffic::pattern::Flow;
 use units::{Span, Time};
 
 use crate::Drawing;
+use crate::distance;
 use crate::engine::{self, Cost, Engine, Observed};
 use crate::failure::Failure;
 use crate::meter::{self, Meter};
@@ -121,6 +122,9 @@ pub struct PartReport {
     /// Bus bandwidth of its slowest collective.
     #[serde(rename = "busbw_GBps", skip_serializing_if = "Option::is_none")]
     pub busbw_gbps: Option<f64>,
+    /// What the network takes for one decoded token, in its slowest group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_s: Option<f64>,
 }
 
 /// Percentiles in seconds.
@@ -313,7 +317,10 @@ fn report(
         seeds: None,
         series,
         accuracy: flows.map(|run| run.accuracy),
-        findings: outcome.findings.iter().map(|f| format!("{}: {}", f.at, f.text)).collect(),
+        findings: distance::findings(loaded, options.engine)
+            .into_iter()
+            .chain(outcome.findings.iter().map(|f| format!("{}: {}", f.at, f.text)))
+            .collect(),
         digest: format!("{:016x}", outcome.digest),
         cpu_cores: makespan_s.map(|seconds| {
             engine::cpu_cores(loaded, &|link| engine::carried(&outcome, link), seconds)
@@ -354,6 +361,7 @@ fn part_report(work: &Work, outcome: &Outcome, part: &Part) -> PartReport {
         finish_s,
         fct_s,
         busbw_gbps: busbw,
+        token_s: part.tokens.zip(slowest).map(|(tokens, slowest)| slowest / f64::from(tokens)),
     }
 }
 
@@ -410,6 +418,8 @@ fn figures(report: &Report) -> Vec<seeds::Value> {
         let busbw =
             part.busbw_gbps.map(|busbw| (format!("bus bandwidth of {}", part.name), "GB/s", busbw));
         figures.extend(busbw);
+        let token = part.token_s.map(|token| (format!("one token of {}", part.name), "s", token));
+        figures.extend(token);
     }
     for tier in report.tiers.iter().filter(|tier| tier.between_switches) {
         let LinkGroup { name, by_flows, by_bytes, .. } = tier;

@@ -1,7 +1,8 @@
 //! `topo`: what is this fabric?
 //!
 //! Tiers, links, bisection, oversubscription, path diversity, and a bill of materials with cost
-//! and power; or the fabric itself, for Graphviz, containerlab, Slurm, or as a list of cables.
+//! and power; what one failure stops ([`domains`]); or the fabric itself, for Graphviz,
+//! containerlab, Slurm, or as a list of cables.
 
 use std::fmt::Write as _;
 
@@ -13,7 +14,12 @@ use scenario::Loaded;
 use scenario::export::{self, Detail};
 use serde::Serialize;
 
+use crate::failure::Failure;
 use crate::links;
+
+mod domains;
+
+pub use domains::{DomainRow, Domains};
 
 /// A fabric in numbers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -21,6 +27,9 @@ pub struct Topo {
     /// The numbers.
     #[serde(flatten)]
     pub summary: Summary,
+    /// What one failure stops, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub domains: Option<Domains>,
     #[serde(skip)]
     title: String,
     #[serde(skip)]
@@ -34,16 +43,24 @@ pub fn run(loaded: &Loaded) -> Topo {
     let scenario = &loaded.scenario;
     Topo {
         summary: summary(loaded.fabric(), &scenario.cluster, &scenario.catalogue),
+        domains: None,
         title: loaded.title(),
         topology: scenario.fabric.topology.name(),
         drawing: links::drawing(loaded.fabric()),
     }
 }
 
+/// The same with what one failure of each kind of part stops. A rack has so many servers, or as
+/// many as the fabric suggests.
+pub fn with_domains(loaded: &Loaded, rack_servers: Option<u32>) -> Result<Topo, Failure> {
+    let domains = Some(Domains::of(loaded, rack_servers)?);
+    Ok(Topo { domains, ..run(loaded) })
+}
+
 impl Answer for Topo {
     fn sheet(&self) -> Sheet {
         let Summary { gpus, nodes, nics, zones, gpus_per_zone, .. } = &self.summary;
-        let Self { summary, title, topology, drawing } = self;
+        let Self { summary, title, topology, drawing, domains } = self;
         let share = format!("{} of full", percent(summary.bisection_share));
         let zone_note = format!("of up to {} GPUs", grouped(*gpus_per_zone));
         let zone_label = format!("{}s", summary.zone_word);
@@ -85,6 +102,9 @@ impl Answer for Topo {
         if 0 < summary.failed_links {
             let failed = summary.failed_links.div_ceil(2);
             sheet = sheet.note(format!("{} cables are out of service.", grouped(failed)));
+        }
+        if let Some(domains) = domains {
+            sheet = domains.show(sheet);
         }
         sheet = sheet.heading("The fabric drawn").chart(drawing.clone());
         sheet = sheet.heading("Bill of materials").chart(by_part(&summary.bill));

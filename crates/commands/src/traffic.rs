@@ -34,6 +34,7 @@ mod paths;
 pub use burst::Burst;
 pub(crate) use ledger::Walk;
 pub use ledger::{Line, Primitive, TransferSize};
+pub(crate) use paths::Climbs;
 pub use paths::Entropy;
 
 /// Transfers above this are elephants: the comparative analysis counts from 100 MB.

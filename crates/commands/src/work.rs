@@ -8,7 +8,7 @@ use std::ops::Range;
 use scenario::Loaded;
 use traffic::collective::{Collective, Communicator, Group, Limit, Wanted, lower};
 use traffic::pattern::{self, Flow, Load, Pattern};
-use traffic::{OpId, OpKind, Transfers};
+use traffic::{OpId, OpKind, Transfers, serving};
 use units::{Random, Span};
 
 use crate::engine::{self, Engine};
@@ -39,6 +39,8 @@ pub struct Part {
     pub start: Span,
     /// Which collective it runs, if it is one, and on how many ranks each group does.
     pub collective: Option<(Collective, u32)>,
+    /// How many tokens are decoded one after the other, if they are.
+    pub tokens: Option<u32>,
 }
 
 /// Writes out the scenario's synthetic traffic for an engine.
@@ -52,9 +54,9 @@ pub fn work(loaded: &Loaded, engine: Engine, patience: Patience) -> Result<Work,
     for (number, (load, flows)) in (0..).zip(loaded.loads()?) {
         let first = work.flows.len();
         let first_connection = work.transfers.connections().len();
-        let collective = if flows.is_empty() && load.pattern == Pattern::Collective {
+        let collective = if flows.is_empty() && load.pattern.has_gpus() {
             let random = Random::new(loaded.scenario.seed, "placement", number);
-            Some(collectives(loaded, (engine, patience), load, random, &mut work)?)
+            collectives(loaded, (engine, patience), load, random, &mut work)?
         } else {
             let label = work.transfers.label(load.title());
             let after = |flow| if number == 0 { loaded.after(flow) } else { &[] };
@@ -65,7 +67,8 @@ pub fn work(loaded: &Loaded, engine: Engine, patience: Patience) -> Result<Work,
         };
         work.transfers.set_service_level(first_connection, load.service_level);
         let (name, flows) = (load.title().to_owned(), first..work.flows.len());
-        work.parts.push(Part { name, flows, start: load.start, collective });
+        let tokens = (load.pattern == Pattern::Decode).then_some(load.messages);
+        work.parts.push(Part { name, flows, start: load.start, collective, tokens });
     }
     if work.flows.is_empty() {
         return Err(Failure::Run("this scenario has no traffic to run".to_owned()));
@@ -73,19 +76,21 @@ pub fn work(loaded: &Loaded, engine: Engine, patience: Patience) -> Result<Work,
     Ok(work)
 }
 
-/// Writes a collective for each group of GPUs. Returns which, and the ranks of a group.
+/// Writes the collectives of each group of GPUs, one after the other. Returns which it is and the
+/// ranks of a group, where it is one alone.
 fn collectives(
     loaded: &Loaded,
     (engine, patience): (Engine, Patience),
     load: &Load,
     random: Random,
     work: &mut Work,
-) -> Result<(Collective, u32), Failure> {
+) -> Result<Option<(Collective, u32)>, Failure> {
     let (fabric, settings) = (loaded.fabric(), engine::library(loaded));
     let (settings, detail, weights) = (&settings, engine.detail(), &[][..]);
-    let (collective, bytes) = (load.collective, load.bytes);
+    let calls = serving::calls(load, &loaded.surroundings(load).model);
     let groups = load.groups(fabric, random);
-    let copies = (groups.len() as u64).saturating_mul(u64::from(load.messages));
+    let times = calls.times * u64::from(load.messages);
+    let copies = (groups.len() as u64).saturating_mul(calls.count() * u64::from(load.messages));
     let limit = Limit { operations: engine::most_operations(engine, patience), copies };
     let several = 1 < groups.len();
     let mut ranks = 0;
@@ -96,15 +101,16 @@ fn collectives(
         let title = load.title();
         let name = if several { format!("{title} {number}") } else { title.to_owned() };
         let label = work.transfers.label(name);
-        let wanted = Wanted { collective, bytes, settings, detail, weights, limit, label };
         let wait = OpKind::Wait { span: load.start };
         let mut end = work.transfers.add(wait, label, &[]);
-        for _ in 0..load.messages {
+        for (collective, bytes) in (0..times).flat_map(|_| calls.each.iter().copied()) {
+            let wanted = Wanted { collective, bytes, settings, detail, weights, limit, label };
             end = lower(fabric, &mut group, &wanted, &mut work.transfers, &[end])?.end;
         }
         work.ends.push(end);
         let [src, dst] = [gpus.first(), gpus.last()].map(|gpu| gpu.map_or(0, |gpu| *gpu as u32));
-        work.flows.push(Flow { src, dst, bytes, start: load.start, messages: load.messages });
+        let (bytes, start, messages) = (calls.bytes(), load.start, load.messages);
+        work.flows.push(Flow { src, dst, bytes, start, messages });
     }
-    Ok((collective, ranks))
+    Ok((load.pattern == Pattern::Collective).then_some((load.collective, ranks)))
 }

@@ -6,7 +6,7 @@ use fabric::graph::{LinkKind, Node, NodeKind};
 use fabric::hardware::Gpu;
 use fabric::{Fabric, NodeId};
 use job::compute::GpuRates;
-use job::placement::{Placement, PlacementConfig, Policy, Slots, place};
+use job::placement::{Placement, PlacementConfig, Policy, Slots};
 use job::{Job, Layout};
 use scenario::{Loaded, Problem, source};
 use step::network::{Reset, straggling};
@@ -17,6 +17,7 @@ use units::{Bytes, Id, Span};
 
 use crate::engine;
 use crate::failure::Failure;
+use crate::place;
 
 /// A job with everything that a prediction needs.
 #[derive(Debug)]
@@ -128,15 +129,16 @@ pub fn placement(
 ) -> Result<Placement, Failure> {
     let ranks = match &config.policy {
         Policy::RankFile(path) => rank_file(loaded, path)?,
+        Policy::MinCut => place::min_cut(loaded, config)?,
         _ => Vec::new(),
     };
     let slots = slots(loaded.fabric());
-    place(config, layout, &slots, &ranks, loaded.scenario.seed)
+    job::placement::place(config, layout, &slots, &ranks, loaded.scenario.seed)
         .map_err(|error| loaded.problem("job.placement", error.to_string()).into())
 }
 
 /// The GPU of every rank: one number for each line; what follows `#` is a remark.
-fn rank_file(loaded: &Loaded, path: &str) -> Result<Vec<u64>, Failure> {
+pub(crate) fn rank_file(loaded: &Loaded, path: &str) -> Result<Vec<u64>, Failure> {
     let source = source::read(&loaded.path("job.placement", path))?;
     let mut ranks = Vec::new();
     for (number, line) in (1..).zip(source.text.lines()) {
@@ -184,7 +186,7 @@ pub fn message_latency(loaded: &Loaded, from: usize, to: usize) -> Option<Span> 
 /// The communication library of a job. Training jobs leave NVLS off unless somebody wants it: it
 /// takes memory and SMs from computation (MLPerf's logs say so of theirs); `validate` predicts
 /// published steps the same way.
-fn library(loaded: &Loaded) -> nccl::Settings {
+pub(crate) fn library(loaded: &Loaded) -> nccl::Settings {
     let library = engine::library(loaded);
     if loaded.is_given("library.nvls") || loaded.is_given("library.algorithm") {
         return library;

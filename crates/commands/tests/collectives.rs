@@ -32,8 +32,14 @@ fn two_tiers(transport: &str, cable: &str, more: &[&str]) -> Loaded {
 /// Microseconds of a collective of 1 KiB, 32 KiB and 1 MiB.
 fn times(loaded: &Loaded, engine: Engine, collective: Collective) -> Vec<f64> {
     let sizes = collective::Sizes { min: Bytes::from_kib(1), max: Bytes::from_mib(1), factor: 32 };
-    let options =
-        collective::Options { engine, patience: Patience::Usual, collective, sizes, gpus: None };
+    let options = collective::Options {
+        engine,
+        patience: Patience::Usual,
+        collective,
+        sizes,
+        gpus: None,
+        iterations: 1,
+    };
     let report = collective::run(loaded, &options, &mut Watch::default()).expect("it runs");
     report.rows.iter().map(|row| row.time_us).collect()
 }
@@ -145,7 +151,8 @@ fn long_cables_are_felt_by_a_step() {
 fn one(loaded: &Loaded, engine: Engine, what: Collective, gpus: usize, bytes: Bytes) -> f64 {
     let sizes = collective::Sizes { min: bytes, max: bytes, factor: 2 };
     let (patience, gpus) = (Patience::Usual, Some(gpus));
-    let options = collective::Options { engine, patience, collective: what, sizes, gpus };
+    let options =
+        collective::Options { engine, patience, collective: what, sizes, gpus, iterations: 1 };
     let report = collective::run(loaded, &options, &mut Watch::default()).expect("it runs");
     report.rows[0].time_us
 }
@@ -212,4 +219,39 @@ fn kernel_tcp_is_bounded_by_cores() {
     }
     let rdma = one(&two_tiers("rocev2", "3m", &[]), Engine::Flow, Collective::SendRecv, 8, bytes);
     assert!(8e-3 * bytes.as_f64() / rdma > 300.0);
+}
+
+/// Iterations in a row are even where nothing collides, and not where rates are still being found;
+/// closed forms have nothing to tell about it.
+#[test]
+fn iterations_keep_the_state_of_the_network() {
+    let sizes = collective::Sizes { min: Bytes::from_mib(16), max: Bytes::from_mib(16), factor: 2 };
+    let run = |loaded: &Loaded, engine, collective, iterations| {
+        let (patience, gpus) = (Patience::Usual, Some(loaded.fabric().gpus().min(32)));
+        let options = collective::Options { engine, patience, collective, sizes, gpus, iterations };
+        collective::run(loaded, &options, &mut Watch::default())
+    };
+    let several = |loaded: &Loaded, engine, what| {
+        let report = run(loaded, engine, what, 5).expect("it runs");
+        let [row] = &report.rows[..] else { panic!("one size") };
+        let several = row.iterations.clone().expect("there are several");
+        let mean = several.times_us.iter().sum::<f64>() / 5.0;
+        assert!((several.count, several.times_us.len()) == (5, 5));
+        assert!((mean / row.time_us - 1.0).abs() < 1e-9, "{mean} and {}", row.time_us);
+        several
+    };
+    let quiet = two_tiers("infiniband", "3m", &[]);
+    for engine in [Engine::Flow, Engine::Packet] {
+        let even = several(&quiet, engine, Collective::AllGather);
+        let once = run(&quiet, engine, Collective::AllGather, 1).expect("it runs");
+        assert!(even.variation < 0.01, "{engine:?}: {even:?}");
+        assert!((even.first_us / once.rows[0].time_us - 1.0).abs() < 0.01, "{engine:?}");
+        assert_eq!(once.rows[0].iterations, None);
+    }
+    // The first finds queue pairs at line rate, is marked, and leaves the others lower rates.
+    let crowded = loaded(Some("small-128"), &[]);
+    let uneven = several(&crowded, Engine::Packet, Collective::AllToAll);
+    assert!(0.05 < uneven.variation && uneven.max_us == uneven.first_us, "{uneven:?}");
+    let refused = run(&quiet, Engine::Analytic, Collective::AllGather, 5).expect_err("no state");
+    assert!(refused.to_string().contains("closed forms"), "{refused}");
 }

@@ -16,7 +16,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use commands::packets::Patience;
-use commands::{Engine, collective, run_job, run_traffic, topo};
+use commands::seeds::Repeat;
+use commands::{Engine, campaign, collective, run_job, run_traffic, topo};
 use leaves::{Leaf, leaves};
 use scenario::{Loaded, Purpose, Request, load};
 use serde_json::Value as Json;
@@ -29,15 +30,17 @@ enum Question {
     Collective,
     Traffic,
     Topology,
+    Domains,
+    Campaign,
 }
 
-use Question::{Collective, Job, Topology, Traffic};
+use Question::{Campaign, Collective, Domains, Job, Topology, Traffic};
 
 impl Question {
     fn file(self) -> &'static str {
         match self {
             Traffic => "tests/inputs/traffic.toml",
-            Job | Collective | Topology => "tests/inputs/job.toml",
+            _ => "tests/inputs/job.toml",
         }
     }
 
@@ -46,6 +49,8 @@ impl Question {
             Job | Traffic => Purpose::Run(engine),
             Collective => Purpose::Collective(engine, traffic::Collective::AllReduce),
             Topology => Purpose::Topology,
+            Domains => Purpose::Domains,
+            Campaign => Purpose::Campaign(engine),
         }
     }
 
@@ -73,7 +78,14 @@ impl Question {
                 let sizes = collective::Sizes { min, max, factor };
                 let collective = traffic::Collective::AllReduce;
                 let gpus = None;
-                let options = collective::Options { engine, patience, collective, sizes, gpus };
+                let options = collective::Options {
+                    engine,
+                    patience,
+                    collective,
+                    sizes,
+                    gpus,
+                    iterations: 1,
+                };
                 collective::run(loaded, &options, &mut watch)
                     .map(|report| serde_json::to_value(report).unwrap())
             }
@@ -83,6 +95,15 @@ impl Question {
                     .map(|(report, _, _)| serde_json::to_value(report).unwrap())
             }
             Topology => Ok(serde_json::to_value(topo::run(loaded)).unwrap()),
+            Domains => {
+                topo::with_domains(loaded, None).map(|report| serde_json::to_value(report).unwrap())
+            }
+            Campaign => run_job::run(loaded, engine, patience, &mut watch).and_then(|report| {
+                let repeat = Repeat { threads: Some(1), ..Repeat::ONCE };
+                let options = campaign::Options { days: 30, engine, patience, repeat };
+                let played = campaign::play(loaded, &report, &options, &mut watch)?;
+                Ok(serde_json::to_value(played).unwrap())
+            }),
         };
         let mut report = report.map_err(|failure| failure.to_string())?;
         for key in ["wall_s", "cpu_s", "peak_rss_bytes"] {
@@ -96,7 +117,12 @@ impl Question {
 /// which question (all if empty), and what is set.
 const CONTEXTS: &[(&str, &[Question], &[&str])] = &[
     ("cluster.front_end", &[], &["cluster.front_end.nics=64"]),
+    ("cluster.storage", &[Job, Collective, Topology], STORAGE),
+    ("cluster.storage", &[Traffic], DATA),
+    ("traffic.stripes", &[Traffic], DATA),
+    ("reliability.checkpoint.bytes_per_parameter", &[Traffic], SMALL_CHECKPOINT),
     ("cluster.aggregation", &[], &["cluster.ports_per_nic=2"]),
+    ("fabric.sites", &[], &["fabric.sites.count=2", "fabric.tiers=3", "fabric.radix=16"]),
     ("fabric.links", &[], &["fabric.links=[{length=\"3m\"},{length=\"10m\"}]"]),
     ("fabric.degraded", &[], &["fabric.degraded=[{link=\"spine 0\",rate=\"100Gbps\"}]"]),
     ("catalogue.nic.connectx-7.reorder", &[Job, Collective, Traffic], &[SPRAY]),
@@ -108,6 +134,8 @@ const CONTEXTS: &[(&str, &[Question], &[&str])] = &[
     ("network.nic.retries", &[Job, Collective], &["network.loss=0.01"]),
     ("network.nic.timeout", &[Traffic], &["network.loss=0.1"]),
     ("network.nic.timeout", &[Job, Collective], &["network.loss=0.01"]),
+    ("network.routing.demand", &[Traffic], &[ENGINEERED]),
+    ("network.routing.staleness", &[Traffic], &[ENGINEERED, "network.routing.demand=measured"]),
     ("network.nic.reorder", &[Job, Collective, Traffic], &[SPRAY]),
     ("network.nic.qp_contexts", &[Job, Collective, Traffic], &[LONG_MISSES]),
     ("network.nic.qp_miss", &[Job, Collective, Traffic], &[FEW_CONTEXTS, SMALL_PACKETS]),
@@ -131,6 +159,14 @@ const CONTEXTS: &[(&str, &[Question], &[&str])] = &[
     ("job.moe.limit", &[Job], &["job.moe.dispatcher=deepep"]),
     ("job.placement", &[Job], &["cluster.gpus=32"]),
     ("jitter.events", &[Job], &["jitter.events.per_rank_per_s=1.0"]),
+    ("job", &[Domains], &["cluster.gpus=32"]),
+    ("reliability", &[Campaign], &[MANY_FAILURES, "reliability.spare_nodes=1"]),
+    ("reliability.data_parallel", &[Campaign], &[MANY_FAILURES, "job.parallel.ep=1"]),
+    (
+        "reliability.stall",
+        &[Campaign],
+        &[MANY_FAILURES, "job.parallel.ep=1", "reliability.data_parallel=elastic"],
+    ),
     (
         "library.aggregation",
         &[Job, Collective],
@@ -159,12 +195,31 @@ const CONTEXTS: &[(&str, &[Question], &[&str])] = &[
     ("traffic.groups", &[Traffic], &["traffic.pattern=collective"]),
     ("traffic.placement", &[Traffic], &["traffic.pattern=collective"]),
     ("traffic.service_level", &[Traffic], &["network.credits.lanes=2"]),
+    ("traffic.model", &[Traffic], KEYS_AND_VALUES),
+    ("traffic.precision", &[Traffic], KEYS_AND_VALUES),
+    ("traffic.tokens", &[Traffic], KEYS_AND_VALUES),
+    ("traffic.senders", &[Traffic], KEYS_AND_VALUES),
+    ("traffic.copy", &[Traffic], KEYS_AND_VALUES),
+    ("traffic.interval", &[Traffic], KEYS_AND_VALUES),
 ];
 
+const MANY_FAILURES: &str = "reliability.scale=10000.0";
+const KEYS_AND_VALUES: &[&str] =
+    &["traffic.pattern=kv-transfer", "traffic.count=4", "traffic.tokens=1", "traffic.copy=2"];
+const STORAGE: &[&str] = &["cluster.storage.servers=2", "cluster.front_end.nics=1"];
+const DATA: &[&str] =
+    &["cluster.storage.servers=2", "cluster.front_end.nics=1", "traffic.pattern=dataset-read"];
+const SMALL_CHECKPOINT: &[&str] = &[
+    "cluster.storage.servers=2",
+    "cluster.front_end.nics=1",
+    "traffic.pattern=checkpoint",
+    "reliability.checkpoint.bytes_per_parameter=1e-5",
+];
 const EIGHT: &[&str] = &["cluster.gpus_per_node=8", "cluster.nics_per_node=8"];
 const LONG_MISSES: &str = "network.nic.qp_miss=1us";
 const FEW_CONTEXTS: &str = "network.nic.qp_contexts=1";
 const SMALL_PACKETS: &str = "network.packet.mtu=256B";
+const ENGINEERED: &str = "network.routing.policy=traffic-engineering";
 const SPRAY: &str = "network.routing.policy=spray";
 const ADMISSION: &str = "network.admission.policy=receiver-driven";
 const FAULT: &str =
@@ -175,6 +230,8 @@ const FAULT: &str =
 const EXCEPTIONS: &[(&str, &[Question], &str)] = &[
     ("name", &[], "words for people"),
     ("description", &[], "words for people"),
+    ("network.packet.forward", &[], "what is computed comes out as if it had been simulated"),
+    ("network.packet.threads", &[], "results are the same at any number of threads"),
     ("from", &[], "what it starts from is in the other settings"),
     ("reported", &[], "published figures, shown by `compare` alone"),
     (".source", &[], "words for people"),
@@ -195,6 +252,7 @@ const EXCEPTIONS: &[(&str, &[Question], &str)] = &[
     ("network.flow.merge", &[Job], "no two of its few ends lie so close"),
     ("cluster.gpus", &[Job], "GPUs beside the job's own change no closed form"),
     ("cluster.scale_up.delay", &[Job], "messages inside a server are never the last ones"),
+    ("job.placement.policy", &[Domains], "a server to a leaf: as many parts stop it anywhere"),
     ("job.placement.policy", &[Job], "closed forms of groups that cross servers either way"),
     ("library.aggregation.trees_per_port", &[], "one tree to a port is all that NCCL asks for"),
     ("library.p2p_scale_up_chunk", &[Job], "its messages are smaller than a chunk"),
@@ -209,8 +267,13 @@ const EXCEPTIONS: &[(&str, &[Question], &str)] = &[
 ];
 
 /// Keys that are named for the part of their value that has no effect.
-const PARTLY: [&str; 4] =
-    ["fabric.failed", "fabric.degraded", "fabric.oversubscription", "job.parallel.overlap"];
+const PARTLY: [&str; 5] = [
+    "fabric.failed",
+    "fabric.degraded",
+    "fabric.oversubscription",
+    "job.parallel.overlap",
+    "cluster.storage",
+];
 
 fn is_excepted(path: &str, question: Question) -> bool {
     EXCEPTIONS.iter().any(|(key, on, _)| {
@@ -295,10 +358,18 @@ fn tried(question: Question, engine: Engine, only: &str) -> Vec<(Vec<String>, Js
 fn every_setting_is_obeyed_refused_or_named() {
     let only = std::env::var("FATFLOW_INPUTS");
     let mut work = Vec::new();
-    for question in [Job, Collective, Traffic, Topology] {
-        let engines = if question == Topology { &Engine::ALL[..1] } else { &Engine::ALL[..] };
+    for question in [Job, Collective, Traffic, Topology, Domains, Campaign] {
+        let is_one = matches!(question, Topology | Domains | Campaign);
+        let engines = if is_one { &Engine::ALL[..1] } else { &Engine::ALL[..] };
         for engine in engines {
-            for (set, before, leaves) in tried(question, *engine, only.as_deref().unwrap_or("")) {
+            let only = only.as_deref().unwrap_or("");
+            // The step of a campaign is a job's, which is tried as such.
+            let only = match question {
+                Campaign if "reliability".starts_with(only) => "reliability",
+                Campaign if !only.starts_with("reliability") => continue,
+                _ => only,
+            };
+            for (set, before, leaves) in tried(question, *engine, only) {
                 let before = std::sync::Arc::new(before);
                 for leaf in leaves {
                     work.push((question, *engine, set.clone(), before.clone(), leaf));

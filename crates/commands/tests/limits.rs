@@ -41,6 +41,7 @@ fn a_collective_beyond_the_clock_is_refused() {
             collective: Collective::AllReduce,
             sizes: collective::Sizes { min: bytes, max: bytes, factor: 2 },
             gpus: None,
+            iterations: 1,
         };
         let refused = collective::run(&small, &options, &mut Watch::default());
         let Err(Failure::Run(reason)) = refused else { panic!("{refused:?}") };
@@ -65,6 +66,7 @@ fn a_collective_that_does_not_end_is_refused_with_the_reason() {
         collective: Collective::AllReduce,
         sizes: collective::Sizes { min: bytes, max: bytes, factor: 2 },
         gpus: None,
+        iterations: 1,
     };
     for (set, why) in cases {
         // Without the job, on which no fault can come later than 0 s.

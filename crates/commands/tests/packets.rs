@@ -23,8 +23,7 @@ fn loaded_with(name: &str, set: &[&str]) -> Loaded {
 }
 
 /// Agreement: collectives that are written out step by step and moved packet by packet take what
-/// the closed form of their hand-overs, drain and bytes says on the flow engine, within a tenth;
-/// large rings within a quarter.
+/// the closed form of their hand-overs, drain and bytes says on the flow engine.
 #[test]
 fn collectives_of_packets_and_flows_agree() {
     let small = loaded("small-16");
@@ -36,19 +35,23 @@ fn collectives_of_packets_and_flows_agree() {
                 factor: 8,
             };
             let (patience, collective) = (Patience::Usual, asked);
-            let options = collective::Options { engine, patience, collective, sizes, gpus: None };
+            let options = collective::Options {
+                engine,
+                patience,
+                collective,
+                sizes,
+                gpus: None,
+                iterations: 1,
+            };
             let report = collective::run(&small, &options, &mut Watch::default()).expect("it runs");
             report.rows.iter().map(|row| row.time_us).collect::<Vec<_>>()
         };
         let (packets, flows) = (times(Engine::Packet), times(Engine::Flow));
         for (at, (packet, flow)) in packets.iter().zip(&flows).enumerate() {
             let off = packet / flow - 1.0;
-            // Rings whose steps are posted one by one leave the NIC idle between them.
-            // A chain of many channels on one NIC is known worst: the closed form is 43 % short.
             let within = match asked {
-                Collective::Broadcast => 0.8,
-                Collective::AllGather => 0.25,
-                _ => 0.12,
+                Collective::AllGather => 0.08,
+                _ => 0.15,
             };
             assert!(off.abs() < within, "{} {at}: {packet} and {flow}", asked.name());
         }
@@ -63,20 +66,24 @@ fn an_interrupted_step_is_no_step() {
     let mut watch = Watch { interrupt: Some(&stop), ..Watch::default() };
     let stopped = run_job::run(&small, Engine::Packet, Patience::Usual, &mut watch);
     let Err(Failure::Interrupted(told)) = stopped else { panic!("{stopped:?}") };
-    assert!(told.starts_with("stopped: 0 of ") && told.ends_with("there is no step"), "{told}");
+    assert!(told.starts_with("stopped: 0 runs") && told.ends_with("there is no step"), "{told}");
     assert_eq!(Failure::Interrupted(told).exit_code(), 130);
 }
 
-/// Phases are cut to what packets can run, and the answer says so, with how well half predicts all.
+/// Phases are run whole. They are cut where the user says so, and the answer then has how well half
+/// predicts all.
 #[test]
 fn a_step_of_packets_says_what_was_scaled_up() {
     // Eight ports to a leaf and two cables from there on: phases are held up.
     let narrow = ["fabric.tiers=2", "fabric.radix=10", "fabric.uplinks=[2]"];
-    let run = |engine| {
-        let (narrow, mut watch) = (loaded_with("small-16", &narrow), Watch::default());
+    let run = |engine, share: &[&str]| {
+        let (narrow, mut watch) =
+            (loaded_with("small-16", &[&narrow, share].concat()), Watch::default());
         run_job::run(&narrow, engine, Patience::Usual, &mut watch).expect("it runs")
     };
-    let report = run(Engine::Packet);
+    let whole = run(Engine::Packet, &[]);
+    assert!(whole.scaled.is_none(), "{:?}", whole.scaled);
+    let report = run(Engine::Packet, &["network.packet.phase_bytes=4MiB"]);
     let scaled = report.scaled.as_ref().expect("gradients are more than 4 MiB");
     assert_eq!(scaled.run_bytes, Bytes::from_mib(4).get());
     assert!(scaled.run_bytes < scaled.largest_bytes && 0 < scaled.phases, "{scaled:?}");
@@ -85,7 +92,8 @@ fn a_step_of_packets_says_what_was_scaled_up() {
     let screen = report.sheet().render(100);
     let first: Vec<&str> = screen.lines().take(30).collect();
     assert!(first.join("\n").contains("Scaled up: "), "{screen}");
-    assert!(run(Engine::Flow).scaled.is_none());
+    assert!((report.step_s / whole.step_s - 1.0).abs() < 0.1, "{} {}", report.step_s, whole.step_s);
+    assert!(run(Engine::Flow, &[]).scaled.is_none());
 }
 
 /// What latency takes does not grow with bytes, so a phase that is mostly latency is not scaled up.
@@ -94,7 +102,8 @@ fn long_cables_are_not_scaled_up() {
     let step = |metres: &str| {
         let scenario = Some("small-16".to_owned());
         let length = format!("fabric.links=[{{ length = \"{metres}\" }}]");
-        let request = Request { scenario, set: vec![length], ..Request::default() };
+        let set = vec![length, "network.packet.phase_bytes=4MiB".to_owned()];
+        let request = Request { scenario, set, ..Request::default() };
         let loaded = load(&request).expect("it is valid");
         run_job::run(&loaded, Engine::Packet, Patience::Usual, &mut Watch::default())
     };
@@ -115,6 +124,7 @@ fn an_interrupted_collective_says_which_sizes_were_not_run() {
         collective: Collective::AllReduce,
         sizes,
         gpus: None,
+        iterations: 1,
     };
     let stop = AtomicBool::new(false);
     let mut halt = |_| stop.store(true, Ordering::Relaxed);
@@ -144,6 +154,7 @@ fn interrupted_seeds_are_counted() {
         collective: Collective::AllReduce,
         sizes: collective::Sizes { min: bytes, max: bytes, factor: 2 },
         gpus: None,
+        iterations: 1,
     };
     let small = loaded("small-16");
     let report = collective::run_seeds(&small, &options, repeat, None, &mut Watch::default());
@@ -163,6 +174,7 @@ fn sizes_beyond_patience_are_left_out_with_the_reason() {
         collective: Collective::AllReduce,
         sizes,
         gpus: None,
+        iterations: 1,
     };
     let report = collective::run(&small, &options, &mut Watch::default()).expect("some of it runs");
     assert_eq!(report.rows.len(), 1);
@@ -187,6 +199,27 @@ fn what_would_fill_memory_is_refused_before_it_is_written() {
     let refused = run_traffic::refuse_endless(&loaded, Engine::Packet, Patience::Usual);
     let Err(Failure::Run(reason)) = refused else { panic!("{refused:?}") };
     assert!(reason.contains("messages, more than memory holds"), "{reason}");
+}
+
+/// Agreement: with a port of 100G in each of eight planes, packets take what flows take, within
+/// 3 %; on seven planes 8/7 of that.
+#[test]
+fn planes_of_packets_and_flows_agree() {
+    let makespan = |engine, set: &[&str]| {
+        let planes = loaded_with("../../scenarios/transports/planes-ultra-ethernet.toml", set);
+        let options = run_traffic::Options { engine, ..run_traffic::Options::default() };
+        let run = run_traffic::run(&planes, &options, &mut Watch::default());
+        run.expect("it can be run").0.makespan_s.expect("all flows finish")
+    };
+    // Both leaves of one plane.
+    let dead = [r#"fabric.failed=["ToR 6", "ToR 7"]"#];
+    for set in [&[][..], &dead] {
+        let (packets, flows) = (makespan(Engine::Packet, set), makespan(Engine::Flow, set));
+        let off = packets / flows - 1.0;
+        assert!(off.abs() < 0.03, "{set:?}: {packets} and {flows}");
+    }
+    let less = makespan(Engine::Packet, &dead) / makespan(Engine::Packet, &[]) * 7.0 / 8.0 - 1.0;
+    assert!(less.abs() < 0.03, "{less}");
 }
 
 /// Bandwidth over 1 to 4,096 queue pairs has a maximum on flows and on packets, whether messages

@@ -1,4 +1,4 @@
-//! Agreement with HPCC's ns-3 on small topologies without path choice.
+//! Agreement with HPCC's ns-3 on small topologies, with one path and with several.
 //!
 //! The runs lie beside the packet engine's tests, in `tests/reference/`, with a README that tells
 //! the model rule by rule (runs of alibaba-edu/High-Precision-Congestion-Control, commit 9f4be2a,
@@ -7,9 +7,9 @@
 //! 1 % fast.
 //!
 //! The published runs have one flow per host and one direction. `tests/reference/made/` holds
-//! further cases, made by a second implementation of the same rules (`tools/reference`) that meets
-//! all published deterministic runs to the nanosecond: several flows per host, both directions,
-//! staggered starts, odd sizes, pauses that spread over switches.
+//! further runs of the same simulator (`tools/reference/ns3.py`): several flows per host, both
+//! directions, staggered starts, odd sizes, pauses that spread over switches, and path choice by
+//! its hash on leaves and spines and on a fat tree with k = 4.
 
 #![expect(clippy::print_stdout, reason = "how near it came is worth reading")]
 
@@ -80,10 +80,31 @@ fn deterministic_runs_are_matched_flow_by_flow() {
     }
 }
 
-/// Cases made by the second implementation are met to the nanosecond, pause for pause.
+/// Runs with one path.
+const MADE: [&str; 7] = [
+    "tree-incast",
+    "tree-both-ways",
+    "mixed-sizes",
+    "several-flows",
+    "staggered",
+    "staggered-twice",
+    "staggered-tree",
+];
+
+/// Runs on fabrics with path choice.
+const PATHS: [&str; 5] = [
+    "leaf-spine-permutation",
+    "leaf-spine-incast",
+    "fat-tree-permutation",
+    "fat-tree-all-to-all",
+    "fat-tree-mixed",
+];
+
+/// Runs with several flows per host, staggered starts and path choice are met to the nanosecond,
+/// flow by flow and pause for pause.
 #[test]
-fn cases_of_the_second_implementation_are_met() {
-    for name in ["tree-incast", "tree-both-ways", "mixed-sizes", "several-flows"] {
+fn made_runs_are_met_flow_by_flow() {
+    for name in MADE.into_iter().chain(PATHS) {
         for algorithm in ["none", "dcqcnstep", "dctcp", "hpcc", "timely"] {
             let case = load(&format!("made/{name}-{algorithm}"));
             let (times, outcome) = run(&case, Clock::Nanosecond, 1);

@@ -68,6 +68,7 @@ fn a_collective_has_the_same_shape() {
         collective: Collective::AllReduce,
         sizes: collective::Sizes { min: size, max: size, factor: 2 },
         gpus: None,
+        iterations: 1,
     };
     let repeat = Repeat { seeds: 4, threads: Some(2), interrupt: None };
     let small = loaded("small-128");

@@ -15,6 +15,7 @@ fn gained(set: &[&str]) -> f64 {
         patience: Patience::Usual,
         drawing: Drawing::Omitted,
         ask_what_if: true,
+        whole: false,
     };
     let mut watch = Watch::default();
     let report = run_job::run_and(&loaded, &options, Repeat::ONCE, &mut watch, |_, _| Ok(()));

@@ -141,6 +141,8 @@
     ? log("x", chart, axis, values, width, chart.x_unit === "message-bytes" ? 2 : 10)
     : { scale: axis("x"), marks: [] });
 
+  const isDark = () => (document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+
   // Rows that are chosen in one chart stand out in all that are linked; none chosen is all.
   const chosen = new Set();
   const isChosen = (chart) => (row) => chosen.size === 0 || chosen.has(row[chart.link]);
@@ -170,22 +172,34 @@
       const points = chosenLast(chart, rows).flatMap((row) => names.filter((name) => row[name] != null).map((name) => ({ name, at: scales.get(name).at(row[name]), row, key: row[chart.link] })));
       const ticks = names.flatMap((name) => scales.get(name).ticks.map(([at, text]) => ({ name, at, text })));
       const short = (text, room) => (text.length * 6.2 > room ? `${text.slice(0, Math.max(3, Math.floor(room / 6.2) - 1))}…` : text);
-      const room = (width - 140) / Math.max(1, names.length - 1);
+      const apart = (width - 140) / Math.max(1, names.length - 1);
+      // Where axes would stand too close to read, they lie below each other.
+      const lying = apart < 64;
+      const [along, across] = lying ? ["y", "x"] : ["x", "y"];
+      const room = lying ? 76 : apart;
+      const shape = lying
+        ? { height: 60 + 50 * names.length, marginLeft: 34, marginRight: 34, marginTop: 30, marginBottom: 24 }
+        : { height: 380, marginLeft: 70, marginRight: 70, marginTop: 46, marginBottom: 16 };
+      const heading = lying
+        ? { x: 0, y: (name) => name, text: (name) => name, textAnchor: "start", lineAnchor: "bottom", dx: -30, dy: -5, fill: "currentColor", stroke: "var(--ground)", strokeWidth: 4 }
+        : { x: (name) => name, y: 1, text: (name) => short(name, Math.min(room, 120)), lineAnchor: "bottom", dy: -12, rotate: names.length > 8 ? -12 : 0 };
       const plot = Plot.plot({
-        ...base, height: 380, marginLeft: 70, marginRight: 70, marginTop: 46, marginBottom: 16,
-        x: { type: "point", domain: names, axis: null, padding: 0 }, y: { domain: [0, 1], axis: null },
-        color: { scheme: "viridis", domain: d3.extent(rows, (row) => row[chart.value]), legend: true, label: chart.value_label ?? chart.value, tickFormat: showValue, ticks: 4 },
+        ...base, ...shape,
+        [along]: { type: "point", domain: names, axis: null, padding: 0 }, [across]: { domain: [0, 1], axis: null },
+        color: { scheme: "viridis", range: isDark() ? [0.3, 1] : [0, 0.92], domain: d3.extent(rows, (row) => row[chart.value]), legend: true, label: chart.value_label ?? chart.value, tickFormat: showValue, ticks: 4 },
         marks: [
-          Plot.line(points, { x: "name", y: "at", z: "key", stroke: (point) => point.row[chart.value], strokeOpacity: (point) => (inside(point.row) ? (chosen.size ? 0.9 : faint) : 0.04), strokeWidth: 1.2 }),
-          Plot.ruleX(names, { stroke: "currentColor", strokeOpacity: 0.6 }),
-          Plot.text(ticks, { x: "name", y: "at", text: (tick) => short(tick.text, room), dx: 4, textAnchor: "start", stroke: "var(--ground)", strokeWidth: 4, fill: "currentColor" }),
-          Plot.text(names, { x: (name) => name, y: 1, text: (name) => short(name, Math.min(room, 120)), lineAnchor: "bottom", dy: -12, fontWeight: 600, rotate: names.length > 8 ? -12 : 0 }),
+          Plot.line(points, { [along]: "name", [across]: "at", z: "key", stroke: (point) => point.row[chart.value], strokeOpacity: (point) => (inside(point.row) ? (chosen.size ? 0.9 : faint) : 0.04), strokeWidth: 1.2 }),
+          (lying ? Plot.ruleY : Plot.ruleX)(names, { stroke: "currentColor", strokeOpacity: 0.6 }),
+          Plot.text(ticks, { [along]: "name", [across]: "at", text: (tick) => short(tick.text, room), ...(lying ? { dy: 9 } : { dx: 4, textAnchor: "start" }), stroke: "var(--ground)", strokeWidth: 4, fill: "currentColor" }),
+          Plot.text(names, { ...heading, fontWeight: 600 }),
         ],
       });
       plot.within = ([left, top], [right, bottom]) => {
-        const [x, y] = [plot.scale("x"), plot.scale("y")];
-        const crossed = names.filter((name) => left - 12 <= x.apply(name) && x.apply(name) <= right + 12);
-        return rows.filter((row) => crossed.length && crossed.every((name) => row[name] != null && top <= y.apply(scales.get(name).at(row[name])) && y.apply(scales.get(name).at(row[name])) <= bottom));
+        const [name, value] = [plot.scale(along), plot.scale(across)];
+        const [from, to, low, high] = lying ? [top, bottom, left, right] : [left, right, top, bottom];
+        const crossed = names.filter((axis) => from - 12 <= name.apply(axis) && name.apply(axis) <= to + 12);
+        const isInside = (row) => (axis) => row[axis] != null && low <= value.apply(scales.get(axis).at(row[axis])) && value.apply(scales.get(axis).at(row[axis])) <= high;
+        return rows.filter((row) => crossed.length && crossed.every(isInside(row)));
       };
       return plot;
     },
@@ -496,9 +510,13 @@
   // Dragging over a linked chart chooses the rows below; a click frees them again.
   const brushed = (chart, plot, svg) => {
     const [width, height] = [Number(svg.getAttribute("width")), Number(svg.getAttribute("height"))];
-    const brush = d3.brush().extent([[0, 0], [width, height]]).on("end", (event) => {
+    // A straight line along an axis has no area, which the brush takes for a click.
+    let line = null;
+    const isLine = () => line && Math.hypot(line[1][0] - line[0][0], line[1][1] - line[0][1]) > 3;
+    const brush = d3.brush().extent([[0, 0], [width, height]]).on("start", () => { line = null; }).on("brush", (event) => { line = event.selection; }).on("end", (event) => {
       if (!event.sourceEvent) return;
-      const keys = event.selection ? plot.within(...event.selection).map((row) => row[chart.link]) : [];
+      const selection = event.selection ?? (isLine() ? line : null);
+      const keys = selection ? plot.within(...selection).map((row) => row[chart.link]) : [];
       chosen.clear();
       keys.forEach((key) => chosen.add(key));
       figures.filter((figure) => figure.chart.link).forEach(({ draw }) => draw());
@@ -534,8 +552,8 @@
   });
   const theme = make("button", { type: "button", "aria-label": "switch between light and dark" }, "light / dark");
   theme.addEventListener("click", () => {
-    const dark = document.documentElement.dataset.theme ? document.documentElement.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-    document.documentElement.dataset.theme = dark ? "light" : "dark";
+    document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+    drawAll();
   });
   nav.append(theme);
   document.body.append(heard);

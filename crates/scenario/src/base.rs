@@ -9,8 +9,8 @@ use std::ops::Range;
 use serde_json::Value as Json;
 
 use crate::fabrics::Fabrics;
-use crate::hash::ScenarioHash;
-use crate::load::{Extent, Loaded, Loader, Request};
+use crate::hash::{ScenarioHash, hash};
+use crate::load::{Extent, Loaded, Loader, Request, collect_words};
 use crate::problem::{Problem, Problems};
 use crate::purpose::Purpose;
 use crate::source::{Source, SourceId};
@@ -25,6 +25,8 @@ pub struct Assigned {
     pub value: Json,
     /// The bytes of the list that say so.
     pub span: Range<usize>,
+    /// The bytes of the list that name the key.
+    pub key_span: Range<usize>,
 }
 
 /// What many scenarios share.
@@ -76,19 +78,49 @@ impl Base {
         self.with(assigned).finish(&self.input, (extent, purpose), fabrics)
     }
 
+    /// The scenario with what these `path=value` set, as if flags had.
+    pub fn load_set(
+        &self,
+        set: &[String],
+        (extent, purpose): (Extent, Purpose),
+        fabrics: &Fabrics,
+    ) -> Result<Loaded, Problems> {
+        let mut loader = self.loader.clone();
+        loader.lay_flags(set, None);
+        loader.finish(&self.input, (extent, purpose), fabrics)
+    }
+
     /// The identity of the scenario with these settings.
     pub fn hash(&self, assigned: &[Assigned]) -> Result<ScenarioHash, Problems> {
+        self.identity(assigned).map(|json| hash(&json))
+    }
+
+    /// What the identity is the hash of.
+    pub(crate) fn identity(&self, assigned: &[Assigned]) -> Result<Json, Problems> {
         self.with(assigned).identity()
+    }
+
+    /// Whether a text in a value names hardware of the catalogue.
+    pub(crate) fn names_hardware(&self, value: &Json) -> bool {
+        let mut words = Vec::new();
+        collect_words(value, &mut words);
+        let kinds = self.loader.merged.at("catalogue").and_then(Node::as_table);
+        let is_entry = |word: &String| {
+            let mut kinds = kinds.into_iter().flat_map(|kinds| kinds.values());
+            kinds.any(|kind| kind.node.as_table().is_some_and(|names| names.contains_key(word)))
+        };
+        words.iter().any(is_entry)
     }
 
     fn with(&self, assigned: &[Assigned]) -> Loader {
         let mut loader = self.loader.clone();
-        for Assigned { key, value, span } in assigned {
-            let place = Some((self.list, span.start, span.end));
-            let origin = Origin { layer: Layer::Flag, place };
+        for Assigned { key, value, span, key_span } in assigned {
+            let place = |span: &Range<usize>| Some((self.list, span.start, span.end));
+            let origin = Origin { layer: Layer::Flag, place: place(span) };
+            let named = Origin { layer: Layer::Flag, place: place(key_span) };
             let Some(mut node) = Node::from_json(value, origin) else { continue };
             for step in key.rsplit('.') {
-                let table = Table::from([(step.to_owned(), Entry { key: origin, node })]);
+                let table = Table::from([(step.to_owned(), Entry { key: named, node })]);
                 node = Node { value: Value::table(table), origin };
             }
             loader.lay(node);

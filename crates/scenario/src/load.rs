@@ -21,7 +21,7 @@ use job::{Job, Model};
 use packetsim::Settings;
 use serde_json::Value as Json;
 use traffic::nccl::Architecture;
-use traffic::pattern::{self, Flow, Load};
+use traffic::pattern::{self, Flow, Load, Surroundings};
 use units::{Random, Unused};
 
 use crate::assignment;
@@ -40,6 +40,7 @@ use crate::problem::{Problem, Problems};
 use crate::purpose::{self, Purpose};
 use crate::schema::{Schema, join};
 use crate::source::{Source, Sources, is_allowed, read, up_to};
+use crate::surroundings;
 use crate::tree::{Entry, Layer, Node, Origin, Reader, Table, Value};
 
 /// Chains of `from` longer than this are refused.
@@ -393,12 +394,12 @@ impl Loader {
         self.read()
     }
 
-    /// The identity alone.
-    pub(crate) fn identity(mut self) -> Result<ScenarioHash, Problems> {
+    /// What the identity is the hash of.
+    pub(crate) fn identity(mut self) -> Result<Json, Problems> {
         match self.settle(Extent::Settings) {
             Ok(written) if self.problems.is_empty() => {
                 let flows = self.flows.take();
-                Ok(identity_hash(&written, &self.merged, &self.contents(flows.as_deref())))
+                Ok(identity_json(&written, &self.merged, &self.contents(flows.as_deref())))
             }
             Ok(_) => Err(in_order(self.problems)),
             Err(error) => {
@@ -445,7 +446,7 @@ impl Loader {
             return Err(in_order(self.problems));
         };
         let flows = self.flows.take();
-        let hash = identity_hash(&written, &self.merged, &self.contents(flows.as_deref()));
+        let hash = hash(&identity_json(&written, &self.merged, &self.contents(flows.as_deref())));
         let unused = purpose::written(&self.merged, &idle);
         let Meaning { fabric, job, faults, warnings, .. } = meaning;
         if let Some(fabric) = &fabric {
@@ -596,7 +597,7 @@ impl Loaded {
         let nics = u32::try_from(self.fabric().nics()).expect("node ids have 32 bits");
         let draw = |number: u64, load| {
             let random = Random::new(self.scenario.seed, "pattern", number);
-            pattern::flows(load, nics, random)
+            pattern::flows(load, &self.surroundings(load), random)
         };
         let first = match (&self.flows, &traffic.flows) {
             (Some(table), _) => table.flows(nics)?,
@@ -606,6 +607,12 @@ impl Loaded {
         let others = (1..).zip(&traffic.background);
         let others = others.map(|(number, load)| (load, draw(number, load)));
         Ok(std::iter::once((&traffic.load, first)).chain(others).collect())
+    }
+
+    /// What a load of the synthetic traffic has around it.
+    pub fn surroundings(&self, load: &Load) -> Surroundings {
+        surroundings::of(self.fabric(), &self.scenario, load)
+            .expect("its model was found when it was loaded")
     }
 
     /// The earlier flows that a flow of the first load waits for, by their numbers.
@@ -747,17 +754,18 @@ fn identity(source: &Source) -> String {
 }
 
 /// The keys that may name a file.
-const FILE_KEYS: [&str; 4] = ["cluster.server_file", "fabric.file", "job.model", "traffic.flows"];
+pub const FILE_KEYS: [&str; 4] =
+    ["cluster.server_file", "fabric.file", "job.model", "traffic.flows"];
 
 /// So much of a named file counts.
 const MAX_NAMED_BYTES: u64 = 1 << 30;
 
 /// The scenario without what does not change a result, with the contents of its files.
-fn identity_hash(
+fn identity_json(
     scenario: &ScenarioFile,
     tree: &Node,
     contents: &[(&'static str, ScenarioHash)],
-) -> ScenarioHash {
+) -> Json {
     let without_catalogue = ScenarioFile { catalogue: Catalogue::default(), ..scenario.clone() };
     let mut json = serde_json::to_value(without_catalogue).expect("it came from JSON");
     let fields = json.as_object_mut().expect("the root is a table");
@@ -780,10 +788,11 @@ fn identity_hash(
     for (key, content) in contents {
         fields.insert(format!("{key} content"), content.to_string().into());
     }
-    hash(&json)
+    json
 }
 
-fn collect_words(json: &Json, words: &mut Vec<String>) {
+/// All texts in a value.
+pub(crate) fn collect_words(json: &Json, words: &mut Vec<String>) {
     match json {
         Json::String(word) => words.push(word.clone()),
         Json::Array(items) => items.iter().for_each(|item| collect_words(item, words)),

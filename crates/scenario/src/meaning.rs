@@ -7,24 +7,25 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fabric::Fabric;
-use fabric::fault::{FaultKind, Faults};
+use fabric::fault::Faults;
 use fabric::graph::{NetworkKind, Tier};
 use fabric::topology::circuits::Setting;
 use fabric::topology::{self, ConfigError, FabricConfig, TopologyKind};
+use fabric::{Fabric, LinkId, NodeKind};
 use job::memory::Overfull;
 use job::placement::Policy;
 use job::{Job, JobConfig, Site};
 use step::jitter::Straggler;
 use traffic::nccl::Usage;
-use traffic::pattern;
-use units::{Bytes, OutOfRange, Ranges, Span};
+use traffic::pattern::{self, Load};
+use units::{Bytes, OutOfRange, Ranges};
 
 use crate::fabrics::Fabrics;
 use crate::file::ScenarioFile;
 use crate::import::{self, Hints, ImportError};
 use crate::model;
 use crate::nearest::nearest;
+use crate::surroundings;
 
 /// Something that does not fit together.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,6 +87,7 @@ impl Meaning {
                         meaning.add_faults(&fabric, scenario);
                         meaning.add_traffic(&fabric, scenario);
                         meaning.check_reduction(&fabric, scenario);
+                        meaning.check_reach(&fabric, scenario);
                         meaning.warn_of_deadlock(&fabric, scenario);
                         meaning.fabric = Some(fabric);
                     }
@@ -93,9 +95,6 @@ impl Meaning {
                 }
             }
             Err(finding) => meaning.findings.push(finding),
-        }
-        if scenario.job.is_some() {
-            meaning.refuse_timed_faults(scenario);
         }
         if let (Some(job), Some(site)) = (&scenario.job, site(scenario, meaning.fabric.as_deref()))
         {
@@ -113,34 +112,37 @@ impl Meaning {
         meaning
     }
 
+    /// RoCEv1 stays inside one layer-2 domain, and every leaf is one; and it has nothing to mark.
+    fn check_reach(&mut self, fabric: &Fabric, scenario: &ScenarioFile) {
+        let network = &scenario.network;
+        if network.transport.is_routable() {
+            return;
+        }
+        let name = network.transport.name();
+        let links = fabric.links();
+        let leaves = (0..fabric.nics()).flat_map(|nic| fabric.ports(fabric.nic(nic)));
+        let leads_on = |port: &LinkId| fabric.nodes()[links[*port].to].kind == NodeKind::Switch;
+        let out = |leaf: &LinkId| fabric.ports(links[*leaf].to).iter().copied().find(leads_on);
+        if let Some(link) = leaves.filter_map(out).next() {
+            let [from, to] = [links[link].from, links[link].to].map(|node| fabric.name(node));
+            let message = format!(
+                "{name} has no IP header and stays inside one layer-2 domain, but {from} and {to} \
+                 are routers"
+            );
+            let help = "transport = \"rocev2\", or one tier of switches (fabric.tiers = 1)";
+            self.findings.push(finding(&["network.transport"], message, Some(help)));
+        }
+        if network.settings.ecn.enabled {
+            let message = format!("{name} has no IP header that a switch could mark");
+            let help = Some("transport = \"rocev2\"");
+            self.findings.push(finding(&["network.ecn.enabled"], message, help));
+        }
+    }
+
     fn add_faults(&mut self, fabric: &Fabric, scenario: &ScenarioFile) {
         match Faults::new(fabric, &scenario.faults, "faults") {
             Ok(faults) => self.faults = faults,
             Err(errors) => self.findings.extend(errors.into_iter().map(of_fabric)),
-        }
-    }
-
-    /// A job's step is put together from phases that each begin at 0 s: there is no clock of the
-    /// whole step on which a fault could begin or end.
-    fn refuse_timed_faults(&mut self, scenario: &ScenarioFile) {
-        for (at, fault) in scenario.faults.iter().enumerate() {
-            let (key, what) = match fault {
-                _ if fault.at != Span::ZERO => ("at", "begins later than a job's step"),
-                _ if fault.until.is_some() => ("until", "ends within a job's step"),
-                _ if fault.lasting.is_some() => ("for", "ends within a job's step"),
-                _ if matches!(fault.what, FaultKind::Flap { .. }) => {
-                    ("what", "comes and goes within a job's step")
-                }
-                _ => continue,
-            };
-            let key = format!("faults.{at}.{key}");
-            let message = format!(
-                "`{key}`: a fault that {what} cannot be computed: the phases of a step have no \
-                 common clock"
-            );
-            let help = "leave out `at`, `until` and `for`: the fabric without that part; or run \
-                        `traffic` instead of a job";
-            self.findings.push(finding(&[&key], message, Some(help)));
         }
     }
 
@@ -208,8 +210,18 @@ impl Meaning {
 
     fn add_traffic(&mut self, fabric: &Fabric, scenario: &ScenarioFile) {
         let Some(traffic) = &scenario.traffic else { return };
-        let nics = u32::try_from(fabric.nics()).expect("node ids have 32 bits");
-        for (key, message) in pattern::check(traffic, nics, fabric.gpus() as u64) {
+        let loads = std::iter::once(("traffic".to_owned(), &traffic.load));
+        let background = traffic.background.iter().enumerate();
+        let others = background.map(|(at, load)| (format!("traffic.background.{at}"), load));
+        for (table, load) in loads.chain(others) {
+            if let Err(problem) = surroundings::of(fabric, scenario, load) {
+                let key = format!("{table}.model");
+                let message = format!("`{key}`: {}", problem.message);
+                self.findings.push(finding(&[&key], message, problem.help.as_deref()));
+            }
+        }
+        let around = |load: &Load| surroundings::of(fabric, scenario, load).unwrap_or_default();
+        for (key, message) in pattern::check(traffic, around) {
             let (reason, help) = split_suggestion(&message);
             let key = format!("traffic.{key}");
             let message = format!("`{key}`: {reason}");

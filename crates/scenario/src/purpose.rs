@@ -9,10 +9,12 @@
 use fabric::fault::FaultConfig;
 use fabric::graph::{Link, NodeKind};
 use fabric::routing::{Chooser, QueuePairUse};
+use fabric::topology::StoragePlace;
 use fabric::{Fabric, NodeId};
 use job::Model;
 use job::config::{Fp8Recipe, Precision};
 use job::parallel::{Axis, Sharding};
+use job::placement::{PlacementConfig, Policy};
 use serde::Serialize;
 use serde_json::Value as Json;
 use traffic::Collective;
@@ -20,7 +22,7 @@ use traffic::collective::Detail;
 use traffic::nccl::Usage;
 use traffic::pattern::Pattern;
 use units::unused::IdleKey;
-use units::{Bytes, Idle, Span, Unused};
+use units::{Idle, Span, Unused};
 
 use crate::file::ScenarioFile;
 use crate::schema::join;
@@ -85,12 +87,6 @@ impl Engine {
     pub fn for_whole_clusters(self) -> Self {
         if self.moves_packets() { Self::Flow } else { self }
     }
-
-    /// The most bytes that a phase of a step is run with, where what it costs grows with bytes;
-    /// larger ones take in proportion.
-    pub fn phase_bytes(self) -> Option<Bytes> {
-        self.moves_packets().then_some(Bytes::from_mib(4))
-    }
 }
 
 /// What a scenario is loaded for.
@@ -101,20 +97,28 @@ pub enum Purpose {
     Settings,
     /// `topo`: the fabric alone.
     Topology,
+    /// `topo --domains`: the fabric, and which of its GPUs the job has.
+    Domains,
     /// `traffic`: what the job puts on the wire, on its hashed paths.
     Wire,
+    /// `place`: what the job's blocks exchange, and how far servers are from each other.
+    Place,
     /// `collective`: one collective on an engine.
     Collective(Engine, Collective),
     /// `run`, `compare`: the scenario's job or its synthetic traffic on an engine.
     Run(Engine),
+    /// `run --days`: the job's step on an engine, and days of failures.
+    Campaign(Engine),
 }
 
 impl Purpose {
     /// The engine that it asks.
     pub fn engine(self) -> Option<Engine> {
         match self {
-            Self::Collective(engine, _) | Self::Run(engine) => Some(engine),
-            Self::Settings | Self::Topology | Self::Wire => None,
+            Self::Collective(engine, _) | Self::Run(engine) | Self::Campaign(engine) => {
+                Some(engine)
+            }
+            Self::Settings | Self::Topology | Self::Domains | Self::Wire | Self::Place => None,
         }
     }
 }
@@ -192,11 +196,11 @@ impl Load {
     fn of(scenario: &ScenarioFile, purpose: Purpose) -> Option<Self> {
         Some(match purpose {
             Purpose::Settings => return None,
-            Purpose::Topology => Self::Nothing,
-            Purpose::Wire => Self::Wire,
+            Purpose::Topology | Purpose::Domains => Self::Nothing,
+            Purpose::Wire | Purpose::Place => Self::Wire,
             Purpose::Collective(_, collective) => Self::Collective(collective),
-            Purpose::Run(_) if scenario.job.is_some() => Self::Job,
-            Purpose::Run(_) => Self::Traffic,
+            Purpose::Run(_) | Purpose::Campaign(_) if scenario.job.is_some() => Self::Job,
+            Purpose::Run(_) | Purpose::Campaign(_) => Self::Traffic,
         })
     }
 }
@@ -219,12 +223,22 @@ impl Asked<'_> {
         self.engine() == Some(Engine::Analytic) && self.load != Load::Traffic
     }
 
-    /// Whether GPUs take part, and with them the scale-up network and the library.
-    fn has_gpus(&self) -> bool {
+    /// Whether the synthetic traffic has such a load.
+    fn has(&self, is_such: impl Fn(Pattern) -> bool) -> bool {
         let traffic = self.scenario.traffic.iter();
         let mut loads =
             traffic.flat_map(|traffic| std::iter::once(&traffic.load).chain(&traffic.background));
-        self.load != Load::Traffic || loads.any(|load| load.pattern == Pattern::Collective)
+        self.load == Load::Traffic && loads.any(|load| is_such(load.pattern))
+    }
+
+    /// Whether GPUs take part, and with them the scale-up network and the library.
+    fn has_gpus(&self) -> bool {
+        self.load != Load::Traffic || self.has(Pattern::has_gpus)
+    }
+
+    /// Whether anything goes to storage or comes from there, over this network.
+    fn has_storage(&self, place: StoragePlace) -> bool {
+        self.has(Pattern::has_storage) && self.scenario.cluster.storage.place == place
     }
 
     /// Whether any of these collectives is run; synthetic traffic may run any.
@@ -266,20 +280,36 @@ impl Asked<'_> {
                 "this command looks at the fabric alone",
             ),
         };
-        for table in not_looked_at {
+        let is_domains = self.purpose == Purpose::Domains;
+        for table in not_looked_at.iter().filter(|table| !is_domains || **table != "job") {
             idle.key(table, why, "`run`");
         }
-        if self.load == Load::Nothing {
+        if self.purpose == Purpose::Place {
+            let why = "shortest ways climb through the same tiers, whichever is taken";
+            idle.key("network.routing", why, "`run`");
+        }
+        if is_domains {
+            self.domains(idle);
+        } else if self.load == Load::Nothing {
             // The answer still says which it was.
             idle.part_of("seed", why, "`run`");
         }
         if self.load != Load::Job {
-            for table in ["software", "jitter", "stragglers", "reliability", "prices"] {
-                idle.key(table, "it is about a step of a job", "`run` on a job");
+            let why = "it is about a step of a job";
+            for table in ["software", "jitter", "stragglers", "prices"] {
+                idle.key(table, why, "`run` on a job");
             }
+            let obeyed: &[&str] = match self.has(Pattern::has_checkpoint) {
+                true => &["checkpoint.bytes_per_parameter"],
+                false if is_domains => &["rates", "scale"],
+                false => &[],
+            };
+            idle.all_but("reliability", obeyed, why, "`run` on a job");
         }
         if self.is_closed() {
-            idle.part_of("seed", "closed forms have nothing random", ENGINES);
+            if !matches!(self.purpose, Purpose::Campaign(_)) {
+                idle.part_of("seed", "closed forms have nothing random", ENGINES);
+            }
             idle.key("faults", "closed forms know no faults", "--engine flow");
             let why = "closed forms look at a few routes: what fails on others changes nothing";
             idle.part_of("fabric.failed", why, ENGINES);
@@ -287,11 +317,38 @@ impl Asked<'_> {
         }
     }
 
+    /// Names what does not decide which GPUs the job has.
+    fn domains(&self, idle: &mut Idle) {
+        let degrees = ["tp", "cp", "pp", "dp"].map(|degree| format!("parallel.{degree}"));
+        let mut but = vec!["gpus", "placement"];
+        but.extend(degrees.iter().map(String::as_str));
+        let placement = self.scenario.job.as_ref().map(|job| &job.placement);
+        // Which GPUs those are follows from all that the job exchanges.
+        if !placement.is_some_and(|placed| placed.policy == Policy::MinCut) {
+            let why = "of the job, only its GPUs are looked at";
+            idle.parts_but("job", &but, why, "`run`");
+        }
+        let is_drawn = |placed: &PlacementConfig| {
+            matches!(placed.policy, Policy::Random | Policy::MinCut) || 0.0 < placed.busy
+        };
+        if !placement.is_some_and(is_drawn) {
+            idle.part_of("seed", "no GPU is drawn by lot", "job.placement=random");
+        }
+    }
+
     /// Names hardware that takes no part. What cannot be left out stays as it is.
     fn hardware(&self, idle: &mut Idle) {
         let scenario = self.scenario;
         let counts_money = matches!(self.load, Load::Job | Load::Nothing);
-        if !counts_money {
+        if !self.has(Pattern::has_storage) {
+            let (why, used_by) = ("nothing is stored or read", "pattern = \"checkpoint\"");
+            let keys: &[&str] =
+                if counts_money { &["rate"] } else { &["servers", "rate", "place"] };
+            for key in keys {
+                idle.part_of(&format!("cluster.storage.{key}"), why, used_by);
+            }
+        }
+        if !counts_money && !self.has_storage(StoragePlace::FrontEnd) {
             let why = "the front-end carries nothing here";
             let keys = ["nic", "rate", "switch", "oversubscription", "length", "uplink_length"];
             for key in keys {
@@ -306,8 +363,9 @@ impl Asked<'_> {
         }
         if self.load == Load::Nothing {
             let why = "this command does not look at time";
-            for key in ["cluster.scale_up.delay", "cluster.nic_affinity"] {
-                idle.part_of(key, why, "`run`");
+            idle.part_of("cluster.scale_up.delay", why, "`run`");
+            if self.purpose != Purpose::Domains {
+                idle.part_of("cluster.nic_affinity", why, "`run`");
             }
             for tier in ["leaf", "spine", "core"] {
                 idle.part_of(&format!("fabric.{tier}.latency"), why, "`run`");
@@ -322,7 +380,7 @@ impl Asked<'_> {
         }
         if self.is_closed() && !counts_money {
             let why = "closed forms share no links";
-            for key in ["oversubscription", "uplinks"] {
+            for key in ["oversubscription", "uplinks", "sites.links"] {
                 idle.part_of(&format!("fabric.{key}"), why, ENGINES);
             }
             idle.part_of("cluster.front_end", "the front-end carries nothing here", "`topo`");
@@ -504,6 +562,9 @@ impl Asked<'_> {
             Some(Engine::Packet) => {
                 idle.key("flow", "these are the flow engine's settings", "--engine flow");
                 settings.unused(faults, idle);
+                if self.load != Load::Job {
+                    idle.key("packet.phase_bytes", "only steps have phases", "`run` on a job");
+                }
                 if self.load != Load::Traffic && !settings.credits.enabled {
                     let why = "all messages have one service level";
                     idle.key("credits.lanes", why, "traffic.service_level");
@@ -609,6 +670,9 @@ impl Asked<'_> {
             }
         }
         if (self.engine(), self.load) == (Some(Engine::Analytic), Load::Traffic) {
+            let why = "closed forms know all that is sent";
+            idle.key("network.routing.demand", why, "--engine flow");
+            idle.key("network.routing.staleness", why, "--engine flow");
             let later = |fault: &FaultConfig| fault.at != Span::ZERO;
             for (at, _) in scenario.faults.iter().enumerate().filter(|(_, fault)| later(fault)) {
                 let why = "closed forms know only what fails at 0 s";
@@ -619,7 +683,8 @@ impl Asked<'_> {
             idle.table("job", |idle| job.unused(self.model, idle));
             idle.table("jitter", |idle| scenario.jitter.unused(idle));
             idle.table("software", |idle| scenario.software.unused(job, idle));
-            idle.table("reliability", |idle| scenario.reliability.unused(idle));
+            let is_campaign = matches!(self.purpose, Purpose::Campaign(_));
+            idle.table("reliability", |idle| scenario.reliability.unused(is_campaign, idle));
         }
         if self.load != Load::Job {
             let why = "circuits follow the phases of a job";

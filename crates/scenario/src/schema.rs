@@ -277,6 +277,11 @@ impl Schema {
         homes.get(key).map_or(&[], Vec::as_slice)
     }
 
+    /// All dotted paths that end in a key, the shortest first.
+    pub fn paths_to(&self, key: &str) -> Vec<String> {
+        self.tables_with(key).iter().map(|home| join(&home.path, key)).collect()
+    }
+
     fn collect_homes(&self, schema: &Json, path: &str, homes: &mut BTreeMap<String, Vec<Home>>) {
         let shapes = self.shapes(schema);
         let tag = self.tag(&shapes);

@@ -144,25 +144,6 @@ fn reduction_needs_switches_that_can() {
     assert_eq!(warnings(&set("small-128", &[]).unwrap()), "");
 }
 
-/// The phases of a step have no common clock: what comes or goes within a step is refused.
-#[test]
-fn a_job_knows_only_faults_that_last() {
-    let down = "what={kind=\"link-down\"}";
-    let fault = |rest: &str| format!("faults=[{{on=\"NIC 0\",{rest}}}]");
-    for (rest, key) in [
-        (format!("at=\"1ms\",{down}"), "faults.0.at"),
-        (format!("until=\"2s\",{down}"), "faults.0.until"),
-        (format!("for=\"2s\",{down}"), "faults.0.for"),
-        ("what={kind=\"flap\",period=\"1s\"}".to_owned(), "faults.0.what"),
-    ] {
-        let told = refusal(set("small-16", &[&fault(&rest)]));
-        assert!(told.contains(key) && told.contains("no common clock"), "{rest}: {told}");
-        // Synthetic traffic has a clock.
-        set("small-16", &[&fault(&rest), "traffic.pattern=ring"]).unwrap();
-    }
-    assert_eq!(set("small-16", &[&fault(down)]).unwrap().faults.all().len(), 1);
-}
-
 /// Values that once ended in a panic or without memory are refused with what is allowed.
 #[test]
 fn what_no_engine_can_count_is_refused_with_its_range() {
@@ -271,4 +252,19 @@ fn settings_without_effect_are_named_for_their_purpose() {
     for (purpose, set, is_named) in cases {
         assert_eq!(!named(purpose, set).is_empty(), is_named, "{set} for {purpose:?}");
     }
+}
+
+/// RoCEv1 has neither IP nor UDP: no router carries it, no switch marks it, and its packets of two
+/// NICs look alike.
+#[test]
+fn rocev1_stays_inside_one_layer_2_domain() {
+    let routed = refusal(set("small-16", &["network.transport=rocev1", "fabric.tiers=2"]));
+    assert!(routed.contains("rocev1 has no IP header and stays inside one layer-2"), "{routed}");
+    assert!(routed.contains("network.transport") && routed.contains("are routers"), "{routed}");
+    let one_leaf = ["network.transport=rocev1", "fabric.tiers=1"];
+    let marked = refusal(set("small-16", &[&one_leaf[..], &["network.ecn.enabled=true"]].concat()));
+    assert!(marked.contains("rocev1 has no IP header that a switch could mark"), "{marked}");
+    let network = set("small-16", &one_leaf).unwrap().scenario.network;
+    assert_eq!(network.settings.routing.udp_source, fabric::hash::UdpSource::None);
+    assert!(!network.settings.ecn.enabled);
 }

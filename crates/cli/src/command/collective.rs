@@ -22,6 +22,7 @@ Examples:
   fatflow collective all_reduce -e 16M --gpus 64 small-128 --engine all
   fatflow collective all_reduce my.toml --measured all_reduce_perf.txt --report busbw.html
   fatflow collective all_reduce -b 1G -e 1G --gpus 1024 llama3-meta-roce --seeds 20
+  fatflow collective all_to_all -b 4M -e 4M small-128 --engine packet --iterations 100
   fatflow collective all_reduce my.toml --json | jq '.result.rows[].busbw_GBps'
 
 Sizes are binary, as in nccl-tests: 1M is 1,048,576 bytes. Bandwidths are in 10^9 bytes per second.")]
@@ -42,6 +43,10 @@ pub(crate) struct Arguments {
     /// GPUs that take part [default: all]
     #[arg(short = 'g', long, value_name = "N")]
     gpus: Option<usize>,
+    /// Run each size so often in a row, with queue pairs, rates and queues kept: how even are they?
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    iterations: u32,
     /// What nccl-tests printed on the real machine, to be shown beside the prediction
     #[arg(long, value_name = "FILE")]
     measured: Option<PathBuf>,
@@ -84,6 +89,7 @@ impl Arguments {
             collective,
             sizes,
             gpus: self.gpus,
+            iterations: self.iterations,
         };
         if terminal.engines().is_none() {
             self.seeds.refuse("`--engine all` asks every engine once")?;

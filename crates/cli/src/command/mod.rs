@@ -42,6 +42,7 @@ commands! {
     Collective collective
     Run run
     Traffic traffic
+    Place place
     Compare compare
     Sweep sweep
     Validate validate

@@ -2,10 +2,11 @@
 
 use commands::series;
 use commands::world::JobWorld;
-use commands::{Drawing, Failure, cross_check, run_job, run_traffic};
+use commands::seeds::Repeat;
+use commands::{Drawing, Failure, campaign, cross_check, run_job, run_traffic};
 use step::predict::Prediction;
 use units::Span;
-use scenario::Purpose;
+use scenario::{Loaded, Purpose};
 
 use crate::arguments::{PatienceArgument, ScenarioArgument, SeedsArgument};
 use crate::files::FileArguments;
@@ -21,6 +22,8 @@ Examples:
   fatflow run scenarios/bench/incast-32.toml --engine packet --series 10us --series-pairs 0,1
   fatflow run scenarios/bench/ecmp-16-uplinks-4.toml --seeds 1000
   fatflow run my.toml --engine all
+  fatflow run small-128 --whole
+  fatflow run llama3-meta-roce --days 30 --seeds 1000
   fatflow run my.toml --flows-out flows.parquet --links-out links.parquet
   fatflow run llama3-meta-roce --perfetto step.pftrace --openmetrics ports.om")]
 pub(crate) struct Arguments {
@@ -37,6 +40,14 @@ pub(crate) struct Arguments {
     /// Queue pairs whose rates are shown, by number
     #[arg(long, value_name = "N,...", value_delimiter = ',', requires = "series")]
     series_pairs: Vec<u32>,
+    /// Run the whole step of a job on one clock: every rank of every stage and copy, in one run
+    /// [default: where faults come or go within the step]
+    #[arg(long)]
+    whole: bool,
+    /// Play so many days of the job by dice: failures, spares, restarts, checkpoints; with --seeds
+    /// that often
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    days: Option<u32>,
     #[command(flatten)]
     seeds: SeedsArgument,
     #[command(flatten)]
@@ -51,19 +62,26 @@ const FINEST: Span = Span::from_ns(100);
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         self.files.refuse_one_for_two(terminal.global.report.as_ref())?;
-        let mut loaded = terminal.load_on(&self.scenario, Purpose::Run)?;
+        let purpose = if self.days.is_some() { Purpose::Campaign } else { Purpose::Run };
+        let mut loaded = terminal.load_on(&self.scenario, purpose)?;
         let patience = terminal.patience(self.patience, terminal.engines());
         let drawing = match (&terminal.global.report, terminal.global.json) {
             (Some(_), _) => Drawing::OnPage,
             (None, true) => Drawing::Omitted,
             (None, false) => Drawing::OnTerminal,
         };
+        if self.whole && loaded.job.is_none() {
+            let reason = "--whole is for jobs; synthetic traffic always runs on one clock";
+            return Err(Failure::Usage(reason.to_owned()).into());
+        }
         if loaded.job.is_some() {
             self.refuse_what_is_for_traffic()?;
-            if terminal.engines().is_some_and(|engine| !engine.has_contention()) {
+            let is_closed = terminal.engines().is_some_and(|engine| !engine.has_contention());
+            if is_closed && self.days.is_none() {
                 self.seeds.refuse("closed forms have nothing random")?;
             }
         }
+        self.refuse_days(loaded.job.is_some(), terminal.engines())?;
         let Some(engine) = terminal.engines() else {
             self.files.refuse_several_engines()?;
             self.seeds.refuse("`--engine all` asks every engine once")?;
@@ -75,19 +93,9 @@ impl Arguments {
             return Ok(terminal.ending());
         };
         if loaded.job.is_some() {
-            if !engine.has_contention() {
-                self.files.refuse_links()?;
-            }
-            let options = run_job::Options { engine, patience, drawing, ask_what_if: true };
-            let repeat = terminal.repeat(self.seeds);
-            let report = terminal.watched(|watch| {
-                let also = |world: &JobWorld<'_>, prediction: &Prediction| {
-                    self.files.of_step(world, prediction)
-                };
-                run_job::run_and(&loaded, &options, repeat, watch, also)
-            })?;
-            terminal.answer("run", Some(&loaded), &report)?;
-            return Ok(terminal.ending());
+            let (ask_what_if, whole) = (true, self.whole);
+            let options = run_job::Options { engine, patience, drawing, ask_what_if, whole };
+            return self.step(terminal, &loaded, &options);
         }
         let is_drawn = terminal.global.report.is_some() && engine.moves_packets();
         let (interval, purpose) = match self.series {
@@ -107,6 +115,46 @@ impl Arguments {
         self.files.of_run(&loaded, (&report, &work, &outcome))?;
         terminal.answer("run", Some(&loaded), &report)?;
         Ok(terminal.ending())
+    }
+
+    /// A job's step, and days of it if that was asked for.
+    fn step(
+        &self,
+        terminal: &Terminal,
+        loaded: &Loaded,
+        options: &run_job::Options,
+    ) -> Result<Ending, Stop> {
+        let run_job::Options { engine, patience, .. } = *options;
+        if !engine.has_contention() {
+            self.files.refuse_links()?;
+        }
+        let repeat = terminal.repeat(self.seeds);
+        let report = terminal.watched(|watch| {
+            let also = |world: &JobWorld<'_>, prediction: &Prediction| {
+                self.files.of_step(world, prediction)
+            };
+            let Some(days) = self.days else {
+                return run_job::run_and(loaded, options, repeat, watch, also);
+            };
+            // The dice are thrown again, the step is not run again.
+            let mut report = run_job::run_and(loaded, options, Repeat::ONCE, watch, also)?;
+            let options = campaign::Options { days, engine, patience, repeat };
+            report.campaign = Some(campaign::play(loaded, &report, &options, watch)?);
+            Ok(report)
+        })?;
+        terminal.answer("run", Some(loaded), &report)?;
+        Ok(terminal.ending())
+    }
+
+    /// Days are of a job, with the step of one engine.
+    fn refuse_days(&self, has_job: bool, engine: Option<commands::Engine>) -> Result<(), Failure> {
+        let reason = match (has_job, engine) {
+            _ if self.days.is_none() => return Ok(()),
+            (false, _) => "--days is for a job; synthetic traffic has no failures by cause",
+            (_, None) => "--days plays with the step of one engine; `--engine all` has several",
+            (true, Some(_)) => return Ok(()),
+        };
+        Err(Failure::Usage(reason.to_owned()))
     }
 
     /// What synthetic traffic has and a job has not.

@@ -13,11 +13,19 @@ Examples:
   fatflow topo small-128
   fatflow topo my.toml --set 'fabric.oversubscription=[1, 7]'
   fatflow topo my.toml --json
+  fatflow topo llama3-meta-roce --domains
   fatflow topo my.toml --dot | dot -Tsvg > fabric.svg
   fatflow topo my.toml --clab > my.clab.yml")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     scenario: ScenarioArgument,
+    /// Also say what one failure of each kind of part stops, what it leaves, and its share of the
+    /// lost time
+    #[arg(long, conflicts_with = "form")]
+    domains: bool,
+    /// Servers of a rack [default: those below one leaf; four where leaves are not of a rack]
+    #[arg(long, value_name = "N", requires = "domains", value_parser = clap::value_parser!(u32).range(1..))]
+    rack_servers: Option<u32>,
     /// Write the back-end as a graph for Graphviz instead
     #[arg(long, group = "form", conflicts_with = "json")]
     dot: bool,
@@ -34,7 +42,8 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
-        let loaded = terminal.load(&self.scenario, Purpose::Topology)?;
+        let purpose = if self.domains { Purpose::Domains } else { Purpose::Topology };
+        let loaded = terminal.load(&self.scenario, purpose)?;
         let forms = [
             (self.dot, Form::Graphviz),
             (self.csv, Form::EdgeList),
@@ -48,7 +57,10 @@ impl Arguments {
             }
             None => {
                 let line = terminal.line("describing the fabric");
-                let report = topo::run(&loaded);
+                let report = match self.domains {
+                    true => topo::with_domains(&loaded, self.rack_servers)?,
+                    false => topo::run(&loaded),
+                };
                 drop(line);
                 terminal.answer("topo", Some(&loaded), &report)?;
             }

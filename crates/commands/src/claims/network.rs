@@ -29,6 +29,7 @@ pub(super) fn bus_bandwidth(subject: &Subject) -> Figure {
         collective: Collective::AllReduce,
         sizes: collective::Sizes { min: ALL_REDUCE, max: ALL_REDUCE, factor: 2 },
         gpus: Some(ALL_REDUCE_GPUS.min(loaded.fabric().gpus())),
+        iterations: 1,
     };
     let ran = collective::run(loaded, &options, &mut packetsim::Watch::default());
     let rows = ran.map_err(|failure| failure.to_string())?.rows;

@@ -8,7 +8,7 @@ use step::money::Bill;
 use units::{Bytes, Span};
 
 use super::lanes::Lanes;
-use super::{Circuits, Memory, Report};
+use super::{Circuits, Memory, Report, Verdict};
 use crate::engine::Engine;
 
 /// Pairs of pods whose circuits are told.
@@ -71,23 +71,33 @@ impl Answer for Report {
         let Drawn { title, engine, job, .. } = &self.drawn;
         let mut sheet = Sheet::new()
             .heading(format!("{title}: one step, {} engine", engine.name()))
-            .text(format!("{job}; {} GPUs.", grouped(self.gpus)))
-            .facts([
-                ("step", span(self.step_s), ""),
-                ("MFU", percent(self.mfu), "of the bf16 peak"),
-                ("per GPU", format!("{:.0} TFLOP/s", self.tflops_per_gpu), ""),
-                ("tokens", format!("{}/s", grouped(self.tokens_per_s as u64)), ""),
-                ("exposed communication", percent(self.exposed_communication), "of the step"),
-                ("busiest link", percent(self.links.max_utilisation), "over the step"),
-                ("imbalance", significant(self.links.imbalance), "busiest over mean"),
-                ("goodput", percent(self.goodput), "of a long run"),
-            ]);
+            .text(format!("{job}; {} GPUs.", grouped(self.gpus)));
+        sheet = self.verdict.show(sheet).facts([
+            ("step", span(self.step_s), ""),
+            ("MFU", percent(self.mfu), "of the bf16 peak"),
+            ("per GPU", format!("{:.0} TFLOP/s", self.tflops_per_gpu), ""),
+            ("tokens", format!("{}/s", grouped(self.tokens_per_s as u64)), ""),
+            ("exposed communication", percent(self.exposed_communication), "of the step"),
+            ("busiest link", percent(self.links.max_utilisation), "over the step"),
+            ("imbalance", significant(self.links.imbalance), "busiest over mean"),
+            ("goodput", percent(self.goodput), "of a long run"),
+        ]);
         sheet = sheet.text(self.interval_words());
+        sheet = match &self.whole {
+            Some(whole) => sheet.text(whole.words(self.step_s)),
+            None => sheet.text(
+                "Two-level: phases one by one, in a timeline of one rank for each stage (--whole \
+                 runs every rank on one clock).",
+            ),
+        };
         if let Some(scaled) = &self.scaled {
             sheet = sheet.note(scaled.words());
         }
         if let Some(seeds) = &self.seeds {
             sheet = seeds.show(sheet);
+        }
+        if let Some(campaign) = &self.campaign {
+            sheet = campaign.show(sheet);
         }
         sheet = sheet.heading("Where the time goes").chart(self.waterfall());
         sheet = sheet.text(format!("Besides computation the most is {}.", self.constraint));
@@ -98,6 +108,9 @@ impl Answer for Report {
             sheet = sheet.chart(chart);
         }
         sheet = sheet.heading("What the fabric made of it").table(self.phase_table());
+        if let Some(whole) = &self.whole {
+            sheet = sheet.heading("What met in the step").table(whole.table());
+        }
         for finding in &self.findings {
             sheet = sheet.note(finding);
         }
@@ -123,6 +136,26 @@ impl Answer for Report {
         sheet = sheet.heading("Goodput if it were different").table(self.variants_table());
         sheet = sheet.heading("Power and money").table(self.money_table());
         sheet
+    }
+}
+
+impl Verdict {
+    fn show(&self, sheet: Sheet) -> Sheet {
+        let mut sheet = sheet.note(&self.text);
+        if self.levers.is_empty() {
+            return sheet;
+        }
+        let mut table = Table::new([
+            ("worth a try", Align::Left),
+            ("at most", Align::Right),
+            ("why", Align::Left),
+        ]);
+        for lever in &self.levers {
+            table.row([lever.name.clone(), span(lever.most_s), lever.why.clone()]);
+        }
+        sheet = sheet.table(table);
+        let commands: Vec<&str> = self.levers.iter().map(|lever| lever.command.as_str()).collect();
+        sheet.verbatim(commands.join("\n"))
     }
 }
 
@@ -203,7 +236,9 @@ impl Report {
 
     fn links_part(&self, sheet: Sheet) -> Sheet {
         if self.worst_links.is_empty() {
-            return sheet.text("No link was run: the closed form knows no contention.");
+            return sheet.text(
+                "No link was run: of contention the closed form knows groups that share a NIC.",
+            );
         }
         let mut bars = Frame::new(&["link", "load"]);
         let mut why =

@@ -1,21 +1,24 @@
 //! The step of a job on an engine: every distinct phase of communication is run on the fabric.
 //!
-//! Packets cost in proportion to bytes, so that their phases are run in part, at two sizes. How
-//! well the smaller predicts the larger is what is known of the error ([`Scaled`]).
+//! Packets cost in proportion to bytes. Where all bytes of a step would take longer than people
+//! wait, or where the user says so, its phases are run in part, at two sizes. How well the smaller
+//! predicts the larger is what is known of the error ([`Scaled`]).
 
 use fabric::{Fabric, LinkId};
 use job::compute::{End, GpuRates};
+use packetsim::packet::Forward;
 use scenario::Loaded;
 use serde::Serialize;
 use step::network::{Phase, Runner, Unserved, words};
 use step::predict::{Prediction, World, predict_on};
 use traffic::{NotRun, Outcome, Transfers};
-use units::Bytes;
+use units::{Bytes, Span};
 
 use super::latency::latency_share;
+use super::whole::{self, Way, WholeStep};
 use crate::engine::{self, Cost, Engine};
 use crate::failure::Failure;
-use crate::packets::{Budget, Patience};
+use crate::packets::{Budget, LONGEST_S, Patience};
 use crate::world::{JobWorld, assumptions};
 
 /// A phase is not scaled up of which more than this share is latency: latency is taken off before,
@@ -37,6 +40,8 @@ pub struct Scaled {
     pub worst_phase_error: f64,
     /// Which phase that is.
     pub worst_phase: String,
+    /// What all bytes of all phases would take to run, in seconds, by the engine's estimate.
+    pub whole_run_s: f64,
 }
 
 /// A step, and what of it was scaled up.
@@ -44,6 +49,8 @@ pub struct Scaled {
 pub(super) struct Predicted {
     pub(super) prediction: Prediction,
     pub(super) scaled: Option<Scaled>,
+    /// What is told of it, and what the engine noticed, where it was run on one clock.
+    pub(super) whole: Option<(WholeStep, Vec<String>)>,
 }
 
 /// The step crate's own answer, for commands that need more of it. On an engine that runs phases
@@ -103,16 +110,17 @@ pub(super) fn on_engine(
     patience: Patience,
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Predicted, Failure> {
-    let Some(most) = engine.phase_bytes() else {
+    if !engine.moves_packets() {
         let prediction = with_runner(loaded, world, (engine, None), patience, &mut |of, moved| {
             engine::run_whole(loaded, of, engine, moved, watch)
         })?;
-        return Ok(Predicted { prediction, scaled: None });
-    };
-    let phases = estimated(loaded, world, (engine, most), patience)?;
+        return Ok(Predicted { prediction, scaled: None, whole: None });
+    }
+    let share = share(loaded, world, engine, patience)?;
+    let loaded = share.bounded.as_deref().unwrap_or(loaded);
     let mut done = 0;
-    let mut run = |largest: Bytes| {
-        let sizes = (engine, Some(largest));
+    let mut run = |largest: Option<Bytes>| {
+        let sizes = (engine, largest);
         let predicted = with_runner(loaded, world, sizes, patience, &mut |fabric, transfers| {
             watch.expected_events = engine::events(loaded, fabric, engine, transfers);
             let outcome = engine::run_whole(loaded, fabric, engine, transfers, watch)?;
@@ -121,16 +129,18 @@ pub(super) fn on_engine(
         });
         predicted.map_err(|reason| match reason {
             Unserved::NotRun(NotRun::Interrupted) => Failure::Interrupted(format!(
-                "stopped: {done} of {phases} runs of phases, packet by packet, were done; there \
-                 is no step"
+                "stopped: {done} runs of phases, packet by packet, were done; there is no step"
             )),
             other => other.into(),
         })
     };
-    let half = run(half(most))?;
-    let prediction = run(most)?;
-    let scaled = Scaled::of(&half, &prediction);
-    Ok(Predicted { prediction, scaled })
+    let Some(most) = share.most else {
+        return Ok(Predicted { prediction: run(None)?, scaled: None, whole: None });
+    };
+    let half = run(Some(half(most)))?;
+    let prediction = run(Some(most))?;
+    let scaled = Scaled::of(&half, &prediction, share.whole_s);
+    Ok(Predicted { prediction, scaled, whole: None })
 }
 
 /// The smaller of the two sizes.
@@ -138,16 +148,129 @@ fn half(most: Bytes) -> Bytes {
     Bytes::new(most.get() / 2)
 }
 
+/// How much of each phase packets are run with.
+struct Share {
+    /// The most bytes of a phase; all of them if there is no limit.
+    most: Option<Bytes>,
+    /// What all bytes of all phases would take, by the engine's estimate.
+    whole_s: f64,
+    /// The scenario with what is computed within a bound, where it would not do to simulate all.
+    bounded: Option<Box<Loaded>>,
+}
+
+/// The least that a phase is cut to, and what a larger share is estimated from.
+const LEAST_SHARE: Bytes = Bytes::from_mib(4);
+
+/// How much of each phase can be run: what the user says, else all of it if patience and memory
+/// reach, else all of it within a bound, else the largest power of two for which they do.
+fn share(
+    loaded: &Loaded,
+    world: &JobWorld<'_>,
+    engine: Engine,
+    patience: Patience,
+) -> Result<Share, Failure> {
+    let whole_s = probe(loaded, world, engine)?.seconds(u64::MAX);
+    let share = |most, bounded| Share { most, whole_s, bounded };
+    if let Some(most) = loaded.settings().packet.phase_bytes {
+        estimated(loaded, world, (engine, &[Some(half(most)), Some(most)]), patience)?;
+        return Ok(share(Some(most), None));
+    }
+    let is_whole = |of: &Loaded, seconds: f64| {
+        seconds <= LONGEST_S && estimated(of, world, (engine, &[None]), patience).is_ok()
+    };
+    if patience == Patience::Endless || is_whole(loaded, whole_s) {
+        return Ok(share(None, None));
+    }
+    let bounded = bounded(loaded);
+    let of = bounded.as_deref().unwrap_or(loaded);
+    let probed = probe(of, world, engine)?;
+    if bounded.is_some() && is_whole(of, probed.seconds(u64::MAX)) {
+        return Ok(share(None, bounded));
+    }
+    let mut most = LEAST_SHARE.get() << 10;
+    loop {
+        let sizes = [Some(Bytes::new(most / 2)), Some(Bytes::new(most))];
+        let is_least = most <= LEAST_SHARE.get();
+        if is_least || probed.seconds(most) + probed.seconds(most / 2) <= LONGEST_S {
+            match estimated(of, world, (engine, &sizes), patience) {
+                Ok(()) => return Ok(share(sizes[1], bounded)),
+                Err(refusal) if is_least => return Err(refusal),
+                Err(_) => {}
+            }
+        }
+        most /= 2;
+    }
+}
+
+/// The scenario with what can be computed within a bound, unless somebody wrote how much should be.
+fn bounded(loaded: &Loaded) -> Option<Box<Loaded>> {
+    if loaded.is_given("network.packet.forward") {
+        return None;
+    }
+    let mut bounded = Box::new(loaded.clone());
+    bounded.scenario.network.settings.packet.forward = Forward::Bounded;
+    Some(bounded)
+}
+
+/// What phases take by the engine's estimate when they are run with [`LEAST_SHARE`].
+struct Probe {
+    /// Of each phase its seconds, the bytes that they are of, and all its bytes.
+    phases: Vec<(f64, u64, u64)>,
+}
+
+impl Probe {
+    /// What all phases take with at most so many bytes of each.
+    fn seconds(&self, most: u64) -> f64 {
+        let of = |&(seconds, run, whole): &(f64, u64, u64)| {
+            seconds * whole.min(most) as f64 / run.max(1) as f64
+        };
+        self.phases.iter().map(of).sum()
+    }
+}
+
+fn probe(loaded: &Loaded, world: &JobWorld<'_>, engine: Engine) -> Result<Probe, Failure> {
+    let settings = loaded.settings();
+    let mut costs = Vec::new();
+    let sizes = (engine, Some(LEAST_SHARE));
+    let seen = with_runner(loaded, world, sizes, Patience::Usual, &mut |fabric, transfers| {
+        let seconds = packetsim::estimate(fabric, transfers, &settings).seconds;
+        costs.push((label(transfers), seconds));
+        Err(NotRun::OnlySeen)
+    })?;
+    let phases = seen.phases.iter().map(|phase| {
+        let mine = costs.iter().filter(|(label, _)| label.starts_with(&named(phase)));
+        let run = phase.whole.min(LEAST_SHARE);
+        (mine.map(|(_, seconds)| *seconds).sum(), run.get(), phase.whole.get())
+    });
+    Ok(Probe { phases: phases.collect() })
+}
+
+/// What the first operation of a phase is called.
+fn label(transfers: &Transfers) -> String {
+    let first = transfers.ops().iter().next();
+    first.map(|op| transfers.label_text(op.label).to_owned()).unwrap_or_default()
+}
+
 /// Refuses a step that would take too long on an engine, before anything of it runs.
 pub fn refuse_endless(loaded: &Loaded, engine: Engine, patience: Patience) -> Result<(), Failure> {
-    let Some(most) = engine.phase_bytes() else { return Ok(()) };
-    estimated(loaded, &JobWorld::of(loaded)?, (engine, most), patience).map(|_| ())
+    if !engine.moves_packets() || Way::needed(loaded) == Way::Whole {
+        return Ok(());
+    }
+    share(loaded, &JobWorld::of(loaded)?, engine, patience).map(|_| ())
 }
 
 /// What a step will cost on an engine, by the engine's own estimates of its phases.
 pub fn cost(loaded: &Loaded, engine: Engine) -> Result<Cost, Failure> {
     let world = JobWorld::of(loaded)?;
-    let sizes = match engine.phase_bytes() {
+    if Way::needed(loaded) == Way::Whole && engine.has_contention() {
+        return whole::cost(loaded, &world, engine);
+    }
+    let share = match engine.moves_packets() {
+        true => Some(share(loaded, &world, engine, Patience::Usual)?),
+        false => None,
+    };
+    let loaded = share.as_ref().and_then(|share| share.bounded.as_deref()).unwrap_or(loaded);
+    let sizes = match share.as_ref().and_then(|share| share.most) {
         Some(most) => vec![Some(half(most)), Some(most)],
         None => vec![None],
     };
@@ -162,28 +285,29 @@ pub fn cost(loaded: &Loaded, engine: Engine) -> Result<Cost, Failure> {
     Ok(cost)
 }
 
-/// Estimates every run of every phase; how many there are, if patience reaches for all.
+/// Estimates every run of every phase with these sizes, and refuses what patience does not reach
+/// for.
 fn estimated(
     loaded: &Loaded,
     world: &JobWorld<'_>,
-    (engine, most): (Engine, Bytes),
+    (engine, sizes): (Engine, &[Option<Bytes>]),
     patience: Patience,
-) -> Result<usize, Failure> {
+) -> Result<(), Failure> {
     let settings = loaded.settings();
     let mut budget = Budget::new(patience);
     let (mut refusal, mut shares) = (None, Vec::new());
-    for largest in [half(most), most] {
-        let sizes = (engine, Some(largest));
+    for &largest in sizes {
+        let sizes = (engine, largest);
         let seen = with_runner(loaded, world, sizes, patience, &mut |fabric, transfers| {
             refusal = budget.check(fabric, transfers, &settings).err().or(refusal.take());
-            let label = transfers.ops().iter().next().map(|op| transfers.label_text(op.label));
-            let share = latency_share(fabric, transfers);
-            shares.push((label.unwrap_or_default().to_owned(), share));
+            shares.push((label(transfers), latency_share(fabric, transfers)));
             Err(NotRun::OnlySeen)
         })?;
-        refuse_latency(&seen, largest, &shares)?;
+        if let Some(largest) = largest {
+            refuse_latency(&seen, largest, &shares)?;
+        }
     }
-    refusal.map_or(Ok(shares.len()), Err)
+    refusal.map_or(Ok(()), Err)
 }
 
 /// Refuses to scale up a phase that is mostly latency: that would grow with the bytes.
@@ -234,17 +358,19 @@ impl Scaled {
         let sizes = [self.run_bytes, self.run_bytes / 2, self.largest_bytes];
         let [run, half, largest] = sizes.map(|bytes| Bytes::new(bytes).to_string());
         let signed = |error: f64| format!("{:+.1} %", 100.0 * error);
+        let whole = Span::from_secs_f64(self.whole_run_s);
         format!(
             "Scaled up: {phases} phases of up to {largest} were run with {run}, packet by packet, \
              and take in proportion. With {half} instead the step would be {} off, and the worst \
-             phase ({worst_phase}) {}: expect no smaller error.",
+             phase ({worst_phase}) {}: expect no smaller error. All bytes would take about \
+             {whole:.0} to run (--force); network.packet.phase_bytes sets the share.",
             signed(*step_error),
             signed(*worst_phase_error)
         )
     }
 
     /// What the two sizes say of each other; nothing if every phase was run whole.
-    fn of(half: &Prediction, full: &Prediction) -> Option<Self> {
+    fn of(half: &Prediction, full: &Prediction, whole_run_s: f64) -> Option<Self> {
         let scaled = || full.phases.iter().filter(|phase| phase.is_part());
         let error = |phase: &Phase| {
             let key = phase.exchange.key();
@@ -261,6 +387,7 @@ impl Scaled {
             step_error: half_s / full_s - 1.0,
             worst_phase_error: error(worst),
             worst_phase: named(worst),
+            whole_run_s,
         })
     }
 }

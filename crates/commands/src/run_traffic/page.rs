@@ -1,5 +1,6 @@
 //! What people see of a run on synthetic traffic.
 
+use fabric::Fabric;
 use flowsim::Accuracy;
 use report::chart::{distinct, distribution};
 use report::number::{bits_per_second, grouped, significant};
@@ -8,11 +9,12 @@ use scenario::Loaded;
 use traffic::Outcome;
 use units::{Bytes, Span};
 
-use super::{Options, Report, Work, completions, tables};
+use super::{Options, PartReport, Report, Work, completions, tables};
 use crate::Drawing;
 use crate::engine::{self, Engine};
 use crate::links::Pictures;
 use crate::series::Series;
+use crate::work::Part;
 
 /// Points of a distribution.
 const POINTS: usize = 1_000;
@@ -46,13 +48,31 @@ impl Drawn {
         let (fabric, seconds) = (loaded.fabric(), outcome.elapsed().as_secs_f64());
         let times = completions(work, outcome, 0..work.flows.len());
         let load = |link| engine::load(fabric, outcome, seconds, link);
-        let (sample, pictures) = (sample(work, outcome, &times), Pictures::of(fabric, &load));
+        let name = |number| end_names(fabric, work, number);
+        let (sample, pictures) = (sample(work, outcome, &times, name), Pictures::of(fabric, &load));
         Self { title, engine, times, sample, pictures, series }
     }
 }
 
+/// Who sends and who receives a flow.
+fn end_names(fabric: &Fabric, work: &Work, number: usize) -> [String; 2] {
+    let flow = &work.flows[number];
+    let is_of = |part: &&Part| part.flows.contains(&number);
+    let has_gpus = |part: &Part| part.collective.is_some() || part.tokens.is_some();
+    let of_gpus = work.parts.iter().find(is_of).is_some_and(has_gpus);
+    [flow.src, flow.dst].map(|end| match (end as usize).checked_sub(fabric.nics()) {
+        Some(front) if !of_gpus => format!("front-end NIC {front}"),
+        _ => format!("{} {end}", if of_gpus { "GPU" } else { "NIC" }),
+    })
+}
+
 /// Flows from start to finish, from the one that took longest to the fastest, evenly by rank.
-fn sample(work: &Work, outcome: &Outcome, times: &[f64]) -> Frame {
+fn sample(
+    work: &Work,
+    outcome: &Outcome,
+    times: &[f64],
+    name: impl Fn(usize) -> [String; 2],
+) -> Frame {
     let mut ended: Vec<(usize, f64, f64)> = Vec::new();
     for (number, (flow, end)) in work.flows.iter().zip(&work.ends).enumerate() {
         if let Some(times) = outcome.ops[*end] {
@@ -66,10 +86,7 @@ fn sample(work: &Work, outcome: &Outcome, times: &[f64]) -> Frame {
     let shown: Vec<(usize, f64, f64)> = ranks.map(|rank| ended[rank]).collect();
     let median = times.get(times.len() / 2).copied().unwrap_or(0.0);
     let mut frame = Frame::new(&["flow", "start_s", "end_s", "name", "took"]);
-    let ends = |(number, ..): &(usize, f64, f64)| {
-        let flow = &work.flows[*number];
-        format!("NIC {} → NIC {}", flow.src, flow.dst)
-    };
+    let ends = |(number, ..): &(usize, f64, f64)| name(*number).join(" → ");
     for (name, (number, from, to)) in distinct(shown.iter().map(ends)).into_iter().zip(shown) {
         let took = match (to - from) / median {
             factor if factor < 1.25 => "about the median",
@@ -146,7 +163,8 @@ impl Report {
         if let Some(seeds) = &self.seeds {
             sheet = seeds.show(sheet);
         }
-        if 1 < self.parts.len() || self.parts.iter().any(|part| part.busbw_gbps.is_some()) {
+        let has_more = |part: &PartReport| part.busbw_gbps.is_some() || part.token_s.is_some();
+        if 1 < self.parts.len() || self.parts.iter().any(has_more) {
             sheet = sheet.heading("Loads").table(tables::parts(&self.parts));
         }
         sheet

@@ -19,7 +19,7 @@ pub(super) fn time(seconds: Option<f64>) -> String {
 
 /// Every load: how many flows, from when to when, and the bandwidth of collectives.
 pub(super) fn parts(parts: &[PartReport]) -> Table {
-    let mut table = Table::new([
+    let columns = [
         ("load", Align::Left),
         ("flows", Align::Right),
         ("finished", Align::Right),
@@ -28,13 +28,16 @@ pub(super) fn parts(parts: &[PartReport]) -> Table {
         ("median", Align::Right),
         ("p99", Align::Right),
         ("bus bandwidth", Align::Right),
-    ]);
+    ];
+    let decodes = parts.iter().any(|part| part.token_s.is_some());
+    let tokens = decodes.then_some(("one token", Align::Right));
+    let mut table = Table::new(columns.into_iter().chain(tokens));
     for part in parts {
         let of = |percentile: fn(Percentiles) -> f64| part.fct_s.map(percentile);
         let times = [Some(part.start_s), part.finish_s, of(|all| all.p50), of(|all| all.p99)];
         let [from, to, median, p99] = times.map(time);
         let bandwidth = part.busbw_gbps.map(|busbw| format!("{} GB/s", significant(busbw)));
-        table.row([
+        let cells = [
             part.name.clone(),
             grouped(part.flows),
             grouped(part.completed),
@@ -43,7 +46,8 @@ pub(super) fn parts(parts: &[PartReport]) -> Table {
             median,
             p99,
             bandwidth.unwrap_or_else(absent),
-        ]);
+        ];
+        table.row(cells.into_iter().chain(decodes.then(|| time(part.token_s))));
     }
     table
 }

@@ -132,30 +132,11 @@ fn spread(
     connections: &[(Connection, f64)],
     routing: &RoutingConfig,
 ) -> Load {
-    let mut routes = Routes::of(fabric);
-    // By the leaf that is left: what is looked up for each connection stays small.
-    let mut ways: BTreeMap<NodeId, BTreeMap<NodeId, Option<Vec<u8>>>> = BTreeMap::new();
-    let mut tiers = vec![0.0; fabric.tiers().len()];
+    let mut climbs = Climbs::new(fabric, places);
     let mut leaves: BTreeMap<NodeId, f64> = BTreeMap::new();
-    let mut unreachable = 0;
     for (connection, bytes) in connections {
-        let (Some((from, _)), Some((to, _))) =
-            (places.get(connection.from), places.get(connection.to))
-        else {
-            unreachable += 1;
-            continue;
-        };
-        let way = ways.entry(from).or_default().entry(to).or_insert_with(|| {
-            tiers_on_the_way(fabric, &mut routes, connection.from, connection.to)
-        });
-        let Some(way) = way else {
-            unreachable += 1;
-            continue;
-        };
-        for tier in way.iter() {
-            tiers[usize::from(*tier)] += bytes;
-        }
-        if 1 < way.len() {
+        let tiers = climbs.add((connection.from, connection.to), *bytes);
+        if let Some((from, _)) = places.get(connection.from).filter(|_| 1 < tiers.unwrap_or(0)) {
             *leaves.entry(from).or_default() += bytes;
         }
     }
@@ -167,8 +148,6 @@ fn spread(
         0 => u64::from(routing.qps),
         own => u64::from(own),
     };
-    let used = fabric.tiers().iter().zip(tiers).filter(|(_, bytes)| 0.0 < *bytes);
-    let per_tier = used.map(|(tier, bytes)| (tier.name.clone(), bytes)).collect();
     Load {
         entropy: Entropy {
             flows: connections.iter().map(|(one, _)| queue_pairs(one)).sum(),
@@ -179,30 +158,85 @@ fn spread(
             uplink_imbalance: if all > 0.0 { most * count / all } else { 0.0 },
             ..Entropy::default()
         },
-        per_tier,
-        unreachable,
+        per_tier: climbs.per_tier(),
+        unreachable: climbs.unreachable,
     }
 }
 
-/// The tiers that a way climbs through, bottom up.
-fn tiers_on_the_way(
-    fabric: &Fabric,
-    routes: &mut Routes,
-    from: NodeId,
-    to: NodeId,
-) -> Option<Vec<u8>> {
-    let (mut at, mut hops, mut tiers) = (from, Vec::new(), Vec::new());
+/// The tiers that connections climb through on a shortest way, whatever the policy.
+pub(crate) struct Climbs<'a> {
+    fabric: &'a Fabric,
+    places: &'a Places,
+    routes: Routes,
+    /// By the leaf that is left: what is looked up for each connection stays small.
+    ways: BTreeMap<NodeId, BTreeMap<NodeId, Option<Way>>>,
+    /// By tier.
+    bytes: Vec<f64>,
+    /// Bytes times the cables between switches that they go over.
+    pub(crate) hop_bytes: f64,
+    /// Connections without a way.
+    pub(crate) unreachable: u64,
+}
+
+/// A shortest way between two leaves.
+struct Way {
+    /// The tiers that it climbs through, bottom up.
+    tiers: Vec<u8>,
+    /// Cables between switches.
+    cables: u32,
+}
+
+impl<'a> Climbs<'a> {
+    pub(crate) fn new(fabric: &'a Fabric, places: &'a Places) -> Self {
+        let (ways, bytes) = (BTreeMap::new(), vec![0.0; fabric.tiers().len()]);
+        let routes = Routes::of(fabric);
+        Self { fabric, places, routes, ways, bytes, hop_bytes: 0.0, unreachable: 0 }
+    }
+
+    /// Adds what goes from one NIC to another. How many tiers it climbs through comes back.
+    pub(crate) fn add(&mut self, (src, dst): (NodeId, NodeId), bytes: f64) -> Option<usize> {
+        let [Some((from, _)), Some((to, _))] = [src, dst].map(|end| self.places.get(end)) else {
+            self.unreachable += 1;
+            return None;
+        };
+        let Self { fabric, routes, ways, .. } = self;
+        let way = ways.entry(from).or_default().entry(to);
+        let way = way.or_insert_with(|| way_between(fabric, routes, src, dst));
+        let Some(way) = way else {
+            self.unreachable += 1;
+            return None;
+        };
+        for tier in &way.tiers {
+            self.bytes[usize::from(*tier)] += bytes;
+        }
+        self.hop_bytes += f64::from(way.cables) * bytes;
+        Some(way.tiers.len())
+    }
+
+    /// Bytes that reach each tier's switches from below, bottom up, where there are any.
+    pub(crate) fn per_tier(&self) -> Vec<(String, f64)> {
+        let tiers = self.fabric.tiers().iter().zip(&self.bytes);
+        let used = tiers.filter(|(_, bytes)| 0.0 < **bytes);
+        used.map(|(tier, bytes)| (tier.name.clone(), *bytes)).collect()
+    }
+}
+
+/// The first of the shortest ways.
+fn way_between(fabric: &Fabric, routes: &mut Routes, from: NodeId, to: NodeId) -> Option<Way> {
+    let (mut at, mut hops) = (from, Vec::new());
+    let mut way = Way { tiers: Vec::new(), cables: 0 };
     while at != to {
         routes.next_hops(fabric, at, to, &mut hops);
         let next = fabric.links()[*hops.first()?].to;
         let (here, there) = (fabric.nodes()[at], fabric.nodes()[next]);
         let up = here.kind == NodeKind::Nic || here.tier < there.tier;
         if there.kind == NodeKind::Switch && up {
-            tiers.push(there.tier);
+            way.tiers.push(there.tier);
         }
+        way.cables += u32::from(here.kind == NodeKind::Switch && there.kind == NodeKind::Switch);
         at = next;
     }
-    Some(tiers)
+    Some(way)
 }
 
 fn pairs(connections: &[(Connection, f64)]) -> u64 {

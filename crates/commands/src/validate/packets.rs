@@ -7,6 +7,8 @@
 //! copies that the packet engine's tests lie beside. Nobody else reads such runs.
 
 use fabric::graph::LinkKind;
+use fabric::hash::{HashFunction, UdpSource};
+use fabric::routing::{RoutingConfig, Seeds};
 use fabric::{Fabric, FabricBuilder, LinkClass};
 use packetsim::Settings;
 use packetsim::buffer::{BufferConfig, EcnConfig, PfcConfig};
@@ -130,6 +132,7 @@ impl ReferenceRun {
         });
         let switches: Vec<_> = (0..count).map(|at| builder.plain_switch(0, 0, at)).collect();
         let links = self.value("topology.links")?.as_array().cloned().unwrap_or_default();
+        let mut ends = Vec::new();
         for link in &links {
             let end = |at: usize| {
                 let number = link.get(at).and_then(Value::as_integer);
@@ -141,12 +144,17 @@ impl ReferenceRun {
                 let message = format!("{}: `topology.links` joins no such nodes", self.file);
                 return Err(Problem::error(message).into());
             };
+            ends.push((a.max(b), a.min(b)));
+        }
+        // The reference counts equal next hops from the switch with the highest number down.
+        ends.sort_unstable_by(|one, other| other.cmp(one));
+        for (a, b) in ends {
             let node = |at: usize| match at.checked_sub(hosts) {
                 None => builder.nic(at),
                 Some(switch) => switches[switch],
             };
             let (a, b) = (node(a), node(b));
-            builder.cable(a, b, class);
+            builder.cable(b, a, class);
         }
         Ok(builder.build())
     }
@@ -212,7 +220,7 @@ impl ReferenceRun {
         };
         let mtu = self.bytes("packet.payload_bytes")?;
         Ok(Settings {
-            packet: PacketConfig { mtu, headers, clock },
+            packet: PacketConfig { mtu, headers, clock, ..Default::default() },
             switch: SwitchConfig { acks: ControlClass::WithData, ..SwitchConfig::default() },
             buffer: BufferConfig {
                 size: self.bytes("switch.buffer_bytes")?,
@@ -236,6 +244,12 @@ impl ReferenceRun {
                 ..PfcConfig::default()
             },
             nic: NicConfig { acks_while_paused, pacing: Pacing::Fixed, ..NicConfig::default() },
+            routing: RoutingConfig {
+                function: HashFunction::Ns3,
+                seeds: Seeds::Number,
+                udp_source: UdpSource::Ns3,
+                ..RoutingConfig::default()
+            },
             congestion: self.congestion()?,
             seed,
             ..Settings::default()

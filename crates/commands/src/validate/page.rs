@@ -4,7 +4,7 @@ use report::number::significant;
 use report::{Align, Answer, Chart, ChartKind, Frame, Scale, Sheet, Table, Unit};
 
 use super::left_out::LeftOut;
-use super::score::Part;
+use super::score::{Part, Score};
 use super::{Case, Family, Report};
 
 fn percent(error: f64) -> String {
@@ -25,10 +25,12 @@ impl Answer for Report {
             .heading(format!("Published measurements, {} engine", self.engine.name()))
             .table(self.summary())
             .text(
-                "`left out`: the mean where every constant that measurements set was set again \
-                 without the row's cluster. `in 80 %`: measurements inside their interval, which \
-                 comes from other clusters. A row that cannot be predicted counts as off by 100 %.",
-            );
+                "`left out`: mean and median where every constant that measurements set was set \
+                 again without the row's cluster. `in 80 %`: measurements inside their interval, \
+                 which comes from other clusters. A row that cannot be predicted counts as off by \
+                 100 %.",
+            )
+            .text(self.worst());
         if self.asked.moves_packets() && !self.engine.moves_packets() {
             sheet = sheet.note(
                 "Steps and collectives are scored on the flow engine, packet runs on the packet \
@@ -66,31 +68,34 @@ impl Answer for Report {
 }
 
 impl Report {
+    /// Whose error is the worst of each family.
+    fn worst(&self) -> String {
+        let of = |family: &Family| format!("{} of {}", family.worst_id, family.name);
+        let worst: Vec<String> = self.families.iter().map(of).collect();
+        format!("Worst: {}.", worst.join(", "))
+    }
+
     fn summary(&self) -> Table {
         let mut table = Table::new([
             ("family", Align::Left),
             ("rows", Align::Right),
-            ("mean", Align::Right),
+            ("mean, median", Align::Right),
             ("left out", Align::Right),
-            ("median", Align::Right),
             ("bias", Align::Right),
             ("in 80 %", Align::Right),
             ("half-width", Align::Right),
             ("worst", Align::Right),
-            ("whose", Align::Left),
         ]);
         for family in &self.families {
             table.row([
                 family.name.clone(),
                 (family.cases.len() + family.unpredicted.len()).to_string(),
-                size(family.score.mean_abs_error),
-                size(family.score.left_out_mean_abs_error),
-                size(family.score.median_abs_error),
+                in_view(&family.score),
+                left_out(&family.score),
                 percent(family.score.bias),
                 format!("{:.0} %", 100.0 * family.score.coverage_80),
                 size(family.score.half_width_80),
                 percent(family.worst),
-                family.worst_id.clone(),
             ]);
         }
         table
@@ -154,14 +159,28 @@ fn scatter(family: &Family, cases: &[&Case], unit: &str) -> Chart {
     chart
 }
 
+/// Mean and median of the errors' sizes.
+fn in_view(score: &Score) -> String {
+    both(score.mean_abs_error, score.median_abs_error)
+}
+
+/// The same where every constant was set again without the row's cluster.
+fn left_out(score: &Score) -> String {
+    let Score { left_out_mean_abs_error: mean, left_out_median_abs_error: median, .. } = *score;
+    both(mean, median)
+}
+
+fn both(mean: f64, median: f64) -> String {
+    format!("{:.1}, {:.1} %", 100.0 * mean, 100.0 * median)
+}
+
 /// The score of each cluster or class.
 fn parts(what: &'static str, parts: &[Part]) -> Table {
     let mut table = Table::new([
         (what, Align::Left),
         ("rows", Align::Right),
-        ("mean", Align::Right),
+        ("mean, median", Align::Right),
         ("left out", Align::Right),
-        ("median", Align::Right),
         ("bias", Align::Right),
         ("of the time", Align::Right),
         ("in 80 %", Align::Right),
@@ -171,9 +190,8 @@ fn parts(what: &'static str, parts: &[Part]) -> Table {
         table.row([
             name.clone(),
             rows.to_string(),
-            size(score.mean_abs_error),
-            size(score.left_out_mean_abs_error),
-            size(score.median_abs_error),
+            in_view(score),
+            left_out(score),
             percent(score.bias),
             size(score.mean_abs_time_error),
             format!("{:.0} %", 100.0 * score.coverage_80),

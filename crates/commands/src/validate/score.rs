@@ -18,6 +18,8 @@ pub struct Score {
     pub mean_abs_time_error: f64,
     /// The mean where every constant was set again without the row's cluster.
     pub left_out_mean_abs_error: f64,
+    /// The median of the same.
+    pub left_out_median_abs_error: f64,
     /// Mean of the signed errors.
     pub bias: f64,
     /// The share of cases within 12 %.
@@ -61,22 +63,27 @@ impl Score {
             known.chain(std::iter::repeat_n(1.0, unpredicted)).collect()
         };
         let mean = |sizes: Vec<f64>| sizes.iter().sum::<f64>() / count;
-        let mut sorted = sizes(&|case| case.error);
-        sorted.sort_by(f64::total_cmp);
+        let sorted = |mut sizes: Vec<f64>| {
+            sizes.sort_by(f64::total_cmp);
+            sizes
+        };
+        let median = |sizes: &[f64]| f64::midpoint(sizes[(rows - 1) / 2], sizes[rows / 2]);
+        let errors = sorted(sizes(&|case| case.error));
         let predicted = cases.len().max(1) as f64;
         let inside = |case: &&&Case| (case.low..=case.high).contains(&case.measured);
         let half = |case: &&Case| (case.high - case.low) / 2.0 / case.predicted;
         Self {
             mean_abs_error: mean(sizes(&|case| case.error)),
-            median_abs_error: f64::midpoint(sorted[(rows - 1) / 2], sorted[rows / 2]),
+            median_abs_error: median(&errors),
             mean_over_clusters: over_clusters(cases),
             mean_abs_time_error: mean(sizes(&|case| match case.is_time() {
                 true => case.error,
                 false => 1.0 / (1.0 + case.error) - 1.0,
             })),
             left_out_mean_abs_error: mean(sizes(&|case| case.left_out_error)),
+            left_out_median_abs_error: median(&sorted(sizes(&|case| case.left_out_error))),
             bias: cases.iter().map(|case| case.error).sum::<f64>() / predicted,
-            within_12_percent: sorted.iter().filter(|size| **size <= 0.12).count() as f64 / count,
+            within_12_percent: errors.iter().filter(|size| **size <= 0.12).count() as f64 / count,
             coverage_80: cases.iter().filter(inside).count() as f64 / count,
             half_width_80: cases.iter().map(half).sum::<f64>() / predicted,
         }
@@ -160,6 +167,7 @@ mod tests {
         let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} {b}");
         near(score.mean_abs_error, (0.1 + 0.2 + 0.0 + 1.0) / 4.0);
         near(score.median_abs_error, 0.15);
+        near(score.left_out_median_abs_error, 0.15);
         near(score.mean_over_clusters, (0.15 + 0.0) / 2.0);
         near(score.mean_abs_time_error, (1.0 / 11.0 + 0.25 + 0.0 + 1.0) / 4.0);
         near(score.bias, -0.1 / 3.0);

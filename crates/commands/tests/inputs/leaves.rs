@@ -60,10 +60,13 @@ const HINTS: &[(&str, &[&str])] = &[
     ("network.credits.weights", &["[2]"]),
     ("network.ecn_of_lane", &["[{min = \"1KiB\", max = \"2KiB\"}]"]),
     ("network.flow.precision", &["0.01", "1e-3"]),
+    ("network.routing.staleness", &["\"0s\""]),
     ("network.pfc.lossy_lanes", &["[0]"]),
     ("reliability.rates", &["[{cause = \"gpu\", per_gpu_year = 1.0}]"]),
     ("stragglers", &["[{nic = {node = 0, speed = 0.5}}]", "[{gpu = {stage = 0, speed = 0.5}}]"]),
     ("traffic.background", &["[{pattern = \"ring\", bytes = \"64KiB\"}]"]),
+    ("traffic.senders", &["2"]),
+    ("traffic.model", &["\"llama3-8b\""]),
     ("traffic.flows", &["\"no-such-file.csv\""]),
     ("traffic", &["{pattern = \"ring\"}"]),
 ];

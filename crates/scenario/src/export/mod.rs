@@ -16,7 +16,13 @@ use units::Id;
 pub use containerlab::containerlab;
 pub use edge_list::edge_list;
 pub use graphviz::{Detail, graphviz};
-pub use slurm::slurm;
+pub use slurm::{SlurmGroup, slurm, slurm_groups};
+
+/// What a scheduler calls the server with this number: its name as it was imported, without what
+/// has a meaning in a host list, or `node3`.
+pub fn host_name(fabric: &Fabric, server: usize) -> String {
+    slurm::word(&server_name(fabric, fabric.nic(server * fabric.nics_per_node())))
+}
 
 /// The server that a NIC sits in, by name: as it was imported, or `node3`.
 fn server_name(fabric: &Fabric, nic: NodeId) -> String {

@@ -10,18 +10,16 @@ use std::fmt::Write as _;
 use fabric::Fabric;
 use units::Id;
 
-use super::server_name;
+use super::host_name;
 use crate::import::compress;
 
 /// The back-end as a `topology.conf`.
 pub fn slurm(fabric: &Fabric) -> String {
     let mut text = String::from("# Written by fatflow. Slurm counts levels, not cables.\n");
-    let groups = groups(fabric);
+    let groups = slurm_groups(fabric);
     let mut names = Vec::with_capacity(groups.len());
     for (number, group) in groups.iter().enumerate() {
-        let host = |server: &usize| {
-            word(&server_name(fabric, fabric.nic(server * fabric.nics_per_node())))
-        };
+        let host = |server: &usize| host_name(fabric, *server);
         let hosts: Vec<String> = group.servers.iter().map(host).collect();
         writeln!(text, "SwitchName=leaf{number} Nodes={}", compress(&hosts))
             .expect("a string takes it all");
@@ -48,14 +46,17 @@ pub fn slurm(fabric: &Fabric) -> String {
     text
 }
 
-/// Servers whose leaves hang together, and the zone of the first of these leaves.
-struct Group {
-    servers: Vec<usize>,
-    zone: u32,
+/// Servers whose leaves hang together: one switch of Slurm's tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlurmGroup {
+    /// The servers, in order.
+    pub servers: Vec<usize>,
+    /// The zone of the first of these leaves.
+    pub zone: u32,
 }
 
 /// The servers by the leaves they share, in order.
-fn groups(fabric: &Fabric) -> Vec<Group> {
+pub fn slurm_groups(fabric: &Fabric) -> Vec<SlurmGroup> {
     // Which leaves hang together: a forest in which each leaf names one nearer to its root.
     let mut home: Vec<usize> = (0..fabric.switches().len()).collect();
     fn root(home: &mut [usize], mut at: usize) -> usize {
@@ -78,12 +79,12 @@ fn groups(fabric: &Fabric) -> Vec<Group> {
     }
     let first_switch = fabric.nodes().len() - fabric.switches().len();
     let mut numbers: BTreeMap<usize, usize> = BTreeMap::new();
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<SlurmGroup> = Vec::new();
     for server in 0..fabric.servers() {
         let Some(&leaf) = leaves_of(server).first() else { continue };
         let number = *numbers.entry(root(&mut home, leaf)).or_insert_with(|| {
             let zone = fabric.nodes()[fabric::NodeId::from_index(first_switch + leaf)].zone;
-            groups.push(Group { servers: Vec::new(), zone });
+            groups.push(SlurmGroup { servers: Vec::new(), zone });
             groups.len() - 1
         });
         groups[number].servers.push(server);
@@ -92,6 +93,6 @@ fn groups(fabric: &Fabric) -> Vec<Group> {
 }
 
 /// A name without what has a meaning in a host list.
-fn word(name: &str) -> String {
+pub(super) fn word(name: &str) -> String {
     name.replace(|c: char| c.is_whitespace() || "[],=#\\".contains(c), "-")
 }

@@ -1,0 +1,275 @@
+//! The step on one clock: when it is chosen, how an engine runs it, and what is told of it.
+
+use fabric::Fabric;
+use fabric::fault::Faults;
+use report::number::grouped;
+use report::{Align, Table};
+use scenario::Loaded;
+use serde::Serialize;
+use step::network::Runner;
+use step::predict::{Prediction, predict_on};
+use step::whole::{self, Meeting, Whole};
+use traffic::{NotRun, Outcome, Transfers};
+use units::{Bytes, Span};
+
+use super::BreakdownSeconds;
+use super::prediction::{Predicted, on_engine};
+use crate::engine::{self, Cost, Engine};
+use crate::failure::Failure;
+use crate::packets::{Budget, Patience};
+use crate::world::{JobWorld, assumptions};
+
+/// How a step is put together.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// Phases of communication one by one, then a timeline of representative ranks.
+    #[default]
+    TwoLevel,
+    /// Every copy of every stage on one clock.
+    Whole,
+}
+
+impl Way {
+    /// The way that a scenario needs: whole where something comes or goes within the step, which
+    /// phases that are run one by one cannot show.
+    pub fn needed(loaded: &Loaded) -> Self {
+        let timed = loaded.scenario.faults.iter().any(|fault| fault.comes_or_goes());
+        if timed { Self::Whole } else { Self::TwoLevel }
+    }
+
+    /// The same, or whole because somebody asks for it.
+    pub fn asked(loaded: &Loaded, engine: Engine, whole: bool) -> Result<Self, Failure> {
+        if whole && !engine.has_contention() {
+            let reason = "closed forms have no clock: --whole is for --engine flow and packet";
+            return Err(Failure::Usage(reason.to_owned()));
+        }
+        Ok(if whole { Self::Whole } else { Self::needed(loaded) })
+    }
+}
+
+/// What is told of a step on one clock.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WholeStep {
+    /// Operations that the engine ran.
+    pub operations: u64,
+    /// Tensor groups, each one actor with its collectives inside the server as closed forms: exact
+    /// as long as its ranks are alike.
+    pub actors: u64,
+    /// Acts of one copy: passes over units, exchanges, messages.
+    pub acts: u64,
+    /// What they are with chains of kernels as one wait.
+    pub folded_acts: u64,
+    /// The step by phases that are run one by one, without what comes and goes.
+    pub two_level_s: f64,
+    /// The step on one clock without what comes and goes; only where something does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub undisturbed_s: Option<f64>,
+    /// Exchanges on the fabric, and which of them met.
+    pub exchanges: Vec<Exchanged>,
+}
+
+/// Exchanges of one kind and size in a step on one clock.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Exchanged {
+    /// Whose, and what.
+    pub what: String,
+    /// With how many bytes.
+    pub bytes: u64,
+    /// How often, once for those who meet in it.
+    pub times: u64,
+    /// An undisturbed group, its launch included.
+    pub alone_s: f64,
+    /// The mean, from when all are there.
+    pub mean_s: f64,
+    /// The longest.
+    pub longest_s: f64,
+    /// What was under way at the same time.
+    pub met: Vec<Met>,
+}
+
+/// Two kinds of exchange that were under way at the same time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Met {
+    /// The other.
+    pub what: String,
+    /// For so long, over all links.
+    pub seconds: f64,
+}
+
+impl WholeStep {
+    fn of(whole: &Whole, two_level_s: f64, undisturbed_s: Option<f64>) -> Self {
+        let (acts, folded_acts) = whole.folded;
+        Self {
+            operations: whole.operations,
+            actors: whole.actors,
+            acts,
+            folded_acts,
+            two_level_s,
+            undisturbed_s,
+            exchanges: whole.meetings.iter().map(Exchanged::of).collect(),
+        }
+    }
+
+    /// What was run and what was folded.
+    pub(super) fn words(&self, step_s: f64) -> String {
+        let beside = match self.undisturbed_s {
+            Some(without) => {
+                let more = Span::from_secs_f64((step_s - without).max(0.0));
+                let without = Span::from_secs_f64(without);
+                format!(
+                    "Without faults that come or go it takes {without:.3}: they cost {more:.3}."
+                )
+            }
+            None => {
+                let by_phases = Span::from_secs_f64(self.two_level_s);
+                let apart = 100.0 * (step_s / self.two_level_s - 1.0);
+                format!("By phases, one by one, it takes {by_phases:.3} ({apart:+.1} %).")
+            }
+        };
+        format!(
+            "Whole: {} operations on one clock. Folded: {} tensor groups are one actor each, their \
+             collectives inside servers closed forms, which is exact as long as their ranks are \
+             alike; {} acts of a copy are {} with chains of kernels as one wait. Jitter is this \
+             seed's draw for every node. {beside}",
+            grouped(self.operations),
+            grouped(self.actors),
+            grouped(self.acts),
+            grouped(self.folded_acts),
+        )
+    }
+
+    /// What met what.
+    pub(super) fn table(&self) -> Table {
+        let mut table = Table::new([
+            ("exchange", Align::Left),
+            ("size", Align::Right),
+            ("times", Align::Right),
+            ("alone", Align::Right),
+            ("mean", Align::Right),
+            ("longest", Align::Right),
+            ("under way with", Align::Left),
+        ]);
+        let span = |seconds: f64| format!("{:.3}", Span::from_secs_f64(seconds));
+        for row in &self.exchanges {
+            let met = row.met.iter().map(|met| format!("{} {}", met.what, span(met.seconds)));
+            table.row([
+                row.what.clone(),
+                format!("{:.1}", Bytes::new(row.bytes)),
+                grouped(row.times),
+                span(row.alone_s),
+                span(row.mean_s),
+                span(row.longest_s),
+                met.collect::<Vec<_>>().join("; "),
+            ]);
+        }
+        table
+    }
+}
+
+impl Exchanged {
+    fn of(meeting: &Meeting) -> Self {
+        let met =
+            |(what, span): &(String, Span)| Met { what: what.clone(), seconds: span.as_secs_f64() };
+        Self {
+            what: meeting.what.clone(),
+            bytes: meeting.bytes,
+            times: meeting.times,
+            alone_s: meeting.alone.as_secs_f64(),
+            mean_s: meeting.mean.as_secs_f64(),
+            longest_s: meeting.longest.as_secs_f64(),
+            met: meeting.beside.iter().map(met).collect(),
+        }
+    }
+}
+
+/// The scenario without what comes and goes.
+fn quiet(loaded: &Loaded) -> Result<Box<Loaded>, Failure> {
+    let mut quiet = Box::new(loaded.clone());
+    quiet.scenario.faults.retain(|fault| !fault.comes_or_goes());
+    let faults = Faults::new(loaded.fabric(), &quiet.scenario.faults, "faults");
+    quiet.faults = faults.map_err(|errors| {
+        let reason = errors.first().map(|error| error.reason.clone()).unwrap_or_default();
+        Failure::Run(reason)
+    })?;
+    Ok(quiet)
+}
+
+/// Predicts a step on one clock. Its phases are run one by one too, as flows, for what each takes
+/// by itself.
+pub(super) fn on_one_clock(
+    loaded: &Loaded,
+    world: &JobWorld<'_>,
+    engine: Engine,
+    patience: Patience,
+    watch: &mut packetsim::Watch<'_>,
+) -> Result<Predicted, Failure> {
+    let quiet = quiet(loaded)?;
+    let by_phases = engine.for_whole_clusters();
+    let phases = on_engine(&quiet, world, by_phases, patience, watch)?.prediction;
+    let two_level_s = BreakdownSeconds::of(&phases).total();
+    let mut run = |of: &Loaded, phases: Prediction| {
+        whole_step(of, world, (engine, patience), phases, &mut |fabric, transfers| {
+            refuse_long(of, fabric, engine, transfers, patience)?;
+            watch.expected_events = engine::events(of, fabric, engine, transfers);
+            engine::run_whole(of, fabric, engine, transfers, watch)
+        })
+    };
+    let disturbed = Way::needed(loaded) == Way::Whole;
+    let mut without = None;
+    if disturbed {
+        let undisturbed = run(&quiet, phases.clone())?.prediction;
+        without = Some(BreakdownSeconds::of(&undisturbed).total());
+    }
+    let mut whole = run(loaded, phases)?;
+    let told = WholeStep::of(&whole, two_level_s, without);
+    let findings = std::mem::take(&mut whole.findings);
+    Ok(Predicted { prediction: whole.prediction, scaled: None, whole: Some((told, findings)) })
+}
+
+fn whole_step(
+    loaded: &Loaded,
+    world: &JobWorld<'_>,
+    (engine, patience): (Engine, Patience),
+    phases: Prediction,
+    run: &mut dyn FnMut(&Fabric, &Transfers) -> Result<Outcome, NotRun>,
+) -> Result<Whole, Failure> {
+    let mut run = |fabric: &Fabric, transfers: &Transfers| run(fabric, transfers);
+    let most_operations = patience.most_operations();
+    let detail = engine.detail();
+    let runner = Runner { detail, most_operations, ..Runner::folded(&mut run) };
+    let seed = loaded.scenario.seed;
+    Ok(whole::predict(world.world(), &assumptions(loaded), seed, runner, phases)?)
+}
+
+/// Refuses packets that would take too long.
+fn refuse_long(
+    loaded: &Loaded,
+    fabric: &Fabric,
+    engine: Engine,
+    transfers: &Transfers,
+    patience: Patience,
+) -> Result<(), NotRun> {
+    if !engine.moves_packets() {
+        return Ok(());
+    }
+    let checked = Budget::new(patience).check(fabric, transfers, &loaded.settings());
+    checked.map(|_| ()).map_err(|failure| NotRun::Refused(failure.to_string()))
+}
+
+/// What a step on one clock will cost.
+pub(super) fn cost(loaded: &Loaded, world: &JobWorld<'_>, engine: Engine) -> Result<Cost, Failure> {
+    let phases = predict_on(world.world(), &assumptions(loaded), None)?;
+    let mut cost = Cost::default();
+    let how = (engine, Patience::Endless);
+    let seen = whole_step(loaded, world, how, phases, &mut |fabric, transfers| {
+        cost = engine::cost(loaded, fabric, engine, transfers);
+        Err(NotRun::OnlySeen)
+    });
+    match seen {
+        // Nothing was to be run.
+        Ok(_) => Ok(cost),
+        Err(_) if cost != Cost::default() => Ok(cost),
+        Err(refusal) => Err(refusal),
+    }
+}

@@ -1,0 +1,215 @@
+//! Traffic beside training against closed forms, on all engines.
+
+use commands::{Engine, collective, run_traffic};
+use packetsim::Watch;
+use scenario::{Loaded, Purpose, Request, load};
+use traffic::Collective;
+use units::Bytes;
+
+fn loaded(name: &str, purpose: Purpose, set: &[&str]) -> Loaded {
+    let scenario = Some(format!("../../scenarios/{name}.toml"));
+    let set = set.iter().map(|one| (*one).to_owned()).collect();
+    load(&Request { scenario, set, purpose, ..Request::default() }).expect("it is valid")
+}
+
+fn run(name: &str, engine: Engine, set: &[&str]) -> run_traffic::Report {
+    let loaded = loaded(name, Purpose::Run(engine), set);
+    let options = run_traffic::Options { engine, ..run_traffic::Options::default() };
+    run_traffic::run(&loaded, &options, &mut Watch::default()).expect("it runs").0
+}
+
+fn assert_near(found: f64, expected: f64, share: f64, what: &str) {
+    let off = found / expected - 1.0;
+    assert!(off.abs() < share, "{what}: {found} beside {expected}, {:.2} %", 100.0 * off);
+}
+
+/// Payload of a NIC in bytes per second: 400 Gb/s, and of 4,096 bytes of payload 82 bytes of
+/// headers and gaps (RoCEv2).
+const NIC: f64 = 50e9 * 4_096.0 / (4_096.0 + 82.0);
+
+/// Closed form: a NIC sends an eighth of what is kept of a prompt, at its rate; prompts that go to
+/// the same server wait for each other where links are shared.
+#[test]
+fn keys_and_values_take_their_bytes_over_the_rate_of_a_nic() {
+    let part = 327_680.0 * 500.0 / 8.0;
+    for engine in Engine::ALL {
+        let time = |count: &str| {
+            let set = ["cluster.gpus=32", "traffic.tokens=500", &format!("traffic.count={count}")];
+            run("beside/kv-transfer", engine, &set).makespan_s.expect("all arrive")
+        };
+        assert_near(time("2"), part / NIC, 0.02, engine.name());
+        let prompts = if engine.has_contention() { 3.0 } else { 1.0 };
+        assert_near(time("6"), prompts * part / NIC, 0.02, engine.name());
+    }
+}
+
+/// Pauses alone hold senders back: what congestion control costs besides is no closed form.
+const PAUSES: &str = "network.congestion.control=none";
+
+/// Closed form: the copy gets the model whole, and each of its NICs a half; two trainers feed one
+/// of them.
+#[test]
+fn new_weights_take_the_part_of_a_nic_over_its_rate() {
+    let weights = 8_030_261_248.0;
+    for engine in Engine::ALL {
+        let set = [
+            "cluster.gpus=16",
+            // One leaf: between several, pauses hold back what does not go to a full port.
+            "fabric.topology=clos",
+            "traffic.model=llama3-8b",
+            "traffic.hosts=6",
+            "traffic.senders=4",
+            "traffic.copy=2",
+            PAUSES,
+        ];
+        let report = run("beside/weight-push", engine, &set);
+        assert_eq!((report.flows, report.bytes), (4, 8_030_261_248), "{}", engine.name());
+        // Alone, a trainer's quarter; together, the half that a NIC gets.
+        let part = if engine.has_contention() { weights / 2.0 } else { weights / 4.0 };
+        let time = report.makespan_s.expect("all arrive");
+        assert_near(time, part / NIC, 0.02, engine.name());
+    }
+}
+
+/// Closed form: a token takes its collectives one after the other, and each takes what it takes
+/// alone.
+#[test]
+fn a_token_takes_the_sum_of_its_collectives() {
+    let (gpus, bytes) = (Some(16), Bytes::new(8 * 8_192 * 2));
+    for engine in Engine::ALL {
+        let set = ["traffic.model=llama3-70b", "traffic.gpus=16", "traffic.tokens=8"];
+        let report = run("beside/decode", engine, &[&set[..], &["traffic.messages=1"]].concat());
+        let token = report.parts[0].token_s.expect("it decodes");
+        let purpose = Purpose::Collective(engine, Collective::AllReduce);
+        let options = collective::Options {
+            engine,
+            patience: commands::packets::Patience::Usual,
+            collective: Collective::AllReduce,
+            sizes: collective::Sizes { min: bytes, max: bytes, factor: 2 },
+            gpus,
+            iterations: 1,
+        };
+        let alone = collective::run(
+            &loaded("beside/decode", purpose, &[]),
+            &options,
+            &mut Watch::default(),
+        );
+        let alone = alone.expect("it runs").rows[0].time_us * 1e-6;
+        assert_near(token, 160.0 * alone, 0.1, engine.name());
+    }
+}
+
+/// Closed form: with experts every layer waits twice for the farthest message, so 3 µs more on the
+/// way (5 µs and not 2) are 348 µs more for a token, whatever it carries.
+#[test]
+fn a_token_waits_twice_in_each_layer_with_experts() {
+    for engine in Engine::ALL {
+        let token = |latency: &str| {
+            let latency = format!("network.nic.send_latency={latency}");
+            let set = ["traffic.gpus=16", "traffic.tokens=1", "traffic.messages=1", &latency];
+            run("beside/decode", engine, &set).parts[0].token_s.expect("it decodes")
+        };
+        let more = token("4300ns") - token("1300ns");
+        assert_near(more, 2.0 * 58.0 * 3e-6, 0.05, engine.name());
+    }
+}
+
+/// Sixteen servers of one GPU beside one storage server, without anything else.
+const STORED: [&str; 6] = [
+    "cluster.gpus=16",
+    "cluster.gpus_per_node=1",
+    "cluster.nics_per_node=1",
+    "cluster.storage.servers=1",
+    "fabric.topology=clos",
+    "traffic.background=[]",
+];
+
+/// Closed form: 16 servers that write to one storage server take their bytes over its rate, on
+/// either network and both ways.
+#[test]
+fn storage_takes_its_bytes_over_its_rate() {
+    let bytes = 70_553_706.0;
+    let rate = 12.5e9 * 4_096.0 / (4_096.0 + 82.0);
+    for engine in [Engine::Flow, Engine::Packet] {
+        for place in ["front-end", "back-end"] {
+            for pattern in ["checkpoint", "restore"] {
+                let place = format!("cluster.storage.place={place}");
+                let pattern = format!("traffic.pattern={pattern}");
+                let set = [
+                    "cluster.storage.rate=100Gbps",
+                    "reliability.checkpoint.bytes_per_parameter=0.001",
+                    "traffic.messages=1",
+                    PAUSES,
+                    &place,
+                    &pattern,
+                ];
+                let report = run("beside/checkpoint", engine, &[&STORED[..], &set].concat());
+                assert_eq!((report.flows, report.bytes), (16, 70_553_706), "{place}");
+                let what = format!("{} {place} {pattern}", engine.name());
+                assert_near(report.makespan_s.expect("all arrive"), bytes / rate, 0.03, &what);
+            }
+        }
+    }
+}
+
+/// Closed form: on a network of its own a checkpoint costs nothing. On a shared one each NIC gives
+/// it a sixteenth of the storage server's 400 Gb/s, as max-min arithmetic says.
+#[test]
+fn a_shared_fabric_costs_its_share() {
+    let ring = |place: &str| {
+        let place = format!("cluster.storage.place={place}");
+        let background = "traffic.background=[{pattern=\"checkpoint\",model=\"llama3-8b\"}]";
+        let set =
+            ["traffic.pattern=ring", "traffic.messages=1", "cluster.storage.rate=400Gbps", &place];
+        let set = [&STORED[..5], &set, &[background]].concat();
+        let report = run("beside/checkpoint", Engine::Flow, &set);
+        report.parts[0].finish_s.expect("all arrive")
+    };
+    let (own, shared) = (ring("front-end"), ring("back-end"));
+    assert_near(shared / own, 400.0 / 375.0, 0.001, "a ring beside a checkpoint");
+}
+
+/// Two sites at 1,000 km: what closed forms, flows and packets say lies within 5 %, of messages and
+/// of an all-reduce that crosses once in each direction and round.
+#[test]
+fn two_sites_are_as_far_on_every_engine() {
+    // 5.05 ms of fibre there, and as much back, and the bytes of a NIC.
+    let one_way = 1e6 / 198e6;
+    let part = 327_680.0 * 2_000.0 / 8.0;
+    for engine in Engine::ALL {
+        let report = run("beside/two-sites", engine, &["traffic.tokens=2000"]);
+        let time = report.makespan_s.expect("all arrive");
+        assert_near(time, part / NIC + 2.0 * one_way, 0.05, engine.name());
+        assert!(report.findings.iter().any(|told| told.contains("505.1MB")), "{report:?}");
+    }
+    let times = Engine::ALL.map(|engine| {
+        let set =
+            ["traffic.pattern=collective", "traffic.bytes=64MiB", "library.algorithm=hierarchical"];
+        run("beside/two-sites", engine, &set).makespan_s.expect("it ends")
+    });
+    for (engine, time) in Engine::ALL.into_iter().zip(times) {
+        assert_near(time, times[1], 0.05, engine.name());
+    }
+}
+
+/// A planner that measures and acts at once lays what it was told beforehand; one that acts after
+/// all is over leaves everything to the hash; what lies between is what the loop is worth.
+#[test]
+fn measured_demand_without_staleness_is_planned_demand() {
+    let time = |set: &[&str]| {
+        let base = ["network.routing.policy=traffic-engineering", "network.routing.interval=1ms"];
+        let report = run("bench/permutation-128", Engine::Flow, &[&base, set].concat());
+        report.makespan_s.expect("all arrive")
+    };
+    let measured = |staleness: &str| {
+        time(&[
+            "network.routing.demand=measured",
+            &format!("network.routing.staleness={staleness}"),
+        ])
+    };
+    let (planned, hashed) = (time(&[]), time(&["network.routing.policy=ecmp"]));
+    assert_eq!(measured("0s"), planned);
+    assert_eq!(measured("10s"), hashed);
+    let late = measured("50us");
+    assert!(planned < late && late < hashed, "{planned} {late} {hashed}");
+}

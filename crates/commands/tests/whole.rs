@@ -1,0 +1,223 @@
+//! The whole step on one clock: beside the two-level way, and with faults at their time.
+
+use commands::packets::Patience;
+use commands::run_job::{self, Report};
+use commands::seeds::Repeat;
+use commands::{Drawing, Engine};
+use packetsim::Watch;
+use scenario::{Loaded, Request, load};
+use step::predict::Prediction;
+use step::timeline::{StepOpId, Stream, Timeline};
+use units::{Id, Span, Time};
+
+/// No node is slower than another.
+const ALIKE: &str = "jitter.mean=0";
+
+fn loaded(preset: &str, set: &[&str]) -> Loaded {
+    let set = set.iter().map(|set| (*set).to_owned()).collect();
+    let scenario = Some(preset.to_owned());
+    load(&Request { scenario, set, ..Request::default() }).expect("it is valid")
+}
+
+fn run(loaded: &Loaded, engine: Engine, whole: bool) -> Report {
+    let mut watch = Watch::default();
+    run_job::run_once(loaded, engine, Patience::Usual, whole, &mut watch).expect("it runs")
+}
+
+/// By how much the whole step is longer than that of phases, as a share.
+fn apart(preset: &str, set: &[&str]) -> f64 {
+    let loaded = loaded(preset, &[set, &[ALIKE]].concat());
+    let whole = run(&loaded, Engine::Flow, true);
+    let by_phases = run(&loaded, Engine::Flow, false);
+    assert_eq!(whole.whole.expect("it was whole").two_level_s, by_phases.step_s);
+    whole.step_s / by_phases.step_s - 1.0
+}
+
+#[test]
+fn both_ways_agree_where_nothing_meets() {
+    for preset in ["small-16", "small-128", "small-1024"] {
+        let apart = apart(preset, &[]);
+        assert!(apart.abs() < 0.02, "{preset}: {apart:+.4}");
+    }
+}
+
+/// The slowest of two nodes, drawn: on average what the closed form adds.
+#[test]
+fn drawn_jitter_has_the_closed_forms_mean() {
+    let step = |seed: u64, mean: &str| {
+        let seed = format!("seed={seed}");
+        run(&loaded("small-16", &[&seed, mean]), Engine::Flow, true).step_s
+    };
+    let (alike, runs) = (step(0, ALIKE), 60);
+    let drawn: f64 = (0..runs).map(|seed| step(seed, "jitter.mean=0.05")).sum();
+    let by_phases = |mean| run(&loaded("small-16", &[mean]), Engine::Flow, false).step_s;
+    let expected = by_phases("jitter.mean=0.05") / by_phases(ALIKE) - 1.0;
+    let got = drawn / runs as f64 / alike - 1.0;
+    // The larger of two exponentials with a mean of 5 % is spread by 5.6 %: 0.7 % over 60 draws.
+    assert!((0.02..0.03).contains(&expected), "{expected}");
+    assert!((got - expected).abs() < 0.015, "{got} {expected}");
+}
+
+/// A step, and the timeline that it was read off.
+fn seen(set: &[&str]) -> (f64, Timeline) {
+    let loaded = loaded("small-128", &[set, &[ALIKE]].concat());
+    let options = run_job::Options {
+        engine: Engine::Flow,
+        patience: Patience::Usual,
+        drawing: Drawing::Omitted,
+        ask_what_if: false,
+        whole: true,
+    };
+    let mut line = None;
+    let keep = |_: &commands::world::JobWorld<'_>, seen: &Prediction| {
+        line = Some(seen.line.clone());
+        Ok(())
+    };
+    let ran = run_job::run_and(&loaded, &options, Repeat::ONCE, &mut Watch::default(), keep);
+    (ran.expect("it runs").step_s, line.expect("it was seen"))
+}
+
+fn down(at_s: f64, for_s: f64, on: &str) -> String {
+    let what = "what={kind=\"link-down\"}";
+    format!("{{on=\"{on}\",at=\"{at_s}s\",for=\"{for_s}s\",{what}}}")
+}
+
+/// What a step would take if nothing moved on the network for a while: its undisturbed operations
+/// once more, where each exchange stands still for as long as it falls into that time.
+fn with_network_stopped(line: &Timeline, from: Time, to: Time) -> f64 {
+    let graph = line.graph();
+    let mut ends = vec![Time::ZERO; graph.ops().len()];
+    let mut order: Vec<StepOpId> = graph.ops().ids().collect();
+    order.sort_by_key(|op| (line.start(*op), line.end(*op), *op));
+    let mut last = vec![Time::ZERO; graph.lanes().len()];
+    for op in order {
+        let lane = graph.ops()[op].lane;
+        let waits = line.after(op).map(|after| ends[after.op.index()] + after.delay);
+        let start = waits.fold(last[lane.index()], Time::max);
+        let mut end = start + line.end(op).since(line.start(op));
+        if graph.lanes()[lane].stream == Stream::Communication && start < to && from < end {
+            end += to.since(start.max(from));
+        }
+        ends[op.index()] = end;
+        last[lane.index()] = end;
+    }
+    ends.into_iter().max().unwrap_or(Time::ZERO).as_secs_f64()
+}
+
+/// The only link of NIC 0 is down for two seconds, at several times of a step of 17 s. What it
+/// should cost is reckoned from the undisturbed timeline.
+#[test]
+fn a_link_that_is_down_costs_what_it_would_have_carried() {
+    let (undisturbed, line) = seen(&[]);
+    let detection = loaded("small-128", &[]).scenario.network.flow.convergence.as_secs_f64();
+    for at in [0.0, 1.0, 5.0, 12.0] {
+        let faults = format!("faults=[{}]", down(at, 2.0, "NIC 0"));
+        let (step, _) = seen(&[&faults]);
+        let cost = step - undisturbed;
+        assert!(0.0 < cost && cost <= 2.0 + detection + 0.001, "at {at}: {cost}");
+        let instant = |seconds: f64| Time::ZERO + Span::from_secs_f64(seconds);
+        // It carries again once its switch has noticed that it is back.
+        let (from, to) = (instant(at), instant(at + 2.0 + detection));
+        let expected = with_network_stopped(&line, from, to) - undisturbed;
+        assert!((cost - expected).abs() < 0.05, "at {at}: {cost} against {expected}");
+    }
+}
+
+#[test]
+fn a_fault_after_the_last_use_changes_nothing_and_two_cost_twice_one() {
+    let (undisturbed, line) = seen(&[]);
+    let graph = line.graph();
+    let is_exchange =
+        |op: &StepOpId| graph.lanes()[graph.ops()[*op].lane].stream == Stream::Communication;
+    let last = graph.ops().ids().filter(is_exchange).map(|op| line.end(op)).max().unwrap();
+    let after = last.as_secs_f64() + 0.25 * (undisturbed - last.as_secs_f64());
+    assert!(after < undisturbed, "the optimizer comes behind the gradients");
+    let late = format!("faults=[{}]", down(after, 2.0, "NIC 0"));
+    assert_eq!(seen(&[&late]).0, undisturbed);
+    // Microbatches are alike: one eighth of the step apart, about.
+    let micro = |number: u32| {
+        let of = |op: &StepOpId| graph.ops()[*op].micro == number;
+        let start = graph.ops().ids().filter(of).map(|op| line.start(op)).min();
+        start.expect("there are eight").as_secs_f64()
+    };
+    let [third, sixth] = [2, 5].map(|number| micro(number) + 0.5);
+    let cost = |faults: &str| seen(&[&format!("faults=[{faults}]")]).0 - undisturbed;
+    let [one, other] = [third, sixth].map(|at| cost(&down(at, 1.0, "NIC 0")));
+    let (first, second) = (down(third, 1.0, "NIC 0"), down(sixth + one, 1.0, "NIC 0"));
+    let both = cost(&format!("{first},{second}"));
+    assert!((one - other).abs() < 0.01 * one, "{one} {other}");
+    assert!((both - 2.0 * one).abs() < 0.02 * one, "{both} against twice {one}");
+}
+
+/// A leaf has other ways: what is lost is the time until switches notice, and capacity. Six queue
+/// pairs share this link; where they go there are seven then, for two seconds.
+#[test]
+fn a_link_between_switches_costs_rerouting_and_capacity() {
+    let (undisturbed, _) = seen(&[]);
+    let faults = format!("faults=[{}]", down(5.0, 2.0, "leaf 3 - spine 0"));
+    let cost = seen(&[&faults]).0 - undisturbed;
+    let expected = 2.0 * (1.0 - 6.0 / 7.0);
+    assert!((cost - expected).abs() < 0.02, "{cost} against {expected}");
+}
+
+/// With two ToRs for each NIC the other port takes over once that is noticed.
+#[test]
+fn with_two_tors_a_link_costs_next_to_nothing() {
+    let two = ["fabric.topology=dual-plane", "cluster.ports_per_nic=2"];
+    let (undisturbed, _) = seen(&two);
+    let faults = format!("faults=[{}]", down(5.0, 2.0, "NIC 0 - ToR 0"));
+    let cost = seen(&[two[0], two[1], &faults]).0 - undisturbed;
+    let detection = loaded("small-128", &[]).scenario.network.flow.convergence.as_secs_f64();
+    assert!((cost - detection).abs() < 0.001, "{cost}");
+}
+
+/// DeepSeek-V3 with DualPipe on 512 GPUs: tokens beside computation, messages both ways, mirrored
+/// stages.
+#[test]
+fn both_ways_agree_on_a_layout_of_deepseek_v3() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/steps/deepseek-v3-rails.toml");
+    let layout = [
+        "cluster.gpu=h200-sxm",
+        "cluster.gpus=512",
+        "job.gpus=512",
+        "job.parallel.dp=32",
+        "job.parallel.ep=32",
+        "job.batch.sequences=1024",
+        "job.recompute=full",
+        "job.parallel.overlap=[\"ep\",\"pp\"]",
+    ];
+    let apart = apart(file, &layout);
+    assert!(apart.abs() < 0.02, "{apart:+.4}");
+}
+
+/// Llama 3's layout with an eighth of its copies: messages meet gradients.
+#[test]
+fn both_ways_are_close_where_messages_meet_gradients() {
+    let eighth = ["job.gpus=2048", "job.parallel.dp=16", "job.batch.sequences=256"];
+    let apart = apart("llama3-meta-roce", &eighth);
+    assert!(apart.abs() < 0.05, "{apart:+.4}");
+}
+
+/// Packets run the same operations, collectives written out step by step. Two microbatches.
+#[test]
+fn packets_confirm_flows() {
+    let loaded = loaded("small-16", &["job.batch.sequences=16"]);
+    let [flows, packets] =
+        [Engine::Flow, Engine::Packet].map(|engine| run(&loaded, engine, true).step_s);
+    assert!((packets / flows - 1.0).abs() < 0.01, "{packets} against {flows}");
+}
+
+/// What comes or goes within a step chooses the clock by itself; what lasts does not.
+#[test]
+fn faults_choose_the_clock() {
+    let way = |faults: &str| {
+        let faults = format!("faults=[{{on=\"NIC 0\",{faults}}}]");
+        run(&loaded("small-128", &[&faults]), Engine::Flow, false).way
+    };
+    let slow = "what={kind=\"degraded\",rate=\"200Gbps\"}";
+    assert_eq!(way(slow), run_job::Way::TwoLevel);
+    for timed in ["at=\"1s\"", "until=\"2s\"", "for=\"2s\""] {
+        assert_eq!(way(&format!("{timed},{slow}")), run_job::Way::Whole, "{timed}");
+    }
+    assert_eq!(way("for=\"4s\",what={kind=\"flap\",period=\"1s\"}"), run_job::Way::Whole);
+}
