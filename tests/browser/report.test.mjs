@@ -182,6 +182,23 @@ test("cases that are chosen in one chart of a sweep stand out in the others", as
   assert.match(await page.textContent("p.chosen"), new RegExp(`Chosen: ${chosen} of 24`));
   await scatter.click({ position: { x: box.width - 30, y: 8 } });
   assert.equal(await page.getAttribute("html", "data-chosen"), "0");
+  // A straight line down an axis chooses too; on a small screen axes lie, and one drags across.
+  const axes = async () => {
+    const lines = page.locator('.chart[data-kind="parallel"] svg [aria-label="rule"] line');
+    await lines.first().scrollIntoViewIfNeeded();
+    return Promise.all((await lines.all()).map((line) => line.boundingBox()));
+  };
+  const [first] = await axes();
+  await page.mouse.move(first.x, first.y - 10);
+  await page.mouse.down();
+  await page.mouse.move(first.x, first.y + first.height / 4, { steps: 4 });
+  await page.mouse.up();
+  const above = Number(await page.getAttribute("html", "data-chosen"));
+  assert.ok(above > 0 && above < 24, `some are chosen along an axis (${above})`);
+  await page.setViewportSize({ width: 390, height: 800 });
+  await page.waitForTimeout(400);
+  const [lying] = await axes();
+  assert.ok(lying.width > 200 && lying.height < 2, "axes lie where there is little room");
   assert.deepEqual(complaints, []);
   await browser.close();
 });
