@@ -428,6 +428,22 @@ impl Kind {
         })
     }
 
+    /// What JSON and tables call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AllReduce => "all_reduce",
+            Self::AllGather => "all_gather",
+            Self::ReduceScatter => "reduce_scatter",
+            Self::AllToAll => "all_to_all",
+            Self::Broadcast => "broadcast",
+            Self::Reduce => "reduce",
+            Self::Gather => "gather",
+            Self::Scatter => "scatter",
+            Self::SendRecv => "send_recv",
+            Self::Barrier => "barrier",
+        }
+    }
+
     /// What algorithm bandwidth is multiplied with for bus bandwidth, as nccl-tests does.
     pub fn bus_factor(self, ranks: u32) -> f64 {
         let n = f64::from(ranks);

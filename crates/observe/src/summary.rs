@@ -4,9 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+pub use load::Load;
+
 use crate::observed::{
     Benchmark, Finding, Host, Kind, NetLines, Observed, Packets, Run, Source, Times,
 };
+
+mod load;
 
 /// A host that wrote fewer lines than this share of the busiest one, and joined nothing, is a torn
 /// line.
@@ -28,6 +32,9 @@ pub struct Summary {
     pub queue_pairs: u64,
     /// Collectives by kind and size.
     pub collectives: Vec<CollectiveSummary>,
+    /// What they put on the network, by kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load: Option<Load>,
     /// What the library chose.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<Choice>,
@@ -184,12 +191,14 @@ impl Summary {
     /// Sums up, and says what looks wrong.
     pub fn of(observed: &Observed) -> Self {
         let cluster = cluster(observed);
+        let collectives = collectives(observed);
         Self {
             sources: observed.sources.clone(),
             communicators: observed.communicators.iter().map(communicator).collect(),
             initialised: initialised(observed),
             queue_pairs: observed.queue_pairs.len() as u64,
-            collectives: collectives(observed),
+            load: load::of(&collectives),
+            collectives,
             choices: choices(observed),
             benchmarks: observed.benchmarks.clone(),
             runs: observed.runs.clone(),
