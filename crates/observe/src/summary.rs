@@ -6,8 +6,9 @@ use serde::Serialize;
 
 pub use load::Load;
 
+use crate::capture::Wire;
 use crate::observed::{
-    Benchmark, Finding, Host, Kind, NetLines, Observed, Packets, Run, Source, Times,
+    Benchmark, Finding, Host, Kind, Neighbour, NetLines, Observed, Packets, Run, Source, Times,
 };
 
 mod load;
@@ -49,6 +50,12 @@ pub struct Summary {
     pub steps: Option<StepsSummary>,
     /// Packets, counted.
     pub packets: Packets,
+    /// Packets in detail, where there are captures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture: Option<Wire>,
+    /// The other ends of cables, by LLDP.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub neighbours: Vec<Neighbour>,
     /// What looks wrong, the worst first.
     pub findings: Vec<Finding>,
 }
@@ -196,7 +203,7 @@ impl Summary {
             sources: observed.sources.clone(),
             communicators: observed.communicators.iter().map(communicator).collect(),
             initialised: initialised(observed),
-            queue_pairs: observed.queue_pairs.len() as u64,
+            queue_pairs: queue_pairs(observed),
             load: load::of(&collectives),
             collectives,
             choices: choices(observed),
@@ -204,6 +211,8 @@ impl Summary {
             runs: observed.runs.clone(),
             steps: steps(observed),
             packets: observed.packets.clone(),
+            capture: (observed.wire != Wire::default()).then(|| observed.wire.clone()),
+            neighbours: observed.neighbours.clone(),
             findings: crate::doctor::findings(observed, &cluster),
             cluster,
         }
@@ -332,6 +341,15 @@ fn communicator(of: &crate::observed::Communicator) -> CommunicatorSummary {
         rings: of.rings.clone(),
         trees: of.trees.clone(),
     }
+}
+
+/// Ends of connections: a queue pair that several send to is one.
+fn queue_pairs(observed: &Observed) -> u64 {
+    let pairs = observed.queue_pairs.iter();
+    let captured = |pair: &&crate::observed::QueuePair| 0 < pair.packets;
+    let ends: BTreeSet<(&str, u32)> =
+        pairs.clone().filter(captured).map(|pair| (pair.host.as_str(), pair.number)).collect();
+    (pairs.filter(|pair| pair.packets == 0).count() + ends.len()) as u64
 }
 
 fn initialised(observed: &Observed) -> Vec<Initialised> {
