@@ -78,7 +78,7 @@ impl Knob {
             Self::Launch => Some(1e6 * library.launch.as_secs_f64().max(1e-6)),
             Self::Crossing => between.then(|| 1e6 * library.crossing.as_secs_f64().max(5e-7)),
             Self::NicRate => {
-                let line = line_gbps(loaded).filter(|_| between)?;
+                let line = payload_gbps(loaded).filter(|_| between)?;
                 let set = loaded.settings().nic.host_rate();
                 Some(set.map_or(0.9 * line, |rate| rate.as_bps_f64() / 1e9).min(0.9 * line))
             }
@@ -93,7 +93,7 @@ impl Knob {
         match self {
             Self::Launch | Self::Crossing => Scale { is_log: false, range: [0.0, 1e6], step: 0.05 },
             Self::NicRate => {
-                let line = line_gbps(loaded).unwrap_or(1.0);
+                let line = payload_gbps(loaded).unwrap_or(1.0);
                 Scale { is_log: true, range: [1e-3 * line, line], step: 0.0 }
             }
             Self::ScaleUp => Scale { is_log: true, range: [0.01, 1.0], step: 0.0 },
@@ -123,13 +123,13 @@ impl Knob {
     }
 }
 
-/// The rate of a NIC's link.
-fn line_gbps(loaded: &Loaded) -> Option<f64> {
+/// What the link of a NIC carries of payload.
+fn payload_gbps(loaded: &Loaded) -> Option<f64> {
     let fabric = loaded.fabric();
     let ports = if fabric.nics() == 0 { &[][..] } else { fabric.ports(fabric.nic(0)) };
     let lines = ports.iter().filter(|link| fabric.class(**link).kind == LinkKind::ScaleOut);
     let all: f64 = lines.map(|link| fabric.class(*link).rate.as_bps_f64() / 1e9).sum();
-    (0.0 < all).then_some(all)
+    (0.0 < all).then(|| all * engine::library(loaded).wire_efficiency)
 }
 
 /// What was fitted.
@@ -281,8 +281,8 @@ fn doubt(scale: Scale, value: f64, low: f64, high: f64) -> (f64, String) {
     if value <= least {
         return (f64::INFINITY, "it fits best at 0: the model has enough without it".to_owned());
     }
-    if scale.is_log && most * 0.999 <= value {
-        let why = "it fits best at its most: nothing was slower than the links allow".to_owned();
+    if scale.is_log && most * 0.999 <= high && high.is_finite() {
+        let why = "nothing was slower than the links themselves allow".to_owned();
         return (f64::INFINITY, why);
     }
     if high.is_infinite() || most <= high || low <= least {
