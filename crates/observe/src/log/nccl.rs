@@ -144,6 +144,10 @@ impl Nccl {
         if let Some((name, value)) = message.split_once(" set by environment to ") {
             let name = name.rsplit(' ').next().unwrap_or(name).to_owned();
             let value = value.trim_end_matches('.').to_owned();
+            let what = format!("environment {name}={value}");
+            if reading.observed.evidence.0.len() < MAX_WARNINGS {
+                reading.observed.evidence.add(&what, || line.quote(&reading.source.file));
+            }
             let values = reading.observed.cluster.environment.entry(name).or_default();
             values.entry(value).or_default().insert(writer.host.to_owned());
             return true;
@@ -367,6 +371,7 @@ impl Nccl {
             return true;
         }
         if let Some(list) = after(message, "Using [") {
+            reading.observed.evidence.add("nics_listed", || line.quote(&reading.source.file));
             let host = reading.observed.cluster.hosts.entry(writer.host.to_owned()).or_default();
             devices(&message[message.len() - list.len() - 1..], &mut host.nics);
             return true;
@@ -399,6 +404,10 @@ impl Nccl {
         let mtu = number_of(" mtu ").filter(|code| (1..=5).contains(code));
         entry.mtu_bytes = mtu.map(|code| 128 << code);
         entry.gid_index = number_of(" GID ");
+        if let Some(gid) = entry.gid_index {
+            let what = format!("gid {gid}");
+            reading.observed.evidence.add(&what, || line.quote(&reading.source.file));
+        }
         true
     }
 
