@@ -1,5 +1,7 @@
 //! SONiC's counters: tables of `show`, and its database as JSON.
 
+use std::collections::BTreeMap;
+
 use memchr::memmem::find;
 use serde_json::Value;
 
@@ -84,7 +86,12 @@ fn read_tables(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), T
             before = line;
             continue;
         }
-        let port = cell(&line, places[0]);
+        let mut port = cell(&line, places[0]).to_owned();
+        // A second column that names a part of the port.
+        if ["Priority", "TxQ", "Queue", "PG"].contains(&head[1].as_str()) {
+            port += &format!("|{}", cell(&line, places[1]));
+        }
+        let port = port.as_str();
         for (name, place) in head.iter().zip(&places).skip(1) {
             row(port, name, cell(&line, *place), (&head[0], &title), line_number, reading);
         }
@@ -137,8 +144,16 @@ fn read_json(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Tro
     let bytes = whole(input)?;
     let value: Value = serde_json::from_slice(&bytes)
         .map_err(|error| Trouble::at(error.line() as u64, error.to_string()))?;
-    for (device, inside) in value.as_object().into_iter().flatten() {
+    let all = value.as_object().into_iter().flatten();
+    // A dump of the database has maps from names to numbers beside the counters.
+    let is_dump = all.clone().any(|(key, _)| key.starts_with("COUNTERS:"));
+    let maps = all.clone().filter(|(key, _)| key.ends_with("_NAME_MAP"));
+    let names = maps.flat_map(|(_, map)| map.as_object().into_iter().flatten());
+    let names: BTreeMap<&str, &str> =
+        names.filter_map(|(name, oid)| Some((oid.as_str()?, name.as_str()))).collect();
+    for (device, inside) in all.filter(|(key, _)| !is_dump || key.starts_with("COUNTERS:")) {
         let device = device.trim_start_matches("COUNTERS:");
+        let device = names.get(device).copied().unwrap_or(device);
         // A key is something that was read, also if nothing is in it.
         if inside.as_object().is_some_and(serde_json::Map::is_empty) {
             reading.source.read += 1;

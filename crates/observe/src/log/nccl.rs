@@ -115,7 +115,7 @@ impl Nccl {
             return is_used;
         }
         if message.contains("comm") && message.contains("anks ") {
-            return self.communicator(&writer, message, reading);
+            return self.communicator(&writer, message, line, reading);
         }
         self.remark(&writer, message, line, reading)
     }
@@ -288,6 +288,7 @@ impl Nccl {
         &mut self,
         writer: &Writer<'_>,
         message: &str,
+        line: &Line<'_>,
         reading: &mut Reading<'_>,
     ) -> bool {
         if message.contains(": opCount ") {
@@ -301,6 +302,9 @@ impl Nccl {
             let notes = self.notes(writer, Some(address));
             notes.nodes = Some(nodes);
             notes.local_ranks = number(message, "localRanks ");
+            if 1 < nodes {
+                reading.observed.evidence.add("nodes", || line.quote(&reading.source.file));
+            }
             return true;
         }
         let is_start = message.contains("Init START");
@@ -314,6 +318,10 @@ impl Nccl {
         host.gpus.insert(bus.unwrap_or_else(|| writer.device.to_string()));
         if is_complete {
             *reading.observed.initialised.entry(size).or_default() += 1;
+            if size == 1 {
+                let what = "joined a communicator of 1";
+                reading.observed.evidence.add(what, || line.quote(&reading.source.file));
+            }
         }
         let gpu = gpu(&mut self.gpus, writer);
         gpu.names_first |= is_start;
