@@ -30,7 +30,7 @@ fn load(scenario: &str, set: &[String], seed: u64, purpose: Purpose) -> Loaded {
 fn printed(set: &[String], collective: Collective, gpus: usize, seed: u64) -> String {
     let engine = Engine::Analytic;
     let loaded = load("small-128", set, seed, Purpose::Collective(engine, collective));
-    let sizes = Sizes { min: Bytes::from_kib(1), max: Bytes::from_gib(4), factor: 2 };
+    let sizes = Sizes { min: Bytes::from_kib(1), max: Bytes::from_mib(4_096), factor: 2 };
     let patience = Patience::Usual;
     let gpus = Some(gpus);
     let options = Options { engine, patience, collective, sizes, gpus, iterations: 1 };

@@ -104,7 +104,16 @@ fn counted(blocks: &[Block]) -> (Packets, u64) {
 /// Marks and notifications; pauses; losses and what is sent again.
 const RUNS: [(&str, &[&str]); 3] = [
     ("marks", &["traffic.bytes=256KiB"]),
-    ("pauses", &["traffic.bytes=256KiB", "network.congestion.control=none"]),
+    (
+        "pauses",
+        &[
+            "traffic.bytes=256KiB",
+            "network.congestion.control=none",
+            "network.buffer.size=700KB",
+            "network.buffer.alpha=0.125",
+            "network.buffer.reserved=4096B",
+        ],
+    ),
     ("losses", &["traffic.bytes=256KiB", "network.pfc.enabled=false", "network.buffer.size=400KB"]),
 ];
 
@@ -185,9 +194,8 @@ fn tshark_reads_a_capture() {
     let (report, path) = run("tshark", set, Bytes::from_mib(256));
     let count = |filter: &str| {
         let path = path.to_str().expect("a name of letters");
-        let shown = Command::new("tshark").args(["-r", path, "-Y", filter, "-T", "fields"]);
-        let shown = shown_lines(shown.args(["-e", "frame.number"]));
-        shown as u64
+        let fields = ["-T", "fields", "-e", "frame.number"];
+        shown_lines(Command::new("tshark").args(["-r", path, "-Y", filter]).args(fields)) as u64
     };
     let packets = report.capture.as_ref().expect("it was asked for").packets;
     assert_eq!(count("infiniband.bth.opcode == 0x11"), packets.acks + packets.naks);

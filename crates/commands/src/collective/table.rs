@@ -1,6 +1,6 @@
 //! A predicted collective as the table that nccl-tests would print, for tools that read those.
 //!
-//! Times can be made to vary, as those of a benchmark do: each by a factor whose logarithm is normal
+//! Times can be made to vary, as a benchmark's do: each by a factor whose logarithm is normal
 //! with mean 0, from the scenario's seed.
 
 use scenario::Loaded;
@@ -46,7 +46,8 @@ fn head(loaded: &Loaded, report: &Report) -> String {
     let (min, max) = (sizes(u64::min).unwrap_or(0), sizes(u64::max).unwrap_or(0));
     let mut text = format!(
         "# Collective test starting: {name}_perf\n\
-         # nThread 1 nGpus 1 minBytes {min} maxBytes {max} step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0\n#\n\
+         # nThread 1 nGpus 1 minBytes {min} maxBytes {max} step: 2(factor) \
+         warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0\n#\n\
          # Using devices\n"
     );
     let per_node = loaded.fabric().gpus_per_node().max(1);
@@ -61,6 +62,7 @@ fn head(loaded: &Loaded, report: &Report) -> String {
     }
     text + "#\n#                                                              out-of-place\
             \n#       size         count      type   redop    root     \
-            time   algbw   busbw #wrong     time   algbw   busbw #wrong\n#        (B)    (elements)                               \
+            time   algbw   busbw #wrong     time   algbw   busbw #wrong\
+            \n#        (B)    (elements)                               \
             (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)\n"
 }
