@@ -163,7 +163,7 @@ fn a_limit_cuts_the_end_and_says_so() {
     assert!(told.file_bytes <= 200 << 10 && 190 << 10 < told.file_bytes, "{told:?}");
     assert_eq!(told.cut as usize + some.len(), all.len());
     assert!(some.iter().zip(&all).all(|(a, b)| a.frame == b.frame && a.at_ns == b.at_ns));
-    [path, short].map(|path| std::fs::remove_file(path).expect("it is there"));
+    [path, short].iter().for_each(|path| std::fs::remove_file(path).expect("it is there"));
 }
 
 #[test]
