@@ -4,9 +4,9 @@
 
 use std::path::PathBuf;
 
-pub use ::observe::Watch;
-use ::observe::observed::Source;
-use ::observe::{Observed, Summary};
+pub use observe::Watch;
+use observe::observed::Source;
+use observe::{Observed, Summary};
 use report::{Answer, Sheet};
 use serde::Serialize;
 
@@ -37,7 +37,7 @@ impl Report {
 
 /// Reads all files and sums up what they say.
 pub fn run(files: &[PathBuf], watch: &Watch) -> Report {
-    let observed = ::observe::read(files, watch);
+    let observed = observe::read(files, watch);
     Report { summary: Summary::of(&observed), observed }
 }
 

@@ -116,8 +116,8 @@ fn jobs_of_one_rank_and_missing_nodes_are_told() {
     let single = |at: u32| {
         format!(
             "h{}:{at}:{at} [0] NCCL INFO ncclCommInitAll comm 0x{at} rank 0 nranks 1 cudaDev 0 busId \
-             1b000 commId 0x{at} - Init START\nh{}:{at}:{at} [0] NCCL INFO ncclCommInitAll comm 0x{at} \
-             rank 0 nranks 1 cudaDev 0 busId 1b000 commId 0x{at} - Init COMPLETE\n",
+             1b000 commId 0x{at} - Init START\n\
+             h{}:{at}:{at} [0] NCCL INFO ncclCommInitAll comm 0x{at} rank 0 nranks 1 cudaDev 0 busId 1b000 commId 0x{at} - Init COMPLETE\n",
             at % 2,
             at % 2
         )
@@ -234,11 +234,13 @@ fn counters_that_grow_and_ports_that_stand_out_are_found() {
 fn a_slow_pair_of_servers_is_found() {
     let table = |busbw: f64| {
         format!(
-            "# nThread 1 nGpus 1 minBytes 1024 maxBytes 1024\n# Rank  0 Group  0 Pid 7 on a device  0 \
-             [0000:1b:00] H100\n# Rank  1 Group  0 Pid 8 on b device  0 [0000:1b:00] H100\n# size count \
-             type redop root time algbw busbw #wrong time algbw busbw #wrong\n 1024 256 float sum -1 \
-             10.0 {busbw} {busbw} 0 10.0 {busbw} {busbw} 0\n# Out of bounds values : 0 OK\n# Avg bus \
-             bandwidth    : {busbw}\n"
+            "# nThread 1 nGpus 1 minBytes 1024 maxBytes 1024\n\
+             # Rank  0 Group  0 Pid 7 on a device  0 [0000:1b:00] H100\n\
+             # Rank  1 Group  0 Pid 8 on b device  0 [0000:1b:00] H100\n\
+             # size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n \
+             1024 256 float sum -1 10.0 {busbw} {busbw} 0 10.0 {busbw} {busbw} 0\n\
+             # Out of bounds values : 0 OK\n\
+             # Avg bus bandwidth    : {busbw}\n"
         )
     };
     let text = |slow: f64| [40.0, 41.0, slow, 40.0].map(table).concat();
