@@ -82,6 +82,10 @@ impl Answer for Report {
             ("imbalance", significant(self.links.imbalance), "busiest over mean"),
             ("goodput", percent(self.goodput), "of a long run"),
         ]);
+        // What was scaled is said right below the figures that rest on it.
+        if let Some(scaled) = &self.scaled {
+            sheet = sheet.note(scaled.words());
+        }
         sheet = sheet.text(self.interval_words());
         sheet = match &self.whole {
             Some(whole) => sheet.text(whole.words(self.step_s)),
@@ -90,9 +94,6 @@ impl Answer for Report {
                  runs every rank on one clock).",
             ),
         };
-        if let Some(scaled) = &self.scaled {
-            sheet = sheet.note(scaled.words());
-        }
         if let Some(seeds) = &self.seeds {
             sheet = seeds.show(sheet);
         }
