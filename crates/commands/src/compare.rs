@@ -325,7 +325,7 @@ fn ran(
         return Ok(Ran { job: Some((step, wire::run(loaded)?)), traffic: None });
     }
     let drawing = Drawing::Omitted;
-    let options = run_traffic::Options { engine, patience, series: None, drawing };
+    let options = run_traffic::Options { engine, patience, series: None, capture: None, drawing };
     let (report, ..) = run_traffic::run(loaded, &options, watch)?;
     Ok(Ran { job: None, traffic: Some(report) })
 }

@@ -43,6 +43,7 @@ commands! {
     Run run
     Traffic traffic
     Place place
+    Observe observe
     Compare compare
     Sweep sweep
     Validate validate
