@@ -2,7 +2,8 @@
 # Makes a Debian package of fatflow in DIR (default: target): a static binary, completions for
 # three shells, a manual page for each command, the presets' licence. Needs dpkg-deb and nothing else.
 #   tools/deb.sh [DIR]
-# FATFLOW_BINARY names a binary that is there already, to be packed as it is.
+# FATFLOW_BINARY names a binary that is there already, to be packed as it is;
+# FATFLOW_DEB_COMPRESSOR another compressor than xz.
 set -eu
 cd "$(dirname "$0")/.."
 out=${1:-target}
@@ -41,5 +42,5 @@ CONTROL
 chmod -R go=rX "$root"
 chmod -R u+w "$root"
 mkdir -p "$out"
-dpkg-deb --root-owner-group --build "$root" "$out/fatflow_${version}_amd64.deb" > /dev/null
+dpkg-deb --root-owner-group -Z"${FATFLOW_DEB_COMPRESSOR:-xz}" --build "$root" "$out/fatflow_${version}_amd64.deb" > /dev/null
 echo "$out/fatflow_${version}_amd64.deb"

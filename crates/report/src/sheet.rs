@@ -140,10 +140,11 @@ impl Sheet {
         self
     }
 
-    /// Says below the heading what the answer is about.
+    /// Says below the heading what the answer is about; a sheet without one is too short for that.
     pub fn with_about(mut self, lines: &str) -> Self {
-        let at = self.parts.iter().position(|part| !matches!(part, Part::Heading(_)));
-        self.parts.insert(at.unwrap_or(self.parts.len()), Part::Text(lines.to_owned()));
+        if let Some(Part::Heading(_)) = self.parts.first() {
+            self.parts.insert(1, Part::Text(lines.to_owned()));
+        }
         self
     }
 
