@@ -90,6 +90,10 @@ impl Answer for Report {
                 "at assumed prices",
             ),
         ]);
+        // What was scaled is said right below the figures that rest on it.
+        if let Some(scaled) = &self.scaled {
+            sheet = sheet.note(scaled.words());
+        }
         sheet = sheet.text(self.interval_words());
         sheet = match &self.whole {
             Some(whole) => sheet.text(whole.words(self.step_s)),
@@ -98,9 +102,6 @@ impl Answer for Report {
                  runs every rank on one clock).",
             ),
         };
-        if let Some(scaled) = &self.scaled {
-            sheet = sheet.note(scaled.words());
-        }
         if let Some(seeds) = &self.seeds {
             sheet = seeds.show(sheet);
         }
