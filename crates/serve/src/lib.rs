@@ -19,6 +19,7 @@
 //! * Every request is limited in size and time, connections in number, runs in number and time.
 //! * The page loads nothing from elsewhere; its content security policy says so.
 
+pub mod figures;
 pub mod guard;
 pub mod http;
 pub mod jobs;
