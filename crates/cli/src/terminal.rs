@@ -8,7 +8,7 @@ use anstream::AutoStream;
 use commands::meter::Meter;
 use commands::packets::Patience;
 use commands::seeds::Repeat;
-use commands::{Failure, VERSION, answer, cross_check, parallel};
+use commands::{Failure, VERSION, answer, cross_check, files, parallel};
 use packetsim::{Progress, Watch};
 use report::{Answer, ErrorEnvelope, Mistake, Sheet};
 use scenario::{Colour, Loaded, Purpose, Request, Style, load};
@@ -160,6 +160,8 @@ impl Terminal {
     pub(crate) fn load(&self, argument: &ScenarioArgument, to: Purpose) -> Result<Loaded, Stop> {
         let line = self.line("building the fabric");
         let loaded = load(&self.request(Some(&argument.scenario), to))?;
+        // Said before anything is computed.
+        self.global.report.as_deref().map_or(Ok(()), files::refuse_input)?;
         drop(line);
         for warning in &loaded.warnings {
             self.remark(&format!("warning: {warning}"));
@@ -253,7 +255,7 @@ impl Terminal {
         if !self.global.quiet {
             let mut stream = AutoStream::new(io::stderr(), self.choice());
             // If standard error is closed there is nobody left to tell.
-            let _ = writeln!(stream, "{text}");
+            let _ = writeln!(stream, "{}", report::harmless(text));
         }
     }
 
@@ -289,8 +291,7 @@ impl Terminal {
         path: &Path,
     ) -> Result<(), Stop> {
         let page = answer::page(command, about, sheet);
-        let failed = |error| Failure::Run(format!("cannot write {}: {error}", path.display()));
-        Ok(std::fs::write(path, page.html()).map_err(failed)?)
+        Ok(files::save_bytes(path, page.html().as_bytes())?)
     }
 
     /// Writes text as it is; colours only where they are wanted.
@@ -312,7 +313,9 @@ impl Terminal {
             Stop::Failure(Failure::Input(problems)) => {
                 problems.render(Style { colour: Colour::Always, width: width(&io::stderr()) })
             }
-            Stop::Failure(failure) => format!("fatflow: {failure}\n"),
+            Stop::Failure(failure) => {
+                format!("fatflow: {}\n", report::harmless(&failure.to_string()))
+            }
             Stop::Output(error) => format!("fatflow: cannot write the answer: {error}\n"),
         };
         // If standard error is closed there is nobody left to tell.
