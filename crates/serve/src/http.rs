@@ -177,7 +177,7 @@ async fn note(
 
 /// Every key of a scenario, for completion and help.
 async fn schema(State(server): State<Arc<Server>>) -> Answer {
-    let (_, output) = jobs::ask(&server.options, &["schema"], None).await?;
+    let (_, output) = jobs::ask(&server, &["schema"], None).await?;
     Ok(Json(as_json(&output)?).into_response())
 }
 
