@@ -23,6 +23,7 @@ use crate::parallel;
 use crate::run_job;
 use crate::trial::{Bench, Figures};
 
+mod check;
 mod combine;
 mod fabric;
 mod layout;
@@ -35,6 +36,7 @@ mod score;
 mod transport;
 pub mod write;
 
+pub use check::{Checked, Difference, check};
 pub use layout::{Layouts, Scored};
 use score::Score;
 
