@@ -312,7 +312,7 @@ impl Search<'_> {
     }
 
     /// The changes to try on the engine, those to try on packets, and the layouts.
-    fn candidates(&self) -> Result<(Vec<Change>, Vec<Change>, Option<Layouts>), Failure> {
+    fn candidates(&self) -> Result<Candidates, Failure> {
         let loaded = &self.loaded;
         let Options { engine, within, future, .. } = *self.options;
         let mut layouts = None;
@@ -331,7 +331,7 @@ impl Search<'_> {
                 false => packets.extend(all),
             }
         }
-        Ok((changes, packets, layouts))
+        Ok(Candidates { changes, packets, layouts })
     }
 
     fn everything(&self, layouts: &mut Option<Layouts>) -> Result<Vec<Change>, Failure> {
@@ -358,6 +358,7 @@ impl Search<'_> {
         let (searched, found) = layout::search(loaded, &is_fixed, of, LAYOUTS);
         *layouts = Some(searched);
         changes.extend(found);
+        changes.extend(layout::overlap(loaded));
         changes.extend(placement::changes(loaded));
         changes.extend(network::seeds(loaded));
         changes.extend(library::changes(loaded));
@@ -373,7 +374,7 @@ impl Search<'_> {
         let of_seed = |seed: &u64| self.run(&[], engine, *seed);
         let base = parallel::map(self.threads(), &seeds, of_seed);
         let base: Vec<Figures> = base.into_iter().collect::<Result<_, _>>()?;
-        let (changes, on_packets, layouts) = self.candidates()?;
+        let Candidates { changes, packets: on_packets, layouts } = self.candidates()?;
         let tried_on = |changes: &[Change]| {
             changes.iter().map(|change| change.name.clone()).collect::<Vec<_>>()
         };
@@ -387,7 +388,9 @@ impl Search<'_> {
         for tried in found.tried.iter().chain(&together) {
             match self.is_worthwhile(tried) {
                 true => changes.push(self.advised(tried, &base[0])),
-                false if tried.score.is_open(LEAST_GAIN) => unconfirmed.push(tried.change.name.clone()),
+                false if tried.score.is_open(LEAST_GAIN) => {
+                    unconfirmed.push(tried.change.name.clone())
+                }
                 false => without_gain.push(tried.change.name.clone()),
             }
         }
@@ -424,7 +427,13 @@ impl Search<'_> {
     }
 
     /// Tries every change with the scenario's own seed.
-    fn screen(&self, changes: Vec<Change>, engine: Engine, base: &Figures, clock: Clock<'_>) -> Found {
+    fn screen(
+        &self,
+        changes: Vec<Change>,
+        engine: Engine,
+        base: &Figures,
+        clock: Clock<'_>,
+    ) -> Found {
         let goal = self.options.goal;
         let (all, done) = (changes.len(), AtomicUsize::new(0));
         let best = std::sync::Mutex::new(None::<(String, f64)>);
@@ -462,11 +471,7 @@ impl Search<'_> {
     }
 
     /// Tries what only packets obey, where that is affordable.
-    fn on_packets(
-        &self,
-        changes: Vec<Change>,
-        found: &mut Found,
-    ) -> Option<(Figures, Vec<Tried>)> {
+    fn on_packets(&self, changes: Vec<Change>, found: &mut Found) -> Option<(Figures, Vec<Tried>)> {
         if changes.is_empty() {
             return None;
         }
@@ -522,9 +527,8 @@ impl Search<'_> {
         });
         best.truncate(FINALISTS);
         let others = || seeds.iter().zip(base).skip(1);
-        let asked: Vec<(usize, u64)> = (0..best.len())
-            .flat_map(|at| others().map(move |(seed, _)| (at, *seed)))
-            .collect();
+        let asked: Vec<(usize, u64)> =
+            (0..best.len()).flat_map(|at| others().map(move |(seed, _)| (at, *seed))).collect();
         let answers = parallel::map(self.threads(), &asked, |(at, seed)| match clock.is_over() {
             true => None,
             false => self.run(&best[*at].change.set, engine, *seed).ok(),
@@ -614,6 +618,15 @@ impl Search<'_> {
             Residuals::published().half_width(&Class::between_servers(), self.options.engine, "");
         network.log * base.exposed.max(figures.exposed)
     }
+}
+
+/// What is to be tried.
+struct Candidates {
+    /// On the engine.
+    changes: Vec<Change>,
+    /// On packets.
+    packets: Vec<Change>,
+    layouts: Option<Layouts>,
 }
 
 /// What trying changes once came to.

@@ -194,8 +194,10 @@ fn scenarios() -> Vec<ScenarioFile> {
 /// Every purpose on every scenario.
 fn asked(scenarios: &[ScenarioFile]) -> Vec<Asked<'_>> {
     let of = |who, purpose| {
-        scenarios.iter().map(move |scenario| {
-            Asked { who, idle: scenario::purpose::idle(scenario, purpose, None), scenario }
+        scenarios.iter().map(move |scenario| Asked {
+            who,
+            idle: scenario::purpose::idle(scenario, purpose, None),
+            scenario,
         })
     };
     PURPOSES.into_iter().flat_map(|(who, purpose)| of(who, purpose)).collect()

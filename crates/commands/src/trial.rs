@@ -85,8 +85,7 @@ impl<'a> Bench<'a> {
             return Ok(Figures::of_job(&report, figures));
         }
         let (series, drawing) = (None, Drawing::Omitted);
-        let options =
-            run_traffic::Options { engine, patience: Patience::Usual, series, drawing };
+        let options = run_traffic::Options { engine, patience: Patience::Usual, series, drawing };
         let (report, ..) = run_traffic::run(loaded, &options, &mut watch)?;
         if watch.is_interrupted() {
             return Err(Failure::interrupted());

@@ -118,8 +118,7 @@ fn facts(path: &Path, kind: &str, text: &str) -> Result<BTreeMap<String, String>
         }
         "nccl-topo.xml" => {
             let name = path.display().to_string();
-            let server =
-                import::server(&name, text).map_err(|error| wrong(error.to_string()))?;
+            let server = import::server(&name, text).map_err(|error| wrong(error.to_string()))?;
             let settings = server.settings().into_iter();
             facts.extend(settings.map(|(key, value)| (key.to_owned(), value.to_string())));
         }

@@ -54,9 +54,10 @@ pub(super) fn together(
     let names: Vec<&str> = chosen.iter().map(|tried| tried.change.name.as_str()).collect();
     let mut risks: Vec<&str> = chosen.iter().map(|tried| tried.change.risk.as_str()).collect();
     risks.retain(|risk| !risk.is_empty());
-    let change = Change::new(Kind::Combined, format!("together: {}", names.join("; ")), set(&chosen))
-        .because("each gains with those before it", 0.0)
-        .risking(risks.join("; "));
+    let change =
+        Change::new(Kind::Combined, format!("together: {}", names.join("; ")), set(&chosen))
+            .because("each gains with those before it", 0.0)
+            .risking(risks.join("; "));
     let mut tried = Tried { change, engine, score: best };
     search.confirm(std::slice::from_mut(&mut tried), (engine, seeds, base), clock);
     Some(tried)

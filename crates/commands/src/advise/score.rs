@@ -94,8 +94,7 @@ fn gain(goal: Goal, base: &Figures, figures: &Figures) -> f64 {
 
 /// The 90th percentile of Student's distribution.
 fn ninetieth(freedom: usize) -> f64 {
-    const TABLE: [f64; 10] =
-        [3.078, 1.886, 1.638, 1.533, 1.476, 1.440, 1.415, 1.397, 1.383, 1.372];
+    const TABLE: [f64; 10] = [3.078, 1.886, 1.638, 1.533, 1.476, 1.440, 1.415, 1.397, 1.383, 1.372];
     TABLE.get(freedom.max(1) - 1).copied().unwrap_or(1.282 + 0.9 / freedom as f64)
 }
 

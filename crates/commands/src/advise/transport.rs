@@ -7,10 +7,8 @@ use crate::change::{Change, Kind};
 
 /// Ultra Ethernet where RoCE runs: the same cables and switches, other NICs.
 pub(super) fn changes(loaded: &Loaded) -> Vec<Change> {
-    let is_roce = matches!(
-        loaded.scenario.network.transport,
-        Transport::Rocev2 | Transport::Rocev1
-    );
+    let is_roce =
+        matches!(loaded.scenario.network.transport, Transport::Rocev2 | Transport::Rocev1);
     if !is_roce {
         return Vec::new();
     }

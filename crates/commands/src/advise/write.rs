@@ -29,11 +29,17 @@ pub struct File {
 /// What somebody reads about each file.
 const ABOUT: [(&str, &str); 17] = [
     ("scenario.toml", "the changed scenario: `fatflow run scenario.toml`"),
-    ("sonic-config_db.json", "a patch of SONiC's config_db.json: `config load`; ports as Ethernet0, \
-      Ethernet8, …, which must be the switch's own"),
+    (
+        "sonic-config_db.json",
+        "a patch of SONiC's config_db.json: `config load`; ports as Ethernet0, \
+      Ethernet8, …, which must be the switch's own",
+    ),
     ("nvue.txt", "NVUE commands for Cumulus Linux 5.15 and later (before that: on, off)"),
-    ("udf-hash.txt", "the queue pair number in the hash: SONiC's model has no field for it, so \
-      this is the user-defined field in words, for the vendor's own commands"),
+    (
+        "udf-hash.txt",
+        "the queue pair number in the hash: SONiC's model has no field for it, so \
+      this is the user-defined field in words, for the vendor's own commands",
+    ),
     ("paths.csv", "every path: switch, source, destination, next hop"),
     ("frr-pbr.conf", "the same for FRR: a pbr-map for each port of a leaf"),
     ("nccl.conf", "for /etc/nccl.conf, or a shell: `set -a; . ./nccl.conf`; RCCL reads the same"),
@@ -143,11 +149,12 @@ impl Why<'_> {
     fn text(&self) -> String {
         let Advised { name, gain, low, high, why, risk, .. } = self.advised;
         let [gain, low, high] = [gain, low, high].map(|share| 100.0 * share);
-        let mut text = format!(
-            "Advised for {}: {name}. It gains {gain:.1} % ({low:.1} to {high:.1} % of other \
-             seeds), by simulation.",
-            self.input
-        );
+        let mut text =
+            format!("Advised for {}: {name}. It gains {gain:.1} % by simulation", self.input);
+        text += &match low < high {
+            true => format!(" ({low:.1} to {high:.1} % with eight of ten other seeds)."),
+            false => ".".to_owned(),
+        };
         if !why.is_empty() {
             text += &format!(" Why: {why}.");
         }

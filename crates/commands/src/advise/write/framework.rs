@@ -35,10 +35,10 @@ pub(super) fn megatron(loaded: &Loaded) -> String {
     add(1 < layout.vpp, &virtual_stages);
     let has_experts = job.model.experts.is_some();
     add(has_experts, &format!("--expert-model-parallel-size {}", layout.ep));
-    add(has_experts && layout.etp != layout.tp, &format!(
-        "--expert-tensor-parallel-size {}",
-        layout.etp
-    ));
+    add(
+        has_experts && layout.etp != layout.tp,
+        &format!("--expert-tensor-parallel-size {}", layout.etp),
+    );
     let flex = has_experts && job.dispatcher == Dispatcher::DeepEp;
     add(flex, "--moe-token-dispatcher-type flex");
     add(flex, "--moe-flex-dispatcher-backend deepep");

@@ -23,9 +23,8 @@ pub(super) fn hosts(loaded: &Loaded) -> Result<String, Failure> {
 
 /// Slurm's `topology.yaml`, from its `topology.conf`.
 pub(super) fn topology_yaml(loaded: &Loaded) -> String {
-    let mut text = String::from(
-        "- topology: fatflow\n  cluster_default: true\n  tree:\n    switches:\n",
-    );
+    let mut text =
+        String::from("- topology: fatflow\n  cluster_default: true\n  tree:\n    switches:\n");
     for line in slurm(loaded.fabric()).lines().filter(|line| line.starts_with("SwitchName=")) {
         for word in line.split_whitespace() {
             let (key, value) = word.split_once('=').unwrap_or((word, ""));

@@ -164,8 +164,11 @@ pub(super) fn udf(loaded: &Loaded) -> String {
     text
 }
 
-/// The paths between the job's NICs: leaf, source, destination, the switch that is next.
-fn table(loaded: &Loaded) -> Result<BTreeMap<(NodeId, NodeId), Vec<(NodeId, LinkId)>>, Failure> {
+/// By leaf and sending NIC: the receiving NICs, and the uplink to each.
+type Rules = BTreeMap<(NodeId, NodeId), Vec<(NodeId, LinkId)>>;
+
+/// The paths between the job's NICs.
+fn table(loaded: &Loaded) -> Result<Rules, Failure> {
     let fabric = loaded.fabric();
     let connections = match loaded.job {
         Some(_) => wire::connections(loaded)?,
@@ -183,7 +186,7 @@ fn table(loaded: &Loaded) -> Result<BTreeMap<(NodeId, NodeId), Vec<(NodeId, Link
         // A connection without a path has none to be told.
         let _ = paths.lay_all(*id, connection, Bytes::from_mib(1), &mut lay);
     }
-    let mut table: BTreeMap<(NodeId, NodeId), Vec<(NodeId, LinkId)>> = BTreeMap::new();
+    let mut table = Rules::new();
     for (_, _, links) in paths.known() {
         let [first, second, .., last] = links else { continue };
         let (from, to) = (fabric.links()[*first].from, fabric.links()[*last].to);
