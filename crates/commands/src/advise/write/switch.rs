@@ -148,14 +148,14 @@ pub(super) fn udf(loaded: &Loaded) -> String {
     let routing = &loaded.scenario.network.settings.routing;
     let mut text = String::new();
     if routing.hash == HashFields::FiveTupleQpn || routing.policy == Policy::EEcmp {
-        text += "# The destination queue pair number in the hash of ECMP, as a user-defined field:\n\
+        text += "# The destination queue pair number in ECMP's hash, as a user-defined field:\n\
                  match    udp destination-port 4791\n\
                  base     end of the UDP header\n\
                  offset   5\n\
                  length   3\n\
                  use      ecmp hash\n\
-                 # These are bytes 5 to 7 of the base transport header. Each vendor has commands of\n\
-                 # its own for such a field; none was tried on a switch.\n";
+                 # These are bytes 5 to 7 of the base transport header. Each vendor has\n\
+                 # commands of its own for such a field; none was tried on a switch.\n";
     }
     if routing.seeds == Seeds::PerSwitch {
         text += "# Every switch has a hash seed of its own: in SONiC ecmp_hash_seed of the\n\
