@@ -17,6 +17,9 @@ use units::{Idle, Ranges};
 use crate::failure::Failure;
 
 mod effect;
+mod reference;
+
+pub use reference::reference;
 
 pub use effect::{Effect, Tried, effect};
 

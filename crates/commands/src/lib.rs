@@ -30,12 +30,13 @@
 //! [`campaign`] days of a job by dice, [`seeds`] the same under several seeds, [`meter`] what runs
 //! cost the machine, [`failure`] how a command can fail, [`files`] what results become for other
 //! tools.
-//! [`answer`] is what all of them become, [`clock`] what becomes of a run that simulated time
-//! cannot hold.
+//! [`about`] says what an answer is about, [`answer`] is what all of them become, [`clock`] what
+//! becomes of a run that simulated time cannot hold.
 //! [`change`] is something that could be done otherwise, [`levers`] names what a run makes look
 //! worthwhile, [`trial`] runs a scenario with other settings.
 //! `links` draws what links did, `occupancy` tells when in a step they did it.
 
+pub mod about;
 pub mod advise;
 pub mod answer;
 pub mod campaign;
@@ -56,6 +57,7 @@ pub mod interval;
 pub mod levers;
 mod links;
 pub mod meter;
+pub mod observe;
 mod occupancy;
 pub mod packets;
 pub mod parallel;

@@ -481,6 +481,9 @@ fn report(
             engine,
             lanes,
             job: page::job_words(world.job),
+            textbook_bubble: (world.job.layout.pp - 1) as f64
+                / (world.job.microbatches * world.job.layout.vpp).max(1) as f64,
+            cluster_gpus: world.fabric().gpus() as u64,
         },
     };
     let answers: Vec<_> = std::iter::once(figures(&first)).chain(others).collect();

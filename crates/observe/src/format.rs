@@ -42,6 +42,8 @@ impl Reading<'_> {
 
 /// All readers, the most certain first.
 pub const FORMATS: &[&Format] = &[
+    &crate::capture::PCAP,
+    &crate::capture::PCAPNG,
     &records::FLIGHT_RECORDER_PICKLE,
     &records::FLIGHT_RECORDER,
     &records::INSPECTOR,

@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use crate::capture::Wire;
+
 /// So many problems of one source are written out, the rest is counted.
 const MAX_PROBLEMS: usize = 20;
 /// So many times of one collective are kept for quantiles.
@@ -35,6 +37,10 @@ pub struct Observed {
     pub arrivals: Arrivals,
     /// Packets, counted.
     pub packets: Packets,
+    /// Packets in detail.
+    pub wire: Wire,
+    /// Who is at the other end of which cable.
+    pub neighbours: Vec<Neighbour>,
     /// Counters of NICs, GPUs and switches.
     pub counters: Vec<Sample>,
     /// Steps of training.
@@ -378,6 +384,41 @@ pub struct QueuePair {
     pub bytes: u64,
     /// Packets that were seen of it.
     pub packets: u64,
+    /// Of them, those that carry a mark of congestion.
+    pub marked: u64,
+}
+
+/// What is at the other end of a cable, by LLDP.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Neighbour {
+    /// The port on this side, if a table says.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub local: String,
+    /// The other side: its chassis.
+    pub chassis: String,
+    /// Its port.
+    pub port: String,
+    /// What it says of the port.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// Its name.
+    pub system: String,
+    /// Classes that it pauses (DCBX), if it says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pfc: Option<Vec<u8>>,
+    /// Percentages of its traffic classes (DCBX), if it says.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bandwidths: Vec<u8>,
+    /// Priority, selector and protocol of applications (DCBX).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub applications: Vec<(u8, u8, u16)>,
+    /// Whether it takes over what the other side wants (DCBX), if it says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub is_willing: Option<bool>,
+    /// Whether it speaks of quantised congestion notification.
+    pub has_qcn: bool,
+    /// Frames that say so; 0 in tables.
+    pub frames: u64,
 }
 
 /// What a collective does.
@@ -426,6 +467,22 @@ impl Kind {
             () if has("send") || has("recv") => Self::SendRecv,
             () => return None,
         })
+    }
+
+    /// What JSON and tables call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AllReduce => "all_reduce",
+            Self::AllGather => "all_gather",
+            Self::ReduceScatter => "reduce_scatter",
+            Self::AllToAll => "all_to_all",
+            Self::Broadcast => "broadcast",
+            Self::Reduce => "reduce",
+            Self::Gather => "gather",
+            Self::Scatter => "scatter",
+            Self::SendRecv => "send_recv",
+            Self::Barrier => "barrier",
+        }
     }
 
     /// What algorithm bandwidth is multiplied with for bus bandwidth, as nccl-tests does.

@@ -63,4 +63,4 @@ pub use identities::Identities;
 pub use load::{Extent, Loaded, Request, Resolved, load, schema};
 pub use problem::{Colour, Problem, Problems, Style};
 pub use purpose::{Engine, Purpose};
-pub use source::{confine, is_allowed};
+pub use source::{confine, is_allowed, was_read};

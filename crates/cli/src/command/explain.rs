@@ -19,8 +19,11 @@ Examples:
 With a scenario it is run again with the value doubled and halved, or with every other word.")]
 pub(crate) struct Arguments {
     /// The dotted path of a key
-    #[arg(value_name = "KEY")]
+    #[arg(value_name = "KEY", required_unless_present = "markdown", default_value = "")]
     key: String,
+    /// Write the book's reference of every key instead
+    #[arg(long, conflicts_with_all = ["key", "scenario"])]
+    markdown: bool,
     /// Also tell what it does in this scenario: a preset's name or a file
     #[arg(long, value_name = "SCENARIO")]
     scenario: Option<String>,
@@ -28,6 +31,11 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
+        if self.markdown {
+            terminal.only_text("Markdown")?;
+            terminal.write(&explain::reference())?;
+            return Ok(Ending::Done);
+        }
         let mut explained = explain::run(&self.key)?;
         let Some(scenario) = &self.scenario else {
             terminal.answer("explain", None, &explained)?;
