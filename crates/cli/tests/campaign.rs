@@ -36,33 +36,35 @@ fn pick<'a>(random: &mut Random, from: &[&'a str]) -> &'a str {
     from[random.below(from.len() as u64) as usize]
 }
 
-/// One case. Half of the settings are left alone.
+/// Half of the settings are left alone.
+fn maybe(case: &mut Case, random: &mut Random, key: &'static str, value: String) {
+    if random.below(2) == 0 {
+        case.push((key, value));
+    }
+}
+
+/// One case.
 fn draw(random: &mut Random) -> Case {
     let mut case: Case = Vec::new();
     let quoted = |word: &str| format!("\"{word}\"");
     let gpus = [8, 16, 32, 64][random.below(4) as usize];
     case.push(("cluster.gpus", gpus.to_string()));
-    let mut maybe = |random: &mut Random, key, value: String| {
-        if random.below(2) == 0 {
-            case.push((key, value));
-        }
-    };
     let rate = [25, 100, 200, 400, 800][random.below(5) as usize];
-    maybe(random, "cluster.nic_rate", quoted(&format!("{rate}Gbps")));
+    maybe(&mut case, random, "cluster.nic_rate", quoted(&format!("{rate}Gbps")));
     let topology = quoted(pick(random, TOPOLOGIES));
-    maybe(random, "fabric.topology", topology);
+    maybe(&mut case, random, "fabric.topology", topology);
     let policy = quoted(pick(random, POLICIES));
-    maybe(random, "network.routing.policy", policy);
+    maybe(&mut case, random, "network.routing.policy", policy);
     let qps = [1, 2, 4, 16][random.below(4) as usize];
-    maybe(random, "network.routing.qps", qps.to_string());
+    maybe(&mut case, random, "network.routing.qps", qps.to_string());
     let transport = quoted(pick(random, TRANSPORTS));
-    maybe(random, "network.transport", transport);
+    maybe(&mut case, random, "network.transport", transport);
     let control = quoted(pick(random, CONTROLS));
-    maybe(random, "network.congestion.control", control);
+    maybe(&mut case, random, "network.congestion.control", control);
     let mtu = ["1KiB", "2KiB", "4KiB", "9000B"][random.below(4) as usize];
-    maybe(random, "network.packet.mtu", quoted(mtu));
+    maybe(&mut case, random, "network.packet.mtu", quoted(mtu));
     let lossless = random.below(2) == 0;
-    maybe(random, "network.packet.lossless", lossless.to_string());
+    maybe(&mut case, random, "network.packet.lossless", lossless.to_string());
     if random.below(10) == 0 {
         let model = quoted(["llama3-8b", "mixtral-8x7b"][random.below(2) as usize]);
         let tp = [1, 2, 4, 8][random.below(4) as usize];
@@ -72,7 +74,8 @@ fn draw(random: &mut Random) -> Case {
         case.push(("job.batch", format!("{{ sequences = {gpus}, length = 2048 }}")));
     } else {
         case.push(("traffic.pattern", quoted(pick(random, PATTERNS))));
-        let bytes = 1 + random.below(1 << (4 + random.below(15)));
+        let digits = 4 + random.below(15);
+        let bytes = 1 + random.below(1 << digits);
         case.push(("traffic.bytes", format!("\"{bytes}B\"")));
         let messages = 1 + random.below(3);
         case.push(("traffic.messages", messages.to_string()));
