@@ -90,6 +90,9 @@ impl Answer for Report {
                  runs every rank on one clock).",
             ),
         };
+        if let Some(steps) = &self.steps {
+            sheet = sheet.text(steps.words());
+        }
         if let Some(scaled) = &self.scaled {
             sheet = sheet.note(scaled.words());
         }
