@@ -42,6 +42,7 @@ commands! {
     Collective collective
     Run run
     Traffic traffic
+    Advise advise
     Place place
     Observe observe
     Compare compare
@@ -49,6 +50,7 @@ commands! {
     Validate validate
     Claims claims
     Serve serve
+    Explain explain
     Schema schema
     Completions completions
     Man man
