@@ -82,6 +82,9 @@ pub(crate) struct Global {
     /// Read no file outside this folder
     #[arg(long, global = true, value_name = "FOLDER")]
     pub(crate) confine: Option<PathBuf>,
+    /// What this process may use, as the local server says to its children
+    #[arg(long, global = true, hide = true)]
+    pub(crate) bounds: Option<serve::child::Bounds>,
     /// Tell progress in whole lines on standard error, for programs
     #[arg(long, global = true, hide = true)]
     pub(crate) progress: bool,

@@ -35,6 +35,12 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return terminal::misunderstood(&error),
     };
+    if let Some(bounds) = arguments.global.bounds
+        && bounds.obey().is_err()
+    {
+        // The server has ended: there is nobody to answer.
+        return ExitCode::FAILURE;
+    }
     let terminal = Terminal::new(arguments.global, arguments.command.name());
     if let Some(folder) = &terminal.global.confine
         && let Err(error) = scenario::confine(folder)

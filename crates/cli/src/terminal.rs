@@ -7,7 +7,7 @@ use anstream::AutoStream;
 use commands::meter::Meter;
 use commands::packets::Patience;
 use commands::seeds::Repeat;
-use commands::{Failure, VERSION, answer, cross_check, parallel};
+use commands::{Failure, VERSION, answer, cross_check, files, parallel};
 use packetsim::{Progress, Watch};
 use report::{Answer, ErrorEnvelope, Mistake};
 use scenario::{Colour, Loaded, Purpose, Request, Style, load};
@@ -159,6 +159,8 @@ impl Terminal {
     pub(crate) fn load(&self, argument: &ScenarioArgument, to: Purpose) -> Result<Loaded, Stop> {
         let line = self.line("building the fabric");
         let loaded = load(&self.request(Some(&argument.scenario), to))?;
+        // Said before anything is computed.
+        self.global.report.as_deref().map_or(Ok(()), files::refuse_input)?;
         drop(line);
         for warning in &loaded.warnings {
             self.remark(&format!("warning: {warning}"));
@@ -252,7 +254,7 @@ impl Terminal {
         if !self.global.quiet {
             let mut stream = AutoStream::new(io::stderr(), self.choice());
             // If standard error is closed there is nobody left to tell.
-            let _ = writeln!(stream, "{text}");
+            let _ = writeln!(stream, "{}", report::harmless(text));
         }
     }
 
@@ -275,9 +277,8 @@ impl Terminal {
         let sheet = || answer.sheet().with_unused(&unused);
         if let Some(path) = &self.global.report {
             let page = answer::page(command, loaded, &sheet(), about().as_ref());
-            let failed = |error| Failure::Run(format!("cannot write {}: {error}", path.display()));
             let html = page.html();
-            std::fs::write(path, &html).map_err(failed)?;
+            files::save_bytes(path, html.as_bytes())?;
             let (path, size) = (path.display(), html.len().div_ceil(1000));
             self.remark(&format!("wrote {path} ({size} kB): open it in a browser"));
         }
@@ -311,7 +312,9 @@ impl Terminal {
             Stop::Failure(Failure::Input(problems)) => {
                 problems.render(Style { colour: Colour::Always, width: width(&io::stderr()) })
             }
-            Stop::Failure(failure) => format!("fatflow: {failure}\n"),
+            Stop::Failure(failure) => {
+                format!("fatflow: {}\n", report::harmless(&failure.to_string()))
+            }
             Stop::Output(error) => format!("fatflow: cannot write the answer: {error}\n"),
         };
         // If standard error is closed there is nobody left to tell.

@@ -23,6 +23,7 @@ use crate::parallel;
 use crate::run_job;
 use crate::trial::{Bench, Figures};
 
+mod check;
 mod combine;
 mod fabric;
 mod layout;
@@ -35,6 +36,7 @@ mod score;
 mod transport;
 pub mod write;
 
+pub use check::{Checked, Difference, check};
 pub use layout::{Layouts, Scored};
 use score::Score;
 
@@ -310,7 +312,7 @@ impl Search<'_> {
     }
 
     /// The changes to try on the engine, those to try on packets, and the layouts.
-    fn candidates(&self) -> Result<(Vec<Change>, Vec<Change>, Option<Layouts>), Failure> {
+    fn candidates(&self) -> Result<Candidates, Failure> {
         let loaded = &self.loaded;
         let Options { engine, within, future, .. } = *self.options;
         let mut layouts = None;
@@ -329,7 +331,7 @@ impl Search<'_> {
                 false => packets.extend(all),
             }
         }
-        Ok((changes, packets, layouts))
+        Ok(Candidates { changes, packets, layouts })
     }
 
     fn everything(&self, layouts: &mut Option<Layouts>) -> Result<Vec<Change>, Failure> {
@@ -356,6 +358,7 @@ impl Search<'_> {
         let (searched, found) = layout::search(loaded, &is_fixed, of, LAYOUTS);
         *layouts = Some(searched);
         changes.extend(found);
+        changes.extend(layout::overlap(loaded));
         changes.extend(placement::changes(loaded));
         changes.extend(network::seeds(loaded));
         changes.extend(library::changes(loaded));
@@ -371,7 +374,7 @@ impl Search<'_> {
         let of_seed = |seed: &u64| self.run(&[], engine, *seed);
         let base = parallel::map(self.threads(), &seeds, of_seed);
         let base: Vec<Figures> = base.into_iter().collect::<Result<_, _>>()?;
-        let (changes, on_packets, layouts) = self.candidates()?;
+        let Candidates { changes, packets: on_packets, layouts } = self.candidates()?;
         let tried_on = |changes: &[Change]| {
             changes.iter().map(|change| change.name.clone()).collect::<Vec<_>>()
         };
@@ -615,6 +618,15 @@ impl Search<'_> {
             Residuals::published().half_width(&Class::between_servers(), self.options.engine, "");
         network.log * base.exposed.max(figures.exposed)
     }
+}
+
+/// What is to be tried.
+struct Candidates {
+    /// On the engine.
+    changes: Vec<Change>,
+    /// On packets.
+    packets: Vec<Change>,
+    layouts: Option<Layouts>,
 }
 
 /// What trying changes once came to.

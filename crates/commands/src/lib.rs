@@ -57,6 +57,7 @@ pub mod interval;
 pub mod levers;
 mod links;
 pub mod meter;
+pub mod observe;
 mod occupancy;
 pub mod packets;
 pub mod parallel;

@@ -84,8 +84,13 @@ impl<'a> Bench<'a> {
             let report = run_job::run(loaded, engine, Patience::Usual, &mut watch)?;
             return Ok(Figures::of_job(&report, figures));
         }
-        let (series, drawing) = (None, Drawing::Omitted);
-        let options = run_traffic::Options { engine, patience: Patience::Usual, series, drawing };
+        let options = run_traffic::Options {
+            engine,
+            patience: Patience::Usual,
+            series: None,
+            drawing: Drawing::Omitted,
+            capture: None,
+        };
         let (report, ..) = run_traffic::run(loaded, &options, &mut watch)?;
         if watch.is_interrupted() {
             return Err(Failure::interrupted());

@@ -39,7 +39,9 @@
   const records = (data) => data.rows.map((row) => Object.fromEntries(row.map((cell, at) => [data.columns[at], cell])));
   const csv = (data) => {
     const cell = (value) => {
-      const text = value === null || value === undefined ? "" : String(value);
+      // Words that a spreadsheet would compute get an apostrophe; numbers stay numbers.
+      const computes = typeof value === "string" && /^[=+@\t\r-]/.test(value) && Number.isNaN(Number(value));
+      const text = value === null || value === undefined ? "" : computes ? `'${value}` : String(value);
       return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
     };
     return [data.columns, ...data.rows].map((row) => row.map(cell).join(",")).join("\n") + "\n";

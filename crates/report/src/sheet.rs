@@ -1,5 +1,7 @@
 //! What a result looks like, before anybody knows on what it is drawn.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use units::Unused;
 
@@ -173,20 +175,38 @@ impl Sheet {
                 text.push('\n');
             }
             match part {
-                Part::Heading(heading) => text.push_str(&format!("\u{1b}[1m{heading}\u{1b}[0m\n")),
-                Part::Text(paragraph) => text.push_str(&wrap(paragraph, width)),
+                Part::Heading(heading) => {
+                    let heading = harmless(heading);
+                    text.push_str(&format!("\u{1b}[1m{heading}\u{1b}[0m\n"));
+                }
+                Part::Text(paragraph) => text.push_str(&harmless(&wrap(paragraph, width))),
                 Part::Verbatim(lines) => {
-                    text.push_str(lines.trim_end());
+                    text.push_str(&harmless(lines.trim_end()));
                     text.push('\n');
                 }
-                Part::Table(table) => text.push_str(&table.render(width)),
-                Part::Facts(items) => text.push_str(&draw::facts(items, width)),
-                Part::Note(paragraph) => text.push_str(&wrap(&format!("! {paragraph}"), width)),
-                Part::Chart(chart) => text.push_str(&draw::chart(chart, width)),
+                Part::Table(table) => text.push_str(&harmless(&table.render(width))),
+                Part::Facts(items) => text.push_str(&harmless(&draw::facts(items, width))),
+                Part::Note(paragraph) => {
+                    text.push_str(&harmless(&wrap(&format!("! {paragraph}"), width)));
+                }
+                Part::Chart(chart) => text.push_str(&harmless(&draw::chart(chart, width))),
                 Part::OnPage(_) => {}
             }
         }
         text
+    }
+}
+
+/// The text without what a terminal would obey: control characters but line breaks and tabs, and
+/// those that turn the direction of writing, become `?`.
+pub fn harmless(text: &str) -> Cow<'_, str> {
+    let harms = |c: char| {
+        let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        turns || (c.is_control() && !matches!(c, '\n' | '\t'))
+    };
+    match text.contains(harms) {
+        true => text.chars().map(|c| if harms(c) { '?' } else { c }).collect::<String>().into(),
+        false => text.into(),
     }
 }
 
@@ -233,6 +253,19 @@ mod tests {
         let lines = "! not used: a, c (no queues; used by packets)\n\n\
                      ! not used: b (no time; used by packets)";
         assert_eq!(sheet.render(80), format!("\u{1b}[1mtitle\u{1b}[0m\n\n{lines}\n\nwords\n"));
+    }
+
+    #[test]
+    fn names_cannot_speak_to_the_terminal() {
+        let evil = "a\u{1b}]0;owned\u{7}\u{9b}31m\u{202e}b";
+        let mut table = Table::new([(evil, crate::Align::Left)]);
+        table.row([evil]);
+        let facts = [(evil, evil.to_owned(), evil)];
+        let sheet = Sheet::new().heading(evil).text(evil).verbatim(evil).note(evil);
+        let shown = sheet.table(table).facts(facts).render(80);
+        let ours = shown.replace("\u{1b}[1m", "").replace("\u{1b}[0m", "");
+        assert!(!ours.contains(|c: char| c.is_control() && c != '\n'), "{ours:?}");
+        assert!(!ours.contains('\u{202e}'));
     }
 
     #[test]

@@ -1,6 +1,11 @@
 //! `fatflow advise`.
 
-use commands::advise::{self, Goal, Options, Progress};
+use std::path::PathBuf;
+
+use commands::Failure;
+use commands::advise::{self, Advice, Advised, Goal, Options, Progress, write};
+use commands::change::Kind;
+use commands::files::save_text;
 use scenario::Purpose;
 use units::Span;
 
@@ -16,6 +21,8 @@ Examples:
   fatflow advise my.toml --fix job.parallel --fix cluster
   fatflow advise small-1024 --within 2%
   fatflow advise my.toml --future
+  fatflow advise my.toml --write files
+  fatflow advise my.toml --fix job --check /etc/nccl.conf config_db.json
   fatflow advise scenarios/bench/incast-32.toml --engine packet
 
 Every change is tried by the same functions as `run`: the command beside it gives the same step.
@@ -41,6 +48,15 @@ pub(crate) struct Arguments {
     /// Seeds for each of the best changes, the scenario's own included
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     seeds: u32,
+    /// Write the files of the best change that needs nothing bought, or of --take
+    #[arg(long, value_name = "DIR")]
+    write: Option<PathBuf>,
+    /// Read these files and tell how they differ from the best change, or from --take
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "write")]
+    check: Vec<PathBuf>,
+    /// Which change of the list is written or checked, from 1
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    take: Option<u32>,
 }
 
 /// What should become better.
@@ -87,8 +103,33 @@ impl Arguments {
         };
         let advice = terminal.interrupt.heeded(|| advise::run(&request, &options, &tell))?;
         drop(line_lock);
+        if !self.check.is_empty() {
+            let chosen = self.chosen(&advice)?;
+            let files = write::files(&request, chosen)?;
+            let checked = advise::check(&chosen.name, &files, &self.check)?;
+            terminal.answer("advise", Some(&loaded), &checked)?;
+            let agrees = checked.differences.is_empty();
+            return Ok(if agrees { terminal.ending() } else { Ending::FellShort });
+        }
+        if let Some(folder) = &self.write {
+            for file in write::files(&request, self.chosen(&advice)?)? {
+                save_text(&folder.join(file.name), &file.text)?;
+            }
+        }
         terminal.answer("advise", Some(&loaded), &advice)?;
         Ok(terminal.ending())
+    }
+
+    /// The change whose files are meant.
+    fn chosen<'a>(&self, advice: &'a Advice) -> Result<&'a Advised, Failure> {
+        let changes = &advice.changes;
+        let chosen = match self.take {
+            Some(number) => changes.get(number as usize - 1),
+            None => changes.iter().find(|change| change.kind != Kind::Fabric).or(changes.first()),
+        };
+        chosen.ok_or_else(|| {
+            Failure::Run(format!("there are {} changes in the advice: no files", changes.len()))
+        })
     }
 }
 

@@ -44,6 +44,7 @@ commands! {
     Traffic traffic
     Advise advise
     Place place
+    Observe observe
     Compare compare
     Sweep sweep
     Validate validate

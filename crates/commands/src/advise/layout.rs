@@ -11,7 +11,7 @@ use job::parallel::Sharding;
 use job::placement::Policy;
 use job::resolve::{Site, resolve};
 use job::schedule::Schedule;
-use job::{Job, Model};
+use job::{Axis, Job, Model};
 use scenario::Loaded;
 use serde::Serialize;
 use step::predict::predict_on;
@@ -104,6 +104,28 @@ pub(super) fn search(
     let changes = different(better, most).map(|one| change(one, now)).collect();
     let layouts = Layouts { legal, fit: fit.len(), predicted, best: front(scored) };
     (layouts, changes)
+}
+
+/// All axes that the software does not hide, hidden at once; one alone is a lever already.
+pub(super) fn overlap(loaded: &Loaded) -> Option<Change> {
+    let job = loaded.job.as_ref()?;
+    let (layout, own) = (&job.layout, &job.parallel.overlap);
+    let degrees = [layout.tp, layout.cp, layout.ep, layout.pp, layout.dp];
+    let axes = [Axis::Tp, Axis::Cp, Axis::Ep, Axis::Pp, Axis::Dp].into_iter().zip(degrees);
+    let open: Vec<Axis> = axes
+        .filter(|(axis, degree)| 1 < *degree && !own.contains(axis))
+        .map(|(axis, _)| axis)
+        .collect();
+    if open.len() < 2 {
+        return None;
+    }
+    let mut all: Vec<Axis> = own.iter().chain(&open).copied().collect();
+    all.sort();
+    let all: Vec<String> = all.iter().map(|axis| format!("\"{}\"", axis.word())).collect();
+    let set = [format!("job.parallel.overlap=[{}]", all.join(", "))];
+    let words: Vec<String> = open.iter().map(|axis| axis.word().to_uppercase()).collect();
+    let name = format!("{} communication behind computation", words.join(", "));
+    Some(Change::new(Kind::Layout, name, set))
 }
 
 /// The best of each mix of tensor and pipeline parallelism first, so that not all are alike.

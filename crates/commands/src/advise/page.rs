@@ -130,8 +130,12 @@ pub(super) fn verdict(advice: &Advice) -> String {
         return format!("Nothing that was tried shortens {what}.");
     };
     let (low, high) = (100.0 * first.low, 100.0 * first.high);
+    let seeds = match low < high {
+        true => format!(" ({low:.1} to {high:.1} % with eight of ten other seeds)"),
+        false => String::new(),
+    };
     let mut text = format!(
-        "{} {what} by {:.1} % ({low:.1} to {high:.1} % of other seeds): {}.",
+        "{} {what} by {:.1} %{seeds}: {}.",
         if first.gain < 0.0 { "The best lengthens" } else { "The most shortens" },
         100.0 * first.gain.abs(),
         first.name,

@@ -106,6 +106,9 @@ impl Answer for Report {
                  runs every rank on one clock).",
             ),
         };
+        if let Some(steps) = &self.steps {
+            sheet = sheet.text(steps.words());
+        }
         if let Some(seeds) = &self.seeds {
             sheet = seeds.show(sheet);
         }
