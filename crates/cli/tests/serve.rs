@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 /// Packets for minutes.
 const LONG: &str = "name = \"long\"\n[cluster]\ngpus = 64\n[traffic]\npattern = \"permutation\"\n\
                     bytes = \"8GiB\"\n";
-const SHORT: &str = "name = \"short\"\n[cluster]\ngpus = 16\n[traffic]\npattern = \"permutation\"\n";
+const SHORT: &str =
+    "name = \"short\"\n[cluster]\ngpus = 16\n[traffic]\npattern = \"permutation\"\n";
 const TOKEN: &str = "0123456789abcdef-token";
 
 struct Server {

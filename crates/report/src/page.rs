@@ -191,7 +191,8 @@ mod tests {
         assert!(html.contains("default-src 'none'"));
         // Every script that it carries is named by its digest; nothing else may run.
         let parts: Vec<&str> = html.split("<script>").skip(1).collect();
-        let scripts: Vec<&str> = parts.iter().map(|p| p.split("</script>").next().unwrap()).collect();
+        let scripts: Vec<&str> =
+            parts.iter().map(|p| p.split("</script>").next().unwrap()).collect();
         assert_eq!(scripts.len(), 3);
         assert!(scripts.iter().all(|script| html.contains(&crate::digest::source(script))));
         let policy = html.split("script-src").nth(1).unwrap().split(';').next().unwrap();

@@ -9,8 +9,8 @@ use std::io;
 use std::path::Path;
 use std::str::FromStr;
 
-use rustix::process::{Resource, Rlimit, Signal, getppid, setrlimit};
 use rustix::process::set_parent_process_death_signal;
+use rustix::process::{Resource, Rlimit, Signal, getppid, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// What a child may use.
@@ -39,9 +39,7 @@ impl FromStr for Bounds {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || "write it like MEMORY,CPU-SECONDS,PROCESSORS,PARENT".to_owned();
         let numbers: Result<Vec<u64>, _> = text.split(',').map(str::parse).collect();
-        let &[memory, cpu_s, processors, parent] =
-            numbers.map_err(|_| wrong())?.as_slice()
-        else {
+        let &[memory, cpu_s, processors, parent] = numbers.map_err(|_| wrong())?.as_slice() else {
             return Err(wrong());
         };
         let parent = u32::try_from(parent).map_err(|_| wrong())?;
@@ -58,7 +56,8 @@ impl Bounds {
         if u32::try_from(parent) != Ok(self.parent) {
             return Err(io::Error::other("the server has ended"));
         }
-        let limits = [(Resource::As, self.memory), (Resource::Cpu, self.cpu_s), (Resource::Core, 0)];
+        let limits =
+            [(Resource::As, self.memory), (Resource::Cpu, self.cpu_s), (Resource::Core, 0)];
         for (resource, limit) in limits {
             setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(limit) })?;
         }

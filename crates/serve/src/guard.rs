@@ -43,9 +43,9 @@ impl Guesses {
     /// Whether an address has guessed too often and has to wait.
     fn must_wait(&self, address: IpAddr, most: u32, now: Duration) -> bool {
         let known = self.0.lock().expect("no holder panics");
-        known.get(&address).is_some_and(|(count, since)| {
-            most <= *count && now.saturating_sub(*since) < MINUTE
-        })
+        known
+            .get(&address)
+            .is_some_and(|(count, since)| most <= *count && now.saturating_sub(*since) < MINUTE)
     }
 
     /// Remembers a wrong token.

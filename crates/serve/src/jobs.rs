@@ -343,9 +343,13 @@ pub async fn ask(
     let (status, output, words) =
         answered.map_err(|_| io::Error::other("checking took too long"))??;
     match status.signal() {
-        Some(_) => Err(io::Error::new(io::ErrorKind::OutOfMemory, format!(
-            "checking took more than {memory} bytes of memory or {} s: {words}", time.as_secs()
-        ))),
+        Some(_) => Err(io::Error::new(
+            io::ErrorKind::OutOfMemory,
+            format!(
+                "checking took more than {memory} bytes of memory or {} s: {words}",
+                time.as_secs()
+            ),
+        )),
         None => Ok((status.success(), output)),
     }
 }

@@ -10,9 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
-use redb::{
-    Database, Error, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction,
-};
+use redb::{Database, Error, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 use serde::{Deserialize, Serialize};
 
 const RUNS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("runs");
@@ -163,10 +161,7 @@ impl Store {
     }
 
     /// One transaction, with the records that wait.
-    fn write<T>(
-        &self,
-        work: impl Fn(&WriteTransaction) -> Result<T, Error>,
-    ) -> io::Result<T> {
+    fn write<T>(&self, work: impl Fn(&WriteTransaction) -> Result<T, Error>) -> io::Result<T> {
         self.look_for_room()?;
         let mut state = self.lock();
         let waiting: Vec<Run> = state.unwritten.values().cloned().collect();

@@ -25,8 +25,8 @@ use units::Budget;
 
 use crate::source::{is_allowed, remember, up_to};
 
-pub use hostlist::{compress, expand};
 pub use hostlist::BUDGET as HOSTS;
+pub use hostlist::{compress, expand};
 pub use nccl::Server;
 
 /// The largest topology file that is read: an edge list of a million GPUs fits.

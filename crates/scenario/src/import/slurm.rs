@@ -182,11 +182,7 @@ pub(crate) fn assumptions(hints: Hints) -> Vec<String> {
     ]
 }
 
-fn graph(
-    switches: Vec<Switch>,
-    hints: Hints,
-    budget: &mut Budget,
-) -> Result<GraphConfig, Wrong> {
+fn graph(switches: Vec<Switch>, hints: Hints, budget: &mut Budget) -> Result<GraphConfig, Wrong> {
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for (at, switch) in switches.iter().enumerate() {
         if places.insert(&switch.name, at).is_some() {
