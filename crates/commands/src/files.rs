@@ -5,6 +5,7 @@
 //!
 //! # Map of the modules
 //!
+//! * [`capture`]: packets as RoCEv2 writes them, in a pcapng file.
 //! * [`chakra`]: a job's step as execution traces, one file for each rank.
 //! * [`perfetto`]: a step, or synthetic traffic, as a trace to look at.
 //! * [`metrics`]: what ports counted, under the names of node_exporter, mlx5 and SONiC.
@@ -27,6 +28,7 @@ use crate::failure::Failure;
 use crate::work::Work;
 use crate::world::JobWorld;
 
+pub mod capture;
 pub mod chakra;
 pub mod metrics;
 pub mod perfetto;

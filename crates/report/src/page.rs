@@ -80,7 +80,7 @@ impl Page {
     /// The page that shows a sheet: its first heading is the page's, each other begins a section.
     pub fn of(sheet: &Sheet) -> Self {
         let mut page = Self::default();
-        for part in &sheet.parts {
+        for part in sheet.all_parts() {
             if let Part::Heading(title) = part {
                 if page.title.is_empty() && page.sections.is_empty() {
                     page.title.clone_from(title);
@@ -135,7 +135,7 @@ fn allowed_scripts() -> &'static str {
 
 fn block(part: &Part) -> Option<Block> {
     Some(match part {
-        Part::Heading(_) => return None,
+        Part::Heading(_) | Part::OnPage(_) => return None,
         Part::Text(text) => Block::Text { text: text.clone() },
         Part::Note(text) => Block::Note { text: text.clone() },
         Part::Verbatim(lines) => Block::Verbatim { text: lines.clone() },

@@ -49,6 +49,8 @@ pub enum Part {
     Note(String),
     /// A chart.
     Chart(Box<Chart>),
+    /// Details that a page has room for, and a terminal has not.
+    OnPage(Vec<Part>),
 }
 
 impl Sheet {
@@ -101,6 +103,24 @@ impl Sheet {
         self
     }
 
+    /// Adds what only a page shows.
+    pub fn on_page(mut self, details: Self) -> Self {
+        self.parts.push(Part::OnPage(details.parts));
+        self
+    }
+
+    /// Every part, those that only a page shows among them.
+    pub fn all_parts(&self) -> Vec<&Part> {
+        let mut all = Vec::new();
+        for part in &self.parts {
+            match part {
+                Part::OnPage(parts) => all.extend(parts),
+                part => all.push(part),
+            }
+        }
+        all
+    }
+
     /// Says on the first screen which inputs were not used, and why.
     pub fn with_unused(mut self, unused: &[Unused]) -> Self {
         let mut reasons: Vec<(&Unused, Vec<&str>)> = Vec::new();
@@ -122,6 +142,14 @@ impl Sheet {
         self
     }
 
+    /// Says below the heading what the answer is about; a sheet without one is too short for that.
+    pub fn with_about(mut self, lines: &str) -> Self {
+        if let Some(Part::Heading(_)) = self.parts.first() {
+            self.parts.insert(1, Part::Text(lines.to_owned()));
+        }
+        self
+    }
+
     /// Adds a chart.
     pub fn chart(mut self, chart: Chart) -> Self {
         self.parts.push(Part::Chart(Box::new(chart)));
@@ -132,7 +160,11 @@ impl Sheet {
     /// writer strips where there is no terminal.
     pub fn render(&self, width: usize) -> String {
         let mut text = String::new();
-        let shown = |part: &&Part| !matches!(part, Part::Chart(chart) if !draw::draws(chart));
+        let shown = |part: &&Part| match part {
+            Part::Chart(chart) => draw::draws(chart),
+            Part::OnPage(_) => false,
+            _ => true,
+        };
         let mut parts = self.parts.iter().filter(shown).peekable();
         while let Some(part) = parts.next() {
             // A heading over charts that only a page can draw is left out with them.
@@ -158,6 +190,7 @@ impl Sheet {
                     text.push_str(&harmless(&wrap(&format!("! {paragraph}"), width)));
                 }
                 Part::Chart(chart) => text.push_str(&harmless(&draw::chart(chart, width))),
+                Part::OnPage(_) => {}
             }
         }
         text

@@ -8,12 +8,13 @@ use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 use axum::{Json, Router, middleware};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::Server;
+use crate::figures;
 use crate::guard::{Guard, guard};
 use crate::jobs::{self, Asked};
 use crate::store::Run;
@@ -71,6 +72,8 @@ pub fn router(server: Arc<Server>, bound: SocketAddr) -> Router {
         .route("/api/runs", get(runs).post(start))
         .route("/api/runs/{id}", get(run).delete(remove))
         .route("/api/runs/{id}/stop", post(stop))
+        .route("/api/runs/{id}/note", put(note))
+        .route("/api/schema", get(schema))
         .route("/api/runs/{id}/{file}", get(file))
         .layer(limit)
         .layer(middleware::from_fn_with_state(checks, guard))
@@ -152,7 +155,30 @@ pub fn set_value(text: &str, key: &str, value: &str) -> Result<String, String> {
 }
 
 async fn runs(State(server): State<Arc<Server>>) -> Answer {
-    Ok(Json(server.store.runs()?).into_response())
+    Ok(Json(figures::listed(&server.store, server.store.runs()?)?).into_response())
+}
+
+/// What a person writes beside a run.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Note {
+    note: String,
+}
+
+async fn note(
+    State(server): State<Arc<Server>>,
+    Path(id): Path<u64>,
+    Json(asked): Json<Note>,
+) -> Answer {
+    known(&server, id)?;
+    figures::annotate(&server.store, id, &asked.note)?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Every key of a scenario, for completion and help.
+async fn schema(State(server): State<Arc<Server>>) -> Answer {
+    let (_, output) = jobs::ask(&server, &["schema"], None).await?;
+    Ok(Json(as_json(&output)?).into_response())
 }
 
 /// What to run.
@@ -206,7 +232,7 @@ fn known(server: &Server, id: u64) -> Result<Run, Refusal> {
 }
 
 async fn run(State(server): State<Arc<Server>>, Path(id): Path<u64>) -> Answer {
-    Ok(Json(known(&server, id)?).into_response())
+    Ok(Json(figures::one(&server.store, known(&server, id)?)?).into_response())
 }
 
 async fn remove(State(server): State<Arc<Server>>, Path(id): Path<u64>) -> Answer {

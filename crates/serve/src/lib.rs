@@ -11,6 +11,7 @@
 //! * [`store`]: runs and their files in an embedded database; survives a kill at any moment.
 //! * [`child`]: what a child process may use, and that it ends with its server.
 //! * [`jobs`]: the queue of runs and their child processes.
+//! * [`figures`]: what the list of runs shows of each.
 //! * [`guard`]: who may ask: host, origin and token; the headers of every answer.
 //! * [`http`]: the requests that the page makes.
 //!
@@ -22,6 +23,7 @@
 //! * The page loads nothing from elsewhere; its content security policy says so.
 
 pub mod child;
+pub mod figures;
 pub mod guard;
 pub mod http;
 pub mod jobs;

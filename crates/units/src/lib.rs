@@ -38,7 +38,7 @@ pub use budget::{Budget, OverBudget};
 pub use id::{Id, IdVec};
 pub use quantity::QuantityError;
 pub use random::Random;
-pub use range::{OutOfRange, Ranged, Ranges};
+pub use range::{KnownRange, OutOfRange, Ranged, Ranges};
 pub use size::{Bytes, Length, Rate};
 pub use time::{Span, Time};
 pub use unused::{Idle, Unused};

@@ -2,8 +2,8 @@
 //!
 //! Read are host lists (one or several in a line; what follows `#` is a remark), tables with a line
 //! of headings as `sinfo` and `sinfo -N` print them, two columns of node and state in either order
-//! (`sinfo -h -N -o '%N %t'`), and `scontrol show node`, with `-o` or without. A node is free if its
-//! state is idle and nothing else: not drained, not reserved, not silent (`idle*`).
+//! (`sinfo -h -N -o '%N %t'`), and `scontrol show node`, with `-o` or without. A node is free if
+//! its state is idle and nothing else: not drained, not reserved, not silent (`idle*`).
 
 use std::collections::BTreeMap;
 
