@@ -1,5 +1,5 @@
-//! Random scenarios of everything (topology, cables that fail, traffic or a job, transport, routing,
-//! congestion control, engine), and what must hold for each of them.
+//! Random scenarios of everything (topology, traffic or a job, transport, routing, congestion
+//! control, engine), and what must hold for each of them.
 //!
 //! 150 cases by default; `FATFLOW_CASES` and `FATFLOW_SEED` say otherwise (`tools/campaign.sh`).
 //! What fails is shrunk to as few settings as still fail, and printed with its seed.

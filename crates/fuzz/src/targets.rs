@@ -185,8 +185,10 @@ const HF: &str = "{\"architectures\":[\"LlamaForCausalLM\"],\"hidden_size\":4096
     \"intermediate_size\":14336,\"num_attention_heads\":32,\"num_hidden_layers\":32,\
     \"num_key_value_heads\":8,\"vocab_size\":128256,\"model_type\":\"llama\"}";
 const NCCL_LOG: &str = "h:1:2 [0] NCCL INFO NCCL version 2.26.6+cuda12.9\n\
-    h:1:2 [0] NCCL INFO ncclCommInitRank comm 0x5 rank 0 nranks 2 cudaDev 0 busId 1000 - Init COMPLETE\n\
-    h:1:2 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x1 recvbuff 0x2 count 4 datatype 7 op 0 root 0 \
+    h:1:2 [0] NCCL INFO ncclCommInitRank comm 0x5 rank 0 nranks 2 cudaDev 0 busId 1000 - \
+    Init COMPLETE\n\
+    h:1:2 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x1 recvbuff 0x2 count 4 datatype 7 op 0 \
+    root 0 \
     comm 0x5 [nranks=2] stream 0x3\n#  size  count  type redop root  time algbw busbw #wrong\n\
     1048576 262144 float sum -1 100.0 10.4 18.3 0 99.0 10.5 18.4 0\n";
 const PACKET: &[u8] = &[
