@@ -1,4 +1,5 @@
-//! Constants of a scenario, fitted to what was observed: only those that the observations determine.
+//! Constants of a scenario, fitted to what was observed: only those that the observations
+//! determine.
 //!
 //! Every observed collective is predicted with trial values of the constants until predictions fit
 //! ([`super::fit`]). A constant whose interval stays wide, or that comes to its bound, is refused
