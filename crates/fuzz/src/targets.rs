@@ -1,10 +1,12 @@
 //! The readers: what each is given, with seeds and the words of its format.
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use scenario::import::{self, Hints};
 use scenario::source::Source;
 use scenario::{Colour, Extent, Request, Style, load};
+use serve::store::{Run, Status, Store};
 
 /// A reader under fire.
 #[derive(Debug)]
@@ -183,8 +185,10 @@ const HF: &str = "{\"architectures\":[\"LlamaForCausalLM\"],\"hidden_size\":4096
     \"intermediate_size\":14336,\"num_attention_heads\":32,\"num_hidden_layers\":32,\
     \"num_key_value_heads\":8,\"vocab_size\":128256,\"model_type\":\"llama\"}";
 const NCCL_LOG: &str = "h:1:2 [0] NCCL INFO NCCL version 2.26.6+cuda12.9\n\
-    h:1:2 [0] NCCL INFO ncclCommInitRank comm 0x5 rank 0 nranks 2 cudaDev 0 busId 1000 - Init COMPLETE\n\
-    h:1:2 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x1 recvbuff 0x2 count 4 datatype 7 op 0 root 0 \
+    h:1:2 [0] NCCL INFO ncclCommInitRank comm 0x5 rank 0 nranks 2 cudaDev 0 busId 1000 - \
+    Init COMPLETE\n\
+    h:1:2 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x1 recvbuff 0x2 count 4 datatype 7 op 0 \
+    root 0 \
     comm 0x5 [nranks=2] stream 0x3\n#  size  count  type redop root  time algbw busbw #wrong\n\
     1048576 262144 float sum -1 100.0 10.4 18.3 0 99.0 10.5 18.4 0\n";
 const PACKET: &[u8] = &[
@@ -443,16 +447,44 @@ fn results(input: &[u8]) -> String {
     said(exports::parquet::read(input.to_vec()))
 }
 
+/// A database with a few runs, as the server leaves it.
+fn database() -> &'static [u8] {
+    static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
+    BYTES.get_or_init(|| {
+        let folder = tempfile::tempdir().expect("there is a place for files");
+        let path = folder.path().join("a.redb");
+        let store = Store::open(&path).expect("an empty folder takes one");
+        for name in ["one", "two", "three"] {
+            let run = Run {
+                id: 0,
+                name: name.to_owned(),
+                command: "run".to_owned(),
+                engine: String::new(),
+                status: Status::Done,
+                message: String::new(),
+                asked_at: 7,
+                took_s: 1.5,
+            };
+            store.add(run, &[("scenario.toml".into(), SCENARIO.into())]).expect("there is room");
+        }
+        drop(store);
+        std::fs::read(&path).expect("it was written")
+    })
+}
+
+/// Patches: four bytes say where in the database, the fifth what stands there.
 fn store_seeds() -> Vec<Vec<u8>> {
-    let folder = tempfile::tempdir().expect("there is a place for files");
-    let path = folder.path().join("a.redb");
-    drop(serve::store::Store::open(&path).expect("an empty folder takes one"));
-    let bytes = std::fs::read(&path).expect("it was written");
-    vec![bytes[..bytes.len().min(crate::MAX_BYTES)].to_vec()]
+    vec![vec![], vec![0, 0, 0, 0, 0], vec![9, 0, 0, 0, 2], vec![64, 0, 0, 0, 1, 0, 16, 0, 0, 255]]
 }
 
 fn stored_runs(input: &[u8]) -> String {
-    as_file("a.redb", input, |path| match serve::store::Store::open(path) {
+    let mut bytes = database().to_vec();
+    for patch in input.chunks_exact(5) {
+        let at = u32::from_le_bytes([patch[0], patch[1], patch[2], patch[3]]) as usize;
+        let at = at % bytes.len();
+        bytes[at] = patch[4];
+    }
+    as_file("a.redb", &bytes, |path| match Store::open(path) {
         Ok(store) => said(store.runs()),
         Err(error) => error.to_string().replace(&path.display().to_string(), ""),
     })
