@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use units::{Random, Span};
 
 use crate::export::host_name;
-use crate::import::expand;
+use crate::import::{HOSTS, expand};
 use crate::load::Loaded;
 use crate::source::read;
 
@@ -152,14 +152,15 @@ pub(crate) fn deal(
 /// The hosts of a list, or of a file with lists.
 fn listed(text: &str, directory: &std::path::Path) -> Result<Vec<String>, String> {
     let path = directory.join(text);
+    let mut budget = HOSTS;
     if !text.contains(['/', '\\']) && !path.is_file() {
-        return expand(text);
+        return expand(text, &mut budget);
     }
     let source = read(&path).map_err(|problem| problem.message)?;
     let lines = source.text.lines().map(|line| line.split('#').next().unwrap_or_default());
     let mut hosts = Vec::new();
     for list in lines.flat_map(str::split_whitespace) {
-        hosts.extend(expand(list)?);
+        hosts.extend(expand(list, &mut budget)?);
     }
     Ok(hosts)
 }

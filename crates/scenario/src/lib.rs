@@ -65,4 +65,4 @@ pub use jobs::Member;
 pub use load::{Extent, Loaded, Request, Resolved, load, schema};
 pub use problem::{Colour, Problem, Problems, Style};
 pub use purpose::{Engine, Purpose};
-pub use source::{confine, is_allowed};
+pub use source::{confine, is_allowed, was_read};

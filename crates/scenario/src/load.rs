@@ -729,6 +729,11 @@ impl Loaded {
         if name.is_empty() { self.input.clone() } else { name.clone() }
     }
 
+    /// Whether there is a fabric: the scenario was loaded whole.
+    pub fn is_whole(&self) -> bool {
+        self.fabric.is_some()
+    }
+
     /// The fabric. Only a scenario that was loaded whole has one.
     pub fn fabric(&self) -> &Fabric {
         self.fabric.as_deref().expect("a scenario that was loaded whole has a fabric")
@@ -770,16 +775,33 @@ impl Loaded {
 
     /// What flags have set, and nothing else.
     pub fn set_by_flags(&self) -> Json {
-        fn flagged(node: &Node) -> Option<Json> {
+        self.set_by(|layer| layer == Layer::Flag)
+    }
+
+    /// What presets, files, the environment and flags have set together: without `from`, for it is
+    /// all there, and without published figures.
+    pub fn given(&self) -> Json {
+        let mut given = self.set_by(|layer| Layer::Catalogue < layer);
+        if let Json::Object(fields) = &mut given {
+            fields.retain(|key, _| !["from", "reported"].contains(&key.as_str()));
+            fields.insert("seed".to_owned(), self.scenario.seed.into());
+        }
+        given
+    }
+
+    fn set_by(&self, is_wanted: impl Fn(Layer) -> bool) -> Json {
+        fn picked(node: &Node, is_wanted: &dyn Fn(Layer) -> bool) -> Option<Json> {
             let Some(table) = node.as_table() else {
-                return (node.origin.layer == Layer::Flag).then(|| node.to_json());
+                return is_wanted(node.origin.layer).then(|| node.to_json());
             };
-            let inner =
-                |(key, entry): (&String, &Entry)| Some((key.clone(), flagged(&entry.node)?));
+            let inner = |(key, entry): (&String, &Entry)| {
+                Some((key.clone(), picked(&entry.node, is_wanted)?))
+            };
             let fields: serde_json::Map<_, _> = table.iter().filter_map(inner).collect();
             (!fields.is_empty()).then_some(Json::Object(fields))
         }
-        flagged(&self.tree).unwrap_or_else(|| Json::Object(serde_json::Map::new()))
+        let empty = || Json::Object(serde_json::Map::new());
+        picked(&self.tree, &is_wanted).unwrap_or_else(empty)
     }
 
     /// A path that a setting names, relative to the file in which it was written.

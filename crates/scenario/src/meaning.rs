@@ -301,7 +301,7 @@ fn with_file<'a>(
         let message = "`fabric.file` and `fabric.graph` both say what the network is".to_owned();
         return Err(finding(&[KEY, "fabric.graph"], message, Some("keep one of them")));
     }
-    let hints = Hints { nics_per_node: scenario.cluster.nics_per_node };
+    let hints = Hints { nics_per_node: scenario.cluster.nics_per_node, ..Hints::default() };
     let text = import::read(&directory(KEY).join(file));
     let graph = text.and_then(|text| import::graph(file, &text, hints));
     let import::Graph { graph, assumed } = graph.map_err(|error| of_file(KEY, &error))?;

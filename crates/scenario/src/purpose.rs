@@ -579,7 +579,7 @@ impl Asked<'_> {
             _ => {
                 let why = "only packets meet queues, marks, pauses and losses";
                 let mut but = vec!["transport", "packet.mtu", "nic.send_latency", "nic.cores"];
-                but.extend(["nic.receive_latency", "nic.reorder", "nic.core_rate"]);
+                but.extend(["nic.receive_latency", "nic.reorder", "nic.core_rate", "nic.pcie"]);
                 but.extend(["routing", "flow"]);
                 but.extend(["nic.qp_contexts", "nic.qp_miss", "nic.qp_fetch", "nic.qp_post"]);
                 if settings.congestion.window().is_some() {

@@ -396,8 +396,13 @@ pub(crate) fn result(
     } else if loaded.job.is_some() {
         serde_json::to_value(run_job::run(&loaded, engine, patience, &mut watch)?)
     } else if loaded.scenario.traffic.is_some() {
-        let options =
-            run_traffic::Options { engine, patience, series: None, drawing: Drawing::Omitted };
+        let options = run_traffic::Options {
+            engine,
+            patience,
+            series: None,
+            capture: None,
+            drawing: Drawing::Omitted,
+        };
         let (report, ..) = run_traffic::run(&loaded, &options, &mut watch)?;
         if watch.is_interrupted() {
             return Err(Failure::interrupted());

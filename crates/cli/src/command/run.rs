@@ -23,6 +23,7 @@ Examples:
   fatflow run my.toml --engine flow --flows-out flows.csv --report run.html
   fatflow run scenarios/bench/incast-32.toml --engine packet --series 10us --series-pairs 0,1
   fatflow run scenarios/bench/ecmp-16-uplinks-4.toml --seeds 1000
+  fatflow run scenarios/bench/incast-32.toml --engine packet --pcap incast.pcapng
   fatflow run my.toml --engine all
   fatflow run small-128 --whole
   fatflow run small-128 --steps 20
@@ -123,7 +124,8 @@ impl Arguments {
             queue_pairs: self.series_pairs.clone(),
             purpose,
         });
-        let options = run_traffic::Options { engine, patience, series, drawing };
+        let capture = self.files.capture();
+        let options = run_traffic::Options { engine, patience, series, capture, drawing };
         let repeat = terminal.repeat(self.seeds);
         let (report, work, outcome) = terminal
             .watched(|watch| run_traffic::run_seeds(&loaded, &options, repeat, watch))?;
