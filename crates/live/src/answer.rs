@@ -152,8 +152,17 @@ pub struct PredictedPackets {
 impl Report {
     fn sizes(&self) -> Table {
         let names = [
-            "size (B)", "sums", "time (ms)", "predicted", "Mbit/s", "predicted", "data packets",
-            "again", "marked", "CNPs", "paths as predicted",
+            "size (B)",
+            "sums",
+            "time (ms)",
+            "predicted",
+            "Mbit/s",
+            "predicted",
+            "data packets",
+            "again",
+            "marked",
+            "CNPs",
+            "paths as predicted",
         ];
         let mut table = Table::new(names.map(|name| (name, Align::Right)));
         for row in &self.rows {

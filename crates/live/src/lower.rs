@@ -98,7 +98,8 @@ pub fn lower(
         ..Lowered::default()
     };
     if collective == Collective::AllToAll {
-        lowered.bytes = chains.iter().map(|chain| (chain.from.max(chain.to)) + chain.bytes).max().unwrap_or(0);
+        lowered.bytes =
+            chains.iter().map(|chain| (chain.from.max(chain.to)) + chain.bytes).max().unwrap_or(0);
     }
     let first_pair = open(fabric, transfers, settings, &rank_of, &mut lowered.pairs);
     let mut turns = vec![0; transfers.connections().len()];
@@ -120,7 +121,8 @@ pub fn lower(
             counted.bytes += bytes;
             counted.packets += bytes.div_ceil(settings.packet.mtu.get().max(1)).max(1);
             counted.messages += 1;
-            let bytes = u32::try_from(bytes).map_err(|_| "a message has 4 GiB or more".to_owned())?;
+            let bytes =
+                u32::try_from(bytes).map_err(|_| "a message has 4 GiB or more".to_owned())?;
             parts.push(Part { pair: pair as u32, offset, bytes });
             offset += u64::from(bytes);
         }

@@ -52,9 +52,8 @@ impl Regions {
             let data = &self.regions[1][check.address as usize..][..check.bytes as usize];
             let right = |at: u64| match check.from {
                 Some((rank, from)) => initial(rank, from + at),
-                None => (0..ranks).fold(0_u8, |sum, rank| {
-                    sum.wrapping_add(initial(rank, check.address + at))
-                }),
+                None => (0..ranks)
+                    .fold(0_u8, |sum, rank| sum.wrapping_add(initial(rank, check.address + at))),
             };
             (0..).zip(data).filter(|(at, byte)| right(*at) != **byte).count() as u64
         };
@@ -68,7 +67,8 @@ impl Regions {
 
 impl Memory for Regions {
     fn read(&self, key: u32, address: u64, length: usize, to: &mut Vec<u8>) -> bool {
-        let part = self.region(key).and_then(|region| region.get(address as usize..)?.get(..length));
+        let part =
+            self.region(key).and_then(|region| region.get(address as usize..)?.get(..length));
         part.map(|part| to.extend_from_slice(part)).is_some()
     }
 
@@ -76,7 +76,8 @@ impl Memory for Regions {
         // Nobody writes what a rank begins with.
         let Some(at) = (key as usize).checked_sub(1).filter(|at| 0 < *at) else { return false };
         let region = self.regions.get_mut(at);
-        let part = region.and_then(|region| region.get_mut(address as usize..)?.get_mut(..bytes.len()));
+        let part =
+            region.and_then(|region| region.get_mut(address as usize..)?.get_mut(..bytes.len()));
         part.map(|part| part.copy_from_slice(bytes)).is_some()
     }
 }

@@ -20,8 +20,8 @@ use commands::Failure;
 use fabric::graph::NodeKind;
 use fabric::hash::{HashFields, HashFunction};
 use fabric::routes::Routes;
-use fabric::routing::ecmp::{Ecmp, Members};
 use fabric::routing::Policy;
+use fabric::routing::ecmp::{Ecmp, Members};
 use fabric::{Fabric, LinkId, NodeId};
 use nix::sched::{CloneFlags, unshare};
 use packetsim::Settings;
@@ -39,6 +39,9 @@ const FRAME: u64 = 14 + 20 + 8 + 12 + 4;
 
 /// Room for a packet of 4,096 bytes with all headers.
 const MTU: u32 = 9000;
+
+/// Bytes that a shaped link holds back before it drops.
+const QUEUE: u32 = 4 << 20;
 
 /// Whether namespaces can be had: as root, or within a user namespace.
 pub fn is_allowed(program: &std::path::Path) -> Result<(), String> {
@@ -83,9 +86,11 @@ pub(crate) fn settle(settings: &mut Settings, findings: &mut Vec<String>) -> Res
         findings.push("routers hash as Linux does (network.routing.function=linux)".to_owned());
     }
     routing.members = Members::Threshold;
-    findings.push(
-        "Linux's queues here mark nothing: no marks here; queues are tbf's and not seen".to_owned(),
-    );
+    findings.push(format!(
+        "Linux's queues here mark nothing: no marks here; queues are tbf's and not seen; bytes of \
+         uplinks are the devices' counters less {FRAME} bytes a packet, and their packets have \
+         acknowledgements of the other direction among them"
+    ));
     Ok(())
 }
 
@@ -172,9 +177,10 @@ impl<'a> Wiring<'a> {
         let nics = (0..ranks).map(|rank| fabric.nic_of(fabric.gpu(rank)));
         let is_back_end = |node: &NodeId| {
             fabric.nodes()[*node].kind != NodeKind::Nic
-                && fabric.ports(*node).iter().any(|link| {
-                    fabric.class(*link).kind == fabric::graph::LinkKind::ScaleOut
-                })
+                && fabric
+                    .ports(*node)
+                    .iter()
+                    .any(|link| fabric.class(*link).kind == fabric::graph::LinkKind::ScaleOut)
         };
         let switches: Vec<NodeId> = fabric.switches().filter(is_back_end).collect();
         let nodes = nics.chain(switches.iter().copied());
@@ -221,14 +227,13 @@ impl<'a> Wiring<'a> {
         let mut lines = vec!["set ipv4/conf/all/rp_filter 0".to_owned()];
         lines.push("set ipv4/conf/default/rp_filter 0".to_owned());
         lines.push("ip link set dev lo up".to_owned());
-        let limit = (settings.buffer.size.get() / 4).clamp(65_536, 1 << 20);
         let cables = self.cables.iter().flat_map(|link| [*link, self.fabric.reverse(*link)]);
         for link in cables.filter(|link| self.fabric.links()[*link].from == node) {
             let device = Self::device(link);
             let rate = self.fabric.class(link).rate.as_bps();
             lines.push(format!("ip link set dev {device} up"));
             lines.push(format!(
-                "tc qdisc add dev {device} root tbf rate {rate}bit burst 16kb limit {limit}"
+                "tc qdisc add dev {device} root tbf rate {rate}bit burst 16kb limit {QUEUE}"
             ));
         }
         let at = self.process[&node];
@@ -347,7 +352,8 @@ fn count_devices(
             let number = device.trim().strip_prefix('p').and_then(|rest| rest.parse().ok());
             let numbers: Vec<u64> =
                 numbers.split_whitespace().filter_map(|number| number.parse().ok()).collect();
-            if let (Some(link), Some(bytes), Some(packets)) = (number, numbers.get(8), numbers.get(9))
+            if let (Some(link), Some(bytes), Some(packets)) =
+                (number, numbers.get(8), numbers.get(9))
             {
                 counts.insert(LinkId::from_index(link), [*bytes, *packets]);
             }

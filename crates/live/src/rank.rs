@@ -41,7 +41,8 @@ pub fn main() -> Result<(), String> {
     };
     let (run, plan): (String, RankPlan) = serde_json::from_str(&line("the plan")?)
         .map_err(|error| format!("the plan is malformed: {error}"))?;
-    let mut rank = Rank::open(plan, &run).map_err(|error| format!("cannot open sockets: {error}"))?;
+    let mut rank =
+        Rank::open(plan, &run).map_err(|error| format!("cannot open sockets: {error}"))?;
     tell(&Told::Ready);
     if line("the word to begin")?.trim() != "go" {
         return Err("the word to begin is `go`".to_owned());
@@ -193,7 +194,8 @@ impl Rank {
     /// What queue pairs that still have something to do counted, for whoever looks for the reason.
     fn state(&self) -> String {
         let busy = self.pairs.iter().zip(&self.plan.pairs).filter(|(pair, _)| !pair.is_idle());
-        let told = busy.map(|(pair, plan)| format!("; to rank {}: {:?}", plan.peer, pair.counters()));
+        let told =
+            busy.map(|(pair, plan)| format!("; to rank {}: {:?}", plan.peer, pair.counters()));
         told.take(3).collect()
     }
 
@@ -266,8 +268,7 @@ impl Rank {
                 let pair = &self.plan.pairs[at];
                 let mut envelope =
                     Envelope::new(self.plan.address.into(), pair.address.into(), pair.src_port);
-                envelope.class =
-                    self.plan.dscp << 2 | if packet.is_data { CAPABLE } else { 0 };
+                envelope.class = self.plan.dscp << 2 | if packet.is_data { CAPABLE } else { 0 };
                 let mut bytes = Vec::with_capacity(payload.len() + 96);
                 if pair.inside || self.plan.wire != WirePlan::Udp {
                     encode_ip(&envelope, &packet.headers, &payload, &mut bytes);
@@ -296,7 +297,9 @@ impl Rank {
             while let Some(event) = self.pairs[at].next_event() {
                 match event {
                     Event::Done { id } => self.known(id as u32),
-                    Event::Received { immediate, .. } => self.arrived(immediate.unwrap_or(u32::MAX)),
+                    Event::Received { immediate, .. } => {
+                        self.arrived(immediate.unwrap_or(u32::MAX))
+                    }
                     Event::Broken(why) => {
                         let (rank, peer) = (self.plan.rank, self.plan.pairs[at].peer);
                         let counters = self.pairs[at].counters();
@@ -351,7 +354,7 @@ impl Rank {
         let mut timeout = next.max(now).since(now).min(Span::from_ms(100));
         if self.wire.waits_for_room() {
             // Nobody says when another process has made room; a link needs this for a packet.
-            timeout = timeout.max(Span::from_us(200)).min(Span::from_us(200));
+            timeout = Span::from_us(200);
         } else if MOST_WAITING <= self.wire.waiting() {
             timeout = Span::from_ms(100);
         }

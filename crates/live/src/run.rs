@@ -282,10 +282,7 @@ impl Case<'_> {
         let mut plans = Vec::new();
         for rank in 0..self.ranks as u32 {
             let pairs = pairs_of(lowered, rank, |rank| self.address(&addresses, rank));
-            let window = match options.places {
-                Places::Switch => 64,
-                Places::Loopback | Places::Namespaces => window(&pairs, mtu),
-            };
+            let window = window(options, &pairs, mtu);
             plans.push(RankPlan {
                 rank,
                 ranks: self.ranks as u32,
@@ -406,7 +403,8 @@ impl Case<'_> {
         for (id, pair) in lowered.pairs.iter().enumerate() {
             let Some(key) = pair.key.filter(|_| 0 < pair.messages) else { continue };
             let expected: Vec<Vec<LinkId>> = predicted[id].keys().cloned().collect();
-            let taken = seen.paths.as_ref().map(|paths| paths.get(&id).cloned().unwrap_or_default());
+            let taken =
+                seen.paths.as_ref().map(|paths| paths.get(&id).cloned().unwrap_or_default());
             if let Some(taken) = &taken {
                 as_predicted[0] += usize::from(*taken == expected);
                 as_predicted[1] += 1;
@@ -499,16 +497,24 @@ impl Case<'_> {
     }
 }
 
-/// How many packets a queue pair may have under way so that the receiving socket has room for all
-/// of its rank's: the kernel doubles what it is told and charges about twice a packet's size.
-fn window(pairs: &[crate::plan::PairPlan], mtu: u32) -> u64 {
-    let is_root = nix::unistd::geteuid().is_root();
+/// How many packets a queue pair may have under way. All of a rank together are no more than its
+/// link sends in a fraction of the retransmission timeout, so that queues alone never cause one;
+/// and no more than the receiving socket has room for, of which the kernel doubles what it is told
+/// and charges about twice a packet's size.
+fn window(options: &Options, pairs: &[crate::plan::PairPlan], mtu: u32) -> u64 {
+    let count = pairs.iter().filter(|pair| !pair.inside).count().max(1) as u64;
+    // Shaped links of namespaces have short queues, which many ranks may share.
+    let share = if options.places == Places::Namespaces { 20 } else { 4 };
+    let queued = options.rate.as_bps() / 8 * options.timeout_ms / 1000 / share / u64::from(mtu);
     let most = std::fs::read_to_string("/proc/sys/net/core/rmem_max");
     let allowed = most.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(212_992_u64);
-    let room = if is_root { 8 << 20 } else { allowed };
-    let inward = pairs.iter().filter(|pair| !pair.inside).count().max(1) as u64;
+    let room = match options.places {
+        Places::Switch => u64::MAX / 2,
+        _ if nix::unistd::geteuid().is_root() => 8 << 20,
+        _ => allowed,
+    };
     let packet = u64::from(mtu) * 9 / 4 + 768;
-    (2 * room / packet / inward).clamp(2, 128)
+    (2 * room / packet).min(queued).div_euclid(count).clamp(2, 128)
 }
 
 fn measured_paths(lowered: &Lowered, counted: &Counted) -> BTreeMap<usize, Vec<Vec<LinkId>>> {

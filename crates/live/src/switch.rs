@@ -270,7 +270,8 @@ impl<'a> Switches<'a> {
     /// Moves packets on whose time has come.
     fn advance(&mut self) {
         let now = self.now();
-        while let Some(Reverse((at, number))) = self.agenda.peek().copied().filter(|one| one.0.0 <= now)
+        while let Some(Reverse((at, number))) =
+            self.agenda.peek().copied().filter(|one| one.0.0 <= now)
         {
             self.agenda.pop();
             let arrival = self.arrivals.remove(&number).expect("it was scheduled");

@@ -126,7 +126,12 @@ impl Wire {
 
     /// Takes a packet; it leaves with the next [`flush`](Self::flush). `inside` names the rank that
     /// gets it without a network.
-    pub fn send(&mut self, envelope: &Envelope, bytes: Vec<u8>, inside: Option<u32>) -> io::Result<()> {
+    pub fn send(
+        &mut self,
+        envelope: &Envelope,
+        bytes: Vec<u8>,
+        inside: Option<u32>,
+    ) -> io::Result<()> {
         let to = match (inside, &self.switch) {
             (Some(rank), _) => abstract_address(&rank_name(&self.run, rank))?,
             (None, Some(switch)) => switch.clone(),

@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     #[arg(required = true)]
     collective: Option<Name>,
     #[command(flatten)]
-    scenario: ScenarioArgument,
+    scenario: Option<ScenarioArgument>,
     /// The smallest message
     #[arg(short = 'b', long, value_name = "SIZE", default_value = "1M")]
     min: Bytes,
@@ -134,7 +134,10 @@ impl Arguments {
             None => return Err(Failure::Usage("which collective?".to_owned()).into()),
         };
         let purpose = Purpose::Collective(commands::Engine::Packet, collective);
-        let loaded = terminal.load(&self.scenario, purpose)?;
+        let Some(scenario) = &self.scenario else {
+            return Err(Failure::Usage("which scenario?".to_owned()).into());
+        };
+        let loaded = terminal.load(scenario, purpose)?;
         let program = std::env::current_exe()
             .map_err(|error| Failure::Run(format!("cannot find this program: {error}")))?;
         let mut places = match self.on {
