@@ -124,7 +124,7 @@ def captured():
         for data, _ in RawPcapReader(str(files[0])):
             packet = IP(data)
             bth = packet[BTH]
-            check("scapy", bth.compute_icrc(data[28:-4]) == data[-4:], packet.summary())
+            check("scapy", bth.compute_icrc(b"") == data[-4:], packet.summary())
             count += 1
         print(f"  scapy agrees with the ICRC of {count} packets", flush=True)
 

@@ -96,8 +96,8 @@ pub enum HashFunction {
     /// MurmurHash3 of the fields without the protocol, as a little-endian machine has them in its
     /// memory: that of HPCC's ns-3 (`SwitchNode::EcmpHash`).
     Ns3,
-    /// Linux's multipath routing: `fib_multipath_hash_policy` 1, or 0 for addresses alone. Does not
-    /// know queue pair numbers; goes with `members = "threshold"`.
+    /// Linux's multipath routing: `fib_multipath_hash_policy` 1, or 0 for addresses alone; goes with
+    /// `members = "threshold"`. Linux itself does not know queue pair numbers.
     Linux,
     /// The same with policy 3 and the same fields.
     LinuxCustom,
@@ -146,7 +146,12 @@ impl Hasher {
             let (src, dst) = (key.src_ip.to_be_bytes(), key.dst_ip.to_be_bytes());
             let five = (key.protocol, [key.src_port, key.dst_port]);
             let five = (self.fields != HashFields::Addresses).then_some(five);
-            return self.function.hash(&linux::key(&src, &dst, five), seed) >> 1;
+            let mut bytes = linux::key(&src, &dst, five);
+            if self.fields == HashFields::FiveTupleQpn {
+                // Where the kernel has zeros: what one that knew the number might do.
+                bytes[44..48].copy_from_slice(&key.dst_qpn.to_be_bytes());
+            }
+            return self.function.hash(&bytes, seed) >> 1;
         }
         let (bytes, length) = match self.function {
             HashFunction::Ns3 => self.fields.words(key),

@@ -98,8 +98,9 @@ pub(crate) fn settle(settings: &mut Settings, findings: &mut Vec<String>) -> Res
 ///
 /// Lines of standard input: `ip …` for a batch of `ip`, `tc …`, `set PATH VALUE` for a file below
 /// `/proc/sys/net`, `get ARGUMENTS` for the first line of `ip -o route get`, `count` for the
-/// counters of devices, `done` ends it. What is wrong is told.
-pub fn hold() -> Result<(), String> {
+/// counters of devices, `done` ends it. What is wrong is told. Whether the process goes on: not
+/// where its controller is gone.
+pub fn hold() -> Result<bool, String> {
     unshare(CloneFlags::CLONE_NEWNET).map_err(|error| format!("unshare: {error}"))?;
     tell(&Told::Ready);
     let mut batches: BTreeMap<&str, String> = BTreeMap::new();
@@ -107,7 +108,7 @@ pub fn hold() -> Result<(), String> {
         let mut line = String::new();
         let read = std::io::stdin().lock().read_line(&mut line);
         if read.map_err(|error| error.to_string())? == 0 {
-            return Err("standard input ended".to_owned());
+            return Ok(false);
         }
         let (word, rest) = line.trim_end().split_once(' ').unwrap_or((line.trim_end(), ""));
         match word {
@@ -136,7 +137,7 @@ pub fn hold() -> Result<(), String> {
                 let text = std::fs::read_to_string("/proc/self/net/dev");
                 tell(&Told::Text(text.map_err(|error| error.to_string())?));
             }
-            "done" => return Ok(()),
+            "done" => return Ok(true),
             other => return Err(format!("no such word: {other}")),
         }
     }

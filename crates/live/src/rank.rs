@@ -31,23 +31,25 @@ const MOST_WAITING: usize = 64;
 /// Runs a rank with the standard streams of this process.
 pub fn main() -> Result<(), String> {
     let mut lines = io::stdin().lock();
-    let mut line = |what: &str| {
+    let mut line = || {
         let mut text = String::new();
-        match lines.read_line(&mut text) {
-            Ok(0) => Err(format!("standard input ended before {what}")),
-            Ok(_) => Ok(text),
-            Err(error) => Err(format!("cannot read {what}: {error}")),
-        }
+        let read = lines.read_line(&mut text);
+        read.map(|_| text).map_err(|error| format!("cannot read standard input: {error}"))
     };
-    let (run, plan): (String, RankPlan) = serde_json::from_str(&line("the plan")?)
+    let text = line()?;
+    if text.is_empty() {
+        return Ok(());
+    }
+    let (run, plan): (String, RankPlan) = serde_json::from_str(&text)
         .map_err(|error| format!("the plan is malformed: {error}"))?;
     let mut rank =
         Rank::open(plan, &run).map_err(|error| format!("cannot open sockets: {error}"))?;
     tell(&Told::Ready);
-    if line("the word to begin")?.trim() != "go" {
-        return Err("the word to begin is `go`".to_owned());
+    match line()?.trim() {
+        "go" => rank.run(),
+        "" => Ok(()),
+        other => Err(format!("the word to begin is `go`, not `{other}`")),
     }
-    rank.run()
 }
 
 /// Tells the controller something; a controller that is gone hears nothing.

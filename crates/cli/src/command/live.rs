@@ -179,8 +179,8 @@ impl Arguments {
 
 /// Is a rank, or holds a namespace and then is one.
 fn process(namespace: bool) -> Result<(), Stop> {
-    let held = if namespace { live::multipath::hold() } else { Ok(()) };
-    held.and_then(|()| live::rank::main()).map_err(|reason| {
+    let held = if namespace { live::multipath::hold() } else { Ok(true) };
+    held.and_then(|goes_on| if goes_on { live::rank::main() } else { Ok(()) }).map_err(|reason| {
         live::rank::tell(&live::plan::Told::Failed(reason.clone()));
         Stop::from(Failure::Run(reason))
     })
