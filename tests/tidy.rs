@@ -25,6 +25,7 @@ const ORDER: &[&str] = &[
     "sweep",
     "serve",
     "cli",
+    "fuzz",
     "python",
 ];
 

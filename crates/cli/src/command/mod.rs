@@ -43,12 +43,15 @@ commands! {
     Live live
     Run run
     Traffic traffic
+    Advise advise
     Place place
+    Observe observe
     Compare compare
     Sweep sweep
     Validate validate
     Claims claims
     Serve serve
+    Explain explain
     Schema schema
     Completions completions
     Man man
