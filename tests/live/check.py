@@ -135,7 +135,8 @@ def namespaces():
         print(f"  skipped, namespaces: {result['findings'][-1]}", flush=True)
         return
     for function in ["linux", "linux-custom"]:
-        for seed in [1, 2]:
+        # With 17 the seed of the first leaf would be 0, which Linux reads as "any".
+        for seed in [1, 17]:
             sets = [f"seed={seed}", f"network.routing.function={function}"]
             row = undisturbed("all_to_all", "--on", "namespaces", sets=sets)
             for uplink in row["uplinks"]:

@@ -209,8 +209,8 @@ impl Answer for Report {
         let mut sheet = Sheet::new()
             .heading(format!("{title}: {collective} for real on {ranks} ranks, {on}"))
             .text(format!(
-                "Links have {rate} Mbit/s, {} times less than the scenario's; the prediction is the \
-                 packet engine's with the same rates.",
+                "Links have {rate} Mbit/s, {} times less than the scenario's; the prediction is \
+                 the packet engine's with the same rates.",
                 significant(self.scaled_by)
             ))
             .table(self.sizes());

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use commands::Failure;
 use fabric::graph::NodeKind;
-use fabric::hash::{HashFields, HashFunction};
+use fabric::hash::{HashFields, HashFunction, linux};
 use fabric::routes::Routes;
 use fabric::routing::Policy;
 use fabric::routing::ecmp::{Ecmp, Members};
@@ -261,7 +261,8 @@ impl<'a> Wiring<'a> {
             let fields = if settings.routing.hash == HashFields::Addresses { 0x3 } else { 0x37 };
             lines.push(format!("set ipv4/fib_multipath_hash_fields {fields}"));
         }
-        lines.push(format!("set ipv4/fib_multipath_hash_seed {}", ecmp.seed_of(node)));
+        let seed = linux::seed(ecmp.seed_of(node));
+        lines.push(format!("set ipv4/fib_multipath_hash_seed {seed}"));
         lines.extend(self.routes(node, addresses));
         lines
     }
@@ -356,7 +357,7 @@ fn count_devices(
             if let (Some(link), Some(bytes), Some(packets)) =
                 (number, numbers.get(8), numbers.get(9))
             {
-                counts.insert(LinkId::from_index(link), [*bytes, *packets]);
+                counts.insert(LinkId::from_index(link), [bytes, packets]);
             }
         }
     }

@@ -40,8 +40,8 @@ pub fn main() -> Result<(), String> {
     if text.is_empty() {
         return Ok(());
     }
-    let (run, plan): (String, RankPlan) = serde_json::from_str(&text)
-        .map_err(|error| format!("the plan is malformed: {error}"))?;
+    let (run, plan): (String, RankPlan) =
+        serde_json::from_str(&text).map_err(|error| format!("the plan is malformed: {error}"))?;
     let mut rank =
         Rank::open(plan, &run).map_err(|error| format!("cannot open sockets: {error}"))?;
     tell(&Told::Ready);

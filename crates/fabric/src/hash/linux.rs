@@ -31,8 +31,14 @@ pub fn key(src: &[u8], dst: &[u8], five: Option<(u8, [u16; 2])>) -> Vec<u8> {
     bytes
 }
 
+/// The seed that a router is given for a switch's: 0 would mean a random one.
+pub fn seed(seed: u32) -> u32 {
+    seed.max(1)
+}
+
 /// What the kernel makes of them.
 pub fn hash(bytes: &[u8], seed: u32) -> u32 {
+    let seed = self::seed(seed);
     let half = u64::from(seed) << 32 | u64::from(seed);
     (siphash(bytes, [half, half]) as u32).max(1)
 }
