@@ -99,6 +99,16 @@ def captured():
         row = live("all_to_all", "--on", "loopback", "--pcap", f"{folder}/run.pcap")["rows"][0]
         files = sorted(pathlib.Path(folder).iterdir())
         check("captures", len(files) == 8, files)
+        observed = {"data": 0, "acks": 0, "cnps": 0, "retransmitted": 0, "bytes": 0}
+        for file in files:
+            command = [FATFLOW, "observe", str(file), "--json"]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            packets = json.loads(done.stdout)["result"]["packets"]
+            observed = {key: count + packets[key] for key, count in observed.items()}
+        # Every packet was captured where it left and where it arrived.
+        told = {key: 2 * row["packets"][key] for key in observed}
+        check("observe", observed == told, f"{observed}, told {told}")
+        print(f"  observe counts what the run counts: {observed['data'] // 2} with data", flush=True)
         if shutil.which("tshark"):
             packets = malformed = 0
             for file in files:
