@@ -18,7 +18,7 @@ use crate::terminal::{Ending, Stop, Terminal};
 #[command(after_help = "\
 Examples:
   fatflow collective all_reduce small-128
-  fatflow collective all_to_all -b 1M -e 1G -f 4 small-1024
+  fatflow collective alltoall -b 8 -e 1G -f 4 small-1024
   fatflow collective all_reduce -e 256M --gpus 64 small-128 --engine packet
   fatflow collective all_reduce -e 16M --gpus 64 small-128 --engine all
   fatflow collective all_reduce my.toml --measured all_reduce_perf.txt --report busbw.html
@@ -33,16 +33,17 @@ pub(crate) struct Arguments {
     collective: Name,
     #[command(flatten)]
     scenario: ScenarioArgument,
-    /// The smallest message
-    #[arg(short = 'b', long, value_name = "SIZE", default_value = "1M")]
+    /// The smallest message; a bare number counts bytes
+    #[arg(short = 'b', long, value_name = "SIZE", default_value = "1M", value_parser = size)]
     min: Bytes,
     /// The largest message
-    #[arg(short = 'e', long, value_name = "SIZE", default_value = "1G")]
+    #[arg(short = 'e', long, value_name = "SIZE", default_value = "1G", value_parser = size)]
     max: Bytes,
     /// From one size to the next
     #[arg(short = 'f', long, value_name = "N", default_value_t = 2)]
     factor: u64,
-    /// GPUs that take part [default: all]
+    /// GPUs that take part, in all servers together (nccl-tests' -g counts those of one thread)
+    /// [default: all]
     #[arg(short = 'g', long, value_name = "N")]
     gpus: Option<usize>,
     /// Run each size so often in a row, with queue pairs, rates and queues kept: how even are they?
@@ -70,13 +71,27 @@ pub(crate) struct Arguments {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 #[value(rename_all = "snake_case")]
 enum Name {
+    #[value(alias = "allreduce", alias = "all-reduce", alias = "all_reduce_perf")]
     AllReduce,
+    #[value(alias = "allgather", alias = "all-gather", alias = "all_gather_perf")]
     AllGather,
+    #[value(alias = "reducescatter", alias = "reduce-scatter", alias = "reduce_scatter_perf")]
     ReduceScatter,
+    #[value(alias = "alltoall", alias = "all-to-all", alias = "alltoall_perf")]
     AllToAll,
+    #[value(alias = "bcast", alias = "broadcast_perf")]
     Broadcast,
+    #[value(alias = "reduce_perf")]
     Reduce,
+    #[value(alias = "sendrecv", alias = "send-recv", alias = "sendrecv_perf")]
     SendRecv,
+}
+
+/// A size as nccl-tests takes it: bytes where it has no unit.
+fn size(text: &str) -> Result<Bytes, String> {
+    let is_bare = !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
+    let text = if is_bare { format!("{text}B") } else { text.to_owned() };
+    text.parse().map_err(|error| format!("{error}; write it like 8, 64K, 1M or 4GiB"))
 }
 
 impl Arguments {

@@ -23,6 +23,9 @@ pub(crate) struct Arguments {
     /// Run every scenario with each of these values; several such flags combine
     #[arg(long, value_name = "KEY=VALUE,...")]
     vary: Vec<String>,
+    /// Show every row, also those that do not differ, with what was published and its sources
+    #[arg(long)]
+    all: bool,
     #[command(flatten)]
     seeds: SeedsArgument,
     #[command(flatten)]
@@ -45,9 +48,10 @@ impl Arguments {
         let tell = |text: &str| line.tell(text, 0, 0);
         let interrupt = &terminal.interrupt;
         let request = terminal.request(None, Purpose::Run(options.engine));
-        let report =
+        let mut report =
             interrupt.heeded(|| compare::run(&options, &request, &interrupt.happened, &tell))?;
         drop(line);
+        report.all = self.all;
         terminal.answer("compare", None, &report)?;
         Ok(terminal.ending())
     }

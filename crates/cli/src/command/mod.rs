@@ -40,8 +40,10 @@ commands! {
     Check check
     Topo topo
     Collective collective
+    Live live
     Run run
     Traffic traffic
+    Advise advise
     Place place
     Observe observe
     Compare compare
@@ -49,6 +51,7 @@ commands! {
     Validate validate
     Claims claims
     Serve serve
+    Explain explain
     Schema schema
     Completions completions
     Man man

@@ -25,6 +25,12 @@ pub fn kind(head: &str) -> Option<&'static str> {
         () if has("\"chunk_bytes\"") && has("\"dest_rank\"") => "a summary of an incast run",
         () if has("\"compounded_links\"") => "a NetQ topology graph",
         () if has("part number") && has("PSID") => "ibswinfo output (what a switch is made of)",
+        () if begins.lines().next().is_some_and(|line| {
+            line.contains(',') && line.to_ascii_lowercase().contains("busbw")
+        }) =>
+        {
+            "a summary of nccl-tests as CSV"
+        }
         () if begins.starts_with("VM_hostname") => "a map from hosts to GUIDs",
         () if has("zero_optimization") => "a DeepSpeed configuration",
         () if has("switchguid=") || has("caguid=") => {
