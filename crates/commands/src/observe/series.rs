@@ -137,6 +137,12 @@ pub fn parse(text: &str) -> BTreeMap<String, f64> {
     values
 }
 
+/// Whether any of these is a counter that is followed.
+pub fn has_counters(values: &BTreeMap<String, f64>) -> bool {
+    let plain = |name: &String| name.split('{').next().and_then(Counts::of).is_some();
+    values.keys().any(plain)
+}
+
 /// One counter over time.
 #[derive(Debug)]
 struct Series {
