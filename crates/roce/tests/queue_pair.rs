@@ -68,11 +68,14 @@ struct End {
     events: Vec<Event>,
 }
 
+/// A packet on its way: to which end, what it is, and whether it was marked.
+type Flight = (usize, Headers, Vec<u8>, bool);
+
 /// A run of two ends.
 struct World {
     ends: [End; 2],
     now: Time,
-    wire: BTreeMap<(Time, u64), (usize, Headers, Vec<u8>, bool)>,
+    wire: BTreeMap<(Time, u64), Flight>,
     count: u64,
     random: Random,
     channel: Channel,
