@@ -104,6 +104,16 @@ impl FileArguments {
         Err(Failure::Usage(reason.to_owned()))
     }
 
+    /// Files are of one job.
+    pub(crate) fn refuse_several_jobs(&self) -> Result<(), Failure> {
+        match self.asked().iter().find(|(_, file)| file.is_some()) {
+            None => Ok(()),
+            Some((flag, _)) => {
+                Err(Failure::Usage(format!("{flag} writes one job, and these are several")))
+            }
+        }
+    }
+
     /// Writes what was asked for of a step.
     pub(crate) fn of_step(
         &self,

@@ -349,6 +349,11 @@ fn column(
 ) -> Result<Column, Failure> {
     let (name, engine) = (&variant.name, options.engine);
     let loaded = load(&variant.request(base))?;
+    if !loaded.members.is_empty() {
+        let reason =
+            format!("{name} has several jobs (`[[jobs]]`), which are for `run` and `sweep`");
+        return Err(Failure::Run(reason));
+    }
     let scenario = &loaded.scenario;
     let fabric = summary(loaded.fabric(), &scenario.cluster, &scenario.catalogue);
     let gpus = report::number::grouped(fabric.gpus);

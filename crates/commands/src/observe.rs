@@ -1,16 +1,27 @@
 //! `observe`: what a real cluster wrote down, as the figures that other commands predict.
 //!
-//! Files are read by the crate `observe`; here stands how its answer is shown.
+//! Files are read by the crate `observe`; here stands how its answer is shown ([`page`]), what a
+//! scenario predicts beside it ([`beside`]), constants that are fitted to it ([`calibrate`]), and
+//! how a running cluster is followed ([`follow`]).
 
 use std::path::PathBuf;
 
-pub use ::observe::Watch;
-use ::observe::observed::Source;
-use ::observe::{Observed, Summary};
+pub use observe::Watch;
+use observe::observed::Source;
+use observe::{Observed, Summary};
 use report::{Answer, Sheet};
 use serde::Serialize;
 
+pub mod beside;
+pub mod calibrate;
+mod fit;
+pub mod follow;
+pub mod http;
 mod page;
+pub mod series;
+
+use beside::Beside;
+use calibrate::Calibration;
 
 /// What was observed.
 #[derive(Debug, Serialize)]
@@ -18,6 +29,12 @@ pub struct Report {
     /// What programs see of it.
     #[serde(flatten)]
     pub summary: Summary,
+    /// What a scenario predicts beside it, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub predicted: Option<Beside>,
+    /// Constants that were fitted to it, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Calibration>,
     /// All that the files say.
     #[serde(skip)]
     pub observed: Observed,
@@ -37,8 +54,9 @@ impl Report {
 
 /// Reads all files and sums up what they say.
 pub fn run(files: &[PathBuf], watch: &Watch) -> Report {
-    let observed = ::observe::read(files, watch);
-    Report { summary: Summary::of(&observed), observed }
+    let observed = observe::read(files, watch);
+    let (predicted, calibration) = (None, None);
+    Report { summary: Summary::of(&observed), predicted, calibration, observed }
 }
 
 /// Bytes of the files together, as far as the system tells.
@@ -48,6 +66,13 @@ pub fn total_bytes(files: &[PathBuf]) -> u64 {
 
 impl Answer for Report {
     fn sheet(&self) -> Sheet {
-        page::sheet(&self.summary)
+        let mut sheet = page::sheet(&self.summary);
+        if let Some(beside) = &self.predicted {
+            sheet = beside.show(sheet);
+        }
+        if let Some(calibration) = &self.calibration {
+            sheet = calibration.show(sheet);
+        }
+        sheet
     }
 }

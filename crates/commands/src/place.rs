@@ -129,7 +129,8 @@ fn settings(loaded: &Loaded, program: &Program) -> Settings {
 
 /// The servers that no other job holds, as the scenario has it.
 fn free_of(loaded: &Loaded, busy: f64) -> Vec<usize> {
-    let free = free_nodes(&slots(loaded.fabric()), busy, loaded.scenario.seed);
+    let drawn = || free_nodes(&slots(loaded.fabric()), busy, loaded.scenario.seed);
+    let free = loaded.nodes.clone().unwrap_or_else(drawn);
     free.into_iter().map(|node| usize::try_from(node).expect("servers fit memory")).collect()
 }
 

@@ -35,6 +35,7 @@ mod latency;
 mod model;
 mod page;
 mod prediction;
+pub mod several;
 mod verdict;
 mod whole;
 
@@ -117,6 +118,9 @@ pub struct Report {
     /// Days of the run by dice, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub campaign: Option<Campaign>,
+    /// Steps one after the other, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<several::Steps>,
     /// Capital, power, energy by phase, and the price of a token.
     pub cost: Bill,
     /// What the engine noticed.
@@ -473,18 +477,11 @@ fn report(
         cost,
         findings: findings(world, predicted, seeds::left_out(answered, repeat)),
         cpu_cores: cpu_cores(loaded, prediction, step_s),
+        steps: None,
         wall_s: clock.wall_s(),
         cpu_s: clock.cpu_s(),
         peak_rss_bytes: meter::peak_rss_bytes(),
-        drawn: page::Drawn {
-            title: loaded.title(),
-            engine,
-            lanes,
-            job: page::job_words(world.job),
-            textbook_bubble: (world.job.layout.pp - 1) as f64
-                / (world.job.microbatches * world.job.layout.vpp).max(1) as f64,
-            cluster_gpus: world.fabric().gpus() as u64,
-        },
+        drawn: page::Drawn::of(loaded, world, engine, lanes),
     };
     let answers: Vec<_> = std::iter::once(figures(&first)).chain(others).collect();
     let seeds = (1 < repeat.seeds).then(|| Seeds::of(loaded.scenario.seed, &answers));

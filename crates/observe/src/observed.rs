@@ -45,6 +45,8 @@ pub struct Observed {
     pub counters: Vec<Sample>,
     /// Steps of training.
     pub steps: Vec<Step>,
+    /// Traces of profilers, one for each rank.
+    pub traces: Vec<Trace>,
     /// Runs of training as a whole, as their logs sum them up.
     pub runs: Vec<Run>,
     /// Tables of benchmarks.
@@ -351,7 +353,8 @@ pub struct Communicator {
     pub channels: u32,
     /// Channels for NVLink SHARP, if that is said.
     pub nvls_channels: Option<u32>,
-    /// The ranks of each ring in order, one for each channel; ranks that no line names are left out.
+    /// The ranks of each ring in order, one for each channel; ranks that no line names are left
+    /// out.
     pub rings: Vec<Vec<u32>>,
     /// For each channel the parent of each rank in the tree, -1 at the root.
     pub trees: Vec<Vec<Option<i32>>>,
@@ -588,6 +591,13 @@ impl Times {
 pub struct Collectives(pub BTreeMap<CollectiveKey, CollectiveStats>);
 
 impl Collectives {
+    /// Adds what one rank did so often; other ranks did the same and are not counted again.
+    pub fn add_rank(&mut self, key: CollectiveKey, count: u64, times_us: &[f64]) {
+        let stats = self.0.entry(key).or_default();
+        stats.count = stats.count.max(count);
+        times_us.iter().for_each(|us| stats.times.add(*us));
+    }
+
     /// Adds one; what it returns can be told more.
     pub fn add(&mut self, key: CollectiveKey, time_us: Option<f64>) -> &mut CollectiveStats {
         let stats = self.0.entry(key).or_default();
@@ -671,6 +681,27 @@ pub struct Sample {
     pub snapshot: u32,
     /// Where it stands.
     pub place: (usize, u64),
+}
+
+/// What a profiler recorded on one rank.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Trace {
+    /// The file.
+    pub file: String,
+    /// The rank, if the file or its name says.
+    pub rank: Option<u32>,
+    /// From the first event to the end of the last.
+    pub span_s: f64,
+    /// Kernels.
+    pub kernels: u64,
+    /// Of them, those that communicate.
+    pub collectives: u64,
+    /// Time in which something computes.
+    pub compute_s: f64,
+    /// Time in which something communicates.
+    pub communication_s: f64,
+    /// Of that, time in which nothing computes.
+    pub exposed_s: f64,
 }
 
 /// One step of training, on one rank or on all.

@@ -5,13 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 pub use load::Load;
+pub use stragglers::Straggler;
+pub(crate) use stragglers::list as straggler_list;
 
 use crate::capture::Wire;
+use crate::counter::CounterRow;
 use crate::observed::{
     Benchmark, Finding, Host, Kind, Neighbour, NetLines, Observed, Packets, Run, Source, Times,
+    Trace,
 };
 
 mod load;
+mod stragglers;
 
 /// A host that wrote fewer lines than this share of the busiest one, and joined nothing, is a torn
 /// line.
@@ -48,6 +53,12 @@ pub struct Summary {
     /// Steps of training.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<StepsSummary>,
+    /// Traces of profilers, one for each rank.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub traces: Vec<Trace>,
+    /// Ranks that come last to collectives, where files of several ranks tell.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stragglers: Vec<Straggler>,
     /// Packets, counted.
     pub packets: Packets,
     /// Packets in detail, where there are captures.
@@ -56,6 +67,9 @@ pub struct Summary {
     /// The other ends of cables, by LLDP.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub neighbours: Vec<Neighbour>,
+    /// Counters, with differences where they came more than once.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub counters: Vec<CounterRow>,
     /// What looks wrong, the worst first.
     pub findings: Vec<Finding>,
 }
@@ -210,9 +224,12 @@ impl Summary {
             benchmarks: observed.benchmarks.clone(),
             runs: observed.runs.clone(),
             steps: steps(observed),
+            traces: observed.traces.clone(),
+            stragglers: stragglers::list(&observed.arrivals).0,
             packets: observed.packets.clone(),
             capture: (observed.wire != Wire::default()).then(|| observed.wire.clone()),
             neighbours: observed.neighbours.clone(),
+            counters: crate::counter::rows(&observed.counters).0,
             findings: crate::doctor::findings(observed, &cluster),
             cluster,
         }

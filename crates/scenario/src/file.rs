@@ -20,6 +20,8 @@ use traffic::nccl;
 use traffic::pattern::TrafficConfig;
 use units::{Ranged, Ranges};
 
+use crate::jobs::JobEntry;
+
 /// A scenario: a cluster, its fabric, the network's settings, and what runs on it.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -43,7 +45,9 @@ pub struct ScenarioFile {
     pub library: nccl::Settings,
     /// The training job, if there is one.
     pub job: Option<JobConfig>,
-    /// Synthetic traffic instead of a job.
+    /// Several jobs on one fabric, instead of `job`.
+    pub jobs: Vec<JobEntry>,
+    /// Synthetic traffic instead of a job, or beside `jobs`.
     pub traffic: Option<TrafficConfig>,
     /// Links, switches and NICs that fail at given times.
     pub faults: Vec<FaultConfig>,
@@ -90,6 +94,9 @@ impl Ranged for ScenarioFile {
         check.table("fabric", &self.fabric);
         check.table("network", &self.network);
         check.table("library", &self.library);
+        for (at, job) in self.jobs.iter().enumerate() {
+            check.table(&format!("jobs.{at}"), job);
+        }
         for (at, fault) in self.faults.iter().enumerate() {
             check.table(&format!("faults.{at}"), fault);
         }

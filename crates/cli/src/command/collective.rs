@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use commands::collective::{self, Sizes, measured};
+use commands::collective::{self, Sizes, measured, table};
+use commands::files::save_text;
 use commands::{Failure, cross_check};
 use traffic::collective::Collective;
 use units::Bytes;
@@ -23,6 +24,7 @@ Examples:
   fatflow collective all_reduce my.toml --measured all_reduce_perf.txt --report busbw.html
   fatflow collective all_reduce -b 1G -e 1G --gpus 1024 llama3-meta-roce --seeds 20
   fatflow collective all_to_all -b 4M -e 4M small-128 --engine packet --iterations 100
+  fatflow collective all_reduce my.toml --nccl-tests all_reduce.txt --noise 0.02
   fatflow collective all_reduce my.toml --json | jq '.result.rows[].busbw_GBps'
 
 Sizes are binary, as in nccl-tests: 1M is 1,048,576 bytes. Bandwidths are in 10^9 bytes per second.")]
@@ -51,6 +53,14 @@ pub(crate) struct Arguments {
     /// What nccl-tests printed on the real machine, to be shown beside the prediction
     #[arg(long, value_name = "FILE")]
     measured: Option<PathBuf>,
+    /// Also write the table as nccl-tests prints it
+    #[arg(long, value_name = "FILE.txt")]
+    nccl_tests: Option<PathBuf>,
+    /// Let the times in that file vary by so much, as a benchmark's do: the standard deviation of
+    /// their logarithm
+    #[arg(long, value_name = "SHARE", requires = "nccl_tests", default_value_t = 0.0,
+          value_parser = table::noise)]
+    noise: f64,
     #[command(flatten)]
     seeds: SeedsArgument,
     #[command(flatten)]
@@ -108,6 +118,10 @@ impl Arguments {
         };
         if terminal.engines().is_none() {
             self.seeds.refuse("`--engine all` asks every engine once")?;
+            if self.nccl_tests.is_some() {
+                let reason = "--nccl-tests writes one table: choose one engine instead of `all`";
+                return Err(Failure::Usage(reason.to_owned()).into());
+            }
             if self.measured.is_some() {
                 let reason = "--measured stands beside one engine: choose one instead of `all`";
                 return Err(Failure::Usage(reason.to_owned()).into());
@@ -125,6 +139,9 @@ impl Arguments {
         let report = terminal.watched(|watch| {
             collective::run_seeds(&loaded, &options, repeat, measured, watch)
         })?;
+        if let Some(path) = &self.nccl_tests {
+            save_text(path, &table::nccl_tests(&loaded, &report, self.noise))?;
+        }
         terminal.answer("collective", Some(&loaded), &report)?;
         Ok(terminal.ending())
     }

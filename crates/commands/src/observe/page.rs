@@ -1,12 +1,17 @@
 //! What people see of observations: one page.
 
-use ::observe::observed::{Benchmark, Severity, Source};
-use ::observe::summary::{CollectiveSummary, Summary};
-use report::number::{bytes, grouped, significant};
+use observe::capture::Wire;
+use observe::counter::CounterRow;
+use observe::observed::{Benchmark, Severity, Source};
+use observe::summary::{CollectiveSummary, Summary};
+use report::chart::decimate;
+use report::number::{bits_per_second, bytes, grouped, significant};
 use report::{Align, Chart, ChartKind, Frame, Sheet, Table, Unit};
 
 /// Rows of a table beyond which only the heaviest are shown; JSON has all.
 const MOST_ROWS: usize = 24;
+/// Points of a curve.
+const MOST_POINTS: usize = 400;
 /// Characters of a quoted line that are shown.
 const QUOTE: usize = 160;
 
@@ -17,8 +22,11 @@ pub(super) fn sheet(summary: &Summary) -> Sheet {
     sheet = collectives(sheet, summary);
     sheet = benchmarks(sheet, &summary.benchmarks);
     sheet = runs(sheet, summary);
+    sheet = traces(sheet, summary);
     sheet = communicators(sheet, summary);
     sheet = packets(sheet, summary);
+    sheet = counters(sheet, summary);
+    sheet = neighbours(sheet, summary);
     sources(sheet, &summary.sources)
 }
 
@@ -260,7 +268,7 @@ fn communicators(sheet: Sheet, summary: &Summary) -> Sheet {
 
 fn packets(sheet: Sheet, summary: &Summary) -> Sheet {
     let counts = &summary.packets;
-    if *counts == ::observe::observed::Packets::default() {
+    if *counts == observe::observed::Packets::default() {
         return sheet;
     }
     let facts = [
@@ -273,7 +281,138 @@ fn packets(sheet: Sheet, summary: &Summary) -> Sheet {
         ("sent again", grouped(counts.retransmitted), ""),
         ("pause frames", grouped(counts.pauses), ""),
     ];
-    sheet.heading("Packets").facts(facts)
+    let sheet = sheet.heading("Packets").facts(facts);
+    match &summary.capture {
+        Some(wire) => capture(sheet, wire),
+        None => sheet,
+    }
+}
+
+/// What a capture says beyond counts: verbs, rates, bursts, entropy, order.
+fn capture(mut sheet: Sheet, wire: &Wire) -> Sheet {
+    let mut table = Table::new([
+        ("verb", Align::Left),
+        ("packets", Align::Right),
+        ("messages", Align::Right),
+        ("payload", Align::Right),
+    ]);
+    for (name, verb) in &wire.verbs {
+        let cells = [grouped(verb.packets), grouped(verb.messages), bytes(verb.bytes as f64)];
+        table.row([name.clone()].into_iter().chain(cells));
+    }
+    if !wire.verbs.is_empty() {
+        sheet = sheet.table(table);
+    }
+    let percent = |share: f64| format!("{} %", significant(100.0 * share));
+    let rows = [
+        ("mean rate", wire.mean_bps.map(bits_per_second)),
+        ("peak to mean", wire.peak_to_mean.map(significant)),
+        ("duty cycle", wire.duty_cycle.map(percent)),
+        ("5-tuples", (0 < wire.flows).then(|| grouped(wire.flows))),
+        ("entropy", wire.entropy.map(significant)),
+        ("elephants", wire.elephant_share.map(percent)),
+        ("out of order", (!wire.is_sampled).then(|| grouped(wire.out_of_order))),
+        ("missing", (!wire.is_sampled).then(|| grouped(wire.missing))),
+    ];
+    let known = rows.into_iter().filter_map(|(name, value)| Some((name, value?, "")));
+    sheet = sheet.facts(known.collect::<Vec<_>>());
+    if 2 < wire.rate.len() {
+        let mut frame = Frame::new(&["seconds", "rate"]);
+        for (start, rate) in decimate(&wire.rate, MOST_POINTS) {
+            frame.push(vec![start.into(), rate.into()]);
+        }
+        let chart = Chart::new(ChartKind::Area, "Payload over time", frame)
+            .axes("seconds", "rate")
+            .labels("seconds", "bits per second")
+            .units(Unit::Number, Unit::Number);
+        sheet = sheet.chart(chart);
+    }
+    sheet
+}
+
+/// Counters: those that grew, or that are not zero.
+fn counters(sheet: Sheet, summary: &Summary) -> Sheet {
+    let grown = |row: &&CounterRow| row.difference.unwrap_or(row.value) != 0.0;
+    let rows: Vec<&CounterRow> = summary.counters.iter().filter(grown).collect();
+    if summary.counters.is_empty() {
+        return sheet;
+    }
+    let mut table = Table::new([
+        ("device", Align::Left),
+        ("counter", Align::Left),
+        ("value", Align::Right),
+        ("difference", Align::Right),
+    ]);
+    for row in rows.iter().take(MOST_ROWS) {
+        let device = match row.host.as_str() {
+            "" => row.device.clone(),
+            host => format!("{host} {}", row.device),
+        };
+        let difference = row.difference.map_or(String::new(), |number| format!("{number:+}"));
+        table.row([device, row.name.clone(), format!("{}", row.value), difference]);
+    }
+    let all = plural(summary.counters.len(), "counter");
+    let text = format!("{all}, {} of them not zero or changed; --json has all.", rows.len());
+    sheet.heading("Counters").table(table).text(text)
+}
+
+fn neighbours(sheet: Sheet, summary: &Summary) -> Sheet {
+    if summary.neighbours.is_empty() {
+        return sheet;
+    }
+    let mut table = Table::new([
+        ("port", Align::Left),
+        ("neighbour", Align::Left),
+        ("its port", Align::Left),
+        ("pauses classes", Align::Left),
+    ]);
+    for other in summary.neighbours.iter().take(MOST_ROWS) {
+        let name = if other.system.is_empty() { &other.chassis } else { &other.system };
+        let classes = other.pfc.as_ref().map_or(String::new(), |classes| {
+            classes.iter().map(u8::to_string).collect::<Vec<_>>().join(", ")
+        });
+        table.row([other.local.clone(), name.clone(), other.port.clone(), classes]);
+    }
+    sheet.heading("Cables, by LLDP").table(table)
+}
+
+/// Traces, and who comes last.
+fn traces(mut sheet: Sheet, summary: &Summary) -> Sheet {
+    if summary.traces.is_empty() {
+        return sheet;
+    }
+    let mut table = Table::new([
+        ("rank", Align::Right),
+        ("span", Align::Right),
+        ("kernels", Align::Right),
+        ("computes", Align::Right),
+        ("communicates", Align::Right),
+        ("exposed", Align::Right),
+        ("file", Align::Left),
+    ]);
+    for trace in summary.traces.iter().take(MOST_ROWS) {
+        let time = |seconds: f64| microseconds(1e6 * seconds);
+        table.row([
+            trace.rank.map_or("?".to_owned(), |rank| rank.to_string()),
+            time(trace.span_s),
+            grouped(trace.kernels),
+            time(trace.compute_s),
+            time(trace.communication_s),
+            time(trace.exposed_s),
+            trace.file.clone(),
+        ]);
+    }
+    sheet = sheet.heading("Traces").table(table);
+    for late in summary.stragglers.iter().take(3) {
+        sheet = sheet.text(format!(
+            "Rank {} comes last to {} of {} collectives, {} after the first on average.",
+            late.rank,
+            grouped(late.last),
+            grouped(late.of),
+            microseconds(late.late_us)
+        ));
+    }
+    sheet
 }
 
 fn sources(sheet: Sheet, sources: &[Source]) -> Sheet {
