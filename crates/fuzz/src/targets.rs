@@ -1,10 +1,12 @@
 //! The readers: what each is given, with seeds and the words of its format.
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use scenario::import::{self, Hints};
 use scenario::source::Source;
 use scenario::{Colour, Extent, Request, Style, load};
+use serve::store::{Run, Status, Store};
 
 /// A reader under fire.
 #[derive(Debug)]
@@ -20,39 +22,154 @@ pub struct Target {
 }
 
 const TOML: &[&str] = &[
-    "[cluster]", "gpus = ", "[job]", "model = \"", "\"", "[[", "]]", "{", "}", "'''", "\"\"\"", "= ",
-    "network.routing.qps", "from = \"", "small-128", "\\u001b", "1979-05-27", "0x", "[traffic]",
-    "pattern = \"", "[fabric]", "topology = \"", "[catalogue.nic.mine]", "[[reported]]", "= [",
+    "[cluster]",
+    "gpus = ",
+    "[job]",
+    "model = \"",
+    "\"",
+    "[[",
+    "]]",
+    "{",
+    "}",
+    "'''",
+    "\"\"\"",
+    "= ",
+    "network.routing.qps",
+    "from = \"",
+    "small-128",
+    "\\u001b",
+    "1979-05-27",
+    "0x",
+    "[traffic]",
+    "pattern = \"",
+    "[fabric]",
+    "topology = \"",
+    "[catalogue.nic.mine]",
+    "[[reported]]",
+    "= [",
 ];
 const YAML: &[&str] = &[
-    "- ", ": ", "&a ", "*a", "{", "}", "[", "]", "\n  ", "topology:", "nodes:", "links:",
-    "endpoints:", "kind: linux", "? ", "| ", "> ", "---", "...", "!!str ", "<<: *a", "switch: ",
-    "children: ", "tree:", "block:", "n[0-9]", "\t",
+    "- ",
+    ": ",
+    "&a ",
+    "*a",
+    "{",
+    "}",
+    "[",
+    "]",
+    "\n  ",
+    "topology:",
+    "nodes:",
+    "links:",
+    "endpoints:",
+    "kind: linux",
+    "? ",
+    "| ",
+    "> ",
+    "---",
+    "...",
+    "!!str ",
+    "<<: *a",
+    "switch: ",
+    "children: ",
+    "tree:",
+    "block:",
+    "n[0-9]",
+    "\t",
 ];
 const SLURM: &[&str] = &[
-    "SwitchName=", "Nodes=", "Switches=", "BlockName=", "BlockSizes=", "[", "]", "-", ",", "\\\n",
-    "#", "LinkSpeed=", "n[0-9]", "s[00-11]", "000000000000000000000",
+    "SwitchName=",
+    "Nodes=",
+    "Switches=",
+    "BlockName=",
+    "BlockSizes=",
+    "[",
+    "]",
+    "-",
+    ",",
+    "\\\n",
+    "#",
+    "LinkSpeed=",
+    "n[0-9]",
+    "s[00-11]",
+    "000000000000000000000",
 ];
 const JSON: &[&str] = &[
-    "{", "}", "[", "]", ":", ",", "\"", "null", "true", "1e999", "-0", "\\u0000", "\\ud800",
-    "\"entries\":", "\"size\":", "\"results\":",
+    "{",
+    "}",
+    "[",
+    "]",
+    ":",
+    ",",
+    "\"",
+    "null",
+    "true",
+    "1e999",
+    "-0",
+    "\\u0000",
+    "\\ud800",
+    "\"entries\":",
+    "\"size\":",
+    "\"results\":",
 ];
 const LOG: &[&str] = &[
-    "NCCL INFO ", "NCCL WARN ", "NCCL version ", "comm 0x", " rank ", " nranks ", "[0]", ":::MLLOG ",
-    "# nThread ", "#  size", "float", "sum", "-1", "\n", "Channel 00/", "[send] via NET/IB/0",
-    "AllReduce: opCount ", "Init COMPLETE", " busId ", "\x1b[31m",
+    "NCCL INFO ",
+    "NCCL WARN ",
+    "NCCL version ",
+    "comm 0x",
+    " rank ",
+    " nranks ",
+    "[0]",
+    ":::MLLOG ",
+    "# nThread ",
+    "#  size",
+    "float",
+    "sum",
+    "-1",
+    "\n",
+    "Channel 00/",
+    "[send] via NET/IB/0",
+    "AllReduce: opCount ",
+    "Init COMPLETE",
+    " busId ",
+    "\x1b[31m",
 ];
 const CSV: &[&str] =
     &[",", "\n", "\"", "\"\"", ";", "\t", "#", "a,b", "rate", "count", "nic", "switch", "400Gbps"];
 const XML: &[&str] = &[
-    "<system>", "</system>", "<cpu ", "<pci ", "<gpu ", "<nic>", "<net ", "<nvlink ", "/>", ">",
-    "busid=\"", "class=\"0x068000\"", "dev=\"", "speed=\"", "&lt;", "<!--", "<![CDATA[", "<!DOCTYPE",
+    "<system>",
+    "</system>",
+    "<cpu ",
+    "<pci ",
+    "<gpu ",
+    "<nic>",
+    "<net ",
+    "<nvlink ",
+    "/>",
+    ">",
+    "busid=\"",
+    "class=\"0x068000\"",
+    "dev=\"",
+    "speed=\"",
+    "&lt;",
+    "<!--",
+    "<![CDATA[",
+    "<!DOCTYPE",
 ];
 const FORMULA: &[&str] =
     &["(", ")", "+", "-", "*", "/", "%", "<=", "==", "&&", "||", "!", "min(", "gpus", "1e9", "\""];
 const BINARY: &[&str] = &[
-    "\x02", "\x11", "\x45\x00", "\x60", "PAR1", "\x1f\u{8b}", "(", "ustar", "\u{80}\x04",
-    "\x00\x00\x00\x00", "\u{ff}\u{ff}\u{ff}\u{ff}",
+    "\x02",
+    "\x11",
+    "\x45\x00",
+    "\x60",
+    "PAR1",
+    "\x1f\u{8b}",
+    "(",
+    "ustar",
+    "\u{80}\x04",
+    "\x00\x00\x00\x00",
+    "\u{ff}\u{ff}\u{ff}\u{ff}",
 ];
 
 const SCENARIO: &str = "name = \"a\"\nseed = 7\n[cluster]\ngpus = 16\nnic_rate = \"400Gbps\"\n\
@@ -68,14 +185,16 @@ const HF: &str = "{\"architectures\":[\"LlamaForCausalLM\"],\"hidden_size\":4096
     \"intermediate_size\":14336,\"num_attention_heads\":32,\"num_hidden_layers\":32,\
     \"num_key_value_heads\":8,\"vocab_size\":128256,\"model_type\":\"llama\"}";
 const NCCL_LOG: &str = "h:1:2 [0] NCCL INFO NCCL version 2.26.6+cuda12.9\n\
-    h:1:2 [0] NCCL INFO ncclCommInitRank comm 0x5 rank 0 nranks 2 cudaDev 0 busId 1000 - Init COMPLETE\n\
-    h:1:2 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x1 recvbuff 0x2 count 4 datatype 7 op 0 root 0 \
+    h:1:2 [0] NCCL INFO ncclCommInitRank comm 0x5 rank 0 nranks 2 cudaDev 0 busId 1000 - \
+    Init COMPLETE\n\
+    h:1:2 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x1 recvbuff 0x2 count 4 datatype 7 op 0 \
+    root 0 \
     comm 0x5 [nranks=2] stream 0x3\n#  size  count  type redop root  time algbw busbw #wrong\n\
     1048576 262144 float sum -1 100.0 10.4 18.3 0 99.0 10.5 18.4 0\n";
 const PACKET: &[u8] = &[
     0x45, 0, 0, 60, 0, 1, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0xc0, 0, 0x12, 0xb7, 0,
-    40, 0, 0, 4, 0x40, 0xff, 0xff, 0, 0, 0, 7, 0x80, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,
-    13, 14, 15, 16, 0, 0, 0, 0,
+    40, 0, 0, 4, 0x40, 0xff, 0xff, 0, 0, 0, 7, 0x80, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,
+    12, 13, 14, 15, 16, 0, 0, 0, 0,
 ];
 
 /// Every reader.
@@ -242,7 +361,8 @@ fn flows(input: &[u8]) -> String {
 }
 
 fn published_seeds() -> Vec<Vec<u8>> {
-    let names = "origin,model,gpus,gpu,tp,pp,dp,ep,cp,vpp,microbatch,sequences,length,measured,note";
+    let names =
+        "origin,model,gpus,gpu,tp,pp,dp,ep,cp,vpp,microbatch,sequences,length,measured,note";
     let row = "me,llama3-8b,16,h100,8,1,2,1,1,,1,16,8192,1.5,x";
     texts(&[&format!("{names}\n{row}\n")])
 }
@@ -327,16 +447,44 @@ fn results(input: &[u8]) -> String {
     said(exports::parquet::read(input.to_vec()))
 }
 
+/// A database with a few runs, as the server leaves it.
+fn database() -> &'static [u8] {
+    static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
+    BYTES.get_or_init(|| {
+        let folder = tempfile::tempdir().expect("there is a place for files");
+        let path = folder.path().join("a.redb");
+        let store = Store::open(&path).expect("an empty folder takes one");
+        for name in ["one", "two", "three"] {
+            let run = Run {
+                id: 0,
+                name: name.to_owned(),
+                command: "run".to_owned(),
+                engine: String::new(),
+                status: Status::Done,
+                message: String::new(),
+                asked_at: 7,
+                took_s: 1.5,
+            };
+            store.add(run, &[("scenario.toml".into(), SCENARIO.into())]).expect("there is room");
+        }
+        drop(store);
+        std::fs::read(&path).expect("it was written")
+    })
+}
+
+/// Patches: four bytes say where in the database, the fifth what stands there.
 fn store_seeds() -> Vec<Vec<u8>> {
-    let folder = tempfile::tempdir().expect("there is a place for files");
-    let path = folder.path().join("a.redb");
-    drop(serve::store::Store::open(&path).expect("an empty folder takes one"));
-    let bytes = std::fs::read(&path).expect("it was written");
-    vec![bytes[..bytes.len().min(crate::MAX_BYTES)].to_vec()]
+    vec![vec![], vec![0, 0, 0, 0, 0], vec![9, 0, 0, 0, 2], vec![64, 0, 0, 0, 1, 0, 16, 0, 0, 255]]
 }
 
 fn stored_runs(input: &[u8]) -> String {
-    as_file("a.redb", input, |path| match serve::store::Store::open(path) {
+    let mut bytes = database().to_vec();
+    for patch in input.chunks_exact(5) {
+        let at = u32::from_le_bytes([patch[0], patch[1], patch[2], patch[3]]) as usize;
+        let at = at % bytes.len();
+        bytes[at] = patch[4];
+    }
+    as_file("a.redb", &bytes, |path| match Store::open(path) {
         Ok(store) => said(store.runs()),
         Err(error) => error.to_string().replace(&path.display().to_string(), ""),
     })
@@ -375,9 +523,10 @@ fn binary_seeds() -> Vec<Vec<u8>> {
 fn observed(input: &[u8]) -> String {
     let observed = observe::read_bytes("input", input);
     let summary = observe::Summary::of(&observed);
-    let kind = observed.sources.first().map(|source| {
-        (source.kind.clone(), source.problems.first().cloned())
-    });
+    let kind = observed
+        .sources
+        .first()
+        .map(|source| (source.kind.clone(), source.problems.first().cloned()));
     format!("{kind:?} {}", std::mem::size_of_val(&summary))
 }
 
