@@ -188,7 +188,7 @@ fn details(report: &Report) -> Sheet {
 fn short(names: &[String]) -> Vec<String> {
     const LONG: usize = 12;
     let parts = |name: &str| -> Vec<String> {
-        name.split_inclusive(['-', '/', ' ']).map(str::to_owned).collect()
+        name.split_inclusive(['-', '/']).map(str::to_owned).collect()
     };
     let all: Vec<Vec<String>> = names.iter().map(|name| parts(name)).collect();
     let is_long = names.iter().any(|name| LONG < name.chars().count());
@@ -197,7 +197,12 @@ fn short(names: &[String]) -> Vec<String> {
         return names.to_vec();
     }
     let same = |at: &usize| all.iter().all(|parts| parts[*at] == all[0][*at]);
-    let common = (0..shortest.saturating_sub(1)).take_while(same).count();
+    let mut common = (0..shortest.saturating_sub(1)).take_while(same).count();
+    // A bare number would not say what it counts.
+    let is_bare = |parts: &Vec<String>, at: usize| parts[at].starts_with(|c: char| c.is_numeric());
+    while 0 < common && all.iter().any(|parts| is_bare(parts, common)) {
+        common -= 1;
+    }
     all.iter().map(|parts| parts[common..].concat()).collect()
 }
 
