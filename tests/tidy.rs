@@ -21,6 +21,7 @@ const ORDER: &[&str] = &[
     "scenario",
     "observe",
     "commands",
+    "live",
     "sweep",
     "serve",
     "cli",

@@ -481,15 +481,7 @@ fn report(
         wall_s: clock.wall_s(),
         cpu_s: clock.cpu_s(),
         peak_rss_bytes: meter::peak_rss_bytes(),
-        drawn: page::Drawn {
-            title: loaded.title(),
-            engine,
-            lanes,
-            job: page::job_words(world.job),
-            textbook_bubble: (world.job.layout.pp - 1) as f64
-                / (world.job.microbatches * world.job.layout.vpp).max(1) as f64,
-            cluster_gpus: world.fabric().gpus() as u64,
-        },
+        drawn: page::Drawn::of(loaded, world, engine, lanes),
     };
     let answers: Vec<_> = std::iter::once(figures(&first)).chain(others).collect();
     let seeds = (1 < repeat.seeds).then(|| Seeds::of(loaded.scenario.seed, &answers));

@@ -94,6 +94,9 @@ impl Ranged for ScenarioFile {
         check.table("fabric", &self.fabric);
         check.table("network", &self.network);
         check.table("library", &self.library);
+        for (at, job) in self.jobs.iter().enumerate() {
+            check.table(&format!("jobs.{at}"), job);
+        }
         for (at, fault) in self.faults.iter().enumerate() {
             check.table(&format!("faults.{at}"), fault);
         }

@@ -12,7 +12,8 @@ use job::JobConfig;
 use job::placement::{Policy, Slots, free_nodes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Random, Span};
+use traffic::pattern::MAX_LEVEL;
+use units::{Random, Ranged, Ranges, Span};
 
 use crate::export::host_name;
 use crate::import::{HOSTS, expand};
@@ -61,6 +62,16 @@ pub enum Host {
     Number(u64),
     /// By its name: `node3`, or as its topology was imported.
     Name(String),
+}
+
+/// A job begins within 30 days: the clock counts 213.
+const LATEST: Span = Span::from_ms(30 * 24 * 3600 * 1000);
+
+impl Ranged for JobEntry {
+    fn ranges(&self, check: &mut Ranges) {
+        check.at_most("start", self.start, LATEST);
+        check.at_most("class", self.class, MAX_LEVEL);
+    }
 }
 
 impl JobEntry {
@@ -151,8 +162,8 @@ pub(crate) fn deal(
 
 /// The hosts of a list, or of a file with lists.
 fn listed(text: &str, directory: &std::path::Path) -> Result<Vec<String>, String> {
-    let mut budget = HOSTS;
     let path = directory.join(text);
+    let mut budget = HOSTS;
     if !text.contains(['/', '\\']) && !path.is_file() {
         return expand(text, &mut budget);
     }

@@ -343,7 +343,7 @@ pub const MAX_FLOWS: u64 = 1 << 25;
 
 /// The field of an IP packet that tells service levels apart has six bits (RFC 2474), InfiniBand's
 /// four.
-const MAX_LEVEL: u8 = 63;
+pub const MAX_LEVEL: u8 = 63;
 
 /// What is wrong with synthetic traffic: the key below `[traffic]`, and a sentence.
 pub type Wrong = (String, String);

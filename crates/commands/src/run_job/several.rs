@@ -183,6 +183,10 @@ pub struct TrafficRow {
 }
 
 impl Answer for Report {
+    fn engine(&self) -> Option<&'static str> {
+        Some(self.engine.name())
+    }
+
     fn sheet(&self) -> report::Sheet {
         sheet::sheet(self)
     }
@@ -338,8 +342,7 @@ pub fn run(
     let members = &loaded.members[..];
     let Ready { worlds, assumed } = Ready::of(members)?;
     let mut stage = stage(loaded, members, (&worlds, &assumed), options, watch)?;
-    let alone = alone(&mut stage, watch)?;
-    let counts = counts(members, &alone, options.steps);
+    let (alone, counts) = alone(&mut stage, watch)?;
     let everybody = everybody(&stage);
     let together = stage.play(&everybody, &counts, watch)?;
     let mut rows = Vec::new();
@@ -463,27 +466,52 @@ fn everybody(stage: &Stage<'_, '_>) -> Vec<Who> {
     jobs.chain(stage.work.is_some().then_some(Who::Traffic)).collect()
 }
 
-/// Runs each by itself.
-fn alone(stage: &mut Stage<'_, '_>, watch: &mut packetsim::Watch<'_>) -> Result<Alone, Failure> {
-    let counts = vec![stage.options.steps; stage.members.len()];
+/// Runs each by itself, first with the steps that were asked for, then with as many as it has
+/// beside the others: every step draws its own jitter, and only equal ones can be compared.
+fn alone(
+    stage: &mut Stage<'_, '_>,
+    watch: &mut packetsim::Watch<'_>,
+) -> Result<(Alone, Vec<u32>), Failure> {
+    let asked = vec![stage.options.steps; stage.members.len()];
     let mut alone = Alone { step_s: Vec::new(), makespan_s: 0.0, loads: Vec::new() };
     for who in everybody(stage) {
-        let played = stage.play(&[who], &counts, watch)?;
+        alone.add(stage, who, &asked, watch)?;
+    }
+    let counts = counts(stage.members, &alone, stage.options.steps);
+    for (at, count) in counts.iter().enumerate().filter(|(at, count)| asked[*at] != **count) {
+        let mut again = Alone { step_s: Vec::new(), makespan_s: 0.0, loads: Vec::new() };
+        let mut own = asked.clone();
+        own[at] = *count;
+        again.add(stage, Who::Job(at), &own, watch)?;
+        (alone.step_s[at], alone.loads[at]) = (again.step_s[0], again.loads.remove(0));
+    }
+    Ok((alone, counts))
+}
+
+impl Alone {
+    fn add(
+        &mut self,
+        stage: &mut Stage<'_, '_>,
+        who: Who,
+        counts: &[u32],
+        watch: &mut packetsim::Watch<'_>,
+    ) -> Result<(), Failure> {
+        let played = stage.play(&[who], counts, watch)?;
         let seconds = match who {
             Who::Job(at) => {
                 let (steps, _) = stage.steps(&played, at)?;
-                alone.step_s.push(steps.mean());
+                self.step_s.push(steps.mean());
                 steps.times_s.iter().sum()
             }
             Who::Traffic => {
-                alone.makespan_s = stage.makespan(&played)?;
-                alone.makespan_s
+                self.makespan_s = stage.makespan(&played)?;
+                self.makespan_s
             }
         };
         let load = |link: LinkId| engine::load(stage.fabric, &played.outcome, seconds, link);
-        alone.loads.push(played.outcome.links.ids().map(load).collect());
+        self.loads.push(played.outcome.links.ids().map(load).collect());
+        Ok(())
     }
-    Ok(alone)
 }
 
 /// How many steps of each: as many as asked for of the one that takes longest, and of the others as
@@ -494,8 +522,8 @@ fn counts(members: &[Member], alone: &Alone, steps: u32) -> Vec<u32> {
     let last = ends.fold(0.0, f64::max);
     let count = |(member, step): (&Member, &f64)| {
         let left = last - member.start.as_secs_f64();
-        // Equal jobs must not differ by a rounding.
-        let fits = (left / step - 1e-3).ceil().clamp(1.0, f64::from(MOST_REPEATS)) as u32;
+        // Equal jobs have as many steps, whatever their jitter.
+        let fits = (left / step - 0.05).ceil().clamp(1.0, f64::from(MOST_REPEATS)) as u32;
         fits.max(steps)
     };
     members.iter().zip(&alone.step_s).map(count).collect()
@@ -557,9 +585,17 @@ fn slowed_by(
         let both = mine.iter().zip(theirs).map(|(a, b)| a.min(*b)).enumerate();
         let mut both: Vec<(usize, f64)> = both.filter(|(_, both)| 0.0 < *both).collect();
         both.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        let named = both.iter().take(TOLD_LINKS);
-        let links: Vec<String> =
-            named.map(|(at, _)| stage.fabric.link_name(LinkId::from_index(*at))).collect();
+        // Parallel cables have one name.
+        let mut links: Vec<String> = Vec::new();
+        for (at, _) in &both {
+            let name = stage.fabric.link_name(LinkId::from_index(*at));
+            if !links.contains(&name) {
+                links.push(name);
+            }
+            if links.len() == TOLD_LINKS {
+                break;
+            }
+        }
         let gained = own_s - without[place(own)];
         let seconds = if ROUNDING * own_s < gained.abs() { gained } else { 0.0 };
         if seconds != 0.0 || !links.is_empty() {

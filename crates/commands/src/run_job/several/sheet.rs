@@ -12,14 +12,18 @@ fn span(seconds: f64) -> String {
 
 pub(super) fn sheet(report: &Report) -> Sheet {
     let title = format!(
-        "{}: {} jobs on one fabric, {} engine",
+        "{}: {} on one fabric, {} engine",
         report.title,
-        report.jobs.len(),
+        if report.jobs.len() == 1 {
+            "a job".to_owned()
+        } else {
+            format!("{} jobs", report.jobs.len())
+        },
         report.engine.name()
     );
     let mut sheet = Sheet::new().heading(title).text(verdict(report)).table(jobs(report));
     for job in &report.jobs {
-        sheet = sheet.note(format!("{}: {}. Servers {}.", job.name, job.words, job.nodes));
+        sheet = sheet.text(format!("{}: {}. Servers {}.", job.name, job.words, job.nodes));
     }
     sheet = sheet.chart(bars(report));
     sheet = match meetings(report) {
@@ -29,7 +33,7 @@ pub(super) fn sheet(report: &Report) -> Sheet {
     for finding in &report.findings {
         sheet = sheet.note(finding);
     }
-    sheet.note(format!(
+    sheet.text(format!(
         "Whole: {} operations on one clock. A job whose step is shorter repeats it as long as the \
          longest needs. Without somebody, everybody else stays.",
         grouped(report.operations)
@@ -66,7 +70,7 @@ fn jobs(report: &Report) -> Table {
         table.row([
             job.name.clone(),
             grouped(job.gpus),
-            span(job.start_s),
+            if job.start_s == 0.0 { "0 s".to_owned() } else { span(job.start_s) },
             span(job.step_s),
             span(job.alone_s),
             format!("{:.3}", job.slowdown),
