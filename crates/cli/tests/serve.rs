@@ -110,6 +110,7 @@ impl Drop for Server {
 }
 
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    #[expect(clippy::disallowed_methods, reason = "a test gives up after a minute")]
     let began = Instant::now();
     while !is_so() {
         assert!(began.elapsed() < Duration::from_secs(60), "never: {what}");

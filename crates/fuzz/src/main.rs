@@ -6,8 +6,9 @@
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use commands::meter::Meter;
 use fuzz::{Campaign, Find, MAX_SECONDS, TARGETS, Target};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
@@ -16,7 +17,7 @@ const MEMORY: u64 = 2 << 30;
 /// Bytes in memory at which the watcher calls the input a find.
 const RESIDENT: u64 = 1 << 30;
 
-type Current = Arc<Mutex<(Option<Instant>, Vec<u8>)>>;
+type Current = Arc<Mutex<(Option<Meter>, Vec<u8>)>>;
 
 struct Options {
     seconds: u64,
@@ -73,7 +74,7 @@ fn watch(target: &'static str, current: Current, out: std::path::PathBuf) {
         loop {
             std::thread::sleep(Duration::from_millis(100));
             let Ok(now) = current.lock() else { return };
-            let long = now.0.is_some_and(|began| 4.0 * MAX_SECONDS < began.elapsed().as_secs_f64());
+            let long = now.0.is_some_and(|began| 2.0 * MAX_SECONDS < began.cpu_s());
             let about = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
             let pages: u64 =
                 about.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
@@ -86,12 +87,11 @@ fn watch(target: &'static str, current: Current, out: std::path::PathBuf) {
     });
 }
 
-#[expect(clippy::disallowed_methods, reason = "fuzzing goes on for so many seconds")]
 fn fire(target: &'static Target, options: &Options) -> u64 {
     let mut campaign = Campaign::new(target, options.seed);
     watch(target.name, campaign.current.clone(), options.out.clone());
-    let (began, mut finds) = (Instant::now(), 0);
-    while began.elapsed() < Duration::from_secs(options.seconds) {
+    let (began, mut finds) = (Meter::start(), 0);
+    while began.wall_s() < options.seconds as f64 {
         if let Err(find) = campaign.step() {
             keep(&options.out, &find);
             finds += 1;
@@ -100,7 +100,7 @@ fn fire(target: &'static Target, options: &Options) -> u64 {
             }
         }
     }
-    let (seconds, answers) = (began.elapsed().as_secs_f64(), campaign.answers());
+    let (seconds, answers) = (began.wall_s(), campaign.answers());
     let executions = campaign.executions;
     say(&format!("{:15} {executions:>10} {seconds:7.0} s {answers:5} {finds}", target.name));
     finds

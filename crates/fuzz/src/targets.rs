@@ -517,7 +517,12 @@ fn binary_seeds() -> Vec<Vec<u8>> {
     tar[..5].copy_from_slice(b"a.log");
     tar[124..135].copy_from_slice(b"00000000010");
     tar[257..262].copy_from_slice(b"ustar");
-    vec![pickle, gzip, zstd, tar]
+    // A capture of one packet: pcap of version 2.4, packets from their IP header on.
+    let mut pcap = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    pcap.extend([0xff, 0xff, 0, 0, 101, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    pcap.extend([60, 0, 0, 0, 60, 0, 0, 0]);
+    pcap.extend(PACKET);
+    vec![pickle, gzip, zstd, tar, pcap]
 }
 
 fn observed(input: &[u8]) -> String {
