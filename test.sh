@@ -51,6 +51,9 @@ tests/slurm/run.sh "$built/fatflow"
 tests/ray/run.sh "$built/fatflow" "$built/lib_native.so"
 tests/kubernetes/run.sh "$built/fatflow"
 
+say "real packets: sums, paths, captures, nothing left behind"
+tests/live/run.sh "$built/fatflow"
+
 say "the Python package: tests, notebooks, the cells of the book, types"
 tests/python/run.sh
 

@@ -21,9 +21,11 @@ const ORDER: &[&str] = &[
     "scenario",
     "observe",
     "commands",
+    "live",
     "sweep",
     "serve",
     "cli",
+    "fuzz",
     "python",
 ];
 

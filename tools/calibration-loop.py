@@ -4,7 +4,7 @@
     tools/calibration-loop.py target/release/fatflow [CASES] [NOISE]
 
 Every case draws a launch, a hand-over between servers and a rate of the NICs, lets fatflow write the
-tables that nccl-tests would print on such a cluster (all-gather on 16 and 64 GPUs), and calibrates
+tables that nccl-tests would print on such a cluster (all-gather on 16 and 128 GPUs), and calibrates
 a scenario that knows nothing of them. Ends with 1 if fewer than 90 of 100 intervals hold the truth,
 or if one is wider than 15 % to either side.
 """
@@ -33,7 +33,7 @@ def main() -> int:
             }
             units = {"network.nic.pcie": "Gbps"}
             tables = []
-            for gpus in (16, 64):
+            for gpus in (16, 128):
                 table = Path(folder) / f"{gpus}.txt"
                 command = [binary, "collective", "all_gather", "small-128", "-g", str(gpus), "-b", "1K"]
                 command += ["-e", "4G", "--engine", "analytic", "--seed", str(1000 * case + gpus)]

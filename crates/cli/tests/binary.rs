@@ -151,7 +151,11 @@ fn json_answers_come_in_the_envelope() {
     let desk = Desk::with("my.toml", SMALL);
     let answer = desk.run(&["topo", "my.toml", "--json", "--seed", "5"]).json();
     let keys: Vec<&String> = answer.as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["fatflow", "command", "engine", "seed", "scenario", "unused", "result"]);
+    let expected =
+        ["fatflow", "command", "engine", "seed", "scenario", "about", "unused", "result"];
+    assert_eq!(keys, expected);
+    assert_eq!(answer["about"]["command"], "fatflow topo my.toml --seed 5");
+    assert_eq!(answer["about"]["oversubscription"], "1:1");
     assert_eq!(answer["command"], "topo");
     assert_eq!(answer["seed"], 5);
     assert_eq!(answer["scenario"].as_str().unwrap().len(), 16);
@@ -430,7 +434,7 @@ fn inputs_that_are_not_used_are_named_everywhere() {
     assert_eq!(keys(&["--threads", "2"]), [&on_flows[..], &["--threads".into()]].concat());
 
     let screen = desk.run(&["run", "my.toml", "--report", "page.html"]).out;
-    let first: Vec<&str> = screen.lines().take(9).collect();
+    let first: Vec<&str> = screen.lines().take(12).collect();
     let first = first.join(" ");
     assert!(
         first.contains("! not used: job.parallel.overlap (`ep` in it hides nothing"),

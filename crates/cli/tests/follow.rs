@@ -40,8 +40,8 @@ fn exporter(has_fault: bool) -> String {
             // In chunks, as exporters written in Go answer.
             let (a, b) = page.split_at(page.len() / 2);
             let answer = format!(
-                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{a}\r\n{:x}\r\n{b}\r\n0\
-                 \r\n\r\n",
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 {:x}\r\n{a}\r\n{:x}\r\n{b}\r\n0\r\n\r\n",
                 a.len(),
                 b.len()
             );

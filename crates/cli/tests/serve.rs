@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 /// Packets for minutes.
 const LONG: &str = "name = \"long\"\n[cluster]\ngpus = 64\n[traffic]\npattern = \"permutation\"\n\
-                    bytes = \"2GiB\"\n";
+                    bytes = \"8GiB\"\n";
 const SHORT: &str =
     "name = \"short\"\n[cluster]\ngpus = 16\n[traffic]\npattern = \"permutation\"\n";
 const TOKEN: &str = "0123456789abcdef-token";
@@ -188,7 +188,7 @@ fn memory_time_and_children_are_limited_and_the_reason_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let bounds = ["--memory", "200MB", "--run-seconds", "3"];
     let server = Server::start(folder.path(), &bounds, &[]);
-    let large = LONG.replace("gpus = 64", "gpus = 1048576");
+    let large = LONG.replace("gpus = 64", "gpus = 65536");
     let run = server.wait_for(server.start_run(&large, "flow"), &["failed", "done"]);
     let message = run["message"].as_str().unwrap();
     assert_eq!(run["status"], "failed", "{run}");

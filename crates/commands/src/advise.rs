@@ -403,7 +403,11 @@ impl Search<'_> {
             }
         }
         match self.options.within {
-            Some(_) => changes.sort_by(|a, b| a.cost_usd.total_cmp(&b.cost_usd)),
+            Some(_) => {
+                changes.sort_by(|a, b| a.cost_usd.total_cmp(&b.cost_usd));
+                // Mixes that come to the same fabric are one.
+                changes.dedup_by(|b, a| (a.cost_usd, a.step_s) == (b.cost_usd, b.step_s));
+            }
             None => changes.sort_by(|a, b| b.gain.total_cmp(&a.gain)),
         }
         let advice = Advice {

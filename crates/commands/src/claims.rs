@@ -1,8 +1,8 @@
-//! `claims`: every number that the source documents state, the scenarios that test it, what comes out, and
-//! whether that agrees.
+//! `claims`: every number that the source documents state, the scenarios that test it, what comes
+//! out, and whether that agrees.
 //!
-//! The source documents are the comparative analysis and the articles that this project grew from; the list
-//! of what they say is `data/claims.toml`. A measure that several claims share on the same
+//! The source documents are the comparative analysis and the articles that this project grew from;
+//! the list of what they say is `data/claims.toml`. A measure that several claims share on the same
 //! scenarios is taken once. One rule judges all of them ([`RULE`]).
 
 use std::collections::BTreeMap;

@@ -1,14 +1,14 @@
 //! `observe`: what a real cluster wrote down, as the figures that other commands predict.
 //!
 //! Files are read by the crate `observe`; here stands how its answer is shown ([`page`]), what a
-//! scenario predicts beside it ([`beside`]), constants that are fitted to it ([`calibrate`]), and how a
-//! running cluster is followed ([`follow`]).
+//! scenario predicts beside it ([`beside`]), constants that are fitted to it ([`calibrate`]), and
+//! how a running cluster is followed ([`follow`]).
 
 use std::path::PathBuf;
 
-pub use ::observe::Watch;
-use ::observe::observed::Source;
-use ::observe::{Observed, Summary};
+pub use observe::Watch;
+use observe::observed::Source;
+use observe::{Observed, Summary};
 use report::{Answer, Sheet};
 use serde::Serialize;
 
@@ -54,7 +54,7 @@ impl Report {
 
 /// Reads all files and sums up what they say.
 pub fn run(files: &[PathBuf], watch: &Watch) -> Report {
-    let observed = ::observe::read(files, watch);
+    let observed = observe::read(files, watch);
     let (predicted, calibration) = (None, None);
     Report { summary: Summary::of(&observed), predicted, calibration, observed }
 }

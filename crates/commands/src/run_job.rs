@@ -481,31 +481,13 @@ fn report(
         wall_s: clock.wall_s(),
         cpu_s: clock.cpu_s(),
         peak_rss_bytes: meter::peak_rss_bytes(),
-        drawn: drawn(loaded, world, engine, lanes),
+        drawn: page::Drawn::of(loaded, world, engine, lanes),
     };
     let answers: Vec<_> = std::iter::once(figures(&first)).chain(others).collect();
     let seeds = (1 < repeat.seeds).then(|| Seeds::of(loaded.scenario.seed, &answers));
     let report = Report { seeds, ..first };
     let verdict = Verdict::of(loaded, world, (prediction, engine), &report);
     Report { verdict, ..report }
-}
-
-/// What is drawn besides what the report tells.
-fn drawn(
-    loaded: &Loaded,
-    world: &JobWorld<'_>,
-    engine: Engine,
-    lanes: lanes::Lanes,
-) -> page::Drawn {
-    page::Drawn {
-        title: loaded.title(),
-        engine,
-        lanes,
-        job: page::job_words(world.job),
-        textbook_bubble: (world.job.layout.pp - 1) as f64
-            / (world.job.microbatches * world.job.layout.vpp).max(1) as f64,
-        cluster_gpus: world.fabric().gpus() as u64,
-    }
 }
 
 /// Cores of the busiest server that the transport takes over the step.

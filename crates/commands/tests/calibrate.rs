@@ -66,7 +66,7 @@ fn hidden_constants_are_found_within_their_intervals() {
             format!("library.crossing={crossing_us}us"),
             format!("network.nic.pcie={nic_gbps}Gbps"),
         ];
-        let seeds = [(16, 2 * case), (64, 2 * case + 1)];
+        let seeds = [(16, 2 * case), (128, 2 * case + 1)];
         let tables = seeds.map(|(gpus, seed)| printed(&set, Collective::AllGather, gpus, seed));
         let name = format!("case-{case}");
         let found = calibrated(&summary(&tables), &name).expect("it is determined");

@@ -217,6 +217,16 @@ impl Clone for Ways {
 const WAYS: usize = 1 << 20;
 
 impl Fabric {
+    /// The same fabric with all rates divided: small machines stand for it.
+    #[must_use]
+    pub fn slower(&self, by: f64) -> Self {
+        let mut slower = self.clone();
+        for class in slower.classes.iter_mut() {
+            class.rate = Rate::from_bps_f64(class.rate.as_bps() as f64 / by);
+        }
+        slower
+    }
+
     /// The latency of the way between two nodes: `find` looks it up once, and it is kept.
     pub fn way(&self, from: NodeId, to: NodeId, find: impl FnOnce() -> Span) -> Span {
         let known = self.ways.0.read().expect("nobody panics with it");

@@ -17,6 +17,8 @@
 //! can be repeated path by path. UDP source ports: Linux `include/rdma/ib_verbs.h`,
 //! `rdma_calc_flow_label` and `rdma_flow_label_to_udp_sport`.
 
+pub mod linux;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -94,12 +96,25 @@ pub enum HashFunction {
     /// MurmurHash3 of the fields without the protocol, as a little-endian machine has them in its
     /// memory: that of HPCC's ns-3 (`SwitchNode::EcmpHash`).
     Ns3,
+    /// Linux's multipath routing: `fib_multipath_hash_policy` 1, or 0 for addresses alone; goes with
+    /// `members = "threshold"`. Linux itself does not know queue pair numbers.
+    Linux,
+    /// The same with policy 3 and the same fields.
+    LinuxCustom,
 }
 
 impl HashFunction {
     /// All functions, for tests and help texts.
-    pub const ALL: [Self; 6] =
-        [Self::Crc16, Self::Crc32, Self::XorFold, Self::Toeplitz, Self::Murmur3, Self::Ns3];
+    pub const ALL: [Self; 8] = [
+        Self::Crc16,
+        Self::Crc32,
+        Self::XorFold,
+        Self::Toeplitz,
+        Self::Murmur3,
+        Self::Ns3,
+        Self::Linux,
+        Self::LinuxCustom,
+    ];
 
     /// The plain function of these bytes, with the seed as its initial value or key.
     pub fn hash(self, bytes: &[u8], seed: u32) -> u32 {
@@ -109,6 +124,8 @@ impl HashFunction {
             Self::XorFold => u32::from(xor_fold(bytes, seed as u16)),
             Self::Toeplitz => toeplitz(bytes, seed),
             Self::Murmur3 | Self::Ns3 => murmur3(bytes, seed),
+            Self::Linux => linux::hash(bytes, seed),
+            Self::LinuxCustom => linux::custom(linux::hash(bytes, seed)),
         }
     }
 }
@@ -125,6 +142,17 @@ pub struct Hasher {
 impl Hasher {
     /// The hash of a flow at a switch with this seed, of which the low bits are to be used.
     pub fn hash(self, key: &FlowKey, seed: u32) -> u32 {
+        if matches!(self.function, HashFunction::Linux | HashFunction::LinuxCustom) {
+            let (src, dst) = (key.src_ip.to_be_bytes(), key.dst_ip.to_be_bytes());
+            let five = (key.protocol, [key.src_port, key.dst_port]);
+            let five = (self.fields != HashFields::Addresses).then_some(five);
+            let mut bytes = linux::key(&src, &dst, five);
+            if self.fields == HashFields::FiveTupleQpn {
+                // Where the kernel has zeros: what one that knew the number might do.
+                bytes[44..48].copy_from_slice(&key.dst_qpn.to_be_bytes());
+            }
+            return self.function.hash(&bytes, seed) >> 1;
+        }
         let (bytes, length) = match self.function {
             HashFunction::Ns3 => self.fields.words(key),
             _ => self.fields.bytes(key),
@@ -136,7 +164,7 @@ impl Hasher {
                 u32::from((hash as u16).rotate_right(offset))
             }
             HashFunction::Crc32 => hash.rotate_right(offset),
-            HashFunction::Toeplitz | HashFunction::Murmur3 | HashFunction::Ns3 => hash,
+            _ => hash,
         }
     }
 }

@@ -353,7 +353,8 @@ pub struct Communicator {
     pub channels: u32,
     /// Channels for NVLink SHARP, if that is said.
     pub nvls_channels: Option<u32>,
-    /// The ranks of each ring in order, one for each channel; ranks that no line names are left out.
+    /// The ranks of each ring in order, one for each channel; ranks that no line names are left
+    /// out.
     pub rings: Vec<Vec<u32>>,
     /// For each channel the parent of each rank in the tree, -1 at the root.
     pub trees: Vec<Vec<Option<i32>>>,

@@ -6,7 +6,7 @@
 //! takes its bits from here. What only a run can tell (how long its lists grow) is checked where it
 //! grows, in release builds too.
 
-use fabric::routing::QueuePairUse;
+use fabric::routing::{QueuePairUse, RoutingConfig};
 use fabric::{Fabric, LinkId, NodeKind};
 use traffic::{OpKind, Transfers};
 use units::{Bytes, Id, IdVec, OutOfRange, Ranges, Span};
@@ -288,13 +288,38 @@ pub(crate) fn check_input(
 
 /// Into how many pieces of how many bytes an operation is cut that so many queue pairs carry.
 pub(crate) fn pieces(settings: &Settings, bytes: u64, pairs: u64) -> (u64, u64) {
-    let routing = &settings.routing;
+    dealt(&settings.routing, bytes, pairs)
+}
+
+fn dealt(routing: &RoutingConfig, bytes: u64, pairs: u64) -> (u64, u64) {
     let unit = match routing.split {
         _ if pairs == 1 => bytes.max(1),
         QueuePairUse::Split => bytes.div_ceil(pairs).max(1),
         QueuePairUse::RoundRobin => routing.chunk.get().max(1),
     };
     (bytes.div_ceil(unit).max(1), unit)
+}
+
+/// How an operation is dealt over the queue pairs of its connection: which of them get how many
+/// bytes, and whose turn is next. The pieces of one queue pair follow each other as one message.
+pub fn deal(
+    routing: &RoutingConfig,
+    bytes: u64,
+    pairs: u64,
+    turn: u64,
+) -> (impl Iterator<Item = (u64, u64)> + use<>, u64) {
+    let (pieces, unit) = dealt(routing, bytes, pairs);
+    let next = match routing.split {
+        QueuePairUse::RoundRobin if 1 < pairs => (turn + pieces) % pairs,
+        _ => turn,
+    };
+    let parts = (0..pieces.min(pairs)).map(move |part| {
+        let mine = (pieces - part).div_ceil(pairs);
+        let has_last = (pieces - 1) % pairs == part;
+        let last = if has_last { bytes - (pieces - 1) * unit } else { unit };
+        ((turn + part) % pairs, (mine - 1) * unit + last)
+    });
+    (parts, next)
 }
 
 /// Refuses more messages, or more packets on one queue pair, than can be numbered.

@@ -21,7 +21,7 @@ use crate::exchange::Part;
 use crate::faults::Trouble;
 use crate::ids::{Maybe, PairId, Raw, SenderId, SwitchId};
 use crate::light_acks::LightAcks;
-use crate::limits::{AGE, pieces};
+use crate::limits::{AGE, deal, pieces};
 use crate::measure::Recorder;
 use crate::nic::{AcksWhilePaused, Sender};
 use crate::packet::{Class, Clock, PATH_END, PURPOSES, Packet, Purpose, STAMPED, Sizes, Waiting};
@@ -640,13 +640,10 @@ impl Simulation<'_> {
             self.post_message(first, op, bytes, self.time.now);
             return;
         }
-        let (pieces, unit) = pieces(self.input.settings, bytes, count);
         let turn = u64::from(self.ends.operations.turns[connection]);
-        if self.input.settings.routing.split == QueuePairUse::RoundRobin {
-            self.ends.operations.turns[connection] = ((turn + pieces) % count) as u16;
-        }
-        // The pieces of one queue pair follow each other, so they are one message here.
-        let used = pieces.min(count);
+        let (parts, next) = deal(&self.input.settings.routing, bytes, count, turn);
+        self.ends.operations.turns[connection] = next as u16;
+        let used = pieces(self.input.settings, bytes, count).0.min(count);
         self.set_part_count(op, used as u32);
         // Whoever splits a message posts every part of it.
         let splits = self.input.settings.routing.split == QueuePairUse::Split;
@@ -656,13 +653,8 @@ impl Simulation<'_> {
         if splits {
             self.ends.senders[sender].posting_until = begin + (used - 1) * post;
         }
-        for part in 0..used {
-            let mine = (pieces - part).div_ceil(count);
-            let has_last = (pieces - 1) % count == part;
-            let before_last = (mine - 1) * unit;
-            let last = if has_last { bytes - (pieces - 1) * unit } else { unit };
-            let size = before_last + last;
-            let pair = PairId::from_index(first.index() + ((turn + part) % count) as usize);
+        for (part, (pair, size)) in (0..).zip(parts) {
+            let pair = PairId::from_index(first.index() + pair as usize);
             self.post_message(pair, op, size, begin + part * post);
         }
     }

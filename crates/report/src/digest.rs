@@ -16,7 +16,7 @@ const START: [u32; 8] = [
 
 /// The same of the cube roots of the first 64 primes.
 fn constants() -> [u32; 64] {
-    let is_prime = |n: u64| (2..n).take_while(|d| d * d <= n).all(|d| n % d != 0);
+    let is_prime = |n: u64| (2..n).take_while(|d| d * d <= n).all(|d| !n.is_multiple_of(d));
     let primes = (2_u64..).filter(|n| is_prime(*n));
     let mut all = [0; 64];
     for (place, prime) in all.iter_mut().zip(primes) {

@@ -347,7 +347,8 @@ proptest! {
             let _ = import::server("topo.xml", &text);
             return Ok(());
         };
-        if let Ok(read) = import::graph(name, &text, Hints { nics_per_node: 2, ..Hints::default() }) {
+        let hints = Hints { nics_per_node: 2, ..Hints::default() };
+        if let Ok(read) = import::graph(name, &text, hints) {
             let config = FabricConfig {
                 topology: TopologyKind::File,
                 graph: Some(read.graph),

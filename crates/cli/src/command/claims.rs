@@ -8,7 +8,7 @@ use scenario::Purpose;
 
 use crate::terminal::{Ending, Stop, Terminal};
 
-/// Test what the source documents say: every number in them, the scenario that tests it, and the verdict
+/// Test what the source documents say: every number, the scenario that tests it, the verdict
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -40,6 +40,7 @@ commands! {
     Check check
     Topo topo
     Collective collective
+    Live live
     Run run
     Traffic traffic
     Advise advise

@@ -116,7 +116,8 @@ impl Arguments {
                     break;
                 }
                 let next = every * followed.looks as u32;
-                while start.elapsed() < next && !terminal.interrupt.happened.load(Ordering::Relaxed) {
+                let stops = || terminal.interrupt.happened.load(Ordering::Relaxed);
+                while start.elapsed() < next && !stops() {
                     thread::sleep(LOOK.min(next.saturating_sub(start.elapsed())));
                 }
             }

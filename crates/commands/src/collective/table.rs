@@ -1,4 +1,4 @@
-//! A predicted collective as the table that nccl-tests would print, for tools that read such tables.
+//! A predicted collective as the table that nccl-tests would print, for tools that read those.
 //!
 //! Times can be made to vary, as those of a benchmark do: each by a factor whose logarithm is normal
 //! with mean 0, from the scenario's seed.
@@ -45,8 +45,8 @@ fn head(loaded: &Loaded, report: &Report) -> String {
     let sizes = |pick: fn(u64, u64) -> u64| report.rows.iter().map(|row| row.bytes).reduce(pick);
     let (min, max) = (sizes(u64::min).unwrap_or(0), sizes(u64::max).unwrap_or(0));
     let mut text = format!(
-        "# Collective test starting: {name}_perf\n# nThread 1 nGpus 1 minBytes {min} maxBytes {max} \
-         step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0\n#\n\
+        "# Collective test starting: {name}_perf\n\
+         # nThread 1 nGpus 1 minBytes {min} maxBytes {max} step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0\n#\n\
          # Using devices\n"
     );
     let per_node = loaded.fabric().gpus_per_node().max(1);
@@ -54,13 +54,13 @@ fn head(loaded: &Loaded, report: &Report) -> String {
     for rank in 0..report.gpus {
         let (host, device) = (rank / per_node, rank % per_node);
         text += &format!(
-            "#  Rank {rank:>2} Group  0 Pid {} on node-{host:03} device {device:>2} [{device:02x}:00.0] \
-             {gpu}\n",
+            "#  Rank {rank:>2} Group  0 Pid {} on node-{host:03} device {device:>2} \
+             [{device:02x}:00.0] {gpu}\n",
             1000 + rank
         );
     }
     text + "#\n#                                                              out-of-place\
-            \n#       size         count      type   redop    root     time   algbw   busbw #wrong     \
-            time   algbw   busbw #wrong\n#        (B)    (elements)                               \
+            \n#       size         count      type   redop    root     \
+            time   algbw   busbw #wrong     time   algbw   busbw #wrong\n#        (B)    (elements)                               \
             (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)\n"
 }

@@ -1,5 +1,6 @@
 //! What people see of a comparison: the verdict, one table of what differs with the best marked,
-//! the inputs that differ; on a page or if asked, one table for each theme, reported above simulated.
+//! the inputs that differ; on a page or if asked, one table for each theme, reported above
+//! simulated.
 
 use report::number::{between, grouped, significant_to};
 use report::{Align, Chart, ChartKind, Frame, Sheet, Table, Unit};

@@ -1,4 +1,4 @@
-//! Constants of a scenario, fitted to what was observed: only those that the observations determine.
+//! Constants of a scenario, fitted to what was observed: only those that this determines.
 //!
 //! Every observed collective is predicted with trial values of the constants until predictions fit
 //! ([`super::fit`]). A constant whose interval stays wide, or that comes to its bound, is refused
@@ -13,6 +13,7 @@ use report::number::significant;
 use report::{Align, Sheet, Table};
 use scenario::Loaded;
 use serde::Serialize;
+use traffic::collective::Collective;
 use units::{Bytes, Rate, Span};
 
 use super::beside::{self, Point, mean};
@@ -39,11 +40,14 @@ enum Knob {
     ScaleUp,
     /// What a hand-over between servers takes besides.
     Crossing,
+    /// The share of a NIC's rate that an all-to-all leaves it.
+    AllToAll,
 }
 
 impl Knob {
     /// All, the ones that are kept longest first.
-    const ALL: [Self; 4] = [Self::NicRate, Self::ScaleUp, Self::Launch, Self::Crossing];
+    const ALL: [Self; 5] =
+        [Self::NicRate, Self::ScaleUp, Self::AllToAll, Self::Launch, Self::Crossing];
 
     fn key(self) -> &'static str {
         match self {
@@ -51,6 +55,7 @@ impl Knob {
             Self::NicRate => "network.nic.pcie",
             Self::ScaleUp => "library.scale_up_efficiency",
             Self::Crossing => "library.crossing",
+            Self::AllToAll => "library.all_to_all_share",
         }
     }
 
@@ -60,6 +65,7 @@ impl Knob {
             Self::NicRate => "what each NIC moves, each way",
             Self::ScaleUp => "share of the scale-up links' rate that collectives reach",
             Self::Crossing => "what each hand-over between servers takes besides",
+            Self::AllToAll => "share of a NIC's rate that an all-to-all of many servers leaves it",
         }
     }
 
@@ -67,13 +73,16 @@ impl Knob {
         match self {
             Self::Launch | Self::Crossing => "us",
             Self::NicRate => "Gbps",
-            Self::ScaleUp => "",
+            Self::ScaleUp | Self::AllToAll => "",
         }
     }
 
     /// Where it begins; none if the observations cannot depend on it.
-    fn start(self, loaded: &Loaded, (inside, between): (bool, bool)) -> Option<f64> {
+    fn start(self, loaded: &Loaded, points: &[Point]) -> Option<f64> {
         let library = &loaded.scenario.library;
+        let domain = loaded.fabric().gpus_per_node() as u32;
+        let is_far = |point: &Point| domain < point.ranks;
+        let (between, inside) = (points.iter().any(is_far), !points.iter().all(is_far));
         match self {
             Self::Launch => Some(1e6 * library.launch.as_secs_f64().max(1e-6)),
             Self::Crossing => between.then(|| 1e6 * library.crossing.as_secs_f64().max(5e-7)),
@@ -81,6 +90,11 @@ impl Knob {
                 let line = payload_gbps(loaded).filter(|_| between)?;
                 let set = loaded.settings().nic.host_rate();
                 Some(set.map_or(0.9 * line, |rate| rate.as_bps_f64() / 1e9).min(0.9 * line))
+            }
+            Self::AllToAll => {
+                let mut far = points.iter().filter(|point| is_far(point));
+                let some = far.any(|point| point.collective == Collective::AllToAll);
+                some.then_some(library.all_to_all_share)
             }
             Self::ScaleUp => {
                 let has_links = 1 < loaded.fabric().gpus_per_node();
@@ -96,7 +110,7 @@ impl Knob {
                 let line = payload_gbps(loaded).unwrap_or(1.0);
                 Scale { is_log: true, range: [1e-3 * line, line], step: 0.0 }
             }
-            Self::ScaleUp => Scale { is_log: true, range: [0.01, 1.0], step: 0.0 },
+            Self::ScaleUp | Self::AllToAll => Scale { is_log: true, range: [0.01, 1.0], step: 0.0 },
         }
     }
 
@@ -106,6 +120,7 @@ impl Knob {
             Self::Launch => library.launch = Span::from_secs_f64(1e-6 * value),
             Self::Crossing => library.crossing = Span::from_secs_f64(1e-6 * value),
             Self::ScaleUp => library.scale_up_efficiency = Some(value),
+            Self::AllToAll => library.all_to_all_share = value,
             Self::NicRate => {
                 let rate = Some(Rate::from_bps_f64(1e9 * value));
                 loaded.scenario.network.settings.nic.pcie = rate;
@@ -118,7 +133,7 @@ impl Knob {
         match self {
             Self::Launch | Self::Crossing => format!("\"{}ns\"", (1e3 * value).round()),
             Self::NicRate => format!("\"{:.3}Gbps\"", value),
-            Self::ScaleUp => format!("{value:.4}"),
+            Self::ScaleUp | Self::AllToAll => format!("{value:.4}"),
         }
     }
 }
@@ -233,16 +248,10 @@ impl Bench<'_, '_> {
         &mut self,
         points: &[Point],
     ) -> Result<(Vec<(Knob, f64)>, Fitted, Vec<Refused>), Failure> {
-        let fabric = self.loaded.fabric();
-        let domain = fabric.gpus_per_node() as u32;
-        let spans = points.iter().map(|point| domain < point.ranks);
-        let (between, inside) = spans.fold((false, false), |(b, i), far| (b || far, i || !far));
-        // Between servers, the links inside are rarely what holds a collective up.
-        let reach = (inside, between);
         let mut refused = Vec::new();
         let mut knobs: Vec<(Knob, f64)> = Vec::new();
         for knob in Knob::ALL {
-            match knob.start(self.loaded, reach) {
+            match knob.start(self.loaded, points) {
                 Some(start) => knobs.push((knob, start)),
                 None => refused.push(Refused {
                     key: knob.key(),
@@ -281,13 +290,13 @@ fn doubt(scale: Scale, value: f64, low: f64, high: f64) -> (f64, String) {
     if value <= least {
         return (f64::INFINITY, "it fits best at 0: the model has enough without it".to_owned());
     }
-    if scale.is_log && most * 0.999 <= high && high.is_finite() {
-        let why = "nothing was slower than the links themselves allow".to_owned();
-        return (f64::INFINITY, why);
-    }
-    if high.is_infinite() || most <= high || low <= least {
+    if low <= least {
         let why = "the observations leave it open: other constants explain them as well".to_owned();
         return (1e6, why);
+    }
+    if most * 0.999 <= high {
+        let why = "nothing was slower than the links themselves allow".to_owned();
+        return (f64::INFINITY, why);
     }
     let half = 0.5 * (high - low) / value;
     (half, format!("its 95 % interval would be ±{:.0} %", 100.0 * half))
@@ -327,10 +336,6 @@ pub fn calibrate(
     let mut bench = Bench { loaded, engine: order.engine, watch };
     let before = bench.predict(&[], &[], &points)?;
     let (knobs, found, refused) = bench.determine(&points)?;
-    if knobs.is_empty() {
-        let why: Vec<String> = refused.iter().map(|r| format!("{}: {}", r.key, r.why)).collect();
-        return Err(Failure::Run(format!("nothing is determined. {}", why.join("; "))));
-    }
     let (held_back, held_back_error) = bench.hold_back(&knobs, &points)?;
     let errors: Vec<f64> = found.residuals.iter().map(|r| (-r).exp() - 1.0).collect();
     let error_of = |logs: &[f64]| {
@@ -448,7 +453,11 @@ impl Calibration {
                 one.what.to_owned(),
             ]);
         }
-        let mut sheet = sheet.heading(format!("Calibrated: {}", self.file)).table(table);
+        let mut sheet = sheet.heading(format!("Calibrated: {}", self.file));
+        sheet = match self.constants.is_empty() {
+            true => sheet.text("No constant is determined: the scenario stays as it is."),
+            false => sheet.table(table),
+        };
         sheet = sheet.text(format!(
             "Errors of {} sizes were {:.1} % on average and are {:.1} % with these constants.",
             self.residuals.len(),

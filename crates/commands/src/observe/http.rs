@@ -1,7 +1,7 @@
 //! As much of HTTP/1.1 as following a cluster needs: one page fetched, one page served.
 //!
-//! Plain HTTP on `std::net`: exporters and Prometheus (`/metrics`, `/federate`) speak it. Every wait
-//! has an end and every answer a longest length.
+//! Plain HTTP on `std::net`: exporters and Prometheus (`/metrics`, `/federate`) speak it. Every
+//! wait has an end and every answer a longest length.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};

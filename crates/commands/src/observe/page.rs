@@ -1,9 +1,9 @@
 //! What people see of observations: one page.
 
-use ::observe::capture::Wire;
-use ::observe::counter::CounterRow;
-use ::observe::observed::{Benchmark, Severity, Source};
-use ::observe::summary::{CollectiveSummary, Summary};
+use observe::capture::Wire;
+use observe::counter::CounterRow;
+use observe::observed::{Benchmark, Severity, Source};
+use observe::summary::{CollectiveSummary, Summary};
 use report::chart::decimate;
 use report::number::{bits_per_second, bytes, grouped, significant};
 use report::{Align, Chart, ChartKind, Frame, Sheet, Table, Unit};
@@ -268,7 +268,7 @@ fn communicators(sheet: Sheet, summary: &Summary) -> Sheet {
 
 fn packets(sheet: Sheet, summary: &Summary) -> Sheet {
     let counts = &summary.packets;
-    if *counts == ::observe::observed::Packets::default() {
+    if *counts == observe::observed::Packets::default() {
         return sheet;
     }
     let facts = [

@@ -3,9 +3,9 @@
 //! A counter of something bad (losses, errors, pauses, marks) is a finding when it grows in one
 //! interval far beyond what it did: by more than eight standard deviations above its mean, and by
 //! half of that mean, where the deviation is at least that of rare events that come by chance. A
-//! counter of bytes is one when it falls below half of its mean while those of the same name do not:
-//! one slow link. Three intervals must be known before anything is found. What is found does not
-//! count as usual; it is over after three quiet intervals.
+//! counter of bytes is one when it falls below half of its mean while those of the same name do
+//! not: one slow link. Three intervals must be known before anything is found. What is found does
+//! not count as usual; it is over after three quiet intervals.
 
 use std::collections::BTreeMap;
 

@@ -4,12 +4,14 @@ use job::{Job, stages};
 use report::chart::distinct;
 use report::number::{dollars, grouped, significant, watts, with_ends};
 use report::{Align, Answer, Chart, ChartKind, Frame, Sheet, Table, Unit};
+use scenario::Loaded;
 use step::money::Bill;
 use units::{Bytes, Span};
 
 use super::lanes::Lanes;
 use super::{Circuits, Memory, Report, Verdict};
 use crate::engine::Engine;
+use crate::world::JobWorld;
 
 /// Pairs of pods whose circuits are told.
 const TOLD_CIRCUITS: usize = 16;
@@ -25,6 +27,21 @@ pub(super) struct Drawn {
     pub(super) textbook_bubble: f64,
     /// GPUs of the cluster.
     pub(super) cluster_gpus: u64,
+}
+
+impl Drawn {
+    pub(super) fn of(loaded: &Loaded, world: &JobWorld<'_>, engine: Engine, lanes: Lanes) -> Self {
+        let job = world.job;
+        let rounds = (job.microbatches * job.layout.vpp).max(1);
+        Self {
+            title: loaded.title(),
+            engine,
+            lanes,
+            job: job_words(job),
+            textbook_bubble: (job.layout.pp - 1) as f64 / rounds as f64,
+            cluster_gpus: world.fabric().gpus() as u64,
+        }
+    }
 }
 
 /// The job in a line.
@@ -76,20 +93,7 @@ impl Answer for Report {
         let mut sheet = Sheet::new()
             .heading(format!("{title}: one step, {} engine", engine.name()))
             .text(format!("{job}; {} GPUs.", grouped(self.gpus)));
-        sheet = self.verdict.show(sheet).facts([
-            ("step", span(self.step_s), ""),
-            ("MFU", percent(self.mfu), "of the bf16 peak"),
-            ("per GPU", format!("{:.0} TFLOP/s", self.tflops_per_gpu), ""),
-            ("tokens", format!("{}/s", grouped(self.tokens_per_s as u64)), ""),
-            ("exposed communication", percent(self.exposed_communication), "of the step"),
-            ("the fabric costs", self.fabric_words(), "of the step"),
-            ("goodput", percent(self.goodput), "of a long run"),
-            (
-                "a million tokens",
-                format!("${:.3}", self.cost.usd_per_million_tokens),
-                "at assumed prices",
-            ),
-        ]);
+        sheet = self.headline(self.verdict.show(sheet));
         // What was scaled is said right below the figures that rest on it.
         if let Some(scaled) = &self.scaled {
             sheet = sheet.note(scaled.words());
@@ -195,6 +199,24 @@ impl Report {
             tokens[1],
             interval.why,
         )
+    }
+
+    /// The figures that matter.
+    fn headline(&self, sheet: Sheet) -> Sheet {
+        sheet.facts([
+            ("step", span(self.step_s), ""),
+            ("MFU", percent(self.mfu), "of the bf16 peak"),
+            ("per GPU", format!("{:.0} TFLOP/s", self.tflops_per_gpu), ""),
+            ("tokens", format!("{}/s", grouped(self.tokens_per_s as u64)), ""),
+            ("exposed communication", percent(self.exposed_communication), "of the step"),
+            ("the fabric costs", self.fabric_words(), "of the step"),
+            ("goodput", percent(self.goodput), "of a long run"),
+            (
+                "a million tokens",
+                format!("${:.3}", self.cost.usd_per_million_tokens),
+                "at assumed prices",
+            ),
+        ])
     }
 
     fn fabric_words(&self) -> String {

@@ -15,7 +15,7 @@ use units::Id;
 
 use super::{Load, Routing, RoutingConfig};
 use crate::graph::{Fabric, LinkId, NodeId};
-use crate::hash::{FlowKey, Hasher, finish};
+use crate::hash::{FlowKey, Hasher, finish, linux};
 
 /// Whether switches have different hash seeds.
 #[derive(
@@ -44,6 +44,8 @@ pub enum Members {
     Modulo,
     /// Resilient hashing: a failure moves only the flows of the member that failed.
     Resilient,
+    /// Equal parts of the range of a hash with 31 bits, as Linux does it (RFC 2992).
+    Threshold,
 }
 
 /// A hash at every switch.
@@ -82,6 +84,7 @@ impl Ecmp {
     pub(super) fn member(&self, hash: u32, candidates: &[LinkId]) -> usize {
         match self.members {
             Members::Modulo => hash as usize % candidates.len(),
+            Members::Threshold => linux::next_hop(hash & (u32::MAX >> 1), candidates.len()),
             Members::Resilient => {
                 let score = |link: &LinkId| finish(hash ^ finish(link.index() as u32));
                 let best = candidates.iter().enumerate().max_by_key(|(_, link)| score(link));
@@ -90,7 +93,8 @@ impl Ecmp {
         }
     }
 
-    fn seed_of(&self, at: NodeId) -> u32 {
+    /// The hash seed of a switch.
+    pub fn seed_of(&self, at: NodeId) -> u32 {
         let folded = finish(self.seed as u32 ^ finish((self.seed >> 32) as u32));
         match self.seeds {
             Seeds::Equal => folded,

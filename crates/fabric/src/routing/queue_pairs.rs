@@ -107,17 +107,22 @@ impl QueuePairs {
 
     /// Opens a queue pair at each end and returns what their packets show.
     pub fn open(&mut self, from: NodeId, to: NodeId) -> FlowKey {
+        self.open_numbered(from, to).0
+    }
+
+    /// The same, with the number at the sender's end.
+    pub fn open_numbered(&mut self, from: NodeId, to: NodeId) -> (FlowKey, u32) {
         let (local, remote) = (self.take(from), self.take(to));
         let (src_ip, dst_ip) = (self.addresses.bits(from), self.addresses.bits(to));
         let src_port = self.udp_source.port(src_ip, dst_ip, local, remote);
         let (protocol, dst_port, dst_qpn) = (UDP, ROCE_V2_PORT, remote);
         let key = FlowKey { from, to, src_ip, dst_ip, protocol, src_port, dst_port, dst_qpn };
         if self.udp_source != UdpSource::Ns3 {
-            return key;
+            return (key, local);
         }
         let opened = self.opened.entry((from, to)).or_default();
         let nth = std::mem::replace(opened, opened.wrapping_add(1));
-        key.as_ns3(from.index() - self.first_nic, to.index() - self.first_nic, nth)
+        (key.as_ns3(from.index() - self.first_nic, to.index() - self.first_nic, nth), local)
     }
 
     fn take(&mut self, node: NodeId) -> u32 {

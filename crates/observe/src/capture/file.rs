@@ -171,7 +171,7 @@ impl<'a, 'i> Records<'a, 'i> {
                 continue;
             }
             let length = self.word(4) as usize;
-            if length < 12 || LONGEST < length || !length.is_multiple_of(4) {
+            if !(12..=LONGEST).contains(&length) || !length.is_multiple_of(4) {
                 let reason = format!("the block at byte {begin} claims {length} bytes: damaged");
                 return Err(Trouble::new(reason));
             }
@@ -225,7 +225,7 @@ impl<'a, 'i> Records<'a, 'i> {
         };
         let length = u32::from_le_bytes(length);
         let length = if self.swapped { length.swap_bytes() } else { length } as usize;
-        if length < 28 || LONGEST < length || !length.is_multiple_of(4) {
+        if !(28..=LONGEST).contains(&length) || !length.is_multiple_of(4) {
             return Err(Trouble::new(format!("the section at byte {begin} claims {length} bytes")));
         }
         self.interfaces.clear();

@@ -3,7 +3,7 @@
 //! A packet names its destination's queue pair and no other, so a flow is (source, destination,
 //! destination's queue pair). Requests and the answers to READs have sequence numbers of their own.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use roce::packet::{Decoded, Icrc};
@@ -234,12 +234,12 @@ struct Flow {
 pub(super) struct Flows {
     pub packets: Packets,
     pub wire: Wire,
-    flows: HashMap<(IpAddr, IpAddr, u32), Flow>,
-    tuples: HashMap<(IpAddr, IpAddr, u16), u64>,
+    flows: BTreeMap<(IpAddr, IpAddr, u32), Flow>,
+    tuples: BTreeMap<(IpAddr, IpAddr, u16), u64>,
     neighbours: BTreeMap<(String, String), Neighbour>,
     opcodes: BTreeMap<Opcode, u64>,
     /// Sequence numbers that a receiver asked for again, by its address and the sender's.
-    wanted: HashMap<(IpAddr, IpAddr), Vec<u32>>,
+    wanted: BTreeMap<(IpAddr, IpAddr), Vec<u32>>,
     /// Packets that left a hole.
     holes: u64,
     first_ns: Option<u64>,
@@ -477,9 +477,7 @@ impl Flows {
     }
 
     fn queue_pairs(&mut self, reading: &mut Reading<'_>) {
-        let mut flows: Vec<_> = std::mem::take(&mut self.flows).into_iter().collect();
-        flows.sort_by_key(|(key, _)| *key);
-        for ((src, dst, qp), flow) in flows {
+        for ((src, dst, qp), flow) in std::mem::take(&mut self.flows) {
             let name = |address: IpAddr| match (flow.is_native, address) {
                 (true, IpAddr::V4(lid)) => format!("LID {}", u32::from(lid)),
                 (_, address) => address.to_string(),

@@ -23,8 +23,11 @@ fn recognises(input: &Input<'_>) -> bool {
     !all.is_empty() && all.iter().all(|line| line.contains('{') && parse(line).is_some())
 }
 
+/// Labels with their values.
+type Labels<'a> = Vec<(&'a str, &'a str)>;
+
 /// Name, labels and value.
-fn parse(line: &str) -> Option<(&str, Vec<(&str, &str)>, f64)> {
+fn parse(line: &str) -> Option<(&str, Labels<'_>, f64)> {
     let end = line.find(['{', ' '])?;
     let (name, rest) = line.split_at(end);
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b':';

@@ -329,7 +329,7 @@ pub(super) fn warnings(case: &mut Case<'_>) {
     let total: u64 = own.iter().map(|(count, _)| count).sum();
     if 0 < total {
         let lines = own.iter().filter_map(|(_, quotes)| quotes.first().cloned()).take(3).collect();
-        let text = format!("The library warns {total} times, of {} things.", own.len());
+        let text = format!("The library warns {total} times ({} different warnings).", own.len());
         case.add(Severity::Note, "warnings", text, lines);
     }
     let aborts = case.observed.evidence.count("abort");

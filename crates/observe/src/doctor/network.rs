@@ -96,9 +96,12 @@ pub(super) fn loss(case: &mut Case<'_>) {
     case.add(Severity::Warning, "retransmissions", text, vec![line]);
 }
 
+/// What two addresses exchange: source ports, queue pairs, bytes.
+type Between = (BTreeSet<u16>, BTreeSet<u32>, u64);
+
 /// One 5-tuple for each pair of NICs: all of it takes one path.
 pub(super) fn few_paths(case: &mut Case<'_>) {
-    let mut ports: BTreeMap<(&str, &str), (BTreeSet<u16>, BTreeSet<u32>, u64)> = BTreeMap::new();
+    let mut ports: BTreeMap<(&str, &str), Between> = BTreeMap::new();
     for pair in data_pairs(case) {
         let entry = ports.entry((&pair.peer, &pair.host)).or_default();
         entry.0.extend(pair.source_port);

@@ -110,9 +110,9 @@ fn gpus_per_host(joins: &[Join]) -> usize {
     gpus.values().map(BTreeSet::len).max().unwrap_or(0)
 }
 
-/// The group that a rank without a name belongs to: the first of its size that lacks the rank. Where
-/// a server could hold the whole group, ranks of one server are put together if no connection
-/// leaves it, and otherwise ranks of the same server, or else of the same device.
+/// The group that a rank without a name belongs to: the first of its size that lacks the rank.
+/// Where a server could hold the whole group, ranks of one server are put together if no
+/// connection leaves it, and otherwise ranks of the same server, or else of the same device.
 fn place_of(groups: &[Vec<Join>], join: &Join, per_host: usize) -> usize {
     let is_free = |group: &[Join]| {
         let first = &group[0];

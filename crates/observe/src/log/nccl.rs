@@ -375,7 +375,8 @@ impl Nccl {
         reading: &mut Reading<'_>,
     ) -> bool {
         if message.contains("GPU Direct RDMA Disabled") {
-            reading.observed.evidence.add("gdr_disabled", || line.quote(&reading.source.file));
+            let what = if message.contains("distance") { "gdr_distance" } else { "gdr_disabled" };
+            reading.observed.evidence.add(what, || line.quote(&reading.source.file));
             return true;
         }
         if let Some(list) = after(message, "Using [") {

@@ -1,8 +1,8 @@
 //! Tables of nccl-tests and rccl-tests, text of all versions.
 //!
-//! Columns are found from the header's words and from the right: versions differ in whether there is
-//! a root, a count of wrong results or an error, statistics of iterations, a timestamp. Lines of
-//! the library may stand between rows, and four programs may write into each other.
+//! Columns are found from the header's words and from the right: versions differ in whether there
+//! is a root, a count of wrong results or an error, statistics of iterations, a timestamp. Lines
+//! of the library may stand between rows, and four programs may write into each other.
 
 use std::collections::BTreeSet;
 

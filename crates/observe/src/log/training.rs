@@ -1,4 +1,5 @@
-//! What training programs print: MLPerf's `:::MLLOG` lines, Megatron's iterations, simple benchmarks.
+//! What training programs print: MLPerf's `:::MLLOG` lines, Megatron's iterations, simple
+//! benchmarks.
 
 use serde_json::Value;
 

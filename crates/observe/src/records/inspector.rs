@@ -1,5 +1,5 @@
-//! NCCL's profiler plugins: the Inspector's JSON lines, the example plugin's trace, and plugins that
-//! write one object for each event.
+//! NCCL's profiler plugins: the Inspector's JSON lines, the example plugin's trace, and plugins
+//! that write one object for each event.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! nccl-tests' JSON (`-J`, versions 1 to 4), and rccl-tests' JSON and CSV.
 //!
-//! The environment that nccl-tests writes down may hold secrets: only the libraries' own settings are
-//! looked at. Truth values are text (`"true"`), what is not measured is `null` or `"nan"`.
+//! The environment that nccl-tests writes down may hold secrets: only the libraries' own settings
+//! are looked at. Truth values are text (`"true"`), what is not measured is `null` or `"nan"`.
 
 use std::collections::BTreeMap;
 

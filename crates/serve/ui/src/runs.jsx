@@ -67,7 +67,7 @@ export const Runs = ({ runs, ticked, tick, refresh, edit, compare, say }) => {
         <h2>Runs</h2>
         <input type="search" placeholder="find a run …" aria-label="find a run" value={wanted} onInput={(event) => setWanted(event.target.value)} />
         <button id="compare" disabled={ticked.size < 2} onClick={compare}>Compare the ticked</button>
-        <a id="beside" class={ticked.size < 2 ? "button off" : "button"} href={ticked.size < 2 ? undefined : `#/run/${[...ticked].join("+")}`}>Show beside each other</a>
+        <button id="beside" disabled={ticked.size < 2} onClick={() => { location.hash = `#/run/${[...ticked].join("+")}`; }}>Show beside each other</button>
       </div>
       <div class="scroll">
         <table>

@@ -10,7 +10,7 @@ const resolve = (root, node) => {
   const inner = parts.map((part) => resolve(root, part)).filter(Boolean);
   const properties = Object.assign({}, ...inner.map((part) => part.properties ?? {}), node.properties ?? {});
   const first = inner.find((part) => part.items);
-  return { ...node, properties, items: node.items ?? first?.items, choices: inner.flatMap((part) => choices(part)) };
+  return { ...node, properties: Object.keys(properties).length ? properties : undefined, items: node.items ?? first?.items, choices: inner.flatMap((part) => choices(part)) };
 };
 
 /** The schema of a dotted path, or undefined. */

@@ -1,0 +1,227 @@
+//! What a live run answers, and how it is shown: measured beside predicted.
+
+use report::number::significant;
+use report::{Align, Answer, Sheet, Table};
+use serde::Serialize;
+
+/// A collective that was run for real, over sizes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// Ranks, one process each.
+    pub ranks: usize,
+    /// Which collective.
+    pub collective: &'static str,
+    /// Where it ran: through a switch in user space, on loopback, in namespaces.
+    pub on: &'static str,
+    /// By how much all rates are lower than the scenario's.
+    pub scaled_by: f64,
+    /// The rate of a rank's link, so scaled.
+    pub link_bps: u64,
+    /// One for each size.
+    pub rows: Vec<Row>,
+    /// What was changed for this machine, and what could not be measured.
+    pub findings: Vec<String>,
+    #[serde(skip)]
+    pub(crate) title: String,
+}
+
+/// One size.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// As nccl-tests counts it.
+    pub bytes: u64,
+    /// Whether every byte of every rank is what it should be.
+    pub sums_right: bool,
+    /// Until the last rank had everything.
+    pub time_us: f64,
+    /// The same in the packet engine, with the scaled rates.
+    pub predicted_us: f64,
+    /// All payload that crossed the network, over that time.
+    pub goodput_bps: f64,
+    /// The same in the packet engine.
+    pub predicted_goodput_bps: f64,
+    /// Links between switches.
+    pub uplinks: Vec<Uplink>,
+    /// The queue pairs.
+    pub queue_pairs: Vec<QueuePair>,
+    /// Queue pairs whose path is known and is the predicted one, and how many are known.
+    pub paths_as_predicted: [usize; 2],
+    /// What was counted.
+    pub packets: Packets,
+    /// What the packet engine counted.
+    pub predicted_packets: PredictedPackets,
+    /// The ranks in the order in which they had everything.
+    pub completion_order: Vec<u32>,
+}
+
+/// A link between switches.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Uplink {
+    /// From where to where.
+    pub link: String,
+    /// Payload that crossed it.
+    pub bytes: u64,
+    /// Payload that should.
+    pub predicted_bytes: u64,
+    /// Packets with data that crossed it.
+    pub packets: u64,
+    /// Packets that should.
+    pub predicted_packets: u64,
+    /// The deepest its queue has been, where that is known.
+    pub peak_queue_bytes: Option<u64>,
+    /// Packets that it dropped.
+    pub drops: u64,
+    /// Packets that it marked.
+    pub marks: u64,
+}
+
+/// A queue pair.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct QueuePair {
+    /// Its number.
+    pub id: u32,
+    /// The sending rank.
+    pub from: u32,
+    /// The receiving rank.
+    pub to: u32,
+    /// Its UDP source port.
+    pub src_port: u16,
+    /// The destination queue pair number.
+    pub dst_qpn: u32,
+    /// The switches that it crossed; empty where nobody can see that, several paths one after the
+    /// other where packets were sprayed.
+    pub path: Vec<String>,
+    /// The switches that it should cross.
+    pub predicted_path: Vec<String>,
+    /// Payload.
+    pub bytes: u64,
+    /// Packets sent again.
+    pub retransmitted: u64,
+}
+
+/// Packets of all ranks, as `observe` counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Packets {
+    /// With data, sent again ones included.
+    pub data: u64,
+    /// Acknowledgements.
+    pub acks: u64,
+    /// Negative ones.
+    pub naks: u64,
+    /// Congestion notifications.
+    pub cnps: u64,
+    /// Pauses: live has none.
+    pub pauses: u64,
+    /// Packets that arrived marked; nothing where nobody on the way can mark.
+    pub marked: Option<u64>,
+    /// Packets sent again.
+    pub retransmitted: u64,
+    /// Timeouts that led to that.
+    pub timeouts: u64,
+    /// Receivers that were not ready.
+    pub not_ready: u64,
+    /// Packets whose ICRC was wrong.
+    pub icrc_wrong: u64,
+    /// Packets that no room was left for.
+    pub drops: u64,
+    /// Lost, held back and duplicated on request.
+    pub injected: [u64; 3],
+    /// Payload, each byte once.
+    pub bytes: u64,
+    /// Packets of any kind that ranks sent.
+    pub sent: u64,
+    /// Packets of any kind that ranks received.
+    pub received: u64,
+}
+
+/// What the packet engine counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct PredictedPackets {
+    /// With data.
+    pub data: u64,
+    /// Marked.
+    pub marked: u64,
+    /// Congestion notifications.
+    pub cnps: u64,
+    /// Sent again.
+    pub retransmitted: u64,
+    /// Dropped.
+    pub drops: u64,
+}
+
+impl Report {
+    fn sizes(&self) -> Table {
+        let names = [
+            "size (B)",
+            "sums",
+            "time (ms)",
+            "predicted",
+            "Mbit/s",
+            "predicted",
+            "data packets",
+            "again",
+            "marked",
+            "CNPs",
+            "paths as predicted",
+        ];
+        let mut table = Table::new(names.map(|name| (name, Align::Right)));
+        for row in &self.rows {
+            let [right, known] = row.paths_as_predicted;
+            let marked = row.packets.marked.map_or("no marks here".to_owned(), |n| n.to_string());
+            table.row([
+                row.bytes.to_string(),
+                if row.sums_right { "right" } else { "WRONG" }.to_owned(),
+                format!("{:.1}", row.time_us / 1e3),
+                format!("{:.1}", row.predicted_us / 1e3),
+                significant(row.goodput_bps / 1e6),
+                significant(row.predicted_goodput_bps / 1e6),
+                row.packets.data.to_string(),
+                row.packets.retransmitted.to_string(),
+                marked,
+                row.packets.cnps.to_string(),
+                if known == 0 { "not seen".to_owned() } else { format!("{right} of {known}") },
+            ]);
+        }
+        table
+    }
+
+    fn uplinks(row: &Row) -> Table {
+        let names = ["link", "payload (B)", "predicted", "packets", "predicted", "peak queue (B)"];
+        let mut table = Table::new(names.map(|name| (name, Align::Right)));
+        for uplink in &row.uplinks {
+            table.row([
+                uplink.link.clone(),
+                uplink.bytes.to_string(),
+                uplink.predicted_bytes.to_string(),
+                uplink.packets.to_string(),
+                uplink.predicted_packets.to_string(),
+                uplink.peak_queue_bytes.map_or("–".to_owned(), |bytes| bytes.to_string()),
+            ]);
+        }
+        table
+    }
+}
+
+impl Answer for Report {
+    fn sheet(&self) -> Sheet {
+        let Self { title, collective, ranks, on, .. } = self;
+        let rate = significant(self.link_bps as f64 / 1e6);
+        let mut sheet = Sheet::new()
+            .heading(format!("{title}: {collective} for real on {ranks} ranks, {on}"))
+            .text(format!(
+                "Links have {rate} Mbit/s, {} times less than the scenario's; the prediction is \
+                 the packet engine's with the same rates.",
+                significant(self.scaled_by)
+            ))
+            .table(self.sizes());
+        if let Some(last) = self.rows.last().filter(|row| !row.uplinks.is_empty()) {
+            sheet = sheet
+                .heading("Links between switches, at the largest size")
+                .table(Self::uplinks(last));
+        }
+        for finding in &self.findings {
+            sheet = sheet.note(finding.clone());
+        }
+        sheet
+    }
+}

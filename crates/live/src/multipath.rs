@@ -1,0 +1,400 @@
+//! Namespaces and Linux's own multipath routing.
+//!
+//! Every rank and every switch is a process in a network namespace of its own, without a name: it
+//! vanishes with the process. Links are veth pairs, shaped at both ends (`tbf`). Switches route
+//! with one route for each rank, whose next hops are the fabric's candidates in their order, by
+//! `net.ipv4.fib_multipath_hash_policy` and a `fib_multipath_hash_seed` for each switch. Which way
+//! a queue pair takes is asked of the kernel (`ip route get`), hop by hop.
+//!
+//! It needs `ip` and `tc` (iproute2), and root or user namespaces.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{BufRead, Write as _};
+use std::net::Ipv4Addr;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use commands::Failure;
+use fabric::graph::NodeKind;
+use fabric::hash::{HashFields, HashFunction, linux};
+use fabric::routes::Routes;
+use fabric::routing::Policy;
+use fabric::routing::ecmp::{Ecmp, Members};
+use fabric::{Fabric, LinkId, NodeId};
+use nix::sched::{CloneFlags, unshare};
+use packetsim::Settings;
+use units::{Id, IdVec};
+
+use crate::lower::Lowered;
+use crate::plan::{RankPlan, RankResult, Told};
+use crate::rank::tell;
+use crate::run::{Case, Ranks, Seen, run_name};
+use crate::switch::{Counted, LinkCount};
+
+/// Bytes of Ethernet, IPv4, UDP, and of the headers and the check of a packet in the middle of a
+/// message: what a counter of a device shows beside the payload.
+const FRAME: u64 = 14 + 20 + 8 + 12 + 4;
+
+/// Room for a packet of 4,096 bytes with all headers.
+const MTU: u32 = 9000;
+
+/// Bytes that a shaped link holds back before it drops.
+const QUEUE: u32 = 4 << 20;
+
+/// Whether namespaces can be had: as root, or within a user namespace.
+pub fn is_allowed(program: &std::path::Path) -> Result<(), String> {
+    let tried = Command::new(program)
+        .args(["live", "process", "--namespace"])
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| error.to_string())?;
+    let text = String::from_utf8_lossy(&tried.stdout).into_owned();
+    match serde_json::from_str(text.lines().next().unwrap_or_default()) {
+        Ok(Told::Ready) => Ok(()),
+        _ => Err(format!("network namespaces are refused here: {}", text.trim())),
+    }
+}
+
+/// Becomes root of a user namespace, where this user may have one: this program starts again
+/// inside. Returns where nothing of that is needed or possible.
+pub fn enter_user_namespace() {
+    const INSIDE: [&str; 4] = ["--user", "--map-root-user", "--net", "--"];
+    if nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let tried = Command::new("unshare").args(INSIDE).arg("true").stderr(Stdio::null()).status();
+    if tried.is_ok_and(|status| status.success()) {
+        // Returns only if it fails; then namespaces are refused a moment later, and that is said.
+        let _ = Command::new("unshare").args(INSIDE).args(std::env::args_os()).exec();
+    }
+}
+
+/// Makes settings those of Linux's routing; refuses what that cannot do.
+pub(crate) fn settle(settings: &mut Settings, findings: &mut Vec<String>) -> Result<(), Failure> {
+    let routing = &mut settings.routing;
+    if routing.policy != Policy::Ecmp || routing.hash == HashFields::FiveTupleQpn {
+        return Err(Failure::Usage(format!(
+            "Linux routes by ecmp and does not know queue pair numbers; {} with its hash needs \
+             --on switch",
+            routing.policy.name()
+        )));
+    }
+    if routing.function != HashFunction::LinuxCustom && routing.function != HashFunction::Linux {
+        routing.function = HashFunction::Linux;
+        findings.push("routers hash as Linux does (network.routing.function=linux)".to_owned());
+    }
+    routing.members = Members::Threshold;
+    findings.push(format!(
+        "Linux's queues here mark nothing: no marks here; queues are tbf's and not seen; bytes of \
+         uplinks are the devices' counters less {FRAME} bytes a packet, and their packets have \
+         acknowledgements of the other direction among them"
+    ));
+    Ok(())
+}
+
+/// The process of a switch, or of a rank before it has its plan: a namespace, and commands for it.
+///
+/// Lines of standard input: `ip …` for a batch of `ip`, `tc …`, `set PATH VALUE` for a file below
+/// `/proc/sys/net`, `get ARGUMENTS` for the first line of `ip -o route get`, `count` for the
+/// counters of devices, `done` ends it. What is wrong is told. Whether the process goes on: not
+/// where its controller is gone.
+pub fn hold() -> Result<bool, String> {
+    unshare(CloneFlags::CLONE_NEWNET).map_err(|error| format!("unshare: {error}"))?;
+    tell(&Told::Ready);
+    let mut batches: BTreeMap<&str, String> = BTreeMap::new();
+    loop {
+        let mut line = String::new();
+        let read = std::io::stdin().lock().read_line(&mut line);
+        if read.map_err(|error| error.to_string())? == 0 {
+            return Ok(false);
+        }
+        let (word, rest) = line.trim_end().split_once(' ').unwrap_or((line.trim_end(), ""));
+        match word {
+            "ip" => drop(writeln!(batches.entry("ip").or_default(), "{rest}")),
+            "tc" => drop(writeln!(batches.entry("tc").or_default(), "{rest}")),
+            "set" => {
+                let (path, value) = rest.split_once(' ').unwrap_or((rest, ""));
+                let file = format!("/proc/sys/net/{path}");
+                std::fs::write(&file, value).map_err(|error| format!("{file}: {error}"))?;
+            }
+            "apply" => {
+                for (program, lines) in std::mem::take(&mut batches) {
+                    batch(program, &lines)?;
+                }
+                tell(&Told::Ready);
+            }
+            "get" => {
+                let output = Command::new("ip")
+                    .args(["-o", "route", "get"])
+                    .args(rest.split(' '))
+                    .output()
+                    .map_err(|error| format!("ip: {error}"))?;
+                tell(&Told::Text(String::from_utf8_lossy(&output.stdout).into_owned()));
+            }
+            "count" => {
+                let text = std::fs::read_to_string("/proc/self/net/dev");
+                tell(&Told::Text(text.map_err(|error| error.to_string())?));
+            }
+            "done" => return Ok(true),
+            other => return Err(format!("no such word: {other}")),
+        }
+    }
+}
+
+/// Runs a batch of `ip` or `tc`.
+fn batch(program: &str, lines: &str) -> Result<(), String> {
+    let started = Command::new(program)
+        .args(["-batch", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = started.map_err(|error| format!("{program}: {error}"))?;
+    let mut input = child.stdin.take().expect("it was piped");
+    input.write_all(lines.as_bytes()).map_err(|error| format!("{program}: {error}"))?;
+    drop(input);
+    let output = child.wait_with_output().map_err(|error| format!("{program}: {error}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim())),
+    }
+}
+
+/// The fabric as namespaces: which process is which node, and the names of devices.
+struct Wiring<'a> {
+    fabric: &'a Fabric,
+    ranks: usize,
+    /// By node: its process.
+    process: BTreeMap<NodeId, usize>,
+    switches: Vec<NodeId>,
+    /// Links between nodes that have processes, one direction of each.
+    cables: Vec<LinkId>,
+}
+
+impl<'a> Wiring<'a> {
+    fn new(fabric: &'a Fabric, ranks: usize) -> Self {
+        let nics = (0..ranks).map(|rank| fabric.nic_of(fabric.gpu(rank)));
+        let is_back_end = |node: &NodeId| {
+            fabric.nodes()[*node].kind != NodeKind::Nic
+                && fabric
+                    .ports(*node)
+                    .iter()
+                    .any(|link| fabric.class(*link).kind == fabric::graph::LinkKind::ScaleOut)
+        };
+        let switches: Vec<NodeId> = fabric.switches().filter(is_back_end).collect();
+        let nodes = nics.chain(switches.iter().copied());
+        let process: BTreeMap<NodeId, usize> =
+            nodes.enumerate().map(|(at, node)| (node, at)).collect();
+        let cables = fabric.links().enumerate().filter(|(id, link)| {
+            *id < fabric.reverse(*id)
+                && process.contains_key(&link.from)
+                && process.contains_key(&link.to)
+        });
+        let cables = cables.map(|(id, _)| id).collect();
+        Self { fabric, ranks, process, switches, cables }
+    }
+
+    /// The device at the beginning of a link.
+    fn device(link: LinkId) -> String {
+        format!("p{}", link.index())
+    }
+
+    /// A switch's own address.
+    fn address(&self, node: NodeId) -> Ipv4Addr {
+        let ordinal = self.process[&node] - self.ranks;
+        Ipv4Addr::new(169, 254, (1 + ordinal / 250) as u8, (1 + ordinal % 250) as u8)
+    }
+
+    /// Veth pairs, both ends in the namespaces of processes.
+    fn links(&self, ids: &[u32]) -> String {
+        let mut lines = String::new();
+        for link in &self.cables {
+            let ends = self.fabric.links()[*link];
+            let [from, to] = [ends.from, ends.to].map(|node| ids[self.process[&node]]);
+            let [here, there] = [*link, self.fabric.reverse(*link)].map(Self::device);
+            let _ = writeln!(
+                lines,
+                "link add name {here} mtu {MTU} netns {from} type veth peer name {there} mtu \
+                 {MTU} netns {to}"
+            );
+        }
+        lines
+    }
+
+    /// The commands that make a namespace a node of the fabric.
+    fn commands(&self, node: NodeId, addresses: &[Ipv4Addr], settings: &Settings) -> Vec<String> {
+        let mut lines = vec!["set ipv4/conf/all/rp_filter 0".to_owned()];
+        lines.push("set ipv4/conf/default/rp_filter 0".to_owned());
+        lines.push("ip link set dev lo up".to_owned());
+        let cables = self.cables.iter().flat_map(|link| [*link, self.fabric.reverse(*link)]);
+        for link in cables.filter(|link| self.fabric.links()[*link].from == node) {
+            let device = Self::device(link);
+            let rate = self.fabric.class(link).rate.as_bps();
+            lines.push(format!("ip link set dev {device} up"));
+            lines.push(format!(
+                "tc qdisc add dev {device} root tbf rate {rate}bit burst 16kb limit {QUEUE}"
+            ));
+        }
+        let at = self.process[&node];
+        if at < self.ranks {
+            let (link, own) = (self.fabric.ports(node)[0], addresses[at]);
+            let (device, leaf) = (Self::device(link), self.fabric.links()[link].to);
+            lines.push(format!("ip addr add {own}/32 dev {device}"));
+            lines.push(format!(
+                "ip route add default via {} dev {device} src {own} onlink",
+                self.address(leaf)
+            ));
+            return lines;
+        }
+        lines.push(format!("ip addr add {}/32 dev lo", self.address(node)));
+        let ecmp = Ecmp::new(&settings.routing, self.fabric, settings.seed);
+        let policy = match (settings.routing.function, settings.routing.hash) {
+            (HashFunction::LinuxCustom, _) => 3,
+            (_, HashFields::Addresses) => 0,
+            _ => 1,
+        };
+        lines.push("set ipv4/ip_forward 1".to_owned());
+        lines.push(format!("set ipv4/fib_multipath_hash_policy {policy}"));
+        if policy == 3 {
+            let fields = if settings.routing.hash == HashFields::Addresses { 0x3 } else { 0x37 };
+            lines.push(format!("set ipv4/fib_multipath_hash_fields {fields}"));
+        }
+        let seed = linux::seed(ecmp.seed_of(node));
+        lines.push(format!("set ipv4/fib_multipath_hash_seed {seed}"));
+        lines.extend(self.routes(node, addresses));
+        lines
+    }
+
+    /// A route for each rank; next hops in the fabric's order.
+    fn routes(&self, node: NodeId, addresses: &[Ipv4Addr]) -> Vec<String> {
+        let mut routes = Routes::of(self.fabric);
+        let (mut lines, mut hops) = (Vec::new(), Vec::new());
+        for (rank, address) in addresses.iter().enumerate() {
+            let nic = self.fabric.nic_of(self.fabric.gpu(rank));
+            routes.next_hops(self.fabric, node, nic, &mut hops);
+            let mut line = format!("ip route add {address}/32");
+            for link in &hops {
+                let (device, to) = (Self::device(*link), self.fabric.links()[*link].to);
+                let _ = match (to == nic, hops.len()) {
+                    (true, _) => write!(line, " dev {device} scope link"),
+                    (_, 1) => write!(line, " via {} dev {device} onlink", self.address(to)),
+                    _ => write!(line, " nexthop via {} dev {device} onlink", self.address(to)),
+                };
+            }
+            if !hops.is_empty() {
+                lines.push(line);
+            }
+        }
+        lines
+    }
+}
+
+/// Runs ranks in namespaces that are wired as the fabric.
+pub(crate) fn run(
+    case: &Case<'_>,
+    lowered: &Lowered,
+    plans: Vec<RankPlan>,
+) -> Result<(Vec<RankResult>, Seen), Failure> {
+    if lowered.pairs.iter().any(|pair| pair.key.is_none() && 0 < pair.messages) {
+        let reason = "in namespaces every GPU is a server: set cluster.gpus_per_node=1";
+        return Err(Failure::Usage(reason.to_owned()));
+    }
+    let has_seed = std::path::Path::new("/proc/sys/net/ipv4/fib_multipath_hash_seed").exists();
+    if !has_seed {
+        let reason = "this kernel has no fib_multipath_hash_seed (Linux 6.11): its choice cannot be \
+                      predicted; --on switch";
+        return Err(Failure::Run(reason.to_owned()));
+    }
+    let wiring = Wiring::new(case.fabric, case.ranks);
+    let count = wiring.process.len();
+    let soon = || Instant::now() + Duration::from_secs(30);
+    let mut nodes = Ranks::start(&case.options.program, count, &["--namespace"])?;
+    nodes.hear(count, soon(), |_, told| matches!(told, Told::Ready))?;
+    batch("ip", &wiring.links(&nodes.ids())).map_err(Failure::Run)?;
+    let addresses: Vec<Ipv4Addr> = plans.iter().map(|plan| plan.address).collect();
+    for (node, process) in &wiring.process {
+        for line in wiring.commands(*node, &addresses, case.settings) {
+            nodes.say(*process, &line)?;
+        }
+        nodes.say(*process, "apply")?;
+    }
+    nodes.hear(count, soon(), |_, told| matches!(told, Told::Ready))?;
+    let paths = ask_paths(&wiring, &mut nodes, lowered, &addresses)?;
+    for rank in 0..case.ranks {
+        nodes.say(rank, "done")?;
+    }
+    let before = count_devices(&wiring, &mut nodes)?;
+    let results = nodes.run(&run_name(), plans, case.options.most_s)?;
+    let after = count_devices(&wiring, &mut nodes)?;
+    let mut links: IdVec<LinkId, LinkCount> =
+        case.fabric.links().ids().map(|_| LinkCount::default()).collect();
+    for (link, [bytes, packets]) in after {
+        let [bytes_before, packets_before] = before.get(&link).copied().unwrap_or_default();
+        let bytes = bytes - bytes_before;
+        links[link].bytes = bytes;
+        links[link].packets = packets - packets_before;
+        links[link].payload = bytes.saturating_sub(FRAME * links[link].packets);
+    }
+    let counted = Counted { links, ..Counted::default() };
+    Ok((results, Seen { counted: Some(counted), paths: Some(paths), marks: false }))
+}
+
+/// Bytes and packets that every device of a switch has sent.
+fn count_devices(
+    wiring: &Wiring<'_>,
+    nodes: &mut Ranks,
+) -> Result<BTreeMap<LinkId, [u64; 2]>, Failure> {
+    let mut counts = BTreeMap::new();
+    for switch in &wiring.switches {
+        let text = nodes.ask(wiring.process[switch], "count")?;
+        for line in text.lines() {
+            let Some((device, numbers)) = line.split_once(':') else { continue };
+            let number = device.trim().strip_prefix('p').and_then(|rest| rest.parse().ok());
+            let numbers: Vec<u64> =
+                numbers.split_whitespace().filter_map(|number| number.parse().ok()).collect();
+            if let (Some(link), Some(bytes), Some(packets)) =
+                (number, numbers.get(8), numbers.get(9))
+            {
+                counts.insert(LinkId::from_index(link), [*bytes, *packets]);
+            }
+        }
+    }
+    Ok(counts)
+}
+
+/// The way of each queue pair, hop by hop, as the kernels of the switches say.
+fn ask_paths(
+    wiring: &Wiring<'_>,
+    nodes: &mut Ranks,
+    lowered: &Lowered,
+    addresses: &[Ipv4Addr],
+) -> Result<BTreeMap<usize, Vec<Vec<LinkId>>>, Failure> {
+    let fabric = wiring.fabric;
+    let mut paths = BTreeMap::new();
+    for (id, pair) in lowered.pairs.iter().enumerate() {
+        let Some(key) = pair.key.filter(|_| 0 < pair.messages) else { continue };
+        let [from, to] = pair.ranks.map(|rank| addresses[rank as usize]);
+        let mut path = vec![fabric.ports(key.from)[0]];
+        while fabric.links()[path[path.len() - 1]].to != key.to && path.len() < 16 {
+            let last = path[path.len() - 1];
+            let at = fabric.links()[last].to;
+            let inward = Wiring::device(fabric.reverse(last));
+            let question = format!(
+                "get {to} from {from} iif {inward} ipproto udp sport {} dport {}",
+                key.src_port, key.dst_port
+            );
+            let answer = nodes.ask(wiring.process[&at], &question)?;
+            let device = answer.split_once(" dev p").map(|(_, rest)| rest);
+            let number = device.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+            let Some(number) = number else {
+                let name = fabric.name(at);
+                return Err(Failure::Run(format!("{name} knows no way to {to}: {answer}")));
+            };
+            path.push(LinkId::from_index(number));
+        }
+        paths.insert(id, vec![path]);
+    }
+    Ok(paths)
+}

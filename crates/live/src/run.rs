@@ -1,0 +1,706 @@
+//! Starts the processes of a run, waits for them, and puts the prediction beside what they tell.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use commands::Failure;
+use commands::engine::library;
+use fabric::address::Addresses;
+use fabric::graph::NodeKind;
+use fabric::hardware::Reorder;
+use fabric::routes::Routes;
+use fabric::routing::{Grain, Walker};
+use fabric::{Fabric, LinkId, NodeId};
+use packetsim::cc::CcConfig;
+use packetsim::{Settings, Watch};
+use scenario::Loaded;
+use traffic::collective::{Collective, Communicator, Detail, Group, Limit, Wanted};
+use traffic::nccl::Protocol;
+use traffic::{Outcome, Transfers};
+use units::{Bytes, Rate, Span};
+
+use crate::answer::{Packets, PredictedPackets, QueuePair, Report, Row, Uplink};
+use crate::lower::{Lowered, Pair, lower, pairs_of};
+use crate::multipath;
+use crate::plan::{PairResult, RankPlan, RankResult, Told, WirePlan};
+pub use crate::switch::Injected;
+use crate::switch::{Counted, Setup, Switches};
+
+/// Where a run takes place.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Places {
+    /// Through a switch in user space.
+    #[default]
+    Switch,
+    /// Straight from socket to socket on loopback.
+    Loopback,
+    /// In namespaces, with Linux's own multipath routing.
+    Namespaces,
+}
+
+impl Places {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Switch => "through a switch in user space",
+            Self::Loopback => "straight over loopback",
+            Self::Namespaces => "in namespaces, routed by Linux",
+        }
+    }
+}
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Which collective.
+    pub collective: Collective,
+    /// The smallest size.
+    pub min: Bytes,
+    /// The largest.
+    pub max: Bytes,
+    /// From one to the next.
+    pub factor: u64,
+    /// Ranks; all GPUs of the scenario unless told.
+    pub ranks: Option<usize>,
+    /// The rate of a rank's link.
+    pub rate: Rate,
+    /// Where.
+    pub places: Places,
+    /// What happens to packets where they enter the switch.
+    pub injected: Injected,
+    /// Retransmission timeout.
+    pub timeout_ms: u64,
+    /// Each size may take so long.
+    pub most_s: u64,
+    /// Where packets are captured: one file for each rank.
+    pub pcap: Option<PathBuf>,
+    /// This program, which also is the ranks'.
+    pub program: PathBuf,
+}
+
+/// The most ranks: processes of one machine.
+const MOST_RANKS: usize = 64;
+
+/// Runs a collective over sizes.
+pub fn run(loaded: &Loaded, options: &Options, watch: &mut Watch<'_>) -> Result<Report, Failure> {
+    let ranks = options.ranks.unwrap_or(loaded.fabric().gpus());
+    if ranks < 2 || loaded.fabric().gpus() < ranks || MOST_RANKS < ranks {
+        return Err(Failure::Usage(format!(
+            "live runs 2 to {MOST_RANKS} ranks, a process each: {ranks} were asked for, the \
+             scenario has {} GPUs; --ranks takes fewer",
+            loaded.fabric().gpus()
+        )));
+    }
+    if options.factor < 2 || options.max < options.min || options.min == Bytes::ZERO {
+        return Err(Failure::Usage("sizes go from a smallest to a largest by a factor".to_owned()));
+    }
+    let nic = loaded.fabric().nic_of(loaded.fabric().gpu(0));
+    let port = loaded.fabric().ports(nic)[0];
+    let scaled_by = loaded.fabric().class(port).rate.as_bps() as f64 / options.rate.as_bps() as f64;
+    let fabric = loaded.fabric().slower(scaled_by);
+    let mut findings = Vec::new();
+    let settings = scaled(loaded.settings(), options, scaled_by, &mut findings)?;
+    let mut rows = Vec::new();
+    let mut bytes = options.min;
+    while bytes <= options.max {
+        let case = Case { loaded, options, fabric: &fabric, settings: &settings, ranks };
+        rows.push(case.row(bytes, watch, &mut findings)?);
+        bytes = Bytes::new(bytes.get().saturating_mul(options.factor));
+    }
+    findings.dedup();
+    Ok(Report {
+        ranks,
+        collective: options.collective.name(),
+        on: options.places.name(),
+        scaled_by,
+        link_bps: options.rate.as_bps(),
+        rows,
+        findings,
+        title: loaded.title(),
+    })
+}
+
+/// The settings as a small machine can keep them; what was changed is said.
+fn scaled(
+    mut settings: Settings,
+    options: &Options,
+    by: f64,
+    findings: &mut Vec<String>,
+) -> Result<Settings, Failure> {
+    // Timers below this cannot be kept by processes that share processors.
+    const LEAST: Span = Span::from_ms(5);
+    match &mut settings.congestion {
+        CcConfig::None(_) => {}
+        CcConfig::Dcqcn(config) => {
+            let line = options.rate.as_bps();
+            let slower = by.clamp(1.0, 50.0);
+            for timer in [
+                &mut config.notify_every,
+                &mut config.cut_every,
+                &mut config.alpha_every,
+                &mut config.increase_every,
+            ] {
+                *timer = Span::from_secs_f64(timer.as_secs_f64() * slower).max(LEAST);
+            }
+            let rate = |own: Rate, least: u64| {
+                Rate::from_bps(((own.as_bps() as f64 / by) as u64).max(line / least).max(1))
+            };
+            config.step = rate(config.step, 200);
+            config.big_step = rate(config.big_step, 20);
+            config.min_rate = rate(config.min_rate, 1000);
+            findings.push(format!(
+                "DCQCN's timers are scaled to this rate, here and in the prediction: CNPs every \
+                 {}, cuts every {}, increases every {} by {}",
+                config.notify_every, config.cut_every, config.increase_every, config.step
+            ));
+        }
+        other => {
+            return Err(Failure::Usage(format!(
+                "live runs the congestion controls none and dcqcn: the time constants of {} are \
+                 those of a data centre; --set network.congestion.control=none",
+                other.name()
+            )));
+        }
+    }
+    if settings.packet.mtu.get() > 4096 {
+        return Err(Failure::Usage("live sends at most 4096 bytes a packet".to_owned()));
+    }
+    if settings.pfc.enabled {
+        findings.push("live has no pauses: what finds no room is dropped".to_owned());
+    }
+    if options.places == Places::Namespaces {
+        multipath::settle(&mut settings, findings)?;
+    } else if options.places == Places::Loopback {
+        findings.push(
+            "there is no fabric on loopback: no uplinks, and no marks here; rates are paced by the \
+             senders"
+                .to_owned(),
+        );
+    }
+    if options.injected != Injected::default() && options.places != Places::Switch {
+        let reason = "losses, duplicates and reordering are injected by the switch: --on switch";
+        return Err(Failure::Usage(reason.to_owned()));
+    }
+    Ok(settings)
+}
+
+/// What one size needs.
+#[derive(Clone, Copy)]
+pub(crate) struct Case<'a> {
+    pub(crate) loaded: &'a Loaded,
+    pub(crate) options: &'a Options,
+    pub(crate) fabric: &'a Fabric,
+    pub(crate) settings: &'a Settings,
+    pub(crate) ranks: usize,
+}
+
+/// What was seen of a run besides what ranks told.
+#[derive(Default)]
+pub(crate) struct Seen {
+    pub(crate) counted: Option<Counted>,
+    /// By queue pair: the links of its path, where that is known.
+    pub(crate) paths: Option<BTreeMap<usize, Vec<Vec<LinkId>>>>,
+    pub(crate) marks: bool,
+}
+
+impl Case<'_> {
+    fn row(
+        &self,
+        bytes: Bytes,
+        watch: &mut Watch<'_>,
+        findings: &mut Vec<String>,
+    ) -> Result<Row, Failure> {
+        let (transfers, algorithm) = self.transfers(bytes)?;
+        let asked = &self.loaded.scenario.library.algorithm;
+        if asked.as_deref().is_some_and(|asked| asked != algorithm) {
+            findings.push(format!("live runs {algorithm}, whatever library.algorithm says"));
+        }
+        let predicted = self.predict(&transfers, watch)?;
+        let collective = self.options.collective;
+        let mut lowered = lower(self.fabric, &transfers, self.settings, collective, self.ranks)
+            .map_err(Failure::Run)?;
+        let plans = self.plans(&mut lowered);
+        let (results, seen) = match self.options.places {
+            Places::Namespaces => multipath::run(self, &lowered, plans)?,
+            _ => self.through_switch(&lowered, plans)?,
+        };
+        let end = transfers.ops().ids().next_back();
+        let over = end.and_then(|end| predicted.over(end)).unwrap_or(Span::ZERO);
+        Ok(self.show(bytes, &lowered, &results, &seen, (&predicted, over)))
+    }
+
+    fn transfers(&self, bytes: Bytes) -> Result<(Transfers, &'static str), Failure> {
+        let collective = self.options.collective;
+        let mut settings = library(self.loaded);
+        if collective != Collective::AllToAll {
+            settings.algorithm = Some("ring".to_owned());
+        }
+        settings.protocol = Some(Protocol::Simple);
+        // What software does between messages is real here, and not scaled.
+        settings.launch = Span::ZERO;
+        let gpus: Vec<NodeId> = (0..self.ranks).map(|gpu| self.fabric.gpu(gpu)).collect();
+        let mut group = Group::new(Communicator::new(self.fabric, &gpus));
+        let mut transfers = Transfers::new();
+        let label = transfers.label(collective.name());
+        let wanted = Wanted {
+            collective,
+            bytes,
+            settings: &settings,
+            detail: Detail::Stepwise,
+            weights: &[],
+            limit: Limit { operations: 1_000_000, copies: 1 },
+            label,
+        };
+        let lowered =
+            traffic::collective::lower(self.fabric, &mut group, &wanted, &mut transfers, &[])?;
+        Ok((transfers, lowered.plan.algorithm.name()))
+    }
+
+    fn predict(&self, transfers: &Transfers, watch: &mut Watch<'_>) -> Result<Outcome, Failure> {
+        let faults = &self.loaded.faults;
+        packetsim::run_with_faults(self.fabric, transfers, self.settings, faults, watch)
+            .map_err(|refusal| Failure::Run(refusal.to_string()))
+    }
+
+    /// The address of each rank: its NIC's in the fabric, or one of loopback's.
+    pub(crate) fn address(&self, addresses: &Addresses, rank: u32) -> Ipv4Addr {
+        match self.options.places {
+            Places::Loopback => Ipv4Addr::new(127, 0, (rank >> 8) as u8, (rank + 2) as u8),
+            _ => addresses.ip(self.fabric.nic_of(self.fabric.gpu(rank as usize))),
+        }
+    }
+
+    fn plans(&self, lowered: &mut Lowered) -> Vec<RankPlan> {
+        let addresses = Addresses::of(self.fabric);
+        let Self { options, settings, .. } = self;
+        let mtu = settings.packet.mtu.get() as u32;
+        let mut plans = Vec::new();
+        for rank in 0..self.ranks as u32 {
+            let pairs = pairs_of(lowered, rank, |rank| self.address(&addresses, rank));
+            let window = window(options, &pairs, mtu);
+            plans.push(RankPlan {
+                rank,
+                ranks: self.ranks as u32,
+                address: self.address(&addresses, rank),
+                wire: WirePlan::Udp,
+                mtu,
+                window,
+                timeout_ms: options.timeout_ms,
+                selective: settings.nic.reorder != Reorder::None,
+                control: settings.congestion.clone(),
+                line_bps: options.rate.as_bps(),
+                base_rtt_us: 2_000,
+                hops: 4,
+                dscp: 26,
+                bytes: lowered.bytes,
+                pairs,
+                sends: std::mem::take(&mut lowered.sends[rank as usize]),
+                receives: std::mem::take(&mut lowered.receives[rank as usize]),
+                checks: std::mem::take(&mut lowered.checks[rank as usize]),
+                pcap: options.pcap.as_deref().map(|path| of_rank(path, rank)),
+                most_ms: 1000 * options.most_s,
+            });
+        }
+        // A window is the receiver's: the smallest of all holds everywhere.
+        let least = plans.iter().map(|plan| plan.window).min().unwrap_or(64);
+        plans.iter_mut().for_each(|plan| plan.window = least);
+        plans
+    }
+
+    /// Runs ranks on loopback, with the switch in a thread of this process if there is one.
+    fn through_switch(
+        &self,
+        lowered: &Lowered,
+        mut plans: Vec<RankPlan>,
+    ) -> Result<(Vec<RankResult>, Seen), Failure> {
+        let run = run_name();
+        let failed = |error: std::io::Error| Failure::Run(format!("the switch failed: {error}"));
+        if self.options.places == Places::Loopback {
+            let mut ranks = Ranks::start(&self.options.program, self.ranks, &[])?;
+            let results = ranks.run(&run, plans, self.options.most_s)?;
+            return Ok((results, Seen::default()));
+        }
+        let name = format!("{run}/switch");
+        let nodes = plans.iter().map(|plan| {
+            let nic = self.fabric.nic_of(self.fabric.gpu(plan.rank as usize));
+            (u32::from(plan.address), (nic, plan.rank))
+        });
+        let nodes = nodes.collect();
+        plans.iter_mut().for_each(|plan| plan.wire = WirePlan::Switch(name.clone()));
+        let (fabric, settings) = (self.fabric, self.settings);
+        let injected = self.options.injected;
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (told, heard) = channel();
+            let (run_of_switch, stop) = (run.clone(), &stop);
+            let switch = scope.spawn(move || {
+                let setup = Setup { fabric, settings, nodes, run: run_of_switch, injected };
+                let switches = match Switches::open(setup, &name) {
+                    Ok(switches) => switches,
+                    Err(error) => {
+                        let _ = told.send(());
+                        return Err(error);
+                    }
+                };
+                let _ = told.send(());
+                switches.forward(stop)
+            });
+            let _ = heard.recv();
+            let results = Ranks::start(&self.options.program, self.ranks, &[])
+                .and_then(|mut ranks| ranks.run(&run, plans, self.options.most_s));
+            stop.store(true, Ordering::Relaxed);
+            let counted = switch.join().map_err(|_| Failure::Run("the switch panicked".into()))?;
+            let counted = counted.map_err(failed)?;
+            let paths = measured_paths(lowered, &counted);
+            let seen = Seen { counted: Some(counted), paths: Some(paths), marks: true };
+            Ok((results?, seen))
+        })
+    }
+
+    /// The paths that the routing policy gives to a queue pair, and how many of its packets each.
+    fn predicted_paths(&self, pairs: &[Pair]) -> Vec<BTreeMap<Vec<LinkId>, u64>> {
+        let mut routing = self.settings.routing.build(self.fabric, self.settings.seed);
+        let mut routes = Routes::of(self.fabric);
+        let mut walker = Walker::default();
+        let packets = routing.grain() == Grain::Packet;
+        let of_pair = |pair: &Pair| {
+            let mut paths: BTreeMap<Vec<LinkId>, u64> = BTreeMap::new();
+            let Some(key) = pair.key.filter(|_| 0 < pair.messages) else { return paths };
+            let walks = if packets { pair.packets } else { 1 };
+            for packet in 0..walks {
+                let path = walker.path(self.fabric, &mut routes, &mut *routing, &key, packet);
+                if let Ok(path) = path {
+                    *paths.entry(path.to_vec()).or_default() += pair.packets / walks;
+                }
+            }
+            paths
+        };
+        pairs.iter().map(of_pair).collect()
+    }
+
+    fn show(
+        &self,
+        bytes: Bytes,
+        lowered: &Lowered,
+        results: &[RankResult],
+        seen: &Seen,
+        (outcome, over): (&Outcome, Span),
+    ) -> Row {
+        let predicted = self.predicted_paths(&lowered.pairs);
+        let mut of_pair: BTreeMap<u32, PairResult> = BTreeMap::new();
+        for pair in results.iter().flat_map(|result| &result.pairs) {
+            if 0 < pair.sent {
+                of_pair.insert(pair.id, *pair);
+            }
+        }
+        let mut queue_pairs = Vec::new();
+        let mut as_predicted = [0, 0];
+        for (id, pair) in lowered.pairs.iter().enumerate() {
+            let Some(key) = pair.key.filter(|_| 0 < pair.messages) else { continue };
+            let expected: Vec<Vec<LinkId>> = predicted[id].keys().cloned().collect();
+            let taken =
+                seen.paths.as_ref().map(|paths| paths.get(&id).cloned().unwrap_or_default());
+            if let Some(taken) = &taken {
+                as_predicted[0] += usize::from(*taken == expected);
+                as_predicted[1] += 1;
+            }
+            let counted = of_pair.get(&(id as u32)).copied().unwrap_or_default();
+            queue_pairs.push(QueuePair {
+                id: id as u32,
+                from: pair.ranks[0],
+                to: pair.ranks[1],
+                src_port: pair.src_port,
+                dst_qpn: key.dst_qpn,
+                path: self.names(&taken.unwrap_or_default()),
+                predicted_path: self.names(&expected),
+                bytes: counted.bytes,
+                retransmitted: counted.retransmitted,
+            });
+        }
+        let last = results.iter().map(|result| result.time_us).max().unwrap_or(0);
+        let payload: u64 = of_pair.values().map(|pair| pair.bytes).sum();
+        let mut order: Vec<&RankResult> = results.iter().collect();
+        order.sort_by_key(|result| result.time_us);
+        let seconds = (last as f64 / 1e6).max(1e-9);
+        Row {
+            bytes: bytes.get(),
+            sums_right: results.len() == self.ranks && results.iter().all(|one| one.wrong == 0),
+            time_us: last as f64,
+            predicted_us: over.as_secs_f64() * 1e6,
+            goodput_bps: 8.0 * payload as f64 / seconds,
+            predicted_goodput_bps: 8.0 * payload as f64 / over.as_secs_f64().max(1e-9),
+            uplinks: self.uplinks(&lowered.pairs, &predicted, seen),
+            queue_pairs,
+            paths_as_predicted: as_predicted,
+            packets: packets(results, seen),
+            predicted_packets: PredictedPackets {
+                data: outcome.counters.packets,
+                marked: outcome.counters.ecn_marks,
+                cnps: outcome.counters.cnps,
+                retransmitted: outcome.counters.retransmits,
+                drops: outcome.counters.drops,
+            },
+            completion_order: order.iter().map(|result| result.rank).collect(),
+        }
+    }
+
+    /// The switches of paths, one path after the other.
+    fn names(&self, paths: &[Vec<LinkId>]) -> Vec<String> {
+        let is_switch = |node: &NodeId| self.fabric.nodes()[*node].kind != NodeKind::Nic;
+        let nodes = paths.iter().flatten().map(|link| self.fabric.links()[*link].to);
+        nodes.filter(is_switch).map(|node| self.fabric.name(node)).collect()
+    }
+
+    fn uplinks(
+        &self,
+        pairs: &[Pair],
+        predicted: &[BTreeMap<Vec<LinkId>, u64>],
+        seen: &Seen,
+    ) -> Vec<Uplink> {
+        let Some(counted) = &seen.counted else { return Vec::new() };
+        let mut expected: BTreeMap<LinkId, [u64; 2]> = BTreeMap::new();
+        for (pair, paths) in pairs.iter().zip(predicted) {
+            for (path, packets) in paths {
+                let bytes = (pair.bytes as u128 * u128::from(*packets)
+                    / u128::from(pair.packets.max(1))) as u64;
+                for link in path {
+                    let sums = expected.entry(*link).or_default();
+                    (sums[0], sums[1]) = (sums[0] + bytes, sums[1] + packets);
+                }
+            }
+        }
+        let mut uplinks = Vec::new();
+        for (id, link) in self.fabric.links().enumerate() {
+            let ends = [link.from, link.to].map(|node| self.fabric.switch_ordinal(node));
+            let count = counted.links[id];
+            let [predicted_bytes, predicted_packets] = expected.get(&id).copied().unwrap_or([0; 2]);
+            if ends.contains(&None) || count.packets + predicted_packets == 0 {
+                continue;
+            }
+            uplinks.push(Uplink {
+                link: self.fabric.link_name(id),
+                bytes: count.payload,
+                predicted_bytes,
+                packets: count.packets,
+                predicted_packets,
+                peak_queue_bytes: (self.options.places == Places::Switch).then_some(count.peak),
+                drops: count.drops,
+                marks: count.marks,
+            });
+        }
+        uplinks
+    }
+}
+
+/// How many packets a queue pair may have under way. All of a rank together are no more than its
+/// link sends in a fraction of the retransmission timeout, so that queues alone never cause one;
+/// and no more than the receiving socket has room for, of which the kernel doubles what it is told
+/// and charges about twice a packet's size.
+fn window(options: &Options, pairs: &[crate::plan::PairPlan], mtu: u32) -> u64 {
+    let count = pairs.iter().filter(|pair| !pair.inside).count().max(1) as u64;
+    // Shaped links of namespaces have short queues, which many ranks may share.
+    let share = if options.places == Places::Namespaces { 20 } else { 4 };
+    let queued = options.rate.as_bps() / 8 * options.timeout_ms / 1000 / share / u64::from(mtu);
+    let most = std::fs::read_to_string("/proc/sys/net/core/rmem_max");
+    let allowed = most.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(212_992_u64);
+    let room = match options.places {
+        Places::Switch => u64::MAX / 2,
+        _ if nix::unistd::geteuid().is_root() => 8 << 20,
+        _ => allowed,
+    };
+    let packet = u64::from(mtu) * 9 / 4 + 768;
+    (2 * room / packet).min(queued).div_euclid(count).clamp(2, 128)
+}
+
+fn measured_paths(lowered: &Lowered, counted: &Counted) -> BTreeMap<usize, Vec<Vec<LinkId>>> {
+    let pairs = lowered.pairs.iter().enumerate();
+    let known = pairs.filter_map(|(id, pair)| {
+        let paths = counted.paths.get(&pair.key?)?;
+        Some((id, paths.keys().cloned().collect()))
+    });
+    known.collect()
+}
+
+fn packets(results: &[RankResult], seen: &Seen) -> Packets {
+    let mut all = Packets::default();
+    let mut marked = 0;
+    for result in results {
+        all.icrc_wrong += result.icrc_wrong;
+        all.sent += result.packets[0];
+        all.received += result.packets[1];
+        for pair in &result.pairs {
+            all.data += pair.sent;
+            all.acks += pair.acks;
+            all.naks += pair.naks;
+            all.cnps += pair.cnps;
+            all.retransmitted += pair.retransmitted;
+            all.timeouts += pair.timeouts;
+            all.not_ready += pair.not_ready;
+            all.bytes += pair.bytes;
+            marked += pair.marked;
+        }
+    }
+    all.marked = seen.marks.then_some(marked);
+    if let Some(counted) = &seen.counted {
+        all.drops = counted.links.iter().map(|link| link.drops).sum();
+        all.injected = counted.injected;
+    }
+    all
+}
+
+/// The capture file of a rank.
+fn of_rank(path: &Path, rank: u32) -> PathBuf {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let ending = path.extension().map_or("pcap".into(), |ending| ending.to_string_lossy());
+    path.with_file_name(format!("{stem}.rank{rank}.{ending}"))
+}
+
+/// A name that no other run has.
+pub(crate) fn run_name() -> String {
+    let random = std::fs::read("/proc/sys/kernel/random/uuid").unwrap_or_default();
+    let random = String::from_utf8_lossy(&random);
+    format!("fatflow-live-{}-{}", std::process::id(), random.trim())
+}
+
+/// The processes of a run; they end when this is dropped.
+pub(crate) struct Ranks {
+    children: Vec<Child>,
+    inputs: Vec<ChildStdin>,
+    heard: Receiver<(usize, Result<Told, String>)>,
+}
+
+impl Drop for Ranks {
+    fn drop(&mut self) {
+        self.inputs.clear();
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Ranks {
+    /// Starts so many processes.
+    pub(crate) fn start(program: &Path, count: usize, arguments: &[&str]) -> Result<Self, Failure> {
+        let (told, heard) = channel();
+        let mut ranks = Self { children: Vec::new(), inputs: Vec::new(), heard };
+        for number in 0..count {
+            let started = Command::new(program)
+                .args(["live", "process"])
+                .args(arguments)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn();
+            let mut child = started
+                .map_err(|error| Failure::Run(format!("cannot start a process: {error}")))?;
+            let output = child.stdout.take().expect("it was piped");
+            ranks.inputs.push(child.stdin.take().expect("it was piped"));
+            ranks.children.push(child);
+            listen(number, output, told.clone());
+        }
+        Ok(ranks)
+    }
+
+    /// The process ids.
+    pub(crate) fn ids(&self) -> Vec<u32> {
+        self.children.iter().map(Child::id).collect()
+    }
+
+    /// Says a line to a process.
+    pub(crate) fn say(&mut self, number: usize, line: &str) -> Result<(), Failure> {
+        writeln!(self.inputs[number], "{line}")
+            .map_err(|error| Failure::Run(format!("process {number} does not listen: {error}")))
+    }
+
+    /// Waits until so many processes have told what `take` takes.
+    pub(crate) fn hear(
+        &self,
+        count: usize,
+        until: Instant,
+        mut take: impl FnMut(usize, Told) -> bool,
+    ) -> Result<(), Failure> {
+        let mut left = count;
+        while 0 < left {
+            let wait = until.saturating_duration_since(Instant::now());
+            match self.heard.recv_timeout(wait) {
+                Ok((_, Ok(Told::Failed(reason)))) | Ok((_, Err(reason))) => {
+                    return Err(Failure::Run(reason));
+                }
+                Ok((number, Ok(told))) => left -= usize::from(take(number, told)),
+                Err(_) => {
+                    let reason = format!("{left} of {count} processes did not answer in time");
+                    return Err(Failure::Run(reason));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks a process something.
+    pub(crate) fn ask(&mut self, number: usize, question: &str) -> Result<String, Failure> {
+        self.say(number, question)?;
+        let mut answer = String::new();
+        self.hear(1, Instant::now() + Duration::from_secs(30), |_, told| match told {
+            Told::Text(text) => {
+                answer = text;
+                true
+            }
+            _ => false,
+        })?;
+        Ok(answer)
+    }
+
+    /// Gives every rank its plan and the word to begin, and waits for what they tell.
+    pub(crate) fn run(
+        &mut self,
+        run: &str,
+        plans: Vec<RankPlan>,
+        most_s: u64,
+    ) -> Result<Vec<RankResult>, Failure> {
+        let count = plans.len();
+        for (number, plan) in plans.into_iter().enumerate() {
+            let line = serde_json::to_string(&(run, plan)).expect("plain data");
+            self.say(number, &line)?;
+        }
+        let soon = Instant::now() + Duration::from_secs(60);
+        self.hear(count, soon, |_, told| matches!(told, Told::Ready))?;
+        for number in 0..count {
+            self.say(number, "go")?;
+        }
+        let end = Instant::now() + Duration::from_secs(most_s + 5);
+        let mut results = Vec::new();
+        self.hear(count, end, |_, told| match told {
+            Told::Done(result) => {
+                results.push(*result);
+                true
+            }
+            _ => false,
+        })?;
+        results.sort_by_key(|result| result.rank);
+        Ok(results)
+    }
+}
+
+/// Reads what a process tells, in a thread that ends with it.
+fn listen(
+    number: usize,
+    output: std::process::ChildStdout,
+    told: Sender<(usize, Result<Told, String>)>,
+) {
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines() {
+            let Ok(line) = line else { break };
+            let read = serde_json::from_str(&line);
+            let read = read.map_err(|error| format!("process {number} told {line:?}: {error}"));
+            if told.send((number, read)).is_err() {
+                return;
+            }
+        }
+        let _ = told.send((number, Err(format!("process {number} ended before its time"))));
+    });
+}

@@ -1,0 +1,273 @@
+//! How packets leave a rank and reach it: UDP sockets, or datagrams of a local switch.
+//!
+//! UDP sockets are never connected and forbid fragments (`IP_PMTUDISC_DO`): then IPv4's
+//! identification is 0 and the ICRC is known beforehand. Queue pairs with the same source port
+//! share a socket. Without offload: a packet is a datagram.
+//!
+//! A switch in user space gets whole IP packets in datagrams of a Unix socket; where it has no
+//! room, the sender waits. Transfers inside a server go to the other rank's socket directly.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram};
+
+use fabric::hash::ROCE_V2_PORT;
+use nix::errno::Errno;
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrIn, recvmmsg, sendmmsg,
+    setsockopt, sockopt,
+};
+use roce::Envelope;
+use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
+
+use crate::plan::{RankPlan, WirePlan};
+
+/// Packets in one system call.
+const BATCH: usize = 32;
+
+/// The largest packet: 4,096 bytes of payload and every header.
+const LARGEST: usize = 4096 + 256;
+
+/// What a receiving socket is given room for, where that is allowed.
+const ROOM: usize = 8 << 20;
+
+/// A packet that waits for its socket.
+#[derive(Debug)]
+struct Waiting {
+    to: SocketAddrV4,
+    class: u8,
+    bytes: Vec<u8>,
+}
+
+/// Sockets for sending, by source port.
+#[derive(Debug)]
+struct Outlet {
+    socket: UdpSocket,
+    waiting: VecDeque<Waiting>,
+}
+
+/// The wire of a rank.
+#[derive(Debug)]
+pub struct Wire {
+    address: Ipv4Addr,
+    inlet: Option<UdpSocket>,
+    outlets: BTreeMap<u16, Outlet>,
+    local: UnixDatagram,
+    /// Whole IP packets that wait, and where they go.
+    local_waiting: VecDeque<(UnixAddress, Vec<u8>)>,
+    switch: Option<UnixAddress>,
+    run: String,
+    buffers: Vec<Vec<u8>>,
+}
+
+/// The abstract name of a rank's socket in a run.
+pub fn rank_name(run: &str, rank: u32) -> String {
+    format!("{run}/{rank}")
+}
+
+/// An abstract address: it vanishes with its socket.
+pub fn abstract_address(name: &str) -> io::Result<UnixAddress> {
+    UnixAddress::from_abstract_name(name)
+}
+
+/// An unconnected socket that forbids fragments.
+fn socket(address: Ipv4Addr, port: u16) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind((address, port))?;
+    socket.set_nonblocking(true)?;
+    set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::DO)?;
+    Ok(socket)
+}
+
+impl Wire {
+    /// Opens all sockets of a rank.
+    pub fn open(plan: &RankPlan, run: &str) -> io::Result<Self> {
+        let local = UnixDatagram::bind_addr(&abstract_address(&rank_name(run, plan.rank))?)?;
+        local.set_nonblocking(true)?;
+        let switch = match &plan.wire {
+            WirePlan::Udp => None,
+            WirePlan::Switch(name) => Some(abstract_address(name)?),
+        };
+        let mut wire = Self {
+            address: plan.address,
+            inlet: None,
+            outlets: BTreeMap::new(),
+            local,
+            local_waiting: VecDeque::new(),
+            switch,
+            run: run.to_owned(),
+            buffers: vec![vec![0; LARGEST]; BATCH],
+        };
+        if plan.wire == WirePlan::Udp {
+            let inlet = socket(plan.address, ROCE_V2_PORT)?;
+            setsockopt(&inlet, sockopt::IpRecvTos, &true)?;
+            if setsockopt(&inlet, sockopt::RcvBufForce, &ROOM).is_err() {
+                setsockopt(&inlet, sockopt::RcvBuf, &ROOM)?;
+            }
+            wire.inlet = Some(inlet);
+            for pair in plan.pairs.iter().filter(|pair| !pair.inside) {
+                if !wire.outlets.contains_key(&pair.src_port) {
+                    let socket = socket(plan.address, pair.src_port)?;
+                    let waiting = VecDeque::new();
+                    wire.outlets.insert(pair.src_port, Outlet { socket, waiting });
+                }
+            }
+        }
+        Ok(wire)
+    }
+
+    /// Packets that wait for their sockets.
+    pub fn waiting(&self) -> usize {
+        let outlets = self.outlets.values().map(|outlet| outlet.waiting.len());
+        outlets.sum::<usize>() + self.local_waiting.len()
+    }
+
+    /// Takes a packet; it leaves with the next [`flush`](Self::flush). `inside` names the rank that
+    /// gets it without a network.
+    pub fn send(
+        &mut self,
+        envelope: &Envelope,
+        bytes: Vec<u8>,
+        inside: Option<u32>,
+    ) -> io::Result<()> {
+        let to = match (inside, &self.switch) {
+            (Some(rank), _) => abstract_address(&rank_name(&self.run, rank))?,
+            (None, Some(switch)) => switch.clone(),
+            (None, None) => {
+                let outlet = self.outlets.get_mut(&envelope.src_port);
+                let outlet = outlet.ok_or_else(|| io::Error::other("a port that is not open"))?;
+                let std::net::IpAddr::V4(to) = envelope.dst else {
+                    return Err(io::Error::other("an IPv6 address"));
+                };
+                let to = SocketAddrV4::new(to, ROCE_V2_PORT);
+                outlet.waiting.push_back(Waiting { to, class: envelope.class, bytes });
+                return Ok(());
+            }
+        };
+        self.local_waiting.push_back((to, bytes));
+        Ok(())
+    }
+
+    /// Hands over what the sockets take. Returns whether something is left.
+    pub fn flush(&mut self) -> io::Result<bool> {
+        let mut left = false;
+        for outlet in self.outlets.values_mut() {
+            while !outlet.waiting.is_empty() {
+                let sent = send_batch(outlet)?;
+                outlet.waiting.drain(..sent);
+                if sent == 0 {
+                    left = true;
+                    break;
+                }
+            }
+        }
+        while let Some((to, bytes)) = self.local_waiting.front() {
+            match self.local.send_to_addr(bytes, to) {
+                Ok(_) => {
+                    self.local_waiting.pop_front();
+                }
+                Err(error) if would_block(&error) => return Ok(true),
+                // Whoever is gone needs nothing more.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    self.local_waiting.pop_front();
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(left)
+    }
+
+    /// Gives every packet that has arrived to `take`: from UDP what that carried, with what is
+    /// known of its surroundings; from a switch the whole IP packet and no envelope.
+    pub fn receive(&mut self, mut take: impl FnMut(Option<Envelope>, &[u8])) -> io::Result<()> {
+        if let Some(inlet) = &self.inlet {
+            receive_batch(inlet, self.address, &mut self.buffers, &mut take)?;
+        }
+        for _ in 0..4 * BATCH {
+            match self.local.recv(&mut self.buffers[0]) {
+                Ok(length) => take(None, &self.buffers[0][..length]),
+                Err(error) if would_block(&error) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// What to wait for: sockets that receive, and those that wait to send.
+    pub fn sockets(&self) -> (Vec<BorrowedFd<'_>>, Vec<BorrowedFd<'_>>) {
+        let inlets = self.inlet.iter().map(AsFd::as_fd).chain([self.local.as_fd()]);
+        let full = self.outlets.values().filter(|outlet| !outlet.waiting.is_empty());
+        let full: Vec<BorrowedFd<'_>> = full.map(|outlet| outlet.socket.as_fd()).collect();
+        (inlets.collect(), full)
+    }
+
+    /// Whether packets wait for another Unix socket, which nobody can be woken for.
+    pub fn waits_for_room(&self) -> bool {
+        !self.local_waiting.is_empty()
+    }
+}
+
+fn would_block(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
+}
+
+/// Sends packets from the front that have the same class; how many the socket took.
+fn send_batch(outlet: &Outlet) -> io::Result<usize> {
+    let class = outlet.waiting.front().map_or(0, |first| first.class);
+    let batch: Vec<&Waiting> =
+        outlet.waiting.iter().take(BATCH).take_while(|one| one.class == class).collect();
+    let slices: Vec<[IoSlice<'_>; 1]> =
+        batch.iter().map(|one| [IoSlice::new(&one.bytes)]).collect();
+    let to: Vec<Option<SockaddrIn>> = batch.iter().map(|one| Some(one.to.into())).collect();
+    let controls = [ControlMessage::Ipv4Tos(&class)];
+    let space = nix::cmsg_space!(i32);
+    let mut headers = MultiHeaders::<SockaddrIn>::preallocate(batch.len(), Some(space));
+    let socket = outlet.socket.as_raw_fd();
+    let sent = sendmmsg(socket, &mut headers, &slices, &to, controls, MsgFlags::empty());
+    match sent {
+        Ok(results) => Ok(results.count()),
+        Err(Errno::EAGAIN | Errno::ENOBUFS) => Ok(0),
+        // The other end has closed its socket, or not opened it yet: as if lost.
+        Err(Errno::ECONNREFUSED) => Ok(1),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Receives one batch.
+fn receive_batch(
+    inlet: &UdpSocket,
+    address: Ipv4Addr,
+    buffers: &mut [Vec<u8>],
+    take: &mut impl FnMut(Option<Envelope>, &[u8]),
+) -> io::Result<()> {
+    let mut found: Vec<(Envelope, usize)> = Vec::with_capacity(BATCH);
+    {
+        let mut slices: Vec<[IoSliceMut<'_>; 1]> =
+            buffers.iter_mut().map(|buffer| [IoSliceMut::new(buffer)]).collect();
+        let space = nix::cmsg_space!(u8, i32);
+        let mut headers = MultiHeaders::<SockaddrIn>::preallocate(slices.len(), Some(space));
+        let flags = MsgFlags::MSG_DONTWAIT;
+        let received = match recvmmsg(inlet.as_raw_fd(), &mut headers, &mut slices, flags, None) {
+            Ok(received) => received,
+            Err(Errno::EAGAIN | Errno::ECONNREFUSED) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        for message in received {
+            let from = message.address.map_or(Ipv4Addr::UNSPECIFIED, |from| from.ip());
+            let port = message.address.map_or(0, |from| from.port());
+            let mut envelope = Envelope::new(from.into(), address.into(), port);
+            for control in message.cmsgs().into_iter().flatten() {
+                if let ControlMessageOwned::Ipv4Tos(class) = control {
+                    envelope.class = class;
+                }
+            }
+            found.push((envelope, message.bytes));
+        }
+    }
+    for ((envelope, length), buffer) in found.iter().zip(buffers.iter()) {
+        take(Some(*envelope), &buffer[..*length]);
+    }
+    Ok(())
+}
