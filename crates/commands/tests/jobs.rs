@@ -166,7 +166,7 @@ fn servers_are_dealt_out_once() {
     assert!(refused(&jobs(&["nodes = [0, 9]"])).contains("there is no server 9"));
     assert!(refused(&jobs(&["nodes = \"gpu[0-1]\""])).contains("there is no server gpu0"));
     assert!(refused(&jobs(&["class = 64"])).contains("jobs.0.class"));
-    assert!(refused(&jobs(&["start = \"9000h\""])).contains("jobs.0.start"));
+    assert!(refused(&jobs(&["start = \"2700000s\""])).contains("jobs.0.start"));
     assert!(refused(&jobs(&["nodes = 1"])).contains("the job needs 2"));
     assert!(refused(&jobs(&["", "", ""])).contains("are left"));
     let both = format!("{}{}", jobs(&["nodes = [0, 2]"]), alone());
