@@ -86,9 +86,9 @@ fn steps(loaded: &Loaded, steps: u32) -> Steps {
     several::steps(loaded, options, &mut Watch::default()).expect("it runs")
 }
 
-/// Max-min arithmetic: both rings go over one uplink, so each has half of it, as if it were alone on
-/// uplinks of half the rate; and the gradients (4 bytes of each of 302 M parameters, which a ring of
-/// two sends once) take as much longer as they take on the wire.
+/// Max-min arithmetic: both rings go over one uplink, so each has half of it, as if it were alone
+/// on uplinks of half the rate; and the gradients (4 bytes of each of 302 M parameters, which a
+/// ring of two sends once) take as much longer as they take on the wire.
 #[test]
 fn rings_that_share_uplinks_halve_each_other() {
     let report = play(&loaded(&jobs(&["nodes = [0, 2]", "nodes = \"node[1,3]\""])), 1);
@@ -166,7 +166,7 @@ fn servers_are_dealt_out_once() {
     assert!(refused(&jobs(&["nodes = [0, 9]"])).contains("there is no server 9"));
     assert!(refused(&jobs(&["nodes = \"gpu[0-1]\""])).contains("there is no server gpu0"));
     assert!(refused(&jobs(&["class = 64"])).contains("jobs.0.class"));
-    assert!(refused(&jobs(&["start = \"9000h\""])).contains("jobs.0.start"));
+    assert!(refused(&jobs(&["start = \"2700000s\""])).contains("jobs.0.start"));
     assert!(refused(&jobs(&["nodes = 1"])).contains("the job needs 2"));
     assert!(refused(&jobs(&["", "", ""])).contains("are left"));
     let both = format!("{}{}", jobs(&["nodes = [0, 2]"]), alone());
@@ -207,7 +207,8 @@ fn steps_follow_each_other() {
 fn a_fault_hits_its_step() {
     let fault = |at: f64| {
         format!(
-            "[[faults]]\non = \"NIC 0\"\nat = \"{at}s\"\nfor = \"1s\"\nwhat = {{ kind = \"link-down\" }}\n"
+            "[[faults]]\non = \"NIC 0\"\nat = \"{at}s\"\nfor = \"1s\"\n\
+             what = {{ kind = \"link-down\" }}\n"
         )
     };
     let text = format!("{FABRIC}{}", alone());

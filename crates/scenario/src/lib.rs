@@ -20,7 +20,8 @@
 //! * [`schema`] and [`check`](mod@check): every mistake of a layer, found at once.
 //! * [`merge`](mod@merge): one layer over another. [`meaning`]: whether the whole makes sense.
 //! * [`purpose`]: what a scenario is loaded for, and what of it that does not obey.
-//! * [`jobs`]: several jobs on one fabric. [`model`]: the model that a job names. [`flows`]: flow files.
+//! * [`jobs`]: several jobs on one fabric. [`model`]: the model that a job names.
+//! * [`flows`]: flow files.
 //! * [`base`]: one scenario with many other values. [`fabrics`]: networks that such cases share.
 //! * [`preset`]: what comes with the binary. [`hash`](mod@hash): a scenario's identity.
 //! * [`import`] and [`export`]: topologies of other tools, one file for each format.

@@ -99,16 +99,7 @@ impl Answer for Report {
             sheet = sheet.note(scaled.words());
         }
         sheet = sheet.text(self.interval_words());
-        sheet = match &self.whole {
-            Some(whole) => sheet.text(whole.words(self.step_s)),
-            None => sheet.text(
-                "Two-level: phases one by one, in a timeline of one rank for each stage (--whole \
-                 runs every rank on one clock).",
-            ),
-        };
-        if let Some(steps) = &self.steps {
-            sheet = sheet.text(steps.words());
-        }
+        sheet = sheet.text(self.way_words());
         if let Some(seeds) = &self.seeds {
             sheet = seeds.show(sheet);
         }
@@ -177,6 +168,20 @@ impl Verdict {
 }
 
 impl Report {
+    /// How the step was put together, and how even several are.
+    fn way_words(&self) -> String {
+        let way = match &self.whole {
+            Some(whole) => whole.words(self.step_s),
+            None => "Two-level: phases one by one, in a timeline of one rank for each stage \
+                     (--whole runs every rank on one clock)."
+                .to_owned(),
+        };
+        match &self.steps {
+            Some(steps) => format!("{way} {}", steps.words()),
+            None => way,
+        }
+    }
+
     /// How sure the step is, and what follows from it.
     fn interval_words(&self) -> String {
         let Self { interval, step_low_s, step_high_s, .. } = self;
