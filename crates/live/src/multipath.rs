@@ -357,7 +357,7 @@ fn count_devices(
             if let (Some(link), Some(bytes), Some(packets)) =
                 (number, numbers.get(8), numbers.get(9))
             {
-                counts.insert(LinkId::from_index(link), [bytes, packets]);
+                counts.insert(LinkId::from_index(link), [*bytes, *packets]);
             }
         }
     }
