@@ -162,7 +162,6 @@ pub(crate) fn deal(
 
 /// The hosts of a list, or of a file with lists.
 fn listed(text: &str, directory: &std::path::Path) -> Result<Vec<String>, String> {
-    let mut budget = HOSTS;
     let path = directory.join(text);
     let mut budget = HOSTS;
     if !text.contains(['/', '\\']) && !path.is_file() {
