@@ -23,6 +23,8 @@
 //! Real verbs would take the place of [`wire`] and [`roce::QueuePair`] in [`rank`]; without such
 //! NICs nobody could test them, so they are not here.
 
+#![expect(clippy::disallowed_methods, reason = "what happens here happens in real time")]
+
 pub mod answer;
 pub mod capture;
 pub mod lower;

@@ -67,6 +67,9 @@ struct Message {
     hop: usize,
 }
 
+/// By message: what it waits for.
+type Waits = BTreeMap<OpId, Vec<After>>;
+
 /// Messages that pass on the same bytes.
 #[derive(Clone, Copy, Debug)]
 struct Chain {
@@ -169,7 +172,7 @@ fn ranks_by_node(fabric: &Fabric, ranks: usize) -> Result<BTreeMap<NodeId, u32>,
 fn read(
     transfers: &Transfers,
     rank_of: &BTreeMap<NodeId, u32>,
-) -> Result<(Vec<Message>, BTreeMap<OpId, Vec<After>>), String> {
+) -> Result<(Vec<Message>, Waits), String> {
     let mut messages: Vec<Message> = Vec::new();
     let mut after = BTreeMap::new();
     let mut known: BTreeMap<OpId, usize> = BTreeMap::new();

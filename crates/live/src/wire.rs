@@ -7,6 +7,7 @@
 //! A switch in user space gets whole IP packets in datagrams of a Unix socket; where it has no
 //! room, the sender waits. Transfers inside a server go to the other rank's socket directly.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -108,10 +109,9 @@ impl Wire {
             }
             wire.inlet = Some(inlet);
             for pair in plan.pairs.iter().filter(|pair| !pair.inside) {
-                if !wire.outlets.contains_key(&pair.src_port) {
+                if let Entry::Vacant(place) = wire.outlets.entry(pair.src_port) {
                     let socket = socket(plan.address, pair.src_port)?;
-                    let waiting = VecDeque::new();
-                    wire.outlets.insert(pair.src_port, Outlet { socket, waiting });
+                    place.insert(Outlet { socket, waiting: VecDeque::new() });
                 }
             }
         }
