@@ -18,10 +18,12 @@ use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::packets::Patience;
 use crate::seeds::{self, Repeat, Spread};
+use crate::targets::TargetRow;
 use crate::{Drawing, parallel, run_job, run_traffic, traffic as wire};
 
 mod metrics;
 mod page;
+mod targets;
 mod verdict;
 
 pub use verdict::Verdict;
@@ -62,6 +64,9 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// Inputs that differ between the columns; empty for the deployments, which share nothing.
     pub changed: Vec<Changed>,
+    /// What the columns should reach, met or missed; each name begins with its column's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<TargetRow>,
     /// Columns that an interrupt has left out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
@@ -225,6 +230,7 @@ pub fn run(
     let (names, columns): (Vec<String>, Vec<Column>) = done.into_iter().unzip();
     Ok(Report {
         verdict: verdict::verdict(&names, &columns, options.engine),
+        targets: targets::of_columns(&names, &columns),
         columns: names,
         rows: metrics::rows(&columns),
         changed: if named { changed(&columns) } else { Vec::new() },

@@ -63,6 +63,7 @@ pub mod run_job;
 pub mod run_traffic;
 pub mod seeds;
 pub mod series;
+pub mod targets;
 pub mod topo;
 pub mod traffic;
 pub mod validate;

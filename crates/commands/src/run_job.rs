@@ -27,8 +27,10 @@ use crate::interval::Interval;
 use crate::meter::{self, Meter};
 use crate::packets::Patience;
 use crate::seeds::{self, Repeat, Seeds};
+use crate::targets::{self, TargetRow};
 use crate::world::JobWorld;
 
+mod causes;
 mod circuits;
 mod lanes;
 mod latency;
@@ -38,6 +40,7 @@ mod prediction;
 mod verdict;
 mod whole;
 
+pub use causes::CausesSeconds;
 pub use circuits::{Circuits, Lit, Plan};
 pub(crate) use lanes::busiest_over_time;
 pub use model::ModelFigures;
@@ -76,6 +79,8 @@ pub struct Report {
     pub mfu: f64,
     /// Where the time goes.
     pub breakdown_s: BreakdownSeconds,
+    /// The same time by cause.
+    pub causes_s: CausesSeconds,
     /// How the scale-out links were used over the step.
     pub links: Links,
     /// The busiest of them.
@@ -119,6 +124,9 @@ pub struct Report {
     pub campaign: Option<Campaign>,
     /// Capital, power, energy by phase, and the price of a token.
     pub cost: Bill,
+    /// What the cluster and the step should reach, met or missed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<TargetRow>,
     /// What the engine noticed.
     pub findings: Vec<String>,
     /// Processor cores that the transport keeps busy in the busiest server, on average over the
@@ -452,6 +460,7 @@ fn report(
         tflops_per_gpu: prediction.tflops_per_gpu,
         mfu: prediction.mfu,
         breakdown_s,
+        causes_s: CausesSeconds::of(prediction),
         links: Links::of(&prediction.links),
         worst_links: prediction.links.worst.iter().map(WorstLink::of).collect(),
         goodput,
@@ -471,6 +480,7 @@ fn report(
         seeds: None,
         campaign: None,
         cost,
+        targets: Vec::new(),
         findings: findings(world, predicted, seeds::left_out(answered, repeat)),
         cpu_cores: cpu_cores(loaded, prediction, step_s),
         wall_s: clock.wall_s(),
@@ -485,7 +495,8 @@ fn report(
     };
     let answers: Vec<_> = std::iter::once(figures(&first)).chain(others).collect();
     let seeds = (1 < repeat.seeds).then(|| Seeds::of(loaded.scenario.seed, &answers));
-    let report = Report { seeds, ..first };
+    let targets = targets::of_step(loaded, &first);
+    let report = Report { seeds, targets, ..first };
     let verdict = Verdict::of(loaded, world, (prediction, engine), &report);
     Report { verdict, ..report }
 }

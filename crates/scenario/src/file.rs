@@ -20,6 +20,8 @@ use traffic::nccl;
 use traffic::pattern::TrafficConfig;
 use units::{Ranged, Ranges};
 
+use crate::targets::Targets;
+
 /// A scenario: a cluster, its fabric, the network's settings, and what runs on it.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -57,6 +59,8 @@ pub struct ScenarioFile {
     pub reliability: Faults,
     /// Prices of power and of what stands around the GPUs.
     pub prices: Prices,
+    /// What the cluster and the step should reach.
+    pub targets: Targets,
     /// Hardware of one's own, or other figures for known hardware.
     pub catalogue: Catalogue,
     /// What has been published about this system, to show beside what is computed.
@@ -100,6 +104,7 @@ impl Ranged for ScenarioFile {
         }
         check.table("reliability", &self.reliability);
         check.table("prices", &self.prices);
+        check.table("targets", &self.targets);
         check.table("catalogue", &self.catalogue);
     }
 }

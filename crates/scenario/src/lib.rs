@@ -54,6 +54,7 @@ pub mod purpose;
 pub mod schema;
 pub mod source;
 mod surroundings;
+pub mod targets;
 pub mod tree;
 
 pub use base::{Assigned, Base};
@@ -64,3 +65,4 @@ pub use load::{Extent, Loaded, Request, Resolved, load, schema};
 pub use problem::{Colour, Problem, Problems, Style};
 pub use purpose::{Engine, Purpose};
 pub use source::{confine, is_allowed};
+pub use targets::Targets;

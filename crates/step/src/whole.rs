@@ -22,6 +22,7 @@ use traffic::{NotRun, Outcome};
 
 use crate::attribution::critical_path;
 use crate::breakdown;
+use crate::causes::Causes;
 use crate::costs::Costing;
 use crate::network::{Network, Runner, Unserved, summary_of};
 use crate::predict::{Assumptions, Prediction, WORST_LINKS, World, events, library_of};
@@ -111,6 +112,7 @@ pub fn predict<'a>(
         tflops_per_gpu: phases.tflops_per_gpu * faster,
         mfu: phases.mfu * faster,
         breakdown,
+        causes: Causes::of(&breakdown, &phases.by_cause),
         links,
         path: critical_path(&line),
         line,

@@ -49,6 +49,6 @@ impl Arguments {
             interrupt.heeded(|| compare::run(&options, &request, &interrupt.happened, &tell))?;
         drop(line);
         terminal.answer("compare", None, &report)?;
-        Ok(terminal.ending())
+        Ok(terminal.ending_with(&report.targets))
     }
 }

@@ -143,7 +143,7 @@ impl Arguments {
             Ok(report)
         })?;
         terminal.answer("run", Some(loaded), &report)?;
-        Ok(terminal.ending())
+        Ok(terminal.ending_with(&report.targets))
     }
 
     /// Days are of a job, with the step of one engine.

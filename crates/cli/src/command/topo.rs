@@ -13,6 +13,7 @@ Examples:
   fatflow topo small-128
   fatflow topo my.toml --set 'fabric.oversubscription=[1, 7]'
   fatflow topo my.toml --json
+  fatflow topo my.toml --targets article
   fatflow topo llama3-meta-roce --domains
   fatflow topo my.toml --dot | dot -Tsvg > fabric.svg
   fatflow topo my.toml --clab > my.clab.yml")]
@@ -63,6 +64,7 @@ impl Arguments {
                 };
                 drop(line);
                 terminal.answer("topo", Some(&loaded), &report)?;
+                return Ok(terminal.ending_with(&report.targets));
             }
         }
         Ok(Ending::Done)

@@ -21,6 +21,7 @@ pub(super) fn sheet(report: &Report) -> Sheet {
     if let Some(verdict) = &report.verdict {
         sheet = sheet.text(format!("Verdict: {}.", verdict.text));
     }
+    sheet = crate::targets::show(sheet, &report.targets);
     if !report.left_out.is_empty() {
         let names = report.left_out.join(", ");
         sheet = sheet.note(format!("Stopped before the end, and left out: {names}."));

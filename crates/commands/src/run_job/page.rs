@@ -10,6 +10,7 @@ use units::{Bytes, Span};
 use super::lanes::Lanes;
 use super::{Circuits, Memory, Report, Verdict};
 use crate::engine::Engine;
+use crate::targets;
 
 /// Pairs of pods whose circuits are told.
 const TOLD_CIRCUITS: usize = 16;
@@ -82,7 +83,7 @@ impl Answer for Report {
             ("imbalance", significant(self.links.imbalance), "busiest over mean"),
             ("goodput", percent(self.goodput), "of a long run"),
         ]);
-        sheet = sheet.text(self.interval_words());
+        sheet = targets::show(sheet, &self.targets).text(self.interval_words());
         sheet = match &self.whole {
             Some(whole) => sheet.text(whole.words(self.step_s)),
             None => sheet.text(
@@ -101,6 +102,7 @@ impl Answer for Report {
         }
         sheet = sheet.heading("Where the time goes").chart(self.waterfall());
         sheet = sheet.text(format!("Besides computation the most is {}.", self.constraint));
+        sheet = sheet.chart(self.causes_s.chart()).text(self.causes_s.words());
         sheet = sheet.heading("The critical path").text("Its longest stretches, in their order:");
         sheet = sheet.table(self.path_table());
         sheet = sheet.heading("The step over time").chart(self.drawn.lanes.ranks());
