@@ -64,6 +64,7 @@ pub mod run_traffic;
 pub mod seeds;
 pub mod series;
 pub mod targets;
+pub mod told;
 pub mod topo;
 pub mod traffic;
 pub mod validate;

@@ -5,8 +5,8 @@
 //! has one rank for each stage and shows none of these exchanges as an operation of its own where
 //! it is hidden, so bytes are spread evenly over the windows in which they may move.
 
-use job::{Axis, During};
 use job::program::{Every, Program};
+use job::{Axis, During};
 use step::predict::Prediction;
 use step::timeline::{Timeline, Work};
 use units::Span;

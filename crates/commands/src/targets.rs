@@ -66,9 +66,8 @@ impl Latencies {
             };
             (1..servers).find(is_wanted).and_then(to)
         };
-        let is_scale_up = |link: &&fabric::LinkId| {
-            fabric.class(**link).kind == fabric::graph::LinkKind::ScaleUp
-        };
+        let is_scale_up =
+            |link: &&fabric::LinkId| fabric.class(**link).kind == fabric::graph::LinkKind::ScaleUp;
         let inside = (0 < fabric.gpus()).then(|| fabric.gpu(0)).and_then(|gpu| {
             let link = *fabric.ports(gpu).iter().find(is_scale_up)?;
             let switched = fabric.nodes()[fabric.links()[link].to].kind == fabric::NodeKind::Switch;

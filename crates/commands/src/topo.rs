@@ -15,8 +15,8 @@ use scenario::export::{self, Detail};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::targets::{self, Latencies, TargetRow};
 use crate::links;
+use crate::targets::{self, Latencies, TargetRow};
 
 mod domains;
 

@@ -309,7 +309,8 @@ impl Program {
                 if times == 0 || call.bytes == Bytes::ZERO {
                     return;
                 }
-                let same = |counted: &&mut Counted| (counted.call, counted.during) == (call, during);
+                let same =
+                    |counted: &&mut Counted| (counted.call, counted.during) == (call, during);
                 match all[from..].iter_mut().find(same) {
                     Some(counted) => counted.times += times,
                     None => {

@@ -125,9 +125,8 @@ pub fn predict_on<'a>(
     let mut input = costing.input()?;
     let repeats = costing.repeats();
     let counted = program.counted();
-    let often = counted.iter().map(|one| {
-        (exchange_of(&one.call), one.times as f64 * one.groups as f64)
-    });
+    let often =
+        counted.iter().map(|one| (exchange_of(&one.call), one.times as f64 * one.groups as f64));
     let by_cause = network.by_cause(often.clone())?;
 
     let stages = 0..job.layout.pp as u32;

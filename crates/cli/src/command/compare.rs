@@ -1,6 +1,7 @@
 //! `fatflow compare`.
 
 use commands::compare::{self, Options};
+use commands::told;
 use scenario::Purpose;
 
 use crate::arguments::{PatienceArgument, SeedsArgument};
@@ -13,6 +14,7 @@ Examples:
   fatflow compare
   fatflow compare llama3-meta-roce llama3-meta-ib
   fatflow compare mine.toml other.toml --engine analytic --report compare.html
+  fatflow compare --told --engine analytic
   fatflow compare llama3-meta-roce --vary network.routing.qps=1,4,16
   fatflow compare scenarios/remedies/*.toml --vary traffic.placement=linear,fragmented --seeds 4
   fatflow compare --json | jq '.result.rows[] | select(.metric == \"mfu\")'")]
@@ -23,6 +25,9 @@ pub(crate) struct Arguments {
     /// Run every scenario with each of these values; several such flags combine
     #[arg(long, value_name = "KEY=VALUE,...")]
     vary: Vec<String>,
+    /// The article's two tables instead, from its own inputs and from better sources
+    #[arg(long, conflicts_with_all = ["scenarios", "vary"])]
+    told: bool,
     #[command(flatten)]
     seeds: SeedsArgument,
     #[command(flatten)]
@@ -32,6 +37,16 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         let engine = terminal.engine()?;
+        if self.told {
+            self.seeds.refuse("both readings are run once")?;
+            let line = terminal.line("reading twice");
+            let request = terminal.request(None, Purpose::Run(engine));
+            let tell = |text: &str| line.tell(text, 0, 0);
+            let report = told::run(&request, engine, terminal.threads(), &tell);
+            drop(line);
+            terminal.answer("compare", None, &report)?;
+            return Ok(terminal.ending());
+        }
         let options = Options {
             scenarios: self.scenarios.clone(),
             engine,

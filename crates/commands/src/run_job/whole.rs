@@ -12,8 +12,8 @@ use step::whole::{self, Meeting, Whole};
 use traffic::{NotRun, Outcome, Transfers};
 use units::{Bytes, Span};
 
-use super::{BreakdownSeconds, causes};
 use super::prediction::{Predicted, on_engine};
+use super::{BreakdownSeconds, causes};
 use crate::engine::{self, Cost, Engine};
 use crate::failure::Failure;
 use crate::packets::{Budget, Patience};

@@ -101,7 +101,11 @@ pub(super) fn passes(
             bins[during as usize].iter_mut().zip(own).for_each(|(bin, own)| *bin += own);
         }
     }
-    During::ALL.into_iter().zip(bins).map(|(during, bins)| PassBurst::of(during, &bins, seconds)).collect()
+    During::ALL
+        .into_iter()
+        .zip(bins)
+        .map(|(during, bins)| PassBurst::of(during, &bins, seconds))
+        .collect()
 }
 
 /// The traffic of one part of a step.
