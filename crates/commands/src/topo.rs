@@ -19,8 +19,12 @@ use crate::links;
 use crate::targets::{self, Latencies, TargetRow};
 
 mod domains;
+mod grow;
+mod racks;
 
 pub use domains::{DomainRow, Domains};
+pub use grow::{Growth, Piece, grow};
+pub use racks::Racks;
 
 /// A fabric in numbers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -30,6 +34,8 @@ pub struct Topo {
     pub summary: Summary,
     /// How long 64 bytes take, NICs included, in microseconds.
     pub latency_us: Latencies,
+    /// The racks of its servers.
+    pub racks: Racks,
     /// What the fabric should reach, met or missed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<TargetRow>,
@@ -50,6 +56,7 @@ pub fn run(loaded: &Loaded) -> Topo {
     let summary = summary(loaded.fabric(), &scenario.cluster, &scenario.catalogue);
     Topo {
         latency_us: Latencies::of(loaded),
+        racks: Racks::of(loaded, &summary),
         targets: targets::of_fabric(loaded, || summary.clone()),
         summary,
         domains: None,
@@ -69,7 +76,7 @@ pub fn with_domains(loaded: &Loaded, rack_servers: Option<u32>) -> Result<Topo, 
 impl Answer for Topo {
     fn sheet(&self) -> Sheet {
         let Summary { gpus, nodes, nics, zones, gpus_per_zone, .. } = &self.summary;
-        let Self { summary, latency_us, targets, title, topology, drawing, domains } = self;
+        let Self { summary, latency_us, racks, targets, title, topology, drawing, domains } = self;
         let share = format!("{} of full", percent(summary.bisection_share));
         let zone_note = format!("of up to {} GPUs", grouped(*gpus_per_zone));
         let zone_label = format!("{}s", summary.zone_word);
@@ -109,6 +116,7 @@ impl Answer for Topo {
             ));
         }
         sheet = sheet.text(latency_words(latency_us, &summary.zone_word));
+        sheet = sheet.text(racks.words());
         sheet = targets::show(sheet, targets);
         if 0 < summary.failed_links {
             let failed = summary.failed_links.div_ceil(2);

@@ -20,6 +20,7 @@ use traffic::nccl;
 use traffic::pattern::TrafficConfig;
 use units::{Ranged, Ranges};
 
+use crate::racks::Racks;
 use crate::targets::Targets;
 
 /// A scenario: a cluster, its fabric, the network's settings, and what runs on it.
@@ -59,6 +60,8 @@ pub struct ScenarioFile {
     pub reliability: Faults,
     /// Prices of power and of what stands around the GPUs.
     pub prices: Prices,
+    /// What a rack of servers holds.
+    pub racks: Racks,
     /// What the cluster and the step should reach.
     pub targets: Targets,
     /// Hardware of one's own, or other figures for known hardware.
@@ -104,6 +107,7 @@ impl Ranged for ScenarioFile {
         }
         check.table("reliability", &self.reliability);
         check.table("prices", &self.prices);
+        check.table("racks", &self.racks);
         check.table("targets", &self.targets);
         check.table("catalogue", &self.catalogue);
     }

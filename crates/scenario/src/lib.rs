@@ -51,6 +51,7 @@ pub mod nearest;
 pub mod preset;
 pub mod problem;
 pub mod purpose;
+pub mod racks;
 pub mod schema;
 pub mod source;
 mod surroundings;

@@ -326,6 +326,9 @@ impl Asked<'_> {
 
     /// Names targets that nothing here can meet or miss.
     fn targets(&self, idle: &mut Idle) {
+        if self.load != Load::Nothing {
+            idle.key("racks", "this command does not look at racks", "`topo`");
+        }
         match self.load {
             Load::Job => {}
             Load::Nothing => {

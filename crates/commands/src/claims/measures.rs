@@ -297,9 +297,11 @@ pub(super) const MEASURES: &[Measure] = &[
         pair(q, |a, b| Ok(network::message(a)? / network::message(b)?))
     }),
     // Pairs and rankings.
-    measure("ecmp-ranking", "what plain ECMP leaves: point-to-point over all-to-all", |q| {
-        each(q, pairs::ecmp_ranking)
-    }),
+    measure(
+        "ecmp-ranking",
+        "what plain ECMP leaves: to one other over to all (flows, 8 seeds)",
+        |q| each(q, pairs::ecmp_ranking),
+    ),
     measure("burst-ranking", "peak over mean: all-to-all over the others' most (traffic)", |q| {
         each(q, pairs::burst_ranking)
     }),

@@ -8,7 +8,7 @@ use super::network;
 use super::subject::{Figure, Subject};
 use crate::engine::Engine;
 use crate::packets::Patience;
-use crate::{collective, traffic as wire};
+use crate::{collective, run_traffic, traffic as wire};
 
 const PLAIN: [&str; 2] = ["network.routing.policy=ecmp", "network.routing.qps=1"];
 
@@ -33,22 +33,44 @@ fn bandwidth(subject: &Subject, collective: Collective) -> Figure {
     rows.first().map(|row| row.busbw_gbps).ok_or_else(|| "no size was run".to_owned())
 }
 
-/// What plain ECMP leaves of point-to-point bandwidth, over what it leaves of all-to-all's.
-pub(super) fn ecmp_ranking(subject: &Subject) -> Figure {
-    let left = |collective| {
-        let hashed = bandwidth(&set(subject, &PLAIN), collective)?;
-        let spread = bandwidth(&set(subject, &["network.routing.policy=adaptive"]), collective)?;
-        Ok::<f64, String>(hashed / spread)
-    };
-    Ok(left(Collective::SendRecv)? / left(Collective::AllToAll)?)
+/// Seeds over which flows are hashed.
+const SEEDS: u64 = 8;
+
+/// How long a pattern of flows takes, on average over seeds.
+fn flows(subject: &Subject, pattern: &str, routing: &[&str]) -> Figure {
+    let mut sum = 0.0;
+    for seed in 0..SEEDS {
+        let (pattern, seed) = (format!("traffic.pattern={pattern}"), format!("seed={seed}"));
+        let changed = set(subject, &[&[pattern.as_str(), seed.as_str()], routing].concat());
+        let options = run_traffic::Options { engine: Engine::Flow, ..Default::default() };
+        let mut watch = packetsim::Watch::default();
+        let ran = run_traffic::run(changed.loaded()?, &options, &mut watch);
+        let (report, ..) = ran.map_err(|failure| failure.to_string())?;
+        sum += report.makespan_s.ok_or("nothing ended")?;
+    }
+    Ok(sum / SEEDS as f64)
 }
 
-/// A figure of all-to-all over the most that another primitive of the job has of it.
+/// What plain ECMP leaves of messages from each host to one other, over what it leaves of messages
+/// from each to all.
+pub(super) fn ecmp_ranking(subject: &Subject) -> Figure {
+    let left = |pattern: &str| {
+        let spread = flows(subject, pattern, &["network.routing.policy=adaptive"])?;
+        Ok::<f64, String>(spread / flows(subject, pattern, &PLAIN)?)
+    };
+    Ok(left("permutation")? / left("all-to-all")?)
+}
+
+/// A figure of all-to-all over the most that another primitive of the job has of it, among those
+/// that carry a hundredth of the bytes or more.
 fn over_others(subject: &Subject, of: impl Fn(&wire::Profile) -> f64) -> Figure {
-    let profile = &subject.wire()?.profile;
+    let wire = subject.wire()?;
+    let counts =
+        |row: &&wire::Profile| wire.bytes_per_step <= 100.0 * wire.by_primitive[row.primitive];
+    let profile: Vec<&wire::Profile> = wire.profile.iter().filter(counts).collect();
     let own = profile.iter().find(|row| row.primitive == "all_to_all");
-    let own = own.map(&of).ok_or("no all-to-all leaves a server")?;
-    let others = profile.iter().filter(|row| row.primitive != "all_to_all").map(of);
+    let own = own.map(|row| of(row)).ok_or("no all-to-all leaves a server")?;
+    let others = profile.iter().filter(|row| row.primitive != "all_to_all").map(|row| of(row));
     Ok(own / others.fold(f64::MIN_POSITIVE, f64::max))
 }
 
