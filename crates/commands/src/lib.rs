@@ -49,6 +49,7 @@ pub mod distance;
 pub mod engine;
 pub mod failure;
 pub mod files;
+pub mod history;
 pub mod init;
 pub mod interval;
 pub mod levers;

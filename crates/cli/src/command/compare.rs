@@ -1,7 +1,7 @@
 //! `fatflow compare`.
 
 use commands::compare::{self, Options};
-use commands::told;
+use commands::{history, told};
 use scenario::Purpose;
 
 use crate::arguments::{PatienceArgument, SeedsArgument};
@@ -15,6 +15,7 @@ Examples:
   fatflow compare llama3-meta-roce llama3-meta-ib
   fatflow compare mine.toml other.toml --engine analytic --report compare.html
   fatflow compare --told --engine analytic
+  fatflow compare --history --engine analytic
   fatflow compare llama3-meta-roce --vary network.routing.qps=1,4,16
   fatflow compare scenarios/remedies/*.toml --vary traffic.placement=linear,fragmented --seeds 4
   fatflow compare --json | jq '.result.rows[] | select(.metric == \"mfu\")'")]
@@ -28,6 +29,9 @@ pub(crate) struct Arguments {
     /// The article's two tables instead, from its own inputs and from better sources
     #[arg(long, conflicts_with_all = ["scenarios", "vary"])]
     told: bool,
+    /// The article's line through the years instead: bytes, demand, MFU, the network's share
+    #[arg(long, conflicts_with_all = ["scenarios", "vary", "told"])]
+    history: bool,
     #[command(flatten)]
     seeds: SeedsArgument,
     #[command(flatten)]
@@ -43,6 +47,16 @@ impl Arguments {
             let request = terminal.request(None, Purpose::Run(engine));
             let tell = |text: &str| line.tell(text, 0, 0);
             let report = told::run(&request, engine, terminal.threads(), &tell);
+            drop(line);
+            terminal.answer("compare", None, &report)?;
+            return Ok(terminal.ending());
+        }
+        if self.history {
+            self.seeds.refuse("every year is run once")?;
+            let line = terminal.line("through the years");
+            let request = terminal.request(None, Purpose::Run(engine));
+            let tell = |text: &str| line.tell(text, 0, 0);
+            let report = history::run(&request, engine, terminal.threads(), &tell)?;
             drop(line);
             terminal.answer("compare", None, &report)?;
             return Ok(terminal.ending());
