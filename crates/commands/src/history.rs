@@ -131,11 +131,12 @@ impl Answer for Report {
             .axes("year", "bps")
             .labels("year", "highest rate of all NICs")
             .units(Unit::Number, Unit::BitsPerSecond);
-        let shares = Chart::new(ChartKind::Line, "MFU and the network's share of the price", shares)
-            .axes("year", "share")
-            .by("of")
-            .labels("year", "share")
-            .units(Unit::Number, Unit::Share);
+        let shares =
+            Chart::new(ChartKind::Line, "MFU and the network's share of the price", shares)
+                .axes("year", "share")
+                .by("of")
+                .labels("year", "share")
+                .units(Unit::Number, Unit::Share);
         Sheet::new()
             .heading(format!("Through the years, {} engine", self.engine.name()))
             .text(

@@ -1,7 +1,9 @@
 //! `fatflow claims`.
 
 use std::io::{self, IsTerminal};
+use std::path::PathBuf;
 
+use commands::Failure;
 use commands::claims::{self, Options};
 
 use scenario::Purpose;
@@ -15,7 +17,7 @@ Examples:
   fatflow claims
   fatflow claims mfu latency
   fatflow claims --report claims.html
-  fatflow claims --statements > statements.md
+  fatflow claims --statements statements.md
   fatflow claims --json | jq '.result.claims[] | select(.verdict == \"disagrees\")'")]
 pub(crate) struct Arguments {
     /// Only claims with one of these words in their name
@@ -24,15 +26,15 @@ pub(crate) struct Arguments {
     /// Write the page of the book instead of the sheet
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
-    /// Write the documents paragraph by paragraph instead: command, verdict and figure of every
+    /// Also write the documents paragraph by paragraph: command, verdict and figure of every
     /// statement, table and recommendation
-    #[arg(long, conflicts_with_all = ["json", "markdown"])]
-    statements: bool,
+    #[arg(long, value_name = "FILE.md")]
+    statements: Option<PathBuf>,
 }
 
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
-        if self.markdown || self.statements {
+        if self.markdown {
             terminal.no_page("the page of the book")?;
         }
         let options = Options {
@@ -47,10 +49,14 @@ impl Arguments {
             }
         };
         let report = claims::run(&options, &terminal.request(None, Purpose::Settings), &tell)?;
+        if let Some(path) = &self.statements {
+            let page = report.statements();
+            std::fs::write(path, page).map_err(|error| {
+                Failure::Run(format!("cannot write {}: {error}", path.display()))
+            })?;
+        }
         if self.markdown {
             terminal.write(&report.markdown())?;
-        } else if self.statements {
-            terminal.write(&report.statements())?;
         } else {
             terminal.answer("claims", None, &report)?;
         }
