@@ -23,9 +23,11 @@ use crate::{Drawing, parallel, run_job, run_traffic, traffic as wire};
 
 mod metrics;
 mod page;
+mod requirements;
 mod targets;
 mod verdict;
 
+pub use requirements::Requirement;
 pub use verdict::Verdict;
 
 /// The deployments of the comparative analysis, and an AMD cluster.
@@ -64,6 +66,9 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// Inputs that differ between the columns; empty for the deployments, which share nothing.
     pub changed: Vec<Changed>,
+    /// The five requirements of the seeds, each with the better column.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub requirements: Vec<Requirement>,
     /// What the columns should reach, met or missed; each name begins with its column's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<TargetRow>,
@@ -230,6 +235,7 @@ pub fn run(
     let (names, columns): (Vec<String>, Vec<Column>) = done.into_iter().unzip();
     Ok(Report {
         verdict: verdict::verdict(&names, &columns, options.engine),
+        requirements: requirements::of_columns(&names, &columns),
         targets: targets::of_columns(&names, &columns),
         columns: names,
         rows: metrics::rows(&columns),
@@ -341,9 +347,14 @@ impl Column {
         self.loaded.scenario.reported.iter().find(|reported| reported.metric == metric)
     }
 
+    /// The first seed's step.
+    fn step(&self) -> Option<&run_job::Report> {
+        self.runs.first()?.job.as_ref().map(|job| &job.0)
+    }
+
     /// Where the first seed's step goes.
     fn breakdown(&self) -> Option<run_job::BreakdownSeconds> {
-        self.runs.first()?.job.as_ref().map(|job| job.0.breakdown_s)
+        self.step().map(|step| step.breakdown_s)
     }
 
     /// What the column answers; over several seeds the mean, and how sure it is.

@@ -63,6 +63,9 @@ pub(super) fn sheet(report: &Report) -> Sheet {
             sheet = sheet.table(figures(report, &rows, &mut sources));
         }
     }
+    if report.columns.len() <= MOST_COLUMNS {
+        sheet = super::requirements::show(sheet, &report.columns, &report.requirements);
+    }
     if !sources.0.is_empty() {
         sheet = sheet.heading("Sources of what is reported").verbatim(sources.list());
     }
