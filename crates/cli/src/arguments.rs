@@ -30,8 +30,8 @@ Examples:
 Settings: default < catalogue < preset < file < environment < flag. The environment variable
 FATFLOW_SET_network__routing__qps=16 and the flag --set network.routing.qps=16 set one value.
 Exit codes: 0 done, 1 the run failed, 2 wrong usage, 3 invalid input, 4 a target, comparison or
-validation fell short, 130 interrupted. An interrupted packet run tells what it knows by then; a second
-interrupt ends it at once.";
+validation fell short, 130 interrupted. An interrupted packet run tells what it knows by then; a
+second interrupt ends it at once.";
 
 /// The flags that every command has.
 #[derive(Args, Clone, Debug)]

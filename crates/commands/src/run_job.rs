@@ -446,7 +446,7 @@ fn report(
     let interval = Interval::of_step(world, engine, exposed, || at_ends(loaded, world));
     let cost = bill(loaded, world, &breakdown_s, prediction.tokens, goodput);
     let cost = cost.within(interval.low, interval.high);
-    let answered = 1 + others.len();
+    let left_out = seeds::left_out(1 + others.len(), repeat);
     let (step_low_s, step_high_s) = interval.of_time(step_s);
     let first = Report {
         verdict: Verdict::default(),
@@ -481,24 +481,30 @@ fn report(
         campaign: None,
         cost,
         targets: Vec::new(),
-        findings: findings(world, predicted, seeds::left_out(answered, repeat)),
+        findings: findings(world, predicted, left_out),
         cpu_cores: cpu_cores(loaded, prediction, step_s),
         wall_s: clock.wall_s(),
         cpu_s: clock.cpu_s(),
         peak_rss_bytes: meter::peak_rss_bytes(),
-        drawn: page::Drawn {
-            title: loaded.title(),
-            engine,
-            lanes,
-            job: page::job_words(world.job),
-        },
+        drawn: page::Drawn::of(loaded, world, engine, lanes),
     };
-    let answers: Vec<_> = std::iter::once(figures(&first)).chain(others).collect();
-    let seeds = (1 < repeat.seeds).then(|| Seeds::of(loaded.scenario.seed, &answers));
-    let targets = targets::of_step(loaded, &first);
-    let report = Report { seeds, targets, ..first };
-    let verdict = Verdict::of(loaded, world, (prediction, engine), &report);
-    Report { verdict, ..report }
+    let seeds = (1 < repeat.seeds).then(|| {
+        let answers: Vec<_> = std::iter::once(figures(&first)).chain(others).collect();
+        Seeds::of(loaded.scenario.seed, &answers)
+    });
+    judged(loaded, world, (prediction, engine), Report { seeds, ..first })
+}
+
+/// The report with its verdict, and with the targets that it meets or misses.
+fn judged(
+    loaded: &Loaded,
+    world: &JobWorld<'_>,
+    predicted: (&Prediction, Engine),
+    report: Report,
+) -> Report {
+    let targets = targets::of_step(loaded, &report);
+    let verdict = Verdict::of(loaded, world, predicted, &report);
+    Report { verdict, targets, ..report }
 }
 
 /// Cores of the busiest server that the transport takes over the step.

@@ -471,6 +471,21 @@ impl<'a> Network<'a> {
         let moving = took.saturating_sub(run.fixed).as_secs_f64();
         phase.contention = moving / run.moving.as_secs_f64().max(1e-12);
         phase.slowest = run.contended(phase.contention);
+        phase.excess = self.excess(fabric, (run.moving, took), &outcome, phase.contention);
+        phase.findings.extend(outcome.findings.into_iter().map(|finding| finding.text));
+        phase.links = outcome.links;
+        Ok(phase)
+    }
+
+    /// What of a run's contention is whose; the run took so long in all.
+    fn excess(
+        &self,
+        fabric: &Fabric,
+        (moving, took): (Span, Span),
+        outcome: &Outcome,
+        contention: f64,
+    ) -> Excess {
+        let Some(runner) = &self.runner else { return Excess::default() };
         let Beside { faults, reorders, counts_frames } = &runner.beside;
         let efficiency = if *counts_frames { 1.0 } else { self.settings.wire_efficiency };
         let seen = Seen {
@@ -480,13 +495,10 @@ impl<'a> Network<'a> {
             counters: &outcome.counters,
             reorders: *reorders,
             efficiency,
-            moving: run.moving,
+            moving,
             took,
         };
-        phase.excess = seen.excess(phase.contention);
-        phase.findings.extend(outcome.findings.into_iter().map(|finding| finding.text));
-        phase.links = outcome.links;
-        Ok(phase)
+        seen.excess(contention)
     }
 
     /// Writes a phase out. The operations that end its groups.

@@ -70,9 +70,8 @@ pub fn predict<'a>(
         .with_dispatch(Dispatch::of(job, gpus_per_node));
     let program = Program::new(job);
     let mut costing = Costing::new(&program, rates, &assumptions.overheads, &mut network);
-    let stages: Result<Vec<Stage>, Unserved> =
-        (0..job.layout.pp).map(|stage| score::stage(&mut costing, stage)).collect();
-    let stages = stages?;
+    let stages = (0..job.layout.pp).map(|stage| score::stage(&mut costing, stage));
+    let stages = stages.collect::<Result<Vec<Stage>, Unserved>>()?;
     let message = costing.message_exchange();
     let away = costing.network().leaves_the_domain(GroupKind::Pipeline);
     let message_inside = if away { None } else { Some(costing.network().time(message)?) };
@@ -104,8 +103,8 @@ pub fn predict<'a>(
     let step = breakdown.total();
     let bytes: Vec<f64> = outcome.links.iter().map(|link| link.bytes as f64).collect();
     let seen: Vec<&_> = phases.phases.iter().collect();
-    let links = summary_of(fabric, &bytes, (&seen, &phases.repeats), step, WORST_LINKS);
     let faster = phases.step.as_secs_f64() / step.as_secs_f64();
+    let links = summary_of(fabric, &bytes, (&seen, &phases.repeats), step, WORST_LINKS);
     let folded = stages.iter().map(|stage| (stage.unfolded, stage.nodes.len() as u64));
     let prediction = Prediction {
         step,

@@ -102,7 +102,8 @@ impl Report {
             "# The claims of the seeds\n\n\
              Every number that the articles behind this project state, the scenario that tests it, \
              what comes out, and whether that agrees. Made by `fatflow claims --markdown`; {} \
-             agree, {} disagree, {} are contradicted by better sources too, {} cannot be tested.\n\n{}\n\n\
+             agree, {} disagree, {} are contradicted by better sources too, {} cannot be \
+             tested.\n\n{}\n\n\
              Scenarios are presets or lie in `crates/scenario/data/claims`; both are in the \
              binary: `fatflow init claims/incast` writes one out, `fatflow run claims/incast \
              --engine packet` runs it, `fatflow claims incast` tests the claims with that word in \

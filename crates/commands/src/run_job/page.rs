@@ -4,6 +4,7 @@ use job::{Job, stages};
 use report::chart::distinct;
 use report::number::{dollars, grouped, significant, watts, with_ends};
 use report::{Align, Answer, Chart, ChartKind, Frame, Sheet, Table, Unit};
+use scenario::Loaded;
 use step::money::Bill;
 use units::{Bytes, Span};
 
@@ -11,6 +12,7 @@ use super::lanes::Lanes;
 use super::{Circuits, Memory, Report, Verdict};
 use crate::engine::Engine;
 use crate::targets;
+use crate::world::JobWorld;
 
 /// Pairs of pods whose circuits are told.
 const TOLD_CIRCUITS: usize = 16;
@@ -22,6 +24,12 @@ pub(super) struct Drawn {
     pub(super) engine: Engine,
     pub(super) lanes: Lanes,
     pub(super) job: String,
+}
+
+impl Drawn {
+    pub(super) fn of(loaded: &Loaded, world: &JobWorld<'_>, engine: Engine, lanes: Lanes) -> Self {
+        Self { title: loaded.title(), engine, lanes, job: job_words(world.job) }
+    }
 }
 
 /// The job in a line.

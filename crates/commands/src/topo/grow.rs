@@ -1,8 +1,7 @@
 //! `topo A B`: what going from one fabric to another keeps, buys, moves and leaves over.
 //!
-//! Parts are alike if they are of one kind and one model. What both have is kept; a part that stands
-//! at another place in the second (a switch of another tier, a cable of another length's tier) is
-//! moved. At the second fabric's prices what is kept and what is bought add up to its bill.
+//! Parts are alike if they are of one kind and one model. What both have is kept; a part that
+//! stands at another place in the second (a switch or a cable of another tier) is moved. At the second fabric's prices what is kept and what is bought add up to its bill.
 
 use std::collections::BTreeMap;
 
