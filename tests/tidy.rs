@@ -24,6 +24,7 @@ const ORDER: &[&str] = &[
     "sweep",
     "serve",
     "cli",
+    "fuzz",
     "python",
 ];
 

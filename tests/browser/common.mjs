@@ -1,11 +1,12 @@
 // What the browser tests share: the binary, a browser, a server on a free port of loopback.
 import { spawn, execFileSync } from "node:child_process";
-import { mkdtempSync } from "node:fs";
+import { mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
 
+const axe = fileURLToPath(import.meta.resolve("axe-core/axe.min.js"));
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const target = process.env.CARGO_TARGET_DIR ?? join(root, "target");
 export const binary = process.env.FATFLOW ?? join(target, "debug/fatflow");
@@ -39,4 +40,13 @@ export const serve = async (workspace, ...more) => {
     child.on("exit", (code) => reject(new Error(`the server ended with ${code}`)));
   });
   return { address, child, kill: (signal = "SIGKILL") => new Promise((done) => { child.once("exit", done); child.kill(signal); }) };
+};
+
+/** What axe finds that is serious or worse: a rule and where. */
+export const serious = async (page) => {
+  // Through the debugger, for the page's policy takes no script from elsewhere.
+  await page.evaluate(readFileSync(axe, "utf8"));
+  const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+  const grave = violations.filter((found) => ["serious", "critical"].includes(found.impact));
+  return grave.map((found) => `${found.id}: ${found.nodes[0].html}`);
 };

@@ -1,7 +1,10 @@
 // `fatflow serve` as people use it: run, mistakes in place, stop, compare, a kill and a restart.
 import test from "node:test";
 import assert from "node:assert/strict";
-import { folder, open, serve } from "./common.mjs";
+import { folder, open, serious, serve } from "./common.mjs";
+
+const write = (page, text) => page.fill(".cm-content", text);
+const read = (page) => page.evaluate(() => document.querySelector(".editor").shadowRoot.querySelector(".cm-content").innerText);
 
 test("a scenario runs end to end, mistakes show in place, runs survive a kill", async () => {
   const workspace = folder();
@@ -10,44 +13,102 @@ test("a scenario runs end to end, mistakes show in place, runs survive a kill", 
   await page.goto(server.address);
   await page.waitForSelector("#problems li.good");
 
-  await page.fill("#text", 'from = "small-16"\nname = "First"\n\n[cluster]\ngpuz = 16\n');
+  await write(page, 'from = "small-16"\nname = "First"\n\n[cluster]\ngpuz = 16\n');
   await page.waitForSelector("#problems li:not(.good)");
   assert.match(await page.textContent("#problems"), /line 5.*gpuz/s);
-  assert.equal(await page.textContent("#gutter b"), "5\n");
+  assert.equal(await page.textContent(".cm-lintRange-error"), "gpuz");
   assert.equal(await page.isDisabled("#start"), true);
 
-  await page.fill("#text", 'from = "small-16"\nname = "First"\n');
+  await write(page, 'from = "small-16"\nname = "First"\n');
   await page.waitForSelector("#problems li.good");
   await page.click("#start");
-  await page.waitForSelector("iframe");
-  await page.waitForFunction(() => document.querySelector("#runs")?.textContent.includes("done"));
+  await page.waitForSelector("#view iframe");
+  assert.match(page.url(), /#\/run\/1$/, "a run has an address of its own");
+  const width = await page.evaluate(() => document.querySelector("#view iframe").clientWidth);
+  assert.ok(width > 1100, `the result has the width of the page (${width})`);
 
+  await page.click('nav a:has-text("Scenario")');
   await page.click("#tab-form");
   const seed = page.locator('input[data-key="seed"]');
   await seed.fill("7");
   await seed.press("Enter");
   await page.click("#tab-text");
-  await page.waitForFunction(() => document.querySelector("#text").value.includes("seed = 7"));
+  await page.waitForFunction(() => document.querySelector(".editor").shadowRoot.querySelector(".cm-content").innerText.includes("seed = 7"));
   assert.deepEqual(complaints.filter((text) => !text.includes("sandbox")), []);
 
-  for (const format of ["JSON", "report"]) {
-    const [download] = await Promise.all([page.waitForEvent("download"), page.click(`#runs a:has-text("${format}")`)]);
-    assert.match(download.suggestedFilename(), /^fatflow-1/);
-  }
   await page.waitForSelector("#problems li.good");
   await page.click("#start");
+  await page.waitForSelector("#view iframe");
+  await page.click('nav a:has-text("Runs")');
   await page.waitForFunction(() => document.querySelector("#runs").textContent.match(/done in/g)?.length === 2);
+  const cells = await page.textContent("#runs tr:first-child");
+  assert.match(cells, /\d s|\d ms/, "the table shows the step");
+  assert.match(cells, /\d %/, "and the MFU");
+  for (const format of ["JSON", "report"]) {
+    const [download] = await Promise.all([page.waitForEvent("download"), page.click(`#runs tr:last-child a:has-text("${format}")`)]);
+    assert.match(download.suggestedFilename(), /^fatflow-1/);
+  }
+  await page.click('th button:has-text("#")');
+  assert.equal(await page.textContent("#runs tr:first-child td:nth-child(2)"), "1", "sorted by number");
+  await page.fill('[aria-label="note of run 1"]', "the base");
+  await page.press('[aria-label="note of run 1"]', "Enter");
+  await page.waitForTimeout(300);
+  await page.fill('[aria-label="find a run"]', "the base");
+  assert.equal(await page.locator("#runs tr").count(), 1, "a note is found");
+  await page.fill('[aria-label="find a run"]', "");
+
   for (const box of await page.$$("#runs input[type=checkbox]")) await box.check();
   await page.click("#beside");
   assert.equal(await page.locator("#view iframe").count(), 2, "two runs stand beside each other");
+  await page.click('nav a:has-text("Runs")');
+  await page.click("#compare");
+  await page.waitForSelector("#view iframe");
+  assert.match(page.url(), /#\/run\/3$/);
   await page.setViewportSize({ width: 390, height: 900 });
-  const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-  assert.ok(overflow <= 1, `nothing sticks out of a phone (${overflow})`);
+  for (const hash of ["#/", "#/runs", "#/run/1"]) {
+    await page.evaluate((hash) => { location.hash = hash; }, hash);
+    await page.waitForTimeout(200);
+    const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(overflow <= 1, `nothing sticks out of a phone on ${hash} (${overflow})`);
+  }
 
   await server.kill();
   server = await serve(workspace);
-  await page.goto(server.address);
+  await page.goto(`${server.address}/#/runs`);
   await page.waitForFunction(() => document.querySelector("#runs")?.textContent.includes("First"));
+  assert.equal(await page.inputValue('[aria-label="note of run 1"]'), "the base", "notes are kept");
+  await browser.close();
+  await server.kill();
+});
+
+test("keys complete and explain themselves, the keyboard reaches everything, axe finds nothing serious", async () => {
+  const server = await serve(folder());
+  const { browser, page } = await open();
+  await page.goto(server.address);
+  await page.waitForSelector("#problems li.good");
+  await write(page, 'from = "small-16"\n[network.routing]\npol');
+  await page.keyboard.press("Control+End");
+  await page.keyboard.press("Control+Space");
+  await page.waitForSelector(".cm-tooltip-autocomplete");
+  assert.match(await page.textContent(".cm-tooltip-autocomplete"), /policy/);
+  await page.keyboard.press("Enter");
+  await page.keyboard.type('"');
+  await page.keyboard.press("Control+Space");
+  await page.waitForSelector(".cm-tooltip-autocomplete");
+  assert.match(await page.textContent(".cm-tooltip-autocomplete"), /e-ecmp/);
+  await page.keyboard.press("Escape");
+  assert.match(await read(page), /policy = "/);
+  await write(page, 'from = "small-16"\n[network.routing]\nqps = 4\n');
+  await page.waitForSelector("#problems li.good");
+  await page.hover(".cm-line:nth-child(3) >> text=qps");
+  await page.waitForSelector(".cm-tooltip .help");
+  assert.match(await page.textContent(".cm-tooltip .help"), /network\.routing\.qps.*[Qq]ueue pairs/s);
+  for (const hash of ["#/", "#/runs"]) {
+    await page.evaluate((hash) => { location.hash = hash; }, hash);
+    await page.waitForTimeout(200);
+    const found = await serious(page);
+    assert.deepEqual(found, [], hash);
+  }
   await browser.close();
   await server.kill();
 });
@@ -69,10 +130,11 @@ k = 8
 pattern = "permutation"
 bytes = "4GiB"
 `;
-  await page.fill("#text", long);
+  await write(page, long);
   await page.waitForSelector("#problems li.good");
   await page.selectOption("#engine", "packet");
   await page.click("#start");
+  await page.click('nav a:has-text("Runs")');
   await page.waitForFunction(() => /running.*\d+ s: .*events/s.test(document.querySelector("#runs")?.textContent ?? ""), null, { timeout: 60_000 });
   await page.click("#runs button:has-text('Stop')");
   await page.waitForFunction(() => /stopped/.test(document.querySelector("#runs")?.textContent ?? ""));

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, ValueEnum};
+use clap::{Args, CommandFactory, Parser, ValueEnum};
 use commands::Failure;
 use commands::packets::Patience;
 use scenario::{Extent, Purpose, Request};
@@ -12,12 +12,30 @@ use crate::command::Command;
 /// What traffic a training job puts on a scale-out fabric, what the fabric does with it, and what
 /// that costs the job.
 #[derive(Debug, Parser)]
-#[command(name = "fatflow", version, propagate_version = true, after_help = EXAMPLES)]
+#[command(name = "fatflow", version = VERSION, propagate_version = true, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// The version, with the commit that it was built from where that is known.
+pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("FATFLOW_COMMIT"));
+
+/// Help shows examples before the many options.
+const HELP: &str = "\
+{before-help}{about-with-newline}
+{usage-heading} {usage}{after-help}
+
+{all-args}";
+
+/// The command line as it is understood, with its help laid out.
+pub(crate) fn command_line() -> clap::Command {
+    fn laid_out(command: clap::Command) -> clap::Command {
+        command.help_template(HELP).mut_subcommands(laid_out)
+    }
+    laid_out(Arguments::command())
 }
 
 const EXAMPLES: &str = "\
@@ -68,6 +86,9 @@ pub(crate) struct Global {
     /// Read no file outside this folder
     #[arg(long, global = true, value_name = "FOLDER")]
     pub(crate) confine: Option<PathBuf>,
+    /// What this process may use, as the local server says to its children
+    #[arg(long, global = true, hide = true)]
+    pub(crate) bounds: Option<serve::child::Bounds>,
     /// Tell progress in whole lines on standard error, for programs
     #[arg(long, global = true, hide = true)]
     pub(crate) progress: bool,

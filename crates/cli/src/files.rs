@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use commands::Failure;
+use commands::files::capture::{USUAL_LIMIT, Wanted};
 use commands::files::{Asked, Links, flows, metrics, perfetto};
 use commands::files::{refuse_one_for_two, save, save_table, series_of_step};
 use commands::run_traffic::Report;
@@ -12,6 +13,7 @@ use exports::openmetrics::Clock;
 use scenario::Loaded;
 use step::predict::Prediction;
 use traffic::Outcome;
+use units::Bytes;
 
 /// Files for other tools
 #[derive(clap::Args, Debug)]
@@ -36,18 +38,32 @@ pub(crate) struct FileArguments {
     /// When the first OpenMetrics sample is, in seconds since 1970 [default: the start of 2026]
     #[arg(long, value_name = "SECONDS", requires = "openmetrics")]
     openmetrics_start: Option<u64>,
+    /// Write the packets of synthetic traffic on the packet engine as RoCEv2, each where its way
+    /// ended
+    #[arg(long, value_name = "FILE.pcapng")]
+    pcap: Option<PathBuf>,
+    /// The longest that file may be: what comes later is left out, and the answer says so
+    #[arg(long, value_name = "BYTES", requires = "pcap", default_value_t = USUAL_LIMIT)]
+    pcap_limit: Bytes,
 }
 
 impl FileArguments {
     /// All files that can be asked for.
-    fn asked(&self) -> [Asked<'_>; 5] {
+    fn asked(&self) -> [Asked<'_>; 6] {
         [
             ("--flows-out", self.flows_out.as_ref()),
             ("--links-out", self.links_out.as_ref()),
             ("--series-out", self.series_out.as_ref()),
             ("--perfetto", self.perfetto.as_ref()),
             ("--openmetrics", self.openmetrics.as_ref()),
+            ("--pcap", self.pcap.as_ref()),
         ]
+    }
+
+    /// The capture that is wanted.
+    pub(crate) fn capture(&self) -> Option<Wanted> {
+        let limit = self.pcap_limit;
+        self.pcap.clone().map(|path| Wanted { path, limit })
     }
 
     /// Every file has its own name, the page among them.
@@ -57,17 +73,19 @@ impl FileArguments {
 
     /// A job has no flows of its own.
     pub(crate) fn refuse_flows(&self) -> Result<(), Failure> {
-        if self.flows_out.is_none() {
+        let reason = if self.flows_out.is_some() {
+            "--flows-out is for synthetic traffic; a job has `fatflow traffic --transfers-out`"
+        } else if self.pcap.is_some() {
+            "--pcap is for synthetic traffic; a job's phases are run one by one, and in part"
+        } else {
             return Ok(());
-        }
-        let reason = "--flows-out is for synthetic traffic; a job has `fatflow traffic \
-                      --transfers-out`";
+        };
         Err(Failure::Usage(reason.to_owned()))
     }
 
     /// The closed forms of a job put nothing on links.
     pub(crate) fn refuse_links(&self) -> Result<(), Failure> {
-        let [_, links, series, _, metrics] = self.asked();
+        let [_, links, series, _, metrics, _] = self.asked();
         match [links, series, metrics].iter().find(|(_, file)| file.is_some()) {
             None => Ok(()),
             Some((flag, _)) => Err(Failure::Usage(format!(
@@ -84,6 +102,16 @@ impl FileArguments {
         }
         let reason = "files are written of one run: choose one engine instead of `all`";
         Err(Failure::Usage(reason.to_owned()))
+    }
+
+    /// Files are of one job.
+    pub(crate) fn refuse_several_jobs(&self) -> Result<(), Failure> {
+        match self.asked().iter().find(|(_, file)| file.is_some()) {
+            None => Ok(()),
+            Some((flag, _)) => {
+                Err(Failure::Usage(format!("{flag} writes one job, and these are several")))
+            }
+        }
     }
 
     /// Writes what was asked for of a step.

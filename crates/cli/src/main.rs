@@ -23,17 +23,24 @@ mod terminal;
 use std::io;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 use commands::Failure;
 
 use crate::arguments::Arguments;
 use crate::terminal::{Stop, Terminal};
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let parsed = arguments::command_line().try_get_matches();
+    let arguments = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
         Err(error) => return terminal::misunderstood(&error),
     };
+    if let Some(bounds) = arguments.global.bounds
+        && bounds.obey().is_err()
+    {
+        // The server has ended: there is nobody to answer.
+        return ExitCode::FAILURE;
+    }
     let terminal = Terminal::new(arguments.global, arguments.command.name());
     if let Some(folder) = &terminal.global.confine
         && let Err(error) = scenario::confine(folder)

@@ -1,16 +1,15 @@
 //! How answers and complaints are written: answers to standard output, the rest to standard error.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
 use std::process::ExitCode;
 
 use anstream::AutoStream;
 use commands::meter::Meter;
 use commands::packets::Patience;
 use commands::seeds::Repeat;
-use commands::{Failure, VERSION, answer, cross_check, parallel};
+use commands::{Failure, VERSION, answer, cross_check, files, parallel};
 use packetsim::{Progress, Watch};
-use report::{Answer, ErrorEnvelope, Mistake, Sheet};
+use report::{Answer, ErrorEnvelope, Mistake};
 use scenario::{Colour, Loaded, Purpose, Request, Style, load};
 use units::Unused;
 
@@ -161,6 +160,8 @@ impl Terminal {
     pub(crate) fn load(&self, argument: &ScenarioArgument, to: Purpose) -> Result<Loaded, Stop> {
         let line = self.line("building the fabric");
         let loaded = load(&self.request(Some(&argument.scenario), to))?;
+        // Said before anything is computed.
+        self.global.report.as_deref().map_or(Ok(()), files::refuse_input)?;
         drop(line);
         for warning in &loaded.warnings {
             self.remark(&format!("warning: {warning}"));
@@ -262,7 +263,7 @@ impl Terminal {
         if !self.global.quiet {
             let mut stream = AutoStream::new(io::stderr(), self.choice());
             // If standard error is closed there is nobody left to tell.
-            let _ = writeln!(stream, "{text}");
+            let _ = writeln!(stream, "{}", report::harmless(text));
         }
     }
 
@@ -275,31 +276,30 @@ impl Terminal {
     pub(crate) fn answer<A: Answer>(
         &self,
         command: &str,
-        about: Option<&Loaded>,
+        loaded: Option<&Loaded>,
         answer: &A,
     ) -> Result<(), Stop> {
-        let mut unused = answer::unused(about, answer);
+        let mut unused = answer::unused(loaded, answer);
         unused.extend(self.flags.unused());
+        let again = again(std::env::args());
+        let about = || answer::about(loaded, answer, &again);
         let sheet = || answer.sheet().with_unused(&unused);
         if let Some(path) = &self.global.report {
-            self.write_page(command, about, &sheet(), path)?;
+            let page = answer::page(command, loaded, &sheet(), about().as_ref());
+            let html = page.html();
+            files::save_bytes(path, html.as_bytes())?;
+            let (path, size) = (path.display(), html.len().div_ceil(1000));
+            self.remark(&format!("wrote {path} ({size} kB): open it in a browser"));
         }
         if !self.global.json {
-            return self.write(&sheet().render(width(&io::stdout())));
+            let mut sheet = sheet();
+            if let Some(about) = about() {
+                let words = about.words(&sheet);
+                sheet = sheet.with_about(&words);
+            }
+            return self.write(&sheet.render(width(&io::stdout())));
         }
-        self.write(&answer::json(command, about, &unused, answer)?)
-    }
-
-    fn write_page(
-        &self,
-        command: &str,
-        about: Option<&Loaded>,
-        sheet: &Sheet,
-        path: &Path,
-    ) -> Result<(), Stop> {
-        let page = answer::page(command, about, sheet);
-        let failed = |error| Failure::Run(format!("cannot write {}: {error}", path.display()));
-        Ok(std::fs::write(path, page.html()).map_err(failed)?)
+        self.write(&answer::json(command, loaded, &unused, answer, &again)?)
     }
 
     /// Writes text as it is; colours only where they are wanted.
@@ -321,7 +321,9 @@ impl Terminal {
             Stop::Failure(Failure::Input(problems)) => {
                 problems.render(Style { colour: Colour::Always, width: width(&io::stderr()) })
             }
-            Stop::Failure(failure) => format!("fatflow: {failure}\n"),
+            Stop::Failure(failure) => {
+                format!("fatflow: {}\n", report::harmless(&failure.to_string()))
+            }
             Stop::Output(error) => format!("fatflow: cannot write the answer: {error}\n"),
         };
         // If standard error is closed there is nobody left to tell.
@@ -335,6 +337,30 @@ impl Terminal {
             clap::ColorChoice::Auto => anstream::ColorChoice::Auto,
         }
     }
+}
+
+/// The command that gives the same answer again: as it was typed, without where the answer goes.
+fn again(arguments: impl Iterator<Item = String>) -> String {
+    const OUTPUT: [&str; 3] = ["--report", "--color", "--confine"];
+    const ALONE: [&str; 4] = ["--json", "--quiet", "-q", "--progress"];
+    let mut words = vec!["fatflow".to_owned()];
+    let mut is_value = false;
+    for word in arguments.skip(1) {
+        let name = word.split('=').next().unwrap_or_default();
+        if std::mem::take(&mut is_value) || ALONE.contains(&name) {
+            continue;
+        }
+        if OUTPUT.contains(&name) {
+            is_value = !word.contains('=');
+            continue;
+        }
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+%@".contains(c);
+        match !word.is_empty() && word.chars().all(is_plain) {
+            true => words.push(word),
+            false => words.push(format!("'{}'", word.replace('\'', "'\\\\''"))),
+        }
+    }
+    words.join(" ")
 }
 
 /// Says why arguments were not understood, or what help was asked for; the exit code.
@@ -374,16 +400,27 @@ fn progress_line(progress: &Progress, seconds: f64) -> String {
     line
 }
 
-/// The columns of a terminal; where there is none, what `COLUMNS` says, or a fixed number.
+/// The columns to write in: what `COLUMNS` says, else the terminal's, else a fixed number.
 pub(crate) fn width(stream: &impl IsTerminal) -> usize {
     let size = if stream.is_terminal() { terminal_size::terminal_size() } else { None };
-    let said = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|width| *width < 10_000);
-    size.map_or_else(|| said().unwrap_or(WIDTH_WITHOUT_TERMINAL), |(w, _)| usize::from(w.0))
+    let said =
+        || std::env::var("COLUMNS").ok()?.parse().ok().filter(|width| (20..10_000).contains(width));
+    let size = || size.map_or(WIDTH_WITHOUT_TERMINAL, |(width, _)| usize::from(width.0));
+    said().unwrap_or_else(size)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_command_is_told_without_where_its_answer_goes() {
+        let words = ["/bin/fatflow", "run", "a b.toml", "--json", "--report", "x.html", "-q"];
+        let more = ["--report=y.html", "--set", "fabric.oversubscription=[2.0]", "--seed=3"];
+        let typed = words.into_iter().chain(more).map(str::to_owned);
+        let expected = "fatflow run 'a b.toml' --set 'fabric.oversubscription=[2.0]' --seed=3";
+        assert_eq!(again(typed), expected);
+    }
 
     #[test]
     fn progress_says_how_long_it_will_still_take() {

@@ -88,3 +88,94 @@ fn what_cannot_be_written_is_said() {
     }
     assert!(!folder.path().join("t").exists());
 }
+
+/// An answer is never written over what was asked, by whatever name.
+#[test]
+fn an_input_is_not_written_over() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("deep")).unwrap();
+    let cases: &[&[&str]] = &[
+        &["run", "traffic.toml", "--report", "traffic.toml"],
+        &["run", "traffic.toml", "--report", "deep/../traffic.toml"],
+        &["run", "traffic.toml", "--links-out", "./traffic.toml"],
+        &["compare", "traffic.toml", "traffic.toml", "--report", "traffic.toml"],
+    ];
+    for arguments in cases {
+        let answer = run(folder.path(), arguments);
+        let said = String::from_utf8_lossy(&answer.stderr);
+        assert_eq!(answer.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains("was read as an input"), "{arguments:?}: {said}");
+        assert_eq!(std::fs::read_to_string(folder.path().join("traffic.toml")).unwrap(), TRAFFIC);
+    }
+}
+
+#[test]
+fn two_spellings_of_one_path_are_one() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("deep")).unwrap();
+    std::os::unix::fs::symlink("deep", folder.path().join("link")).unwrap();
+    for (one, other) in [("t", "deep/../t"), ("deep/t", "link/t"), ("t", "././t")] {
+        let arguments = ["run", "traffic.toml", "--flows-out", one, "--links-out", other];
+        let answer = run(folder.path(), &arguments);
+        let said = String::from_utf8_lossy(&answer.stderr);
+        assert!(said.contains("cannot both write"), "{one} {other}: {said}");
+    }
+}
+
+/// A write that fails half way leaves the old file whole, and nothing beside it.
+#[test]
+fn a_full_disk_leaves_the_old_file_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    run(folder.path(), &["presets"]);
+    let outputs = ["run.html", "links.csv", "trace.pftrace"];
+    for name in outputs {
+        std::fs::write(folder.path().join(name), "old").unwrap();
+    }
+    let names = || {
+        let entries = std::fs::read_dir(folder.path()).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = names();
+    for arguments in [
+        "run traffic.toml --report run.html",
+        "run traffic.toml --links-out links.csv",
+        "run traffic.toml --perfetto trace.pftrace",
+    ] {
+        // No file may be longer than 512 bytes: the disk is as good as full.
+        let line = format!("trap '' XFSZ; ulimit -f 1; exec \"$0\" {arguments}");
+        let program = env!("CARGO_BIN_EXE_fatflow");
+        let mut shell = Command::new("sh");
+        let answer =
+            shell.current_dir(folder.path()).args(["-c", &line, program]).output().unwrap();
+        let said = String::from_utf8_lossy(&answer.stderr);
+        assert_eq!(answer.status.code(), Some(1), "{arguments}: {said}");
+        assert!(said.contains("cannot write"), "{arguments}: {said}");
+    }
+    for name in outputs {
+        assert_eq!(std::fs::read_to_string(folder.path().join(name)).unwrap(), "old");
+    }
+    assert_eq!(names(), before);
+    // Devices are written as they are.
+    assert!(run(folder.path(), &["run", "traffic.toml", "--report", "/dev/null"]).status.success());
+    let full = run(folder.path(), &["run", "traffic.toml", "--report", "/dev/full"]);
+    assert_eq!(full.status.code(), Some(1));
+}
+
+/// Names in a scenario cannot speak to the terminal, colours or not.
+#[test]
+fn names_with_escape_sequences_are_harmless() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = TRAFFIC.replace("\"t\"", "\"evil\\u001b]0;owned\\u0007name\"");
+    std::fs::write(folder.path().join("evil.toml"), text).unwrap();
+    let wrong = "name = \"evil\\u001b]0;owned\\u0007\"\n\"\\u001b]0;k\" = 1\n";
+    std::fs::write(folder.path().join("wrong.toml"), wrong).unwrap();
+    for arguments in ["run evil.toml", "compare evil.toml traffic.toml", "check wrong.toml"] {
+        let arguments: Vec<&str> = arguments.split(' ').chain(["--color", "always"]).collect();
+        let answer = run(folder.path(), &arguments);
+        let said = [answer.stdout, answer.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(!said.contains("\u{1b}]") && !said.contains('\u{7}'), "{arguments:?}: {said}");
+    }
+}

@@ -163,7 +163,8 @@ fn a_comparison_varies_settings() {
     ];
     let permutation = "[traffic]\npattern = \"permutation\"\nbytes = \"8MiB\"\n";
     let compared = result(permutation, &flags);
-    let names = ["my ecmp 1", "my ecmp 4", "my spray 1", "my spray 4"];
+    let names =
+        ["policy ecmp, qps 1", "policy ecmp, qps 4", "policy spray, qps 1", "policy spray, qps 4"];
     assert_eq!(compared["columns"], serde_json::json!(names));
     let rows = compared["rows"].as_array().unwrap();
     let row = |metric: &str| rows.iter().find(|row| row["metric"] == metric).unwrap();

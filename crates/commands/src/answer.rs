@@ -5,6 +5,7 @@ use scenario::Loaded;
 use units::Unused;
 
 use crate::VERSION;
+use crate::about::{About, scenario_file};
 use crate::failure::Failure;
 
 /// What somebody wrote and the answer does not obey.
@@ -14,33 +15,54 @@ pub fn unused<A: Answer>(about: Option<&Loaded>, answer: &A) -> Vec<Unused> {
     unused
 }
 
+/// What the answer is about, if that is one scenario; `again` is the command that makes it.
+pub fn about<A: Answer>(loaded: Option<&Loaded>, answer: &A, again: &str) -> Option<About> {
+    let loaded = loaded.filter(|loaded| loaded.is_whole());
+    loaded.map(|loaded| About::of(loaded, answer.engine(), again))
+}
+
 /// The answer in its envelope.
 pub fn json<A: Answer>(
     command: &str,
-    about: Option<&Loaded>,
+    loaded: Option<&Loaded>,
     unused: &[Unused],
     answer: &A,
+    again: &str,
 ) -> Result<String, Failure> {
+    let about = about(loaded, answer, again);
     let envelope = Envelope {
         fatflow: VERSION,
         command,
         engine: answer.engine(),
-        seed: about.map(|loaded| loaded.scenario.seed),
-        scenario: about.map(|loaded| loaded.hash.to_string()),
+        seed: loaded.map(|loaded| loaded.scenario.seed),
+        scenario: loaded.map(|loaded| loaded.hash.to_string()),
+        about: about.as_ref(),
         unused,
         result: answer,
     };
     envelope.to_json().map_err(|error| Failure::Run(format!("cannot write JSON: {error}")))
 }
 
-/// The page that shows a sheet.
-pub fn page(command: &str, about: Option<&Loaded>, sheet: &Sheet) -> Page {
-    let mut page = Page::of(sheet);
+/// The page that shows a sheet: what it is about stands below it, with the scenario to copy.
+pub fn page(command: &str, loaded: Option<&Loaded>, sheet: &Sheet, about: Option<&About>) -> Page {
+    let mut sheet = sheet.clone();
+    if let Some(about) = about {
+        sheet = sheet.heading("What this is about").table(about.table());
+    }
+    if let Some(loaded) = loaded {
+        sheet = sheet.heading("The scenario").verbatim(scenario_file(loaded));
+    }
+    let mut page = Page::of(&sheet);
     page.name = format!("fatflow-{command}");
-    if let Some(loaded) = about {
+    if let Some(about) = about {
+        page.subtitle.push(about.words(&sheet));
+    }
+    if let Some(loaded) = loaded {
         let (hash, seed) = (&loaded.hash, loaded.scenario.seed);
         page.subtitle.push(format!("fatflow {command}, scenario {hash}, seed {seed}"));
     }
-    page.footer = format!("Made by fatflow {VERSION}: fatflow {command}");
+    let again = about.map(|about| about.command.as_str()).filter(|again| !again.is_empty());
+    let again = again.map_or_else(|| format!("fatflow {command}"), str::to_owned);
+    page.footer = format!("Made by fatflow {VERSION}: {again}");
     page
 }

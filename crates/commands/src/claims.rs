@@ -1,7 +1,7 @@
-//! `claims`: every number that the seeds state, the scenarios that test it, what comes out, and
+//! `claims`: every number that the source documents state, the scenarios that test it, what comes out, and
 //! whether that agrees.
 //!
-//! The seeds are the comparative analysis and the articles that this project grew from; the list
+//! The source documents are the comparative analysis and the articles that this project grew from; the list
 //! of what they say is `data/claims.toml`. A measure that several claims share on the same
 //! scenarios is taken once. One rule judges all of them ([`RULE`]).
 
@@ -52,7 +52,7 @@ pub struct Options {
 /// Every claim with its verdict.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The claims, in the order of the seeds.
+    /// The claims, in the order of the documents.
     pub claims: Vec<Row>,
     /// How many agree.
     pub agree: usize,

@@ -19,6 +19,7 @@ use crate::seeds::{self, Repeat, Seeds, Spread};
 
 mod iterations;
 pub mod measured;
+pub mod table;
 
 pub use iterations::Iterations;
 use measured::Measured;

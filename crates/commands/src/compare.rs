@@ -66,7 +66,7 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// Inputs that differ between the columns; empty for the deployments, which share nothing.
     pub changed: Vec<Changed>,
-    /// The five requirements of the seeds, each with the better column.
+    /// The five requirements of the documents, each with the better column.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub requirements: Vec<Requirement>,
     /// What the columns should reach, met or missed; each name begins with its column's.
@@ -77,6 +77,17 @@ pub struct Report {
     pub left_out: Vec<String>,
     #[serde(skip)]
     engine: Engine,
+    #[serde(skip)]
+    seeds: u32,
+    /// Whether somebody named the scenarios; the deployments share nothing.
+    #[serde(skip)]
+    named: bool,
+    /// Whether the columns do the same work in a step.
+    #[serde(skip)]
+    same_work: bool,
+    /// Whether to show rows that do not differ, and everything published, in a terminal too.
+    #[serde(skip)]
+    pub all: bool,
     #[serde(skip)]
     unused: Vec<Unused>,
     #[serde(skip)]
@@ -114,6 +125,10 @@ pub struct Row {
     pub title: String,
     #[serde(skip)]
     form: metrics::Form,
+    #[serde(skip)]
+    better: metrics::Better,
+    #[serde(skip)]
+    digits: usize,
 }
 
 /// A figure, a range or words.
@@ -181,7 +196,8 @@ fn variants(
         .chain(given.iter().cloned())
         .map(|(name, scenario)| Variant { scenario, set: Vec::new(), name })
         .collect();
-    for text in vary {
+    let is_alone = variants.len() == 1;
+    for (at, text) in vary.iter().enumerate() {
         let Some((key, values)) = text.split_once('=').filter(|(_, values)| !values.is_empty())
         else {
             return Err(Failure::Usage(format!("`--vary {text}` is not KEY=VALUE,VALUE,...")));
@@ -189,14 +205,51 @@ fn variants(
         let one = |before: &Variant, value: &str| Variant {
             scenario: before.scenario.clone(),
             set: [before.set.clone(), vec![format!("{key}={value}")]].concat(),
-            name: format!("{} {value}", before.name),
+            name: match is_alone && at == 0 {
+                true => varied(key, value),
+                false => format!("{}, {}", before.name, varied(key, value)),
+            },
         };
         variants = variants
             .iter()
-            .flat_map(|before| values.split(',').map(move |value| one(before, value)))
+            .flat_map(|before| values_of(values).into_iter().map(move |value| one(before, value)))
             .collect();
     }
     Ok(variants)
+}
+
+/// What a column is called whose setting has this value: the last word of the key, and the value.
+fn varied(key: &str, value: &str) -> String {
+    let word = key.rsplit('.').next().unwrap_or(key).trim();
+    let plain = value.trim().replace(['[', ']', '"'], "");
+    match word {
+        "oversubscription" => {
+            let ratio = |ratio: &str| format!("{}:1", ratio.trim().trim_end_matches(".0"));
+            let ratios: Vec<String> = plain.split(',').map(ratio).collect();
+            format!("{word} {}", ratios.join(" "))
+        }
+        _ => format!("{word} {plain}"),
+    }
+}
+
+/// The values of a list, at the commas that stand in no bracket and no quotes.
+fn values_of(list: &str) -> Vec<&str> {
+    let (mut depth, mut is_quoted, mut from) = (0_i32, false, 0);
+    let mut values = Vec::new();
+    for (at, c) in list.char_indices() {
+        match c {
+            '"' => is_quoted = !is_quoted,
+            '[' | '{' if !is_quoted => depth += 1,
+            ']' | '}' if !is_quoted => depth -= 1,
+            ',' if !is_quoted && depth <= 0 => {
+                values.push(&list[from..at]);
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    values.push(&list[from..]);
+    values
 }
 
 /// Compares. `tell` hears how far it has come; whoever sets `interrupt` gets the columns that were
@@ -242,6 +295,10 @@ pub fn run(
         changed: if named { changed(&columns) } else { Vec::new() },
         left_out,
         engine: options.engine,
+        seeds: options.seeds,
+        named,
+        same_work: verdict::is_same_work(&columns),
+        all: false,
         unused: unused(&columns),
         titles: columns.iter().map(|column| column.loaded.title()).collect(),
         breakdowns: columns.iter().map(Column::breakdown).collect(),
@@ -304,6 +361,11 @@ fn column(
 ) -> Result<Column, Failure> {
     let (name, engine) = (&variant.name, options.engine);
     let loaded = load(&variant.request(base))?;
+    if !loaded.members.is_empty() {
+        let reason =
+            format!("{name} has several jobs (`[[jobs]]`), which are for `run` and `sweep`");
+        return Err(Failure::Run(reason));
+    }
     let scenario = &loaded.scenario;
     let fabric = summary(loaded.fabric(), &scenario.cluster, &scenario.catalogue);
     let gpus = report::number::grouped(fabric.gpus);
@@ -337,7 +399,7 @@ fn ran(
         return Ok(Ran { job: Some((step, wire::run(loaded)?)), traffic: None });
     }
     let drawing = Drawing::Omitted;
-    let options = run_traffic::Options { engine, patience, series: None, drawing };
+    let options = run_traffic::Options { engine, patience, series: None, capture: None, drawing };
     let (report, ..) = run_traffic::run(loaded, &options, watch)?;
     Ok(Ran { job: None, traffic: Some(report) })
 }
@@ -445,5 +507,25 @@ impl Answer for Report {
 
     fn sheet(&self) -> report::Sheet {
         page::sheet(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_called_what_differs() {
+        let names = |scenarios: &[&str], vary: &[&str]| -> Vec<String> {
+            let own = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+            let (scenarios, vary): (Vec<String>, Vec<String>) = (own(scenarios), own(vary));
+            let variants = variants(&scenarios, &[], &vary).unwrap();
+            variants.into_iter().map(|variant| variant.name).collect()
+        };
+        let ratios = "fabric.oversubscription=[1.0],[2.0, 4.0]";
+        let expected = ["oversubscription 1:1", "oversubscription 2:1 4:1"];
+        assert_eq!(names(&["mine.toml"], &[ratios]), expected);
+        let both = names(&["a.toml", "b.toml"], &["network.routing.qps=1,16"]);
+        assert_eq!(both, ["a, qps 1", "a, qps 16", "b, qps 1", "b, qps 16"]);
     }
 }

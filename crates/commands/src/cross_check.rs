@@ -118,7 +118,8 @@ pub fn traffic(
 ) -> Result<Report, Failure> {
     let mut report = every(loaded, Steps::None, &mut |loaded, engine, _| {
         let drawing = Drawing::Omitted;
-        let options = run_traffic::Options { engine, patience, series: None, drawing };
+        let options =
+            run_traffic::Options { engine, patience, series: None, capture: None, drawing };
         let (report, ..) = run_traffic::run(loaded, &options, watch)?;
         if watch.is_interrupted() {
             return Err(Failure::interrupted());

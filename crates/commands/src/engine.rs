@@ -9,6 +9,7 @@ use fabric::hardware::Reorder;
 use fabric::routing::Spread;
 use fabric::transport::Transport;
 use fabric::{Fabric, LinkId};
+use packetsim::tap::Capture;
 pub use scenario::Engine;
 use scenario::Loaded;
 use step::network::Beside;
@@ -275,20 +276,23 @@ pub struct Observed<'a> {
     pub series: Option<Series>,
     /// The fluid's run without its outcome: paths, rates over time, and how exact it was.
     pub flows: Option<flowsim::Run<'a>>,
+    /// The packets themselves, if they were asked for.
+    pub capture: Option<Capture>,
 }
 
-/// Runs transfers on the scenario's fabric, and measures over time what was asked for.
+/// Runs transfers on the scenario's fabric, and measures over time what was asked for; on packets
+/// with so many bytes of the packets themselves.
 pub fn observe<'a>(
     loaded: &'a Loaded,
     engine: Engine,
     transfers: &Transfers,
-    options: Option<&series::Options>,
+    (options, capture): (Option<&series::Options>, Option<Bytes>),
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Observed<'a>, Failure> {
     let (fabric, settings) = (loaded.fabric(), loaded.settings());
     let lanes = settings.credits.lanes;
     let measure = options.map(|options| options.config(fabric, lanes)).transpose()?;
-    match (engine, measure.zip(options)) {
+    match (engine, measure) {
         (Engine::Flow, _) => {
             let mut settings = flow_settings(loaded);
             settings.flow.points =
@@ -298,19 +302,21 @@ pub fn observe<'a>(
             let of_flows = |options| Series::of_flows(fabric, &run.series, &run.outcome, options);
             let series = options.map(of_flows).transpose()?;
             let outcome = within_the_clock(std::mem::take(&mut run.outcome))?;
-            Ok(Observed { outcome, series, flows: Some(run) })
+            Ok(Observed { outcome, series, flows: Some(run), capture: None })
         }
-        (Engine::Packet, Some((measure, options))) => {
-            options.check_pairs(packetsim::queue_pairs(fabric, transfers, &settings))?;
-            let faults = &loaded.faults;
-            let (outcome, recording) =
-                packetsim::run_measured(fabric, transfers, &settings, faults, &measure, watch)?;
-            let series = Some(Series::of(fabric, &recording, options));
-            Ok(Observed { outcome, series, flows: None })
+        (Engine::Packet, measure) if measure.is_some() || capture.is_some() => {
+            let pairs = packetsim::queue_pairs(fabric, transfers, &settings);
+            options.map(|options| options.check_pairs(pairs)).transpose()?;
+            let wanted = (&measure.unwrap_or_default(), capture);
+            let (faults, run) = (&loaded.faults, packetsim::run_recorded);
+            let (outcome, mut recording) =
+                run(fabric, transfers, &settings, faults, wanted, watch)?;
+            let series = options.map(|options| Series::of(fabric, &recording, options));
+            Ok(Observed { outcome, series, flows: None, capture: recording.capture.take() })
         }
         (Engine::Analytic | Engine::Packet, _) => {
             let outcome = run(loaded, engine, transfers, watch)?;
-            Ok(Observed { outcome, series: None, flows: None })
+            Ok(Observed { outcome, series: None, flows: None, capture: None })
         }
     }
 }

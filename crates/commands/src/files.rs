@@ -5,6 +5,7 @@
 //!
 //! # Map of the modules
 //!
+//! * [`capture`]: packets as RoCEv2 writes them, in a pcapng file.
 //! * [`chakra`]: a job's step as execution traces, one file for each rank.
 //! * [`perfetto`]: a step, or synthetic traffic, as a trace to look at.
 //! * [`metrics`]: what ports counted, under the names of node_exporter, mlx5 and SONiC.
@@ -13,6 +14,7 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use exports::Column;
 use exports::table::{Form, Table};
@@ -26,6 +28,7 @@ use crate::failure::Failure;
 use crate::work::Work;
 use crate::world::JobWorld;
 
+pub mod capture;
 pub mod chakra;
 pub mod metrics;
 pub mod perfetto;
@@ -41,7 +44,7 @@ pub type Asked<'a> = (&'static str, Option<&'a PathBuf>);
 pub fn refuse_one_for_two(files: &[Asked<'_>]) -> Result<(), Failure> {
     let mut known: Vec<(&str, PathBuf)> = Vec::new();
     for (flag, path) in files.iter().filter_map(|(flag, path)| Some((*flag, (*path)?))) {
-        let whole = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        let whole = resolved(path);
         if whole.exists() && !whole.is_file() {
             continue;
         }
@@ -55,13 +58,68 @@ pub fn refuse_one_for_two(files: &[Asked<'_>]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes a file; what goes wrong names it.
+/// A path without links and dots, of a file that may not be there yet.
+fn resolved(path: &Path) -> PathBuf {
+    let whole = path.canonicalize().ok();
+    let beside = || {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        Some(folder.unwrap_or(Path::new(".")).canonicalize().ok()?.join(path.file_name()?))
+    };
+    let written = || std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    whole.or_else(beside).unwrap_or_else(written)
+}
+
+/// Writes a file, whole or not at all; what goes wrong names it. A file that was read as an input
+/// is not written over.
 pub fn save(
     path: &Path,
     write: impl FnOnce(BufWriter<File>) -> io::Result<()>,
 ) -> Result<(), Failure> {
-    let written = File::create(path).and_then(|file| write(BufWriter::new(file)));
+    refuse_input(path)?;
+    let written = replace(path, write);
     written.map_err(|error| Failure::Run(format!("cannot write {}: {error}", path.display())))
+}
+
+/// Refuses a file that this process has read: an answer would destroy what was asked.
+pub fn refuse_input(path: &Path) -> Result<(), Failure> {
+    match scenario::was_read(path) {
+        true => Err(Failure::Usage(format!(
+            "{} was read as an input and is not written over: give another name",
+            path.display()
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Writes beside the file, makes sure that it stays, and puts it in the file's place: who looks, or
+/// whatever breaks, finds the old file or the new one. Devices and pipes are written as they are.
+pub(crate) fn replace(
+    path: &Path,
+    write: impl FnOnce(BufWriter<File>) -> io::Result<()>,
+) -> io::Result<()> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let target = resolved(path);
+    let old = std::fs::metadata(&target).ok();
+    if old.as_ref().is_some_and(|about| !about.is_file()) {
+        return write(BufWriter::new(File::options().write(true).open(&target)?));
+    }
+    let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name: String = name.chars().take(100).collect();
+    let beside = target.with_file_name(format!(".{name}.{}-{number}.new", std::process::id()));
+    let written = File::create_new(&beside).and_then(|file| {
+        if let Some(old) = old {
+            file.set_permissions(old.permissions())?;
+        }
+        write(BufWriter::new(file.try_clone()?))?;
+        file.sync_all()?;
+        std::fs::rename(&beside, &target)
+    });
+    if written.is_err() {
+        // It may not be there; the error is what matters.
+        let _ = std::fs::remove_file(&beside);
+    }
+    written
 }
 
 /// Writes a text, and the folder that it lies in where there is none.
@@ -71,8 +129,13 @@ pub fn save_text(path: &Path, text: &str) -> Result<(), Failure> {
             Failure::Run(format!("cannot create {}: {error}", folder.display()))
         })?;
     }
+    save_bytes(path, text.as_bytes())
+}
+
+/// Writes bytes.
+pub fn save_bytes(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     save(path, |mut out| {
-        io::Write::write_all(&mut out, text.as_bytes())?;
+        io::Write::write_all(&mut out, bytes)?;
         io::Write::flush(&mut out)
     })
 }

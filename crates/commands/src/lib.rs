@@ -30,12 +30,14 @@
 //! [`campaign`] days of a job by dice, [`seeds`] the same under several seeds, [`meter`] what runs
 //! cost the machine, [`failure`] how a command can fail, [`files`] what results become for other
 //! tools.
-//! [`answer`] is what all of them become, [`clock`] what becomes of a run that simulated time
-//! cannot hold.
+//! [`about`] says what an answer is about, [`answer`] is what all of them become, [`clock`] what
+//! becomes of a run that simulated time cannot hold.
 //! [`change`] is something that could be done otherwise, [`levers`] names what a run makes look
-//! worthwhile.
+//! worthwhile, [`trial`] runs a scenario with other settings.
 //! `links` draws what links did, `occupancy` tells when in a step they did it.
 
+pub mod about;
+pub mod advise;
 pub mod answer;
 pub mod campaign;
 pub mod change;
@@ -47,6 +49,7 @@ pub mod compare;
 pub mod cross_check;
 pub mod distance;
 pub mod engine;
+pub mod explain;
 pub mod failure;
 pub mod files;
 pub mod history;
@@ -55,6 +58,7 @@ pub mod interval;
 pub mod levers;
 mod links;
 pub mod meter;
+pub mod observe;
 mod occupancy;
 pub mod packets;
 pub mod parallel;
@@ -68,6 +72,7 @@ pub mod targets;
 pub mod told;
 pub mod topo;
 pub mod traffic;
+pub mod trial;
 pub mod validate;
 pub mod work;
 pub mod world;

@@ -3,8 +3,8 @@
 //! The free servers come from the scenario (`job.placement.busy`) or from what a scheduler says
 //! ([`nodes`]). The search ([`search`], `job::mapping`) gives every block of ranks a server so that
 //! few bytes of a step go over few cables between switches. Beside it stand the servers in order,
-//! what Slurm's tree plug-in would take ([`slurm`]), and the scenario's own placement, each followed
-//! byte by byte.
+//! what Slurm's tree plug-in would take ([`slurm`]), and the scenario's own placement, each
+//! followed byte by byte.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -129,7 +129,8 @@ fn settings(loaded: &Loaded, program: &Program) -> Settings {
 
 /// The servers that no other job holds, as the scenario has it.
 fn free_of(loaded: &Loaded, busy: f64) -> Vec<usize> {
-    let free = free_nodes(&slots(loaded.fabric()), busy, loaded.scenario.seed);
+    let drawn = || free_nodes(&slots(loaded.fabric()), busy, loaded.scenario.seed);
+    let free = loaded.nodes.clone().unwrap_or_else(drawn);
     free.into_iter().map(|node| usize::try_from(node).expect("servers fit memory")).collect()
 }
 
@@ -150,15 +151,8 @@ pub fn run(loaded: &Loaded, options: &Options) -> Result<Report, Failure> {
     let found = question.answer(&ground)?;
     let places = Places::of(fabric);
     let measure = Measure { question, places: &places };
-    let mut usable: Vec<usize> = ground
-        .units
-        .concat()
-        .iter()
-        .flat_map(|unit| {
-            let first = *unit as usize * ground.servers_per_unit;
-            first..first + ground.servers_per_unit
-        })
-        .collect();
+    let mut usable: Vec<usize> =
+        ground.units.concat().iter().flat_map(|unit| ground.servers_of(*unit)).collect();
     usable.sort_unstable();
     let servers = found.unit_of.len() * ground.servers_per_unit;
     let linear = in_order(fabric, &usable[..servers], job.layout.gpus());
@@ -184,10 +178,7 @@ pub fn run(loaded: &Loaded, options: &Options) -> Result<Report, Failure> {
         None => host_name(fabric, *server),
     };
     let each = fabric.gpus_per_node().max(1);
-    let in_rank_order = found.unit_of.iter().flat_map(|unit| {
-        let first = *unit as usize * ground.servers_per_unit;
-        first..first + ground.servers_per_unit
-    });
+    let in_rank_order = found.unit_of.iter().flat_map(|unit| ground.servers_of(*unit));
     let left_out = ground.left_out.iter();
     let left_out = left_out.map(|(server, why)| LeftOut { node: name(server), why }).collect();
     Ok(Report {

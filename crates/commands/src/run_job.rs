@@ -37,6 +37,7 @@ mod latency;
 mod model;
 mod page;
 mod prediction;
+pub mod several;
 mod verdict;
 mod whole;
 
@@ -122,6 +123,9 @@ pub struct Report {
     /// Days of the run by dice, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub campaign: Option<Campaign>,
+    /// Steps one after the other, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<several::Steps>,
     /// Capital, power, energy by phase, and the price of a token.
     pub cost: Bill,
     /// What the cluster and the step should reach, met or missed.
@@ -483,6 +487,7 @@ fn report(
         targets: Vec::new(),
         findings: findings(world, predicted, left_out),
         cpu_cores: cpu_cores(loaded, prediction, step_s),
+        steps: None,
         wall_s: clock.wall_s(),
         cpu_s: clock.cpu_s(),
         peak_rss_bytes: meter::peak_rss_bytes(),

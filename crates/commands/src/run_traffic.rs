@@ -14,6 +14,7 @@ use crate::Drawing;
 use crate::distance;
 use crate::engine::{self, Cost, Engine, Observed};
 use crate::failure::Failure;
+use crate::files::capture::{self, Captured};
 use crate::meter::{self, Meter};
 use crate::packets::{Budget, Patience};
 use crate::seeds::{self, Repeat, Seeds};
@@ -84,6 +85,9 @@ pub struct Report {
     /// What was measured over time, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub series: Option<Series>,
+    /// What of it was written as packets, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture: Option<Captured>,
     /// How exact it was; only the flow engine can be inexact.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<Accuracy>,
@@ -198,6 +202,8 @@ pub struct Options {
     pub patience: Patience,
     /// What is measured over time.
     pub series: Option<series::Options>,
+    /// Where its packets are written.
+    pub capture: Option<capture::Wanted>,
     /// Where anybody will look at pictures.
     pub drawing: Drawing,
 }
@@ -220,16 +226,24 @@ pub fn run(
     options: &Options,
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<(Report, Work, Outcome), Failure> {
-    let Options { engine, patience, series, .. } = options;
+    let Options { engine, patience, series, capture, .. } = options;
     if let Some(series) = series {
         engine::refuse_series(*engine, series)?;
+    }
+    if let Some(wanted) = capture {
+        capture::refuse(loaded, *engine, wanted)?;
     }
     let work = work(loaded, *engine, *patience)?;
     let mut budget = Budget::new(*patience);
     watch.expected_events = engine::estimate(loaded, *engine, &work.transfers, &mut budget)?;
     let clock = Meter::start();
-    let observed = engine::observe(loaded, *engine, &work.transfers, series.as_ref(), watch)?;
-    let (report, outcome) = report(loaded, options, &work, observed, &clock);
+    let also = (series.as_ref(), capture.as_ref().map(|wanted| wanted.limit));
+    let mut observed = engine::observe(loaded, *engine, &work.transfers, also, watch)?;
+    let packets = observed.capture.take();
+    let (mut report, outcome) = report(loaded, options, &work, observed, &clock);
+    if let (Some(packets), Some(wanted)) = (packets, capture) {
+        report.capture = Some(capture::write(loaded, &packets, report.packets, wanted)?);
+    }
     Ok((report, work, outcome))
 }
 
@@ -242,7 +256,8 @@ pub fn run_seeds(
 ) -> Result<(Report, Work, Outcome), Failure> {
     let (first, work, outcome) = run(loaded, options, watch)?;
     let is_whole = !watch.is_interrupted();
-    let again = Options { series: None, drawing: Drawing::Omitted, ..options.clone() };
+    let again =
+        Options { series: None, capture: None, drawing: Drawing::Omitted, ..options.clone() };
     let others = seeds::others(loaded, repeat, |loaded, watch| {
         run(loaded, &again, watch).map(|(report, ..)| figures(&report))
     })?;
@@ -269,7 +284,7 @@ fn report(
     observed: Observed<'_>,
     clock: &Meter,
 ) -> (Report, Outcome) {
-    let Observed { outcome, series, flows } = observed;
+    let Observed { outcome, series, flows, .. } = observed;
     let (fabric, transfers) = (loaded.fabric(), &work.transfers);
     let traces = flows.as_ref().map(flowsim::Run::traces);
     let Analysis { tiers, rails, worst } =
@@ -316,6 +331,7 @@ fn report(
         worst_links: worst.into_iter().map(|worst| worst_link(&outcome, worst)).collect(),
         seeds: None,
         series,
+        capture: None,
         accuracy: flows.map(|run| run.accuracy),
         findings: distance::findings(loaded, options.engine)
             .into_iter()

@@ -125,6 +125,8 @@ impl Seeds {
                 "b/s" => bits_per_second(value),
                 _ => significant(value),
             };
+            // Below this it is the rounding of a mean of equal numbers.
+            let ci95 = if ci95 < 1e-9 * mean.abs() { 0.0 } else { ci95 };
             let values = [mean, ci95, p5, p50, p95, p99].map(write);
             let name = if *unit == "GB/s" { format!("{metric} (GB/s)") } else { metric.clone() };
             table.row(std::iter::once(name).chain(values));

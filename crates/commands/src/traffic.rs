@@ -219,6 +219,12 @@ pub fn run(loaded: &Loaded) -> Result<Report, Failure> {
     Ok(report)
 }
 
+/// Who sends to whom between NICs in a step of the scenario's job, and how many bytes.
+pub(crate) fn connections(loaded: &Loaded) -> Result<Vec<(Connection, f64)>, Failure> {
+    let lines = run(loaded)?.lines;
+    Ok(lines.iter().map(|line| (line.connection, line.total())).collect())
+}
+
 fn by_stage(world: &JobWorld<'_>, lines: &[Line]) -> burst::ByStage {
     let stages = usize::try_from(world.job.layout.pp).expect("few stages");
     let mut bytes = vec![[0.0; 5]; stages];

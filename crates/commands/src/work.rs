@@ -45,6 +45,10 @@ pub struct Part {
 
 /// Writes out the scenario's synthetic traffic for an engine.
 pub fn work(loaded: &Loaded, engine: Engine, patience: Patience) -> Result<Work, Failure> {
+    if !loaded.members.is_empty() {
+        let reason = "several jobs (`[[jobs]]`) are for `run` and `sweep`".to_owned();
+        return Err(Failure::Run(reason));
+    }
     let mut work = Work {
         transfers: Transfers::new(),
         flows: Vec::new(),

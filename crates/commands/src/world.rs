@@ -6,7 +6,7 @@ use fabric::graph::{LinkKind, Node, NodeKind};
 use fabric::hardware::Gpu;
 use fabric::{Fabric, NodeId};
 use job::compute::GpuRates;
-use job::placement::{Placement, PlacementConfig, Policy, Slots};
+use job::placement::{Placement, PlacementConfig, Policy, Slots, place_on};
 use job::{Job, Layout};
 use scenario::{Loaded, Problem, source};
 use step::network::{Reset, straggling};
@@ -44,7 +44,11 @@ impl<'a> JobWorld<'a> {
     pub fn of(loaded: &'a Loaded) -> Result<Self, Failure> {
         let Some(job) = &loaded.job else {
             let problem = Problem::error(format!("`{}` has no job", loaded.title()));
-            return Err(problem.with_help("add a `[job]` table; `fatflow init` shows one").into());
+            let help = match loaded.members.is_empty() {
+                true => "add a `[job]` table; `fatflow init` shows one",
+                false => "several jobs are for `run`; write one of them as `[job]`",
+            };
+            return Err(problem.with_help(help).into());
         };
         let scenario = &loaded.scenario;
         let gpu = scenario.catalogue.gpu.get(&scenario.cluster.gpu);
@@ -132,9 +136,25 @@ pub fn placement(
         Policy::MinCut => place::min_cut(loaded, config)?,
         _ => Vec::new(),
     };
-    let slots = slots(loaded.fabric());
-    job::placement::place(config, layout, &slots, &ranks, loaded.scenario.seed)
-        .map_err(|error| loaded.problem("job.placement", error.to_string()).into())
+    let (slots, seed) = (slots(loaded.fabric()), loaded.scenario.seed);
+    let placed = match (&loaded.nodes, &config.policy) {
+        (Some(nodes), Policy::Linear | Policy::Random | Policy::TopologyAware) => {
+            place_on(config, layout, &slots, nodes.clone(), seed)
+        }
+        _ => job::placement::place(config, layout, &slots, &ranks, seed),
+    };
+    let elsewhere = |placed: &Placement| {
+        let of_others = |gpu: &u32| {
+            let node = u64::from(*gpu) / slots.gpus_per_node;
+            loaded.nodes.as_ref().is_some_and(|nodes| !nodes.contains(&node))
+        };
+        placed.gpus().iter().copied().find(of_others)
+    };
+    if let Some(gpu) = placed.as_ref().ok().and_then(elsewhere) {
+        let reason = format!("GPU {gpu} is in a server that the job has not got (`nodes`)");
+        return Err(loaded.problem("job.placement", reason).into());
+    }
+    placed.map_err(|error| loaded.problem("job.placement", error.to_string()).into())
 }
 
 /// The GPU of every rank: one number for each line; what follows `#` is a remark.

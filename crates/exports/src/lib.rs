@@ -11,6 +11,7 @@
 //! * [`chakra`]: execution traces, one file for each rank, that other simulators replay.
 //! * [`perfetto`]: tracks, slices, flow arrows and counters for Perfetto's trace viewer.
 //! * [`openmetrics`]: samples that Prometheus ingests.
+//! * [`pcapng`]: packets that Wireshark reads.
 //!
 //! # Invariants
 //!
@@ -19,6 +20,7 @@
 pub mod chakra;
 pub mod openmetrics;
 pub mod parquet;
+pub mod pcapng;
 pub mod perfetto;
 pub mod table;
 

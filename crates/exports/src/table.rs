@@ -1,7 +1,9 @@
 //! Columns with names: what spreadsheets, pandas and databases read.
 //!
 //! One table is written as CSV or as Parquet, so both say the same. CSV as RFC 4180 has it: a
-//! header, commas, quotes where a word needs them; a value that is missing is empty.
+//! header, commas, quotes where a word needs them; a value that is missing is empty. A word that a
+//! spreadsheet would compute (`=…`, `+…`, `-…`, `@…`) gets an apostrophe before it, as OWASP's page
+//! on CSV injection has it.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -58,6 +60,9 @@ impl Column {
 
 /// A word, in quotes where it needs them.
 fn write_word(word: &str, out: &mut dyn Write) -> io::Result<()> {
+    if word.starts_with(['=', '+', '-', '@', '\t', '\r']) {
+        return write!(out, "\"'{}\"", word.replace('"', "\"\""));
+    }
     if word.contains([',', '"', '\n', '\r']) {
         return write!(out, "\"{}\"", word.replace('"', "\"\""));
     }
@@ -174,6 +179,18 @@ mod tests {
         1,"with, comma",1,
         18446744073709551615,"a ""word""",0.000000001,3
         "#);
+    }
+
+    #[test]
+    fn a_spreadsheet_computes_nothing() {
+        let words = ["=1+1", "+cmd|' /C calc'!A0", "-2", "@SUM(1)", "\t=1", "a=1"];
+        let words = words.map(Cow::from).to_vec();
+        let mut text = Vec::new();
+        let table = Table::new().with("name", Column::Words(words));
+        table.write(Form::Csv, &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let harmless = |line: &str| line.starts_with("\"'") || line == "a=1";
+        assert!(text.lines().skip(1).all(harmless), "{text}");
     }
 
     #[test]

@@ -157,6 +157,13 @@ pub fn summary(fabric: &Fabric, cluster: &ClusterConfig, catalogue: &Catalogue) 
     }
 }
 
+/// The tiers of the back-end networks, without what takes long to find.
+pub fn back_end_tiers(fabric: &Fabric) -> Vec<TierSummary> {
+    let layers = Layers::count(fabric);
+    let networks = fabric.networks().iter().filter(|net| net.kind == NetworkKind::BackEnd);
+    networks.flat_map(|network| layers.tiers(fabric, network)).collect()
+}
+
 /// Capacities and counts by tier, from one pass over nodes and links.
 struct Layers {
     switches: Vec<u64>,
@@ -249,9 +256,9 @@ impl Layers {
         }
     }
 
-    fn network(&self, fabric: &Fabric, network: &Network) -> NetworkSummary {
-        let tiers = || usize::from(network.tiers.start)..usize::from(network.tiers.end);
-        let summaries = tiers().map(|tier| {
+    fn tiers(&self, fabric: &Fabric, network: &Network) -> Vec<TierSummary> {
+        let tiers = usize::from(network.tiers.start)..usize::from(network.tiers.end);
+        let summaries = tiers.map(|tier| {
             let built = if self.up_bps[tier] == 0.0 {
                 1.0
             } else {
@@ -269,7 +276,12 @@ impl Layers {
                 oversubscription_built: built,
             }
         });
-        let summaries: Vec<TierSummary> = summaries.collect();
+        summaries.collect()
+    }
+
+    fn network(&self, fabric: &Fabric, network: &Network) -> NetworkSummary {
+        let tiers = || usize::from(network.tiers.start)..usize::from(network.tiers.end);
+        let summaries = self.tiers(fabric, network);
         let bisection_bps = bisection(fabric, network);
         NetworkSummary {
             nics: tiers().map(|tier| self.nics[tier]).sum(),

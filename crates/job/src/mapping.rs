@@ -16,7 +16,8 @@
 //! Sources: Kernighan and Lin, "An Efficient Heuristic Procedure for Partitioning Graphs" (1970),
 //! for swaps; Kirkpatrick, Gelatt and Vecchi, "Optimization by Simulated Annealing" (1983);
 //! Pellegrini, "Static mapping by dual recursive bipartitioning of process and architecture graphs"
-//! (1994), for the problem and its measure, and for what this is held against (`docs/placement.md`).
+//! (1994), for the problem and its measure, and for what this is held against
+//! (`docs/placement.md`).
 
 mod anneal;
 mod bound;

@@ -274,7 +274,17 @@ pub fn place(
     if let Policy::RankFile(_) | Policy::MinCut = config.policy {
         return listed(layout, slots, ranks);
     }
-    let mut free = free_nodes(slots, config.busy, seed);
+    place_on(config, layout, slots, free_nodes(slots, config.busy, seed), seed)
+}
+
+/// The same on these nodes, for policies that need no list of GPUs.
+pub fn place_on(
+    config: &PlacementConfig,
+    layout: &Layout,
+    slots: &Slots,
+    mut free: Vec<u64>,
+    seed: u64,
+) -> Result<Placement, PlacementError> {
     let gpus = layout.gpus();
     if (free.len() as u64) * slots.gpus_per_node < gpus {
         let free = free.len() as u64 * slots.gpus_per_node;
@@ -285,13 +295,12 @@ pub fn place(
         Placement { gpus }
     };
     match config.policy {
-        Policy::Linear => Ok(in_order(&free)),
+        Policy::Linear | Policy::RankFile(_) | Policy::MinCut => Ok(in_order(&free)),
         Policy::Random => {
             Random::new(seed, "placement", 0).shuffle(&mut free);
             Ok(in_order(&free))
         }
         Policy::TopologyAware => Ok(topology_aware(layout, slots, &free)),
-        Policy::RankFile(_) | Policy::MinCut => unreachable!("handled above"),
     }
 }
 

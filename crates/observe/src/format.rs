@@ -42,14 +42,33 @@ impl Reading<'_> {
 
 /// All readers, the most certain first.
 pub const FORMATS: &[&Format] = &[
+    &crate::capture::PCAP,
+    &crate::capture::PCAPNG,
+    &crate::trace::EVENTS,
     &records::FLIGHT_RECORDER_PICKLE,
     &records::FLIGHT_RECORDER,
+    &crate::trace::ROCPROF_CSV,
+    &crate::trace::ROCPROF_JSON,
+    &crate::trace::WORKLOAD,
+    &crate::trace::EXECUTION,
+    &crate::trace::CHAKRA,
     &records::INSPECTOR,
     &records::PROFILER,
     &records::EXAMPLE_PROFILER,
     &records::NCCL_TESTS_JSON,
     &records::RCCL_TESTS_JSON,
     &records::RCCL_TESTS_CSV,
+    &crate::counter::ETHTOOL,
+    &crate::counter::RDMA,
+    &crate::counter::PERFQUERY,
+    &crate::counter::SYSFS,
+    &crate::counter::SONIC_JSON,
+    &crate::counter::LLDP_TABLE,
+    &crate::counter::LLDP_LIST,
+    &crate::counter::LLDP_JSON,
+    &crate::counter::SMI,
+    &crate::counter::SONIC_TABLES,
+    &crate::counter::PROMETHEUS,
     &crate::log::FORMAT,
 ];
 
@@ -61,8 +80,9 @@ pub(crate) fn read(mut input: Input<'_>, observed: &mut Observed) {
         return observed.sources.push(source);
     }
     let Some(format) = FORMATS.iter().find(|format| (format.recognises)(&input)) else {
-        source.kind = "data of an unknown kind".to_owned();
-        source.problems.push(format!("{}: observe does not know what this is", input.name));
+        let kind = unread::binary_kind(input.head());
+        source.kind = kind.unwrap_or("data of an unknown kind").to_owned();
+        source.problems.push(format!("{}: observe does not read this", input.name));
         return observed.sources.push(source);
     };
     source.kind = format.name.to_owned();

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use units::Budget;
+
 use crate::format;
 use crate::observed::{Observed, Source};
 
@@ -15,6 +17,8 @@ pub const HEAD_BYTES: usize = 64 << 10;
 pub const LONGEST_LINE: usize = 4 << 20;
 /// How deep packed files may lie in each other.
 const MAX_DEPTH: usize = 4;
+/// What a packed file may come to: more than a day of logs, and less than a bomb.
+const BUDGET: Budget = Budget { expansion: 64 << 30, ..Budget::ENDLESS };
 /// From one piece that is read to the next.
 const BLOCK: usize = 1 << 20;
 
@@ -207,6 +211,26 @@ impl<R: Read> Read for Counted<'_, R> {
     }
 }
 
+/// What comes out of a packed stream, up to what a file may come to.
+struct Unpacked<R> {
+    inner: R,
+    budget: Budget,
+}
+
+impl<R> Unpacked<R> {
+    fn new(inner: R) -> Self {
+        Self { inner, budget: BUDGET }
+    }
+}
+
+impl<R: Read> Read for Unpacked<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let length = self.inner.read(into)?;
+        self.budget.spend_expansion(length as u64).map_err(io::Error::other)?;
+        Ok(length)
+    }
+}
+
 /// Reads one file, or standard input where it is called `-`.
 pub fn open(path: &Path, watch: &Watch, observed: &mut Observed) {
     let name = path.display().to_string();
@@ -270,12 +294,15 @@ fn unpack_at<'a>(
         return observed.sources.push(Source::unreadable(name, &reason));
     }
     if head.starts_with(&[0x1f, 0x8b]) {
-        let inner = flate2::bufread::MultiGzDecoder::new(input);
+        let inner = Unpacked::new(flate2::bufread::MultiGzDecoder::new(input));
         return unpack_at(name, None, Box::new(inner), watch, observed, depth + 1);
     }
     if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
         match ruzstd::decoding::StreamingDecoder::new(input) {
-            Ok(inner) => unpack_at(name, None, Box::new(inner), watch, observed, depth + 1),
+            Ok(inner) => {
+                let inner = Unpacked::new(inner);
+                unpack_at(name, None, Box::new(inner), watch, observed, depth + 1);
+            }
             Err(error) => {
                 observed.sources.push(Source::unreadable(name, &format!("zstd: {error}")));
             }
@@ -363,6 +390,14 @@ mod tests {
         assert_eq!(observed.sources.len(), 1);
         assert_eq!(observed.sources[0].file, "logs.tgz!a/nccl.log");
         assert!(observed.sources[0].is_read(), "{:?}", observed.sources[0]);
+    }
+
+    #[test]
+    fn what_a_packed_file_comes_to_is_limited() {
+        let budget = Budget { expansion: 100, ..BUDGET };
+        let mut bomb = Unpacked { inner: io::repeat(b'x'), budget };
+        let error = io::copy(&mut bomb, &mut io::sink()).expect_err("it never ends");
+        assert!(error.to_string().contains("too many bytes once it is written out"), "{error}");
     }
 
     #[test]

@@ -11,7 +11,9 @@
 //! * [`format`]: the list of readers. A new one is its file and a line there.
 //! * [`log`]: text logs, line by line: NCCL and RCCL, nccl-tests, MLPerf.
 //! * [`records`]: benchmarks, profilers and flight recorders that write objects.
-//! * [`trace`]: traces of profilers and workloads. [`capture`]: packets.
+//! * [`trace`]: traces of profilers and workloads. [`capture`]: packets. [`counter`]: counters of
+//!   NICs and switches, and tables of cables.
+//! * [`summary`]: what follows from all of it. [`doctor`]: what looks wrong.
 //!
 //! # Rules for readers
 //!
@@ -21,6 +23,7 @@
 //! 3. It states what the file says. What follows from that is said in one place for all readers.
 
 pub mod capture;
+pub mod counter;
 pub mod doctor;
 pub mod format;
 pub mod input;

@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use crate::capture::Wire;
+
 /// So many problems of one source are written out, the rest is counted.
 const MAX_PROBLEMS: usize = 20;
 /// So many times of one collective are kept for quantiles.
@@ -35,10 +37,16 @@ pub struct Observed {
     pub arrivals: Arrivals,
     /// Packets, counted.
     pub packets: Packets,
+    /// Packets in detail.
+    pub wire: Wire,
+    /// Who is at the other end of which cable.
+    pub neighbours: Vec<Neighbour>,
     /// Counters of NICs, GPUs and switches.
     pub counters: Vec<Sample>,
     /// Steps of training.
     pub steps: Vec<Step>,
+    /// Traces of profilers, one for each rank.
+    pub traces: Vec<Trace>,
     /// Runs of training as a whole, as their logs sum them up.
     pub runs: Vec<Run>,
     /// Tables of benchmarks.
@@ -378,6 +386,41 @@ pub struct QueuePair {
     pub bytes: u64,
     /// Packets that were seen of it.
     pub packets: u64,
+    /// Of them, those that carry a mark of congestion.
+    pub marked: u64,
+}
+
+/// What is at the other end of a cable, by LLDP.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Neighbour {
+    /// The port on this side, if a table says.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub local: String,
+    /// The other side: its chassis.
+    pub chassis: String,
+    /// Its port.
+    pub port: String,
+    /// What it says of the port.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// Its name.
+    pub system: String,
+    /// Classes that it pauses (DCBX), if it says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pfc: Option<Vec<u8>>,
+    /// Percentages of its traffic classes (DCBX), if it says.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bandwidths: Vec<u8>,
+    /// Priority, selector and protocol of applications (DCBX).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub applications: Vec<(u8, u8, u16)>,
+    /// Whether it takes over what the other side wants (DCBX), if it says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub is_willing: Option<bool>,
+    /// Whether it speaks of quantised congestion notification.
+    pub has_qcn: bool,
+    /// Frames that say so; 0 in tables.
+    pub frames: u64,
 }
 
 /// What a collective does.
@@ -426,6 +469,22 @@ impl Kind {
             () if has("send") || has("recv") => Self::SendRecv,
             () => return None,
         })
+    }
+
+    /// What JSON and tables call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AllReduce => "all_reduce",
+            Self::AllGather => "all_gather",
+            Self::ReduceScatter => "reduce_scatter",
+            Self::AllToAll => "all_to_all",
+            Self::Broadcast => "broadcast",
+            Self::Reduce => "reduce",
+            Self::Gather => "gather",
+            Self::Scatter => "scatter",
+            Self::SendRecv => "send_recv",
+            Self::Barrier => "barrier",
+        }
     }
 
     /// What algorithm bandwidth is multiplied with for bus bandwidth, as nccl-tests does.
@@ -531,6 +590,13 @@ impl Times {
 pub struct Collectives(pub BTreeMap<CollectiveKey, CollectiveStats>);
 
 impl Collectives {
+    /// Adds what one rank did so often; other ranks did the same and are not counted again.
+    pub fn add_rank(&mut self, key: CollectiveKey, count: u64, times_us: &[f64]) {
+        let stats = self.0.entry(key).or_default();
+        stats.count = stats.count.max(count);
+        times_us.iter().for_each(|us| stats.times.add(*us));
+    }
+
     /// Adds one; what it returns can be told more.
     pub fn add(&mut self, key: CollectiveKey, time_us: Option<f64>) -> &mut CollectiveStats {
         let stats = self.0.entry(key).or_default();
@@ -614,6 +680,27 @@ pub struct Sample {
     pub snapshot: u32,
     /// Where it stands.
     pub place: (usize, u64),
+}
+
+/// What a profiler recorded on one rank.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Trace {
+    /// The file.
+    pub file: String,
+    /// The rank, if the file or its name says.
+    pub rank: Option<u32>,
+    /// From the first event to the end of the last.
+    pub span_s: f64,
+    /// Kernels.
+    pub kernels: u64,
+    /// Of them, those that communicate.
+    pub collectives: u64,
+    /// Time in which something computes.
+    pub compute_s: f64,
+    /// Time in which something communicates.
+    pub communication_s: f64,
+    /// Of that, time in which nothing computes.
+    pub exposed_s: f64,
 }
 
 /// One step of training, on one rank or on all.

@@ -4,9 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+pub use load::Load;
+pub use stragglers::Straggler;
+pub(crate) use stragglers::list as straggler_list;
+
+use crate::capture::Wire;
+use crate::counter::CounterRow;
 use crate::observed::{
-    Benchmark, Finding, Host, Kind, NetLines, Observed, Packets, Run, Source, Times,
+    Benchmark, Finding, Host, Kind, Neighbour, NetLines, Observed, Packets, Run, Source, Times,
+    Trace,
 };
+
+mod load;
+mod stragglers;
 
 /// A host that wrote fewer lines than this share of the busiest one, and joined nothing, is a torn
 /// line.
@@ -28,6 +38,9 @@ pub struct Summary {
     pub queue_pairs: u64,
     /// Collectives by kind and size.
     pub collectives: Vec<CollectiveSummary>,
+    /// What they put on the network, by kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load: Option<Load>,
     /// What the library chose.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<Choice>,
@@ -40,8 +53,23 @@ pub struct Summary {
     /// Steps of training.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<StepsSummary>,
+    /// Traces of profilers, one for each rank.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub traces: Vec<Trace>,
+    /// Ranks that come last to collectives, where files of several ranks tell.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stragglers: Vec<Straggler>,
     /// Packets, counted.
     pub packets: Packets,
+    /// Packets in detail, where there are captures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture: Option<Wire>,
+    /// The other ends of cables, by LLDP.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub neighbours: Vec<Neighbour>,
+    /// Counters, with differences where they came more than once.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub counters: Vec<CounterRow>,
     /// What looks wrong, the worst first.
     pub findings: Vec<Finding>,
 }
@@ -184,17 +212,24 @@ impl Summary {
     /// Sums up, and says what looks wrong.
     pub fn of(observed: &Observed) -> Self {
         let cluster = cluster(observed);
+        let collectives = collectives(observed);
         Self {
             sources: observed.sources.clone(),
             communicators: observed.communicators.iter().map(communicator).collect(),
             initialised: initialised(observed),
-            queue_pairs: observed.queue_pairs.len() as u64,
-            collectives: collectives(observed),
+            queue_pairs: queue_pairs(observed),
+            load: load::of(&collectives),
+            collectives,
             choices: choices(observed),
             benchmarks: observed.benchmarks.clone(),
             runs: observed.runs.clone(),
             steps: steps(observed),
+            traces: observed.traces.clone(),
+            stragglers: stragglers::list(&observed.arrivals).0,
             packets: observed.packets.clone(),
+            capture: (observed.wire != Wire::default()).then(|| observed.wire.clone()),
+            neighbours: observed.neighbours.clone(),
+            counters: crate::counter::rows(&observed.counters).0,
             findings: crate::doctor::findings(observed, &cluster),
             cluster,
         }
@@ -323,6 +358,15 @@ fn communicator(of: &crate::observed::Communicator) -> CommunicatorSummary {
         rings: of.rings.clone(),
         trees: of.trees.clone(),
     }
+}
+
+/// Ends of connections: a queue pair that several send to is one.
+fn queue_pairs(observed: &Observed) -> u64 {
+    let pairs = observed.queue_pairs.iter();
+    let captured = |pair: &&crate::observed::QueuePair| 0 < pair.packets;
+    let ends: BTreeSet<(&str, u32)> =
+        pairs.clone().filter(captured).map(|pair| (pair.host.as_str(), pair.number)).collect();
+    (pairs.filter(|pair| pair.packets == 0).count() + ends.len()) as u64
 }
 
 fn initialised(observed: &Observed) -> Vec<Initialised> {

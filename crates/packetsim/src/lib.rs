@@ -27,7 +27,8 @@
 //!   network.
 //! * [`repetition`], [`chains`]: what repeats itself is not simulated again; [`light_acks`]:
 //!   acknowledgements that take no links.
-//! * [`measure`], [`estimate`]: what happened over time; what a run will cost.
+//! * [`measure`], [`tap`], [`estimate`]: what happened over time; the packets themselves; what a
+//!   run will cost.
 //! * [`faults`]: what goes wrong at given times; [`deadlock`]: why a pause does not end.
 //! * [`paths`], [`entropy`], [`planes`], [`build`]: the way to the first instant.
 //! * [`credits`], [`trimming`]: what else a switch does instead of pausing or dropping.
@@ -83,6 +84,7 @@ mod simulation;
 mod stamps;
 mod stations;
 mod switching;
+pub mod tap;
 mod threads;
 mod transmit;
 pub mod transports;
@@ -92,7 +94,9 @@ mod unused;
 use fabric::Fabric;
 use fabric::fault::Faults;
 use measure::Recorder;
+use tap::Tap;
 use traffic::{Outcome, Transfers};
+use units::Bytes;
 
 pub use estimate::{Estimate, estimate};
 pub use limits::Refusal;
@@ -140,11 +144,27 @@ pub fn run_measured(
     measure: &MeasureConfig,
     watch: &mut Watch<'_>,
 ) -> Result<(Outcome, Recording), Refusal> {
+    run_recorded(fabric, transfers, settings, faults, (measure, None), watch)
+}
+
+/// The same, with what happened over time, and with the first packets themselves if somebody wants
+/// so many bytes of them.
+pub fn run_recorded(
+    fabric: &Fabric,
+    transfers: &Transfers,
+    settings: &Settings,
+    faults: &Faults,
+    (measure, capture): (&MeasureConfig, Option<Bytes>),
+    watch: &mut Watch<'_>,
+) -> Result<(Outcome, Recording), Refusal> {
     let mut simulation = build::build(fabric, transfers, settings, faults)?;
-    simulation.accounts.recorder =
-        Some(Recorder::new(measure, fabric, &simulation.net.network, simulation.input.rules.lanes));
+    let lanes = simulation.input.rules.lanes;
+    let mut recorder = Recorder::new(measure, fabric, &simulation.net.network, lanes);
+    recorder.tap = capture.map(|bytes| Tap::new(bytes.get()));
+    simulation.accounts.recorder = Some(recorder);
     threads::stay_on_one(&simulation, watch);
     let outcome = simulation.run(watch);
+    let capture = simulation.finish_capture();
     let recorder = simulation.accounts.recorder.expect("it was put there above");
-    Ok((outcome, recorder.finish()))
+    Ok((outcome, Recording { capture, ..recorder.finish() }))
 }

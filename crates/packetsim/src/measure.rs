@@ -12,6 +12,7 @@ use crate::ids::{PairId, Raw};
 use crate::packet::{CONTROL, Class, Packet, Purpose};
 use crate::paths::Network;
 use crate::simulation::{Agenda, Simulation};
+use crate::tap::{Capture, Tap};
 
 /// What is to be recorded.
 #[derive(Clone, Debug, PartialEq)]
@@ -159,6 +160,8 @@ pub struct Recording {
     pub clearance: Histogram,
     /// How long packets waited for their turn, for each kind of hop that was used.
     pub hops: Vec<HopWaits>,
+    /// The packets themselves, if somebody captured them.
+    pub capture: Option<Capture>,
 }
 
 /// How long packets waited in the queues of one kind of hop. Data in a NIC waits in its queue pair,
@@ -226,6 +229,8 @@ pub(crate) struct Recorder {
     /// Which kind of hop each link is.
     kinds: Vec<u32>,
     pub recording: Recording,
+    /// Who keeps the packets themselves.
+    pub tap: Option<Tap>,
 }
 
 impl Recorder {
@@ -247,7 +252,7 @@ impl Recorder {
         let (hops, kinds) = kinds_of_hops(fabric);
         let recording = Recording { links, pairs, hops, ..Recording::default() };
         let interval = config.interval.as_ps().max(1);
-        Self { config: config.clone(), interval, kinds, recording }
+        Self { config: config.clone(), interval, kinds, recording, tap: None }
     }
 
     /// What was recorded, without the kinds of hops that nobody crossed.

@@ -26,8 +26,11 @@ impl Simulation<'_> {
     #[inline]
     pub(crate) fn packet_delivered(&mut self, link: LinkId, packet: Packet) {
         let pair = self.pair_of(&packet);
-        if self.accounts.recorder.is_some() && packet.purpose != Purpose::Data {
-            self.record_age(&packet);
+        if self.accounts.recorder.is_some() {
+            self.capture(link, &packet, false);
+            if packet.purpose != Purpose::Data {
+                self.record_age(&packet);
+            }
         }
         match packet.purpose {
             Purpose::Data if self.input.rules.slow_hosts && self.net.ports[link].into.is_none() => {
@@ -357,7 +360,7 @@ impl Simulation<'_> {
             if lossless {
                 self.report_lossless_drop(node, "receive buffer");
             }
-            self.drop_packet(link, &packet);
+            self.count_drop(link, &packet);
             return;
         }
         self.schedule_rare(at, Agenda::HostRead { node });

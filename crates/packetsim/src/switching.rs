@@ -13,8 +13,8 @@ use crate::ids::{Maybe, PairId, Raw, SwitchId};
 use crate::limits::QUEUE_BYTES;
 use crate::nic::AcksWhilePaused;
 use crate::packet::{
-    CONTROL, Class, DAMAGED, DATA, DATA_CLASSES, LANES, MARKED, PATH_END, Packet, Purpose, RESUME,
-    ROAMING, STAMPED, Waiting, joined,
+    CONTROL, Class, DAMAGED, DATA, DATA_CLASSES, LANES, MARKED, Packet, Purpose, RESUME, ROAMING,
+    STAMPED, Waiting, joined,
 };
 use crate::settings::{LinkRetry, Settings};
 use crate::simulation::{Agenda, Simulation};
@@ -385,6 +385,9 @@ impl Simulation<'_> {
         let is_lost = !self.net.damage.is_empty()
             && self.damages_packet(link, u32::from(frame.size))
             && !retried;
+        if self.accounts.recorder.is_some() {
+            self.capture(link, &frame, is_lost);
+        }
         if is_lost || !class.is_in(self.input.rules.lossless) {
             // It did not arrive, or nobody listens to pauses of its class.
         } else if frame.flags & RESUME == 0 {
@@ -597,19 +600,22 @@ impl Simulation<'_> {
         if self.input.settings.switch.link_retry == LinkRetry::Off || self.is_down(link) {
             return false;
         }
-        let pair = if packet.flags & ROAMING != 0 {
-            packet.route
-        } else {
-            let end =
-                self.net.paths[packet.route as usize..].iter().find(|at| **at & PATH_END != 0);
-            end.expect("every path has an end") & !PATH_END
-        };
+        let pair = self.pair_under_way(packet);
         !self.ends.pairs[PairId::of(pair)].broken
     }
 
     /// A packet is gone: on a link, or in the queue for it.
     #[cold]
     pub(crate) fn drop_packet(&mut self, link: LinkId, packet: &Packet) {
+        if self.accounts.recorder.is_some() {
+            self.capture(link, packet, true);
+        }
+        self.count_drop(link, packet);
+    }
+
+    /// Counts a packet that is gone.
+    #[cold]
+    pub(crate) fn count_drop(&mut self, link: LinkId, packet: &Packet) {
         self.accounts.counters.drops += 1;
         let class = self.class_of(packet);
         self.net.ports[link].classes[class].drops += 1;

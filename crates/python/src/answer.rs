@@ -1,6 +1,7 @@
 //! What a command answers: its JSON, its text, its page, its tables.
 
 use anstream::adapter::strip_str;
+use commands::about::About;
 use commands::{Failure, answer};
 use exports::table::Table as Columns;
 use pyo3::prelude::*;
@@ -51,6 +52,7 @@ pub(crate) struct Answer {
     warnings: Vec<String>,
     command: &'static str,
     about: Option<Loaded>,
+    what: Option<About>,
     unused: Vec<Unused>,
     known: Box<dyn Known>,
 }
@@ -66,10 +68,11 @@ impl Answer {
     ) -> Result<Self, Failure> {
         let mut unused = answer::unused(about.as_ref(), &report);
         unused.extend(vain);
-        let json = answer::json(command, about.as_ref(), &unused, &report)?;
+        let json = answer::json(command, about.as_ref(), &unused, &report, "")?;
+        let what = answer::about(about.as_ref(), &report, "");
         let warnings = about.iter().flat_map(|loaded| &loaded.warnings);
         let warnings = warnings.map(ToString::to_string).collect();
-        Ok(Self { json, warnings, command, about, unused, known: known(report) })
+        Ok(Self { json, warnings, command, about, what, unused, known: known(report) })
     }
 
     fn sheet(&self) -> Sheet {
@@ -87,7 +90,8 @@ impl Answer {
 
     /// The page that `--report` writes.
     fn html(&self, py: Python<'_>) -> PyResult<String> {
-        watched(py, |_| Ok(answer::page(self.command, self.about.as_ref(), &self.sheet()).html()))
+        let (about, what) = (self.about.as_ref(), self.what.as_ref());
+        watched(py, |_| Ok(answer::page(self.command, about, &self.sheet(), what).html()))
     }
 
     /// One of the tables that are too long for JSON.

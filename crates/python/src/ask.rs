@@ -317,6 +317,7 @@ fn run_flows(
         engine,
         patience: how.patience(),
         series: measured.series(engine)?,
+        capture: None,
         drawing: measured.drawing(),
     };
     let (report, work, outcome) =

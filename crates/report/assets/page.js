@@ -39,7 +39,9 @@
   const records = (data) => data.rows.map((row) => Object.fromEntries(row.map((cell, at) => [data.columns[at], cell])));
   const csv = (data) => {
     const cell = (value) => {
-      const text = value === null || value === undefined ? "" : String(value);
+      // Words that a spreadsheet would compute get an apostrophe; numbers stay numbers.
+      const computes = typeof value === "string" && /^[=+@\t\r-]/.test(value) && Number.isNaN(Number(value));
+      const text = value === null || value === undefined ? "" : computes ? `'${value}` : String(value);
       return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
     };
     return [data.columns, ...data.rows].map((row) => row.map(cell).join(",")).join("\n") + "\n";
@@ -462,9 +464,14 @@
   };
   // Long tables show their beginning; the rest unfolds, and is there on paper.
   const LONG = 16, BEGINNING = 8, MOST_ROWS = 500;
+  let tables = 0;
   const foldedTable = ({ columns, rows, sides }) => {
     const whole = table(columns, rows, sides);
-    if (rows.length <= LONG) return whole;
+    tables += 1;
+    const file = `${page.name ?? "fatflow"}-table-${tables}.csv`;
+    const save = make("button", { type: "button" }, "table as CSV");
+    save.addEventListener("click", () => download(file, csv({ columns, rows })));
+    if (rows.length <= LONG) return rows.length < 2 ? whole : make("div", {}, whole, make("div", { class: "tools" }, save));
     const button = make("button", { type: "button", "aria-expanded": "false" }, `show all ${rows.length} rows`);
     whole.classList.add("folded");
     [...whole.querySelectorAll("tbody tr")].slice(BEGINNING).forEach((row) => row.classList.add("rest"));
@@ -473,7 +480,24 @@
       button.setAttribute("aria-expanded", String(!folded));
       button.textContent = folded ? `show all ${rows.length} rows` : "show fewer rows";
     });
-    return make("div", {}, whole, button);
+    return make("div", {}, whole, make("div", { class: "tools" }, button, save));
+  };
+  // Text to copy or to keep: the scenario, commands to try.
+  const verbatim = (text) => {
+    const copy = make("button", { type: "button" }, "copy");
+    copy.addEventListener("click", async () => {
+      const range = document.createRange();
+      range.selectNodeContents(shown);
+      getSelection().removeAllRanges();
+      getSelection().addRange(range);
+      try { await navigator.clipboard.writeText(text); } catch { document.execCommand("copy"); }
+      copy.textContent = "copied";
+    });
+    const save = make("button", { type: "button" }, "download");
+    save.addEventListener("click", () => download(`${page.name ?? "fatflow"}.toml`, text));
+    const isScenario = /^\[[\w.]+\]$/m.test(text);
+    const shown = make("pre", { class: "scroll", tabindex: "0" }, text);
+    return make("div", {}, shown, make("div", { class: "tools" }, copy, isScenario ? save : null));
   };
 
   const figure = (chart, number) => {
@@ -542,7 +566,7 @@
     const blocks = section.blocks.map((block) => {
       if (block.kind === "facts") return facts(block);
       if (block.kind === "table") return foldedTable(block);
-      if (block.kind === "verbatim") return make("pre", { class: "scroll", tabindex: "0" }, block.text);
+      if (block.kind === "verbatim") return verbatim(block.text);
       if (block.kind === "note") return make("p", { class: "note" }, block.text);
       if (block.kind === "text") return make("p", {}, block.text);
       figures.push(figure(block, figures.length + 1));

@@ -5,7 +5,7 @@ use units::Unused;
 
 /// A result and how it was made. The keys are part of the interface: they stay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Envelope<'a, R> {
+pub struct Envelope<'a, R, A> {
     /// The version of fatflow that made it.
     pub fatflow: &'a str,
     /// The command.
@@ -16,13 +16,17 @@ pub struct Envelope<'a, R> {
     pub seed: Option<u64>,
     /// The scenario's hash; `null` where there was no scenario.
     pub scenario: Option<String>,
+    /// Cluster, fabric, transport, job, and the command that makes it again; absent where there was
+    /// no scenario.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub about: Option<&'a A>,
     /// What somebody wrote and this run does not obey, with the reason.
     pub unused: &'a [Unused],
     /// The answer.
     pub result: R,
 }
 
-impl<R: Serialize> Envelope<'_, R> {
+impl<R: Serialize, A: Serialize> Envelope<'_, R, A> {
     /// The envelope as indented JSON with a line break at the end.
     pub fn to_json(&self) -> serde_json::Result<String> {
         Ok(serde_json::to_string_pretty(self)? + "\n")

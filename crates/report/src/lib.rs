@@ -13,6 +13,7 @@
 //! * [`page`]: a self-contained HTML page with charts.
 
 pub mod chart;
+mod digest;
 pub mod draw;
 pub mod envelope;
 pub mod number;
@@ -23,5 +24,5 @@ pub mod table;
 pub use chart::{Chart, ChartKind, Fact, Frame, Rule, Scale, TreeNode, Unit};
 pub use envelope::{Envelope, ErrorEnvelope, Mistake};
 pub use page::Page;
-pub use sheet::{Answer, Part, Sheet};
+pub use sheet::{Answer, Part, Sheet, harmless};
 pub use table::{Align, Table};

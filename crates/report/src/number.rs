@@ -24,12 +24,17 @@ fn scaled(number: f64) -> String {
 
 /// A number with at least three significant digits and no superfluous zeros.
 pub fn significant(number: f64) -> String {
+    significant_to(number, 3)
+}
+
+/// The same with at least so many significant digits; three is the least.
+pub fn significant_to(number: f64, digits: usize) -> String {
     let decimals = match number.abs() {
         size if 100.0 <= size => 0,
         size if 10.0 <= size => 1,
         size if 1.0 <= size => 2,
         _ => 3,
-    };
+    } + digits.saturating_sub(3);
     let text = format!("{number:.decimals$}");
     if text.contains('.') {
         text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -4,6 +4,8 @@
 //! are embedded (see `assets/LICENSES.txt`). It loads nothing: its content security policy forbids
 //! every request. Each chart names its columns and shows its data as CSV on demand.
 
+use std::sync::OnceLock;
+
 use serde::Serialize;
 
 use crate::chart::{Chart, Fact};
@@ -78,7 +80,7 @@ impl Page {
     /// The page that shows a sheet: its first heading is the page's, each other begins a section.
     pub fn of(sheet: &Sheet) -> Self {
         let mut page = Self::default();
-        for part in &sheet.parts {
+        for part in sheet.all_parts() {
             if let Part::Heading(title) = part {
                 if page.title.is_empty() && page.sections.is_empty() {
                     page.title.clone_from(title);
@@ -112,14 +114,28 @@ impl Page {
             ("{{plot}}", include_str!("../assets/plot.min.js").to_owned()),
             ("{{script}}", include_str!("../assets/page.js").to_owned()),
             ("{{data}}", data),
+            ("{{scripts}}", allowed_scripts().to_owned()),
         ];
         fill(include_str!("../assets/page.html"), &parts)
     }
 }
 
+/// The scripts that a page may run, as its policy names them: its own three and no others.
+fn allowed_scripts() -> &'static str {
+    static ALLOWED: OnceLock<String> = OnceLock::new();
+    ALLOWED.get_or_init(|| {
+        let scripts = [
+            include_str!("../assets/d3.min.js"),
+            include_str!("../assets/plot.min.js"),
+            include_str!("../assets/page.js"),
+        ];
+        scripts.map(crate::digest::source).join(" ")
+    })
+}
+
 fn block(part: &Part) -> Option<Block> {
     Some(match part {
-        Part::Heading(_) => return None,
+        Part::Heading(_) | Part::OnPage(_) => return None,
         Part::Text(text) => Block::Text { text: text.clone() },
         Part::Note(text) => Block::Note { text: text.clone() },
         Part::Verbatim(lines) => Block::Verbatim { text: lines.clone() },
@@ -173,6 +189,14 @@ mod tests {
         assert!(html.contains("<h1>a &lt; b</h1>"));
         assert!(!html.contains("<script>alert(1)"));
         assert!(html.contains("default-src 'none'"));
+        // Every script that it carries is named by its digest; nothing else may run.
+        let parts: Vec<&str> = html.split("<script>").skip(1).collect();
+        let scripts: Vec<&str> =
+            parts.iter().map(|p| p.split("</script>").next().unwrap()).collect();
+        assert_eq!(scripts.len(), 3);
+        assert!(scripts.iter().all(|script| html.contains(&crate::digest::source(script))));
+        let policy = html.split("script-src").nth(1).unwrap().split(';').next().unwrap();
+        assert!(!policy.contains("unsafe"), "{policy}");
         assert!(!html.contains("src=\"http") && !html.contains("href=\"http"));
         assert!(html.len() < 700_000, "an empty page has {} bytes", html.len());
     }

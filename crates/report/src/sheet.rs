@@ -1,5 +1,7 @@
 //! What a result looks like, before anybody knows on what it is drawn.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use units::Unused;
 
@@ -47,6 +49,8 @@ pub enum Part {
     Note(String),
     /// A chart.
     Chart(Box<Chart>),
+    /// Details that a page has room for, and a terminal has not.
+    OnPage(Vec<Part>),
 }
 
 impl Sheet {
@@ -99,6 +103,24 @@ impl Sheet {
         self
     }
 
+    /// Adds what only a page shows.
+    pub fn on_page(mut self, details: Self) -> Self {
+        self.parts.push(Part::OnPage(details.parts));
+        self
+    }
+
+    /// Every part, those that only a page shows among them.
+    pub fn all_parts(&self) -> Vec<&Part> {
+        let mut all = Vec::new();
+        for part in &self.parts {
+            match part {
+                Part::OnPage(parts) => all.extend(parts),
+                part => all.push(part),
+            }
+        }
+        all
+    }
+
     /// Says on the first screen which inputs were not used, and why.
     pub fn with_unused(mut self, unused: &[Unused]) -> Self {
         let mut reasons: Vec<(&Unused, Vec<&str>)> = Vec::new();
@@ -120,6 +142,14 @@ impl Sheet {
         self
     }
 
+    /// Says below the heading what the answer is about; a sheet without one is too short for that.
+    pub fn with_about(mut self, lines: &str) -> Self {
+        if let Some(Part::Heading(_)) = self.parts.first() {
+            self.parts.insert(1, Part::Text(lines.to_owned()));
+        }
+        self
+    }
+
     /// Adds a chart.
     pub fn chart(mut self, chart: Chart) -> Self {
         self.parts.push(Part::Chart(Box::new(chart)));
@@ -130,7 +160,11 @@ impl Sheet {
     /// writer strips where there is no terminal.
     pub fn render(&self, width: usize) -> String {
         let mut text = String::new();
-        let shown = |part: &&Part| !matches!(part, Part::Chart(chart) if !draw::draws(chart));
+        let shown = |part: &&Part| match part {
+            Part::Chart(chart) => draw::draws(chart),
+            Part::OnPage(_) => false,
+            _ => true,
+        };
         let mut parts = self.parts.iter().filter(shown).peekable();
         while let Some(part) = parts.next() {
             // A heading over charts that only a page can draw is left out with them.
@@ -141,19 +175,38 @@ impl Sheet {
                 text.push('\n');
             }
             match part {
-                Part::Heading(heading) => text.push_str(&format!("\u{1b}[1m{heading}\u{1b}[0m\n")),
-                Part::Text(paragraph) => text.push_str(&wrap(paragraph, width)),
+                Part::Heading(heading) => {
+                    let heading = harmless(heading);
+                    text.push_str(&format!("\u{1b}[1m{heading}\u{1b}[0m\n"));
+                }
+                Part::Text(paragraph) => text.push_str(&harmless(&wrap(paragraph, width))),
                 Part::Verbatim(lines) => {
-                    text.push_str(lines.trim_end());
+                    text.push_str(&harmless(lines.trim_end()));
                     text.push('\n');
                 }
-                Part::Table(table) => text.push_str(&table.render(width)),
-                Part::Facts(items) => text.push_str(&draw::facts(items, width)),
-                Part::Note(paragraph) => text.push_str(&wrap(&format!("! {paragraph}"), width)),
-                Part::Chart(chart) => text.push_str(&draw::chart(chart, width)),
+                Part::Table(table) => text.push_str(&harmless(&table.render(width))),
+                Part::Facts(items) => text.push_str(&harmless(&draw::facts(items, width))),
+                Part::Note(paragraph) => {
+                    text.push_str(&harmless(&wrap(&format!("! {paragraph}"), width)));
+                }
+                Part::Chart(chart) => text.push_str(&harmless(&draw::chart(chart, width))),
+                Part::OnPage(_) => {}
             }
         }
         text
+    }
+}
+
+/// The text without what a terminal would obey: control characters but line breaks and tabs, and
+/// those that turn the direction of writing, become `?`.
+pub fn harmless(text: &str) -> Cow<'_, str> {
+    let harms = |c: char| {
+        let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        turns || (c.is_control() && !matches!(c, '\n' | '\t'))
+    };
+    match text.contains(harms) {
+        true => text.chars().map(|c| if harms(c) { '?' } else { c }).collect::<String>().into(),
+        false => text.into(),
     }
 }
 
@@ -200,6 +253,19 @@ mod tests {
         let lines = "! not used: a, c (no queues; used by packets)\n\n\
                      ! not used: b (no time; used by packets)";
         assert_eq!(sheet.render(80), format!("\u{1b}[1mtitle\u{1b}[0m\n\n{lines}\n\nwords\n"));
+    }
+
+    #[test]
+    fn names_cannot_speak_to_the_terminal() {
+        let evil = "a\u{1b}]0;owned\u{7}\u{9b}31m\u{202e}b";
+        let mut table = Table::new([(evil, crate::Align::Left)]);
+        table.row([evil]);
+        let facts = [(evil, evil.to_owned(), evil)];
+        let sheet = Sheet::new().heading(evil).text(evil).verbatim(evil).note(evil);
+        let shown = sheet.table(table).facts(facts).render(80);
+        let ours = shown.replace("\u{1b}[1m", "").replace("\u{1b}[0m", "");
+        assert!(!ours.contains(|c: char| c.is_control() && c != '\n'), "{ours:?}");
+        assert!(!ours.contains('\u{202e}'));
     }
 
     #[test]

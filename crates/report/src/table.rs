@@ -1,20 +1,20 @@
 //! Tables for the terminal: columns as wide as they need to be, as narrow as they must.
 //!
 //! Widths are counted in columns of the terminal, not in bytes or characters. If a table is wider
-//! than the terminal, its widest text columns and then the names of number columns are cut until it
-//! fits, and an ellipsis says so; numbers are never cut.
+//! than the terminal, its text and the names of its number columns are broken at blanks; a table
+//! that may is turned on its side; what is still too wide goes on below, under its first column
+//! again. Nothing is cut, and no number or word is broken.
 
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthStr;
 
 /// Blanks between columns.
 const GAP: usize = 2;
 
-/// What is cut to which width, in this order: text that stays readable, the names of number columns
-/// (never the numbers), then text as far as need be.
-const CUTS: [(Align, usize); 3] = [(Align::Left, 20), (Align::Right, 12), (Align::Left, 8)];
+/// Behind these a name may be broken, besides at blanks.
+const JOINTS: [char; 4] = ['-', '/', '_', '.'];
 
 /// To which side a column leans.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
@@ -33,106 +33,208 @@ pub struct Table {
     pub columns: Vec<(String, Align)>,
     /// The rows; each has as many cells as there are columns.
     pub rows: Vec<Vec<String>>,
+    /// Whether rows may become columns where it is too wide.
+    turns: bool,
 }
 
 impl Table {
     /// A table without rows.
     pub fn new<'a>(columns: impl IntoIterator<Item = (&'a str, Align)>) -> Self {
         let columns = columns.into_iter().map(|(name, align)| (name.to_owned(), align)).collect();
-        Self { columns, rows: Vec::new() }
+        Self { columns, rows: Vec::new(), turns: false }
+    }
+
+    /// The same, turned on its side where that fits and this does not.
+    #[must_use]
+    pub fn turning(self) -> Self {
+        Self { turns: true, ..self }
     }
 
     /// Adds a row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
-        let cells: Vec<String> = cells.into_iter().map(Into::into).collect();
+        let plain = |cell: String| cell.replace(|c: char| c.is_control(), " ");
+        let cells: Vec<String> = cells.into_iter().map(|cell| plain(cell.into())).collect();
         assert_eq!(cells.len(), self.columns.len(), "a row has one cell for each column");
         self.rows.push(cells);
     }
 
-    /// The table as text, at most `width` columns wide if text columns can be cut that far.
+    /// The table as text, at most `width` columns wide unless a single word is wider.
     pub fn render(&self, width: usize) -> String {
+        let is_wide = |table: &Self, widths: &[usize]| width < table.total(widths);
+        if self.turns && is_wide(self, &self.natural()) {
+            let turned = self.turned();
+            let helps = is_wide(self, &self.least());
+            if !is_wide(&turned, &turned.natural()) || (helps && !is_wide(&turned, &turned.least()))
+            {
+                return turned.block(width);
+            }
+        }
+        let blocks = self.blocks(width);
+        blocks.iter().map(|block| block.block(width)).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Rows as columns, columns as rows.
+    fn turned(&self) -> Self {
+        let names = self.rows.iter().map(|row| row[0].as_str());
+        let mut table = Self::new(
+            std::iter::once(("", Align::Left)).chain(names.map(|name| (name, Align::Right))),
+        );
+        for (at, (name, _)) in self.columns.iter().enumerate().skip(1) {
+            let cells = self.rows.iter().map(|row| row[at].trim().to_owned());
+            table.row(std::iter::once(name.clone()).chain(cells));
+        }
+        table
+    }
+
+    /// The table in pieces that fit, each with the first column.
+    fn blocks(&self, width: usize) -> Vec<Self> {
+        let least = self.least();
+        let mut pieces: Vec<Vec<usize>> = Vec::new();
+        for at in 1..self.columns.len() {
+            let fits = |piece: &&mut Vec<usize>| {
+                let needed: usize = piece.iter().chain([&at]).map(|at| least[*at] + GAP).sum();
+                least[0] + needed <= width
+            };
+            match pieces.last_mut().filter(fits) {
+                Some(piece) => piece.push(at),
+                None => pieces.push(vec![at]),
+            }
+        }
+        if pieces.len() < 2 {
+            return vec![self.clone()];
+        }
+        let pick = |piece: &[usize], row: &[String]| -> Vec<String> {
+            std::iter::once(0).chain(piece.iter().copied()).map(|at| row[at].clone()).collect()
+        };
+        let part = |piece: &Vec<usize>| Self {
+            columns: std::iter::once(0)
+                .chain(piece.iter().copied())
+                .map(|at| self.columns[at].clone())
+                .collect(),
+            rows: self.rows.iter().map(|row| pick(piece, row)).collect(),
+            turns: false,
+        };
+        pieces.iter().map(part).collect()
+    }
+
+    fn block(&self, width: usize) -> String {
         let widths = self.widths(width);
         let mut text = String::new();
         let names: Vec<&str> = self.columns.iter().map(|(name, _)| name.as_str()).collect();
         if names.iter().any(|name| !name.is_empty()) {
-            self.line(&names, &widths, &mut text);
-            let rule: usize = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
-            writeln!(text, "{}", "─".repeat(rule)).expect("writing to a String cannot fail");
+            self.line(&names, &widths, Place::Head, &mut text);
+            writeln!(text, "{}", "─".repeat(self.total(&widths)))
+                .expect("writing to a String cannot fail");
         }
         for row in &self.rows {
             let cells: Vec<&str> = row.iter().map(String::as_str).collect();
-            self.line(&cells, &widths, &mut text);
+            self.line(&cells, &widths, Place::Row, &mut text);
         }
         text
     }
 
+    /// How wide it is with columns of these widths.
+    fn total(&self, widths: &[usize]) -> usize {
+        widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
+    }
+
+    /// The widths with every cell on one line.
+    fn natural(&self) -> Vec<usize> {
+        self.each(|text, _| text.trim_end().width(), |name| name.width())
+    }
+
+    /// The least widths: text breaks between words, numbers do not.
+    fn least(&self) -> Vec<usize> {
+        let longest = |pieces: Vec<&str>| pieces.iter().map(|p| p.trim_end().width()).max();
+        self.each(
+            |text, side| match side {
+                Align::Left => longest(pieces(text, Place::Row)).unwrap_or(0),
+                Align::Right => text.width(),
+            },
+            |name| longest(pieces(name, Place::Head)).unwrap_or(0),
+        )
+    }
+
+    fn each(
+        &self,
+        cell: impl Fn(&str, Align) -> usize,
+        name: impl Fn(&str) -> usize,
+    ) -> Vec<usize> {
+        let widest = |(at, (head, side)): (usize, &(String, Align))| {
+            self.rows.iter().map(|row| cell(&row[at], *side)).fold(name(head), usize::max)
+        };
+        self.columns.iter().enumerate().map(widest).collect()
+    }
+
     fn widths(&self, most: usize) -> Vec<usize> {
-        let mut cells = vec![0; self.columns.len()];
-        for row in &self.rows {
-            for (width, cell) in cells.iter_mut().zip(row) {
-                *width = cell.width().max(*width);
-            }
-        }
-        let names = self.columns.iter().map(|(name, _)| name.width());
-        let mut widths: Vec<usize> =
-            names.zip(&cells).map(|(name, cell)| name.max(*cell)).collect();
-        let gaps = GAP * widths.len().saturating_sub(1);
-        let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(most);
-        for (side, least) in CUTS {
-            let of_side = |index: &usize| self.columns[*index].1 == side;
-            let floor =
-                |index: usize| if side == Align::Right { cells[index].max(least) } else { least };
-            while 0 < excess {
-                let may = (0..widths.len()).filter(of_side).filter(|i| floor(*i) < widths[*i]);
-                let Some(widest) = may.max_by_key(|index| widths[*index]) else { break };
-                widths[widest] -= 1;
-                excess -= 1;
-            }
+        let (mut widths, least) = (self.natural(), self.least());
+        let mut excess = self.total(&widths).saturating_sub(most);
+        while 0 < excess {
+            let may = (0..widths.len()).filter(|at| least[*at] < widths[*at]);
+            let Some(widest) = may.max_by_key(|at| widths[*at]) else { break };
+            widths[widest] -= 1;
+            excess -= 1;
         }
         widths
     }
 
-    fn line(&self, cells: &[&str], widths: &[usize], text: &mut String) {
-        let start = text.len();
-        for (index, (cell, width)) in cells.iter().zip(widths).enumerate() {
-            if 0 < index {
-                text.push_str("  ");
-            }
-            let cell = cut(cell, *width);
-            let blanks = " ".repeat(width.saturating_sub(cell.width()));
-            match self.columns[index].1 {
-                Align::Left => {
-                    text.push_str(&cell);
-                    text.push_str(&blanks);
+    /// One row, on as many lines as its cells need; names stand at the bottom.
+    fn line(&self, cells: &[&str], widths: &[usize], place: Place, text: &mut String) {
+        let broken: Vec<Vec<String>> =
+            cells.iter().zip(widths).map(|(cell, width)| broken(cell, *width, place)).collect();
+        let height = broken.iter().map(Vec::len).max().unwrap_or(1);
+        for at in 0..height {
+            let start = text.len();
+            for (index, (lines, width)) in broken.iter().zip(widths).enumerate() {
+                if 0 < index {
+                    text.push_str(&" ".repeat(GAP));
                 }
-                Align::Right => {
-                    text.push_str(&blanks);
-                    text.push_str(&cell);
+                let above = if place == Place::Head { height - lines.len() } else { 0 };
+                let line = at.checked_sub(above).and_then(|at| lines.get(at));
+                let line = line.map_or("", String::as_str);
+                let blanks = " ".repeat(width.saturating_sub(line.width()));
+                match self.columns[index].1 {
+                    Align::Left => text.extend([line, &blanks]),
+                    Align::Right => text.extend([&blanks, line]),
                 }
             }
+            text.truncate(start + text[start..].trim_end().len());
+            text.push('\n');
         }
-        text.truncate(start + text[start..].trim_end().len());
-        text.push('\n');
     }
 }
 
-/// The text, cut to so many columns; line breaks and other control characters become blanks.
-fn cut(text: &str, width: usize) -> String {
-    let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+/// Where a cell stands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Place {
+    Head,
+    Row,
+}
+
+/// The pieces that a text may be broken into.
+fn pieces(text: &str, place: Place) -> Vec<&str> {
+    let is_end = move |c: char| c == ' ' || (place == Place::Head && JOINTS.contains(&c));
+    text.split_inclusive(is_end).collect()
+}
+
+/// The text on lines of at most `width`, as far as its words allow.
+fn broken(text: &str, width: usize, place: Place) -> Vec<String> {
     if text.width() <= width {
-        return text;
+        return vec![text.to_owned()];
     }
-    let mut kept = String::new();
-    let mut columns = 0;
-    for c in text.chars() {
-        let next = c.width().unwrap_or(0);
-        if width < columns + next + 1 {
-            break;
+    let mut lines = vec![String::new()];
+    for piece in pieces(text, place) {
+        let line = lines.last_mut().expect("there is always one");
+        if !line.is_empty() && width < line.width() + piece.trim_end().width() {
+            line.truncate(line.trim_end().len());
+            lines.push(piece.to_owned());
+        } else {
+            line.push_str(piece);
         }
-        kept.push(c);
-        columns += next;
     }
-    kept + "…"
+    let line = lines.last_mut().expect("there is always one");
+    line.truncate(line.trim_end().len());
+    lines
 }
 
 #[cfg(test)]
@@ -158,26 +260,37 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal_cuts_text_and_never_numbers() {
+    fn a_narrow_terminal_breaks_text_and_never_words_or_numbers() {
         insta::assert_snapshot!(example().render(30), @r"
         tier   switches  what
         ──────────────────────────────
-        leaf      1,536  one in each …
-        größe         8  交换机 with …
+        leaf      1,536  one in each
+                         rack
+        größe         8  交换机 with
+                         wide
+                         characters
         ");
-        let widest = example().render(1).lines().map(UnicodeWidthStr::width).max();
-        assert_eq!(widest, Some(5 + 2 + 8 + 2 + 8));
+        for width in 1..60 {
+            let text = example().render(width);
+            for word in ["1,536", "characters", "größe", "switches"] {
+                assert!(text.contains(word), "{width}: {text}");
+            }
+            let widest = text.lines().map(UnicodeWidthStr::width).max().unwrap();
+            assert!(widest <= width.max(17), "{width}: {text}");
+        }
     }
 
     #[test]
-    fn long_names_of_number_columns_give_way_before_labels_become_unreadable() {
+    fn names_break_at_their_joints_and_a_table_may_turn() {
         let name = "infiniband-all-to-all";
-        let mut table = Table::new([("", Align::Left), (name, Align::Right), (name, Align::Right)]);
+        let mut table = Table::new([("", Align::Left), (name, Align::Right), ("b", Align::Right)]);
         table.row(["small messages, 99th percentile", "4.23e-6 s", "123,456,789,012,345"]);
-        insta::assert_snapshot!(table.render(60), @r"
-                              infiniband-all-t…  infiniband-all-to-…
-        ────────────────────────────────────────────────────────────
-        small messages, 99t…          4.23e-6 s  123,456,789,012,345
-        ");
+        table.row(["drops", "0", "7"]);
+        let text = table.render(50);
+        let heads: Vec<&str> = text.lines().take(2).map(str::trim).collect();
+        assert_eq!(heads, ["infiniband-", "all-to-all                    b"], "{text}");
+        let turned = table.turning().render(50);
+        assert!(turned.lines().nth(3).unwrap().starts_with("infiniband-all-to-all"), "{turned}");
+        assert!(turned.contains("4.23e-6 s") && turned.contains("123,456,789,012,345"));
     }
 }

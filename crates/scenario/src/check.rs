@@ -481,10 +481,39 @@ fn wrong_scalar(scalar: &Json, shapes: &[Shape<'_>], path: &str) -> Fault {
 fn wrong_kind(found: &str, shapes: &[Shape<'_>], path: &str) -> Fault {
     let expected = expected(shapes);
     let path = if path.is_empty() { "this" } else { path };
-    Fault::new(
+    let fault = Fault::new(
         format!("`{path}` must be {expected}, but this is {found}"),
         format!("not {expected}"),
-    )
+    );
+    match shapes.iter().find_map(|shape| example(shape, path)) {
+        Some(example) => fault.with_help(example),
+        None => fault,
+    }
+}
+
+/// How a value of this shape is written, where the words alone do not say.
+fn example(shape: &Shape<'_>, path: &str) -> Option<String> {
+    const KEYS: usize = 8;
+    let last = path.rsplit('.').next().unwrap_or(path);
+    Some(match shape {
+        Shape::Integer(_) => format!("write it like `{last} = 8`"),
+        Shape::Number(_) => format!("write it like `{last} = 0.5`"),
+        Shape::List(schema) => match schema["items"]["type"].as_str() {
+            Some("number") => format!("write it like `{last} = [2.0, 1.0]`"),
+            Some("integer") => format!("write it like `{last} = [8, 4]`"),
+            Some("string") => format!("write it like `{last} = [\"one\", \"two\"]`"),
+            _ => format!("write each entry as a table of its own, below `[[{path}]]`"),
+        },
+        Shape::Table(fields) => {
+            let mut keys: Vec<&str> = fields.known.keys().copied().collect();
+            let first = keys.first()?.to_string();
+            let more = if KEYS < keys.len() { " …" } else { "" };
+            keys.truncate(KEYS);
+            let keys = keys.join(", ");
+            format!("write it like `{last} = {{ {first} = … }}`; its keys are {keys}{more}")
+        }
+        _ => return None,
+    })
 }
 
 /// What the shapes allow, in words.

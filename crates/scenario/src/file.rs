@@ -20,6 +20,7 @@ use traffic::nccl;
 use traffic::pattern::TrafficConfig;
 use units::{Ranged, Ranges};
 
+use crate::jobs::JobEntry;
 use crate::racks::Racks;
 use crate::targets::Targets;
 
@@ -46,7 +47,9 @@ pub struct ScenarioFile {
     pub library: nccl::Settings,
     /// The training job, if there is one.
     pub job: Option<JobConfig>,
-    /// Synthetic traffic instead of a job.
+    /// Several jobs on one fabric, instead of `job`.
+    pub jobs: Vec<JobEntry>,
+    /// Synthetic traffic instead of a job, or beside `jobs`.
     pub traffic: Option<TrafficConfig>,
     /// Links, switches and NICs that fail at given times.
     pub faults: Vec<FaultConfig>,

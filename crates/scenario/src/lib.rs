@@ -20,7 +20,7 @@
 //! * [`schema`] and [`check`](mod@check): every mistake of a layer, found at once.
 //! * [`merge`](mod@merge): one layer over another. [`meaning`]: whether the whole makes sense.
 //! * [`purpose`]: what a scenario is loaded for, and what of it that does not obey.
-//! * [`model`]: the model that a job names. [`flows`]: flow files.
+//! * [`jobs`]: several jobs on one fabric. [`model`]: the model that a job names. [`flows`]: flow files.
 //! * [`base`]: one scenario with many other values. [`fabrics`]: networks that such cases share.
 //! * [`preset`]: what comes with the binary. [`hash`](mod@hash): a scenario's identity.
 //! * [`import`] and [`export`]: topologies of other tools, one file for each format.
@@ -43,6 +43,7 @@ pub mod flows;
 pub mod hash;
 pub mod identities;
 pub mod import;
+pub mod jobs;
 pub mod load;
 pub mod meaning;
 pub mod merge;
@@ -62,8 +63,9 @@ pub use base::{Assigned, Base};
 pub use fabrics::Fabrics;
 pub use file::ScenarioFile;
 pub use identities::Identities;
+pub use jobs::Member;
 pub use load::{Extent, Loaded, Request, Resolved, load, schema};
 pub use problem::{Colour, Problem, Problems, Style};
 pub use purpose::{Engine, Purpose};
-pub use source::{confine, is_allowed};
+pub use source::{confine, is_allowed, was_read};
 pub use targets::Targets;

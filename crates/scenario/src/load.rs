@@ -32,6 +32,7 @@ use crate::file::ScenarioFile;
 use crate::flows::{self, FlowTable};
 use crate::hash::{ScenarioHash, hash, hash_bytes};
 use crate::import;
+use crate::jobs::{self, Member};
 use crate::meaning::{self, Finding, Meaning};
 use crate::merge::merge;
 use crate::model;
@@ -100,6 +101,12 @@ pub struct Loaded {
     pub warnings: Vec<Problem>,
     /// What somebody wrote and the purpose does not obey.
     pub unused: Vec<Unused>,
+    /// The jobs of `[[jobs]]`, if several share the fabric.
+    pub members: Vec<Member>,
+    /// The synthetic traffic beside them, if there is any.
+    pub beside: Option<Box<Loaded>>,
+    /// The servers that the job has, where others have the rest.
+    pub nodes: Option<Vec<u64>>,
     fabric: Option<Arc<Fabric>>,
     flows: Option<Arc<FlowTable>>,
     tree: Node,
@@ -233,10 +240,11 @@ impl Loader {
         self.problems.extend(problems);
         self.dropped.extend(dropped);
         // A scenario has one or the other: what is laid later takes the earlier one's place.
-        for (new, old) in [("traffic", "job"), ("job", "traffic")] {
+        let alone = [("traffic", "job"), ("job", "traffic"), ("jobs", "job"), ("job", "jobs")];
+        for (new, old) in alone {
             // What flags and variables say of both does not fit together, and is refused.
             let is_kept = self.merged.at(old).is_some_and(|node| node.has(Layer::Environment));
-            if node.at(new).is_some() && node.at(old).is_none() && !is_kept {
+            if is_there(&node, new) && !is_there(&node, old) && !is_kept {
                 self.merged.remove(old);
             }
         }
@@ -411,6 +419,85 @@ impl Loader {
     }
 
     pub(crate) fn finish(
+        self,
+        input: &str,
+        (extent, purpose): (Extent, Purpose),
+        fabrics: &Fabrics,
+    ) -> Result<Loaded, Problems> {
+        let several = extent == Extent::Whole && is_there(&self.merged, "jobs");
+        let shared = several.then(|| self.clone());
+        let loaded = self.finish_one(input, (extent, purpose), fabrics)?;
+        match shared {
+            Some(loader) => loader.with_members(loaded, purpose, fabrics),
+            None => Ok(loaded),
+        }
+    }
+
+    /// Loads each of several jobs, and the traffic beside them, as if there were nothing else.
+    fn with_members(
+        self,
+        mut loaded: Loaded,
+        purpose: Purpose,
+        fabrics: &Fabrics,
+    ) -> Result<Loaded, Problems> {
+        let input = loaded.input.clone();
+        let finish = |alone: Self| alone.finish_one(&input, (Extent::Whole, purpose), fabrics);
+        let entries = std::mem::take(&mut loaded.scenario.jobs);
+        let mut members = Vec::new();
+        for (at, entry) in entries.iter().enumerate() {
+            let member =
+                finish(self.alone(at, &loaded)).map_err(|problems| of_entry(problems, at))?;
+            let (start, class) = (entry.start, entry.class);
+            members.push(Member { name: entry.title(at), start, class, loaded: member });
+        }
+        if self.merged.at("traffic").is_some() {
+            let mut alone = self.clone();
+            alone.merged.remove("jobs");
+            loaded.beside = Some(Box::new(finish(alone)?));
+        }
+        let each = loaded.fabric().gpus_per_node().max(1) as u64;
+        let gpus = |member: &Member| member.loaded.job.as_ref().map_or(0, |job| job.layout.gpus());
+        let needed: Vec<u64> = members.iter().map(|member| gpus(member).div_ceil(each)).collect();
+        let directory = |key: &str| self.directory_at(key);
+        let (fabric, seed) = (loaded.fabric(), loaded.scenario.seed);
+        let dealt = jobs::deal(fabric, &entries, &needed, seed, directory);
+        let dealt = dealt.map_err(|(key, why)| {
+            Problems(vec![loaded.problem(&key, format!("`{key}`: {why}"))])
+        })?;
+        for (member, nodes) in members.iter_mut().zip(dealt) {
+            member.loaded.nodes = Some(nodes);
+        }
+        loaded.unused = purpose::of_members(&loaded, &members, purpose);
+        (loaded.scenario.jobs, loaded.members) = (entries, members);
+        Ok(loaded)
+    }
+
+    /// The same scenario with one of its jobs alone.
+    fn alone(&self, at: usize, loaded: &Loaded) -> Self {
+        let mut alone = self.clone();
+        let Some(entry) = self.merged.at(&format!("jobs.{at}")) else { return alone };
+        let mut job = entry.clone();
+        let given = |key: &str| job.at(key).is_some();
+        let fabric = loaded.fabric();
+        let nodes = match job.at("nodes").map(Node::to_json) {
+            Some(Json::Number(count)) => count.as_u64(),
+            Some(Json::Array(hosts)) => Some(hosts.len() as u64),
+            _ => None,
+        };
+        if let Some(nodes) = nodes.filter(|_| !given("gpus") && !given("parallel.dp")) {
+            let gpus = nodes.saturating_mul(fabric.gpus_per_node() as u64);
+            let value = Value::Scalar(Json::from(gpus));
+            derive::set(&mut job, &["gpus"], Node { value, origin: entry.origin });
+        }
+        jobs::OWN_KEYS.iter().for_each(|key| job.remove(key));
+        for key in ["jobs", "traffic"] {
+            alone.merged.remove(key);
+        }
+        derive::set(&mut alone.merged, &["job"], job);
+        alone
+    }
+
+    fn finish_one(
         mut self,
         input: &str,
         (extent, purpose): (Extent, Purpose),
@@ -464,6 +551,9 @@ impl Loader {
             faults,
             warnings,
             unused,
+            members: Vec::new(),
+            beside: None,
+            nodes: None,
             fabric,
             flows,
             tree,
@@ -624,6 +714,12 @@ impl Loaded {
     pub fn with_seed(&self, seed: u64) -> Self {
         let mut other = self.clone();
         other.scenario.seed = seed;
+        for member in &mut other.members {
+            member.loaded.scenario.seed = seed;
+        }
+        if let Some(beside) = &mut other.beside {
+            beside.scenario.seed = seed;
+        }
         other
     }
 
@@ -631,6 +727,11 @@ impl Loaded {
     pub fn title(&self) -> String {
         let name = &self.scenario.name;
         if name.is_empty() { self.input.clone() } else { name.clone() }
+    }
+
+    /// Whether there is a fabric: the scenario was loaded whole.
+    pub fn is_whole(&self) -> bool {
+        self.fabric.is_some()
     }
 
     /// The fabric. Only a scenario that was loaded whole has one.
@@ -674,16 +775,33 @@ impl Loaded {
 
     /// What flags have set, and nothing else.
     pub fn set_by_flags(&self) -> Json {
-        fn flagged(node: &Node) -> Option<Json> {
+        self.set_by(|layer| layer == Layer::Flag)
+    }
+
+    /// What presets, files, the environment and flags have set together: without `from`, for it is
+    /// all there, and without published figures.
+    pub fn given(&self) -> Json {
+        let mut given = self.set_by(|layer| Layer::Catalogue < layer);
+        if let Json::Object(fields) = &mut given {
+            fields.retain(|key, _| !["from", "reported"].contains(&key.as_str()));
+            fields.insert("seed".to_owned(), self.scenario.seed.into());
+        }
+        given
+    }
+
+    fn set_by(&self, is_wanted: impl Fn(Layer) -> bool) -> Json {
+        fn picked(node: &Node, is_wanted: &dyn Fn(Layer) -> bool) -> Option<Json> {
             let Some(table) = node.as_table() else {
-                return (node.origin.layer == Layer::Flag).then(|| node.to_json());
+                return is_wanted(node.origin.layer).then(|| node.to_json());
             };
-            let inner =
-                |(key, entry): (&String, &Entry)| Some((key.clone(), flagged(&entry.node)?));
+            let inner = |(key, entry): (&String, &Entry)| {
+                Some((key.clone(), picked(&entry.node, is_wanted)?))
+            };
             let fields: serde_json::Map<_, _> = table.iter().filter_map(inner).collect();
             (!fields.is_empty()).then_some(Json::Object(fields))
         }
-        flagged(&self.tree).unwrap_or_else(|| Json::Object(serde_json::Map::new()))
+        let empty = || Json::Object(serde_json::Map::new());
+        picked(&self.tree, &is_wanted).unwrap_or_else(empty)
     }
 
     /// A path that a setting names, relative to the file in which it was written.
@@ -716,6 +834,22 @@ impl Loaded {
             _ => format!("{}:{}", source.name, source.line_and_column(start).0),
         }
     }
+}
+
+/// Whether a table, or a list that is not empty, stands under a key.
+fn is_there(node: &Node, key: &str) -> bool {
+    node.at(key).is_some_and(|node| !matches!(&node.value, Value::List(items) if items.is_empty()))
+}
+
+/// Problems of a job that is one of several: their keys are its own.
+fn of_entry(mut problems: Problems, at: usize) -> Problems {
+    for problem in &mut problems.0 {
+        problem.message = problem.message.replace("`job.", &format!("`jobs.{at}."));
+        if let Some(rest) = problem.key.strip_prefix("job.") {
+            problem.key = format!("jobs.{at}.{rest}");
+        }
+    }
+    problems
 }
 
 /// Problems in the order of the texts that they stand in.

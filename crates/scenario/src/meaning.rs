@@ -102,6 +102,11 @@ impl Meaning {
             let placed = check_placement(job, &directory("job.placement.policy"));
             meaning.findings.extend(placed);
         }
+        if scenario.job.is_some() && !scenario.jobs.is_empty() {
+            let message = "a scenario has a `job` or `jobs`, not both".to_owned();
+            let help = "write the job as one of `[[jobs]]`";
+            meaning.findings.push(finding(&["jobs", "job"], message, Some(help)));
+        }
         meaning.refuse_stragglers_nowhere(scenario);
         let gpu = scenario.catalogue.gpu.get(&scenario.cluster.gpu);
         if let (Some(job), Some(gpu)) = (&meaning.job, gpu) {
@@ -229,7 +234,8 @@ impl Meaning {
         }
         if scenario.job.is_some() {
             let message = "a scenario has a `job` or `traffic`, not both".to_owned();
-            self.findings.push(finding(&["traffic"], message, Some("keep one of them")));
+            let help = "keep one of them, or write the job as `[[jobs]]`: traffic may be beside";
+            self.findings.push(finding(&["traffic"], message, Some(help)));
         }
     }
 
@@ -295,7 +301,7 @@ fn with_file<'a>(
         let message = "`fabric.file` and `fabric.graph` both say what the network is".to_owned();
         return Err(finding(&[KEY, "fabric.graph"], message, Some("keep one of them")));
     }
-    let hints = Hints { nics_per_node: scenario.cluster.nics_per_node };
+    let hints = Hints { nics_per_node: scenario.cluster.nics_per_node, ..Hints::default() };
     let text = import::read(&directory(KEY).join(file));
     let graph = text.and_then(|text| import::graph(file, &text, hints));
     let import::Graph { graph, assumed } = graph.map_err(|error| of_file(KEY, &error))?;

@@ -26,6 +26,8 @@ use units::{Idle, Span, Unused};
 
 use crate::Targets;
 use crate::file::ScenarioFile;
+use crate::jobs::Member;
+use crate::load::Loaded;
 use crate::schema::join;
 use crate::tree::{Layer, Node, Value};
 
@@ -203,6 +205,8 @@ impl Load {
             Purpose::Topology | Purpose::Domains => Self::Nothing,
             Purpose::Wire | Purpose::Place => Self::Wire,
             Purpose::Collective(_, collective) => Self::Collective(collective),
+            // Each job, and the traffic beside them, says what it does not obey.
+            Purpose::Run(_) | Purpose::Campaign(_) if !scenario.jobs.is_empty() => return None,
             Purpose::Run(_) | Purpose::Campaign(_) if scenario.job.is_some() => Self::Job,
             Purpose::Run(_) | Purpose::Campaign(_) => Self::Traffic,
         })
@@ -278,9 +282,11 @@ impl Asked<'_> {
         let (not_looked_at, why): (&[&str], &str) = match self.load {
             Load::Job | Load::Traffic => (&[], ""),
             Load::Wire => (&["faults"], "this command counts bytes, without time"),
-            Load::Collective(_) => (&["job", "traffic"], "this command runs one collective"),
+            Load::Collective(_) => {
+                (&["job", "jobs", "traffic"], "this command runs one collective")
+            }
             Load::Nothing => (
-                &["job", "traffic", "faults", "library", "network"],
+                &["job", "jobs", "traffic", "faults", "library", "network"],
                 "this command looks at the fabric alone",
             ),
         };
@@ -589,7 +595,7 @@ impl Asked<'_> {
             _ => {
                 let why = "only packets meet queues, marks, pauses and losses";
                 let mut but = vec!["transport", "packet.mtu", "nic.send_latency", "nic.cores"];
-                but.extend(["nic.receive_latency", "nic.reorder", "nic.core_rate"]);
+                but.extend(["nic.receive_latency", "nic.reorder", "nic.core_rate", "nic.pcie"]);
                 but.extend(["routing", "flow"]);
                 but.extend(["nic.qp_contexts", "nic.qp_miss", "nic.qp_fetch", "nic.qp_post"]);
                 if settings.congestion.window().is_some() {
@@ -829,6 +835,40 @@ fn remove(json: &mut Json, path: &str, idle: &IdleKey) {
             remove(value, &inner, idle);
         }
     }
+}
+
+/// What none of several jobs obeys, nor the traffic beside them, and what each does not obey of its
+/// own table.
+pub(crate) fn of_members(loaded: &Loaded, members: &[Member], purpose: Purpose) -> Vec<Unused> {
+    let Some(engine) = purpose.engine().filter(|_| matches!(purpose, Purpose::Run(_))) else {
+        return loaded.unused.clone();
+    };
+    let mut found: Vec<Unused> = Vec::new();
+    let mut everybody: Vec<&[Unused]> = members.iter().map(|one| &one.loaded.unused[..]).collect();
+    everybody.extend(loaded.beside.as_ref().map(|beside| &beside.unused[..]));
+    let own = |key: &str| ["job.", "traffic."].iter().any(|table| key.starts_with(table));
+    let (first, others) = everybody.split_first().expect("there is a job");
+    let by_all = |key: &str| others.iter().all(|one| one.iter().any(|unused| unused.key == key));
+    found.extend(first.iter().filter(|one| !own(&one.key) && by_all(&one.key)).cloned());
+    for (at, member) in members.iter().enumerate() {
+        for unused in member.loaded.unused.iter().filter(|one| one.key.starts_with("job.")) {
+            let key = unused.key.replacen("job.", &format!("jobs.{at}."), 1);
+            found.push(Unused { key, ..unused.clone() });
+        }
+        let key = format!("jobs.{at}.class");
+        let lanes = loaded.scenario.network.settings.credits.lanes;
+        let (why, used_by) = match engine {
+            Engine::Packet if 1 < lanes => continue,
+            Engine::Packet => ("data has one lane", "network.credits.lanes above 1"),
+            _ => ("flows share links alike", "--engine packet with lanes"),
+        };
+        if loaded.is_given(&key) {
+            found.push(Unused { key, why: why.to_owned(), used_by: used_by.to_owned() });
+        }
+    }
+    let beside = loaded.beside.iter().flat_map(|beside| &beside.unused);
+    found.extend(beside.filter(|unused| unused.key.starts_with("traffic.")).cloned());
+    found
 }
 
 /// What somebody wrote and the purpose does not obey, in the order of the keys.

@@ -76,8 +76,47 @@ impl fmt::Display for Home {
     }
 }
 
+/// A key of the schema, as far as the schema tells.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Key<'a> {
+    /// The dotted path; `*` stands for a name or a number of the user's.
+    pub path: String,
+    /// What the tag of its table must be for it to be there, if that has one.
+    pub variant: Option<String>,
+    /// Its doc comment.
+    pub about: &'a str,
+    /// The kinds of value that it takes: `number`, `time`, `table` and so on.
+    pub kinds: Vec<&'static str>,
+    /// The words that it takes, with what each means.
+    pub words: Vec<(&'a str, &'a str)>,
+    /// Its default, where the schema has one.
+    pub default: Option<&'a Json>,
+    /// Other names of it.
+    pub aliases: Vec<&'a str>,
+}
+
 /// References inside references end here; the schema's own nesting is a handful.
 const MAX_DEPTH: usize = 40;
+
+impl Shape<'_> {
+    /// What people call it.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Word(_) => "word",
+            Self::Text { format: Some("Span") } => "time",
+            Self::Text { format: Some("Bytes") } => "size",
+            Self::Text { format: Some("Rate") } => "rate",
+            Self::Text { format: Some("Length") } => "length",
+            Self::Text { .. } => "text",
+            Self::Truth => "truth",
+            Self::Integer(_) => "whole number",
+            Self::Number(_) => "number",
+            Self::List(_) => "list",
+            Self::Table(_) => "table",
+            Self::Anything => "anything",
+        }
+    }
+}
 
 impl Schema {
     /// The schema of a type.
@@ -261,6 +300,61 @@ impl Schema {
             Some(((*key).to_owned(), Entry { key: Origin::DEFAULT, node }))
         });
         Some(Node { value: Value::table(defaults.collect()), origin: Origin::DEFAULT })
+    }
+
+    /// Every key of the scenario file with what is known of it, tables before what is in them.
+    pub fn keys(&self) -> Vec<Key<'_>> {
+        let mut keys = Vec::new();
+        self.collect_keys(&self.json, "", &mut keys);
+        keys
+    }
+
+    fn collect_keys<'a>(&'a self, schema: &'a Json, path: &str, keys: &mut Vec<Key<'a>>) {
+        // A table inside one of its own kind has nothing new to say.
+        let steps: Vec<&str> = path.split('.').filter(|step| *step != "*").collect();
+        if steps.split_last().is_some_and(|(last, before)| before.contains(last)) {
+            return;
+        }
+        let shapes = self.shapes(schema);
+        let tag = self.tag(&shapes);
+        let mut seen: Vec<&str> = Vec::new();
+        for shape in shapes {
+            let inner = match shape {
+                Shape::List(list) => list.get("items"),
+                Shape::Table(fields) => {
+                    let word = tag.and_then(|tag| Self::tag_word(&fields, tag));
+                    let variant = tag.zip(word).map(|(tag, word)| format!("{tag} = \"{word}\""));
+                    for (name, schema) in &fields.known {
+                        if tag == Some(*name) && seen.contains(name) {
+                            continue;
+                        }
+                        seen.push(name);
+                        let variant = variant.clone().filter(|_| tag != Some(*name));
+                        let inside = join(path, name);
+                        keys.push(self.key(inside.clone(), variant, schema));
+                        self.collect_keys(schema, &inside, keys);
+                    }
+                    fields.others.filter(|others| others.is_object())
+                }
+                _ => None,
+            };
+            if let Some(inner) = inner {
+                self.collect_keys(inner, &join(path, "*"), keys);
+            }
+        }
+    }
+
+    fn key<'a>(&'a self, path: String, variant: Option<String>, schema: &'a Json) -> Key<'a> {
+        let text = |schema: &'a Json| schema.get("description").and_then(Json::as_str);
+        let about = text(schema).or_else(|| text(self.resolve(schema))).unwrap_or_default();
+        let mut kinds: Vec<&'static str> = self.shapes(schema).iter().map(Shape::kind).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        let mut words = Vec::new();
+        self.collect_words(schema, &mut words);
+        words.dedup();
+        let aliases = self.aliases(schema).collect();
+        Key { path, variant, about, kinds, words, default: schema.get("default"), aliases }
     }
 
     /// All tables that have this key, the shallowest first.

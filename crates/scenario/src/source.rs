@@ -4,11 +4,13 @@
 //! [`read`] is the only place that opens scenario files. It looks before it reads, so that a
 //! directory, a disk image or a picture is refused with one sentence instead of filling memory.
 
-use std::fs::File;
+use std::collections::BTreeSet;
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::problem::Problem;
 
@@ -95,6 +97,23 @@ pub fn is_allowed(path: &Path) -> bool {
     CONFINED.get().is_none_or(inside)
 }
 
+/// The files that were read: device and number, whatever they are called.
+static READ: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
+
+/// Remembers a file that is read, so that no answer is written over it.
+pub(crate) fn remember(about: &Metadata) {
+    let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
+    if about.is_file() {
+        read.insert((about.dev(), about.ino()));
+    }
+}
+
+/// Whether this process has read the file of that name as an input, by whatever name.
+pub fn was_read(path: &Path) -> bool {
+    let read = READ.lock().unwrap_or_else(PoisonError::into_inner);
+    std::fs::metadata(path).is_ok_and(|about| read.contains(&(about.dev(), about.ino())))
+}
+
 /// Reads a scenario file, or standard input if the path is `-`.
 pub fn read(path: &Path) -> Result<Source, Problem> {
     read_within(path, MAX_FILE_BYTES)
@@ -118,6 +137,7 @@ pub fn read_within(path: &Path, limit: u64) -> Result<Source, Problem> {
         if limit < about.len() {
             return Err(too_large(&name, Some(about.len()), limit));
         }
+        remember(&about);
         File::open(path).and_then(|file| up_to(limit, file))
     };
     let bytes = bytes.map_err(|error| refuse_open(&name, &error))?;

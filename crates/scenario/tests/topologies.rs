@@ -90,7 +90,7 @@ fn slurm_trees_and_blocks_become_fabrics() {
     let fabric = made(graph);
     assert_eq!(counts(&fabric), (14, 14, 4, 14 + 14));
 
-    let hints = Hints { nics_per_node: 8 };
+    let hints = Hints { nics_per_node: 8, ..Hints::default() };
     let fabric = made(import::graph("topology.yaml", SLURM_YAML, hints).unwrap().graph);
     assert_eq!(counts(&fabric), (4, 32, 3, 32 + 32));
     assert_eq!(fabric.gpus(), 32);
@@ -347,7 +347,7 @@ proptest! {
             let _ = import::server("topo.xml", &text);
             return Ok(());
         };
-        if let Ok(read) = import::graph(name, &text, Hints { nics_per_node: 2 }) {
+        if let Ok(read) = import::graph(name, &text, Hints { nics_per_node: 2, ..Hints::default() }) {
             let config = FabricConfig {
                 topology: TopologyKind::File,
                 graph: Some(read.graph),

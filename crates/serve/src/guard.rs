@@ -2,10 +2,13 @@
 //!
 //! A page of some other site can make a browser send requests to loopback. It cannot choose the
 //! `Host` header (a rebound name is told apart), it announces itself in `Origin` and
-//! `Sec-Fetch-Site`, and it cannot send JSON without asking first; all three are checked.
+//! `Sec-Fetch-Site`, and it cannot send JSON without asking first; all three are checked, with a
+//! token too. An address that guesses tokens has to wait.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::http::header::{
@@ -23,9 +26,53 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
                       img-src 'self' data:; frame-src 'self'; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'self'";
 
+/// How long wrong tokens are remembered.
+const MINUTE: Duration = Duration::from_secs(60);
+/// Addresses whose wrong tokens are remembered.
+const MAX_ADDRESSES: usize = 4096;
+
+/// The address that a request came from.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub IpAddr);
+
+/// Wrong tokens, by address: how many, and since when.
+#[derive(Debug, Default)]
+pub struct Guesses(Mutex<BTreeMap<IpAddr, (u32, Duration)>>);
+
+impl Guesses {
+    /// Whether an address has guessed too often and has to wait.
+    fn must_wait(&self, address: IpAddr, most: u32, now: Duration) -> bool {
+        let known = self.0.lock().expect("no holder panics");
+        known
+            .get(&address)
+            .is_some_and(|(count, since)| most <= *count && now.saturating_sub(*since) < MINUTE)
+    }
+
+    /// Remembers a wrong token.
+    fn wrong(&self, address: IpAddr, now: Duration) {
+        let mut known = self.0.lock().expect("no holder panics");
+        if MAX_ADDRESSES <= known.len() {
+            known.retain(|_, (_, since)| now.saturating_sub(*since) < MINUTE);
+        }
+        let is_full = MAX_ADDRESSES <= known.len();
+        let unknown = IpAddr::from([0, 0, 0, 0]);
+        // An attacker with very many addresses shares one count with all the others.
+        let key = if is_full && !known.contains_key(&address) { unknown } else { address };
+        let (count, since) = known.entry(key).or_insert((0, now));
+        if MINUTE <= now.saturating_sub(*since) {
+            (*count, *since) = (0, now);
+        }
+        *count = count.saturating_add(1);
+    }
+}
+
 /// What every guard knows.
 #[derive(Clone, Debug)]
 pub struct Guard {
+    /// Wrong tokens.
+    pub guesses: Arc<Guesses>,
+    /// Since when it counts time.
+    pub began: std::time::Instant,
     /// What all requests share.
     pub server: Arc<Server>,
     /// The address that was bound.
@@ -61,7 +108,7 @@ impl Guard {
     fn refusal(&self, request: &Request) -> Option<(StatusCode, &'static str)> {
         let headers = request.headers();
         let host = text(headers, HOST.as_str()).unwrap_or_default();
-        if self.server.options.token.is_none() && !self.is_own_host(host) {
+        if !self.is_own_host(host) {
             return Some((StatusCode::MISDIRECTED_REQUEST, "this server has another name\n"));
         }
         let foreign = text(headers, ORIGIN.as_str())
@@ -76,24 +123,38 @@ impl Guard {
         if changes && !json {
             return Some((StatusCode::UNSUPPORTED_MEDIA_TYPE, "only JSON is taken\n"));
         }
-        if !self.knows_token(request) {
-            return Some((StatusCode::UNAUTHORIZED, "add ?token=… to the address once\n"));
+        let Some(token) = &self.server.options.token else { return None };
+        let peer = request.extensions().get::<Peer>().map_or(self.bound.ip(), |peer| peer.0);
+        let (now, most) = (self.began.elapsed(), self.server.options.max_wrong_tokens);
+        if self.guesses.must_wait(peer, most, now) {
+            let text = "too many wrong tokens: wait a minute\n";
+            return Some((StatusCode::TOO_MANY_REQUESTS, text));
         }
-        None
+        let given = given_tokens(request);
+        if given.iter().any(|given| same(given, token)) {
+            return None;
+        }
+        // Who has none yet has not guessed.
+        if !given.is_empty() {
+            self.guesses.wrong(peer, now);
+        }
+        Some((StatusCode::UNAUTHORIZED, "add ?token=… to the address once\n"))
     }
 
+    /// Whether a client named this server as it is known. A page that had its own name rebound to
+    /// this machine's address names that; an address as such cannot be rebound.
     fn is_own_host(&self, host: &str) -> bool {
-        let port = self.bound.port();
-        ["127.0.0.1", "localhost", "[::1]"].iter().any(|name| host == format!("{name}:{port}"))
-    }
-
-    fn knows_token(&self, request: &Request) -> bool {
-        let Some(token) = &self.server.options.token else { return true };
-        let headers = request.headers();
-        let bearer = text(headers, AUTHORIZATION.as_str()).and_then(|v| v.strip_prefix("Bearer "));
-        let cookies = text(headers, COOKIE.as_str()).unwrap_or_default();
-        let cookie = cookies.split("; ").find_map(|cookie| cookie.strip_prefix("fatflow="));
-        [bearer, cookie, query_token(request)].into_iter().flatten().any(|given| same(given, token))
+        let (name, port) = match host.rsplit_once(':') {
+            Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => (name, port),
+            _ => (host, ""),
+        };
+        let is_known = self.server.options.hosts.iter().any(|own| own.eq_ignore_ascii_case(name));
+        if self.server.options.token.is_none() {
+            let is_loopback = ["127.0.0.1", "localhost", "[::1]"].contains(&name);
+            return is_known || (is_loopback && port == self.bound.port().to_string());
+        }
+        let address = name.trim_start_matches('[').trim_end_matches(']');
+        is_known || name == "localhost" || address.parse::<IpAddr>().is_ok()
     }
 
     /// A client that named the token in the address gets it as a cookie.
@@ -103,6 +164,15 @@ impl Guard {
         let cookie = format!("fatflow={token}; HttpOnly; SameSite=Strict; Path=/");
         same(given, token).then(|| HeaderValue::from_str(&cookie).ok()).flatten()
     }
+}
+
+/// Every token that a request carries.
+fn given_tokens(request: &Request) -> Vec<&str> {
+    let headers = request.headers();
+    let bearer = text(headers, AUTHORIZATION.as_str()).and_then(|v| v.strip_prefix("Bearer "));
+    let cookies = text(headers, COOKIE.as_str()).unwrap_or_default();
+    let cookie = cookies.split("; ").find_map(|cookie| cookie.strip_prefix("fatflow="));
+    [bearer, cookie, query_token(request)].into_iter().flatten().collect()
 }
 
 fn query_token(request: &Request) -> Option<&str> {
@@ -117,4 +187,38 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 fn same(given: &str, token: &str) -> bool {
     let bytes = given.bytes().zip(token.bytes());
     given.len() == token.len() && bytes.fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_guesses_waits_a_minute_and_others_do_not() {
+        let guesses = Guesses::default();
+        let (bad, good) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+        let at = Duration::from_secs;
+        for second in 0..10 {
+            assert!(!guesses.must_wait(bad, 10, at(second)));
+            guesses.wrong(bad, at(second));
+        }
+        assert!(guesses.must_wait(bad, 10, at(10)) && !guesses.must_wait(good, 10, at(10)));
+        assert!(guesses.must_wait(bad, 10, at(59)) && !guesses.must_wait(bad, 10, at(60)));
+    }
+
+    #[test]
+    fn ten_thousand_addresses_take_bounded_memory() {
+        let guesses = Guesses::default();
+        for number in 0..10_000_u32 {
+            guesses.wrong(IpAddr::from(number.to_be_bytes()), Duration::ZERO);
+        }
+        assert!(guesses.0.lock().unwrap().len() <= MAX_ADDRESSES + 1);
+    }
+
+    #[test]
+    fn only_equal_tokens_are_the_same() {
+        assert!(same("0123456789abcdef", "0123456789abcdef"));
+        assert!(!same("0123456789abcdeg", "0123456789abcdef"));
+        assert!(!same("", "0123456789abcdef") && !same("0123456789abcdef0", "0123456789abcdef"));
+    }
 }

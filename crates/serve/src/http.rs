@@ -8,12 +8,13 @@ use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 use axum::{Json, Router, middleware};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::Server;
+use crate::figures;
 use crate::guard::{Guard, guard};
 use crate::jobs::{self, Asked};
 use crate::store::Run;
@@ -34,7 +35,13 @@ struct Refusal(StatusCode, String);
 
 impl From<io::Error> for Refusal {
     fn from(error: io::Error) -> Self {
-        Self(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+        let status = match error.kind() {
+            io::ErrorKind::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
+            io::ErrorKind::WouldBlock => StatusCode::SERVICE_UNAVAILABLE,
+            io::ErrorKind::OutOfMemory => StatusCode::UNPROCESSABLE_ENTITY,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self(status, error.to_string())
     }
 }
 
@@ -51,6 +58,9 @@ fn bad(text: impl Into<String>) -> Refusal {
 /// Everything that can be asked.
 pub fn router(server: Arc<Server>, bound: SocketAddr) -> Router {
     let limit = DefaultBodyLimit::max(server.options.max_body);
+    #[expect(clippy::disallowed_methods, reason = "who guesses tokens waits for a minute")]
+    let began = std::time::Instant::now();
+    let checks = Guard { server: server.clone(), bound, guesses: Arc::default(), began };
     Router::new()
         .route("/", get(|| asset("text/html", include_str!("../assets/index.html"))))
         .route("/app.js", get(|| asset("text/javascript", include_str!("../assets/app.js"))))
@@ -62,9 +72,11 @@ pub fn router(server: Arc<Server>, bound: SocketAddr) -> Router {
         .route("/api/runs", get(runs).post(start))
         .route("/api/runs/{id}", get(run).delete(remove))
         .route("/api/runs/{id}/stop", post(stop))
+        .route("/api/runs/{id}/note", put(note))
+        .route("/api/schema", get(schema))
         .route("/api/runs/{id}/{file}", get(file))
         .layer(limit)
-        .layer(middleware::from_fn_with_state(Guard { server: server.clone(), bound }, guard))
+        .layer(middleware::from_fn_with_state(checks, guard))
         .with_state(server)
 }
 
@@ -78,7 +90,7 @@ fn as_json(bytes: &[u8]) -> Result<Value, Refusal> {
 }
 
 async fn presets(State(server): State<Arc<Server>>) -> Answer {
-    let (_, output) = jobs::ask(&server.options, &["presets", "--json"], None).await?;
+    let (_, output) = jobs::ask(&server, &["presets", "--json"], None).await?;
     Ok(Json(as_json(&output)?).into_response())
 }
 
@@ -87,7 +99,7 @@ async fn preset(State(server): State<Arc<Server>>, Path(name): Path<String>) -> 
     if name.is_empty() || name.starts_with('-') || !name.chars().all(plain) {
         return Err(bad("that is no preset's name"));
     }
-    let (found, text) = jobs::ask(&server.options, &["init", &name], None).await?;
+    let (found, text) = jobs::ask(&server, &["init", &name], None).await?;
     if !found {
         return Err(Refusal(StatusCode::NOT_FOUND, format!("there is no preset `{name}`")));
     }
@@ -103,7 +115,7 @@ struct Text {
 
 async fn check(State(server): State<Arc<Server>>, Json(asked): Json<Text>) -> Answer {
     let words = ["check", "scenario.toml", "--print", "--json", "--confine", "."];
-    let (_, output) = jobs::ask(&server.options, &words, Some(&asked.text)).await?;
+    let (_, output) = jobs::ask(&server, &words, Some(&asked.text)).await?;
     Ok(Json(as_json(&output)?).into_response())
 }
 
@@ -143,7 +155,30 @@ pub fn set_value(text: &str, key: &str, value: &str) -> Result<String, String> {
 }
 
 async fn runs(State(server): State<Arc<Server>>) -> Answer {
-    Ok(Json(server.store.runs()?).into_response())
+    Ok(Json(figures::listed(&server.store, server.store.runs()?)?).into_response())
+}
+
+/// What a person writes beside a run.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Note {
+    note: String,
+}
+
+async fn note(
+    State(server): State<Arc<Server>>,
+    Path(id): Path<u64>,
+    Json(asked): Json<Note>,
+) -> Answer {
+    known(&server, id)?;
+    figures::annotate(&server.store, id, &asked.note)?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Every key of a scenario, for completion and help.
+async fn schema(State(server): State<Arc<Server>>) -> Answer {
+    let (_, output) = jobs::ask(&server, &["schema"], None).await?;
+    Ok(Json(as_json(&output)?).into_response())
 }
 
 /// What to run.
@@ -197,7 +232,7 @@ fn known(server: &Server, id: u64) -> Result<Run, Refusal> {
 }
 
 async fn run(State(server): State<Arc<Server>>, Path(id): Path<u64>) -> Answer {
-    Ok(Json(known(&server, id)?).into_response())
+    Ok(Json(figures::one(&server.store, known(&server, id)?)?).into_response())
 }
 
 async fn remove(State(server): State<Arc<Server>>, Path(id): Path<u64>) -> Answer {
@@ -223,14 +258,11 @@ async fn file(State(server): State<Arc<Server>>, Path((id, name)): Path<(u64, St
     let Some(content) = server.store.file(id, &name)? else {
         return Err(Refusal(StatusCode::NOT_FOUND, format!("run {id} has no {name}")));
     };
+    let scripts = report_policy(&content);
     let mut response = ([(CONTENT_TYPE, kind)], content).into_response();
     let headers = response.headers_mut();
     if name == "report.html" {
-        // A report draws itself with the scripts that it carries, and may do nothing else.
-        let policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
-                      img-src data: blob:; frame-ancestors 'self'; sandbox allow-scripts \
-                      allow-downloads";
-        headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+        headers.insert(CONTENT_SECURITY_POLICY, scripts);
     } else {
         let disposition = format!("attachment; filename=\"fatflow-{}-{name}\"", run.id);
         let value = HeaderValue::from_str(&disposition).expect("digits and known names");
@@ -239,9 +271,39 @@ async fn file(State(server): State<Arc<Server>>, Path((id, name)): Path<(u64, St
     Ok(response)
 }
 
+/// A report draws itself with the scripts that it carries and names by their digests, and may do
+/// nothing else. (Styles are another matter: the charting library writes them as it draws.)
+fn report_policy(content: &[u8]) -> HeaderValue {
+    let head = String::from_utf8_lossy(&content[..content.len().min(2048)]).into_owned();
+    // It stands before anything that a scenario says.
+    let named = head.split_once("script-src ").and_then(|(_, rest)| rest.split_once(';'));
+    let is_digest = |word: &&str| {
+        let inside = word.strip_prefix("'sha256-").and_then(|rest| rest.strip_suffix('\''));
+        let plain = |c: char| c.is_ascii_alphanumeric() || "+/=".contains(c);
+        inside.is_some_and(|inside| inside.chars().all(plain))
+    };
+    let digests: Vec<&str> =
+        named.map(|(named, _)| named.split(' ').filter(is_digest).collect()).unwrap_or_default();
+    let scripts = if digests.is_empty() { "'none'".to_owned() } else { digests.join(" ") };
+    let policy = format!(
+        "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:; \
+         frame-ancestors 'self'; sandbox allow-scripts allow-downloads"
+    );
+    HeaderValue::from_str(&policy).expect("digests are plain letters")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_report_may_run_what_it_names_by_digest_and_nothing_else() {
+        let policy = |page: &str| report_policy(page.as_bytes()).to_str().unwrap().to_owned();
+        let page = "<meta content=\"script-src 'sha256-abc=' 'unsafe-inline' x; style-src\">";
+        assert!(policy(page).contains("script-src 'sha256-abc='; style"));
+        assert!(policy("no policy").contains("script-src 'none';"));
+        assert!(policy("script-src 'sha256-a\nb' ;").contains("script-src 'none';"));
+    }
 
     #[test]
     fn a_value_is_changed_and_the_rest_stays() {

@@ -1,26 +1,32 @@
 //! The queue of runs and their child processes.
 //!
-//! One run computes at a time, in the order in which they were asked for. Its child process gets a
+//! One run computes at a time, in the order in which they were asked for; short questions (checks,
+//! presets) have a few places beside it, and a queue of their own. A child process gets a
 //! folder of its own with the scenario in it, answers on standard output and tells its progress on
-//! standard error; stopping it is killing it.
+//! standard error; stopping it is killing it. What it may use is said in [`Bounds`].
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::sync::{Arc, Mutex};
+use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::Server;
+use crate::child::Bounds;
 use crate::options::Options;
 use crate::store::{Run, Status};
 
-/// The most text that a child's last words may have.
+/// The most text that a child's last words may have: its end, where the reason stands.
 const MAX_MESSAGE: usize = 4 << 10;
+/// How long a server that ends waits for its runs.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -40,10 +46,13 @@ pub struct Asked {
 /// The queue.
 #[derive(Debug)]
 pub struct Jobs {
-    program: PathBuf,
-    turn: Arc<Semaphore>,
-    /// How to stop each run that waits or computes.
-    stops: Mutex<BTreeMap<u64, oneshot::Sender<()>>>,
+    turn: Semaphore,
+    /// Places for short questions.
+    places: Semaphore,
+    /// Short questions that wait or are answered.
+    questions: AtomicUsize,
+    /// How to stop each run that waits or computes; it says what becomes of the run.
+    stops: Mutex<BTreeMap<u64, Option<oneshot::Sender<Status>>>>,
 }
 
 /// Seconds since 1970.
@@ -57,27 +66,75 @@ impl Jobs {
     /// An empty queue.
     pub fn new(options: &Options) -> Self {
         Self {
-            program: options.program.clone(),
-            turn: Arc::new(Semaphore::new(1)),
+            turn: Semaphore::new(1),
+            places: Semaphore::new(options.max_children.max(1)),
+            questions: AtomicUsize::new(0),
             stops: Mutex::default(),
         }
     }
 
+    fn stops(&self) -> MutexGuard<'_, BTreeMap<u64, Option<oneshot::Sender<Status>>>> {
+        self.stops.lock().expect("no holder panics")
+    }
+
     /// How many runs wait or compute.
     pub fn waiting(&self) -> usize {
-        self.stops.lock().expect("no holder panics").len()
+        self.stops().len()
     }
 
-    /// Stops a run; says whether it was under way.
+    /// Stops a run; whether there was anything to stop.
     pub fn stop(&self, id: u64) -> bool {
-        let stop = self.stops.lock().expect("no holder panics").remove(&id);
-        stop.is_some_and(|stop| stop.send(()).is_ok())
+        let stop = self.stops().get_mut(&id).and_then(Option::take);
+        stop.is_some_and(|stop| stop.send(Status::Stopped).is_ok())
     }
 
-    /// Stops everything.
-    pub fn stop_all(&self) {
-        self.stops.lock().expect("no holder panics").clear();
+    /// Ends everything because the server ends, and waits until children and folders are gone.
+    pub async fn end_all(&self) {
+        for stop in self.stops().values_mut().filter_map(Option::take) {
+            // A run that has just ended has nobody who listens.
+            let _ = stop.send(Status::Interrupted);
+        }
+        let mut waited = Duration::ZERO;
+        let step = Duration::from_millis(10);
+        while 0 < self.waiting() && waited < PATIENCE {
+            tokio::time::sleep(step).await;
+            waited += step;
+        }
     }
+}
+
+/// A folder that goes away with this, whatever happens to the future that holds it.
+#[derive(Debug)]
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(path: PathBuf) -> io::Result<Self> {
+        std::fs::create_dir_all(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What stays is taken away when the server starts again.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Takes away folders of children of a server that was killed. Nobody else has this workspace.
+pub(crate) fn sweep(workspace: &Path) -> io::Result<()> {
+    let runs = workspace.join("runs");
+    std::fs::create_dir_all(&runs)?;
+    for entry in std::fs::read_dir(&runs)? {
+        let entry = entry?;
+        let name = entry.file_name().into_string().unwrap_or_default();
+        let number = name.strip_prefix("check-").unwrap_or(&name);
+        // Only what this server has made.
+        if !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit()) {
+            std::fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// Puts a run into the queue.
@@ -94,39 +151,63 @@ pub fn start(server: &Arc<Server>, asked: Asked) -> io::Result<Run> {
     };
     let run = server.store.add(run, &asked.scenarios)?;
     let (stop, stopped) = oneshot::channel();
-    server.jobs.stops.lock().expect("no holder panics").insert(run.id, stop);
+    server.jobs.stops().insert(run.id, Some(stop));
     let (server, id) = (server.clone(), run.id);
     tokio::spawn(async move {
         let ended = tokio::select! {
             ended = compute(&server, id, &asked) => ended,
-            _ = stopped => Ok((Status::Stopped, "stopped".to_owned())),
+            status = stopped => Ok(match status {
+                Ok(Status::Stopped) => (Status::Stopped, "stopped".to_owned()),
+                _ => (Status::Interrupted, "the server ended while this run was under way".into()),
+            }),
         };
         let (status, message) =
             ended.unwrap_or_else(|error| (Status::Failed, format!("the run broke off: {error}")));
-        server.jobs.stops.lock().expect("no holder panics").remove(&id);
-        // If the database is gone there is nobody left to tell.
+        // What cannot be written now is kept until it can.
         let _ = server.store.update(id, |run| {
             run.status = status;
             run.message = message;
         });
-        let _ = tokio::fs::remove_dir_all(folder(&server.options.workspace, id)).await;
+        server.jobs.stops().remove(&id);
     });
     Ok(run)
 }
 
-fn folder(workspace: &Path, id: u64) -> PathBuf {
-    workspace.join("runs").join(id.to_string())
+/// A child under its bounds, in its folder, with the same surroundings for every command: `PATH`,
+/// `HOME`, and the settings that the environment makes.
+fn command(options: &Options, folder: &Folder, memory: u64, time: Duration) -> Command {
+    let bounds = Bounds {
+        memory,
+        cpu_s: time.as_secs().max(1).saturating_mul(options.processors as u64),
+        processors: options.processors,
+        parent: std::process::id(),
+    };
+    let mut command = Command::new(&options.program);
+    command
+        .args(["--bounds", &bounds.to_string()])
+        .current_dir(&folder.0)
+        .env_clear()
+        .envs(std::env::vars_os().filter(|(name, _)| {
+            name == "PATH"
+                || name == "HOME"
+                || name.to_str().is_some_and(|name| name.starts_with("FATFLOW_SET_"))
+        }))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    command
 }
 
 async fn compute(server: &Arc<Server>, id: u64, asked: &Asked) -> io::Result<(Status, String)> {
     let _turn = server.jobs.turn.acquire().await.expect("the semaphore is never closed");
     server.store.update(id, |run| run.status = Status::Running)?;
-    let folder = folder(&server.options.workspace, id);
-    tokio::fs::create_dir_all(&folder).await?;
-    let mut command = Command::new(&server.jobs.program);
+    let options = &server.options;
+    let folder = Folder::new(options.workspace.join("runs").join(id.to_string()))?;
+    let mut command = command(options, &folder, options.run_memory, options.run_timeout);
     command.arg(&asked.command).args(&asked.words);
     for (name, text) in &asked.scenarios {
-        tokio::fs::write(folder.join(name), text).await?;
+        tokio::fs::write(folder.0.join(name), text).await?;
         command.arg(name);
     }
     if !asked.engine.is_empty() {
@@ -135,94 +216,194 @@ async fn compute(server: &Arc<Server>, id: u64, asked: &Asked) -> io::Result<(St
     command.args(["--json", "--report", "report.html", "--confine", ".", "--progress"]);
     #[expect(clippy::disallowed_methods, reason = "how long a run takes interests people")]
     let began = std::time::Instant::now();
-    let timeout = server.options.run_timeout;
-    let ended = tokio::time::timeout(timeout, child(server, id, command, &folder)).await;
+    let timeout = options.run_timeout;
+    let ended = tokio::time::timeout(timeout, child(server, id, command)).await;
     let took_s = began.elapsed().as_secs_f64();
     server.store.update(id, |run| run.took_s = took_s)?;
     let Ok(ended) = ended else {
         return Ok((Status::Failed, format!("stopped after {} s", timeout.as_secs())));
     };
-    let (succeeded, output, message) = ended?;
-    if !succeeded {
-        return Ok((Status::Failed, message));
+    let (status, output, words) = ended?;
+    if !status.success() {
+        return Ok((Status::Failed, reason(options, status, &words)));
+    }
+    if options.max_result < output.len() as u64 {
+        let most = options.max_result;
+        return Ok((Status::Failed, format!("the answer has more than {most} bytes")));
     }
     server.store.keep(id, "result.json", &output)?;
-    let report = tokio::fs::read(folder.join("report.html")).await.unwrap_or_default();
-    if !report.is_empty() && report.len() as u64 <= server.options.max_result {
+    let report = tokio::fs::read(folder.0.join("report.html")).await.unwrap_or_default();
+    if options.max_result < report.len() as u64 {
+        return Ok((Status::Done, "the page is too large to be kept".to_owned()));
+    }
+    if !report.is_empty() {
         server.store.keep(id, "report.html", &report)?;
     }
     Ok((Status::Done, String::new()))
 }
 
-/// Runs the child to its end: whether it succeeded, what it answered, and its last words.
+/// Why a child failed: its last words, and what killed it if something did.
+fn reason(options: &Options, status: ExitStatus, words: &str) -> String {
+    let why = match status.signal() {
+        None => return words.to_owned(),
+        // Rust aborts where memory cannot be had.
+        Some(6) => format!("it ended by signal 6: at most {} bytes of memory", options.run_memory),
+        Some(24 | 9) => "it was killed: out of processor time, or by the system".to_owned(),
+        Some(signal) => format!("it ended by signal {signal}"),
+    };
+    format!("{words}\n{why}").trim_start().to_owned()
+}
+
+/// Runs the child to its end: how it ended, what it answered, and its last words.
 async fn child(
     server: &Arc<Server>,
     id: u64,
     mut command: Command,
-    folder: &Path,
-) -> io::Result<(bool, Vec<u8>, String)> {
-    let mut child = command
-        .current_dir(folder)
-        .env_clear()
-        .envs(std::env::vars_os().filter(|(name, _)| name == "PATH" || name == "HOME"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()?;
+) -> io::Result<(ExitStatus, Vec<u8>, String)> {
+    let mut child = command.spawn()?;
     let stdout = child.stdout.take().expect("it is piped");
     let stderr = child.stderr.take().expect("it is piped");
-    let answer = async {
-        let mut output = Vec::new();
-        stdout.take(server.options.max_result).read_to_end(&mut output).await?;
-        Ok::<_, io::Error>(output)
-    };
-    let words = async {
-        let mut words = String::new();
-        let mut lines = BufReader::new(stderr).lines();
-        while let Ok(Some(line)) = lines.next_line().await {
-            if words.len() + line.len() < MAX_MESSAGE {
-                words.push_str(&line);
-                words.push('\n');
-            }
-            let short: String = line.chars().take(200).collect();
-            // Progress that cannot be kept is no reason to stop a run.
-            let _ = server.store.update(id, |run| run.message = short);
-        }
-        words
-    };
-    let (output, words) = tokio::join!(answer, words);
+    let output = up_to(stdout, server.options.max_result);
+    let words = last_words(stderr, |line| server.store.note(id, line));
+    let (output, words) = tokio::join!(output, words);
     let ended = child.wait().await?;
-    Ok((ended.success(), output?, words.trim_end().to_owned()))
+    Ok((ended, output?, words))
 }
 
-/// A short answer from the binary: standard output, standard error and whether it succeeded.
+/// What a stream gives, one byte more than the limit at most; the rest is read and dropped.
+async fn up_to(mut stream: impl AsyncRead + Unpin, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    (&mut stream).take(limit.saturating_add(1)).read_to_end(&mut bytes).await?;
+    tokio::io::copy(&mut stream, &mut tokio::io::sink()).await?;
+    Ok(bytes)
+}
+
+/// The end of what a child says, whatever the bytes; `tell` hears each last line on the way.
+async fn last_words(mut stream: impl AsyncRead + Unpin, tell: impl Fn(&str)) -> String {
+    let mut tail: Vec<u8> = Vec::new();
+    let mut block = vec![0; 8 << 10];
+    while let Ok(length) = stream.read(&mut block).await
+        && 0 < length
+    {
+        tail.extend_from_slice(&block[..length]);
+        let excess = tail.len().saturating_sub(MAX_MESSAGE);
+        tail.drain(..excess);
+        let text = String::from_utf8_lossy(&tail);
+        if let Some(line) = text.trim_end().lines().next_back() {
+            tell(&line.chars().take(200).collect::<String>());
+        }
+    }
+    let text = String::from_utf8_lossy(&tail);
+    // The first line may have lost its beginning.
+    let whole = match tail.len() < MAX_MESSAGE {
+        true => &text,
+        false => text.split_once('\n').map_or(&*text, |(_, rest)| rest),
+    };
+    // Lines of progress are of no interest any more.
+    let lines = whole.lines().filter(|line| !is_progress(line));
+    lines.collect::<Vec<&str>>().join("\n").trim().to_owned()
+}
+
+/// Whether a line is one of progress: `31 %, 4 s: one step` or `4 s: one step`.
+fn is_progress(line: &str) -> bool {
+    let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
+    if rest.len() == line.len() {
+        return false;
+    }
+    rest.starts_with(" s: ") || rest.strip_prefix(" %, ").is_some_and(is_progress)
+}
+
+/// A short answer from the binary: whether it succeeded, and its standard output.
 pub async fn ask(
-    options: &Options,
+    server: &Server,
     arguments: &[&str],
     scenario: Option<&str>,
 ) -> io::Result<(bool, Vec<u8>)> {
-    let folder = options.workspace.join("runs").join(format!("check-{}", unique()));
-    tokio::fs::create_dir_all(&folder).await?;
-    if let Some(text) = scenario {
-        tokio::fs::write(folder.join("scenario.toml"), text).await?;
+    let Server { options, jobs, .. } = server;
+    let _counted = Counted::new(&jobs.questions);
+    if options.max_questions < jobs.questions.load(Ordering::Relaxed) {
+        return Err(io::Error::new(io::ErrorKind::WouldBlock, "too many questions wait"));
     }
-    let output = Command::new(&options.program)
-        .args(arguments)
-        .current_dir(&folder)
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let output = tokio::time::timeout(options.check_timeout.max(Duration::from_secs(1)), output);
-    let output = output.await;
-    tokio::fs::remove_dir_all(&folder).await?;
-    let output = output.map_err(|_| io::Error::other("checking took too long"))??;
-    Ok((output.status.success(), output.stdout))
+    let _place = jobs.places.acquire().await.expect("the semaphore is never closed");
+    let folder = Folder::new(options.workspace.join("runs").join(format!("check-{}", unique())))?;
+    if let Some(text) = scenario {
+        tokio::fs::write(folder.0.join("scenario.toml"), text).await?;
+    }
+    let memory = options.check_memory.min(options.run_memory);
+    let time = options.check_timeout.max(Duration::from_secs(1));
+    let mut child = command(options, &folder, memory, time).args(arguments).spawn()?;
+    let stdout = child.stdout.take().expect("it is piped");
+    let stderr = child.stderr.take().expect("it is piped");
+    let answered = async {
+        let (output, words) =
+            tokio::join!(up_to(stdout, options.max_result), last_words(stderr, |_| {}));
+        Ok::<_, io::Error>((child.wait().await?, output?, words))
+    };
+    let answered = tokio::time::timeout(time, answered).await;
+    let (status, output, words) =
+        answered.map_err(|_| io::Error::other("checking took too long"))??;
+    match status.signal() {
+        Some(_) => Err(io::Error::new(
+            io::ErrorKind::OutOfMemory,
+            format!(
+                "checking took more than {memory} bytes of memory or {} s: {words}",
+                time.as_secs()
+            ),
+        )),
+        None => Ok((status.success(), output)),
+    }
+}
+
+/// Counts while it lives.
+#[derive(Debug)]
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A number that no other check has.
 fn unique() -> u64 {
-    use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn last_words_are_the_end_without_progress() {
+        let mut said: Vec<u8> = b"1 s: building\n31 %, 2 s: one step\n".to_vec();
+        said.extend(vec![b'x'; 3 * MAX_MESSAGE]);
+        said.extend(b"\nwarning: \xff odd\nfatflow: the reason\n");
+        let words = last_words(&said[..], |_| {}).await;
+        assert_eq!(words, "warning: \u{fffd} odd\nfatflow: the reason");
+        assert_eq!(last_words(&b"5 s: step\nit broke\n"[..], |_| {}).await, "it broke");
+        // A line without an end takes no more memory than any other.
+        assert!(last_words(&vec![b'y'; 1 << 20][..], |_| {}).await.len() <= MAX_MESSAGE);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn an_answer_is_cut_one_byte_behind_its_limit() {
+        assert_eq!(up_to(&[7; 100][..], 10).await.unwrap().len(), 11);
+        assert_eq!(up_to(&[7; 10][..], 10).await.unwrap().len(), 10);
+    }
+
+    #[test]
+    fn what_killed_a_child_is_said() {
+        let options = Options::new(PathBuf::new(), PathBuf::new());
+        let status = ExitStatus::from_raw(6);
+        assert!(reason(&options, status, "memory allocation failed").contains("signal 6"));
+        assert_eq!(reason(&options, ExitStatus::from_raw(1 << 8), "why"), "why");
+    }
 }

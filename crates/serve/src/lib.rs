@@ -9,16 +9,21 @@
 //!
 //! * [`options`]: where to listen, where to keep things, the limits.
 //! * [`store`]: runs and their files in an embedded database; survives a kill at any moment.
+//! * [`child`]: what a child process may use, and that it ends with its server.
 //! * [`jobs`]: the queue of runs and their child processes.
+//! * [`figures`]: what the list of runs shows of each.
 //! * [`guard`]: who may ask: host, origin and token; the headers of every answer.
 //! * [`http`]: the requests that the page makes.
 //!
 //! # Invariants
 //!
 //! * Nothing outside the workspace folder is read or written: children are confined to it too.
-//! * Every request is limited in size and time, connections in number, runs in number and time.
+//! * Every request is limited in size and time, connections in number, children in number, memory,
+//!   processors and time. Nothing is left running when the server ends, however it ends.
 //! * The page loads nothing from elsewhere; its content security policy says so.
 
+pub mod child;
+pub mod figures;
 pub mod guard;
 pub mod http;
 pub mod jobs;
@@ -30,9 +35,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Semaphore;
 
 pub use options::Options;
@@ -48,7 +55,8 @@ pub struct Server {
     pub jobs: jobs::Jobs,
 }
 
-/// Serves until the future `until` ends. `started` hears the address that was bound.
+/// Serves until the future `until` ends, or the process is told to end by a signal; then children
+/// are ended and their folders taken away. `started` hears the address that was bound.
 pub fn serve(
     options: Options,
     started: impl FnOnce(SocketAddr),
@@ -57,20 +65,32 @@ pub fn serve(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async move {
         options.check()?;
-        std::fs::create_dir_all(options.workspace.join("runs"))?;
+        std::fs::create_dir_all(&options.workspace)?;
         let store = store::Store::open(&options.workspace.join("fatflow.redb"))?;
+        jobs::sweep(&options.workspace)?;
         store.interrupt_unfinished()?;
         let listener = TcpListener::bind(options.listen).await?;
         let address = listener.local_addr()?;
         let server = Arc::new(Server { jobs: jobs::Jobs::new(&options), options, store });
+        let (mut ended, mut interrupted) = (end()?, interrupt()?);
         started(address);
-        tokio::select! {
+        let result = tokio::select! {
             result = accept(listener, server.clone(), address) => result,
             () = until => Ok(()),
-        }?;
-        server.jobs.stop_all();
-        Ok(())
+            _ = ended.recv() => Ok(()),
+            _ = interrupted.recv() => Ok(()),
+        };
+        server.jobs.end_all().await;
+        result
     })
+}
+
+fn end() -> io::Result<Signal> {
+    signal(SignalKind::terminate())
+}
+
+fn interrupt() -> io::Result<Signal> {
+    signal(SignalKind::interrupt())
 }
 
 /// Takes connections, at most so many at once; the others wait their turn in the kernel's queue.
@@ -79,15 +99,15 @@ async fn accept(listener: TcpListener, server: Arc<Server>, bound: SocketAddr) -
     let router = http::router(server.clone(), bound);
     loop {
         let slot = slots.clone().acquire_owned().await.expect("the semaphore is never closed");
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match listener.accept().await {
+            Ok((stream, peer)) => (stream, peer.ip()),
             // Out of file descriptors, or the peer is gone already: breathe, then go on.
             Err(_) => {
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
         };
-        let service = TowerToHyperService::new(router.clone());
+        let service = TowerToHyperService::new(router.clone().layer(Extension(guard::Peer(peer))));
         let (head, whole) = (server.options.head_timeout, server.options.connection_timeout);
         tokio::spawn(async move {
             let connection = hyper::server::conn::http1::Builder::new()

@@ -24,6 +24,20 @@ pub struct Options {
     pub max_waiting: usize,
     /// Bytes of one result or report that are kept.
     pub max_result: u64,
+    /// Bytes of memory that a run may use.
+    pub run_memory: u64,
+    /// Bytes of memory that a check may use.
+    pub check_memory: u64,
+    /// Processors that a child may use.
+    pub processors: usize,
+    /// Children that answer short questions at once, beside the one that computes.
+    pub max_children: usize,
+    /// Short questions that wait or are answered at once.
+    pub max_questions: usize,
+    /// Names beside addresses and `localhost` by which clients know this server.
+    pub hosts: Vec<String>,
+    /// Wrong tokens of one address in a minute; then it has to wait.
+    pub max_wrong_tokens: u32,
     /// A run that takes longer is stopped.
     pub run_timeout: Duration,
     /// A check that takes longer is stopped.
@@ -46,6 +60,13 @@ impl Options {
             max_body: 1 << 20,
             max_waiting: 16,
             max_result: 64 << 20,
+            run_memory: crate::child::machine_memory() / 2,
+            check_memory: 1 << 30,
+            processors: std::thread::available_parallelism().map_or(1, usize::from),
+            max_children: 2,
+            max_questions: 64,
+            hosts: Vec::new(),
+            max_wrong_tokens: 10,
             run_timeout: Duration::from_secs(30 * 60),
             check_timeout: Duration::from_secs(20),
             head_timeout: Duration::from_secs(5),
@@ -55,11 +76,43 @@ impl Options {
 
     /// Whether these options may be used together.
     pub(crate) fn check(&self) -> io::Result<()> {
-        let short = self.token.as_ref().is_none_or(|token| token.len() < 16);
-        if !self.listen.ip().is_loopback() && short {
-            let text = "an address other than loopback needs a token of at least 16 characters";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        let wrong = |text: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        match &self.token {
+            None if !self.listen.ip().is_loopback() => {
+                wrong("an address other than loopback needs a token of at least 16 characters")
+            }
+            Some(token) if token.len() < 16 => {
+                wrong("a token has at least 16 characters; leave it out to have none")
+            }
+            // It stands in addresses, headers and cookies.
+            Some(token) if !token.bytes().all(is_plain) => {
+                wrong("a token has letters, digits, `-`, `.`, `_` and `~` alone")
+            }
+            _ => Ok(()),
         }
-        Ok(())
+    }
+}
+
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_long_and_plain_or_not_there() {
+        let mut options = Options::new(PathBuf::new(), PathBuf::new());
+        let mut taken = |token: Option<&str>| {
+            options.token = token.map(str::to_owned);
+            options.check().is_ok()
+        };
+        assert!(taken(None) && taken(Some("0123456789abcdef")));
+        let wrong = ["", "short", "0123456789abcde ", "0123456789abcde;", "0123456789abcde&"];
+        assert!(wrong.iter().all(|token| !taken(Some(token))));
+        options.token = None;
+        options.listen = "0.0.0.0:0".parse().unwrap();
+        assert!(options.check().is_err());
     }
 }

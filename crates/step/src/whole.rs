@@ -18,19 +18,22 @@ mod write;
 use job::dispatch::Dispatch;
 use job::program::Program;
 use job::{Axis, GroupKind};
+use traffic::collective::Detail;
 use traffic::{NotRun, Outcome};
+use units::Span;
 
 use crate::attribution::critical_path;
 use crate::breakdown;
 use crate::causes::Causes;
 use crate::costs::Costing;
-use crate::network::{Network, Runner, Unserved, summary_of};
+use crate::network::{Exchange, Network, Runner, Unserved, summary_of};
 use crate::predict::{Assumptions, Prediction, WORST_LINKS, World, events, library_of};
 use crate::timeline::Share;
 use cast::Cast;
 pub use read::Meeting;
 use read::{Reading, last_copy};
 use score::Stage;
+pub use write::Sheet;
 use write::{Writing, write};
 
 /// A step that was run whole.
@@ -53,78 +56,119 @@ pub struct Whole {
 /// Operations of one stage above which a step is not written out.
 const MOST_ACTS: u64 = 4_000_000;
 
+/// A step before it is run: everything that can be said of it without an engine.
+#[derive(Debug)]
+pub struct Plan<'a> {
+    world: World<'a>,
+    assumptions: &'a Assumptions,
+    network: Network<'a>,
+    stages: Vec<Stage>,
+    cast: Cast,
+    /// The message between two stages.
+    message: Exchange,
+    /// How long it takes where it stays inside a server.
+    message_inside: Option<Span>,
+    /// The two-level way's answer.
+    phases: Prediction,
+}
+
+impl<'a> Plan<'a> {
+    /// Plans a step. `phases` is the two-level way's answer, whose phases say what each exchange
+    /// takes by itself.
+    pub fn new(
+        world: World<'a>,
+        assumptions: &'a Assumptions,
+        phases: Prediction,
+    ) -> Result<Self, Unserved> {
+        let World { job, fabric, placement, rates, library, .. } = world;
+        refuse(&world)?;
+        let gpus_per_node = fabric.gpus_per_node().max(1) as u64;
+        let library = library_of(job, library, &assumptions.overheads, gpus_per_node);
+        let mut network = Network::new(fabric, job.layout, placement, library, None)
+            .with_dispatch(Dispatch::of(job, gpus_per_node));
+        let program = Program::new(job);
+        let mut costing = Costing::new(&program, rates, &assumptions.overheads, &mut network);
+        let stages: Result<Vec<Stage>, Unserved> =
+            (0..job.layout.pp).map(|stage| score::stage(&mut costing, stage)).collect();
+        let stages = stages?;
+        let message = costing.message_exchange();
+        let away = costing.network().leaves_the_domain(GroupKind::Pipeline);
+        let message_inside = if away { None } else { Some(costing.network().time(message)?) };
+        let cast = Cast::new(job.layout);
+        Ok(Self { world, assumptions, network, stages, cast, message, message_inside, phases })
+    }
+
+    /// Writes the step with so many others before it: how slow nodes are is drawn anew for each.
+    pub fn write(
+        &mut self,
+        (seed, step): (u64, u32),
+        detail: Detail,
+        most: usize,
+    ) -> Result<Sheet, Unserved> {
+        let Assumptions { jitter, stragglers, overheads } = self.assumptions;
+        self.cast.slow_down(&self.network, jitter, stragglers, (seed, step));
+        let (message, message_inside) = (self.message, self.message_inside);
+        let (network, cast, stages) = (&self.network, &mut self.cast, &self.stages[..]);
+        let writing = Writing { network, cast, stages, detail, most, message, message_inside };
+        write(writing, overheads.per_step)
+    }
+
+    /// Reads the step off what an engine made of it.
+    pub fn read(&mut self, sheet: &Sheet, outcome: &Outcome) -> Result<Whole, Unserved> {
+        refuse_unfinished(outcome)?;
+        let World { job, fabric, .. } = self.world;
+        let copy = last_copy(&self.stages, &self.cast, sheet, outcome);
+        let blocking = !job.parallel.overlap.contains(&Axis::Pp);
+        let (stages, overhead) = (&self.stages[..], self.assumptions.overheads.per_step);
+        let reading = Reading { stages, sheet, outcome, blocking, overhead, copy };
+        let network = &mut self.network;
+        let meetings = reading.meetings(self.message, &mut |exchange| network.time(exchange));
+        let line = reading.graph().run().expect("it has run on an engine");
+        let busiest = breakdown::busiest_stage(&line);
+        let events = events(job, self.assumptions, line.length());
+        let breakdown = breakdown::of_stage(&line, busiest).with(Share::Other, events);
+        let (step, phases) = (breakdown.total(), &self.phases);
+        let bytes: Vec<f64> = outcome.links.iter().map(|link| link.bytes as f64).collect();
+        let seen: Vec<&_> = phases.phases.iter().collect();
+        let links = summary_of(fabric, &bytes, (&seen, &phases.repeats), step, WORST_LINKS);
+        let faster = phases.step.as_secs_f64() / step.as_secs_f64();
+        let folded = stages.iter().map(|stage| (stage.unfolded, stage.nodes.len() as u64));
+        let prediction = Prediction {
+            step,
+            tflops_per_gpu: phases.tflops_per_gpu * faster,
+            mfu: phases.mfu * faster,
+            breakdown,
+            causes: Causes::of(&breakdown, &phases.by_cause),
+            links,
+            path: critical_path(&line),
+            line,
+            ..phases.clone()
+        };
+        Ok(Whole {
+            prediction,
+            operations: sheet.transfers.ops().len() as u64,
+            actors: self.cast.slowness.len() as u64,
+            folded: folded.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1)),
+            meetings: meetings?,
+            findings: outcome.findings.iter().map(|finding| finding.text.clone()).collect(),
+        })
+    }
+}
+
 /// Predicts a step on one clock. `phases` is the two-level way's answer, whose phases say what
 /// each exchange takes by itself.
 pub fn predict<'a>(
     world: World<'a>,
-    assumptions: &Assumptions,
+    assumptions: &'a Assumptions,
     seed: u64,
     runner: Runner<'a>,
     phases: Prediction,
 ) -> Result<Whole, Unserved> {
-    let World { job, fabric, placement, rates, library, .. } = world;
-    refuse(&world)?;
-    let gpus_per_node = fabric.gpus_per_node().max(1) as u64;
-    let library = library_of(job, library, &assumptions.overheads, gpus_per_node);
-    let mut network = Network::new(fabric, job.layout, placement, library, None)
-        .with_dispatch(Dispatch::of(job, gpus_per_node));
-    let program = Program::new(job);
-    let mut costing = Costing::new(&program, rates, &assumptions.overheads, &mut network);
-    let stages = (0..job.layout.pp).map(|stage| score::stage(&mut costing, stage));
-    let stages = stages.collect::<Result<Vec<Stage>, Unserved>>()?;
-    let message = costing.message_exchange();
-    let away = costing.network().leaves_the_domain(GroupKind::Pipeline);
-    let message_inside = if away { None } else { Some(costing.network().time(message)?) };
-    let mut cast = Cast::new(job.layout);
-    cast.slow_down(&network, &assumptions.jitter, &assumptions.stragglers, seed);
     let Runner { engine, detail, most_operations: most, .. } = runner;
-    let overhead = assumptions.overheads.per_step;
-    let writing = Writing {
-        network: &network,
-        cast: &mut cast,
-        stages: &stages,
-        detail,
-        most,
-        message,
-        message_inside,
-    };
-    let sheet = write(writing, overhead)?;
-    let outcome = engine(fabric, &sheet.transfers).map_err(Unserved::NotRun)?;
-    refuse_unfinished(&outcome)?;
-    let copy = last_copy(&stages, &cast, &sheet, &outcome);
-    let blocking = !job.parallel.overlap.contains(&Axis::Pp);
-    let (stages, sheet, outcome) = (&stages[..], &sheet, &outcome);
-    let reading = Reading { stages, sheet, outcome, blocking, overhead, copy };
-    let meetings = reading.meetings(message, &mut |exchange| network.time(exchange));
-    let line = reading.graph().run().expect("it has run on an engine");
-    let busiest = breakdown::busiest_stage(&line);
-    let events = events(job, assumptions, line.length());
-    let breakdown = breakdown::of_stage(&line, busiest).with(Share::Other, events);
-    let step = breakdown.total();
-    let bytes: Vec<f64> = outcome.links.iter().map(|link| link.bytes as f64).collect();
-    let seen: Vec<&_> = phases.phases.iter().collect();
-    let faster = phases.step.as_secs_f64() / step.as_secs_f64();
-    let links = summary_of(fabric, &bytes, (&seen, &phases.repeats), step, WORST_LINKS);
-    let folded = stages.iter().map(|stage| (stage.unfolded, stage.nodes.len() as u64));
-    let prediction = Prediction {
-        step,
-        tflops_per_gpu: phases.tflops_per_gpu * faster,
-        mfu: phases.mfu * faster,
-        breakdown,
-        causes: Causes::of(&breakdown, &phases.by_cause),
-        links,
-        path: critical_path(&line),
-        line,
-        ..phases
-    };
-    Ok(Whole {
-        prediction,
-        operations: sheet.transfers.ops().len() as u64,
-        actors: cast.slowness.len() as u64,
-        folded: folded.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1)),
-        meetings: meetings?,
-        findings: outcome.findings.iter().map(|finding| finding.text.clone()).collect(),
-    })
+    let mut plan = Plan::new(world, assumptions, phases)?;
+    let sheet = plan.write((seed, 0), detail, most)?;
+    let outcome = engine(world.fabric, &sheet.transfers).map_err(Unserved::NotRun)?;
+    plan.read(&sheet, &outcome)
 }
 
 /// Refuses a step that did not end.

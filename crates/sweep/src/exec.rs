@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use commands::meter::{self, Meter, ThreadMeter};
 use commands::packets::Patience;
+use commands::run_job::several;
 use commands::{Drawing, Failure, VERSION, run_job, run_traffic};
 use report::number::grouped;
 use report::{Answer, Sheet};
@@ -389,11 +390,19 @@ pub(crate) fn result(
     let mut watch = packetsim::Watch { interrupt: Some(interrupt), ..Default::default() };
     // Whether a case is refused must not depend on the memory of who runs it.
     let (engine, patience) = (case.engine, Patience::Endless);
-    let json = if loaded.job.is_some() {
+    let json = if !loaded.members.is_empty() {
+        let options = several::Options { engine, patience, steps: 1 };
+        serde_json::to_value(several::run(&loaded, options, &mut watch)?)
+    } else if loaded.job.is_some() {
         serde_json::to_value(run_job::run(&loaded, engine, patience, &mut watch)?)
     } else if loaded.scenario.traffic.is_some() {
-        let options =
-            run_traffic::Options { engine, patience, series: None, drawing: Drawing::Omitted };
+        let options = run_traffic::Options {
+            engine,
+            patience,
+            series: None,
+            capture: None,
+            drawing: Drawing::Omitted,
+        };
         let (report, ..) = run_traffic::run(&loaded, &options, &mut watch)?;
         if watch.is_interrupted() {
             return Err(Failure::interrupted());

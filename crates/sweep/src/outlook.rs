@@ -154,6 +154,7 @@ fn taken(grid: &Grid, case: &Case, fabrics: &Fabrics) -> Taken {
     };
     let estimated = match loaded.job {
         Some(_) => run_job::cost(&loaded, case.engine),
+        None if !loaded.members.is_empty() => run_job::several::cost(&loaded, case.engine),
         None => run_traffic::cost(&loaded, case.engine),
     };
     let estimate = match estimated {

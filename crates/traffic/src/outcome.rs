@@ -1,7 +1,7 @@
 //! What an engine answers: when each operation started and ended, and what the links did.
 
 use fabric::LinkId;
-use units::{Bytes, IdVec, Span, Time};
+use units::{Bytes, Id, IdVec, Span, Time};
 
 use crate::transfers::OpId;
 
@@ -121,6 +121,21 @@ impl Outcome {
     pub fn elapsed(&self) -> Span {
         let stopped = self.stopped_at.unwrap_or(Time::ZERO).since(Time::ZERO);
         self.makespan().max(stopped)
+    }
+
+    /// What happened to some of the operations, on a clock that starts at `from`. Links and
+    /// findings are everybody's.
+    #[must_use]
+    pub fn part(&self, ops: std::ops::Range<usize>, from: Time) -> Self {
+        let earlier = |time: Time| Time::ZERO + time.since(from.min(time));
+        let moved = |times: OpTimes| OpTimes {
+            start: earlier(times.start),
+            received: earlier(times.received),
+            finish: earlier(times.finish),
+        };
+        let own = ops.map(|at| self.ops[OpId::from_index(at)].map(moved));
+        let (links, findings) = (self.links.clone(), self.findings.clone());
+        Self { ops: own.collect(), links, findings, ..*self }
     }
 
     /// How many operations finished.

@@ -67,6 +67,16 @@ pub struct Op {
     pub label: LabelId,
 }
 
+/// Where the operations of other transfers went.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Appended {
+    /// The operations, in their order.
+    pub ops: std::ops::Range<usize>,
+    connections: usize,
+    coupled: u32,
+    labels: usize,
+}
+
 /// A graph of operations.
 #[derive(Clone, Debug, Default)]
 pub struct Transfers {
@@ -147,6 +157,63 @@ impl Transfers {
             self.add(kind, label, &after);
         }
         later
+    }
+
+    /// Adds all operations of `other`, whose labels get a name before them; those that wait for
+    /// nothing wait for `after`. They have connections of their own, or those of `same`: an earlier
+    /// repetition, so that queue pairs are kept.
+    pub fn append(
+        &mut self,
+        other: &Self,
+        name: &str,
+        after: &[OpId],
+        same: Option<&Appended>,
+    ) -> Appended {
+        let first = self.ops.len();
+        let (connections, coupled, labels) = match same {
+            Some(same) => (same.connections, same.coupled, same.labels),
+            None => self.take_ends(other, name),
+        };
+        let connection = |id: ConnectionId| ConnectionId::from_index(id.index() + connections);
+        let mut waits: Vec<OpId> = Vec::new();
+        for (id, op) in other.ops.enumerate() {
+            let kind = match op.kind.clone() {
+                OpKind::Send { connection: on, bytes } => {
+                    OpKind::Send { connection: connection(on), bytes }
+                }
+                OpKind::Coupled { edges, bytes, fill } => {
+                    let edges = edges.start + coupled..edges.end + coupled;
+                    OpKind::Coupled { edges, bytes, fill }
+                }
+                wait @ OpKind::Wait { .. } => wait,
+            };
+            waits.clear();
+            waits.extend(other.after(id).iter().map(|op| OpId::from_index(op.index() + first)));
+            let label = LabelId::from_index(op.label.index() + labels);
+            self.add(kind, label, if waits.is_empty() { after } else { &waits });
+        }
+        Appended { ops: first..self.ops.len(), connections, coupled, labels }
+    }
+
+    /// Opens the connections of others; where theirs begin among these: connections, those of
+    /// folded channels, labels.
+    fn take_ends(&mut self, other: &Self, name: &str) -> (usize, u32, usize) {
+        let connections = self.connections.len();
+        let coupled = u32::try_from(self.coupled.len()).expect("under 2³² edges");
+        let labels = self.labels.len();
+        for (id, connection) in other.connections.enumerate() {
+            self.connections.push(*connection);
+            let level = other.service_level(id);
+            if level != 0 {
+                self.set_service_level(connections + id.index(), level);
+            }
+        }
+        let moved = |id: &ConnectionId| ConnectionId::from_index(id.index() + connections);
+        self.coupled.extend(other.coupled.iter().map(moved));
+        for label in other.labels.iter() {
+            self.labels.push(format!("{name}: {label}"));
+        }
+        (connections, coupled, labels)
     }
 
     /// Gives all connections from this one on a service level, which decides their virtual lane.

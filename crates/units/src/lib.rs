@@ -15,6 +15,7 @@
 //! * [`size`]: [`Bytes`], [`Rate`], [`Length`].
 //! * [`quantity`]: how all of them are read and written as people write them.
 //! * [`range`]: what settings may be, said beside their fields; [`unused`]: when they do nothing.
+//! * [`budget`]: what reading one input may take.
 //! * [`id`]: the [`id!`] macro and [`IdVec`], vectors that take only one kind of id.
 //! * [`random`]: one generator, one stream for each (seed, component).
 //!
@@ -24,6 +25,7 @@
 //! * Adding two instants does not compile.
 //! * What a quantity prints, it also reads, to the same value.
 
+pub mod budget;
 pub mod id;
 pub mod quantity;
 pub mod random;
@@ -32,10 +34,11 @@ pub mod size;
 pub mod time;
 pub mod unused;
 
+pub use budget::{Budget, OverBudget};
 pub use id::{Id, IdVec};
 pub use quantity::QuantityError;
 pub use random::Random;
-pub use range::{OutOfRange, Ranged, Ranges};
+pub use range::{KnownRange, OutOfRange, Ranged, Ranges};
 pub use size::{Bytes, Length, Rate};
 pub use time::{Span, Time};
 pub use unused::{Idle, Unused};

@@ -46,14 +46,53 @@ pub struct OutOfRange {
 pub struct Ranges {
     path: String,
     found: Vec<OutOfRange>,
+    known: Vec<KnownRange>,
+}
+
+/// What a value may be.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct KnownRange {
+    /// The dotted path of the key.
+    pub key: String,
+    /// In words: "from 0 to 1".
+    pub range: String,
 }
 
 impl Ranges {
     /// What is out of range in the settings that stand at this path; it may be empty.
     pub fn of(path: &str, settings: &dyn Ranged) -> Vec<OutOfRange> {
-        let mut ranges = Self { path: String::new(), found: Vec::new() };
+        Self::asked(path, settings).found
+    }
+
+    /// The ranges of the settings that stand at this path, whatever their values are.
+    ///
+    /// ```
+    /// # use units::{Ranged, Ranges};
+    /// struct Share(f64);
+    /// impl Ranged for Share {
+    ///     fn ranges(&self, check: &mut Ranges) {
+    ///         check.share("share", self.0);
+    ///     }
+    /// }
+    /// assert_eq!(Ranges::known("a", &Share(0.5))[0].range, "from 0 to 1");
+    /// ```
+    pub fn known(path: &str, settings: &dyn Ranged) -> Vec<KnownRange> {
+        Self::asked(path, settings).known
+    }
+
+    fn asked(path: &str, settings: &dyn Ranged) -> Self {
+        let mut ranges = Self { path: String::new(), found: Vec::new(), known: Vec::new() };
         ranges.table(path, settings);
-        ranges.found
+        ranges
+    }
+
+    /// Notes what a key may be, and refuses a value that is not so.
+    fn hold(&mut self, key: &str, value: impl Display, range: &str, is_within: bool) {
+        let known = KnownRange { key: self.full(key), range: range.to_owned() };
+        self.known.push(known);
+        if !is_within {
+            self.refuse(&[key], value, range);
+        }
     }
 
     /// Checks a table inside the settings at hand.
@@ -74,23 +113,20 @@ impl Ranges {
 
     /// From `least` to `most`, both allowed.
     pub fn within<T: Display + PartialOrd>(&mut self, key: &str, value: T, [least, most]: [T; 2]) {
-        if !(least <= value && value <= most) {
-            self.refuse(&[key], value, &format!("from {least} to {most}"));
-        }
+        let is_within = least <= value && value <= most;
+        self.hold(key, value, &format!("from {least} to {most}"), is_within);
     }
 
     /// At least this. Not a number is not in range.
     pub fn at_least<T: Display + PartialOrd>(&mut self, key: &str, value: T, least: T) {
-        if least.partial_cmp(&value).is_none_or(|order| order.is_gt()) {
-            self.refuse(&[key], value, &format!("at least {least}"));
-        }
+        let is_within = least <= value;
+        self.hold(key, value, &format!("at least {least}"), is_within);
     }
 
     /// At most this. Not a number is not in range.
     pub fn at_most<T: Display + PartialOrd>(&mut self, key: &str, value: T, most: T) {
-        if most.partial_cmp(&value).is_none_or(|order| order.is_lt()) {
-            self.refuse(&[key], value, &format!("at most {most}"));
-        }
+        let is_within = value <= most;
+        self.hold(key, value, &format!("at most {most}"), is_within);
     }
 
     /// A share or a probability: from 0 to 1, both allowed.
@@ -100,16 +136,13 @@ impl Ranges {
 
     /// A weight or a share that cannot be 0: above 0 and at most 1.
     pub fn weight(&mut self, key: &str, value: f64) {
-        if !(0.0 < value && value <= 1.0) {
-            self.refuse(&[key], value, "above 0 and at most 1");
-        }
+        self.hold(key, value, "above 0 and at most 1", 0.0 < value && value <= 1.0);
     }
 
     /// A count, a size or a time that cannot be 0.
     pub fn positive<T: Default + Display + PartialOrd>(&mut self, key: &str, value: T) {
-        if T::default().partial_cmp(&value).is_none_or(|order| order.is_ge()) {
-            self.refuse(&[key], value, "above 0");
-        }
+        let is_within = T::default() < value;
+        self.hold(key, value, "above 0", is_within);
     }
 
     /// Two values of which the first may not be above the second.

@@ -10,7 +10,7 @@ use scenario::Purpose;
 
 use crate::terminal::{Ending, Stop, Terminal};
 
-/// Test what the seeds say, with a number and without: the scenario that tests it, and the verdict
+/// Test what the source documents say, with numbers and without: the scenario, and the verdict
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:

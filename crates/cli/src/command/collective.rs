@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use commands::collective::{self, Sizes, measured};
+use commands::collective::{self, Sizes, measured, table};
+use commands::files::save_text;
 use commands::{Failure, cross_check};
 use traffic::collective::Collective;
 use units::Bytes;
@@ -17,12 +18,13 @@ use crate::terminal::{Ending, Stop, Terminal};
 #[command(after_help = "\
 Examples:
   fatflow collective all_reduce small-128
-  fatflow collective all_to_all -b 1M -e 1G -f 4 small-1024
+  fatflow collective alltoall -b 8 -e 1G -f 4 small-1024
   fatflow collective all_reduce -e 256M --gpus 64 small-128 --engine packet
   fatflow collective all_reduce -e 16M --gpus 64 small-128 --engine all
   fatflow collective all_reduce my.toml --measured all_reduce_perf.txt --report busbw.html
   fatflow collective all_reduce -b 1G -e 1G --gpus 1024 llama3-meta-roce --seeds 20
   fatflow collective all_to_all -b 4M -e 4M small-128 --engine packet --iterations 100
+  fatflow collective all_reduce my.toml --nccl-tests all_reduce.txt --noise 0.02
   fatflow collective all_reduce my.toml --json | jq '.result.rows[].busbw_GBps'
 
 Sizes are binary, as in nccl-tests: 1M is 1,048,576 bytes. Bandwidths are in 10^9 bytes per second.")]
@@ -31,16 +33,17 @@ pub(crate) struct Arguments {
     collective: Name,
     #[command(flatten)]
     scenario: ScenarioArgument,
-    /// The smallest message
-    #[arg(short = 'b', long, value_name = "SIZE", default_value = "1M")]
+    /// The smallest message; a bare number counts bytes
+    #[arg(short = 'b', long, value_name = "SIZE", default_value = "1M", value_parser = size)]
     min: Bytes,
     /// The largest message
-    #[arg(short = 'e', long, value_name = "SIZE", default_value = "1G")]
+    #[arg(short = 'e', long, value_name = "SIZE", default_value = "1G", value_parser = size)]
     max: Bytes,
     /// From one size to the next
     #[arg(short = 'f', long, value_name = "N", default_value_t = 2)]
     factor: u64,
-    /// GPUs that take part [default: all]
+    /// GPUs that take part, in all servers together (nccl-tests' -g counts those of one thread)
+    /// [default: all]
     #[arg(short = 'g', long, value_name = "N")]
     gpus: Option<usize>,
     /// Run each size so often in a row, with queue pairs, rates and queues kept: how even are they?
@@ -50,6 +53,14 @@ pub(crate) struct Arguments {
     /// What nccl-tests printed on the real machine, to be shown beside the prediction
     #[arg(long, value_name = "FILE")]
     measured: Option<PathBuf>,
+    /// Also write the table as nccl-tests prints it
+    #[arg(long, value_name = "FILE.txt")]
+    nccl_tests: Option<PathBuf>,
+    /// Let the times in that file vary by so much, as a benchmark's do: the standard deviation of
+    /// their logarithm
+    #[arg(long, value_name = "SHARE", requires = "nccl_tests", default_value_t = 0.0,
+          value_parser = table::noise)]
+    noise: f64,
     #[command(flatten)]
     seeds: SeedsArgument,
     #[command(flatten)]
@@ -60,13 +71,27 @@ pub(crate) struct Arguments {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 #[value(rename_all = "snake_case")]
 enum Name {
+    #[value(alias = "allreduce", alias = "all-reduce", alias = "all_reduce_perf")]
     AllReduce,
+    #[value(alias = "allgather", alias = "all-gather", alias = "all_gather_perf")]
     AllGather,
+    #[value(alias = "reducescatter", alias = "reduce-scatter", alias = "reduce_scatter_perf")]
     ReduceScatter,
+    #[value(alias = "alltoall", alias = "all-to-all", alias = "alltoall_perf")]
     AllToAll,
+    #[value(alias = "bcast", alias = "broadcast_perf")]
     Broadcast,
+    #[value(alias = "reduce_perf")]
     Reduce,
+    #[value(alias = "sendrecv", alias = "send-recv", alias = "sendrecv_perf")]
     SendRecv,
+}
+
+/// A size as nccl-tests takes it: bytes where it has no unit.
+fn size(text: &str) -> Result<Bytes, String> {
+    let is_bare = !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
+    let text = if is_bare { format!("{text}B") } else { text.to_owned() };
+    text.parse().map_err(|error| format!("{error}; write it like 8, 64K, 1M or 4GiB"))
 }
 
 impl Arguments {
@@ -93,6 +118,10 @@ impl Arguments {
         };
         if terminal.engines().is_none() {
             self.seeds.refuse("`--engine all` asks every engine once")?;
+            if self.nccl_tests.is_some() {
+                let reason = "--nccl-tests writes one table: choose one engine instead of `all`";
+                return Err(Failure::Usage(reason.to_owned()).into());
+            }
             if self.measured.is_some() {
                 let reason = "--measured stands beside one engine: choose one instead of `all`";
                 return Err(Failure::Usage(reason.to_owned()).into());
@@ -110,6 +139,9 @@ impl Arguments {
         let report = terminal.watched(|watch| {
             collective::run_seeds(&loaded, &options, repeat, measured, watch)
         })?;
+        if let Some(path) = &self.nccl_tests {
+            save_text(path, &table::nccl_tests(&loaded, &report, self.noise))?;
+        }
         terminal.answer("collective", Some(&loaded), &report)?;
         Ok(terminal.ending())
     }

@@ -32,6 +32,9 @@ pub(crate) struct Arguments {
     /// The article's line through the years instead: bytes, demand, MFU, the network's share
     #[arg(long, conflicts_with_all = ["scenarios", "vary", "told"])]
     history: bool,
+    /// Show every row, also those that do not differ, with what was published and its sources
+    #[arg(long)]
+    all: bool,
     #[command(flatten)]
     seeds: SeedsArgument,
     #[command(flatten)]
@@ -74,9 +77,10 @@ impl Arguments {
         let tell = |text: &str| line.tell(text, 0, 0);
         let interrupt = &terminal.interrupt;
         let request = terminal.request(None, Purpose::Run(options.engine));
-        let report =
+        let mut report =
             interrupt.heeded(|| compare::run(&options, &request, &interrupt.happened, &tell))?;
         drop(line);
+        report.all = self.all;
         terminal.answer("compare", None, &report)?;
         Ok(terminal.ending_with(&report.targets))
     }

@@ -42,12 +42,15 @@ commands! {
     Collective collective
     Run run
     Traffic traffic
+    Advise advise
     Place place
+    Observe observe
     Compare compare
     Sweep sweep
     Validate validate
     Claims claims
     Serve serve
+    Explain explain
     Schema schema
     Completions completions
     Man man

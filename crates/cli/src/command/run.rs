@@ -2,6 +2,8 @@
 
 use commands::series;
 use commands::world::JobWorld;
+use commands::packets::Patience;
+use commands::run_job::several;
 use commands::seeds::Repeat;
 use commands::{Drawing, Failure, campaign, cross_check, run_job, run_traffic};
 use step::predict::Prediction;
@@ -21,8 +23,11 @@ Examples:
   fatflow run my.toml --engine flow --flows-out flows.csv --report run.html
   fatflow run scenarios/bench/incast-32.toml --engine packet --series 10us --series-pairs 0,1
   fatflow run scenarios/bench/ecmp-16-uplinks-4.toml --seeds 1000
+  fatflow run scenarios/bench/incast-32.toml --engine packet --pcap incast.pcapng
   fatflow run my.toml --engine all
   fatflow run small-128 --whole
+  fatflow run small-128 --steps 20
+  fatflow run scenarios/jobs/two-jobs.toml
   fatflow run llama3-meta-roce --days 30 --seeds 1000
   fatflow run my.toml --flows-out flows.parquet --links-out links.parquet
   fatflow run llama3-meta-roce --perfetto step.pftrace --openmetrics ports.om")]
@@ -48,6 +53,9 @@ pub(crate) struct Arguments {
     /// that often
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=36_500))]
     days: Option<u32>,
+    /// Run so many steps of the job one after the other on one clock, state kept: how even they are
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    steps: Option<u32>,
     #[command(flatten)]
     seeds: SeedsArgument,
     #[command(flatten)]
@@ -70,6 +78,13 @@ impl Arguments {
             (None, true) => Drawing::Omitted,
             (None, false) => Drawing::OnTerminal,
         };
+        if !loaded.members.is_empty() {
+            return self.several(terminal, &loaded, patience);
+        }
+        if self.steps.is_some() && (loaded.job.is_none() || self.days.is_some()) {
+            let reason = "--steps is for a job, and without --days";
+            return Err(Failure::Usage(reason.to_owned()).into());
+        }
         if self.whole && loaded.job.is_none() {
             let reason = "--whole is for jobs; synthetic traffic always runs on one clock";
             return Err(Failure::Usage(reason.to_owned()).into());
@@ -85,6 +100,7 @@ impl Arguments {
         let Some(engine) = terminal.engines() else {
             self.files.refuse_several_engines()?;
             self.seeds.refuse("`--engine all` asks every engine once")?;
+            self.refuse_steps_of_all()?;
             let report = terminal.watched(|watch| match loaded.job {
                 Some(_) => cross_check::job(&mut loaded, patience, watch),
                 None => cross_check::traffic(&mut loaded, patience, watch),
@@ -108,7 +124,8 @@ impl Arguments {
             queue_pairs: self.series_pairs.clone(),
             purpose,
         });
-        let options = run_traffic::Options { engine, patience, series, drawing };
+        let capture = self.files.capture();
+        let options = run_traffic::Options { engine, patience, series, capture, drawing };
         let repeat = terminal.repeat(self.seeds);
         let (report, work, outcome) = terminal
             .watched(|watch| run_traffic::run_seeds(&loaded, &options, repeat, watch))?;
@@ -134,7 +151,16 @@ impl Arguments {
                 self.files.of_step(world, prediction)
             };
             let Some(days) = self.days else {
-                return run_job::run_and(loaded, options, repeat, watch, also);
+                let options = run_job::Options {
+                    whole: options.whole || self.steps.is_some(),
+                    ..*options
+                };
+                let mut report = run_job::run_and(loaded, &options, repeat, watch, also)?;
+                if let Some(steps) = self.steps {
+                    let options = several::Options { engine, patience, steps };
+                    report.steps = Some(several::steps(loaded, options, watch)?);
+                }
+                return Ok::<_, Failure>(report);
             };
             // The dice are thrown again, the step is not run again.
             let mut report = run_job::run_and(loaded, options, Repeat::ONCE, watch, also)?;
@@ -144,6 +170,33 @@ impl Arguments {
         })?;
         terminal.answer("run", Some(loaded), &report)?;
         Ok(terminal.ending_with(&report.targets))
+    }
+
+    /// Several jobs on one fabric.
+    fn several(
+        &self,
+        terminal: &Terminal,
+        loaded: &Loaded,
+        patience: Patience,
+    ) -> Result<Ending, Stop> {
+        self.files.refuse_several_jobs()?;
+        self.seeds.refuse("several jobs are run with one seed: --seed chooses it")?;
+        let engine = terminal.engines().filter(|_| self.days.is_none() && self.series.is_none());
+        let Some(engine) = engine else {
+            let reason = "several jobs are run on one engine, without --days and --series";
+            return Err(Failure::Usage(reason.to_owned()).into());
+        };
+        let options = several::Options { engine, patience, steps: self.steps.unwrap_or(1) };
+        let report = terminal.watched(|watch| several::run(loaded, options, watch))?;
+        terminal.answer("run", Some(loaded), &report)?;
+        Ok(terminal.ending())
+    }
+
+    fn refuse_steps_of_all(&self) -> Result<(), Failure> {
+        match self.steps {
+            Some(_) => Err(Failure::Usage("--steps runs one engine, not `all`".to_owned())),
+            None => Ok(()),
+        }
     }
 
     /// Days are of a job, with the step of one engine.

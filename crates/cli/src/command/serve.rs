@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use commands::Failure;
 use serve::Options;
@@ -17,7 +18,9 @@ Examples:
   fatflow serve --listen 0.0.0.0:8471 --token \"$(openssl rand -hex 16)\"
 
 Runs and their results are kept in fatflow.redb in the workspace folder and survive a restart.
-Nothing outside the workspace is read.")]
+Nothing outside the workspace is read. Every run and check is a child process with limits; SIGTERM
+and Ctrl-C end the server and all of them. Settings of the environment (FATFLOW_SET_…) hold for
+every check and every run.")]
 pub(crate) struct Arguments {
     /// The address to listen on; anything but loopback needs a token
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8471")]
@@ -28,6 +31,19 @@ pub(crate) struct Arguments {
     /// What clients must know: add ?token=… to the address once
     #[arg(long, env = "FATFLOW_TOKEN", hide_env_values = true)]
     token: Option<String>,
+    /// Another name by which clients know this server, such as one of the DNS; may be given
+    /// several times
+    #[arg(long, value_name = "NAME")]
+    host: Vec<String>,
+    /// Memory that one run may use [default: half of what the machine has]
+    #[arg(long, value_name = "BYTES")]
+    memory: Option<units::Bytes>,
+    /// Processors that one run may use [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    processors: Option<u16>,
+    /// Seconds after which a run is stopped
+    #[arg(long, value_name = "SECONDS", default_value_t = 1800, value_parser = clap::value_parser!(u32).range(1..))]
+    run_seconds: u32,
 }
 
 impl Arguments {
@@ -40,11 +56,22 @@ impl Arguments {
         let mut options = Options::new(workspace, program);
         options.listen = self.listen;
         options.token.clone_from(&self.token);
+        options.hosts.clone_from(&self.host);
+        options.run_timeout = Duration::from_secs(self.run_seconds.into());
+        if let Some(memory) = self.memory {
+            options.run_memory = memory.get();
+        }
+        if let Some(processors) = self.processors {
+            options.processors = processors.into();
+        }
+        terminal.name_unused();
         let started = |address: SocketAddr| {
             // If standard output is closed, the address is known already.
             let _ = terminal.write(&format!("fatflow serves at http://{address}/\n"));
         };
-        serve::serve(options, started, std::future::pending()).map_err(failed)?;
-        Ok(Ending::Done)
+        let until = std::future::pending();
+        let served = terminal.interrupt.heeded(|| serve::serve(options, started, until));
+        served.map_err(failed)?;
+        Ok(terminal.ending())
     }
 }

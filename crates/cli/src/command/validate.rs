@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use commands::Failure;
-use commands::files::refuse_one_for_two;
+use commands::files::{refuse_one_for_two, save_bytes};
 use commands::validate::left_out::CONSTANTS;
 use commands::validate::ratchet::Ratchet;
 use commands::validate::{self, Options};
@@ -86,6 +86,5 @@ impl Arguments {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    let failed = |error| Failure::Run(format!("cannot write {}: {error}", path.display()));
-    std::fs::write(path, text).map_err(failed)
+    save_bytes(path, text.as_bytes())
 }

@@ -1,11 +1,11 @@
-//! What the seeds say: the list in `data/claims.toml`.
+//! What the source documents say: the list in `data/claims.toml`.
 
 use serde::{Deserialize, Serialize};
 
 /// The list, as it stands in the tree.
 const TEXT: &str = include_str!("../../data/claims.toml");
 
-/// One statement of the seeds.
+/// One statement of the source documents.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
@@ -79,7 +79,7 @@ struct List {
     claim: Vec<Claim>,
 }
 
-/// Every statement of the seeds, in their order.
+/// Every statement of the source documents, in their order.
 pub(super) fn all() -> Vec<Claim> {
     let list: List = toml::from_str(TEXT).expect("a test reads the list");
     list.claim

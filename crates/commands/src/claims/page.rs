@@ -10,7 +10,7 @@ use super::{Report, Row, Verdict};
 pub(super) fn sheet(report: &Report) -> Sheet {
     let mut verdicts = Table::new([
         ("claim", Align::Left),
-        ("what the seed says", Align::Left),
+        ("what the document says", Align::Left),
         ("here", Align::Right),
         ("verdict", Align::Left),
     ]);
@@ -31,7 +31,7 @@ pub(super) fn sheet(report: &Report) -> Sheet {
     }
     let chart = Chart::new(ChartKind::Bars, "Verdicts", shares).axes("claims", "verdict");
     Sheet::new()
-        .heading(format!("What the seeds say, {} engine", report.engine.name()))
+        .heading(format!("What the source documents say, {} engine", report.engine.name()))
         .facts(counts(report).map(|(verdict, count)| (verdict.words(), count.to_string(), "")))
         .text(report.rule)
         .table(verdicts)
@@ -99,7 +99,7 @@ impl Report {
     /// The page of the book.
     pub fn markdown(&self) -> String {
         let mut page = format!(
-            "# The claims of the seeds\n\n\
+            "# The claims of the source documents\n\n\
              Every number that the articles behind this project state, the scenario that tests it, \
              what comes out, and whether that agrees. Made by `fatflow claims --markdown`; {} \
              agree, {} disagree, {} are contradicted by better sources too, {} cannot be \
@@ -108,7 +108,7 @@ impl Report {
              binary: `fatflow init claims/incast` writes one out, `fatflow run claims/incast \
              --engine packet` runs it, `fatflow claims incast` tests the claims with that word in \
              their name.\n\n\
-             | claim | place | what the seed says | tested on | here | verdict | why |\n\
+             | claim | place | what the document says | tested on | here | verdict | why |\n\
              | --- | --- | --- | --- | --- | --- | --- |\n",
             self.agree, self.disagree, self.contradicted, self.untested, self.rule
         );

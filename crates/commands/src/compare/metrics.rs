@@ -23,8 +23,72 @@ pub(super) enum Form {
     Dollars,
     /// With the digits that count, and the unit.
     Plain,
+    /// As people write a ratio: 2:1.
+    Ratio,
     /// As it is.
     Words,
+}
+
+/// Which of two figures is better.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) enum Better {
+    /// Neither: it describes.
+    #[default]
+    Neither,
+    /// The smaller.
+    Less,
+    /// The larger.
+    More,
+}
+
+/// Figures of which less is better.
+const LESS: [&str; 25] = [
+    "step_s",
+    "exposed_communication",
+    "bubble",
+    "imbalance",
+    "slowdown",
+    "cost",
+    "network_cost",
+    "token_cost",
+    "idle_uplinks",
+    "max_utilisation",
+    "path_latency",
+    "interruptions_per_day",
+    "completion_s",
+    "makespan_s",
+    UNFINISHED,
+    "fct_p50_s",
+    "fct_p99_s",
+    "link_imbalance",
+    "uplink_imbalance",
+    "small_p50_s",
+    "small_p99_s",
+    "drops",
+    "retransmits",
+    "pauses",
+    "paused_s",
+];
+
+/// Figures of which more is better.
+const MORE: [&str; 9] = [
+    "tokens_per_s",
+    "tflops_per_gpu",
+    "mfu",
+    "goodput",
+    "busbw_GBps",
+    "goodput_bps",
+    "bisection",
+    "entropy",
+    "paths",
+];
+
+fn better(metric: &str) -> Better {
+    match metric {
+        metric if LESS.contains(&metric) => Better::Less,
+        metric if MORE.contains(&metric) => Better::More,
+        _ => Better::Neither,
+    }
 }
 
 /// One metric.
@@ -148,7 +212,7 @@ const METRICS: &[Metric] = &[
     .between(|c| ends(price(c, &NETWORK))),
     metric(FABRIC, "tiers", "tiers of switches", COUNT, |c| number(c.fabric.tiers.len() as f64)),
     metric(FABRIC, "switches", "switches", COUNT, |c| number(c.fabric.switches as f64)),
-    metric(FABRIC, "oversubscription", "oversubscription 1:", ("", Form::Plain), |c| {
+    metric(FABRIC, "oversubscription", "oversubscription", ("", Form::Ratio), |c| {
         number(c.fabric.tiers.iter().map(|tier| tier.oversubscription).fold(1.0, f64::max))
     }),
     metric(FABRIC, "bisection", "bisection", ("bit/s", Form::Scaled), |c| {
@@ -318,9 +382,11 @@ const METRICS: &[Metric] = &[
     metric(FLOWS, "goodput_bps", "all flows together", ("bit/s", Form::Scaled), |c| {
         number(several(c)?.goodput_bps?)
     }),
-    metric(FLOWS, "link_imbalance", "links, max/mean", PLAIN, |c| flows(c, |r| r.links.imbalance)),
+    metric(FLOWS, "link_imbalance", "links, busiest over mean", PLAIN, |c| {
+        flows(c, |r| r.links.imbalance)
+    }),
     metric(FLOWS, "idle_links", "links, idle", SHARE, |c| flows(c, |r| r.links.idle_share)),
-    metric(FLOWS, "uplink_imbalance", "uplinks, max/mean", PLAIN, |c| {
+    metric(FLOWS, "uplink_imbalance", "uplinks, busiest over mean", PLAIN, |c| {
         number(uplinks(c)?.at_switch.max_over_mean)
     }),
     metric(FLOWS, "uplinks_idle", "uplinks, idle", SHARE, |c| number(uplinks(c)?.at_switch.idle)),
@@ -400,7 +466,10 @@ pub(super) fn rows(columns: &[Column]) -> Vec<Row> {
             theme: metric.theme,
             title: metric.title.to_owned(),
             form: metric.form,
-        };
+            better: better(metric.key),
+            digits: 3,
+        }
+        .with_digits();
         let answered = |cells: &[Option<Value>]| cells.iter().any(Option::is_some);
         let all_finished = row.metric == UNFINISHED && !row.simulated.iter().any(is_some_of_it);
         if !all_finished && (answered(&row.simulated) || answered(&row.reported)) {
@@ -437,6 +506,8 @@ fn only_said(columns: &[Column]) -> Vec<Row> {
                     theme: ONLY_SAID,
                     title: reported.metric.replace('_', " "),
                     form: Form::Scaled,
+                    better: Better::Neither,
+                    digits: 3,
                 });
                 rows.len() - 1
             });

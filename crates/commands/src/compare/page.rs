@@ -1,31 +1,160 @@
-//! What people see of a comparison: one table for each theme, reported above simulated.
+//! What people see of a comparison: the verdict, one table of what differs with the best marked,
+//! the inputs that differ; on a page or if asked, one table for each theme, reported above simulated.
 
-use report::number::{between, dollars, grouped, significant};
+use report::number::{between, grouped, significant_to};
 use report::{Align, Chart, ChartKind, Frame, Sheet, Table, Unit};
 
-use super::metrics::{Form, ONLY_SAID, UNFINISHED};
+use super::metrics::{Better, Form, ONLY_SAID, UNFINISHED};
 use super::{Report, Row, Value};
 use crate::run_job::BreakdownSeconds;
 
-/// With more columns than this a table's columns become its rows.
-const MOST_COLUMNS: usize = 6;
+/// What people look at first, in this order.
+const MAIN: [&str; 21] = [
+    "job_gpus",
+    "step_s",
+    "mfu",
+    "tflops_per_gpu",
+    "exposed_communication",
+    "imbalance",
+    "slowdown",
+    "goodput",
+    "cost",
+    "network_cost",
+    "power",
+    "token_cost",
+    "completion_s",
+    "makespan_s",
+    UNFINISHED,
+    "fct_p50_s",
+    "fct_p99_s",
+    "busbw_GBps",
+    "goodput_bps",
+    "drops",
+    "pauses",
+];
 
 /// Changed inputs that are listed at most.
 const MOST_CHANGED: usize = 40;
 
 pub(super) fn sheet(report: &Report) -> Sheet {
-    let mut sources = Sources::default();
-    let mut sheet = Sheet::new()
-        .heading(format!("Side by side, {} engine", report.engine.name()))
-        .table(columns(report));
+    let mut sheet = Sheet::new().heading(title(report));
     if let Some(verdict) = &report.verdict {
-        sheet = sheet.text(format!("Verdict: {}.", verdict.text));
+        sheet = sheet.note(format!("{}.", verdict.text));
     }
     sheet = crate::targets::show(sheet, &report.targets);
     if !report.left_out.is_empty() {
         let names = report.left_out.join(", ");
         sheet = sheet.note(format!("Stopped before the end, and left out: {names}."));
     }
+    let main = rows_of(report, |row| MAIN.contains(&row.metric.as_str()));
+    match main.is_empty() {
+        true => sheet = sheet.text("No main figure differs; --all shows them."),
+        false => sheet = sheet.table(differences(report, &main)).text(legend(report)),
+    }
+    if !report.changed.is_empty() {
+        sheet = inputs(report, sheet);
+    }
+    let others =
+        rows_of(report, |row| !MAIN.contains(&row.metric.as_str()) && row.form != Form::Words);
+    if report.named && !others.is_empty() && !report.all {
+        sheet = sheet.heading("What else differs").table(differences(report, &others));
+    }
+    if report.titles.iter().any(|title| *title != report.titles[0]) {
+        sheet = sheet.heading("What the columns are").table(columns(report));
+    }
+    let details = details(report);
+    if report.all {
+        let parts = [sheet.parts, details.parts].concat();
+        return Sheet { parts };
+    }
+    let more = "All rows, what was published and its sources: --all, --report FILE.html or --json.";
+    sheet.text(more).on_page(details)
+}
+
+fn title(report: &Report) -> String {
+    let seeds = if 1 < report.seeds { format!(", {} seeds", report.seeds) } else { String::new() };
+    let count = report.columns.len();
+    let noun = if count == 1 { "scenario" } else { "scenarios" };
+    format!("{count} {noun} side by side, {} engine{seeds}", report.engine.name())
+}
+
+/// Rows to show: those that differ between the columns, or all, in the order of [`MAIN`].
+fn rows_of(report: &Report, is_wanted: impl Fn(&Row) -> bool) -> Vec<&Row> {
+    let mut rows: Vec<&Row> = report
+        .rows
+        .iter()
+        .filter(|row| row.theme != ONLY_SAID && is_wanted(row))
+        .filter(|row| report.all || row.metric == UNFINISHED || row.differs())
+        .collect();
+    let rank = |row: &&Row| MAIN.iter().position(|key| *key == row.metric);
+    rows.sort_by_key(|row| rank(row).unwrap_or(usize::MAX));
+    rows
+}
+
+/// What is read first: figures as rows, the best marked, differences from the first column.
+fn differences(report: &Report, rows: &[&Row]) -> Table {
+    let names = short(&report.columns);
+    let mut heads = vec![("", Align::Left)];
+    heads.extend(names.iter().map(|name| (name.as_str(), Align::Right)));
+    let mut table = Table::new(heads).turning();
+    for row in rows {
+        let marks = row.marks(report);
+        let cells = (0..row.simulated.len()).map(|at| {
+            let change = if report.named && 0 < at { row.change(at) } else { String::new() };
+            let gap = if change.is_empty() { String::new() } else { format!("{change:>8}") };
+            format!("{}{}{gap}", simulated(row, at), marks[at])
+        });
+        table.row(std::iter::once(row.title.clone()).chain(cells));
+        if row.metric == "step_s" {
+            let cells = (0..row.simulated.len()).map(|at| ends(row, at));
+            table.row(std::iter::once("  80 % interval".to_owned()).chain(cells));
+        }
+        if row.reported.iter().any(Option::is_some) {
+            let text = |value: &Option<Value>| {
+                value.as_ref().map_or_else(String::new, |value| write(value, row))
+            };
+            let cells = row.reported.iter().map(text);
+            table.row(std::iter::once("  published".to_owned()).chain(cells));
+        }
+    }
+    table
+}
+
+fn legend(report: &Report) -> String {
+    let mut text = "* best; ≈ a tie with it".to_owned();
+    if 1 < report.seeds {
+        text += "; ± is the 95 % confidence of the mean over the seeds";
+    }
+    match (report.named, report.columns.first()) {
+        (true, Some(first)) if 1 < report.columns.len() => {
+            text + &format!("; differences are from {first} (pp: percentage points).")
+        }
+        _ => text + ".",
+    }
+}
+
+/// What was written otherwise, a line for each key.
+fn inputs(report: &Report, sheet: Sheet) -> Sheet {
+    let mut table = Table::new([("", Align::Left), ("", Align::Left)]);
+    let between = if report.columns.len() == 2 { " → " } else { ", " };
+    for row in report.changed.iter().take(MOST_CHANGED) {
+        let value = |value: &String| {
+            if value.is_empty() { "–".to_owned() } else { value.trim_matches('"').to_owned() }
+        };
+        let values: Vec<String> = row.values.iter().map(value).collect();
+        table.row([row.key.clone(), values.join(between)]);
+    }
+    let sheet = sheet.heading("Inputs that differ, in the order of the columns").table(table);
+    match report.changed.len().saturating_sub(MOST_CHANGED) {
+        0 => sheet,
+        left => sheet.text(format!("{left} more differ; --json lists them.")),
+    }
+}
+
+/// Everything, theme by theme, with what was published and the charts.
+fn details(report: &Report) -> Sheet {
+    let mut sources = Sources::default();
+    let mut sheet = Sheet::new();
     if report.breakdowns.iter().any(Option::is_some) {
         sheet = sheet.heading("Where the time goes").chart(steps(report)).chart(breakdown(report));
     }
@@ -35,13 +164,6 @@ pub(super) fn sheet(report: &Report) -> Sheet {
     if let Some(chart) = said_and_here(report) {
         sheet = sheet.heading("Published beside simulated").chart(chart);
     }
-    if !report.changed.is_empty() && report.columns.len() <= MOST_COLUMNS {
-        sheet = sheet.heading("Inputs that differ").table(changed(report));
-        if MOST_CHANGED < report.changed.len() {
-            let left = report.changed.len() - MOST_CHANGED;
-            sheet = sheet.text(format!("{left} more differ; --json lists them."));
-        }
-    }
     let mut themes: Vec<&str> = Vec::new();
     for row in &report.rows {
         if !themes.contains(&row.theme) {
@@ -50,26 +172,116 @@ pub(super) fn sheet(report: &Report) -> Sheet {
     }
     for theme in themes {
         let rows: Vec<&Row> = report.rows.iter().filter(|row| row.theme == theme).collect();
-        if MOST_COLUMNS < report.columns.len() {
-            if let Some(table) = lines(report, &rows) {
-                sheet = sheet.heading(theme).table(table);
-            }
-            continue;
-        }
         sheet = sheet.heading(theme);
-        if rows.iter().all(|row| row.form == Form::Words) {
-            sheet = sheet.table(words(report, &rows, &mut sources));
-        } else {
-            sheet = sheet.table(figures(report, &rows, &mut sources));
+        sheet = match rows.iter().all(|row| row.form == Form::Words) {
+            true => sheet.table(words(report, &rows, &mut sources)),
+            false => sheet.table(figures(report, &rows, &mut sources)),
+        };
+    }
+    sheet = super::requirements::show(sheet, &report.columns, &report.requirements);
+    match sources.0.is_empty() {
+        true => sheet,
+        false => sheet.heading("Sources of what is reported").verbatim(sources.list()),
+    }
+}
+
+/// The names without the words that all of them begin with, where they are long.
+fn short(names: &[String]) -> Vec<String> {
+    const LONG: usize = 12;
+    let parts = |name: &str| -> Vec<String> {
+        name.split_inclusive(['-', '/', ' ']).map(str::to_owned).collect()
+    };
+    let all: Vec<Vec<String>> = names.iter().map(|name| parts(name)).collect();
+    let is_long = names.iter().any(|name| LONG < name.chars().count());
+    let shortest = all.iter().map(Vec::len).min().unwrap_or(0);
+    if !is_long || names.len() < 2 {
+        return names.to_vec();
+    }
+    let same = |at: &usize| all.iter().all(|parts| parts[*at] == all[0][*at]);
+    let common = (0..shortest.saturating_sub(1)).take_while(same).count();
+    all.iter().map(|parts| parts[common..].concat()).collect()
+}
+
+impl Row {
+    /// Whether it is not the same in all columns.
+    fn differs(&self) -> bool {
+        let is_near = |value: &Option<Value>| match (number(value), number(&self.simulated[0])) {
+            (Some(own), Some(first)) => (own - first).abs() <= 1e-9 * first.abs(),
+            _ => *value == self.simulated[0],
+        };
+        !self.simulated.iter().all(is_near)
+    }
+
+    /// A mark behind each figure: the best, and what cannot be told from it.
+    fn marks(&self, report: &Report) -> Vec<&'static str> {
+        let figures: Vec<Option<f64>> = self.simulated.iter().map(Value::number).collect();
+        let sign = match self.better {
+            Better::Less => 1.0,
+            Better::More => -1.0,
+            Better::Neither => 0.0,
+        };
+        let is_work = ["step_s", "tokens_per_s", "cost", "network_cost", "power"];
+        let compares = report.same_work || !is_work.contains(&self.metric.as_str());
+        if sign == 0.0 || !compares || figures.iter().flatten().count() < 2 || !self.differs() {
+            return vec![" "; figures.len()];
+        }
+        let order = |a: &(usize, f64), b: &(usize, f64)| (sign * a.1).total_cmp(&(sign * b.1));
+        let known = figures.iter().enumerate().filter_map(|(at, value)| value.map(|v| (at, v)));
+        let Some((best, least)) = known.min_by(order) else { return vec![" "; figures.len()] };
+        let doubt = |at: usize| self.ci95.get(at).copied().flatten().unwrap_or(0.0);
+        let of_step = ["step_s", "tokens_per_s", "mfu", "tflops_per_gpu"];
+        let ties = report.verdict.iter().flat_map(|verdict| &verdict.ties);
+        let ties: Vec<&String> = ties.chain(report.verdict.iter().map(|v| &v.best)).collect();
+        let mark = |(at, value): (usize, &Option<f64>)| {
+            let Some(value) = value else { return " " };
+            let is_tie = of_step.contains(&self.metric.as_str())
+                && [at, best].iter().all(|at| ties.contains(&&report.columns[*at]));
+            let is_near = (value - least).abs() <= doubt(at).hypot(doubt(best));
+            match at == best || *value == least {
+                true => "*",
+                false if is_tie || is_near => "≈",
+                false => " ",
+            }
+        };
+        figures.iter().enumerate().map(mark).collect()
+    }
+
+    /// How far a column's figure is from the first column's.
+    fn change(&self, at: usize) -> String {
+        let (Some(own), Some(first)) =
+            (Value::number(&self.simulated[at]), Value::number(&self.simulated[0]))
+        else {
+            return String::new();
+        };
+        let factor = own / first;
+        match self.form {
+            _ if (own - first).abs() <= 1e-9 * first.abs() => "=".to_owned(),
+            Form::Percent => format!("{:+.1} pp", 100.0 * (own - first)),
+            _ if first == 0.0 || !factor.is_finite() => String::new(),
+            _ if 10.0 <= factor => format!("×{factor:.0}"),
+            _ => match 100.0 * (factor - 1.0) {
+                change if change.abs() < 0.05 => format!("{change:+.2} %"),
+                change => format!("{change:+.1} %"),
+            },
         }
     }
-    if report.columns.len() <= MOST_COLUMNS {
-        sheet = super::requirements::show(sheet, &report.columns, &report.requirements);
+
+    /// As many digits as it takes to see what differs, three at least and seven at most.
+    pub(super) fn with_digits(mut self) -> Self {
+        let mut figures: Vec<f64> = self.simulated.iter().filter_map(Value::number).collect();
+        figures.sort_by(f64::total_cmp);
+        figures.dedup_by(|a, b| (*a - *b).abs() <= 1e-6 * b.abs());
+        self.digits = 3;
+        let is_seen = |row: &Self| {
+            let mut texts: Vec<String> = figures.iter().map(|n| figure(*n, row)).collect();
+            texts.dedup();
+            texts.len() == figures.len()
+        };
+        while self.digits < 7 && !is_seen(&self) {
+            self.digits += 1;
+        }
+        self
     }
-    if !sources.0.is_empty() {
-        sheet = sheet.heading("Sources of what is reported").verbatim(sources.list());
-    }
-    sheet
 }
 
 /// Where reported figures stand, each with a number.
@@ -102,23 +314,9 @@ fn raised(number: usize) -> String {
 }
 
 fn columns(report: &Report) -> Table {
-    let mut table = Table::new([("column", Align::Left), ("what it is", Align::Left)]);
+    let mut table = Table::new([("", Align::Left), ("", Align::Left)]);
     for (name, title) in report.columns.iter().zip(&report.titles) {
         table.row([name.clone(), title.clone()]);
-    }
-    table
-}
-
-fn changed(report: &Report) -> Table {
-    let mut heads = vec![("input", Align::Left)];
-    heads.extend(report.columns.iter().map(|name| (name.as_str(), Align::Right)));
-    let mut table = Table::new(heads);
-    for row in report.changed.iter().take(MOST_CHANGED) {
-        let value = |value: &String| {
-            if value.is_empty() { "–".to_owned() } else { value.trim_matches('"').to_owned() }
-        };
-        let values = row.values.iter().map(value);
-        table.row(std::iter::once(row.key.clone()).chain(values));
     }
     table
 }
@@ -166,34 +364,14 @@ fn ends(row: &Row, at: usize) -> String {
 /// What comes out in a column; over several seeds with how sure the mean is.
 fn simulated(row: &Row, at: usize) -> String {
     let text = row.simulated[at].as_ref().map_or_else(|| "–".to_owned(), |value| write(value, row));
+    let mean = Value::number(&row.simulated[at]).unwrap_or(0.0);
     match row.ci95.get(at) {
-        Some(Some(ci95)) if *ci95 > 0.0 => format!("{text} ± {}", figure(*ci95, row)),
+        // Below this it is the rounding of a mean of equal numbers.
+        Some(Some(ci95)) if 1e-9 * mean.abs() < *ci95 => {
+            format!("{text} ± {}", figure(*ci95, &Row { digits: 3, ..row.clone() }))
+        }
         _ => text,
     }
-}
-
-/// Many columns: a line for each, and only what differs between them, or puts the rest in doubt.
-fn lines(report: &Report, rows: &[&Row]) -> Option<Table> {
-    // A collective's bandwidth says all that its time does.
-    let bandwidth = rows.iter().any(|row| row.metric == "busbw_GBps");
-    let tells = |row: &&&Row| {
-        let differs = row.simulated.iter().any(|value| *value != row.simulated[0]);
-        let is_said = row.metric != "makespan_s" || !bandwidth;
-        row.metric == UNFINISHED || (differs && is_said)
-    };
-    let rows: Vec<&&Row> = rows.iter().filter(tells).collect();
-    if rows.is_empty() {
-        return None;
-    }
-    // Leaning to the right, names are not cut.
-    let mut heads = vec![("", Align::Right)];
-    heads.extend(rows.iter().map(|row| (row.title.as_str(), Align::Right)));
-    let mut table = Table::new(heads);
-    for (at, name) in report.columns.iter().enumerate() {
-        let cells = rows.iter().map(|row| simulated(row, at));
-        table.row(std::iter::once(name.clone()).chain(cells));
-    }
-    Some(table)
 }
 
 /// Words: for each metric and column a line.
@@ -230,28 +408,50 @@ fn write(value: &Value, row: &Row) -> String {
 }
 
 fn figure(number: f64, row: &Row) -> String {
+    let digits = row.digits.max(3);
     let with = |text: String| {
-        if row.unit.is_empty() { text } else { format!("{text} {}", row.unit) }
+        // Where the name says the unit, figures need not.
+        let is_said = row.unit.is_empty() || row.title.starts_with(&row.unit);
+        if is_said { text } else { format!("{text} {}", row.unit) }
     };
     match row.form {
-        Form::Percent => format!("{} %", significant(100.0 * number)),
+        Form::Percent => format!("{} %", significant_to(100.0 * number, digits)),
         Form::Count => grouped(number.max(0.0).round() as u64),
-        Form::Dollars if number.abs() < 100.0 => format!("${}", small(number)),
-        Form::Dollars => dollars(number).replace(" billion", "bn").replace(" M", "M"),
-        Form::Plain | Form::Words => with(small(number)),
-        Form::Scaled => scaled(number, &row.unit),
+        Form::Ratio => format!("{}:1", significant_to(number, digits)),
+        Form::Dollars => money(number, digits),
+        Form::Plain | Form::Words if row.unit == "s" => seconds(number, digits),
+        Form::Plain | Form::Words => with(small(number, digits)),
+        Form::Scaled => scaled(number, &row.unit, digits),
     }
 }
 
-/// Three digits that count, however small the number.
-fn small(number: f64) -> String {
+/// Digits that count, however small the number.
+fn small(number: f64, digits: usize) -> String {
     if number == 0.0 || 0.01 <= number.abs() {
-        return significant(number);
+        return significant_to(number, digits);
     }
-    format!("{number:.2e}")
+    format!("{number:.*e}", digits - 1)
 }
 
-fn scaled(number: f64, unit: &str) -> String {
+/// A time in the unit that suits it.
+fn seconds(number: f64, digits: usize) -> String {
+    let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")];
+    let found = units.into_iter().find(|(unit, _)| *unit <= number.abs());
+    let (unit, name) = found.unwrap_or(if number == 0.0 { (1.0, "s") } else { (1e-9, "ns") });
+    format!("{} {name}", significant_to(number / unit, digits))
+}
+
+fn money(number: f64, digits: usize) -> String {
+    let (unit, name) = match number.abs() {
+        size if size < 1e5 && 100.0 <= size => return format!("${}", grouped(number as u64)),
+        size if size < 1e5 => (1.0, ""),
+        size if size < 1e9 => (1e6, "M"),
+        _ => (1e9, "bn"),
+    };
+    format!("${}{name}", small(number / unit, digits))
+}
+
+fn scaled(number: f64, unit: &str, digits: usize) -> String {
     const PREFIXES: [(f64, &str); 6] =
         [(1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
     let found = PREFIXES.into_iter().find(|(factor, _)| *factor <= number.abs());
@@ -261,7 +461,7 @@ fn scaled(number: f64, unit: &str) -> String {
         "bit" => "bit",
         other => other,
     };
-    format!("{} {prefix}{unit}", significant(number / factor)).trim_end().to_owned()
+    format!("{} {prefix}{unit}", significant_to(number / factor, digits)).trim_end().to_owned()
 }
 
 /// The seconds of each column's step, by what they are spent on.

@@ -82,5 +82,5 @@ pub(super) fn show(sheet: Sheet, names: &[String], rows: &[Requirement]) -> Shee
         let cells = [row.name.to_owned(), row.figure.to_owned()].into_iter();
         table.row(cells.chain(figures).chain(ends));
     }
-    sheet.heading("What the seeds ask of a network").table(table)
+    sheet.heading("What the documents ask of a network").table(table)
 }

@@ -37,11 +37,16 @@ struct Step<'a> {
     exposed: f64,
 }
 
-/// Compares the steps of all columns that have one; nothing if fewer than two have.
-pub(super) fn verdict(names: &[String], columns: &[Column], engine: Engine) -> Option<Verdict> {
+/// Whether all jobs train the same model with as many tokens in a step.
+pub(super) fn is_same_work(columns: &[Column]) -> bool {
     let jobs = || columns.iter().filter_map(|column| column.loaded.job.as_ref());
     let work = |job: &job::Job| (job.model.clone(), job.batch.sequences * job.batch.length);
-    let is_same_work = jobs().all(|job| Some(work(job)) == jobs().next().map(work));
+    jobs().all(|job| Some(work(job)) == jobs().next().map(work))
+}
+
+/// Compares the steps of all columns that have one; nothing if fewer than two have.
+pub(super) fn verdict(names: &[String], columns: &[Column], engine: Engine) -> Option<Verdict> {
+    let is_same_work = is_same_work(columns);
     let named = names.iter().zip(columns);
     let steps = named.filter_map(|(name, column)| Step::of(name, column, is_same_work));
     let mut steps: Vec<Step<'_>> = steps.collect();

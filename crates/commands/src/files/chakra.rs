@@ -134,17 +134,19 @@ impl<'a> Tracer<'a> {
 
     /// Writes one rank. How many nodes that took.
     fn rank(&mut self, rank: u64, path: &Path) -> io::Result<u64> {
-        let mut writer = Writer::new(BufWriter::new(File::create(path)?))?;
         let program = self.program;
         let mut trace = RankTrace { rank, ends: Vec::new(), nodes: 0, rings: 0 };
-        let mut result = Ok(());
-        program.operations(self.stage(rank), &mut |operation| {
-            if result.is_ok() {
-                result = self.operation(&operation, &mut trace, &mut writer);
-            }
-        });
-        result?;
-        writer.finish()?;
+        super::replace(path, |out| {
+            let mut writer = Writer::new(out)?;
+            let mut result = Ok(());
+            program.operations(self.stage(rank), &mut |operation| {
+                if result.is_ok() {
+                    result = self.operation(&operation, &mut trace, &mut writer);
+                }
+            });
+            result?;
+            writer.finish().map(drop)
+        })?;
         Ok(trace.nodes)
     }
 
@@ -263,7 +265,10 @@ impl<'a> Tracer<'a> {
     fn groups(&self, path: &Path) -> io::Result<()> {
         let groups: Vec<(u64, Vec<u64>)> =
             self.groups.iter().map(|(name, ranks)| (*name, ranks.clone())).collect();
-        groups_json(&groups, &mut BufWriter::new(File::create(path)?))
+        super::replace(path, |mut out| {
+            groups_json(&groups, &mut out)?;
+            io::Write::flush(&mut out)
+        })
     }
 }
 

@@ -2,13 +2,13 @@
 //!
 //! Read are host lists (one or several in a line; what follows `#` is a remark), tables with a line
 //! of headings as `sinfo` and `sinfo -N` print them, two columns of node and state in either order
-//! (`sinfo -h -N -o '%N %t'`), and `scontrol show node`, with `-o` or without. A node is free if its
-//! state is idle and nothing else: not drained, not reserved, not silent (`idle*`).
+//! (`sinfo -h -N -o '%N %t'`), and `scontrol show node`, with `-o` or without. A node is free if
+//! its state is idle and nothing else: not drained, not reserved, not silent (`idle*`).
 
 use std::collections::BTreeMap;
 
 use scenario::Problem;
-use scenario::import::expand;
+use scenario::import::{HOSTS, expand};
 use scenario::source::Source;
 
 /// What a file says of nodes.
@@ -24,11 +24,12 @@ pub(super) fn read(source: &Source) -> Result<Listed, Problem> {
     let mut known: BTreeMap<String, usize> = BTreeMap::new();
     let mut columns: Option<(usize, usize)> = None;
     let mut pending: Option<Vec<String>> = None;
+    let mut budget = HOSTS;
     for (number, line) in (1..).zip(source.text.lines()) {
         let line = line.split('#').next().unwrap_or_default().trim();
         let words: Vec<&str> = line.split_whitespace().collect();
         let refuse = |why: String| Problem::error(format!("{}:{number}: {why}", source.name));
-        let hosts = |list: &str| expand(list).map_err(refuse);
+        let mut hosts = |list: &str| expand(list, &mut budget).map_err(refuse);
         let mut add = |names: Vec<String>, idle: Option<bool>| {
             for name in names {
                 match known.get(&name) {

@@ -2,7 +2,7 @@
 //!
 //! The graph is Scotch's `.grf`: blocks as vertices, bytes as edge loads, scaled to whole numbers.
 //! The target is a `sub`-architecture of a `tleaf` tree: the free units among all units of a tree
-//! of zones, leaves and units; a unit that is not free, or that only fills the tree up, is left out.
+//! of zones, leaves and units; a unit that is not free, or that only fills the tree, is left out.
 //! Source: the Scotch 7.0 user's guide, sections "Graph format" and "Target architecture file
 //! format".
 

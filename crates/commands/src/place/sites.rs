@@ -73,6 +73,12 @@ impl Ground {
         Ok(Self { servers_per_unit, gpus_per_unit, units, sites, left_out })
     }
 
+    /// The servers of a unit.
+    pub(super) fn servers_of(&self, unit: u32) -> std::ops::Range<usize> {
+        let first = unit as usize * self.servers_per_unit;
+        first..first + self.servers_per_unit
+    }
+
     /// Free units in all.
     pub(super) fn count(&self) -> usize {
         self.units.iter().map(Vec::len).sum()
@@ -202,8 +208,8 @@ fn is_cable(fabric: &Fabric, link: LinkId) -> bool {
         && fabric.nodes()[ends.to].kind == NodeKind::Switch
 }
 
-/// What a cable between two switches counts for: one, and more where those beside it are gone. Those
-/// beside it all lead up from the lower one; between equals, from one to the other.
+/// What a cable between two switches counts for: one, and more where those beside it are gone.
+/// Those beside it all lead up from the lower one; between equals, from one to the other.
 fn weight(fabric: &Fabric, from: NodeId, to: NodeId) -> f64 {
     let tier = |node: NodeId| fabric.nodes()[node].tier;
     let (low, high) = if tier(to) < tier(from) { (to, from) } else { (from, to) };

@@ -35,6 +35,9 @@ const BINS: usize = 200;
 /// Below this share of a lane's highest load it counts as idle.
 const IDLE: f64 = 0.005;
 
+/// What a timeline does not show one by one.
+const AFTER: &str = "jitter, stragglers, repeated rounds, the loop";
+
 /// A step over time, ready to be drawn.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lanes {
@@ -59,7 +62,8 @@ impl Lanes {
             Drawing::OnPage => frame(),
             _ => Frame::default(),
         };
-        let operations = on_page(&|| operations(world, line, &stages));
+        let step = prediction.breakdown.total().as_secs_f64();
+        let operations = on_page(&|| operations(world, line, &stages, step));
         let Some(loads) = Loads::of(world, prediction) else {
             return Self { operations, skipped, ..Self::default() };
         };
@@ -87,8 +91,10 @@ impl Lanes {
         )
         .caption(format!(
             "One rank stands for its pipeline stage: first its computation and the messages \
-                 that it waits for, below it what its network stream does meanwhile. Gaps are \
-                 bubbles.{left}"
+                 that it waits for, below it what its network stream does meanwhile. A gap is \
+                 waiting: for another stage's computation it counts as bubble, for another \
+                 stage's communication as that. The last bar is what slows the whole step and \
+                 no operation shows.{left}"
         ))
         .axes("start_s", "lane")
         .spans("start_s", "end_s")
@@ -157,7 +163,7 @@ fn rank_of(world: &JobWorld<'_>, stage: u32) -> (u64, usize) {
     (rank, fabric.nic_number(fabric.nic_of(gpu)).expect("a GPU's NIC is a NIC"))
 }
 
-fn operations(world: &JobWorld<'_>, line: &Timeline, stages: &[u32]) -> Frame {
+fn operations(world: &JobWorld<'_>, line: &Timeline, stages: &[u32], step_s: f64) -> Frame {
     let graph = line.graph();
     let mut frame = Frame::new(&["lane", "start_s", "end_s", "name", "work"]);
     let lane_of = |op: StepOpId| graph.lanes()[graph.ops()[op].lane];
@@ -184,6 +190,16 @@ fn operations(world: &JobWorld<'_>, line: &Timeline, stages: &[u32]) -> Frame {
             words.into(),
         ]);
     }
+    // The step ends where the last bar does.
+    let end = line.length().as_secs_f64();
+    for (lane, name) in graph.lanes().iter().zip(&names) {
+        let is_shown = stages.contains(&lane.stage) && lane.stream == Stream::Compute;
+        if is_shown && end < step_s {
+            let (from, to) = (seconds(end), seconds(step_s));
+            let name = name.as_str().into();
+            frame.push(vec![name, from, to, AFTER.into(), AFTER.into()]);
+        }
+    }
     frame
 }
 
@@ -199,6 +215,9 @@ struct Loads<'a> {
     bytes: [Vec<f64>; 5],
     /// The share of an axis's bytes in each bin, by stage and axis.
     shares: Vec<[Vec<f64>; 5]>,
+    /// The timeline, which ends before jitter and the loop around the step.
+    length_s: f64,
+    /// The whole step.
     step_s: f64,
 }
 
@@ -231,7 +250,8 @@ impl<'a> Loads<'a> {
             })
         };
         let shares = (0..world.job.layout.pp as u32).map(stage).collect();
-        Some(Self { fabric, bytes, shares, step_s: length })
+        let step_s = prediction.breakdown.total().as_secs_f64();
+        Some(Self { fabric, bytes, shares, length_s: length, step_s })
     }
 
     fn bytes(&self, axis: Axis, link: LinkId) -> f64 {
@@ -251,7 +271,7 @@ impl<'a> Loads<'a> {
     }
 
     fn at(&self, link: LinkId, bin: usize, stage: Option<u32>) -> [f64; 5] {
-        let capacity = self.fabric.class(link).rate.bytes_per_s() * self.step_s / BINS as f64;
+        let capacity = self.fabric.class(link).rate.bytes_per_s() * self.length_s / BINS as f64;
         let share = |axis: Axis| match stage {
             Some(stage) => self.shares[stage as usize][axis as usize][bin],
             None => {
@@ -288,7 +308,7 @@ impl<'a> Loads<'a> {
                     bits_per_second(mean * rate),
                     bits_per_second(rate)
                 );
-                let time = |bin: usize| seconds(bin as f64 * self.step_s / BINS as f64);
+                let time = |bin: usize| seconds(bin as f64 * self.length_s / BINS as f64);
                 let (from, to) = (time(at), time(at + same));
                 frame.push(vec![name.into(), from, to, text.into(), axis_words(axis).into()]);
             }
@@ -348,7 +368,7 @@ fn over_time(loads: &Loads<'_>, worst: &[LinkId]) -> Frame {
     for (name, link) in names(loads.fabric, worst).iter().zip(worst) {
         for (bin, by_axis) in loads.by_axis(*link, None).iter().enumerate() {
             let load: f64 = by_axis.iter().sum();
-            let time = seconds(bin as f64 * loads.step_s / BINS as f64);
+            let time = seconds(bin as f64 * loads.length_s / BINS as f64);
             frame.push(vec![time, name.as_str().into(), ((load * 1e4).round() / 1e4).into()]);
         }
     }

@@ -24,11 +24,24 @@ pub(super) struct Drawn {
     pub(super) engine: Engine,
     pub(super) lanes: Lanes,
     pub(super) job: String,
+    /// (p - 1) / (m v), of the time without bubble.
+    pub(super) textbook_bubble: f64,
+    /// GPUs of the cluster.
+    pub(super) cluster_gpus: u64,
 }
 
 impl Drawn {
     pub(super) fn of(loaded: &Loaded, world: &JobWorld<'_>, engine: Engine, lanes: Lanes) -> Self {
-        Self { title: loaded.title(), engine, lanes, job: job_words(world.job) }
+        let job = world.job;
+        Self {
+            title: loaded.title(),
+            engine,
+            lanes,
+            job: job_words(job),
+            textbook_bubble: (job.layout.pp - 1) as f64
+                / (job.microbatches * job.layout.vpp).max(1) as f64,
+            cluster_gpus: world.fabric().gpus() as u64,
+        }
     }
 }
 
@@ -87,10 +100,18 @@ impl Answer for Report {
             ("per GPU", format!("{:.0} TFLOP/s", self.tflops_per_gpu), ""),
             ("tokens", format!("{}/s", grouped(self.tokens_per_s as u64)), ""),
             ("exposed communication", percent(self.exposed_communication), "of the step"),
-            ("busiest link", percent(self.links.max_utilisation), "over the step"),
-            ("imbalance", significant(self.links.imbalance), "busiest over mean"),
+            ("the fabric costs", self.fabric_words(), "of the step"),
             ("goodput", percent(self.goodput), "of a long run"),
+            (
+                "a million tokens",
+                format!("${:.3}", self.cost.usd_per_million_tokens),
+                "at assumed prices",
+            ),
         ]);
+        // What was scaled is said right below the figures that rest on it.
+        if let Some(scaled) = &self.scaled {
+            sheet = sheet.note(scaled.words());
+        }
         sheet = targets::show(sheet, &self.targets).text(self.interval_words());
         sheet = match &self.whole {
             Some(whole) => sheet.text(whole.words(self.step_s)),
@@ -99,8 +120,8 @@ impl Answer for Report {
                  runs every rank on one clock).",
             ),
         };
-        if let Some(scaled) = &self.scaled {
-            sheet = sheet.note(scaled.words());
+        if let Some(steps) = &self.steps {
+            sheet = sheet.text(steps.words());
         }
         if let Some(seeds) = &self.seeds {
             sheet = seeds.show(sheet);
@@ -111,6 +132,7 @@ impl Answer for Report {
         sheet = sheet.heading("Where the time goes").chart(self.waterfall());
         sheet = sheet.text(format!("Besides computation the most is {}.", self.constraint));
         sheet = sheet.chart(self.causes_s.chart()).text(self.causes_s.words());
+        sheet = sheet.text(self.attribution_words());
         sheet = sheet.heading("The critical path").text("Its longest stretches, in their order:");
         sheet = sheet.table(self.path_table());
         sheet = sheet.heading("The step over time").chart(self.drawn.lanes.ranks());
@@ -187,6 +209,32 @@ impl Report {
             tokens[1],
             interval.why,
         )
+    }
+
+    fn fabric_words(&self) -> String {
+        match self.drawn.engine.has_contention() {
+            true if self.verdict.fabric_s < 0.0005 * self.step_s => "nothing".to_owned(),
+            true => span(self.verdict.fabric_s),
+            false => "not told".to_owned(),
+        }
+    }
+
+    /// What is counted as exposed and as bubble, beside the textbook's bubble.
+    fn attribution_words(&self) -> String {
+        let mut text =
+            "Exposed is communication that no computation of the busiest rank hides.".to_owned();
+        let share = self.drawn.textbook_bubble;
+        if 0.0 < share {
+            text += &format!(
+                " Bubble is waiting for another stage's computation; waiting for another stage's \
+                 communication counts as that communication. By the textbook, (stages - 1) / \
+                 (microbatches × virtual stages), the bubble is {} of the time without it; here \
+                 it is {}.",
+                percent(share),
+                percent(self.breakdown_s.bubble / (self.step_s - self.breakdown_s.bubble)),
+            );
+        }
+        text
     }
 
     fn waterfall(&self) -> Chart {
@@ -307,9 +355,14 @@ impl Report {
     fn money_table(&self) -> Table {
         let bill = &self.cost;
         let joules = |joules: f64| format!("{} kWh", significant(joules / 3.6e6));
+        let share = format!(
+            "capital of the job's {} of {} GPUs (`fatflow topo`: all of them)",
+            grouped(self.gpus),
+            grouped(self.drawn.cluster_gpus)
+        );
         rows([
             (
-                "capital of the job's share",
+                &share,
                 with_ends(bill.capital_usd, bill.capital_low_usd, bill.capital_high_usd, dollars),
             ),
             ("of which the network", {

@@ -184,7 +184,7 @@ impl Exchanged {
 }
 
 /// The scenario without what comes and goes.
-fn quiet(loaded: &Loaded) -> Result<Box<Loaded>, Failure> {
+pub(super) fn quiet(loaded: &Loaded) -> Result<Box<Loaded>, Failure> {
     let mut quiet = Box::new(loaded.clone());
     quiet.scenario.faults.retain(|fault| !fault.comes_or_goes());
     let faults = Faults::new(loaded.fabric(), &quiet.scenario.faults, "faults");
@@ -242,11 +242,12 @@ fn whole_step(
     let detail = engine.detail();
     let runner = Runner { detail, most_operations, ..Runner::folded(&mut run) };
     let seed = loaded.scenario.seed;
-    Ok(whole::predict(world.world(), &assumptions(loaded), seed, runner, phases)?)
+    let assumptions = assumptions(loaded);
+    Ok(whole::predict(world.world(), &assumptions, seed, runner, phases)?)
 }
 
 /// Refuses packets that would take too long.
-fn refuse_long(
+pub(super) fn refuse_long(
     loaded: &Loaded,
     fabric: &Fabric,
     engine: Engine,

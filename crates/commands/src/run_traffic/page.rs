@@ -145,7 +145,10 @@ impl Answer for Report {
         sheet = self.links_in_use(sheet);
         sheet = pictures.show(sheet, "All links");
         match engine.moves_packets() {
-            true => sheet.heading("Packets").table(self.packet_table()),
+            true => {
+                sheet = sheet.heading("Packets").table(self.packet_table());
+                self.capture.iter().fold(sheet, |sheet, told| sheet.text(told.words()))
+            }
             false => sheet.text(format!(
                 "{} events; {:.2} of the processor, at most {:.1} of memory.{}",
                 grouped(self.events),

@@ -53,6 +53,7 @@ const HINTS: &[(&str, &[&str])] = &[
     ("job.recompute", &["\"full\"", "[\"layernorm\"]", "[\"mla_up_proj\"]"]),
     ("job.placement.policy", &["\"random\""]),
     ("job", &["{model = \"llama3-8b\"}"]),
+    ("jobs", &["[{model = \"llama3-405b\"}]"]),
     ("library.tuner", &["[\"allreduce,0,1073741824,ring,simple,4,-1,-1\"]"]),
     ("network.congestion.control", &["\"hpcc\""]),
     ("network.credits.high_priority", &["[0]"]),

@@ -1,3 +1,5 @@
+//! The mapping against cases whose best answer is known, and against its own bound.
+
 use super::*;
 
 /// Distance 0 inside a site, 1 inside a zone of so many sites, 2 beyond.

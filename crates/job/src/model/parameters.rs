@@ -186,8 +186,8 @@ mod tests {
 
     /// Agreement with published counts, to 0.5 %. Sources: Llama 3's model cards (8.03B, 70.6B,
     /// 405B), GPT-3 (arXiv 2005.14165, table D.1: 174,600M), Mixtral (arXiv 2401.04088: 47B,
-    /// announced as 46.7B), DeepSeek-V2 (236B) and V3 (671B), Qwen3 (arXiv 2505.09388: 235B), gpt-oss
-    /// (arXiv 2508.10925, table 1: 116.83B).
+    /// announced as 46.7B), DeepSeek-V2 (236B) and V3 (671B), Qwen3 (arXiv 2505.09388: 235B),
+    /// gpt-oss (arXiv 2508.10925, table 1: 116.83B).
     #[test]
     fn totals_are_within_half_a_per_cent_of_the_published_ones() {
         let published = [
@@ -243,8 +243,8 @@ mod tests {
     }
 
     /// Agreement. Published active counts have two or three digits: Mixtral's 12.9B counts the
-    /// embedding, and Qwen3's 22B; DeepSeek's 21B and 37B (36.7B in V3's weight notes) and gpt-oss's
-    /// 5.13B do not.
+    /// embedding, and Qwen3's 22B; DeepSeek's 21B and 37B (36.7B in V3's weight notes) and
+    /// gpt-oss's 5.13B do not.
     #[test]
     fn active_counts_round_to_the_published_ones() {
         let active = |name: &str| {

@@ -34,7 +34,7 @@ fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble>
         let kind = unread::kind(&head);
         reading.source.kind = kind.unwrap_or("text of an unknown kind").to_owned();
         let file = &reading.source.file;
-        reading.source.problems.push(format!("{file}: observe reads nothing in it"));
+        reading.source.problems.push(format!("{file}: observe does not read this"));
     }
     result
 }

@@ -115,7 +115,7 @@ impl Nccl {
             return is_used;
         }
         if message.contains("comm") && message.contains("anks ") {
-            return self.communicator(&writer, message, reading);
+            return self.communicator(&writer, message, line, reading);
         }
         self.remark(&writer, message, line, reading)
     }
@@ -144,6 +144,10 @@ impl Nccl {
         if let Some((name, value)) = message.split_once(" set by environment to ") {
             let name = name.rsplit(' ').next().unwrap_or(name).to_owned();
             let value = value.trim_end_matches('.').to_owned();
+            let what = format!("environment {name}={value}");
+            if reading.observed.evidence.0.len() < MAX_WARNINGS {
+                reading.observed.evidence.add(&what, || line.quote(&reading.source.file));
+            }
             let values = reading.observed.cluster.environment.entry(name).or_default();
             values.entry(value).or_default().insert(writer.host.to_owned());
             return true;
@@ -284,6 +288,7 @@ impl Nccl {
         &mut self,
         writer: &Writer<'_>,
         message: &str,
+        line: &Line<'_>,
         reading: &mut Reading<'_>,
     ) -> bool {
         if message.contains(": opCount ") {
@@ -297,6 +302,9 @@ impl Nccl {
             let notes = self.notes(writer, Some(address));
             notes.nodes = Some(nodes);
             notes.local_ranks = number(message, "localRanks ");
+            if 1 < nodes {
+                reading.observed.evidence.add("nodes", || line.quote(&reading.source.file));
+            }
             return true;
         }
         let is_start = message.contains("Init START");
@@ -310,6 +318,10 @@ impl Nccl {
         host.gpus.insert(bus.unwrap_or_else(|| writer.device.to_string()));
         if is_complete {
             *reading.observed.initialised.entry(size).or_default() += 1;
+            if size == 1 {
+                let what = "joined a communicator of 1";
+                reading.observed.evidence.add(what, || line.quote(&reading.source.file));
+            }
         }
         let gpu = gpu(&mut self.gpus, writer);
         gpu.names_first |= is_start;
@@ -367,6 +379,7 @@ impl Nccl {
             return true;
         }
         if let Some(list) = after(message, "Using [") {
+            reading.observed.evidence.add("nics_listed", || line.quote(&reading.source.file));
             let host = reading.observed.cluster.hosts.entry(writer.host.to_owned()).or_default();
             devices(&message[message.len() - list.len() - 1..], &mut host.nics);
             return true;
@@ -399,6 +412,10 @@ impl Nccl {
         let mtu = number_of(" mtu ").filter(|code| (1..=5).contains(code));
         entry.mtu_bytes = mtu.map(|code| 128 << code);
         entry.gid_index = number_of(" GID ");
+        if let Some(gid) = entry.gid_index {
+            let what = format!("gid {gid}");
+            reading.observed.evidence.add(&what, || line.quote(&reading.source.file));
+        }
         true
     }
 

@@ -20,7 +20,7 @@ use crate::input::{Input, Trouble};
 const MAX_BYTES: u64 = 1 << 30;
 
 /// All of a file that has to be read whole.
-fn whole(input: &mut Input<'_>) -> Result<Vec<u8>, Trouble> {
+pub(crate) fn whole(input: &mut Input<'_>) -> Result<Vec<u8>, Trouble> {
     let mut bytes = Vec::new();
     input.by_ref().take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
     match MAX_BYTES < bytes.len() as u64 {

@@ -13,9 +13,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fabric::topology::{EdgeConfig, GraphConfig, SwitchConfig};
+use units::Budget;
 
 use super::yaml::{self, Node};
-use super::{MAX_ITEMS, Wrong, by_server};
+use super::{Wrong, by_server};
 
 /// Words that stand before an interface of the machine that runs the lab.
 const OUTSIDE: [&str; 3] = ["host", "mgmt-net", "macvlan"];
@@ -23,8 +24,8 @@ const OUTSIDE: [&str; 3] = ["host", "mgmt-net", "macvlan"];
 /// Kinds that are hosts, not switches.
 const HOST_KINDS: [&str; 3] = ["linux", "ext-container", "k8s-kind"];
 
-pub(crate) fn read(text: &str) -> Result<GraphConfig, Wrong> {
-    let root = yaml::read(text)?;
+pub(crate) fn read(text: &str, budget: &mut Budget) -> Result<GraphConfig, Wrong> {
+    let root = yaml::read(text, budget)?;
     let Some(topology) = root.get("topology") else {
         return Err((root.line, "`topology` is missing".to_owned()));
     };
@@ -70,10 +71,8 @@ pub(crate) fn read(text: &str) -> Result<GraphConfig, Wrong> {
         if a == b {
             return Err((link.line, format!("`{a}` is joined with itself")));
         }
+        budget.spend_items(1).map_err(|over| (link.line, over.to_string()))?;
         edges.push(edge(a, b, link)?);
-        if MAX_ITEMS < edges.len() {
-            return Err((link.line, format!("there are more than {MAX_ITEMS} links")));
-        }
     }
     let (endpoints, nics_per_node) = by_server(endpoints);
     Ok(GraphConfig { endpoints, nics_per_node, switches, edges })

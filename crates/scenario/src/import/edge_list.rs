@@ -14,9 +14,9 @@
 use std::collections::BTreeMap;
 
 use fabric::topology::{EdgeConfig, GraphConfig, SwitchConfig};
-use units::{Length, Rate, Span};
+use units::{Budget, Length, Rate, Span};
 
-use super::{MAX_ITEMS, Wrong, by_server, server_of};
+use super::{Wrong, by_server, server_of};
 
 /// Names of columns, and what they mean.
 const COLUMNS: &[(&str, &[&str])] = &[
@@ -47,7 +47,7 @@ struct About {
     model: Option<String>,
 }
 
-pub(crate) fn read(text: &str) -> Result<GraphConfig, Wrong> {
+pub(crate) fn read(text: &str, budget: &mut Budget) -> Result<GraphConfig, Wrong> {
     let mut reader = csv::ReaderBuilder::new()
         .delimiter(delimiter(text))
         .comment(Some(b'#'))
@@ -78,10 +78,8 @@ pub(crate) fn read(text: &str) -> Result<GraphConfig, Wrong> {
             }
             about.model = field(&format!("{end}_model")).map(str::to_owned).or(about.model.take());
         }
+        budget.spend_items(1).map_err(|over| (line, over.to_string()))?;
         edges.push(edge);
-        if MAX_ITEMS < edges.len() {
-            return Err((line, format!("there are more than {MAX_ITEMS} cables")));
-        }
     }
     Ok(graph(edges, &names, &abouts))
 }
@@ -206,6 +204,10 @@ fn graph(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read(text: &str) -> Result<GraphConfig, Wrong> {
+        super::read(text, &mut { super::super::BUDGET })
+    }
 
     #[test]
     fn columns_go_by_many_names() {

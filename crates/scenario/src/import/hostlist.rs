@@ -3,10 +3,19 @@
 //! Several brackets multiply, the last one varying fastest; a number keeps the zeros it is written
 //! with. Source: Slurm's `hostlist.c` and the man page of `scontrol show hostnames`.
 
-use super::MAX_ITEMS;
+use units::Budget;
+
+/// Digits of a number in a list; Slurm's own numbers have fewer.
+const MAX_DIGITS: usize = 18;
+/// What a name takes in memory besides its letters.
+const EACH: u64 = 32;
+
+/// What one list may come to: more hosts than any cluster has, in names as people give them.
+pub const BUDGET: Budget =
+    Budget { bytes: 64 << 20, items: 1 << 18, depth: 1, expansion: 64 << 20 };
 
 /// All hosts of a list, in order.
-pub fn expand(list: &str) -> Result<Vec<String>, String> {
+pub fn expand(list: &str, budget: &mut Budget) -> Result<Vec<String>, String> {
     let mut hosts = Vec::new();
     for word in split(list)? {
         let word = word.trim();
@@ -17,13 +26,14 @@ pub fn expand(list: &str) -> Result<Vec<String>, String> {
         let mut rest = word;
         while let Some(open) = rest.find('[') {
             let Some(length) = rest[open..].find(']') else {
-                return Err(format!("`{word}` has a `[` without `]`"));
+                return Err(told(word, "has a `[` without `]`"));
             };
-            let inside = ranges(&rest[open + 1..open + length], word)?;
-            if MAX_ITEMS < partial.len().saturating_mul(inside.len()).saturating_add(hosts.len()) {
-                return Err(format!("`{word}` names more than {MAX_ITEMS} hosts"));
-            }
+            let inside = ranges(&rest[open + 1..open + length], word, budget)?;
             let before = &rest[..open];
+            let count = partial.len().saturating_mul(inside.len());
+            let letters = |names: &[String]| names.iter().map(String::len).max().unwrap_or(0);
+            let each = letters(&partial) + before.len() + letters(&inside);
+            written(budget, word, count, each)?;
             let each = |start: &String| -> Vec<String> {
                 inside.iter().map(|number| format!("{start}{before}{number}")).collect()
             };
@@ -31,11 +41,29 @@ pub fn expand(list: &str) -> Result<Vec<String>, String> {
             rest = &rest[open + length + 1..];
         }
         if rest.contains(']') {
-            return Err(format!("`{word}` has a `]` without `[`"));
+            return Err(told(word, "has a `]` without `[`"));
         }
+        let each = partial.iter().map(String::len).max().unwrap_or(0) + rest.len();
+        budget.spend_items(partial.len() as u64).map_err(|over| told(word, over))?;
+        written(budget, word, partial.len(), each)?;
         hosts.extend(partial.into_iter().map(|start| format!("{start}{rest}")));
     }
     Ok(hosts)
+}
+
+/// Takes what so many names of so many letters take, and refuses more than there may be in all.
+fn written(budget: &mut Budget, word: &str, count: usize, letters: usize) -> Result<(), String> {
+    let bytes = (letters as u64 + EACH).saturating_mul(count as u64);
+    let items = Budget { ..*budget }.spend_items(count as u64);
+    items.and_then(|()| budget.spend_expansion(bytes)).map_err(|over| told(word, over))
+}
+
+/// What is wrong with a list, without quoting megabytes of it.
+fn told(word: &str, reason: impl std::fmt::Display) -> String {
+    match word.char_indices().nth(60) {
+        Some((end, _)) => format!("`{}…`: {reason}", &word[..end]),
+        None => format!("`{word}`: {reason}"),
+    }
 }
 
 /// The words between commas that are not inside brackets.
@@ -44,7 +72,7 @@ fn split(list: &str) -> Result<Vec<&str>, String> {
     let (mut start, mut is_inside) = (0, false);
     for (at, c) in list.char_indices() {
         match c {
-            '[' if is_inside => return Err(format!("`{list}` has a `[` inside of brackets")),
+            '[' if is_inside => return Err(told(list, "has a `[` inside of brackets")),
             '[' => is_inside = true,
             ']' => is_inside = false,
             ',' if !is_inside => {
@@ -59,24 +87,22 @@ fn split(list: &str) -> Result<Vec<&str>, String> {
 }
 
 /// The numbers of `0-3,12,018-020`, as they are written.
-fn ranges(inside: &str, word: &str) -> Result<Vec<String>, String> {
+fn ranges(inside: &str, word: &str, budget: &mut Budget) -> Result<Vec<String>, String> {
     let mut numbers = Vec::new();
     for part in inside.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last) = (first.trim(), last.trim());
         let parse = |digits: &str| match digits.bytes().all(|digit| digit.is_ascii_digit()) {
-            true => digits.parse::<usize>().ok(),
-            false => None,
+            true if digits.len() <= MAX_DIGITS => digits.parse::<usize>().ok(),
+            _ => None,
         };
         let (Some(low), Some(high)) = (parse(first), parse(last)) else {
-            return Err(format!("`{word}`: `{part}` is not a number or a range"));
+            return Err(told(word, told(part, "is not a number or a range")));
         };
         if high < low {
-            return Err(format!("`{word}`: `{part}` counts backwards"));
+            return Err(told(word, told(part, "counts backwards")));
         }
-        if MAX_ITEMS < (high - low).saturating_add(numbers.len()) {
-            return Err(format!("`{word}` names more than {MAX_ITEMS} hosts"));
-        }
+        written(budget, word, (high - low).saturating_add(1), MAX_DIGITS)?;
         let width = first.len();
         numbers.extend((low..=high).map(|number| format!("{number:0width$}")));
     }
@@ -146,6 +172,10 @@ mod tests {
 
     use super::*;
 
+    fn expand(list: &str) -> Result<Vec<String>, String> {
+        super::expand(list, &mut { BUDGET })
+    }
+
     #[test]
     fn lists_expand_as_slurm_does() {
         let expanded = |list: &str| expand(list).unwrap().join(" ");
@@ -158,12 +188,20 @@ mod tests {
     #[test]
     fn mistakes_and_bombs_are_refused() {
         let told = |list: &str| expand(list).unwrap_err();
-        assert_eq!(told("n[1-"), "`n[1-` has a `[` without `]`");
-        assert_eq!(told("n1]"), "`n1]` has a `]` without `[`");
-        assert_eq!(told("n[3-1]"), "`n[3-1]`: `3-1` counts backwards");
-        assert_eq!(told("n[a]"), "`n[a]`: `a` is not a number or a range");
-        assert!(told("n[0-99999999999]").contains("more than"));
-        assert!(told("n[0-9999][0-9999]").contains("more than"));
+        assert_eq!(told("n[1-"), "`n[1-`: has a `[` without `]`");
+        assert_eq!(told("n1]"), "`n1]`: has a `]` without `[`");
+        assert_eq!(told("n[3-1]"), "`n[3-1]`: `3-1`: counts backwards");
+        assert_eq!(told("n[a]"), "`n[a]`: `a`: is not a number or a range");
+        assert!(told("n[0-99999999999]").contains("too many items"));
+        assert!(told("n[0-9999][0-9999]").contains("too many items"));
+        assert!(told("s[0-999999]").contains("too many items"));
+        assert!(told(&vec!["s[0-99999]"; 8].join(",")).contains("too many items"));
+        // Once a panic: more zeros than a width can have.
+        let zeros = told(&format!("n[{}-3]", "0".repeat(70_000)));
+        assert!(zeros.contains("not a number") && zeros.len() < 300, "{zeros}");
+        // A long name times many hosts.
+        let long = format!("{}[0-99999]", "x".repeat(10_000));
+        assert!(told(&long).contains("too many bytes once it is written out"));
     }
 
     proptest! {

@@ -8,9 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fabric::topology::{EdgeConfig, GraphConfig, SwitchConfig};
-use units::Rate;
+use units::{Budget, Rate};
 
-use super::{MAX_ITEMS, Wrong, by_server};
+use super::{Wrong, by_server};
 
 /// A switch or adapter.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ struct Subnet {
     device_id: Option<u32>,
 }
 
-pub(crate) fn read(text: &str) -> Result<GraphConfig, Wrong> {
+pub(crate) fn read(text: &str, budget: &mut Budget) -> Result<GraphConfig, Wrong> {
     let mut subnet = Subnet::default();
     let mut current: Option<String> = None;
     let mut lines_of: BTreeMap<String, usize> = BTreeMap::new();
@@ -59,11 +59,9 @@ pub(crate) fn read(text: &str) -> Result<GraphConfig, Wrong> {
                 let (near, far, rate) = port(line).map_err(wrong)?;
                 let ends = ((guid.clone(), near), far);
                 let ends = if ends.0 <= ends.1 { ends } else { (ends.1, ends.0) };
+                budget.spend_items(1).map_err(|over| wrong(over.to_string()))?;
                 let known = subnet.cables.entry(ends).or_insert(rate);
                 *known = known.or(rate);
-                if MAX_ITEMS < subnet.cables.len() {
-                    return Err(wrong(format!("there are more than {MAX_ITEMS} cables")));
-                }
             }
             "" => current = None,
             _ if word.starts_with("devid=") => {

@@ -21,17 +21,21 @@ use std::fs::File;
 use std::path::Path;
 
 use fabric::topology::GraphConfig;
+use units::Budget;
 
-use crate::source::{is_allowed, up_to};
+use crate::source::{is_allowed, remember, up_to};
 
+pub use hostlist::BUDGET as HOSTS;
 pub use hostlist::{compress, expand};
 pub use nccl::Server;
 
 /// The largest topology file that is read: an edge list of a million GPUs fits.
 pub const MAX_BYTES: u64 = 512 << 20;
 
-/// The most endpoints, switches or cables that a file may ask for.
-pub const MAX_ITEMS: usize = 1 << 24;
+/// What a topology file may take: cables of a million GPUs fit; nesting needs six levels or so;
+/// what lists and aliases write out is far less than what a file can say by itself.
+pub const BUDGET: Budget =
+    Budget { bytes: MAX_BYTES, items: 1 << 23, depth: 64, expansion: 256 << 20 };
 
 /// What a topology file is written in.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -92,11 +96,13 @@ pub(crate) type Wrong = (usize, String);
 pub struct Hints {
     /// NICs of a server, for formats that know only servers (Slurm).
     pub nics_per_node: u32,
+    /// What reading may take.
+    pub budget: Budget,
 }
 
 impl Default for Hints {
     fn default() -> Self {
-        Self { nics_per_node: 1 }
+        Self { nics_per_node: 1, budget: BUDGET }
     }
 }
 
@@ -114,6 +120,7 @@ pub fn read(path: &Path) -> Result<String, ImportError> {
     if about.is_dir() {
         return Err(refuse("it is a directory".to_owned()));
     }
+    remember(&about);
     // A device or a pipe has no length to go by.
     let bytes = File::open(path).and_then(|file| up_to(MAX_BYTES, file));
     let bytes = bytes.map_err(|error| refuse(error.to_string()))?;
@@ -180,12 +187,15 @@ pub fn graph(name: &str, text: &str, hints: Hints) -> Result<Graph, ImportError>
                 .to_owned(),
         )));
     };
+    let mut budget = hints.budget;
+    let size = budget.spend_bytes(text.len() as u64);
+    size.map_err(|over| error((0, over.to_string())))?;
     let graph = match format {
-        Format::EdgeList => edge_list::read(text),
-        Format::Containerlab => containerlab::read(text),
-        Format::Ibnetdiscover => ibnetdiscover::read(text),
-        Format::SlurmConf => slurm::read_conf(text, hints),
-        Format::SlurmYaml => slurm::read_yaml(text, hints),
+        Format::EdgeList => edge_list::read(text, &mut budget),
+        Format::Containerlab => containerlab::read(text, &mut budget),
+        Format::Ibnetdiscover => ibnetdiscover::read(text, &mut budget),
+        Format::SlurmConf => slurm::read_conf(text, hints, &mut budget),
+        Format::SlurmYaml => slurm::read_yaml(text, hints, &mut budget),
     };
     let graph = graph.map_err(|(line, reason)| {
         error((line, if line == 0 { format!("as {}: {reason}", format.name()) } else { reason }))
@@ -204,7 +214,7 @@ pub fn graph(name: &str, text: &str, hints: Hints) -> Result<Graph, ImportError>
 /// Reads the inside of a server from an NCCL topology file.
 pub fn server(name: &str, text: &str) -> Result<Server, ImportError> {
     let error = |(line, reason): Wrong| ImportError { file: name.to_owned(), line, reason };
-    nccl::read(text).map_err(error)
+    nccl::read(text, &mut { BUDGET }).map_err(error)
 }
 
 /// Endpoints put together by server, in the order in which servers and NICs were first met, and

@@ -11,15 +11,12 @@ use fabric::hardware::ScaleUpKind;
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::reader::Reader;
 use serde_json::Value as Json;
-use units::Rate;
+use units::{Budget, Rate};
 
 use super::Wrong;
 
 /// The most GPUs or NICs of a server.
 const MOST: usize = 1024;
-
-/// The deepest nesting: NCCL's own files have eight levels or so.
-const MAX_DEPTH: usize = 64;
 
 /// The inside of one server.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -83,7 +80,7 @@ struct Found {
     pcie_bps: Option<f64>,
 }
 
-pub(crate) fn read(text: &str) -> Result<Server, Wrong> {
+pub(crate) fn read(text: &str, budget: &mut Budget) -> Result<Server, Wrong> {
     let mut reader = Reader::from_str(text);
     let mut found = Found::default();
     let mut above: Vec<usize> = Vec::new();
@@ -105,9 +102,9 @@ pub(crate) fn read(text: &str) -> Result<Server, Wrong> {
                 found.add(&element, &above, &mut pci).map_err(wrong)?;
                 elements += 1;
                 above.push(elements);
-                if MAX_DEPTH < above.len() {
-                    return Err(wrong("it is nested too deeply".to_owned()));
-                }
+                let spent = budget.spend_items(1);
+                let spent = spent.and_then(|()| budget.allow_depth(above.len() as u64));
+                spent.map_err(|over| wrong(over.to_string()))?;
             }
             Ok(Event::Empty(element)) => {
                 let wrong = |reason: String| (line(&reader), reason);

@@ -11,10 +11,11 @@
 use std::collections::BTreeMap;
 
 use fabric::topology::{EdgeConfig, GraphConfig};
+use units::Budget;
 
-use super::hostlist::expand;
+use super::hostlist::{self, expand};
 use super::yaml::{self, Node};
-use super::{Hints, MAX_ITEMS, Wrong};
+use super::{Hints, Wrong};
 
 /// A switch with what is below it.
 #[derive(Clone, Debug)]
@@ -25,7 +26,15 @@ struct Switch {
     nodes: Vec<String>,
 }
 
-pub(crate) fn read_conf(text: &str, hints: Hints) -> Result<GraphConfig, Wrong> {
+/// What a server, a NIC or a cable takes in memory besides the letters of its names.
+const EACH: u64 = 256;
+
+pub(crate) fn read_conf(
+    text: &str,
+    hints: Hints,
+    budget: &mut Budget,
+) -> Result<GraphConfig, Wrong> {
+    budget.items = budget.items.min(hostlist::BUDGET.items);
     let mut switches = Vec::new();
     let mut blocks = Vec::new();
     let mut joined = String::new();
@@ -43,20 +52,20 @@ pub(crate) fn read_conf(text: &str, hints: Hints) -> Result<GraphConfig, Wrong> 
         joined.push_str(line);
         let whole = std::mem::take(&mut joined);
         if !whole.trim().is_empty() {
-            read_line(&whole, begun, &mut switches, &mut blocks)?;
+            read_line((&whole, begun), &mut switches, &mut blocks, budget)?;
         }
     }
     if !joined.trim().is_empty() {
         return Err((begun, "the last line goes on after its `\\`: truncated?".to_owned()));
     }
-    graph(with_blocks(switches, blocks), hints)
+    graph(with_blocks(switches, blocks), hints, budget)
 }
 
 fn read_line(
-    line: &str,
-    number: usize,
+    (line, number): (&str, usize),
     switches: &mut Vec<Switch>,
     blocks: &mut Vec<Switch>,
+    budget: &mut Budget,
 ) -> Result<(), Wrong> {
     let wrong = |reason: String| (number, reason);
     let mut fields: BTreeMap<String, String> = BTreeMap::new();
@@ -69,8 +78,8 @@ fn read_line(
         };
         fields.insert(key.to_lowercase(), value.to_owned());
     }
-    let hosts = |key: &str| match fields.get(key) {
-        Some(list) => expand(list).map_err(wrong),
+    let mut hosts = |key: &str| match fields.get(key) {
+        Some(list) => expand(list, budget).map_err(wrong),
         None => Ok(Vec::new()),
     };
     let known = ["switchname", "blockname", "switches", "nodes", "linkspeed", "blocksizes"];
@@ -78,8 +87,12 @@ fn read_line(
     match (fields.get("switchname"), fields.get("blockname")) {
         (Some(name), None) if unknown.is_none() => {
             let (children, nodes) = (hosts("switches")?, hosts("nodes")?);
-            let names = expand(name).map_err(wrong)?;
+            let names = expand(name, budget).map_err(wrong)?;
             for name in names {
+                // Every switch of the list has all that the line names.
+                let each = children.iter().chain(&nodes).map(|name| 32 + name.len() as u64);
+                let spent = budget.spend_expansion(EACH + each.sum::<u64>());
+                spent.map_err(|over| wrong(over.to_string()))?;
                 let (children, nodes) = (children.clone(), nodes.clone());
                 switches.push(Switch { line: number, name, children, nodes });
             }
@@ -101,8 +114,13 @@ fn read_line(
     }
 }
 
-pub(crate) fn read_yaml(text: &str, hints: Hints) -> Result<GraphConfig, Wrong> {
-    let root = yaml::read(text)?;
+pub(crate) fn read_yaml(
+    text: &str,
+    hints: Hints,
+    budget: &mut Budget,
+) -> Result<GraphConfig, Wrong> {
+    let root = yaml::read(text, budget)?;
+    budget.items = budget.items.min(hostlist::BUDGET.items);
     let topologies = root.items();
     if topologies.is_empty() {
         return Err((root.line, "a topology.yaml is a list of topologies".to_owned()));
@@ -114,24 +132,27 @@ pub(crate) fn read_yaml(text: &str, hints: Hints) -> Result<GraphConfig, Wrong> 
     if let Some(tree) = chosen.get("tree") {
         let switches = tree.get("switches").map(Node::items).unwrap_or_default();
         let switches: Result<Vec<Switch>, Wrong> =
-            switches.iter().map(|node| switch(node, "switch")).collect();
-        return graph(switches?, hints);
+            switches.iter().map(|node| switch(node, "switch", budget)).collect();
+        return graph(switches?, hints, budget);
     }
     if let Some(block) = chosen.get("block") {
         let blocks = block.get("blocks").map(Node::items).unwrap_or_default();
         let blocks: Result<Vec<Switch>, Wrong> =
-            blocks.iter().map(|node| switch(node, "block")).collect();
-        return graph(with_blocks(Vec::new(), blocks?), hints);
+            blocks.iter().map(|node| switch(node, "block", budget)).collect();
+        return graph(with_blocks(Vec::new(), blocks?), hints, budget);
     }
     Err((chosen.line, "only `tree` and `block` topologies are read".to_owned()))
 }
 
-fn switch(node: &Node, key: &str) -> Result<Switch, Wrong> {
+fn switch(node: &Node, key: &str, budget: &mut Budget) -> Result<Switch, Wrong> {
     let Some(name) = node.get(key).and_then(Node::text) else {
         return Err((node.line, format!("`{key}` is missing")));
     };
-    let hosts = |key: &str| match node.get(key) {
-        Some(list) => expand(list.text().unwrap_or_default()).map_err(|wrong| (list.line, wrong)),
+    let mut hosts = |key: &str| match node.get(key) {
+        Some(list) => {
+            let hosts = expand(list.text().unwrap_or_default(), budget);
+            hosts.map_err(|wrong| (list.line, wrong))
+        }
         None => Ok(Vec::new()),
     };
     let (children, nodes) = (hosts("children")?, hosts("nodes")?);
@@ -161,7 +182,7 @@ pub(crate) fn assumptions(hints: Hints) -> Vec<String> {
     ]
 }
 
-fn graph(switches: Vec<Switch>, hints: Hints) -> Result<GraphConfig, Wrong> {
+fn graph(switches: Vec<Switch>, hints: Hints, budget: &mut Budget) -> Result<GraphConfig, Wrong> {
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for (at, switch) in switches.iter().enumerate() {
         if places.insert(&switch.name, at).is_some() {
@@ -184,9 +205,9 @@ fn graph(switches: Vec<Switch>, hints: Hints) -> Result<GraphConfig, Wrong> {
     let mut homes: BTreeMap<&str, usize> = BTreeMap::new();
     for (at, switch) in switches.iter().enumerate() {
         for node in &switch.nodes {
-            if MAX_ITEMS < endpoints.len() + nics {
-                return Err((switch.line, format!("there are more than {MAX_ITEMS} NICs")));
-            }
+            let letters = 3 * (node.len() as u64 + 8) + switch.name.len() as u64;
+            let spent = budget.spend_expansion((EACH + letters).saturating_mul(nics as u64));
+            spent.map_err(|over| (switch.line, over.to_string()))?;
             if homes.insert(node, at).is_some() {
                 return Err((switch.line, format!("node `{node}` is below two switches")));
             }

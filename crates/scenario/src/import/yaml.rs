@@ -1,19 +1,18 @@
 //! YAML as a tree that knows its lines.
 //!
 //! Built from the events of `saphyr-parser`, because errors must name lines and because an alias
-//! must not multiply: nodes are counted, those of repeated anchors too, and depth is limited.
+//! must not multiply: what aliases repeat is taken from a budget by its bytes, and so is depth.
 
 use std::collections::BTreeMap;
 
 use saphyr_parser::{Event, Parser};
 
+use units::{Budget, OverBudget};
+
 use super::Wrong;
 
-/// The most nodes that aliases may repeat.
-const MAX_REPEATED: usize = 1 << 20;
-
-/// The deepest nesting; topology files need six.
-const MAX_DEPTH: usize = 64;
+/// What a value takes in memory besides its letters.
+const EACH: u64 = 64;
 
 /// A value and the line on which it begins.
 #[derive(Clone, Debug)]
@@ -71,17 +70,16 @@ enum Open {
 }
 
 /// The first document of a text.
-pub(crate) fn read(text: &str) -> Result<Node, Wrong> {
+pub(crate) fn read(text: &str, budget: &mut Budget) -> Result<Node, Wrong> {
     let mut open: Vec<(usize, usize, Open)> = Vec::new();
     let mut anchors: BTreeMap<usize, Node> = BTreeMap::new();
-    let mut repeated = 0;
     for event in Parser::new_from_str(text) {
         let (event, span) = event
             .map_err(|error| (error.marker().line(), format!("is not YAML: {}", error.info())))?;
         let line = span.start.line();
-        if MAX_DEPTH < open.len() {
-            return Err((line, "it is nested too deeply".to_owned()));
-        }
+        let over = |over: OverBudget| (line, over.to_string());
+        budget.allow_depth(open.len() as u64).map_err(over)?;
+        budget.spend_items(1).map_err(over)?;
         let (anchor, node) = match event {
             Event::Scalar(text, _, anchor, _) => {
                 (anchor, Node { line, value: Value::Text(text.into_owned()) })
@@ -106,16 +104,14 @@ pub(crate) fn read(text: &str) -> Result<Node, Wrong> {
                 let Some(node) = anchors.get(&anchor) else {
                     return Err((line, "an alias of something that is not complete".to_owned()));
                 };
-                repeated += size(node);
-                if MAX_REPEATED < repeated {
-                    return Err((line, format!("aliases repeat more than {MAX_REPEATED} values")));
-                }
+                budget.spend_expansion(size(node)).map_err(over)?;
                 (0, node.clone())
             }
             Event::DocumentEnd | Event::StreamEnd => break,
             _ => continue,
         };
         if 0 < anchor {
+            budget.spend_expansion(size(&node)).map_err(over)?;
             anchors.insert(anchor, node.clone());
         }
         match open.last_mut() {
@@ -131,17 +127,24 @@ pub(crate) fn read(text: &str) -> Result<Node, Wrong> {
     Err((0, "it is empty".to_owned()))
 }
 
-fn size(node: &Node) -> usize {
-    1 + match &node.value {
-        Value::Text(_) => 0,
-        Value::List(items) => items.iter().map(size).sum::<usize>(),
-        Value::Table(entries) => entries.iter().map(|(_, node)| size(node)).sum(),
+/// Bytes that a copy takes.
+fn size(node: &Node) -> u64 {
+    EACH + match &node.value {
+        Value::Text(text) => text.len() as u64,
+        Value::List(items) => items.iter().map(size).sum::<u64>(),
+        Value::Table(entries) => {
+            entries.iter().map(|(name, node)| name.len() as u64 + size(node)).sum()
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read(text: &str) -> Result<Node, Wrong> {
+        super::read(text, &mut { super::super::BUDGET })
+    }
 
     #[test]
     fn values_know_their_lines() {
@@ -161,6 +164,15 @@ mod tests {
             let items = vec![item; 10].join(", ");
             bomb.push_str(&format!("a{level}: &a{level} [{items}]\n"));
         }
-        assert!(read(&bomb).unwrap_err().1.contains("more than"));
+        assert!(read(&bomb).unwrap_err().1.contains("too many bytes once it is written out"));
+    }
+
+    /// A hundred kilobytes, repeated five thousand times.
+    #[test]
+    fn aliases_to_a_long_text_are_refused_with_their_line() {
+        let text = format!("a: &a {}\nb:\n{}", "x".repeat(100_000), "- *a\n".repeat(5000));
+        let (line, reason) = read(&text).unwrap_err();
+        assert!(reason.contains("too many bytes once it is written out"), "{reason}");
+        assert!((2000..5000).contains(&line), "{line}");
     }
 }

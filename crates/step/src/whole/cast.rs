@@ -82,16 +82,17 @@ impl Cast {
     /// Draws how slow every node is, and makes the named slow GPUs slow: each is one of the first
     /// copy of its stage. A draw is relative to the mean, which measured kernels contain. A copy of
     /// the model goes at the pace of the slowest of its nodes: its stages hand microbatches on, and
-    /// the mean slowdown was set with published steps under this assumption.
+    /// the mean slowdown was set with published steps under this assumption. Every step of a run
+    /// draws anew.
     pub(super) fn slow_down(
         &mut self,
         network: &Network<'_>,
         jitter: &Jitter,
         stragglers: &[Straggler],
-        seed: u64,
+        (seed, step): (u64, u32),
     ) {
         let drawn = |rank: u64| {
-            let server = network.server(rank).unwrap_or(0) as u64;
+            let server = network.server(rank).unwrap_or(0) as u64 + (u64::from(step) << 32);
             Random::new(seed, "jitter of nodes", server).exponential(jitter.mean)
         };
         for copy in 0..self.copies() {

@@ -30,14 +30,15 @@ pub(super) struct Written {
 
 /// A step, written out.
 #[derive(Debug)]
-pub(super) struct Sheet {
-    pub(super) transfers: Transfers,
+pub struct Sheet {
+    /// For an engine.
+    pub transfers: Transfers,
     /// By stage and node.
     pub(super) written: Vec<Vec<Written>>,
     /// What the gradients' norm waits for, and what waits for it.
     pub(super) norm: OpId,
     /// The end of the step.
-    pub(super) end: OpId,
+    pub end: OpId,
 }
 
 /// Who makes a collective again and again.

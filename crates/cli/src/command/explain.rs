@@ -1,0 +1,60 @@
+//! `fatflow explain`.
+
+use commands::trial::Bench;
+use commands::{explain, parallel};
+use scenario::Purpose;
+
+use crate::arguments::ScenarioArgument;
+use crate::terminal::{Ending, Stop, Terminal};
+
+/// Explain a key of the scenario file, and what it does in a scenario
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  fatflow explain network.routing.qps
+  fatflow explain network.ecn
+  fatflow explain network.routing.qps --scenario small-128
+  fatflow explain network.ecn.min --scenario scenarios/bench/incast-32.toml --engine packet
+
+With a scenario it is run again with the value doubled and halved, or with every other word.")]
+pub(crate) struct Arguments {
+    /// The dotted path of a key
+    #[arg(value_name = "KEY", required_unless_present = "markdown", default_value = "")]
+    key: String,
+    /// Write the book's reference of every key instead
+    #[arg(long, conflicts_with_all = ["key", "scenario"])]
+    markdown: bool,
+    /// Also tell what it does in this scenario: a preset's name or a file
+    #[arg(long, value_name = "SCENARIO")]
+    scenario: Option<String>,
+}
+
+impl Arguments {
+    pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
+        if self.markdown {
+            terminal.only_text("Markdown")?;
+            terminal.write(&explain::reference())?;
+            return Ok(Ending::Done);
+        }
+        let mut explained = explain::run(&self.key)?;
+        let Some(scenario) = &self.scenario else {
+            terminal.answer("explain", None, &explained)?;
+            return Ok(Ending::Done);
+        };
+        let engine = terminal.engine()?;
+        let argument = ScenarioArgument { scenario: scenario.clone() };
+        let loaded = terminal.load(&argument, Purpose::Run(engine))?;
+        let request = terminal.request(Some(scenario), Purpose::Run(engine));
+        let bench = Bench::new(&request, Some(&terminal.interrupt.happened))?;
+        let threads = parallel::threads(terminal.threads());
+        let line = terminal.line("trying other values");
+        let of = (engine, threads);
+        let effect = terminal
+            .interrupt
+            .heeded(|| explain::effect(&self.key, &loaded, &bench, of))?;
+        drop(line);
+        explained.effect = Some(effect);
+        terminal.answer("explain", Some(&loaded), &explained)?;
+        Ok(Ending::Done)
+    }
+}

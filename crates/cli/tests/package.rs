@@ -1,0 +1,40 @@
+//! The Debian package: made from this binary, unpacked, and what it installs is used.
+
+use std::path::Path;
+use std::process::Command;
+
+fn said(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_package_installs_the_binary_its_completions_and_its_manual() {
+    let binary = env!("CARGO_BIN_EXE_fatflow");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/deb.sh");
+    let folder = tempfile::tempdir().unwrap();
+    let mut make = Command::new(script);
+    make.arg(folder.path()).env("FATFLOW_BINARY", binary).env("FATFLOW_DEB_COMPRESSOR", "none");
+    let package = said(&mut make).trim().to_owned();
+    assert!(package.ends_with("_amd64.deb"), "{package}");
+    let fields = said(Command::new("dpkg-deb").args(["--field", &package]));
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(fields.contains("Package: fatflow") && fields.contains(version), "{fields}");
+    let root = folder.path().join("root");
+    said(Command::new("dpkg-deb").arg("--extract").arg(&package).arg(&root));
+    let installed = root.join("usr/bin/fatflow");
+    let presets = said(Command::new(&installed).args(["presets", "--json"]));
+    assert!(presets.contains("small-16"));
+    let has = |path: &str| {
+        let size = std::fs::metadata(root.join(Path::new(path))).map_or(0, |file| file.len());
+        assert!(0 < size, "{path}");
+    };
+    has("usr/share/bash-completion/completions/fatflow");
+    has("usr/share/zsh/vendor-completions/_fatflow");
+    has("usr/share/fish/vendor_completions.d/fatflow.fish");
+    has("usr/share/man/man1/fatflow.1.gz");
+    has("usr/share/man/man1/fatflow-run.1.gz");
+    has("usr/share/doc/fatflow/copyright");
+    assert!(said(Command::new(&installed).arg("--version")).contains(version));
+}

@@ -1,0 +1,174 @@
+//! What an answer is about: cluster, fabric, transport, job, engine, seed, version, and the command
+//! that makes it again.
+//!
+//! A terminal shows it in a few lines below the heading, a page as a table with the scenario to
+//! copy, JSON as an object. It has no date: the same question gives the same bytes.
+
+use fabric::summary::back_end_tiers;
+use report::number::{bits_per_second, grouped, significant};
+use report::{Align, Sheet, Table};
+use scenario::Loaded;
+use serde::Serialize;
+use serde_json::Map;
+
+use crate::VERSION;
+use crate::run_job::job_words;
+
+/// What an answer is about. Empty texts do not apply.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct About {
+    /// The scenario's name.
+    pub name: String,
+    /// GPUs and servers.
+    pub cluster: String,
+    /// GPUs of the cluster.
+    pub gpus: u64,
+    /// The topology and its tiers.
+    pub fabric: String,
+    /// Of each tier with uplinks, from the bottom up, as people write it: `2:1`.
+    pub oversubscription: String,
+    /// The back-end NIC.
+    pub nic: String,
+    /// The switches, from the bottom up.
+    pub switch: String,
+    /// How packets are carried.
+    pub transport: String,
+    /// How paths are chosen.
+    pub routing: String,
+    /// Queue pairs of a connection.
+    pub queue_pairs: u32,
+    /// The congestion control.
+    pub congestion_control: String,
+    /// The model.
+    pub model: String,
+    /// How it is cut, and its batch.
+    pub layout: String,
+    /// What computed the network; empty where nothing did.
+    pub engine: String,
+    /// The seed.
+    pub seed: u64,
+    /// The version of fatflow.
+    pub version: String,
+    /// The command that makes it again; empty where none does.
+    pub command: String,
+}
+
+impl About {
+    /// Of a scenario that an engine may have answered for.
+    pub fn of(loaded: &Loaded, engine: Option<&str>, command: &str) -> Self {
+        let scenario = &loaded.scenario;
+        let (cluster, routing) = (&scenario.cluster, &scenario.network.settings.routing);
+        let fabric = loaded.fabric();
+        let tiers = back_end_tiers(fabric);
+        let mut models: Vec<&str> = tiers.iter().map(|tier| tier.model.as_str()).collect();
+        models.dedup();
+        let rates: f64 =
+            fabric.ports(fabric.nic(0)).iter().map(|l| fabric.class(*l).rate.as_bps_f64()).sum();
+        let names: Vec<&str> = tiers.iter().map(|tier| tier.name.as_str()).collect();
+        let ratio = |ratio: f64| format!("{}:1", significant(ratio));
+        // The highest tier has nothing above it.
+        let below = tiers.len().saturating_sub(1);
+        let ratios: Vec<String> =
+            tiers.iter().take(below).map(|tier| ratio(tier.oversubscription)).collect();
+        let (gpus, servers) = (fabric.gpus() as u64, fabric.servers() as u64);
+        let words = loaded.job.as_ref().map(job_words).unwrap_or_default();
+        let (model, layout) = words.split_once(", ").unwrap_or((&words, ""));
+        Self {
+            name: loaded.title(),
+            cluster: format!(
+                "{} GPUs, {} servers of {} {}",
+                grouped(gpus),
+                grouped(servers),
+                fabric.gpus_per_node(),
+                cluster.gpu
+            ),
+            gpus,
+            fabric: format!("{}: {}", scenario.fabric.topology.name(), names.join(", ")),
+            oversubscription: if ratios.is_empty() { ratio(1.0) } else { ratios.join(", ") },
+            nic: format!("{} at {}", cluster.nic, bits_per_second(rates)),
+            switch: models.join(", "),
+            transport: scenario.network.transport.name().to_owned(),
+            routing: routing.policy.name().to_owned(),
+            queue_pairs: u32::from(routing.qps),
+            congestion_control: scenario.network.settings.congestion.name().to_owned(),
+            model: model.to_owned(),
+            layout: layout.to_owned(),
+            engine: engine.unwrap_or_default().to_owned(),
+            seed: scenario.seed,
+            version: VERSION.to_owned(),
+            command: command.to_owned(),
+        }
+    }
+
+    /// A few lines for a terminal. What the answer tells itself is left out.
+    pub fn words(&self, sheet: &Sheet) -> String {
+        let pairs = if self.queue_pairs == 1 { "queue pair" } else { "queue pairs" };
+        let mut words = format!(
+            "{}; {}, oversubscription {}; {}; {}; {}, {}, {} {pairs}, congestion control {}",
+            self.cluster,
+            self.fabric,
+            self.oversubscription,
+            self.nic,
+            self.switch,
+            self.transport,
+            self.routing,
+            self.queue_pairs,
+            self.congestion_control,
+        );
+        let is_told = |part: &report::Part| match part {
+            report::Part::Text(text) => {
+                text.starts_with(&format!("{}, {}", self.model, self.layout))
+            }
+            _ => false,
+        };
+        if !self.model.is_empty() && !sheet.parts.iter().any(is_told) {
+            words += &format!("; {}, {}", self.model, self.layout);
+        }
+        words + &format!("; seed {}, fatflow {}.", self.seed, self.version)
+    }
+
+    /// The same as a table, for a page.
+    pub fn table(&self) -> Table {
+        let (pairs, seed) = (self.queue_pairs.to_string(), self.seed.to_string());
+        let rows = [
+            ("scenario", &self.name),
+            ("cluster", &self.cluster),
+            ("fabric", &self.fabric),
+            ("oversubscription, from the bottom up", &self.oversubscription),
+            ("NIC", &self.nic),
+            ("switches", &self.switch),
+            ("transport", &self.transport),
+            ("routing", &self.routing),
+            ("queue pairs of a connection", &pairs),
+            ("congestion control", &self.congestion_control),
+            ("model", &self.model),
+            ("layout and batch", &self.layout),
+            ("engine", &self.engine),
+            ("seed", &seed),
+            ("fatflow", &self.version),
+            ("made again by", &self.command),
+        ];
+        let mut table = Table::new([("", Align::Left), ("", Align::Left)]);
+        for (name, value) in rows.into_iter().filter(|(_, value)| !value.is_empty()) {
+            table.row([name, value]);
+        }
+        table
+    }
+}
+
+/// The scenario as one file that gives the same answer: what presets, files, the environment and
+/// flags have set together.
+pub fn scenario_file(loaded: &Loaded) -> String {
+    let serde_json::Value::Object(given) = loaded.given() else { return String::new() };
+    let (tables, keys): (Map<_, _>, Map<_, _>) =
+        given.into_iter().partition(|(_, value)| is_table(value));
+    let text = |map: &Map<_, _>| toml::to_string(map).expect("what TOML gave, TOML can hold");
+    format!("{}\n{}", text(&keys), text(&tables))
+}
+
+fn is_table(value: &serde_json::Value) -> bool {
+    match value {
+        serde_json::Value::Array(items) => items.iter().any(serde_json::Value::is_object),
+        value => value.is_object(),
+    }
+}

@@ -1,0 +1,215 @@
+//! What people see of an advice.
+
+use report::number::{dollars, grouped};
+use report::{Align, Answer, Chart, ChartKind, Frame, Sheet, Table, Unit};
+use units::Span;
+
+use super::{Advice, Advised, Goal, Refused};
+use crate::change::Kind;
+
+/// Changes that are explained with their commands.
+const EXPLAINED: usize = 5;
+
+impl Answer for Advice {
+    fn sheet(&self) -> Sheet {
+        let base = &self.base;
+        let seconds = |seconds: f64| format!("{:.3}", Span::from_secs_f64(seconds));
+        let mut facts = vec![("step", seconds(base.step_s), "as it is")];
+        if 0.0 < base.usd_per_million_tokens {
+            facts.push(("goodput", format!("{:.1} %", 100.0 * base.goodput), ""));
+            facts.push(("cost", dollars(base.cost_usd), "to buy"));
+            let tokens = format!("${:.4}", base.usd_per_million_tokens);
+            facts.push(("tokens", tokens, "a million, failures included"));
+        }
+        let mut sheet = Sheet::new()
+            .heading(format!("{}: what to change", self.title))
+            .text(self.verdict.clone())
+            .facts(facts);
+        for note in self.notes() {
+            sheet = sheet.note(note);
+        }
+        if !self.changes.is_empty() {
+            sheet = sheet.heading("What gains").table(table(self)).chart(gains(&self.changes));
+            for change in self.changes.iter().take(EXPLAINED) {
+                sheet = sheet.heading(change.name.clone());
+                let why = sentence(&change.why);
+                let risk = match change.risk.as_str() {
+                    "" => String::new(),
+                    risk => format!("Risk: {risk}."),
+                };
+                sheet = sheet.text(format!("{why}{risk}")).verbatim(change.command.clone());
+            }
+        }
+        if let Some(layouts) = self.layouts.as_ref().filter(|layouts| 1 < layouts.best.len()) {
+            let text = format!(
+                "{} layouts are legal, {} fit memory, {} were predicted by closed forms.",
+                grouped(layouts.legal as u64),
+                grouped(layouts.fit as u64),
+                grouped(layouts.predicted as u64)
+            );
+            sheet = sheet.heading("Layouts").text(text).chart(pareto(layouts));
+        }
+        self.rest(sheet)
+    }
+
+    fn engine(&self) -> Option<&'static str> {
+        Some(self.engine.name())
+    }
+}
+
+impl Advice {
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if !self.left.is_empty() {
+            notes.push(format!(
+                "{} changes were not tried, for time: {}",
+                self.left.len(),
+                self.left.join("; ")
+            ));
+        }
+        notes
+    }
+
+    /// What was tried besides.
+    fn rest(&self, mut sheet: Sheet) -> Sheet {
+        let seeds = self.base.seeds.len();
+        sheet = sheet.heading("Tried").text(format!(
+            "{} changes in {} runs on the {} engine, the best with {seeds} {}, in {:.1} s. The \
+             interval is that of one more seed; what the model is off by stands apart.",
+            self.tried,
+            self.runs,
+            self.engine.name(),
+            if seeds == 1 { "seed" } else { "seeds" },
+            self.wall_s
+        ));
+        if !self.without_gain.is_empty() {
+            sheet = sheet.text(format!("Without gain: {}.", self.without_gain.join("; ")));
+        }
+        if !self.unconfirmed.is_empty() {
+            let names = self.unconfirmed.join("; ");
+            sheet = sheet.text(format!("With the scenario's own seed alone: {names}."));
+        }
+        if !self.refused.is_empty() {
+            let mut whys: Vec<(&str, Vec<&str>)> = Vec::new();
+            for Refused { name, why } in &self.refused {
+                match whys.iter_mut().find(|(known, _)| known == why) {
+                    Some((_, names)) => names.push(name),
+                    None => whys.push((why, vec![name])),
+                }
+            }
+            for (why, names) in whys {
+                sheet = sheet.text(format!("Not tried: {} ({why}).", names.join("; ")));
+            }
+        }
+        sheet
+    }
+}
+
+/// What somebody would tell a colleague.
+pub(super) fn verdict(advice: &Advice) -> String {
+    let what = match advice.goal {
+        Goal::Step => "the step",
+        Goal::Goodput => "the time of a trained step",
+        Goal::Cost => "what a token costs",
+    };
+    if let Some(within) = advice.within {
+        return match advice.changes.first() {
+            Some(first) => format!(
+                "The cheapest fabric that loses at most {:.1} % is {}: {} in place of {} to buy, \
+                 and the step changes by {:+.1} %.",
+                100.0 * within,
+                first.name,
+                dollars(first.cost_usd),
+                dollars(advice.base.cost_usd),
+                -100.0 * first.gain
+            ),
+            None => "No cheaper fabric was found that loses so little.".to_owned(),
+        };
+    }
+    let Some(first) = advice.changes.first() else {
+        return format!("Nothing that was tried shortens {what}.");
+    };
+    let (low, high) = (100.0 * first.low, 100.0 * first.high);
+    let seeds = match low < high {
+        true => format!(" ({low:.1} to {high:.1} % with eight of ten other seeds)"),
+        false => String::new(),
+    };
+    let mut text = format!(
+        "{} {what} by {:.1} %{seeds}: {}.",
+        if first.gain < 0.0 { "The best lengthens" } else { "The most shortens" },
+        100.0 * first.gain.abs(),
+        first.name,
+    );
+    let single = advice.changes.iter().find(|change| change.kind != Kind::Combined);
+    if let Some(single) = single.filter(|single| single.name != first.name) {
+        text += &format!(" Alone the most is {} ({:.1} %).", single.name, 100.0 * single.gain);
+    }
+    if first.gain < first.model_error {
+        text += " That is within the model's error.";
+    }
+    text
+}
+
+fn table(advice: &Advice) -> Table {
+    let mut table = Table::new([
+        ("change", Align::Left),
+        ("kind", Align::Left),
+        ("step", Align::Right),
+        ("gain", Align::Right),
+        ("80 % of seeds", Align::Right),
+        ("model ±", Align::Right),
+        ("to buy", Align::Right),
+    ]);
+    for change in &advice.changes {
+        let more = change.cost_usd - advice.base.cost_usd;
+        let cost = match more {
+            0.0 => "as it is".to_owned(),
+            more if more < 0.0 => format!("-{}", dollars(-more)),
+            more => format!("+{}", dollars(more)),
+        };
+        table.row([
+            change.name.clone(),
+            change.kind.word().to_owned(),
+            format!("{:.3}", Span::from_secs_f64(change.step_s)),
+            format!("{:+.1} %", 100.0 * change.gain),
+            format!("{:+.1} to {:+.1} %", 100.0 * change.low, 100.0 * change.high),
+            format!("{:.1} %", 100.0 * change.model_error),
+            cost,
+        ]);
+    }
+    table
+}
+
+fn gains(changes: &[Advised]) -> Chart {
+    let mut frame = Frame::new(&["change", "gain"]);
+    for change in changes.iter().take(20) {
+        frame.push(vec![change.name.clone().into(), change.gain.into()]);
+    }
+    Chart::new(ChartKind::Bars, "What each gains", frame)
+        .axes("gain", "change")
+        .labels("share gained", "")
+        .units(Unit::Share, Unit::Number)
+}
+
+/// Step and memory of the layouts; those that no other beats in both stand apart.
+fn pareto(layouts: &super::Layouts) -> Chart {
+    let mut frame = Frame::new(&["memory", "step", "which"]);
+    for one in &layouts.best {
+        let which = if one.front { "no other beats it" } else { "others" };
+        frame.push(vec![one.memory.into(), one.step_s.into(), which.into()]);
+    }
+    Chart::new(ChartKind::Scatter, "Step and memory of the layouts", frame)
+        .axes("memory", "step")
+        .by("which")
+        .labels("share of a GPU's memory", "step by closed forms")
+        .units(Unit::Share, Unit::Seconds)
+}
+
+/// A reason as a sentence of its own.
+fn sentence(why: &str) -> String {
+    let mut letters = why.chars();
+    match letters.next() {
+        Some(first) => format!("{}{}. ", first.to_uppercase(), letters.as_str()),
+        None => String::new(),
+    }
+}

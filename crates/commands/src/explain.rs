@@ -1,0 +1,367 @@
+//! `explain`: what a key means, what it may be, who obeys it, and what it does in a scenario.
+//!
+//! [`entries`] is the one generator: the schema (whose text is the doc comments of the settings),
+//! the ranges beside the settings, their defaults, and the purposes that do not obey them, asked
+//! of every preset. `explain` shows one entry, the book's reference of keys shows all.
+
+use std::sync::OnceLock;
+
+use report::{Align, Answer, Sheet, Table};
+use scenario::schema::Key;
+use scenario::{Engine, Extent, Purpose, Request, ScenarioFile, load, preset, schema};
+use serde::Serialize;
+use serde_json::Value as Json;
+use traffic::Collective;
+use units::{Idle, Ranges};
+
+use crate::failure::Failure;
+
+mod effect;
+mod reference;
+
+pub use reference::reference;
+
+pub use effect::{Effect, Tried, effect};
+
+/// What is known of one key.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Entry {
+    /// The dotted path; `*` stands for a name or a number of the user's.
+    pub key: String,
+    /// What the tag of its table must be for it to be there: `control = "dcqcn"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub only_with: Option<String>,
+    /// What it means.
+    pub about: String,
+    /// The kinds of value that it takes.
+    pub kinds: Vec<&'static str>,
+    /// The unit in which it is written, with an example; empty for plain numbers and words.
+    pub unit: &'static str,
+    /// The words that it takes.
+    pub words: Vec<Word>,
+    /// What it may be, where it has a range.
+    pub range: String,
+    /// Its default as TOML; empty where it has none, or follows from others.
+    pub default: String,
+    /// Other names of it.
+    pub aliases: Vec<String>,
+    /// The commands and engines that obey it, in at least one preset.
+    pub obeyed_by: Vec<&'static str>,
+    /// What makes the others obey it, as they say.
+    pub needs: Vec<String>,
+}
+
+/// A word that a key takes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Word {
+    /// The word.
+    pub word: String,
+    /// What it means.
+    pub about: String,
+}
+
+/// Every key of the scenario file, tables before what is in them.
+pub fn entries() -> &'static [Entry] {
+    static ENTRIES: OnceLock<Vec<Entry>> = OnceLock::new();
+    ENTRIES.get_or_init(|| {
+        let scenarios = scenarios();
+        let asked = asked(&scenarios);
+        let defaults = serde_json::to_value(ScenarioFile::default()).unwrap_or_default();
+        let ranges: Vec<_> =
+            scenarios.iter().flat_map(|scenario| Ranges::known("", scenario)).collect();
+        let range = |path: &str| {
+            let found = ranges.iter().find(|known| matches(path, &known.key));
+            found.map(|known| known.range.clone()).unwrap_or_default()
+        };
+        let entry = |key: Key<'_>| entry(&key, (&asked, &defaults), range(&key.path));
+        let mut entries: Vec<Entry> = schema().keys().into_iter().map(entry).collect();
+        // The keys that every variant of a table has are one.
+        entries.dedup_by(|b, a| a.key == b.key && a.about == b.about && merge(a, b));
+        entries
+    })
+}
+
+/// Two entries of one key are one that both variants have.
+fn merge(a: &mut Entry, b: &Entry) -> bool {
+    if let (Some(a), Some(b)) = (&mut a.only_with, &b.only_with) {
+        *a = format!("{a} or {b}");
+    }
+    true
+}
+
+/// The entries of a key: several where variants of a table have it with other meanings.
+pub fn of(key: &str) -> Vec<&'static Entry> {
+    let own = |entry: &&Entry| {
+        let by_other_name = || {
+            let (home, last) = key.rsplit_once('.').unwrap_or(("", key));
+            let own_home = entry.key.rsplit_once('.').map_or("", |(home, _)| home);
+            matches(own_home, home) && entry.aliases.iter().any(|alias| alias == last)
+        };
+        matches(&entry.key, key) || by_other_name()
+    };
+    entries().iter().filter(own).collect()
+}
+
+/// Whether a path is what a pattern with `*` describes.
+fn matches(pattern: &str, path: &str) -> bool {
+    let (mut pattern, mut path) = (pattern.split('.'), path.split('.'));
+    loop {
+        match (pattern.next(), path.next()) {
+            (None, None) => return true,
+            (Some(one), Some(other)) if one == "*" || one == other => {}
+            _ => return false,
+        }
+    }
+}
+
+fn entry(key: &Key<'_>, (asked, defaults): (&[Asked<'_>], &Json), range: String) -> Entry {
+    let pointer = format!("/{}", key.path.replace('.', "/"));
+    let default = defaults.pointer(&pointer).or(key.default);
+    let default = default.filter(|value| !value.is_object()).and_then(toml).unwrap_or_default();
+    let (mut obeyed_by, mut needs): (Vec<&'static str>, Vec<String>) = Default::default();
+    for Asked { who, idle, scenario } in asked {
+        match idle.find(&concrete(&key.path, scenario)) {
+            None => obeyed_by.push(who),
+            Some(idle) => needs.push(idle.used_by.clone()),
+        }
+    }
+    needs.sort();
+    needs.dedup();
+    // Those of one name stand together.
+    obeyed_by.dedup();
+    let word = |(word, about): &(&str, &str)| Word {
+        word: (*word).to_owned(),
+        about: (*about).to_owned(),
+    };
+    Entry {
+        key: key.path.clone(),
+        only_with: key.variant.clone(),
+        about: key.about.to_owned(),
+        kinds: key.kinds.clone(),
+        unit: unit(&key.kinds),
+        words: key.words.iter().map(word).collect(),
+        range,
+        default,
+        aliases: key.aliases.iter().map(|alias| (*alias).to_owned()).collect(),
+        obeyed_by,
+        needs,
+    }
+}
+
+/// In what it is written.
+fn unit(kinds: &[&str]) -> &'static str {
+    let units = [
+        ("time", "ps, ns, us, ms, s, min, h, d: \"1.5us\""),
+        ("size", "B, KiB, MiB, GiB, KB, MB, GB: \"4MiB\""),
+        ("rate", "bps, Kbps, Mbps, Gbps, Tbps: \"400Gbps\""),
+        ("length", "m, km: \"2m\""),
+    ];
+    units.iter().find(|(kind, _)| kinds.contains(kind)).map_or("", |(_, unit)| unit)
+}
+
+/// A path with the names that a scenario has in place of `*`.
+fn concrete(path: &str, scenario: &ScenarioFile) -> String {
+    let name = match path.split('.').nth(1).filter(|_| path.starts_with("catalogue.")) {
+        Some("gpu") => scenario.cluster.gpu.clone(),
+        Some("nic") => scenario.cluster.nic.clone(),
+        Some("switch") => scenario.fabric.leaf.switch.clone().unwrap_or_default(),
+        _ => "0".to_owned(),
+    };
+    path.replacen('*', &name, 1).replace('*', "0")
+}
+
+/// A scenario, and what somebody who wants something of it does not obey.
+struct Asked<'a> {
+    who: &'static str,
+    idle: Idle,
+    scenario: &'a ScenarioFile,
+}
+
+/// Every preset, and synthetic traffic of every pattern.
+fn scenarios() -> Vec<ScenarioFile> {
+    let request = |scenario: Option<String>, set: Vec<String>| Request {
+        scenario,
+        set,
+        extent: Extent::Settings,
+        ..Request::default()
+    };
+    let presets = preset::names().map(|name| request(Some(name.to_owned()), Vec::new()));
+    let patterns = schema().words("traffic.pattern").into_iter();
+    let traffic = patterns.map(|(word, _)| {
+        request(None, vec![format!("traffic.pattern={word}"), "traffic.bytes=1MiB".to_owned()])
+    });
+    let all = presets.chain(traffic);
+    all.filter_map(|request| Some(load(&request).ok()?.scenario)).collect()
+}
+
+/// Every purpose on every scenario.
+fn asked(scenarios: &[ScenarioFile]) -> Vec<Asked<'_>> {
+    let of = |who, purpose| {
+        scenarios.iter().map(move |scenario| Asked {
+            who,
+            idle: scenario::purpose::idle(scenario, purpose, None),
+            scenario,
+        })
+    };
+    PURPOSES.into_iter().flat_map(|(who, purpose)| of(who, purpose)).collect()
+}
+
+/// Who may obey a key.
+const PURPOSES: [(&str, Purpose); 14] = [
+    ("topo", Purpose::Topology),
+    ("topo --domains", Purpose::Domains),
+    ("traffic", Purpose::Wire),
+    ("place", Purpose::Place),
+    ("collective on closed forms", Purpose::Collective(Engine::Analytic, Collective::AllReduce)),
+    ("collective on closed forms", Purpose::Collective(Engine::Analytic, Collective::AllToAll)),
+    ("collective on flows", Purpose::Collective(Engine::Flow, Collective::AllReduce)),
+    ("collective on flows", Purpose::Collective(Engine::Flow, Collective::AllToAll)),
+    ("collective on packets", Purpose::Collective(Engine::Packet, Collective::AllReduce)),
+    ("collective on packets", Purpose::Collective(Engine::Packet, Collective::AllToAll)),
+    ("run on closed forms", Purpose::Run(Engine::Analytic)),
+    ("run on flows", Purpose::Run(Engine::Flow)),
+    ("run on packets", Purpose::Run(Engine::Packet)),
+    ("run --days", Purpose::Campaign(Engine::Flow)),
+];
+
+/// A value as TOML on one line; nothing for `null`.
+pub(crate) fn toml(json: &Json) -> Option<String> {
+    match json {
+        Json::Null => None,
+        Json::Array(items) => {
+            let items: Vec<String> = items.iter().filter_map(toml).collect();
+            Some(format!("[{}]", items.join(", ")))
+        }
+        Json::Object(fields) => {
+            let field = |(key, value): (&String, &Json)| Some(format!("{key} = {}", toml(value)?));
+            let fields: Vec<String> = fields.iter().filter_map(field).collect();
+            Some(format!("{{ {} }}", fields.join(", ")))
+        }
+        scalar => Some(scalar.to_string()),
+    }
+}
+
+/// A key, and what it did.
+#[derive(Clone, Debug, Serialize)]
+pub struct Explained {
+    /// What is known of it.
+    pub entries: Vec<Entry>,
+    /// The keys inside it, if it is a table.
+    pub inside: Vec<String>,
+    /// What it did in a scenario, if one was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effect: Option<Effect>,
+}
+
+/// Explains a key.
+pub fn run(key: &str) -> Result<Explained, Failure> {
+    let entries: Vec<Entry> = of(key).into_iter().cloned().collect();
+    if entries.is_empty() {
+        return Err(unknown(key));
+    }
+    let depth = key.split('.').count();
+    let is_inside = |inner: &&Entry| {
+        let head: Vec<&str> = inner.key.split('.').take(depth).collect();
+        let rest = inner.key.split('.').skip(depth).filter(|step| *step != "*").count();
+        rest == 1 && matches(&head.join("."), key)
+    };
+    let inside = self::entries().iter().filter(is_inside).map(|inner| inner.key.clone()).collect();
+    Ok(Explained { entries, inside, effect: None })
+}
+
+fn unknown(key: &str) -> Failure {
+    let last = key.rsplit('.').next().unwrap_or(key);
+    let mut paths = schema().paths_to(last);
+    paths.truncate(5);
+    if paths.is_empty() {
+        let known = entries().iter().map(|entry| entry.key.as_str());
+        paths.extend(scenario::nearest::nearest(key, known).map(str::to_owned));
+    }
+    let hint = match paths.as_slice() {
+        [] => "`fatflow schema` has them all".to_owned(),
+        paths => format!("is it {}?", paths.join(" or ")),
+    };
+    Failure::Usage(format!("no key is called `{key}`; {hint}"))
+}
+
+impl Answer for Explained {
+    fn sheet(&self) -> Sheet {
+        let mut sheet = Sheet::new();
+        for entry in &self.entries {
+            let heading = match &entry.only_with {
+                Some(with) => format!("{} (with {with})", entry.key),
+                None => entry.key.clone(),
+            };
+            sheet = sheet.heading(heading).text(entry.about.replace('\n', " "));
+            sheet = sheet.table(facts(entry));
+            if !entry.words.is_empty() {
+                let mut words = Table::new([("value", Align::Left), ("meaning", Align::Left)]);
+                for Word { word, about } in &entry.words {
+                    words.row([word.clone(), about.replace('\n', " ")]);
+                }
+                sheet = sheet.table(words);
+            }
+        }
+        if !self.inside.is_empty() {
+            sheet = sheet.heading("Keys inside").text(self.inside.join(", "));
+        }
+        match &self.effect {
+            Some(effect) => effect.show(sheet),
+            None => sheet,
+        }
+    }
+}
+
+fn facts(entry: &Entry) -> Table {
+    let mut table = Table::new([("", Align::Left), ("", Align::Left)]);
+    let mut row = |name: &str, value: String| {
+        if !value.is_empty() {
+            table.row([name.to_owned(), value]);
+        }
+    };
+    row("kind", entry.kinds.join(" or "));
+    row("written in", entry.unit.to_owned());
+    row("range", entry.range.clone());
+    row("default", entry.default.clone());
+    row("also called", entry.aliases.join(", "));
+    row("obeyed by", entry.obeyed_by.join(", "));
+    row("by others with", entry.needs.join("; "));
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_has_its_meaning_and_somebody_who_obeys_it() {
+        let without: Vec<&str> = entries()
+            .iter()
+            .filter(|entry| entry.about.is_empty() || entry.obeyed_by.is_empty())
+            .map(|entry| entry.key.as_str())
+            .collect();
+        assert!(without.is_empty(), "{without:?}");
+        assert!(400 < entries().len(), "{}", entries().len());
+    }
+
+    #[test]
+    fn a_key_has_its_default_its_range_and_who_obeys_it() {
+        let [qps] = of("network.routing.qps")[..] else { panic!() };
+        assert_eq!((&*qps.default, &*qps.range), ("1", "from 1 to 4096"));
+        assert!(qps.obeyed_by.contains(&"run on flows"), "{qps:?}");
+        assert!(!qps.obeyed_by.contains(&"topo"), "{qps:?}");
+        let [min] = of("network.ecn.min")[..] else { panic!() };
+        assert_eq!(min.kinds, ["size"]);
+        assert!(!min.obeyed_by.contains(&"run on flows"), "{min:?}");
+        assert!(min.obeyed_by.contains(&"run on packets"), "{min:?}");
+        let [gpus] = of("fabric.zone_gpus")[..] else { panic!() };
+        assert_eq!(gpus.key, "fabric.pod_gpus");
+        assert!(!of("catalogue.gpu.h100-sxm.memory_gb").is_empty());
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused_with_what_was_meant() {
+        let refusal = run("qps").unwrap_err().to_string();
+        assert!(refusal.contains("network.routing.qps"), "{refusal}");
+    }
+}

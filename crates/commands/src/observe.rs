@@ -1,0 +1,78 @@
+//! `observe`: what a real cluster wrote down, as the figures that other commands predict.
+//!
+//! Files are read by the crate `observe`; here stands how its answer is shown ([`page`]), what a
+//! scenario predicts beside it ([`beside`]), constants that are fitted to it ([`calibrate`]), and how a
+//! running cluster is followed ([`follow`]).
+
+use std::path::PathBuf;
+
+pub use ::observe::Watch;
+use ::observe::observed::Source;
+use ::observe::{Observed, Summary};
+use report::{Answer, Sheet};
+use serde::Serialize;
+
+pub mod beside;
+pub mod calibrate;
+mod fit;
+pub mod follow;
+pub mod http;
+mod page;
+pub mod series;
+
+use beside::Beside;
+use calibrate::Calibration;
+
+/// What was observed.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// What programs see of it.
+    #[serde(flatten)]
+    pub summary: Summary,
+    /// What a scenario predicts beside it, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub predicted: Option<Beside>,
+    /// Constants that were fitted to it, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Calibration>,
+    /// All that the files say.
+    #[serde(skip)]
+    pub observed: Observed,
+}
+
+impl Report {
+    /// Whether any of the files said something.
+    pub fn has_read_something(&self) -> bool {
+        self.summary.sources.iter().any(Source::is_read)
+    }
+
+    /// Whether a file that was named could not be opened or unpacked.
+    pub fn misses_a_file(&self) -> bool {
+        self.summary.sources.iter().any(|source| source.kind == "unreadable")
+    }
+}
+
+/// Reads all files and sums up what they say.
+pub fn run(files: &[PathBuf], watch: &Watch) -> Report {
+    let observed = ::observe::read(files, watch);
+    let (predicted, calibration) = (None, None);
+    Report { summary: Summary::of(&observed), predicted, calibration, observed }
+}
+
+/// Bytes of the files together, as far as the system tells.
+pub fn total_bytes(files: &[PathBuf]) -> u64 {
+    files.iter().filter_map(|file| std::fs::metadata(file).ok()).map(|about| about.len()).sum()
+}
+
+impl Answer for Report {
+    fn sheet(&self) -> Sheet {
+        let mut sheet = page::sheet(&self.summary);
+        if let Some(beside) = &self.predicted {
+            sheet = beside.show(sheet);
+        }
+        if let Some(calibration) = &self.calibration {
+            sheet = calibration.show(sheet);
+        }
+        sheet
+    }
+}

@@ -1,0 +1,119 @@
+//! Closed loop: tables of a cluster with hidden constants and noise give these constants back.
+//!
+//! A hundred cases are run by `tools/calibration-loop.py`; here are ten.
+
+use std::path::PathBuf;
+
+use commands::collective::{self, Options, Sizes, table};
+use commands::observe::beside;
+use commands::observe::calibrate::{Calibration, Order, calibrate};
+use commands::packets::Patience;
+use commands::{Engine, Failure};
+use observe::Summary;
+use packetsim::Watch;
+use scenario::{Loaded, Purpose, Request};
+use traffic::collective::Collective;
+use units::{Bytes, Random};
+
+fn load(scenario: &str, set: &[String], seed: u64, purpose: Purpose) -> Loaded {
+    let request = Request {
+        scenario: Some(scenario.to_owned()),
+        set: set.to_vec(),
+        seed: Some(seed),
+        purpose,
+        ..Request::default()
+    };
+    scenario::load(&request).expect("it is well-formed")
+}
+
+/// What a cluster with these settings would print.
+fn printed(set: &[String], collective: Collective, gpus: usize, seed: u64) -> String {
+    let engine = Engine::Analytic;
+    let loaded = load("small-128", set, seed, Purpose::Collective(engine, collective));
+    let sizes = Sizes { min: Bytes::from_kib(1), max: Bytes::from_gib(4), factor: 2 };
+    let patience = Patience::Usual;
+    let gpus = Some(gpus);
+    let options = Options { engine, patience, collective, sizes, gpus, iterations: 1 };
+    let report = collective::run(&loaded, &options, &mut Watch::default()).expect("it runs");
+    table::nccl_tests(&loaded, &report, 0.02)
+}
+
+fn summary(tables: &[String]) -> Summary {
+    Summary::of(&observe::read_bytes("tables.txt", tables.concat().as_bytes()))
+}
+
+fn out(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("fatflow-{}-{name}.toml", std::process::id()))
+}
+
+fn calibrated(summary: &Summary, name: &str) -> Result<Calibration, Failure> {
+    let loaded = load("small-128", &[], 1, Purpose::Settings);
+    let path = out(name);
+    let order = Order { loaded: &loaded, engine: Engine::Analytic, set: &[], out: &path };
+    calibrate(summary, &order, &mut Watch::default())
+}
+
+#[test]
+fn hidden_constants_are_found_within_their_intervals() {
+    let (mut held, mut all) = (0, 0);
+    for case in 0..10 {
+        let mut random = Random::new(case, "hidden", 0);
+        let launch_us = 5.0 + 25.0 * random.unit();
+        let crossing_us = 2.0 + 6.0 * random.unit();
+        let nic_gbps = 100.0 + 100.0 * random.unit();
+        let set = [
+            format!("library.launch={launch_us}us"),
+            format!("library.crossing={crossing_us}us"),
+            format!("network.nic.pcie={nic_gbps}Gbps"),
+        ];
+        let seeds = [(16, 2 * case), (64, 2 * case + 1)];
+        let tables = seeds.map(|(gpus, seed)| printed(&set, Collective::AllGather, gpus, seed));
+        let name = format!("case-{case}");
+        let found = calibrated(&summary(&tables), &name).expect("it is determined");
+        let truth = [
+            ("library.launch", launch_us),
+            ("library.crossing", crossing_us),
+            ("network.nic.pcie", nic_gbps),
+        ];
+        for (key, truth) in truth {
+            let one = found.constants.iter().find(|one| one.key == key);
+            let one = one.unwrap_or_else(|| panic!("case {case}: {key} in {found:?}"));
+            held += u32::from(one.low <= truth && truth <= one.high);
+            all += 1;
+            let half = 0.5 * (one.high - one.low) / one.value;
+            assert!(half < 0.15, "case {case}: {key} is only known to {half}");
+            assert!((one.value / truth - 1.0).abs() < 0.2, "case {case}: {one:?} for {truth}");
+        }
+        assert!(found.held_back_error.expect("half was held back") < 0.03, "{found:?}");
+        // The scenario that was written predicts the tables.
+        let path = out(&name);
+        let written = path.to_str().expect("a name of letters");
+        let again = load(written, &[], 1, Purpose::Settings);
+        let tables = summary(&tables);
+        let mut watch = Watch::default();
+        let beside = beside::compare(&tables, &again, Engine::Analytic, &mut watch);
+        let error = beside.expect("it can be predicted").mean_error.expect("there are sizes");
+        assert!(error < 0.03, "case {case}: {error}");
+        std::fs::remove_file(path).expect("it was written");
+    }
+    assert!(26 <= held, "{held} of {all} were within their 95 % intervals");
+}
+
+/// One size of ranks cannot tell a launch from hand-overs: the second is refused with its reason.
+#[test]
+fn what_is_not_determined_is_refused() {
+    let tables = [printed(&[], Collective::AllGather, 16, 1)];
+    let mut few = summary(&tables);
+    few.collectives.truncate(2);
+    let Err(Failure::Run(reason)) = calibrated(&few, "few") else { panic!("two sizes") };
+    assert!(reason.contains("nothing can be calibrated"), "{reason}");
+    // Inside one server nothing depends on NICs.
+    let set = ["library.launch=9us".to_owned()];
+    let inside = calibrated(&summary(&[printed(&set, Collective::AllGather, 8, 2)]), "inside");
+    let inside = inside.expect("it is determined");
+    let refused: Vec<&str> = inside.refused.iter().map(|one| one.key).collect();
+    assert!(refused.contains(&"network.nic.pcie"), "{inside:?}");
+    assert!(refused.contains(&"library.crossing"), "{inside:?}");
+    assert!(inside.constants.iter().any(|one| one.key == "library.launch"), "{inside:?}");
+    std::fs::remove_file(out("inside")).expect("it was written");
+}

@@ -1,0 +1,92 @@
+//! Prometheus text: `name{label="value"} number [milliseconds]`.
+
+use crate::format::{Format, Reading};
+use crate::input::{Input, Trouble};
+
+/// What exporters serve.
+pub const FORMAT: Format = Format { name: "Prometheus text", unit: "samples", recognises, read };
+
+/// Labels that name the host.
+const HOST: [&str; 4] = ["instance", "Hostname", "node", "host"];
+/// Labels that say nothing of what is counted.
+const IDLE: [&str; 6] =
+    ["UUID", "job", "DCGM_FI_DRIVER_VERSION", "modelName", "pci_bus_id", "mode"];
+
+fn recognises(input: &Input<'_>) -> bool {
+    let text = input.head_text();
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+    let Some(first) = lines.next() else { return false };
+    if first.starts_with("# HELP ") || first.starts_with("# TYPE ") {
+        return true;
+    }
+    let all: Vec<&str> = lines.take(8).chain([first]).filter(|l| !l.starts_with('#')).collect();
+    !all.is_empty() && all.iter().all(|line| line.contains('{') && parse(line).is_some())
+}
+
+/// Name, labels and value.
+fn parse(line: &str) -> Option<(&str, Vec<(&str, &str)>, f64)> {
+    let end = line.find(['{', ' '])?;
+    let (name, rest) = line.split_at(end);
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b':';
+    if name.is_empty() || !name.bytes().all(is_name) {
+        return None;
+    }
+    let mut labels = Vec::new();
+    let mut rest = rest;
+    if let Some(list) = rest.strip_prefix('{') {
+        rest = list;
+        loop {
+            rest = rest.trim_start_matches([',', ' ']);
+            if let Some(after) = rest.strip_prefix('}') {
+                rest = after;
+                break;
+            }
+            let (label, after) = rest.split_once("=\"")?;
+            let end = closing(after)?;
+            labels.push((label, &after[..end]));
+            rest = &after[end + 1..];
+        }
+    }
+    let value = rest.split_whitespace().next()?;
+    Some((name, labels, value.parse().ok()?))
+}
+
+/// Where a label's value ends: a quote without a backslash before it.
+fn closing(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\\' => at += 2,
+            b'"' => return Some(at),
+            _ => at += 1,
+        }
+    }
+    None
+}
+
+fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+    while let Some((number, line)) = input.next_line()? {
+        let text = String::from_utf8_lossy(line);
+        let text = text.trim();
+        if text.is_empty() || text.starts_with('#') {
+            continue;
+        }
+        let Some((name, labels, value)) = parse(text) else {
+            reading.source.skipped += 1;
+            reading.problem(number, "is no sample of Prometheus");
+            continue;
+        };
+        let host = labels.iter().find(|(label, _)| HOST.contains(label)).map_or("", |(_, h)| h);
+        let rest = labels.iter().filter(|(label, value)| {
+            !HOST.contains(label) && !IDLE.contains(label) && !value.is_empty()
+        });
+        let device: Vec<&str> = rest.map(|(_, value)| *value).collect();
+        let before = reading.observed.counters.len();
+        super::add(reading, &device.join(":"), name, value, number);
+        if let Some(sample) = reading.observed.counters.get_mut(before) {
+            host.clone_into(&mut sample.host);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! Traces, counters and tables made here: the figures that were written come out.
+
+use observe::observed::Kind;
+use observe::{Observed, Summary, read_bytes};
+
+fn read(text: &str) -> Observed {
+    read_bytes("it", text.as_bytes())
+}
+
+/// One kernel of a collective in a PyTorch trace.
+fn kernel(name: &str, start: f64, length: f64, args: &str) -> String {
+    format!(
+        r#"{{"ph":"X","cat":"kernel","name":"{name}","pid":0,"tid":7,"ts":{start},"dur":{length},"args":{{{args}}}}}"#
+    )
+}
+
+fn trace(rank: u32, events: &[String]) -> String {
+    format!(
+        r#"{{"schemaVersion":1,"distributedInfo":{{"rank":{rank},"world_size":4}},"traceEvents":[{}]}}"#,
+        events.join(",")
+    )
+}
+
+const REDUCE: &str = r#""Collective name":"allreduce","In msg nelems":1048576,"Out msg nelems":1048576,"Group size":4,"dtype":"Float","Process Group Name":"0","Process Group Ranks":"[0, 1, 2, 3]""#;
+
+#[test]
+fn a_trace_says_sizes_times_and_what_is_exposed() {
+    let step = r#"{"ph":"X","cat":"user_annotation","name":"ProfilerStep#3","pid":1,"tid":1,"ts":0,"dur":1000}"#;
+    let exchange = r#""Collective name":"all_to_allv","In msg nelems":4096,"Out msg nelems":4096,"Group size":4,"dtype":"BFloat16""#;
+    let events = [
+        step.to_owned(),
+        kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgs)", 100.0, 300.0, REDUCE),
+        kernel("ncclDevKernel_SendRecv(ncclDevKernelArgs)", 500.0, 50.0, exchange),
+        kernel("gemm", 200.0, 100.0, ""),
+    ];
+    let observed = read(&trace(2, &events));
+    let summary = Summary::of(&observed);
+    let row = |kind: Kind| summary.collectives.iter().find(|row| row.kind == kind).expect("seen");
+    let (reduce, exchange) = (row(Kind::AllReduce), row(Kind::AllToAll));
+    assert_eq!((reduce.bytes, reduce.ranks, reduce.time_us), (4 << 20, Some(4), Some(300.0)));
+    assert_eq!((exchange.bytes, exchange.count), (8192, 1));
+    let steps = summary.steps.expect("one");
+    assert!((steps.exposed_share.expect("kernels") - 0.25).abs() < 1e-12);
+    let load = summary.load.expect("sizes");
+    // 2 · 3/4 of 4 MiB against 3/4 of 8 KiB.
+    assert!((load.all_to_all_share - 1.0 / 1025.0).abs() < 1e-9, "{load:?}");
+    assert!(load.text.contains("all_reduce dominates"), "{}", load.text);
+    assert_eq!(summary.communicators[0].ranks, 4);
+}
+
+#[test]
+fn ranks_of_one_job_are_counted_once_and_the_last_is_found() {
+    let mut observed = Observed::default();
+    for rank in 0..4 {
+        // Rank 2 comes last: it spends the least time in each.
+        let length = if rank == 2 { 100.0 } else { 400.0 };
+        let events: Vec<String> = (0..10)
+            .map(|at| kernel("ncclDevKernel_AllReduce", f64::from(at) * 1e3, length, REDUCE))
+            .collect();
+        let text = trace(rank, &events);
+        let watch = observe::Watch::default();
+        observe::input::unpack("it", None, Box::new(text.as_bytes()), &watch, &mut observed);
+    }
+    let summary = Summary::of(&observed);
+    assert_eq!(summary.collectives[0].count, 10);
+    assert_eq!((summary.stragglers[0].rank, summary.stragglers[0].last), (2, 10));
+    assert!((summary.stragglers[0].late_us - 300.0).abs() < 1e-9);
+    assert!(summary.findings.iter().any(|finding| finding.code == "slow_rank"), "{summary:?}");
+}
+
+#[test]
+fn a_trace_that_ends_early_says_where() {
+    let whole = trace(0, &[kernel("gemm", 0.0, 1.0, "")]);
+    let observed = read(&whole[..whole.len() - 2]);
+    assert!(observed.sources[0].problems[0].starts_with("it:1: "), "{:?}", observed.sources);
+    assert_eq!(observed.traces[0].kernels, 1);
+}
+
+#[test]
+fn other_traces_are_read() {
+    let xla = r#"{"traceEvents":[
+        {"ph":"M","pid":1,"name":"process_name","args":{"name":"/device:TPU:0"}},
+        {"ph":"M","pid":1,"tid":3,"name":"thread_name","args":{"name":"XLA Ops"}},
+        {"ph":"X","pid":1,"tid":3,"ts":0,"dur":10,"name":"fusion.1"},
+        {"ph":"X","pid":1,"tid":3,"ts":10,"dur":30,"name":"all-gather.5"}]}"#;
+    let observed = read(xla);
+    assert_eq!(observed.sources[0].kind, "XLA trace");
+    assert!((observed.traces[0].exposed_s - 30e-6).abs() < 1e-15);
+    let csv = "\"Kind\",\"Kernel_Name\",\"Start_Timestamp\",\"End_Timestamp\"\n\
+               \"KERNEL_DISPATCH\",\"ncclDevKernel_AllReduce(a, b)\",1000,5000\n";
+    let observed = read(csv);
+    assert_eq!((observed.traces[0].collectives, observed.traces[0].kernels), (1, 1));
+    let workload = "HYBRID_TRANSFORMER model_parallel_NPU_group: 8 all_gpus: 16\n2\n\
+                    a -1 5 ALLREDUCE 1024 1 NONE 0 1 NONE 0 1\n\
+                    b -1 5 ALLTOALL_EP 2048 1 NONE 0 1 REDUCESCATTER 4096 1\n";
+    let observed = read(workload);
+    assert_eq!(observed.cluster.ranks, Some(16));
+    assert_eq!(observed.collectives.0.len(), 3);
+}
+
+/// A Chakra file by hand: metadata, a collective of the GPU, its shadow on the CPU.
+#[test]
+fn chakra_nodes_of_the_cpu_do_not_count_twice() {
+    let attribute = |name: &str, value: u8| {
+        let mut bytes = vec![0x0a, name.len() as u8];
+        bytes.extend(name.bytes());
+        bytes.extend([0x48, value]);
+        [vec![0x52, bytes.len() as u8], bytes].concat()
+    };
+    let node = |attributes: Vec<Vec<u8>>| {
+        let body = [vec![0x18, 7], attributes.concat()].concat();
+        [vec![body.len() as u8], body].concat()
+    };
+    let gpu = node(vec![attribute("comm_type", 6), attribute("comm_size", 100)]);
+    let cpu = node(vec![attribute("is_cpu_op", 1)]);
+    let file = [&[7, 0x0a, 5, b'0', b'.', b'0', b'.', b'4'][..], &gpu, &cpu].concat();
+    let observed = read_bytes("it", &file);
+    assert_eq!(observed.sources[0].kind, "Chakra execution trace");
+    let (key, stats) = observed.collectives.0.first_key_value().expect("one");
+    assert_eq!((key.kind, key.bytes, stats.count), (Kind::AllToAll, 100, 1));
+    assert_eq!(observed.sources[0].read, 2);
+}
+
+#[test]
+fn counters_of_all_tools_are_read() {
+    let files = [
+        (
+            "NIC statistics:\n     rx_prio3_pause: 12\n     rx_discards_phy: 0\n",
+            2,
+            "rx_prio3_pause",
+        ),
+        ("link mlx5_0/1 out_of_sequence 12 rx_write_requests 7\n", 2, "out_of_sequence"),
+        (
+            "# Port extended counters: Lid 5 port 1\nPortSelect:......1\nCounterSelect:....0x0\n\
+             PortXmitData:....3\n",
+            2,
+            "PortXmitData in bytes",
+        ),
+        (
+            "  Port Rx    PFC0    PFC1\n---------  ------  ------\nEthernet0   1,200      12\n",
+            2,
+            "Rx PFC1",
+        ),
+        ("{\"Ethernet0:3\":{\"SAI_QUEUE_STAT_BYTES\":\"12\"}}", 1, "SAI_QUEUE_STAT_BYTES"),
+        (
+            "# TYPE a_total counter\na_total{device=\"mlx5_0\",instance=\"h\"} 12\n\
+             a_total{device=\"mlx5_1\"} 9223372036854775794\n",
+            1,
+            "a_total",
+        ),
+    ];
+    for (text, count, name) in files {
+        let observed = read(text);
+        assert_eq!(observed.counters.len(), count, "{:?}", observed.sources);
+        let sample = observed.counters.iter().find(|sample| sample.name == name);
+        assert!((sample.expect(name).value - 12.0).abs() < 1e-9, "{name}");
+        assert_eq!(observed.sources[0].problems, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn cables_and_distances_are_read() {
+    let table = "LocalPort    RemoteDevice    RemotePortID    Capability    RemotePortDescr\n\
+                 -----------  --------------  --------------  ------------  ---------------\n\
+                 Ethernet0    T1-1            hundredGigE1    BR            up\n";
+    assert_eq!(read(table).neighbours[0].system, "T1-1");
+    let json = r#"{"lldp":{"interface":{"eth0":{"chassis":{"leaf":{"id":{"value":"aa"}}},"port":{"id":{"value":"p1"}}}}}}"#;
+    let observed = read(json);
+    let found = &observed.neighbours[0];
+    assert_eq!(
+        (found.local.as_str(), found.system.as_str(), found.port.as_str()),
+        ("eth0", "leaf", "p1")
+    );
+    let smi = "\t\u{1b}[4mGPU0\tGPU1\tNIC0\tCPU Affinity\u{1b}[0m\n\
+               GPU0\t X \tNV18\tPIX\t0-7\nGPU1\tNV18\t X \tSYS\t0-7\n\nNIC0: mlx5_0\n";
+    let summary = Summary::of(&read(smi));
+    assert_eq!(summary.cluster.gpus_per_node, Some(2));
+    let far: Vec<_> = summary.findings.iter().filter(|f| f.code == "pcie_distance").collect();
+    assert_eq!(far[0].lines[0].line, 3);
+}

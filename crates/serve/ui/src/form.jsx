@@ -1,0 +1,62 @@
+// The settings as a form: grouped as people think, with meaning, choices and errors in place.
+import { useState } from "preact/hooks";
+import { at, choices, facts } from "./schema.js";
+
+const GROUPS = [
+  ["Cluster", ["cluster"]], ["Fabric", ["fabric"]], ["Network: transport, routing, congestion", ["network"]],
+  ["Communication library", ["library"]], ["Job", ["job"]], ["Traffic", ["traffic"]],
+  ["Failures and jitter", ["faults", "reliability", "jitter", "stragglers", "software"]], ["Money", ["prices"]],
+];
+const groupOf = (key) => {
+  const top = key.split(".")[0];
+  return GROUPS.find(([, tops]) => tops.includes(top))?.[0] ?? "Scenario";
+};
+
+const Setting = ({ value, schema, problems, set }) => {
+  const node = schema ? at(schema, value.key.split(".")) : undefined;
+  const own = problems.filter((problem) => problem.key === value.key);
+  const options = node ? choices(node) : [];
+  const plain = String(value.value).replace(/^"(.*)"$/, "$1");
+  const id = `set-${value.key}`;
+  const change = (event) => set(value.key, event.target.value);
+  const written = value.origin !== "default";
+  return (
+    <div class={written ? "setting written" : "setting"}>
+      <label for={id}>{value.key.split(".").slice(1).join(".") || value.key}</label>
+      {options.length && options.some((option) => String(option.value) === plain)
+        ? <select id={id} data-key={value.key} value={plain} onChange={change}>{options.map((option) => <option value={String(option.value)}>{String(option.value)}</option>)}</select>
+        : <input id={id} data-key={value.key} value={plain} onChange={change} aria-describedby={`${id}-help`} />}
+      <small id={`${id}-help`}>{node?.description} {node ? facts(node) : ""} <em>{value.origin}</em></small>
+      {own.map((problem) => <small class="wrong" role="alert">{problem.message}</small>)}
+    </div>
+  );
+};
+
+export const Form = ({ values, schema, problems, set }) => {
+  const [wanted, setWanted] = useState("");
+  const [all, setAll] = useState(false);
+  const needle = wanted.toLowerCase();
+  const isShown = (value) => {
+    if (/^(reported|catalogue)\b/.test(value.key)) return false;
+    if (!needle) return all || value.origin !== "default" || ["seed", "network.routing.qps", "network.routing.policy"].includes(value.key);
+    const text = `${value.key} ${schema ? at(schema, value.key.split("."))?.description ?? "" : ""}`;
+    return text.toLowerCase().includes(needle);
+  };
+  const groups = new Map();
+  for (const value of values.filter(isShown)) {
+    const group = groupOf(value.key);
+    groups.set(group, [...(groups.get(group) ?? []), value]);
+  }
+  return (
+    <div id="form">
+      <div class="row">
+        <input type="search" id="filter" placeholder="find a setting by name or meaning …" aria-label="find a setting" value={wanted} onInput={(event) => setWanted(event.target.value)} />
+        <label><input type="checkbox" checked={all} onChange={(event) => setAll(event.target.checked)} /> also defaults</label>
+      </div>
+      {[...groups].map(([group, members]) => (
+        <fieldset key={group}><legend>{group}</legend>{members.map((value) => <Setting key={value.key} value={value} schema={schema} problems={problems} set={set} />)}</fieldset>
+      ))}
+      {groups.size === 0 ? <p>No setting is called or means that.</p> : null}
+    </div>
+  );
+};

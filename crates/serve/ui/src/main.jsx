@@ -1,0 +1,187 @@
+// The page of `fatflow serve`: write, check, run, look, compare. Talks to its own server alone.
+import { render } from "preact";
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { ask, save, send } from "./api.js";
+import { Editor } from "./editor.jsx";
+import { Form } from "./form.jsx";
+import { Runs, figures, isActive } from "./runs.jsx";
+
+const COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"];
+const START = 'from = "small-16"\nname = "My scenario"\n';
+
+const useRoute = () => {
+  const [route, setRoute] = useState(location.hash);
+  useEffect(() => {
+    const follow = () => setRoute(location.hash);
+    addEventListener("hashchange", follow);
+    return () => removeEventListener("hashchange", follow);
+  }, []);
+  return route;
+};
+
+const Problems = ({ state, goTo }) => (
+  <ul id="problems" aria-live="polite">
+    {state.trouble ? <li>{state.trouble}</li> : null}
+    {state.valid === true ? <li class="good">This scenario is valid.</li> : null}
+    {state.problems.map((problem) => (
+      <li>{problem.line ? <button type="button" onClick={() => goTo(problem.line)}>line {problem.line}</button> : null} {problem.message}{problem.help ? <div>→ {problem.help}</div> : null}</li>
+    ))}
+  </ul>
+);
+
+const Scenario = ({ text, change, state, schema, presets, start, setTrouble, hidden }) => {
+  const [tab, setTab] = useState("text");
+  const [command, setCommand] = useState("run");
+  const [collective, setCollective] = useState(COLLECTIVES[0]);
+  const [engine, setEngine] = useState("");
+  const view = useRef();
+  const goTo = (line) => {
+    setTab("text");
+    const at = view.current.state.doc.line(line);
+    view.current.dispatch({ selection: { anchor: at.from, head: at.to }, scrollIntoView: true });
+    setTimeout(() => view.current.focus());
+  };
+  const set = async (key, value) => {
+    try { change((await send("/api/set", { text, key, value })).text); } catch (error) { setTrouble(error.message); }
+  };
+  const name = (state.values.find((value) => value.key === "name")?.value ?? "scenario").replaceAll('"', "");
+  const run = () => start({ name, command, engine, collective: command === "collective" ? collective : "", scenarios: [text] });
+  const tabs = [["text", "Text"], ["form", "Form"]];
+  return (
+    <section id="editor" aria-label="scenario" hidden={hidden}>
+      <div class="row">
+        <label>Start from <select id="presets" onChange={async (event) => { if (event.target.value) change(await ask(`/api/presets/${event.target.value}`)); }}>
+          <option value="">a preset …</option>{presets.map((preset) => <option value={preset.name}>{preset.name}: {preset.title}</option>)}</select></label>
+        <label class="file">or open a file <input type="file" id="open" accept=".toml" onChange={async (event) => { const [file] = event.target.files; if (file) change(await file.text()); }} /></label>
+        <button id="download" onClick={() => save("scenario.toml", text, "application/toml")}>Download scenario</button>
+      </div>
+      <div class="tabs" role="tablist">
+        {tabs.map(([key, title]) => <button role="tab" id={`tab-${key}`} aria-selected={tab === key} aria-controls={`pane-${key}`} onClick={() => setTab(key)}>{title}</button>)}
+      </div>
+      <div id="pane-text" role="tabpanel" aria-labelledby="tab-text" hidden={tab !== "text"}>
+        <Editor text={text} onChange={change} problems={state.problems} schema={schema} view={view} />
+        <p class="hint">Ctrl-Space completes keys and values; pointing at a key explains it.</p>
+      </div>
+      <div id="pane-form" role="tabpanel" aria-labelledby="tab-form" hidden={tab !== "form"}>
+        {tab === "form" ? <Form values={state.values} schema={schema} problems={state.problems} set={set} /> : null}
+      </div>
+      <Problems state={state} goTo={goTo} />
+      <div class="row run">
+        <select id="command" aria-label="command" value={command} onChange={(event) => setCommand(event.target.value)}>{["run", "traffic", "topo", "collective"].map((word) => <option>{word}</option>)}</select>
+        {command === "collective" ? <select id="collective" aria-label="collective" value={collective} onChange={(event) => setCollective(event.target.value)}>{COLLECTIVES.map((word) => <option>{word}</option>)}</select> : null}
+        <select id="engine" aria-label="engine" value={engine} onChange={(event) => setEngine(event.target.value)}><option value="">engine: as the command likes</option>{["analytic", "flow", "packet"].map((word) => <option>{word}</option>)}</select>
+        <button id="start" class="primary" disabled={state.valid !== true} onClick={run}>Run</button>
+      </div>
+    </section>
+  );
+};
+
+const Shown = ({ ids, runs, edit, attempt }) => (
+  <section id="view" class="view" aria-label="results">
+    {ids.map((id) => {
+      const run = runs.find((known) => known.id === id);
+      if (!run) return <p>There is no run {id} here.</p>;
+      const parts = [run.command, run.engine, figures.seconds(run.figures?.step_s), run.figures?.mfu ? `MFU ${figures.percent(run.figures.mfu)}` : ""];
+      return (
+        <article key={id}>
+          <div class="row">
+            <h2>{run.id}: {run.name}</h2><span>{parts.filter(Boolean).join(" · ")}</span>
+            <a href={`/api/runs/${id}/result.json`} download>JSON</a>
+            <a href={`/api/runs/${id}/report.html`} download={`fatflow-${id}.html`}>report</a>
+            <button onClick={async () => edit(await ask(`/api/runs/${id}/scenario.toml`))}>Edit its scenario</button>
+            <button onClick={() => navigator.clipboard?.writeText(`${location.origin}/#/run/${id}`)}>Copy the link</button>
+          </div>
+          {run.note ? <p>{run.note}</p> : null}
+          {run.figures?.levers?.length ? <div class="row levers"><span>Worth a try:</span>{run.figures.levers.map((lever) => <button title={lever.set.join("\n")} onClick={() => attempt(run, lever)}>{lever.name}</button>)}</div> : null}
+          {run.status === "done"
+            ? <iframe src={`/api/runs/${id}/report.html`} title={`report of run ${id}`} sandbox="allow-scripts allow-downloads" />
+            : <p role="status">{run.status}{run.message ? `: ${run.message}` : ""}</p>}
+        </article>
+      );
+    })}
+  </section>
+);
+
+const App = () => {
+  const route = useRoute();
+  const [text, setText] = useState(localStorage.getItem("fatflow") ?? START);
+  const [state, setState] = useState({ problems: [], values: [] });
+  const [presets, setPresets] = useState([]);
+  const [schema, setSchema] = useState();
+  const [runs, setRuns] = useState([]);
+  const [ticked, setTicked] = useState(new Set());
+  const latest = useRef(0);
+  const setTrouble = (trouble) => setState((old) => ({ ...old, trouble }));
+  const change = (content) => { setText(content); localStorage.setItem("fatflow", content); setState((old) => ({ ...old, valid: undefined })); };
+  const refresh = useCallback(async () => {
+    try { setRuns(await ask("/api/runs")); } catch (error) { setTrouble(error.message); }
+  }, []);
+  const edit = (content) => { change(content); location.hash = "#/"; };
+  const start = async (body) => {
+    try {
+      const run = await send("/api/runs", body);
+      await refresh();
+      location.hash = `#/run/${run.id}`;
+    } catch (error) { setTrouble(error.message); location.hash = "#/"; }
+  };
+  const compare = async () => {
+    const ids = [...ticked];
+    const scenarios = await Promise.all(ids.map((id) => ask(`/api/runs/${id}/scenario.toml`)));
+    start({ name: `runs ${ids.join(" and ")}`, command: "compare", engine: "", scenarios });
+  };
+  // The same scenario with what a run made look worthwhile, and both to be compared.
+  const attempt = async (run, lever) => {
+    try {
+      let changed = await ask(`/api/runs/${run.id}/scenario.toml`);
+      for (const set of lever.set) {
+        const at = set.indexOf("=");
+        changed = (await send("/api/set", { text: changed, key: set.slice(0, at).trim(), value: set.slice(at + 1).trim() })).text;
+      }
+      setTicked((old) => new Set([...old, run.id]));
+      await start({ name: `${run.name}: ${lever.name}`, command: run.command, engine: run.engine, scenarios: [changed] });
+    } catch (error) { setTrouble(error.message); location.hash = "#/"; }
+  };
+  useEffect(() => {
+    ask("/api/presets").then((answer) => setPresets(answer.result.entries)).catch((error) => setTrouble(error.message));
+    ask("/api/schema").then(setSchema).catch(() => {});
+    refresh();
+  }, []);
+  useEffect(() => {
+    const turn = ++latest.current;
+    const timer = setTimeout(async () => {
+      try {
+        const { valid, problems, values } = (await send("/api/check", { text })).result;
+        if (turn === latest.current) setState((old) => ({ valid, problems, values: values ?? old.values }));
+      } catch (error) { if (turn === latest.current) setState((old) => ({ ...old, valid: false, trouble: error.message })); }
+    }, 350);
+    return () => clearTimeout(timer);
+  }, [text]);
+  const active = runs.some(isActive);
+  useEffect(() => {
+    if (!active) return undefined;
+    const timer = setInterval(refresh, 700);
+    return () => clearInterval(timer);
+  }, [active]);
+  const shown = route.match(/^#\/run\/([\d+]+)$/)?.[1].split("+").map(Number);
+  const where = shown ? "run" : route === "#/runs" ? "runs" : "scenario";
+  const tick = (id, on) => setTicked((old) => { const next = new Set(old); if (on) next.add(id); else next.delete(id); return next; });
+  const here = new Set([...ticked].filter((id) => runs.some((run) => run.id === id)));
+  return (
+    <>
+      <header>
+        <h1>fatflow</h1>
+        <nav aria-label="pages">
+          <a href="#/" aria-current={where === "scenario" ? "page" : undefined}>Scenario</a>
+          <a href="#/runs" aria-current={where === "runs" ? "page" : undefined}>Runs ({runs.length})</a>
+        </nav>
+      </header>
+      <main>
+        <Scenario {...{ text, change, state, schema, presets, start, setTrouble }} hidden={where !== "scenario"} />
+        {where === "runs" ? <Runs {...{ runs, tick, refresh, edit, compare, say: setTrouble }} ticked={here} /> : null}
+        {where === "run" ? <Shown ids={shown} runs={runs} edit={edit} attempt={attempt} /> : null}
+      </main>
+    </>
+  );
+};
+
+render(<App />, document.getElementById("app"));

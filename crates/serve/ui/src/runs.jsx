@@ -1,0 +1,83 @@
+// The runs as a table to sort, search, tick and annotate.
+import { useState } from "preact/hooks";
+import { ask, send } from "./api.js";
+
+const seconds = (value) => (value === undefined || value === null ? "" : value >= 1 ? `${value.toPrecision(4)} s` : value >= 1e-3 ? `${(1e3 * value).toPrecision(3)} ms` : `${(1e6 * value).toPrecision(3)} us`);
+const percent = (value) => (value === undefined || value === null ? "" : `${(100 * value).toFixed(1)} %`);
+const dollars = (value) => (value === undefined || value === null ? "" : value >= 1e9 ? `$${(value / 1e9).toPrecision(3)} bn` : value >= 1e6 ? `$${(value / 1e6).toPrecision(3)} M` : `$${Math.round(value).toLocaleString("en")}`);
+export const figures = { seconds, percent, dollars };
+
+const COLUMNS = [
+  ["id", "#", (run) => run.id],
+  ["name", "scenario", (run) => run.name.toLowerCase()],
+  ["command", "command", (run) => `${run.command} ${run.engine}`],
+  ["step", "step", (run) => run.figures?.step_s],
+  ["mfu", "MFU", (run) => run.figures?.mfu],
+  ["cost", "cost", (run) => run.figures?.cost_usd],
+  ["status", "state", (run) => run.status],
+];
+export const isActive = (run) => run.status === "waiting" || run.status === "running";
+
+const Note = ({ run, refresh }) => (
+  <input class="note" aria-label={`note of run ${run.id}`} placeholder="a note …" value={run.note ?? ""} onChange={async (event) => { await send(`/api/runs/${run.id}/note`, { note: event.target.value }, "PUT"); refresh(); }} />
+);
+
+const Row = ({ run, ticked, tick, refresh, edit, say }) => {
+  const quietly = (work) => async () => { try { await work(); } catch (error) { say(error.message); } refresh(); };
+  return (
+    <tr>
+      <td><input type="checkbox" aria-label={`tick run ${run.id}`} checked={ticked.has(run.id)} onChange={(event) => tick(run.id, event.target.checked)} /></td>
+      <td>{run.id}</td>
+      <td><a href={`#/run/${run.id}`}>{run.name}</a><Note run={run} refresh={refresh} /></td>
+      <td>{[run.command, run.engine].filter(Boolean).join(", ")}</td>
+      <td class="number">{seconds(run.figures?.step_s)}</td>
+      <td class="number">{percent(run.figures?.mfu)}</td>
+      <td class="number">{dollars(run.figures?.cost_usd)}</td>
+      <td class="state">{run.status === "done" ? `done in ${run.took_s.toFixed(1)} s` : run.status}
+        {run.message && run.status !== "done" ? <small>{run.message}</small> : null}
+        {run.figures?.verdict ? <small>{run.figures.verdict}</small> : null}</td>
+      <td><span class="row">
+        {isActive(run) ? <button onClick={quietly(() => send(`/api/runs/${run.id}/stop`, {}))}>Stop</button> : null}
+        {run.status === "done" ? <a class="button" href={`#/run/${run.id}`}>Show</a> : null}
+        {run.status === "done" ? <a href={`/api/runs/${run.id}/result.json`} download>JSON</a> : null}
+        {run.status === "done" ? <a href={`/api/runs/${run.id}/report.html`} download={`fatflow-${run.id}.html`}>report</a> : null}
+        <button onClick={quietly(async () => edit(await ask(`/api/runs/${run.id}/scenario.toml`)))}>Edit</button>
+        {isActive(run) ? null : <button aria-label={`forget run ${run.id}`} onClick={quietly(() => send(`/api/runs/${run.id}`, {}, "DELETE"))}>Forget</button>}
+      </span></td>
+    </tr>
+  );
+};
+
+export const Runs = ({ runs, ticked, tick, refresh, edit, compare, say }) => {
+  const [order, setOrder] = useState(["id", -1]);
+  const [wanted, setWanted] = useState("");
+  const key = COLUMNS.find(([name]) => name === order[0])[2];
+  const text = (run) => [run.id, run.name, run.command, run.engine, run.status, run.note, run.figures?.verdict].join(" ").toLowerCase();
+  const compareKeys = (a, b) => {
+    const [x, y] = [key(a), key(b)];
+    if (x === undefined || x === null) return 1;
+    if (y === undefined || y === null) return -1;
+    return order[1] * (x < y ? -1 : x > y ? 1 : 0);
+  };
+  const shown = runs.filter((run) => text(run).includes(wanted.toLowerCase())).sort(compareKeys);
+  const sort = (name) => setOrder(([old, sign]) => [name, old === name ? -sign : 1]);
+  return (
+    <section id="results" aria-label="runs">
+      <div class="row">
+        <h2>Runs</h2>
+        <input type="search" placeholder="find a run …" aria-label="find a run" value={wanted} onInput={(event) => setWanted(event.target.value)} />
+        <button id="compare" disabled={ticked.size < 2} onClick={compare}>Compare the ticked</button>
+        <a id="beside" class={ticked.size < 2 ? "button off" : "button"} href={ticked.size < 2 ? undefined : `#/run/${[...ticked].join("+")}`}>Show beside each other</a>
+      </div>
+      <div class="scroll">
+        <table>
+          <thead><tr><th><span class="hidden">ticked</span></th>
+            {COLUMNS.map(([name, title]) => <th aria-sort={order[0] === name ? (order[1] > 0 ? "ascending" : "descending") : "none"}><button class="sort" onClick={() => sort(name)}>{title}{order[0] === name ? (order[1] > 0 ? " ▲" : " ▼") : ""}</button></th>)}
+            <th><span class="hidden">what to do</span></th></tr></thead>
+          <tbody id="runs">{shown.map((run) => <Row key={run.id} run={run} {...{ ticked, tick, refresh, edit, say }} />)}</tbody>
+        </table>
+      </div>
+      {runs.length === 0 ? <p>Nothing has run yet: <a href="#/">write a scenario</a> and press Run.</p> : null}
+    </section>
+  );
+};

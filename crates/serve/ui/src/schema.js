@@ -1,0 +1,68 @@
+// What the JSON Schema of scenarios says of a key: its meaning, its keys below, its choices.
+const resolve = (root, node) => {
+  if (!node) return undefined;
+  if (node.$ref) {
+    const target = node.$ref.split("/").slice(1).reduce((at, part) => at?.[part], root);
+    return { ...resolve(root, target), ...Object.fromEntries(Object.entries(node).filter(([key]) => key !== "$ref")) };
+  }
+  const parts = node.anyOf ?? node.oneOf ?? node.allOf;
+  if (!parts) return node;
+  const inner = parts.map((part) => resolve(root, part)).filter(Boolean);
+  const properties = Object.assign({}, ...inner.map((part) => part.properties ?? {}), node.properties ?? {});
+  const first = inner.find((part) => part.items);
+  return { ...node, properties, items: node.items ?? first?.items, choices: inner.flatMap((part) => choices(part)) };
+};
+
+/** The schema of a dotted path, or undefined. */
+export const at = (root, path) => {
+  let node = resolve(root, root);
+  for (const part of path) {
+    if (!node) return undefined;
+    if (node.items && !node.properties?.[part]) node = resolve(root, node.items);
+    if (/^\d+$/.test(part)) continue;
+    const more = typeof node.additionalProperties === "object" ? node.additionalProperties : undefined;
+    node = resolve(root, node.properties?.[part] ?? more);
+  }
+  return node?.items && !node.properties ? { ...node, properties: resolve(root, node.items)?.properties } : node;
+};
+
+/** The values that a key may have, with what each means. */
+export const choices = (node) => {
+  if (!node) return [];
+  const own = [
+    ...(node.enum ?? []).map((value) => ({ value })),
+    ...(node.const !== undefined ? [{ value: node.const, info: node.description }] : []),
+    ...(node.choices ?? []),
+  ];
+  if (node.type === "boolean") own.push({ value: true }, { value: false });
+  return own.filter((choice) => choice.value !== null);
+};
+
+/** A line about a key: type, unit, default, range. */
+export const facts = (node) => {
+  const type = [node.type].flat().filter((kind) => kind && kind !== "null").join(" or ");
+  const range = node.minimum !== undefined || node.maximum !== undefined ? `${node.minimum ?? "…"} to ${node.maximum ?? "…"}` : "";
+  const shown = node.default !== undefined && node.default !== null && typeof node.default !== "object";
+  return [type, range, shown ? `default ${JSON.stringify(node.default)}` : ""].filter(Boolean).join("; ");
+};
+
+/** The table that a line of TOML stands in: the last `[a.b]` above it. */
+export const tableAt = (lines, line) => {
+  for (let at = line; at >= 0; at -= 1) {
+    const found = lines[at].match(/^\s*\[\[?([^\]]+)\]\]?/);
+    if (found) return { path: found[1].split(".").map((part) => part.trim()), line: at };
+  }
+  return { path: [], line: -1 };
+};
+
+/** Keys of inline tables that are open before a column: `routing = { ` gives ["routing"]. */
+export const inlineAt = (text) => {
+  const path = [];
+  let key = "";
+  for (const [, word, sign] of text.matchAll(/([\w.-]+)?\s*([={},])?/g)) {
+    if (word) key = word;
+    if (sign === "{") path.push(key);
+    if (sign === "}") path.pop();
+  }
+  return path.flatMap((part) => part.split("."));
+};

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Writes what fatflow is built from as CycloneDX 1.5 JSON, from `cargo metadata` and Cargo.lock."""
+import json
+import pathlib
+import subprocess
+import sys
+import tomllib
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def main() -> None:
+    words = ["cargo", "metadata", "--format-version", "1", "--locked"]
+    metadata = json.loads(subprocess.run(words, cwd=ROOT, check=True, capture_output=True).stdout)
+    lock = tomllib.loads((ROOT / "Cargo.lock").read_text())
+    sums = {(p["name"], p["version"]): p.get("checksum") for p in lock["package"]}
+    packages = {package["id"]: package for package in metadata["packages"]}
+
+    def purl(package: dict) -> str:
+        return f"pkg:cargo/{package['name']}@{package['version']}"
+
+    components = []
+    for package in sorted(packages.values(), key=purl):
+        checksum = sums.get((package["name"], package["version"]))
+        component = {
+            "type": "library",
+            "bom-ref": purl(package),
+            "name": package["name"],
+            "version": package["version"],
+            "purl": purl(package),
+            "scope": "required" if package["source"] else "optional",
+        }
+        if package.get("license"):
+            component["licenses"] = [{"expression": package["license"].replace("/", " OR ")}]
+        if checksum:
+            component["hashes"] = [{"alg": "SHA-256", "content": checksum}]
+        components.append(component)
+    dependencies = [
+        {
+            "ref": purl(packages[node["id"]]),
+            "dependsOn": sorted(purl(packages[other]) for other in node["dependencies"]),
+        }
+        for node in metadata["resolve"]["nodes"]
+    ]
+    bom = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "version": 1,
+        "metadata": {"component": {"type": "application", "name": "fatflow", "version": "0.1.0"}},
+        "components": components,
+        "dependencies": sorted(dependencies, key=lambda entry: entry["ref"]),
+    }
+    json.dump(bom, sys.stdout, indent=1)
+    sys.stdout.write("\n")
+
+
+main()
