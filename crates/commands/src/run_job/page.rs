@@ -150,6 +150,13 @@ impl Answer for Report {
         if let Some(circuits) = &self.circuits {
             sheet = circuits_part(sheet, circuits);
         }
+        self.tables(self.free_part(sheet))
+    }
+}
+
+impl Report {
+    /// What would be gained if the busiest link were free.
+    fn free_part(&self, mut sheet: Sheet) -> Sheet {
         if let Some(free) = &self.what_if {
             let (link, used) = (&free.link, percent(free.utilisation));
             let gain = match free.gained {
@@ -162,12 +169,21 @@ impl Answer for Report {
                 "What if: with {link} free, which is in use {used} of the step, {gain}."
             ));
         }
-        sheet = sheet.heading("The model").table(self.model.table());
-        sheet = sheet.heading("Memory of a GPU").table(memory_table(&self.memory));
-        sheet = sheet.heading("Failures and checkpoints").table(self.reliability_table());
-        sheet = sheet.heading("Goodput if it were different").table(self.variants_table());
-        sheet = sheet.heading("Power and money").table(self.money_table());
         sheet
+    }
+
+    fn tables(&self, sheet: Sheet) -> Sheet {
+        sheet
+            .heading("The model")
+            .table(self.model.table())
+            .heading("Memory of a GPU")
+            .table(memory_table(&self.memory))
+            .heading("Failures and checkpoints")
+            .table(self.reliability_table())
+            .heading("Goodput if it were different")
+            .table(self.variants_table())
+            .heading("Power and money")
+            .table(self.money_table())
     }
 }
 

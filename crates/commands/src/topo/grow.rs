@@ -1,7 +1,8 @@
 //! `topo A B`: what going from one fabric to another keeps, buys, moves and leaves over.
 //!
 //! Parts are alike if they are of one kind and one model. What both have is kept; a part that
-//! stands at another place in the second (a switch or a cable of another tier) is moved. At the second fabric's prices what is kept and what is bought add up to its bill.
+//! stands at another place in the second (a switch or a cable of another tier) is moved. At the
+//! second fabric's prices what is kept and what is bought add up to its bill.
 
 use std::collections::BTreeMap;
 
