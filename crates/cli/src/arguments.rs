@@ -47,9 +47,9 @@ Examples:
 
 Settings: default < catalogue < preset < file < environment < flag. The environment variable
 FATFLOW_SET_network__routing__qps=16 and the flag --set network.routing.qps=16 set one value.
-Exit codes: 0 done, 1 the run failed, 2 wrong usage, 3 invalid input, 4 a comparison or validation
-fell short, 130 interrupted. An interrupted packet run tells what it knows by then; a second
-interrupt ends it at once.";
+Exit codes: 0 done, 1 the run failed, 2 wrong usage, 3 invalid input, 4 a target, comparison or
+validation fell short, 130 interrupted. An interrupted packet run tells what it knows by then; a
+second interrupt ends it at once.";
 
 /// The flags that every command has.
 #[derive(Args, Clone, Debug)]
@@ -73,6 +73,10 @@ pub(crate) struct Global {
     /// Override one setting, such as `network.routing.qps=16`; may be given several times
     #[arg(long = "set", global = true, value_name = "PATH=VALUE", value_parser = assignment)]
     pub(crate) set: Vec<String>,
+    /// Targets by name: `article` wants 5 us in a rack and 20 us between racks; one that is
+    /// missed makes the exit code 4
+    #[arg(long, global = true, value_name = "NAME", value_parser = targets)]
+    pub(crate) targets: Option<&'static [&'static str]>,
     /// Hardware of your own: a TOML file or a folder of them; may be given several times
     #[arg(long, global = true, value_name = "PATH", env = "FATFLOW_CATALOGUE")]
     pub(crate) catalogue: Vec<PathBuf>,
@@ -139,6 +143,12 @@ impl PatienceArgument {
 }
 
 impl Global {
+    /// What `--targets` and `--set` set; what is written out comes last.
+    fn assignments(&self) -> Vec<String> {
+        let targets = self.targets.unwrap_or_default().iter().map(|set| (*set).to_owned());
+        targets.chain(self.set.iter().cloned()).collect()
+    }
+
     /// The request to load a scenario with everything that flags and environment say.
     pub(crate) fn request(&self, scenario: Option<&str>, purpose: Purpose) -> Request {
         // Variables that are not text cannot name or set anything.
@@ -149,13 +159,19 @@ impl Global {
             scenario: scenario.map(str::to_owned),
             catalogue: self.catalogue.clone(),
             environment,
-            set: self.set.clone(),
+            set: self.assignments(),
             seed: self.seed,
             extent: Extent::Whole,
             purpose,
             ..Request::default()
         }
     }
+}
+
+fn targets(text: &str) -> Result<&'static [&'static str], String> {
+    let known = scenario::Targets::SETS.into_iter().find(|(name, _)| *name == text);
+    let names = scenario::Targets::SETS.map(|(name, _)| name).join(", ");
+    known.map(|(_, set)| set).ok_or(format!("there are: {names}; others are `--set targets.…`"))
 }
 
 fn assignment(text: &str) -> Result<String, String> {

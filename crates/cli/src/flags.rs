@@ -11,11 +11,12 @@ use units::Unused;
 use crate::arguments::Global;
 
 /// Flags that can be given in vain, why that is, and who obeys them.
-const FLAGS: [[&str; 3]; 6] = [
+const FLAGS: [[&str; 3]; 7] = [
     ["--engine", "no network is computed", "run, collective, compare, sweep, validate and claims"],
     ["--threads", "this runs on one thread", "--engine packet, --seeds, sweep, compare, validate"],
     ["--seed", "nothing here is drawn at random", "commands that run a scenario"],
     ["--set", "no scenario is read", "commands that read a scenario"],
+    ["--targets", "no scenario is read", "topo, run and compare"],
     ["--catalogue", "no hardware is looked up", "commands that read a scenario"],
     ["--force", "this is never refused for its length", "--engine packet"],
 ];
@@ -40,6 +41,7 @@ impl Flags {
             ("--threads", global.threads.is_some()),
             ("--seed", global.seed.is_some()),
             ("--set", !global.set.is_empty()),
+            ("--targets", global.targets.is_some()),
             ("--catalogue", names_catalogue),
         ];
         let given = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name);

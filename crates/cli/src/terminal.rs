@@ -79,7 +79,8 @@ impl Terminal {
 
     /// The request to load a scenario with everything that flags and environment say.
     pub(crate) fn request(&self, scenario: Option<&str>, purpose: Purpose) -> Request {
-        ["--seed", "--set", "--catalogue"].into_iter().for_each(|flag| self.flags.read(flag));
+        let flags = ["--seed", "--set", "--targets", "--catalogue"];
+        flags.into_iter().for_each(|flag| self.flags.read(flag));
         self.global.request(scenario, purpose)
     }
 
@@ -247,6 +248,14 @@ impl Terminal {
     /// How a command ends that has answered.
     pub(crate) fn ending(&self) -> Ending {
         if self.interrupt.has_happened() { Ending::Interrupted } else { Ending::Done }
+    }
+
+    /// The same where targets were missed.
+    pub(crate) fn ending_with(&self, targets: &[commands::targets::TargetRow]) -> Ending {
+        match self.ending() {
+            Ending::Done if !commands::targets::all_met(targets) => Ending::FellShort,
+            ending => ending,
+        }
     }
 
     /// Says something on standard error, unless nobody wants to hear it.

@@ -19,6 +19,8 @@ mod list;
 mod measures;
 mod network;
 mod page;
+mod pairs;
+mod statements;
 mod subject;
 
 pub use list::{Case, Claim};
@@ -32,7 +34,9 @@ const TOLERANCE: f64 = 0.2;
 pub const RULE: &str = "A claim agrees if every simulated figure lies between the least and the \
     most that is said, or at the one figure that is said, with a fifth of it allowed on either \
     side. What is said without a lower or an upper end has none here. Orders of magnitude \
-    (\"petabits\", \"milliseconds\") are ranges of a thousand or ten.";
+    (\"petabits\", \"milliseconds\") are ranges of a thousand or a hundred. What only says which is \
+    more is a ranking, and has no such fifth. What our runs disagree with, or cannot test, and a \
+    named better source contradicts, is a class of its own.";
 
 /// Which claims to test, and how.
 #[derive(Clone, Debug, Default)]
@@ -52,8 +56,10 @@ pub struct Report {
     pub claims: Vec<Row>,
     /// How many agree.
     pub agree: usize,
-    /// How many do not.
+    /// How many do not, and nothing else is known.
     pub disagree: usize,
+    /// How many a better source contradicts too.
+    pub contradicted: usize,
     /// How many cannot be tested.
     pub untested: usize,
     /// The rule.
@@ -86,6 +92,8 @@ pub enum Verdict {
     Agrees,
     /// It does not.
     Disagrees,
+    /// It does not, or cannot be tested, and a better source says otherwise too.
+    ContradictedToo,
     /// Nothing here can say.
     CannotBeTested,
 }
@@ -96,6 +104,7 @@ impl Verdict {
         match self {
             Self::Agrees => "agrees",
             Self::Disagrees => "disagrees",
+            Self::ContradictedToo => "better sources contradict it too",
             Self::CannotBeTested => "cannot be tested",
         }
     }
@@ -154,6 +163,7 @@ pub fn run(
     Ok(Report {
         agree: count(Verdict::Agrees),
         disagree: count(Verdict::Disagrees),
+        contradicted: count(Verdict::ContradictedToo),
         untested: count(Verdict::CannotBeTested),
         claims: rows,
         rule: RULE,
@@ -188,7 +198,9 @@ fn judged(claim: Claim, found: &BTreeMap<Key, Result<Vec<f64>, String>>) -> Row 
     let (simulated, verdict, why) = match answer {
         Some(Ok(figures)) => {
             let figures: Vec<f64> = figures.into_iter().map(|figure| times * figure).collect();
-            let agrees = figures.iter().all(|figure| lies_within(*figure, claim.ends()));
+            let tolerance = if claim.ranking { 0.0 } else { TOLERANCE };
+            let within = |figure: &f64| lies_within(*figure, claim.ends(), tolerance);
+            let agrees = figures.iter().all(within);
             let verdict = if agrees { Verdict::Agrees } else { Verdict::Disagrees };
             (figures, verdict, String::new())
         }
@@ -198,15 +210,20 @@ fn judged(claim: Claim, found: &BTreeMap<Key, Result<Vec<f64>, String>>) -> Row 
             (Vec::new(), Verdict::CannotBeTested, why)
         }
     };
+    let verdict = match verdict {
+        Verdict::Agrees => verdict,
+        _ if claim.contradicted.is_some() => Verdict::ContradictedToo,
+        _ => verdict,
+    };
     Row { claim, simulated, how: how.to_owned(), verdict, why }
 }
 
 /// [`RULE`].
-fn lies_within(figure: f64, (low, high): (Option<f64>, Option<f64>)) -> bool {
+fn lies_within(figure: f64, (low, high): (Option<f64>, Option<f64>), tolerance: f64) -> bool {
     // Measured figures carry rounding; it must not decide at the edge.
     let slack = 1.0 + 1e-9;
-    low.is_none_or(|low| low * (1.0 - TOLERANCE) <= figure * slack)
-        && high.is_none_or(|high| figure <= high * (1.0 + TOLERANCE) * slack)
+    low.is_none_or(|low| low * (1.0 - tolerance) <= figure * slack)
+        && high.is_none_or(|high| figure <= high * (1.0 + tolerance) * slack)
 }
 
 impl Answer for Report {
@@ -226,6 +243,7 @@ mod tests {
     #[test]
     fn a_fifth_is_allowed_on_either_side_and_nothing_where_nothing_is_said() {
         let about = (Some(10.0), Some(10.0));
+        let lies_within = |figure, ends| lies_within(figure, ends, TOLERANCE);
         assert!(lies_within(8.0, about) && lies_within(12.0, about));
         assert!(!lies_within(7.9, about) && !lies_within(12.1, about));
         assert!(lies_within(1e9, (Some(5.0), None)) && !lies_within(3.0, (Some(5.0), None)));
@@ -243,12 +261,13 @@ mod tests {
         let row = |id: &str| report.claims.iter().find(|row| row.claim.id == id).unwrap();
         assert_eq!(row("sb7800").simulated, [36.0]);
         assert_eq!(row("quantum-2").verdict, Verdict::Agrees);
-        assert_eq!(row("rocev2-2014").verdict, Verdict::CannotBeTested);
+        assert_eq!(row("rocev2-2014").verdict, Verdict::ContradictedToo);
         // A ring of t ranks moves t - 1 shares of each of t parts: 7 over 3, not 4.
         assert!((row("tp-quadratic").simulated[0] - 7.0 / 3.0).abs() < 1e-6);
         assert_eq!(row("tp-quadratic").verdict, Verdict::Disagrees);
         assert!(row("tcp-50us").simulated[0] > row("roce-5us").simulated[0]);
-        assert_eq!(report.agree + report.disagree + report.untested, report.claims.len());
+        let Report { agree, disagree, contradicted, untested, .. } = report;
+        assert_eq!(agree + disagree + contradicted + untested, report.claims.len());
     }
     /// The page of the book has every claim, and says of the fast ones what comes out today;
     /// `test.sh` compares the whole of it. `fatflow claims --markdown > docs/claims.md` renews it.

@@ -18,12 +18,16 @@ use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::packets::Patience;
 use crate::seeds::{self, Repeat, Spread};
+use crate::targets::TargetRow;
 use crate::{Drawing, parallel, run_job, run_traffic, traffic as wire};
 
 mod metrics;
 mod page;
+mod requirements;
+mod targets;
 mod verdict;
 
+pub use requirements::Requirement;
 pub use verdict::Verdict;
 
 /// The deployments of the comparative analysis, and an AMD cluster.
@@ -62,6 +66,12 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// Inputs that differ between the columns; empty for the deployments, which share nothing.
     pub changed: Vec<Changed>,
+    /// The five requirements of the documents, each with the better column.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub requirements: Vec<Requirement>,
+    /// What the columns should reach, met or missed; each name begins with its column's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<TargetRow>,
     /// Columns that an interrupt has left out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
@@ -278,6 +288,8 @@ pub fn run(
     let (names, columns): (Vec<String>, Vec<Column>) = done.into_iter().unzip();
     Ok(Report {
         verdict: verdict::verdict(&names, &columns, options.engine),
+        requirements: requirements::of_columns(&names, &columns),
+        targets: targets::of_columns(&names, &columns),
         columns: names,
         rows: metrics::rows(&columns),
         changed: if named { changed(&columns) } else { Vec::new() },
@@ -397,9 +409,14 @@ impl Column {
         self.loaded.scenario.reported.iter().find(|reported| reported.metric == metric)
     }
 
+    /// The first seed's step.
+    fn step(&self) -> Option<&run_job::Report> {
+        self.runs.first()?.job.as_ref().map(|job| &job.0)
+    }
+
     /// Where the first seed's step goes.
     fn breakdown(&self) -> Option<run_job::BreakdownSeconds> {
-        self.runs.first()?.job.as_ref().map(|job| job.0.breakdown_s)
+        self.step().map(|step| step.breakdown_s)
     }
 
     /// What the column answers; over several seeds the mean, and how sure it is.

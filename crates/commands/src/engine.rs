@@ -6,14 +6,16 @@
 
 use fabric::graph::LinkKind;
 use fabric::hardware::Reorder;
+use fabric::routing::Spread;
 use fabric::transport::Transport;
 use fabric::{Fabric, LinkId};
 use packetsim::tap::Capture;
 pub use scenario::Engine;
 use scenario::Loaded;
+use step::network::Beside;
 use traffic::nccl::{self, Architecture, Plugin};
 use traffic::{NotRun, Outcome, Transfers, Window};
-use units::{Bytes, Rate, Span};
+use units::{Bytes, Rate, Span, Time};
 
 use crate::failure::Failure;
 use crate::packets::{Budget, LONGEST_S, Patience};
@@ -37,6 +39,18 @@ pub fn refuse_series(engine: Engine, options: &series::Options) -> Result<(), Fa
         Engine::Flow | Engine::Packet => return Ok(()),
     };
     Err(Failure::Usage(reason.to_owned()))
+}
+
+/// What an engine knows of a fabric besides its links, for telling causes apart.
+pub fn beside(loaded: &Loaded, fabric: &Fabric, engine: Engine) -> Beside {
+    let settings = loaded.settings();
+    let spreads = || settings.routing.build(fabric, loaded.scenario.seed).spread(Bytes::MAX);
+    let in_order = settings.nic.reorder == Reorder::None;
+    Beside {
+        faults: (!loaded.faults.is_empty()).then(|| loaded.faults.health(fabric, Time::ZERO)),
+        reorders: in_order && spreads() != Spread::One,
+        counts_frames: engine.moves_packets(),
+    }
 }
 
 /// The flow engine's settings.

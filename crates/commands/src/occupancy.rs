@@ -5,8 +5,8 @@
 //! has one rank for each stage and shows none of these exchanges as an operation of its own where
 //! it is hidden, so bytes are spread evenly over the windows in which they may move.
 
-use job::Axis;
 use job::program::{Every, Program};
+use job::{Axis, During};
 use step::predict::Prediction;
 use step::timeline::{Timeline, Work};
 use units::Span;
@@ -58,6 +58,10 @@ pub(crate) fn every_microbatch(program: &Program) -> f64 {
 #[derive(Clone, Debug)]
 pub(crate) struct Windows {
     passes: Vec<Window>,
+    forward: Vec<Window>,
+    backward: Vec<Window>,
+    gathers: Vec<Window>,
+    reductions: Vec<Window>,
     copies: Vec<Window>,
     behind: Vec<Window>,
     every_microbatch: f64,
@@ -78,16 +82,50 @@ impl Windows {
     }
 }
 
+impl Windows {
+    /// Where bytes of an axis move that belong to one part of the step. What is exchanged for
+    /// every microbatch moves inside the passes of its direction.
+    pub(crate) fn during(&self, axis: Axis, during: During) -> Vec<(&[Window], f64)> {
+        let (passes, copies) = match during {
+            During::Forward => (&self.forward, &self.gathers),
+            During::Optimizer => (&self.forward, &self.gathers),
+            During::Backward => (&self.backward, &self.reductions),
+            During::Expert => (&self.passes, &self.passes),
+        };
+        let lasting = |windows: &Vec<Window>| windows.iter().any(|(from, to)| from < to);
+        match axis {
+            Axis::Dp if during == During::Optimizer && lasting(copies) => vec![(copies, 1.0)],
+            Axis::Dp if during == During::Backward && lasting(copies) => {
+                vec![(copies, 1.0 - self.every_microbatch), (passes, self.every_microbatch)]
+            }
+            _ => vec![(passes, 1.0)],
+        }
+    }
+}
+
 /// The windows of a stage of the pipeline.
 pub(crate) fn windows(line: &Timeline, stage: u32, habits: Habits) -> Windows {
     let graph = line.graph();
     let (mut passes, mut copies) = (Vec::new(), Vec::new());
+    let (mut forward, mut backward) = (Vec::new(), Vec::new());
+    let (mut gathers, mut reductions) = (Vec::new(), Vec::new());
     for op in graph.ops().ids() {
         let step = graph.ops()[op];
         if graph.lanes()[step.lane].stage != stage {
             continue;
         }
         let window = (line.start(op).as_secs_f64(), line.end(op).as_secs_f64());
+        match step.work {
+            Work::GatherWeights => gathers.push(window),
+            Work::ReduceGradients => reductions.push(window),
+            Work::Forward => forward.push(window),
+            Work::Backward | Work::BackwardInputs | Work::BackwardWeights => backward.push(window),
+            Work::ForwardBackward => {
+                forward.push(window);
+                backward.push(window);
+            }
+            Work::Message | Work::SetCircuits | Work::Optimizer | Work::Overhead => {}
+        }
         match step.work {
             Work::GatherWeights | Work::ReduceGradients => copies.push(window),
             Work::Forward
@@ -100,7 +138,8 @@ pub(crate) fn windows(line: &Timeline, stage: u32, habits: Habits) -> Windows {
     }
     let message = habits.message.as_secs_f64();
     let behind = passes.iter().map(|(_, end)| (*end, end + message)).collect();
-    Windows { passes, copies, behind, every_microbatch: habits.every_microbatch }
+    let every_microbatch = habits.every_microbatch;
+    Windows { passes, forward, backward, gathers, reductions, copies, behind, every_microbatch }
 }
 
 /// Spreads bytes over windows, evenly over their time.

@@ -27,8 +27,10 @@ use crate::interval::Interval;
 use crate::meter::{self, Meter};
 use crate::packets::Patience;
 use crate::seeds::{self, Repeat, Seeds};
+use crate::targets::{self, TargetRow};
 use crate::world::JobWorld;
 
+mod causes;
 mod circuits;
 mod lanes;
 mod latency;
@@ -39,6 +41,7 @@ pub mod several;
 mod verdict;
 mod whole;
 
+pub use causes::CausesSeconds;
 pub use circuits::{Circuits, Lit, Plan};
 pub(crate) use lanes::busiest_over_time;
 pub use model::ModelFigures;
@@ -77,6 +80,8 @@ pub struct Report {
     pub mfu: f64,
     /// Where the time goes.
     pub breakdown_s: BreakdownSeconds,
+    /// The same time by cause.
+    pub causes_s: CausesSeconds,
     /// How the scale-out links were used over the step.
     pub links: Links,
     /// The busiest of them.
@@ -123,6 +128,9 @@ pub struct Report {
     pub steps: Option<several::Steps>,
     /// Capital, power, energy by phase, and the price of a token.
     pub cost: Bill,
+    /// What the cluster and the step should reach, met or missed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<TargetRow>,
     /// What the engine noticed.
     pub findings: Vec<String>,
     /// Processor cores that the transport keeps busy in the busiest server, on average over the
@@ -442,7 +450,7 @@ fn report(
     let interval = Interval::of_step(world, engine, exposed, || at_ends(loaded, world));
     let cost = bill(loaded, world, &breakdown_s, prediction.tokens, goodput);
     let cost = cost.within(interval.low, interval.high);
-    let answered = 1 + others.len();
+    let left_out = seeds::left_out(1 + others.len(), repeat);
     let (step_low_s, step_high_s) = interval.of_time(step_s);
     let first = Report {
         verdict: Verdict::default(),
@@ -456,6 +464,7 @@ fn report(
         tflops_per_gpu: prediction.tflops_per_gpu,
         mfu: prediction.mfu,
         breakdown_s,
+        causes_s: CausesSeconds::of(prediction),
         links: Links::of(&prediction.links),
         worst_links: prediction.links.worst.iter().map(WorstLink::of).collect(),
         goodput,
@@ -475,7 +484,8 @@ fn report(
         seeds: None,
         campaign: None,
         cost,
-        findings: findings(world, predicted, seeds::left_out(answered, repeat)),
+        targets: Vec::new(),
+        findings: findings(world, predicted, left_out),
         cpu_cores: cpu_cores(loaded, prediction, step_s),
         steps: None,
         wall_s: clock.wall_s(),
@@ -483,11 +493,23 @@ fn report(
         peak_rss_bytes: meter::peak_rss_bytes(),
         drawn: page::Drawn::of(loaded, world, engine, lanes),
     };
-    let answers: Vec<_> = std::iter::once(figures(&first)).chain(others).collect();
-    let seeds = (1 < repeat.seeds).then(|| Seeds::of(loaded.scenario.seed, &answers));
-    let report = Report { seeds, ..first };
-    let verdict = Verdict::of(loaded, world, (prediction, engine), &report);
-    Report { verdict, ..report }
+    let seeds = (1 < repeat.seeds).then(|| {
+        let answers: Vec<_> = std::iter::once(figures(&first)).chain(others).collect();
+        Seeds::of(loaded.scenario.seed, &answers)
+    });
+    judged(loaded, world, (prediction, engine), Report { seeds, ..first })
+}
+
+/// The report with its verdict, and with the targets that it meets or misses.
+fn judged(
+    loaded: &Loaded,
+    world: &JobWorld<'_>,
+    predicted: (&Prediction, Engine),
+    report: Report,
+) -> Report {
+    let targets = targets::of_step(loaded, &report);
+    let verdict = Verdict::of(loaded, world, predicted, &report);
+    Report { verdict, targets, ..report }
 }
 
 /// Cores of the busiest server that the transport takes over the step.

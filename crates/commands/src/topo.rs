@@ -16,10 +16,15 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::links;
+use crate::targets::{self, Latencies, TargetRow};
 
 mod domains;
+mod grow;
+mod racks;
 
 pub use domains::{DomainRow, Domains};
+pub use grow::{Growth, Piece, grow};
+pub use racks::Racks;
 
 /// A fabric in numbers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -27,6 +32,13 @@ pub struct Topo {
     /// The numbers.
     #[serde(flatten)]
     pub summary: Summary,
+    /// How long 64 bytes take, NICs included, in microseconds.
+    pub latency_us: Latencies,
+    /// The racks of its servers.
+    pub racks: Racks,
+    /// What the fabric should reach, met or missed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<TargetRow>,
     /// What one failure stops, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domains: Option<Domains>,
@@ -41,8 +53,12 @@ pub struct Topo {
 /// Describes the fabric of a scenario.
 pub fn run(loaded: &Loaded) -> Topo {
     let scenario = &loaded.scenario;
+    let summary = summary(loaded.fabric(), &scenario.cluster, &scenario.catalogue);
     Topo {
-        summary: summary(loaded.fabric(), &scenario.cluster, &scenario.catalogue),
+        latency_us: Latencies::of(loaded),
+        racks: Racks::of(loaded, &summary),
+        targets: targets::of_fabric(loaded, || summary.clone()),
+        summary,
         domains: None,
         title: loaded.title(),
         topology: scenario.fabric.topology.name(),
@@ -60,7 +76,7 @@ pub fn with_domains(loaded: &Loaded, rack_servers: Option<u32>) -> Result<Topo, 
 impl Answer for Topo {
     fn sheet(&self) -> Sheet {
         let Summary { gpus, nodes, nics, zones, gpus_per_zone, .. } = &self.summary;
-        let Self { summary, title, topology, drawing, domains } = self;
+        let Self { summary, latency_us, racks, targets, title, topology, drawing, domains } = self;
         let share = format!("{} of full", percent(summary.bisection_share));
         let zone_note = format!("of up to {} GPUs", grouped(*gpus_per_zone));
         let zone_label = format!("{}s", summary.zone_word);
@@ -99,6 +115,9 @@ impl Answer for Topo {
                 bits_per_second(scale_up.rate_bps)
             ));
         }
+        sheet = sheet.text(latency_words(latency_us, &summary.zone_word));
+        sheet = sheet.text(racks.words());
+        sheet = targets::show(sheet, targets);
         if 0 < summary.failed_links {
             let failed = summary.failed_links.div_ceil(2);
             sheet = sheet.note(format!("{} cables are out of service.", grouped(failed)));
@@ -109,6 +128,24 @@ impl Answer for Topo {
         sheet = sheet.heading("The fabric drawn").chart(drawing.clone());
         sheet = sheet.heading("Bill of materials").chart(by_part(&summary.bill));
         sheet.table(bill(&summary.bill)).text(bill_note(&summary.bill))
+    }
+}
+
+fn latency_words(latency: &Latencies, zone: &str) -> String {
+    let zone = format!("inside a {zone}");
+    let parts = [
+        ("inside a server", latency.server),
+        ("inside a rack", latency.rack),
+        (zone.as_str(), latency.zone),
+        ("across", latency.across),
+    ];
+    let told = parts.into_iter().filter_map(|(name, micros)| {
+        micros.map(|micros| format!("{name} {} us", significant(micros)))
+    });
+    let told: Vec<String> = told.collect();
+    match told.is_empty() {
+        true => "Nothing joins two servers.".to_owned(),
+        false => format!("64 bytes take, NICs included: {}.", told.join(", ")),
     }
 }
 

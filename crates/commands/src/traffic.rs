@@ -30,12 +30,14 @@ mod burst;
 mod ledger;
 mod page;
 mod paths;
+mod profile;
 
-pub use burst::Burst;
+pub use burst::{Burst, PassBurst};
 pub(crate) use ledger::Walk;
 pub use ledger::{Line, Primitive, TransferSize};
 pub(crate) use paths::Climbs;
 pub use paths::Entropy;
+pub use profile::Profile;
 
 /// Transfers above this are elephants: the comparative analysis counts from 100 MB.
 pub const ELEPHANT_BYTES: u64 = 100_000_000;
@@ -52,6 +54,12 @@ pub struct Report {
     pub by_axis: BTreeMap<&'static str, f64>,
     /// By primitive.
     pub by_primitive: BTreeMap<&'static str, f64>,
+    /// By part of the step.
+    pub by_pass: BTreeMap<&'static str, f64>,
+    /// Each part of the step over time.
+    pub passes: Vec<PassBurst>,
+    /// What each primitive does to the network.
+    pub profile: Vec<Profile>,
     /// Large transfers.
     pub elephants: Elephants,
     /// How well flows are told apart.
@@ -197,10 +205,14 @@ pub fn run(loaded: &Loaded) -> Result<Report, Failure> {
     let prediction = predicted(loaded, &world, Engine::Analytic)?;
     let habits = Habits::of(&program, &prediction);
     let stages = by_stage(&world, &lines);
-    let burst = burst::burst(&prediction.line, &stages, stage_rate(&world), habits);
+    let rate = stage_rate(&world);
+    let burst = burst::burst(&prediction.line, &stages, rate, habits);
     let places = Places::of(world.fabric());
+    let line = &prediction.line;
     let mut report = summarise(loaded, &world, &places, (&lines, &sizes), burst);
     report.step_s = prediction.step.as_secs_f64();
+    report.passes = profile::passes(&world, line, &sizes, (rate, habits));
+    report.profile = profile::profile(loaded, &world, &places, &lines, (line, rate, habits));
     report.calls = calls(&program, &sizes);
     report.placements = placements(loaded, &world, &places, &walk, &lines)?;
     report.lines = lines;
@@ -277,6 +289,9 @@ fn summarise(
         bytes_per_step: all,
         by_axis,
         by_primitive,
+        by_pass: profile::by_pass(sizes),
+        passes: Vec::new(),
+        profile: Vec::new(),
         elephants: Elephants {
             threshold_bytes: ELEPHANT_BYTES,
             bytes_share: if moved > 0.0 { large / moved } else { 0.0 },

@@ -234,6 +234,7 @@ const EXCEPTIONS: &[(&str, &[Question], &str)] = &[
     ("network.packet.threads", &[], "results are the same at any number of threads"),
     ("from", &[], "what it starts from is in the other settings"),
     ("reported", &[], "published figures, shown by `compare` alone"),
+    ("targets", &[Campaign], "met or missed by the step beside the days"),
     (".source", &[], "words for people"),
     (".trust", &[], "words for people"),
     (".low", &[], "the ends of a published range, for intervals"),

@@ -34,6 +34,6 @@ pub mod stages;
 pub use config::JobConfig;
 pub use model::Model;
 pub use parallel::{Axis, Coordinates, Group, GroupKind, Layout};
-pub use program::Program;
+pub use program::{During, Program};
 pub use resolve::{Job, Problem, Site, resolve};
 pub use schedule::Schedule;

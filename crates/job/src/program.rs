@@ -188,6 +188,44 @@ pub struct Counted {
     pub groups: u64,
     /// How often each group makes it in a step.
     pub times: u64,
+    /// What it belongs to.
+    pub during: During,
+}
+
+/// What of a step an exchange belongs to.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum During {
+    /// Forward passes, with the weights that they gather.
+    Forward,
+    /// Backward passes, with gradients, and with what they gather and compute again.
+    Backward,
+    /// The exchange of tokens with experts, both ways.
+    Expert,
+    /// Weights that the optimizer has made new, where each copy made its share.
+    Optimizer,
+}
+
+impl During {
+    /// All of them, in the order of the results.
+    pub const ALL: [Self; 4] = [Self::Forward, Self::Backward, Self::Expert, Self::Optimizer];
+
+    /// The key that results use.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Backward => "backward",
+            Self::Expert => "expert",
+            Self::Optimizer => "optimizer",
+        }
+    }
+
+    fn of(pass: Pass, axis: Axis) -> Self {
+        match pass {
+            _ if axis == Axis::Ep => Self::Expert,
+            Pass::Forward => Self::Forward,
+            _ => Self::Backward,
+        }
+    }
 }
 
 /// Bytes of a step on wires of any kind, over all GPUs.
@@ -265,17 +303,19 @@ impl Program {
         let mut all: Vec<Counted> = Vec::new();
         for stage in 0..self.job.layout.pp {
             let from = all.len();
-            self.count_stage(stage, &mut |call, times| {
+            self.count_stage(stage, &mut |call, times, during| {
                 let times = times * call.times;
                 let call = Call { times: 1, ..call };
                 if times == 0 || call.bytes == Bytes::ZERO {
                     return;
                 }
-                match all[from..].iter_mut().find(|counted| counted.call == call) {
+                let same =
+                    |counted: &&mut Counted| (counted.call, counted.during) == (call, during);
+                match all[from..].iter_mut().find(same) {
                     Some(counted) => counted.times += times,
                     None => {
                         let groups = groups_at(&self.job.layout, call.kind, stage);
-                        all.push(Counted { call, stage, groups, times });
+                        all.push(Counted { call, stage, groups, times, during });
                     }
                 }
             });
@@ -283,7 +323,7 @@ impl Program {
         all
     }
 
-    fn count_stage(&self, stage: u64, add: &mut impl FnMut(Call, u64)) {
+    fn count_stage(&self, stage: u64, add: &mut impl FnMut(Call, u64, During)) {
         let pipeline = self.pipeline();
         let last = self.job.parts() - 1;
         for index in pipeline.parts_of(stage) {
@@ -294,28 +334,38 @@ impl Program {
             for piece in &part.pieces {
                 for pass in [Pass::Forward, Pass::Input, Pass::Weight] {
                     for call in self.calls_of(piece.unit, pass) {
-                        add(call, piece.repeat * passes);
+                        add(call, piece.repeat * passes, During::of(pass, call.axis()));
                     }
                 }
             }
             for timed in part.gathers.iter().chain(&part.reductions) {
-                add(timed.call, if timed.every == Every::Step { 1 } else { passes });
+                // Weights that are gathered once a step are those that the optimizer made.
+                let (times, during) = match timed.every {
+                    Every::Step if timed.pass == Pass::Forward => (1, During::Optimizer),
+                    Every::Step => (1, During::Backward),
+                    Every::Microbatch => (passes, During::of(timed.pass, Axis::Dp)),
+                };
+                add(timed.call, times, during);
             }
             let microbatch = u64::from(self.job.is_bidirectional() && stage != index);
             for next in [index.checked_add(1).filter(|&n| n <= last), index.checked_sub(1)] {
                 let Some(next) = next else { continue };
                 if pipeline.stage_of(next, microbatch) != stage {
-                    let name = if index < next { "activations" } else { "their gradients" };
-                    add(message_call(name, self.message()), passes);
+                    let (name, during) = match index < next {
+                        true => ("activations", During::Forward),
+                        false => ("their gradients", During::Backward),
+                    };
+                    add(message_call(name, self.message()), passes, during);
                     // As many come back from there.
                     if let Some(gather) = self.message_gather() {
-                        add(gather, passes);
+                        add(gather, passes, during);
                     }
                 }
             }
         }
         for call in &self.closing[usize::try_from(stage).expect("stages fit memory")] {
-            add(*call, 1);
+            // Sums of gradients, all of them.
+            add(*call, 1, During::Backward);
         }
     }
 

@@ -21,6 +21,8 @@ use traffic::pattern::TrafficConfig;
 use units::{Ranged, Ranges};
 
 use crate::jobs::JobEntry;
+use crate::racks::Racks;
+use crate::targets::Targets;
 
 /// A scenario: a cluster, its fabric, the network's settings, and what runs on it.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -61,6 +63,10 @@ pub struct ScenarioFile {
     pub reliability: Faults,
     /// Prices of power and of what stands around the GPUs.
     pub prices: Prices,
+    /// What a rack of servers holds.
+    pub racks: Racks,
+    /// What the cluster and the step should reach.
+    pub targets: Targets,
     /// Hardware of one's own, or other figures for known hardware.
     pub catalogue: Catalogue,
     /// What has been published about this system, to show beside what is computed.
@@ -107,6 +113,8 @@ impl Ranged for ScenarioFile {
         }
         check.table("reliability", &self.reliability);
         check.table("prices", &self.prices);
+        check.table("racks", &self.racks);
+        check.table("targets", &self.targets);
         check.table("catalogue", &self.catalogue);
     }
 }

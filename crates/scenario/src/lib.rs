@@ -53,9 +53,11 @@ pub mod nearest;
 pub mod preset;
 pub mod problem;
 pub mod purpose;
+pub mod racks;
 pub mod schema;
 pub mod source;
 mod surroundings;
+pub mod targets;
 pub mod tree;
 
 pub use base::{Assigned, Base};
@@ -67,3 +69,4 @@ pub use load::{Extent, Loaded, Request, Resolved, load, schema};
 pub use problem::{Colour, Problem, Problems, Style};
 pub use purpose::{Engine, Purpose};
 pub use source::{confine, is_allowed, was_read};
+pub use targets::Targets;

@@ -17,13 +17,21 @@ pub fn names() -> impl Iterator<Item = &'static str> + Clone {
     in_folder("presets").map(|(name, _)| name)
 }
 
-/// The text of a preset, or of a scenario that tests a claim: `claims/NAME`.
+/// The text of a preset, of a scenario that tests a claim (`claims/NAME`), of a deployment as the
+/// comparative analysis tells it (`NAME/told`), or of a year of its history (`history/NAME`).
 pub fn text(name: &str) -> Option<&'static str> {
-    let (folder, name) = match name.strip_prefix("claims/") {
-        Some(name) => ("claims", name),
-        None => ("presets", name),
+    let (folder, name) = match name.split_once('/') {
+        Some(("claims", name)) => ("claims", name),
+        Some(("history", name)) => ("history", name),
+        Some((name, "told")) => ("told", name),
+        _ => ("presets", name),
     };
     in_folder(folder).find(|(known, _)| *known == name).map(|(_, text)| text)
+}
+
+/// The deployments that there are as told, in alphabetical order.
+pub fn told() -> impl Iterator<Item = &'static str> + Clone {
+    in_folder("told").map(|(name, _)| name)
 }
 
 /// The embedded hardware files.

@@ -24,6 +24,7 @@ use traffic::pattern::Pattern;
 use units::unused::IdleKey;
 use units::{Idle, Span, Unused};
 
+use crate::Targets;
 use crate::file::ScenarioFile;
 use crate::jobs::Member;
 use crate::load::Loaded;
@@ -124,6 +125,9 @@ impl Purpose {
         }
     }
 }
+
+/// What of the network decides how long a short message takes.
+const OF_A_MESSAGE: [&str; 3] = ["transport", "nic.send_latency", "nic.receive_latency"];
 
 /// What `used_by` says where only packets have it.
 const PACKETS: &str = "--engine packet";
@@ -288,8 +292,11 @@ impl Asked<'_> {
         };
         let is_domains = self.purpose == Purpose::Domains;
         for table in not_looked_at.iter().filter(|table| !is_domains || **table != "job") {
-            idle.key(table, why, "`run`");
+            // The latency of a message is the fabric's and its NICs'.
+            let but: &[&str] = if *table == "network" { &OF_A_MESSAGE } else { &[] };
+            idle.all_but(table, but, why, "`run`");
         }
+        self.targets(idle);
         if self.purpose == Purpose::Place {
             let why = "shortest ways climb through the same tiers, whichever is taken";
             idle.key("network.routing", why, "`run`");
@@ -320,6 +327,22 @@ impl Asked<'_> {
             let why = "closed forms look at a few routes: what fails on others changes nothing";
             idle.part_of("fabric.failed", why, ENGINES);
             idle.part_of("fabric.degraded", why, ENGINES);
+        }
+    }
+
+    /// Names targets that nothing here can meet or miss.
+    fn targets(&self, idle: &mut Idle) {
+        if self.load != Load::Nothing {
+            idle.key("racks", "this command does not look at racks", "`topo`");
+        }
+        match self.load {
+            Load::Job => {}
+            Load::Nothing => {
+                for key in Targets::OF_A_STEP {
+                    idle.key(&join("targets", key), "there is no step", "`run` on a job");
+                }
+            }
+            _ => idle.key("targets", "this command has no targets", "`topo`, `run` on a job"),
         }
     }
 
@@ -369,15 +392,8 @@ impl Asked<'_> {
         }
         if self.load == Load::Nothing {
             let why = "this command does not look at time";
-            idle.part_of("cluster.scale_up.delay", why, "`run`");
             if self.purpose != Purpose::Domains {
                 idle.part_of("cluster.nic_affinity", why, "`run`");
-            }
-            for tier in ["leaf", "spine", "core"] {
-                idle.part_of(&format!("fabric.{tier}.latency"), why, "`run`");
-            }
-            for at in 0..scenario.fabric.links.len() {
-                idle.part_of(&format!("fabric.links.{at}.delay"), why, "`run`");
             }
         }
         if self.is_closed() {

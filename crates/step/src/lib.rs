@@ -10,6 +10,7 @@
 //! * [`assemble`]: passes, messages, weights and gradients put together into one step.
 //! * [`breakdown`]: where the time goes, as parts that add up exactly.
 //! * [`attribution`]: the critical path, in words and numbers.
+//! * [`causes`]: the same time once more, by cause.
 //! * [`predict`]: one step of a job on a fabric, from all of these.
 //! * [`whole`]: the same on one clock, every copy of every stage in one run.
 //! * [`faults`]: failures, checkpoints, restarts; the share of the time that trains.
@@ -28,6 +29,7 @@ pub mod assemble;
 pub mod attribution;
 pub mod breakdown;
 pub mod campaign;
+pub mod causes;
 pub mod costs;
 pub mod faults;
 pub mod jitter;

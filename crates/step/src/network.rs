@@ -29,6 +29,8 @@ use traffic::nccl::{self, Settings};
 use traffic::{Collective, Communicator, NotRun, OpId, Outcome, Transfers};
 use units::{Bytes, Id, IdVec, Span};
 
+use crate::causes::{ByAxis, Cause, Causes, Excess, Seen};
+use crate::costs::share_of;
 use crate::jitter::Straggler;
 
 /// What runs transfers on a fabric.
@@ -58,13 +60,27 @@ pub struct Runner<'a> {
     pub most_operations: usize,
     /// Phases that were run already and need not be run again.
     pub known: Vec<Phase>,
+    /// What the engine knows of the fabric that the fabric does not.
+    pub beside: Beside,
+}
+
+/// What an engine is told besides fabric and transfers, for telling causes apart.
+#[derive(Clone, Debug, Default)]
+pub struct Beside {
+    /// What is down or worse from the beginning.
+    pub faults: Option<fabric::Health>,
+    /// Whether receivers punish packets that routing lets overtake each other.
+    pub reorders: bool,
+    /// Whether whole frames are counted on links, and not payload.
+    pub counts_frames: bool,
 }
 
 impl<'a> Runner<'a> {
     /// An engine that takes folded collectives of any size.
     pub fn folded(engine: &'a mut Engine<'a>) -> Self {
         let (largest, most_operations, known) = (None, usize::MAX, Vec::new());
-        Self { engine, detail: Detail::Folded, largest, most_operations, known }
+        let (detail, beside) = (Detail::Folded, Beside::default());
+        Self { engine, detail, largest, most_operations, known, beside }
     }
 }
 
@@ -109,6 +125,8 @@ pub struct Phase {
     pub slowest: Span,
     /// How much longer than undisturbed its bytes are on the links.
     pub contention: f64,
+    /// What of that is whose.
+    pub excess: Excess,
     /// What the links did; empty without an engine.
     pub links: IdVec<LinkId, traffic::LinkUse>,
     /// What the engine noticed.
@@ -171,6 +189,8 @@ pub struct Network<'a> {
     /// How loaded the ranks' experts are; nothing for a dense model.
     dispatch: Option<Dispatch>,
     phases: BTreeMap<Key, Phase>,
+    /// Whether phases that were run are told as if nobody had met anybody.
+    undisturbed: bool,
     /// By kind: a group that stands for the others.
     representatives: BTreeMap<GroupKind, Communicator>,
 }
@@ -203,7 +223,22 @@ impl<'a> Network<'a> {
             runner,
             dispatch,
             phases,
+            undisturbed: false,
             representatives,
+        }
+    }
+
+    /// From here on phases take as long as if every group had the links to itself but for NICs
+    /// that it shares.
+    pub fn disturb_nobody(&mut self) {
+        self.undisturbed = true;
+    }
+
+    /// What a phase's bytes are multiplied by.
+    fn contention(&self, phase: &Phase) -> f64 {
+        match self.undisturbed {
+            true => 1.0 + phase.excess.line_rate,
+            false => phase.contention,
         }
     }
 
@@ -244,11 +279,13 @@ impl<'a> Network<'a> {
         let key = exchange.key();
         let whole = self.runner.as_ref().is_none_or(|runner| runner.largest.is_none());
         let known = self.phases.get(&key);
-        if known.is_none_or(|phase| whole && !phase.tells_of(exchange.bytes)) {
+        let tells = |phase: &Phase| self.undisturbed || !whole || phase.tells_of(exchange.bytes);
+        if !known.is_some_and(tells) {
             let phase = self.run(exchange, alone)?;
             self.phases.insert(key, phase);
         }
-        Ok(self.settings.launch + alone.contended(self.phases[&key].contention))
+        let contention = self.contention(&self.phases[&key]);
+        Ok(self.settings.launch + alone.contended(contention))
     }
 
     /// How long phases take that begin together and share the links, launches included. As long as
@@ -256,7 +293,7 @@ impl<'a> Network<'a> {
     /// are set anew between them.
     pub fn together(&mut self, exchanges: &[Exchange]) -> Result<Vec<Span>, Unserved> {
         let apart = self.runner.as_ref().is_none_or(|runner| runner.largest.is_some());
-        if apart || self.reset.is_some() {
+        if apart || self.undisturbed || self.reset.is_some() {
             return exchanges.iter().map(|exchange| self.time(*exchange)).collect();
         }
         let mut transfers = Transfers::new();
@@ -272,6 +309,32 @@ impl<'a> Network<'a> {
             ran => ran.map_err(Unserved::NotRun)?,
         };
         Ok(ends.iter().map(|ends| last_over(&outcome, ends)).collect())
+    }
+
+    /// What so many exchanges of each axis come to, by cause. Their phases must have been run.
+    pub fn by_cause(
+        &mut self,
+        exchanges: impl Iterator<Item = (Exchange, f64)>,
+    ) -> Result<ByAxis, Unserved> {
+        let mut totals: BTreeMap<Exchange, f64> = BTreeMap::new();
+        for (exchange, times) in exchanges {
+            *totals.entry(exchange).or_default() += times;
+        }
+        let mut axes = ByAxis::new();
+        for (exchange, times) in totals {
+            if self.layout.group_size(exchange.kind) <= 1 {
+                continue;
+            }
+            let alone = self.alone(exchange)?;
+            let Some(phase) = self.phases.get(&exchange.key()) else { continue };
+            let excess = match self.undisturbed {
+                true => Excess { line_rate: phase.excess.line_rate, ..Excess::default() },
+                false => phase.excess,
+            };
+            let one = alone.causes(self.settings.launch, self.contention(phase), &excess);
+            axes.entry(share_of(exchange.kind.axis())).or_default().add_all(&one, times);
+        }
+        Ok(axes)
     }
 
     /// The phases that were run, with what the fabric made of them.
@@ -359,6 +422,7 @@ impl<'a> Network<'a> {
             fixed: alone.fixed,
             slowest: alone.time(),
             contention: 1.0,
+            excess: Excess::default(),
             links: IdVec::default(),
             findings: Vec::new(),
         };
@@ -377,6 +441,7 @@ impl<'a> Network<'a> {
         }
         if self.runner.is_none() {
             phase.contention = self.shared_nics(exchange, alone)?;
+            phase.excess.line_rate = phase.contention - 1.0;
             phase.slowest = alone.contended(phase.contention);
             return Ok(phase);
         }
@@ -406,9 +471,34 @@ impl<'a> Network<'a> {
         let moving = took.saturating_sub(run.fixed).as_secs_f64();
         phase.contention = moving / run.moving.as_secs_f64().max(1e-12);
         phase.slowest = run.contended(phase.contention);
+        phase.excess = self.excess(fabric, (run.moving, took), &outcome, phase.contention);
         phase.findings.extend(outcome.findings.into_iter().map(|finding| finding.text));
         phase.links = outcome.links;
         Ok(phase)
+    }
+
+    /// What of a run's contention is whose; the run took so long in all.
+    fn excess(
+        &self,
+        fabric: &Fabric,
+        (moving, took): (Span, Span),
+        outcome: &Outcome,
+        contention: f64,
+    ) -> Excess {
+        let Some(runner) = &self.runner else { return Excess::default() };
+        let Beside { faults, reorders, counts_frames } = &runner.beside;
+        let efficiency = if *counts_frames { 1.0 } else { self.settings.wire_efficiency };
+        let seen = Seen {
+            fabric,
+            faults: faults.as_ref(),
+            links: &outcome.links,
+            counters: &outcome.counters,
+            reorders: *reorders,
+            efficiency,
+            moving,
+            took,
+        };
+        seen.excess(contention)
     }
 
     /// Writes a phase out. The operations that end its groups.
@@ -511,6 +601,23 @@ impl Alone {
     fn contended(self, contention: f64) -> Span {
         let moving = Span::from_secs_f64(self.moving.as_secs_f64() * contention);
         self.fixed.saturating_sub(self.answers) + moving.max(self.moving + self.answers)
+    }
+
+    /// What one exchange is spent on, its launch included.
+    fn causes(self, launch: Span, contention: f64, excess: &Excess) -> Causes {
+        let mut causes = Causes::default();
+        let all = (launch + self.contended(contention)).as_secs_f64();
+        let moving = self.moving.as_secs_f64();
+        let latency = (launch + self.fixed.saturating_sub(self.answers)).as_secs_f64();
+        causes.add(Cause::LineRate, moving);
+        causes.add(Cause::Latency, latency);
+        let more = (all - latency - moving).max(0.0);
+        if more <= self.answers.as_secs_f64() {
+            causes.add(Cause::Latency, more);
+        } else {
+            excess.share_out(more, &mut causes);
+        }
+        causes
     }
 
     /// What a user should hear of who wonders why long cables cost more than their delay.

@@ -15,9 +15,11 @@ use job::program::Program;
 use traffic::nccl::Settings;
 use units::Span;
 
+use crate::assemble::{StepInput, StepTime};
 use crate::attribution::{Path, critical_path};
 use crate::breakdown::Breakdown;
-use crate::costs::Costing;
+use crate::causes::{ByAxis, Cause, Causes};
+use crate::costs::{Costing, exchange_of};
 use crate::jitter::{Jitter, Straggler};
 use crate::network::{
     Engine, LinkSummary, Network, Phase, Repeats, Reset, Runner, Unserved, link_summary,
@@ -66,6 +68,10 @@ pub struct Prediction {
     pub mfu: f64,
     /// Where the time goes.
     pub breakdown: Breakdown,
+    /// The same time by cause.
+    pub causes: Causes,
+    /// What each axis's exchanges come to, by cause.
+    pub by_cause: ByAxis,
     /// What the fabric made of each phase of communication.
     pub phases: Vec<Phase>,
     /// How often each phase's bytes are moved in one step, as a multiple of the phase that was run.
@@ -118,6 +124,10 @@ pub fn predict_on<'a>(
     let mut costing = Costing::new(&program, rates, &assumptions.overheads, &mut network);
     let mut input = costing.input()?;
     let repeats = costing.repeats();
+    let counted = program.counted();
+    let often =
+        counted.iter().map(|one| (exchange_of(&one.call), one.times as f64 * one.groups as f64));
+    let by_cause = network.by_cause(often.clone())?;
 
     let stages = 0..job.layout.pp as u32;
     let straggling = |stage: u32| -> f64 {
@@ -132,6 +142,11 @@ pub fn predict_on<'a>(
     let late = uneven.saturating_sub(even.length) + events(job, assumptions, even.length);
     let breakdown = even.breakdown.with(Share::Other, late);
     let step = breakdown.total();
+    network.disturb_nobody();
+    let mut costing = Costing::new(&program, rates, &assumptions.overheads, &mut network);
+    let alone = costing.input()?;
+    let alone = (alone, network.by_cause(often)?);
+    let causes = causes((&input, &even, &by_cause), alone, late);
 
     let phases: Vec<Phase> = network.phases().cloned().collect();
     let seen: Vec<&Phase> = phases.iter().collect();
@@ -145,12 +160,62 @@ pub fn predict_on<'a>(
         tflops_per_gpu,
         mfu: tflops_per_gpu / rates.peak_bf16_tflops,
         breakdown,
+        causes,
+        by_cause,
         repeats,
         links,
         path: critical_path(&even.line),
         line: even.line,
         phases,
     })
+}
+
+/// The step by cause. What it is longer than without slow GPUs, and `late` for jitter, are
+/// stragglers; what it is longer then than with every group alone is contention, told apart axis by
+/// axis; the rest is what groups take alone.
+fn causes(
+    (input, even, by_cause): (&StepInput, &StepTime, &ByAxis),
+    (mut alone, alone_by_cause): (StepInput, ByAxis),
+    late: Span,
+) -> Causes {
+    let alike = vec![1.0; input.slowdown.len()];
+    let mut stragglers = late.as_secs_f64();
+    let mut disturbed = (even.length, even.breakdown);
+    if input.slowdown != alike {
+        let equal = StepInput { slowdown: alike.clone(), ..input.clone() }.run();
+        if equal.length <= even.length {
+            stragglers += even.length.saturating_sub(equal.length).as_secs_f64();
+            disturbed = (equal.length, equal.breakdown);
+        }
+    }
+    alone.slowdown = alike;
+    let alone = alone.run();
+    let (length, breakdown) = disturbed;
+    let more = length.as_secs_f64() - alone.length.as_secs_f64();
+    let contention = contention(&breakdown, &alone.breakdown, by_cause);
+    let mut causes = if more <= 0.0 || contention.total() <= 0.0 {
+        Causes::of(&breakdown, by_cause)
+    } else {
+        let mut causes = Causes::of(&alone.breakdown, &alone_by_cause);
+        causes.add_all(&contention, more / contention.total());
+        causes
+    };
+    causes.add(Cause::Stragglers, stragglers);
+    causes
+}
+
+/// What each axis is longer for contention, by cause.
+fn contention(breakdown: &Breakdown, alone: &Breakdown, by_cause: &ByAxis) -> Causes {
+    let mut sum = Causes::default();
+    for (axis, mix) in by_cause {
+        let mut own = *mix;
+        own.keep_contention();
+        let more = breakdown.get(*axis).saturating_sub(alone.get(*axis)).as_secs_f64();
+        if 0.0 < own.total() {
+            sum.add_all(&own, more / own.total());
+        }
+    }
+    sum
 }
 
 /// What short delays of single ranks add to a step: tensor groups and stages synchronise with every

@@ -24,6 +24,7 @@ use units::Span;
 
 use crate::attribution::critical_path;
 use crate::breakdown;
+use crate::causes::Causes;
 use crate::costs::Costing;
 use crate::network::{Exchange, Network, Runner, Unserved, summary_of};
 use crate::predict::{Assumptions, Prediction, WORST_LINKS, World, events, library_of};
@@ -137,6 +138,7 @@ impl<'a> Plan<'a> {
             tflops_per_gpu: phases.tflops_per_gpu * faster,
             mfu: phases.mfu * faster,
             breakdown,
+            causes: Causes::of(&breakdown, &phases.by_cause),
             links,
             path: critical_path(&line),
             line,

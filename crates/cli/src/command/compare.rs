@@ -1,6 +1,7 @@
 //! `fatflow compare`.
 
 use commands::compare::{self, Options};
+use commands::{history, told};
 use scenario::Purpose;
 
 use crate::arguments::{PatienceArgument, SeedsArgument};
@@ -13,6 +14,8 @@ Examples:
   fatflow compare
   fatflow compare llama3-meta-roce llama3-meta-ib
   fatflow compare mine.toml other.toml --engine analytic --report compare.html
+  fatflow compare --told --engine analytic
+  fatflow compare --history --engine analytic
   fatflow compare llama3-meta-roce --vary network.routing.qps=1,4,16
   fatflow compare scenarios/remedies/*.toml --vary traffic.placement=linear,fragmented --seeds 4
   fatflow compare --json | jq '.result.rows[] | select(.metric == \"mfu\")'")]
@@ -23,6 +26,12 @@ pub(crate) struct Arguments {
     /// Run every scenario with each of these values; several such flags combine
     #[arg(long, value_name = "KEY=VALUE,...")]
     vary: Vec<String>,
+    /// The article's two tables instead, from its own inputs and from better sources
+    #[arg(long, conflicts_with_all = ["scenarios", "vary"])]
+    told: bool,
+    /// The article's line through the years instead: bytes, demand, MFU, the network's share
+    #[arg(long, conflicts_with_all = ["scenarios", "vary", "told"])]
+    history: bool,
     /// Show every row, also those that do not differ, with what was published and its sources
     #[arg(long)]
     all: bool,
@@ -35,6 +44,26 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         let engine = terminal.engine()?;
+        if self.told {
+            self.seeds.refuse("both readings are run once")?;
+            let line = terminal.line("reading twice");
+            let request = terminal.request(None, Purpose::Run(engine));
+            let tell = |text: &str| line.tell(text, 0, 0);
+            let report = told::run(&request, engine, terminal.threads(), &tell);
+            drop(line);
+            terminal.answer("compare", None, &report)?;
+            return Ok(terminal.ending());
+        }
+        if self.history {
+            self.seeds.refuse("every year is run once")?;
+            let line = terminal.line("through the years");
+            let request = terminal.request(None, Purpose::Run(engine));
+            let tell = |text: &str| line.tell(text, 0, 0);
+            let report = history::run(&request, engine, terminal.threads(), &tell)?;
+            drop(line);
+            terminal.answer("compare", None, &report)?;
+            return Ok(terminal.ending());
+        }
         let options = Options {
             scenarios: self.scenarios.clone(),
             engine,
@@ -53,6 +82,6 @@ impl Arguments {
         drop(line);
         report.all = self.all;
         terminal.answer("compare", None, &report)?;
-        Ok(terminal.ending())
+        Ok(terminal.ending_with(&report.targets))
     }
 }

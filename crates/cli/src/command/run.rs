@@ -169,7 +169,7 @@ impl Arguments {
             Ok(report)
         })?;
         terminal.answer("run", Some(loaded), &report)?;
-        Ok(terminal.ending())
+        Ok(terminal.ending_with(&report.targets))
     }
 
     /// Several jobs on one fabric.

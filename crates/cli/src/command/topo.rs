@@ -13,12 +13,17 @@ Examples:
   fatflow topo small-128
   fatflow topo my.toml --set 'fabric.oversubscription=[1, 7]'
   fatflow topo my.toml --json
+  fatflow topo my.toml --targets article
   fatflow topo llama3-meta-roce --domains
+  fatflow topo small-128 small-1024
   fatflow topo my.toml --dot | dot -Tsvg > fabric.svg
   fatflow topo my.toml --clab > my.clab.yml")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     scenario: ScenarioArgument,
+    /// A second fabric: what going there keeps, buys, moves and leaves over
+    #[arg(value_name = "GROWS INTO", conflicts_with_all = ["domains", "form"])]
+    to: Option<String>,
     /// Also say what one failure of each kind of part stops, what it leaves, and its share of the
     /// lost time
     #[arg(long, conflicts_with = "form")]
@@ -44,6 +49,11 @@ impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         let purpose = if self.domains { Purpose::Domains } else { Purpose::Topology };
         let loaded = terminal.load(&self.scenario, purpose)?;
+        if let Some(to) = &self.to {
+            let to = terminal.load(&ScenarioArgument { scenario: to.clone() }, purpose)?;
+            terminal.answer("topo", Some(&loaded), &topo::grow(&loaded, &to))?;
+            return Ok(Ending::Done);
+        }
         let forms = [
             (self.dot, Form::Graphviz),
             (self.csv, Form::EdgeList),
@@ -63,6 +73,7 @@ impl Arguments {
                 };
                 drop(line);
                 terminal.answer("topo", Some(&loaded), &report)?;
+                return Ok(terminal.ending_with(&report.targets));
             }
         }
         Ok(Ending::Done)

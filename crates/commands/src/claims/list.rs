@@ -39,6 +39,11 @@ pub struct Claim {
     pub untestable: Option<String>,
     /// What better sources say.
     pub correction: Option<String>,
+    /// The better source that contradicts it too, by name.
+    pub contradicted: Option<String>,
+    /// Whether it says only which is more: then nothing is allowed beside its ends.
+    #[serde(default)]
+    pub ranking: bool,
     /// Settings under which the measure is taken, once for each; as the scenarios are if there are
     /// none.
     #[serde(default, rename = "case", skip_serializing_if = "Vec::is_empty")]

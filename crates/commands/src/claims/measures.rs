@@ -8,6 +8,7 @@ use fabric::hardware::Catalogue;
 
 use super::Case;
 use super::network;
+use super::pairs;
 use super::subject::{Figure, Subject};
 use crate::run_job;
 
@@ -26,7 +27,7 @@ pub(super) struct Question<'a> {
 }
 
 /// One figure for each scenario, or one for all together.
-type Found = Result<Vec<f64>, String>;
+pub(super) type Found = Result<Vec<f64>, String>;
 
 /// How a figure is found.
 pub(super) struct Measure {
@@ -173,7 +174,10 @@ pub(super) const MEASURES: &[Measure] = &[
         |q| pair(q, |a, b| Ok(a.wire()?.by_axis["ep"] / b.wire()?.by_axis["ep"])),
     ),
     measure("cross-zone-saving", "bytes between zones, beside random placement (traffic)", |q| {
-        each(q, cross_zone_saving)
+        each(q, |s| cross_zone_saving(s, "random"))
+    }),
+    measure("cross-zone-linear", "the same, beside ranks in order of servers (traffic)", |q| {
+        each(q, |s| cross_zone_saving(s, "linear"))
     }),
     measure("idle-paths", "unused capacity of uplinks while the busiest is full (traffic)", |q| {
         each(q, |s| Ok(1.0 - 1.0 / s.wire()?.entropy.uplink_imbalance.max(1.0)))
@@ -292,6 +296,66 @@ pub(super) const MEASURES: &[Measure] = &[
     measure("latency-ratio", "the same, first over second", |q| {
         pair(q, |a, b| Ok(network::message(a)? / network::message(b)?))
     }),
+    // Pairs and rankings.
+    measure(
+        "ecmp-ranking",
+        "what plain ECMP leaves: to one other over to all (flows, 8 seeds)",
+        |q| each(q, pairs::ecmp_ranking),
+    ),
+    measure("burst-ranking", "peak over mean: all-to-all over the others' most (traffic)", |q| {
+        each(q, pairs::burst_ranking)
+    }),
+    measure("fan-in-ranking", "senders to one NIC: all-to-all over the others' most", |q| {
+        each(q, pairs::fan_in_ranking)
+    }),
+    measure("forward-bytes", "bytes of forward over backward passes (traffic)", |q| {
+        each(q, pairs::forward_bytes)
+    }),
+    measure("backward-peak", "highest rate of backward over forward passes (traffic)", |q| {
+        each(q, pairs::backward_peak)
+    }),
+    measure("expert-peak", "highest rate of experts over forward passes (traffic)", |q| {
+        each(q, pairs::expert_peak)
+    }),
+    measure("ecn-too-high", "deepest queue, marks from 4 MiB over from 100 KiB (packets)", |q| {
+        each(q, pairs::ecn_too_high)
+    }),
+    measure("ecn-too-low", "makespan, marks from 2 KiB over from 100 KiB (packets)", |q| {
+        each(q, pairs::ecn_too_low)
+    }),
+    measure("dcqcn-redundant", "makespan with admission: DCQCN over none (packets)", |q| {
+        each(q, pairs::dcqcn_redundant)
+    }),
+    measure("host-pause", "first pause: hosts at 100 Gb/s over GPUs (packets)", |q| {
+        each(q, pairs::host_pause)
+    }),
+    measure("entropy-dependence", "all-reduce, adaptive: one queue pair over 16", |q| {
+        each(q, pairs::entropy_dependence)
+    }),
+    measure("largest-lever", "gain of reduction in switches over adaptive routing's", |q| {
+        each(q, pairs::largest_lever)
+    }),
+    measure("spread-ratio", "99 % over median of completion, first over second (packets)", |q| {
+        pair(q, |a, b| Ok(pairs::spread(a)? / pairs::spread(b)?))
+    }),
+    measure("step-cases", "a step with one setting over with another (run, analytic)", |q| {
+        pairs::step_cases(q)
+    }),
+    measure("step-ratio", "step of the first over the second's (run)", |q| {
+        pair(q, |a, b| Ok(a.step()?.step_s / b.step()?.step_s))
+    }),
+    measure("least-alike", "cosine of primitives' bytes, least of all pairs (traffic)", |q| {
+        pairs::least_alike(q)
+    }),
+    measure("spine-load", "load of the top tier's links over that of NICs (traffic)", |q| {
+        each(q, pairs::spine_load)
+    }),
+    measure("mixed-value", "tokens for a dollar of both over the better one's (run)", |q| {
+        pair(q, pairs::mixed_value)
+    }),
+    measure("paths-gain", "uplinks in use: gained by the second (traffic)", |q| {
+        pair(q, pairs::paths_gain)
+    }),
 ];
 
 /// What the first network saves against the second, in each case. Only what a case sets differs
@@ -343,9 +407,9 @@ fn burst_length(subject: &Subject) -> Figure {
     Ok(seconds / wire.burst.bursts.max(1) as f64)
 }
 
-fn cross_zone_saving(subject: &Subject) -> Figure {
+fn cross_zone_saving(subject: &Subject, against: &str) -> Figure {
     let placements = &subject.wire()?.placements;
-    let random = placements.iter().find(|row| row.placement == "random");
+    let random = placements.iter().find(|row| row.placement == against);
     match (placements.first(), random) {
         (Some(own), Some(random)) if 0.0 < random.cross_zone_bytes => {
             Ok(1.0 - own.cross_zone_bytes / random.cross_zone_bytes)

@@ -125,7 +125,7 @@ pub(super) fn tensor_growth(subject: &Subject) -> Figure {
 }
 
 /// The scenario's synthetic traffic on the packet engine.
-fn packets(subject: &Subject) -> Result<(run_traffic::Report, Work, Outcome), String> {
+pub(super) fn packets(subject: &Subject) -> Result<(run_traffic::Report, Work, Outcome), String> {
     let options = run_traffic::Options { engine: Engine::Packet, ..Default::default() };
     let ran = run_traffic::run(subject.loaded()?, &options, &mut packetsim::Watch::default());
     ran.map_err(|failure| failure.to_string())

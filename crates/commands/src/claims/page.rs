@@ -40,10 +40,11 @@ pub(super) fn sheet(report: &Report) -> Sheet {
         .chart(chart.labels("claims", ""))
 }
 
-fn counts(report: &Report) -> [(Verdict, usize); 3] {
+fn counts(report: &Report) -> [(Verdict, usize); 4] {
     [
         (Verdict::Agrees, report.agree),
         (Verdict::Disagrees, report.disagree),
+        (Verdict::ContradictedToo, report.contradicted),
         (Verdict::CannotBeTested, report.untested),
     ]
 }
@@ -52,11 +53,13 @@ fn counts(report: &Report) -> [(Verdict, usize); 3] {
 fn remark(row: &Row) -> String {
     let mut parts: Vec<&str> = vec![&row.how, &row.why];
     parts.extend(row.claim.correction.as_deref());
+    let named = row.claim.contradicted.as_ref().map(|source| format!("contradicted by {source}"));
+    parts.extend(named.as_deref());
     parts.retain(|part| !part.is_empty());
     parts.join("; ")
 }
 
-fn figures(row: &Row) -> String {
+pub(super) fn figures(row: &Row) -> String {
     let word = |(at, figure): (usize, &f64)| {
         let figure = written(*figure, &row.claim.unit);
         row.claim.cases.get(at).map_or(figure.clone(), |case| format!("{}: {figure}", case.name))
@@ -99,14 +102,15 @@ impl Report {
             "# The claims of the source documents\n\n\
              Every number that the articles behind this project state, the scenario that tests it, \
              what comes out, and whether that agrees. Made by `fatflow claims --markdown`; {} \
-             agree, {} disagree, {} cannot be tested.\n\n{}\n\n\
+             agree, {} disagree, {} are contradicted by better sources too, {} cannot be \
+             tested.\n\n{}\n\n\
              Scenarios are presets or lie in `crates/scenario/data/claims`; both are in the \
              binary: `fatflow init claims/incast` writes one out, `fatflow run claims/incast \
              --engine packet` runs it, `fatflow claims incast` tests the claims with that word in \
              their name.\n\n\
              | claim | place | what the document says | tested on | here | verdict | why |\n\
              | --- | --- | --- | --- | --- | --- | --- |\n",
-            self.agree, self.disagree, self.untested, self.rule
+            self.agree, self.disagree, self.contradicted, self.untested, self.rule
         );
         for row in &self.claims {
             let scenarios: Vec<String> =

@@ -4,6 +4,7 @@ use fabric::cost::{ALL, Dollars, NETWORK, Part};
 use flowsim::analysis::LinkGroup;
 
 use super::{Column, Described, Row, Value};
+use crate::targets::Latencies;
 use crate::world::message_latency;
 use crate::{run_job, run_traffic, traffic as wire};
 use scenario::file::Reported;
@@ -312,6 +313,15 @@ const METRICS: &[Metric] = &[
         step(c, |r| r.phases.iter().map(|phase| phase.slowdown).fold(1.0, f64::max))
     }),
     metric(LATENCY, "path_latency", "64 B, farthest NICs", ("us", Form::Plain), farthest),
+    metric(LATENCY, "server_latency", "64 B in a server", ("us", Form::Plain), |c| {
+        number(Latencies::of(c.loaded).server?)
+    }),
+    metric(LATENCY, "rack_latency", "64 B in a rack", ("us", Form::Plain), |c| {
+        number(Latencies::of(c.loaded).rack?)
+    }),
+    metric(LATENCY, "zone_latency", "64 B in a zone", ("us", Form::Plain), |c| {
+        number(Latencies::of(c.loaded).zone?)
+    }),
     metric(LATENCY, "jitter_share", "jitter and the loop", SHARE, |c| {
         step(c, |r| r.breakdown_s.other / r.step_s)
     }),

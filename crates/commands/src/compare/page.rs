@@ -42,6 +42,7 @@ pub(super) fn sheet(report: &Report) -> Sheet {
     if let Some(verdict) = &report.verdict {
         sheet = sheet.note(format!("{}.", verdict.text));
     }
+    sheet = crate::targets::show(sheet, &report.targets);
     if !report.left_out.is_empty() {
         let names = report.left_out.join(", ");
         sheet = sheet.note(format!("Stopped before the end, and left out: {names}."));
@@ -178,6 +179,7 @@ fn details(report: &Report) -> Sheet {
             false => sheet.table(figures(report, &rows, &mut sources)),
         };
     }
+    sheet = super::requirements::show(sheet, &report.columns, &report.requirements);
     match sources.0.is_empty() {
         true => sheet,
         false => sheet.heading("Sources of what is reported").verbatim(sources.list()),

@@ -11,6 +11,7 @@ use units::{Bytes, Span};
 use super::lanes::Lanes;
 use super::{Circuits, Memory, Report, Verdict};
 use crate::engine::Engine;
+use crate::targets;
 use crate::world::JobWorld;
 
 /// Pairs of pods whose circuits are told.
@@ -98,7 +99,7 @@ impl Answer for Report {
         if let Some(scaled) = &self.scaled {
             sheet = sheet.note(scaled.words());
         }
-        sheet = sheet.text(self.interval_words());
+        sheet = targets::show(sheet, &self.targets).text(self.interval_words());
         sheet = sheet.text(self.way_words());
         if let Some(seeds) = &self.seeds {
             sheet = seeds.show(sheet);
@@ -108,6 +109,7 @@ impl Answer for Report {
         }
         sheet = sheet.heading("Where the time goes").chart(self.waterfall());
         sheet = sheet.text(format!("Besides computation the most is {}.", self.constraint));
+        sheet = sheet.chart(self.causes_s.chart()).text(self.causes_s.words());
         sheet = sheet.text(self.attribution_words());
         sheet = sheet.heading("The critical path").text("Its longest stretches, in their order:");
         sheet = sheet.table(self.path_table());
@@ -126,6 +128,13 @@ impl Answer for Report {
         if let Some(circuits) = &self.circuits {
             sheet = circuits_part(sheet, circuits);
         }
+        self.tables(self.free_part(sheet))
+    }
+}
+
+impl Report {
+    /// What would be gained if the busiest link were free.
+    fn free_part(&self, mut sheet: Sheet) -> Sheet {
         if let Some(free) = &self.what_if {
             let (link, used) = (&free.link, percent(free.utilisation));
             let gain = match free.gained {
@@ -138,12 +147,21 @@ impl Answer for Report {
                 "What if: with {link} free, which is in use {used} of the step, {gain}."
             ));
         }
-        sheet = sheet.heading("The model").table(self.model.table());
-        sheet = sheet.heading("Memory of a GPU").table(memory_table(&self.memory));
-        sheet = sheet.heading("Failures and checkpoints").table(self.reliability_table());
-        sheet = sheet.heading("Goodput if it were different").table(self.variants_table());
-        sheet = sheet.heading("Power and money").table(self.money_table());
         sheet
+    }
+
+    fn tables(&self, sheet: Sheet) -> Sheet {
+        sheet
+            .heading("The model")
+            .table(self.model.table())
+            .heading("Memory of a GPU")
+            .table(memory_table(&self.memory))
+            .heading("Failures and checkpoints")
+            .table(self.reliability_table())
+            .heading("Goodput if it were different")
+            .table(self.variants_table())
+            .heading("Power and money")
+            .table(self.money_table())
     }
 }
 

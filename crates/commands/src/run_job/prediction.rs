@@ -84,7 +84,8 @@ pub(super) fn with_free_link(
     let mut run = |fabric: &Fabric, transfers: &Transfers| {
         engine::run_freed(loaded, fabric, engine, transfers, link)
     };
-    let runner = Runner { known, ..Runner::folded(&mut run) };
+    let beside = engine::beside(loaded, world.fabric(), engine);
+    let runner = Runner { known, beside, ..Runner::folded(&mut run) };
     Ok(predict_on(world.world(), &assumptions(loaded), Some(runner))?)
 }
 
@@ -347,6 +348,7 @@ fn with_runner(
         largest,
         most_operations: engine::most_operations(engine, patience),
         known: Vec::new(),
+        beside: engine::beside(loaded, world.fabric(), engine),
     });
     predict_on(world.world(), &assumptions(loaded), runner)
 }

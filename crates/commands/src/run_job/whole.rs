@@ -12,8 +12,8 @@ use step::whole::{self, Meeting, Whole};
 use traffic::{NotRun, Outcome, Transfers};
 use units::{Bytes, Span};
 
-use super::BreakdownSeconds;
 use super::prediction::{Predicted, on_engine};
+use super::{BreakdownSeconds, causes};
 use crate::engine::{self, Cost, Engine};
 use crate::failure::Failure;
 use crate::packets::{Budget, Patience};
@@ -216,12 +216,15 @@ pub(super) fn on_one_clock(
         })
     };
     let disturbed = Way::needed(loaded) == Way::Whole;
-    let mut without = None;
+    let mut undisturbed = None;
     if disturbed {
-        let undisturbed = run(&quiet, phases.clone())?.prediction;
-        without = Some(BreakdownSeconds::of(&undisturbed).total());
+        undisturbed = Some(run(&quiet, phases.clone())?.prediction);
     }
+    let without = undisturbed.as_ref().map(|quiet| BreakdownSeconds::of(quiet).total());
     let mut whole = run(loaded, phases)?;
+    if let Some(quiet) = &undisturbed {
+        whole.prediction.causes = causes::with_faults(quiet, &whole.prediction);
+    }
     let told = WholeStep::of(&whole, two_level_s, without);
     let findings = std::mem::take(&mut whole.findings);
     Ok(Predicted { prediction: whole.prediction, scaled: None, whole: Some((told, findings)) })

@@ -3,7 +3,7 @@
 //! When what moves is the business of [`occupancy`](crate::occupancy). The timeline is the closed
 //! form's, one rank for each stage; all stages together are the fabric.
 
-use job::Axis;
+use job::{Axis, During};
 use serde::Serialize;
 use step::timeline::Timeline;
 
@@ -73,6 +73,78 @@ pub(super) fn burst(line: &Timeline, bytes: &ByStage, rate: f64, habits: Habits)
         peak_bps: bits(peak),
         limit_bps: rate * 8.0 * bytes.len() as f64,
         series: bins.iter().enumerate().map(|(at, b)| (at as f64 * seconds, bits(*b))).collect(),
+    }
+}
+
+/// The traffic of each part of a step along it: bytes by stage, part and axis, each in the windows
+/// of its own passes. What is more than a stage's NICs send moves later, all parts alike.
+pub(super) fn passes(
+    line: &Timeline,
+    bytes: &[[[f64; 5]; 4]],
+    rate: f64,
+    habits: Habits,
+) -> Vec<PassBurst> {
+    let length = line.length().as_secs_f64();
+    let seconds = (length / BINS as f64).max(1e-15);
+    let mut bins = vec![vec![0.0; BINS]; During::ALL.len()];
+    for (stage, bytes) in bytes.iter().enumerate().filter(|_| 0.0 < length) {
+        let windows = windows(line, stage as u32, habits);
+        for during in During::ALL {
+            let mut own = vec![0.0; BINS];
+            for axis in Axis::ALL {
+                for (spans, share) in windows.during(axis, during) {
+                    let moved = share * bytes[during as usize][axis as usize];
+                    lay(spans, moved, length, &mut own);
+                }
+            }
+            hold_back(&mut own, rate * seconds);
+            bins[during as usize].iter_mut().zip(own).for_each(|(bin, own)| *bin += own);
+        }
+    }
+    During::ALL
+        .into_iter()
+        .zip(bins)
+        .map(|(during, bins)| PassBurst::of(during, &bins, seconds))
+        .collect()
+}
+
+/// The traffic of one part of a step.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PassBurst {
+    /// Which part.
+    pub pass: &'static str,
+    /// What it moves.
+    pub bytes: f64,
+    /// Its highest rate, all NICs together, in bits per second.
+    pub peak_bps: f64,
+    /// That over its mean rate over the step.
+    pub peak_to_mean: f64,
+    /// The share of the step in which it moves anything.
+    pub duty_cycle: f64,
+    /// Seconds from the step's beginning, and bits per second.
+    #[serde(skip)]
+    pub series: Vec<(f64, f64)>,
+}
+
+impl PassBurst {
+    fn of(during: During, bins: &[f64], seconds: f64) -> Self {
+        let bytes: f64 = bins.iter().fold(0.0, |sum, bin| sum + bin);
+        let peak = bins.iter().copied().fold(0.0, f64::max);
+        let busy = bins.iter().filter(|bin| IDLE * peak < **bin).count();
+        let mean = bytes / bins.len() as f64;
+        let bits = |bin: f64| bin * 8.0 / seconds;
+        Self {
+            pass: during.word(),
+            bytes,
+            peak_bps: bits(peak),
+            peak_to_mean: if mean > 0.0 { peak / mean } else { 0.0 },
+            duty_cycle: busy as f64 / bins.len() as f64,
+            series: bins
+                .iter()
+                .enumerate()
+                .map(|(at, bin)| (at as f64 * seconds, bits(*bin)))
+                .collect(),
+        }
     }
 }
 

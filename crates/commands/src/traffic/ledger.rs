@@ -15,7 +15,7 @@ use fabric::{Fabric, NodeId, NodeKind};
 use job::dispatch::{Dispatch, Spread};
 use job::placement::Placement;
 use job::program::{Call, Counted};
-use job::{Axis, Coordinates, GroupKind, Job, Program};
+use job::{Axis, Coordinates, During, GroupKind, Job, Program};
 use traffic::collective::{Detail, Group, Limit, Wanted, lower};
 use traffic::nccl::Settings;
 use traffic::{Collective, Communicator, Connection, OpKind, Transfers};
@@ -97,6 +97,10 @@ pub struct TransferSize {
     pub bytes: f64,
     /// All of them in a step.
     pub volume: f64,
+    /// The stage of who sends.
+    pub stage: u64,
+    /// What of the step they belong to.
+    pub during: During,
 }
 
 /// The job, its software and the fabric.
@@ -136,6 +140,8 @@ impl Kind<'_> {
                 name: counted.call.name,
                 bytes: share * counted.call.bytes.as_f64(),
                 volume: volume[at] * own / self.by_stage[at].max(1.0),
+                stage: counted.stage,
+                during: counted.during,
             });
         }
     }
@@ -323,7 +329,9 @@ impl Walk<'_> {
         }
         for (counted, volume) in calls.iter().zip(volumes) {
             let (axis, name) = (counted.call.axis(), counted.call.name);
-            sizes.push(TransferSize { axis, name, bytes: counted.call.bytes.as_f64(), volume });
+            let (bytes, stage, during) =
+                (counted.call.bytes.as_f64(), counted.stage, counted.during);
+            sizes.push(TransferSize { axis, name, bytes, volume, stage, during });
         }
         Ok(())
     }

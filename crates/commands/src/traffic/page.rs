@@ -4,7 +4,7 @@ use report::number::{bits_per_second, bytes, grouped, significant};
 use report::{Align, Chart, ChartKind, Frame, Sheet, Table, Unit};
 use units::Span;
 
-use super::Report;
+use super::{Report, profile};
 
 /// Rows of the table of sizes.
 const MOST_SIZES: usize = 12;
@@ -41,6 +41,10 @@ pub(super) fn sheet(report: &Report) -> Sheet {
     sheet = sheet.heading("What a GPU asks for").text(asked).table(calls(report));
     sheet = sheet.heading("How large transfers are").chart(size_chart(report)).table(sizes(report));
     sheet = sheet.heading("When").text(when(report)).chart(series(report));
+    sheet = sheet.chart(profile::passes_chart(&report.passes));
+    sheet = sheet.table(profile::passes_table(&report.passes, report.bytes_per_step));
+    sheet = sheet.heading("What each primitive does");
+    sheet = sheet.table(profile::profile_table(&report.profile));
     sheet = sheet.heading("How well flows are told apart").table(entropy_table(report));
     sheet = sheet.heading("Through which tiers").table(tiers(report)).table(rails(report));
     sheet = sheet.heading(format!("What placement does: bytes that leave their {zone}"));

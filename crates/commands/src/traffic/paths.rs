@@ -52,6 +52,8 @@ pub(super) struct Load {
     pub(super) per_tier: Vec<(String, f64)>,
     /// Connections without a path.
     pub(super) unreachable: u64,
+    /// The most bytes that one scale-out link carries.
+    pub(super) max_link_bytes: f64,
 }
 
 /// A scale-out link's flows and bytes.
@@ -122,7 +124,10 @@ fn laid(
     hashes.dedup();
     let distinct_hashes = hashes.len() as u64;
     let entropy = Entropy { flows, distinct_hashes, ..over_uplinks(fabric, &links) };
-    Load { entropy, per_tier: per_tier(fabric, &links), unreachable }
+    let scale_out = |link: &LinkId| fabric.class(*link).kind == LinkKind::ScaleOut;
+    let carried = fabric.links().ids().filter(scale_out).map(|link| links[link.index()].bytes);
+    let max_link_bytes = carried.fold(0.0, f64::max);
+    Load { entropy, per_tier: per_tier(fabric, &links), unreachable, max_link_bytes }
 }
 
 /// The same where every packet may take any way: uplinks of a leaf carry equal shares.
@@ -144,6 +149,7 @@ fn spread(
     let all: f64 = leaves.values().sum();
     let count: f64 = leaves.keys().map(uplinks).sum();
     let most = leaves.iter().map(|(leaf, bytes)| bytes / uplinks(leaf)).fold(0.0, f64::max);
+    let max_link_bytes = ends(connections).into_values().fold(most, f64::max);
     let queue_pairs = |one: &Connection| match one.queue_pairs {
         0 => u64::from(routing.qps),
         own => u64::from(own),
@@ -160,7 +166,28 @@ fn spread(
         },
         per_tier: climbs.per_tier(),
         unreachable: climbs.unreachable,
+        max_link_bytes,
     }
+}
+
+/// What each NIC sends, and what each receives.
+fn ends(connections: &[(Connection, f64)]) -> BTreeMap<(NodeId, bool), f64> {
+    let mut ends: BTreeMap<(NodeId, bool), f64> = BTreeMap::new();
+    for (one, bytes) in connections {
+        *ends.entry((one.from, true)).or_default() += bytes;
+        *ends.entry((one.to, false)).or_default() += bytes;
+    }
+    ends
+}
+
+/// The most NICs that send to one.
+pub(super) fn fan_in(connections: &[(Connection, f64)]) -> u64 {
+    let mut pairs: Vec<(NodeId, NodeId)> =
+        connections.iter().map(|(one, _)| (one.to, one.from)).collect();
+    pairs.sort_unstable();
+    pairs.dedup();
+    let runs = pairs.chunk_by(|a, b| a.0 == b.0).map(<[_]>::len);
+    runs.max().unwrap_or(0) as u64
 }
 
 /// The tiers that connections climb through on a shortest way, whatever the policy.

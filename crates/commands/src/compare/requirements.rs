@@ -1,0 +1,86 @@
+//! The five requirements of the whitepaper, each with the figure it rests on and the better column.
+
+use report::number::significant;
+use report::{Align, Sheet, Table};
+use serde::Serialize;
+
+use super::Column;
+use crate::targets::Latencies;
+
+/// One requirement of all columns.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Requirement {
+    /// Which.
+    pub name: &'static str,
+    /// The figure that it rests on.
+    pub figure: &'static str,
+    /// What that is in each column; nothing where it has none.
+    pub values: Vec<Option<f64>>,
+    /// The better column; nothing where all are alike or fewer than two have the figure.
+    pub best: Option<String>,
+}
+
+/// A figure of a column, and whether more of it is better.
+type Figure = (&'static str, &'static str, bool, fn(&Column) -> Option<f64>);
+
+const FIGURES: [Figure; 5] = [
+    ("latency", "64 bytes between the farthest servers, us", false, |column| {
+        Latencies::of(&column.loaded).across
+    }),
+    ("bandwidth", "bisection for each GPU, Gb/s", true, |column| {
+        Some(column.fabric.bisection_bps / column.fabric.gpus.max(1) as f64 / 1e9)
+    }),
+    ("stability", "share of a long run that trains", true, |column| {
+        column.step().map(|step| step.goodput)
+    }),
+    ("scale", "GPUs of the job times MFU", true, |column| {
+        column.step().map(|step| step.gpus as f64 * step.mfu)
+    }),
+    ("manageability", "switches to configure for 1,000 GPUs", false, |column| {
+        Some(1e3 * column.fabric.switches as f64 / column.fabric.gpus.max(1) as f64)
+    }),
+];
+
+/// The five of all columns; nothing for one column alone.
+pub(super) fn of_columns(names: &[String], columns: &[Column]) -> Vec<Requirement> {
+    if names.len() < 2 {
+        return Vec::new();
+    }
+    let one = |(name, figure, more, of): Figure| {
+        let values: Vec<Option<f64>> = columns.iter().map(of).collect();
+        Requirement { name, figure, best: best(names, &values, more), values }
+    };
+    FIGURES.into_iter().map(one).collect()
+}
+
+fn best(names: &[String], values: &[Option<f64>], more: bool) -> Option<String> {
+    let sign = if more { 1.0 } else { -1.0 };
+    let mut known: Vec<(f64, &String)> = values
+        .iter()
+        .zip(names)
+        .filter_map(|(value, name)| value.map(|value| (sign * value, name)))
+        .collect();
+    known.sort_by(|a, b| b.0.total_cmp(&a.0));
+    match known[..] {
+        [first, second, ..] if second.0 < first.0 => Some(first.1.clone()),
+        _ => None,
+    }
+}
+
+/// The requirements as a table.
+pub(super) fn show(sheet: Sheet, names: &[String], rows: &[Requirement]) -> Sheet {
+    if rows.is_empty() {
+        return sheet;
+    }
+    let mut heads = vec![("requirement", Align::Left), ("rests on", Align::Left)];
+    heads.extend(names.iter().map(|name| (name.as_str(), Align::Right)));
+    heads.push(("better", Align::Left));
+    let mut table = Table::new(heads);
+    for row in rows {
+        let figures = row.values.iter().map(|value| value.map_or_else(String::new, significant));
+        let ends = [row.best.clone().unwrap_or_default()];
+        let cells = [row.name.to_owned(), row.figure.to_owned()].into_iter();
+        table.row(cells.chain(figures).chain(ends));
+    }
+    sheet.heading("What the documents ask of a network").table(table)
+}

@@ -1,0 +1,130 @@
+//! What the article's words come to: traffic by pass, targets, racks, growing, told readings,
+//! claims that can fail.
+
+use commands::claims::{self, Verdict};
+use commands::{Engine, targets, told, topo, traffic};
+use scenario::{Loaded, Purpose, Request, load, preset};
+
+fn loaded(scenario: &str, purpose: Purpose, set: &[&str]) -> Loaded {
+    let scenario = Some(scenario.to_owned());
+    let set = set.iter().map(|set| (*set).to_owned()).collect();
+    let request = Request { scenario, set, purpose, ..Request::default() };
+    load(&request).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+fn fabric(scenario: &str, set: &[&str]) -> Loaded {
+    loaded(scenario, Purpose::Topology, set)
+}
+
+#[test]
+fn passes_add_up_to_the_bytes_of_a_step() {
+    for scenario in ["small-128", "deepseek-v2", "claims/deepseek-limited", "mixtral-h100"] {
+        let wire = traffic::run(&loaded(scenario, Purpose::Wire, &[])).unwrap();
+        let sum: f64 = wire.by_pass.values().sum();
+        assert!((sum / wire.bytes_per_step - 1.0).abs() < 1e-9, "{scenario}: {sum}");
+        for pass in &wire.passes {
+            let own = wire.by_pass[pass.pass];
+            assert!((pass.bytes - own).abs() <= 1e-6 * own.max(1.0), "{scenario}: {pass:?}");
+        }
+        let keys: Vec<&str> = wire.by_pass.keys().copied().collect();
+        assert_eq!(keys, ["backward", "expert", "forward", "optimizer"]);
+    }
+}
+
+/// Oracle: tokens of an expert group of 32 on one rail each come from the 31 others' servers.
+#[test]
+fn all_to_all_has_the_most_senders() {
+    let wire = traffic::run(&loaded("claims/deepseek-limited", Purpose::Wire, &[])).unwrap();
+    let of = |name: &str| wire.profile.iter().find(|row| row.primitive == name).unwrap();
+    assert!(of("send_recv").fan_in < of("all_to_all").fan_in);
+    for row in &wire.profile {
+        assert!((0.0..=1.0).contains(&row.entropy) && 0.0 < row.max_link_bytes, "{row:?}");
+        assert!(row.max_link_bytes <= wire.by_primitive[row.primitive], "{row:?}");
+    }
+}
+
+#[test]
+fn targets_are_met_or_missed_by_name() {
+    let wanted = ["targets.rack=5us", "targets.inter_rack=1ns", "targets.oversubscription=1.0"];
+    let found = topo::run(&fabric("small-128", &wanted));
+    let rows: Vec<(&str, bool)> =
+        found.targets.iter().map(|row| (row.name.as_str(), row.met)).collect();
+    assert_eq!(rows, [("rack_us", true), ("inter_rack_us", false), ("oversubscription", true)]);
+    assert!(!targets::all_met(&found.targets));
+    assert_eq!(found.targets[0].got, found.latency_us.rack);
+    let latency = found.latency_us;
+    assert!(latency.server < latency.rack && latency.rack < latency.across, "{latency:?}");
+    let step = fabric("small-128", &["targets.mfu=0.9"]);
+    let unused: Vec<&str> = step.unused.iter().map(|unused| unused.key.as_str()).collect();
+    assert!(unused.contains(&"targets.mfu"), "{unused:?}");
+}
+
+#[test]
+fn racks_hold_no_more_than_they_may() {
+    for name in preset::names() {
+        let found = topo::run(&fabric(name, &[])).racks;
+        assert!(0 < found.racks && found.power_w <= found.limit_w, "{name}: {found:?}");
+    }
+    let tight = topo::run(&fabric("small-128", &["racks.power_w=25000"])).racks;
+    let two = topo::run(&fabric("small-128", &["racks.servers=2"])).racks;
+    assert_eq!((tight.servers, tight.racks), (two.servers, two.racks));
+    assert_eq!(topo::run(&fabric("small-128", &["racks.power_w=100"])).racks.racks, 0);
+}
+
+#[test]
+fn what_is_kept_and_bought_is_the_second_bill() {
+    let names = ["small-16", "small-128", "small-1024", "deepseek-v2", "mixtral-h100"];
+    for pair in names.windows(2).chain([["small-1024", "small-16"].as_slice()]) {
+        let [from, to] = [pair[0], pair[1]].map(|name| fabric(name, &[]));
+        let growth = topo::grow(&from, &to);
+        let whole = growth.kept_usd + growth.bought_usd;
+        assert!((whole / growth.cost_usd - 1.0).abs() < 1e-9, "{pair:?}: {whole}");
+        for piece in &growth.parts {
+            assert_eq!(piece.kept + piece.bought, piece.to, "{pair:?}: {piece:?}");
+            assert_eq!(piece.kept + piece.left_over, piece.from, "{pair:?}: {piece:?}");
+            assert!(piece.moved <= piece.kept, "{piece:?}");
+        }
+    }
+    let same = topo::grow(&fabric("small-128", &[]), &fabric("small-128", &[]));
+    assert_eq!((same.bought_usd, same.recabled), (0.0, 0));
+}
+
+#[test]
+fn every_deployment_has_a_told_reading_or_a_reason() {
+    let report = told::run(&Request::default(), Engine::Analytic, Some(1), &|_| {});
+    assert_eq!(report.cells.len(), 28);
+    let agree = report.cells.iter().filter(|cell| cell.told_agrees).count();
+    assert_eq!(agree, report.agree_told);
+    for cell in &report.cells {
+        let refused = report.refused.iter().any(|refused| refused.scenario.ends_with("/told"));
+        assert!(cell.told.is_some() || refused, "{cell:?}");
+        assert!(cell.better.is_some(), "{cell:?}");
+    }
+    let llama = report
+        .cells
+        .iter()
+        .find(|cell| cell.model == "Llama 3" && cell.column == "oversubscription");
+    assert!(llama.is_some_and(|cell| cell.told_agrees && !cell.better_agrees), "{llama:?}");
+}
+
+fn verdict(id: &str, set: &[&str]) -> Verdict {
+    let ids = vec![id.to_owned()];
+    let options = claims::Options { ids, threads: Some(1), ..claims::Options::default() };
+    let set = set.iter().map(|set| (*set).to_owned()).collect();
+    let base = Request { set, ..Request::default() };
+    claims::run(&options, &base, &|_| {}).unwrap().claims[0].verdict
+}
+
+/// Each of these statements holds in one world and not in another.
+#[test]
+fn verdicts_turn_where_the_world_does() {
+    // Without pauses a deep spine does not save the leaf in front of the receiver.
+    assert_eq!(verdict("pfc-suffices", &[]), Verdict::Agrees);
+    assert_eq!(verdict("pfc-suffices", &["network.pfc.enabled=false"]), Verdict::Disagrees);
+    // Two hosts make no incast: no queue for marks to hold down.
+    assert_eq!(verdict("hbm-injects", &[]), Verdict::Agrees);
+    assert_ne!(verdict("hbm-injects", &["traffic.hosts=2"]), Verdict::Agrees);
+    // Receivers that go back n pay for spread packets more than one path costs.
+    assert_eq!(verdict("in-network-largest", &[]), Verdict::Agrees);
+    assert_ne!(verdict("in-network-largest", &["fabric.tiers=1"]), Verdict::Agrees);
+}
