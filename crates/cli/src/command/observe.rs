@@ -100,6 +100,7 @@ impl Arguments {
             terminal.remark(&format!("metrics: http://{address}/metrics"));
         }
         let mut followed = Follow::default();
+        #[expect(clippy::disallowed_methods, reason = "a cluster is followed in real time")]
         let start = Instant::now();
         terminal.interrupt.heeded(|| {
             while !terminal.interrupt.happened.load(Ordering::Relaxed) {

@@ -449,7 +449,7 @@ fn seconds(number: f64, digits: usize) -> String {
 
 fn money(number: f64, digits: usize) -> String {
     let (unit, name) = match number.abs() {
-        size if size < 1e5 && 100.0 <= size => return format!("${}", grouped(number as u64)),
+        size if (100.0..1e5).contains(&size) => return format!("${}", grouped(number as u64)),
         size if size < 1e5 => (1.0, ""),
         size if size < 1e9 => (1e6, "M"),
         _ => (1e9, "bn"),

@@ -5,7 +5,7 @@
 //! messages, marks that were met, and the checks over all of it. Each packet stands where its way
 //! ended ([`packetsim::tap`]); one that was lost says so in a comment.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -163,7 +163,7 @@ fn write_frames<W: Write>(
         },
     };
     let mut interfaces: BTreeMap<LinkId, u32> = BTreeMap::new();
-    let mut seen: HashSet<(u32, u32)> = HashSet::new();
+    let mut seen: BTreeSet<(u32, u32)> = BTreeSet::new();
     let mut bytes = Vec::new();
     for (number, frame) in capture.frames.iter().enumerate() {
         let known = interfaces.get(&frame.link).copied();

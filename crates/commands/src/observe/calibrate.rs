@@ -5,7 +5,7 @@
 //! with the reason and keeps the scenario's value. Every second size is held back first: how well
 //! the others predict it is told, and then all sizes are used.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ::observe::Summary;
 use fabric::graph::LinkKind;
@@ -28,6 +28,9 @@ const WIDEST: f64 = 0.5;
 const SPARE: usize = 3;
 /// More observations are thinned evenly: each is predicted a hundred times.
 const MOST_POINTS: usize = 160;
+
+/// A constant, and the value from which its fit starts.
+type Start = (Knob, f64);
 
 /// A constant that can be fitted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -235,7 +238,7 @@ impl Bench<'_, '_> {
             .collect()
     }
 
-    fn fit(&mut self, knobs: &[(Knob, f64)], points: &[Point]) -> Result<Fitted, Failure> {
+    fn fit(&mut self, knobs: &[Start], points: &[Point]) -> Result<Fitted, Failure> {
         let names: Vec<Knob> = knobs.iter().map(|(knob, _)| *knob).collect();
         let scales: Vec<Scale> = names.iter().map(|knob| knob.scale(self.loaded)).collect();
         let start: Vec<f64> = knobs.iter().map(|(_, start)| *start).collect();
@@ -247,9 +250,9 @@ impl Bench<'_, '_> {
     fn determine(
         &mut self,
         points: &[Point],
-    ) -> Result<(Vec<(Knob, f64)>, Fitted, Vec<Refused>), Failure> {
+    ) -> Result<(Vec<Start>, Fitted, Vec<Refused>), Failure> {
         let mut refused = Vec::new();
-        let mut knobs: Vec<(Knob, f64)> = Vec::new();
+        let mut knobs: Vec<Start> = Vec::new();
         for knob in Knob::ALL {
             match knob.start(self.loaded, points) {
                 Some(start) => knobs.push((knob, start)),
@@ -376,7 +379,7 @@ impl Bench<'_, '_> {
     /// How many sizes were held back, and the mean size of errors when the others predict them.
     fn hold_back(
         &mut self,
-        knobs: &[(Knob, f64)],
+        knobs: &[Start],
         points: &[Point],
     ) -> Result<(usize, Option<f64>), Failure> {
         let half = |which: usize| -> Vec<Point> {
@@ -493,7 +496,7 @@ fn from(input: &str, out: &Path) -> String {
     }
     let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty());
     let beside = path.parent().map(Path::to_path_buf).unwrap_or_default();
-    if beside == folder.map(Path::to_path_buf).unwrap_or_else(PathBuf::new) {
+    if beside == folder.map(Path::to_path_buf).unwrap_or_default() {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
         return format!("./{}", name.unwrap_or_else(|| input.to_owned()));
     }

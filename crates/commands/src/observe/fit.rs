@@ -204,8 +204,9 @@ fn eliminate(mut matrix: Vec<Vec<f64>>, mut wanted: Vec<f64>) -> Option<Vec<f64>
         wanted.swap(at, pivot);
         for row in at + 1..count {
             let factor = matrix[row][at] / matrix[at][at];
-            for column in at..count {
-                matrix[row][column] -= factor * matrix[at][column];
+            let above = matrix[at].clone();
+            for (value, above) in matrix[row].iter_mut().zip(above).skip(at) {
+                *value -= factor * above;
             }
             wanted[row] -= factor * wanted[at];
         }

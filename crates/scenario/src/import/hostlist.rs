@@ -195,7 +195,7 @@ mod tests {
         assert!(told("n[0-99999999999]").contains("too many items"));
         assert!(told("n[0-9999][0-9999]").contains("too many items"));
         assert!(told("s[0-999999]").contains("too many items"));
-        assert!(told(&vec!["s[0-99999]"; 8].join(",")).contains("too many items"));
+        assert!(told(&["s[0-99999]"; 8].join(",")).contains("too many items"));
         // Once a panic: more zeros than a width can have.
         let zeros = told(&format!("n[{}-3]", "0".repeat(70_000)));
         assert!(zeros.contains("not a number") && zeros.len() < 300, "{zeros}");
