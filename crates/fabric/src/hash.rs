@@ -96,8 +96,8 @@ pub enum HashFunction {
     /// MurmurHash3 of the fields without the protocol, as a little-endian machine has them in its
     /// memory: that of HPCC's ns-3 (`SwitchNode::EcmpHash`).
     Ns3,
-    /// Linux's multipath routing: `fib_multipath_hash_policy` 1, or 0 for addresses alone; goes with
-    /// `members = "threshold"`. Linux itself does not know queue pair numbers.
+    /// Linux's multipath routing: `fib_multipath_hash_policy` 1, or 0 for addresses alone; goes
+    /// with `members = "threshold"`. Linux itself does not know queue pair numbers.
     Linux,
     /// The same with policy 3 and the same fields.
     LinuxCustom,

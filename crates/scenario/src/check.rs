@@ -495,8 +495,11 @@ fn wrong_kind(found: &str, shapes: &[Shape<'_>], path: &str) -> Fault {
 fn example(shape: &Shape<'_>, path: &str) -> Option<String> {
     const KEYS: usize = 8;
     let last = path.rsplit('.').next().unwrap_or(path);
+    let is_item = last.bytes().all(|byte| byte.is_ascii_digit());
     Some(match shape {
+        Shape::Integer(_) if is_item => "write it like `8`".to_owned(),
         Shape::Integer(_) => format!("write it like `{last} = 8`"),
+        Shape::Number(_) if is_item => "write it like `0.5`".to_owned(),
         Shape::Number(_) => format!("write it like `{last} = 0.5`"),
         Shape::List(schema) => match schema["items"]["type"].as_str() {
             Some("number") => format!("write it like `{last} = [2.0, 1.0]`"),

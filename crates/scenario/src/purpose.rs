@@ -533,9 +533,8 @@ impl Asked<'_> {
         let why = "`cluster.ports_per_nic` says how many are cabled";
         figures(&["ports"], why, "cluster.ports_per_nic");
         if self.load == Load::Nothing {
-            let mut keys = vec!["send_latency_ns", "receive_latency_ns", "reorder"];
-            keys.extend(["qp_contexts", "qp_miss_ns"]);
-            figures(&keys, "time is not looked at", "`run`");
+            let keys = ["reorder", "qp_contexts", "qp_miss_ns"];
+            figures(&keys, "only the latency of a message is looked at", "`run`");
         }
         if self.is_closed() {
             let why = "closed forms know no queue pairs";

@@ -151,7 +151,7 @@ fn mistakes_are_told_with_file_and_line() {
     };
     assert_eq!(
         told("topology.conf", "SwitchName=s0 Nodes=n[0-3\n"),
-        "topology.conf:1: `n[0-3` has a `[` without `]`"
+        "topology.conf:1: `n[0-3`: `[` without `]`"
     );
     assert_eq!(
         told("topology.conf", "\nSwitchName=s0 Nodes=n1\nSwitchName=s1 Switches=s0,s7\n"),

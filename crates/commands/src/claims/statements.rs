@@ -48,8 +48,8 @@ impl Report {
              Every statement, table and recommendation of the five documents in their order: which \
              command answers it, the verdict and the figure. Made by `fatflow claims \
              --statements FILE`. 1 is the comparative analysis, 2 its summary, 3 the page on \
-             RoCE, 4 InfiniBand against RoCEv2, 5 the whitepaper on networks for training; what the \
-             claims are in full stands in [the claims](claims.md).\n\n\
+             RoCE, 4 InfiniBand against RoCEv2, 5 the whitepaper on networks for training; what \
+             the claims are in full stands in [the claims](claims.md).\n\n\
              | document | paragraph | what is said | command | verdict | figure |\n\
              | --- | --- | --- | --- | --- | --- |\n",
         );

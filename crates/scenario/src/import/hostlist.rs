@@ -26,7 +26,7 @@ pub fn expand(list: &str, budget: &mut Budget) -> Result<Vec<String>, String> {
         let mut rest = word;
         while let Some(open) = rest.find('[') {
             let Some(length) = rest[open..].find(']') else {
-                return Err(told(word, "has a `[` without `]`"));
+                return Err(told(word, "`[` without `]`"));
             };
             let inside = ranges(&rest[open + 1..open + length], word, budget)?;
             let before = &rest[..open];
@@ -41,7 +41,7 @@ pub fn expand(list: &str, budget: &mut Budget) -> Result<Vec<String>, String> {
             rest = &rest[open + length + 1..];
         }
         if rest.contains(']') {
-            return Err(told(word, "has a `]` without `[`"));
+            return Err(told(word, "`]` without `[`"));
         }
         let each = partial.iter().map(String::len).max().unwrap_or(0) + rest.len();
         budget.spend_items(partial.len() as u64).map_err(|over| told(word, over))?;
@@ -72,7 +72,7 @@ fn split(list: &str) -> Result<Vec<&str>, String> {
     let (mut start, mut is_inside) = (0, false);
     for (at, c) in list.char_indices() {
         match c {
-            '[' if is_inside => return Err(told(list, "has a `[` inside of brackets")),
+            '[' if is_inside => return Err(told(list, "`[` inside of brackets")),
             '[' => is_inside = true,
             ']' => is_inside = false,
             ',' if !is_inside => {
@@ -97,7 +97,7 @@ fn ranges(inside: &str, word: &str, budget: &mut Budget) -> Result<Vec<String>, 
             _ => None,
         };
         let (Some(low), Some(high)) = (parse(first), parse(last)) else {
-            return Err(told(word, told(part, "is not a number or a range")));
+            return Err(told(word, told(part, "not a number or a range")));
         };
         if high < low {
             return Err(told(word, told(part, "counts backwards")));
@@ -188,10 +188,10 @@ mod tests {
     #[test]
     fn mistakes_and_bombs_are_refused() {
         let told = |list: &str| expand(list).unwrap_err();
-        assert_eq!(told("n[1-"), "`n[1-`: has a `[` without `]`");
-        assert_eq!(told("n1]"), "`n1]`: has a `]` without `[`");
+        assert_eq!(told("n[1-"), "`n[1-`: `[` without `]`");
+        assert_eq!(told("n1]"), "`n1]`: `]` without `[`");
         assert_eq!(told("n[3-1]"), "`n[3-1]`: `3-1`: counts backwards");
-        assert_eq!(told("n[a]"), "`n[a]`: `a`: is not a number or a range");
+        assert_eq!(told("n[a]"), "`n[a]`: `a`: not a number or a range");
         assert!(told("n[0-99999999999]").contains("too many items"));
         assert!(told("n[0-9999][0-9999]").contains("too many items"));
         assert!(told("s[0-999999]").contains("too many items"));
