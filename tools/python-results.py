@@ -61,6 +61,7 @@ RENAMED = {
     ("commands/src/run_traffic.rs", "WorstLink"): "TrafficWorstLink",
     ("commands/src/collective.rs", "Row"): "CollectiveRow",
     ("commands/src/compare.rs", "Row"): "ComparisonRow",
+    ("commands/src/compare/verdict.rs", "Verdict"): "ComparisonVerdict",
     ("commands/src/cross_check.rs", "Row"): "CrossCheckRow",
     ("commands/src/cross_check.rs", "Column"): "CrossCheckColumn",
     ("commands/src/validate/score.rs", "Part"): "ScoreOfPart",
@@ -148,6 +149,7 @@ def find(name, file):
         imported = re.findall(r"use ([\w:]+)::(?:\{[^}]*\b%s\b[^}]*\}|%s);" % (short, short), text)
         stems = {step for path in imported for step in path.split("::")}
         homes = [key for key in homes if Path(key[0]).stem in stems] or homes
+        homes = [key for key in homes if key[0].split("/")[0] in stems] or homes
         beside = [key for key in homes if key[0].startswith(str(Path(file).with_suffix("")))]
         homes = beside if len(homes) > 1 and beside else homes
     if len(homes) != 1:

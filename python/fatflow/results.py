@@ -13,6 +13,46 @@ from ._native import Table
 
 
 @dataclass(eq=False)
+class Lever(Record):
+    """A change that looks worthwhile."""
+
+    name: str
+    """What it is."""
+
+    set: list[str]
+    """`PATH=VALUE`, as `--set` takes them."""
+
+    why: str
+    """What makes it look worthwhile."""
+
+    most_s: float
+    """What it could gain at most: the part of the step that it works on, in seconds."""
+
+    command: str
+    """The command that tries it."""
+
+
+@dataclass(eq=False)
+class Verdict(Record):
+    """What somebody would tell a colleague."""
+
+    text: str
+    """In words."""
+
+    fabric_s: float
+    """What the fabric costs: the step less the undisturbed one, in seconds."""
+
+    fabric_usd_per_day: float
+    """That share of what the job's machines cost in a day."""
+
+    limit: str
+    """What limits the step, besides computation."""
+
+    levers: list[Lever]
+    """The changes that look largest; they were not tried."""
+
+
+@dataclass(eq=False)
 class Interval(Record):
     """A prediction's least and most, at 80 %, for a time; a rate's are the other way round."""
 
@@ -121,6 +161,44 @@ class BreakdownSeconds(Record):
 
     other: float
     """Jitter, data loading, the loop around the step."""
+
+
+@dataclass(eq=False)
+class CausesSeconds(Record):
+    """Seconds of a step by cause; they add up to it."""
+
+    compute: float
+    """Kernels, the optimizer's too."""
+
+    latency: float
+    """Launches, hand-overs, ways through NICs, cables and switches."""
+
+    line_rate: float
+    """Bytes at the rate of the links that an undisturbed group has."""
+
+    boundary: float
+    """A tier, zone or site that has less bandwidth than what crosses it."""
+
+    collisions: float
+    """Flows that share a link while others like it are free."""
+
+    stalls: float
+    """Pauses, and waiting for credits."""
+
+    reordering: float
+    """Packets sent again because they came in another order."""
+
+    stragglers: float
+    """Ranks and links that are slower than others: jitter, and what the scenario names."""
+
+    pipeline: float
+    """Waiting for another stage's computation."""
+
+    faults: float
+    """Links and switches that fail."""
+
+    other: float
+    """Data loading and the loop around the step."""
 
 
 @dataclass(eq=False)
@@ -656,6 +734,29 @@ class Campaign(Record):
 
 
 @dataclass(eq=False)
+class Steps(Record):
+    """How steps differ that follow each other."""
+
+    n: int
+    """How many there were."""
+
+    p50_s: float
+    """Half of them are at or below."""
+
+    p99_s: float
+    """Ninety-nine of a hundred are."""
+
+    max_s: float
+    """The longest."""
+
+    cv: float
+    """The standard deviation over the mean."""
+
+    times_s: list[float]
+    """All of them, in their order."""
+
+
+@dataclass(eq=False)
 class Bill(Record):
     """What a step or a run costs."""
 
@@ -714,9 +815,29 @@ class Bill(Record):
     """The same at the highest."""
 
 
+@dataclass(eq=False)
+class TargetRow(Record):
+    """One target, and what comes out."""
+
+    name: str
+    """Which, with its unit."""
+
+    want: float
+    """The most or the least that it should be."""
+
+    got: Optional[float]
+    """What it is; nothing where there is no such thing, which misses it."""
+
+    met: bool
+    """Whether that is good enough."""
+
+
 @dataclass(eq=False, repr=False)
 class JobRun(Run):
     """A predicted step."""
+
+    verdict: Verdict
+    """What somebody would tell a colleague."""
 
     step_s: float
     """How long a step takes: the sum of `breakdown_s`."""
@@ -744,6 +865,9 @@ class JobRun(Run):
 
     breakdown_s: BreakdownSeconds
     """Where the time goes."""
+
+    causes_s: CausesSeconds
+    """The same time by cause."""
 
     links: JobLinks
     """How the scale-out links were used over the step."""
@@ -822,6 +946,12 @@ class JobRun(Run):
 
     campaign: Optional[Campaign] = None
     """Days of the run by dice, if that was asked for."""
+
+    steps: Optional[Steps] = None
+    """Steps one after the other, if that was asked for."""
+
+    targets: list[TargetRow] = field(default_factory=list)
+    """What the cluster and the step should reach, met or missed."""
 
     @property
     def series(self) -> Table:
@@ -1163,6 +1293,64 @@ class Series(TabularRecord):
 
 
 @dataclass(eq=False)
+class Packets(Record):
+    """Packets of a capture, counted."""
+
+    data: int
+    """Packets that carry data."""
+
+    acks: int
+    """Acknowledgements."""
+
+    naks: int
+    """Negative ones."""
+
+    cnps: int
+    """Congestion notifications."""
+
+    pauses: int
+    """Frames that pause, those that renew a pause among them."""
+
+    resumes: int
+    """Frames that end a pause."""
+
+    marked: int
+    """Data packets with the mark "congestion experienced"."""
+
+    retransmitted: int
+    """Data packets whose sequence number was there before."""
+
+    lost: int
+    """Packets that were lost."""
+
+    bytes: int
+    """Payload of data packets."""
+
+
+@dataclass(eq=False)
+class Captured(Record):
+    """What of a run stands in a capture."""
+
+    file: str
+    """Its file."""
+
+    file_bytes: int
+    """Its length."""
+
+    limit_bytes: int
+    """The longest length that it might have had."""
+
+    cut: int
+    """Packets that are not in it because it was full."""
+
+    under_way: int
+    """Data packets that were still under way when the run ended, where nothing was cut."""
+
+    packets: Packets
+    """What is in it, by the words of `fatflow observe`."""
+
+
+@dataclass(eq=False)
 class Accuracy(Record):
     """How exact a run was."""
 
@@ -1274,6 +1462,9 @@ class TrafficRun(Run):
 
     series: Optional[Series] = None
     """What was measured over time, if that was asked for."""
+
+    capture: Optional[Captured] = None
+    """What of it was written as packets, if that was asked for."""
 
     accuracy: Optional[Accuracy] = None
     """How exact it was; only the flow engine can be inexact."""
@@ -1395,6 +1586,49 @@ class CollectiveRun(Result):
 
     measured: list[Measured] = field(default_factory=list)
     """What was measured, if anything is known."""
+
+
+@dataclass(eq=False)
+class PassBurst(Record):
+    """The traffic of one part of a step."""
+
+    pass_: str
+    """Which part."""
+
+    bytes: float
+    """What it moves."""
+
+    peak_bps: float
+    """Its highest rate, all NICs together, in bits per second."""
+
+    peak_to_mean: float
+    """That over its mean rate over the step."""
+
+    duty_cycle: float
+    """The share of the step in which it moves anything."""
+
+
+@dataclass(eq=False)
+class Profile(Record):
+    """What one primitive of a job does to the network."""
+
+    primitive: str
+    """Which."""
+
+    peak_to_mean: float
+    """Its highest rate over its mean, along the step."""
+
+    fan_in: int
+    """The most NICs that send to one."""
+
+    flows: int
+    """Its queue pairs."""
+
+    entropy: float
+    """Their entropy over the uplinks of their leaf, over the most there could be."""
+
+    max_link_bytes: float
+    """The most bytes of a step that it puts on one link."""
 
 
 @dataclass(eq=False)
@@ -1574,6 +1808,15 @@ class Traffic(Result):
     by_primitive: dict[str, float]
     """By primitive."""
 
+    by_pass: dict[str, float]
+    """By part of the step."""
+
+    passes: list[PassBurst]
+    """Each part of the step over time."""
+
+    profile: list[Profile]
+    """What each primitive does to the network."""
+
     elephants: Elephants
     """Large transfers."""
 
@@ -1747,6 +1990,43 @@ class FabricBill(Record):
 
 
 @dataclass(eq=False)
+class Latencies(Record):
+    """How long 64 bytes take, NICs included, in microseconds."""
+
+    server: Optional[float]
+    """Between two GPUs of a server, by its scale-up network."""
+
+    rack: Optional[float]
+    """Between two servers of a leaf."""
+
+    zone: Optional[float]
+    """Between two leaves of a zone."""
+
+    across: Optional[float]
+    """Between the servers that are farthest from each other."""
+
+
+@dataclass(eq=False)
+class Racks(Record):
+    """The racks of a cluster's servers."""
+
+    racks: int
+    """How many there are; none if a server draws more than a rack may."""
+
+    servers: int
+    """Servers of a full one."""
+
+    gpus: int
+    """GPUs of a full one."""
+
+    power_w: float
+    """What a full one draws, without switches."""
+
+    limit_w: float
+    """What it may draw."""
+
+
+@dataclass(eq=False)
 class DomainRow(Record):
     """One kind of part."""
 
@@ -1876,12 +2156,21 @@ class Topo(Result):
     bill: FabricBill
     """What it is made of."""
 
+    latency_us: Latencies
+    """How long 64 bytes take, NICs included, in microseconds."""
+
+    racks: Racks
+    """The racks of its servers."""
+
+    targets: list[TargetRow] = field(default_factory=list)
+    """What the fabric should reach, met or missed."""
+
     domains: Optional[Domains] = None
     """What one failure stops, if that was asked for."""
 
 
 @dataclass(eq=False)
-class Verdict(Record):
+class ComparisonVerdict(Record):
     """What somebody would tell a colleague."""
 
     text: str
@@ -1945,6 +2234,23 @@ class Changed(Record):
     """Its value in each column; empty where it has none."""
 
 
+@dataclass(eq=False)
+class Requirement(Record):
+    """One requirement of all columns."""
+
+    name: str
+    """Which."""
+
+    figure: str
+    """The figure that it rests on."""
+
+    values: list[Optional[float]]
+    """What that is in each column; nothing where it has none."""
+
+    best: Optional[str]
+    """The better column; nothing where all are alike or fewer than two have the figure."""
+
+
 @dataclass(eq=False, repr=False)
 class Comparison(Result):
     """Scenarios side by side."""
@@ -1958,8 +2264,14 @@ class Comparison(Result):
     changed: list[Changed]
     """Inputs that differ between the columns; empty for the deployments, which share nothing."""
 
-    verdict: Optional[Verdict] = None
+    verdict: Optional[ComparisonVerdict] = None
     """Which is best, and whether that is known; nothing where fewer than two have a step."""
+
+    requirements: list[Requirement] = field(default_factory=list)
+    """The five requirements of the documents, each with the better column."""
+
+    targets: list[TargetRow] = field(default_factory=list)
+    """What the columns should reach, met or missed; each name begins with its column's."""
 
     left_out: list[str] = field(default_factory=list)
     """Columns that an interrupt has left out."""
@@ -2353,13 +2665,16 @@ __all__ = [
     "CampaignStep",
     "CampaignStretch",
     "CampaignTraffic",
+    "Captured",
     "Case",
+    "CausesSeconds",
     "Changed",
     "Circuits",
     "CollectiveRow",
     "CollectiveRun",
     "Comparison",
     "ComparisonRow",
+    "ComparisonVerdict",
     "CrossCheck",
     "CrossCheckColumn",
     "CrossCheckRow",
@@ -2384,7 +2699,9 @@ __all__ = [
     "JobLinks",
     "JobRun",
     "JobWorstLink",
+    "Latencies",
     "Latency",
+    "Lever",
     "LinkGroup",
     "LinkSeries",
     "Lit",
@@ -2396,14 +2713,19 @@ __all__ = [
     "ModelFigures",
     "NetworkSummary",
     "OverTime",
+    "Packets",
     "Part",
     "PartReport",
+    "PassBurst",
     "Pauses",
     "Percentiles",
     "PhaseRow",
     "PlacementRow",
     "Plan",
+    "Profile",
     "QueuePairSeries",
+    "Racks",
+    "Requirement",
     "ScaleUpSummary",
     "Scaled",
     "Scaling",
@@ -2415,8 +2737,10 @@ __all__ = [
     "SizeRow",
     "SmallMessages",
     "Spread",
+    "Steps",
     "Sweep",
     "SweepRow",
+    "TargetRow",
     "TierSummary",
     "Topo",
     "Traffic",

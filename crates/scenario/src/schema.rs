@@ -98,6 +98,9 @@ pub struct Key<'a> {
 /// References inside references end here; the schema's own nesting is a handful.
 const MAX_DEPTH: usize = 40;
 
+/// What a tag is, which has no doc comment of its own.
+const WHICH: &str = "Which of these it is.";
+
 impl Shape<'_> {
     /// What people call it.
     fn kind(&self) -> &'static str {
@@ -317,6 +320,7 @@ impl Schema {
         }
         let shapes = self.shapes(schema);
         let tag = self.tag(&shapes);
+        let above = self.about(schema);
         let mut seen: Vec<&str> = Vec::new();
         for shape in shapes {
             let inner = match shape {
@@ -331,7 +335,11 @@ impl Schema {
                         seen.push(name);
                         let variant = variant.clone().filter(|_| tag != Some(*name));
                         let inside = join(path, name);
-                        keys.push(self.key(inside.clone(), variant, schema));
+                        let mut key = self.key(inside.clone(), variant, schema);
+                        if key.about.is_empty() {
+                            key.about = if tag == Some(*name) { WHICH } else { above };
+                        }
+                        keys.push(key);
                         self.collect_keys(schema, &inside, keys);
                     }
                     fields.others.filter(|others| others.is_object())
@@ -344,9 +352,14 @@ impl Schema {
         }
     }
 
-    fn key<'a>(&'a self, path: String, variant: Option<String>, schema: &'a Json) -> Key<'a> {
+    /// What the doc comment says: the field's, or else its type's.
+    fn about<'a>(&'a self, schema: &'a Json) -> &'a str {
         let text = |schema: &'a Json| schema.get("description").and_then(Json::as_str);
-        let about = text(schema).or_else(|| text(self.resolve(schema))).unwrap_or_default();
+        text(schema).or_else(|| text(self.resolve(schema))).unwrap_or_default()
+    }
+
+    fn key<'a>(&'a self, path: String, variant: Option<String>, schema: &'a Json) -> Key<'a> {
+        let about = self.about(schema);
         let mut kinds: Vec<&'static str> = self.shapes(schema).iter().map(Shape::kind).collect();
         kinds.sort_unstable();
         kinds.dedup();
