@@ -167,6 +167,8 @@ class Envelope:
     """The scenario's hash; `None` where there was no scenario."""
     unused: list[Unused]
     """What was written and is not obeyed."""
+    about: Optional[dict[str, Any]] = None
+    """What it is about: cluster, fabric, network, job, engine, version."""
 
 
 class Result(Record):

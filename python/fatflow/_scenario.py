@@ -272,15 +272,13 @@ def compare(
         named = [(str(name), _scenario(scenario)) for name, scenario in scenarios.items()]
     else:
         named = [(_column(one), one) for one in map(_scenario, scenarios)]
-    for key, values in (vary or {}).items():
-        named = [
-            (f"{name} {_column_word(value)}", scenario.set(key, value))
-            for name, scenario in named or [(d, Scenario.preset(d)) for d in _DEPLOYMENTS]
-            for value in values
-        ]
+    if vary and not named:
+        named = [(name, Scenario.preset(name)) for name in _DEPLOYMENTS]
+    values = {key: ",".join(map(_toml, own)) for key, own in (vary or {}).items()}
+    varied = [f"{key}={written}" for key, written in values.items()]
     how = _how(engine, seed, seeds, threads, force)
     given = [(name, scenario._native) for name, scenario in named]
-    return Comparison._of(_native.compare(given, [], how))
+    return Comparison._of(_native.compare(given, varied, how))
 
 
 _DEPLOYMENTS = ("gpt4-azure", "llama3-meta-roce", "deepseek-v2", "grok4-colossus", "amd-mi300x")
@@ -349,10 +347,6 @@ def _column(scenario: Scenario) -> str:
     native = scenario._native
     name = os.path.splitext(os.path.basename(native.name))[0]
     return " ".join([name, *(text.replace('"', "") for text in native.set)])
-
-
-def _column_word(value: object) -> str:
-    return _toml(value).replace('"', "")
 
 
 def _how(

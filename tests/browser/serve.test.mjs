@@ -49,7 +49,7 @@ test("a scenario runs end to end, mistakes show in place, runs survive a kill", 
   await page.click("#start");
   await page.waitForSelector("#view iframe");
   await page.click('nav a:has-text("Runs")');
-  await page.waitForFunction(() => document.querySelector("#runs").textContent.match(/done in/g)?.length === 2);
+  await page.waitForFunction(() => document.querySelector("#runs")?.textContent.match(/done in/g)?.length === 2);
   const cells = await page.textContent("#runs tr:first-child");
   assert.match(cells, /\d s|\d ms/, "the table shows the step");
   assert.match(cells, /\d %/, "and the MFU");

@@ -143,7 +143,7 @@ def test_what_is_not_used_is_warned_of():
 
 def test_unknown_attributes_say_what_there_is():
     run = fatflow.Scenario.preset("small-16").run()
-    with pytest.raises(AttributeError, match="a JobRun has no `makespan_s`; it has step_s"):
+    with pytest.raises(AttributeError, match="a JobRun has no `makespan_s`; it has verdict, step_s"):
         run.makespan_s
     assert run["step_s"] == run.step_s == run.dict()["step_s"]
     assert repr(run).startswith("<fatflow run: step_s=")

@@ -85,7 +85,14 @@ impl Answer {
     /// What the command prints for people.
     fn text(&self, py: Python<'_>) -> PyResult<String> {
         // Without the bold of headings: nobody knows where this will be shown.
-        watched(py, |_| Ok(strip_str(&self.sheet().render(WIDTH)).to_string()))
+        watched(py, |_| {
+            let mut sheet = self.sheet();
+            if let Some(what) = &self.what {
+                let words = what.words(&sheet);
+                sheet = sheet.with_about(&words);
+            }
+            Ok(strip_str(&sheet.render(WIDTH)).to_string())
+        })
     }
 
     /// The page that `--report` writes.
