@@ -9,7 +9,7 @@
 //! let mut budget = Budget { items: 2, ..Budget::ENDLESS };
 //! budget.spend_items(2).unwrap();
 //! let over = budget.spend_items(1).unwrap_err();
-//! assert_eq!(over.to_string(), "there are too many items: the limit is 2");
+//! assert_eq!(over.to_string(), "there are too many items: 1 wanted, 0 left");
 //! ```
 
 use std::fmt;
@@ -31,13 +31,14 @@ pub struct Budget {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct OverBudget {
     what: &'static str,
-    /// What there was of it at the last time that it was enough.
+    wanted: u64,
     left: u64,
 }
 
 impl fmt::Display for OverBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "there are too many {}: the limit is {}", self.what, self.left)
+        let Self { what, wanted, left } = self;
+        write!(f, "there are too many {what}: {wanted} wanted, {left} left")
     }
 }
 
@@ -68,13 +69,15 @@ impl Budget {
     pub fn allow_depth(&self, levels: u64) -> Result<(), OverBudget> {
         match levels <= self.depth {
             true => Ok(()),
-            false => Err(OverBudget { what: "levels in each other", left: self.depth }),
+            false => {
+                Err(OverBudget { what: "levels in each other", wanted: levels, left: self.depth })
+            }
         }
     }
 }
 
 fn spend(left: &mut u64, count: u64, what: &'static str) -> Result<(), OverBudget> {
-    let over = OverBudget { what, left: *left };
+    let over = OverBudget { what, wanted: count, left: *left };
     *left = left.checked_sub(count).ok_or(over)?;
     Ok(())
 }
