@@ -28,7 +28,7 @@ cargo test --workspace --doc --quiet
 cargo build --quiet --workspace
 built="${CARGO_TARGET_DIR:-target}/debug"
 
-say "the claims of the seeds, as the book tells them"
+say "the claims of the source documents, as the book tells them"
 statements="${CARGO_TARGET_DIR:-target}/statements.md"
 if ! { "$built/fatflow" claims --markdown --statements "$statements" | diff docs/claims.md - &&
     diff docs/statements.md "$statements"; }; then

@@ -102,7 +102,7 @@ fn differences(report: &Report, rows: &[&Row]) -> Table {
         let marks = row.marks(report);
         let cells = (0..row.simulated.len()).map(|at| {
             let change = if report.named && 0 < at { row.change(at) } else { String::new() };
-            let gap = if change.is_empty() { String::new() } else { format!("{change:>8}") };
+            let gap = if change.is_empty() { String::new() } else { format!(" {change:>7}") };
             format!("{}{}{gap}", simulated(row, at), marks[at])
         });
         table.row(std::iter::once(row.title.clone()).chain(cells));
