@@ -182,6 +182,13 @@ fn every_dependency_is_used() {
 
 /// A topology family is its file and its entry in the list, a sentence and a line: nothing else
 /// knows the torus.
+/// A release build checks sums as tests do.
+#[test]
+fn release_builds_check_overflow() {
+    let checked = manifest(&root())["profile"]["release"]["overflow-checks"].as_bool();
+    assert_eq!(checked, Some(true));
+}
+
 #[test]
 fn a_topology_family_is_its_file_and_two_lines() {
     let list = "crates/fabric/src/topology/mod.rs";

@@ -163,6 +163,44 @@ fn a_full_disk_leaves_the_old_file_whole() {
     assert_eq!(full.status.code(), Some(1));
 }
 
+/// A disk that may only be read is named, and what is on it stays.
+#[test]
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+fn a_read_only_disk_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    run(folder.path(), &["presets"]);
+    let grid = "from = \"small-16\"\nengine = \"analytic\"\n[axes]\nseed = [0, 1]\n";
+    std::fs::write(folder.path().join("grid.toml"), grid).unwrap();
+    std::fs::write(folder.path().join("run.html"), "old").unwrap();
+    let on_it = |arguments: &str| {
+        let line = format!(
+            "mount --bind . . && cd \"$PWD\" && mount -o remount,ro,bind . || exit 77; \
+             exec \"$0\" {arguments}"
+        );
+        let arguments = ["--map-root-user", "--mount", "sh", "-c", &line];
+        let program = env!("CARGO_BIN_EXE_fatflow");
+        let mut shell = Command::new("unshare");
+        shell.current_dir(folder.path()).args(arguments).arg(program).output()
+    };
+    let allowed = on_it("presets").is_ok_and(|answer| answer.status.success());
+    if !allowed {
+        eprintln!("skipped: this machine allows no mount namespace");
+        return;
+    }
+    for arguments in [
+        "run traffic.toml --report run.html",
+        "run traffic.toml --links-out links.csv",
+        "sweep run grid.toml --out study",
+        "serve --workspace runs",
+    ] {
+        let answer = on_it(arguments).unwrap();
+        let said = String::from_utf8_lossy(&answer.stderr);
+        assert_eq!(answer.status.code(), Some(1), "{arguments}: {said}");
+        assert!(said.contains("Read-only file system"), "{arguments}: {said}");
+    }
+    assert_eq!(std::fs::read_to_string(folder.path().join("run.html")).unwrap(), "old");
+}
+
 /// Names in a scenario cannot speak to the terminal, colours or not.
 #[test]
 fn names_with_escape_sequences_are_harmless() {

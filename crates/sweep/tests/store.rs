@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
 
 use proptest::prelude::*;
 use scenario::Request;
@@ -43,6 +44,13 @@ impl Study {
     fn merged(&self) -> Vec<u8> {
         let merged = merge(self.out.path()).unwrap();
         assert_eq!((merged.status.missing, merged.status.duplicates), (0, 0));
+        fs::read(self.out.path().join("results.parquet")).unwrap()
+    }
+
+    /// The same where several may have executed one case.
+    fn merged_of_several(&self) -> Vec<u8> {
+        let status = merge(self.out.path()).unwrap().status;
+        assert_eq!((status.done, status.failed, status.missing), (10, 10, 0));
         fs::read(self.out.path().join("results.parquet")).unwrap()
     }
 
@@ -97,9 +105,36 @@ fn two_attempts_at_one_shard_are_harmless() {
             scope.spawn(|| study.exec(&Selection::ALL, 1));
         }
     });
-    let merged = merge(study.out.path()).unwrap();
-    assert_eq!((merged.status.done, merged.status.failed, merged.status.missing), (10, 10, 0));
-    assert_eq!(fs::read(study.out.path().join("results.parquet")).unwrap(), whole());
+    assert_eq!(study.merged_of_several(), whole());
+}
+
+/// A clock that jumps makes files look old while they are written, and others yet to come.
+#[test]
+fn a_clock_that_jumps_loses_and_doubles_nothing() {
+    let study = Study::new(GRID);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let clock = scope.spawn(|| {
+            let mut jumps = 0_u64;
+            while !done.load(Ordering::Relaxed) {
+                for path in ["segments", "shards"].iter().flat_map(|name| study.files(name)) {
+                    let moment = Duration::from_secs(jumps % 2 * (1 << 33));
+                    // It may be gone by now.
+                    let file = fs::File::open(path);
+                    jumps += u64::from(
+                        file.is_ok_and(|file| file.set_modified(UNIX_EPOCH + moment).is_ok()),
+                    );
+                }
+            }
+            jumps
+        });
+        let execs = [(); 3].map(|()| scope.spawn(|| study.exec(&Selection::ALL, 1)));
+        let executed = execs.map(|exec| exec.join().unwrap().executed);
+        done.store(true, Ordering::Relaxed);
+        assert!(0 < clock.join().unwrap(), "no file was met by a jump");
+        assert!(20 <= executed.iter().sum::<usize>());
+    });
+    assert_eq!(study.merged_of_several(), whole());
 }
 
 #[test]
