@@ -445,8 +445,7 @@ impl<'a, 'n> Costing<'a, 'n> {
         if !contends {
             return Ok(alone);
         }
-        let beside =
-            self.network.along_beside(self.message_exchange(), exchange_of(&largest))?;
+        let beside = self.network.along_beside(self.message_exchange(), exchange_of(&largest))?;
         Ok(beside.max(alone))
     }
 
