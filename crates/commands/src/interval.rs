@@ -8,10 +8,10 @@
 //! four in five keep to, from the mean size in the class. A class of few rows leans on the wider
 //! class around it, the more the fewer they are.
 //!
-//! Rows of one log resemble each other, so a row of a cluster with `n` rows in a class weighs
-//! `1/√n`: a long log counts for more than a short one, and for less than its length.
+//! Rows of one log resemble each other, which is why the cluster of a scored row has no part in its
+//! interval. Otherwise every row counts the same.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 use job::config::Precision;
@@ -28,8 +28,7 @@ use crate::world::JobWorld;
 /// or like Gauss's (1.2816 over √(2/π)). The mean of few rows is surer than their quantile.
 const MEANS: f64 = 1.61;
 
-/// What the class around a class is worth beside its own rows: as much as sixteen rows of one
-/// cluster, or one row of each of four.
+/// What the class around a class is worth beside its own rows: as much as four of them.
 const PRIOR: f64 = 4.0;
 
 /// What a prediction is like, from the general to the particular.
@@ -183,13 +182,14 @@ impl Residuals {
                 break;
             }
             let prior = if length == 1 { 0.0 } else { PRIOR };
-            mean = (pool.sum + prior * mean) / (pool.weight + prior);
+            let own = pool.rows as f64;
+            mean = (pool.sum + prior * mean) / (own + prior);
             half = HalfWidth {
                 log: MEANS * mean,
                 class: class.0[..length].join(" / "),
                 rows: pool.rows,
                 clusters: pool.clusters,
-                is_borrowed: length < class.0.len() || pool.weight < PRIOR,
+                is_borrowed: length < class.0.len() || own < PRIOR,
             };
         }
         half
@@ -197,21 +197,16 @@ impl Residuals {
 
     /// The errors of a class, by clusters other than `without`.
     fn pool(&self, prefix: &[String], engine: Engine, without: &str) -> Pool {
-        let mut clusters: BTreeMap<&str, (f64, usize)> = BTreeMap::new();
+        let mut clusters = BTreeSet::new();
+        let mut pool = Pool::default();
         let rows = self.0.iter().filter(|row| row.cluster != without);
         for row in rows.filter(|row| row.class.0.starts_with(prefix)) {
             let error = if engine.has_contention() { row.flow } else { row.analytic };
-            let (sum, count) = clusters.entry(&row.cluster).or_default();
-            (*sum, *count) = (*sum + error.abs(), *count + 1);
+            clusters.insert(&row.cluster);
+            pool.sum += error.abs();
+            pool.rows += 1;
         }
-        let mut pool = Pool { clusters: clusters.len(), ..Pool::default() };
-        for (sum, count) in clusters.into_values() {
-            let root = (count as f64).sqrt();
-            pool.sum += sum / root;
-            pool.weight += root;
-            pool.rows += count;
-        }
-        pool
+        Pool { clusters: clusters.len(), ..pool }
     }
 
     /// How far a step may be off of which `exposed` is communication. Published steps expose
@@ -224,11 +219,10 @@ impl Residuals {
     }
 }
 
-/// Errors of one class, each weighed by its cluster's rows.
+/// Errors of one class.
 #[derive(Default)]
 struct Pool {
     sum: f64,
-    weight: f64,
     rows: usize,
     clusters: usize,
 }
@@ -338,29 +332,20 @@ mod tests {
         assert_eq!(none, HalfWidth::default());
     }
 
-    /// One row beside forty-eight: it counts for a fifth in its own class.
+    /// One row beside forty-eight: it counts for a fifth in its own class, and in the one around it
+    /// for as much as any other.
     #[test]
     fn a_class_of_few_rows_leans_on_the_class_around_it() {
         let mut all = forty_eight();
         let other = "step / experts";
         all.0.push(residual("d", other, 0.2));
         let half = all.half_width(&Class::read(other), Engine::Analytic, "");
-        let around = (12.0 * 0.085 + 0.2) / 13.0;
+        let around = (48.0 * 0.085 + 0.2) / 49.0;
         assert!((half.log - MEANS * (0.2 + 4.0 * around) / 5.0).abs() < 1e-12, "{half:?}");
         assert!(half.is_borrowed && half.class == other && half.rows == 1);
         // A class that nobody has measured is as sure as the one around it.
         let further = all.half_width(&Class::read("step / experts / B"), Engine::Analytic, "");
         assert!(further.is_borrowed && further.log == half.log && further.class == other);
-    }
-
-    /// By rows the short log is a fifth; by 1/√n it is a third.
-    #[test]
-    fn a_long_log_weighs_less_than_its_length() {
-        let long = (0..100).map(|_| residual("long", "step / dense", 0.01));
-        let short = (0..25).map(|_| residual("short", "step / dense", 0.31));
-        let all = Residuals(long.chain(short).collect());
-        let half = all.half_width(&Class::read("step"), Engine::Analytic, "");
-        assert!((half.log - MEANS * 0.11).abs() < 1e-12, "{half:?}");
     }
 
     #[test]

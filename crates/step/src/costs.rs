@@ -422,7 +422,11 @@ impl<'a, 'n> Costing<'a, 'n> {
         if job.layout.pp == 1 {
             return Ok(Span::ZERO);
         }
-        let mut span = self.network.time(self.message_exchange())?;
+        // Where senders wait, the slowest boundary sets the pace of all.
+        let mut span = match self.overlaps(Axis::Pp) {
+            true => self.network.along(self.message_exchange())?,
+            false => self.network.time(self.message_exchange())?,
+        };
         if let Some(gather) = self.program.message_gather() {
             span += self.call(&gather)?;
         }
@@ -441,9 +445,8 @@ impl<'a, 'n> Costing<'a, 'n> {
         if !contends {
             return Ok(alone);
         }
-        let both = [self.message_exchange(), exchange_of(&largest)];
-        let times = self.network.together(&both)?;
-        Ok(times[0].max(alone))
+        let beside = self.network.along_beside(self.message_exchange(), exchange_of(&largest))?;
+        Ok(beside.max(alone))
     }
 
     /// The messages between stages.

@@ -5,7 +5,8 @@
 //! (clocks, heat, a daemon, a page fault). The ranks of a synchronous step wait for the slowest, so
 //! a step over `n` nodes is slower by the mean of the maximum of `n` draws, which is
 //! `mean · (1 + 1/2 + … + 1/n)`: it grows with the logarithm of the number of nodes. That growth is
-//! what published step times show, about 1 % of the step for each doubling of the nodes.
+//! what published step times show, somewhat less than 1 % of the step for each doubling of the
+//! nodes.
 //!
 //! Short network or host events (tens of microseconds) are a second kind: each delays whatever
 //! synchronises next, so their cost depends on how many ranks synchronise how often
@@ -33,10 +34,9 @@ pub struct Jitter {
 impl Default for Jitter {
     fn default() -> Self {
         Self {
-            // Set with measurements: published steps (`fatflow validate --leave-out`). It is 1 % of
-            // a step for each doubling of the nodes, which is also what MLPerf Training v5.0 logs
-            // of one system at 512 and 2,560 GPUs and MegaScale (arXiv 2402.15627), table 2, say.
-            mean: 0.0144,
+            // Set with measurements: published steps (`fatflow validate --leave-out`). It is three
+            // quarters of a percent of a step for each doubling of the nodes.
+            mean: 0.0108,
             events: Events::default(),
         }
     }

@@ -13,9 +13,11 @@
 //! contention it knows groups of one kind that share a NIC.
 //!
 //! The slowest group decides, because a step ends when all have ended and queue pairs keep their
-//! paths: the same group is slow every time.
+//! paths: the same group is slow every time. Messages that a pipeline hides are another matter: a
+//! microbatch crosses all boundaries in turn, so what counts is their mean, in the slowest copy
+//! ([`Network::along`]).
 //!
-//! Several phases at once contend: [`Network::together`].
+//! Several phases at once contend: [`Network::along_beside`].
 
 use std::collections::BTreeMap;
 
@@ -26,7 +28,7 @@ use job::placement::Placement;
 use job::{Axis, GroupKind, Layout};
 use traffic::collective::{Ask, Detail, Group, Limit, Unlowered, Wanted, lower};
 use traffic::nccl::{self, Settings};
-use traffic::{Collective, Communicator, NotRun, OpId, Outcome, Transfers};
+use traffic::{Collective, Communicator, NotRun, OpId, OpKind, Outcome, Transfers};
 use units::{Bytes, Id, IdVec, Span};
 
 use crate::causes::{ByAxis, Cause, Causes, Excess, Seen};
@@ -125,6 +127,8 @@ pub struct Phase {
     pub slowest: Span,
     /// How much longer than undisturbed its bytes are on the links.
     pub contention: f64,
+    /// The same of a message on its way down the slowest pipeline, on average over its boundaries.
+    pub along: f64,
     /// What of that is whose.
     pub excess: Excess,
     /// What the links did; empty without an engine.
@@ -234,12 +238,9 @@ impl<'a> Network<'a> {
         self.undisturbed = true;
     }
 
-    /// What a phase's bytes are multiplied by.
-    fn contention(&self, phase: &Phase) -> f64 {
-        match self.undisturbed {
-            true => 1.0 + phase.excess.line_rate,
-            false => phase.contention,
-        }
+    /// What a phase's bytes are multiplied by if somebody meets them; else by NICs that they share.
+    fn contention(&self, phase: &Phase, met: f64) -> f64 {
+        if self.undisturbed { 1.0 + phase.excess.line_rate } else { met }
     }
 
     /// The same with experts that are loaded like this.
@@ -275,6 +276,23 @@ impl<'a> Network<'a> {
         if self.layout.group_size(exchange.kind) <= 1 || exchange.bytes.get() == 0 {
             return Ok(Span::ZERO);
         }
+        let alone = self.phase_of(exchange)?;
+        let phase = &self.phases[&exchange.key()];
+        let contention = self.contention(phase, phase.contention);
+        Ok(self.settings.launch + alone.contended(contention))
+    }
+
+    /// The same of a message of a pipeline that waits for none of them: a microbatch crosses all
+    /// boundaries in turn, so it is the mean over them, in the slowest copy of the model.
+    pub fn along(&mut self, message: Exchange) -> Result<Span, Unserved> {
+        let alone = self.phase_of(message)?;
+        let phase = &self.phases[&message.key()];
+        let contention = self.contention(phase, phase.along);
+        Ok(self.settings.launch + alone.contended(contention))
+    }
+
+    /// An undisturbed group. What the fabric makes of all is among the phases then.
+    fn phase_of(&mut self, exchange: Exchange) -> Result<Alone, Unserved> {
         let alone = self.alone(exchange)?;
         let key = exchange.key();
         let whole = self.runner.as_ref().is_none_or(|runner| runner.largest.is_none());
@@ -284,31 +302,27 @@ impl<'a> Network<'a> {
             let phase = self.run(exchange, alone)?;
             self.phases.insert(key, phase);
         }
-        let contention = self.contention(&self.phases[&key]);
-        Ok(self.settings.launch + alone.contended(contention))
+        Ok(alone)
     }
 
-    /// How long phases take that begin together and share the links, launches included. As long as
+    /// How long a message takes on its way down a pipeline ([`along`](Self::along)) that begins
+    /// together with another phase and shares the links, launch included. As long as
     /// alone without an engine that runs phases whole, and where they do not meet because circuits
     /// are set anew between them.
-    pub fn together(&mut self, exchanges: &[Exchange]) -> Result<Vec<Span>, Unserved> {
+    pub fn along_beside(&mut self, message: Exchange, other: Exchange) -> Result<Span, Unserved> {
         let apart = self.runner.as_ref().is_none_or(|runner| runner.largest.is_some());
         if apart || self.undisturbed || self.reset.is_some() {
-            return exchanges.iter().map(|exchange| self.time(*exchange)).collect();
+            return self.along(message);
         }
         let mut transfers = Transfers::new();
-        let mut ends = Vec::new();
-        for exchange in exchanges {
-            ends.push(self.write(*exchange, &mut transfers)?);
-        }
+        let ends = self.write(message, &mut transfers)?;
+        self.write(other, &mut transfers)?;
         let runner = self.runner.as_mut().expect("asked for above");
         let outcome = match (runner.engine)(self.fabric, &transfers) {
-            Err(NotRun::OnlySeen) => {
-                return exchanges.iter().map(|exchange| self.time(*exchange)).collect();
-            }
+            Err(NotRun::OnlySeen) => return self.along(message),
             ran => ran.map_err(Unserved::NotRun)?,
         };
-        Ok(ends.iter().map(|ends| last_over(&outcome, ends)).collect())
+        Ok(self.along_pipelines(&transfers, &outcome, &ends))
     }
 
     /// What so many exchanges of each axis come to, by cause. Their phases must have been run.
@@ -331,7 +345,8 @@ impl<'a> Network<'a> {
                 true => Excess { line_rate: phase.excess.line_rate, ..Excess::default() },
                 false => phase.excess,
             };
-            let one = alone.causes(self.settings.launch, self.contention(phase), &excess);
+            let contention = self.contention(phase, phase.contention);
+            let one = alone.causes(self.settings.launch, contention, &excess);
             axes.entry(share_of(exchange.kind.axis())).or_default().add_all(&one, times);
         }
         Ok(axes)
@@ -422,6 +437,7 @@ impl<'a> Network<'a> {
             fixed: alone.fixed,
             slowest: alone.time(),
             contention: 1.0,
+            along: 1.0,
             excess: Excess::default(),
             links: IdVec::default(),
             findings: Vec::new(),
@@ -441,6 +457,7 @@ impl<'a> Network<'a> {
         }
         if self.runner.is_none() {
             phase.contention = self.shared_nics(exchange, alone)?;
+            phase.along = phase.contention;
             phase.excess.line_rate = phase.contention - 1.0;
             phase.slowest = alone.contended(phase.contention);
             return Ok(phase);
@@ -468,13 +485,43 @@ impl<'a> Network<'a> {
             return Err(Unserved::Unfinished(exchange.kind, exchange.collective, lost));
         }
         let took = last_over(&outcome, &ends).saturating_sub(self.settings.launch);
-        let moving = took.saturating_sub(run.fixed).as_secs_f64();
-        phase.contention = moving / run.moving.as_secs_f64().max(1e-12);
+        let contention = |took: Span| {
+            let moving = took.saturating_sub(run.fixed).as_secs_f64();
+            moving / run.moving.as_secs_f64().max(1e-12)
+        };
+        phase.contention = contention(took);
+        phase.along = match exchange.kind {
+            GroupKind::Pipeline => {
+                let along = self.along_pipelines(&transfers, &outcome, &ends);
+                contention(along.saturating_sub(self.settings.launch))
+            }
+            _ => phase.contention,
+        };
         phase.slowest = run.contended(phase.contention);
         phase.excess = self.excess(fabric, (run.moving, took), &outcome, phase.contention);
         phase.findings.extend(outcome.findings.into_iter().map(|finding| finding.text));
         phase.links = outcome.links;
         Ok(phase)
+    }
+
+    /// What a message takes on its way down a pipeline: at each boundary the slowest of the ranks
+    /// that wait for each other, of the boundaries the mean, of the copies the slowest.
+    fn along_pipelines(&self, transfers: &Transfers, outcome: &Outcome, ends: &[OpId]) -> Span {
+        let together = (self.layout.tp * self.layout.cp).max(1) as usize;
+        let copies = ends.chunks(together).map(|groups| {
+            let mut boundaries: Vec<Span> = Vec::new();
+            for end in groups {
+                for (at, over) in arrivals(transfers, outcome, *end).into_iter().enumerate() {
+                    match boundaries.get_mut(at) {
+                        Some(latest) => *latest = over.max(*latest),
+                        None => boundaries.push(over),
+                    }
+                }
+            }
+            let sum: f64 = boundaries.iter().map(|over| over.as_secs_f64()).sum();
+            Span::from_secs_f64(sum / boundaries.len().max(1) as f64)
+        });
+        copies.max().unwrap_or(Span::ZERO)
     }
 
     /// What of a run's contention is whose; the run took so long in all.
@@ -638,6 +685,29 @@ impl Alone {
 /// When the last of these is over.
 fn last_over(outcome: &Outcome, ends: &[OpId]) -> Span {
     ends.iter().filter_map(|end| outcome.over(*end)).max().unwrap_or(Span::ZERO)
+}
+
+/// When each rank of a pipeline but the first had its message, by the operation that ends them.
+fn arrivals(transfers: &Transfers, outcome: &Outcome, end: OpId) -> Vec<Span> {
+    let rest = match transfers.ops()[end].kind {
+        OpKind::Wait { span } => span,
+        OpKind::Send { .. } | OpKind::Coupled { .. } => Span::ZERO,
+    };
+    let mut arrivals: Vec<(NodeId, Span)> = Vec::new();
+    for op in transfers.after(end) {
+        let connection = match &transfers.ops()[*op].kind {
+            OpKind::Send { connection, .. } => Some(connection),
+            OpKind::Coupled { edges, .. } => transfers.coupled(edges).last(),
+            OpKind::Wait { .. } => None,
+        };
+        let Some(to) = connection.map(|one| transfers.connections()[*one].to) else { continue };
+        let over = outcome.over(*op).unwrap_or(Span::ZERO) + rest;
+        match arrivals.last_mut().filter(|(receiver, _)| *receiver == to) {
+            Some((_, latest)) => *latest = over.max(*latest),
+            None => arrivals.push((to, over)),
+        }
+    }
+    arrivals.into_iter().map(|(_, over)| over).collect()
 }
 
 /// The fabric with the named slow NICs and links.
@@ -905,6 +975,39 @@ mod tests {
         assert_eq!(network.phases().next().unwrap().exchange.bytes, Bytes::from_mib(8));
         // 8 MiB took the 20 ms; 64 MiB take about eight times that.
         assert!((120.0..165.0).contains(&(time.as_secs_f64() * 1e3)), "{time}");
+    }
+
+    /// Two copies of four stages. One message takes 90 ms longer than the others: senders that wait
+    /// feel it whole, a microbatch that crosses three boundaries feels a third of it.
+    #[test]
+    fn a_slow_boundary_counts_once_on_the_way_down_a_pipeline() {
+        let (fabric, layout, _) = world(8);
+        let layout = Layout { pp: 4, dp: 2, shard: 2, ..layout };
+        let slots = Slots { nodes: 8, gpus_per_node: 8, nodes_per_leaf: 4, nodes_per_zone: 8 };
+        let config = PlacementConfig { policy: Policy::Linear, busy: 0.0 };
+        let placement = place(&config, &layout, &slots, &[], 1).unwrap();
+        let mut engine = |fabric: &Fabric, transfers: &Transfers| {
+            let mut outcome = stub(fabric, transfers)?;
+            let mut ops = transfers.ops().enumerate();
+            let is_message = |op: &traffic::Op| !matches!(op.kind, OpKind::Wait { .. });
+            let mut messages = transfers.ops().enumerate().filter(|(_, op)| is_message(op));
+            let (slow, _) = messages.nth(2).expect("three boundaries, two channels");
+            let end = ops.find(|(id, _)| transfers.after(*id).contains(&slow)).unwrap().0;
+            for id in [slow, end] {
+                let times = outcome.ops[id].as_mut().unwrap();
+                times.received = units::Time::ZERO + Span::from_ms(110);
+            }
+            Ok(outcome)
+        };
+        let settings = Settings::default();
+        let runner = Some(Runner::folded(&mut engine));
+        let mut network = Network::new(&fabric, layout, &placement, settings, runner);
+        let (kind, collective) = (GroupKind::Pipeline, Collective::SendRecv);
+        let bytes = Bytes::from_mib(64);
+        let message = Exchange { kind, collective, bytes, spread: Spread::Even };
+        let slowest = network.time(message).unwrap().as_secs_f64();
+        let along = network.along(message).unwrap().as_secs_f64();
+        assert!((slowest - 0.11).abs() < 1e-6 && (along - 0.05).abs() < 1e-6, "{slowest} {along}");
     }
 
     #[test]
