@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import pickle
 import signal
@@ -10,6 +11,7 @@ import sys
 import textwrap
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -186,8 +188,14 @@ def test_unknown_attributes_say_what_there_is():
     assert repr(run).startswith("<fatflow run: step_s=")
 
 
+def test_the_package_is_written_in_python_3_9():
+    files = list(Path(fatflow.__file__).parent.glob("*.py"))
+    assert len(files) > 5
+    for file in files:
+        ast.parse(file.read_text(), feature_version=(3, 9))
+
+
 def test_values_of_every_kind_are_set():
-    from pathlib import Path
 
     import numpy
 
