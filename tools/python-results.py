@@ -275,7 +275,8 @@ class Writer:
                 kind = both.format(kind[len("list["):-1])
             default = None
             if "skip_serializing_if" in attributes:
-                empty = {word: f"field(default_factory={word})" for word in ("list", "dict", "Rows")}
+                empty = {word: f"field(default_factory={word})" for word in ("list", "dict")}
+                empty["Rows"] = f"field(default_factory={kind})"
                 empty = {**empty, "str": '""', "int": "0", "float": "0.0", "bool": "False"}
                 default = empty.get(re.match(r"\w+", kind)[0], "None")
             fields.append((key, kind, default, words))

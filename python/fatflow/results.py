@@ -3663,7 +3663,7 @@ class Observation(Result):
     neighbours: list[Neighbour] = field(default_factory=list)
     """The other ends of cables, by LLDP."""
 
-    counters: Rows[CounterRow] = field(default_factory=Rows)
+    counters: Rows[CounterRow] = field(default_factory=Rows[CounterRow])
     """Counters, with differences where they came more than once."""
 
     predicted: Optional[Beside] = None
