@@ -27,7 +27,8 @@ few=${FEW:-400}
 . "$here/../sweeps.sh"
 . "$here/cluster.sh"
 work=$(mktemp -d /tmp/fatflow-ray.XXXXXX)
-trap 'explain_failure; rm -rf "$work"' EXIT
+# Ray's processes still write while this ends; they end with the namespace.
+trap 'explain_failure; rm -rf "$work" 2>/dev/null || { sleep 1; rm -rf "$work" 2>/dev/null; } || true' EXIT
 cd "$work"
 mkdir package
 cp -r "$here/../../python/fatflow" package/
