@@ -68,8 +68,8 @@ same_as_local() {
     cmp "$1/results.parquet" "local-$2/results.parquet" || fail "$1 differs from a local run"
 }
 
-# strike KILLS HITS KIND…: sweeps of the grid `few`, each hit HITS times at random by `kill -9` of the
-# next kind, until so many processes were killed. What is asked of the test: `begin NAME`,
+# strike KILLS HITS KIND…: sweeps of the grid `few`, each hit HITS times at random by `kill -9` of
+# the next kind, until so many processes were killed. What is asked of the test: `begin NAME`,
 # `hit NAME KIND` (fails if there was nothing to kill) and `finish NAME`.
 strike() {
     local kills=$1 hits=$2 struck=0 sweeps=0 turn=0 i name at times

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# sweep-kill-cluster.sh [N [SEED]]: N times (100) `kill -9` at random times of sweeps on a real Slurm,
-# and N on a real Ray: a task, a node, whoever submits or drives, a slurmd alone, several of each
+# sweep-kill-cluster.sh [N [SEED]]: N times (100) `kill -9` at random times of sweeps on a real
+# Slurm, and N on a real Ray: a task, a node, whoever submits or drives, a slurmd alone, several of each
 # sweep. Afterwards every case must be there once, and the table must be a local run's to the byte.
 set -euo pipefail
 cd "$(dirname "$0")/.."

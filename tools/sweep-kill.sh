@@ -4,8 +4,8 @@
 #
 #   tools/sweep-kill.sh [TIMES] [FATFLOW] [SEEDS]
 #
-# A sweep has three cases for each seed. A process lives at most as long as the whole sweep takes, so
-# that some are killed while they plan, some while they execute or write, some while they merge.
+# A sweep has three cases for each seed. A process lives at most as long as the whole sweep takes,
+# so that some are killed while they plan, some while they execute or write, some while they merge.
 set -eu
 times=${1:-100}
 fatflow=${2:-target/release/fatflow}

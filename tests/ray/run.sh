@@ -28,7 +28,8 @@ few=${FEW:-400}
 . "$here/cluster.sh"
 work=$(mktemp -d /tmp/fatflow-ray.XXXXXX)
 # Ray's processes still write while this ends; they end with the namespace.
-trap 'explain_failure; rm -rf "$work" 2>/dev/null || { sleep 1; rm -rf "$work" 2>/dev/null; } || true' EXIT
+remove() { rm -rf "$work" 2>/dev/null; }
+trap 'explain_failure; remove || { sleep 1 && remove; } || true' EXIT
 cd "$work"
 mkdir package
 cp -r "$here/../../python/fatflow" package/
