@@ -53,8 +53,7 @@ GRID
 # status DIR KEY: a number of `sweep status`.
 status() {
     "$fatflow" sweep status "$1" --json 2>/dev/null |
-        python3 -c 'import json, sys; print(json.load(sys.stdin)["result"][sys.argv[1]])' "$2" \
-            2>/dev/null || echo 0
+        sed -n "s/^ *\"$2\": \([0-9]*\),*\$/\1/p" | grep . || echo 0
 }
 
 # done_cases DIR N: at least so many cases are there.
@@ -67,6 +66,33 @@ same_as_local() {
     "$fatflow" sweep merge "$1" >/dev/null || fail "$1 lacks cases"
     [ "$(status "$1" missing)$(status "$1" failed)" = 00 ] || fail "$1 has no result of some cases"
     cmp "$1/results.parquet" "local-$2/results.parquet" || fail "$1 differs from a local run"
+}
+
+# strike KILLS HITS KIND…: sweeps of the grid `few`, each hit HITS times at random by `kill -9` of
+# the next kind, until so many processes were killed. What is asked of the test: `begin NAME`,
+# `hit NAME KIND` (fails if there was nothing to kill) and `finish NAME`.
+strike() {
+    local kills=$1 hits=$2 struck=0 sweeps=0 turn=0 i name at times
+    shift 2
+    while [ $struck -lt "$kills" ]; do
+        name=kill-$sweeps
+        sweeps=$((sweeps + 1))
+        times=()
+        for ((i = 0; i < hits; i++)); do times+=($((RANDOM % few))); done
+        begin "$name"
+        for at in $(printf '%s\n' "${times[@]}" | sort -n); do
+            [ $struck -lt "$kills" ] || break
+            wait_until 120 done_cases "$name" "$at"
+            sleep "0.$((RANDOM % 10))"
+            kind=${@:turn++ % $# + 1:1}
+            ! hit "$name" "$kind" || struck=$((struck + 1))
+        done
+        finish "$name"
+        same_as_local "$name" few
+        rm -rf "$name"
+        echo "   $struck of $kills killed, the last one a $kind; $sweeps sweeps are whole" \
+            "($SECONDS s)"
+    done
 }
 
 # commands_of_the_book PAGE: its grid, commands and Python, in a folder of their own.

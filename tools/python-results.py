@@ -27,6 +27,11 @@ ROOTS = [
     ("commands/src/compare.rs", "Report", "Comparison", "Result"),
     ("commands/src/validate.rs", "Report", "Validation", "Result"),
     ("commands/src/cross_check.rs", "Report", "CrossCheck", "Result"),
+    ("commands/src/run_job/several.rs", "Report", "JobsRun", "Run"),
+    ("commands/src/topo/grow.rs", "Growth", "Growth", "Result"),
+    ("commands/src/advise.rs", "Advice", "Advice", "AdviceBase"),
+    ("commands/src/advise/check.rs", "Checked", "FilesCheck", "Result"),
+    ("commands/src/observe.rs", "Report", "Observation", "Result"),
     ("sweep/src/show.rs", "Show", "Sweep", "SweepBase"),
 ]
 
@@ -38,6 +43,10 @@ TABLES = {
     ("Comparison", "rows"): "Rows[{}]",
     ("CrossCheck", "rows"): "Rows[{}]",
     ("Family", "cases"): "Rows[{}]",
+    ("Advice", "changes"): "Rows[{}]",
+    ("Observation", "collectives"): "Rows[{}]",
+    ("Observation", "counters"): "Rows[{}]",
+    ("Beside", "collectives"): "Rows[{}]",
     ("Sweep", "cases"): "Cases",
 }
 # Structs that are such a value.
@@ -66,8 +75,20 @@ RENAMED = {
     ("commands/src/cross_check.rs", "Column"): "CrossCheckColumn",
     ("commands/src/validate/score.rs", "Part"): "ScoreOfPart",
     ("fabric/src/cost.rs", "Bill"): "FabricBill",
+    ("commands/src/advise.rs", "Refused"): "RefusedChange",
+    ("observe/src/observed.rs", "Benchmark"): "ObservedBenchmark",
+    ("observe/src/observed.rs", "Finding"): "ObservedFinding",
+    ("observe/src/observed.rs", "Packets"): "ObservedPackets",
+    ("observe/src/observed.rs", "Run"): "ObservedRun",
+    ("observe/src/observed.rs", "Source"): "ObservedSource",
+    ("observe/src/observed.rs", "Trace"): "ObservedTrace",
+    ("observe/src/capture/flow.rs", "Pauses"): "ObservedPauses",
     ("sweep/src/show/rows.rs", "Row"): "SweepRow",
 }
+
+# What answers derive from, and what else of `_base.py` the classes need.
+ANSWERS = ("AdviceBase", "Result", "Run", "SweepBase")
+BASES = sorted([*ANSWERS, "Cases", "Flows", "Record", "Rows", "TabularRecord"])
 
 NUMBERS = {name: "int" for name in "u8 u16 u32 u64 usize i8 i16 i32 i64".split()}
 PLAIN = {**NUMBERS, "f64": "float", "f32": "float", "bool": "bool", "String": "str", "str": "str"}
@@ -200,7 +221,8 @@ class Writer:
             if name == "IdVec":
                 return f"list[{self.kind(inside[1], file)}]"
             if name in ("BTreeMap", "Map"):
-                return f"dict[{self.kind(inside[0], file)}, {self.kind(inside[1], file)}]"
+                # Keys of JSON are text.
+                return f"dict[str, {self.kind(inside[1], file)}]"
             rust = generic[1]
         found = find(rust, file)
         if isinstance(found, Struct):
@@ -248,14 +270,15 @@ class Writer:
             key = renamed[1] if renamed else field
             key += "_" * keyword.iskeyword(key)
             kind = self.kind(rust, struct.file)
-            default = None
-            if "skip_serializing_if" in attributes:
-                empty = {"list": "list", "dict": "dict", "str": "str"}
-                default = empty.get(re.match(r"\w+", kind)[0])
-                default = f"field(default_factory={default})" if default else "None"
             both = TABLES.get((name, key))
             if both:
                 kind = both.format(kind[len("list["):-1])
+            default = None
+            if "skip_serializing_if" in attributes:
+                empty = {word: f"field(default_factory={word})" for word in ("list", "dict")}
+                empty["Rows"] = f"field(default_factory={kind})"
+                empty = {**empty, "str": '""', "int": "0", "float": "0.0", "bool": "False"}
+                default = empty.get(re.match(r"\w+", kind)[0], "None")
             fields.append((key, kind, default, words))
         return fields
 
@@ -286,11 +309,13 @@ def write():
         "from dataclasses import dataclass, field",
         "from typing import Optional, Union",
         "",
-        "from ._base import Cases, Flows, Record, Result, Rows, Run, SweepBase, TabularRecord",
+        "from ._base import (",
+        *(f"    {name}," for name in BASES),
+        ")",
         "from ._native import Table",
     ]
     for name, base, words, fields in writer.classes:
-        out += ["", "", "@dataclass(eq=False, repr=False)" if base in ("Run", "Result", "SweepBase")
+        out += ["", "", "@dataclass(eq=False, repr=False)" if base in ANSWERS
                 else "@dataclass(eq=False)", f"class {name}({base}):", doc(words, "    ")]
         must = [one for one in fields if one[2] is None]
         may = [one for one in fields if one[2] is not None]

@@ -18,12 +18,17 @@ from ._base import Cases, Envelope, Flows, Record, Result, Rows, Run, Unused
 from ._errors import Error, InvalidInput, RunFailed, ScenarioWarning, UnusedInput, WrongUsage
 from ._native import VERSION as __version__
 from ._native import Table
-from ._scenario import Scenario, compare, presets, sweep, validate
+from ._scenario import Scenario, advise, compare, observe, presets, sweep, validate
 from .results import (
+    Advice,
     CollectiveRun,
     Comparison,
     CrossCheck,
+    FilesCheck,
+    Growth,
     JobRun,
+    JobsRun,
+    Observation,
     Sweep,
     Topo,
     Traffic,
@@ -32,15 +37,20 @@ from .results import (
 )
 
 __all__ = [
+    "Advice",
     "Cases",
     "CollectiveRun",
     "Comparison",
     "CrossCheck",
     "Envelope",
     "Error",
+    "FilesCheck",
     "Flows",
+    "Growth",
     "InvalidInput",
     "JobRun",
+    "JobsRun",
+    "Observation",
     "Record",
     "Result",
     "Rows",
@@ -58,7 +68,9 @@ __all__ = [
     "Validation",
     "WrongUsage",
     "__version__",
+    "advise",
     "compare",
+    "observe",
     "presets",
     "results",
     "sweep",

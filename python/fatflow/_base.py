@@ -11,11 +11,15 @@ import typing
 import warnings
 from collections.abc import Hashable, Iterable, Iterator
 from functools import lru_cache, partial
-from typing import Any, Callable, Generic, Optional, TypeVar, Union, cast, overload
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Generic, Optional, TypeVar, Union, cast, overload
 
 from . import _native
 from ._errors import ScenarioWarning, UnusedInput
 from ._native import Table
+
+if TYPE_CHECKING:
+    from . import results
 
 T = TypeVar("T")
 R = TypeVar("R", bound="Result")
@@ -86,7 +90,7 @@ class Rows(Tabular, Generic[T]):
 
     _names: Optional[list[str]] = None
 
-    def __init__(self, rows: Iterable[T]) -> None:
+    def __init__(self, rows: Iterable[T] = ()) -> None:
         # Not a list itself: some readers would look into it before they ask for the table.
         self._rows = list(rows)
 
@@ -272,6 +276,25 @@ class Run(Result):
         raise AttributeError(f"a {kind} has no `{name}`; it has {', '.join(self._data)}")
 
 
+class AdviceBase(Result):
+    """What to change. The files that do it are of the best change that needs nothing bought, or of
+    the change with the number `take`, from 1 on."""
+
+    def write(
+        self, folder: Union[str, os.PathLike[str]], *, take: Optional[int] = None
+    ) -> list[Path]:
+        """Writes the files for switches, hosts, the library and the scheduler into a folder."""
+        return self._answer.write(os.fspath(folder), take)
+
+    def check(
+        self, *files: Union[str, os.PathLike[str]], take: Optional[int] = None
+    ) -> results.FilesCheck:
+        """Reads a cluster's own files and tells how they differ from those."""
+        from .results import FilesCheck
+
+        return FilesCheck._of(self._answer.check([os.fspath(file) for file in files], take))
+
+
 S = TypeVar("S", bound="SweepBase")
 
 
@@ -321,6 +344,8 @@ def decode(kind: Any, value: Any) -> Any:
         return decode(given[0], value) if len(given) == 1 else value
     if origin is list and isinstance(value, list):
         return [decode(inside[0], item) for item in value]
+    if origin is tuple and isinstance(value, list):
+        return tuple(decode(kind, item) for kind, item in zip(inside, value))
     if origin is Rows:
         return Rows(decode(inside[0], item) for item in value)
     if origin is dict and isinstance(value, dict):

@@ -10,11 +10,16 @@ from typing import Any, Literal, Optional, Protocol, Union, overload
 
 from . import _native
 from ._base import Run
+from ._errors import WrongUsage
 from .results import (
+    Advice,
     CollectiveRun,
     Comparison,
     CrossCheck,
+    Growth,
     JobRun,
+    JobsRun,
+    Observation,
     Sweep,
     Topo,
     Traffic,
@@ -29,6 +34,9 @@ Collective = Literal[
     "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "send_recv"
 ]
 """The collectives by the names that people know."""
+
+Goal = Literal["step", "goodput", "cost"]
+"""What an advice should make better."""
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -127,6 +135,9 @@ class Scenario:
         seed: Optional[int] = None,
         seeds: int = 1,
         threads: Optional[int] = None,
+        whole: bool = False,
+        days: Optional[int] = None,
+        steps: Optional[int] = None,
         series: Optional[str] = None,
         series_links: Sequence[str] = (),
         series_pairs: Sequence[int] = (),
@@ -141,18 +152,23 @@ class Scenario:
         seed: Optional[int] = None,
         seeds: int = 1,
         threads: Optional[int] = None,
+        whole: bool = False,
+        days: Optional[int] = None,
+        steps: Optional[int] = None,
         series: Optional[str] = None,
         series_links: Sequence[str] = (),
         series_pairs: Sequence[int] = (),
         force: bool = False,
         charts: Optional[bool] = None,
     ) -> Union[Run, CrossCheck]:
-        """Runs the scenario: a training step, or synthetic traffic.
+        """Runs the scenario: a training step, several jobs (`[[jobs]]`), or synthetic traffic.
 
         `transfers`: traffic of one's own in place of the scenario's, as an Arrow table with the
         columns `src`, `dst` (numbers of NICs), `bytes`, and if wanted `start_ns` and `after` (the
         number of an earlier row, or a list of them, that must have finished before).
         `seeds`: run so many seeds from the first on, on `threads` threads.
+        `whole`: put every rank of a job's step on one clock, in one run. `days`: play so many days
+        of the job by dice (`campaign`); `steps`: run so many steps in a row (`steps`).
         `series`: measure over time, once in an interval such as "10us"; `series_links` and
         `series_pairs` say of what. `force`: run even if it will take long.
         `charts`: also make what the page's charts need; by default in notebooks.
@@ -161,6 +177,9 @@ class Scenario:
         how = _how(engine, seed, seeds, threads, force)
         wanted = _in_notebook() if charts is None else charts
         measured: dict[str, Any] = {
+            "whole": whole,
+            "days": days,
+            "steps": steps,
             "series": series,
             "series_links": list(series_links),
             "series_pairs": list(series_pairs),
@@ -173,9 +192,11 @@ class Scenario:
         answer = ask(wanted)
         if engine == "all":
             return CrossCheck._of(answer)
-        kind = JobRun if '"step_s"' in answer.json else TrafficRun
         again = None if wanted else lambda: ask(True)
-        return kind._of(answer, again)
+        result = json.loads(answer.json)["result"]
+        if "jobs" in result:
+            return JobsRun._of(answer)
+        return (JobRun if "step_s" in result else TrafficRun)._of(answer, again)
 
     @overload
     def collective(
@@ -244,9 +265,56 @@ class Scenario:
         """What the job puts on the wire: by axis and primitive, elephants, bursts, entropy."""
         return Traffic._of(_native.traffic(self._native))
 
-    def topo(self) -> Topo:
-        """What the fabric is: tiers, links, bisection, paths, cost and power."""
-        return Topo._of(_native.topo(self._native))
+    @overload
+    def topo(self, *, domains: bool = False, rack_servers: Optional[int] = None) -> Topo: ...
+    @overload
+    def topo(self, *, grows_into: Union[Scenario, str]) -> Growth: ...
+    def topo(
+        self,
+        *,
+        domains: bool = False,
+        rack_servers: Optional[int] = None,
+        grows_into: Optional[Union[Scenario, str]] = None,
+    ) -> Union[Topo, Growth]:
+        """What the fabric is: tiers, links, bisection, paths, cost and power.
+
+        `domains`: also what one failure of each kind of part stops, in racks of `rack_servers`.
+        `grows_into`: what going to another fabric keeps, buys, moves and leaves over."""
+        if grows_into is None:
+            return Topo._of(_native.topo(self._native, domains, rack_servers, None))
+        to = _scenario(grows_into)._native
+        return Growth._of(_native.topo(self._native, domains, rack_servers, to))
+
+    def advise(
+        self,
+        *,
+        goal: Goal = "step",
+        within: Optional[float] = None,
+        future: bool = False,
+        fix: Iterable[str] = (),
+        budget: Union[float, str] = "60s",
+        seeds: int = 6,
+        engine: Engine = "flow",
+        seed: Optional[int] = None,
+        threads: Optional[int] = None,
+    ) -> Advice:
+        """Tries changes by simulation and ranks what they gain.
+
+        `goal`: "step", "goodput" or "cost". `within`: the cheapest fabric that makes the step at
+        most this share longer. `future`: the four future directions instead. `fix`: keys that may
+        not change. `budget`: begin nothing new after so many seconds (or "60s"). `result.write`
+        makes the files of a change, `result.check` holds a cluster's files against them."""
+        if isinstance(fix, str):
+            raise TypeError("fix is a list of keys")
+        wanted = {
+            "goal": goal,
+            "within": within,
+            "future": future,
+            "fix": list(fix),
+            "budget": budget if isinstance(budget, str) else f"{budget}s",
+        }
+        answer = _native.advise(self._native, wanted, _how(engine, seed, seeds, threads, False))
+        return Advice._of(answer)
 
 
 def presets() -> list[str]:
@@ -282,6 +350,59 @@ def compare(
 
 
 _DEPLOYMENTS = ("gpt4-azure", "llama3-meta-roce", "deepseek-v2", "grok4-colossus", "amd-mi300x")
+
+
+def advise(
+    scenario: Union[Scenario, str],
+    *,
+    goal: Goal = "step",
+    within: Optional[float] = None,
+    future: bool = False,
+    fix: Iterable[str] = (),
+    budget: Union[float, str] = "60s",
+    seeds: int = 6,
+    engine: Engine = "flow",
+    seed: Optional[int] = None,
+    threads: Optional[int] = None,
+) -> Advice:
+    """What to change in a scenario, a preset or a file: `Scenario.advise`."""
+    return _scenario(scenario).advise(
+        goal=goal,
+        within=within,
+        future=future,
+        fix=fix,
+        budget=budget,
+        seeds=seeds,
+        engine=engine,
+        seed=seed,
+        threads=threads,
+    )
+
+
+def observe(
+    *files: Path,
+    scenario: Optional[Union[Scenario, str]] = None,
+    calibrate: Optional[Path] = None,
+    engine: Optional[Engine] = None,
+    seed: Optional[int] = None,
+    threads: Optional[int] = None,
+) -> Observation:
+    """Reads what a real cluster wrote: logs, benchmarks, traces, captures, counters; folders and
+    archives too. A file that cannot be opened, or files of which nothing is understood, are an
+    `InvalidInput`.
+
+    `scenario`: predict every observed collective and the step on it (`result.predicted`), on the
+    flow engine unless `engine` says otherwise. `calibrate`: fit the constants that the files
+    determine (`result.calibration`) and write a scenario with them to this file; with closed forms
+    unless `engine` says otherwise."""
+    beside = {"calibrate": calibrate, "engine": engine, "seed": seed, "threads": threads}
+    if scenario is None and any(value is not None for value in beside.values()):
+        given = ", ".join(name for name, value in beside.items() if value is not None)
+        raise WrongUsage(f"{given}: for a prediction; give a scenario too")
+    how = _how(engine or ("flow" if calibrate is None else "analytic"), seed, 1, threads, False)
+    native = None if scenario is None else _scenario(scenario)._native
+    out = None if calibrate is None else os.fspath(calibrate)
+    return Observation._of(_native.observe([os.fspath(one) for one in files], native, out, how))
 
 
 def validate(

@@ -8,7 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Optional, Union
 
-from ._base import Cases, Flows, Record, Result, Rows, Run, SweepBase, TabularRecord
+from ._base import (
+    AdviceBase,
+    Cases,
+    Flows,
+    Record,
+    Result,
+    Rows,
+    Run,
+    SweepBase,
+    TabularRecord,
+)
 from ._native import Table
 
 
@@ -2317,7 +2327,7 @@ class Case(Record):
     spread: Optional[tuple[float, float]] = None
     """The least and the most that open inputs allow, in the same unit."""
 
-    cluster: str = field(default_factory=str)
+    cluster: str = ""
     """Whose cluster it was."""
 
     class_: Optional[str] = None
@@ -2375,7 +2385,7 @@ class Unpredicted(Record):
     reason: str
     """Why not."""
 
-    cluster: str = field(default_factory=str)
+    cluster: str = ""
     """Whose cluster it was, where that could be read."""
 
 
@@ -2504,6 +2514,1163 @@ class CrossCheck(Result):
 
     rows: Rows[CrossCheckRow]
     """What they answered."""
+
+
+@dataclass(eq=False)
+class SlowedBy(Record):
+    """What one job does to another."""
+
+    by: str
+    """Who slows it."""
+
+    seconds: float
+    """By how much its step would be shorter without."""
+
+    links: list[str]
+    """The links that both use, those first that both use most."""
+
+
+@dataclass(eq=False)
+class JobRow(Record):
+    """One of the jobs."""
+
+    name: str
+    """Its name."""
+
+    step_s: float
+    """A step beside the others, the mean of those that were run."""
+
+    alone_s: float
+    """A step with nobody else on the fabric."""
+
+    slowdown: float
+    """One over the other."""
+
+    gpus: int
+    """Its GPUs."""
+
+    nodes: str
+    """Its servers, as Slurm writes them."""
+
+    start_s: float
+    """When its first step began."""
+
+    steps: Steps
+    """Its steps beside the others."""
+
+    breakdown_s: BreakdownSeconds
+    """Where the time of its first step goes."""
+
+    slowed_by: list[SlowedBy]
+    """Who slows it."""
+
+
+@dataclass(eq=False)
+class TrafficRow(Record):
+    """The traffic beside the jobs."""
+
+    makespan_s: float
+    """From its start until its last flow was over, beside the jobs."""
+
+    alone_s: float
+    """The same without them."""
+
+    slowdown: float
+    """One over the other."""
+
+    slowed_by: list[SlowedBy]
+    """Which jobs slow it."""
+
+
+@dataclass(eq=False, repr=False)
+class JobsRun(Run):
+    """Several jobs on one fabric."""
+
+    way: str
+    """How steps were put together."""
+
+    step_s: float
+    """The longest of the jobs' steps."""
+
+    jobs: list[JobRow]
+    """The jobs, in the order of the file."""
+
+    operations: int
+    """Operations that the engine ran, all jobs together."""
+
+    findings: list[str]
+    """What the engine noticed."""
+
+    wall_s: float
+    """Seconds that all runs took on the clock."""
+
+    cpu_s: float
+    """Seconds that they took of the processor."""
+
+    peak_rss_bytes: int
+    """The most memory that the process has used."""
+
+    traffic: Optional[TrafficRow] = None
+    """The synthetic traffic beside them, if there is any."""
+
+
+@dataclass(eq=False)
+class Piece(Record):
+    """One kind and model of part."""
+
+    title: str
+    """The model."""
+
+    part: str
+    """What kind of part it is."""
+
+    from_: int
+    """How many the first fabric has."""
+
+    to: int
+    """How many the second has."""
+
+    kept: int
+    """Those of the first that the second uses."""
+
+    moved: int
+    """Kept ones that stand at another place."""
+
+    bought: int
+    """Those that are bought."""
+
+    left_over: int
+    """Those of the first that nobody uses any more."""
+
+    kept_usd: float
+    """What the kept ones are worth at the second fabric's prices."""
+
+    bought_usd: float
+    """What the bought ones cost."""
+
+
+@dataclass(eq=False, repr=False)
+class Growth(Result):
+    """From one fabric to another."""
+
+    parts: list[Piece]
+    """One for each kind and model of part."""
+
+    kept_usd: float
+    """What is kept, at the second fabric's prices."""
+
+    bought_usd: float
+    """What is bought."""
+
+    cost_usd: float
+    """The second fabric's bill: both together."""
+
+    recabled: int
+    """Cables of the first fabric that are kept and lie elsewhere in the second."""
+
+
+@dataclass(eq=False)
+class Baseline(Record):
+    """The scenario as it is."""
+
+    step_s: float
+    """The step with the scenario's own seed, as `run` tells it."""
+
+    step_low_s: float
+    """The model's 80 % interval of it."""
+
+    step_high_s: float
+    """Its upper end."""
+
+    cost_usd: float
+    """What everything costs to buy."""
+
+    goodput: float
+    """The share of a long run that trains."""
+
+    usd_per_million_tokens: float
+    """What a million trained tokens cost."""
+
+    mean_step_s: float
+    """The mean step over the seeds."""
+
+    seeds: list[int]
+    """The seeds that were run."""
+
+
+@dataclass(eq=False)
+class Advised(Record):
+    """A change and what it does."""
+
+    name: str
+    """What it is."""
+
+    kind: str
+    """Who must do it."""
+
+    set: list[str]
+    """`PATH=VALUE`, as `--set` takes them."""
+
+    step_s: float
+    """The step with the scenario's own seed, as `run` tells it with these settings."""
+
+    gain: float
+    """The share of the goal's figure that is gained, on average over the seeds."""
+
+    low: float
+    """Of ten other seeds, nine gain more."""
+
+    high: float
+    """Of ten other seeds, nine gain less."""
+
+    model_error: float
+    """How far the model itself may be off between the two, as a share of the step."""
+
+    cost_usd: float
+    """What everything costs to buy then."""
+
+    goodput: float
+    """The share of a long run that trains then."""
+
+    usd_per_million_tokens: float
+    """What a million trained tokens cost then."""
+
+    risk: str
+    """What it risks."""
+
+    why: str
+    """What made it look worthwhile."""
+
+    files: list[str]
+    """The files that `--write` makes of it."""
+
+    engine: str
+    """The engine that judged it."""
+
+    command: str
+    """The command that gives the same step."""
+
+
+@dataclass(eq=False)
+class Scored(Record):
+    """One layout by closed forms."""
+
+    name: str
+    """In words."""
+
+    set: list[str]
+    """What must be set for it."""
+
+    step_s: float
+    """The step by closed forms."""
+
+    memory: float
+    """The share of a GPU's memory that it takes."""
+
+    front: bool
+    """Whether no other is better in both."""
+
+
+@dataclass(eq=False)
+class Layouts(Record):
+    """What a search found."""
+
+    legal: int
+    """Mixes that the job's rules allow."""
+
+    fit: int
+    """Those that fit memory."""
+
+    predicted: int
+    """Those that were predicted by closed forms before time was up."""
+
+    best: list[Scored]
+    """The best of them, and those that no other beats in both step and memory."""
+
+
+@dataclass(eq=False)
+class RefusedChange(Record):
+    """A change that cannot be made here."""
+
+    name: str
+    """Which."""
+
+    why: str
+    """Why."""
+
+
+@dataclass(eq=False, repr=False)
+class Advice(AdviceBase):
+    """What to change."""
+
+    verdict: str
+    """What somebody would tell a colleague."""
+
+    goal: str
+    """What should become better."""
+
+    base: Baseline
+    """As it is."""
+
+    changes: Rows[Advised]
+    """What gains, the most first."""
+
+    tried: int
+    """Changes that were tried."""
+
+    without_gain: list[str]
+    """Those that gain nothing that the seeds would confirm."""
+
+    unconfirmed: list[str]
+    """Those that gain with the scenario's own seed; others gained more and were asked again."""
+
+    refused: list[RefusedChange]
+    """Those that this cluster or job does not take, and why."""
+
+    left: list[str]
+    """Those for which there was no time, or that an interrupt left out."""
+
+    runs: int
+    """Runs in all."""
+
+    wall_s: float
+    """Seconds on the clock."""
+
+    layouts: Optional[Layouts] = None
+    """The layouts that were looked at by closed forms."""
+
+
+@dataclass(eq=False)
+class Difference(Record):
+    """One value that differs."""
+
+    file: str
+    """The file."""
+
+    key: str
+    """What it is called there."""
+
+    has: Optional[str]
+    """What the file says; nothing if it does not."""
+
+    wants: str
+    """What the advice says."""
+
+
+@dataclass(eq=False, repr=False)
+class FilesCheck(Result):
+    """What files say beside the advice."""
+
+    name: str
+    """The change that they are held against."""
+
+    files: list[tuple[str, str]]
+    """Files that were read, and what each was taken for."""
+
+    differences: list[Difference]
+    """What differs."""
+
+    agree: int
+    """Values that agree."""
+
+
+@dataclass(eq=False)
+class ObservedSource(Record):
+    """A file, or a member of an archive."""
+
+    file: str
+    """Its path as it was given, and behind `!` the member of an archive."""
+
+    kind: str
+    """What it is."""
+
+    read: int
+    """How many of its units were understood."""
+
+    skipped: int
+    """How many were not: they say nothing that `observe` looks for."""
+
+    unit: str
+    """What is counted: lines, packets, events."""
+
+    problems: list[str]
+    """What is wrong with it, each with its place."""
+
+    more_problems: int = 0
+    """Problems that are not written out because there are too many."""
+
+
+@dataclass(eq=False)
+class NicSummary(Record):
+    """A NIC, on all servers that have it under the same number and name."""
+
+    index: int
+    """Its number in the library's list."""
+
+    name: str
+    """Its name."""
+
+    link: str
+    """RoCE, IB, Socket."""
+
+    used: int
+    """Lines of connections that go through it."""
+
+
+@dataclass(eq=False)
+class NetLines(Record):
+    """Lines of connections over the network."""
+
+    all: int
+    """All."""
+
+    gpu_direct: int
+    """NIC and GPU meet without the host's memory."""
+
+    proxied: int
+    """Through the NIC of another rank of the server (PXN)."""
+
+    in_network: int
+    """Through a switch that reduces."""
+
+
+@dataclass(eq=False)
+class ClusterSummary(Record):
+    """What the cluster is made of."""
+
+    nodes: Optional[int]
+    """Servers of the job; files may hold fewer."""
+
+    hosts: list[str]
+    """Servers that wrote something."""
+
+    ranks: Optional[int]
+    """Ranks of the largest job."""
+
+    jobs: int
+    """Jobs: groups of processes that share communicators."""
+
+    gpus_per_node: Optional[int]
+    """The most GPUs that one server uses."""
+
+    gpus: list[str]
+    """Kinds of GPU, as the files call them."""
+
+    nics_used: list[str]
+    """NICs that connections go through, by name."""
+
+    nics: list[NicSummary]
+    """All NICs that are listed or used."""
+
+    transport: Optional[str]
+    """What connections between servers go through."""
+
+    library: Optional[str]
+    """The library."""
+
+    version: Optional[str]
+    """Its version."""
+
+    net_lines: NetLines
+    """Lines of connections over the network."""
+
+    connections: dict[str, int]
+    """Lines of connections of any kind, by what they go through."""
+
+    environment: dict[str, list[str]]
+    """Settings of the environment, each with its values."""
+
+    versions: list[str] = field(default_factory=list)
+    """All versions, if there are several."""
+
+
+@dataclass(eq=False)
+class CommunicatorSummary(Record):
+    """A group of ranks that talk to each other."""
+
+    id: str
+    """What the files call it."""
+
+    ranks: int
+    """How many ranks it has."""
+
+    seen: int
+    """How many of them wrote something."""
+
+    nodes: Optional[int]
+    """Servers that it spans, if that is said or seen."""
+
+    channels: int
+    """Channels for collectives."""
+
+    rings: list[list[int]]
+    """The ranks of each ring in order."""
+
+    trees: list[list[Optional[int]]] = field(default_factory=list)
+    """For each channel the parent of each rank in the tree, -1 at the root."""
+
+
+@dataclass(eq=False)
+class Initialised(Record):
+    """Ranks that finished to initialise communicators of a size."""
+
+    ranks: int
+    """The size."""
+
+    count: int
+    """How many said so."""
+
+
+@dataclass(eq=False)
+class CollectiveSummary(Record):
+    """A collective of one size."""
+
+    kind: str
+    """What it does."""
+
+    bytes: int
+    """As nccl-tests counts them."""
+
+    ranks: Optional[int]
+    """Ranks of its group, if they are known."""
+
+    count: int
+    """How often it was seen."""
+
+    time_us: Optional[float]
+    """The mean time."""
+
+    busbw_GBps: Optional[float]
+    """Bus bandwidth: as printed, otherwise from the mean time."""
+
+    from_: str
+    """What says so."""
+
+    min_us: Optional[float] = None
+    """The shortest time, if it was seen more than once."""
+
+    max_us: Optional[float] = None
+    """The longest time, if it was seen more than once."""
+
+
+@dataclass(eq=False)
+class Load(Record):
+    """What collectives put on the network."""
+
+    text: str
+    """The same in a sentence."""
+
+    bytes_per_rank: dict[str, float]
+    """Bytes that a rank sends, by kind: size times the factor of bus bandwidth."""
+
+    all_reduce_share: float
+    """The share of all-reduces in them."""
+
+    all_to_all_share: float
+    """The share of all-to-alls in them."""
+
+    without_size: int
+    """Collectives whose size no file says; they are not in the shares."""
+
+
+@dataclass(eq=False)
+class Choice(Record):
+    """What the library chose for a size."""
+
+    kind: str
+    """The collective."""
+
+    bytes: int
+    """Bytes as the library counts them."""
+
+    choice: str
+    """The algorithm, protocol and channels."""
+
+    count: int
+    """How many lines say so."""
+
+
+@dataclass(eq=False)
+class BenchmarkRow(Record):
+    """One row of a benchmark's table."""
+
+    bytes: int
+    """The size as the benchmark counts it."""
+
+    time_us: float
+    """The time out of place; in place where there is no other."""
+
+    busbw_GBps: float
+    """Bus bandwidth out of place."""
+
+    in_place_us: Optional[float]
+    """The time in place."""
+
+    in_place_busbw_GBps: Optional[float]
+    """Bus bandwidth in place."""
+
+
+@dataclass(eq=False)
+class ObservedBenchmark(Record):
+    """A table of nccl-tests, rccl-tests or another benchmark of collectives."""
+
+    name: str
+    """The program, if it says."""
+
+    kind: Optional[str]
+    """What it ran, if that is known."""
+
+    ranks: Optional[int]
+    """Its ranks."""
+
+    nodes: Optional[int]
+    """Its servers."""
+
+    rows: list[BenchmarkRow]
+    """Rows of its table."""
+
+    average_busbw_GBps: Optional[float]
+    """The mean bus bandwidth that it prints at the end."""
+
+    wrong: int
+    """Results that were wrong, as it counts them."""
+
+    is_complete: bool
+    """Whether it came to its end."""
+
+    file: str
+    """The file."""
+
+    line: int
+    """The line of its first row."""
+
+
+@dataclass(eq=False)
+class ObservedRun(Record):
+    """A run of training, summed up."""
+
+    name: Optional[str]
+    """The benchmark or program, if it says."""
+
+    seconds: Optional[float]
+    """From its start to its stop."""
+
+    global_batch_size: Optional[int]
+    """Samples of a step."""
+
+    samples_per_s: Optional[float]
+    """Samples per second: the median of what it printed."""
+
+    throughput_lines: int
+    """How often it printed that."""
+
+    file: str
+    """The file."""
+
+
+@dataclass(eq=False)
+class StepsSummary(Record):
+    """Steps of training."""
+
+    count: int
+    """How many."""
+
+    mean_s: float
+    """Their mean."""
+
+    median_s: float
+    """The middle one."""
+
+    min_s: float
+    """The shortest."""
+
+    max_s: float
+    """The longest."""
+
+    exposed_share: Optional[float]
+    """Communication that nothing hides, as a share, where traces show it."""
+
+
+@dataclass(eq=False)
+class ObservedTrace(Record):
+    """What a profiler recorded on one rank."""
+
+    file: str
+    """The file."""
+
+    rank: Optional[int]
+    """The rank, if the file or its name says."""
+
+    span_s: float
+    """From the first event to the end of the last."""
+
+    kernels: int
+    """Kernels."""
+
+    collectives: int
+    """Of them, those that communicate."""
+
+    compute_s: float
+    """Time in which something computes."""
+
+    communication_s: float
+    """Time in which something communicates."""
+
+    exposed_s: float
+    """Of that, time in which nothing computes."""
+
+
+@dataclass(eq=False)
+class Straggler(Record):
+    """A rank that comes last to collectives."""
+
+    rank: int
+    """The rank."""
+
+    last: int
+    """How often it came last."""
+
+    of: int
+    """Collectives that it was in and that files of at least two ranks show."""
+
+    late_us: float
+    """By how much it came after the first, on average."""
+
+
+@dataclass(eq=False)
+class ObservedPackets(Record):
+    """Packets, counted."""
+
+    data: int
+    """Packets that carry data."""
+
+    acks: int
+    """Acknowledgements."""
+
+    naks: int
+    """Negative ones."""
+
+    cnps: int
+    """Congestion notifications."""
+
+    pauses: int
+    """Pause frames, of PFC or of the whole link."""
+
+    marked: int
+    """Data packets with the mark "congestion experienced"."""
+
+    retransmitted: int
+    """Data packets that were sent again."""
+
+    bytes: int
+    """Payload of data packets, what was cut from the capture too."""
+
+
+@dataclass(eq=False)
+class Verb(Record):
+    """What a verb did."""
+
+    packets: int
+    """Its packets."""
+
+    messages: int
+    """Its messages, by their last packets."""
+
+    bytes: int
+    """Its payload."""
+
+
+@dataclass(eq=False)
+class ObservedPauses(Record):
+    """Pause frames of a class."""
+
+    xoff: int
+    """That stop it."""
+
+    xon: int
+    """That let it go on."""
+
+    quanta: int
+    """The times that they ask for, in units of 512 bit times."""
+
+
+@dataclass(eq=False)
+class Wire(Record):
+    """Packets in more detail than [`Packets`]."""
+
+    seconds: float
+    """From the first packet to the last."""
+
+    verbs: dict[str, Verb]
+    """Packets, messages and bytes by verb."""
+
+    opcodes: dict[str, int]
+    """Packets by opcode."""
+
+    truncated: int
+    """Packets of which only the beginning is in the file."""
+
+    malformed: int
+    """Packets that no transport has."""
+
+    icrc_wrong: int
+    """Packets whose check at the end is wrong."""
+
+    tagged: int
+    """VLAN tags."""
+
+    mirrored: int
+    """Copies that a switch sent in a tunnel."""
+
+    copies: int
+    """Copies of the packet before, seen at another hop."""
+
+    out_of_order: int
+    """Data packets that came before one that was sent earlier."""
+
+    missing: int
+    """Sequence numbers that never came."""
+
+    naks: dict[str, int]
+    """Negative acknowledgements by what they say."""
+
+    lldp: int
+    """LLDP frames."""
+
+    pauses: dict[str, ObservedPauses]
+    """Pause frames by class (`link` for the whole link): those that stop and those that start."""
+
+    pausing: dict[str, int]
+    """Pause frames by the station that sent them."""
+
+    unknown_links: dict[str, int]
+    """Packets on links whose type is not known, by its number."""
+
+    flows: int
+    """5-tuples of data, and the entropy of the bytes over them: 1 where all carry the same."""
+
+    entropy: Optional[float]
+    """The entropy of the bytes over 5-tuples, divided by its largest."""
+
+    elephant_share: Optional[float]
+    """The share of the bytes in flows of more than 10 MiB."""
+
+    mean_bps: Optional[float]
+    """The mean rate of payload."""
+
+    peak_to_mean: Optional[float]
+    """The busiest bin over the mean."""
+
+    duty_cycle: Optional[float]
+    """The share of bins in which there was payload."""
+
+    bursts: Optional[int]
+    """Runs of bins with payload."""
+
+    bin_s: float
+    """The width of a bin."""
+
+    is_sampled: bool
+    """Whether the packets are samples: order and loss cannot be told then."""
+
+    rate: list[tuple[float, float]] = field(default_factory=list)
+    """Payload in bits per second: the beginning of a bin in seconds, and its rate."""
+
+
+@dataclass(eq=False)
+class Neighbour(Record):
+    """What is at the other end of a cable, by LLDP."""
+
+    chassis: str
+    """The other side: its chassis."""
+
+    port: str
+    """Its port."""
+
+    system: str
+    """Its name."""
+
+    has_qcn: bool
+    """Whether it speaks of quantised congestion notification."""
+
+    frames: int
+    """Frames that say so; 0 in tables."""
+
+    local: str = ""
+    """The port on this side, if a table says."""
+
+    description: str = ""
+    """What it says of the port."""
+
+    pfc: Optional[list[int]] = None
+    """Classes that it pauses (DCBX), if it says."""
+
+    bandwidths: list[int] = field(default_factory=list)
+    """Percentages of its traffic classes (DCBX), if it says."""
+
+    applications: list[tuple[int, int, int]] = field(default_factory=list)
+    """Priority, selector and protocol of applications (DCBX)."""
+
+    is_willing: Optional[bool] = None
+    """Whether it takes over what the other side wants (DCBX), if it says."""
+
+
+@dataclass(eq=False)
+class CounterRow(Record):
+    """A counter, with its difference where it came more than once."""
+
+    device: str
+    """The NIC, GPU or port."""
+
+    name: str
+    """Its name."""
+
+    value: float
+    """Its last value."""
+
+    host: str = ""
+    """The host, if the file says."""
+
+    difference: Optional[float] = None
+    """The last value less the first, where there are several."""
+
+
+@dataclass(eq=False)
+class Quote(Record):
+    """A line that proves something."""
+
+    file: str
+    """The file."""
+
+    line: int
+    """The line, counted from 1; 0 where lines mean nothing."""
+
+    text: str
+    """What stands there, cut if it is long."""
+
+
+@dataclass(eq=False)
+class ObservedFinding(Record):
+    """Something that looks wrong, with the lines that show it."""
+
+    severity: str
+    """How bad it is."""
+
+    code: str
+    """A short name that stays, such as `gdr_off`."""
+
+    text: str
+    """What is wrong, what it costs, what to do."""
+
+    lines: list[Quote]
+    """The lines that show it, a few of them."""
+
+
+@dataclass(eq=False)
+class Compared(Record):
+    """A collective, measured and predicted."""
+
+    kind: str
+    """What it does."""
+
+    bytes: int
+    """As nccl-tests counts them."""
+
+    ranks: int
+    """Ranks of its group."""
+
+    measured_us: float
+    """How long it took: the mean of all that was seen."""
+
+    predicted_us: float
+    """How long it should take."""
+
+    error: float
+    """Predicted over measured, less one."""
+
+
+@dataclass(eq=False)
+class ComparedStep(Record):
+    """A step, measured and predicted."""
+
+    measured_s: float
+    """The middle one of those that were seen."""
+
+    predicted_s: float
+    """How long it should take."""
+
+    error: float
+    """Predicted over measured, less one."""
+
+
+@dataclass(eq=False)
+class Beside(Record):
+    """What stands beside what."""
+
+    scenario: str
+    """The scenario."""
+
+    engine: str
+    """The engine."""
+
+    collectives: Rows[Compared]
+    """Every collective that was observed with a time and can be predicted."""
+
+    mean_error: Optional[float]
+    """Mean size of the errors of collectives."""
+
+    left_out: list[str]
+    """What could not be predicted, and why."""
+
+    step: Optional[ComparedStep] = None
+    """The step, if steps were observed and the scenario has a job."""
+
+
+@dataclass(eq=False)
+class Constant(Record):
+    """A constant."""
+
+    key: str
+    """Its setting."""
+
+    value: float
+    """Its value."""
+
+    low: float
+    """The least of its 95 % interval."""
+
+    high: float
+    """The most."""
+
+    unit: str
+    """The unit of the three."""
+
+    what: str
+    """What it is."""
+
+
+@dataclass(eq=False)
+class Refused(Record):
+    """A constant that the observations do not determine."""
+
+    key: str
+    """Its setting."""
+
+    why: str
+    """Why."""
+
+
+@dataclass(eq=False)
+class Residual(Record):
+    """What is left at one size."""
+
+    kind: str
+    """The collective."""
+
+    bytes: int
+    """Its size."""
+
+    ranks: int
+    """Its ranks."""
+
+    error: float
+    """Predicted over measured, less one."""
+
+
+@dataclass(eq=False)
+class Calibration(Record):
+    """What was fitted."""
+
+    constants: list[Constant]
+    """The constants that the observations determine."""
+
+    refused: list[Refused]
+    """Those that they do not."""
+
+    held_back_error: Optional[float]
+    """Mean size of the errors at sizes that were held back, predicted from the others; none where
+    there were too few to hold any back.
+    """
+
+    held_back: int
+    """How many sizes were held back."""
+
+    error_before: float
+    """Mean size of the errors before."""
+
+    error_after: float
+    """And with the constants."""
+
+    residuals: list[Residual]
+    """What is left, by size."""
+
+    file: str
+    """The scenario that was written."""
+
+
+@dataclass(eq=False, repr=False)
+class Observation(Result):
+    """What was observed."""
+
+    sources: list[ObservedSource]
+    """The files."""
+
+    cluster: ClusterSummary
+    """What the cluster is made of."""
+
+    communicators: list[CommunicatorSummary]
+    """Groups of ranks that talk to each other."""
+
+    queue_pairs: int
+    """Queue pairs that files name, each end counted once."""
+
+    collectives: Rows[CollectiveSummary]
+    """Collectives by kind and size."""
+
+    packets: ObservedPackets
+    """Packets, counted."""
+
+    findings: list[ObservedFinding]
+    """What looks wrong, the worst first."""
+
+    initialised: list[Initialised] = field(default_factory=list)
+    """How many ranks finished to initialise communicators of a size."""
+
+    load: Optional[Load] = None
+    """What they put on the network, by kind."""
+
+    choices: list[Choice] = field(default_factory=list)
+    """What the library chose."""
+
+    benchmarks: list[ObservedBenchmark] = field(default_factory=list)
+    """Tables of benchmarks."""
+
+    runs: list[ObservedRun] = field(default_factory=list)
+    """Runs of training."""
+
+    steps: Optional[StepsSummary] = None
+    """Steps of training."""
+
+    traces: list[ObservedTrace] = field(default_factory=list)
+    """Traces of profilers, one for each rank."""
+
+    stragglers: list[Straggler] = field(default_factory=list)
+    """Ranks that come last to collectives, where files of several ranks tell."""
+
+    capture: Optional[Wire] = None
+    """Packets in detail, where there are captures."""
+
+    neighbours: list[Neighbour] = field(default_factory=list)
+    """The other ends of cables, by LLDP."""
+
+    counters: Rows[CounterRow] = field(default_factory=Rows[CounterRow])
+    """Counters, with differences where they came more than once."""
+
+    predicted: Optional[Beside] = None
+    """What a scenario predicts beside it, if there is one."""
+
+    calibration: Optional[Calibration] = None
+    """Constants that were fitted to it, if that was asked for."""
 
 
 @dataclass(eq=False)
@@ -2652,11 +3819,17 @@ class Sweep(SweepBase):
 
 __all__ = [
     "Accuracy",
+    "Advice",
+    "Advised",
+    "Baseline",
+    "BenchmarkRow",
+    "Beside",
     "Bill",
     "BillLine",
     "BreakdownSeconds",
     "Burst",
     "ByClass",
+    "Calibration",
     "CallRow",
     "Campaign",
     "CampaignCause",
@@ -2669,16 +3842,25 @@ __all__ = [
     "Case",
     "CausesSeconds",
     "Changed",
+    "Choice",
     "Circuits",
+    "ClusterSummary",
     "CollectiveRow",
     "CollectiveRun",
+    "CollectiveSummary",
+    "CommunicatorSummary",
+    "Compared",
+    "ComparedStep",
     "Comparison",
     "ComparisonRow",
     "ComparisonVerdict",
+    "Constant",
+    "CounterRow",
     "CrossCheck",
     "CrossCheckColumn",
     "CrossCheckRow",
     "Damaged",
+    "Difference",
     "DomainRow",
     "Domains",
     "Elephants",
@@ -2688,30 +3870,48 @@ __all__ = [
     "FailureReason",
     "Family",
     "Figure",
+    "FilesCheck",
     "Flood",
     "FlopsPerToken",
     "FreeLink",
     "Goodput",
+    "Growth",
     "HopWait",
     "Imbalance",
+    "Initialised",
     "Interval",
     "Iterations",
     "JobLinks",
+    "JobRow",
     "JobRun",
     "JobWorstLink",
+    "JobsRun",
     "Latencies",
     "Latency",
+    "Layouts",
     "Lever",
     "LinkGroup",
     "LinkSeries",
     "Lit",
+    "Load",
     "Matrix",
     "MeanMax",
     "Measured",
     "Memory",
     "Met",
     "ModelFigures",
+    "Neighbour",
+    "NetLines",
     "NetworkSummary",
+    "NicSummary",
+    "Observation",
+    "ObservedBenchmark",
+    "ObservedFinding",
+    "ObservedPackets",
+    "ObservedPauses",
+    "ObservedRun",
+    "ObservedSource",
+    "ObservedTrace",
     "OverTime",
     "Packets",
     "Part",
@@ -2720,24 +3920,33 @@ __all__ = [
     "Pauses",
     "Percentiles",
     "PhaseRow",
+    "Piece",
     "PlacementRow",
     "Plan",
     "Profile",
     "QueuePairSeries",
+    "Quote",
     "Racks",
+    "Refused",
+    "RefusedChange",
     "Requirement",
+    "Residual",
     "ScaleUpSummary",
     "Scaled",
     "Scaling",
     "ScoreOfPart",
+    "Scored",
     "Seeds",
     "Sensitivity",
     "Series",
     "Sharer",
     "SizeRow",
+    "SlowedBy",
     "SmallMessages",
     "Spread",
     "Steps",
+    "StepsSummary",
+    "Straggler",
     "Sweep",
     "SweepRow",
     "TargetRow",
@@ -2745,11 +3954,14 @@ __all__ = [
     "Topo",
     "Traffic",
     "TrafficLinks",
+    "TrafficRow",
     "TrafficRun",
     "TrafficWorstLink",
     "Unpredicted",
     "Validation",
     "Variant",
+    "Verb",
     "Verdict",
     "WholeStep",
+    "Wire",
 ]

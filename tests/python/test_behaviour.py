@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import pickle
 import signal
@@ -10,6 +11,7 @@ import sys
 import textwrap
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -119,11 +121,48 @@ def test_wrong_usage():
         ("asks one", lambda: fatflow.compare(["small-16"], engine="all")),
         ("does nothing here", lambda: fatflow.validate(set={"seed": 3})),
         ("min: `x`", lambda: small.collective("all_reduce", min="x")),
+        ("not 1 to 36,500", lambda: small.run(days=0)),
+        ("without days", lambda: small.run(days=3, steps=3)),
+        ("one engine", lambda: small.run(days=3, engine="all")),
+        ("domains=True", lambda: small.topo(rack_servers=2)),
+        ("no goal `speed`", lambda: small.advise(goal="speed")),
+        ("exclude each other", lambda: small.advise(within=0.1, future=True)),
+        ("not 1 to 1,000", lambda: small.advise(seeds=0)),
+        ("budget: ", lambda: small.advise(budget="soon")),
+        ("at least one", lambda: fatflow.observe()),
+        ("give a scenario too", lambda: fatflow.observe("x", engine="flow")),
     ]:
         with pytest.raises(fatflow.WrongUsage, match=words) as caught:
             ask()
         assert caught.value.exit_code == 2
         assert isinstance(caught.value, ValueError)
+
+
+def test_what_cannot_be_observed(tmp_path):
+    with pytest.raises(fatflow.InvalidInput, match="no-such.log"):
+        fatflow.observe(tmp_path / "no-such.log")
+    (tmp_path / "letter.txt").write_text("dear sir\n")
+    with pytest.raises(fatflow.InvalidInput, match="letter.txt"):
+        fatflow.observe(tmp_path / "letter.txt")
+    flags = {"scenario": fatflow.Scenario({"from": "small-16"}), "calibrate": tmp_path / "x.toml"}
+    table = tmp_path / "table.txt"
+    table.write_text(NCCL_TESTS)
+    with pytest.raises(fatflow.WrongUsage, match="a preset or a file"):
+        fatflow.observe(table, **flags)
+    with pytest.raises(fatflow.WrongUsage, match="no advice"):
+        fatflow.Scenario.preset("small-16").topo()._answer.write(str(tmp_path), None)
+
+
+NCCL_TESTS = """\
+# nThread 1 nGpus 8 minBytes 8 maxBytes 64 step: 2(factor) warmup iters: 5 iters: 20 validation: 1
+#
+# Using devices
+#  Rank  0 Group  0 Pid   2000 on     node-0 device  0 [0x07] NVIDIA H100
+#
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+     1048576        262144     float     sum      -1    61.05   17.18   30.06      0    60.91   17.22   30.13      0
+"""
 
 
 def test_a_run_that_time_cannot_hold_is_an_error():
@@ -149,8 +188,14 @@ def test_unknown_attributes_say_what_there_is():
     assert repr(run).startswith("<fatflow run: step_s=")
 
 
+def test_the_package_is_written_in_python_3_9():
+    files = list(Path(fatflow.__file__).parent.glob("*.py"))
+    assert len(files) > 5
+    for file in files:
+        ast.parse(file.read_text(), feature_version=(3, 9))
+
+
 def test_values_of_every_kind_are_set():
-    from pathlib import Path
 
     import numpy
 

@@ -7,6 +7,7 @@ import re
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
+import polars
 import pytest
 
 import fatflow
@@ -49,6 +50,8 @@ def compare_value(value, plain):
         assert len(value) == len(plain)
         for one, other in zip(value, plain):
             compare_value(one, other)
+    elif isinstance(value, tuple):
+        assert list(value) == plain
     elif isinstance(value, dict):
         assert value.keys() == plain.keys()
         for key in value:
@@ -125,6 +128,106 @@ def test_synthetic_traffic(fatflow_command, root):
         assert isinstance(run, fatflow.TrafficRun)
     seeds = fatflow.Scenario.file(path).run(seeds=4, threads=2)
     same(seeds, fatflow_command.json("run", path, "--seeds", 4, "--threads", 2))
+
+
+def test_what_else_run_tells(fatflow_command, root):
+    small = fatflow.Scenario.preset("small-16")
+    whole = small.run(whole=True)
+    same(whole, fatflow_command.json("run", "small-16", "--whole"))
+    assert isinstance(whole, fatflow.JobRun) and whole.way == "whole"
+    steps = small.run(steps=3)
+    same(steps, fatflow_command.json("run", "small-16", "--steps", 3))
+    assert steps.steps.n == 3
+    days = small.run(days=30, seeds=4, engine="analytic")
+    flags = ["--days", 30, "--seeds", 4, "--engine", "analytic"]
+    same(days, fatflow_command.json("run", "small-16", *flags))
+    assert days.campaign.days == 30
+    path = root / "scenarios/jobs/two-jobs.toml"
+    jobs = fatflow.Scenario.file(path).run()
+    same(jobs, fatflow_command.json("run", path))
+    assert isinstance(jobs, fatflow.JobsRun) and len(jobs.jobs) == 2
+    assert jobs.step_s == max(job.step_s for job in jobs.jobs)
+    wanted = small.set({"targets.step": "1us", "targets.rack": "5us"}).run()
+    flags = ["--set", "targets.step=1us", "--set", "targets.rack=5us"]
+    same(wanted, fatflow_command.json("run", "small-16", *flags))
+    assert not all(target.met for target in wanted.targets)
+
+
+def test_packets_on_all_cores(fatflow_command, root):
+    path = root / "scenarios/bench/ring-64.toml"
+    run = fatflow.Scenario.file(path).run(engine="packet", threads=2)
+    same(run, fatflow_command.json("run", path, "--engine", "packet", "--threads", 2))
+
+
+def test_fabrics(fatflow_command):
+    small = fatflow.Scenario.preset("small-128")
+    flags = ["--domains", "--rack-servers", 2]
+    domains = small.topo(domains=True, rack_servers=2)
+    same(domains, fatflow_command.json("topo", "small-128", *flags))
+    growth = small.topo(grows_into="small-1024")
+    same(growth, fatflow_command.json("topo", "small-128", "small-1024"))
+    assert growth.kept_usd + growth.bought_usd == pytest.approx(growth.cost_usd)
+
+
+# Without the clock's help: all of it is tried, so that both try the same.
+ADVICE = ["cluster", "fabric", "job.parallel", "reliability"]
+
+
+def test_advice(fatflow_command, tmp_path):
+    scenario = fatflow.Scenario.preset("small-16").set("network.routing.policy", "ecmp")
+    advice = scenario.advise(fix=ADVICE, seeds=2, budget=600, seed=1)
+    flags = [word for key in ADVICE for word in ("--fix", key)] + ["--seeds", 2, "--seed", 1]
+    flags += ["--set", "network.routing.policy=ecmp", "--budget", "600s"]
+    same(advice, fatflow_command.json("advise", "small-16", *flags))
+    assert advice.tried > 3 and not advice.left and advice.goal == "step"
+    assert polars.DataFrame(advice.changes).height == len(advice.changes) > 0
+    # The step of a change is that of a run with it.
+    best = advice.changes[0]
+    values = dict(one.split("=", 1) for one in best.set)
+    again = scenario._of(scenario._native.with_([f"{k}={v}" for k, v in values.items()]))
+    assert again.run(seed=1).step_s == best.step_s
+    # Its files are the command's, and hold against themselves.
+    written = advice.write(tmp_path / "mine", take=1)
+    fatflow_command.json("advise", "small-16", *flags, "--write", tmp_path / "other", "--take", 1)
+    assert sorted(path.name for path in written) == sorted(best.files)
+    for path in written:
+        assert path.read_bytes() == (tmp_path / "other" / path.name).read_bytes()
+    own = tmp_path / "mine/nccl.conf"
+    checked = advice.check(own, take=1)
+    assert isinstance(checked, fatflow.results.FilesCheck)
+    assert checked.differences == [] and checked.agree > 0
+    same(
+        checked,
+        fatflow_command.json("advise", "small-16", *flags, "--check", own, "--take", 1),
+    )
+
+
+def test_observations(fatflow_command, tmp_path):
+    tables = []
+    for gpus in (16, 64):
+        path = tmp_path / f"gather-{gpus}.txt"
+        real = ["--set", "library.launch=12us", "--set", "network.nic.pcie=150Gbps"]
+        flags = ["-g", gpus, "-b", "1K", "-e", "1G", "--engine", "analytic", *real]
+        flags += ["--noise", 0.02, "--nccl-tests", path]
+        assert fatflow_command("collective", "all_gather", "small-128", *flags).returncode == 0
+        tables.append(path)
+    seen = fatflow.observe(*tables)
+    same(seen, fatflow_command.json("observe", *tables))
+    assert polars.DataFrame(seen.collectives)["busbw_GBps"].max() > 1
+    beside = fatflow.observe(*tables, scenario="small-128", engine="analytic")
+    flags = ["--scenario", "small-128", "--engine", "analytic"]
+    same(beside, fatflow_command.json("observe", *tables, *flags))
+    assert beside.predicted is not None and polars.DataFrame(beside.predicted.collectives).height
+    scenario = fatflow.Scenario.preset("small-128").set("library.crossing", "1us")
+    mine = fatflow.observe(*tables, scenario=scenario, calibrate=tmp_path / "mine.toml")
+    flags = ["--scenario", "small-128", "--set", "library.crossing=1us"]
+    whole = fatflow_command.json("observe", *tables, *flags, "--calibrate", tmp_path / "other.toml")
+    whole["result"]["calibration"]["file"] = mine.calibration.file
+    whole["result"]["predicted"]["scenario"] = mine.predicted.scenario
+    same(mine, whole)
+    assert (tmp_path / "mine.toml").read_bytes() == (tmp_path / "other.toml").read_bytes()
+    assert any(one.key == "network.nic.pcie" for one in mine.calibration.constants)
+    assert fatflow.Scenario.file(tmp_path / "mine.toml").topo().gpus == 128
 
 
 def test_comparisons(fatflow_command):

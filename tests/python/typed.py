@@ -28,6 +28,14 @@ def example(table: polars.DataFrame) -> list[float]:
     checked: fatflow.CrossCheck = scenario.run(engine="all")
     passed: bool = fatflow.validate(threshold=0.1).passed
     print(names, checked.rows, passed, count, scenario.topo().tiers, scenario.traffic().by_axis)
+    advice: fatflow.Advice = fatflow.advise(scenario, goal="cost", fix=["cluster"])
+    gains: list[float] = [change.gain for change in advice.changes]
+    differs: list[str] = [one.key for one in advice.check("nccl.conf", take=1).differences]
+    seen = fatflow.observe("nccl.log", scenario=scenario, calibrate="mine.toml")
+    if seen.calibration is not None:
+        print([constant.value for constant in seen.calibration.constants])
+    bought: float = scenario.topo(grows_into="small-1024").bought_usd
+    print(gains, differs, bought, seen.cluster.ranks, advice.write("files"))
     try:
         scenario.set({"seed": 1, "name": "mine"}).run()
     except fatflow.InvalidInput as error:

@@ -2,8 +2,9 @@
 # run.sh FATFLOW LIBRARY [KILLS [SEED]]: sweeps on a real Ray, and what can go wrong with them.
 #
 # LIBRARY is the Python package's native half (lib_native.so). Installs Ray into a virtual
-# environment, and runs a head and two workers in namespaces of their own. KILLS sweeps (3) are hit
-# by `kill -9` at a random time. With ONLY_KILLS=1 in the environment nothing else is tried.
+# environment, and runs a head and two workers in namespaces of their own. KILLS processes (3) are
+# killed with `kill -9` at random times, HITS (1) of each sweep. With ONLY_KILLS=1 in the
+# environment nothing else is tried.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -26,7 +27,9 @@ few=${FEW:-400}
 . "$here/../sweeps.sh"
 . "$here/cluster.sh"
 work=$(mktemp -d /tmp/fatflow-ray.XXXXXX)
-trap 'explain_failure; rm -rf "$work"' EXIT
+# Ray's processes still write while this ends; they end with the namespace.
+remove() { rm -rf "$work" 2>/dev/null; }
+trap 'explain_failure; remove || { sleep 1 && remove; } || true' EXIT
 cd "$work"
 mkdir package
 cp -r "$here/../../python/fatflow" package/
@@ -86,25 +89,27 @@ not_believed() {
     python "$here/check.py" $HEAD >check.log 2>&1 || fail "tests/ray/check.py"
 }
 
-# random_kill N KIND: a `kill -9` at a random time of a sweep.
-random_kill() {
-    local name=kill-$1 at=$((RANDOM % few)) worker=w$((1 + RANDOM % 2))
-    run "$name" few
-    wait_until 120 reached "$name" $at
-    sleep "0.$((RANDOM % 10))"
+# What `strike` asks for.
+begin() { run "$1" few; }
+
+hit() {
+    local worker=w$((1 + RANDOM % 2)) process
     case $2 in
         # What runs a task is a process of its own. (Ray's agents are called `ray::` too; without
         # one its node is gone, and nobody would start that again.)
-        process) kill -9 "$(pgrep -f '^ray::(_execute|IDLE)' | shuf -n 1)" 2>/dev/null || true ;;
+        process)
+            process=$(pgrep -f '^ray::(_execute|IDLE)' | shuf -n 1) && kill -9 "$process" 2>/dev/null
+            ;;
         node) power_loss $worker && worker_up $worker ;;
         driver)
-            kill -9 "$(pgrep -f 'fatflow\.ray ' | shuf -n 1)" 2>/dev/null || true
-            wait "$running" || run "$name" few
+            process=$(pgrep -f 'fatflow\.ray ' | shuf -n 1) && kill -9 "$process" 2>/dev/null ||
+                return 1
+            wait "$running" || run "$1" few
             ;;
     esac
-    ended "$name"
-    same_as_local "$name" few
 }
+
+finish() { ended "$1"; }
 
 step "a Ray of a head and two workers" cluster_up "$work"
 step "a local run of $few cases" reference few "$few"
@@ -116,8 +121,4 @@ if [ -z "${ONLY_KILLS:-}" ]; then
     step "results that are not whole, tasks that fail" not_believed
     step "$many cases, a worker lost" a_worker_lost
 fi
-kinds=(process node driver)
-for ((i = 0; i < kills; i++)); do
-    kind=${kinds[i % 3]}
-    step "kill -9 of a $kind, $((i + 1)) of $kills" random_kill $i $kind
-done
+step "kill -9 of $kills at random times" strike "$kills" "${HITS:-1}" process node driver

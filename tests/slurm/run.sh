@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # run.sh FATFLOW [KILLS [SEED]]: sweeps on a real Slurm, and everything that can go wrong with them.
 #
-# Installs Debian's Slurm if it is not there, and runs it in namespaces of its own. KILLS sweeps (3)
-# are hit by `kill -9` at a random time. With ONLY_KILLS=1 in the environment nothing else is tried.
+# Installs Debian's Slurm if it is not there, and runs it in namespaces of its own. KILLS processes
+# (3) are killed with `kill -9` at random times, HITS (1) of each sweep. With ONLY_KILLS=1 in the
+# environment nothing else is tried.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -111,26 +112,26 @@ cancelled() {
     same_as_local cancelled few
 }
 
-# random_kill N KIND: a `kill -9` at a random time of a sweep.
-random_kill() {
-    local name=kill-$1 node=n$((1 + RANDOM % 2)) at=$((RANDOM % few))
-    submit "$name" few --shards 12
-    wait_until 120 done_cases "$name" $at
-    sleep "0.$((RANDOM % 10))"
+# What `strike` asks for.
+begin() { submit "$1" few --shards 12; }
+
+hit() {
+    local node=n$((1 + RANDOM % 2)) task
     case $2 in
-        task) kill -9 "$(pgrep -f 'sweep exec' | shuf -n 1)" 2>/dev/null || true ;;
-        node) power_loss $node ;;
-        slurmd) kill_slurmd $node ;;
+        task) task=$(pgrep -f 'sweep exec' | shuf -n 1) && kill -9 "$task" 2>/dev/null ;;
+        node) power_loss $node && sleep 1 && node_up $node ;;
+        slurmd) kill_slurmd $node && sleep 4 && restart_slurmd $node ;;
         submit)
-            kill -9 "$submitting" 2>/dev/null || true
+            kill -9 "$submitting" 2>/dev/null || return 1
             wait "$submitting" 2>/dev/null || true
-            submit "$name" few
+            submit "$1" few
             ;;
     esac
-    case $2 in node) sleep 1 && node_up $node ;; slurmd) sleep 4 && restart_slurmd $node ;; esac
-    submitted "$name"
+}
+
+finish() {
+    submitted "$1"
     wait_until 120 no_jobs
-    same_as_local "$name" few
     wait_until 120 nodes_idle
 }
 
@@ -147,8 +148,4 @@ if [ -z "${ONLY_KILLS:-}" ]; then
     step "a full disk" full_disk
     step "cancelled by hand" cancelled
 fi
-kinds=(task node submit slurmd)
-for ((i = 0; i < kills; i++)); do
-    kind=${kinds[i % 4]}
-    step "kill -9 of a ${kind}, $((i + 1)) of $kills" random_kill $i $kind
-done
+step "kill -9 of $kills at random times" strike "$kills" "${HITS:-1}" task node submit slurmd

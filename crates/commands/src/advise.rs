@@ -134,6 +134,21 @@ pub struct Advice {
     within: Option<f64>,
 }
 
+impl Advice {
+    /// The change whose files are meant: one by its number from 1 on, else the best that needs
+    /// nothing bought.
+    pub fn chosen(&self, number: Option<u32>) -> Result<&Advised, Failure> {
+        let changes = &self.changes;
+        let chosen = match number {
+            Some(number) => changes.get((number as usize).wrapping_sub(1)),
+            None => changes.iter().find(|change| change.kind != Kind::Fabric).or(changes.first()),
+        };
+        chosen.ok_or_else(|| {
+            Failure::Run(format!("there are {} changes in the advice: no files", changes.len()))
+        })
+    }
+}
+
 /// The scenario as it is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Baseline {

@@ -1,8 +1,12 @@
 //! What a command answers: its JSON, its text, its page, its tables.
 
+use std::path::PathBuf;
+
 use anstream::adapter::strip_str;
 use commands::about::About;
-use commands::{Failure, answer};
+use commands::advise::write::File;
+use commands::files::save_text;
+use commands::{Failure, advise, answer};
 use exports::table::Table as Columns;
 use pyo3::prelude::*;
 use report::Sheet;
@@ -24,6 +28,12 @@ pub(crate) trait Known: Send + Sync {
     fn table(&self, about: Option<&Loaded>, name: &str) -> Result<Columns, Failure> {
         let _ = about;
         Err(no_table(name))
+    }
+
+    /// The files of a change of an advice, and the change's name.
+    fn files(&self, take: Option<u32>) -> Result<(String, Vec<File>), Failure> {
+        let _ = take;
+        Err(Failure::Usage("this answer is no advice: it has no files".to_owned()))
     }
 }
 
@@ -99,6 +109,29 @@ impl Answer {
     fn html(&self, py: Python<'_>) -> PyResult<String> {
         let (about, what) = (self.about.as_ref(), self.what.as_ref());
         watched(py, |_| Ok(answer::page(self.command, about, &self.sheet(), what).html()))
+    }
+
+    /// Writes the files of a change of an advice into a folder; their names.
+    fn write(&self, py: Python<'_>, folder: PathBuf, take: Option<u32>) -> PyResult<Vec<PathBuf>> {
+        watched(py, |_| {
+            let (_, files) = self.known.files(take)?;
+            let written = files.iter().map(|file| {
+                let path = folder.join(file.name);
+                save_text(&path, &file.text)?;
+                Ok(path)
+            });
+            written.collect()
+        })
+    }
+
+    /// Holds files against those of a change of an advice.
+    fn check(&self, py: Python<'_>, paths: Vec<PathBuf>, take: Option<u32>) -> PyResult<Self> {
+        watched(py, |_| {
+            let (name, files) = self.known.files(take)?;
+            let checked = advise::check(&name, &files, &paths)?;
+            let about = self.about.clone();
+            Self::new(self.command, about, Vec::new(), checked, |it| Box::new(Shown(it)))
+        })
     }
 
     /// One of the tables that are too long for JSON.

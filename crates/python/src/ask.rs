@@ -7,12 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use commands::collective::{self, Sizes, measured};
 use commands::files::{Links, series_of_step};
 use commands::packets::Patience;
+use commands::run_job::several;
 use commands::seeds::Repeat;
 use commands::validate::left_out::CONSTANTS;
 use commands::work::Work;
+use commands::world::JobWorld;
 use commands::{
-    Drawing, Engine, Failure, compare, cross_check, run_job, run_traffic, series, topo,
-    traffic as wire, validate,
+    Drawing, Engine, Failure, campaign, compare, cross_check, parallel, run_job, run_traffic,
+    series, topo, traffic as wire, validate,
 };
 use exports::table::Table as Columns;
 use packetsim::Watch;
@@ -61,8 +63,20 @@ impl How {
         }
     }
 
+    pub(crate) fn seed(&self) -> Option<u64> {
+        self.seed
+    }
+
+    pub(crate) fn seeds(&self) -> u32 {
+        self.seeds
+    }
+
+    pub(crate) fn threads(&self) -> Option<u16> {
+        self.threads
+    }
+
     /// The same for a command that asks one engine.
-    fn one_engine(&self) -> Result<Engine, Failure> {
+    pub(crate) fn one_engine(&self) -> Result<Engine, Failure> {
         self.engines()?.ok_or_else(|| {
             let reason = "engine `all` is for run and collective; this command asks one";
             Failure::Usage(reason.to_owned())
@@ -90,14 +104,15 @@ impl How {
     }
 
     /// What was given and does nothing on this engine.
-    fn vain(&self, engine: Option<Engine>, uses_threads: bool) -> Vec<Unused> {
+    pub(crate) fn vain(&self, engine: Option<Engine>, uses_threads: bool) -> Vec<Unused> {
         let unused = |key: &str, why: &str, used_by: &str| {
             let [key, why, used_by] = [key, why, used_by].map(str::to_owned);
             Unused { key, why, used_by }
         };
         let mut vain = Vec::new();
         if self.threads.is_some() && !uses_threads {
-            vain.push(unused("threads", "this runs on one thread", "seeds, compare and validate"));
+            let used_by = "seeds, engine=\"packet\", compare and validate";
+            vain.push(unused("threads", "this runs on one thread", used_by));
         }
         if self.force && engine.is_some_and(|engine| !engine.can_take_long()) {
             let why = "this is never refused for its length";
@@ -107,10 +122,16 @@ impl How {
     }
 }
 
-/// What is measured over time, and what is drawn.
+/// What of a scenario is run, what is measured over time, and what is drawn.
 #[derive(FromPyObject, Clone, Debug)]
 #[pyo3(from_item_all)]
 pub(crate) struct Measured {
+    /// Whether a job's step is put on one clock.
+    whole: bool,
+    /// Days that are played by dice.
+    days: Option<u32>,
+    /// Steps that follow each other.
+    steps: Option<u32>,
     /// The interval.
     series: Option<String>,
     /// The links that are told.
@@ -122,6 +143,38 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
+    /// Refuses numbers that the command would not take.
+    fn check_numbers(&self) -> Result<(), Failure> {
+        for (name, number, most) in [("days", self.days, 36_500), ("steps", self.steps, 100_000)] {
+            if number.is_some_and(|number| !(1..=most).contains(&number)) {
+                let most = report::number::grouped(most.into());
+                return Err(Failure::Usage(format!("{name} is not 1 to {most}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses what is asked for and this scenario on this engine has not.
+    fn refuse(&self, has_job: bool, engine: Option<Engine>) -> Result<(), Failure> {
+        let reason = match () {
+            () if self.steps.is_some() && (!has_job || self.days.is_some()) => {
+                "steps is for a job, and without days"
+            }
+            () if self.whole && !has_job => {
+                "whole is for jobs; synthetic traffic always runs on one clock"
+            }
+            () if self.days.is_some() && !has_job => {
+                "days is for a job; synthetic traffic has no failures by cause"
+            }
+            () if self.days.is_some() && engine.is_none() => {
+                "days plays with the step of one engine; engine `all` has several"
+            }
+            () if self.steps.is_some() && engine.is_none() => "steps runs one engine, not `all`",
+            () => return Ok(()),
+        };
+        Err(Failure::Usage(reason.to_owned()))
+    }
+
     fn drawing(&self) -> Drawing {
         if self.charts { Drawing::OnPage } else { Drawing::Omitted }
     }
@@ -146,7 +199,7 @@ impl Measured {
     }
 }
 
-fn quantity<T: FromStr>(name: &str, text: &str) -> Result<T, Failure>
+pub(crate) fn quantity<T: FromStr>(name: &str, text: &str) -> Result<T, Failure>
 where
     T::Err: ToString,
 {
@@ -167,8 +220,11 @@ fn load_on(
     Ok(loaded)
 }
 
-fn watch(stop: &AtomicBool) -> Watch<'_> {
-    Watch { interrupt: Some(stop), ..Watch::default() }
+/// With the cores that the command takes: packets of one run are spread over threads.
+pub(crate) fn watch<'a>(stop: &'a AtomicBool, how: &How, engine: Option<Engine>) -> Watch<'a> {
+    let moves_packets = engine.is_none_or(Engine::moves_packets);
+    let cores = if moves_packets { parallel::threads(how.threads) } else { 1 };
+    Watch { interrupt: Some(stop), cores, ..Watch::default() }
 }
 
 /// The names of all presets.
@@ -250,15 +306,45 @@ pub(crate) fn ask_run(
         let engine = how.engines()?;
         let (flows, unread) = flows.unzip();
         let request = |purpose| scenario.request_with(flows.clone(), how.seed, purpose);
-        let loaded = load_on(request, engine, Purpose::Run)?;
-        let mut vain = how.vain(engine, 1 < how.seeds);
+        measured.check_numbers()?;
+        let purpose = if measured.days.is_some() { Purpose::Campaign } else { Purpose::Run };
+        let loaded = load_on(request, engine, purpose)?;
+        let mut vain = how.vain(engine, 1 < how.seeds || moves_packets(engine));
         vain.extend(unread.into_iter().flatten());
+        if !loaded.members.is_empty() {
+            return run_jobs(loaded, engine, (&how, &measured), vain, stop);
+        }
+        measured.refuse(loaded.job.is_some(), engine)?;
         match (engine, loaded.job.is_some()) {
             (None, _) => run_all(loaded, &how, vain, stop),
             (Some(engine), true) => run_step(loaded, engine, (&how, &measured), vain, stop),
             (Some(engine), false) => run_flows(loaded, engine, (&how, &measured), vain, stop),
         }
     })
+}
+
+fn moves_packets(engine: Option<Engine>) -> bool {
+    engine.is_none_or(Engine::moves_packets)
+}
+
+/// Several jobs on one fabric.
+fn run_jobs(
+    loaded: Loaded,
+    engine: Option<Engine>,
+    (how, measured): (&How, &Measured),
+    vain: Vec<Unused>,
+    stop: &AtomicBool,
+) -> Result<Answer, Failure> {
+    how.check_seeds(Some("several jobs are run with one seed: seed chooses it"))?;
+    let engine = engine.filter(|_| measured.days.is_none() && measured.series.is_none());
+    let Some(engine) = engine else {
+        let reason = "several jobs are run on one engine, without days and series";
+        return Err(Failure::Usage(reason.to_owned()));
+    };
+    let (patience, steps) = (how.patience(), measured.steps.unwrap_or(1));
+    let options = several::Options { engine, patience, steps };
+    let report = several::run(&loaded, options, &mut watch(stop, how, Some(engine)))?;
+    Answer::new("run", Some(loaded), vain, report, |report| Box::new(Shown(report)))
 }
 
 fn run_all(
@@ -268,7 +354,7 @@ fn run_all(
     stop: &AtomicBool,
 ) -> Result<Answer, Failure> {
     how.check_seeds(Some("engine `all` asks every engine once"))?;
-    let (patience, mut watch) = (how.patience(), watch(stop));
+    let (patience, mut watch) = (how.patience(), watch(stop, how, None));
     let report = match loaded.job {
         Some(_) => cross_check::job(&mut loaded, patience, &mut watch)?,
         None => cross_check::traffic(&mut loaded, patience, &mut watch)?,
@@ -288,17 +374,27 @@ fn run_step(
         return Err(Failure::Usage(reason.to_owned()));
     }
     measured.series(engine)?;
-    let closed = (!engine.has_contention()).then_some("closed forms have nothing random");
-    how.check_seeds(closed)?;
-    let drawing = measured.drawing();
-    let (patience, whole) = (how.patience(), false);
+    let is_closed = !engine.has_contention() && measured.days.is_none();
+    how.check_seeds(is_closed.then_some("closed forms have nothing random"))?;
+    let (patience, drawing) = (how.patience(), measured.drawing());
+    let whole = measured.whole || measured.steps.is_some();
     let options = run_job::Options { engine, patience, drawing, ask_what_if: true, whole };
-    let mut kept = None;
-    let report =
-        run_job::run_and(&loaded, &options, how.repeat(stop), &mut watch(stop), |_, seen| {
-            kept = Some(seen.clone());
-            Ok(())
-        })?;
+    let (mut kept, mut watch) = (None, watch(stop, how, Some(engine)));
+    let also = |_: &JobWorld<'_>, seen: &Prediction| {
+        kept = Some(seen.clone());
+        Ok(())
+    };
+    // For days the dice are thrown again, the step is not run again.
+    let repeat = if measured.days.is_some() { Repeat::ONCE } else { how.repeat(stop) };
+    let mut report = run_job::run_and(&loaded, &options, repeat, &mut watch, also)?;
+    if let Some(steps) = measured.steps {
+        let options = several::Options { engine, patience, steps };
+        report.steps = Some(several::steps(&loaded, options, &mut watch)?);
+    }
+    if let Some(days) = measured.days {
+        let options = campaign::Options { days, engine, patience, repeat: how.repeat(stop) };
+        report.campaign = Some(campaign::play(&loaded, &report, &options, &mut watch)?);
+    }
     let prediction = kept.expect("a report is made of a prediction");
     Answer::new("run", Some(loaded), vain, report, |report| {
         Box::new(Step { report, engine, prediction })
@@ -313,6 +409,7 @@ fn run_flows(
     stop: &AtomicBool,
 ) -> Result<Answer, Failure> {
     how.check_seeds(None)?;
+    let mut watch = watch(stop, how, Some(engine));
     let options = run_traffic::Options {
         engine,
         patience: how.patience(),
@@ -321,7 +418,7 @@ fn run_flows(
         drawing: measured.drawing(),
     };
     let (report, work, outcome) =
-        run_traffic::run_seeds(&loaded, &options, how.repeat(stop), &mut watch(stop))?;
+        run_traffic::run_seeds(&loaded, &options, how.repeat(stop), &mut watch)?;
     Answer::new("run", Some(loaded), vain, report, |report| Box::new(Ran { report, work, outcome }))
 }
 
@@ -366,14 +463,15 @@ pub(crate) fn ask_collective(
             gpus: *gpus,
             iterations: sweep.iterations,
         };
-        let vain = how.vain(engine, 1 < how.seeds);
+        let vain = how.vain(engine, 1 < how.seeds || moves_packets(engine));
+        let mut watch = watch(stop, &how, engine);
         if engine.is_none() {
             how.check_seeds(Some("engine `all` asks every engine once"))?;
             if sweep.measured.is_some() {
                 let reason = "measured stands beside one engine: choose one instead of `all`";
                 return Err(Failure::Usage(reason.to_owned()));
             }
-            let report = cross_check::collective(&mut loaded, &options, &mut watch(stop))?;
+            let report = cross_check::collective(&mut loaded, &options, &mut watch)?;
             return Answer::new("collective", Some(loaded), vain, report, |report| {
                 Box::new(Shown(report))
             });
@@ -381,7 +479,7 @@ pub(crate) fn ask_collective(
         let closed = !options.engine.has_contention();
         how.check_seeds(closed.then_some("closed forms have nothing random"))?;
         let measured = sweep.measured.as_deref().map(measured::read).transpose()?;
-        let (repeat, mut watch) = (how.repeat(stop), watch(stop));
+        let repeat = how.repeat(stop);
         let report = collective::run_seeds(&loaded, &options, repeat, measured, &mut watch)?;
         Answer::new("collective", Some(loaded), vain, report, |report| Box::new(Shown(report)))
     })
@@ -426,13 +524,37 @@ pub(crate) fn ask_traffic(py: Python<'_>, scenario: &Scenario) -> PyResult<Answe
     })
 }
 
-/// Describes a fabric.
+/// Describes a fabric, or the way from one to another.
 #[pyfunction]
 #[pyo3(name = "topo")]
-pub(crate) fn ask_topo(py: Python<'_>, scenario: &Scenario) -> PyResult<Answer> {
+pub(crate) fn ask_topo(
+    py: Python<'_>,
+    scenario: &Scenario,
+    domains: bool,
+    rack_servers: Option<u32>,
+    to: Option<Scenario>,
+) -> PyResult<Answer> {
     watched(py, |_| {
-        let loaded = load(&scenario.request(None, Purpose::Topology))?;
-        let report = topo::run(&loaded);
+        let purpose = if domains { Purpose::Domains } else { Purpose::Topology };
+        let loaded = load(&scenario.request(None, purpose))?;
+        if rack_servers == Some(0) || (rack_servers.is_some() && !domains) {
+            let reason = "rack_servers is at least 1, and for domains=True";
+            return Err(Failure::Usage(reason.to_owned()));
+        }
+        if let Some(to) = to {
+            if domains {
+                let reason = "domains is of one fabric: not with grows_into";
+                return Err(Failure::Usage(reason.to_owned()));
+            }
+            let growth = topo::grow(&loaded, &load(&to.request(None, purpose))?);
+            return Answer::new("topo", Some(loaded), Vec::new(), growth, |growth| {
+                Box::new(Shown(growth))
+            });
+        }
+        let report = match domains {
+            true => topo::with_domains(&loaded, rack_servers)?,
+            false => topo::run(&loaded),
+        };
         Answer::new("topo", Some(loaded), Vec::new(), report, |report| Box::new(Shown(report)))
     })
 }

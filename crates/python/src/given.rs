@@ -1,6 +1,6 @@
 //! A scenario, as Python names it: a preset, a file or the text of one, and what was set.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use commands::Failure;
@@ -69,6 +69,16 @@ impl Scenario {
             purpose,
             ..outside()
         }
+    }
+
+    /// What was set, if the scenario itself is one that another can start from.
+    pub(crate) fn set_on_a_file(&self) -> Option<&[String]> {
+        self.text.is_none().then_some(self.set.as_slice())
+    }
+
+    /// A file with the same set on it.
+    pub(crate) fn in_place_of(&self, file: &Path) -> Self {
+        Self::new(file.display().to_string(), self.set.clone())
     }
 
     /// The same with traffic of its own.

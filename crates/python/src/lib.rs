@@ -8,7 +8,7 @@
 //! # Map of the modules, in reading order
 //!
 //! * [`given`]: a scenario, as Python names it.
-//! * [`ask`]: the commands. [`many`]: sweeps.
+//! * [`ask`]: the commands. [`guide`]: advice and observations. [`many`]: sweeps.
 //! * [`answer`]: what they answer.
 //! * [`watched`]: how work is done: off the interpreter's lock, with an ear for Ctrl-C.
 //! * [`batches`]: a sweep for whoever has others execute it.
@@ -18,6 +18,7 @@ mod answer;
 mod ask;
 mod batches;
 mod given;
+mod guide;
 mod many;
 mod table;
 mod transfers;
@@ -40,6 +41,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(ask::ask_topo, module)?)?;
     module.add_function(wrap_pyfunction!(ask::ask_compare, module)?)?;
     module.add_function(wrap_pyfunction!(ask::ask_validate, module)?)?;
+    module.add_function(wrap_pyfunction!(guide::ask_advise, module)?)?;
+    module.add_function(wrap_pyfunction!(guide::ask_observe, module)?)?;
     module.add_function(wrap_pyfunction!(many::sweep_plan, module)?)?;
     module.add_function(wrap_pyfunction!(many::sweep_run, module)?)?;
     module.add_function(wrap_pyfunction!(many::sweep_exec, module)?)?;

@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -30,9 +30,9 @@ const FINE: &str = "nobody panics with it";
 /// the flag that `work` is given, and gets a `KeyboardInterrupt` when it has ended.
 pub(crate) fn watched<T: Send>(
     py: Python<'_>,
-    work: impl FnOnce(&AtomicBool) -> Result<T, Failure> + Send,
+    work: impl FnOnce(&Arc<AtomicBool>) -> Result<T, Failure> + Send,
 ) -> PyResult<T> {
-    let stop = AtomicBool::new(false);
+    let stop = Arc::new(AtomicBool::new(false));
     let (done, ended) = (Mutex::new(false), Condvar::new());
     let mut interrupted = None;
     let answer = std::thread::scope(|scope| {

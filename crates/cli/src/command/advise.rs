@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use commands::Failure;
-use commands::advise::{self, Advice, Advised, Goal, Options, Progress, write};
-use commands::change::Kind;
+use commands::advise::{self, Goal, Options, Progress, write};
 use commands::files::save_text;
 use scenario::Purpose;
 use units::Span;
@@ -104,7 +102,7 @@ impl Arguments {
         let advice = terminal.interrupt.heeded(|| advise::run(&request, &options, &tell))?;
         drop(line_lock);
         if !self.check.is_empty() {
-            let chosen = self.chosen(&advice)?;
+            let chosen = advice.chosen(self.take)?;
             let files = write::files(&request, chosen)?;
             let checked = advise::check(&chosen.name, &files, &self.check)?;
             terminal.answer("advise", Some(&loaded), &checked)?;
@@ -112,24 +110,12 @@ impl Arguments {
             return Ok(if agrees { terminal.ending() } else { Ending::FellShort });
         }
         if let Some(folder) = &self.write {
-            for file in write::files(&request, self.chosen(&advice)?)? {
+            for file in write::files(&request, advice.chosen(self.take)?)? {
                 save_text(&folder.join(file.name), &file.text)?;
             }
         }
         terminal.answer("advise", Some(&loaded), &advice)?;
         Ok(terminal.ending())
-    }
-
-    /// The change whose files are meant.
-    fn chosen<'a>(&self, advice: &'a Advice) -> Result<&'a Advised, Failure> {
-        let changes = &advice.changes;
-        let chosen = match self.take {
-            Some(number) => changes.get(number as usize - 1),
-            None => changes.iter().find(|change| change.kind != Kind::Fabric).or(changes.first()),
-        };
-        chosen.ok_or_else(|| {
-            Failure::Run(format!("there are {} changes in the advice: no files", changes.len()))
-        })
     }
 }
 
