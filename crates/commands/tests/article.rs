@@ -62,13 +62,31 @@ fn targets_are_met_or_missed_by_name() {
 #[test]
 fn racks_hold_no_more_than_they_may() {
     for name in preset::names() {
-        let found = topo::run(&fabric(name, &[])).racks;
+        let found = topo::run(&fabric(name, &[])).racks.held;
         assert!(0 < found.racks && found.power_w <= found.limit_w, "{name}: {found:?}");
     }
-    let tight = topo::run(&fabric("small-128", &["racks.power_w=25000"])).racks;
-    let two = topo::run(&fabric("small-128", &["racks.servers=2"])).racks;
+    let tight = topo::run(&fabric("small-128", &["racks.power_w=25000"])).racks.held;
+    let two = topo::run(&fabric("small-128", &["racks.servers=2"])).racks.held;
     assert_eq!((tight.servers, tight.racks), (two.servers, two.racks));
-    assert_eq!(topo::run(&fabric("small-128", &["racks.power_w=100"])).racks.racks, 0);
+    assert_eq!(topo::run(&fabric("small-128", &["racks.power_w=100"])).racks.held.racks, 0);
+}
+
+/// Oracle: 128 servers, two to a rack of 64; the leaves of 32 NICs have four servers, so two racks.
+#[test]
+fn cables_follow_from_rows_unless_their_length_is_given() {
+    let of = |set: &[&str]| {
+        let found = topo::run(&fabric("small-1024", set));
+        let cables = found.racks.cables.iter().map(|row| (row.from, row.length_m));
+        (cables.collect::<Vec<_>>(), found.latency_us.across.unwrap(), found.summary.cost_usd)
+    };
+    let (usual, _, _) = of(&[]);
+    assert!(usual.iter().all(|(from, _)| *from == "usual"), "{usual:?}");
+    let (rows, near, cheap) = of(&["racks.servers=2"]);
+    assert!(rows.iter().all(|(from, _)| *from == "rows") && rows[0].1 < rows[1].1, "{rows:?}");
+    let (long, far, dear) = of(&["racks.servers=2", "racks.per_row=64", "racks.rack_m=6.0"]);
+    assert!(rows[1].1 < long[1].1 && near < far && cheap < dear, "{rows:?} {long:?}");
+    let (said, _, _) = of(&["racks.servers=2", "fabric.links=[{length=\"7m\"}]"]);
+    assert_eq!((said[0], said[1].0), (("given", 7.0), "rows"), "{said:?}");
 }
 
 #[test]

@@ -332,8 +332,9 @@ impl Asked<'_> {
 
     /// Names targets that nothing here can meet or miss.
     fn targets(&self, idle: &mut Idle) {
-        if self.load != Load::Nothing {
-            idle.key("racks", "this command does not look at racks", "`topo`");
+        if self.load != Load::Nothing && !self.scenario.racks.lay_cables(&self.scenario.fabric) {
+            let why = "every cable has a length of its own";
+            idle.key("racks", why, "`topo`, or leave out fabric.links.length");
         }
         match self.load {
             Load::Job => {}
