@@ -2,6 +2,7 @@
 //! claims that can fail.
 
 use commands::claims::{self, Verdict};
+use commands::operations::Operations;
 use commands::{Engine, targets, told, topo, traffic};
 use scenario::{Loaded, Purpose, Request, load, preset};
 
@@ -123,6 +124,53 @@ fn every_deployment_has_a_told_reading_or_a_reason() {
         .iter()
         .find(|cell| cell.model == "Llama 3" && cell.column == "oversubscription");
     assert!(llama.is_some_and(|cell| cell.told_agrees && !cell.better_agrees), "{llama:?}");
+}
+
+/// Oracle: every switch and every server of Ethernet; of InfiniBand one manager and the servers.
+#[test]
+fn operators_are_asked_for_what_the_files_say() {
+    let of = |set: &[&str]| {
+        let loaded = loaded("small-128", Purpose::Run(Engine::Analytic), set);
+        let scenario = &loaded.scenario;
+        let (cluster, catalogue) = (&scenario.cluster, &scenario.catalogue);
+        let summary = fabric::summary::summary(loaded.fabric(), cluster, catalogue);
+        (Operations::of(&loaded, &summary).unwrap(), summary)
+    };
+    let (roce, summary) = of(&[]);
+    assert_eq!(roce.devices, summary.switches + summary.nodes);
+    let lines: u64 = roce.files.iter().map(|file| file.devices * file.lines).sum();
+    assert_eq!(roce.lines, lines);
+    // Trust and pauses by `mlnx_qos`, both ends of DCQCN by `echo`.
+    let nic = roce.files.iter().find(|file| file.name == "nic.sh").unwrap();
+    assert_eq!((nic.devices, nic.settings), (summary.nodes, 4));
+    assert!(roce.keys.is_empty() || !roce.keys.contains(&"ecn.min".to_owned()), "{roce:?}");
+    let hashed = ["network.routing.policy=e-ecmp", "network.ecn.min=50KiB"];
+    let (tuned, _) = of(&hashed);
+    assert!(tuned.keys.contains(&"ecn.min".to_owned()), "closed forms do not obey it: {tuned:?}");
+    assert!(tuned.files.iter().any(|file| file.name == "udf-hash.txt") && roce.lines < tuned.lines);
+    let (credits, _) = of(&[
+        "network.transport=infiniband",
+        "network.routing.policy=infiniband-adaptive",
+        "fabric.leaf.switch=quantum-2",
+    ]);
+    assert_eq!(credits.devices, 1 + summary.nodes, "{credits:?}");
+    assert!(credits.lines < roce.lines);
+    let vendors = |asked: &Operations| asked.told[0].text.clone();
+    assert_eq!(vendors(&credits), "NVIDIA");
+    assert!(vendors(&roce).contains("Broadcom") && vendors(&roce).contains("Huawei"));
+    assert!(credits.told.iter().any(|told| told.text.contains("quantum-2: reduction")));
+    assert!(roce.told.iter().chain(&credits.told).all(|told| !told.source.is_empty()));
+}
+
+/// Oracle: an expert model's exchanges come in bursts at the NIC's rate, with kernels between them.
+#[test]
+fn bursts_show_within_a_pass() {
+    let loaded = loaded("claims/deepseek-limited", Purpose::Wire, &[]);
+    let wire = traffic::run(&loaded).unwrap();
+    let expert = wire.passes.iter().find(|pass| pass.pass == "expert").unwrap();
+    assert!(2.0 < expert.peak_to_mean, "{} {}", expert.peak_to_mean, expert.duty_cycle);
+    let own = wire.profile.iter().find(|row| row.primitive == "all_to_all").unwrap();
+    assert!(1.0 < own.peak_to_mean, "{own:?}");
 }
 
 fn verdict(id: &str, set: &[&str]) -> Verdict {

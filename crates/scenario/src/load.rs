@@ -28,7 +28,7 @@ use crate::assignment;
 use crate::check::{Checked, check, missing};
 use crate::derive;
 use crate::fabrics::Fabrics;
-use crate::file::ScenarioFile;
+use crate::file::{NetworkConfig, ScenarioFile};
 use crate::flows::{self, FlowTable};
 use crate::hash::{ScenarioHash, hash, hash_bytes};
 use crate::import;
@@ -737,6 +737,13 @@ impl Loaded {
     /// The fabric. Only a scenario that was loaded whole has one.
     pub fn fabric(&self) -> &Fabric {
         self.fabric.as_deref().expect("a scenario that was loaded whole has a fabric")
+    }
+
+    /// The network's settings as they were written, obeyed by this purpose or not.
+    pub fn network_as_written(&self) -> NetworkConfig {
+        let node = self.tree.at("network").map(Node::to_json);
+        let read = node.and_then(|json| serde_json::from_value(json).ok());
+        read.unwrap_or_else(|| self.scenario.network.clone())
     }
 
     /// The same fabric with the circuits of several settings in place of its own.

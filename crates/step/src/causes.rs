@@ -5,9 +5,10 @@
 //! added to it: both are stragglers. The step is put together once more with every group alone: of
 //! that the exposed time of each axis is shared out as the axis's exchanges are, launches,
 //! hand-overs and ways as latency, bytes as line rate. What the step is longer for contention is
-//! told apart by what the links carried ([`Excess`]). On one clock, where phases meet, there is no
-//! step with every group alone: there the exposed time is shared out as it is, contention included,
-//! and jitter is in what is computed.
+//! told apart by what the links carried ([`Excess`]). On one clock every exchange is told apart by
+//! itself, by how long it took there: what is beyond what its phase takes by itself, it met others
+//! on its links, which is line rate; an axis's exposed time is shared out as its exchanges are.
+//! What is computed or waited for longer than the order of the step says is stragglers'.
 //!
 //! Contention, step by step, each at most what the engine found: NICs that several groups share
 //! are line rate still; what the uplinks of a switch need if all carry alike is the tier's

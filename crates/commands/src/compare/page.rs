@@ -179,6 +179,7 @@ fn details(report: &Report) -> Sheet {
             false => sheet.table(figures(report, &rows, &mut sources)),
         };
     }
+    sheet = crate::operations::show(sheet, &report.columns, &report.operations);
     sheet = super::requirements::show(sheet, &report.columns, &report.requirements);
     match sources.0.is_empty() {
         true => sheet,

@@ -36,8 +36,8 @@ const FIGURES: [Figure; 5] = [
     ("scale", "GPUs of the job times MFU", true, |column| {
         column.step().map(|step| step.gpus as f64 * step.mfu)
     }),
-    ("manageability", "switches to configure for 1,000 GPUs", false, |column| {
-        Some(1e3 * column.fabric.switches as f64 / column.fabric.gpus.max(1) as f64)
+    ("manageability", "lines to configure for 1,000 GPUs", false, |column| {
+        Some(1e3 * column.operations.lines as f64 / column.fabric.gpus.max(1) as f64)
     }),
 ];
 
