@@ -75,25 +75,35 @@ pub(crate) struct Windows {
     copies: Vec<Window>,
     behind: Vec<Window>,
     /// By axis: when forward and backward passes are on the fabric.
-    beats: [[Vec<Window>; 2]; 5],
+    beats: [[Beats; 2]; 5],
     every_microbatch: f64,
 }
 
-/// Windows that share bytes out by how long they last.
-fn by_length<'w>(lists: [&'w Vec<Window>; 2]) -> Vec<(&'w [Window], f64)> {
-    let lasts = lists.map(|list| list.iter().map(|(from, to)| to - from).sum::<f64>());
-    let all: f64 = lasts.iter().sum();
-    lists.into_iter().zip(lasts).map(|(list, own)| (&list[..], own / all)).collect()
+/// When one axis is on the fabric, and for how long by itself: what overlaps is laid into less.
+#[derive(Clone, Debug, Default)]
+struct Beats {
+    windows: Vec<Window>,
+    lasts_s: f64,
+}
+
+impl Beats {
+    fn is_empty(&self) -> bool {
+        !lasting(&self.windows)
+    }
+}
+
+/// Beats of both directions, which share bytes out by how long they last.
+fn both(beats: &[Beats; 2]) -> Vec<(&[Window], f64)> {
+    let all: f64 = beats.iter().map(|beats| beats.lasts_s).sum();
+    beats.iter().map(|beats| (&beats.windows[..], beats.lasts_s / all)).collect()
 }
 
 impl Windows {
     /// Where the bytes of an axis move, and which share of them.
     pub(crate) fn of(&self, axis: Axis) -> Vec<(&[Window], f64)> {
-        let [forward, backward] = &self.beats[axis as usize];
+        let beats = &self.beats[axis as usize];
         match axis {
-            Axis::Tp | Axis::Cp | Axis::Ep if lasting(forward) || lasting(backward) => {
-                by_length([forward, backward])
-            }
+            Axis::Tp | Axis::Cp | Axis::Ep if !beats.iter().all(Beats::is_empty) => both(beats),
             Axis::Tp | Axis::Cp | Axis::Ep => vec![(&self.passes, 1.0)],
             Axis::Pp => vec![(&self.behind, 1.0)],
             Axis::Dp => {
@@ -114,15 +124,11 @@ impl Windows {
             During::Backward => (&self.backward, &self.reductions),
             During::Expert => (&self.passes, &self.passes),
         };
-        let [forward, backward] = &self.beats[axis as usize];
-        let beats = match during {
-            During::Forward | During::Optimizer => forward,
-            During::Backward => backward,
-            During::Expert if lasting(forward) || lasting(backward) => {
-                return by_length([forward, backward]);
-            }
-            During::Expert => passes,
-        };
+        let beats = &self.beats[axis as usize];
+        if during == During::Expert && !beats.iter().all(Beats::is_empty) {
+            return both(beats);
+        }
+        let beats = &beats[usize::from(during == During::Backward)].windows;
         match axis {
             Axis::Tp | Axis::Cp | Axis::Ep if lasting(beats) => vec![(beats, 1.0)],
             Axis::Dp if during == During::Optimizer && lasting(copies) => vec![(copies, 1.0)],
@@ -136,7 +142,7 @@ impl Windows {
 
 impl Windows {
     /// From the first forward pass to the end of the first backward pass.
-    pub(crate) fn first_microbatch(&self) -> Option<Window> {
+    pub(crate) fn first_passes(&self) -> Option<Window> {
         let first = |windows: &[Window], of: fn(&Window) -> f64| {
             windows.iter().map(of).min_by(f64::total_cmp)
         };
@@ -153,7 +159,7 @@ fn lasting(windows: &[Window]) -> bool {
 pub(crate) fn windows(line: &Timeline, stage: u32, habits: Habits<'_>) -> Windows {
     let graph = line.graph();
     let stages = graph.lanes().iter().map(|lane| lane.stage + 1).max().unwrap_or(1);
-    let mut beats: [[Vec<Window>; 2]; 5] = Default::default();
+    let mut beats: [[Beats; 2]; 5] = Default::default();
     let (mut passes, mut copies) = (Vec::new(), Vec::new());
     let (mut forward, mut backward) = (Vec::new(), Vec::new());
     let (mut gathers, mut reductions) = (Vec::new(), Vec::new());
@@ -177,9 +183,11 @@ pub(crate) fn windows(line: &Timeline, stage: u32, habits: Habits<'_>) -> Window
         let part = (step.chunk * stages + stage) as usize;
         if let Some(rhythm) = habits.rhythms.get(part) {
             for (way, own) in rhythm_of(rhythm, step.work) {
-                for Beat { axis, from, to } in own {
+                for Beat { axis, from, to, lasts_s } in own {
                     let at = |share: &f64| window.0 + share * (window.1 - window.0);
-                    beats[*axis as usize][way].push((at(from), at(to)));
+                    let beats = &mut beats[*axis as usize][way];
+                    beats.windows.push((at(from), at(to)));
+                    beats.lasts_s += lasts_s;
                 }
             }
         }

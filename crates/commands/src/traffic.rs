@@ -84,7 +84,7 @@ pub struct Report {
     pub matrix: Matrix,
     /// Length of a step by the closed form.
     pub step_s: f64,
-    /// The last stage's first microbatch, as rates of a NIC.
+    /// The last stage's first passes, as rates of a NIC.
     #[serde(skip)]
     within: Vec<PassBurst>,
     #[serde(skip)]

@@ -25,6 +25,8 @@ pub struct Beat {
     pub from: f64,
     /// The same when it ends.
     pub to: f64,
+    /// How long it takes, in seconds: a pass that overlaps some of it shows it shorter.
+    pub lasts_s: f64,
 }
 
 /// The beats of the passes over one part of the model.
@@ -100,7 +102,7 @@ fn unit_beats(
         *at += piece;
         let lasts = costing.call(call)?.as_secs_f64();
         if costing.network().leaves_the_domain(call.kind) {
-            beats.push(Beat { axis: call.axis(), from: *at, to: *at + lasts });
+            beats.push(Beat { axis: call.axis(), from: *at, to: *at + lasts, lasts_s: lasts });
         }
         *at += lasts;
     }

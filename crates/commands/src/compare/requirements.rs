@@ -75,7 +75,7 @@ pub(super) fn show(sheet: Sheet, names: &[String], rows: &[Requirement]) -> Shee
     let mut heads = vec![("requirement", Align::Left), ("rests on", Align::Left)];
     heads.extend(names.iter().map(|name| (name.as_str(), Align::Right)));
     heads.push(("better", Align::Left));
-    let mut table = Table::new(heads);
+    let mut table = Table::new(heads).turning();
     for row in rows {
         let figures = row.values.iter().map(|value| value.map_or_else(String::new, significant));
         let ends = [row.best.clone().unwrap_or_default()];

@@ -111,7 +111,7 @@ pub(super) fn passes(
         .collect()
 }
 
-/// One microbatch from within: the last stage from the beginning of its first forward pass to the
+/// Passes from within: the last stage from the beginning of its first forward pass to the
 /// end of its first backward pass, as rates of one of its `nics` NICs.
 pub(super) fn within(
     line: &Timeline,
@@ -121,7 +121,7 @@ pub(super) fn within(
 ) -> Vec<PassBurst> {
     let Some((stage, bytes)) = bytes.iter().enumerate().next_back() else { return Vec::new() };
     let windows = windows(line, stage as u32, habits);
-    let Some(stretch) = windows.first_microbatch() else { return Vec::new() };
+    let Some(stretch) = windows.first_passes() else { return Vec::new() };
     let seconds = (stretch.1 - stretch.0) / FINE_BINS as f64;
     let of = |during: During| {
         let mut bins = vec![0.0; FINE_BINS];

@@ -42,7 +42,7 @@ pub(super) fn by_pass(sizes: &[TransferSize]) -> BTreeMap<&'static str, f64> {
     by_pass
 }
 
-/// The traffic of each part of a step along it, and one microbatch from within.
+/// The traffic of each part of a step along it, and the first passes from within.
 pub(super) fn passes(
     world: &JobWorld<'_>,
     line: &Timeline,
@@ -137,7 +137,7 @@ pub(super) fn passes_chart(passes: &[PassBurst]) -> Chart {
         .units(Unit::Seconds, Unit::BitsPerSecond)
 }
 
-/// One microbatch from within.
+/// Passes from within.
 pub(super) fn within_chart(within: &[PassBurst]) -> Chart {
     let mut frame = Frame::new(&["s", "bps", "part"]);
     for pass in within.iter().filter(|pass| 0.0 < pass.bytes) {
@@ -145,7 +145,7 @@ pub(super) fn within_chart(within: &[PassBurst]) -> Chart {
             frame.push(vec![at.into(), rate.into(), pass.pass.into()]);
         }
     }
-    Chart::new(ChartKind::Area, "One microbatch from within: the bursts of a NIC", frame)
+    Chart::new(ChartKind::Area, "Passes from within: the bursts of a NIC", frame)
         .caption(
             "A NIC of the last stage, from the beginning of its first forward pass to the end of \
              its first backward pass. Kernels and exchanges take their closed forms; those of a \
