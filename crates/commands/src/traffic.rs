@@ -288,10 +288,6 @@ fn summarise(
     let moved: f64 = sizes.iter().map(|size| size.volume).sum();
     let nics = fabric.nics_per_node().max(1);
     let per_node: Vec<f64> = per_nic.chunks(nics).map(|nics| nics.iter().sum()).collect();
-    let mut per_rail = vec![0.0; nics];
-    for (number, bytes) in per_nic.iter().enumerate() {
-        per_rail[fabric.rail_of(fabric.nic(number))] += bytes;
-    }
     let gpus_per_nic = fabric.gpus_per_node() as f64 / nics as f64;
     let MeanMax { mean, max } = mean_max(&per_nic);
     let zone_word = fabric.networks().first().map_or("zone", |network| &network.zone_word);
@@ -312,7 +308,7 @@ fn summarise(
         per_tier_bytes: load.per_tier.iter().cloned().collect(),
         per_gpu_bytes: MeanMax { mean: mean / gpus_per_nic, max: max / gpus_per_nic },
         per_node_bytes: mean_max(&per_node),
-        per_rail_bytes: per_rail,
+        per_rail_bytes: per_rail(fabric, &per_nic),
         sizes: size_rows(sizes),
         calls: Vec::new(),
         placements: Vec::new(),
@@ -329,6 +325,14 @@ fn summarise(
             policy: routing.policy.name(),
         },
     }
+}
+
+fn per_rail(fabric: &Fabric, per_nic: &[f64]) -> Vec<f64> {
+    let mut per_rail = vec![0.0; fabric.nics_per_node().max(1)];
+    for (number, bytes) in per_nic.iter().enumerate() {
+        per_rail[fabric.rail_of(fabric.nic(number))] += bytes;
+    }
+    per_rail
 }
 
 fn mean_max(values: &[f64]) -> MeanMax {
