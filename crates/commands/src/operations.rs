@@ -216,7 +216,7 @@ pub(crate) fn show(sheet: Sheet, names: &[String], columns: &[Operations]) -> Sh
     }
     let mut heads = vec![("", Align::Left)];
     heads.extend(names.iter().map(|name| (name.as_str(), Align::Right)));
-    let mut table = Table::new(heads);
+    let mut table = Table::new(heads).turning();
     let figures: [(&str, fn(&Operations) -> u64); 4] = [
         ("devices to configure", |one| one.devices),
         ("settings", |one| one.settings),
@@ -227,16 +227,18 @@ pub(crate) fn show(sheet: Sheet, names: &[String], columns: &[Operations]) -> Sh
         let cells = columns.iter().map(|one| grouped(of(one)));
         table.row(std::iter::once(name.to_owned()).chain(cells));
     }
-    let mut sources: BTreeSet<String> = BTreeSet::new();
-    for at in 0..columns[0].told.len() {
-        let what = columns[0].told[at].what;
-        let cells = columns.iter().map(|one| one.told[at].text.clone());
-        table.row(std::iter::once(format!("{what} (told)")).chain(cells));
-        for one in columns {
-            sources.insert(format!("{what}: {}", one.told[at].source));
-        }
+    let mut told = Table::new([
+        ("told, not computed", Align::Left),
+        ("of", Align::Left),
+        ("fact", Align::Left),
+        ("source", Align::Left),
+    ]);
+    let all = names.iter().zip(columns);
+    for (name, Told { what, text, source }) in
+        all.flat_map(|(name, one)| one.told.iter().map(move |fact| (name, fact)))
+    {
+        told.row([(*what).to_owned(), name.clone(), text.clone(), source.clone()]);
     }
-    let sources: Vec<String> = sources.into_iter().collect();
     sheet
         .heading("What it asks of operators")
         .text(
@@ -246,5 +248,5 @@ pub(crate) fn show(sheet: Sheet, names: &[String], columns: &[Operations]) -> Sh
              subnet manager, whose settings are the keys that differ.",
         )
         .table(table)
-        .note(format!("Told, not computed. {}.", sources.join(". ")))
+        .table(told)
 }

@@ -143,11 +143,7 @@ impl Racks {
     /// Whether cables of this fabric follow from rows: something is said of racks, and the length
     /// of some cable is not.
     pub fn lay_cables(&self, fabric: &FabricConfig) -> bool {
-        let given = |tier: usize| fabric.links.get(tier).is_some_and(|link| link.length.is_some());
-        *self != Self::default()
-            && fabric.topology != TopologyKind::File
-            && fabric.parts.is_empty()
-            && !(0..3).all(given)
+        *self != Self::default() && leaves_lengths_out(fabric)
     }
 
     /// The fabric's settings with the lengths that rows make of what `built` has, where they are
@@ -171,6 +167,12 @@ impl Racks {
         laid.links.truncate(built.tiers().len().max(1));
         Cow::Owned(laid)
     }
+}
+
+/// Whether the length of some cable is left out, so that rows of racks may make it.
+pub(crate) fn leaves_lengths_out(fabric: &FabricConfig) -> bool {
+    let given = |tier: usize| fabric.links.get(tier).is_some_and(|link| link.length.is_some());
+    fabric.topology != TopologyKind::File && fabric.parts.is_empty() && !(0..3).all(given)
 }
 
 /// By tier of the back-end, bottom up: the most servers below one switch; all where that is not
