@@ -73,7 +73,7 @@ impl Operations {
     /// Of a scenario with its fabric.
     pub fn of(loaded: &Loaded, summary: &Summary) -> Result<Self, Failure> {
         let mut written = loaded.clone();
-        written.scenario.network = loaded.network_as_written();
+        written.scenario.network = loaded.network_as_written().clone();
         let transport = written.scenario.network.transport;
         let keys = keys(&written)?;
         let mut files = Vec::new();
@@ -119,6 +119,8 @@ fn keys(loaded: &Loaded) -> Result<Vec<String>, Failure> {
     let mut keys = Vec::new();
     differing(&own, &plain, "", &mut keys);
     keys.retain(|key| !NO_DEVICE.iter().any(|table| key.split('.').next() == Some(*table)));
+    // What follows from the catalogue's boxes or from another key nobody has to set.
+    keys.retain(|key| loaded.is_given(&format!("network.{key}")));
     Ok(keys)
 }
 

@@ -107,6 +107,8 @@ pub struct Loaded {
     pub beside: Option<Box<Loaded>>,
     /// The servers that the job has, where others have the rest.
     pub nodes: Option<Vec<u64>>,
+    /// As it was written, before what the purpose does not obey was put back.
+    network: NetworkConfig,
     fabric: Option<Arc<Fabric>>,
     flows: Option<Arc<FlowTable>>,
     tree: Node,
@@ -554,6 +556,7 @@ impl Loader {
             members: Vec::new(),
             beside: None,
             nodes: None,
+            network: written.network,
             fabric,
             flows,
             tree,
@@ -740,10 +743,8 @@ impl Loaded {
     }
 
     /// The network's settings as they were written, obeyed by this purpose or not.
-    pub fn network_as_written(&self) -> NetworkConfig {
-        let node = self.tree.at("network").map(Node::to_json);
-        let read = node.and_then(|json| serde_json::from_value(json).ok());
-        read.unwrap_or_else(|| self.scenario.network.clone())
+    pub fn network_as_written(&self) -> &NetworkConfig {
+        &self.network
     }
 
     /// The same fabric with the circuits of several settings in place of its own.
