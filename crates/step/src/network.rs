@@ -337,32 +337,6 @@ impl<'a> Network<'a> {
         Ok(axes)
     }
 
-    /// One exchange that took so long on a clock that it shared with others, by cause. What is
-    /// longer than alone is told apart as its phase by itself was; what is beyond that, it met
-    /// other exchanges on its links.
-    pub(crate) fn measured(
-        &mut self,
-        exchange: Exchange,
-        took: Span,
-        phase: Option<&Phase>,
-    ) -> Result<Causes, Unserved> {
-        let (alone, launch) = (self.alone(exchange)?, self.settings.launch);
-        let (contention, excess) =
-            phase.map_or((1.0, Excess::default()), |phase| (phase.contention, phase.excess));
-        let mut causes = alone.causes(launch, 1.0, &Excess::default());
-        let disturbed = alone.causes(launch, contention, &excess);
-        let more = (took.as_secs_f64() - causes.total()).max(0.0);
-        let known = disturbed.total() - causes.total();
-        if 0.0 < known {
-            let share = more.min(known) / known;
-            let quiet = causes;
-            causes.add_all(&disturbed, share);
-            causes.add_all(&quiet, -share);
-        }
-        causes.add(Cause::LineRate, (more - known.max(0.0)).max(0.0));
-        Ok(causes)
-    }
-
     /// The phases that were run, with what the fabric made of them.
     pub fn phases(&self) -> impl Iterator<Item = &Phase> {
         self.phases.values()

@@ -24,8 +24,7 @@ use units::Span;
 
 use crate::attribution::critical_path;
 use crate::breakdown;
-use crate::causes::{ByAxis, Cause, Causes};
-use crate::costs::{Costing, share_of};
+use crate::costs::Costing;
 use crate::network::{Exchange, Network, Runner, Unserved, summary_of};
 use crate::predict::{Assumptions, Prediction, WORST_LINKS, World, events, library_of};
 use crate::timeline::Share;
@@ -123,17 +122,12 @@ impl<'a> Plan<'a> {
         let reading = Reading { stages, sheet, outcome, blocking, overhead, copy };
         let network = &mut self.network;
         let meetings = reading.meetings(self.message, &mut |exchange| network.time(exchange));
-        let by_cause = by_cause(&reading, self.message, (&mut self.network, &self.phases))?;
         let line = reading.graph().run().expect("it has run on an engine");
         let busiest = breakdown::busiest_stage(&line);
         let events = events(job, self.assumptions, line.length());
         let breakdown = breakdown::of_stage(&line, busiest).with(Share::Other, events);
         let (step, phases) = (breakdown.total(), &self.phases);
-        let mut causes = Causes::of(&breakdown, &by_cause);
-        // What is computed or waited for longer than the order of the step says, somebody is slow.
-        let late = breakdown.get(Share::Other).saturating_sub(overhead).as_secs_f64();
-        causes.add(Cause::Other, -late);
-        causes.add(Cause::Stragglers, late);
+        let causes = phases.causes.on_one_clock(&breakdown, overhead);
         let bytes: Vec<f64> = outcome.links.iter().map(|link| link.bytes as f64).collect();
         let seen: Vec<&_> = phases.phases.iter().collect();
         let links = summary_of(fabric, &bytes, (&seen, &phases.repeats), step, WORST_LINKS);
@@ -145,7 +139,6 @@ impl<'a> Plan<'a> {
             mfu: phases.mfu * faster,
             breakdown,
             causes,
-            by_cause,
             links,
             path: critical_path(&line),
             line,
@@ -160,26 +153,6 @@ impl<'a> Plan<'a> {
             findings: outcome.findings.iter().map(|finding| finding.text.clone()).collect(),
         })
     }
-}
-
-/// What the exchanges of each axis came to on the one clock, by cause; those inside servers, which
-/// it does not show, as in the two-level way.
-fn by_cause(
-    reading: &Reading<'_>,
-    message: Exchange,
-    (network, phases): (&mut Network<'_>, &Prediction),
-) -> Result<ByAxis, Unserved> {
-    let mut measured = ByAxis::new();
-    for (exchange, spans) in reading.exchanges(message) {
-        let phase = phases.phases.iter().find(|phase| phase.exchange.key() == exchange.key());
-        let all: f64 = spans.iter().map(|(from, to)| to.since(*from).as_secs_f64()).sum();
-        let (times, mean) = (spans.len() as f64, all / spans.len().max(1) as f64);
-        let one = network.measured(exchange, Span::from_secs_f64(mean), phase)?;
-        measured.entry(share_of(exchange.kind.axis())).or_default().add_all(&one, times);
-    }
-    let mut by_cause = phases.by_cause.clone();
-    by_cause.extend(measured);
-    Ok(by_cause)
 }
 
 /// Predicts a step on one clock. `phases` is the two-level way's answer, whose phases say what

@@ -255,7 +255,7 @@ impl Reading<'_> {
     }
 
     /// From when to when each exchange was under way, once for those that meet in it.
-    pub(super) fn exchanges(&self, message: Exchange) -> BTreeMap<Exchange, Vec<(Time, Time)>> {
+    fn exchanges(&self, message: Exchange) -> BTreeMap<Exchange, Vec<(Time, Time)>> {
         let mut seen: BTreeMap<Exchange, Vec<(Time, Time)>> = BTreeMap::new();
         for (stage, written) in self.stages.iter().zip(&self.sheet.written) {
             for (node, written) in stage.nodes.iter().zip(written) {
