@@ -17,6 +17,7 @@ export const pictures = [
   ["fabric.png", ["run", "small-128"], /^The fabric, with the load/, async (figure) => { await figure.locator(".folds").nth(1).click(); await figure.page().evaluate(() => document.activeElement.blur()); }],
   ["busbw.png", ["collective", "all_reduce", "gpt4-azure", "--gpus", "8", "-b", "32K", "-e", "16G"], /^Bus bandwidth/],
   ["queues.png", ["run", join(bench, "incast-32.toml"), "--engine", "packet"], /^Queue depth over time: data/],
+  ["bursts.png", ["traffic", "claims/deepseek-limited"], /^Passes from within/],
   ["validate.png", ["validate", "--engine", "analytic"], /^How far each prediction/],
 ];
 

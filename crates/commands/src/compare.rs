@@ -16,6 +16,7 @@ use units::Unused;
 
 use crate::engine::Engine;
 use crate::failure::Failure;
+use crate::operations::Operations;
 use crate::packets::Patience;
 use crate::seeds::{self, Repeat, Spread};
 use crate::targets::TargetRow;
@@ -69,6 +70,8 @@ pub struct Report {
     /// The five requirements of the documents, each with the better column.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub requirements: Vec<Requirement>,
+    /// What each column asks of its operators.
+    pub operations: Vec<Operations>,
     /// What the columns should reach, met or missed; each name begins with its column's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<TargetRow>,
@@ -156,6 +159,7 @@ pub struct Changed {
 struct Column {
     loaded: Loaded,
     fabric: Summary,
+    operations: Operations,
     /// What was run, once for each seed; one that ran nothing for a scenario that is a fabric.
     runs: Vec<Ran>,
 }
@@ -289,6 +293,7 @@ pub fn run(
     Ok(Report {
         verdict: verdict::verdict(&names, &columns, options.engine),
         requirements: requirements::of_columns(&names, &columns),
+        operations: columns.iter().map(|column| column.operations.clone()).collect(),
         targets: targets::of_columns(&names, &columns),
         columns: names,
         rows: metrics::rows(&columns),
@@ -368,11 +373,14 @@ fn column(
     }
     let scenario = &loaded.scenario;
     let fabric = summary(loaded.fabric(), &scenario.cluster, &scenario.catalogue);
+    let operations = Operations::of(&loaded, &fabric)?;
     let gpus = report::number::grouped(fabric.gpus);
     let what = match (&loaded.job, &scenario.traffic) {
         (Some(_), _) => format!("one step on {gpus} GPUs"),
         (None, Some(_)) => "synthetic traffic".to_owned(),
-        (None, None) => return Ok(Column { runs: vec![Ran::default()], fabric, loaded }),
+        (None, None) => {
+            return Ok(Column { runs: vec![Ran::default()], fabric, operations, loaded });
+        }
     };
     tell(&format!("{name}: {what}, {} engine", engine.name()));
     let ask = |loaded: &Loaded, watch: &mut packetsim::Watch<'_>| ran(loaded, options, watch);
@@ -384,7 +392,8 @@ fn column(
     if watch.is_interrupted() {
         return Err(Failure::interrupted());
     }
-    Ok(Column { runs: std::iter::once(first).chain(others).collect(), fabric, loaded })
+    let runs = std::iter::once(first).chain(others).collect();
+    Ok(Column { runs, fabric, operations, loaded })
 }
 
 /// Runs a scenario under its seed.

@@ -60,6 +60,7 @@ mod links;
 pub mod meter;
 pub mod observe;
 mod occupancy;
+pub mod operations;
 pub mod packets;
 pub mod parallel;
 pub mod place;

@@ -24,7 +24,7 @@ mod racks;
 
 pub use domains::{DomainRow, Domains};
 pub use grow::{Growth, Piece, grow};
-pub use racks::Racks;
+pub use racks::{CableRow, Racks};
 
 /// A fabric in numbers.
 #[derive(Clone, Debug, PartialEq, Serialize)]

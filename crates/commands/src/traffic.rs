@@ -84,6 +84,9 @@ pub struct Report {
     pub matrix: Matrix,
     /// Length of a step by the closed form.
     pub step_s: f64,
+    /// The last stage's first passes, as rates of a NIC.
+    #[serde(skip)]
+    within: Vec<PassBurst>,
     #[serde(skip)]
     tiers: Vec<(String, f64)>,
     #[serde(skip)]
@@ -203,7 +206,8 @@ pub fn run(loaded: &Loaded) -> Result<Report, Failure> {
     let mut lines: Vec<Line> = Vec::new();
     let sizes = walk.each(&mut |line| lines.push(*line))?;
     let prediction = predicted(loaded, &world, Engine::Analytic)?;
-    let habits = Habits::of(&program, &prediction);
+    let rhythms = step::rhythm::rhythms(world.world(), &assumed)?;
+    let habits = Habits::of(&program, &prediction).with_rhythms(&rhythms);
     let stages = by_stage(&world, &lines);
     let rate = stage_rate(&world);
     let burst = burst::burst(&prediction.line, &stages, rate, habits);
@@ -211,7 +215,7 @@ pub fn run(loaded: &Loaded) -> Result<Report, Failure> {
     let line = &prediction.line;
     let mut report = summarise(loaded, &world, &places, (&lines, &sizes), burst);
     report.step_s = prediction.step.as_secs_f64();
-    report.passes = profile::passes(&world, line, &sizes, (rate, habits));
+    [report.passes, report.within] = profile::passes(&world, line, &sizes, (rate, habits));
     report.profile = profile::profile(loaded, &world, &places, &lines, (line, rate, habits));
     report.calls = calls(&program, &sizes);
     report.placements = placements(loaded, &world, &places, &walk, &lines)?;
@@ -243,9 +247,15 @@ fn stage_rate(world: &JobWorld<'_>) -> f64 {
         .filter(|class| class.kind == LinkKind::ScaleOut)
         .map(|class| class.rate.bytes_per_s())
         .sum();
+    stage_nics(world) * nic
+}
+
+/// The NICs of one stage's ranks.
+fn stage_nics(world: &JobWorld<'_>) -> f64 {
+    let fabric = world.fabric();
     let nics_per_gpu = fabric.nics_per_node() as f64 / fabric.gpus_per_node().max(1) as f64;
     let layout = &world.job.layout;
-    (layout.gpus() / layout.pp) as f64 * nics_per_gpu * nic
+    (layout.gpus() / layout.pp) as f64 * nics_per_gpu
 }
 
 fn summarise(
@@ -278,10 +288,6 @@ fn summarise(
     let moved: f64 = sizes.iter().map(|size| size.volume).sum();
     let nics = fabric.nics_per_node().max(1);
     let per_node: Vec<f64> = per_nic.chunks(nics).map(|nics| nics.iter().sum()).collect();
-    let mut per_rail = vec![0.0; nics];
-    for (number, bytes) in per_nic.iter().enumerate() {
-        per_rail[fabric.rail_of(fabric.nic(number))] += bytes;
-    }
     let gpus_per_nic = fabric.gpus_per_node() as f64 / nics as f64;
     let MeanMax { mean, max } = mean_max(&per_nic);
     let zone_word = fabric.networks().first().map_or("zone", |network| &network.zone_word);
@@ -291,6 +297,7 @@ fn summarise(
         by_primitive,
         by_pass: profile::by_pass(sizes),
         passes: Vec::new(),
+        within: Vec::new(),
         profile: Vec::new(),
         elephants: Elephants {
             threshold_bytes: ELEPHANT_BYTES,
@@ -301,7 +308,7 @@ fn summarise(
         per_tier_bytes: load.per_tier.iter().cloned().collect(),
         per_gpu_bytes: MeanMax { mean: mean / gpus_per_nic, max: max / gpus_per_nic },
         per_node_bytes: mean_max(&per_node),
-        per_rail_bytes: per_rail,
+        per_rail_bytes: per_rail(fabric, &per_nic),
         sizes: size_rows(sizes),
         calls: Vec::new(),
         placements: Vec::new(),
@@ -318,6 +325,14 @@ fn summarise(
             policy: routing.policy.name(),
         },
     }
+}
+
+fn per_rail(fabric: &Fabric, per_nic: &[f64]) -> Vec<f64> {
+    let mut per_rail = vec![0.0; fabric.nics_per_node().max(1)];
+    for (number, bytes) in per_nic.iter().enumerate() {
+        per_rail[fabric.rail_of(fabric.nic(number))] += bytes;
+    }
+    per_rail
 }
 
 fn mean_max(values: &[f64]) -> MeanMax {

@@ -2,6 +2,7 @@
 //! claims that can fail.
 
 use commands::claims::{self, Verdict};
+use commands::operations::Operations;
 use commands::{Engine, targets, told, topo, traffic};
 use scenario::{Loaded, Purpose, Request, load, preset};
 
@@ -62,13 +63,31 @@ fn targets_are_met_or_missed_by_name() {
 #[test]
 fn racks_hold_no_more_than_they_may() {
     for name in preset::names() {
-        let found = topo::run(&fabric(name, &[])).racks;
+        let found = topo::run(&fabric(name, &[])).racks.held;
         assert!(0 < found.racks && found.power_w <= found.limit_w, "{name}: {found:?}");
     }
-    let tight = topo::run(&fabric("small-128", &["racks.power_w=25000"])).racks;
-    let two = topo::run(&fabric("small-128", &["racks.servers=2"])).racks;
+    let tight = topo::run(&fabric("small-128", &["racks.power_w=25000"])).racks.held;
+    let two = topo::run(&fabric("small-128", &["racks.servers=2"])).racks.held;
     assert_eq!((tight.servers, tight.racks), (two.servers, two.racks));
-    assert_eq!(topo::run(&fabric("small-128", &["racks.power_w=100"])).racks.racks, 0);
+    assert_eq!(topo::run(&fabric("small-128", &["racks.power_w=100"])).racks.held.racks, 0);
+}
+
+/// Oracle: 128 servers, two to a rack of 64; the leaves of 32 NICs have four servers, so two racks.
+#[test]
+fn cables_follow_from_rows_unless_their_length_is_given() {
+    let of = |set: &[&str]| {
+        let found = topo::run(&fabric("small-1024", set));
+        let cables = found.racks.cables.iter().map(|row| (row.from, row.length_m));
+        (cables.collect::<Vec<_>>(), found.latency_us.across.unwrap(), found.summary.cost_usd)
+    };
+    let (usual, _, _) = of(&[]);
+    assert!(usual.iter().all(|(from, _)| *from == "usual"), "{usual:?}");
+    let (rows, near, cheap) = of(&["racks.servers=2"]);
+    assert!(rows.iter().all(|(from, _)| *from == "rows") && rows[0].1 < rows[1].1, "{rows:?}");
+    let (long, far, dear) = of(&["racks.servers=2", "racks.per_row=64", "racks.rack_m=6.0"]);
+    assert!(rows[1].1 < long[1].1 && near < far && cheap < dear, "{rows:?} {long:?}");
+    let (said, _, _) = of(&["racks.servers=2", "fabric.links=[{length=\"7m\"}]"]);
+    assert_eq!((said[0], said[1].0), (("given", 7.0), "rows"), "{said:?}");
 }
 
 #[test]
@@ -105,6 +124,53 @@ fn every_deployment_has_a_told_reading_or_a_reason() {
         .iter()
         .find(|cell| cell.model == "Llama 3" && cell.column == "oversubscription");
     assert!(llama.is_some_and(|cell| cell.told_agrees && !cell.better_agrees), "{llama:?}");
+}
+
+/// Oracle: every switch and every server of Ethernet; of InfiniBand one manager and the servers.
+#[test]
+fn operators_are_asked_for_what_the_files_say() {
+    let of = |set: &[&str]| {
+        let loaded = loaded("small-128", Purpose::Run(Engine::Analytic), set);
+        let scenario = &loaded.scenario;
+        let (cluster, catalogue) = (&scenario.cluster, &scenario.catalogue);
+        let summary = fabric::summary::summary(loaded.fabric(), cluster, catalogue);
+        (Operations::of(&loaded, &summary).unwrap(), summary)
+    };
+    let (roce, summary) = of(&[]);
+    assert_eq!(roce.devices, summary.switches + summary.nodes);
+    let lines: u64 = roce.files.iter().map(|file| file.devices * file.lines).sum();
+    assert_eq!(roce.lines, lines);
+    // Trust and pauses by `mlnx_qos`, both ends of DCQCN by `echo`.
+    let nic = roce.files.iter().find(|file| file.name == "nic.sh").unwrap();
+    assert_eq!((nic.devices, nic.settings), (summary.nodes, 4));
+    assert!(roce.keys.is_empty() || !roce.keys.contains(&"ecn.min".to_owned()), "{roce:?}");
+    let hashed = ["network.routing.policy=e-ecmp", "network.ecn.min=50KiB"];
+    let (tuned, _) = of(&hashed);
+    assert!(tuned.keys.contains(&"ecn.min".to_owned()), "closed forms do not obey it: {tuned:?}");
+    assert!(tuned.files.iter().any(|file| file.name == "udf-hash.txt") && roce.lines < tuned.lines);
+    let (credits, _) = of(&[
+        "network.transport=infiniband",
+        "network.routing.policy=infiniband-adaptive",
+        "fabric.leaf.switch=quantum-2",
+    ]);
+    assert_eq!(credits.devices, 1 + summary.nodes, "{credits:?}");
+    assert!(credits.lines < roce.lines);
+    let vendors = |asked: &Operations| asked.told[0].text.clone();
+    assert_eq!(vendors(&credits), "NVIDIA");
+    assert!(vendors(&roce).contains("Broadcom") && vendors(&roce).contains("Huawei"));
+    assert!(credits.told.iter().any(|told| told.text.contains("quantum-2: reduction")));
+    assert!(roce.told.iter().chain(&credits.told).all(|told| !told.source.is_empty()));
+}
+
+/// Oracle: an expert model's exchanges come in bursts at the NIC's rate, with kernels between them.
+#[test]
+fn bursts_show_within_a_pass() {
+    let loaded = loaded("claims/deepseek-limited", Purpose::Wire, &[]);
+    let wire = traffic::run(&loaded).unwrap();
+    let expert = wire.passes.iter().find(|pass| pass.pass == "expert").unwrap();
+    assert!(2.0 < expert.peak_to_mean, "{} {}", expert.peak_to_mean, expert.duty_cycle);
+    let own = wire.profile.iter().find(|row| row.primitive == "all_to_all").unwrap();
+    assert!(1.0 < own.peak_to_mean, "{own:?}");
 }
 
 fn verdict(id: &str, set: &[&str]) -> Verdict {

@@ -5,6 +5,10 @@ use commands::{Engine, run_job};
 use scenario::{Purpose, Request, load};
 
 fn step(preset: &str, engine: Engine, set: &[&str]) -> run_job::Report {
+    step_on(preset, engine, set, false)
+}
+
+fn step_on(preset: &str, engine: Engine, set: &[&str], whole: bool) -> run_job::Report {
     let request = Request {
         scenario: Some(preset.to_owned()),
         set: set.iter().map(|set| (*set).to_owned()).collect(),
@@ -13,7 +17,7 @@ fn step(preset: &str, engine: Engine, set: &[&str]) -> run_job::Report {
     };
     let loaded = load(&request).unwrap_or_else(|problems| panic!("{preset}: {problems}"));
     let mut watch = packetsim::Watch::default();
-    run_job::run(&loaded, engine, Patience::Usual, &mut watch).unwrap()
+    run_job::run_once(&loaded, engine, Patience::Usual, whole, &mut watch).unwrap()
 }
 
 fn adds_up(preset: &str, engine: Engine) {
@@ -34,8 +38,8 @@ fn causes_add_up_on_every_preset_by_closed_forms() {
 }
 
 #[test]
-fn causes_add_up_with_flows() {
-    for preset in ["small-16", "small-128", "small-1024", "deepseek-v2", "mixtral-h100"] {
+fn causes_add_up_on_every_preset_with_flows() {
+    for preset in scenario::preset::names().filter(|name| !name.contains('/')) {
         adds_up(preset, Engine::Flow);
     }
 }
@@ -87,7 +91,25 @@ fn few_credits_on_long_cables_make_stalls_lead() {
     assert_eq!(report.causes_s.leads().0, "pauses or credit stalls", "{:?}", report.causes_s);
 }
 
-/// A link that is down takes its share of a leaf's uplinks with it.
+/// On one clock the same causes lead as by phases, and they add up there too.
+#[test]
+fn causes_lead_alike_on_one_clock() {
+    let slow = [ADAPTIVE, "stragglers=[{gpu={stage=0,speed=0.5}}]"];
+    let worlds: [(&[&str], &str); 3] = [
+        (&[ADAPTIVE], "line rate"),
+        (&["network.routing.policy=ecmp"], "hash collisions"),
+        (&slow, "stragglers"),
+    ];
+    for (set, leader) in worlds {
+        let report = step_on("small-128", Engine::Flow, set, true);
+        assert_eq!(report.causes_s.leads().0, leader, "{set:?}: {:?}", report.causes_s);
+        let (causes, axes) = (report.causes_s.total(), report.breakdown_s.total());
+        assert!((causes - axes).abs() < 1e-9, "{set:?}: {causes} {axes}");
+        assert!(report.causes_s.named().iter().all(|(_, seconds)| 0.0 <= *seconds), "{set:?}");
+    }
+}
+
+/// What a tier cannot carry, all its links carrying alike, is its boundary.
 #[test]
 fn a_boundary_shows_where_a_tier_is_narrow() {
     let narrow = ["fabric.oversubscription=[8]", ADAPTIVE];

@@ -28,7 +28,7 @@ use crate::assignment;
 use crate::check::{Checked, check, missing};
 use crate::derive;
 use crate::fabrics::Fabrics;
-use crate::file::ScenarioFile;
+use crate::file::{NetworkConfig, ScenarioFile};
 use crate::flows::{self, FlowTable};
 use crate::hash::{ScenarioHash, hash, hash_bytes};
 use crate::import;
@@ -107,6 +107,8 @@ pub struct Loaded {
     pub beside: Option<Box<Loaded>>,
     /// The servers that the job has, where others have the rest.
     pub nodes: Option<Vec<u64>>,
+    /// As it was written, before what the purpose does not obey was put back.
+    network: NetworkConfig,
     fabric: Option<Arc<Fabric>>,
     flows: Option<Arc<FlowTable>>,
     tree: Node,
@@ -554,6 +556,7 @@ impl Loader {
             members: Vec::new(),
             beside: None,
             nodes: None,
+            network: written.network,
             fabric,
             flows,
             tree,
@@ -737,6 +740,11 @@ impl Loaded {
     /// The fabric. Only a scenario that was loaded whole has one.
     pub fn fabric(&self) -> &Fabric {
         self.fabric.as_deref().expect("a scenario that was loaded whole has a fabric")
+    }
+
+    /// The network's settings as they were written, obeyed by this purpose or not.
+    pub fn network_as_written(&self) -> &NetworkConfig {
+        &self.network
     }
 
     /// The same fabric with the circuits of several settings in place of its own.

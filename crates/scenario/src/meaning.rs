@@ -76,12 +76,13 @@ impl Meaning {
             let keys = meaning.findings.iter().flat_map(|finding| &finding.keys);
             keys.into_iter().any(|key| key.starts_with(section))
         };
-        if ["cluster.", "fabric.", "catalogue."].into_iter().any(is_out_of_range) {
+        if ["cluster.", "fabric.", "catalogue.", "racks."].into_iter().any(is_out_of_range) {
             return meaning;
         }
         match with_file(scenario, &directory) {
             Ok((fabric, assumed)) => {
                 meaning.warnings.extend(assumed);
+                let fabric = with_racks(scenario, fabric, fabrics);
                 match fabrics.get(&scenario.cluster, &fabric, &scenario.catalogue) {
                     Ok(fabric) => {
                         meaning.add_faults(&fabric, scenario);
@@ -310,6 +311,25 @@ fn with_file<'a>(
     Ok((fabric, assumed.into_iter().map(named).collect()))
 }
 
+/// The fabric with cables as long as rows of racks make them, where the scenario tells of racks
+/// and not of the cables. What cannot be built is told by whoever builds it.
+fn with_racks<'a>(
+    scenario: &ScenarioFile,
+    fabric: Cow<'a, FabricConfig>,
+    fabrics: &Fabrics,
+) -> Cow<'a, FabricConfig> {
+    if !scenario.racks.lay_cables(&fabric) {
+        return fabric;
+    }
+    match fabrics.get(&scenario.cluster, &fabric, &scenario.catalogue) {
+        Ok(built) => {
+            let summary = fabric::summary::summary(&built, &scenario.cluster, &scenario.catalogue);
+            scenario.racks.laid(fabric, &built, &summary)
+        }
+        Err(_) => fabric,
+    }
+}
+
 /// The fabric with the circuits of several settings of its circuit switches in place of its own.
 pub(crate) fn with_circuits(
     scenario: &ScenarioFile,
@@ -317,7 +337,8 @@ pub(crate) fn with_circuits(
     settings: &[Setting],
 ) -> Result<Fabric, String> {
     let first = |findings: Vec<Finding>| findings.into_iter().map(|f| f.message).next();
-    let (mut fabric, _) = with_file(scenario, &directory).map_err(|finding| finding.message)?;
+    let (fabric, _) = with_file(scenario, &directory).map_err(|finding| finding.message)?;
+    let mut fabric = with_racks(scenario, fabric, &Fabrics::default());
     fabric.to_mut().circuits.settings = settings.to_vec();
     topology::build(&scenario.cluster, &fabric, &scenario.catalogue)
         .map_err(|errors| first(errors.into_iter().map(of_fabric).collect()).unwrap_or_default())

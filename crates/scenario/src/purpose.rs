@@ -28,6 +28,7 @@ use crate::Targets;
 use crate::file::ScenarioFile;
 use crate::jobs::Member;
 use crate::load::Loaded;
+use crate::racks::leaves_lengths_out;
 use crate::schema::join;
 use crate::tree::{Layer, Node, Value};
 
@@ -332,8 +333,9 @@ impl Asked<'_> {
 
     /// Names targets that nothing here can meet or miss.
     fn targets(&self, idle: &mut Idle) {
-        if self.load != Load::Nothing {
-            idle.key("racks", "this command does not look at racks", "`topo`");
+        if self.load != Load::Nothing && !leaves_lengths_out(&self.scenario.fabric) {
+            let why = "every cable has a length of its own";
+            idle.key("racks", why, "`topo`, or leave out fabric.links.length");
         }
         match self.load {
             Load::Job => {}

@@ -5,9 +5,9 @@
 //! added to it: both are stragglers. The step is put together once more with every group alone: of
 //! that the exposed time of each axis is shared out as the axis's exchanges are, launches,
 //! hand-overs and ways as latency, bytes as line rate. What the step is longer for contention is
-//! told apart by what the links carried ([`Excess`]). On one clock, where phases meet, there is no
-//! step with every group alone: there the exposed time is shared out as it is, contention included,
-//! and jitter is in what is computed.
+//! told apart by what the links carried ([`Excess`]). On one clock computation, bubble and stragglers
+//! are what was seen there; exposed communication has the causes that it has by phases, one by one,
+//! and what is longer than those is line rate: phases that met on their links.
 //!
 //! Contention, step by step, each at most what the engine found: NICs that several groups share
 //! are line rate still; what the uplinks of a switch need if all carry alike is the tier's
@@ -106,6 +106,28 @@ impl Causes {
         for cause in [Cause::Compute, Cause::Latency, Cause::LineRate, Cause::Pipeline] {
             self.seconds[cause as usize] = 0.0;
         }
+    }
+
+    /// The causes of a step on one clock, where these are those of its phases one by one. What is
+    /// computed or waited for longer than the order of the step says, somebody is slow.
+    pub(crate) fn on_one_clock(&self, breakdown: &Breakdown, overhead: Span) -> Self {
+        let of = |share: Share| breakdown.get(share).as_secs_f64();
+        let looped = breakdown.get(Share::Other).min(overhead).as_secs_f64();
+        let mut causes = Self::default();
+        causes.add(Cause::Compute, of(Share::Compute) + of(Share::Optimizer));
+        causes.add(Cause::Pipeline, of(Share::Bubble));
+        causes.add(Cause::Other, looped);
+        causes.add(Cause::Stragglers, of(Share::Other) - looped);
+        let exposed = breakdown.total().as_secs_f64() - causes.total();
+        let mut network = *self;
+        let apart = [Cause::Compute, Cause::Pipeline, Cause::Stragglers, Cause::Other];
+        apart.iter().for_each(|cause| network.seconds[*cause as usize] = 0.0);
+        let known = network.total();
+        if 0.0 < known {
+            causes.add_all(&network, exposed.min(known) / known);
+        }
+        causes.add(Cause::LineRate, (exposed - known).max(0.0));
+        causes
     }
 
     /// A breakdown by cause, with each axis's exchanges by cause.
@@ -328,6 +350,28 @@ mod tests {
         assert!(close(Cause::Latency, 2.0) && close(Cause::Collisions, 1.0), "{causes:?}");
         assert!(close(Cause::Other, 0.5), "an axis of which nothing is known");
         assert!((causes.total() - breakdown.total().as_secs_f64()).abs() < 1e-12);
+    }
+
+    /// Oracle: by phases two seconds of collisions and one of line rate; on one clock four.
+    #[test]
+    fn on_one_clock_what_is_more_than_by_phases_is_line_rate() {
+        let mut phases = Causes::default();
+        phases.add(Cause::Compute, 9.0);
+        phases.add(Cause::Collisions, 2.0);
+        phases.add(Cause::LineRate, 1.0);
+        let seen = Breakdown::default()
+            .with(Share::Compute, Span::from_ms(8_000))
+            .with(Share::Dp, Span::from_ms(4_000))
+            .with(Share::Other, Span::from_ms(500));
+        let causes = phases.on_one_clock(&seen, Span::from_ms(100));
+        let close = |cause, seconds: f64| (causes.get(cause) - seconds).abs() < 1e-12;
+        assert!(close(Cause::Compute, 8.0) && close(Cause::Collisions, 2.0), "{causes:?}");
+        assert!(close(Cause::LineRate, 2.0), "{causes:?}");
+        assert!(close(Cause::Other, 0.1) && close(Cause::Stragglers, 0.4), "{causes:?}");
+        let shorter = seen.with(Share::Dp, Span::from_ms(1_500));
+        let causes = phases.on_one_clock(&shorter, Span::from_ms(100));
+        assert!((causes.get(Cause::Collisions) - 1.0).abs() < 1e-12, "{causes:?}");
+        assert!((causes.total() - shorter.total().as_secs_f64()).abs() < 1e-12);
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //! * [`attribution`]: the critical path, in words and numbers.
 //! * [`causes`]: the same time once more, by cause.
 //! * [`predict`]: one step of a job on a fabric, from all of these.
+//! * [`rhythm`]: when within a pass which axis is on the fabric.
 //! * [`whole`]: the same on one clock, every copy of every stage in one run.
 //! * [`faults`]: failures, checkpoints, restarts; the share of the time that trains.
 //! * [`campaign`]: the same by dice, over days: spares, floods, copies that go on alone.
@@ -39,6 +40,7 @@ pub mod overheads;
 pub mod parts;
 pub mod predict;
 pub mod published;
+pub mod rhythm;
 pub mod timeline;
 pub mod validate;
 pub mod whole;

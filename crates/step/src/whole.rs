@@ -24,7 +24,6 @@ use units::Span;
 
 use crate::attribution::critical_path;
 use crate::breakdown;
-use crate::causes::Causes;
 use crate::costs::Costing;
 use crate::network::{Exchange, Network, Runner, Unserved, summary_of};
 use crate::predict::{Assumptions, Prediction, WORST_LINKS, World, events, library_of};
@@ -128,6 +127,7 @@ impl<'a> Plan<'a> {
         let events = events(job, self.assumptions, line.length());
         let breakdown = breakdown::of_stage(&line, busiest).with(Share::Other, events);
         let (step, phases) = (breakdown.total(), &self.phases);
+        let causes = phases.causes.on_one_clock(&breakdown, overhead);
         let bytes: Vec<f64> = outcome.links.iter().map(|link| link.bytes as f64).collect();
         let seen: Vec<&_> = phases.phases.iter().collect();
         let links = summary_of(fabric, &bytes, (&seen, &phases.repeats), step, WORST_LINKS);
@@ -138,7 +138,7 @@ impl<'a> Plan<'a> {
             tflops_per_gpu: phases.tflops_per_gpu * faster,
             mfu: phases.mfu * faster,
             breakdown,
-            causes: Causes::of(&breakdown, &phases.by_cause),
+            causes,
             links,
             path: critical_path(&line),
             line,

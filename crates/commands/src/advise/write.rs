@@ -5,6 +5,7 @@
 //! all). What a system has no field for is said there, never left out in silence.
 
 use fabric::routing::Policy;
+use fabric::transport::Transport;
 use scenario::{Loaded, Purpose, Request};
 
 use super::Advised;
@@ -135,6 +136,45 @@ pub fn files(request: &Request, advised: &Advised) -> Result<Vec<File>, Failure>
             _ => readme(&why, &needed(&loaded, &change)),
         };
         Ok(File { name, text })
+    });
+    made.collect()
+}
+
+/// Which devices have a file.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum On {
+    /// Every switch.
+    Switches,
+    /// Every server.
+    Servers,
+}
+
+/// The files by which a network is set up, as `files` makes them, and who has them.
+const OF_NETWORK: [(&str, On); 4] = [
+    ("sonic-config_db.json", On::Switches),
+    ("udf-hash.txt", On::Switches),
+    ("nic.sh", On::Servers),
+    ("nccl.conf", On::Servers),
+];
+
+/// Who has a file of a network.
+pub(crate) fn on(name: &str) -> Option<On> {
+    OF_NETWORK.iter().find(|(own, _)| *own == name).map(|(_, on)| *on)
+}
+
+/// The files that set up a scenario's network as it stands. InfiniBand's switches and NICs need
+/// none of their own.
+pub(crate) fn of_network(loaded: &Loaded) -> Vec<(&'static str, On, String)> {
+    let credits = loaded.scenario.network.transport == Transport::Infiniband;
+    let wanted = OF_NETWORK.into_iter().filter(|(name, _)| !credits || *name == "nccl.conf");
+    let made = wanted.map(|(name, on)| {
+        let text = match name {
+            "sonic-config_db.json" => switch::sonic(loaded),
+            "udf-hash.txt" => switch::udf(loaded),
+            "nic.sh" => host::nic(loaded),
+            _ => host::nccl(loaded),
+        };
+        (name, on, text)
     });
     made.collect()
 }

@@ -10,7 +10,7 @@ use super::Case;
 use super::network;
 use super::pairs;
 use super::subject::{Figure, Subject};
-use crate::run_job;
+use crate::{operations, run_job};
 
 /// What a measure is asked.
 pub(super) struct Question<'a> {
@@ -78,6 +78,16 @@ fn whole(subject: &Subject, of: impl Fn(&run_job::Report) -> f64) -> Figure {
 pub(super) const MEASURES: &[Measure] = &[
     // The cluster, its parts and its price.
     measure("gpus", "GPUs of the cluster (topo)", |q| each(q, |s| Ok(s.summary()?.gpus as f64))),
+    measure("gpus-per-server", "GPUs of a server (topo)", |q| {
+        each(q, |s| Ok(s.summary()?.gpus as f64 / s.summary()?.nodes.max(1) as f64))
+    }),
+    measure("makers", "makers of Ethernet over makers of InfiniBand switches (catalogue)", |q| {
+        let count = |credits: bool| operations::makers(q.catalogue, credits).len().max(1) as f64;
+        Ok(vec![count(false) / count(true)])
+    }),
+    measure("configured-lines", "lines on all devices, first over second (compare)", |q| {
+        pair(q, |a, b| Ok(configured_lines(a)? / configured_lines(b)?))
+    }),
     measure("parameters", "parameters of the job's model", |q| {
         each(q, |s| {
             let job = s.loaded()?.job.as_ref().ok_or("no job")?;
@@ -173,11 +183,12 @@ pub(super) const MEASURES: &[Measure] = &[
         "expert-parallel bytes between NICs, first over second (traffic)",
         |q| pair(q, |a, b| Ok(a.wire()?.by_axis["ep"] / b.wire()?.by_axis["ep"])),
     ),
-    measure("cross-zone-saving", "bytes between zones, beside random placement (traffic)", |q| {
-        each(q, |s| cross_zone_saving(s, "random"))
-    }),
-    measure("cross-zone-linear", "the same, beside ranks in order of servers (traffic)", |q| {
-        each(q, |s| cross_zone_saving(s, "linear"))
+    measure("cross-zone-saving", "bytes between zones, beside each placement (traffic)", |q| {
+        let against = |case: &Case| {
+            let name = case.name.strip_prefix("against ").unwrap_or(&case.name);
+            cross_zone_saving(q.subjects[0], name)
+        };
+        q.cases.iter().map(against).collect()
     }),
     measure("idle-paths", "unused capacity of uplinks while the busiest is full (traffic)", |q| {
         each(q, |s| Ok(1.0 - 1.0 / s.wire()?.entropy.uplink_imbalance.max(1.0)))
@@ -191,13 +202,14 @@ pub(super) const MEASURES: &[Measure] = &[
     measure("part-ep", "expert parallelism over the largest part besides computation (run)", |q| {
         step(q, |r| part(r, r.breakdown_s.ep))
     }),
-    measure(
-        "part-scale-out",
-        "data parallel and pipeline messages over the largest part (run)",
-        |q| step(q, |r| part(r, r.breakdown_s.dp + r.breakdown_s.pp)),
-    ),
-    measure("part-jitter", "jitter and the loop over the largest part (run)", |q| {
-        step(q, |r| part(r, r.breakdown_s.other))
+    measure("part-boundary", "a tier's or zone's boundary over the largest cause (run)", |q| {
+        step(q, |r| cause(r, r.causes_s.boundary))
+    }),
+    measure("part-stragglers", "stragglers and faults over the largest cause (run)", |q| {
+        step(q, |r| cause(r, r.causes_s.stragglers + r.causes_s.faults))
+    }),
+    measure("part-credits", "latency and stalls over the largest cause (run)", |q| {
+        step(q, |r| cause(r, r.causes_s.latency + r.causes_s.stalls))
     }),
     measure("peak-utilisation", "busiest link in the phase that loads it most (run)", |q| {
         step(q, |r| r.phases.iter().map(|phase| phase.busiest_utilisation).fold(0.0, f64::max))
@@ -279,6 +291,15 @@ pub(super) const MEASURES: &[Measure] = &[
     }),
     measure("tensor-growth", "bytes of an all-gather among 8 GPUs over 4", |q| {
         each(q, network::tensor_growth)
+    }),
+    measure("all-reduce-growth", "bytes from NICs, all GPUs over half of them (flows)", |q| {
+        each(q, network::all_reduce_growth)
+    }),
+    measure("dcqcn-queue", "deepest queue with DCQCN over without (packets)", |q| {
+        each(q, pairs::dcqcn_queue)
+    }),
+    measure("reorder-cost", "makespan sprayed: go-back-N over direct placement (packets)", |q| {
+        each(q, pairs::reorder_cost)
     }),
     measure("incast-buffer", "smallest shared buffer without loss or delay (run, packets)", |q| {
         each(q, network::smallest_buffer)
@@ -423,6 +444,17 @@ fn part(report: &run_job::Report, seconds: f64) -> f64 {
     let named = report.breakdown_s.named();
     let others = named.iter().filter(|(name, _)| *name != "compute");
     seconds / others.map(|(_, seconds)| *seconds).fold(f64::MIN_POSITIVE, f64::max)
+}
+
+/// A cause over the largest besides computation.
+fn cause(report: &run_job::Report, seconds: f64) -> f64 {
+    seconds / report.causes_s.leads().1.max(f64::MIN_POSITIVE)
+}
+
+/// Lines that all devices of a network must be told.
+fn configured_lines(subject: &Subject) -> Figure {
+    let asked = operations::Operations::of(subject.loaded()?, subject.summary()?);
+    Ok(asked.map_err(|failure| failure.to_string())?.lines as f64)
 }
 
 /// How long the phases take undisturbed, over how long they take on the fabric.

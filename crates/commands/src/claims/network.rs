@@ -124,6 +124,17 @@ pub(super) fn tensor_growth(subject: &Subject) -> Figure {
     Ok(moved(8)? / moved(4)?)
 }
 
+/// What an all-reduce of all GPUs puts on NICs over what one of half of them does.
+pub(super) fn all_reduce_growth(subject: &Subject) -> Figure {
+    let loaded = subject.loaded()?;
+    let moved = |gpus: usize| {
+        let outcome = run_collective(loaded, gpus, Collective::AllReduce, Some("ring"))?;
+        Ok::<f64, String>(bytes(loaded.fabric(), &outcome, leaves_a_nic))
+    };
+    let gpus = loaded.fabric().gpus();
+    Ok(moved(gpus)? / moved(gpus / 2)?)
+}
+
 /// The scenario's synthetic traffic on the packet engine.
 pub(super) fn packets(subject: &Subject) -> Result<(run_traffic::Report, Work, Outcome), String> {
     let options = run_traffic::Options { engine: Engine::Packet, ..Default::default() };

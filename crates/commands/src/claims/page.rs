@@ -87,6 +87,7 @@ fn written(figure: f64, unit: &str) -> String {
         "USD" => dollars(figure),
         "GPUs" | "ports" | "drops" => grouped(figure.max(0.0).round() as u64),
         "parameters" => format!("{} B", significant(figure / 1e9)),
+        "fine ratio" => format!("{figure:.5}"),
         "FLOP" => format!("{figure:.2e} FLOP"),
         "FLOP/s" => format!("{} TFLOP/s", significant(figure / 1e12)),
         "h" if 1e4 <= figure => format!("{} kh", significant(figure / 1e3)),

@@ -112,15 +112,32 @@ pub(super) fn expert_peak(subject: &Subject) -> Figure {
 
 const DCQCN: &str = "network.congestion.control=dcqcn";
 
+/// The deepest queue of a run of packets.
+fn deepest(subject: &Subject, settings: &[&str]) -> Figure {
+    let (_, _, outcome) = network::packets(&set(subject, settings))?;
+    let deepest = outcome.links.iter().map(|link| link.peak_queue).max();
+    Ok(deepest.ok_or("no link")?.as_f64())
+}
+
 /// The deepest queue of an incast with marks from 4 MiB on, over that with marks from 100 KiB on.
 pub(super) fn ecn_too_high(subject: &Subject) -> Figure {
-    let queue = |settings: &[&str]| {
-        let (_, _, outcome) = network::packets(&set(subject, settings))?;
-        let deepest = outcome.links.iter().map(|link| link.peak_queue).max();
-        Ok::<f64, String>(deepest.ok_or("no link")?.as_f64())
-    };
-    let late = queue(&[DCQCN, "network.ecn.min=4MiB", "network.ecn.max=8MiB"])?;
-    Ok(late / queue(&[DCQCN, "network.ecn.min=100KiB", "network.ecn.max=400KiB"])?)
+    let late = deepest(subject, &[DCQCN, "network.ecn.min=4MiB", "network.ecn.max=8MiB"])?;
+    let early = deepest(subject, &[DCQCN, "network.ecn.min=100KiB", "network.ecn.max=400KiB"])?;
+    Ok(late / early)
+}
+
+/// The deepest queue of an incast with DCQCN, over that without.
+pub(super) fn dcqcn_queue(subject: &Subject) -> Figure {
+    let with = deepest(subject, &[DCQCN])?;
+    Ok(with / deepest(subject, &["network.congestion.control=none"])?)
+}
+
+/// How long packets take that are sprayed where receivers want them in order, over where they
+/// place them as they come.
+pub(super) fn reorder_cost(subject: &Subject) -> Figure {
+    let spray = "network.routing.policy=spray";
+    let in_order = makespan(subject, &[spray, "network.nic.reorder=none"])?;
+    Ok(in_order / makespan(subject, &[spray, "network.nic.reorder=direct-placement"])?)
 }
 
 fn makespan(subject: &Subject, settings: &[&str]) -> Figure {

@@ -64,12 +64,14 @@ pub(super) fn sheet(report: &Report) -> Sheet {
         sheet = sheet.heading("What the columns are").table(columns(report));
     }
     let details = details(report);
+    let names = &report.columns;
     if report.all {
         let parts = [sheet.parts, details.parts].concat();
-        return Sheet { parts };
+        return super::requirements::show(Sheet { parts }, names, &report.requirements);
     }
-    let more = "All rows, what was published and its sources: --all, --report FILE.html or --json.";
-    sheet.text(more).on_page(details)
+    let more = "All rows, what was published and its sources, what operators are asked for: --all, \
+                --report FILE.html or --json.";
+    super::requirements::show(sheet.text(more).on_page(details), names, &report.requirements)
 }
 
 fn title(report: &Report) -> String {
@@ -179,7 +181,7 @@ fn details(report: &Report) -> Sheet {
             false => sheet.table(figures(report, &rows, &mut sources)),
         };
     }
-    sheet = super::requirements::show(sheet, &report.columns, &report.requirements);
+    sheet = crate::operations::show(sheet, &report.columns, &report.operations);
     match sources.0.is_empty() {
         true => sheet,
         false => sheet.heading("Sources of what is reported").verbatim(sources.list()),

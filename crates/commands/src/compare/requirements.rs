@@ -36,8 +36,8 @@ const FIGURES: [Figure; 5] = [
     ("scale", "GPUs of the job times MFU", true, |column| {
         column.step().map(|step| step.gpus as f64 * step.mfu)
     }),
-    ("manageability", "switches to configure for 1,000 GPUs", false, |column| {
-        Some(1e3 * column.fabric.switches as f64 / column.fabric.gpus.max(1) as f64)
+    ("manageability", "lines to configure for 1,000 GPUs", false, |column| {
+        Some(1e3 * column.operations.lines as f64 / column.fabric.gpus.max(1) as f64)
     }),
 ];
 
@@ -75,7 +75,7 @@ pub(super) fn show(sheet: Sheet, names: &[String], rows: &[Requirement]) -> Shee
     let mut heads = vec![("requirement", Align::Left), ("rests on", Align::Left)];
     heads.extend(names.iter().map(|name| (name.as_str(), Align::Right)));
     heads.push(("better", Align::Left));
-    let mut table = Table::new(heads);
+    let mut table = Table::new(heads).turning();
     for row in rows {
         let figures = row.values.iter().map(|value| value.map_or_else(String::new, significant));
         let ends = [row.best.clone().unwrap_or_default()];

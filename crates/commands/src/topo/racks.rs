@@ -1,69 +1,93 @@
-//! Racks: how many there are, and what each holds.
+//! Racks: how many there are, what each holds, and how long the cables between them are.
 
-use fabric::cost::Part;
+use fabric::graph::LinkKind;
 use fabric::summary::Summary;
-use report::number::{grouped, watts};
+use report::number::{grouped, significant, watts};
 use scenario::Loaded;
+use scenario::racks::{Held, served};
 use serde::Serialize;
 
-/// What a rack of servers may draw: four DGX H100 of 10.2 kW (NVIDIA, DGX SuperPOD H100 reference
-/// architecture; from memory).
-const USUAL_W: f64 = 40_800.0;
-
-/// The same where a rack is one scale-up domain: NVL72's 132 kW (HPE's data sheet of the GB200
-/// NVL72; from memory).
-const USUAL_OF_A_DOMAIN_W: f64 = 132_000.0;
-
 /// The racks of a cluster's servers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Racks {
-    /// How many there are; none if a server draws more than a rack may.
-    pub racks: u64,
-    /// Servers of a full one.
-    pub servers: u64,
-    /// GPUs of a full one.
-    pub gpus: u64,
-    /// What a full one draws, without switches.
-    pub power_w: f64,
-    /// What it may draw.
-    pub limit_w: f64,
+    /// How they are filled.
+    #[serde(flatten)]
+    pub held: Held,
+    /// The back-end's cables, bottom up.
+    pub cables: Vec<CableRow>,
+}
+
+/// Cables of one tier.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CableRow {
+    /// Between what.
+    pub name: String,
+    /// As long as they are counted, in metres.
+    pub length_m: f64,
+    /// Why: `given`, `rows` of racks, or the topology's `usual`.
+    pub from: &'static str,
+    /// As long as rows of racks would make them.
+    pub rows_m: f64,
 }
 
 impl Racks {
     pub(super) fn of(loaded: &Loaded, summary: &Summary) -> Self {
-        let asked = &loaded.scenario.racks;
-        let gpus_per_node = summary.gpus / summary.nodes.max(1);
-        let is_domain = gpus_per_node < summary.scale_up.domain_gpus;
-        let usual = if is_domain { USUAL_OF_A_DOMAIN_W } else { USUAL_W };
-        let limit_w = asked.power_w.unwrap_or(usual);
-        let (_, all_w) = summary.bill.of(&[Part::Gpu, Part::Host, Part::Nic]);
-        let server_w = all_w / summary.nodes.max(1) as f64;
-        let fit = (limit_w / server_w.max(1.0)).floor() as u64;
-        let most = asked.servers.map_or(u64::MAX, u64::from);
-        let servers = fit.min(most).min(summary.nodes);
-        if servers == 0 {
-            return Self { limit_w, ..Self::default() };
-        }
-        Self {
-            racks: summary.nodes.div_ceil(servers),
-            servers,
-            gpus: servers * gpus_per_node,
-            power_w: servers as f64 * server_w,
-            limit_w,
-        }
+        let scenario = &loaded.scenario;
+        let held = scenario.racks.held(summary);
+        let fabric = loaded.fabric();
+        let is_cable = |kind: LinkKind| kind == LinkKind::ScaleOut;
+        let classes = fabric.classes().iter().filter(|class| is_cable(class.kind));
+        let rows = scenario.racks.lay_cables(&scenario.fabric) && 0 < held.racks;
+        let row = |(tier, (class, servers)): (usize, (&fabric::graph::LinkClass, u64))| {
+            let given = scenario.fabric.links.get(tier).is_some_and(|link| link.length.is_some());
+            CableRow {
+                name: class.name.clone(),
+                length_m: class.length.as_metres_f64(),
+                from: match (given, rows) {
+                    (true, _) => "given",
+                    (false, true) => "rows",
+                    (false, false) => "usual",
+                },
+                rows_m: scenario.racks.cable(&held, servers).as_metres_f64(),
+            }
+        };
+        let imported = fabric.has_imported_names() || !scenario.fabric.parts.is_empty();
+        let cables = match held.racks == 0 || imported {
+            true => Vec::new(),
+            false => classes.zip(served(fabric)).enumerate().map(row).collect(),
+        };
+        Self { held, cables }
     }
 
     pub(super) fn words(&self) -> String {
-        let limit = watts(self.limit_w);
-        match self.racks {
-            0 => format!("Racks: one server draws more than the {limit} of a rack."),
-            racks => format!(
-                "Racks: {} of {} servers, {} GPUs and {} each, of {limit} at most.",
-                grouped(racks),
-                self.servers,
-                self.gpus,
-                watts(self.power_w)
-            ),
+        let Held { racks, servers, gpus, power_w, limit_w, per_row, rows } = self.held;
+        let limit = watts(limit_w);
+        if racks == 0 {
+            return format!("Racks: one server draws more than the {limit} of a rack.");
+        }
+        let cables: Vec<String> = self.cables.iter().map(CableRow::words).collect();
+        let cables = match cables.is_empty() {
+            true => String::new(),
+            false => format!(" Cables: {}.", cables.join("; ")),
+        };
+        format!(
+            "Racks: {} of {servers} servers, {gpus} GPUs and {} each, of {limit} at most, in {} \
+             rows of {}.{cables}",
+            grouped(racks),
+            watts(power_w),
+            grouped(rows),
+            grouped(per_row),
+        )
+    }
+}
+
+impl CableRow {
+    fn words(&self) -> String {
+        let Self { name, length_m, from, rows_m } = self;
+        let length = significant(*length_m);
+        match *from {
+            "rows" => format!("{name} {length} m, as the rows make them"),
+            from => format!("{name} {length} m ({from}; rows make {} m)", significant(*rows_m)),
         }
     }
 }

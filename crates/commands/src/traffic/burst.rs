@@ -7,10 +7,13 @@ use job::{Axis, During};
 use serde::Serialize;
 use step::timeline::Timeline;
 
-use crate::occupancy::{Habits, lay, windows};
+use crate::occupancy::{Habits, lay, lay_within, windows};
 
 /// Steps of the clock.
-const BINS: usize = 2_000;
+const BINS: usize = 20_000;
+
+/// Steps of the clock of a stretch that is looked at more closely.
+const FINE_BINS: usize = 1_000;
 
 /// Below this share of the peak the network counts as idle.
 const IDLE: f64 = 0.01;
@@ -40,7 +43,7 @@ pub(super) type ByStage = Vec<[f64; 5]>;
 
 /// Lays the bytes of each stage on its operations. The closed form's timeline knows no contention,
 /// so what would be more than a stage's NICs send (`rate`, in bytes per second) moves later.
-pub(super) fn burst(line: &Timeline, bytes: &ByStage, rate: f64, habits: Habits) -> Burst {
+pub(super) fn burst(line: &Timeline, bytes: &ByStage, rate: f64, habits: Habits<'_>) -> Burst {
     let length = line.length().as_secs_f64();
     let all: f64 = bytes.iter().flatten().sum();
     if length <= 0.0 || all <= 0.0 {
@@ -82,7 +85,7 @@ pub(super) fn passes(
     line: &Timeline,
     bytes: &[[[f64; 5]; 4]],
     rate: f64,
-    habits: Habits,
+    habits: Habits<'_>,
 ) -> Vec<PassBurst> {
     let length = line.length().as_secs_f64();
     let seconds = (length / BINS as f64).max(1e-15);
@@ -106,6 +109,38 @@ pub(super) fn passes(
         .zip(bins)
         .map(|(during, bins)| PassBurst::of(during, &bins, seconds))
         .collect()
+}
+
+/// Passes from within: the last stage from the beginning of its first forward pass to the
+/// end of its first backward pass, as rates of one of its `nics` NICs.
+pub(super) fn within(
+    line: &Timeline,
+    bytes: &[[[f64; 5]; 4]],
+    (rate, nics): (f64, f64),
+    habits: Habits<'_>,
+) -> Vec<PassBurst> {
+    let Some((stage, bytes)) = bytes.iter().enumerate().next_back() else { return Vec::new() };
+    let windows = windows(line, stage as u32, habits);
+    let Some(stretch) = windows.first_passes() else { return Vec::new() };
+    let seconds = (stretch.1 - stretch.0) / FINE_BINS as f64;
+    let of = |during: During| {
+        let mut bins = vec![0.0; FINE_BINS];
+        for axis in Axis::ALL {
+            for (spans, share) in windows.during(axis, during) {
+                let moved = share * bytes[during as usize][axis as usize];
+                lay_within(spans, moved, stretch, &mut bins);
+            }
+        }
+        let mut waiting = 0.0;
+        for bin in &mut bins {
+            let wanted = *bin + waiting;
+            *bin = wanted.min(rate * seconds);
+            waiting = wanted - *bin;
+        }
+        bins.iter_mut().for_each(|bin| *bin /= nics);
+        PassBurst::of(during, &bins, seconds)
+    };
+    During::ALL.into_iter().map(of).collect()
 }
 
 /// The traffic of one part of a step.

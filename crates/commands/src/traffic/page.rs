@@ -43,6 +43,9 @@ pub(super) fn sheet(report: &Report) -> Sheet {
     sheet = sheet.heading("When").text(when(report)).chart(series(report));
     sheet = sheet.chart(profile::passes_chart(&report.passes));
     sheet = sheet.table(profile::passes_table(&report.passes, report.bytes_per_step));
+    if report.within.iter().any(|pass| 0.0 < pass.bytes) {
+        sheet = sheet.chart(profile::within_chart(&report.within));
+    }
     sheet = sheet.heading("What each primitive does");
     sheet = sheet.table(profile::profile_table(&report.profile));
     sheet = sheet.heading("How well flows are told apart").table(entropy_table(report));

@@ -42,20 +42,21 @@ pub(super) fn by_pass(sizes: &[TransferSize]) -> BTreeMap<&'static str, f64> {
     by_pass
 }
 
-/// The traffic of each part of a step along it.
+/// The traffic of each part of a step along it, and the first passes from within.
 pub(super) fn passes(
     world: &JobWorld<'_>,
     line: &Timeline,
     sizes: &[TransferSize],
-    (rate, habits): (f64, Habits),
-) -> Vec<PassBurst> {
+    (rate, habits): (f64, Habits<'_>),
+) -> [Vec<PassBurst>; 2] {
     let stages = usize::try_from(world.job.layout.pp).expect("few stages");
     let mut moved = vec![[[0.0; 5]; 4]; stages];
     for size in sizes {
         let stage = usize::try_from(size.stage).expect("few stages");
         moved[stage][size.during as usize][size.axis as usize] += size.volume;
     }
-    burst::passes(line, &moved, rate, habits)
+    let within = burst::within(line, &moved, (rate, super::stage_nics(world)), habits);
+    [burst::passes(line, &moved, rate, habits), within]
 }
 
 /// Every primitive that the job uses between NICs.
@@ -64,7 +65,7 @@ pub(super) fn profile(
     world: &JobWorld<'_>,
     places: &Places,
     lines: &[Line],
-    (line, rate, habits): (&Timeline, f64, Habits),
+    (line, rate, habits): (&Timeline, f64, Habits<'_>),
 ) -> Vec<Profile> {
     let routing = &loaded.scenario.network.settings.routing;
     let stages = usize::try_from(world.job.layout.pp).expect("few stages");
@@ -133,6 +134,26 @@ pub(super) fn passes_chart(passes: &[PassBurst]) -> Chart {
         .axes("s", "bps")
         .by("part")
         .labels("time", "rate of all NICs")
+        .units(Unit::Seconds, Unit::BitsPerSecond)
+}
+
+/// Passes from within.
+pub(super) fn within_chart(within: &[PassBurst]) -> Chart {
+    let mut frame = Frame::new(&["s", "bps", "part"]);
+    for pass in within.iter().filter(|pass| 0.0 < pass.bytes) {
+        for (at, rate) in report::chart::decimate(&pass.series, 500) {
+            frame.push(vec![at.into(), rate.into(), pass.pass.into()]);
+        }
+    }
+    Chart::new(ChartKind::Area, "Passes from within: the bursts of a NIC", frame)
+        .caption(
+            "A NIC of the last stage, from the beginning of its first forward pass to the end of \
+             its first backward pass. Kernels and exchanges take their closed forms; those of a \
+             layer stand between equal pieces of its computation.",
+        )
+        .axes("s", "bps")
+        .by("part")
+        .labels("time from the first forward pass", "rate of a NIC")
         .units(Unit::Seconds, Unit::BitsPerSecond)
 }
 
