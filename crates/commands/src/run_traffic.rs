@@ -18,6 +18,7 @@ use crate::files::capture::{self, Captured};
 use crate::meter::{self, Meter};
 use crate::packets::{Budget, Patience};
 use crate::seeds::{self, Repeat, Seeds};
+use crate::files::film::Reel;
 use crate::series::{self, Purpose, Series};
 use crate::work::{Part, Work, work};
 
@@ -191,6 +192,13 @@ pub struct WorstLink {
     /// Over time, on the flow engine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over_time: Option<OverTime>,
+}
+
+impl Report {
+    /// What every link did over time, where pictures were asked for.
+    pub fn reel(&self) -> Option<&Reel> {
+        self.drawn.series().map(|series| &series.reel)
+    }
 }
 
 /// How to run it.

@@ -36,7 +36,7 @@ fn constants() -> [u32; 64] {
 }
 
 /// The digest of a text, as a policy writes it: `'sha256-…'`.
-pub(crate) fn source(text: &str) -> String {
+pub fn source(text: &str) -> String {
     format!("'sha256-{}'", base64(&sha256(text.as_bytes())))
 }
 
