@@ -81,7 +81,7 @@ test("people do to each other's runs and files nothing that they may not", async
   }
   assert.match(await (await ask("old", "GET", "/api/runs")).text(), /expired/);
   const digest = text.match(/token = "([^"]+)"/)[1];
-  for (const forged of [`${tokens.ana}0`, tokens.ana.slice(1), tokens.ana.toUpperCase(), digest, "ana"]) assert.equal(await status(forged, "GET", "/api/runs"), 401, "a forged token");
+  for (const forged of [`${tokens.ana}0`, tokens.ana.slice(1), `${tokens.ana.slice(0, -1)}g`, digest, "ana-ana-ana-ana-ana"]) assert.equal(await status(forged, "GET", "/api/runs"), 401, "a forged token");
 
   // Ana's runs and files are hers alone.
   assert.equal(await status("ana", "POST", "/api/runs", start), 201);
@@ -95,7 +95,7 @@ test("people do to each other's runs and files nothing that they may not", async
   assert.equal((await put("ana", "config.json")).status, 204);
   assert.deepEqual(await (await ask("bob", "GET", "/api/files")).json(), []);
   assert.equal(await status("bob", "GET", "/api/files/config.json"), 404);
-  for (const name of ["..%2fbob%2fx", "..", "%2e%2e%2fx", ".x", "scenario.toml", "report.html", "a%00b", "-x"]) assert.ok([400, 404, 405].includes((await put("ana", name)).status), name);
+  for (const name of ["..%2fbob%2fx", "..", "%2e%2e%2fx", ".x", "scenario.toml", "report.html", "a%00b", "-x"]) assert.ok([400, 404, 405, 415].includes((await put("ana", name)).status), name);
   assert.equal((await put("ana", "big", "x".repeat(33 << 20))).status, 413);
 
   // Once it is no longer private, others look and change nothing.

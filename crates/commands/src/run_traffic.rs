@@ -15,10 +15,10 @@ use crate::distance;
 use crate::engine::{self, Cost, Engine, Observed};
 use crate::failure::Failure;
 use crate::files::capture::{self, Captured};
+use crate::files::film::Reel;
 use crate::meter::{self, Meter};
 use crate::packets::{Budget, Patience};
 use crate::seeds::{self, Repeat, Seeds};
-use crate::files::film::Reel;
 use crate::series::{self, Purpose, Series};
 use crate::work::{Part, Work, work};
 

@@ -20,11 +20,10 @@ use crate::guard::{Guard, guard};
 use crate::jobs::{self, Asked};
 use crate::shelf::Shelf;
 use crate::store::Run;
-use crate::users::User;
+use crate::users::{User, is_name};
 
 /// The commands that the page may start.
-const COMMANDS: [&str; 7] =
-    ["run", "traffic", "topo", "collective", "compare", "sweep", "observe"];
+const COMMANDS: [&str; 7] = ["run", "traffic", "topo", "collective", "compare", "sweep", "observe"];
 /// The collectives that it may ask for.
 const COLLECTIVES: [&str; 5] =
     ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"];
@@ -261,6 +260,9 @@ struct Start {
     #[serde(default)]
     collective: String,
     scenarios: Vec<String>,
+    /// What the scenarios are called, where that is said.
+    #[serde(default)]
+    names: Vec<String>,
     /// Of `sweep`: what varies.
     #[serde(default)]
     grid: String,
@@ -290,28 +292,46 @@ async fn start(
         return Err(bad("that command takes another number of scenarios"));
     }
     let most = user.waiting.unwrap_or(server.options.max_waiting);
-    if server.options.max_waiting <= server.jobs.waiting() || most <= server.jobs.waiting_of(&user) {
+    if server.options.max_waiting <= server.jobs.waiting() || most <= server.jobs.waiting_of(&user)
+    {
         return Err(Refusal(StatusCode::TOO_MANY_REQUESTS, "too many runs wait".to_owned()));
     }
     let mut scenarios: Vec<(String, String)> =
-        asked.scenarios.iter().enumerate().map(|(at, text)| (file_name(at), text.clone())).collect();
+        file_names(&asked).into_iter().zip(asked.scenarios.iter().cloned()).collect();
     let words = words(&server, &user, &asked)?;
     if asked.command == "sweep" {
         scenarios.push(("grid.toml".to_owned(), asked.grid));
     }
     let name = asked.name.chars().take(200).collect();
-    let asked = Asked { name, command: asked.command, engine: asked.engine, words, scenarios, user };
+    let asked =
+        Asked { name, command: asked.command, engine: asked.engine, words, scenarios, user };
     Ok((StatusCode::CREATED, Json(jobs::start(&server, asked)?)).into_response())
 }
 
 /// What a scenario's file is called in a child's folder.
-fn file_name(at: usize) -> String {
-    if at == 0 { "scenario.toml".into() } else { format!("scenario-{}.toml", at + 1) }
+fn file_names(asked: &Start) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for at in 0..asked.scenarios.len() {
+        let said = asked.names.get(at).map(|name| plain(name)).filter(|name| is_name(name));
+        let said = said.map(|name| format!("{name}.toml")).filter(|name| !names.contains(name));
+        names.push(said.unwrap_or_else(|| match at {
+            0 => "scenario.toml".to_owned(),
+            at => format!("scenario-{}.toml", at + 1),
+        }));
+    }
+    names
+}
+
+/// A name of plain letters, short enough to stand above a column.
+fn plain(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let words: String = name.chars().take(40).map(plain).collect();
+    words.split('-').filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-")
 }
 
 /// What follows the command on its line.
 fn words(server: &Server, user: &User, asked: &Start) -> Result<Vec<String>, Refusal> {
-    let scenarios = (0..asked.scenarios.len()).map(file_name);
+    let scenarios = file_names(asked).into_iter();
     let own = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     Ok(match asked.command.as_str() {
         "collective" if COLLECTIVES.contains(&asked.collective.as_str()) => {
@@ -391,7 +411,7 @@ async fn file(
     let kind = match name.as_str() {
         "report.html" => "text/html; charset=utf-8",
         "result.json" | "fabric.json" => "application/json",
-        name if name.starts_with("scenario") || name == "grid.toml" => "text/plain; charset=utf-8",
+        name if name.ends_with(".toml") && is_name(name) => "text/plain; charset=utf-8",
         _ => return Err(Refusal(StatusCode::NOT_FOUND, "there is no such file".to_owned())),
     };
     let Some(content) = server.store.file(id, &name)? else {
@@ -442,6 +462,21 @@ mod tests {
         assert!(policy(page).contains("script-src 'sha256-abc='; style"));
         assert!(policy("no policy").contains("script-src 'none';"));
         assert!(policy("script-src 'sha256-a\nb' ;").contains("script-src 'none';"));
+    }
+
+    #[test]
+    fn scenarios_are_called_what_people_call_them_or_by_number() {
+        let names = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            let scenarios = vec![String::new(); 3];
+            let (name, command) = (String::new(), "compare".to_owned());
+            let (engine, collective, grid) = Default::default();
+            let files = Vec::new();
+            file_names(&Start { name, command, engine, collective, scenarios, names, grid, files })
+        };
+        assert_eq!(names(&[]), ["scenario.toml", "scenario-2.toml", "scenario-3.toml"]);
+        let odd = names(&["1 Small job", "../../x", "1 Small job"]);
+        assert_eq!(odd, ["1-Small-job.toml", "x.toml", "scenario-3.toml"]);
     }
 
     #[test]

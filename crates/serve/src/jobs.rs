@@ -236,6 +236,8 @@ async fn compute(server: &Arc<Server>, id: u64, asked: &Asked) -> io::Result<(St
     command.arg(&asked.command).args(&asked.words);
     Shelf::of(options, &asked.user).show_in(&folder.0)?;
     for (name, text) in &asked.scenarios {
+        // Never through a link to somebody's file.
+        let _ = tokio::fs::remove_file(folder.0.join(name)).await;
         tokio::fs::write(folder.0.join(name), text).await?;
     }
     if !asked.engine.is_empty() {

@@ -98,9 +98,9 @@ impl Options {
         }
         match &self.token {
             None if self.users.is_some() => Ok(()),
-            None if !self.listen.ip().is_loopback() => {
-                wrong("an address other than loopback needs a token of at least 16 characters, or users")
-            }
+            None if !self.listen.ip().is_loopback() => wrong(
+                "an address other than loopback needs a token of at least 16 characters, or users",
+            ),
             Some(token) if token.len() < 16 => {
                 wrong("a token has at least 16 characters; leave it out to have none")
             }

@@ -70,7 +70,8 @@ impl Shelf {
         std::fs::create_dir_all(&self.folder)?;
         // A name that no file can have.
         let beside = self.folder.join(format!(".{name}.new"));
-        let written = std::fs::write(&beside, content).and_then(|()| std::fs::rename(&beside, path));
+        let written =
+            std::fs::write(&beside, content).and_then(|()| std::fs::rename(&beside, path));
         if written.is_err() {
             // It may not be there.
             let _ = std::fs::remove_file(&beside);

@@ -15,7 +15,9 @@ pub fn reference() -> String {
         let top = entry.key.split('.').next().unwrap_or_default();
         if top != table {
             table = top;
-            page += &format!("\n## `{top}`\n\n| key | meaning | value | default | example | obeyed by |\n");
+            page += &format!(
+                "\n## `{top}`\n\n| key | meaning | value | default | example | obeyed by |\n"
+            );
             page += "| --- | --- | --- | --- | --- | --- |\n";
         }
         page += &line(entry);

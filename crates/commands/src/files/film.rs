@@ -94,7 +94,8 @@ impl Reel {
         let most = |values: Vec<f64>| -> Vec<f64> {
             values.chunks(each).map(|part| part.iter().copied().fold(0.0, f64::max)).collect()
         };
-        let mut reel = Self { at_s: at_s.iter().step_by(each).copied().collect(), ..Self::default() };
+        let mut reel =
+            Self { at_s: at_s.iter().step_by(each).copied().collect(), ..Self::default() };
         for (link, moments) in links {
             let moments = Moments {
                 sent_bps: most(moments.sent_bps),

@@ -4,7 +4,7 @@ import { ask } from "./api.js";
 
 const percent = (share) => `${Number((100 * share).toPrecision(3))} %`;
 const bytes = (value) => (value >= 1e6 ? `${(value / 1e6).toPrecision(3)} MB` : value >= 1e3 ? `${(value / 1e3).toPrecision(3)} kB` : `${Math.round(value)} B`);
-const seconds = (value) => (value >= 1 ? `${value.toPrecision(4)} s` : value >= 1e-3 ? `${(1e3 * value).toPrecision(3)} ms` : `${(1e6 * value).toPrecision(3)} µs`);
+const seconds = (value) => (value === 0 ? "0 s" : value >= 1 ? `${value.toPrecision(4)} s` : value >= 1e-3 ? `${(1e3 * value).toPrecision(3)} ms` : `${(1e6 * value).toPrecision(3)} µs`);
 // What can be looked at: over the whole run, and moment by moment.
 const KINDS = {
   load: { title: "load", whole: "load", over: "load", show: percent, now: percent },
@@ -178,8 +178,8 @@ const draw = (canvas, film, plan, value, most, view, size, chosen) => {
 const Ports = ({ film, plan, node, value, show, choose }) => (
   <div class="scroll">
     <table>
-      <caption>{film.nodes.name[node]}: {plan.ports[node].length} ports</caption>
-      <thead><tr><th>port to</th><th>out</th><th>in</th><th>queue pairs out</th><th>deepest queue</th><th>paused</th></tr></thead>
+      <caption>{film.nodes.name[node]}: {plan.ports[node].length} {plan.ports[node].length === 1 ? "port" : "ports"}</caption>
+      <thead><tr><th>port to</th>{["out", "in", "queue pairs out", "deepest queue", "paused"].map((name) => <th key={name} class="number">{name}</th>)}</tr></thead>
       <tbody>{plan.ports[node].map((at) => {
         const cable = plan.cables[at];
         const out = film.links.from[cable.up] === node ? cable.up : cable.down;
@@ -333,6 +333,7 @@ const Picture = ({ film }) => {
       </div>
       {hasTime ? (
         <div class="time">
+          <p class="hint">The highest {KINDS[kind].title} of any link over time, at most {KINDS[kind].now(Math.max(...overall))}:</p>
           <Spark values={overall} frame={at} label={`highest ${KINDS[kind].title} of any link over time`} show={KINDS[kind].now} />
           <div class="row">
             <button onClick={() => setPlaying(!playing)}>{playing ? "Pause" : "Play"}</button>
@@ -345,7 +346,7 @@ const Picture = ({ film }) => {
       {chosen.cable !== undefined ? <Cable film={film} plan={plan} at={chosen.cable} frame={at} kind={kind} /> : null}
       {chosen.node !== undefined ? <Ports film={film} plan={plan} node={chosen.node} value={value} show={show} choose={chooseCable} /> : null}
       <div class="scroll"><table id="busiest"><caption>Highest {KINDS[kind].title}, {at < 0 ? "the whole run" : `from ${seconds(film.at_s[at])}`}</caption>
-        <thead><tr><th>link</th><th>{KINDS[kind].title}</th></tr></thead>
+        <thead><tr><th>link</th><th class="number">{KINDS[kind].title}</th></tr></thead>
         <tbody>{busiest.map(([link, now]) => <tr key={link}><td><button class="link" onClick={() => find(cableOf.get(link))}>{nameOf(film, link)}</button></td><td class="number">{show(now)}</td></tr>)}{busiest.length ? null : <tr><td colspan="2">none</td></tr>}</tbody></table></div>
     </div>
   );

@@ -133,7 +133,8 @@ const App = ({ me }) => {
   const compare = async () => {
     const ids = [...ticked];
     const scenarios = await Promise.all(ids.map((id) => ask(`/api/runs/${id}/scenario.toml`)));
-    start({ name: `runs ${ids.join(" and ")}`, command: "compare", engine: "", scenarios });
+    const names = ids.map((id) => `${id} ${runs.find((run) => run.id === id).name}`);
+    start({ name: `runs ${ids.join(" and ")}`, command: "compare", engine: "", scenarios, names });
   };
   // The same scenario with what a run made look worthwhile, and both to be compared.
   const attempt = async (run, lever) => {

@@ -43,7 +43,7 @@ const Row = ({ run, ticked, tick, refresh, edit, me, say }) => {
         {run.status === "done" && run.command === "run" ? <a class="button" href={`#/fabric/${run.id}`}>Fabric</a> : null}
         {run.status === "done" ? <a href={`/api/runs/${run.id}/result.json`} download>JSON</a> : null}
         {run.status === "done" ? <a href={`/api/runs/${run.id}/report.html`} download={`fatflow-${run.id}.html`}>report</a> : null}
-        {run.command === "observe" || me.role !== "run" ? null : <button onClick={quietly(async () => edit(await ask(`/api/runs/${run.id}/scenario.toml`)))}>Edit</button>}
+        {["observe", "compare"].includes(run.command) || me.role !== "run" ? null : <button onClick={quietly(async () => edit(await ask(`/api/runs/${run.id}/scenario.toml`)))}>Edit</button>}
         {isActive(run) || !isOwn ? null : <button aria-label={`forget run ${run.id}`} onClick={quietly(() => send(`/api/runs/${run.id}`, {}, "DELETE"))}>Forget</button>}
       </span></td>
     </tr>
