@@ -27,6 +27,8 @@ use crate::users::User;
 
 /// The most text that a child's last words may have: its end, where the reason stands.
 const MAX_MESSAGE: usize = 4 << 10;
+/// How much runs give way to the server and to short questions.
+const RUN_NICE: u8 = 10;
 /// How long a server that ends waits for its runs.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -198,11 +200,16 @@ pub fn start(server: &Arc<Server>, asked: Asked) -> io::Result<Run> {
 
 /// A child under its bounds, in its folder, with the same surroundings for every command: `PATH`,
 /// `HOME`, and the settings that the environment makes.
-fn command(options: &Options, folder: &Folder, memory: u64, time: Duration) -> Command {
+fn command(
+    options: &Options,
+    folder: &Folder,
+    (memory, time, nice): (u64, Duration, u8),
+) -> Command {
     let bounds = Bounds {
         memory,
         cpu_s: time.as_secs().max(1).saturating_mul(options.processors as u64),
         processors: options.processors,
+        nice,
         parent: std::process::id(),
     };
     let mut command = Command::new(&options.program);
@@ -232,7 +239,7 @@ async fn compute(server: &Arc<Server>, id: u64, asked: &Asked) -> io::Result<(St
     let options = &server.options;
     let folder = Folder::new(options.workspace.join("runs").join(id.to_string()))?;
     let memory = asked.user.memory.map_or(u64::MAX, units::Bytes::get).min(options.run_memory);
-    let mut command = command(options, &folder, memory, options.run_timeout);
+    let mut command = command(options, &folder, (memory, options.run_timeout, RUN_NICE));
     command.arg(&asked.command).args(&asked.words);
     Shelf::of(options, &asked.user).show_in(&folder.0)?;
     for (name, text) in &asked.scenarios {
@@ -364,7 +371,7 @@ pub async fn ask(
     }
     let memory = options.check_memory.min(options.run_memory);
     let time = options.check_timeout.max(Duration::from_secs(1));
-    let mut child = command(options, &folder, memory, time).args(arguments).spawn()?;
+    let mut child = command(options, &folder, (memory, time, 0)).args(arguments).spawn()?;
     let stdout = child.stdout.take().expect("it is piped");
     let stderr = child.stderr.take().expect("it is piped");
     let answered = async {
