@@ -10,13 +10,14 @@ use std::sync::atomic::AtomicBool;
 use fabric::summary::{Summary, summary};
 use report::Answer;
 use scenario::file::Reported;
-use scenario::{Loaded, Request, load};
+use scenario::{Extent, Loaded, Request, load};
 use serde::Serialize;
 use units::Unused;
 
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::packets::Patience;
+use crate::run_job::Way;
 use crate::seeds::{self, Repeat, Spread};
 use crate::targets::TargetRow;
 use crate::{Drawing, parallel, run_job, run_traffic, traffic as wire};
@@ -268,9 +269,10 @@ pub fn run(
     if options.engine.moves_packets() {
         refuse_endless(&variants, base, options, tell)?;
     }
+    let whole = is_whole(&variants, base, options.engine);
     let columns = parallel::map(threads, &variants, |variant| {
         tell(&format!("{}: loading", variant.name));
-        let column = column(variant, base, options, interrupt, tell);
+        let column = column(variant, base, (options, whole), interrupt, tell);
         tell(&format!("{}: done", variant.name));
         column
     });
@@ -316,6 +318,16 @@ fn unused(columns: &[Column]) -> Vec<Unused> {
     all
 }
 
+/// Whether something comes or goes within the step of some column: then all are run on one clock,
+/// for two ways to put a step together differ by more than a fault costs.
+fn is_whole(variants: &[Variant], base: &Request, engine: Engine) -> bool {
+    let needs = |variant: &Variant| {
+        let request = Request { extent: Extent::Settings, ..variant.request(base) };
+        load(&request).is_ok_and(|loaded| Way::needed(&loaded) == Way::Whole)
+    };
+    engine.has_contention() && variants.iter().any(needs)
+}
+
 /// Estimates all columns before the first of them runs, and names those that would take too long.
 fn refuse_endless(
     variants: &[Variant],
@@ -355,7 +367,7 @@ impl Variant {
 fn column(
     variant: &Variant,
     base: &Request,
-    options: &Options,
+    (options, whole): (&Options, bool),
     interrupt: &AtomicBool,
     tell: &(dyn Fn(&str) + Sync),
 ) -> Result<Column, Failure> {
@@ -375,7 +387,8 @@ fn column(
         (None, None) => return Ok(Column { runs: vec![Ran::default()], fabric, loaded }),
     };
     tell(&format!("{name}: {what}, {} engine", engine.name()));
-    let ask = |loaded: &Loaded, watch: &mut packetsim::Watch<'_>| ran(loaded, options, watch);
+    let ask =
+        |loaded: &Loaded, watch: &mut packetsim::Watch<'_>| ran(loaded, options, whole, watch);
     let mut watch = packetsim::Watch { interrupt: Some(interrupt), ..Default::default() };
     let first = ask(&loaded, &mut watch)?;
     // The columns have the threads already.
@@ -391,11 +404,12 @@ fn column(
 fn ran(
     loaded: &Loaded,
     options: &Options,
+    whole: bool,
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Ran, Failure> {
     let Options { engine, patience, .. } = *options;
     if loaded.job.is_some() {
-        let step = run_job::run(loaded, engine, patience, watch)?;
+        let step = run_job::run_once(loaded, engine, patience, whole, watch)?;
         return Ok(Ran { job: Some((step, wire::run(loaded)?)), traffic: None });
     }
     let drawing = Drawing::Omitted;

@@ -41,7 +41,8 @@ impl FromStr for Bounds {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || "write it like MEMORY,CPU-SECONDS,PROCESSORS,NICE,PARENT".to_owned();
         let numbers: Result<Vec<u64>, _> = text.split(',').map(str::parse).collect();
-        let &[memory, cpu_s, processors, nice, parent] = numbers.map_err(|_| wrong())?.as_slice() else {
+        let &[memory, cpu_s, processors, nice, parent] = numbers.map_err(|_| wrong())?.as_slice()
+        else {
             return Err(wrong());
         };
         let parent = u32::try_from(parent).map_err(|_| wrong())?;
@@ -106,20 +107,17 @@ mod tests {
     fn bounds_are_written_and_read() {
         let bounds = Bounds { memory: 1 << 30, cpu_s: 60, processors: 2, nice: 10, parent: 77 };
         assert_eq!(bounds.to_string().parse(), Ok(bounds));
-        for wrong in ["", "1,2,3,4", "1,2,3,4,5,6", "a,b,c,d,e", "1,2,3,4,99999999999", "1,2,3,20,5"] {
+        for wrong in
+            ["", "1,2,3,4", "1,2,3,4,5,6", "a,b,c,d,e", "1,2,3,4,99999999999", "1,2,3,20,5"]
+        {
             assert!(wrong.parse::<Bounds>().is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn a_process_without_its_server_refuses_to_begin() {
-        let bounds = Bounds {
-            memory: u64::MAX,
-            cpu_s: 1000,
-            processors: 64,
-            nice: 0,
-            parent: u32::MAX,
-        };
+        let bounds =
+            Bounds { memory: u64::MAX, cpu_s: 1000, processors: 64, nice: 0, parent: u32::MAX };
         assert_eq!(bounds.obey().unwrap_err().to_string(), "the server has ended");
     }
 }
