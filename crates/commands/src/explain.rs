@@ -323,6 +323,9 @@ impl Answer for Explained {
             };
             sheet = sheet.heading(heading).text(entry.about.replace('\n', " "));
             sheet = sheet.table(facts(entry));
+            if entry.example.contains('\n') {
+                sheet = sheet.verbatim(entry.example.clone());
+            }
             if !entry.words.is_empty() {
                 let mut words = Table::new([("value", Align::Left), ("meaning", Align::Left)]);
                 for Word { word, about } in &entry.words {
@@ -352,7 +355,10 @@ fn facts(entry: &Entry) -> Table {
     row("written in", entry.unit.to_owned());
     row("range", entry.range.clone());
     row("default", entry.default.clone());
-    row("example", entry.example.clone());
+    row(
+        "example",
+        if entry.example.contains('\n') { "below".into() } else { entry.example.clone() },
+    );
     row("also called", entry.aliases.join(", "));
     row("obeyed by", entry.obeyed_by.join(", "));
     row("by others with", entry.needs.join("; "));

@@ -485,8 +485,9 @@ fn wrong_kind(found: &str, shapes: &[Shape<'_>], path: &str) -> Fault {
         format!("`{path}` must be {expected}, but this is {found}"),
         format!("not {expected}"),
     );
-    if let Some(text) = crate::example::example(path) {
-        return fault.with_help(format!("write it like\n{}", text.trim_end()));
+    if let Some(text) = crate::example::line(path) {
+        return fault
+            .with_help(format!("write it like `{text}`; `fatflow explain {path}` has more"));
     }
     match shapes.iter().find_map(|shape| example(shape, path)) {
         Some(example) => fault.with_help(example),

@@ -23,6 +23,22 @@ const EXAMPLES: [(&str, &str); 5] = [
     ("targets", "[targets]\nmfu = 0.4\nstep = \"5s\"\n"),
 ];
 
+/// The same of lists on one line, for errors.
+const LINES: [(&str, &str); 2] = [
+    (
+        "faults",
+        "faults = [{ on = \"leaf 0 - spine 1\", what = { kind = \"link-down\" }, at = \"10ms\" }]",
+    ),
+    ("jobs", "jobs = [{ model = \"llama3-8b\", nodes = [0, 1], parallel = { tp = 8, dp = 2 } }]"),
+];
+
+/// One line of TOML that has a key.
+pub fn line(key: &str) -> Option<&'static str> {
+    let list = key.split_once('.').filter(|(_, at)| at.bytes().all(|c| c.is_ascii_digit()));
+    let list = list.map_or(key, |(list, _)| list);
+    LINES.iter().find(|(known, _)| *known == list).map(|(_, text)| *text)
+}
+
 /// TOML that has a key, where one line would not show how it is written.
 pub fn example(key: &str) -> Option<&'static str> {
     let found = EXAMPLES.iter().find(|(known, _)| {
@@ -47,7 +63,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cables = "a,b,rate\nnode0/nic0,leaf0,400Gbps\nnode1/nic0,leaf0,400Gbps\n";
         std::fs::write(folder.path().join("cables.csv"), cables).unwrap();
-        for (key, text) in EXAMPLES.iter().filter(|(key, _)| *key != "job.model") {
+        let all = EXAMPLES.iter().chain(&LINES).filter(|(key, _)| *key != "job.model");
+        for (key, text) in all {
             let base = if *key == "fabric.file" { "" } else { "from = \"small-128\"\n" };
             let base = if *key == "jobs" {
                 "[cluster]\ngpus = 32\n[fabric]\ntopology = \"clos\"\n"
@@ -55,7 +72,10 @@ mod tests {
                 base
             };
             let path = folder.path().join("one.toml");
-            std::fs::write(&path, format!("{base}\n{text}")).unwrap();
+            // What stands on one line comes before tables.
+            let is_line = !text.starts_with('[');
+            let text = if is_line { format!("{text}\n{base}") } else { format!("{base}\n{text}") };
+            std::fs::write(&path, text).unwrap();
             let scenario = Some(path.display().to_string());
             let loaded = load(&Request { scenario, ..Request::default() });
             assert!(loaded.is_ok(), "{key}: {:?}", loaded.err());
@@ -67,5 +87,6 @@ mod tests {
         assert_eq!(example("faults.0"), example("faults"));
         assert_eq!(example("faults.0.at"), None);
         assert_eq!(example("jobsite"), None);
+        assert!(line("faults.3").is_some() && line("faults.0.at").is_none());
     }
 }
