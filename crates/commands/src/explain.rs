@@ -153,7 +153,8 @@ fn entry(key: &Key<'_>, (asked, defaults): (&[Asked<'_>], &Json), range: String)
     }
 }
 
-/// How a key is written: as the examples say, else with its default, a word, or a value of its kind.
+/// How a key is written: as the examples say, else with its default, a word, or a value of its
+/// kind.
 fn example(path: &str, kinds: &[&str], words: &[&str], default: &str) -> String {
     if let Some(text) = scenario::example::example(path) {
         return text.trim_end().to_owned();

@@ -1,7 +1,7 @@
 //! The queue of runs and their child processes.
 //!
-//! So many runs compute at a time, in the order in which they were asked for; short questions (checks,
-//! presets) have a few places beside it, and a queue of their own. A child process gets a
+//! So many runs compute at a time, in the order in which they were asked for; short questions
+//! (checks, presets) have a few places beside it, and a queue of their own. A child process gets a
 //! folder of its own with the scenario in it, answers on standard output and tells its progress on
 //! standard error; stopping it is killing it. What it may use is said in [`Bounds`].
 
