@@ -22,7 +22,7 @@ install -Dm755 "$FATFLOW_BINARY" "$root/usr/bin/fatflow"
 man=$root/usr/share/man/man1
 mkdir -p "$man"
 "$FATFLOW_BINARY" man | gzip -9n > "$man/fatflow.1.gz"
-for command in run compare topo traffic collective check init presets validate serve; do
+for command in $("$FATFLOW_BINARY" help | sed -n '/^Commands:/,/^Options:/s/^  \([a-z][a-z]*\) .*/\1/p' | grep -v '^help$'); do
     "$FATFLOW_BINARY" man $command | gzip -9n > "$man/fatflow-$command.1.gz"
 done
 install -Dm644 LICENSE "$root/usr/share/doc/fatflow/copyright"

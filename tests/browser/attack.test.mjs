@@ -2,8 +2,9 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import net from "node:net";
-import { readFileSync } from "node:fs";
-import { folder, serve } from "./common.mjs";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fatflow, folder, serve } from "./common.mjs";
 
 const raw = (address, text) => new Promise((resolve) => {
   const { hostname, port } = new URL(address);
@@ -57,4 +58,77 @@ test("everything that should be refused is, and the server stays up", async () =
 
 test("an address other than loopback needs a token", async () => {
   await assert.rejects(serve(folder(), "--listen", "0.0.0.0:0"));
+});
+
+test("people do to each other's runs and files nothing that they may not", async () => {
+  const users = join(folder(), "team.toml");
+  const add = (...words) => fatflow("serve", "--users", users, "--new-user", ...words).trim();
+  const tokens = { ana: add("ana"), bob: add("bob"), eve: add("eve", "--role", "look"), old: add("old", "--expires", "2026-01-31") };
+  const text = readFileSync(users, "utf8");
+  writeFileSync(users, text.replace('name = "ana"', 'name = "ana"\nprivate = true').replace('name = "bob"', 'name = "bob"\nwaiting = 0\nquestions = 0'));
+  const server = await serve(folder(), "--users", users);
+  const { address } = server;
+  const ask = (who, method, path, body, headers = {}) => fetch(address + path, {
+    method, headers: { ...(tokens[who] ?? who ? { authorization: `Bearer ${tokens[who] ?? who}` } : {}), ...(body === undefined ? {} : json), ...headers }, body: body === undefined ? undefined : JSON.stringify(body),
+  });
+  const status = async (...words) => (await ask(...words)).status;
+  const start = { name: "x", command: "topo", scenarios: ['from = "small-16"\n'] };
+
+  // Forged and expired tokens, and none at all.
+  for (const path of ["/api/runs", "/api/me", "/api/files", "/api/audit", "/api/presets"]) {
+    assert.equal(await status("", "GET", path), 401, path);
+    assert.equal(await status("old", "GET", path), 401, `an expired token on ${path}`);
+  }
+  assert.match(await (await ask("old", "GET", "/api/runs")).text(), /expired/);
+  const digest = text.match(/token = "([^"]+)"/)[1];
+  for (const forged of [`${tokens.ana}0`, tokens.ana.slice(1), `${tokens.ana.slice(0, -1)}g`, digest, "ana-ana-ana-ana-ana"]) assert.equal(await status(forged, "GET", "/api/runs"), 401, "a forged token");
+
+  // Ana's runs and files are hers alone.
+  assert.equal(await status("ana", "POST", "/api/runs", start), 201);
+  for (let turn = 0; turn < 100 && (await (await ask("ana", "GET", "/api/runs/1")).json()).status !== "done"; turn += 1) await new Promise((resolve) => setTimeout(resolve, 100));
+  assert.equal(await status("ana", "GET", "/api/runs/1/report.html"), 200);
+  for (const [method, path, body] of [["GET", "/api/runs/1"], ["GET", "/api/runs/1/result.json"], ["GET", "/api/runs/1/report.html"], ["GET", "/api/runs/1/scenario.toml"], ["DELETE", "/api/runs/1", {}], ["POST", "/api/runs/1/stop", {}], ["PUT", "/api/runs/1/note", { note: "mine" }]]) {
+    assert.equal(await status("bob", method, path, body), 404, `bob: ${method} ${path}`);
+  }
+  assert.deepEqual(await (await ask("bob", "GET", "/api/runs")).json(), []);
+  const put = (who, name, content = "{}") => fetch(`${address}/api/files/${name}`, { method: "PUT", headers: { authorization: `Bearer ${tokens[who]}`, "content-type": "application/octet-stream" }, body: content });
+  assert.equal((await put("ana", "config.json")).status, 204);
+  assert.deepEqual(await (await ask("bob", "GET", "/api/files")).json(), []);
+  assert.equal(await status("bob", "GET", "/api/files/config.json"), 404);
+  for (const name of ["..%2fbob%2fx", "..", "%2e%2e%2fx", ".x", "scenario.toml", "report.html", "a%00b", "-x"]) assert.ok([400, 404, 405, 415].includes((await put("ana", name)).status), name);
+  assert.equal((await put("ana", "big", "x".repeat(33 << 20))).status, 413);
+
+  // Once it is no longer private, others look and change nothing.
+  writeFileSync(users, text.replace('name = "bob"', 'name = "bob"\nwaiting = 0\nquestions = 0'));
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  assert.equal(await status("bob", "GET", "/api/runs/1"), 200);
+  for (const [method, path, body] of [["DELETE", "/api/runs/1", {}], ["POST", "/api/runs/1/stop", {}], ["PUT", "/api/runs/1/note", { note: "mine" }]]) assert.equal(await status("bob", method, path, body), 403, `bob: ${method} ${path}`);
+
+  // Limits of a person, and of a role.
+  assert.equal(await status("bob", "POST", "/api/runs", start), 429);
+  assert.equal(await status("bob", "POST", "/api/check", { text: "" }), 503);
+  for (const [method, path, body] of [["POST", "/api/runs", start], ["POST", "/api/check", { text: "" }], ["POST", "/api/set", { text: "", key: "seed", value: "1" }], ["DELETE", "/api/runs/1", {}], ["PUT", "/api/runs/1/note", { note: "x" }]]) assert.equal(await status("eve", method, path, body), 403, `eve: ${method} ${path}`);
+  assert.equal((await put("eve", "config.json")).status, 403);
+  assert.equal(await status("eve", "GET", "/api/runs/1"), 200);
+
+  // Pages of other sites, with the cookie that a browser would add.
+  const login = await ask("ana", "POST", "/api/login", {});
+  const cookie = login.headers.get("set-cookie");
+  assert.match(cookie, /HttpOnly; SameSite=Strict/);
+  const own = { cookie: cookie.split(";")[0] };
+  assert.equal(await status("", "GET", "/api/runs", undefined, own), 200);
+  assert.equal(await status("", "POST", "/api/runs", start, { ...own, origin: "http://evil.example" }), 403);
+  assert.equal(await status("", "POST", "/api/runs", start, { ...own, origin: address.replace("http", "https") }), 403, "TLS is a proxy's");
+  assert.equal(await status("", "POST", "/api/runs", start, { ...own, "content-type": "text/plain" }), 415);
+  assert.equal(await status("", "DELETE", "/api/files/config.json", undefined, { ...own, origin: "http://evil.example" }), 403);
+  assert.equal((await fetch(`${address}/api/files/x`, { method: "PUT", headers: { ...own, "content-type": "text/plain" }, body: "x" })).status, 415);
+
+  // A person who is taken out of the file is out at once; and all of it is on record.
+  const entries = await (await ask("ana", "GET", "/api/audit")).json();
+  assert.ok(entries.every((entry) => entry.user === "ana") && entries.some((entry) => entry.asked === "POST /api/runs" && entry.status === 201));
+  assert.doesNotMatch(JSON.stringify(entries), new RegExp(tokens.ana), "tokens are not on record");
+  writeFileSync(users, "users = []\n");
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  assert.equal(await status("ana", "GET", "/api/runs"), 401);
+  await server.kill();
 });

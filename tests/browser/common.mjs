@@ -30,6 +30,8 @@ export const open = async (options = {}) => {
 export const serve = async (workspace, ...more) => {
   const listen = more.includes("--listen") ? [] : ["--listen", "127.0.0.1:0"];
   const child = spawn(binary, ["serve", "--workspace", workspace, ...listen, ...more], { stdio: ["ignore", "pipe", "inherit"] });
+  // A test that fails leaves nothing running.
+  process.on("exit", () => child.kill("SIGKILL"));
   const address = await new Promise((resolve, reject) => {
     let text = "";
     child.stdout.on("data", (chunk) => {

@@ -122,7 +122,7 @@ test("every chart has its data behind it", async () => {
   const { browser, page } = await open();
   await page.goto(shown("run"));
   await drawn(page);
-  const buttons = await page.$$("figure .tools button");
+  const buttons = await page.$$('figure .tools button:has-text("CSV")');
   assert.ok(buttons.length > 5);
   for (const button of buttons) {
     const [download] = await Promise.all([page.waitForEvent("download"), button.click()]);
@@ -199,6 +199,34 @@ test("cases that are chosen in one chart of a sweep stand out in the others", as
   await page.waitForTimeout(400);
   const [lying] = await axes();
   assert.ok(lying.width > 200 && lying.height < 2, "axes lie where there is little room");
+  assert.deepEqual(complaints, []);
+  await browser.close();
+});
+
+test("pictures over time zoom, by dragging, buttons and keys", async () => {
+  const { browser, page, complaints } = await open();
+  await page.goto(shown("run"));
+  await drawn(page);
+  const figure = page.locator("figure:has([data-kind=timeline])").first();
+  const ticks = () => figure.locator('[aria-label="x-axis tick label"]').textContent();
+  const whole = await ticks();
+  await figure.locator('button:has-text("+")').click();
+  const half = await ticks();
+  assert.notEqual(half, whole, "a button zooms");
+  await figure.locator("svg").last().focus();
+  await page.keyboard.press("+");
+  assert.notEqual(await ticks(), half, "a key zooms on, and the picture keeps the focus");
+  await page.keyboard.press("0");
+  assert.equal(await ticks(), whole, "0 shows all");
+  await figure.scrollIntoViewIfNeeded();
+  const box = await figure.locator("svg").last().boundingBox();
+  await page.mouse.move(box.x + box.width * 0.5, box.y + 60);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.6, box.y + 60, { steps: 4 });
+  await page.mouse.up();
+  assert.notEqual(await ticks(), whole, "dragging zooms");
+  await figure.locator('button:has-text("whole")').click();
+  assert.equal(await ticks(), whole);
   assert.deepEqual(complaints, []);
   await browser.close();
 });

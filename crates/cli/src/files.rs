@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use commands::Failure;
 use commands::files::capture::{USUAL_LIMIT, Wanted};
+use commands::files::film::{Film, Reel};
 use commands::files::{Asked, Links, flows, metrics, perfetto};
-use commands::files::{refuse_one_for_two, save, save_table, series_of_step};
+use commands::files::{refuse_one_for_two, save, save_bytes, save_table, series_of_step};
 use commands::run_traffic::Report;
 use commands::work::Work;
 use commands::world::JobWorld;
@@ -29,6 +30,10 @@ pub(crate) struct FileArguments {
     /// --series too
     #[arg(long, value_name = "FILE.csv|.parquet")]
     series_out: Option<PathBuf>,
+    /// Write the fabric with the load, queue and pauses of its links over time, for the picture of
+    /// `fatflow serve`; closed forms and several jobs have none
+    #[arg(long, value_name = "FILE.json", conflicts_with = "series")]
+    fabric_out: Option<PathBuf>,
     /// Write a trace for ui.perfetto.dev: ranks, NICs, links, and arrows for messages
     #[arg(long, value_name = "FILE.pftrace")]
     perfetto: Option<PathBuf>,
@@ -49,11 +54,12 @@ pub(crate) struct FileArguments {
 
 impl FileArguments {
     /// All files that can be asked for.
-    fn asked(&self) -> [Asked<'_>; 6] {
+    fn asked(&self) -> [Asked<'_>; 7] {
         [
             ("--flows-out", self.flows_out.as_ref()),
             ("--links-out", self.links_out.as_ref()),
             ("--series-out", self.series_out.as_ref()),
+            ("--fabric-out", self.fabric_out.as_ref()),
             ("--perfetto", self.perfetto.as_ref()),
             ("--openmetrics", self.openmetrics.as_ref()),
             ("--pcap", self.pcap.as_ref()),
@@ -85,7 +91,7 @@ impl FileArguments {
 
     /// The closed forms of a job put nothing on links.
     pub(crate) fn refuse_links(&self) -> Result<(), Failure> {
-        let [_, links, series, _, metrics, _] = self.asked();
+        let [_, links, series, _, _, metrics, _] = self.asked();
         match [links, series, metrics].iter().find(|(_, file)| file.is_some()) {
             None => Ok(()),
             Some((flag, _)) => Err(Failure::Usage(format!(
@@ -106,7 +112,9 @@ impl FileArguments {
 
     /// Files are of one job.
     pub(crate) fn refuse_several_jobs(&self) -> Result<(), Failure> {
-        match self.asked().iter().find(|(_, file)| file.is_some()) {
+        let is_film = |flag: &str| flag == "--fabric-out";
+        let asked = self.asked();
+        match asked.iter().find(|(flag, file)| file.is_some() && !is_film(flag)) {
             None => Ok(()),
             Some((flag, _)) => {
                 Err(Failure::Usage(format!("{flag} writes one job, and these are several")))
@@ -126,7 +134,12 @@ impl FileArguments {
         if let Some(path) = &self.perfetto {
             save(path, |out| perfetto::write_step(world, prediction, out))?;
         }
-        self.of_links(&Links::of_step(world, prediction))
+        let links = Links::of_step(world, prediction);
+        let has_links = prediction.phases.iter().any(|phase| !phase.links.is_empty());
+        if let Some(path) = self.fabric_out.as_ref().filter(|_| has_links) {
+            save_film(path, &Film::of(&links, &Reel::of_step(world, prediction)))?;
+        }
+        self.of_links(&links)
     }
 
     /// Writes what was asked for of synthetic traffic.
@@ -146,11 +159,19 @@ impl FileArguments {
             save_table(path, &flows(work, outcome))?;
         }
         let links = Links::of_run(loaded.fabric(), outcome);
+        if let (Some(path), Some(reel)) = (&self.fabric_out, report.reel()) {
+            save_film(path, &Film::of(&links, reel))?;
+        }
         if let Some(path) = &self.perfetto {
             perfetto::refuse_too_many(&work.transfers)?;
             save(path, |out| perfetto::write_run(&links, &work.transfers, outcome, out))?;
         }
         self.of_links(&links)
+    }
+
+    /// Whether somebody wants the fabric over time.
+    pub(crate) fn wants_film(&self) -> bool {
+        self.fabric_out.is_some()
     }
 
     fn of_links(&self, links: &Links<'_>) -> Result<(), Failure> {
@@ -163,4 +184,9 @@ impl FileArguments {
         }
         Ok(())
     }
+}
+
+fn save_film(path: &std::path::Path, film: &Film) -> Result<(), Failure> {
+    let text = serde_json::to_vec(film).map_err(|error| Failure::Run(error.to_string()))?;
+    save_bytes(path, &text)
 }

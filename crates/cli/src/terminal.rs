@@ -341,7 +341,7 @@ impl Terminal {
 
 /// The command that gives the same answer again: as it was typed, without where the answer goes.
 fn again(arguments: impl Iterator<Item = String>) -> String {
-    const OUTPUT: [&str; 3] = ["--report", "--color", "--confine"];
+    const OUTPUT: [&str; 5] = ["--report", "--color", "--confine", "--bounds", "--fabric-out"];
     const ALONE: [&str; 4] = ["--json", "--quiet", "-q", "--progress"];
     let mut words = vec!["fatflow".to_owned()];
     let mut is_value = false;
@@ -415,7 +415,17 @@ mod tests {
 
     #[test]
     fn the_command_is_told_without_where_its_answer_goes() {
-        let words = ["/bin/fatflow", "run", "a b.toml", "--json", "--report", "x.html", "-q"];
+        let words = [
+            "/bin/fatflow",
+            "--bounds",
+            "1,2",
+            "run",
+            "a b.toml",
+            "--json",
+            "--report",
+            "x.html",
+            "-q",
+        ];
         let more = ["--report=y.html", "--set", "fabric.oversubscription=[2.0]", "--seed=3"];
         let typed = words.into_iter().chain(more).map(str::to_owned);
         let expected = "fatflow run 'a b.toml' --set 'fabric.oversubscription=[2.0]' --seed=3";

@@ -280,7 +280,9 @@ fn with_a_token_the_host_is_checked_and_guesses_are_counted() {
     );
     assert_eq!(server.raw(&foreign, "{}").0, 403);
     // Who sends none has not guessed; who guesses waits, even with the right one.
-    assert!((0..30).all(|_| server.get("/").0 == 401));
+    assert!((0..30).all(|_| server.get("/api/runs").0 == 401));
+    // The page itself is no secret: it asks for the token.
+    assert_eq!(server.get("/").0, 200);
     let guesses: Vec<u16> = (0..12).map(|_| ask(&own, "wrong").0).collect();
     assert_eq!(guesses[..10], [401; 10]);
     assert_eq!(guesses[10..], [429; 2]);

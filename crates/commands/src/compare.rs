@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use fabric::summary::{Summary, summary};
 use report::Answer;
 use scenario::file::Reported;
-use scenario::{Loaded, Request, load};
+use scenario::{Extent, Loaded, Request, load};
 use serde::Serialize;
 use units::Unused;
 
@@ -18,6 +18,7 @@ use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::operations::Operations;
 use crate::packets::Patience;
+use crate::run_job::Way;
 use crate::seeds::{self, Repeat, Spread};
 use crate::targets::TargetRow;
 use crate::{Drawing, parallel, run_job, run_traffic, traffic as wire};
@@ -272,9 +273,10 @@ pub fn run(
     if options.engine.moves_packets() {
         refuse_endless(&variants, base, options, tell)?;
     }
+    let whole = is_whole(&variants, base, options.engine);
     let columns = parallel::map(threads, &variants, |variant| {
         tell(&format!("{}: loading", variant.name));
-        let column = column(variant, base, options, interrupt, tell);
+        let column = column(variant, base, (options, whole), interrupt, tell);
         tell(&format!("{}: done", variant.name));
         column
     });
@@ -321,6 +323,16 @@ fn unused(columns: &[Column]) -> Vec<Unused> {
     all
 }
 
+/// Whether something comes or goes within the step of some column: then all are run on one clock,
+/// for two ways to put a step together differ by more than a fault costs.
+fn is_whole(variants: &[Variant], base: &Request, engine: Engine) -> bool {
+    let needs = |variant: &Variant| {
+        let request = Request { extent: Extent::Settings, ..variant.request(base) };
+        load(&request).is_ok_and(|loaded| Way::needed(&loaded) == Way::Whole)
+    };
+    engine.has_contention() && variants.iter().any(needs)
+}
+
 /// Estimates all columns before the first of them runs, and names those that would take too long.
 fn refuse_endless(
     variants: &[Variant],
@@ -360,7 +372,7 @@ impl Variant {
 fn column(
     variant: &Variant,
     base: &Request,
-    options: &Options,
+    (options, whole): (&Options, bool),
     interrupt: &AtomicBool,
     tell: &(dyn Fn(&str) + Sync),
 ) -> Result<Column, Failure> {
@@ -383,7 +395,8 @@ fn column(
         }
     };
     tell(&format!("{name}: {what}, {} engine", engine.name()));
-    let ask = |loaded: &Loaded, watch: &mut packetsim::Watch<'_>| ran(loaded, options, watch);
+    let ask =
+        |loaded: &Loaded, watch: &mut packetsim::Watch<'_>| ran(loaded, options, whole, watch);
     let mut watch = packetsim::Watch { interrupt: Some(interrupt), ..Default::default() };
     let first = ask(&loaded, &mut watch)?;
     // The columns have the threads already.
@@ -400,11 +413,12 @@ fn column(
 fn ran(
     loaded: &Loaded,
     options: &Options,
+    whole: bool,
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Ran, Failure> {
     let Options { engine, patience, .. } = *options;
     if loaded.job.is_some() {
-        let step = run_job::run(loaded, engine, patience, watch)?;
+        let step = run_job::run_once(loaded, engine, patience, whole, watch)?;
         return Ok(Ran { job: Some((step, wire::run(loaded)?)), traffic: None });
     }
     let drawing = Drawing::Omitted;

@@ -43,6 +43,8 @@ pub struct Entry {
     pub range: String,
     /// Its default as TOML; empty where it has none, or follows from others.
     pub default: String,
+    /// How it is written, as TOML.
+    pub example: String,
     /// Other names of it.
     pub aliases: Vec<String>,
     /// The commands and engines that obey it, in at least one preset.
@@ -133,7 +135,10 @@ fn entry(key: &Key<'_>, (asked, defaults): (&[Asked<'_>], &Json), range: String)
         word: (*word).to_owned(),
         about: (*about).to_owned(),
     };
+    let words: Vec<&str> = key.words.iter().map(|(word, _)| *word).collect();
+    let example = example(&key.path, &key.kinds, &words, &default);
     Entry {
+        example,
         key: key.path.clone(),
         only_with: key.variant.clone(),
         about: key.about.to_owned(),
@@ -146,6 +151,31 @@ fn entry(key: &Key<'_>, (asked, defaults): (&[Asked<'_>], &Json), range: String)
         obeyed_by,
         needs,
     }
+}
+
+/// How a key is written: as the examples say, else with its default, a word, or a value of its
+/// kind.
+fn example(path: &str, kinds: &[&str], words: &[&str], default: &str) -> String {
+    if let Some(text) = scenario::example::example(path) {
+        return text.trim_end().to_owned();
+    }
+    let usual = [
+        ("time", "\"1.5us\""),
+        ("size", "\"4MiB\""),
+        ("rate", "\"400Gbps\""),
+        ("length", "\"2m\""),
+        ("truth", "true"),
+        ("whole number", "8"),
+        ("number", "0.5"),
+    ];
+    let of_kind = usual.iter().find(|(kind, _)| kinds.contains(kind));
+    let value = match (words.first(), of_kind) {
+        _ if !default.is_empty() && default != "[]" => default.to_owned(),
+        (Some(word), _) => format!("\"{word}\""),
+        (None, Some((_, value))) => (*value).to_owned(),
+        (None, None) => return String::new(),
+    };
+    format!("{path} = {value}")
 }
 
 /// In what it is written.
@@ -294,6 +324,9 @@ impl Answer for Explained {
             };
             sheet = sheet.heading(heading).text(entry.about.replace('\n', " "));
             sheet = sheet.table(facts(entry));
+            if entry.example.contains('\n') {
+                sheet = sheet.verbatim(entry.example.clone());
+            }
             if !entry.words.is_empty() {
                 let mut words = Table::new([("value", Align::Left), ("meaning", Align::Left)]);
                 for Word { word, about } in &entry.words {
@@ -323,6 +356,10 @@ fn facts(entry: &Entry) -> Table {
     row("written in", entry.unit.to_owned());
     row("range", entry.range.clone());
     row("default", entry.default.clone());
+    row(
+        "example",
+        if entry.example.contains('\n') { "below".into() } else { entry.example.clone() },
+    );
     row("also called", entry.aliases.join(", "));
     row("obeyed by", entry.obeyed_by.join(", "));
     row("by others with", entry.needs.join("; "));

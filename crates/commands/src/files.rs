@@ -7,6 +7,7 @@
 //!
 //! * [`capture`]: packets as RoCEv2 writes them, in a pcapng file.
 //! * [`chakra`]: a job's step as execution traces, one file for each rank.
+//! * [`film`]: the fabric with what its links did over time, for a picture.
 //! * [`perfetto`]: a step, or synthetic traffic, as a trace to look at.
 //! * [`metrics`]: what ports counted, under the names of node_exporter, mlx5 and SONiC.
 
@@ -30,6 +31,7 @@ use crate::world::JobWorld;
 
 pub mod capture;
 pub mod chakra;
+pub mod film;
 pub mod metrics;
 pub mod perfetto;
 

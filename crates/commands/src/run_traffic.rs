@@ -15,6 +15,7 @@ use crate::distance;
 use crate::engine::{self, Cost, Engine, Observed};
 use crate::failure::Failure;
 use crate::files::capture::{self, Captured};
+use crate::files::film::Reel;
 use crate::meter::{self, Meter};
 use crate::packets::{Budget, Patience};
 use crate::seeds::{self, Repeat, Seeds};
@@ -191,6 +192,13 @@ pub struct WorstLink {
     /// Over time, on the flow engine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over_time: Option<OverTime>,
+}
+
+impl Report {
+    /// What every link did over time, where pictures were asked for.
+    pub fn reel(&self) -> Option<&Reel> {
+        self.drawn.series().map(|series| &series.reel)
+    }
 }
 
 /// How to run it.

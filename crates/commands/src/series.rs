@@ -16,6 +16,7 @@ use traffic::Outcome;
 use units::Span;
 
 use crate::failure::Failure;
+use crate::files::film::{Moments, Reel};
 
 /// How many links are told if none are named.
 const TOLD_LINKS: usize = 8;
@@ -116,6 +117,9 @@ pub struct Series {
     pub notifications: Vec<u64>,
     #[serde(skip)]
     over_time: Frame,
+    /// What every link did, for a picture of the fabric.
+    #[serde(skip)]
+    pub(crate) reel: Reel,
 }
 
 /// One link over time.
@@ -232,6 +236,7 @@ impl Series {
             hop_wait: hop_waits(recording),
             notifications: steps(&recording.notifications, |a, b| b - a, 0),
             over_time: over_time(fabric, recording, &at_s),
+            reel: reel(recording, &at_s, &spans, options),
             at_s,
         }
     }
@@ -245,6 +250,10 @@ impl Series {
         options: &Options,
     ) -> Result<Self, Failure> {
         let mut links = options.config(fabric, 1)?.links;
+        let reel = match options.purpose {
+            Purpose::Pictures => reel_of_flows(carried, &links),
+            Purpose::Result => Reel::default(),
+        };
         if options.links.is_empty() {
             let load = |link: &LinkId| {
                 outcome.links[*link].bytes as f64 / fabric.class(*link).rate.bytes_per_s()
@@ -258,7 +267,7 @@ impl Series {
         let interval_s = interval.as_secs_f64();
         let samples = (outcome.makespan().as_secs_f64() / interval_s.max(1e-12)).ceil() as usize;
         let told = rows.iter().map(|(link, (width, bytes))| {
-            let each = (interval.as_ps() / width.as_ps().max(1)).max(1) as usize;
+            let each = ratio(interval, *width);
             let rate = |part: &[f64]| part.iter().sum::<f64>() * 8.0 / interval_s;
             let mut sent_bps: Vec<f64> =
                 std::iter::once(0.0).chain(bytes.chunks(each).map(rate)).collect();
@@ -269,6 +278,7 @@ impl Series {
             interval_s,
             links: told.collect(),
             at_s: (0..=samples).map(|at| at as f64 * interval_s).collect(),
+            reel,
             ..Self::default()
         })
     }
@@ -484,6 +494,46 @@ impl QueuePairSeries {
 }
 
 /// Load of the busiest links of each tier, by stretch of time.
+/// What every link did on packets, for a picture of the fabric.
+fn reel(recording: &Recording, at_s: &[f64], spans: &[f64], options: &Options) -> Reel {
+    if options.purpose == Purpose::Result {
+        return Reel::default();
+    }
+    let moments = recording.links.iter().map(|(link, series)| {
+        let LinkSeries { sent_bps, queued_bytes, paused_share, .. } =
+            LinkSeries::of(&series.samples, spans);
+        let ByClass { data, control } = queued_bytes;
+        let queued = data.iter().zip(&control).map(|(data, control)| (data + control) as f64);
+        (*link, Moments { sent_bps, queued: queued.collect(), paused: paused_share })
+    });
+    Reel::thinned(at_s, moments)
+}
+
+/// The same on flows, which know what links carried; all on the coarsest clock among them.
+fn reel_of_flows(carried: &flowsim::series::Series, links: &[LinkId]) -> Reel {
+    let rows = carried.of_each(links);
+    let widths = rows.iter().flatten().map(|(width, bytes)| (*width, bytes.len()));
+    let Some(width) = widths.clone().map(|(width, _)| width).max() else {
+        return Reel::default();
+    };
+    let samples = widths.map(|(own, count)| count.div_ceil(ratio(width, own))).max().unwrap_or(0);
+    let width_s = width.as_secs_f64().max(1e-12);
+    let at_s: Vec<f64> = (0..samples).map(|at| at as f64 * width_s).collect();
+    let moments = links.iter().zip(&rows).filter_map(|(link, row)| {
+        let (own, bytes) = row.as_ref()?;
+        let rate = |part: &[f64]| part.iter().sum::<f64>() * 8.0 / width_s;
+        let mut sent_bps: Vec<f64> = bytes.chunks(ratio(width, *own)).map(rate).collect();
+        sent_bps.resize(samples, 0.0);
+        Some((*link, Moments { sent_bps, ..Moments::default() }))
+    });
+    Reel::thinned(&at_s, moments)
+}
+
+/// How many samples of one width make one of a coarser one.
+fn ratio(coarse: Span, fine: Span) -> usize {
+    (coarse.as_ps() / fine.as_ps().max(1)).max(1) as usize
+}
+
 fn over_time(fabric: &Fabric, recording: &Recording, at_s: &[f64]) -> Frame {
     let mut frame = Frame::new(&["at_s", "link", "load"]);
     let (Some(end), Some(last)) = (at_s.last().copied(), at_s.len().checked_sub(1)) else {

@@ -110,9 +110,10 @@
     const symbols = { color: { ...strokes.color, legend: false }, symbol: { legend: names.length > 1, domain: names } };
     const axis = (which, scale) => ({
       label: chart[`${which}_label`] || null, type: scale ?? "linear", grid: true, labelOffset: which === "x" ? 38 : undefined, labelAnchor: which === "y" ? "top" : "right",
+      ...(which === "x" && chart.zoom ? { domain: chart.zoom } : {}),
       tickFormat: form(chart[`${which}_unit`]), ticks: which === "x" ? Math.max(3, Math.min(9, width / 90)) : 6,
     });
-    const base = { width, marginRight: 28, marginBottom: 44, style: { fontSize: width < 520 ? "11px" : "12px" } };
+    const base = { width, clip: chart.zoom ? true : undefined, marginRight: 28, marginBottom: 44, style: { fontSize: width < 520 ? "11px" : "12px" } };
     const rule = chart.rule
       ? [Plot.ruleX([chart.rule.at], { strokeDasharray: "5 3", strokeWidth: 1.5 }), Plot.text([chart.rule.at], { x: (d) => d, text: () => chart.rule.label, frameAnchor: "top", dy: -5, lineAnchor: "bottom" })]
       : [];
@@ -327,7 +328,7 @@
       const numeric = typeof xs[0] === "number" && xs.length > 1;
       const each = xs[1] - xs[0];
       const across = numeric
-        ? { ...axis("x"), grid: false, domain: [xs[0], xs.at(-1) + each] }
+        ? { ...axis("x"), grid: false, domain: chart.zoom ?? [xs[0], xs.at(-1) + each] }
         : { label: chart.x_label || null, labelOffset: 38, domain: xs, ticks: xs.length * 44 > width ? [] : xs };
       return Plot.plot({
         ...base, marginLeft: room, height: 70 + Math.max(80, Math.min(640, ys.length * (ys.length < 12 ? 30 : 20))),
@@ -522,13 +523,55 @@
         svg.setAttribute("role", "img");
         svg.setAttribute("aria-label", `${chart.title}. ${chart.caption ?? ""}`);
         keys(svg);
+        if (isZoomed(chart)) zoomable(chart, drawn, svg, draw);
         if (chart.link) {
           brushed(chart, drawn, svg);
           words.textContent = chosenWords(chart);
         }
       }
     };
+    if (isZoomed(chart)) box.querySelector(".tools").prepend(...zoomTools(chart, draw));
     return { box, draw, chart };
+  };
+
+  // Pictures over time zoom: by dragging over a stretch, by buttons, or by + - and 0.
+  const isZoomed = (chart) => chart.x_unit === "seconds" && !chart.link && chart.x_scale !== "log" && ["timeline", "area", "line", "heat"].includes(chart.chart);
+  const extentOf = (chart) => {
+    const names = [chart.start, chart.end, chart.chart === "timeline" ? undefined : chart.x].filter(Boolean);
+    const places = names.map((name) => chart.data.columns.indexOf(name));
+    return d3.extent(chart.data.rows.flatMap((row) => places.map((place) => row[place])).filter((value) => typeof value === "number"));
+  };
+  const zoomBy = (chart, factor) => {
+    const [low, high] = extentOf(chart);
+    const [from, to] = chart.zoom ?? [Math.min(0, low), high];
+    const [middle, half] = [(from + to) / 2, (to - from) / 2 * factor];
+    chart.zoom = half >= (high - low) / 2 ? undefined : [Math.max(low, middle - half), Math.min(high, middle + half)];
+  };
+  const zoomTools = (chart, draw) => [["+", "zoom in", 0.5], ["−", "zoom out", 2], ["whole", "show all of the time", Infinity]].map(([sign, label, factor]) => {
+    const button = make("button", { type: "button", "aria-label": `${label}: ${chart.title}` }, sign);
+    button.addEventListener("click", () => { zoomBy(chart, factor); draw(); });
+    return button;
+  });
+  const zoomable = (chart, plot, svg, draw) => {
+    const height = Number(svg.getAttribute("height"));
+    const scale = plot.scale("x");
+    const brush = d3.brushX().extent([[Math.min(...scale.range), 0], [Math.max(...scale.range), height]]).filter((event) => !event.button && event.pointerType !== "touch").on("end", (event) => {
+      if (!event.sourceEvent || !event.selection) return;
+      const [from, to] = event.selection.map(scale.invert);
+      if (to > from) { chart.zoom = [from, to]; draw(); }
+    });
+    const layer = svgNode("g", { class: "brush" });
+    svg.append(layer);
+    d3.select(layer).call(brush);
+    svg.addEventListener("keydown", (event) => {
+      const factor = { "+": 0.5, "=": 0.5, "-": 2, 0: Infinity }[event.key];
+      if (!factor) return;
+      event.preventDefault();
+      zoomBy(chart, factor);
+      const holder = svg.closest(".chart");
+      draw();
+      [...holder.querySelectorAll("svg")].at(-1)?.focus();
+    });
   };
 
   // Dragging over a linked chart chooses the rows below; a click frees them again.

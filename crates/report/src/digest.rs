@@ -5,7 +5,7 @@ use base64::prelude::BASE64_STANDARD;
 use sha2::{Digest, Sha256};
 
 /// The digest of a text, as a policy writes it: `'sha256-…'`.
-pub(crate) fn source(text: &str) -> String {
+pub fn source(text: &str) -> String {
     format!("'sha256-{}'", BASE64_STANDARD.encode(Sha256::digest(text)))
 }
 

@@ -13,7 +13,7 @@
 //! * [`page`]: a self-contained HTML page with charts.
 
 pub mod chart;
-mod digest;
+pub mod digest;
 pub mod draw;
 pub mod envelope;
 pub mod number;

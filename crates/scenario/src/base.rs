@@ -45,7 +45,7 @@ impl Base {
         let list = loader.sources.add(list);
         loader.lay_user_catalogue(&request.catalogue);
         if let Some(input) = &request.scenario {
-            loader.lay_scenario(input, request.text.as_ref());
+            loader.lay_scenario(input, request.text.as_ref(), &request.set);
         }
         loader.lay_environment(&request.environment);
         loader.lay_flags(&request.set, request.seed);

@@ -485,6 +485,10 @@ fn wrong_kind(found: &str, shapes: &[Shape<'_>], path: &str) -> Fault {
         format!("`{path}` must be {expected}, but this is {found}"),
         format!("not {expected}"),
     );
+    if let Some(text) = crate::example::line(path) {
+        return fault
+            .with_help(format!("write it like `{text}`; `fatflow explain {path}` has more"));
+    }
     match shapes.iter().find_map(|shape| example(shape, path)) {
         Some(example) => fault.with_help(example),
         None => fault,
@@ -502,7 +506,10 @@ fn example(shape: &Shape<'_>, path: &str) -> Option<String> {
         Shape::Number(_) if is_item => "write it like `0.5`".to_owned(),
         Shape::Number(_) => format!("write it like `{last} = 0.5`"),
         Shape::List(schema) => match schema["items"]["type"].as_str() {
-            Some("number") => format!("write it like `{last} = [2.0, 1.0]`"),
+            Some("number") => format!(
+                "write it like `{last} = [2.0]`, several like `[2.0, 1.0]`; for `--vary`, \
+                 `{path}=[1.0],[2.0]`"
+            ),
             Some("integer") => format!("write it like `{last} = [8, 4]`"),
             Some("string") => format!("write it like `{last} = [\"one\", \"two\"]`"),
             _ => format!("write each entry as a table of its own, below `[[{path}]]`"),

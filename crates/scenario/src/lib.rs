@@ -37,6 +37,7 @@ pub mod assignment;
 pub mod base;
 pub mod check;
 mod derive;
+pub mod example;
 pub mod export;
 pub mod fabrics;
 pub mod file;

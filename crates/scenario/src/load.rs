@@ -131,7 +131,7 @@ pub fn load(request: &Request) -> Result<Loaded, Problems> {
     let mut loader = Loader::begin();
     loader.lay_user_catalogue(&request.catalogue);
     if let Some(input) = &request.scenario {
-        loader.lay_scenario(input, request.text.as_ref());
+        loader.lay_scenario(input, request.text.as_ref(), &request.set);
     }
     loader.lay_environment(&request.environment);
     loader.lay_flags(&request.set, request.seed);
@@ -282,8 +282,10 @@ impl Loader {
         }
     }
 
-    /// Lays a preset, a file or the text of one, after everything that it says it starts from.
-    pub(crate) fn lay_scenario(&mut self, input: &str, text: Option<&Source>) {
+    /// Lays a preset, a file or the text of one, after everything that it says it starts from; a
+    /// flag `from=…` takes the place of what it says.
+    pub(crate) fn lay_scenario(&mut self, input: &str, text: Option<&Source>, set: &[String]) {
+        let flag = set.iter().rev().find_map(|text| text.trim().strip_prefix("from="));
         let mut chain: Vec<Node> = Vec::new();
         let mut seen: Vec<String> = Vec::new();
         let mut next = Some((input.to_owned(), None::<Origin>));
@@ -317,6 +319,9 @@ impl Loader {
             };
             if let Some(from) = node.at("from") {
                 next = from.as_str().map(|name| (name.to_owned(), Some(from.origin)));
+            }
+            if let Some(name) = flag.filter(|_| chain.is_empty()) {
+                next = Some((name.trim_matches(['"', '\'']).to_owned(), None));
             }
             chain.push(node);
         }

@@ -22,14 +22,16 @@ pub struct Bounds {
     pub cpu_s: u64,
     /// Processors.
     pub processors: usize,
+    /// How much it gives way to others: 0 to 19.
+    pub nice: u8,
     /// The process that it ends with.
     pub parent: u32,
 }
 
 impl fmt::Display for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { memory, cpu_s, processors, parent } = self;
-        write!(f, "{memory},{cpu_s},{processors},{parent}")
+        let Self { memory, cpu_s, processors, nice, parent } = self;
+        write!(f, "{memory},{cpu_s},{processors},{nice},{parent}")
     }
 }
 
@@ -37,14 +39,16 @@ impl FromStr for Bounds {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || "write it like MEMORY,CPU-SECONDS,PROCESSORS,PARENT".to_owned();
+        let wrong = || "write it like MEMORY,CPU-SECONDS,PROCESSORS,NICE,PARENT".to_owned();
         let numbers: Result<Vec<u64>, _> = text.split(',').map(str::parse).collect();
-        let &[memory, cpu_s, processors, parent] = numbers.map_err(|_| wrong())?.as_slice() else {
+        let &[memory, cpu_s, processors, nice, parent] = numbers.map_err(|_| wrong())?.as_slice()
+        else {
             return Err(wrong());
         };
         let parent = u32::try_from(parent).map_err(|_| wrong())?;
         let processors = usize::try_from(processors).map_err(|_| wrong())?.max(1);
-        Ok(Self { memory, cpu_s, processors, parent })
+        let nice = u8::try_from(nice).ok().filter(|nice| *nice < 20).ok_or_else(wrong)?;
+        Ok(Self { memory, cpu_s, processors, nice, parent })
     }
 }
 
@@ -56,6 +60,8 @@ impl Bounds {
         if u32::try_from(parent) != Ok(self.parent) {
             return Err(io::Error::other("the server has ended"));
         }
+        // The server and its short answers come before runs.
+        rustix::process::nice(self.nice.into())?;
         let limits =
             [(Resource::As, self.memory), (Resource::Cpu, self.cpu_s), (Resource::Core, 0)];
         for (resource, limit) in limits {
@@ -99,16 +105,19 @@ mod tests {
 
     #[test]
     fn bounds_are_written_and_read() {
-        let bounds = Bounds { memory: 1 << 30, cpu_s: 60, processors: 2, parent: 77 };
+        let bounds = Bounds { memory: 1 << 30, cpu_s: 60, processors: 2, nice: 10, parent: 77 };
         assert_eq!(bounds.to_string().parse(), Ok(bounds));
-        for wrong in ["", "1,2,3", "1,2,3,4,5", "a,b,c,d", "1,2,3,99999999999"] {
+        for wrong in
+            ["", "1,2,3,4", "1,2,3,4,5,6", "a,b,c,d,e", "1,2,3,4,99999999999", "1,2,3,20,5"]
+        {
             assert!(wrong.parse::<Bounds>().is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn a_process_without_its_server_refuses_to_begin() {
-        let bounds = Bounds { memory: u64::MAX, cpu_s: 1000, processors: 64, parent: u32::MAX };
+        let bounds =
+            Bounds { memory: u64::MAX, cpu_s: 1000, processors: 64, nice: 0, parent: u32::MAX };
         assert_eq!(bounds.obey().unwrap_err().to_string(), "the server has ended");
     }
 }

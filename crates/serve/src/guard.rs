@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, HOST, ORIGIN,
@@ -18,8 +19,14 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use serde_json::json;
 
 use crate::Server;
+use crate::audit::Entry;
+use crate::users::{Known, Role, User};
+
+/// Why a request is refused.
+type Refused = (StatusCode, &'static str);
 
 /// What the page may do: load its own files, ask its own server, show its own reports.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -80,13 +87,19 @@ pub struct Guard {
 }
 
 /// Lets a request through, or says why not; puts the headers on every answer.
-pub async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> Response {
-    let refusal = guard.refusal(&request);
-    let token = guard.new_cookie(&request);
-    let mut response = match refusal {
-        Some((status, text)) => (status, text).into_response(),
-        None => next.run(request).await,
+pub async fn guard(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
+    let asked = guard.asked(&request);
+    let allowed = guard.allowed(&request);
+    let cookie = guard.new_cookie(&request, allowed.is_ok());
+    let user = allowed.as_ref().map(|user| user.name.clone()).unwrap_or_default();
+    let mut response = match allowed {
+        Err((status, text)) => (status, Json(json!({ "error": text }))).into_response(),
+        Ok(user) => {
+            request.extensions_mut().insert(user);
+            next.run(request).await
+        }
     };
+    guard.note(asked, user, response.status());
     let headers = response.headers_mut();
     let fixed = [
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -98,47 +111,130 @@ pub async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> 
         headers.insert(name, HeaderValue::from_static(value));
     }
     headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(POLICY));
-    if let Some(cookie) = token {
+    if let Some(cookie) = cookie {
         headers.insert(SET_COOKIE, cookie);
     }
     response
 }
 
 impl Guard {
-    fn refusal(&self, request: &Request) -> Option<(StatusCode, &'static str)> {
+    /// Who asks, if that may be asked; else why not.
+    fn allowed(&self, request: &Request) -> Result<Arc<User>, Refused> {
+        self.refuse_foreign(request)?;
+        let user = self.who(request)?;
+        let path = request.uri().path();
+        let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
+        let is_session = ["/api/login", "/api/logout"].contains(&path);
+        if changes && !is_session && user.role == Role::Look {
+            return Err((StatusCode::FORBIDDEN, "your token may look, and nothing else"));
+        }
+        Ok(user)
+    }
+
+    /// What comes from another site, under another name, or is nothing that a page of ours sends.
+    fn refuse_foreign(&self, request: &Request) -> Result<(), Refused> {
         let headers = request.headers();
         let host = text(headers, HOST.as_str()).unwrap_or_default();
         if !self.is_own_host(host) {
-            return Some((StatusCode::MISDIRECTED_REQUEST, "this server has another name\n"));
+            return Err((StatusCode::MISDIRECTED_REQUEST, "this server has another name"));
         }
         let foreign = text(headers, ORIGIN.as_str())
-            .is_some_and(|origin| origin != format!("http://{host}"))
+            .is_some_and(|origin| !self.is_own_origin(origin, host))
             || text(headers, "sec-fetch-site").is_some_and(|site| site == "cross-site");
         if foreign {
-            return Some((StatusCode::FORBIDDEN, "other sites may not ask\n"));
+            return Err((StatusCode::FORBIDDEN, "other sites may not ask"));
         }
         let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
-        let json = text(headers, CONTENT_TYPE.as_str())
-            .is_some_and(|kind| kind.starts_with("application/json"));
-        if changes && !json {
-            return Some((StatusCode::UNSUPPORTED_MEDIA_TYPE, "only JSON is taken\n"));
+        // Neither kind can be sent by a page of another site without asking first.
+        let kind = text(headers, CONTENT_TYPE.as_str()).unwrap_or_default();
+        let is_file = request.uri().path().starts_with("/api/files/");
+        let wanted = if is_file { "application/octet-stream" } else { "application/json" };
+        let is_bare = is_file && *request.method() == Method::DELETE;
+        if changes && !is_bare && !kind.starts_with(wanted) {
+            return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, "only JSON is taken"));
         }
-        let Some(token) = &self.server.options.token else { return None };
-        let peer = request.extensions().get::<Peer>().map_or(self.bound.ip(), |peer| peer.0);
+        Ok(())
+    }
+
+    /// Who asks. The page itself is no secret; without a token it asks for one.
+    fn who(&self, request: &Request) -> Result<Arc<User>, Refused> {
+        let is_page = ["/", "/app.js", "/app.css"].contains(&request.uri().path());
+        if is_page || !self.has_tokens() {
+            return Ok(Arc::default());
+        }
+        let peer = self.peer(request);
         let (now, most) = (self.began.elapsed(), self.server.options.max_wrong_tokens);
         if self.guesses.must_wait(peer, most, now) {
-            let text = "too many wrong tokens: wait a minute\n";
-            return Some((StatusCode::TOO_MANY_REQUESTS, text));
+            let text = "too many wrong tokens: wait a minute";
+            return Err((StatusCode::TOO_MANY_REQUESTS, text));
         }
         let given = given_tokens(request);
-        if given.iter().any(|given| same(given, token)) {
-            return None;
+        for token in &given {
+            match self.known(token) {
+                Known::Person(user) => return Ok(user),
+                Known::Expired => return Err((StatusCode::UNAUTHORIZED, "this token has expired")),
+                Known::Nobody => (),
+            }
         }
         // Who has none yet has not guessed.
         if !given.is_empty() {
             self.guesses.wrong(peer, now);
         }
-        Some((StatusCode::UNAUTHORIZED, "add ?token=… to the address once\n"))
+        Err((StatusCode::UNAUTHORIZED, "a token is needed: log in, or add ?token=… to the address"))
+    }
+
+    fn has_tokens(&self) -> bool {
+        self.server.options.token.is_some() || self.server.users.is_some()
+    }
+
+    fn known(&self, token: &str) -> Known {
+        match (&self.server.users, &self.server.options.token) {
+            (Some(users), _) => users.who(token, crate::jobs::now()),
+            (None, Some(own)) if same(token, own) => Known::Person(Arc::default()),
+            _ => Known::Nobody,
+        }
+    }
+
+    /// The address that a request came from, as a proxy says it if there is one.
+    fn peer(&self, request: &Request) -> IpAddr {
+        let direct = request.extensions().get::<Peer>().map_or(self.bound.ip(), |peer| peer.0);
+        let told = text(request.headers(), "x-forwarded-for").filter(|_| self.server.options.proxy);
+        // The last is the proxy's own word; what stands before it, anybody can write.
+        let last = told.and_then(|told| told.rsplit(',').next()?.trim().parse().ok());
+        last.unwrap_or(direct)
+    }
+
+    /// Whether a page is ours: of the host that was asked, by TLS too where a proxy has it.
+    fn is_own_origin(&self, origin: &str, host: &str) -> bool {
+        let plain = origin.strip_prefix("http://");
+        let secure = origin.strip_prefix("https://").filter(|_| self.server.options.proxy);
+        plain.or(secure) == Some(host)
+    }
+
+    /// What was asked, for the list of who did what: if it changes something.
+    fn asked(&self, request: &Request) -> (bool, Entry) {
+        let (method, path) = (request.method(), request.uri().path());
+        let changes = !matches!(*method, Method::GET | Method::HEAD);
+        // Checks are no changes, and there are very many.
+        let counts = changes && !["/api/check", "/api/set"].contains(&path);
+        let path: String = path.chars().take(200).collect();
+        let entry = Entry {
+            at: crate::jobs::now(),
+            user: String::new(),
+            from: self.peer(request).to_string(),
+            asked: format!("{method} {path}"),
+            status: 0,
+        };
+        (counts, entry)
+    }
+
+    /// Writes down what was changed or refused.
+    fn note(&self, (counts, entry): (bool, Entry), user: String, status: StatusCode) {
+        let is_refused = [401, 403, 421, 429].contains(&status.as_u16());
+        if counts || is_refused {
+            // A disk that is full keeps nobody from looking.
+            let _ = self.server.audit.note(&Entry { user, status: status.as_u16(), ..entry });
+        }
     }
 
     /// Whether a client named this server as it is known. A page that had its own name rebound to
@@ -149,7 +245,7 @@ impl Guard {
             _ => (host, ""),
         };
         let is_known = self.server.options.hosts.iter().any(|own| own.eq_ignore_ascii_case(name));
-        if self.server.options.token.is_none() {
+        if !self.has_tokens() {
             let is_loopback = ["127.0.0.1", "localhost", "[::1]"].contains(&name);
             return is_known || (is_loopback && port == self.bound.port().to_string());
         }
@@ -157,22 +253,33 @@ impl Guard {
         is_known || name == "localhost" || address.parse::<IpAddr>().is_ok()
     }
 
-    /// A client that named the token in the address gets it as a cookie.
-    fn new_cookie(&self, request: &Request) -> Option<HeaderValue> {
-        let token = self.server.options.token.as_ref()?;
-        let given = query_token(request)?;
-        let cookie = format!("fatflow={token}; HttpOnly; SameSite=Strict; Path=/");
-        same(given, token).then(|| HeaderValue::from_str(&cookie).ok()).flatten()
+    /// A client that logs in, or named a token in the address, gets it as a cookie; one that logs
+    /// out has it taken away.
+    fn new_cookie(&self, request: &Request, allowed: bool) -> Option<HeaderValue> {
+        let is_secure = text(request.headers(), "x-forwarded-proto") == Some("https");
+        let secure = if is_secure && self.server.options.proxy { "; Secure" } else { "" };
+        let kept = format!("; HttpOnly; SameSite=Strict; Path=/{secure}");
+        if request.uri().path() == "/api/logout" {
+            return HeaderValue::from_str(&format!("fatflow=; Max-Age=0{kept}")).ok();
+        }
+        let is_login = request.uri().path() == "/api/login";
+        let bearer = bearer(request.headers()).filter(|_| is_login);
+        let token = bearer.or_else(|| query_token(request)).filter(|_| allowed)?;
+        let is_known = matches!(self.known(token), Known::Person(_));
+        is_known.then(|| HeaderValue::from_str(&format!("fatflow={token}{kept}")).ok()).flatten()
     }
 }
 
 /// Every token that a request carries.
 fn given_tokens(request: &Request) -> Vec<&str> {
     let headers = request.headers();
-    let bearer = text(headers, AUTHORIZATION.as_str()).and_then(|v| v.strip_prefix("Bearer "));
     let cookies = text(headers, COOKIE.as_str()).unwrap_or_default();
     let cookie = cookies.split("; ").find_map(|cookie| cookie.strip_prefix("fatflow="));
-    [bearer, cookie, query_token(request)].into_iter().flatten().collect()
+    [bearer(headers), query_token(request), cookie].into_iter().flatten().collect()
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    text(headers, AUTHORIZATION.as_str())?.strip_prefix("Bearer ")
 }
 
 fn query_token(request: &Request) -> Option<&str> {
@@ -184,7 +291,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 /// Compares in a time that does not tell how much of the token was right.
-fn same(given: &str, token: &str) -> bool {
+pub(crate) fn same(given: &str, token: &str) -> bool {
     let bytes = given.bytes().zip(token.bytes());
     given.len() == token.len() && bytes.fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }

@@ -4,12 +4,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
-use axum::{Json, Router, middleware};
+use axum::{Extension, Json, Router, middleware};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -17,10 +18,12 @@ use crate::Server;
 use crate::figures;
 use crate::guard::{Guard, guard};
 use crate::jobs::{self, Asked};
+use crate::shelf::Shelf;
 use crate::store::Run;
+use crate::users::{User, is_name};
 
 /// The commands that the page may start.
-const COMMANDS: [&str; 5] = ["run", "traffic", "topo", "collective", "compare"];
+const COMMANDS: [&str; 7] = ["run", "traffic", "topo", "collective", "compare", "sweep", "observe"];
 /// The collectives that it may ask for.
 const COLLECTIVES: [&str; 5] =
     ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"];
@@ -39,6 +42,8 @@ impl From<io::Error> for Refusal {
             io::ErrorKind::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
             io::ErrorKind::WouldBlock => StatusCode::SERVICE_UNAVAILABLE,
             io::ErrorKind::OutOfMemory => StatusCode::UNPROCESSABLE_ENTITY,
+            io::ErrorKind::InvalidInput => StatusCode::BAD_REQUEST,
+            io::ErrorKind::NotFound => StatusCode::NOT_FOUND,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self(status, error.to_string())
@@ -58,6 +63,7 @@ fn bad(text: impl Into<String>) -> Refusal {
 /// Everything that can be asked.
 pub fn router(server: Arc<Server>, bound: SocketAddr) -> Router {
     let limit = DefaultBodyLimit::max(server.options.max_body);
+    let upload = DefaultBodyLimit::max(server.options.max_upload);
     #[expect(clippy::disallowed_methods, reason = "who guesses tokens waits for a minute")]
     let began = std::time::Instant::now();
     let checks = Guard { server: server.clone(), bound, guesses: Arc::default(), began };
@@ -75,7 +81,13 @@ pub fn router(server: Arc<Server>, bound: SocketAddr) -> Router {
         .route("/api/runs/{id}/note", put(note))
         .route("/api/schema", get(schema))
         .route("/api/runs/{id}/{file}", get(file))
+        .route("/api/me", get(me))
+        .route("/api/login", post(me))
+        .route("/api/logout", post(|| async { Json(json!({})) }))
+        .route("/api/audit", get(audit))
+        .route("/api/files", get(files))
         .layer(limit)
+        .route("/api/files/{name}", put(upload_file).get(download).delete(discard).layer(upload))
         .layer(middleware::from_fn_with_state(checks, guard))
         .with_state(server)
 }
@@ -90,7 +102,7 @@ fn as_json(bytes: &[u8]) -> Result<Value, Refusal> {
 }
 
 async fn presets(State(server): State<Arc<Server>>) -> Answer {
-    let (_, output) = jobs::ask(&server, &["presets", "--json"], None).await?;
+    let (_, output) = jobs::ask_once(&server, &["presets", "--json"]).await?;
     Ok(Json(as_json(&output)?).into_response())
 }
 
@@ -99,7 +111,7 @@ async fn preset(State(server): State<Arc<Server>>, Path(name): Path<String>) -> 
     if name.is_empty() || name.starts_with('-') || !name.chars().all(plain) {
         return Err(bad("that is no preset's name"));
     }
-    let (found, text) = jobs::ask(&server, &["init", &name], None).await?;
+    let (found, text) = jobs::ask_once(&server, &["init", &name]).await?;
     if !found {
         return Err(Refusal(StatusCode::NOT_FOUND, format!("there is no preset `{name}`")));
     }
@@ -113,9 +125,13 @@ struct Text {
     text: String,
 }
 
-async fn check(State(server): State<Arc<Server>>, Json(asked): Json<Text>) -> Answer {
+async fn check(
+    State(server): State<Arc<Server>>,
+    Extension(user): Extension<Arc<User>>,
+    Json(asked): Json<Text>,
+) -> Answer {
     let words = ["check", "scenario.toml", "--print", "--json", "--confine", "."];
-    let (_, output) = jobs::ask(&server, &words, Some(&asked.text)).await?;
+    let (_, output) = jobs::ask(&server, &user, &words, Some(&asked.text)).await?;
     Ok(Json(as_json(&output)?).into_response())
 }
 
@@ -154,8 +170,59 @@ pub fn set_value(text: &str, key: &str, value: &str) -> Result<String, String> {
     Ok(document.to_string())
 }
 
-async fn runs(State(server): State<Arc<Server>>) -> Answer {
-    Ok(Json(figures::listed(&server.store, server.store.runs()?)?).into_response())
+async fn runs(State(server): State<Arc<Server>>, Extension(user): Extension<Arc<User>>) -> Answer {
+    let mut runs = server.store.runs()?;
+    runs.retain(|run| is_seen(&server, &user, run));
+    Ok(Json(figures::listed(&server.store, runs)?).into_response())
+}
+
+/// Who asks: what the person may do, and whether there are others.
+async fn me(State(server): State<Arc<Server>>, Extension(user): Extension<Arc<User>>) -> Answer {
+    let has_users = server.users.is_some();
+    let has_token = has_users || server.options.token.is_some();
+    let about = json!({ "user": &*user, "has_users": has_users, "has_token": has_token });
+    Ok(Json(about).into_response())
+}
+
+/// Who did what; where there are several people, each sees what was done in their own name.
+async fn audit(State(server): State<Arc<Server>>, Extension(user): Extension<Arc<User>>) -> Answer {
+    let mut entries = server.audit.last()?;
+    entries.retain(|entry| server.users.is_none() || entry.user == user.name);
+    Ok(Json(entries).into_response())
+}
+
+async fn files(State(server): State<Arc<Server>>, Extension(user): Extension<Arc<User>>) -> Answer {
+    Ok(Json(Shelf::of(&server.options, &user).files()?).into_response())
+}
+
+async fn upload_file(
+    State(server): State<Arc<Server>>,
+    Extension(user): Extension<Arc<User>>,
+    Path(name): Path<String>,
+    content: Bytes,
+) -> Answer {
+    Shelf::of(&server.options, &user).put(&name, &content)?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn download(
+    State(server): State<Arc<Server>>,
+    Extension(user): Extension<Arc<User>>,
+    Path(name): Path<String>,
+) -> Answer {
+    let content = Shelf::of(&server.options, &user).read(&name)?;
+    // Whatever it is, a browser keeps it and does not show it.
+    let kept = [(CONTENT_TYPE, "application/octet-stream"), (CONTENT_DISPOSITION, "attachment")];
+    Ok((kept, content).into_response())
+}
+
+async fn discard(
+    State(server): State<Arc<Server>>,
+    Extension(user): Extension<Arc<User>>,
+    Path(name): Path<String>,
+) -> Answer {
+    Shelf::of(&server.options, &user).remove(&name)?;
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// What a person writes beside a run.
@@ -167,17 +234,18 @@ struct Note {
 
 async fn note(
     State(server): State<Arc<Server>>,
+    Extension(user): Extension<Arc<User>>,
     Path(id): Path<u64>,
     Json(asked): Json<Note>,
 ) -> Answer {
-    known(&server, id)?;
+    own(&server, &user, id)?;
     figures::annotate(&server.store, id, &asked.note)?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// Every key of a scenario, for completion and help.
 async fn schema(State(server): State<Arc<Server>>) -> Answer {
-    let (_, output) = jobs::ask(&server, &["schema"], None).await?;
+    let (_, output) = jobs::ask_once(&server, &["schema"]).await?;
     Ok(Json(as_json(&output)?).into_response())
 }
 
@@ -192,67 +260,158 @@ struct Start {
     #[serde(default)]
     collective: String,
     scenarios: Vec<String>,
+    /// What the scenarios are called, where that is said.
+    #[serde(default)]
+    names: Vec<String>,
+    /// Of `sweep`: what varies.
+    #[serde(default)]
+    grid: String,
+    /// Of `observe`: files on the shelf.
+    #[serde(default)]
+    files: Vec<String>,
 }
 
-async fn start(State(server): State<Arc<Server>>, Json(asked): Json<Start>) -> Answer {
+async fn start(
+    State(server): State<Arc<Server>>,
+    Extension(user): Extension<Arc<User>>,
+    Json(asked): Json<Start>,
+) -> Answer {
     if !COMMANDS.contains(&asked.command.as_str()) {
         return Err(bad(format!("the command is one of {}", COMMANDS.join(", "))));
     }
     if !["", "analytic", "flow", "packet"].contains(&asked.engine.as_str()) {
         return Err(bad("the engine is analytic, flow or packet"));
     }
-    let words = match asked.command.as_str() {
-        "collective" if COLLECTIVES.contains(&asked.collective.as_str()) => vec![asked.collective],
-        "collective" => return Err(bad(format!("name one of {}", COLLECTIVES.join(", ")))),
-        _ => Vec::new(),
+    let wanted = match asked.command.as_str() {
+        "compare" => 2..=MAX_SCENARIOS,
+        "sweep" => 1..=MAX_SCENARIOS,
+        "observe" => 0..=1,
+        _ => 1..=1,
     };
-    let wanted = if asked.command == "compare" { 2..=MAX_SCENARIOS } else { 1..=1 };
     if !wanted.contains(&asked.scenarios.len()) {
         return Err(bad("that command takes another number of scenarios"));
     }
-    if server.options.max_waiting <= server.jobs.waiting() {
+    let most = user.waiting.unwrap_or(server.options.max_waiting);
+    if server.options.max_waiting <= server.jobs.waiting() || most <= server.jobs.waiting_of(&user)
+    {
         return Err(Refusal(StatusCode::TOO_MANY_REQUESTS, "too many runs wait".to_owned()));
     }
-    let name = |at: usize| {
-        if at == 0 { "scenario.toml".into() } else { format!("scenario-{}.toml", at + 1) }
-    };
-    let asked = Asked {
-        name: asked.name.chars().take(200).collect(),
-        command: asked.command,
-        engine: asked.engine,
-        words,
-        scenarios: asked.scenarios.into_iter().enumerate().map(|(at, t)| (name(at), t)).collect(),
-    };
+    let mut scenarios: Vec<(String, String)> =
+        file_names(&asked).into_iter().zip(asked.scenarios.iter().cloned()).collect();
+    let words = words(&server, &user, &asked)?;
+    if asked.command == "sweep" {
+        scenarios.push(("grid.toml".to_owned(), asked.grid));
+    }
+    let name = asked.name.chars().take(200).collect();
+    let asked =
+        Asked { name, command: asked.command, engine: asked.engine, words, scenarios, user };
     Ok((StatusCode::CREATED, Json(jobs::start(&server, asked)?)).into_response())
 }
 
-fn known(server: &Server, id: u64) -> Result<Run, Refusal> {
+/// What a scenario's file is called in a child's folder.
+fn file_names(asked: &Start) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for at in 0..asked.scenarios.len() {
+        let said = asked.names.get(at).map(|name| plain(name)).filter(|name| is_name(name));
+        let said = said.map(|name| format!("{name}.toml")).filter(|name| !names.contains(name));
+        names.push(said.unwrap_or_else(|| match at {
+            0 => "scenario.toml".to_owned(),
+            at => format!("scenario-{}.toml", at + 1),
+        }));
+    }
+    names
+}
+
+/// A name of plain letters, short enough to stand above a column.
+fn plain(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let words: String = name.chars().take(40).map(plain).collect();
+    words.split('-').filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-")
+}
+
+/// What follows the command on its line.
+fn words(server: &Server, user: &User, asked: &Start) -> Result<Vec<String>, Refusal> {
+    let scenarios = file_names(asked).into_iter();
+    let own = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    Ok(match asked.command.as_str() {
+        "collective" if COLLECTIVES.contains(&asked.collective.as_str()) => {
+            [asked.collective.clone()].into_iter().chain(scenarios).collect()
+        }
+        "collective" => return Err(bad(format!("name one of {}", COLLECTIVES.join(", ")))),
+        "sweep" => own(&["run", "grid.toml", "--out", "study"]),
+        "observe" => {
+            let shelf = Shelf::of(&server.options, user);
+            if asked.files.is_empty() {
+                return Err(bad("name the files to read"));
+            }
+            for name in &asked.files {
+                shelf.has(name)?;
+            }
+            let beside = scenarios.flat_map(|name| ["--scenario".to_owned(), name]);
+            asked.files.iter().cloned().chain(beside).collect()
+        }
+        "run" => scenarios.chain(own(&["--fabric-out", "fabric.json"])).collect(),
+        _ => scenarios.collect(),
+    })
+}
+
+/// Whether a person may look at a run.
+fn is_seen(server: &Server, user: &User, run: &Run) -> bool {
+    user.owns(&run.owner) || server.users.as_ref().is_none_or(|users| users.is_open(&run.owner))
+}
+
+fn known(server: &Server, user: &User, id: u64) -> Result<Run, Refusal> {
     let missing = || Refusal(StatusCode::NOT_FOUND, format!("there is no run {id}"));
-    server.store.run(id)?.ok_or_else(missing)
+    server.store.run(id)?.filter(|run| is_seen(server, user, run)).ok_or_else(missing)
 }
 
-async fn run(State(server): State<Arc<Server>>, Path(id): Path<u64>) -> Answer {
-    Ok(Json(figures::one(&server.store, known(&server, id)?)?).into_response())
+/// A run that may be changed: one's own.
+fn own(server: &Server, user: &User, id: u64) -> Result<Run, Refusal> {
+    let run = known(server, user, id)?;
+    match user.owns(&run.owner) {
+        true => Ok(run),
+        false => Err(Refusal(StatusCode::FORBIDDEN, format!("run {id} is {}'s", run.owner))),
+    }
 }
 
-async fn remove(State(server): State<Arc<Server>>, Path(id): Path<u64>) -> Answer {
-    known(&server, id)?;
+async fn run(
+    State(server): State<Arc<Server>>,
+    Extension(user): Extension<Arc<User>>,
+    Path(id): Path<u64>,
+) -> Answer {
+    Ok(Json(figures::one(&server.store, known(&server, &user, id)?)?).into_response())
+}
+
+async fn remove(
+    State(server): State<Arc<Server>>,
+    Extension(user): Extension<Arc<User>>,
+    Path(id): Path<u64>,
+) -> Answer {
+    own(&server, &user, id)?;
     server.jobs.stop(id);
     server.store.remove(id)?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-async fn stop(State(server): State<Arc<Server>>, Path(id): Path<u64>) -> Answer {
-    known(&server, id)?;
+async fn stop(
+    State(server): State<Arc<Server>>,
+    Extension(user): Extension<Arc<User>>,
+    Path(id): Path<u64>,
+) -> Answer {
+    own(&server, &user, id)?;
     Ok(Json(json!({ "stopped": server.jobs.stop(id) })).into_response())
 }
 
-async fn file(State(server): State<Arc<Server>>, Path((id, name)): Path<(u64, String)>) -> Answer {
-    let run = known(&server, id)?;
+async fn file(
+    State(server): State<Arc<Server>>,
+    Extension(user): Extension<Arc<User>>,
+    Path((id, name)): Path<(u64, String)>,
+) -> Answer {
+    let run = known(&server, &user, id)?;
     let kind = match name.as_str() {
         "report.html" => "text/html; charset=utf-8",
-        "result.json" => "application/json",
-        name if name.starts_with("scenario") => "text/plain; charset=utf-8",
+        "result.json" | "fabric.json" => "application/json",
+        name if name.ends_with(".toml") && is_name(name) => "text/plain; charset=utf-8",
         _ => return Err(Refusal(StatusCode::NOT_FOUND, "there is no such file".to_owned())),
     };
     let Some(content) = server.store.file(id, &name)? else {
@@ -303,6 +462,21 @@ mod tests {
         assert!(policy(page).contains("script-src 'sha256-abc='; style"));
         assert!(policy("no policy").contains("script-src 'none';"));
         assert!(policy("script-src 'sha256-a\nb' ;").contains("script-src 'none';"));
+    }
+
+    #[test]
+    fn scenarios_are_called_what_people_call_them_or_by_number() {
+        let names = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            let scenarios = vec![String::new(); 3];
+            let (name, command) = (String::new(), "compare".to_owned());
+            let (engine, collective, grid) = Default::default();
+            let files = Vec::new();
+            file_names(&Start { name, command, engine, collective, scenarios, names, grid, files })
+        };
+        assert_eq!(names(&[]), ["scenario.toml", "scenario-2.toml", "scenario-3.toml"]);
+        let odd = names(&["1 Small job", "../../x", "1 Small job"]);
+        assert_eq!(odd, ["1-Small-job.toml", "x.toml", "scenario-3.toml"]);
     }
 
     #[test]

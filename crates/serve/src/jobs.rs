@@ -1,7 +1,7 @@
 //! The queue of runs and their child processes.
 //!
-//! One run computes at a time, in the order in which they were asked for; short questions (checks,
-//! presets) have a few places beside it, and a queue of their own. A child process gets a
+//! So many runs compute at a time, in the order in which they were asked for; short questions
+//! (checks, presets) have a few places beside it, and a queue of their own. A child process gets a
 //! folder of its own with the scenario in it, answers on standard output and tells its progress on
 //! standard error; stopping it is killing it. What it may use is said in [`Bounds`].
 
@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -21,10 +21,14 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::Server;
 use crate::child::Bounds;
 use crate::options::Options;
+use crate::shelf::Shelf;
 use crate::store::{Run, Status};
+use crate::users::User;
 
 /// The most text that a child's last words may have: its end, where the reason stands.
 const MAX_MESSAGE: usize = 4 << 10;
+/// How much runs give way to the server and to short questions.
+const RUN_NICE: u8 = 10;
 /// How long a server that ends waits for its runs.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -39,21 +43,28 @@ pub struct Asked {
     pub engine: String,
     /// More words for the command line, such as `all_reduce`.
     pub words: Vec<String>,
-    /// Names and texts of the scenarios; most commands take one, `compare` several.
+    /// Names and texts of the files that the child gets.
     pub scenarios: Vec<(String, String)>,
+    /// Who asks.
+    pub user: Arc<User>,
 }
 
 /// The queue.
 #[derive(Debug)]
 pub struct Jobs {
     turn: Semaphore,
+    /// The same for each person.
+    turns: Mutex<BTreeMap<String, Arc<Semaphore>>>,
     /// Places for short questions.
     places: Semaphore,
     /// Short questions that wait or are answered.
-    questions: AtomicUsize,
+    questions: Mutex<BTreeMap<String, usize>>,
     /// How to stop each run that waits or computes; it says what becomes of the run.
-    stops: Mutex<BTreeMap<u64, Option<oneshot::Sender<Status>>>>,
+    stops: Mutex<Stops>,
 }
+
+/// By run: whose it is, and how to stop it.
+type Stops = BTreeMap<u64, (String, Option<oneshot::Sender<Status>>)>;
 
 /// Seconds since 1970.
 pub fn now() -> u64 {
@@ -66,14 +77,15 @@ impl Jobs {
     /// An empty queue.
     pub fn new(options: &Options) -> Self {
         Self {
-            turn: Semaphore::new(1),
+            turn: Semaphore::new(options.max_runs.max(1)),
+            turns: Mutex::default(),
             places: Semaphore::new(options.max_children.max(1)),
-            questions: AtomicUsize::new(0),
+            questions: Mutex::default(),
             stops: Mutex::default(),
         }
     }
 
-    fn stops(&self) -> MutexGuard<'_, BTreeMap<u64, Option<oneshot::Sender<Status>>>> {
+    fn stops(&self) -> MutexGuard<'_, Stops> {
         self.stops.lock().expect("no holder panics")
     }
 
@@ -82,15 +94,27 @@ impl Jobs {
         self.stops().len()
     }
 
+    /// How many of them are a person's.
+    pub fn waiting_of(&self, user: &User) -> usize {
+        self.stops().values().filter(|(owner, _)| *owner == user.name).count()
+    }
+
+    /// The turns of a person: so many runs compute at once.
+    fn turns_of(&self, options: &Options, user: &User) -> Arc<Semaphore> {
+        let most = user.children.unwrap_or(options.max_runs).max(1);
+        let mut turns = self.turns.lock().expect("no holder panics");
+        turns.entry(user.name.clone()).or_insert_with(|| Arc::new(Semaphore::new(most))).clone()
+    }
+
     /// Stops a run; whether there was anything to stop.
     pub fn stop(&self, id: u64) -> bool {
-        let stop = self.stops().get_mut(&id).and_then(Option::take);
+        let stop = self.stops().get_mut(&id).and_then(|(_, stop)| stop.take());
         stop.is_some_and(|stop| stop.send(Status::Stopped).is_ok())
     }
 
     /// Ends everything because the server ends, and waits until children and folders are gone.
     pub async fn end_all(&self) {
-        for stop in self.stops().values_mut().filter_map(Option::take) {
+        for stop in self.stops().values_mut().filter_map(|(_, stop)| stop.take()) {
             // A run that has just ended has nobody who listens.
             let _ = stop.send(Status::Interrupted);
         }
@@ -148,10 +172,11 @@ pub fn start(server: &Arc<Server>, asked: Asked) -> io::Result<Run> {
         message: String::new(),
         asked_at: now(),
         took_s: 0.0,
+        owner: asked.user.name.clone(),
     };
     let run = server.store.add(run, &asked.scenarios)?;
     let (stop, stopped) = oneshot::channel();
-    server.jobs.stops().insert(run.id, Some(stop));
+    server.jobs.stops().insert(run.id, (run.owner.clone(), Some(stop)));
     let (server, id) = (server.clone(), run.id);
     tokio::spawn(async move {
         let ended = tokio::select! {
@@ -175,11 +200,16 @@ pub fn start(server: &Arc<Server>, asked: Asked) -> io::Result<Run> {
 
 /// A child under its bounds, in its folder, with the same surroundings for every command: `PATH`,
 /// `HOME`, and the settings that the environment makes.
-fn command(options: &Options, folder: &Folder, memory: u64, time: Duration) -> Command {
+fn command(
+    options: &Options,
+    folder: &Folder,
+    (memory, time, nice): (u64, Duration, u8),
+) -> Command {
     let bounds = Bounds {
         memory,
         cpu_s: time.as_secs().max(1).saturating_mul(options.processors as u64),
         processors: options.processors,
+        nice,
         parent: std::process::id(),
     };
     let mut command = Command::new(&options.program);
@@ -200,15 +230,22 @@ fn command(options: &Options, folder: &Folder, memory: u64, time: Duration) -> C
 }
 
 async fn compute(server: &Arc<Server>, id: u64, asked: &Asked) -> io::Result<(Status, String)> {
-    let _turn = server.jobs.turn.acquire().await.expect("the semaphore is never closed");
+    let never = "the semaphore is never closed";
+    // Who has asked for many waits for oneself first.
+    let own = server.jobs.turns_of(&server.options, &asked.user);
+    let _own = own.acquire().await.expect(never);
+    let _turn = server.jobs.turn.acquire().await.expect(never);
     server.store.update(id, |run| run.status = Status::Running)?;
     let options = &server.options;
     let folder = Folder::new(options.workspace.join("runs").join(id.to_string()))?;
-    let mut command = command(options, &folder, options.run_memory, options.run_timeout);
+    let memory = asked.user.memory.map_or(u64::MAX, units::Bytes::get).min(options.run_memory);
+    let mut command = command(options, &folder, (memory, options.run_timeout, RUN_NICE));
     command.arg(&asked.command).args(&asked.words);
+    Shelf::of(options, &asked.user).show_in(&folder.0)?;
     for (name, text) in &asked.scenarios {
+        // Never through a link to somebody's file.
+        let _ = tokio::fs::remove_file(folder.0.join(name)).await;
         tokio::fs::write(folder.0.join(name), text).await?;
-        command.arg(name);
     }
     if !asked.engine.is_empty() {
         command.args(["--engine", &asked.engine]);
@@ -232,6 +269,10 @@ async fn compute(server: &Arc<Server>, id: u64, asked: &Asked) -> io::Result<(St
         return Ok((Status::Failed, format!("the answer has more than {most} bytes")));
     }
     server.store.keep(id, "result.json", &output)?;
+    let film = tokio::fs::read(folder.0.join("fabric.json")).await.unwrap_or_default();
+    if !film.is_empty() && film.len() as u64 <= options.max_result {
+        server.store.keep(id, "fabric.json", &film)?;
+    }
     let report = tokio::fs::read(folder.0.join("report.html")).await.unwrap_or_default();
     if options.max_result < report.len() as u64 {
         return Ok((Status::Done, "the page is too large to be kept".to_owned()));
@@ -316,22 +357,21 @@ fn is_progress(line: &str) -> bool {
 /// A short answer from the binary: whether it succeeded, and its standard output.
 pub async fn ask(
     server: &Server,
+    user: &User,
     arguments: &[&str],
     scenario: Option<&str>,
 ) -> io::Result<(bool, Vec<u8>)> {
     let Server { options, jobs, .. } = server;
-    let _counted = Counted::new(&jobs.questions);
-    if options.max_questions < jobs.questions.load(Ordering::Relaxed) {
-        return Err(io::Error::new(io::ErrorKind::WouldBlock, "too many questions wait"));
-    }
+    let _counted = Counted::new(&jobs.questions, options, user)?;
     let _place = jobs.places.acquire().await.expect("the semaphore is never closed");
     let folder = Folder::new(options.workspace.join("runs").join(format!("check-{}", unique())))?;
     if let Some(text) = scenario {
+        Shelf::of(options, user).show_in(&folder.0)?;
         tokio::fs::write(folder.0.join("scenario.toml"), text).await?;
     }
     let memory = options.check_memory.min(options.run_memory);
     let time = options.check_timeout.max(Duration::from_secs(1));
-    let mut child = command(options, &folder, memory, time).args(arguments).spawn()?;
+    let mut child = command(options, &folder, (memory, time, 0)).args(arguments).spawn()?;
     let stdout = child.stdout.take().expect("it is piped");
     let stderr = child.stderr.take().expect("it is piped");
     let answered = async {
@@ -354,20 +394,45 @@ pub async fn ask(
     }
 }
 
-/// Counts while it lives.
+/// The answer of a question that has one answer, asked once.
+pub async fn ask_once(server: &Server, arguments: &[&str]) -> io::Result<(bool, Vec<u8>)> {
+    let key = arguments.join(" ");
+    let known = server.fixed.lock().expect("no holder panics").get(&key).cloned();
+    if let Some(known) = known {
+        return Ok((true, known));
+    }
+    let (found, answer) = ask(server, &User::default(), arguments, None).await?;
+    if found {
+        server.fixed.lock().expect("no holder panics").insert(key, answer.clone());
+    }
+    Ok((found, answer))
+}
+
+type Questions = Mutex<BTreeMap<String, usize>>;
+
+/// Counts a person's questions while it lives.
 #[derive(Debug)]
-struct Counted<'a>(&'a AtomicUsize);
+struct Counted<'a>(&'a Questions, String);
 
 impl<'a> Counted<'a> {
-    fn new(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(count)
+    fn new(questions: &'a Questions, options: &Options, user: &User) -> io::Result<Self> {
+        let mut known = questions.lock().expect("no holder panics");
+        let (all, own) = (known.values().sum::<usize>(), known.get(&user.name).copied());
+        let most = user.questions.unwrap_or(options.max_questions);
+        if options.max_questions <= all || most <= own.unwrap_or(0) {
+            return Err(io::Error::new(io::ErrorKind::WouldBlock, "too many questions wait"));
+        }
+        *known.entry(user.name.clone()).or_default() += 1;
+        Ok(Self(questions, user.name.clone()))
     }
 }
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let mut known = self.0.lock().expect("no holder panics");
+        if let Some(count) = known.get_mut(&self.1) {
+            *count -= 1;
+        }
     }
 }
 

@@ -12,6 +12,9 @@
 //! * [`child`]: what a child process may use, and that it ends with its server.
 //! * [`jobs`]: the queue of runs and their child processes.
 //! * [`figures`]: what the list of runs shows of each.
+//! * [`users`]: the people of a team's server, their tokens, roles and limits.
+//! * [`shelf`]: files that people bring.
+//! * [`audit`]: who did what when.
 //! * [`guard`]: who may ask: host, origin and token; the headers of every answer.
 //! * [`http`]: the requests that the page makes.
 //!
@@ -22,17 +25,21 @@
 //!   processors and time. Nothing is left running when the server ends, however it ends.
 //! * The page loads nothing from elsewhere; its content security policy says so.
 
+pub mod audit;
 pub mod child;
 pub mod figures;
 pub mod guard;
 pub mod http;
 pub mod jobs;
 pub mod options;
+pub mod shelf;
 pub mod store;
+pub mod users;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Extension;
@@ -53,6 +60,12 @@ pub struct Server {
     pub store: store::Store,
     /// The queue of runs.
     pub jobs: jobs::Jobs,
+    /// The people, where there are several.
+    pub users: Option<users::Users>,
+    /// Who did what.
+    pub audit: audit::Audit,
+    /// Answers that never change: presets, the schema.
+    pub fixed: Mutex<BTreeMap<String, Vec<u8>>>,
 }
 
 /// Serves until the future `until` ends, or the process is told to end by a signal; then children
@@ -71,7 +84,14 @@ pub fn serve(
         store.interrupt_unfinished()?;
         let listener = TcpListener::bind(options.listen).await?;
         let address = listener.local_addr()?;
-        let server = Arc::new(Server { jobs: jobs::Jobs::new(&options), options, store });
+        let server = Arc::new(Server {
+            jobs: jobs::Jobs::new(&options),
+            users: options.users.as_deref().map(users::Users::open).transpose()?,
+            audit: audit::Audit::new(options.workspace.join("audit.jsonl")),
+            fixed: Mutex::default(),
+            options,
+            store,
+        });
         let (mut ended, mut interrupted) = (end()?, interrupt()?);
         started(address);
         let result = tokio::select! {

@@ -14,12 +14,23 @@ pub struct Options {
     pub workspace: PathBuf,
     /// What a client must know where the address is not loopback.
     pub token: Option<String>,
+    /// The people of a team's server, each with a token of their own.
+    pub users: Option<PathBuf>,
+    /// Whether requests come through a proxy that says who asked (`X-Forwarded-For`) and how
+    /// (`X-Forwarded-Proto`).
+    pub proxy: bool,
     /// The `fatflow` binary that computes.
     pub program: PathBuf,
     /// Connections at once.
     pub max_connections: usize,
     /// Bytes of a request's body.
     pub max_body: usize,
+    /// Bytes of a file that somebody brings.
+    pub max_upload: usize,
+    /// Bytes of all files of one person.
+    pub max_shelf: u64,
+    /// Runs that compute at once.
+    pub max_runs: usize,
     /// Runs that wait or run at once.
     pub max_waiting: usize,
     /// Bytes of one result or report that are kept.
@@ -55,9 +66,14 @@ impl Options {
             listen: SocketAddr::from(([127, 0, 0, 1], 8471)),
             workspace,
             token: None,
+            users: None,
+            proxy: false,
             program,
             max_connections: 128,
             max_body: 1 << 20,
+            max_upload: 32 << 20,
+            max_shelf: 256 << 20,
+            max_runs: 1,
             max_waiting: 16,
             max_result: 64 << 20,
             run_memory: crate::child::machine_memory() / 2,
@@ -77,10 +93,14 @@ impl Options {
     /// Whether these options may be used together.
     pub(crate) fn check(&self) -> io::Result<()> {
         let wrong = |text: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        if self.token.is_some() && self.users.is_some() {
+            return wrong("a server has one token, or a file of users with one each");
+        }
         match &self.token {
-            None if !self.listen.ip().is_loopback() => {
-                wrong("an address other than loopback needs a token of at least 16 characters")
-            }
+            None if self.users.is_some() => Ok(()),
+            None if !self.listen.ip().is_loopback() => wrong(
+                "an address other than loopback needs a token of at least 16 characters, or users",
+            ),
             Some(token) if token.len() < 16 => {
                 wrong("a token has at least 16 characters; leave it out to have none")
             }

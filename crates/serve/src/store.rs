@@ -69,6 +69,9 @@ pub struct Run {
     pub asked_at: u64,
     /// How long it computed, in seconds.
     pub took_s: f64,
+    /// Who asked for it; empty where a server has no users.
+    #[serde(default)]
+    pub owner: String,
 }
 
 type Opener = Box<dyn Fn() -> Result<Database, Error> + Send + Sync>;
@@ -379,6 +382,7 @@ mod tests {
             message: String::new(),
             asked_at: 0,
             took_s: 0.0,
+            owner: String::new(),
         }
     }
 

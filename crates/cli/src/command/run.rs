@@ -89,14 +89,17 @@ impl Arguments {
             let reason = "--whole is for jobs; synthetic traffic always runs on one clock";
             return Err(Failure::Usage(reason.to_owned()).into());
         }
+        let is_closed = terminal.engines().is_some_and(|engine| !engine.has_contention());
         if loaded.job.is_some() {
             self.refuse_what_is_for_traffic()?;
-            let is_closed = terminal.engines().is_some_and(|engine| !engine.has_contention());
             if is_closed && self.days.is_none() {
                 self.seeds.refuse("closed forms have nothing random")?;
             }
         }
         self.refuse_days(loaded.job.is_some(), terminal.engines())?;
+        if self.files.wants_film() && is_closed {
+            terminal.remark("unused: --fabric-out: closed forms put nothing on links");
+        }
         let Some(engine) = terminal.engines() else {
             self.files.refuse_several_engines()?;
             self.seeds.refuse("`--engine all` asks every engine once")?;
@@ -113,7 +116,8 @@ impl Arguments {
             let options = run_job::Options { engine, patience, drawing, ask_what_if, whole };
             return self.step(terminal, &loaded, &options);
         }
-        let is_drawn = terminal.global.report.is_some() && engine.moves_packets();
+        let is_drawn = (terminal.global.report.is_some() && engine.moves_packets())
+            || (self.files.wants_film() && engine.has_contention());
         let (interval, purpose) = match self.series {
             None => (is_drawn.then_some(FINEST), series::Purpose::Pictures),
             asked => (asked, series::Purpose::Result),
@@ -186,6 +190,9 @@ impl Arguments {
             let reason = "several jobs are run on one engine, without --days and --series";
             return Err(Failure::Usage(reason.to_owned()).into());
         };
+        if self.files.wants_film() {
+            terminal.remark("unused: --fabric-out: it is of one job, and these are several");
+        }
         let options = several::Options { engine, patience, steps: self.steps.unwrap_or(1) };
         let report = terminal.watched(|watch| several::run(loaded, options, watch))?;
         terminal.answer("run", Some(loaded), &report)?;

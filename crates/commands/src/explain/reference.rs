@@ -15,10 +15,16 @@ pub fn reference() -> String {
         let top = entry.key.split('.').next().unwrap_or_default();
         if top != table {
             table = top;
-            page += &format!("\n## `{top}`\n\n| key | meaning | value | default | obeyed by |\n");
-            page += "| --- | --- | --- | --- | --- |\n";
+            page += &format!(
+                "\n## `{top}`\n\n| key | meaning | value | default | example | obeyed by |\n"
+            );
+            page += "| --- | --- | --- | --- | --- | --- |\n";
         }
         page += &line(entry);
+    }
+    page += "\n## Longer examples\n";
+    for entry in entries().iter().filter(|entry| entry.example.contains('\n')) {
+        page += &format!("\n`{}`:\n\n```toml\n{}\n```\n", entry.key, entry.example);
     }
     page
 }
@@ -35,12 +41,13 @@ fn line(entry: &Entry) -> String {
     value.push(words.join(", "));
     value.retain(|part| !part.is_empty());
     format!(
-        "| `{}`{} | {} | {} | {} | {} |\n",
+        "| `{}`{} | {} | {} | {} | {} | {} |\n",
         entry.key,
         plain(&with),
         plain(&entry.about),
         plain(&value.join("; ")).replace("\\\\|", "\\|"),
         code(&entry.default),
+        if entry.example.contains('\n') { "below".to_owned() } else { code(&entry.example) },
         plain(&entry.obeyed_by.join(", ")),
     )
 }

@@ -109,6 +109,13 @@ impl Verdict {
                 dollars(*fabric_usd_per_day).trim_start_matches('$'),
             ),
         };
+        if let Some(calm_s) = report.whole.as_ref().and_then(|whole| whole.undisturbed_s) {
+            let cost = match step_s - calm_s {
+                more if 0.0 <= more => format!("cost {}", span(more)),
+                less => format!("save {}", span(-less)),
+            };
+            text = format!("Faults that come or go {cost}. {text}");
+        }
         text += &format!(" What limits: {limit}.");
         let doubt = report.step_high_s / report.step_low_s - 1.0;
         text += &format!(

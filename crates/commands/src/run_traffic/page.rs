@@ -52,6 +52,11 @@ impl Drawn {
         let (sample, pictures) = (sample(work, outcome, &times, name), Pictures::of(fabric, &load));
         Self { title, engine, times, sample, pictures, series }
     }
+
+    /// What was measured for pictures alone.
+    pub(super) fn series(&self) -> Option<&Series> {
+        self.series.as_ref()
+    }
 }
 
 /// Who sends and who receives a flow.

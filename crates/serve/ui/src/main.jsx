@@ -3,8 +3,12 @@ import { render } from "preact";
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { ask, save, send } from "./api.js";
 import { Editor } from "./editor.jsx";
+import { Fabric } from "./fabric.jsx";
+import { Files } from "./files.jsx";
 import { Form } from "./form.jsx";
+import { Audit, Login } from "./people.jsx";
 import { Runs, figures, isActive } from "./runs.jsx";
+import { Sweep } from "./sweep.jsx";
 
 const COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"];
 const START = 'from = "small-16"\nname = "My scenario"\n';
@@ -86,6 +90,7 @@ const Shown = ({ ids, runs, edit, attempt }) => (
         <article key={id}>
           <div class="row">
             <h2>{run.id}: {run.name}</h2><span>{parts.filter(Boolean).join(" · ")}</span>
+            {run.command === "run" && run.status === "done" ? <a class="button" href={`#/fabric/${id}`}>Fabric</a> : null}
             <a href={`/api/runs/${id}/result.json`} download>JSON</a>
             <a href={`/api/runs/${id}/report.html`} download={`fatflow-${id}.html`}>report</a>
             <button onClick={async () => edit(await ask(`/api/runs/${id}/scenario.toml`))}>Edit its scenario</button>
@@ -102,8 +107,9 @@ const Shown = ({ ids, runs, edit, attempt }) => (
   </section>
 );
 
-const App = () => {
+const App = ({ me }) => {
   const route = useRoute();
+  const mayRun = me.user.role === "run";
   const [text, setText] = useState(localStorage.getItem("fatflow") ?? START);
   const [state, setState] = useState({ problems: [], values: [] });
   const [presets, setPresets] = useState([]);
@@ -127,7 +133,8 @@ const App = () => {
   const compare = async () => {
     const ids = [...ticked];
     const scenarios = await Promise.all(ids.map((id) => ask(`/api/runs/${id}/scenario.toml`)));
-    start({ name: `runs ${ids.join(" and ")}`, command: "compare", engine: "", scenarios });
+    const names = ids.map((id) => `${id} ${runs.find((run) => run.id === id).name}`);
+    start({ name: `runs ${ids.join(" and ")}`, command: "compare", engine: "", scenarios, names });
   };
   // The same scenario with what a run made look worthwhile, and both to be compared.
   const attempt = async (run, lever) => {
@@ -142,11 +149,13 @@ const App = () => {
     } catch (error) { setTrouble(error.message); location.hash = "#/"; }
   };
   useEffect(() => {
+    if (!mayRun) { refresh(); return; }
     ask("/api/presets").then((answer) => setPresets(answer.result.entries)).catch((error) => setTrouble(error.message));
     ask("/api/schema").then(setSchema).catch(() => {});
     refresh();
   }, []);
   useEffect(() => {
+    if (!mayRun) return undefined;
     const turn = ++latest.current;
     const timer = setTimeout(async () => {
       try {
@@ -163,7 +172,11 @@ const App = () => {
     return () => clearInterval(timer);
   }, [active]);
   const shown = route.match(/^#\/run\/([\d+]+)$/)?.[1].split("+").map(Number);
-  const where = shown ? "run" : route === "#/runs" ? "runs" : "scenario";
+  const fabric = Number(route.match(/^#\/fabric\/(\d+)$/)?.[1]);
+  const named = { "#/runs": "runs", "#/sweep": "sweep", "#/files": "files", "#/audit": "audit" }[route];
+  const where = shown ? "run" : fabric ? "fabric" : named ?? (mayRun ? "scenario" : "runs");
+  const pages = [["#/", "scenario", "Scenario"], ["#/runs", "runs", `Runs (${runs.length})`], ["#/sweep", "sweep", "Sweep"], ["#/files", "files", "Files"], ["#/audit", "audit", "Who did what"]];
+  const open = pages.filter(([, key]) => mayRun || ["runs", "audit"].includes(key));
   const tick = (id, on) => setTicked((old) => { const next = new Set(old); if (on) next.add(id); else next.delete(id); return next; });
   const here = new Set([...ticked].filter((id) => runs.some((run) => run.id === id)));
   return (
@@ -171,17 +184,32 @@ const App = () => {
       <header>
         <h1>fatflow</h1>
         <nav aria-label="pages">
-          <a href="#/" aria-current={where === "scenario" ? "page" : undefined}>Scenario</a>
-          <a href="#/runs" aria-current={where === "runs" ? "page" : undefined}>Runs ({runs.length})</a>
+          {open.map(([hash, key, title]) => <a key={key} href={hash} aria-current={where === key ? "page" : undefined}>{title}</a>)}
         </nav>
+        {me.has_token ? <span class="who">{me.user.name} <button onClick={async () => { await send("/api/logout", {}); location.reload(); }}>Log out</button></span> : null}
       </header>
       <main>
-        <Scenario {...{ text, change, state, schema, presets, start, setTrouble }} hidden={where !== "scenario"} />
-        {where === "runs" ? <Runs {...{ runs, tick, refresh, edit, compare, say: setTrouble }} ticked={here} /> : null}
+        {mayRun ? <Scenario {...{ text, change, state, schema, presets, start, setTrouble }} hidden={where !== "scenario"} /> : null}
+        {where === "runs" ? <Runs {...{ runs, tick, refresh, edit, compare, me: me.user, say: setTrouble }} ticked={here} /> : null}
+        {where === "fabric" ? <Fabric key={fabric} id={fabric} run={runs.find((run) => run.id === fabric)} /> : null}
+        {where === "sweep" ? <Sweep {...{ text, values: state.values, schema, runs, start }} ticked={here} /> : null}
+        {where === "files" ? <Files {...{ text, edit, start }} /> : null}
+        {where === "audit" ? <Audit /> : null}
         {where === "run" ? <Shown ids={shown} runs={runs} edit={edit} attempt={attempt} /> : null}
       </main>
     </>
   );
 };
 
-render(<App />, document.getElementById("app"));
+// A token in the address becomes a cookie at the first answer; it should not stay in the history.
+const begin = async () => {
+  const root = document.getElementById("app");
+  try {
+    const me = await ask(`/api/me${location.search}`);
+    if (location.search) history.replaceState(null, "", `/${location.hash}`);
+    render(<App me={me} />, root);
+  } catch (error) {
+    render(<Login trouble={error.status === 401 && !location.search ? "" : error.message} />, root);
+  }
+};
+begin();

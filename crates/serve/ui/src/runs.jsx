@@ -18,17 +18,18 @@ const COLUMNS = [
 ];
 export const isActive = (run) => run.status === "waiting" || run.status === "running";
 
-const Note = ({ run, refresh }) => (
-  <input class="note" aria-label={`note of run ${run.id}`} placeholder="a note …" value={run.note ?? ""} onChange={async (event) => { await send(`/api/runs/${run.id}/note`, { note: event.target.value }, "PUT"); refresh(); }} />
+const Note = ({ run, refresh, isOwn }) => (
+  <input class="note" disabled={!isOwn} aria-label={`note of run ${run.id}`} placeholder="a note …" value={run.note ?? ""} onChange={async (event) => { await send(`/api/runs/${run.id}/note`, { note: event.target.value }, "PUT"); refresh(); }} />
 );
 
-const Row = ({ run, ticked, tick, refresh, edit, say }) => {
+const Row = ({ run, ticked, tick, refresh, edit, me, say }) => {
+  const isOwn = me.role === "run" && (!run.owner || run.owner === me.name);
   const quietly = (work) => async () => { try { await work(); } catch (error) { say(error.message); } refresh(); };
   return (
     <tr>
       <td><input type="checkbox" aria-label={`tick run ${run.id}`} checked={ticked.has(run.id)} onChange={(event) => tick(run.id, event.target.checked)} /></td>
       <td>{run.id}</td>
-      <td><a href={`#/run/${run.id}`}>{run.name}</a><Note run={run} refresh={refresh} /></td>
+      <td><a href={`#/run/${run.id}`}>{run.name}</a><Note run={run} refresh={refresh} isOwn={isOwn} />{run.owner ? <small class="owner">{run.owner}</small> : null}</td>
       <td>{[run.command, run.engine].filter(Boolean).join(", ")}</td>
       <td class="number">{seconds(run.figures?.step_s)}</td>
       <td class="number">{percent(run.figures?.mfu)}</td>
@@ -37,22 +38,23 @@ const Row = ({ run, ticked, tick, refresh, edit, say }) => {
         {run.message && run.status !== "done" ? <small>{run.message}</small> : null}
         {run.figures?.verdict ? <small>{run.figures.verdict}</small> : null}</td>
       <td><span class="row">
-        {isActive(run) ? <button onClick={quietly(() => send(`/api/runs/${run.id}/stop`, {}))}>Stop</button> : null}
+        {isActive(run) && isOwn ? <button onClick={quietly(() => send(`/api/runs/${run.id}/stop`, {}))}>Stop</button> : null}
         {run.status === "done" ? <a class="button" href={`#/run/${run.id}`}>Show</a> : null}
+        {run.status === "done" && run.command === "run" ? <a class="button" href={`#/fabric/${run.id}`}>Fabric</a> : null}
         {run.status === "done" ? <a href={`/api/runs/${run.id}/result.json`} download>JSON</a> : null}
         {run.status === "done" ? <a href={`/api/runs/${run.id}/report.html`} download={`fatflow-${run.id}.html`}>report</a> : null}
-        <button onClick={quietly(async () => edit(await ask(`/api/runs/${run.id}/scenario.toml`)))}>Edit</button>
-        {isActive(run) ? null : <button aria-label={`forget run ${run.id}`} onClick={quietly(() => send(`/api/runs/${run.id}`, {}, "DELETE"))}>Forget</button>}
+        {["observe", "compare"].includes(run.command) || me.role !== "run" ? null : <button onClick={quietly(async () => edit(await ask(`/api/runs/${run.id}/scenario.toml`)))}>Edit</button>}
+        {isActive(run) || !isOwn ? null : <button aria-label={`forget run ${run.id}`} onClick={quietly(() => send(`/api/runs/${run.id}`, {}, "DELETE"))}>Forget</button>}
       </span></td>
     </tr>
   );
 };
 
-export const Runs = ({ runs, ticked, tick, refresh, edit, compare, say }) => {
+export const Runs = ({ runs, ticked, tick, refresh, edit, compare, me, say }) => {
   const [order, setOrder] = useState(["id", -1]);
   const [wanted, setWanted] = useState("");
   const key = COLUMNS.find(([name]) => name === order[0])[2];
-  const text = (run) => [run.id, run.name, run.command, run.engine, run.status, run.note, run.figures?.verdict].join(" ").toLowerCase();
+  const text = (run) => [run.id, run.name, run.command, run.engine, run.status, run.note, run.owner, run.figures?.verdict].join(" ").toLowerCase();
   const compareKeys = (a, b) => {
     const [x, y] = [key(a), key(b)];
     if (x === undefined || x === null) return 1;
@@ -66,7 +68,8 @@ export const Runs = ({ runs, ticked, tick, refresh, edit, compare, say }) => {
       <div class="row">
         <h2>Runs</h2>
         <input type="search" placeholder="find a run …" aria-label="find a run" value={wanted} onInput={(event) => setWanted(event.target.value)} />
-        <button id="compare" disabled={ticked.size < 2} onClick={compare}>Compare the ticked</button>
+        {me.role === "run" ? <a class="button" id="to-sweep" href="#/sweep">{ticked.size ? "Sweep the ticked" : "Sweep"}</a> : null}
+        <button id="compare" disabled={ticked.size < 2 || me.role !== "run"} onClick={compare}>Compare the ticked</button>
         <button id="beside" disabled={ticked.size < 2} onClick={() => { location.hash = `#/run/${[...ticked].join("+")}`; }}>Show beside each other</button>
       </div>
       <div class="scroll">
@@ -74,7 +77,7 @@ export const Runs = ({ runs, ticked, tick, refresh, edit, compare, say }) => {
           <thead><tr><th><span class="hidden">ticked</span></th>
             {COLUMNS.map(([name, title]) => <th aria-sort={order[0] === name ? (order[1] > 0 ? "ascending" : "descending") : "none"}><button class="sort" onClick={() => sort(name)}>{title}{order[0] === name ? (order[1] > 0 ? " ▲" : " ▼") : ""}</button></th>)}
             <th><span class="hidden">what to do</span></th></tr></thead>
-          <tbody id="runs">{shown.map((run) => <Row key={run.id} run={run} {...{ ticked, tick, refresh, edit, say }} />)}</tbody>
+          <tbody id="runs">{shown.map((run) => <Row key={run.id} run={run} {...{ ticked, tick, refresh, edit, me, say }} />)}</tbody>
         </table>
       </div>
       {runs.length === 0 ? <p>Nothing has run yet: <a href="#/">write a scenario</a> and press Run.</p> : null}

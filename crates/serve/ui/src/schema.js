@@ -1,4 +1,17 @@
 // What the JSON Schema of scenarios says of a key: its meaning, its keys below, its choices.
+// The keys of variants of one table: a word that tells them apart is any of theirs.
+const merged = (tables) => {
+  const all = {};
+  for (const table of tables) {
+    for (const [key, node] of Object.entries(table)) {
+      const known = all[key];
+      const words = known && [...choices(known), ...choices(node)];
+      all[key] = words && node.const !== undefined ? { type: "string", description: known.about ?? "", choices: words, about: known.about } : node;
+    }
+  }
+  return all;
+};
+
 const resolve = (root, node) => {
   if (!node) return undefined;
   if (node.$ref) {
@@ -8,7 +21,7 @@ const resolve = (root, node) => {
   const parts = node.anyOf ?? node.oneOf ?? node.allOf;
   if (!parts) return node;
   const inner = parts.map((part) => resolve(root, part)).filter(Boolean);
-  const properties = Object.assign({}, ...inner.map((part) => part.properties ?? {}), node.properties ?? {});
+  const properties = merged([...inner.map((part) => part.properties ?? {}), node.properties ?? {}]);
   const first = inner.find((part) => part.items);
   return { ...node, properties: Object.keys(properties).length ? properties : undefined, items: node.items ?? first?.items, choices: inner.flatMap((part) => choices(part)) };
 };

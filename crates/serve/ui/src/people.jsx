@@ -1,0 +1,42 @@
+// Logging in with a token, and who did what.
+import { useEffect, useState } from "preact/hooks";
+import { ask } from "./api.js";
+
+export const Login = ({ trouble }) => {
+  const [token, setToken] = useState("");
+  const [wrong, setWrong] = useState(trouble);
+  const submit = async (event) => {
+    event.preventDefault();
+    try {
+      await ask("/api/login", { method: "POST", headers: { "content-type": "application/json", authorization: `Bearer ${token.trim()}` }, body: "{}" });
+      location.reload();
+    } catch (error) { setWrong(error.message); }
+  };
+  return (
+    <main class="login">
+      <h1>fatflow</h1>
+      <form onSubmit={submit}>
+        <label for="token">Your token</label>
+        <input id="token" type="password" autocomplete="current-password" value={token} onInput={(event) => setToken(event.target.value)} />
+        <button class="primary" type="submit" disabled={!token.trim()}>Log in</button>
+      </form>
+      {wrong ? <p class="wrong" role="alert">{wrong}</p> : null}
+      <p class="hint">Whoever runs this server gives tokens out.</p>
+    </main>
+  );
+};
+
+export const Audit = () => {
+  const [entries, setEntries] = useState([]);
+  const [trouble, setTrouble] = useState("");
+  useEffect(() => { ask("/api/audit").then(setEntries).catch((error) => setTrouble(error.message)); }, []);
+  return (
+    <section id="audit" aria-label="who did what">
+      <h2>Who did what</h2>
+      {trouble ? <p class="wrong" role="alert">{trouble}</p> : null}
+      <div class="scroll"><table><thead><tr><th>when</th><th>who</th><th>from</th><th>asked</th><th>answer</th></tr></thead>
+        <tbody>{entries.map((entry) => <tr><td>{new Date(1000 * entry.at).toISOString().replace("T", " ").slice(0, 19)}</td><td>{entry.user || "–"}</td><td>{entry.from}</td><td>{entry.asked}</td><td class="number">{entry.status}</td></tr>)}</tbody></table></div>
+      {entries.length ? null : <p>Nothing yet.</p>}
+    </section>
+  );
+};

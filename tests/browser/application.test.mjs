@@ -1,0 +1,184 @@
+// What the browser view has beside writing and running: files, sweeps, the fabric, people.
+import test from "node:test";
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fatflow, folder, open, serious, serve } from "./common.mjs";
+
+const show = async (page, hash) => {
+  await page.evaluate((hash) => { location.hash = hash; }, hash);
+  await page.waitForTimeout(150);
+};
+const run = async (address, body) => {
+  const answer = await fetch(`${address}/api/runs`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+  const { id } = await answer.json();
+  for (;;) {
+    const state = await (await fetch(`${address}/api/runs/${id}`)).json();
+    if (!["waiting", "running"].includes(state.status)) return state;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+};
+const INCAST = `name = "incast"
+[cluster]
+gpus = 16
+gpus_per_node = 1
+nics_per_node = 1
+[fabric]
+topology = "fat-tree"
+k = 4
+[traffic]
+pattern = "incast"
+senders = 8
+bytes = "256KiB"
+`;
+
+test("files are brought, used and read; settings are swept by ticking", async () => {
+  const place = folder();
+  writeFileSync(join(place, "my cables.csv"), `a,b,rate\n${Array.from({ length: 16 }, (_, at) => `node${Math.floor(at / 8)}/nic${at % 8},leaf0,400Gbps`).join("\n")}\n`);
+  fatflow("collective", "all_reduce", "small-16", "-b", "1M", "-e", "16M", "--nccl-tests", join(place, "all_reduce.txt"), "--json");
+  const server = await serve(folder());
+  const { browser, page, complaints } = await open();
+  await page.goto(`${server.address}/#/files`);
+  await page.setInputFiles("#bring", [join(place, "my cables.csv"), join(place, "all_reduce.txt")]);
+  await page.waitForFunction(() => document.querySelectorAll("#shelf tr").length === 2);
+  assert.match(await page.textContent("#shelf"), /my_cables\.csv/, "odd letters of a name are replaced");
+  assert.deepEqual(await serious(page), []);
+  await page.click('tr:has-text("my_cables") button:has-text("Use as the topology")');
+  await page.waitForSelector("#problems li.good");
+  const text = await page.evaluate(() => document.querySelector(".editor").shadowRoot.querySelector(".cm-content").innerText);
+  assert.match(text, /topology = "file"[\s\S]*file = "my_cables.csv"/);
+
+  await show(page, "#/files");
+  await page.check('[aria-label="tick all_reduce.txt"]');
+  await page.click("#observe");
+  await page.waitForSelector("#view iframe");
+  assert.match(await page.textContent("#view"), /observe/);
+
+  await show(page, "#/files");
+  await page.click('[aria-label="Take away my_cables.csv"]');
+  await page.waitForFunction(() => document.querySelectorAll("#shelf tr").length === 1);
+
+  await page.evaluate(() => localStorage.setItem("fatflow", 'from = "small-16"\n'));
+  await page.goto(`${server.address}/#/sweep`);
+  await page.reload();
+  await page.waitForSelector('[data-vary="network.routing.qps"]');
+  await page.check('[data-vary="network.routing.qps"]');
+  await page.fill('[aria-label="values of network.routing.qps"]', "1, 4");
+  await page.fill('[aria-label="find a setting to vary"]', "sequences per step");
+  await page.check('[data-vary="job.batch.sequences"]');
+  assert.match(await page.textContent("#sweep"), /Sweep 2 cases/);
+  assert.deepEqual(await serious(page), []);
+  await page.click("#start-sweep");
+  await page.waitForSelector("#view iframe");
+  const frame = page.frameLocator("#view iframe");
+  assert.match(await frame.locator("body").innerText(), /network\.routing\.qps/);
+  await show(page, "#/runs");
+  await page.check('[aria-label="tick run 2"]');
+  await page.click("#to-sweep");
+  assert.match(await page.textContent("#sweep"), /the ticked runs: 2/);
+  await page.setViewportSize({ width: 390, height: 900 });
+  for (const hash of ["#/files", "#/sweep", "#/audit"]) {
+    await show(page, hash);
+    const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(overflow <= 1, `nothing sticks out of a phone on ${hash} (${overflow})`);
+  }
+  assert.deepEqual(complaints.filter((words) => !words.includes("sandbox")), []);
+  await browser.close();
+  await server.kill();
+});
+
+test("the fabric is drawn from the cluster to a port, over time", async () => {
+  const server = await serve(folder());
+  const done = await run(server.address, { name: "incast", command: "run", engine: "packet", scenarios: [INCAST] });
+  assert.equal(done.status, "done", done.message);
+  const film = await (await fetch(`${server.address}/api/runs/1/fabric.json`)).json();
+  const { browser, page, complaints } = await open();
+  await page.goto(`${server.address}/#/run/1`);
+  await page.click('a:has-text("Fabric")');
+  await page.waitForSelector("canvas");
+  assert.match(page.url(), /#\/fabric\/1$/, "the picture has an address");
+  const painted = () => page.evaluate(() => {
+    const canvas = document.querySelector("canvas");
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    let sum = 0;
+    for (let at = 0; at < data.length; at += 4) sum = (sum * 31 + data[at] + 7 * data[at + 1] + 13 * data[at + 2] + data[at + 3]) % 1000003;
+    return sum;
+  });
+  const differs = async (from, why) => {
+    for (let turn = 0; turn < 50; turn += 1) {
+      if (await painted() !== from) return;
+      await page.waitForTimeout(100);
+    }
+    assert.fail(why);
+  };
+  const whole = await painted();
+  const busiest = await page.textContent("#busiest tbody tr:first-child");
+  const most = film.links.load.indexOf(Math.max(...film.links.load));
+  assert.ok(busiest.includes(film.nodes.name[film.links.to[most]]), `the busiest link is named: ${busiest}`);
+
+  await page.check('.kinds label:has-text("queue") input');
+  await differs(whole, "queues colour it otherwise");
+  const deepest = Math.max(...film.links.peak_queue_bytes);
+  assert.match(await page.textContent("#busiest tbody tr:first-child"), new RegExp(`${(deepest / 1e6).toPrecision(3)} MB|${(deepest / 1e3).toPrecision(3)} kB`));
+  await page.focus("#moment");
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("ArrowRight");
+  assert.match(await page.textContent(".time output"), /from /);
+  await page.waitForTimeout(200);
+  const early = await painted();
+  await page.fill("#moment", String(Math.floor(film.at_s.length / 2)));
+  await differs(early, "another moment looks otherwise");
+
+  await page.fill('[aria-label="find a link"]', "edge 1");
+  await page.click(".found button >> nth=0");
+  assert.ok(Number(await page.getAttribute("canvas", "data-zoom")) > 1, "it zooms to what was found");
+  assert.match(await page.textContent(".cable"), /Gb\/s.*queue pairs/s);
+  const ports = await page.textContent(".fabric caption");
+  assert.match(ports, /\d+ ports?/);
+  await page.click('.crumbs button:has-text("cluster")');
+  assert.equal(await page.getAttribute("canvas", "data-zoom"), "1.00");
+  await page.focus("canvas");
+  await page.keyboard.press("+");
+  assert.ok(Number(await page.getAttribute("canvas", "data-zoom")) > 1.4, "the keyboard zooms");
+  assert.deepEqual(await serious(page), []);
+  await page.setViewportSize({ width: 390, height: 900 });
+  await page.waitForTimeout(200);
+  assert.ok(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth) <= 1, "it fits a phone");
+  assert.deepEqual(complaints, []);
+  await browser.close();
+  await server.kill();
+});
+
+test("a person logs in with a token, looks, and is shown what others may not do", async () => {
+  const place = folder();
+  const users = join(place, "team.toml");
+  const add = (...words) => fatflow("serve", "--users", users, "--new-user", ...words).trim();
+  const [ana, bob] = [add("ana"), add("bob", "--role", "look", "--expires", "2099-01-31")];
+  const server = await serve(folder(), "--users", users);
+  const { browser, page } = await open();
+  await page.goto(server.address);
+  await page.waitForSelector("#token");
+  assert.deepEqual(await serious(page), [], "the login is accessible");
+  await page.fill("#token", "0000000000000000000000");
+  await page.click('button:has-text("Log in")');
+  await page.waitForSelector("[role=alert]");
+  await page.fill("#token", ana);
+  await page.keyboard.press("Enter");
+  await page.waitForSelector("#problems li.good");
+  assert.match(await page.textContent(".who"), /ana/);
+  await page.click("#start");
+  await page.waitForSelector("#view iframe");
+  await show(page, "#/audit");
+  await page.waitForFunction(() => /POST \/api\/runs/.test(document.querySelector("#audit")?.textContent ?? ""));
+  await page.click('button:has-text("Log out")');
+  await page.waitForSelector("#token");
+  await page.goto(`${server.address}/?token=${bob}#/runs`);
+  await page.waitForSelector("#runs tr");
+  assert.doesNotMatch(page.url(), /token/, "the token does not stay in the address");
+  assert.equal(await page.locator("#runs button").count(), 0, "who may look has nothing to press");
+  assert.doesNotMatch(await page.textContent("nav"), /Scenario|Sweep|Files/);
+  await show(page, "#/run/1");
+  await page.waitForSelector("#view iframe");
+  await browser.close();
+  await server.kill();
+});
