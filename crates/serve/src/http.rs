@@ -20,7 +20,7 @@ use crate::jobs::{self, Asked};
 use crate::store::Run;
 
 /// The commands that the page may start.
-const COMMANDS: [&str; 5] = ["run", "traffic", "topo", "collective", "compare"];
+const COMMANDS: [&str; 6] = ["run", "traffic", "topo", "collective", "compare", "advise"];
 /// The collectives that it may ask for.
 const COLLECTIVES: [&str; 5] =
     ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"];
