@@ -207,9 +207,6 @@ const FINALISTS: usize = 20;
 /// Of those, layouts: many are alike.
 const MOST_LAYOUTS: usize = 5;
 
-/// Layouts that the engine is asked for after the closed forms.
-const LAYOUTS: usize = 10;
-
 /// Seconds on packets up to which one trial of thresholds is affordable.
 const AFFORDABLE_S: f64 = 4.0;
 
@@ -315,11 +312,11 @@ impl Search<'_> {
     fn candidates(&self) -> Result<Candidates, Failure> {
         let loaded = &self.loaded;
         let Options { engine, within, future, .. } = *self.options;
-        let mut layouts = None;
+        let (mut layouts, mut further) = (None, Vec::new());
         let mut changes = match (future, within) {
             (true, _) => fabric::future(loaded),
             (_, Some(_)) => fabric::mixes(loaded),
-            _ => self.everything(&mut layouts)?,
+            _ => self.everything(&mut layouts, &mut further)?,
         };
         let is_free = |change: &Change| !self.options.fixed.iter().any(|key| change.touches(key));
         changes.retain(is_free);
@@ -331,10 +328,14 @@ impl Search<'_> {
                 false => packets.extend(all),
             }
         }
-        Ok(Candidates { changes, packets, layouts })
+        Ok(Candidates { changes, packets, layouts, further })
     }
 
-    fn everything(&self, layouts: &mut Option<Layouts>) -> Result<Vec<Change>, Failure> {
+    fn everything(
+        &self,
+        layouts: &mut Option<Layouts>,
+        further: &mut Vec<Change>,
+    ) -> Result<Vec<Change>, Failure> {
         let loaded = &self.loaded;
         let routing = &loaded.scenario.network.settings.routing;
         let transport = loaded.scenario.network.transport;
@@ -354,9 +355,13 @@ impl Search<'_> {
             let change = Change::new(Kind::Layout, "", [format!("{key}=")]);
             self.options.fixed.iter().any(|fixed| change.touches(fixed))
         };
-        let of = (self.threads(), self.clock(0.3));
-        let (searched, found) = layout::search(loaded, &is_fixed, of, LAYOUTS);
+        // Of a large cluster the scenario itself may have taken long.
+        let so_far = self.meter.wall_s() / self.options.budget_s.max(1e-9);
+        let of = (self.threads(), self.clock((so_far + 0.2).max(0.3)));
+        let for_cost = self.options.goal == Goal::Cost;
+        let (searched, found, others) = layout::search(loaded, &is_fixed, of, for_cost);
         *layouts = Some(searched);
+        *further = others;
         changes.extend(found);
         changes.extend(layout::overlap(loaded));
         changes.extend(placement::changes(loaded));
@@ -374,12 +379,20 @@ impl Search<'_> {
         let of_seed = |seed: &u64| self.run(&[], engine, *seed);
         let base = parallel::map(self.threads(), &seeds, of_seed);
         let base: Vec<Figures> = base.into_iter().collect::<Result<_, _>>()?;
-        let Candidates { changes, packets: on_packets, layouts } = self.candidates()?;
+        let Candidates { changes, packets: on_packets, mut layouts, further } =
+            self.candidates()?;
         let tried_on = |changes: &[Change]| {
             changes.iter().map(|change| change.name.clone()).collect::<Vec<_>>()
         };
         let names = [tried_on(&changes), tried_on(&on_packets)].concat();
+        let is_layout = |change: &Change| change.why.starts_with(layout::WHY);
+        let first = changes.iter().filter(|change| is_layout(change)).count();
         let mut found = self.screen(changes, engine, &base[0], self.clock(0.6));
+        let others = self.screen(further, engine, &base[0], self.clock(0.7));
+        if let Some(layouts) = &mut layouts {
+            layouts.by_engine = first + others.tried.len();
+        }
+        found.tried.extend(others.tried);
         let packets = self.on_packets(on_packets, &mut found);
         self.confirm(&mut found.tried, (engine, &seeds, &base), self.clock(0.85));
         let together = combine::together(self, &found.tried, (engine, &seeds, &base));
@@ -631,6 +644,8 @@ struct Candidates {
     /// On packets.
     packets: Vec<Change>,
     layouts: Option<Layouts>,
+    /// Layouts for which there may be time when the rest was tried.
+    further: Vec<Change>,
 }
 
 /// What trying changes once came to.

@@ -61,7 +61,8 @@ impl Figures {
     pub fn of(answer: &Value) -> Self {
         let result = &answer["result"];
         let number = |paths: &[&str]| paths.iter().find_map(|path| result.pointer(path)?.as_f64());
-        let at = |paths: [&str; 2]| paths.into_iter().filter_map(|path| result.pointer(path));
+        let at =
+            |paths: [&'static str; 2]| paths.into_iter().filter_map(|path| result.pointer(path));
         let verdict = at(["/verdict/text", "/verdict"]).find_map(Value::as_str);
         let levers = at(["/verdict/levers", "/changes"]).find_map(Value::as_array);
         let lever = |value: &Value| Lever::deserialize(value).ok();
@@ -122,6 +123,9 @@ mod tests {
         let advice = of(r#"{"result":{"verdict":"change it","base":{"step_s":3,"cost_usd":9},
                            "changes":[{"name":"x","set":["c=1"],"gain":0.2,"kind":"layout"}]}}"#);
         assert_eq!((advice.step_s, advice.cost_usd), (Some(3.0), Some(9.0)));
-        assert_eq!((advice.verdict.as_deref(), advice.levers[0].gain), (Some("change it"), Some(0.2)));
+        assert_eq!(
+            (advice.verdict.as_deref(), advice.levers[0].gain),
+            (Some("change it"), Some(0.2))
+        );
     }
 }

@@ -41,13 +41,16 @@ impl Answer for Advice {
             }
         }
         if let Some(layouts) = self.layouts.as_ref().filter(|layouts| 1 < layouts.best.len()) {
+            let [mixes, legal, fit, predicted, engine] =
+                [layouts.mixes, layouts.legal, layouts.fit, layouts.predicted, layouts.by_engine]
+                    .map(|count| grouped(count as u64));
             let text = format!(
-                "{} layouts are legal, {} fit memory, {} were predicted by closed forms.",
-                grouped(layouts.legal as u64),
-                grouped(layouts.fit as u64),
-                grouped(layouts.predicted as u64)
+                "{mixes} mixes, of which {legal} are legal and {fit} fit memory; {predicted} were \
+                 predicted by closed forms in {:.1} s, and {engine} of the best by the engine.",
+                layouts.seconds
             );
-            sheet = sheet.heading("Layouts").text(text).chart(pareto(layouts));
+            sheet = sheet.heading("Layouts").text(text).chart(pareto(layouts, Axis::Memory));
+            sheet = sheet.chart(pareto(layouts, Axis::Cost));
         }
         self.rest(sheet)
     }
@@ -191,18 +194,37 @@ fn gains(changes: &[Advised]) -> Chart {
         .units(Unit::Share, Unit::Number)
 }
 
-/// Step and memory of the layouts; those that no other beats in both stand apart.
-fn pareto(layouts: &super::Layouts) -> Chart {
-    let mut frame = Frame::new(&["memory", "step", "which"]);
+/// What stands beside the step of a layout.
+#[derive(Clone, Copy)]
+enum Axis {
+    Memory,
+    Cost,
+}
+
+/// Step, and memory or cost, of the layouts; those that no other beats in all three stand apart.
+fn pareto(layouts: &super::Layouts, axis: Axis) -> Chart {
+    let (word, title, label, unit) = match axis {
+        Axis::Memory => {
+            ("memory", "Step and memory of the layouts", "share of a GPU's memory", Unit::Share)
+        }
+        Axis::Cost => {
+            ("cost", "Step and cost of the layouts", "$ for a million tokens", Unit::Number)
+        }
+    };
+    let mut frame = Frame::new(&[word, "step", "which"]);
     for one in &layouts.best {
-        let which = if one.front { "no other beats it" } else { "others" };
-        frame.push(vec![one.memory.into(), one.step_s.into(), which.into()]);
+        let which = if one.front { "no other beats it in all three" } else { "others" };
+        let at = match axis {
+            Axis::Memory => one.memory,
+            Axis::Cost => one.usd_per_million_tokens,
+        };
+        frame.push(vec![at.into(), one.step_s.into(), which.into()]);
     }
-    Chart::new(ChartKind::Scatter, "Step and memory of the layouts", frame)
-        .axes("memory", "step")
+    Chart::new(ChartKind::Scatter, title, frame)
+        .axes(word, "step")
         .by("which")
-        .labels("share of a GPU's memory", "step by closed forms")
-        .units(Unit::Share, Unit::Seconds)
+        .labels(label, "step by closed forms")
+        .units(unit, Unit::Seconds)
 }
 
 /// A reason as a sentence of its own.
