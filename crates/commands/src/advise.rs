@@ -38,6 +38,7 @@ pub mod write;
 
 pub use check::{Checked, Difference, check};
 pub use layout::{Layouts, Scored};
+pub use operation::Spares;
 use score::Score;
 
 /// What is to become better.
@@ -112,6 +113,9 @@ pub struct Advice {
     /// The layouts that were looked at by closed forms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layouts: Option<Layouts>,
+    /// What spare servers bring.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spares: Option<Spares>,
     /// Changes that were tried.
     pub tried: usize,
     /// Those that gain nothing that the seeds would confirm.
@@ -312,11 +316,11 @@ impl Search<'_> {
     fn candidates(&self) -> Result<Candidates, Failure> {
         let loaded = &self.loaded;
         let Options { engine, within, future, .. } = *self.options;
-        let (mut layouts, mut further) = (None, Vec::new());
+        let mut all = Candidates::default();
         let mut changes = match (future, within) {
             (true, _) => fabric::future(loaded),
             (_, Some(_)) => fabric::mixes(loaded),
-            _ => self.everything(&mut layouts, &mut further)?,
+            _ => self.everything(&mut all)?,
         };
         let is_free = |change: &Change| !self.options.fixed.iter().any(|key| change.touches(key));
         changes.retain(is_free);
@@ -328,14 +332,10 @@ impl Search<'_> {
                 false => packets.extend(all),
             }
         }
-        Ok(Candidates { changes, packets, layouts, further })
+        Ok(Candidates { changes, packets, ..all })
     }
 
-    fn everything(
-        &self,
-        layouts: &mut Option<Layouts>,
-        further: &mut Vec<Change>,
-    ) -> Result<Vec<Change>, Failure> {
+    fn everything(&self, all: &mut Candidates) -> Result<Vec<Change>, Failure> {
         let loaded = &self.loaded;
         let routing = &loaded.scenario.network.settings.routing;
         let transport = loaded.scenario.network.transport;
@@ -360,8 +360,11 @@ impl Search<'_> {
         let of = (self.threads(), self.clock((so_far + 0.2).max(0.3)));
         let for_cost = self.options.goal == Goal::Cost;
         let (searched, found, others) = layout::search(loaded, &is_fixed, of, for_cost);
-        *layouts = Some(searched);
-        *further = others;
+        all.layouts = Some(searched);
+        all.further = others;
+        if !is_fixed("reliability.spare_nodes") && engine.has_contention() {
+            all.spares = operation::spares(loaded, &report, engine);
+        }
         changes.extend(found);
         changes.extend(layout::overlap(loaded));
         changes.extend(placement::changes(loaded));
@@ -379,7 +382,7 @@ impl Search<'_> {
         let of_seed = |seed: &u64| self.run(&[], engine, *seed);
         let base = parallel::map(self.threads(), &seeds, of_seed);
         let base: Vec<Figures> = base.into_iter().collect::<Result<_, _>>()?;
-        let Candidates { changes, packets: on_packets, mut layouts, further } =
+        let Candidates { changes, packets: on_packets, mut layouts, further, spares } =
             self.candidates()?;
         let tried_on = |changes: &[Change]| {
             changes.iter().map(|change| change.name.clone()).collect::<Vec<_>>()
@@ -429,6 +432,7 @@ impl Search<'_> {
             base: baseline(&base, &seeds),
             changes,
             layouts,
+            spares,
             tried: names.len() - found.left.len(),
             without_gain,
             unconfirmed,
@@ -638,6 +642,7 @@ impl Search<'_> {
 }
 
 /// What is to be tried.
+#[derive(Default)]
 struct Candidates {
     /// On the engine.
     changes: Vec<Change>,
@@ -646,6 +651,8 @@ struct Candidates {
     layouts: Option<Layouts>,
     /// Layouts for which there may be time when the rest was tried.
     further: Vec<Change>,
+    /// Played already.
+    spares: Option<Spares>,
 }
 
 /// What trying changes once came to.

@@ -46,6 +46,9 @@ const HIDDEN: &str = ", all communication behind computation";
 /// Layouts that the engine is asked for at most.
 const ENGINE: usize = 100;
 
+/// How much longer than what is there closed forms may find a layout that the engine is asked for.
+const NEAR: f64 = 1.05;
+
 /// What a search found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Layouts {
@@ -124,8 +127,12 @@ pub(super) fn search(
         scored.iter().filter(|one| by(one) < now && !one.set.is_empty()).collect();
     better.sort_by(|a, b| by(a).total_cmp(&by(b)));
     let first: Vec<&Scored> = different(better.iter().copied()).take(FIRST).collect();
+    // Contention may turn what closed forms put close together.
+    let mut near: Vec<&Scored> =
+        scored.iter().filter(|one| by(one) < NEAR * now && !one.set.is_empty()).collect();
+    near.sort_by(|a, b| by(a).total_cmp(&by(b)));
     let is_other = |one: &&&Scored| !first.iter().any(|own| own.set == one.set);
-    let others = better.iter().filter(is_other).take(ENGINE - first.len());
+    let others = near.iter().filter(is_other).take(ENGINE - first.len());
     let others = others.map(|one| change(one, now)).collect();
     let first = first.into_iter().map(|one| change(one, now)).collect();
     let mixes = all.len();

@@ -4,7 +4,7 @@ use report::number::{dollars, grouped};
 use report::{Align, Answer, Chart, ChartKind, Frame, Sheet, Table, Unit};
 use units::Span;
 
-use super::{Advice, Advised, Goal, Refused};
+use super::{Advice, Advised, Goal, Refused, Spares};
 use crate::change::Kind;
 
 /// Changes that are explained with their commands.
@@ -51,6 +51,9 @@ impl Answer for Advice {
             );
             sheet = sheet.heading("Layouts").text(text).chart(pareto(layouts, Axis::Memory));
             sheet = sheet.chart(pareto(layouts, Axis::Cost));
+        }
+        if let Some(spares) = &self.spares {
+            sheet = spare_servers(sheet, spares);
         }
         self.rest(sheet)
     }
@@ -106,6 +109,21 @@ impl Advice {
         }
         sheet
     }
+}
+
+/// What spare servers bring.
+fn spare_servers(sheet: Sheet, spares: &Spares) -> Sheet {
+    let Spares { now, enough, goodput, command } = spares;
+    let mut table =
+        Table::new([("spare servers", Align::Right), ("of 30 days train", Align::Right)]);
+    for (number, share) in goodput {
+        table.row([number.to_string(), format!("{:.2} %", 100.0 * share)]);
+    }
+    let text = match enough.cmp(now) {
+        std::cmp::Ordering::Equal => format!("{now} spare servers, as there are, are enough."),
+        _ => format!("{enough} spare servers are enough; the scenario has {now}."),
+    };
+    sheet.heading("Spares").text(text).table(table).verbatim(command.clone())
 }
 
 /// What somebody would tell a colleague.
