@@ -151,7 +151,7 @@ fn families(loaded: &Loaded) -> Vec<Change> {
     }
 }
 
-/// Each NIC with one port in each of two planes that never meet: two ToRs, either of which may fail.
+/// Each NIC with a port in each of two planes that never meet: two ToRs, either of which may fail.
 fn planes() -> Change {
     let set = ["fabric.topology=dual-plane", "reliability.network=dual-tor"];
     let risk = "needs NICs of two ports; a flow has half of the NIC";

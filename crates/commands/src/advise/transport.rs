@@ -5,8 +5,8 @@ use scenario::Loaded;
 
 use crate::change::{Change, Kind};
 
-/// Other protocols for the same cluster: Ultra Ethernet where RoCE runs, InfiniBand for Ethernet and
-/// the other way round. (A hybrid of two is `fabric.parts`: it would be one more change here.)
+/// Other protocols for the same cluster: Ultra Ethernet where RoCE runs, InfiniBand for Ethernet
+/// and the other way round. (A hybrid of two is `fabric.parts`: it would be one more change here.)
 pub(super) fn changes(loaded: &Loaded) -> Vec<Change> {
     let scenario = &loaded.scenario;
     let is_roce = matches!(scenario.network.transport, Transport::Rocev2 | Transport::Rocev1);

@@ -2,7 +2,8 @@
 //!
 //! Each file is made from the changed scenario, so that it says what was simulated, and begins with
 //! why, where its format has room for it: DeepSpeed's JSON has, in a key of its own; SONiC's has
-//! not, because every key is a table there, and the folder's `README.md` tells it. What a system has no field for is said there, never left out in silence.
+//! not, because every key is a table there, and the folder's `README.md` tells it. What a system
+//! has no field for is said there, never left out in silence.
 
 use fabric::routing::Policy;
 use scenario::{Loaded, Purpose, Request};
