@@ -388,14 +388,12 @@ impl Search<'_> {
             changes.iter().map(|change| change.name.clone()).collect::<Vec<_>>()
         };
         let names = [tried_on(&changes), tried_on(&on_packets)].concat();
-        let is_layout = |change: &Change| change.why.starts_with(layout::WHY);
-        let first = changes.iter().filter(|change| is_layout(change)).count();
         let mut found = self.screen(changes, engine, &base[0], self.clock(0.6));
-        let others = self.screen(further, engine, &base[0], self.clock(0.7));
+        found.tried.extend(self.screen(further, engine, &base[0], self.clock(0.7)).tried);
+        let is_layout = |tried: &&Tried| tried.change.why.starts_with(layout::WHY);
         if let Some(layouts) = &mut layouts {
-            layouts.by_engine = first + others.tried.len();
+            layouts.by_engine = found.tried.iter().filter(is_layout).count();
         }
-        found.tried.extend(others.tried);
         let packets = self.on_packets(on_packets, &mut found);
         self.confirm(&mut found.tried, (engine, &seeds, &base), self.clock(0.85));
         let together = combine::together(self, &found.tried, (engine, &seeds, &base));
@@ -404,6 +402,8 @@ impl Search<'_> {
         for tried in found.tried.iter().chain(&together) {
             match self.is_worthwhile(tried) {
                 true => changes.push(self.advised(tried, &base[0])),
+                // There are many, and pictures of them.
+                false if is_layout(&tried) => {}
                 false if tried.score.is_open(LEAST_GAIN) => {
                     unconfirmed.push(tried.change.name.clone())
                 }
