@@ -243,10 +243,10 @@ fn other_seeds_confirm_the_advice_of_random_scenarios() {
             let longer = with.iter().sum::<f64>() / base.iter().sum::<f64>();
             assert!(longer < 1.02, "scenario {number}: {} makes it {longer}", change.name);
         }
-    }
-    #[expect(clippy::print_stdout, reason = "the script shows the counts")]
-    {
-        println!("{valid} scenarios, {advices} advices, {below} below their interval");
+        #[expect(clippy::print_stdout, reason = "the script shows the counts")]
+        {
+            println!("{valid} scenarios, {advices} advices, {below} below their interval");
+        }
     }
     assert!(count < 2 * valid && valid < advices, "{valid} scenarios, {advices} advices");
     assert!(below * 100 <= 15 * advices, "{below} of {advices} fall below their interval");

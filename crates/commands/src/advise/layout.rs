@@ -54,7 +54,9 @@ const NEAR: f64 = 1.05;
 pub struct Layouts {
     /// Mixes of the values that were free.
     pub mixes: usize,
-    /// Mixes that the job's rules allow, of those that there was time for.
+    /// Mixes that there was time for.
+    pub looked_at: usize,
+    /// Those that the job's rules allow.
     pub legal: usize,
     /// Those that fit memory.
     pub fit: usize,
@@ -109,12 +111,14 @@ pub(super) fn search(
         let mut own = loaded.clone();
         let mut found = Looked::default();
         for config in chunk.iter().take_while(|_| !clock.is_over()) {
+            found.all += 1;
             judge.look(&mut own, config, &job.model, &mut found);
         }
         found
     });
-    let (mut legal, mut fit, mut scored) = (0, 0, Vec::new());
+    let (mut looked_at, mut legal, mut fit, mut scored) = (0, 0, 0, Vec::new());
     for one in looked {
+        looked_at += one.all;
         legal += one.legal;
         fit += one.fit;
         scored.extend(one.scored);
@@ -138,7 +142,8 @@ pub(super) fn search(
     let mixes = all.len();
     let seconds = clock.meter.wall_s() - began_s;
     let best = front(scored);
-    (Layouts { mixes, legal, fit, predicted, seconds, by_engine: 0, best }, first, others)
+    let layouts = Layouts { mixes, looked_at, legal, fit, predicted, seconds, by_engine: 0, best };
+    (layouts, first, others)
 }
 
 /// What mixes are judged by.
@@ -153,6 +158,7 @@ struct Judge<'a> {
 /// What became of some mixes.
 #[derive(Default)]
 struct Looked {
+    all: usize,
     legal: usize,
     fit: usize,
     scored: Vec<Scored>,

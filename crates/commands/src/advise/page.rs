@@ -41,12 +41,12 @@ impl Answer for Advice {
             }
         }
         if let Some(layouts) = self.layouts.as_ref().filter(|layouts| 1 < layouts.best.len()) {
-            let [mixes, legal, fit, predicted, engine] =
-                [layouts.mixes, layouts.legal, layouts.fit, layouts.predicted, layouts.by_engine]
+            let [mixes, looked, legal, fit, engine] =
+                [layouts.mixes, layouts.looked_at, layouts.legal, layouts.fit, layouts.by_engine]
                     .map(|count| grouped(count as u64));
             let text = format!(
-                "{mixes} mixes, of which {legal} are legal and {fit} fit memory; {predicted} were \
-                 predicted by closed forms in {:.1} s, and {engine} of the best by the engine.",
+                "Of {mixes} mixes {looked} were looked at by closed forms in {:.1} s; {legal} are \
+                 legal, {fit} fit memory, and {engine} of the best were asked of the engine.",
                 layouts.seconds
             );
             sheet = sheet.heading("Layouts").text(text).chart(pareto(layouts, Axis::Memory));
