@@ -50,8 +50,9 @@ fi
 "$formats/bin/pip" install --quiet --disable-pip-version-check -r tests/formats/requirements.txt
 "$formats/bin/python" tests/formats/check.py "$built/fatflow"
 
-say "sweeps on Slurm, Ray and Kubernetes"
+say "advice taken by FRR and Slurm; sweeps on Slurm, Ray and Kubernetes"
 tests/slurm/run.sh "$built/fatflow"
+tests/advise/run.sh "$built/fatflow"
 tests/ray/run.sh "$built/fatflow" "$built/lib_native.so"
 tests/kubernetes/run.sh "$built/fatflow"
 

@@ -126,6 +126,37 @@ test("keys complete and explain themselves, the keyboard reaches everything, axe
   await server.kill();
 });
 
+test("advice is a button with progress, and a click opens the changed scenario", async () => {
+  const server = await serve(folder());
+  const { browser, page, complaints } = await open();
+  await page.goto(server.address);
+  await write(page, `name = "To advise"
+from = "small-16"
+[network.routing]
+policy = "ecmp"
+qps = 1
+`);
+  await page.waitForSelector("#problems li.good");
+  await page.click("#advise");
+  await page.waitForSelector("#view progress", { timeout: 60_000 });
+  await page.waitForFunction(() => /tried \d+ of \d+ changes/.test(document.querySelector("#view [role=status]")?.textContent ?? ""), null, { timeout: 120_000 });
+  await page.waitForSelector("#advised button", { timeout: 180_000 });
+  await page.waitForSelector("#view iframe");
+  const first = page.locator("#advised button").first();
+  assert.match(await first.textContent(), /\d %/, "what it gains stands beside it");
+  const [key, value] = (await first.getAttribute("title")).split("\n")[0].split("=");
+  assert.deepEqual(await serious(page), [], "axe finds nothing serious in an advice");
+  await first.click();
+  await page.waitForSelector("#problems li.good");
+  const text = await read(page);
+  assert.match(text, /To advise/);
+  const word = value.replaceAll('"', "").split(/[\[\], ]+/).filter(Boolean).pop() ?? "";
+  assert.ok(text.includes(key.split(".").pop()) && text.includes(word), `${key} = ${value} in ${text}`);
+  assert.deepEqual(complaints.filter((text) => !text.includes("sandbox")), []);
+  await browser.close();
+  await server.kill();
+});
+
 test("a long run can be stopped", async () => {
   const server = await serve(folder());
   const { browser, page } = await open();

@@ -77,7 +77,8 @@ pub(crate) struct Global {
     /// missed makes the exit code 4
     #[arg(long, global = true, value_name = "NAME", value_parser = targets)]
     pub(crate) targets: Option<&'static [&'static str]>,
-    /// Hardware of your own: a TOML file or a folder of them; may be given several times
+    /// Hardware of your own: a TOML file or a folder of them, or a price list as CSV
+    /// (kind,name,usd,low,high); may be given several times
     #[arg(long, global = true, value_name = "PATH", env = "FATFLOW_CATALOGUE")]
     pub(crate) catalogue: Vec<PathBuf>,
     /// When to use colours

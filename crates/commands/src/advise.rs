@@ -38,6 +38,7 @@ pub mod write;
 
 pub use check::{Checked, Difference, check};
 pub use layout::{Layouts, Scored};
+pub use operation::Spares;
 use score::Score;
 
 /// What is to become better.
@@ -112,6 +113,9 @@ pub struct Advice {
     /// The layouts that were looked at by closed forms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layouts: Option<Layouts>,
+    /// What spare servers bring.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spares: Option<Spares>,
     /// Changes that were tried.
     pub tried: usize,
     /// Those that gain nothing that the seeds would confirm.
@@ -222,9 +226,6 @@ const FINALISTS: usize = 20;
 /// Of those, layouts: many are alike.
 const MOST_LAYOUTS: usize = 5;
 
-/// Layouts that the engine is asked for after the closed forms.
-const LAYOUTS: usize = 10;
-
 /// Seconds on packets up to which one trial of thresholds is affordable.
 const AFFORDABLE_S: f64 = 4.0;
 
@@ -330,11 +331,11 @@ impl Search<'_> {
     fn candidates(&self) -> Result<Candidates, Failure> {
         let loaded = &self.loaded;
         let Options { engine, within, future, .. } = *self.options;
-        let mut layouts = None;
+        let mut all = Candidates::default();
         let mut changes = match (future, within) {
             (true, _) => fabric::future(loaded),
             (_, Some(_)) => fabric::mixes(loaded),
-            _ => self.everything(&mut layouts)?,
+            _ => self.everything(&mut all)?,
         };
         let is_free = |change: &Change| !self.options.fixed.iter().any(|key| change.touches(key));
         changes.retain(is_free);
@@ -346,10 +347,10 @@ impl Search<'_> {
                 false => packets.extend(all),
             }
         }
-        Ok(Candidates { changes, packets, layouts })
+        Ok(Candidates { changes, packets, ..all })
     }
 
-    fn everything(&self, layouts: &mut Option<Layouts>) -> Result<Vec<Change>, Failure> {
+    fn everything(&self, all: &mut Candidates) -> Result<Vec<Change>, Failure> {
         let loaded = &self.loaded;
         let routing = &loaded.scenario.network.settings.routing;
         let transport = loaded.scenario.network.transport;
@@ -369,9 +370,16 @@ impl Search<'_> {
             let change = Change::new(Kind::Layout, "", [format!("{key}=")]);
             self.options.fixed.iter().any(|fixed| change.touches(fixed))
         };
-        let of = (self.threads(), self.clock(0.3));
-        let (searched, found) = layout::search(loaded, &is_fixed, of, LAYOUTS);
-        *layouts = Some(searched);
+        // Of a large cluster the scenario itself may have taken long.
+        let so_far = self.meter.wall_s() / self.options.budget_s.max(1e-9);
+        let of = (self.threads(), self.clock((so_far + 0.2).max(0.3)));
+        let for_cost = self.options.goal == Goal::Cost;
+        let (searched, found, others) = layout::search(loaded, &is_fixed, of, for_cost);
+        all.layouts = Some(searched);
+        all.further = others;
+        if !is_fixed("reliability.spare_nodes") && engine.has_contention() {
+            all.spares = operation::spares(loaded, &report, engine);
+        }
         changes.extend(found);
         changes.extend(layout::overlap(loaded));
         changes.extend(placement::changes(loaded));
@@ -389,12 +397,18 @@ impl Search<'_> {
         let of_seed = |seed: &u64| self.run(&[], engine, *seed);
         let base = parallel::map(self.threads(), &seeds, of_seed);
         let base: Vec<Figures> = base.into_iter().collect::<Result<_, _>>()?;
-        let Candidates { changes, packets: on_packets, layouts } = self.candidates()?;
+        let Candidates { changes, packets: on_packets, mut layouts, further, spares } =
+            self.candidates()?;
         let tried_on = |changes: &[Change]| {
             changes.iter().map(|change| change.name.clone()).collect::<Vec<_>>()
         };
         let names = [tried_on(&changes), tried_on(&on_packets)].concat();
         let mut found = self.screen(changes, engine, &base[0], self.clock(0.6));
+        found.tried.extend(self.screen(further, engine, &base[0], self.clock(0.7)).tried);
+        let is_layout = |tried: &&Tried| tried.change.why.starts_with(layout::WHY);
+        if let Some(layouts) = &mut layouts {
+            layouts.by_engine = found.tried.iter().filter(is_layout).count();
+        }
         let packets = self.on_packets(on_packets, &mut found);
         self.confirm(&mut found.tried, (engine, &seeds, &base), self.clock(0.85));
         let together = combine::together(self, &found.tried, (engine, &seeds, &base));
@@ -403,6 +417,8 @@ impl Search<'_> {
         for tried in found.tried.iter().chain(&together) {
             match self.is_worthwhile(tried) {
                 true => changes.push(self.advised(tried, &base[0])),
+                // There are many, and pictures of them.
+                false if is_layout(&tried) => {}
                 false if tried.score.is_open(LEAST_GAIN) => {
                     unconfirmed.push(tried.change.name.clone())
                 }
@@ -431,6 +447,7 @@ impl Search<'_> {
             base: baseline(&base, &seeds),
             changes,
             layouts,
+            spares,
             tried: names.len() - found.left.len(),
             without_gain,
             unconfirmed,
@@ -640,12 +657,17 @@ impl Search<'_> {
 }
 
 /// What is to be tried.
+#[derive(Default)]
 struct Candidates {
     /// On the engine.
     changes: Vec<Change>,
     /// On packets.
     packets: Vec<Change>,
     layouts: Option<Layouts>,
+    /// Layouts for which there may be time when the rest was tried.
+    further: Vec<Change>,
+    /// Played already.
+    spares: Option<Spares>,
 }
 
 /// What trying changes once came to.

@@ -17,11 +17,13 @@ use units::{Idle, Ranges};
 use crate::failure::Failure;
 
 mod effect;
+mod finding;
 mod reference;
 
 pub use reference::reference;
 
 pub use effect::{Effect, Tried, effect};
+pub use finding::{FINDINGS, Finding, finding};
 
 /// What is known of one key.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -102,6 +104,15 @@ pub fn of(key: &str) -> Vec<&'static Entry> {
         matches(&entry.key, key) || by_other_name()
     };
     entries().iter().filter(own).collect()
+}
+
+/// Whether a key is a table or a list of tables, which has no value of its own.
+pub fn is_table(key: &str) -> bool {
+    let depth = key.split('.').count();
+    entries().iter().any(|entry| {
+        let head: Vec<&str> = entry.key.split('.').take(depth).collect();
+        depth < entry.key.split('.').count() && matches(&head.join("."), key)
+    })
 }
 
 /// Whether a path is what a pattern with `*` describes.
@@ -274,6 +285,9 @@ pub(crate) fn toml(json: &Json) -> Option<String> {
 /// A key, and what it did.
 #[derive(Clone, Debug, Serialize)]
 pub struct Explained {
+    /// The finding, where that was asked; the entries are those of its keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finding: Option<&'static Finding>,
     /// What is known of it.
     pub entries: Vec<Entry>,
     /// The keys inside it, if it is a table.
@@ -281,10 +295,18 @@ pub struct Explained {
     /// What it did in a scenario, if one was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
+    /// What each key of a finding did in it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<(&'static str, Effect)>,
 }
 
-/// Explains a key.
+/// Explains a key, or a finding by its keys.
 pub fn run(key: &str) -> Result<Explained, Failure> {
+    if let Some(finding) = finding(key) {
+        let entries = finding.keys.iter().flat_map(|key| of(key)).cloned().collect();
+        let (inside, effects) = (Vec::new(), Vec::new());
+        return Ok(Explained { finding: Some(finding), entries, inside, effect: None, effects });
+    }
     let entries: Vec<Entry> = of(key).into_iter().cloned().collect();
     if entries.is_empty() {
         return Err(unknown(key));
@@ -296,7 +318,7 @@ pub fn run(key: &str) -> Result<Explained, Failure> {
         rest == 1 && matches(&head.join("."), key)
     };
     let inside = self::entries().iter().filter(is_inside).map(|inner| inner.key.clone()).collect();
-    Ok(Explained { entries, inside, effect: None })
+    Ok(Explained { finding: None, entries, inside, effect: None, effects: Vec::new() })
 }
 
 fn unknown(key: &str) -> Failure {
@@ -305,18 +327,32 @@ fn unknown(key: &str) -> Failure {
     paths.truncate(5);
     if paths.is_empty() {
         let known = entries().iter().map(|entry| entry.key.as_str());
+        let known = known.chain(FINDINGS.iter().map(|finding| finding.name));
         paths.extend(scenario::nearest::nearest(key, known).map(str::to_owned));
     }
     let hint = match paths.as_slice() {
         [] => "`fatflow schema` has them all".to_owned(),
         paths => format!("is it {}?", paths.join(" or ")),
     };
-    Failure::Usage(format!("no key is called `{key}`; {hint}"))
+    Failure::Usage(format!("no key and no finding is called `{key}`; {hint}"))
 }
 
 impl Answer for Explained {
     fn sheet(&self) -> Sheet {
         let mut sheet = Sheet::new();
+        if let Some(finding) = self.finding {
+            sheet = sheet.heading(format!("{}, as `{}` finds it", finding.name, finding.by));
+            sheet = sheet.text(match finding.keys {
+                [] => format!("{} No key of a scenario has to do with it.", finding.about),
+                keys => format!("{} Keys: {}.", finding.about, keys.join(", ")),
+            });
+        }
+        if !self.effects.is_empty() {
+            for (key, effect) in &self.effects {
+                sheet = effect.show(sheet, &format!("{key} in this scenario"));
+            }
+            return sheet;
+        }
         for entry in &self.entries {
             let heading = match &entry.only_with {
                 Some(with) => format!("{} (with {with})", entry.key),
@@ -339,7 +375,7 @@ impl Answer for Explained {
             sheet = sheet.heading("Keys inside").text(self.inside.join(", "));
         }
         match &self.effect {
-            Some(effect) => effect.show(sheet),
+            Some(effect) => effect.show(sheet, "In this scenario"),
             None => sheet,
         }
     }

@@ -1,10 +1,14 @@
 //! `init`: a file to start from.
 
-use scenario::{Extent, Loaded, Request, load, preset};
-use serde_json::Map;
+use fabric::transport::Transport;
+use scenario::{Extent, Loaded, Problem, Request, load, preset};
+use serde_json::{Map, Value, json};
+use step::predict::Assumptions;
+use step::validate::{FABRIC_RULE, fabric_of, predict_row, routing_of};
 
 use crate::Failure;
 use crate::presets::unknown;
+use crate::validate::files;
 
 /// The text of a new scenario file that starts from the preset of a request.
 ///
@@ -51,6 +55,60 @@ pub fn run(name: &str, request: &Request) -> Result<String, Failure> {
         file.push_str(&format!("\n# Set with --set:\n{tables}"));
     }
     Ok(file)
+}
+
+/// A published step of `validate` as a scenario file: its cluster and fabric by the rule of all
+/// rows, its job as published, and what was not published as that rule chooses it.
+pub fn published(id: &str, request: &Request) -> Result<String, Failure> {
+    let row = files::published(id).ok_or_else(|| {
+        Problem::error(format!("no published step is called `{id}`"))
+            .with_help("`fatflow validate --json` lists them")
+    })?;
+    let scenario = load(&Request { extent: Extent::Settings, ..request.clone() })?.scenario;
+    let assumptions = Assumptions {
+        overheads: scenario.software.clone(),
+        jitter: scenario.jitter.clone(),
+        ..Assumptions::default()
+    };
+    let verdict = predict_row(&row, &scenario.catalogue, &assumptions, None);
+    let chosen = verdict.map_err(Failure::Run)?.chosen;
+    let (cluster, fabric) = fabric_of(&row.cluster);
+    let transport = row.cluster.transport.unwrap_or(Transport::Infiniband);
+    let mut file = json!({
+        "name": row.id,
+        "cluster": cluster,
+        "fabric": fabric,
+        "network": { "transport": transport, "routing": routing_of(&row.cluster) },
+        "job": chosen,
+    });
+    file["job"]["placement"] = json!({ "policy": "linear" });
+    let defaults = serde_json::to_value(&scenario).unwrap_or_default();
+    without(&mut file, &defaults);
+    let table = toml::to_string(&file).map_err(|error| Failure::Run(error.to_string()))?;
+    let rule = wrapped(&format!("{}. {FABRIC_RULE}", row.source));
+    Ok(format!("# A published step: `fatflow validate` predicts it.\n{rule}\n{table}"))
+}
+
+/// Takes away what says nothing, and what is as by default.
+fn without(value: &mut Value, defaults: &Value) {
+    let Value::Object(fields) = value else { return };
+    fields.retain(|key, value| {
+        without(value, &defaults[key.as_str()]);
+        !value.is_null() && defaults.get(key) != Some(value) && *value != json!({})
+    });
+}
+
+/// A text as remarks of at most 100 columns.
+fn wrapped(text: &str) -> String {
+    let mut lines = vec![String::from("#")];
+    for word in text.split_whitespace() {
+        if 100 <= lines[lines.len() - 1].len() + word.len() {
+            lines.push(String::from("#"));
+        }
+        let last = lines.len() - 1;
+        lines[last] += &format!(" {word}");
+    }
+    lines.join("\n") + "\n"
 }
 
 /// What flags have set as TOML: keys at the top of the file, and tables. The name has its line.

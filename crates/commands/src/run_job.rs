@@ -8,11 +8,13 @@
 
 use fabric::cost::{self, Dollars, NETWORK};
 use fabric::graph::LinkKind;
+use fabric::hardware::Gpu;
 use fabric::{Fabric, LinkId};
 use job::compute::Operands;
 use job::memory::{self, Usage};
 use scenario::Loaded;
 use serde::Serialize;
+use step::breakdown::Breakdown;
 use step::faults::Goodput;
 use step::money::{self, Bill, Machines, Phases};
 use step::network::words;
@@ -170,8 +172,8 @@ pub struct BreakdownSeconds {
 }
 
 impl BreakdownSeconds {
-    fn of(prediction: &Prediction) -> Self {
-        let of = |share| prediction.breakdown.get(share).as_secs_f64();
+    pub(crate) fn of(breakdown: &Breakdown) -> Self {
+        let of = |share| breakdown.get(share).as_secs_f64();
         Self {
             compute: of(Share::Compute),
             tp: of(Share::Tp),
@@ -182,6 +184,15 @@ impl BreakdownSeconds {
             bubble: of(Share::Bubble),
             optimizer: of(Share::Optimizer),
             other: of(Share::Other),
+        }
+    }
+
+    /// How long a GPU does what.
+    pub(crate) fn phases(&self) -> Phases {
+        Phases {
+            compute_s: self.compute + self.optimizer,
+            communicate_s: self.communication(),
+            idle_s: self.bubble + self.other,
         }
     }
 
@@ -414,7 +425,7 @@ fn what_if(
 ) -> Result<Option<FreeLink>, Failure> {
     let Some(worst) = prediction.links.worst.first() else { return Ok(None) };
     let free = with_free_link(loaded, world, engine, (prediction, worst.link))?;
-    let [step_s, now_s] = [&free, prediction].map(|p| BreakdownSeconds::of(p).total());
+    let [step_s, now_s] = [&free, prediction].map(|p| BreakdownSeconds::of(&p.breakdown).total());
     let gained = 1.0 - step_s / now_s;
     let (link, utilisation) = (worst.name.clone(), worst.utilisation);
     Ok(Some(FreeLink { link, utilisation, step_s, gained }))
@@ -440,7 +451,7 @@ fn report(
 ) -> Report {
     let Predicted { prediction, scaled, whole } = predicted;
     let Beside { circuits, what_if, lanes, others, repeat } = beside;
-    let breakdown_s = BreakdownSeconds::of(prediction);
+    let breakdown_s = BreakdownSeconds::of(&prediction.breakdown);
     let step_s = breakdown_s.total();
     let exposed = breakdown_s.communication() / step_s;
     let size = campaign::run_size(world.job, world.fabric(), exposed);
@@ -636,24 +647,23 @@ fn bill(
     tokens: f64,
     goodput: f64,
 ) -> Bill {
+    let machines = machines(loaded, world.gpu, world.job.layout.gpus());
+    money::bill(&loaded.scenario.prices, &machines, &parts.phases(), tokens, goodput)
+}
+
+/// So many GPUs of the cluster with their share of its network.
+pub(crate) fn machines(loaded: &Loaded, gpu: &Gpu, gpus: u64) -> Machines {
     let scenario = &loaded.scenario;
     let parts_list = cost::bill(loaded.fabric(), &scenario.cluster, &scenario.catalogue);
-    let gpus = world.job.layout.gpus();
-    let share = gpus as f64 / world.fabric().gpus().max(1) as f64;
+    let share = gpus as f64 / loaded.fabric().gpus().max(1) as f64;
     let (network_usd, network_w) = parts_list.of(&NETWORK);
-    let machines = Machines {
+    Machines {
         gpus,
-        gpu_w: world.gpu.power_w.value,
-        gpu_usd: (&world.gpu.price_usd).into(),
-        host_w: world.gpu.host_w.as_ref().map_or(0.0, |watts| watts.value),
-        host_usd: world.gpu.host_usd.as_ref().map_or(Dollars::default(), Dollars::from),
+        gpu_w: gpu.power_w.value,
+        gpu_usd: (&gpu.price_usd).into(),
+        host_w: gpu.host_w.as_ref().map_or(0.0, |watts| watts.value),
+        host_usd: gpu.host_usd.as_ref().map_or(Dollars::default(), Dollars::from),
         network_w: network_w * share,
         network_usd: network_usd * share,
-    };
-    let phases = Phases {
-        compute_s: parts.compute + parts.optimizer,
-        communicate_s: parts.communication(),
-        idle_s: parts.bubble + parts.other,
-    };
-    money::bill(&scenario.prices, &machines, &phases, tokens, goodput)
+    }
 }

@@ -243,11 +243,112 @@ fn other_seeds_confirm_the_advice_of_random_scenarios() {
             let longer = with.iter().sum::<f64>() / base.iter().sum::<f64>();
             assert!(longer < 1.02, "scenario {number}: {} makes it {longer}", change.name);
         }
-    }
-    #[expect(clippy::print_stdout, reason = "the script shows the counts")]
-    {
-        println!("{valid} scenarios, {advices} advices, {below} below their interval");
+        #[expect(clippy::print_stdout, reason = "the script shows the counts")]
+        {
+            println!("{valid} scenarios, {advices} advices, {below} below their interval");
+        }
     }
     assert!(count < 2 * valid && valid < advices, "{valid} scenarios, {advices} advices");
     assert!(below * 100 <= 15 * advices, "{below} of {advices} fall below their interval");
+}
+
+/// Lines of a list without remarks.
+fn listed(text: &str) -> Vec<Vec<&str>> {
+    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    lines.map(|line| line.split_whitespace().collect()).collect()
+}
+
+/// Every file of advice on several scenarios, whatever it gains there.
+fn all_files() -> Vec<(String, write::File)> {
+    let mut all = Vec::new();
+    for name in ["headroom", "udf-hash", "device-limited", "placement"] {
+        let engine = if name == "headroom" { Engine::Packet } else { Engine::Flow };
+        let request = request(name);
+        let fixed = ["job.parallel.tp", "job.parallel.cp", "fabric", "cluster"];
+        let options = Options { seeds: 1, ..options(engine, &fixed) };
+        for change in advise(&request, &options).changes.iter().take(12) {
+            let files = write::files(&request, change).unwrap();
+            all.extend(files.into_iter().map(|file| (format!("{name}: {}", change.name), file)));
+        }
+    }
+    all
+}
+
+/// What is written holds only what the systems document: SONiC's tables, keys and types,
+/// Megatron-LM's arguments, NCCL's variables; and a shell takes the environment.
+#[test]
+fn files_hold_only_what_their_readers_know() {
+    let sonic = listed(include_str!("advised/sonic.txt"));
+    let megatron = listed(include_str!("advised/megatron.txt"));
+    let nccl = listed(include_str!("advised/nccl.txt"));
+    let mut seen = [0; 4];
+    for (change, file) in all_files() {
+        match file.name {
+            "sonic-config_db.json" => {
+                seen[0] += 1;
+                let patch: serde_json::Value = serde_json::from_str(&file.text).unwrap();
+                for (table, entries) in patch.as_object().unwrap() {
+                    for fields in entries.as_object().unwrap().values() {
+                        for (key, value) in fields.as_object().unwrap() {
+                            let kind = if value.is_array() { "list" } else { "text" };
+                            assert!(
+                                value.is_array() || value.is_string(),
+                                "{table} {key}: {value}"
+                            );
+                            let number = key.parse::<u32>().is_ok();
+                            let key = if number { "NUMBER" } else { key };
+                            let known = sonic.iter().any(|one| one[..3] == [table, key, kind]);
+                            assert!(known, "{change}: {table} {key} {kind}");
+                        }
+                    }
+                }
+            }
+            "megatron.args" => {
+                seen[1] += 1;
+                let lines = file.text.lines().filter(|line| !line.starts_with('#'));
+                for line in lines {
+                    let words: Vec<&str> = line.split_whitespace().collect();
+                    let known = megatron.iter().find(|one| one[0] == words[0]);
+                    let fits = match (known.map(|one| one[1]), words.get(1)) {
+                        (Some("number"), Some(value)) => value.parse::<u64>().is_ok(),
+                        (Some("alone"), None) => true,
+                        (Some(choice), Some(word)) => choice.split(',').any(|one| one == *word),
+                        _ => false,
+                    };
+                    assert!(fits, "{change}: {line}");
+                }
+            }
+            "nccl.conf" => {
+                seen[2] += 1;
+                let variables = sourced(&file.text);
+                assert!(!variables.is_empty(), "{change}");
+                for variable in variables {
+                    assert!(nccl.iter().any(|one| one[0] == variable), "{change}: {variable}");
+                }
+            }
+            "deepspeed.json" => {
+                seen[3] += 1;
+                let json: serde_json::Value = serde_json::from_str(&file.text).unwrap();
+                assert!(json["_comment"].as_str().unwrap().starts_with("Advised for"));
+            }
+            _ => {}
+        }
+    }
+    assert!(seen.iter().all(|count| 0 < *count), "{seen:?}");
+}
+
+/// The variables that a shell has after reading a file.
+fn sourced(text: &str) -> Vec<String> {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("sourced.conf");
+    commands::files::save_text(&path, text).unwrap();
+    let script = "set -eu; set -a; . \"$0\"; env";
+    let mut shell = std::process::Command::new("sh");
+    let ran = shell.env_clear().args(["-c", script]).arg(&path).output().unwrap();
+    assert!(ran.status.success() && ran.stderr.is_empty(), "{ran:?}");
+    let names = String::from_utf8(ran.stdout).unwrap();
+    let names = names.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name);
+    names
+        .filter(|name| !["PWD", "SHLVL", "_", "OLDPWD"].contains(name))
+        .map(str::to_owned)
+        .collect()
 }

@@ -52,6 +52,7 @@ pub mod merge;
 pub mod model;
 pub mod nearest;
 pub mod preset;
+mod prices;
 pub mod problem;
 pub mod purpose;
 pub mod racks;

@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use crate::nearest::nearest;
+use crate::prices;
 use crate::problem::Problem;
 use crate::source::{Source, read};
 
@@ -42,7 +43,9 @@ pub(crate) fn hardware() -> impl Iterator<Item = Source> {
 /// Every catalogue file of a folder of the user's, in alphabetical order, or the one file named.
 pub(crate) fn user_hardware(path: &Path) -> Result<Vec<Source>, Problem> {
     if !path.is_dir() {
-        return Ok(vec![read(path)?]);
+        let file = read(path)?;
+        let is_list = path.extension().is_some_and(|extension| extension == "csv");
+        return Ok(vec![if is_list { prices::read(&file)? } else { file }]);
     }
     let refuse = |error: std::io::Error| {
         Problem::error(format!("cannot read the catalogue `{}`: {error}", path.display()))

@@ -27,7 +27,7 @@ pub struct Figures {
     pub cost_usd: Option<f64>,
     /// In words.
     pub verdict: Option<String>,
-    /// Changes that the run makes look worthwhile.
+    /// Changes that the run makes look worthwhile; of advice those that gain, the most first.
     #[serde(default)]
     pub levers: Vec<Lever>,
 }
@@ -39,7 +39,13 @@ pub struct Lever {
     pub name: String,
     /// `PATH=VALUE`, as `--set` takes them.
     pub set: Vec<String>,
+    /// The share that it gains, where somebody has tried it.
+    #[serde(default)]
+    pub gain: Option<f64>,
 }
+
+/// Changes of an advice that are listed.
+const MOST_CHANGES: usize = 24;
 
 /// A run with what the table shows.
 #[derive(Debug, Serialize)]
@@ -55,15 +61,18 @@ impl Figures {
     pub fn of(answer: &Value) -> Self {
         let result = &answer["result"];
         let number = |paths: &[&str]| paths.iter().find_map(|path| result.pointer(path)?.as_f64());
-        let verdict = result.pointer("/verdict/text").and_then(Value::as_str);
-        let levers = result.pointer("/verdict/levers").and_then(Value::as_array);
+        let at =
+            |paths: [&'static str; 2]| paths.into_iter().filter_map(|path| result.pointer(path));
+        let verdict = at(["/verdict/text", "/verdict"]).find_map(Value::as_str);
+        let levers = at(["/verdict/levers", "/changes"]).find_map(Value::as_array);
         let lever = |value: &Value| Lever::deserialize(value).ok();
+        let levers = levers.into_iter().flatten().filter_map(lever);
         Self {
-            step_s: number(&["/step_s", "/makespan_s"]),
+            step_s: number(&["/step_s", "/makespan_s", "/base/step_s"]),
             mfu: number(&["/mfu"]),
-            cost_usd: number(&["/cost_usd", "/cost/capital_usd"]),
+            cost_usd: number(&["/cost_usd", "/cost/capital_usd", "/base/cost_usd"]),
             verdict: verdict.map(str::to_owned),
-            levers: levers.into_iter().flatten().filter_map(lever).collect(),
+            levers: levers.take(MOST_CHANGES).collect(),
         }
     }
 }
@@ -111,5 +120,12 @@ mod tests {
         assert_eq!(of(r#"{"result":{"cost_usd":3}}"#).cost_usd, Some(3.0));
         assert_eq!(of(r#"{"result":{"makespan_s":1e-3}}"#).step_s, Some(1e-3));
         assert_eq!(of("null"), Figures::default());
+        let advice = of(r#"{"result":{"verdict":"change it","base":{"step_s":3,"cost_usd":9},
+                           "changes":[{"name":"x","set":["c=1"],"gain":0.2,"kind":"layout"}]}}"#);
+        assert_eq!((advice.step_s, advice.cost_usd), (Some(3.0), Some(9.0)));
+        assert_eq!(
+            (advice.verdict.as_deref(), advice.levers[0].gain),
+            (Some("change it"), Some(0.2))
+        );
     }
 }

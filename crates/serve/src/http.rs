@@ -23,7 +23,8 @@ use crate::store::Run;
 use crate::users::{User, is_name};
 
 /// The commands that the page may start.
-const COMMANDS: [&str; 7] = ["run", "traffic", "topo", "collective", "compare", "sweep", "observe"];
+const COMMANDS: [&str; 8] =
+    ["run", "traffic", "topo", "collective", "compare", "sweep", "observe", "advise"];
 /// The collectives that it may ask for.
 const COLLECTIVES: [&str; 5] =
     ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"];

@@ -114,32 +114,17 @@ pub fn predict_on<'a>(
     assumptions: &Assumptions,
     runner: Option<Runner<'a>>,
 ) -> Result<Prediction, Unserved> {
-    let World { job, fabric, reset, placement, rates, library } = world;
-    let gpus_per_node = fabric.gpus_per_node().max(1) as u64;
-    let library = library_of(job, library, &assumptions.overheads, gpus_per_node);
-    let mut network = Network::new(fabric, job.layout, placement, library, runner)
-        .with_reset(reset)
-        .with_dispatch(Dispatch::of(job, gpus_per_node));
+    let World { job, fabric, rates, .. } = world;
+    let mut network = network(world, assumptions, runner);
     let program = Program::new(job);
     let mut costing = Costing::new(&program, rates, &assumptions.overheads, &mut network);
-    let mut input = costing.input()?;
+    let input = slowed(costing.input()?, job, assumptions);
     let repeats = costing.repeats();
     let counted = program.counted();
     let often =
         counted.iter().map(|one| (exchange_of(&one.call), one.times as f64 * one.groups as f64));
     let by_cause = network.by_cause(often.clone())?;
-
-    let stages = 0..job.layout.pp as u32;
-    let straggling = |stage: u32| -> f64 {
-        let factors = assumptions.stragglers.iter().map(|slow| slow.compute_factor(stage));
-        factors.fold(1.0, f64::max)
-    };
-    input.slowdown = stages.map(straggling).collect();
-    let even = input.run();
-    let nodes = (job.layout.gpus() / gpus_per_node).max(1);
-    let jitter = 1.0 + assumptions.jitter.slowdown(nodes);
-    let uneven = input.length_slowed(&even, jitter);
-    let late = uneven.saturating_sub(even.length) + events(job, assumptions, even.length);
+    let (even, late) = run(&input, world, assumptions);
     let breakdown = even.breakdown.with(Share::Other, late);
     let step = breakdown.total();
     network.disturb_nobody();
@@ -168,6 +153,51 @@ pub fn predict_on<'a>(
         line: even.line,
         phases,
     })
+}
+
+/// Where the time of a step goes by closed forms, and nothing else: for whoever looks at thousands.
+pub fn breakdown(world: World<'_>, assumptions: &Assumptions) -> Result<Breakdown, Unserved> {
+    let World { job, rates, .. } = world;
+    let mut network = network(world, assumptions, None);
+    let program = Program::new(job);
+    let mut costing = Costing::new(&program, rates, &assumptions.overheads, &mut network);
+    let input = slowed(costing.input()?, job, assumptions);
+    let (even, late) = run(&input, world, assumptions);
+    Ok(even.breakdown.with(Share::Other, late))
+}
+
+fn network<'a>(
+    world: World<'a>,
+    assumptions: &Assumptions,
+    runner: Option<Runner<'a>>,
+) -> Network<'a> {
+    let World { job, fabric, reset, placement, library, .. } = world;
+    let gpus_per_node = fabric.gpus_per_node().max(1) as u64;
+    let library = library_of(job, library, &assumptions.overheads, gpus_per_node);
+    Network::new(fabric, job.layout, placement, library, runner)
+        .with_reset(reset)
+        .with_dispatch(Dispatch::of(job, gpus_per_node))
+}
+
+/// With the named slow parts.
+fn slowed(mut input: StepInput, job: &Job, assumptions: &Assumptions) -> StepInput {
+    let straggling = |stage: u32| -> f64 {
+        let factors = assumptions.stragglers.iter().map(|slow| slow.compute_factor(stage));
+        factors.fold(1.0, f64::max)
+    };
+    input.slowdown = (0..job.layout.pp as u32).map(straggling).collect();
+    input
+}
+
+/// The step with equal ranks, and what it is longer because they are not.
+fn run(input: &StepInput, world: World<'_>, assumptions: &Assumptions) -> (StepTime, Span) {
+    let even = input.run();
+    let gpus_per_node = world.fabric.gpus_per_node().max(1) as u64;
+    let nodes = (world.job.layout.gpus() / gpus_per_node).max(1);
+    let jitter = 1.0 + assumptions.jitter.slowdown(nodes);
+    let uneven = input.length_slowed(&even, jitter);
+    let late = uneven.saturating_sub(even.length) + events(world.job, assumptions, even.length);
+    (even, late)
 }
 
 /// The step by cause. What it is longer than without slow GPUs, and `late` for jitter, are

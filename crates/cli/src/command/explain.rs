@@ -7,18 +7,21 @@ use scenario::Purpose;
 use crate::arguments::ScenarioArgument;
 use crate::terminal::{Ending, Stop, Terminal};
 
-/// Explain a key of the scenario file, and what it does in a scenario
+/// Explain a key of the scenario file or a finding, and what it does in a scenario
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   fatflow explain network.routing.qps
   fatflow explain network.ecn
   fatflow explain network.routing.qps --scenario small-128
+  fatflow explain collisions --scenario small-128
   fatflow explain network.ecn.min --scenario scenarios/bench/incast-32.toml --engine packet
 
-With a scenario it is run again with the value doubled and halved, or with every other word.")]
+With a scenario it is run again with the value doubled and halved, or with every other word. A
+finding is a cause that `run` names (collisions, boundary, stalls, …) or what `observe` finds wrong
+(few_queue_pairs, pfc_storm, …): it is explained by the keys that have to do with it.")]
 pub(crate) struct Arguments {
-    /// The dotted path of a key
+    /// The dotted path of a key, or the name of a finding
     #[arg(value_name = "KEY", required_unless_present = "markdown", default_value = "")]
     key: String,
     /// Write the book's reference of every key instead
@@ -49,11 +52,20 @@ impl Arguments {
         let threads = parallel::threads(terminal.threads());
         let line = terminal.line("trying other values");
         let of = (engine, threads);
-        let effect = terminal
-            .interrupt
-            .heeded(|| explain::effect(&self.key, &loaded, &bench, of))?;
+        let effect = |key: &str| {
+            terminal.interrupt.heeded(|| explain::effect(key, &loaded, &bench, of))
+        };
+        match explained.finding {
+            None => explained.effect = Some(effect(&self.key)?),
+            Some(finding) => {
+                // A table is no value that could be doubled.
+                let is_value = |key: &&&str| !explain::is_table(key);
+                for key in finding.keys.iter().filter(is_value) {
+                    explained.effects.push((key, effect(key)?));
+                }
+            }
+        }
         drop(line);
-        explained.effect = Some(effect);
         terminal.answer("explain", Some(&loaded), &explained)?;
         Ok(Ending::Done)
     }

@@ -178,7 +178,8 @@ fn rules(text: &str, facts: &mut BTreeMap<String, String>) {
 fn leaves(json: &Json, path: &str, facts: &mut BTreeMap<String, String>) {
     match json {
         Json::Object(fields) => {
-            for (key, value) in fields {
+            // What begins so is a remark.
+            for (key, value) in fields.iter().filter(|(key, _)| !key.starts_with('_')) {
                 let inside = if path.is_empty() { key.clone() } else { format!("{path}|{key}") };
                 leaves(value, &inside, facts);
             }

@@ -16,7 +16,56 @@ pub(super) fn changes(loaded: &Loaded) -> Vec<Change> {
     let mut changes = tapers(loaded);
     changes.extend(families(loaded));
     changes.extend(rates(loaded));
+    changes.extend(radixes(loaded));
+    changes.extend(circuits(loaded).filter(|_| has_pods(loaded)));
     changes
+}
+
+/// Switches of the same rate with another number of ports.
+fn radixes(loaded: &Loaded) -> Vec<Change> {
+    let scenario = &loaded.scenario;
+    let fabric = &scenario.fabric;
+    let tiers = loaded.fabric().tiers();
+    let is_ethernet = scenario.network.transport != Transport::Infiniband;
+    let can = !matches!(fabric.topology, TopologyKind::File | TopologyKind::FatTree);
+    let Some(own) = tiers.first().and_then(|tier| scenario.catalogue.switch.get(&tier.model))
+    else {
+        return Vec::new();
+    };
+    let alike = tiers.iter().all(|tier| tier.model == tiers[0].model);
+    if tiers.len() < 2 || !is_ethernet || !can || !alike || fabric.radix.is_some() {
+        return Vec::new();
+    }
+    let mut changes: Vec<(u32, Change)> = Vec::new();
+    for (name, other) in &scenario.catalogue.switch {
+        let same = other.port_gbps.value == own.port_gbps.value
+            && other.buffering == own.buffering
+            && other.card.is_none();
+        // One box for each number of ports: the first of the catalogue.
+        let known = changes.iter().any(|(ports, _)| *ports == other.ports);
+        if !same || other.ports == own.ports || known {
+            continue;
+        }
+        let tiers =
+            if tiers.len() < 3 { &["leaf", "spine"][..] } else { &["leaf", "spine", "core"] };
+        let set = tiers.iter().map(|tier| format!("fabric.{tier}.switch={name}"));
+        let words = format!("switches of {} ports ({})", other.ports, other.title);
+        changes.push((other.ports, Change::new(Kind::Fabric, words, set)));
+    }
+    changes.into_iter().map(|(_, change)| change).collect()
+}
+
+fn has_pods(loaded: &Loaded) -> bool {
+    2 < loaded.fabric().tiers().len() && loaded.scenario.fabric.pods.is_some()
+}
+
+/// Circuits between pods, set for each phase.
+fn circuits(loaded: &Loaded) -> impl Iterator<Item = Change> {
+    let has_none = loaded.scenario.fabric.circuits.per_pod == 0;
+    let set = ["fabric.circuits.per_pod=8", "fabric.circuits.schedule=phases"];
+    let risk = "needs pods, and circuit switches that are not priced here";
+    let change = Change::new(Kind::Fabric, "optical circuits", set).risking(risk);
+    Some(change).filter(|_| has_none).into_iter()
 }
 
 /// All mixes of tapering, family and rate: where the cheapest is looked for.
@@ -91,14 +140,22 @@ fn families(loaded: &Loaded) -> Vec<Change> {
             vec![
                 change("rail-optimized", "rails", longer),
                 change("rail-only", "rails without spines between them", only),
+                planes(),
             ]
         }
         TopologyKind::RailOptimized => {
             let only = "servers reach other rails through their own GPUs alone";
-            vec![change("rail-only", "rails without spines between them", only)]
+            vec![change("rail-only", "rails without spines between them", only), planes()]
         }
         _ => Vec::new(),
     }
+}
+
+/// Each NIC with a port in each of two planes that never meet: two ToRs, either of which may fail.
+fn planes() -> Change {
+    let set = ["fabric.topology=dual-plane", "reliability.network=dual-tor"];
+    let risk = "needs NICs of two ports; a flow has half of the NIC";
+    Change::new(Kind::Fabric, "two planes, two ToRs for each NIC", set).risking(risk)
 }
 
 /// Other rates of the NICs, with switches of the same rate.
@@ -126,7 +183,9 @@ fn rates(loaded: &Loaded) -> Vec<Change> {
 
 /// The article's four future directions on this cluster.
 pub(super) fn future(loaded: &Loaded) -> Vec<Change> {
+    let is_future = |change: &Change| change.set.iter().any(|set| set.ends_with("uec"));
     let mut changes = transport::changes(loaded);
+    changes.retain(is_future);
     let scenario = &loaded.scenario;
     if scenario.library.sharp == Usage::Disabled {
         let boxes = loaded.fabric().tiers().iter().map(|tier| tier.model.clone());
@@ -150,10 +209,6 @@ pub(super) fn future(loaded: &Loaded) -> Vec<Change> {
         changes.push(Change::new(Kind::Fabric, "reduction in the switches", set).risking(risk));
     }
     changes.extend(rates(loaded));
-    if scenario.fabric.circuits.per_pod == 0 {
-        let set = ["fabric.circuits.per_pod=8", "fabric.circuits.schedule=phases"];
-        let risk = "needs pods, and circuit switches that are not priced here";
-        changes.push(Change::new(Kind::Fabric, "optical circuits", set).risking(risk));
-    }
+    changes.extend(circuits(loaded));
     changes
 }

@@ -1,8 +1,9 @@
 //! Every legal way to cut the job that fits memory, by closed forms.
 //!
 //! Degrees of tensor, context, pipeline and expert parallelism, virtual stages, the microbatch,
-//! sharding and recomputation are mixed; what the job's own rules refuse and what does not fit a
-//! GPU is left out. Closed forms know no contention: they choose what the engine is asked.
+//! sharding, recomputation and overlap are mixed; what the job's own rules refuse and what does not
+//! fit a GPU is left out. Where a token's cost is the goal, the job on half and a quarter of its
+//! GPUs is looked at too. Closed forms know no contention: they choose what the engine is asked.
 
 use job::config::JobConfig;
 use job::memory;
@@ -14,33 +15,58 @@ use job::schedule::Schedule;
 use job::{Axis, Job, Model};
 use scenario::Loaded;
 use serde::Serialize;
-use step::predict::predict_on;
-use units::Bytes;
+use step::money::{self, Machines};
+use step::predict;
+use units::{Bytes, Random};
 
 use super::Clock;
 use crate::change::{Change, Kind};
 use crate::parallel;
+use crate::run_job::{BreakdownSeconds, machines};
 use crate::world::{JobWorld, assumptions};
 
-/// Layouts that are looked at, at most.
-const MOST: usize = 20_000;
+/// Mixes that are looked at, at most.
+const MOST: usize = 400_000;
 
-/// Of those, so many are told with their steps.
+/// Layouts that are told with their steps, beside those that no other beats.
 const TOLD: usize = 400;
 
 /// Layouts that one thread looks at with one copy of the scenario.
-const CHUNK: usize = 16;
+const CHUNK: usize = 64;
+
+/// Layouts that the engine is asked for before anything else; they differ in their degrees.
+const FIRST: usize = 10;
+
+/// Why a layout is tried.
+pub(super) const WHY: &str = "among the best of all layouts that fit, by closed forms";
+
+/// What the name of a layout says that hides all it sends.
+const HIDDEN: &str = ", all communication behind computation";
+
+/// Layouts that the engine is asked for at most.
+const ENGINE: usize = 100;
+
+/// How much longer than what is there closed forms may find a layout that the engine is asked for.
+const NEAR: f64 = 1.05;
 
 /// What a search found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Layouts {
-    /// Mixes that the job's rules allow.
+    /// Mixes of the values that were free.
+    pub mixes: usize,
+    /// Mixes that there was time for.
+    pub looked_at: usize,
+    /// Those that the job's rules allow.
     pub legal: usize,
     /// Those that fit memory.
     pub fit: usize,
     /// Those that were predicted by closed forms before time was up.
     pub predicted: usize,
-    /// The best of them, and those that no other beats in both step and memory.
+    /// Seconds that this took.
+    pub seconds: f64,
+    /// Layouts that the engine was asked for after that.
+    pub by_engine: usize,
+    /// The best of them, and those that no other beats in step, memory and cost.
     pub best: Vec<Scored>,
 }
 
@@ -55,124 +81,204 @@ pub struct Scored {
     pub step_s: f64,
     /// The share of a GPU's memory that it takes.
     pub memory: f64,
-    /// Whether no other is better in both.
+    /// What a million trained tokens cost then, without failures.
+    pub usd_per_million_tokens: f64,
+    /// Whether no other is better in all three.
     pub front: bool,
 }
 
-/// Searches, and names the best as changes.
+/// Searches; names the best as changes: the first, and those for which there may be time later.
 pub(super) fn search(
     loaded: &Loaded,
     fixed: &dyn Fn(&str) -> bool,
     (threads, clock): (usize, Clock<'_>),
-    most: usize,
-) -> (Layouts, Vec<Change>) {
+    fewer_gpus: bool,
+) -> (Layouts, Vec<Change>, Vec<Change>) {
     let Some((config, job)) = loaded.scenario.job.as_ref().zip(loaded.job.as_ref()) else {
         return Default::default();
     };
-    let gpu = loaded.scenario.catalogue.gpu.get(&loaded.scenario.cluster.gpu);
-    let capacity = gpu.map_or(0.0, |gpu| gpu.memory_gb.value * 1e9);
-    let all = mixes(loaded, config, job, fixed);
-    let legal = all.len();
-    let fit: Vec<(JobConfig, Job, f64)> = all
-        .into_iter()
-        .filter_map(|(config, job)| {
-            let fullest = memory::usage(&job).iter().map(memory::Usage::total).max()?;
-            let share = fullest.get() as f64 / capacity.max(1.0);
-            memory::check(&job, Bytes::new(capacity as u64)).is_ok().then_some((config, job, share))
-        })
-        .collect();
-    let chunks: Vec<&[(JobConfig, Job, f64)]> = fit.chunks(CHUNK).collect();
-    let scored = parallel::map(threads, &chunks, |chunk| {
+    let Some(gpu) = loaded.scenario.catalogue.gpu.get(&loaded.scenario.cluster.gpu) else {
+        return Default::default();
+    };
+    let began_s = clock.meter.wall_s();
+    let mut all = mixes(loaded, config, job, fixed, fewer_gpus);
+    // If time runs out, what was looked at is a fair part of all.
+    Random::new(loaded.scenario.seed, "layouts", 0).shuffle(&mut all);
+    let capacity = gpu.memory_gb.value * 1e9;
+    let judge = Judge { config, machines: machines(loaded, gpu, job.layout.gpus()), capacity };
+    let chunks: Vec<&[JobConfig]> = all.chunks(CHUNK).collect();
+    let looked = parallel::map(threads, &chunks, |chunk| {
         let mut own = loaded.clone();
-        let score = |(new, job, memory): &(JobConfig, Job, f64)| {
-            if clock.is_over() {
-                return None;
-            }
-            own.scenario.job = Some(new.clone());
-            own.job = Some(job.clone());
-            let step_s = closed(&own)?;
-            let (name, set) = words(config, new, job);
-            Some(Scored { name, set, step_s, memory: *memory, front: false })
-        };
-        chunk.iter().map(score).collect::<Vec<_>>()
+        let mut found = Looked::default();
+        for config in chunk.iter().take_while(|_| !clock.is_over()) {
+            found.all += 1;
+            judge.look(&mut own, config, &job.model, &mut found);
+        }
+        found
     });
-    let mut scored: Vec<Scored> = scored.into_iter().flatten().flatten().collect();
+    let (mut looked_at, mut legal, mut fit, mut scored) = (0, 0, 0, Vec::new());
+    for one in looked {
+        looked_at += one.all;
+        legal += one.legal;
+        fit += one.fit;
+        scored.extend(one.scored);
+    }
     let predicted = scored.len();
     scored.sort_by(|a, b| a.step_s.total_cmp(&b.step_s).then(a.name.cmp(&b.name)));
-    let now = closed(loaded).unwrap_or(f64::INFINITY);
-    let better = scored.iter().filter(|one| one.step_s < now && !one.set.is_empty());
-    let changes = different(better, most).map(|one| change(one, now)).collect();
-    let layouts = Layouts { legal, fit: fit.len(), predicted, best: front(scored) };
-    (layouts, changes)
+    let by = |one: &Scored| if fewer_gpus { one.usd_per_million_tokens } else { one.step_s };
+    let now = judge.closed(&mut loaded.clone(), config, job).map_or(f64::INFINITY, |now| by(&now));
+    let mut better: Vec<&Scored> =
+        scored.iter().filter(|one| by(one) < now && !one.set.is_empty()).collect();
+    better.sort_by(|a, b| by(a).total_cmp(&by(b)));
+    let first: Vec<&Scored> = different(better.iter().copied()).take(FIRST).collect();
+    // Contention may turn what closed forms put close together.
+    let mut near: Vec<&Scored> =
+        scored.iter().filter(|one| by(one) < NEAR * now && !one.set.is_empty()).collect();
+    near.sort_by(|a, b| by(a).total_cmp(&by(b)));
+    let is_other = |one: &&&Scored| !first.iter().any(|own| own.set == one.set);
+    let others = near.iter().filter(is_other).take(ENGINE - first.len());
+    let others = others.map(|one| change(one, now)).collect();
+    let first = first.into_iter().map(|one| change(one, now)).collect();
+    let mixes = all.len();
+    let seconds = clock.meter.wall_s() - began_s;
+    let best = front(scored);
+    let layouts = Layouts { mixes, looked_at, legal, fit, predicted, seconds, by_engine: 0, best };
+    (layouts, first, others)
+}
+
+/// What mixes are judged by.
+struct Judge<'a> {
+    config: &'a JobConfig,
+    /// Of the job as it is.
+    machines: Machines,
+    /// Bytes of a GPU.
+    capacity: f64,
+}
+
+/// What became of some mixes.
+#[derive(Default)]
+struct Looked {
+    all: usize,
+    legal: usize,
+    fit: usize,
+    scored: Vec<Scored>,
+}
+
+impl Judge<'_> {
+    fn look(&self, own: &mut Loaded, config: &JobConfig, model: &Model, found: &mut Looked) {
+        let Ok((job, _)) = resolve(config, model.clone(), &site(own)) else { return };
+        found.legal += 1;
+        if memory::check(&job, Bytes::new(self.capacity as u64)).is_err() {
+            return;
+        }
+        found.fit += 1;
+        found.scored.extend(self.closed(own, config, &job));
+    }
+
+    /// A layout by closed forms.
+    fn closed(&self, own: &mut Loaded, config: &JobConfig, job: &Job) -> Option<Scored> {
+        let fullest = memory::usage(job).iter().map(memory::Usage::total).max()?;
+        own.scenario.job = Some(config.clone());
+        own.job = Some(job.clone());
+        let world = JobWorld::of(own).ok()?;
+        let breakdown = predict::breakdown(world.world(), &assumptions(own)).ok()?;
+        let parts = BreakdownSeconds::of(&breakdown);
+        let share = job.layout.gpus() as f64 / self.machines.gpus.max(1) as f64;
+        let machines = Machines {
+            gpus: job.layout.gpus(),
+            network_w: self.machines.network_w * share,
+            network_usd: self.machines.network_usd * share,
+            ..self.machines
+        };
+        let tokens = job.batch.sequences as f64 * job.batch.length as f64;
+        let bill = money::bill(&own.scenario.prices, &machines, &parts.phases(), tokens, 1.0);
+        let (name, set) = words(self.config, config, job);
+        Some(Scored {
+            name,
+            set,
+            step_s: parts.total(),
+            memory: fullest.get() as f64 / self.capacity.max(1.0),
+            usd_per_million_tokens: bill.usd_per_million_tokens,
+            front: false,
+        })
+    }
+}
+
+fn site(loaded: &Loaded) -> Site {
+    let fabric = loaded.fabric();
+    Site {
+        gpus: fabric.gpus() as u64,
+        gpus_per_node: fabric.gpus_per_node() as u64,
+        scale_up: fabric.gpus_per_domain() as u64,
+    }
 }
 
 /// All axes that the software does not hide, hidden at once; one alone is a lever already.
 pub(super) fn overlap(loaded: &Loaded) -> Option<Change> {
     let job = loaded.job.as_ref()?;
-    let (layout, own) = (&job.layout, &job.parallel.overlap);
+    let layout = &job.layout;
     let degrees = [layout.tp, layout.cp, layout.ep, layout.pp, layout.dp];
-    let axes = [Axis::Tp, Axis::Cp, Axis::Ep, Axis::Pp, Axis::Dp].into_iter().zip(degrees);
-    let open: Vec<Axis> = axes
-        .filter(|(axis, degree)| 1 < *degree && !own.contains(axis))
-        .map(|(axis, _)| axis)
-        .collect();
+    let own = &job.parallel.overlap;
+    let open: Vec<Axis> = used(degrees).filter(|axis| !own.contains(axis)).collect();
     if open.len() < 2 {
         return None;
     }
     let mut all: Vec<Axis> = own.iter().chain(&open).copied().collect();
     all.sort();
-    let all: Vec<String> = all.iter().map(|axis| format!("\"{}\"", axis.word())).collect();
-    let set = [format!("job.parallel.overlap=[{}]", all.join(", "))];
+    let set = [format!("job.parallel.overlap={}", list(&all))];
     let words: Vec<String> = open.iter().map(|axis| axis.word().to_uppercase()).collect();
     let name = format!("{} communication behind computation", words.join(", "));
     Some(Change::new(Kind::Layout, name, set))
 }
 
-/// The best of each mix of tensor and pipeline parallelism first, so that not all are alike.
-fn different<'a>(
-    scored: impl Iterator<Item = &'a Scored>,
-    most: usize,
-) -> impl Iterator<Item = &'a Scored> {
+/// The axes whose degrees, of tp, cp, ep, pp and dp, make them communicate.
+fn used(degrees: [u64; 5]) -> impl Iterator<Item = Axis> {
+    let axes = [Axis::Tp, Axis::Cp, Axis::Ep, Axis::Pp, Axis::Dp].into_iter().zip(degrees);
+    axes.filter(|(_, degree)| 1 < *degree).map(|(axis, _)| axis)
+}
+
+/// Axes as a scenario lists them.
+fn list(axes: &[Axis]) -> String {
+    let words: Vec<String> = axes.iter().map(|axis| format!("\"{}\"", axis.word())).collect();
+    format!("[{}]", words.join(", "))
+}
+
+/// The best of each mix of degrees first, so that not all are alike.
+fn different<'a>(scored: impl Iterator<Item = &'a Scored>) -> impl Iterator<Item = &'a Scored> {
     let mut seen: Vec<String> = Vec::new();
-    let kind = |one: &Scored| one.name.split(", micro").next().unwrap_or_default().to_owned();
-    let is_new = move |one: &&Scored| {
-        let kind = kind(one);
+    scored.filter(move |one| {
+        let hides = one.name.ends_with(HIDDEN);
+        let kind = format!("{} {hides}", one.name.split(", micro").next().unwrap_or_default());
         let known = seen.iter().filter(|other| **other == kind).count();
         seen.push(kind);
         known < 2
-    };
-    scored.filter(is_new).take(most)
+    })
 }
 
 fn change(one: &Scored, now: f64) -> Change {
-    let why = format!(
-        "closed forms say {:.3} s in place of {now:.3} s, of all layouts that fit",
-        one.step_s
-    );
+    let why = format!("{WHY}: {:.3} s", one.step_s);
     let risk = format!("takes {:.0} % of a GPU's memory", 100.0 * one.memory);
     let change = Change::new(Kind::Layout, one.name.clone(), one.set.clone());
-    change.because(why, now - one.step_s).risking(risk)
+    change.because(why, (now - one.step_s).max(0.0)).risking(risk)
 }
 
-/// The best, and what no other beats in step and memory.
+/// The best, and what no other beats in step, memory and cost; the list is sorted by step.
 fn front(scored: Vec<Scored>) -> Vec<Scored> {
-    let mut least = f64::INFINITY;
+    // Of what is as fast, what no later one can beat: memory and cost of the front so far.
+    let mut known: Vec<(f64, f64)> = Vec::new();
     let mut told = Vec::new();
     for (at, one) in scored.into_iter().enumerate() {
-        let front = one.memory < least;
-        least = least.min(one.memory);
+        let own = (one.memory, one.usd_per_million_tokens);
+        let front = !known.iter().any(|(memory, cost)| *memory <= own.0 && *cost <= own.1);
+        if front {
+            known.retain(|(memory, cost)| *memory < own.0 || *cost < own.1);
+            known.push(own);
+        }
         if front || at < TOLD {
             told.push(Scored { front, ..one });
         }
     }
     told
-}
-
-/// The step by closed forms.
-fn closed(loaded: &Loaded) -> Option<f64> {
-    let world = JobWorld::of(loaded).ok()?;
-    let prediction = predict_on(world.world(), &assumptions(loaded), None).ok()?;
-    Some(prediction.step.as_secs_f64())
 }
 
 /// The values that are mixed.
@@ -184,6 +290,8 @@ struct Free {
     micros: Vec<u64>,
     recomputes: Vec<Recompute>,
     shardings: Vec<Sharding>,
+    /// Whether what is exposed may be hidden too.
+    hides: bool,
 }
 
 impl Free {
@@ -217,56 +325,54 @@ impl Free {
         let usual = usual.into_iter().filter(|_| is_free("recompute"));
         recomputes.extend(usual.filter(|it| *it != config.recompute));
         let mut shardings = vec![own.sharding];
-        let others = [Sharding::Zero1, Sharding::Fsdp].into_iter();
+        let others = [Sharding::Zero1, Sharding::Zero2, Sharding::Fsdp].into_iter();
         let others = others.filter(|_| is_free("parallel.sharding"));
         shardings.extend(others.filter(|it| *it != own.sharding));
         Self {
-            tps: degree("tp", own.tp, domain.min(model.heads)),
+            tps: degree("tp", own.tp, domain.min(model.heads).max(own.tp)),
             cps: degree("cp", own.cp, long.max(own.cp)),
             pps,
             eps,
-            micros: or_own("batch.micro", config.batch.micro, &[1, 2, 4, 8]),
+            micros: or_own("batch.micro", config.batch.micro, &[1, 2, 4, 8, 16]),
             recomputes,
             shardings,
+            hides: is_free("parallel.overlap"),
         }
     }
 }
 
-/// All mixes that the job's rules allow, the one that is there included.
+/// All mixes of the values that are free, the one that is there included.
 fn mixes(
     loaded: &Loaded,
     config: &JobConfig,
     job: &Job,
     fixed: &dyn Fn(&str) -> bool,
-) -> Vec<(JobConfig, Job)> {
-    let fabric = loaded.fabric();
-    let site = Site {
-        gpus: fabric.gpus() as u64,
-        gpus_per_node: fabric.gpus_per_node() as u64,
-        scale_up: fabric.gpus_per_domain() as u64,
-    };
+    fewer_gpus: bool,
+) -> Vec<JobConfig> {
     let is_free = |key: &str| !fixed(&format!("job.{key}"));
     let free = Free::of(loaded, config, job, &is_free);
-    let (gpus, model) = (job.layout.gpus(), &job.model);
+    let (all, model) = (job.layout.gpus(), &job.model);
+    let halves: &[u64] = if fewer_gpus && is_free("gpus") { &[1, 2, 4] } else { &[1] };
     let mut found = Vec::new();
     for (tp, cp, pp, ep) in product(&free.tps, &free.cps, &free.pps, &free.eps) {
-        if !gpus.is_multiple_of(tp * cp * pp) {
-            continue;
-        }
-        let mut new = config.clone();
-        let parallel = &mut new.parallel;
-        (parallel.tp, parallel.cp, parallel.pp, parallel.ep) = (tp, cp, pp, ep);
-        parallel.dp = Some(gpus / (tp * cp * pp));
-        if new.placement.policy == Policy::MinCut {
-            new.placement.policy = Policy::TopologyAware;
-        }
-        for vpp in vpps(config, model, pp, is_free("parallel.vpp")) {
-            new.parallel.vpp = vpp;
-            new.schedule = schedule(config, vpp, pp);
-            for new in free.finer(&new) {
-                if let Ok((job, _)) = resolve(&new, model.clone(), &site) {
-                    found.push((new, job));
-                }
+        for gpus in halves.iter().map(|part| all / part) {
+            if !gpus.is_multiple_of(tp * cp * pp) || gpus == 0 {
+                continue;
+            }
+            let mut new = config.clone();
+            if gpus != all {
+                new.gpus = Some(gpus);
+            }
+            let parallel = &mut new.parallel;
+            (parallel.tp, parallel.cp, parallel.pp, parallel.ep) = (tp, cp, pp, ep);
+            parallel.dp = Some(gpus / (tp * cp * pp));
+            if new.placement.policy == Policy::MinCut {
+                new.placement.policy = Policy::TopologyAware;
+            }
+            for vpp in vpps(config, model, pp, is_free("parallel.vpp")) {
+                new.parallel.vpp = vpp;
+                new.schedule = schedule(config, vpp, pp);
+                found.extend(free.finer(&new));
                 if MOST <= found.len() {
                     return found;
                 }
@@ -277,9 +383,15 @@ fn mixes(
 }
 
 impl Free {
-    /// A mix of degrees with every microbatch, sharding and recomputation.
+    /// A mix of degrees with every microbatch, sharding, recomputation and overlap.
     fn finer(&self, config: &JobConfig) -> Vec<JobConfig> {
         let mut all = Vec::new();
+        let own = &config.parallel;
+        let degrees = [own.tp, own.cp, own.ep, own.pp, own.dp.unwrap_or(1)];
+        let mut hidden: Vec<Axis> = own.overlap.iter().copied().chain(used(degrees)).collect();
+        hidden.sort();
+        hidden.dedup();
+        let hides = self.hides && hidden.len() != own.overlap.len();
         for &micro in &self.micros {
             for &sharding in &self.shardings {
                 for recompute in &self.recomputes {
@@ -287,6 +399,11 @@ impl Free {
                     new.batch.micro = micro;
                     new.parallel.sharding = sharding;
                     new.recompute = recompute.clone();
+                    if hides {
+                        let mut hiding = new.clone();
+                        hiding.parallel.overlap.clone_from(&hidden);
+                        all.push(hiding);
+                    }
                     all.push(new);
                 }
             }
@@ -321,8 +438,7 @@ fn vpps(config: &JobConfig, model: &Model, pp: u64, is_free: bool) -> Vec<u64> {
     if !is_free || !cuts || config.parallel.stage_layers.is_some() {
         return vec![own];
     }
-    let mut all: Vec<u64> =
-        divisors(model.layers / pp).into_iter().filter(|vpp| *vpp <= 8).collect();
+    let mut all = divisors(model.layers.div_ceil(pp));
     if !all.contains(&own) {
         all.push(own);
     }
@@ -355,10 +471,13 @@ fn words(old: &JobConfig, new: &JobConfig, job: &Job) -> (String, Vec<String>) {
     differ("parallel.ep", was.ep, is.ep);
     differ("parallel.dp", was.dp.unwrap_or(job.layout.dp), job.layout.dp);
     differ("batch.micro", old.batch.micro, new.batch.micro);
+    let all = |config: &JobConfig| config.gpus.unwrap_or(0);
+    differ("gpus", all(old), all(new));
     let named = [
         ("parallel.sharding", word(&was.sharding), word(&is.sharding)),
         ("recompute", word(&old.recompute), word(&new.recompute)),
         ("schedule", word(&old.schedule), word(&new.schedule)),
+        ("parallel.overlap", list(&was.overlap), list(&is.overlap)),
     ];
     for (key, was, is) in named {
         if was != is {
@@ -376,6 +495,12 @@ fn words(old: &JobConfig, new: &JobConfig, job: &Job) -> (String, Vec<String>) {
         name += &format!(", {} virtual stages", is.vpp);
     }
     name += &format!(", {}, recompute {}", word(&is.sharding), word(&new.recompute));
+    if all(old) != all(new) {
+        name += &format!(", on {} GPUs", job.layout.gpus());
+    }
+    if was.overlap != is.overlap {
+        name += HIDDEN;
+    }
     (name, set)
 }
 

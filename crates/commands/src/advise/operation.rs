@@ -1,9 +1,63 @@
-//! Checkpoints, restarts, and what a failed link stops.
+//! Checkpoints, restarts, spares, and what a failed link stops.
 
 use scenario::Loaded;
+use serde::Serialize;
 use step::faults::{CheckpointMode, Goodput, NetworkFaults};
 
+use crate::campaign;
 use crate::change::{Change, Kind};
+use crate::engine::Engine;
+use crate::packets::Patience;
+use crate::run_job::Report;
+use crate::seeds::Repeat;
+
+/// Numbers of spare servers that are played, beside the scenario's own.
+const SPARES: [u32; 7] = [0, 1, 2, 4, 8, 16, 32];
+
+/// Days and seeds of a campaign with spares.
+const DAYS: u32 = 30;
+const CAMPAIGNS: u32 = 20;
+
+/// Goodput that a further spare must bring to be worth naming.
+const LEAST: f64 = 0.001;
+
+/// What spare servers bring: the share of 30 days that trains, by dice.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Spares {
+    /// The scenario's own.
+    pub now: u32,
+    /// The fewest that more would not improve by a tenth of a per cent.
+    pub enough: u32,
+    /// Spare servers, and the share of the time that trains with them.
+    pub goodput: Vec<(u32, f64)>,
+    /// The command that tells the same.
+    pub command: String,
+}
+
+/// Plays campaigns with more and fewer spares.
+pub(super) fn spares(loaded: &Loaded, report: &Report, engine: Engine) -> Option<Spares> {
+    let now = loaded.scenario.reliability.spare_nodes;
+    let mut numbers = SPARES.to_vec();
+    numbers.push(now);
+    numbers.sort_unstable();
+    numbers.dedup();
+    let mut own = loaded.clone();
+    let mut play = |spares: u32| {
+        own.scenario.reliability.spare_nodes = spares;
+        let repeat = Repeat { seeds: CAMPAIGNS, ..Repeat::ONCE };
+        let options = campaign::Options { days: DAYS, engine, patience: Patience::Usual, repeat };
+        let played = campaign::play(&own, report, &options, &mut packetsim::Watch::default());
+        Some((spares, played.ok()?.goodput.mean))
+    };
+    let goodput: Vec<(u32, f64)> = numbers.into_iter().map(&mut play).collect::<Option<_>>()?;
+    let best = goodput.iter().map(|(_, share)| *share).fold(0.0, f64::max);
+    let enough = goodput.iter().find(|(_, share)| best <= share + LEAST)?.0;
+    let command = format!(
+        "fatflow run {} --days {DAYS} --seeds {CAMPAIGNS} --set reliability.spare_nodes={enough}",
+        loaded.input
+    );
+    Some(Spares { now, enough, goodput, command })
+}
 
 /// Changes that leave the step as it is and make more of the time train.
 pub(super) fn changes(loaded: &Loaded, now: &Goodput) -> Vec<Change> {

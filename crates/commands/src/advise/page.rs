@@ -4,7 +4,7 @@ use report::number::{dollars, grouped};
 use report::{Align, Answer, Chart, ChartKind, Frame, Sheet, Table, Unit};
 use units::Span;
 
-use super::{Advice, Advised, Goal, Refused};
+use super::{Advice, Advised, Goal, Refused, Spares};
 use crate::change::Kind;
 
 /// Changes that are explained with their commands.
@@ -41,13 +41,19 @@ impl Answer for Advice {
             }
         }
         if let Some(layouts) = self.layouts.as_ref().filter(|layouts| 1 < layouts.best.len()) {
+            let [mixes, looked, legal, fit, engine] =
+                [layouts.mixes, layouts.looked_at, layouts.legal, layouts.fit, layouts.by_engine]
+                    .map(|count| grouped(count as u64));
             let text = format!(
-                "{} layouts are legal, {} fit memory, {} were predicted by closed forms.",
-                grouped(layouts.legal as u64),
-                grouped(layouts.fit as u64),
-                grouped(layouts.predicted as u64)
+                "Of {mixes} mixes {looked} were looked at by closed forms in {:.1} s; {legal} are \
+                 legal, {fit} fit memory, and {engine} of the best were asked of the engine.",
+                layouts.seconds
             );
-            sheet = sheet.heading("Layouts").text(text).chart(pareto(layouts));
+            sheet = sheet.heading("Layouts").text(text).chart(pareto(layouts, Axis::Memory));
+            sheet = sheet.chart(pareto(layouts, Axis::Cost));
+        }
+        if let Some(spares) = &self.spares {
+            sheet = spare_servers(sheet, spares);
         }
         self.rest(sheet)
     }
@@ -103,6 +109,21 @@ impl Advice {
         }
         sheet
     }
+}
+
+/// What spare servers bring.
+fn spare_servers(sheet: Sheet, spares: &Spares) -> Sheet {
+    let Spares { now, enough, goodput, command } = spares;
+    let mut table =
+        Table::new([("spare servers", Align::Right), ("of 30 days train", Align::Right)]);
+    for (number, share) in goodput {
+        table.row([number.to_string(), format!("{:.2} %", 100.0 * share)]);
+    }
+    let text = match enough.cmp(now) {
+        std::cmp::Ordering::Equal => format!("{now} spare servers, as there are, are enough."),
+        _ => format!("{enough} spare servers are enough; the scenario has {now}."),
+    };
+    sheet.heading("Spares").text(text).table(table).verbatim(command.clone())
 }
 
 /// What somebody would tell a colleague.
@@ -191,18 +212,37 @@ fn gains(changes: &[Advised]) -> Chart {
         .units(Unit::Share, Unit::Number)
 }
 
-/// Step and memory of the layouts; those that no other beats in both stand apart.
-fn pareto(layouts: &super::Layouts) -> Chart {
-    let mut frame = Frame::new(&["memory", "step", "which"]);
+/// What stands beside the step of a layout.
+#[derive(Clone, Copy)]
+enum Axis {
+    Memory,
+    Cost,
+}
+
+/// Step, and memory or cost, of the layouts; those that no other beats in all three stand apart.
+fn pareto(layouts: &super::Layouts, axis: Axis) -> Chart {
+    let (word, title, label, unit) = match axis {
+        Axis::Memory => {
+            ("memory", "Step and memory of the layouts", "share of a GPU's memory", Unit::Share)
+        }
+        Axis::Cost => {
+            ("cost", "Step and cost of the layouts", "$ for a million tokens", Unit::Number)
+        }
+    };
+    let mut frame = Frame::new(&[word, "step", "which"]);
     for one in &layouts.best {
-        let which = if one.front { "no other beats it" } else { "others" };
-        frame.push(vec![one.memory.into(), one.step_s.into(), which.into()]);
+        let which = if one.front { "no other beats it in all three" } else { "others" };
+        let at = match axis {
+            Axis::Memory => one.memory,
+            Axis::Cost => one.usd_per_million_tokens,
+        };
+        frame.push(vec![at.into(), one.step_s.into(), which.into()]);
     }
-    Chart::new(ChartKind::Scatter, "Step and memory of the layouts", frame)
-        .axes("memory", "step")
+    Chart::new(ChartKind::Scatter, title, frame)
+        .axes(word, "step")
         .by("which")
-        .labels("share of a GPU's memory", "step by closed forms")
-        .units(Unit::Share, Unit::Seconds)
+        .labels(label, "step by closed forms")
+        .units(unit, Unit::Seconds)
 }
 
 /// A reason as a sentence of its own.

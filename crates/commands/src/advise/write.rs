@@ -1,8 +1,9 @@
 //! What an advice means to the systems that must be told: one file for each.
 //!
 //! Each file is made from the changed scenario, so that it says what was simulated, and begins with
-//! why, where its format has remarks (JSON has none; the folder's `README.md` has the reasons of
-//! all). What a system has no field for is said there, never left out in silence.
+//! why, where its format has room for it: DeepSpeed's JSON has, in a key of its own; SONiC's has
+//! not, because every key is a table there, and the folder's `README.md` tells it. What a system
+//! has no field for is said there, never left out in silence.
 
 use fabric::routing::Policy;
 use fabric::transport::Transport;
@@ -132,7 +133,7 @@ pub fn files(request: &Request, advised: &Advised) -> Result<Vec<File>, Failure>
             "topology.yaml" => why.before("#", scheduler::topology_yaml(&loaded)),
             "megatron.args" => why.before("#", framework::megatron(&loaded)),
             "torchtitan.toml" => why.before("#", framework::torchtitan(&loaded)),
-            "deepspeed.json" => framework::deepspeed(&loaded),
+            "deepspeed.json" => framework::deepspeed(&loaded, &why.text()),
             _ => readme(&why, &needed(&loaded, &change)),
         };
         Ok(File { name, text })

@@ -132,10 +132,10 @@ fn scaled(text: &str, by: f64) -> Option<String> {
 
 impl Effect {
     /// Adds what it did to a sheet.
-    pub(super) fn show(&self, sheet: Sheet) -> Sheet {
+    pub(super) fn show(&self, sheet: Sheet, heading: &str) -> Sheet {
         let step = format!("{:.4}", Span::from_secs_f64(self.step_s));
         let engine = self.engine.name();
-        let mut sheet = sheet.heading("In this scenario").text(format!(
+        let mut sheet = sheet.heading(heading).text(format!(
             "It is {} ({}), and the step takes {step} on the {engine} engine.",
             self.value, self.origin
         ));

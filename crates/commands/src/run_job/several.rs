@@ -298,7 +298,7 @@ impl Stage<'_, '_> {
         for stretch in &played.steps[at] {
             let own = played.outcome.part(stretch.ops.clone(), stretch.from);
             let read = self.plans[at].read(&stretch.sheet, &own)?;
-            let breakdown = BreakdownSeconds::of(&read.prediction);
+            let breakdown = BreakdownSeconds::of(&read.prediction.breakdown);
             if times.is_empty() {
                 parts = breakdown;
             }

@@ -53,7 +53,7 @@ pub struct Lever {
 /// The step in which nothing disturbs anybody, by the closed form of every collective.
 pub(super) fn undisturbed(loaded: &Loaded, world: &JobWorld<'_>) -> Option<f64> {
     let prediction = predict_on(world.world(), &assumptions(loaded), None).ok()?;
-    Some(BreakdownSeconds::of(&prediction).total())
+    Some(BreakdownSeconds::of(&prediction.breakdown).total())
 }
 
 impl Verdict {

@@ -207,7 +207,7 @@ pub(super) fn on_one_clock(
     let quiet = quiet(loaded)?;
     let by_phases = engine.for_whole_clusters();
     let phases = on_engine(&quiet, world, by_phases, patience, watch)?.prediction;
-    let two_level_s = BreakdownSeconds::of(&phases).total();
+    let two_level_s = BreakdownSeconds::of(&phases.breakdown).total();
     let mut run = |of: &Loaded, phases: Prediction| {
         whole_step(of, world, (engine, patience), phases, &mut |fabric, transfers| {
             refuse_long(of, fabric, engine, transfers, patience)?;
@@ -220,7 +220,7 @@ pub(super) fn on_one_clock(
     if disturbed {
         undisturbed = Some(run(&quiet, phases.clone())?.prediction);
     }
-    let without = undisturbed.as_ref().map(|quiet| BreakdownSeconds::of(quiet).total());
+    let without = undisturbed.as_ref().map(|quiet| BreakdownSeconds::of(&quiet.breakdown).total());
     let mut whole = run(loaded, phases)?;
     if let Some(quiet) = &undisturbed {
         whole.prediction.causes = causes::with_faults(quiet, &whole.prediction);

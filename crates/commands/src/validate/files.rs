@@ -63,6 +63,13 @@ pub(super) fn embedded() -> Result<Vec<Group>, Failure> {
     Ok(groups)
 }
 
+/// The published step of this name in the binary.
+pub(crate) fn published(id: &str) -> Option<Row> {
+    let is_step = |(name, _): &(&str, &str)| name.starts_with("training");
+    let rows = TABLES.into_iter().filter(is_step).flat_map(|(_, text)| Row::read_all(text));
+    rows.flatten().find(|row| row.id == id)
+}
+
 /// What files and folders have.
 pub(super) fn read(inputs: &[PathBuf]) -> Result<Vec<Group>, Failure> {
     let mut groups: Vec<Group> = Vec::new();

@@ -50,6 +50,7 @@ const Scenario = ({ text, change, state, schema, presets, start, setTrouble, hid
   };
   const name = (state.values.find((value) => value.key === "name")?.value ?? "scenario").replaceAll('"', "");
   const run = () => start({ name, command, engine, collective: command === "collective" ? collective : "", scenarios: [text] });
+  const advise = () => start({ name, command: "advise", engine, scenarios: [text] });
   const tabs = [["text", "Text"], ["form", "Form"]];
   return (
     <section id="editor" aria-label="scenario" hidden={hidden}>
@@ -75,12 +76,37 @@ const Scenario = ({ text, change, state, schema, presets, start, setTrouble, hid
         {command === "collective" ? <select id="collective" aria-label="collective" value={collective} onChange={(event) => setCollective(event.target.value)}>{COLLECTIVES.map((word) => <option>{word}</option>)}</select> : null}
         <select id="engine" aria-label="engine" value={engine} onChange={(event) => setEngine(event.target.value)}><option value="">engine: as the command likes</option>{["analytic", "flow", "packet"].map((word) => <option>{word}</option>)}</select>
         <button id="start" class="primary" disabled={state.valid !== true} onClick={run}>Run</button>
+        <button id="advise" title="Tries changes by simulation and ranks what they gain" disabled={state.valid !== true} onClick={advise}>What should I change?</button>
       </div>
     </section>
   );
 };
 
-const Shown = ({ ids, runs, edit, attempt }) => (
+// What a running command says of itself: `31 %, 4 s: tried 12 of 40 changes`.
+const Progress = ({ run }) => {
+  const share = run.message?.match(/^(\d+) %/)?.[1];
+  return (
+    <div class="row">
+      {isActive(run) ? <progress max="100" value={share} aria-label={`progress of run ${run.id}`} /> : null}
+      <p role="status">{run.status}{run.message ? `: ${run.message}` : ""}</p>
+    </div>
+  );
+};
+
+// What gained when it was tried opens as the changed scenario; what only looks worthwhile is tried.
+const Levers = ({ run, attempt, openChanged }) => {
+  if (!run.figures?.levers?.length) return null;
+  const isAdvice = run.command === "advise";
+  const gain = (lever) => (typeof lever.gain === "number" ? ` (${figures.percent(lever.gain)} less)` : "");
+  return (
+    <div class="row levers" id={isAdvice ? "advised" : undefined}>
+      <span>{isAdvice ? "Open the scenario with:" : "Worth a try:"}</span>
+      {run.figures.levers.map((lever) => <button title={lever.set.join("\n")} onClick={() => (isAdvice ? openChanged : attempt)(run, lever)}>{lever.name}{gain(lever)}</button>)}
+    </div>
+  );
+};
+
+const Shown = ({ ids, runs, edit, attempt, openChanged }) => (
   <section id="view" class="view" aria-label="results">
     {ids.map((id) => {
       const run = runs.find((known) => known.id === id);
@@ -97,10 +123,10 @@ const Shown = ({ ids, runs, edit, attempt }) => (
             <button onClick={() => navigator.clipboard?.writeText(`${location.origin}/#/run/${id}`)}>Copy the link</button>
           </div>
           {run.note ? <p>{run.note}</p> : null}
-          {run.figures?.levers?.length ? <div class="row levers"><span>Worth a try:</span>{run.figures.levers.map((lever) => <button title={lever.set.join("\n")} onClick={() => attempt(run, lever)}>{lever.name}</button>)}</div> : null}
+          <Levers run={run} attempt={attempt} openChanged={openChanged} />
           {run.status === "done"
             ? <iframe src={`/api/runs/${id}/report.html`} title={`report of run ${id}`} sandbox="allow-scripts allow-downloads" />
-            : <p role="status">{run.status}{run.message ? `: ${run.message}` : ""}</p>}
+            : <Progress run={run} />}
         </article>
       );
     })}
@@ -136,14 +162,22 @@ const App = ({ me }) => {
     const names = ids.map((id) => `${id} ${runs.find((run) => run.id === id).name}`);
     start({ name: `runs ${ids.join(" and ")}`, command: "compare", engine: "", scenarios, names });
   };
+  // A run's scenario with a change written into it.
+  const changedBy = async (run, lever) => {
+    let changed = await ask(`/api/runs/${run.id}/scenario.toml`);
+    for (const set of lever.set) {
+      const at = set.indexOf("=");
+      changed = (await send("/api/set", { text: changed, key: set.slice(0, at).trim(), value: set.slice(at + 1).trim() })).text;
+    }
+    return changed;
+  };
+  const openChanged = async (run, lever) => {
+    try { edit(await changedBy(run, lever)); } catch (error) { setTrouble(error.message); location.hash = "#/"; }
+  };
   // The same scenario with what a run made look worthwhile, and both to be compared.
   const attempt = async (run, lever) => {
     try {
-      let changed = await ask(`/api/runs/${run.id}/scenario.toml`);
-      for (const set of lever.set) {
-        const at = set.indexOf("=");
-        changed = (await send("/api/set", { text: changed, key: set.slice(0, at).trim(), value: set.slice(at + 1).trim() })).text;
-      }
+      const changed = await changedBy(run, lever);
       setTicked((old) => new Set([...old, run.id]));
       await start({ name: `${run.name}: ${lever.name}`, command: run.command, engine: run.engine, scenarios: [changed] });
     } catch (error) { setTrouble(error.message); location.hash = "#/"; }
@@ -195,7 +229,7 @@ const App = ({ me }) => {
         {where === "sweep" ? <Sweep {...{ text, values: state.values, schema, runs, start }} ticked={here} /> : null}
         {where === "files" ? <Files {...{ text, edit, start }} /> : null}
         {where === "audit" ? <Audit /> : null}
-        {where === "run" ? <Shown ids={shown} runs={runs} edit={edit} attempt={attempt} /> : null}
+        {where === "run" ? <Shown ids={shown} runs={runs} edit={edit} attempt={attempt} openChanged={openChanged} /> : null}
       </main>
     </>
   );

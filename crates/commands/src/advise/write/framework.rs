@@ -110,8 +110,9 @@ pub(super) fn torchtitan(loaded: &Loaded) -> String {
     )
 }
 
-/// DeepSpeed's configuration.
-pub(super) fn deepspeed(loaded: &Loaded) -> String {
+/// DeepSpeed's configuration. It takes the keys that it knows and leaves others alone, so that one
+/// of them can say why.
+pub(super) fn deepspeed(loaded: &Loaded, why: &str) -> String {
     let Some(job) = &loaded.job else { return String::new() };
     let stage = match job.parallel.sharding {
         Sharding::None => 0,
@@ -121,6 +122,7 @@ pub(super) fn deepspeed(loaded: &Loaded) -> String {
     };
     let overlaps = job.parallel.overlap.contains(&Axis::Dp);
     let json = json!({
+        "_comment": why,
         "train_batch_size": job.batch.sequences,
         "train_micro_batch_size_per_gpu": job.batch.micro,
         "gradient_accumulation_steps": job.microbatches,

@@ -6,6 +6,8 @@ use scenario::Loaded;
 use traffic::collective::{CrossNic, Pxn};
 use traffic::nccl::{Protocol, Usage};
 
+use super::switch::DSCP;
+
 /// NCCL's variables: those that somebody has set in the scenario, by the names that NCCL's and
 /// RCCL's documents have.
 pub(super) fn nccl(loaded: &Loaded) -> String {
@@ -168,5 +170,7 @@ pub(super) fn nic(loaded: &Loaded) -> String {
         text += &format!("# How {nic} is told is not known here:\n");
     }
     text += &format!("# Congestion control: {control}; pauses for class 3: {pfc}.\n");
+    let class = 4 * DSCP.parse::<u32>().unwrap_or(0);
+    text += &format!("# Class 3 is code point {DSCP}: NCCL_IB_TC={class} in NCCL's environment.\n");
     text
 }

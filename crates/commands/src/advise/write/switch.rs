@@ -21,6 +21,9 @@ use crate::world::leaf_of;
 /// The traffic class, queue and priority group of RoCE in SONiC's own configurations.
 const LOSSLESS: &str = "3";
 
+/// The code point of RoCE's packets; NCCL_IB_TC=104 makes NICs write it.
+pub(super) const DSCP: &str = "26";
+
 /// Lanes of a port of 400G or 800G: SONiC numbers ports by their first lane.
 const LANES: usize = 8;
 
@@ -61,6 +64,11 @@ pub(super) fn sonic(loaded: &Loaded) -> String {
         profile.insert("xon_offset".into(), pfc.xon_below.get().to_string().into());
     }
     patch.insert("BUFFER_PROFILE".into(), json!({ "ingress_lossless_profile": profile }));
+    let same = |value: &str| json!({ "AZURE": { LOSSLESS: value } });
+    patch.insert("DSCP_TO_TC_MAP".into(), json!({ "AZURE": { DSCP: LOSSLESS } }));
+    patch.insert("TC_TO_QUEUE_MAP".into(), same(LOSSLESS));
+    patch.insert("TC_TO_PRIORITY_GROUP_MAP".into(), same(LOSSLESS));
+    patch.insert("MAP_PFC_PRIORITY_TO_QUEUE".into(), same(LOSSLESS));
     ports(loaded, &mut patch);
     let text = serde_json::to_string_pretty(&Json::Object(patch)).unwrap_or_default();
     text + "\n"
