@@ -111,6 +111,31 @@ fn rings_that_share_uplinks_halve_each_other() {
     assert!((even.step_s / odd.step_s - 1.0).abs() < 1e-6);
 }
 
+/// Jobs on one plane halve each other, as above; with a plane for each they do not meet.
+#[test]
+fn jobs_on_separate_planes_do_not_slow_each_other() {
+    let one = jobs(&["nodes = [0, 2]", "nodes = [1, 3]"]);
+    let shared = play(&loaded(&one), 1);
+    assert!(shared.jobs.iter().all(|job| 1.05 < job.slowdown), "{:?}", shared.jobs);
+    let plane = |name: &str, first: u32, last: u32| {
+        format!(
+            "[[fabric.parts]]\nname = \"{name}\"\nservers = [{first}, {last}]\n\
+             [fabric.parts.fabric]\ntopology = \"clos\"\ntiers = 2\nradix = 8\ndownlinks = 1\n\
+             uplinks = [1]\n"
+        )
+    };
+    let planes = format!("{}{}", plane("plane a", 0, 1), plane("plane b", 2, 3));
+    let (head, rest) = FABRIC.split_once("[fabric]").expect("it has a fabric");
+    let (_, network) = rest.split_once("[network]").expect("it has a network");
+    let fabric = format!("{head}{planes}[network]{network}");
+    let own = jobs(&["nodes = [0, 1]", "nodes = [2, 3]"]).replace(FABRIC, &fabric);
+    let apart = play(&loaded(&own), 1);
+    for job in &apart.jobs {
+        assert!((job.slowdown - 1.0).abs() < 1e-12, "{job:?}");
+        assert!(job.slowed_by.is_empty(), "{:?}", job.slowed_by);
+    }
+}
+
 #[test]
 fn jobs_that_share_no_link_do_not_slow_each_other() {
     let report = play(&loaded(&jobs(&["nodes = [0, 1]", "nodes = [2, 3]"])), 1);
@@ -241,14 +266,23 @@ fn random_case(number: u64) -> String {
     );
     for _ in 0..1 + random.below(3) {
         let mut pick = |words: &[&'static str]| words[random.below(words.len() as u64) as usize];
-        let on = pick(&["leaf 0 - spine 0", "leaf 1 - spine 1", "NIC 0", "NIC 5", "leaf 1"]);
+        let cables = ["leaf 0 - spine 0", "leaf 1 - spine 1", "NIC 0", "NIC 5"];
+        let on = match random.below(3) {
+            0 => cables[random.below(4) as usize],
+            _ => pick(&["leaf 1", "GPU 0", "GPU 9", "server 1", "NIC 2 port 0", "NIC 0"]),
+        };
+        let mut pick = |words: &[&'static str]| words[random.below(words.len() as u64) as usize];
         let kind = match on {
             "leaf 1" => pick(&["switch-down", "switch-restart"]),
+            "GPU 0" | "GPU 9" => pick(&["slow-gpu", "slow-gpu", "gpu-down"]),
+            "server 1" => "server-down",
+            "NIC 0" => pick(&["link-down", "flap", "degraded", "slow-nic"]),
             _ => pick(&["link-down", "flap", "degraded"]),
         };
         let more = match kind {
             "flap" => ", period = \"1ms\"",
-            "degraded" => ", rate = \"10Gbps\"",
+            "degraded" | "slow-nic" => ", rate = \"10Gbps\"",
+            "slow-gpu" => ", speed = 0.3",
             _ => "",
         };
         let (at, length) = (random.below(20_000), 1 + random.below(20_000));

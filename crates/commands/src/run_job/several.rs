@@ -7,14 +7,14 @@
 //!
 //! Who slows whom is found by leaving each out in turn.
 
-use fabric::{Fabric, LinkId};
+use fabric::{Fabric, LinkId, NodeId};
 use report::Answer;
 use scenario::import::compress;
 use scenario::{Loaded, Member};
 use serde::Serialize;
-use step::predict::Assumptions;
-use step::whole::{Plan, Sheet};
-use traffic::{NotRun, OpId, OpKind, Outcome, Transfers};
+use step::predict::{Assumptions, Prediction};
+use step::whole::{Plan, Sheet, Whole};
+use traffic::{Finding, NotRun, OpId, OpKind, Outcome, Transfers};
 use units::{Id, Span, Time};
 
 use super::prediction::on_engine;
@@ -420,6 +420,60 @@ pub fn steps(
     stage.steps(&played, 0).map(|(steps, _)| steps)
 }
 
+/// Steps of one job in a row.
+pub(super) struct Row {
+    /// Those that ended.
+    pub(super) wholes: Vec<Whole>,
+    /// When each of them ended.
+    pub(super) ends: Vec<Time>,
+    /// The queue pair that gave up, if one did.
+    pub(super) gave_up: Option<Finding>,
+    /// What the engine noticed.
+    pub(super) findings: Vec<String>,
+    /// The GPUs of the job.
+    pub(super) gpus: Vec<NodeId>,
+}
+
+impl Row {
+    /// When each step began, and the one that did not end.
+    pub(super) fn starts(&self) -> Vec<Time> {
+        std::iter::once(Time::ZERO).chain(self.ends.iter().copied()).collect()
+    }
+}
+
+/// Steps of a job in a row, until it ends.
+pub(super) fn in_a_row(
+    loaded: &Loaded,
+    world: &JobWorld<'_>,
+    phases: Prediction,
+    options: Options,
+    watch: &mut packetsim::Watch<'_>,
+) -> Result<Row, Failure> {
+    let (name, start) = (loaded.title(), Span::ZERO);
+    let members = [Member { name, start, class: 0, loaded: loaded.clone() }];
+    let assumed = assumptions(loaded);
+    let plan = Plan::new(world.world(), &assumed, phases)?.with_faults(&loaded.faults);
+    let (gpus, fabric) = (plan.gpus(), world.fabric());
+    let (members, plans) = (&members[..], vec![plan]);
+    let mut stage = Stage { loaded, members, fabric, plans, work: None, options };
+    let played = stage.play(&[Who::Job(0)], &[options.steps], watch)?;
+    let outcome = &played.outcome;
+    let findings = outcome.findings.iter().map(|finding| finding.text.clone()).collect();
+    let gave_up = outcome.gave_up.clone();
+    let mut row = Row { wholes: Vec::new(), ends: Vec::new(), gave_up, findings, gpus };
+    for stretch in &played.steps[0] {
+        let end = OpId::from_index(stretch.ops.start + stretch.sheet.end.index());
+        let end = outcome.ops[end].map(|times| times.received);
+        if end.is_none() && row.gave_up.is_some() {
+            break;
+        }
+        let own = outcome.part(stretch.ops.clone(), stretch.from);
+        row.wholes.push(stage.plans[0].read(&stretch.sheet, &own)?);
+        row.ends.extend(end);
+    }
+    Ok(row)
+}
+
 /// What plans are made from.
 struct Ready<'m> {
     worlds: Vec<JobWorld<'m>>,
@@ -453,7 +507,17 @@ fn stage<'s, 'a: 's>(
         let quiet = quiet(&member.loaded)?;
         let by_phases = engine.for_whole_clusters();
         let phases = on_engine(&quiet, world, by_phases, patience, watch)?.prediction;
-        plans.push(Plan::new(world.world(), assumed, phases)?);
+        let plan = Plan::new(world.world(), assumed, phases)?.with_faults(&member.loaded.faults);
+        if let Some(loss) = member.loaded.faults.loss_of(&plan.gpus()) {
+            return Err(Failure::Run(format!(
+                "`{}` ends the job {} ({}): what that costs says `run` on this job alone, without \
+                 --steps",
+                loss.name,
+                member.name,
+                loss.kind.name()
+            )));
+        }
+        plans.push(plan);
     }
     let beside = loaded.beside.as_deref();
     let work = beside.map(|beside| work(beside, engine, patience)).transpose()?;
