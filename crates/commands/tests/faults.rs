@@ -15,7 +15,8 @@ fn loaded(set: &[&str]) -> Loaded {
 
 fn run(set: &[&str]) -> Report {
     let mut watch = Watch::default();
-    run_job::run_once(&loaded(set), Engine::Flow, Patience::Usual, true, &mut watch).expect("it runs")
+    run_job::run_once(&loaded(set), Engine::Flow, Patience::Usual, true, &mut watch)
+        .expect("it runs")
 }
 
 fn fault(on: &str, when: &str, what: &str) -> String {
@@ -139,9 +140,8 @@ fn rerouting_takes_what_the_transport_takes() {
     let cost = |set: &[&str]| disturbed(&[set, &[&link]].concat()).cost_s;
     let subnet = ["network.transport=infiniband", "network.routing.policy=static-up-down"];
     let of = |spans: &str| cost(&[&subnet[..], &[spans]].concat());
-    let [soon, later] = ["200ms", "1200ms"].map(|span| {
-        of(&format!("network.routing.recomputation={span}"))
-    });
+    let [soon, later] =
+        ["200ms", "1200ms"].map(|span| of(&format!("network.routing.recomputation={span}")));
     assert!((later - soon - 1.0).abs() < 0.2, "{soon} {later}");
     // By default it takes longer than the fault lasts.
     assert!((of("network.routing.detection=1ms") - 3.0).abs() < 0.1);

@@ -324,3 +324,29 @@ fn random_faults_on_random_jobs_end() {
         "{ran} of {valid} of {cases} had an answer"
     );
 }
+
+/// Phases of an iteration come one after the other, and each is as long as alone: decoding by its
+/// closed form on the engine, a step, and the weights over a NIC's rate.
+#[test]
+fn phases_of_an_iteration_follow_each_other() {
+    let push = "name = \"push\"\nafter = \"training\"\n[jobs.traffic]\npattern = \"weight-push\"\n\
+                model = \"llama3-8b\"\nsenders = 2\ncopy = 2\n";
+    let rollout = "[[jobs]]\nname = \"rollout\"\n[jobs.traffic]\npattern = \"decode\"\n\
+                   model = \"llama3-8b\"\ntokens = 16\nmessages = 2\n";
+    let training = format!("[[jobs]]\nname = \"training\"\nafter = \"rollout\"\n{JOB}");
+    let text = format!("{FABRIC}{rollout}{training}[[jobs]]\n{push}");
+    let report = play(&loaded(&text), 1);
+    let [rollout, training, push] = &report.jobs[..] else { panic!("three phases") };
+    assert_eq!(rollout.start_s, 0.0);
+    assert_eq!((training.start_s, push.start_s), (rollout.end_s, training.end_s));
+    assert_eq!(report.all_s, push.end_s);
+    for phase in [rollout, training, push] {
+        assert!((phase.slowdown - 1.0).abs() < 1e-6, "{phase:?}");
+        assert!((phase.end_s - phase.start_s - phase.step_s).abs() < 1e-6, "{phase:?}");
+    }
+    // Two trainers hold half of 16 GB each and send it to the two that serve: 8 GB each at 400 Gb/s.
+    let bytes = 8.03e9;
+    assert!((push.step_s / (bytes / 50e9 * 4178.0 / 4096.0) - 1.0).abs() < 0.02, "{push:?}");
+    let wrong = refused(&text.replace("after = \"training\"", "after = \"nobody\""));
+    assert!(wrong.contains("jobs.2.after"), "{wrong}");
+}

@@ -230,7 +230,8 @@ impl<'a, 'b> Simulation<'a, 'b> {
         if let Some(parts) = &settings.parts {
             paths.set_parts(parts);
         }
-        if settings.faults.is_empty() && settings.background.is_empty() && settings.parts.is_none() {
+        if settings.faults.is_empty() && settings.background.is_empty() && settings.parts.is_none()
+        {
             paths.bundle();
         }
         let loads = nic_loads(fabric, transfers, routing, settings.wire.packet);

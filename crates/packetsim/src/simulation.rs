@@ -572,7 +572,10 @@ impl Simulation<'_> {
                 let begin = self.start_of_wait(op);
                 self.ends.operations.started_at[op.index()] = begin;
                 let transfers = self.input.transfers;
-                self.schedule_end(op, transfers.end_of_wait(op, Time::from_ps(begin), span).as_ps());
+                self.schedule_end(
+                    op,
+                    transfers.end_of_wait(op, Time::from_ps(begin), span).as_ps(),
+                );
             }
             OpKind::Send { connection, bytes } => {
                 if self.net.network.first_pair[connection.index()].is_none() {

@@ -896,8 +896,12 @@ pub(crate) fn of_members(loaded: &Loaded, members: &[Member], purpose: Purpose) 
     let by_all = |key: &str| others.iter().all(|one| one.iter().any(|unused| unused.key == key));
     found.extend(first.iter().filter(|one| !own(&one.key) && by_all(&one.key)).cloned());
     for (at, member) in members.iter().enumerate() {
-        for unused in member.loaded.unused.iter().filter(|one| one.key.starts_with("job.")) {
-            let key = unused.key.replacen("job.", &format!("jobs.{at}."), 1);
+        for unused in &member.loaded.unused {
+            let key = match unused.key.split_once('.') {
+                Some(("job", rest)) => format!("jobs.{at}.{rest}"),
+                Some(("traffic", _)) => format!("jobs.{at}.{}", unused.key),
+                _ => continue,
+            };
             found.push(Unused { key, ..unused.clone() });
         }
         let key = format!("jobs.{at}.class");

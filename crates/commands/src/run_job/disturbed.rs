@@ -122,7 +122,8 @@ fn without_losses<'l>(
 ) -> Result<(Box<Loaded>, Option<&'l Fault>), Failure> {
     let mut played = Box::new(loaded.clone());
     let gpus = &quiet.gpus;
-    let is_own = |fault: &Fault| fault.kind.is_loss() && fault.nodes.iter().any(|n| gpus.contains(n));
+    let is_own =
+        |fault: &Fault| fault.kind.is_loss() && fault.nodes.iter().any(|n| gpus.contains(n));
     let faults = loaded.faults.all().iter().zip(&loaded.scenario.faults);
     let kept = faults.filter(|(fault, _)| !is_own(fault)).map(|(_, config)| config.clone());
     played.scenario.faults = kept.collect();
@@ -194,12 +195,13 @@ impl Rows<'_> {
 
     fn told(&self, loaded: &Loaded, restart: Option<Restart>) -> Disturbed {
         let faults = loaded.faults.all().iter().zip(&loaded.scenario.faults);
-        let timed = faults.filter(|(_, config)| config.comes_or_goes()).map(|(fault, _)| FaultRow {
-            on: fault.name.clone(),
-            kind: FaultKind::name(fault.kind),
-            at_s: fault.at.as_secs_f64(),
-            until_s: (fault.until < Time::MAX).then(|| fault.until.as_secs_f64()),
-        });
+        let timed =
+            faults.filter(|(_, config)| config.comes_or_goes()).map(|(fault, _)| FaultRow {
+                on: fault.name.clone(),
+                kind: FaultKind::name(fault.kind),
+                at_s: fault.at.as_secs_f64(),
+                until_s: (fault.until < Time::MAX).then(|| fault.until.as_secs_f64()),
+            });
         let mut steps: Vec<StepRow> = Vec::new();
         let mut start_s = 0.0;
         for (step, calm) in self.calm.wholes.iter().enumerate() {

@@ -53,9 +53,8 @@ impl Simulation<'_, '_> {
         self.network.settle();
         self.progress.update(self.now, &mut self.network);
         let busy = self.lanes.iter().enumerate().filter(|(_, lane)| lane.head != NONE);
-        let still = busy.filter(|(_, lane)| {
-            lane.flow.is_none_or(|flow| self.network.rate(flow) == 0.0)
-        });
+        let still =
+            busy.filter(|(_, lane)| lane.flow.is_none_or(|flow| self.network.rate(flow) == 0.0));
         let mut stalled: Vec<Carrier> = still.map(|(at, _)| Carrier::Lane(at as u32)).collect();
         let running = self.coupled.iter();
         let still = running.filter(|(_, running)| self.network.rate(running.flow) == 0.0);
@@ -102,9 +101,8 @@ impl Simulation<'_, '_> {
     /// Of a folded channel that does not move, the edge that has lost its way: one that ends at a
     /// NIC with a dead port.
     fn lost_edge(&self, edges: &std::ops::Range<u32>) -> Option<ConnectionId> {
-        let is_dead = |node: NodeId| {
-            self.fabric.ports(node).iter().any(|port| self.health.is_down(*port))
-        };
+        let is_dead =
+            |node: NodeId| self.fabric.ports(node).iter().any(|port| self.health.is_down(*port));
         let edges = self.transfers.coupled(edges);
         let is_hit = |edge: &&ConnectionId| {
             let ends = &self.transfers.connections()[**edge];
