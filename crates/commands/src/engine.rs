@@ -4,6 +4,7 @@
 //! differ and not the inputs. Which engine it is matters here alone: everybody else asks for a
 //! property ([`Engine::moves_packets`], [`Engine::has_contention`], …).
 
+use fabric::fault::Leave;
 use fabric::graph::{LinkKind, Tier};
 use fabric::hardware::Reorder;
 use fabric::routing::Spread;
@@ -79,7 +80,11 @@ pub fn flow_settings(loaded: &Loaded) -> flowsim::Settings {
         wire,
         faults: loaded.faults.clone(),
         leave: nic.leave(),
-        give_up: loaded.job.is_some().then(|| nic.give_up()),
+        // Where the library moves queue pairs, those give up that it could not move.
+        give_up: loaded.job.is_some().then(|| match nic.leave() {
+            Leave::After(span) => span + Span::from_ms(1),
+            Leave::AtOnce | Leave::Never => nic.give_up(),
+        }),
         parts: parts(loaded),
         background: Vec::new(),
         free: None,

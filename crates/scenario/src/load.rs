@@ -919,7 +919,7 @@ pub const FILE_KEYS: [&str; 4] =
     ["cluster.server_file", "fabric.file", "job.model", "traffic.flows"];
 
 /// The same of each of several jobs.
-const FILES_OF_JOBS: [&str; 3] = ["model", "nodes", "placement"];
+const FILES_OF_JOBS: [&str; 4] = ["model", "nodes", "placement", "traffic.flows"];
 
 /// So much of a named file counts.
 const MAX_NAMED_BYTES: u64 = 1 << 30;

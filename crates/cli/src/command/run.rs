@@ -187,8 +187,8 @@ impl Arguments {
         };
         let options = several::Options { engine, patience, steps: self.steps.unwrap_or(1) };
         let repeat = terminal.repeat(self.seeds);
-        let run = |watch: &mut _| several::run_seeds(loaded, options, repeat, watch);
-        let report = terminal.watched(run)?;
+        let report =
+            terminal.watched(|watch| several::run_seeds(loaded, options, repeat, watch))?;
         terminal.answer("run", Some(loaded), &report)?;
         Ok(terminal.ending())
     }

@@ -154,9 +154,15 @@ pub(super) fn run(
     let restart = over.map(|(at, why)| rows.restart(loaded, world, at, why));
     let told = rows.told(loaded, restart);
     let first = told.faults.iter().map(|fault| fault.at_s).fold(f64::INFINITY, f64::min);
-    let shown = calm.starts().iter().rposition(|start| start.as_secs_f64() <= first).unwrap_or(0);
+    let shown = shown(&calm, first);
     let whole = rows.whole(shown, &told);
     Ok(Ran { undisturbed_s: told.steps[shown].undisturbed_s, told, whole })
+}
+
+/// The step in which the first fault comes; the first where it comes after all of them.
+fn shown(calm: &Row, first_s: f64) -> usize {
+    let over = calm.ends.iter().position(|end| first_s < end.as_secs_f64());
+    over.unwrap_or(0)
 }
 
 /// Steps without faults and with them.
@@ -264,7 +270,10 @@ impl WholeStep {
 }
 
 fn span(seconds: f64) -> String {
-    format!("{:.3}", Span::from_secs_f64(seconds.max(0.0)))
+    match seconds {
+        ..1e-9 => "0 s".to_owned(),
+        _ => format!("{:.3}", Span::from_secs_f64(seconds)),
+    }
 }
 
 impl Disturbed {

@@ -224,14 +224,14 @@ impl Writer<'_, '_> {
 
     /// What a copy of a stage computes.
     fn compute(&mut self, (stage, copy): (usize, usize), parts: &Parts, after: &[OpId]) -> OpId {
-        let op = self.wait(slowed(parts, self.slowness(stage, copy)), after);
-        if !self.paces.is_empty() {
-            let actor = self.writing.cast.actor(stage as u64, copy as u64);
-            if let Some(pace) = self.paces.get(&actor) {
-                self.sheet.transfers.set_pace(op, *pace);
-            }
-        }
-        op
+        let span = slowed(parts, self.slowness(stage, copy));
+        let actor = self.writing.cast.actor(stage as u64, copy as u64);
+        let Some(&pace) = self.paces.get(&actor) else { return self.wait(span, after) };
+        // A slow GPU is slow in its kernels; what its group exchanges takes as long as ever.
+        let exchanged = parts.total().saturating_sub(parts.get(Share::Compute));
+        let computed = self.wait(span.saturating_sub(exchanged), after);
+        self.sheet.transfers.set_pace(computed, pace);
+        self.wait(exchanged, &[computed])
     }
 
     /// The messages of all ranks of a stage.

@@ -110,13 +110,15 @@ fn jobs(report: &Report) -> Table {
 fn bars(report: &Report) -> Chart {
     let mut frame = Frame::new(&["job", "way", "step_s"]);
     for job in &report.jobs {
-        frame.push(vec![job.name.clone().into(), "alone".into(), job.alone_s.into()]);
-        frame.push(vec![job.name.clone().into(), "shared".into(), job.step_s.into()]);
+        for (way, step) in [("alone", job.alone_s), ("shared", job.step_s)] {
+            let name = format!("{}, {way}", job.name);
+            frame.push(vec![name.as_str().into(), way.into(), step.into()]);
+        }
     }
     Chart::new(ChartKind::Bars, "A step alone and beside the others", frame)
-        .axes("job", "step_s")
-        .labels("job", "step")
-        .units(Unit::Number, Unit::Seconds)
+        .axes("step_s", "job")
+        .labels("step", "")
+        .units(Unit::Seconds, Unit::Number)
         .by("way")
 }
 
