@@ -8,7 +8,6 @@ import { join } from "node:path";
 import { fatflow, folder, open } from "../../tests/browser/common.mjs";
 
 const here = fileURLToPath(new URL(".", import.meta.url));
-const jobs = fileURLToPath(new URL("../../scenarios/jobs/", import.meta.url));
 const bench = fileURLToPath(new URL("../../scenarios/bench/", import.meta.url));
 // File, command line, the figure's title, and what to do with it before the picture is taken.
 export const pictures = [
@@ -19,7 +18,6 @@ export const pictures = [
   ["busbw.png", ["collective", "all_reduce", "gpt4-azure", "--gpus", "8", "-b", "32K", "-e", "16G"], /^Bus bandwidth/],
   ["queues.png", ["run", join(bench, "incast-32.toml"), "--engine", "packet"], /^Queue depth over time: data/],
   ["faults.png", ["run", "small-128", "--set", 'faults=[{on="NIC 0", at="20s", for="2s", what={kind="link-down"}}, {on="GPU 0", at="40s", for="8s", what={kind="slow-gpu", speed=0.5}}]'], /^Steps and faults on one clock/],
-  ["jobs.png", ["run", join(jobs, "two-jobs.toml"), "--set", "network.routing.policy=ecmp"], /^A step alone and beside/],
   ["validate.png", ["validate", "--engine", "analytic"], /^How far each prediction/],
 ];
 
