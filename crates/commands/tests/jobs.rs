@@ -266,12 +266,10 @@ fn random_case(number: u64) -> String {
     );
     for _ in 0..1 + random.below(3) {
         let mut pick = |words: &[&'static str]| words[random.below(words.len() as u64) as usize];
+        let parts = ["leaf 1", "GPU 0", "GPU 9", "server 1", "NIC 2 port 0", "NIC 0"];
         let cables = ["leaf 0 - spine 0", "leaf 1 - spine 1", "NIC 0", "NIC 5"];
-        let on = match random.below(3) {
-            0 => cables[random.below(4) as usize],
-            _ => pick(&["leaf 1", "GPU 0", "GPU 9", "server 1", "NIC 2 port 0", "NIC 0"]),
-        };
-        let mut pick = |words: &[&'static str]| words[random.below(words.len() as u64) as usize];
+        let on =
+            if pick(&["cable", "part", "part"]) == "cable" { pick(&cables) } else { pick(&parts) };
         let kind = match on {
             "leaf 1" => pick(&["switch-down", "switch-restart"]),
             "GPU 0" | "GPU 9" => pick(&["slow-gpu", "slow-gpu", "gpu-down"]),
@@ -344,8 +342,8 @@ fn phases_of_an_iteration_follow_each_other() {
         assert!((phase.slowdown - 1.0).abs() < 1e-6, "{phase:?}");
         assert!((phase.end_s - phase.start_s - phase.step_s).abs() < 1e-6, "{phase:?}");
     }
-    // Two trainers hold half of 16 GB each and send it to the two that serve: 8 GB each at 400 Gb/s.
-    let bytes = 8.03e9;
+    // Two trainers send the half of 16 GB that each holds over the one uplink of their leaf.
+    let bytes = 2.0 * 8.03e9;
     assert!((push.step_s / (bytes / 50e9 * 4178.0 / 4096.0) - 1.0).abs() < 0.02, "{push:?}");
     let wrong = refused(&text.replace("after = \"training\"", "after = \"nobody\""));
     assert!(wrong.contains("jobs.2.after"), "{wrong}");

@@ -751,7 +751,10 @@ impl Asked<'_> {
             idle.table("jitter", |idle| scenario.jitter.unused(idle));
             idle.table("software", |idle| scenario.software.unused(job, idle));
             let is_campaign = matches!(self.purpose, Purpose::Campaign(_));
-            idle.table("reliability", |idle| scenario.reliability.unused(is_campaign, idle));
+            let may_end = self.gives_up() && !self.is_closed();
+            idle.table("reliability", |idle| {
+                scenario.reliability.unused(is_campaign, may_end, idle);
+            });
         }
         if self.load != Load::Job {
             let why = "circuits follow the phases of a job";

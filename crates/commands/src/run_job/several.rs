@@ -260,8 +260,9 @@ impl Stage<'_, '_> {
         let mut starts: Vec<OpId> = Vec::new();
         for (at, member) in self.members.iter().enumerate() {
             played.push(Vec::new());
-            // One that comes after somebody who takes no part begins as if there were none.
-            let before = member.after.and_then(|at| played[at].last()).map(|last| last.end);
+            // Where the one before takes no part, the one before that counts.
+            let earlier = std::iter::successors(member.after, |at| self.members[*at].after);
+            let before = earlier.flat_map(|at| played[at].last()).next().map(|last| last.end);
             let wait = OpKind::Wait { span: member.start };
             starts.push(transfers.add(wait, label, before.as_slice()));
             if who.contains(&Who::Job(at)) {
