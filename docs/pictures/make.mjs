@@ -18,6 +18,7 @@ export const pictures = [
   ["busbw.png", ["collective", "all_reduce", "gpt4-azure", "--gpus", "8", "-b", "32K", "-e", "16G"], /^Bus bandwidth/],
   ["queues.png", ["run", join(bench, "incast-32.toml"), "--engine", "packet"], /^Queue depth over time: data/],
   ["bursts.png", ["traffic", "claims/deepseek-limited"], /^Passes from within/],
+  ["faults.png", ["run", "small-128", "--set", 'faults=[{on="NIC 0", at="20s", for="2s", what={kind="link-down"}}, {on="GPU 0", at="40s", for="8s", what={kind="slow-gpu", speed=0.5}}]'], /^Steps and faults on one clock/],
   ["validate.png", ["validate", "--engine", "analytic"], /^How far each prediction/],
 ];
 

@@ -16,8 +16,7 @@ nics_per_node = 1
 topology = "fat-tree"
 k = 4
 [network]
-routing = { policy = "ecmp", qps = 1 }
-flow = { convergence = "100us" }
+routing = { policy = "ecmp", qps = 1, detection = "100us" }
 "#;
 
 fn fatflow(files: &[(&str, String)], arguments: &[&str]) -> Output {

@@ -18,7 +18,7 @@ use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::operations::Operations;
 use crate::packets::Patience;
-use crate::run_job::Way;
+use crate::run_job::{Way, several};
 use crate::seeds::{self, Repeat, Spread};
 use crate::targets::TargetRow;
 use crate::{Drawing, parallel, run_job, run_traffic, traffic as wire};
@@ -170,6 +170,8 @@ struct Column {
 struct Ran {
     job: Option<(run_job::Report, wire::Report)>,
     traffic: Option<run_traffic::Report>,
+    /// Several jobs on one fabric.
+    jobs: Option<several::Report>,
 }
 
 /// What a metric describes: a scenario, and what was run of it under one seed.
@@ -178,6 +180,7 @@ struct Described<'a> {
     fabric: &'a Summary,
     job: Option<&'a (run_job::Report, wire::Report)>,
     traffic: Option<&'a run_traffic::Report>,
+    jobs: Option<&'a several::Report>,
 }
 
 /// What one column is to run.
@@ -378,16 +381,12 @@ fn column(
 ) -> Result<Column, Failure> {
     let (name, engine) = (&variant.name, options.engine);
     let loaded = load(&variant.request(base))?;
-    if !loaded.members.is_empty() {
-        let reason =
-            format!("{name} has several jobs (`[[jobs]]`), which are for `run` and `sweep`");
-        return Err(Failure::Run(reason));
-    }
     let scenario = &loaded.scenario;
     let fabric = summary(loaded.fabric(), &scenario.cluster, &scenario.catalogue);
     let operations = Operations::of(&loaded, &fabric)?;
     let gpus = report::number::grouped(fabric.gpus);
     let what = match (&loaded.job, &scenario.traffic) {
+        _ if !loaded.members.is_empty() => format!("{} jobs", loaded.members.len()),
         (Some(_), _) => format!("one step on {gpus} GPUs"),
         (None, Some(_)) => "synthetic traffic".to_owned(),
         (None, None) => {
@@ -417,14 +416,19 @@ fn ran(
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Ran, Failure> {
     let Options { engine, patience, .. } = *options;
+    if !loaded.members.is_empty() {
+        let options = several::Options { engine, patience, steps: 1 };
+        let jobs = Some(several::run(loaded, options, watch)?);
+        return Ok(Ran { jobs, ..Ran::default() });
+    }
     if loaded.job.is_some() {
         let step = run_job::run_once(loaded, engine, patience, whole, watch)?;
-        return Ok(Ran { job: Some((step, wire::run(loaded)?)), traffic: None });
+        return Ok(Ran { job: Some((step, wire::run(loaded)?)), ..Ran::default() });
     }
     let drawing = Drawing::Omitted;
     let options = run_traffic::Options { engine, patience, series: None, capture: None, drawing };
     let (report, ..) = run_traffic::run(loaded, &options, watch)?;
-    Ok(Ran { job: None, traffic: Some(report) })
+    Ok(Ran { traffic: Some(report), ..Ran::default() })
 }
 
 impl Column {
@@ -479,8 +483,9 @@ impl Value {
 
 impl<'a> Described<'a> {
     fn of(column: &'a Column, run: &'a Ran) -> Self {
-        let (job, traffic) = (run.job.as_ref(), run.traffic.as_ref());
-        Self { loaded: &column.loaded, fabric: &column.fabric, job, traffic }
+        let Ran { job, traffic, jobs } = run;
+        let (job, traffic, jobs) = (job.as_ref(), traffic.as_ref(), jobs.as_ref());
+        Self { loaded: &column.loaded, fabric: &column.fabric, job, traffic, jobs }
     }
 }
 

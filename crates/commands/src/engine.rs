@@ -4,7 +4,8 @@
 //! differ and not the inputs. Which engine it is matters here alone: everybody else asks for a
 //! property ([`Engine::moves_packets`], [`Engine::has_contention`], …).
 
-use fabric::graph::LinkKind;
+use fabric::fault::Leave;
+use fabric::graph::{LinkKind, Tier};
 use fabric::hardware::Reorder;
 use fabric::routing::Spread;
 use fabric::transport::Transport;
@@ -78,10 +79,27 @@ pub fn flow_settings(loaded: &Loaded) -> flowsim::Settings {
         flow: loaded.scenario.network.flow.clone(),
         wire,
         faults: loaded.faults.clone(),
+        leave: nic.leave(),
+        // Where the library moves queue pairs, those give up that it could not move.
+        give_up: loaded.job.is_some().then(|| match nic.leave() {
+            Leave::After(span) => span + Span::from_ms(1),
+            Leave::AtOnce | Leave::Never => nic.give_up(),
+        }),
+        parts: parts(loaded),
         background: Vec::new(),
         free: None,
         seed: loaded.scenario.seed,
     }
+}
+
+/// What parts of the fabric speak, where not all speak alike.
+fn parts(loaded: &Loaded) -> Option<flowsim::Parts> {
+    let network = &loaded.scenario.network;
+    let own = |tier: &Tier| network.transport_of_tier.get(&tier.name).copied();
+    let tiers = loaded.fabric().tiers().iter();
+    let transports = tiers.map(|tier| own(tier).unwrap_or(network.transport)).collect();
+    let gateway = network.gateway.clone();
+    (!network.transport_of_tier.is_empty()).then_some(flowsim::Parts { transports, gateway })
 }
 
 /// The communication library's settings on this scenario's hardware.

@@ -34,6 +34,7 @@ use crate::world::JobWorld;
 
 mod causes;
 mod circuits;
+mod disturbed;
 mod lanes;
 mod latency;
 mod model;
@@ -45,6 +46,7 @@ mod whole;
 
 pub use causes::CausesSeconds;
 pub use circuits::{Circuits, Lit, Plan};
+pub use disturbed::{Disturbed, FaultRow, Restart, StepRow};
 pub(crate) use lanes::busiest_over_time;
 pub use model::ModelFigures;
 pub(crate) use page::job_words;
@@ -390,7 +392,10 @@ pub fn run_and(
     let others = seeds::others(loaded, repeat, |loaded, watch| {
         run_once(loaded, engine, patience, whole, watch).map(|report| figures(&report))
     })?;
-    let lanes = lanes::Lanes::of(&world, prediction, drawing);
+    let mut lanes = lanes::Lanes::of(&world, prediction, drawing);
+    if let Some((WholeStep { disturbed: Some(disturbed), .. }, _)) = &predicted.whole {
+        lanes.add_faults(&disturbed.within(prediction.step.as_secs_f64()));
+    }
     let beside = Beside { circuits, what_if, lanes, others, repeat };
     Ok(report(loaded, &world, &predicted, engine, beside, &clock))
 }

@@ -111,6 +111,31 @@ fn rings_that_share_uplinks_halve_each_other() {
     assert!((even.step_s / odd.step_s - 1.0).abs() < 1e-6);
 }
 
+/// Jobs on one plane halve each other, as above; with a plane for each they do not meet.
+#[test]
+fn jobs_on_separate_planes_do_not_slow_each_other() {
+    let one = jobs(&["nodes = [0, 2]", "nodes = [1, 3]"]);
+    let shared = play(&loaded(&one), 1);
+    assert!(shared.jobs.iter().all(|job| 1.05 < job.slowdown), "{:?}", shared.jobs);
+    let plane = |name: &str, first: u32, last: u32| {
+        format!(
+            "[[fabric.parts]]\nname = \"{name}\"\nservers = [{first}, {last}]\n\
+             [fabric.parts.fabric]\ntopology = \"clos\"\ntiers = 2\nradix = 8\ndownlinks = 1\n\
+             uplinks = [1]\n"
+        )
+    };
+    let planes = format!("{}{}", plane("plane a", 0, 1), plane("plane b", 2, 3));
+    let (head, rest) = FABRIC.split_once("[fabric]").expect("it has a fabric");
+    let (_, network) = rest.split_once("[network]").expect("it has a network");
+    let fabric = format!("{head}{planes}[network]{network}");
+    let own = jobs(&["nodes = [0, 1]", "nodes = [2, 3]"]).replace(FABRIC, &fabric);
+    let apart = play(&loaded(&own), 1);
+    for job in &apart.jobs {
+        assert!((job.slowdown - 1.0).abs() < 1e-12, "{job:?}");
+        assert!(job.slowed_by.is_empty(), "{:?}", job.slowed_by);
+    }
+}
+
 #[test]
 fn jobs_that_share_no_link_do_not_slow_each_other() {
     let report = play(&loaded(&jobs(&["nodes = [0, 1]", "nodes = [2, 3]"])), 1);
@@ -241,14 +266,21 @@ fn random_case(number: u64) -> String {
     );
     for _ in 0..1 + random.below(3) {
         let mut pick = |words: &[&'static str]| words[random.below(words.len() as u64) as usize];
-        let on = pick(&["leaf 0 - spine 0", "leaf 1 - spine 1", "NIC 0", "NIC 5", "leaf 1"]);
+        let parts = ["leaf 1", "GPU 0", "GPU 9", "server 1", "NIC 2 port 0", "NIC 0"];
+        let cables = ["leaf 0 - spine 0", "leaf 1 - spine 1", "NIC 0", "NIC 5"];
+        let on =
+            if pick(&["cable", "part", "part"]) == "cable" { pick(&cables) } else { pick(&parts) };
         let kind = match on {
             "leaf 1" => pick(&["switch-down", "switch-restart"]),
+            "GPU 0" | "GPU 9" => pick(&["slow-gpu", "slow-gpu", "gpu-down"]),
+            "server 1" => "server-down",
+            "NIC 0" => pick(&["link-down", "flap", "degraded", "slow-nic"]),
             _ => pick(&["link-down", "flap", "degraded"]),
         };
         let more = match kind {
             "flap" => ", period = \"1ms\"",
-            "degraded" => ", rate = \"10Gbps\"",
+            "degraded" | "slow-nic" => ", rate = \"10Gbps\"",
+            "slow-gpu" => ", speed = 0.3",
             _ => "",
         };
         let (at, length) = (random.below(20_000), 1 + random.below(20_000));
@@ -289,4 +321,30 @@ fn random_faults_on_random_jobs_end() {
         cases / 2 <= valid && valid * 4 / 5 <= ran,
         "{ran} of {valid} of {cases} had an answer"
     );
+}
+
+/// Phases of an iteration come one after the other, and each is as long as alone: decoding by its
+/// closed form on the engine, a step, and the weights over a NIC's rate.
+#[test]
+fn phases_of_an_iteration_follow_each_other() {
+    let push = "name = \"push\"\nafter = \"training\"\n[jobs.traffic]\npattern = \"weight-push\"\n\
+                model = \"llama3-8b\"\nsenders = 2\ncopy = 2\n";
+    let rollout = "[[jobs]]\nname = \"rollout\"\n[jobs.traffic]\npattern = \"decode\"\n\
+                   model = \"llama3-8b\"\ntokens = 16\nmessages = 2\n";
+    let training = format!("[[jobs]]\nname = \"training\"\nafter = \"rollout\"\n{JOB}");
+    let text = format!("{FABRIC}{rollout}{training}[[jobs]]\n{push}");
+    let report = play(&loaded(&text), 1);
+    let [rollout, training, push] = &report.jobs[..] else { panic!("three phases") };
+    assert_eq!(rollout.start_s, 0.0);
+    assert_eq!((training.start_s, push.start_s), (rollout.end_s, training.end_s));
+    assert_eq!(report.all_s, push.end_s);
+    for phase in [rollout, training, push] {
+        assert!((phase.slowdown - 1.0).abs() < 1e-6, "{phase:?}");
+        assert!((phase.end_s - phase.start_s - phase.step_s).abs() < 1e-6, "{phase:?}");
+    }
+    // Two trainers send the half of 16 GB that each holds over the one uplink of their leaf.
+    let bytes = 2.0 * 8.03e9;
+    assert!((push.step_s / (bytes / 50e9 * 4178.0 / 4096.0) - 1.0).abs() < 0.02, "{push:?}");
+    let wrong = refused(&text.replace("after = \"training\"", "after = \"nobody\""));
+    assert!(wrong.contains("jobs.2.after"), "{wrong}");
 }

@@ -109,7 +109,7 @@ fn with_network_stopped(line: &Timeline, from: Time, to: Time) -> f64 {
 #[test]
 fn a_link_that_is_down_costs_what_it_would_have_carried() {
     let (undisturbed, line) = seen(&[]);
-    let detection = loaded("small-128", &[]).scenario.network.flow.convergence.as_secs_f64();
+    let detection = loaded("small-128", &[]).settings().routing.rerouting().as_secs_f64();
     for at in [0.0, 1.0, 5.0, 12.0] {
         let faults = format!("faults=[{}]", down(at, 2.0, "NIC 0"));
         let (step, _) = seen(&[&faults]);
@@ -167,7 +167,7 @@ fn with_two_tors_a_link_costs_next_to_nothing() {
     let (undisturbed, _) = seen(&two);
     let faults = format!("faults=[{}]", down(5.0, 2.0, "NIC 0 - ToR 0"));
     let cost = seen(&[two[0], two[1], &faults]).0 - undisturbed;
-    let detection = loaded("small-128", &[]).scenario.network.flow.convergence.as_secs_f64();
+    let detection = loaded("small-128", &[]).settings().routing.rerouting().as_secs_f64();
     assert!((cost - detection).abs() < 0.001, "{cost}");
 }
 

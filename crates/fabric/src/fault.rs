@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Ranged, Ranges, Rate, Span, Time};
 
-use crate::graph::{Fabric, LinkId, NodeId, NodeKind, RATES};
+use crate::graph::{Fabric, Link, LinkId, NodeId, NodeKind, RATES};
 use crate::naming::{self, UnknownName};
 use crate::routes::Health;
 use crate::topology::ConfigError;
@@ -37,10 +37,12 @@ pub struct FaultConfig {
 }
 
 impl FaultConfig {
-    /// Whether it begins or ends within a run, or comes and goes: a clock is needed to show it.
+    /// Whether it begins or ends within a run, comes and goes, or hits computation: a clock is
+    /// needed to show it.
     pub fn comes_or_goes(&self) -> bool {
         let ends = self.until.is_some() || self.lasting.is_some();
-        self.at != Span::ZERO || ends || matches!(self.what, FaultKind::Flap { .. })
+        let needs = matches!(self.what, FaultKind::Flap { .. }) || self.what.hits_computation();
+        self.at != Span::ZERO || ends || needs
     }
 }
 
@@ -83,6 +85,37 @@ pub enum FaultKind {
     },
     /// The NIC pauses its leaf all the time, though it has nothing to receive.
     PauseStorm,
+    /// The NIC moves less than its ports could, each way and all ports together: a PCIe link that
+    /// came up with half of its lanes.
+    SlowNic {
+        /// What it still moves.
+        rate: Rate,
+    },
+    /// The GPU computes more slowly: heat, a power limit, a bad clock.
+    SlowGpu {
+        /// The share of its speed that is left; 0.5 means that kernels take twice as long.
+        speed: f64,
+    },
+    /// The GPU is lost, with what it holds: its job ends, and goes on from its last checkpoint.
+    GpuDown,
+    /// The server is lost, with its GPUs and NICs.
+    ServerDown,
+}
+
+/// What becomes of the queue pairs of a NIC's port that goes down, where it has others.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Failover {
+    /// The NIC bonds its ports: once the routes follow, the other port carries them, with the
+    /// numbers and state that they have (Alibaba HPN's non-stacked dual ToR, SIGCOMM'24).
+    #[default]
+    Bond,
+    /// The communication library moves what was posted to queue pairs of another port, once those
+    /// of the dead one have used up their retries (NCCL's `NCCL_IB_RESILIENCY_PORT_FAILOVER`, which
+    /// is off by default).
+    Library,
+    /// They stay where they are and wait for their port, until they have used up their retries.
+    None,
 }
 
 impl FaultKind {
@@ -97,16 +130,31 @@ impl FaultKind {
             Self::Degraded { .. } => "degraded",
             Self::SlowReceiver { .. } => "slow-receiver",
             Self::PauseStorm => "pause-storm",
+            Self::SlowNic { .. } => "slow-nic",
+            Self::SlowGpu { .. } => "slow-gpu",
+            Self::GpuDown => "gpu-down",
+            Self::ServerDown => "server-down",
         }
+    }
+
+    /// Whether computation is what it hits: only a job shows it.
+    pub fn hits_computation(self) -> bool {
+        matches!(self, Self::SlowGpu { .. } | Self::GpuDown | Self::ServerDown)
+    }
+
+    /// Whether it takes what a job holds in memory, so that the job ends.
+    pub fn is_loss(self) -> bool {
+        matches!(self, Self::GpuDown | Self::ServerDown)
     }
 }
 
 impl Ranged for FaultConfig {
     fn ranges(&self, check: &mut Ranges) {
         match self.what {
-            FaultKind::Degraded { rate } | FaultKind::SlowReceiver { rate } => {
-                check.within("what.rate", rate, RATES);
-            }
+            FaultKind::Degraded { rate }
+            | FaultKind::SlowReceiver { rate }
+            | FaultKind::SlowNic { rate } => check.within("what.rate", rate, RATES),
+            FaultKind::SlowGpu { speed } => check.within("what.speed", speed, [1e-3, 1.0]),
             _ => {}
         }
     }
@@ -168,7 +216,20 @@ impl Fault {
                 | FaultKind::SwitchDown
                 | FaultKind::SwitchRestart
                 | FaultKind::Flap { .. }
+                | FaultKind::GpuDown
+                | FaultKind::ServerDown
         )
+    }
+
+    /// Since when it shows, if it does at this instant.
+    pub fn since(&self, now: Time) -> Option<Time> {
+        let whole = match self.kind {
+            FaultKind::Flap { period, .. } => {
+                period * (now.since(self.at.min(now)).as_ps() / period.as_ps())
+            }
+            _ => Span::ZERO,
+        };
+        self.is_on(now).then(|| self.at + whole)
     }
 
     fn hits(&self, link: LinkId) -> bool {
@@ -239,12 +300,60 @@ impl Faults {
                     FaultKind::Degraded { rate } => {
                         health.degrade(link, rate.min(health.rate(fabric, link)));
                     }
+                    FaultKind::SlowNic { rate } => {
+                        let Link { from, to, .. } = fabric.links()[link];
+                        let nic = if fault.nodes.contains(&from) { from } else { to };
+                        let each = rate.scaled(1.0 / fabric.ports(nic).len().max(1) as f64);
+                        health.degrade(link, each.min(health.rate(fabric, link)));
+                    }
                     _ if fault.takes_down() => health.fail(link),
                     _ => {}
                 }
             }
         }
         health
+    }
+
+    /// What routes know of that: a port of a NIC that has others is left only after the time that
+    /// its queue pairs take to move, or never.
+    pub fn known(&self, fabric: &Fabric, now: Time, leave: Leave) -> Health {
+        let mut health = self.health(fabric, now);
+        if leave == Leave::AtOnce {
+            return health;
+        }
+        let is_down = |fault: &&Fault| fault.takes_down();
+        for fault in self.on(now).filter(is_down) {
+            let since = fault.since(now).unwrap_or(now);
+            let is_left = matches!(leave, Leave::After(span) if later(since, span) <= now);
+            for &link in fault.links.iter().filter(|_| !is_left) {
+                let Link { from, to, .. } = fabric.links()[link];
+                let stays = |node: NodeId| {
+                    fabric.nodes()[node].kind == NodeKind::Nic && 1 < fabric.ports(node).len()
+                };
+                if [from, to].into_iter().any(stays) {
+                    health.restore(link);
+                }
+            }
+        }
+        health
+    }
+
+    /// When GPUs compute at which share of their speed: from, until, share. Those that are lost
+    /// have none.
+    pub fn paces(&self, gpus: &[NodeId]) -> Vec<(Time, Time, f64)> {
+        let hit = self.faults.iter().filter(|fault| fault.nodes.iter().any(|n| gpus.contains(n)));
+        let paces = hit.filter_map(|fault| match fault.kind {
+            FaultKind::SlowGpu { speed } => Some((fault.at, fault.until, speed)),
+            _ => None,
+        });
+        paces.collect()
+    }
+
+    /// The first fault that takes one of these GPUs.
+    pub fn loss_of(&self, gpus: &[NodeId]) -> Option<&Fault> {
+        let is_hit = |fault: &&Fault| fault.nodes.iter().any(|node| gpus.contains(node));
+        let losses = self.faults.iter().filter(|fault| fault.kind.is_loss()).filter(is_hit);
+        losses.min_by_key(|fault| fault.at)
     }
 
     /// The probability that a packet of this size is lost on a link at this instant.
@@ -273,6 +382,31 @@ impl Faults {
     pub fn is_storming(&self, nic: NodeId, now: Time) -> bool {
         let storm = |fault: &Fault| fault.kind == FaultKind::PauseStorm;
         self.on(now).any(|fault| storm(fault) && fault.nodes.contains(&nic))
+    }
+}
+
+/// When queue pairs leave a dead port for another of their NIC.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Leave {
+    /// When the routes do.
+    #[default]
+    AtOnce,
+    /// So long after it died.
+    After(Span),
+    /// Not at all.
+    Never,
+}
+
+impl Failover {
+    /// When queue pairs leave a dead port, if they take so long to use up their retries.
+    pub fn leave(self, retries: Span) -> Leave {
+        match self {
+            Self::Bond => Leave::AtOnce,
+            // The probe that asks the receiver what it has goes out 10 ms after the error
+            // (`NCCL_IB_RESILIENCY_PORT_FAILOVER_PROBE_DELAY`; nccl, net_ib/p2p_resiliency.cc).
+            Self::Library => Leave::After(retries + Span::from_ms(10)),
+            Self::None => Leave::Never,
+        }
     }
 }
 
@@ -311,16 +445,23 @@ fn resolve(fabric: &Fabric, config: &FaultConfig) -> Result<Fault, Wrong> {
         FaultKind::SwitchDown | FaultKind::SwitchRestart => {
             Some(("a switch", &[NodeKind::Switch, NodeKind::ScaleUpSwitch][..]))
         }
-        FaultKind::SlowReceiver { .. } | FaultKind::PauseStorm => {
+        FaultKind::SlowReceiver { .. } | FaultKind::PauseStorm | FaultKind::SlowNic { .. } => {
             Some(("a NIC", &[NodeKind::Nic, NodeKind::FrontEndNic][..]))
+        }
+        FaultKind::SlowGpu { .. } | FaultKind::GpuDown => Some(("a GPU", &[NodeKind::Gpu][..])),
+        FaultKind::ServerDown => {
+            Some(("a server", &[NodeKind::Gpu, NodeKind::Nic, NodeKind::FrontEndNic][..]))
         }
         _ => None,
     };
     let links = naming::links(fabric, &config.on).map_err(|unknown| ("on", unknown))?;
-    if let Some((what, kinds)) = wants.filter(|(_, kinds)| !are(kinds)) {
+    let no_server = config.what == FaultKind::ServerDown && !naming::is_server(&config.on);
+    if let Some((what, kinds)) = wants.filter(|(_, kinds)| !are(kinds) || no_server) {
         let reason = format!("`{}` hits {what}, which `{}` is not", config.what.name(), config.on);
         let example = match kinds[0] {
             NodeKind::Nic => "NIC 0".to_owned(),
+            NodeKind::Gpu if what == "a server" => "server 0".to_owned(),
+            NodeKind::Gpu => "GPU 0".to_owned(),
             _ => fabric.leaves().first().map(|leaf| fabric.name(*leaf)).unwrap_or_default(),
         };
         return Err(wrong("on", reason, &example));

@@ -2,7 +2,8 @@
 //!
 //! A switch or NIC is named as [`Fabric::name`] prints it ("leaf 3", "zone 2 CTSW 5", "NIC 17", or
 //! its imported name); a link by its two ends with a dash or arrow between them ("leaf 3 - spine
-//! 5"). A star stands for any number ("spine *"). Case and repeated blanks do not matter.
+//! 5"), or as one of a NIC's ("NIC 17 port 1"). "server 3" is its GPUs and NICs. A star stands for
+//! any number ("spine *"). Case and repeated blanks do not matter.
 
 use units::Id;
 
@@ -43,6 +44,7 @@ pub fn nodes(fabric: &Fabric, name: &str) -> Result<Vec<NodeId>, UnknownName> {
     let mut found = match numbered {
         Some(("gpu", number)) => numbers(0, fabric.gpus(), number),
         Some(("nic", number)) => numbers(fabric.gpus(), fabric.nics(), number),
+        Some(("server", number)) => server(fabric, number),
         _ => Vec::new(),
     };
     if found.is_empty() {
@@ -61,6 +63,29 @@ pub fn nodes(fabric: &Fabric, name: &str) -> Result<Vec<NodeId>, UnknownName> {
     Ok(found)
 }
 
+/// Whether a name is that of a server.
+pub fn is_server(name: &str) -> bool {
+    matches!(words(name).as_slice(), [kind, _] if kind == "server")
+}
+
+/// The GPUs and NICs of a server, by its number.
+fn server(fabric: &Fabric, number: &str) -> Vec<NodeId> {
+    let is_it = |server: usize| number == "*" || number.parse() == Ok(server);
+    let ends = (0..fabric.gpus() + fabric.nics()).map(NodeId::from_index);
+    ends.filter(|node| fabric.server_of(*node).is_some_and(is_it)).collect()
+}
+
+/// The link of a NIC's port, both directions: "NIC 17 port 1".
+fn port(fabric: &Fabric, name: &str) -> Option<Vec<LinkId>> {
+    let words = words(name);
+    let [.., port, number] = words.as_slice() else { return None };
+    let number: usize = number.parse().ok().filter(|_| port == "port")?;
+    let nics = nodes(fabric, &words[..words.len() - 2].join(" ")).ok()?;
+    let ports = nics.iter().filter_map(|nic| fabric.ports(*nic).get(number));
+    let links: Vec<LinkId> = ports.flat_map(|link| [*link, fabric.reverse(*link)]).collect();
+    Some(links).filter(|links| !links.is_empty())
+}
+
 /// The links that a name stands for, in both directions: those between two ends, or all of one
 /// node's.
 pub fn links(fabric: &Fabric, name: &str) -> Result<Vec<LinkId>, UnknownName> {
@@ -72,6 +97,9 @@ pub fn links(fabric: &Fabric, name: &str) -> Result<Vec<LinkId>, UnknownName> {
             forth.flat_map(|link| [*link, fabric.reverse(*link)]).collect();
         links.sort_unstable();
         links.dedup();
+        return Ok(links);
+    }
+    if let Some(links) = port(fabric, name) {
         return Ok(links);
     }
     let Some((from, to)) = split(name) else { return Err(whole.expect_err("it was just tried")) };
@@ -112,6 +140,7 @@ fn nearest_name(fabric: &Fabric, name: &str) -> String {
     match first.as_str() {
         "nic" => return "NIC 0".to_owned(),
         "gpu" => return "GPU 0".to_owned(),
+        "server" => return "server 0".to_owned(),
         // All of one kind can be named at once, but not all of every kind.
         "*" => {
             let like = leaf().and_then(|leaf| Some(format!("{} *", leaf.rsplit_once(' ')?.0)));

@@ -6,7 +6,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::Bytes;
+use units::{Bytes, Ranged, Ranges, Rate, Span};
 
 /// Which protocol carries messages.
 #[derive(
@@ -96,6 +96,35 @@ impl Transport {
     pub fn efficiency(self, payload: Bytes) -> f64 {
         let Framing { header, gap, .. } = self.framing();
         payload.as_f64() / (payload + header + gap).as_f64()
+    }
+}
+
+/// What it takes to change from one transport to another: a box with a port on each side.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GatewayConfig {
+    /// What a packet waits for it, each way.
+    pub latency: Span,
+    /// What it passes of one cable, each way; without it, all that the cable carries.
+    pub rate: Option<Rate>,
+}
+
+impl Default for GatewayConfig {
+    fn default() -> Self {
+        Self {
+            // Assumed: nobody has published it; a store-and-forward box with a look-up.
+            latency: Span::from_us(2),
+            rate: None,
+        }
+    }
+}
+
+impl Ranged for GatewayConfig {
+    fn ranges(&self, check: &mut Ranges) {
+        check.at_most("latency", self.latency, Span::from_ms(1_000));
+        if let Some(rate) = self.rate {
+            check.within("rate", rate, crate::graph::RATES);
+        }
     }
 }
 

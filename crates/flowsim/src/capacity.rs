@@ -2,12 +2,13 @@
 
 use fabric::fault::{FaultKind, Faults};
 use fabric::graph::LinkKind;
-use fabric::{Fabric, Health};
+use fabric::{Fabric, Health, NodeKind};
 use units::{Id, Time};
 
 use traffic::queue_pairs::NicLoad;
 
-use crate::settings::Settings;
+use crate::paths::changes_transport;
+use crate::settings::{Parts, Settings};
 
 /// What is down or slow at an instant.
 pub(crate) fn health(fabric: &Fabric, faults: &Faults, now: Time) -> Health {
@@ -35,6 +36,9 @@ pub(crate) fn capacities(
             false => health.rate(fabric, link).bytes_per_s() * share(fabric.class(link).kind),
         })
         .collect();
+    if let Some(parts) = &settings.parts {
+        change_transports(fabric, settings, parts, &mut capacities);
+    }
     if let Some(host) = wire.host_rate {
         for number in 0..fabric.nics() {
             let ports = fabric.ports(fabric.nic(number));
@@ -70,6 +74,28 @@ pub(crate) fn capacities(
         }
     }
     capacities
+}
+
+/// Gives links of each part the headers of its transport, and gateways their rate.
+fn change_transports(fabric: &Fabric, settings: &Settings, parts: &Parts, capacities: &mut [f64]) {
+    let wire = &settings.wire;
+    for (id, link) in fabric.links().enumerate() {
+        let ends = [link.from, link.to].map(|node| fabric.nodes()[node]);
+        let switches = ends.iter().filter(|node| node.kind == NodeKind::Switch);
+        // A cable speaks what the higher of its switches does.
+        let Some(tier) = switches.map(|node| node.tier).max() else { continue };
+        if fabric.class(id).kind == LinkKind::ScaleUp {
+            continue;
+        }
+        let capacity = &mut capacities[id.index()];
+        let share = parts.transports[usize::from(tier)].efficiency(wire.packet);
+        *capacity *= share / wire.efficiency;
+        if let Some(rate) = parts.gateway.rate
+            && changes_transport(fabric, &parts.transports, (link.from, link.to))
+        {
+            *capacity = capacity.min(rate.bytes_per_s() * share);
+        }
+    }
 }
 
 /// Takes from the links of NICs what their queue pairs cost: contexts that are fetched, parts that

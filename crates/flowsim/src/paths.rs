@@ -9,13 +9,15 @@
 use fabric::graph::LinkClass;
 use fabric::hash::{FlowKey, ROCE_V2_PORT, UDP, UdpSource};
 use fabric::routing::{
-    Demand, Grain, KnownDemand, NoPath, QueuePairs, Routing, RoutingConfig, Spread, Walker,
+    Demand, Grain, Idle, KnownDemand, NoPath, QueuePairs, Routing, RoutingConfig, Spread, Walker,
 };
+use fabric::transport::Transport;
 use fabric::{Fabric, Health, Link, LinkId, NodeId, NodeKind, Routes};
 use traffic::{Connection, ConnectionId, LinkUse, OpKind, Transfers};
 use units::{Bytes, Id, IdVec};
 
 use crate::bundles::{Bundles, Wide};
+use crate::settings::Parts;
 
 /// Not walked yet.
 const UNKNOWN: u32 = u32::MAX;
@@ -79,6 +81,8 @@ pub struct Paths<'a> {
     delays: Vec<Delays>,
     /// By tier: the seconds that a switch takes.
     latencies: Vec<f64>,
+    /// What a gateway between parts takes, and by tier which part it is of.
+    gateways: Option<(f64, Vec<Transport>)>,
 }
 
 /// What the links of a class take, in seconds.
@@ -133,6 +137,7 @@ impl<'a> Paths<'a> {
             next_layer: Vec::new(),
             delays: fabric.classes().iter().map(delays).collect(),
             latencies: fabric.tiers().iter().map(|tier| tier.latency.as_secs_f64()).collect(),
+            gateways: None,
         };
         if config.demand == KnownDemand::Planned {
             paths.plan(transfers);
@@ -140,10 +145,16 @@ impl<'a> Paths<'a> {
         paths
     }
 
+    /// Lets packets that change their transport take this long for it.
+    pub fn set_parts(&mut self, parts: &Parts) {
+        let gateway = parts.gateway.latency.as_secs_f64();
+        self.gateways = Some((gateway, parts.transports.clone()));
+    }
+
     /// Lets evenly spread traffic treat parallel links as one, if the policy spreads everything
     /// and the fabric is regular and stays so.
     pub fn bundle(&mut self) {
-        if self.routing.spread(Bytes::MAX) != Spread::One {
+        if self.routing.spread(Bytes::MAX) != Spread::One && self.routing.is_uniform() {
             self.bundles = Bundles::new(self.fabric, self.routes.health());
         }
     }
@@ -266,7 +277,8 @@ impl<'a> Paths<'a> {
         }
         if keys.is_empty() {
             let from = lay.entries.len();
-            return self.spread(ends.from, ends.to, Spread::Even, 1.0, lay).inspect_err(|_| {
+            let ends = (ends.from, ends.to);
+            return self.spread(ends, Spread::Even, None, 1.0, lay).inspect_err(|_| {
                 lay.entries.truncate(from);
             });
         }
@@ -371,7 +383,7 @@ impl<'a> Paths<'a> {
         }
         if spread != Spread::One {
             let first = lay.entries.len();
-            self.spread(from, to, spread, share, lay)?;
+            self.spread((from, to), spread, Some((key, message)), share, lay)?;
             if self.ways[key].first == UNKNOWN {
                 self.ways[key] = Way { first: 0, length: 0 };
                 self.crossings.resize(self.fabric.links().len(), 0);
@@ -457,7 +469,12 @@ impl<'a> Paths<'a> {
     }
 
     fn add_delay(&self, link: LinkId, is_first: bool, delay: &mut f64, per_byte: &mut f64) {
-        let Link { from, class, .. } = self.fabric.links()[link];
+        let Link { from, to, class } = self.fabric.links()[link];
+        if let Some((takes, transports)) = &self.gateways
+            && changes_transport(self.fabric, transports, (from, to))
+        {
+            *delay += takes;
+        }
         let Delays { cable, byte } = self.delays[class.index()];
         *delay += cable;
         if !is_first {
@@ -472,12 +489,22 @@ impl<'a> Paths<'a> {
         }
     }
 
+    /// Leaves one of several candidates where the switches of this part do not spread.
+    fn choose_at(&mut self, node: NodeId, of: Option<(usize, Bytes)>) {
+        let Some((key, message)) = of.filter(|_| 1 < self.hops.len()) else { return };
+        if !self.routing.spreads_at(node, message) {
+            let chosen = self.routing.choose(node, &self.keys[key], 0, &self.hops, &Idle);
+            self.hops.swap(0, chosen);
+            self.hops.truncate(1);
+        }
+    }
+
     /// Spreads a flow over all candidates at each hop, layer by layer.
     fn spread(
         &mut self,
-        from: NodeId,
-        to: NodeId,
+        (from, to): (NodeId, NodeId),
         spread: Spread,
+        of: Option<(usize, Bytes)>,
         share: f64,
         lay: &mut Lay,
     ) -> Result<(), NoPath> {
@@ -494,6 +521,7 @@ impl<'a> Paths<'a> {
                 if self.hops.is_empty() {
                     return Err(NoPath { from, to, stuck_at: node });
                 }
+                self.choose_at(node, of);
                 let weight = |link: LinkId| match spread {
                     Spread::Weighted => self.routes.health().rate(self.fabric, link).bytes_per_s(),
                     Spread::Even | Spread::One => 1.0,
@@ -517,6 +545,17 @@ impl<'a> Paths<'a> {
         (lay.delay, lay.per_byte) = (lay.delay.max(delay), lay.per_byte.max(per_byte));
         Ok(())
     }
+}
+
+/// Whether packets change their transport between two switches.
+pub(crate) fn changes_transport(
+    fabric: &Fabric,
+    transports: &[Transport],
+    (from, to): (NodeId, NodeId),
+) -> bool {
+    let [from, to] = [from, to].map(|node| fabric.nodes()[node]);
+    let switches = from.kind == NodeKind::Switch && to.kind == NodeKind::Switch;
+    switches && transports[usize::from(from.tier)] != transports[usize::from(to.tier)]
 }
 
 /// Adds up the shares of equal nodes.

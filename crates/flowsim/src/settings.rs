@@ -1,13 +1,14 @@
 //! What a run of the flow engine can be told.
 
-use fabric::fault::Faults;
+use fabric::fault::{Faults, Leave};
 use fabric::graph::DELAYS;
 use fabric::routing::{QueuePairCost, RoutingConfig};
+use fabric::transport::{GatewayConfig, Transport};
 use fabric::{LinkId, NodeId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use traffic::Window;
-use units::{Bytes, Idle, Ranged, Ranges, Rate, Span, Time};
+use units::{Bytes, Ranged, Ranges, Rate, Span, Time};
 
 /// What a receiver does with packets that overtake each other.
 #[derive(
@@ -74,8 +75,6 @@ pub struct FlowConfig {
     pub protocol_latency: Span,
     /// What a queue pair may have in flight; it then sends no more than this in a round trip.
     pub window: Option<Bytes>,
-    /// How long it takes until switches route around a failure.
-    pub convergence: Span,
     /// Finishes that lie closer than this share of the time that has passed are one event.
     #[schemars(range(min = 0.0, max = 0.1))]
     pub merge: f64,
@@ -93,8 +92,6 @@ impl Default for FlowConfig {
             protocol_latency: Span::ZERO,
             // Without congestion control, or with one that keeps the bottleneck full.
             window: None,
-            // Illustrative: a switch notices a dead port and takes it out of its groups.
-            convergence: Span::from_ms(1),
             // Below what a picosecond can tell apart in any run of seconds.
             merge: 1e-12,
             precision: None,
@@ -103,19 +100,9 @@ impl Default for FlowConfig {
     }
 }
 
-impl FlowConfig {
-    /// Names what has no effect; `faults` tells whether anything fails in the run.
-    pub fn unused(&self, faults: bool, idle: &mut Idle) {
-        if !faults {
-            idle.key("convergence", "nothing fails", "[[faults]]");
-        }
-    }
-}
-
 impl Ranged for FlowConfig {
     fn ranges(&self, check: &mut Ranges) {
         check.within("protocol_latency", self.protocol_latency, DELAYS);
-        check.at_most("convergence", self.convergence, Span::from_ms(3_600_000));
         check.at_most("points", self.points, 65_536);
         if let Some(window) = self.window {
             check.positive("window", window);
@@ -138,6 +125,15 @@ pub struct Background {
     pub end: Time,
 }
 
+/// A fabric whose parts have transports of their own.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Parts {
+    /// By tier: which protocol its switches speak.
+    pub transports: Vec<Transport>,
+    /// What it takes where packets change it.
+    pub gateway: GatewayConfig,
+}
+
 /// All settings of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
@@ -149,6 +145,13 @@ pub struct Settings {
     pub wire: Wire,
     /// What fails while the run goes on; what is broken from the start the fabric knows.
     pub faults: Faults,
+    /// When queue pairs leave a dead port of their NIC for another.
+    pub leave: Leave,
+    /// A queue pair that moves nothing for so long gives up, and its communicator with it; without
+    /// this, it waits for ever.
+    pub give_up: Option<Span>,
+    /// What parts of the fabric speak, where not all speak alike.
+    pub parts: Option<Parts>,
     /// Traffic that shares the links.
     pub background: Vec<Background>,
     /// A link that is so fast that it is free, while flows take the ways that they take anyhow: to

@@ -51,6 +51,8 @@ enum Event {
     Planned,
     /// Background traffic begins or ends.
     Background(u32),
+    /// Something may have moved nothing for as long as its retries last.
+    GiveUp,
     /// What an operation waited for is done.
     Ready(OpId),
     /// The planner measures what is to be sent.
@@ -60,7 +62,7 @@ enum Event {
 }
 
 /// Whom a flow of the solver works for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Carrier {
     Lane(u32),
     Coupled(OpId),
@@ -202,6 +204,8 @@ struct Simulation<'a, 'b> {
     background: Vec<Option<FlowId>>,
     /// Lanes and folded channels that have something to send and no way.
     stranded: Vec<Carrier>,
+    /// What moves nothing, and since when.
+    stalled: BTreeMap<Carrier, f64>,
     /// By connection, what it had to send: measurements that no plan has followed yet.
     known: VecDeque<Vec<u64>>,
     health: Health,
@@ -223,7 +227,11 @@ impl<'a, 'b> Simulation<'a, 'b> {
         let health = capacity::health(fabric, &settings.faults, Time::ZERO);
         let routing = &settings.routing;
         let mut paths = Paths::new(fabric, transfers, routing, health.clone(), settings.seed);
-        if settings.faults.is_empty() && settings.background.is_empty() {
+        if let Some(parts) = &settings.parts {
+            paths.set_parts(parts);
+        }
+        if settings.faults.is_empty() && settings.background.is_empty() && settings.parts.is_none()
+        {
             paths.bundle();
         }
         let loads = nic_loads(fabric, transfers, routing, settings.wire.packet);
@@ -257,6 +265,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
             left: BTreeMap::new(),
             background: vec![None; settings.background.len()],
             stranded: Vec::new(),
+            stalled: BTreeMap::new(),
             known: VecDeque::new(),
             health,
             loads,
@@ -307,7 +316,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
         let mut done = Vec::new();
         let (mut settled, mut next_look) = (0_u64, 1);
         // Background traffic alone keeps nobody waiting.
-        while !self.replay.is_done() && !self.is_stopped() {
+        while !self.replay.is_done() && !self.is_stopped() && self.outcome.gave_up.is_none() {
             let entry = self.calendar.peek().map(|Reverse((at, _))| f64::from_bits(*at));
             let next = self.progress.next().min(entry.unwrap_or(f64::INFINITY));
             if next == f64::INFINITY {
@@ -362,6 +371,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
             Event::Converged => self.converged(),
             Event::Planned => self.planned(),
             Event::Background(number) => self.background(number as usize),
+            Event::GiveUp => self.give_up(),
             Event::Ready(op) => self.start(op),
             Event::Measured => self.measured(),
             Event::Followed => self.followed(),
@@ -373,6 +383,10 @@ impl<'a, 'b> Simulation<'a, 'b> {
         let protocol = self.settings.flow.protocol_latency.as_secs_f64();
         self.ops[op] = OpState { start: self.now, received: self.now, parts: 0 };
         match &transfers.ops()[op].kind {
+            OpKind::Wait { span } if transfers.is_paced(op) => {
+                let end = transfers.end_of_wait(op, time(self.now), *span);
+                self.finish(op, end.as_secs_f64(), 0.0);
+            }
             OpKind::Wait { span } => self.finish(op, self.now + span.as_secs_f64(), 0.0),
             OpKind::Send { connection, bytes }
                 if *bytes == Bytes::ZERO || self.crosses_no_link(*connection) =>
@@ -653,6 +667,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
             self.outcome.findings.push(Finding { at: time(self.now), text });
         }
         self.stranded.push(who);
+        self.note_stall(who, self.now);
     }
 
     fn flow_finished(&mut self, flow: FlowId) {

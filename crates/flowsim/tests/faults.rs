@@ -26,7 +26,7 @@ fn faults(fabric: &Fabric, list: &[(&str, FaultKind, u64, Option<u64>)]) -> Faul
 
 fn settings(faults: Faults, convergence: u64) -> Settings {
     let mut settings = Settings { faults, ..plain() };
-    settings.flow.convergence = Span::from_us(convergence);
+    settings.routing.detection = Span::from_us(convergence);
     settings
 }
 

@@ -11,7 +11,7 @@
 //! # Where this model departs from it
 //!
 //! * There is no frozen mode: a path that fails is left because its values do not come back, and
-//!   because switches route around it (`switch.reroute_after`).
+//!   because switches route around it (`routing.detection`).
 
 use fabric::LinkId;
 use units::Id;

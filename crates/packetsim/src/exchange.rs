@@ -12,7 +12,7 @@
 
 use fabric::LinkId;
 use traffic::{OpId, OpKind};
-use units::{Id, IdVec};
+use units::{Id, IdVec, Time};
 
 use crate::calendar::Event;
 use crate::ids::{Maybe, PairId, Raw, StationId, SwitchId};
@@ -274,7 +274,7 @@ impl Simulation<'_> {
         let joins = left_out.map(|op| {
             let OpKind::Wait { span } = transfers.ops()[op].kind else { return 0 };
             let begin = transfers.after(op).iter().map(|at| ops.received_at[at.index()]).max();
-            begin.unwrap_or(0) + span.as_ps()
+            transfers.end_of_wait(op, Time::from_ps(begin.unwrap_or(0)), span).as_ps()
         });
         ends.chain(joins).max().unwrap_or(0)
     }

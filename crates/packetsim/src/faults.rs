@@ -2,7 +2,7 @@
 //!
 //! [`fabric::fault::Faults`] says what is wrong at which instant; here it is done to the run. No
 //! switch runs ahead of the next change. A link that is down loses whatever would cross it, as a
-//! switch that sends to a dead port does; `reroute_after` later the routes follow, and queue pairs
+//! switch that sends to a dead port does; `routing.rerouting()` later the routes follow, and queue pairs
 //! whose path has changed take the new one. What was lost is repaired by the NICs.
 //!
 //! # Where this model departs from reality
@@ -10,7 +10,7 @@
 //! * All switches learn of a change at the same time.
 //! * A packet that is on its way when a link comes back, before the time it arrives, is not lost.
 
-use fabric::fault::{Fault, FaultKind};
+use fabric::fault::{Fault, FaultKind, Leave};
 use fabric::{Health, LinkId, NodeId};
 use units::{Bytes, Id, Time};
 
@@ -65,9 +65,17 @@ impl Simulation<'_> {
             self.apply_nic_faults(nic, now);
         }
         if 0 < self.time.now {
-            let at = self.time.now + self.input.settings.switch.reroute_after.as_ps();
-            self.time.reroutes.push_back(at);
-            self.schedule_rare(at, Agenda::Reroute);
+            let settings = &self.input.settings;
+            let leave = match settings.nic.leave() {
+                Leave::After(span) => Some(span),
+                Leave::AtOnce | Leave::Never => None,
+            };
+            for after in std::iter::once(settings.routing.rerouting()).chain(leave) {
+                let at = self.time.now + after.as_ps();
+                self.time.reroutes.push_back(at);
+                self.schedule_rare(at, Agenda::Reroute);
+            }
+            self.time.reroutes.make_contiguous().sort_unstable();
         }
         // Links that come and go for ever keep nobody's run alive who has given up.
         let next = self
@@ -152,8 +160,9 @@ impl Simulation<'_> {
     pub(crate) fn reroute(&mut self) {
         self.time.reroutes.pop_front();
         self.set_barrier();
-        let health = self.input.faults.health(self.input.fabric, Time::from_ps(self.time.now));
-        self.net.network.set_health(health);
+        let (now, leave) = (Time::from_ps(self.time.now), self.input.settings.nic.leave());
+        let known = self.input.faults.known(self.input.fabric, now, leave);
+        self.net.network.set_health(known);
         let mut stranded = 0;
         for number in self.ends.pairs.ids() {
             let (key, back) = self.net.network.keys[number];

@@ -1,5 +1,6 @@
 //! The settings of NICs, and the state of a NIC's sending port: whose turn it is.
 
+use fabric::fault::{Failover, Leave};
 use fabric::hardware::Reorder;
 use fabric::routing::QueuePairCost;
 use schemars::JsonSchema;
@@ -111,6 +112,8 @@ pub struct NicConfig {
     pub timeout: Span,
     /// Timeouts without progress after which a queue pair gives up.
     pub retries: u32,
+    /// What becomes of the queue pairs of a port that goes down, where the NIC has others.
+    pub failover: Failover,
     /// Contexts of queue pairs that it holds in its own memory; others it fetches over PCIe.
     pub qp_contexts: u32,
     /// What a context that is not there holds up its pipeline.
@@ -163,6 +166,7 @@ impl Default for NicConfig {
             // NCCL_IB_TIMEOUT 20: 4.096 us * 2^20; NCCL_IB_RETRY_CNT 7 (nccl, net_ib/connect.cc).
             timeout: Span::from_ps(4_096_000 << 20),
             retries: 7,
+            failover: Failover::default(),
             after_idle: AfterIdle::Keep,
             idle_reset: Span::from_ms(1),
             pacing: Pacing::Follow,
@@ -203,6 +207,17 @@ impl NicConfig {
         if self.core_rate.is_none() {
             idle.key("cores", "the NIC moves data itself", "network.transport=tcp");
         }
+    }
+
+    /// How long a queue pair goes on without an answer until it gives up.
+    pub fn give_up(&self) -> Span {
+        let retries = u64::from(self.retries).saturating_add(1);
+        Span::from_ps(self.timeout.as_ps().saturating_mul(retries)).min(LONGEST * 1000)
+    }
+
+    /// When its queue pairs leave a dead port for another.
+    pub fn leave(&self) -> Leave {
+        self.failover.leave(self.give_up())
     }
 
     /// What queue pairs cost.

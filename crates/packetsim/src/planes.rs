@@ -8,7 +8,7 @@
 //! the same number, in the same plane.
 //!
 //! A port through which a receiver cannot be reached is left out as soon as the routes follow
-//! (`switch.reroute_after`); until then what it sends is lost, and the other ports send it again.
+//! (`routing.detection`); until then what it sends is lost, and the other ports send it again.
 //! NICs that go back after a loss keep a queue pair on one port, since packets of several would
 //! overtake each other.
 //!

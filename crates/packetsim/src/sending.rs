@@ -22,6 +22,9 @@ const NEVER: u64 = u64::MAX;
 /// So many queue pairs that gave up are reported one by one; of more, their number.
 pub(crate) const MOST_REPORTED: u32 = 3;
 
+/// What is told of a queue pair that has used up its retries.
+pub(crate) const GAVE_UP: &str = "gave up after";
+
 impl Simulation<'_> {
     /// Hands a message to a queue pair, which may begin when the host has posted it.
     pub(crate) fn post_message(&mut self, pair: PairId, op: OpId, bytes: u64, posted: u64) {
@@ -395,7 +398,7 @@ impl Simulation<'_> {
         if self.accounts.tally.broken <= MOST_REPORTED {
             let does = if self.input.rules.reads { "is read from" } else { "sends" };
             self.report_finding(format!(
-                "a queue pair that {does} over {name} gave up after {timeouts} timeouts without an \
+                "a queue pair that {does} over {name} {GAVE_UP} {timeouts} timeouts without an \
                  answer (`network.nic.retries`)"
             ));
         }

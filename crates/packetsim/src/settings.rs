@@ -58,7 +58,7 @@ pub enum LinkRetry {
 }
 
 /// Switches, apart from their memory.
-#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SwitchConfig {
     /// When a packet is sent on.
@@ -71,26 +71,9 @@ pub struct SwitchConfig {
     pub overflow: Overflow,
     /// What becomes of a packet that a link has damaged.
     pub link_retry: LinkRetry,
-    /// From a failure, or its end, until switches send packets another way.
-    pub reroute_after: Span,
     /// The share of a link that control of its own class gets while data waits too; none means
     /// that it always goes first.
     pub control_share: Option<f64>,
-}
-
-impl Default for SwitchConfig {
-    fn default() -> Self {
-        Self {
-            forwarding: Forwarding::default(),
-            acks: ControlClass::default(),
-            grants: ControlClass::default(),
-            overflow: Overflow::default(),
-            link_retry: LinkRetry::default(),
-            // Illustrative: a switch sees a dead port at once and takes it out of its groups.
-            reroute_after: Span::from_ms(1),
-            control_share: None,
-        }
-    }
 }
 
 /// The longest time that a setting may be: what is longer is no delay of a network, and sums of a
@@ -99,7 +82,6 @@ pub(crate) const LONGEST: Span = Span::from_ms(1_000_000);
 
 impl Ranged for SwitchConfig {
     fn ranges(&self, check: &mut Ranges) {
-        check.at_most("reroute_after", self.reroute_after, LONGEST);
         if let Some(share) = self.control_share {
             check.weight("control_share", share);
         }

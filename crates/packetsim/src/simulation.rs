@@ -31,7 +31,7 @@ use crate::planes::Planes;
 use crate::port::{LaneCount, Port};
 use crate::repetition::Repetition;
 use crate::ring::Slab;
-use crate::sending::MOST_REPORTED;
+use crate::sending::{GAVE_UP, MOST_REPORTED};
 use crate::settings::Settings;
 use crate::stamps::Stamps;
 use crate::stations::Stations;
@@ -571,7 +571,11 @@ impl Simulation<'_> {
             OpKind::Wait { span } => {
                 let begin = self.start_of_wait(op);
                 self.ends.operations.started_at[op.index()] = begin;
-                self.schedule_end(op, begin + span.as_ps());
+                let transfers = self.input.transfers;
+                self.schedule_end(
+                    op,
+                    transfers.end_of_wait(op, Time::from_ps(begin), span).as_ps(),
+                );
             }
             OpKind::Send { connection, bytes } => {
                 if self.net.network.first_pair[connection.index()].is_none() {
@@ -870,10 +874,12 @@ impl Simulation<'_> {
         for &link in &self.net.routed {
             links[link].flows += 1;
         }
+        let is_lost = |finding: &&Finding| finding.text.contains(GAVE_UP);
         let outcome = Outcome {
             ops,
             links,
             counters,
+            gave_up: self.accounts.findings.iter().find(is_lost).cloned(),
             stopped_at: (end != End::Done).then_some(Time::from_ps(self.time.now)),
             findings: std::mem::take(&mut self.accounts.findings),
             digest: 0,

@@ -225,7 +225,8 @@ fn together(simulation: &Simulation<'_>, division: &Division, shares: &[Share]) 
         let ends = before.map(|at| whole.ops[*at].map(|_| whole.received_at[at.index()]));
         let begin = ends.reduce(|one, other| Some(one?.max(other?))).flatten();
         whole.ops[op] = begin.map(|begin| {
-            let (start, end) = (Time::from_ps(begin), Time::from_ps(begin + span.as_ps()));
+            let start = Time::from_ps(begin);
+            let end = transfers.end_of_wait(op, start, span);
             OpTimes { start, received: end, finish: end }
         });
     }

@@ -142,11 +142,8 @@ impl Settings {
             let why = "with credits nothing is sent that has no room";
             switch("overflow", why, "a transport without credits");
         }
-        if !faults {
-            if self.loss == 0.0 {
-                switch("link_retry", "no packet is damaged", "network.loss or [[faults]]");
-            }
-            switch("reroute_after", "nothing fails", "[[faults]]");
+        if !faults && self.loss == 0.0 {
+            switch("link_retry", "no packet is damaged", "network.loss or [[faults]]");
         }
         let with_data = |class: ControlClass| class == ControlClass::WithData;
         let grants_with_data = !self.has_grants() || with_data(self.switch.grants);

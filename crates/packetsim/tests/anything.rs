@@ -117,7 +117,7 @@ fn switches(random: &mut Random, settings: &mut Settings) {
     switch.grants = one(random, &[ControlClass::Own, ControlClass::WithData]);
     switch.overflow = one(random, &[Overflow::Drop, Overflow::Drop, Overflow::Trim]);
     switch.link_retry = one(random, &[LinkRetry::Off, LinkRetry::Off, LinkRetry::On]);
-    switch.reroute_after = Span::from_us(one(random, &[0, 30, 90]));
+    settings.routing.detection = Span::from_us(one(random, &[0, 30, 90]));
     let buffer = &mut settings.buffer;
     buffer.organisation =
         one(random, &[Organisation::Shared, Organisation::Shared, Organisation::DeepVoq]);

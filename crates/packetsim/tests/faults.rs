@@ -303,7 +303,7 @@ fn every_policy_survives_a_dead_nic() {
         let nic = NicConfig { timeout: Span::from_us(100), ..NicConfig::default() };
         let mut settings = Settings { nic, seed: 1, ..Settings::default() };
         settings.routing.policy = policy;
-        settings.switch.reroute_after = Span::from_us(5);
+        settings.routing.detection = Span::from_us(5);
         let dead = fault("NIC 8", Span::from_us(20), None, FaultKind::LinkDown);
         let faults = Faults::new(&fabric, &[dead], "faults").expect("it is well-formed");
         let mut watch = Watch::default();

@@ -3,10 +3,12 @@
 //! A section is the configuration struct of the crate that obeys it; this file only says under
 //! which key it stands. Its doc comments are the descriptions in the JSON Schema and in the help.
 
+use std::collections::BTreeMap;
+
 use fabric::fault::FaultConfig;
 use fabric::hardware::{Catalogue, Trust};
 use fabric::topology::{ClusterConfig, FabricConfig};
-use fabric::transport::Transport;
+use fabric::transport::{GatewayConfig, Transport};
 use flowsim::FlowConfig;
 use job::JobConfig;
 use packetsim::Settings;
@@ -80,6 +82,11 @@ pub struct ScenarioFile {
 pub struct NetworkConfig {
     /// Which protocol carries messages. It decides the defaults of what follows.
     pub transport: Transport,
+    /// What the switches of single tiers speak, by the tier's name, where parts of a fabric differ;
+    /// NICs speak `transport`.
+    pub transport_of_tier: BTreeMap<String, Transport>,
+    /// What it takes where packets change their transport.
+    pub gateway: GatewayConfig,
     /// The flow engine.
     pub flow: FlowConfig,
     /// Everything that the packet engine obeys, and the others as far as they have it.
@@ -89,6 +96,7 @@ pub struct NetworkConfig {
 
 impl Ranged for NetworkConfig {
     fn ranges(&self, check: &mut Ranges) {
+        check.table("gateway", &self.gateway);
         check.table("flow", &self.flow);
         check.table("", &self.settings);
     }

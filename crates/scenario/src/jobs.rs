@@ -12,7 +12,7 @@ use job::JobConfig;
 use job::placement::{Policy, Slots, free_nodes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use traffic::pattern::MAX_LEVEL;
+use traffic::pattern::{MAX_LEVEL, TrafficConfig};
 use units::{Random, Ranged, Ranges, Span};
 
 use crate::export::host_name;
@@ -32,6 +32,10 @@ pub struct JobEntry {
     /// Its servers: how many, a list of numbers or names, a Slurm host list ("node[0-3,8]"), or the
     /// path of a file with such lists. Left out, as many as it needs.
     pub nodes: Option<Nodes>,
+    /// The job after whose last step it begins, by name: an earlier entry. `start` counts from there.
+    pub after: Option<String>,
+    /// Synthetic traffic in the place of a job: a phase such as the push of new weights.
+    pub traffic: Option<TrafficConfig>,
     /// The service level of its connections, which decides their lane (`network.credits.sl_to_vl`).
     pub class: u8,
     /// The keys of `[job]`.
@@ -40,7 +44,7 @@ pub struct JobEntry {
 }
 
 /// The keys of an entry that `[job]` has not.
-pub(crate) const OWN_KEYS: [&str; 4] = ["name", "start", "nodes", "class"];
+pub(crate) const OWN_KEYS: [&str; 6] = ["name", "start", "nodes", "class", "after", "traffic"];
 
 /// Which servers a job has.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -90,8 +94,23 @@ pub struct Member {
     pub start: Span,
     /// The service level of its connections.
     pub class: u8,
+    /// The one after whose last step it begins.
+    pub after: Option<usize>,
     /// The scenario with this job alone.
     pub loaded: Loaded,
+}
+
+/// By entry: the one that it comes after, which stands before it.
+pub(crate) fn afters(entries: &[JobEntry]) -> Result<Vec<Option<usize>>, Wrong> {
+    let after = |(at, entry): (usize, &JobEntry)| {
+        let Some(name) = &entry.after else { return Ok(None) };
+        let earlier = entries[..at].iter().enumerate();
+        let found = earlier.rev().find(|(at, one)| one.title(*at) == *name);
+        found.map(|(at, _)| Some(at)).ok_or_else(|| {
+            (format!("jobs.{at}.after"), format!("no earlier job is called \"{name}\""))
+        })
+    };
+    entries.iter().enumerate().map(after).collect()
 }
 
 /// What is wrong with an entry's key.
@@ -109,6 +128,10 @@ pub(crate) fn deal(
     let mut taken = BTreeSet::new();
     for (at, (entry, needed)) in entries.iter().zip(needed).enumerate() {
         let key = format!("jobs.{at}.nodes");
+        if entry.traffic.is_some() && entry.nodes.is_some() {
+            let why = "traffic names its hosts itself (`traffic.hosts`)".to_owned();
+            return Err((key, why));
+        }
         let hosts = match &entry.nodes {
             Some(Nodes::List(hosts)) => Some(hosts.clone()),
             Some(Nodes::Hosts(text)) => {

@@ -32,7 +32,7 @@ use crate::file::{NetworkConfig, ScenarioFile};
 use crate::flows::{self, FlowTable};
 use crate::hash::{ScenarioHash, hash, hash_bytes};
 use crate::import;
-use crate::jobs::{self, Member};
+use crate::jobs::{self, JobEntry, Member};
 use crate::meaning::{self, Finding, Meaning};
 use crate::merge::merge;
 use crate::model;
@@ -450,12 +450,22 @@ impl Loader {
         let input = loaded.input.clone();
         let finish = |alone: Self| alone.finish_one(&input, (Extent::Whole, purpose), fabrics);
         let entries = std::mem::take(&mut loaded.scenario.jobs);
+        let wrong = |(key, why): (String, String)| {
+            Problems(vec![loaded.problem(&key, format!("`{key}`: {why}"))])
+        };
+        let afters = jobs::afters(&entries).map_err(wrong)?;
         let mut members = Vec::new();
         for (at, entry) in entries.iter().enumerate() {
             let member =
                 finish(self.alone(at, &loaded)).map_err(|problems| of_entry(problems, at))?;
-            let (start, class) = (entry.start, entry.class);
-            members.push(Member { name: entry.title(at), start, class, loaded: member });
+            let JobEntry { start, class, .. } = *entry;
+            members.push(Member {
+                name: entry.title(at),
+                start,
+                class,
+                after: afters[at],
+                loaded: member,
+            });
         }
         if self.merged.at("traffic").is_some() {
             let mut alone = self.clone();
@@ -468,9 +478,10 @@ impl Loader {
         let directory = |key: &str| self.directory_at(key);
         let (fabric, seed) = (loaded.fabric(), loaded.scenario.seed);
         let dealt = jobs::deal(fabric, &entries, &needed, seed, directory);
-        let dealt = dealt.map_err(|(key, why)| {
+        let wrong = |(key, why): (String, String)| {
             Problems(vec![loaded.problem(&key, format!("`{key}`: {why}"))])
-        })?;
+        };
+        let dealt = dealt.map_err(wrong)?;
         for (member, nodes) in members.iter_mut().zip(dealt) {
             member.loaded.nodes = Some(nodes);
         }
@@ -484,6 +495,13 @@ impl Loader {
         let mut alone = self.clone();
         let Some(entry) = self.merged.at(&format!("jobs.{at}")) else { return alone };
         let mut job = entry.clone();
+        if let Some(traffic) = entry.at("traffic") {
+            for key in ["jobs", "job"] {
+                alone.merged.remove(key);
+            }
+            derive::set(&mut alone.merged, &["traffic"], traffic.clone());
+            return alone;
+        }
         let given = |key: &str| job.at(key).is_some();
         let fabric = loaded.fabric();
         let nodes = match job.at("nodes").map(Node::to_json) {
@@ -635,17 +653,23 @@ impl Loader {
 
     /// What stands in the files that the scenario names, by key: it decides the result as much as
     /// the scenario does. Whoever uses a file says what is wrong with it.
-    fn contents(&self, flows: Option<&FlowTable>) -> Vec<(&'static str, ScenarioHash)> {
-        let content = |key: &'static str| {
+    fn contents(&self, flows: Option<&FlowTable>) -> Vec<(String, ScenarioHash)> {
+        let content = |key: String| {
             if let Some(flows) = flows.filter(|_| key == "traffic.flows") {
                 return Some((key, flows.hash()));
             }
-            let name = self.merged.at(key)?.as_str()?;
-            let path = self.directory_at(key).join(name);
+            let name = self.merged.at(&key)?.as_str()?;
+            let path = self.directory_at(&key).join(name);
             let file = File::open(&path).ok().filter(|_| path.is_file() && is_allowed(&path))?;
             Some((key, hash_bytes(&up_to(MAX_NAMED_BYTES, file).ok()?)))
         };
-        FILE_KEYS.into_iter().filter_map(content).collect()
+        let own = FILE_KEYS.into_iter().map(str::to_owned);
+        let jobs = match self.merged.at("jobs").map(|jobs| &jobs.value) {
+            Some(Value::List(jobs)) => jobs.len(),
+            _ => 0,
+        };
+        let of_job = |at| FILES_OF_JOBS.map(|key| format!("jobs.{at}.{key}"));
+        own.chain((0..jobs).flat_map(of_job)).filter_map(content).collect()
     }
 
     /// The folder to which a path in this key is relative.
@@ -857,10 +881,13 @@ fn is_there(node: &Node, key: &str) -> bool {
 /// Problems of a job that is one of several: their keys are its own.
 fn of_entry(mut problems: Problems, at: usize) -> Problems {
     for problem in &mut problems.0 {
-        problem.message = problem.message.replace("`job.", &format!("`jobs.{at}."));
-        if let Some(rest) = problem.key.strip_prefix("job.") {
-            problem.key = format!("jobs.{at}.{rest}");
-        }
+        let message = problem.message.replace("`job.", &format!("`jobs.{at}."));
+        problem.message = message.replace("`traffic.", &format!("`jobs.{at}.traffic."));
+        problem.key = match problem.key.split_once('.') {
+            Some(("job", rest)) => format!("jobs.{at}.{rest}"),
+            Some(("traffic", rest)) => format!("jobs.{at}.traffic.{rest}"),
+            _ => continue,
+        };
     }
     problems
 }
@@ -904,6 +931,9 @@ fn identity(source: &Source) -> String {
 pub const FILE_KEYS: [&str; 4] =
     ["cluster.server_file", "fabric.file", "job.model", "traffic.flows"];
 
+/// The same of each of several jobs.
+const FILES_OF_JOBS: [&str; 4] = ["model", "nodes", "placement", "traffic.flows"];
+
 /// So much of a named file counts.
 const MAX_NAMED_BYTES: u64 = 1 << 30;
 
@@ -911,7 +941,7 @@ const MAX_NAMED_BYTES: u64 = 1 << 30;
 fn identity_json(
     scenario: &ScenarioFile,
     tree: &Node,
-    contents: &[(&'static str, ScenarioHash)],
+    contents: &[(String, ScenarioHash)],
 ) -> Json {
     let without_catalogue = ScenarioFile { catalogue: Catalogue::default(), ..scenario.clone() };
     let mut json = serde_json::to_value(without_catalogue).expect("it came from JSON");

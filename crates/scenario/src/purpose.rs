@@ -159,9 +159,14 @@ pub(crate) fn look_at(fabric: &Fabric, scenario: &ScenarioFile, purpose: Purpose
     }
     idle.table("fabric", |idle| scenario.fabric.unused_tiers(fabric, idle));
     let tiers: Vec<&str> = fabric.tiers().iter().map(|tier| tier.name.as_str()).collect();
-    for name in scenario.network.settings.buffer_of_tier.keys() {
+    let network = &scenario.network;
+    let buffers = network.settings.buffer_of_tier.keys().map(|name| ("buffer", name));
+    let transports = network.transport_of_tier.keys().map(|name| ("transport", name));
+    let policies = network.settings.routing.policy_of_tier.keys();
+    let policies = policies.map(|name| ("routing.policy", name));
+    for (what, name) in buffers.chain(transports).chain(policies) {
         if !tiers.contains(&name.as_str()) {
-            let (key, has) = (format!("network.buffer_of_tier.{name}"), tiers.join(", "));
+            let (key, has) = (format!("network.{what}_of_tier.{name}"), tiers.join(", "));
             idle.part_of(&key, &format!("the tiers are {has}"), "the name of a tier");
         }
     }
@@ -580,11 +585,18 @@ impl Asked<'_> {
     fn network(&self, idle: &mut Idle) {
         let faults = !self.scenario.faults.is_empty();
         let settings = &self.scenario.network.settings;
-        let flow = &self.scenario.network.flow;
+        if !faults {
+            idle.table("network.routing", |idle| settings.routing.unused_without_faults(idle));
+        }
         idle.table("network", |idle| match self.engine() {
             Some(Engine::Packet) => {
                 idle.key("flow", "these are the flow engine's settings", "--engine flow");
+                for key in ["transport_of_tier", "routing.policy_of_tier"] {
+                    idle.key(key, "packets have one transport and one policy", "--engine flow");
+                }
+                idle.key("gateway", "packets have one transport", "--engine flow");
                 settings.unused(faults, idle);
+                idle.table("nic", |idle| self.failover(idle));
                 if self.load != Load::Job {
                     idle.key("packet.phase_bytes", "only steps have phases", "`run` on a job");
                 }
@@ -597,15 +609,19 @@ impl Asked<'_> {
                 let why = "only packets meet queues, marks, pauses and losses";
                 let mut but = vec!["transport", "packet.mtu", "nic.send_latency", "nic.cores"];
                 but.extend(["nic.receive_latency", "nic.reorder", "nic.core_rate", "nic.pcie"]);
-                but.extend(["routing", "flow"]);
+                but.extend(["routing", "flow", "transport_of_tier", "gateway"]);
                 but.extend(["nic.qp_contexts", "nic.qp_miss", "nic.qp_fetch", "nic.qp_post"]);
                 if settings.congestion.window().is_some() {
                     but.extend(["congestion.control", "congestion.initial_window"]);
                     but.push("congestion.max_window");
                 }
+                if self.gives_up() {
+                    but.extend(["nic.timeout", "nic.retries"]);
+                }
+                but.push("nic.failover");
                 idle.all_but("", &but, why, PACKETS);
                 idle.table("nic", |idle| settings.nic.unused_cores(idle));
-                idle.table("flow", |idle| flow.unused(faults, idle));
+                idle.table("nic", |idle| self.failover(idle));
                 idle.table("routing", |idle| settings.routing.unused(Chooser::Flow, idle));
                 if !settings.routing.policy.spreads() {
                     let why = "packets of a flow stay on one path";
@@ -616,6 +632,15 @@ impl Asked<'_> {
         if self.is_closed() {
             let why = "closed forms know no other traffic and no paths";
             idle.key("network.routing", why, ENGINES);
+        }
+        let own = &self.scenario.network.transport_of_tier;
+        if self.engine() != Some(Engine::Flow) {
+            let why = "closed forms know the NICs' transport alone";
+            idle.key("network.transport_of_tier", why, "--engine flow");
+            idle.key("network.gateway", why, "--engine flow");
+        } else if own.values().all(|one| *one == self.scenario.network.transport) {
+            let why = "no packet changes its transport";
+            idle.key("network.gateway", why, "network.transport_of_tier");
         }
         self.queue_pairs(idle);
         if self.engine() == Some(Engine::Analytic) {
@@ -634,6 +659,20 @@ impl Asked<'_> {
                 idle.key("network.flow.protocol_latency", why, "traffic, or an all-to-all");
                 idle.key("network.flow.window", why, "traffic, or an all-to-all");
             }
+        }
+    }
+
+    /// Whether queue pairs of flows give up: those of jobs, where something fails.
+    fn gives_up(&self) -> bool {
+        self.load == Load::Job && self.scenario.faults.iter().any(FaultConfig::comes_or_goes)
+    }
+
+    /// Names the fail-over of ports where nothing can fail over.
+    fn failover(&self, idle: &mut Idle) {
+        if self.scenario.faults.is_empty() {
+            idle.key("failover", "nothing fails", "[[faults]]");
+        } else if self.scenario.cluster.ports_per_nic == 1 {
+            idle.key("failover", "NICs have one port", "cluster.ports_per_nic=2");
         }
     }
 
@@ -702,12 +741,22 @@ impl Asked<'_> {
                 idle.part_of(&format!("faults.{at}"), why, ENGINES);
             }
         }
+        if matches!(self.load, Load::Traffic | Load::Collective(_)) {
+            let compute = |fault: &FaultConfig| fault.what.hits_computation();
+            for (at, _) in scenario.faults.iter().enumerate().filter(|(_, one)| compute(one)) {
+                let why = "nothing is computed: no GPU is slow or lost";
+                idle.part_of(&format!("faults.{at}.what"), why, "`run` on a job");
+            }
+        }
         if let (Load::Job | Load::Wire, Some(job)) = (self.load, &scenario.job) {
             idle.table("job", |idle| job.unused(self.model, idle));
             idle.table("jitter", |idle| scenario.jitter.unused(idle));
             idle.table("software", |idle| scenario.software.unused(job, idle));
             let is_campaign = matches!(self.purpose, Purpose::Campaign(_));
-            idle.table("reliability", |idle| scenario.reliability.unused(is_campaign, idle));
+            let may_end = self.gives_up() && !self.is_closed();
+            idle.table("reliability", |idle| {
+                scenario.reliability.unused(is_campaign, may_end, idle);
+            });
         }
         if self.load != Load::Job {
             let why = "circuits follow the phases of a job";
@@ -852,8 +901,12 @@ pub(crate) fn of_members(loaded: &Loaded, members: &[Member], purpose: Purpose) 
     let by_all = |key: &str| others.iter().all(|one| one.iter().any(|unused| unused.key == key));
     found.extend(first.iter().filter(|one| !own(&one.key) && by_all(&one.key)).cloned());
     for (at, member) in members.iter().enumerate() {
-        for unused in member.loaded.unused.iter().filter(|one| one.key.starts_with("job.")) {
-            let key = unused.key.replacen("job.", &format!("jobs.{at}."), 1);
+        for unused in &member.loaded.unused {
+            let key = match unused.key.split_once('.') {
+                Some(("job", rest)) => format!("jobs.{at}.{rest}"),
+                Some(("traffic", _)) => format!("jobs.{at}.{}", unused.key),
+                _ => continue,
+            };
             found.push(Unused { key, ..unused.clone() });
         }
         let key = format!("jobs.{at}.class");

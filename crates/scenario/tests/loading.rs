@@ -177,6 +177,19 @@ fn the_hash_knows_the_content_of_named_files() {
 }
 
 #[test]
+fn the_hash_knows_the_model_files_of_several_jobs() {
+    let hash = |layers: u64| {
+        let text = "[cluster]\ngpus = 16\n[[jobs]]\nmodel = \"./config.json\"\nnodes = 1\n\
+                    parallel.tp = 8\n";
+        let config = config_with("num_hidden_layers", layers);
+        let folder = Folder::with(&[("own.toml", text), ("config.json", &config)]);
+        load(&folder.request("own.toml")).unwrap().hash
+    };
+    assert_eq!(hash(2), hash(2));
+    assert_ne!(hash(2), hash(4));
+}
+
+#[test]
 fn the_hash_knows_what_matters() {
     let hash = |set: &[&str]| {
         let set = set.iter().map(|text| (*text).to_owned()).collect();

@@ -144,11 +144,13 @@ pub enum DataParallel {
 }
 
 impl Faults {
-    /// Names what is not looked at by the closed form, or by a campaign.
-    pub fn unused(&self, is_campaign: bool, idle: &mut Idle) {
+    /// Names what is not looked at by the closed form, by a campaign, or where faults that come or
+    /// go may end the job.
+    pub fn unused(&self, is_campaign: bool, may_end: bool, idle: &mut Idle) {
         let used_by = "`run --days`";
         let keys = ["spare_nodes", "repair", "data_parallel", "stall", "checkpoint.restore"];
-        for key in keys.iter().filter(|_| !is_campaign) {
+        let of_an_end = |key: &&str| may_end && ["data_parallel", "stall"].contains(key);
+        for key in keys.iter().filter(|key| !is_campaign && !of_an_end(key)) {
             idle.key(
                 key,
                 "goodput is a closed form, in which every failure costs the same",
@@ -156,7 +158,7 @@ impl Faults {
             );
         }
         let is_elastic = self.data_parallel == DataParallel::Elastic;
-        if is_campaign && !is_elastic {
+        if (is_campaign || may_end) && !is_elastic {
             let why = "all copies stop";
             idle.key("stall", why, "reliability.data_parallel=elastic");
         }

@@ -15,6 +15,8 @@ mod read;
 mod score;
 mod write;
 
+use fabric::NodeId;
+use fabric::fault::Faults;
 use job::dispatch::Dispatch;
 use job::program::Program;
 use job::{Axis, GroupKind};
@@ -95,6 +97,18 @@ impl<'a> Plan<'a> {
         let message_inside = if away { None } else { Some(costing.network().time(message)?) };
         let cast = Cast::new(job.layout);
         Ok(Self { world, assumptions, network, stages, cast, message, message_inside, phases })
+    }
+
+    /// Lets the GPUs be slow that these faults make slow, at their times.
+    #[must_use]
+    pub fn with_faults(mut self, faults: &Faults) -> Self {
+        self.cast.set_paces(&self.network, faults);
+        self
+    }
+
+    /// The GPUs of the job.
+    pub fn gpus(&self) -> Vec<NodeId> {
+        (0..self.world.job.layout.gpus()).map(|rank| self.network.gpu(rank)).collect()
     }
 
     /// Writes the step with so many others before it: how slow nodes are is drawn anew for each.

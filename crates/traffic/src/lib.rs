@@ -35,5 +35,7 @@ pub mod window;
 pub use collective::{Collective, Communicator};
 pub use outcome::{Counters, Finding, LinkUse, NotRun, OpTimes, Outcome};
 pub use replay::Replay;
-pub use transfers::{Appended, Connection, ConnectionId, LabelId, Op, OpId, OpKind, Transfers};
+pub use transfers::{
+    Appended, Connection, ConnectionId, LabelId, Op, OpId, OpKind, Pace, Transfers,
+};
 pub use window::Window;

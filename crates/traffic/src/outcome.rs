@@ -76,6 +76,8 @@ pub struct Outcome {
     pub stopped_at: Option<Time>,
     /// What the user should hear about.
     pub findings: Vec<Finding>,
+    /// The queue pair that gave up first, which ended the run.
+    pub gave_up: Option<Finding>,
     /// A fold of everything that happened: equal digests, equal runs.
     pub digest: u64,
 }
@@ -135,7 +137,7 @@ impl Outcome {
         };
         let own = ops.map(|at| self.ops[OpId::from_index(at)].map(moved));
         let (links, findings) = (self.links.clone(), self.findings.clone());
-        Self { ops: own.collect(), links, findings, ..*self }
+        Self { ops: own.collect(), links, findings, gave_up: self.gave_up.clone(), ..*self }
     }
 
     /// How many operations finished.

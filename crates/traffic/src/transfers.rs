@@ -5,8 +5,10 @@
 //! connection, moves the same bytes over many connections at one rate (a ring or tree channel,
 //! folded), or just takes time.
 
+use std::collections::BTreeMap;
+
 use fabric::NodeId;
-use units::{Bytes, Id, IdVec, Span};
+use units::{Bytes, Id, IdVec, Span, Time};
 
 units::id!(
     /// A persistent connection.
@@ -89,7 +91,13 @@ pub struct Transfers {
     labels: IdVec<LabelId, String>,
     /// Service levels by connection; those beyond the list have 0.
     levels: Vec<u8>,
+    /// Waits that take longer at some times, each with a place in `paces`.
+    paced: BTreeMap<OpId, u32>,
+    paces: Vec<Pace>,
 }
+
+/// Stretches of time, and the share of its speed that something has in each: from, until, share.
+pub type Pace = Vec<(Time, Time, f64)>;
 
 impl Transfers {
     /// No operations yet.
@@ -192,6 +200,11 @@ impl Transfers {
             let label = LabelId::from_index(op.label.index() + labels);
             self.add(kind, label, if waits.is_empty() { after } else { &waits });
         }
+        let earlier = self.paces.len() as u32;
+        self.paces.extend(other.paces.iter().cloned());
+        for (op, pace) in &other.paced {
+            self.paced.insert(OpId::from_index(op.index() + first), pace + earlier);
+        }
         Appended { ops: first..self.ops.len(), connections, coupled, labels }
     }
 
@@ -227,6 +240,30 @@ impl Transfers {
     /// The service level of a connection.
     pub fn service_level(&self, connection: ConnectionId) -> u8 {
         self.levels.get(connection.index()).copied().unwrap_or(0)
+    }
+
+    /// Lets waits have a pace: what the answer is given to takes longer at these times.
+    pub fn pace(&mut self, pace: Pace) -> u32 {
+        self.paces.push(pace);
+        self.paces.len() as u32 - 1
+    }
+
+    /// Gives a wait a pace.
+    pub fn set_pace(&mut self, op: OpId, pace: u32) {
+        self.paced.insert(op, pace);
+    }
+
+    /// Whether a wait has a pace.
+    pub fn is_paced(&self, op: OpId) -> bool {
+        self.paced.contains_key(&op)
+    }
+
+    /// When a wait is over that begins at an instant.
+    pub fn end_of_wait(&self, op: OpId, start: Time, span: Span) -> Time {
+        match self.paced.get(&op) {
+            None => start + span,
+            Some(pace) => end_at_pace(&self.paces[*pace as usize], start, span),
+        }
     }
 
     /// All connections.
@@ -265,5 +302,44 @@ impl Transfers {
             OpKind::Wait { .. } => 0,
         };
         self.ops.iter().map(bytes).sum()
+    }
+}
+
+/// When work is done that begins at an instant, at the lowest of the shares that hold.
+fn end_at_pace(pace: &Pace, start: Time, span: Span) -> Time {
+    let (mut now, mut left) = (start, span.as_secs_f64());
+    loop {
+        let on = pace.iter().filter(|(from, until, _)| *from <= now && now < *until);
+        let speed = on.map(|(_, _, share)| *share).fold(1.0, f64::min);
+        let bounds = pace.iter().flat_map(|(from, until, _)| [*from, *until]);
+        let next = bounds.filter(|at| now < *at && *at < Time::MAX).min();
+        let Some(next) = next else { return now + Span::from_secs_f64(left / speed) };
+        let lasts = next.since(now).as_secs_f64();
+        if left <= lasts * speed {
+            return now + Span::from_secs_f64(left / speed);
+        }
+        left -= lasts * speed;
+        now = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Oracle: 10 s of work at half speed from 4 s to 8 s: 4 + 4 · 0.5 are done by then, 4 s are
+    /// left.
+    #[test]
+    fn work_at_half_its_speed_takes_twice_as_long() {
+        let at = |seconds: f64| Time::ZERO + Span::from_secs_f64(seconds);
+        let pace = vec![(at(4.0), at(8.0), 0.5)];
+        let end = |start, work| end_at_pace(&pace, at(start), Span::from_secs_f64(work));
+        assert_eq!(end(0.0, 10.0), at(12.0));
+        assert_eq!(end(5.0, 1.0), at(7.0));
+        assert_eq!(end(8.0, 1.0), at(9.0));
+        assert_eq!(end(0.0, 4.0), at(4.0));
+        // Of two that hold, the slower counts.
+        let both = vec![(at(0.0), Time::MAX, 0.5), (at(0.0), at(2.0), 0.25)];
+        assert_eq!(end_at_pace(&both, at(0.0), Span::from_secs_f64(1.0)), at(3.0));
     }
 }

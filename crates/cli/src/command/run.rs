@@ -184,7 +184,6 @@ impl Arguments {
         patience: Patience,
     ) -> Result<Ending, Stop> {
         self.files.refuse_several_jobs()?;
-        self.seeds.refuse("several jobs are run with one seed: --seed chooses it")?;
         let engine = terminal.engines().filter(|_| self.days.is_none() && self.series.is_none());
         let Some(engine) = engine else {
             let reason = "several jobs are run on one engine, without --days and --series";
@@ -194,7 +193,9 @@ impl Arguments {
             terminal.remark("unused: --fabric-out: it is of one job, and these are several");
         }
         let options = several::Options { engine, patience, steps: self.steps.unwrap_or(1) };
-        let report = terminal.watched(|watch| several::run(loaded, options, watch))?;
+        let repeat = terminal.repeat(self.seeds);
+        let report =
+            terminal.watched(|watch| several::run_seeds(loaded, options, repeat, watch))?;
         terminal.answer("run", Some(loaded), &report)?;
         Ok(terminal.ending())
     }

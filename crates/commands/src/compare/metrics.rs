@@ -42,7 +42,10 @@ pub(super) enum Better {
 }
 
 /// Figures of which less is better.
-const LESS: [&str; 25] = [
+const LESS: [&str; 28] = [
+    "jobs_step_s",
+    "jobs_slowdown",
+    "jobs_all_s",
     "step_s",
     "exposed_communication",
     "bubble",
@@ -131,6 +134,7 @@ const SPREAD: &str = "How the fabric takes it";
 const LATENCY: &str = "Latency and jitter";
 const STEP: &str = "The step";
 const FAULTS: &str = "Faults and money";
+const JOBS: &str = "Several jobs";
 const FLOWS: &str = "Synthetic traffic";
 /// Published figures that nothing here simulates.
 pub(super) const ONLY_SAID: &str = "Reported, not simulated";
@@ -362,6 +366,11 @@ const METRICS: &[Metric] = &[
         let cost = &c.job?.0.cost;
         Some((cost.usd_per_million_tokens_low, cost.usd_per_million_tokens_high))
     }),
+    metric(JOBS, "jobs_step_s", "the longest step", ("s", Form::Plain), |c| number(c.jobs?.step_s)),
+    metric(JOBS, "jobs_slowdown", "slowdown, the worst", PLAIN, |c| {
+        number(c.jobs?.jobs.iter().map(|job| job.slowdown).fold(1.0, f64::max))
+    }),
+    metric(JOBS, "jobs_all_s", "until all are over", ("s", Form::Plain), |c| number(c.jobs?.all_s)),
     metric(FLOWS, "completion_s", "what is looked at, done", ("s", Form::Plain), |c| {
         number(c.traffic?.parts.first()?.fct_s?.max)
     }),

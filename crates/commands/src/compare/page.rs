@@ -10,7 +10,7 @@ use super::{Report, Row, Value};
 use crate::run_job::BreakdownSeconds;
 
 /// What people look at first, in this order.
-const MAIN: [&str; 21] = [
+const MAIN: [&str; 24] = [
     "job_gpus",
     "step_s",
     "mfu",
@@ -23,6 +23,9 @@ const MAIN: [&str; 21] = [
     "network_cost",
     "power",
     "token_cost",
+    "jobs_step_s",
+    "jobs_slowdown",
+    "jobs_all_s",
     "completion_s",
     "makespan_s",
     UNFINISHED,

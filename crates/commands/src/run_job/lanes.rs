@@ -78,6 +78,18 @@ impl Lanes {
         }
     }
 
+    /// Draws faults as a lane of their own: what, from, until.
+    pub(super) fn add_faults(&mut self, faults: &[(String, f64, f64)]) {
+        if self.operations.rows.is_empty() {
+            return;
+        }
+        for (what, from, until) in faults {
+            let (name, work) = (what.as_str().into(), "fault".into());
+            let row = vec!["faults".into(), seconds(*from), seconds(*until), name, work];
+            self.operations.push(row);
+        }
+    }
+
     /// What every rank does.
     pub(super) fn ranks(&self) -> Chart {
         let left = match self.skipped {

@@ -110,6 +110,9 @@ impl Answer for Report {
         sheet = sheet.heading("Where the time goes").chart(self.waterfall());
         sheet = sheet.text(format!("Besides computation the most is {}.", self.constraint));
         sheet = sheet.chart(self.causes_s.chart()).text(self.causes_s.words());
+        if let Some(whole) = &self.whole {
+            sheet = whole.show_faults(sheet);
+        }
         sheet = sheet.text(self.attribution_words());
         sheet = sheet.heading("The critical path").text("Its longest stretches, in their order:");
         sheet = sheet.table(self.path_table());

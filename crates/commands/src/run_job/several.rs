@@ -7,14 +7,14 @@
 //!
 //! Who slows whom is found by leaving each out in turn.
 
-use fabric::{Fabric, LinkId};
+use fabric::{Fabric, LinkId, NodeId};
 use report::Answer;
 use scenario::import::compress;
 use scenario::{Loaded, Member};
 use serde::Serialize;
-use step::predict::Assumptions;
-use step::whole::{Plan, Sheet};
-use traffic::{NotRun, OpId, OpKind, Outcome, Transfers};
+use step::predict::{Assumptions, Prediction};
+use step::whole::{Plan, Sheet, Whole};
+use traffic::{Finding, NotRun, OpId, OpKind, Outcome, Transfers};
 use units::{Id, Span, Time};
 
 use super::prediction::on_engine;
@@ -24,7 +24,7 @@ use crate::engine::{self, Cost, Engine};
 use crate::failure::Failure;
 use crate::meter::{self, Meter};
 use crate::packets::Patience;
-use crate::seeds::Spread;
+use crate::seeds::{self, Repeat, Seeds, Spread};
 use crate::work::{Work, work};
 use crate::world::{JobWorld, assumptions};
 
@@ -109,11 +109,16 @@ pub struct Report {
     pub way: Way,
     /// The longest of the jobs' steps.
     pub step_s: f64,
+    /// From 0 until the last of them is over: an iteration, where they come one after the other.
+    pub all_s: f64,
     /// The jobs, in the order of the file.
     pub jobs: Vec<JobRow>,
     /// The synthetic traffic beside them, if there is any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traffic: Option<TrafficRow>,
+    /// The same under other seeds, if that was asked for. Servers stay as the first deals them out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seeds: Option<Seeds>,
     /// Operations that the engine ran, all jobs together.
     pub operations: u64,
     /// What the engine noticed.
@@ -135,7 +140,8 @@ pub struct Report {
 pub struct JobRow {
     /// Its name.
     pub name: String,
-    /// A step beside the others, the mean of those that were run.
+    /// A step beside the others, the mean of those that were run; of traffic, from its start until
+    /// its last flow is over.
     pub step_s: f64,
     /// A step with nobody else on the fabric.
     pub alone_s: f64,
@@ -147,6 +153,8 @@ pub struct JobRow {
     pub nodes: String,
     /// When its first step began.
     pub start_s: f64,
+    /// When its last one ended.
+    pub end_s: f64,
     /// Its steps beside the others.
     pub steps: Steps,
     /// Where the time of its first step goes.
@@ -209,11 +217,23 @@ struct Played {
     operations: u64,
 }
 
-/// A step of a job.
+/// A step of a job, or its traffic.
 struct Stretch {
-    sheet: Sheet,
+    /// Of traffic none.
+    sheet: Option<Sheet>,
     ops: std::ops::Range<usize>,
+    /// The operation that ends it.
+    end: OpId,
     from: Time,
+    to: Option<Time>,
+}
+
+/// What a member does.
+enum Act<'a> {
+    /// Steps of a job.
+    Job(Plan<'a>),
+    /// Traffic, once.
+    Traffic(Work),
 }
 
 /// Everything that takes part.
@@ -221,7 +241,7 @@ struct Stage<'s, 'a> {
     loaded: &'s Loaded,
     members: &'s [Member],
     fabric: &'s Fabric,
-    plans: Vec<Plan<'a>>,
+    acts: Vec<Act<'a>>,
     work: Option<Work>,
     options: Options,
 }
@@ -236,29 +256,17 @@ impl Stage<'_, '_> {
     ) -> Result<Played, Failure> {
         let mut transfers = Transfers::new();
         let label = transfers.label("start");
-        let mut written: Vec<Vec<(Sheet, std::ops::Range<usize>)>> = Vec::new();
+        let mut played: Vec<Vec<Stretch>> = Vec::new();
+        let mut starts: Vec<OpId> = Vec::new();
         for (at, member) in self.members.iter().enumerate() {
-            written.push(Vec::new());
-            if !who.contains(&Who::Job(at)) {
-                continue;
-            }
-            let mut after = transfers.add(OpKind::Wait { span: member.start }, label, &[]);
-            let mut same = None;
-            for step in 0..steps[at] {
-                let most = self.options.patience.most_operations();
-                let most = most.saturating_sub(transfers.ops().len());
-                let detail = self.options.engine.detail();
-                let sheet =
-                    self.plans[at].write((self.loaded.scenario.seed, step), detail, most)?;
-                let first = transfers.connections().len();
-                let name = &member.name;
-                let own = transfers.append(&sheet.transfers, name, &[after], same.as_ref());
-                if same.is_none() {
-                    transfers.set_service_level(first, member.class);
-                }
-                after = OpId::from_index(own.ops.start + sheet.end.index());
-                written[at].push((sheet, own.ops.clone()));
-                same = same.or(Some(own));
+            played.push(Vec::new());
+            // Where the one before takes no part, the one before that counts.
+            let earlier = std::iter::successors(member.after, |at| self.members[*at].after);
+            let before = earlier.flat_map(|at| played[at].last()).next().map(|last| last.end);
+            let wait = OpKind::Wait { span: member.start };
+            starts.push(transfers.add(wait, label, before.as_slice()));
+            if who.contains(&Who::Job(at)) {
+                played[at] = self.write(at, (steps[at], starts[at]), &mut transfers)?;
             }
         }
         let first = transfers.ops().len();
@@ -267,18 +275,57 @@ impl Stage<'_, '_> {
         }
         let traffic = first..transfers.ops().len();
         let outcome = self.run(&transfers, watch)?;
-        let steps = written.into_iter().zip(self.members).map(|(of_job, member)| {
-            let mut from = Time::ZERO + member.start;
-            let each = of_job.into_iter().map(|(sheet, ops)| {
-                let end = OpId::from_index(ops.start + sheet.end.index());
-                let stretch = Stretch { sheet, ops, from };
-                from = outcome.ops[end].map_or(from, |times| times.received);
-                stretch
-            });
-            each.collect()
-        });
-        let steps = steps.collect();
-        Ok(Played { steps, traffic, operations: transfers.ops().len() as u64, outcome })
+        let over = |op: OpId| outcome.ops[op].map(|times| times.received);
+        for (stretches, start) in played.iter_mut().zip(starts) {
+            let mut from = over(start).unwrap_or(Time::ZERO);
+            for stretch in stretches {
+                (stretch.from, stretch.to) = (from, over(stretch.end));
+                from = stretch.to.unwrap_or(from);
+            }
+        }
+        let operations = transfers.ops().len() as u64;
+        Ok(Played { steps: played, traffic, operations, outcome })
+    }
+
+    /// Writes what a member does, so many times, after an operation.
+    fn write(
+        &mut self,
+        at: usize,
+        (steps, start): (u32, OpId),
+        transfers: &mut Transfers,
+    ) -> Result<Vec<Stretch>, Failure> {
+        let member = &self.members[at];
+        let (mut after, mut same) = (start, None);
+        let mut stretches = Vec::new();
+        let nowhere = (Time::ZERO, None);
+        let plan = match &mut self.acts[at] {
+            Act::Job(plan) => plan,
+            Act::Traffic(work) => {
+                let own = transfers.append(&work.transfers, &member.name, &[start], None);
+                let last: Vec<OpId> = own.ops.clone().map(OpId::from_index).collect();
+                let label = transfers.label(format!("{}: end", member.name));
+                let end = transfers.add(OpKind::Wait { span: Span::ZERO }, label, &last);
+                let (from, to) = nowhere;
+                return Ok(vec![Stretch { sheet: None, ops: own.ops, end, from, to }]);
+            }
+        };
+        for step in 0..steps {
+            let most = self.options.patience.most_operations();
+            let most = most.saturating_sub(transfers.ops().len());
+            let detail = self.options.engine.detail();
+            let sheet = plan.write((self.loaded.scenario.seed, step), detail, most)?;
+            let first = transfers.connections().len();
+            let own = transfers.append(&sheet.transfers, &member.name, &[after], same.as_ref());
+            if same.is_none() {
+                transfers.set_service_level(first, member.class);
+            }
+            let end = OpId::from_index(own.ops.start + sheet.end.index());
+            after = end;
+            let (from, to) = nowhere;
+            stretches.push(Stretch { sheet: Some(sheet), ops: own.ops.clone(), end, from, to });
+            same = same.or(Some(own));
+        }
+        Ok(stretches)
     }
 
     fn run(
@@ -296,13 +343,23 @@ impl Stage<'_, '_> {
     fn steps(&mut self, played: &Played, at: usize) -> Result<(Steps, BreakdownSeconds), Failure> {
         let (mut times, mut parts) = (Vec::new(), BreakdownSeconds::default());
         for stretch in &played.steps[at] {
-            let own = played.outcome.part(stretch.ops.clone(), stretch.from);
-            let read = self.plans[at].read(&stretch.sheet, &own)?;
-            let breakdown = BreakdownSeconds::of(&read.prediction.breakdown);
-            if times.is_empty() {
-                parts = breakdown;
+            match (&mut self.acts[at], &stretch.sheet) {
+                (Act::Job(plan), Some(sheet)) => {
+                    let own = played.outcome.part(stretch.ops.clone(), stretch.from);
+                    let breakdown = BreakdownSeconds::of(&plan.read(sheet, &own)?.prediction.breakdown);
+                    if times.is_empty() {
+                        parts = breakdown;
+                    }
+                    times.push(breakdown.total());
+                }
+                _ => {
+                    let name = &self.members[at].name;
+                    let to = stretch.to.ok_or_else(|| {
+                        Failure::Run(format!("not all of the traffic of {name} ended"))
+                    })?;
+                    times.push(to.since(stretch.from).as_secs_f64());
+                }
             }
-            times.push(breakdown.total());
         }
         Ok((Steps::of(times), parts))
     }
@@ -358,13 +415,17 @@ pub fn run(
             step_s: steps.mean(),
             alone_s: alone.step_s[at],
             slowdown: steps.mean() / alone.step_s[at],
-            gpus: world.job.layout.gpus(),
+            gpus: world.as_ref().map_or(0, |world| world.job.layout.gpus()),
             nodes: hosts(loaded.fabric(), member),
-            start_s: member.start.as_secs_f64(),
+            start_s: together.steps[at].first().map_or(0.0, |one| one.from.as_secs_f64()),
+            end_s: end_s(&together, at),
             steps,
             breakdown_s,
             slowed_by,
-            words: page::job_words(world.job),
+            words: match world {
+                Some(world) => page::job_words(world.job),
+                None => "synthetic traffic".to_owned(),
+            },
         });
     }
     let traffic = stage.work.is_some().then(|| {
@@ -381,8 +442,10 @@ pub fn run(
     Ok(Report {
         way: Way::Whole,
         step_s: rows.iter().map(|row| row.step_s).fold(0.0, f64::max),
+        all_s: rows.iter().map(|row| row.end_s).fold(0.0, f64::max),
         jobs: rows,
         traffic,
+        seeds: None,
         operations: together.operations,
         findings: findings.collect(),
         wall_s: clock.wall_s(),
@@ -393,10 +456,46 @@ pub fn run(
     })
 }
 
+/// When a member's last step ended.
+fn end_s(played: &Played, at: usize) -> f64 {
+    played.steps[at].last().and_then(|last| last.to).map_or(0.0, Time::as_secs_f64)
+}
+
+/// The same under several seeds: the figures are the first one's, and how they are spread.
+pub fn run_seeds(
+    loaded: &Loaded,
+    options: Options,
+    repeat: Repeat<'_>,
+    watch: &mut packetsim::Watch<'_>,
+) -> Result<Report, Failure> {
+    let first = run(loaded, options, watch)?;
+    let ask = |loaded: &Loaded, watch: &mut packetsim::Watch<'_>| {
+        run(loaded, options, watch).map(|report| report.figures())
+    };
+    let others = seeds::others(loaded, repeat, ask)?;
+    let seeds = (1 < repeat.seeds).then(|| {
+        let answers: Vec<_> = std::iter::once(first.figures()).chain(others).collect();
+        Seeds::of(loaded.scenario.seed, &answers)
+    });
+    Ok(Report { seeds, ..first })
+}
+
+impl Report {
+    /// What is told of every seed.
+    fn figures(&self) -> Vec<seeds::Value> {
+        let mut figures = vec![("until all are over".to_owned(), "s", self.all_s)];
+        for job in &self.jobs {
+            figures.push((format!("{}: step", job.name), "s", job.step_s));
+            figures.push((format!("{}: slowdown", job.name), "", job.slowdown));
+        }
+        figures
+    }
+}
+
 /// What that will cost: every job by itself, all together, and all but each.
 pub fn cost(loaded: &Loaded, engine: Engine) -> Result<Cost, Failure> {
     let mut all = Cost::default();
-    for member in &loaded.members {
+    for member in loaded.members.iter().filter(|member| member.loaded.job.is_some()) {
         let world = JobWorld::of(&member.loaded)?;
         let one = whole::cost(&member.loaded, &world, engine)?;
         all = Cost { seconds: all.seconds + one.seconds, memory: all.memory + one.memory };
@@ -411,8 +510,8 @@ pub fn steps(
     options: Options,
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Steps, Failure> {
-    let member =
-        Member { name: loaded.title(), start: Span::ZERO, class: 0, loaded: loaded.clone() };
+    let name = loaded.title();
+    let member = Member { name, start: Span::ZERO, class: 0, after: None, loaded: loaded.clone() };
     let members = &[member][..];
     let Ready { worlds, assumed } = Ready::of(members)?;
     let mut stage = stage(loaded, members, (&worlds, &assumed), options, watch)?;
@@ -420,16 +519,76 @@ pub fn steps(
     stage.steps(&played, 0).map(|(steps, _)| steps)
 }
 
+/// Steps of one job in a row.
+pub(super) struct Row {
+    /// Those that ended.
+    pub(super) wholes: Vec<Whole>,
+    /// When each of them ended.
+    pub(super) ends: Vec<Time>,
+    /// The queue pair that gave up, if one did.
+    pub(super) gave_up: Option<Finding>,
+    /// What the engine noticed.
+    pub(super) findings: Vec<String>,
+    /// The GPUs of the job.
+    pub(super) gpus: Vec<NodeId>,
+}
+
+impl Row {
+    /// When each step began, and the one that did not end.
+    pub(super) fn starts(&self) -> Vec<Time> {
+        std::iter::once(Time::ZERO).chain(self.ends.iter().copied()).collect()
+    }
+}
+
+/// Steps of a job in a row, until it ends.
+pub(super) fn in_a_row(
+    loaded: &Loaded,
+    world: &JobWorld<'_>,
+    phases: Prediction,
+    options: Options,
+    watch: &mut packetsim::Watch<'_>,
+) -> Result<Row, Failure> {
+    let (name, start) = (loaded.title(), Span::ZERO);
+    let members = [Member { name, start, class: 0, after: None, loaded: loaded.clone() }];
+    let assumed = assumptions(loaded);
+    let plan = Plan::new(world.world(), &assumed, phases)?.with_faults(&loaded.faults);
+    let (gpus, fabric) = (plan.gpus(), world.fabric());
+    let (members, acts) = (&members[..], vec![Act::Job(plan)]);
+    let mut stage = Stage { loaded, members, fabric, acts, work: None, options };
+    let played = stage.play(&[Who::Job(0)], &[options.steps], watch)?;
+    let outcome = &played.outcome;
+    let findings = outcome.findings.iter().map(|finding| finding.text.clone()).collect();
+    let gave_up = outcome.gave_up.clone();
+    let mut row = Row { wholes: Vec::new(), ends: Vec::new(), gave_up, findings, gpus };
+    let Some(Act::Job(plan)) = stage.acts.first_mut() else { return Ok(row) };
+    for stretch in &played.steps[0] {
+        if stretch.to.is_none() && row.gave_up.is_some() {
+            break;
+        }
+        let Some(sheet) = &stretch.sheet else { break };
+        let own = outcome.part(stretch.ops.clone(), stretch.from);
+        row.wholes.push(plan.read(sheet, &own)?);
+        row.ends.extend(stretch.to);
+    }
+    Ok(row)
+}
+
 /// What plans are made from.
 struct Ready<'m> {
-    worlds: Vec<JobWorld<'m>>,
+    /// Of traffic none.
+    worlds: Vec<Option<JobWorld<'m>>>,
     assumed: Vec<Assumptions>,
 }
 
 impl<'m> Ready<'m> {
     fn of(members: &'m [Member]) -> Result<Self, Failure> {
-        let worlds: Result<Vec<_>, _> =
-            members.iter().map(|member| JobWorld::of(&member.loaded)).collect();
+        let worlds: Result<Vec<_>, _> = members
+            .iter()
+            .map(|member| {
+                let is_job = member.loaded.scenario.traffic.is_none();
+                is_job.then(|| JobWorld::of(&member.loaded)).transpose()
+            })
+            .collect();
         let assumed = members.iter().map(|member| assumptions(&member.loaded)).collect();
         Ok(Self { worlds: worlds?, assumed })
     }
@@ -438,7 +597,7 @@ impl<'m> Ready<'m> {
 fn stage<'s, 'a: 's>(
     loaded: &'s Loaded,
     members: &'s [Member],
-    (worlds, assumed): (&'a [JobWorld<'a>], &'a [Assumptions]),
+    (worlds, assumed): (&'a [Option<JobWorld<'a>>], &'a [Assumptions]),
     options: Options,
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Stage<'s, 'a>, Failure> {
@@ -448,17 +607,31 @@ fn stage<'s, 'a: 's>(
                       --engine flow and packet";
         return Err(Failure::Usage(reason.to_owned()));
     }
-    let mut plans = Vec::new();
+    let mut acts = Vec::new();
     for ((member, world), assumed) in members.iter().zip(worlds).zip(assumed) {
+        let Some(world) = world else {
+            acts.push(Act::Traffic(work(&member.loaded, engine, patience)?));
+            continue;
+        };
         let quiet = quiet(&member.loaded)?;
         let by_phases = engine.for_whole_clusters();
         let phases = on_engine(&quiet, world, by_phases, patience, watch)?.prediction;
-        plans.push(Plan::new(world.world(), assumed, phases)?);
+        let plan = Plan::new(world.world(), assumed, phases)?.with_faults(&member.loaded.faults);
+        if let Some(loss) = member.loaded.faults.loss_of(&plan.gpus()) {
+            return Err(Failure::Run(format!(
+                "`{}` ends the job {} ({}): what that costs says `run` on this job alone, without \
+                 --steps",
+                loss.name,
+                member.name,
+                loss.kind.name()
+            )));
+        }
+        acts.push(Act::Job(plan));
     }
     let beside = loaded.beside.as_deref();
     let work = beside.map(|beside| work(beside, engine, patience)).transpose()?;
-    let fabric = worlds.first().map_or(loaded.fabric(), JobWorld::fabric);
-    Ok(Stage { loaded, members, fabric, plans, work, options })
+    let fabric = worlds.iter().flatten().next().map_or(loaded.fabric(), JobWorld::fabric);
+    Ok(Stage { loaded, members, fabric, acts, work, options })
 }
 
 fn everybody(stage: &Stage<'_, '_>) -> Vec<Who> {
@@ -520,7 +693,12 @@ fn counts(members: &[Member], alone: &Alone, steps: u32) -> Vec<u32> {
     let ends = members.iter().zip(&alone.step_s);
     let ends = ends.map(|(member, step)| member.start.as_secs_f64() + f64::from(steps) * step);
     let last = ends.fold(0.0, f64::max);
+    // Phases of an iteration are not repeated, and traffic is run once.
+    let in_phases = members.iter().any(|member| member.after.is_some());
     let count = |(member, step): (&Member, &f64)| {
+        if in_phases || member.loaded.job.is_none() {
+            return steps;
+        }
         let left = last - member.start.as_secs_f64();
         // Equal jobs have as many steps, whatever their jitter.
         let fits = (left / step - 0.05).ceil().clamp(1.0, f64::from(MOST_REPEATS)) as u32;

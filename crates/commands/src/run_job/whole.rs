@@ -12,8 +12,10 @@ use step::whole::{self, Meeting, Whole};
 use traffic::{NotRun, Outcome, Transfers};
 use units::{Bytes, Span};
 
+use super::BreakdownSeconds;
+use super::disturbed::{self, Disturbed, Ran};
 use super::prediction::{Predicted, on_engine};
-use super::{BreakdownSeconds, causes};
+use super::several;
 use crate::engine::{self, Cost, Engine};
 use crate::failure::Failure;
 use crate::packets::{Budget, Patience};
@@ -65,6 +67,10 @@ pub struct WholeStep {
     /// The step on one clock without what comes and goes; only where something does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub undisturbed_s: Option<f64>,
+    /// The steps that faults hit, those after them, and what that costs; only where some come or
+    /// go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disturbed: Option<Disturbed>,
     /// Exchanges on the fabric, and which of them met.
     pub exchanges: Vec<Exchanged>,
 }
@@ -107,6 +113,7 @@ impl WholeStep {
             folded_acts,
             two_level_s,
             undisturbed_s,
+            disturbed: None,
             exchanges: whole.meetings.iter().map(Exchanged::of).collect(),
         }
     }
@@ -208,6 +215,16 @@ pub(super) fn on_one_clock(
     let by_phases = engine.for_whole_clusters();
     let phases = on_engine(&quiet, world, by_phases, patience, watch)?.prediction;
     let two_level_s = BreakdownSeconds::of(&phases.breakdown).total();
+    if Way::needed(loaded) == Way::Whole {
+        let options = several::Options { engine, patience, steps: 1 };
+        let Ran { told, mut whole, undisturbed_s } =
+            disturbed::run(loaded, world, &phases, options, watch)?;
+        let findings = std::mem::take(&mut whole.findings);
+        let whole_step = WholeStep::of(&whole, two_level_s, Some(undisturbed_s));
+        let whole_step = WholeStep { disturbed: Some(told), ..whole_step };
+        let whole_told = Some((whole_step, findings));
+        return Ok(Predicted { prediction: whole.prediction, scaled: None, whole: whole_told });
+    }
     let mut run = |of: &Loaded, phases: Prediction| {
         whole_step(of, world, (engine, patience), phases, &mut |fabric, transfers| {
             refuse_long(of, fabric, engine, transfers, patience)?;
@@ -215,17 +232,8 @@ pub(super) fn on_one_clock(
             engine::run_whole(of, fabric, engine, transfers, watch)
         })
     };
-    let disturbed = Way::needed(loaded) == Way::Whole;
-    let mut undisturbed = None;
-    if disturbed {
-        undisturbed = Some(run(&quiet, phases.clone())?.prediction);
-    }
-    let without = undisturbed.as_ref().map(|quiet| BreakdownSeconds::of(&quiet.breakdown).total());
     let mut whole = run(loaded, phases)?;
-    if let Some(quiet) = &undisturbed {
-        whole.prediction.causes = causes::with_faults(quiet, &whole.prediction);
-    }
-    let told = WholeStep::of(&whole, two_level_s, without);
+    let told = WholeStep::of(&whole, two_level_s, None);
     let findings = std::mem::take(&mut whole.findings);
     Ok(Predicted { prediction: whole.prediction, scaled: None, whole: Some((told, findings)) })
 }

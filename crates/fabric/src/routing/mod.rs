@@ -12,6 +12,7 @@
 //!
 //! Nothing outside this folder changes; the shared tests loop over [`Policy::ALL`].
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use schemars::JsonSchema;
@@ -27,6 +28,7 @@ pub mod e_ecmp;
 pub mod ecmp;
 pub mod flowlet;
 pub mod infiniband_adaptive;
+mod of_tiers;
 pub mod path_pinning;
 pub mod queue_pairs;
 pub mod reps;
@@ -122,6 +124,16 @@ pub trait Routing: Debug {
     /// How the flow engine lays a message of this size over the candidates.
     fn spread(&self, _message: Bytes) -> Spread {
         Spread::One
+    }
+
+    /// Whether a message of this size is spread at this switch.
+    fn spreads_at(&self, _at: NodeId, message: Bytes) -> bool {
+        self.spread(message) != Spread::One
+    }
+
+    /// Whether all switches choose alike.
+    fn is_uniform(&self) -> bool {
+        true
     }
 
     /// Whole paths for flows that are known beforehand; `None` if the policy does not plan, and
@@ -239,6 +251,9 @@ pub enum QueuePairUse {
 pub struct RoutingConfig {
     /// Which policy.
     pub policy: Policy,
+    /// The policy of switches of single tiers, by the tier's name, where parts of a fabric choose
+    /// differently.
+    pub policy_of_tier: BTreeMap<String, Policy>,
     /// Which fields of a packet switches hash.
     pub hash: HashFields,
     /// The hash function of the switches.
@@ -276,12 +291,25 @@ pub struct RoutingConfig {
     pub busy: Bytes,
     /// InfiniBand adaptive routing: messages up to this size stay on the static port.
     pub static_below: Bytes,
+    /// From a failure, or its end, until the switches next to it know.
+    pub detection: Span,
+    /// From there until packets take other ways. Left out: nothing where switches choose among
+    /// ports themselves, 10 s where a subnet manager computes routes (`static-up-down`).
+    pub recomputation: Option<Span>,
 }
+
+/// What a subnet manager takes to compute and hand out the routes of a large fabric: "as long as
+/// 10-20 seconds" (J. Lotto, Mellanox, at the announcement of SHIELD, EnterpriseAI, 15 June 2017).
+const SUBNET_MANAGER: Span = Span::from_ms(10_000);
+
+/// Nobody waits longer for a network.
+const LONGEST_REROUTING: Span = Span::from_ms(1_000_000);
 
 impl Default for RoutingConfig {
     fn default() -> Self {
         Self {
             policy: Policy::default(),
+            policy_of_tier: BTreeMap::new(),
             hash: HashFields::default(),
             function: HashFunction::default(),
             seeds: Seeds::default(),
@@ -310,6 +338,9 @@ impl Default for RoutingConfig {
             busy: Bytes::from_kib(64),
             // NCCL_IB_AR_THRESHOLD's default (nccl, net_ib).
             static_below: Bytes::from_kib(8),
+            // A physical failure is "often detected in milliseconds" (RFC 7938, section 7.1).
+            detection: Span::from_ms(1),
+            recomputation: None,
         }
     }
 }
@@ -329,12 +360,30 @@ impl Ranged for RoutingConfig {
         check.at_least("entropies", self.entropies, 1);
         check.positive("chunk", self.chunk);
         check.positive("interval", self.interval);
+        let mut policies = self.policy_of_tier.values().chain([&self.policy]);
+        let planned = |policy: &Policy| {
+            matches!(policy, Policy::TrafficEngineering | Policy::Flowlet | Policy::PathPinning)
+        };
+        if !self.policy_of_tier.is_empty()
+            && let Some(policy) = policies.find(|policy| planned(policy))
+        {
+            let (keys, range) = (["policy_of_tier", "policy"], "a policy that decides hop by hop");
+            check.refuse(&keys, format!("`{}`", policy.name()), range);
+        }
+        check.at_most("detection", self.detection, LONGEST_REROUTING);
+        if let Some(span) = self.recomputation {
+            check.at_most("recomputation", span, LONGEST_REROUTING);
+        }
     }
 }
 
 impl RoutingConfig {
     /// Names the settings that the policy does not look at.
     pub fn unused(&self, chooser: Chooser, idle: &mut units::Idle) {
+        if !self.policy_of_tier.is_empty() {
+            // Each of them looks at settings of its own.
+            return;
+        }
         use Policy::{
             Adaptive, EEcmp, Ecmp, Flowlet, InfinibandAdaptive, PathPinning, Reps, Spray,
             StaticUpDown, TrafficEngineering,
@@ -405,8 +454,30 @@ impl RoutingConfig {
         }
     }
 
+    /// From a failure, or its end, until packets take other ways.
+    ///
+    /// A switch that hashes takes a dead port out of its groups, and one that routes adaptively
+    /// chooses among the others (on InfiniBand SHIELD, which is on by default): both at once.
+    pub fn rerouting(&self) -> Span {
+        let computed = match self.policy {
+            Policy::StaticUpDown => SUBNET_MANAGER,
+            _ => Span::ZERO,
+        };
+        self.detection + self.recomputation.unwrap_or(computed)
+    }
+
+    /// Names what only counts when something fails.
+    pub fn unused_without_faults(&self, idle: &mut units::Idle) {
+        for key in ["detection", "recomputation"] {
+            idle.key(key, "nothing fails", "[[faults]]");
+        }
+    }
+
     /// The policy on a fabric, in a run with this seed.
     pub fn build(&self, fabric: &Fabric, seed: u64) -> Box<dyn Routing> {
+        if !self.policy_of_tier.is_empty() {
+            return Box::new(of_tiers::OfTiers::new(self, fabric, seed));
+        }
         match self.policy {
             Policy::Ecmp => Box::new(ecmp::Ecmp::new(self, fabric, seed)),
             Policy::EEcmp => Box::new(e_ecmp::e_ecmp(self, fabric, seed)),

@@ -3,8 +3,10 @@
 
 use std::cmp::Reverse;
 
+use fabric::NodeId;
+use fabric::fault::Leave;
 use fabric::routing::RoutingConfig;
-use traffic::{Finding, OpId, OpKind};
+use traffic::{ConnectionId, Finding, OpId, OpKind};
 use units::Id;
 
 use super::{Carrier, Event, Lane, NONE, Part, Running, Simulation, time};
@@ -24,8 +26,12 @@ impl Simulation<'_, '_> {
                 self.network.set_capacity(link as u32, capacity);
             }
         }
-        let convergence = self.settings.flow.convergence.as_secs_f64();
-        self.schedule(self.now + convergence, Event::Converged);
+        let rerouting = self.settings.routing.rerouting().as_secs_f64();
+        self.schedule(self.now + rerouting, Event::Converged);
+        if let Leave::After(span) = self.settings.leave {
+            self.schedule(self.now + span.as_secs_f64(), Event::Converged);
+        }
+        self.note_stalls();
         if let Some(change) = self.settings.faults.next_change(now) {
             self.schedule(change.as_secs_f64(), Event::Changed);
         }
@@ -33,8 +39,76 @@ impl Simulation<'_, '_> {
 
     /// Switches route around what has failed, and over what has come back.
     pub(super) fn converged(&mut self) {
-        self.paths.set_health(self.health.clone());
+        let known = self.settings.faults.known(self.fabric, time(self.now), self.settings.leave);
+        self.paths.set_health(known);
         self.reroute();
+        self.note_stalls();
+    }
+
+    /// Looks at everything that has something to send: what does not move, and since when.
+    fn note_stalls(&mut self) {
+        if self.settings.give_up.is_none() {
+            return;
+        }
+        self.network.settle();
+        self.progress.update(self.now, &mut self.network);
+        let busy = self.lanes.iter().enumerate().filter(|(_, lane)| lane.head != NONE);
+        let still =
+            busy.filter(|(_, lane)| lane.flow.is_none_or(|flow| self.network.rate(flow) == 0.0));
+        let mut stalled: Vec<Carrier> = still.map(|(at, _)| Carrier::Lane(at as u32)).collect();
+        let running = self.coupled.iter();
+        let still = running.filter(|(_, running)| self.network.rate(running.flow) == 0.0);
+        stalled.extend(still.map(|(op, _)| Carrier::Coupled(*op)));
+        stalled.extend(self.stranded.iter().copied());
+        let before = std::mem::take(&mut self.stalled);
+        for who in stalled {
+            self.note_stall(who, before.get(&who).copied().unwrap_or(self.now));
+        }
+    }
+
+    /// Notes that something moves nothing since an instant.
+    pub(super) fn note_stall(&mut self, who: Carrier, since: f64) {
+        let Some(give_up) = self.settings.give_up else { return };
+        if self.stalled.insert(who, since).is_none() {
+            self.schedule(since + give_up.as_secs_f64(), Event::GiveUp);
+        }
+    }
+
+    /// Ends the run if something has moved nothing for as long as its retries last.
+    pub(super) fn give_up(&mut self) {
+        let Some(give_up) = self.settings.give_up else { return };
+        let is_over = |since: f64| give_up.as_secs_f64() * (1.0 - 1e-9) <= self.now - since;
+        let Some((who, _)) = self.stalled.iter().find(|(_, since)| is_over(**since)) else {
+            return;
+        };
+        let connection = match who {
+            Carrier::Lane(lane) => Some(self.lanes[*lane as usize].connection),
+            Carrier::Coupled(op) => match &self.transfers.ops()[*op].kind {
+                OpKind::Coupled { edges, .. } => self.lost_edge(edges),
+                _ => None,
+            },
+            Carrier::Background => None,
+        };
+        let name = connection.map_or("a queue pair".to_owned(), |connection| {
+            let ends = &self.transfers.connections()[connection];
+            let [from, to] = [ends.from, ends.to].map(|node| self.fabric.name(node));
+            format!("{from} to {to}")
+        });
+        let text = format!("{name}: nothing moved for {give_up:.1}, all retries are used up");
+        self.outcome.gave_up = Some(Finding { at: time(self.now), text });
+    }
+
+    /// Of a folded channel that does not move, the edge that has lost its way: one that ends at a
+    /// NIC with a dead port.
+    fn lost_edge(&self, edges: &std::ops::Range<u32>) -> Option<ConnectionId> {
+        let is_dead =
+            |node: NodeId| self.fabric.ports(node).iter().any(|port| self.health.is_down(*port));
+        let edges = self.transfers.coupled(edges);
+        let is_hit = |edge: &&ConnectionId| {
+            let ends = &self.transfers.connections()[**edge];
+            is_dead(ends.from) || is_dead(ends.to)
+        };
+        edges.iter().find(is_hit).or(edges.first()).copied()
     }
 
     /// The planner looks again.

@@ -5,8 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use fabric::NodeId;
+use fabric::fault::{Fault, FaultKind, Faults};
 use job::parallel::Coordinates;
 use job::{GroupKind, Layout};
+use traffic::Pace;
 use units::{Id, Random};
 
 use crate::jitter::{Jitter, Straggler};
@@ -39,13 +42,16 @@ pub(super) struct Cast {
     /// By actor: how much longer its computation takes than it should.
     pub(super) slowness: Vec<f64>,
     clubs: BTreeMap<GroupKind, Clubs>,
+    /// By actor that has slow GPUs: when, and how slow.
+    pub(super) paces: BTreeMap<ActorId, Pace>,
 }
 
 impl Cast {
     /// The actors of a layout, all alike.
     pub(super) fn new(layout: Layout) -> Self {
         let actors = layout.pp * layout.dp * layout.cp;
-        Self { layout, slowness: vec![1.0; actors as usize], clubs: BTreeMap::new() }
+        let slowness = vec![1.0; actors as usize];
+        Self { layout, slowness, clubs: BTreeMap::new(), paces: BTreeMap::new() }
     }
 
     /// Copies of a stage.
@@ -105,6 +111,21 @@ impl Cast {
                 let named = named.map(|slow| slow.compute_factor(stage as u32));
                 let actor = self.actor(stage, copy);
                 self.slowness[actor.index()] = pace * named.fold(1.0, f64::max);
+            }
+        }
+    }
+
+    /// Notes whose GPUs are slow at times: a slow one slows its group.
+    pub(super) fn set_paces(&mut self, network: &Network<'_>, faults: &Faults) {
+        let is_slow = |fault: &Fault| matches!(fault.kind, FaultKind::SlowGpu { .. });
+        if !faults.all().iter().any(is_slow) {
+            return;
+        }
+        for actor in (0..self.slowness.len()).map(ActorId::from_index) {
+            let ranks = (0..self.layout.tp).map(|tp| network.gpu(self.rank(actor, tp)));
+            let pace = faults.paces(&ranks.collect::<Vec<NodeId>>());
+            if !pace.is_empty() {
+                self.paces.insert(actor, pace);
             }
         }
     }

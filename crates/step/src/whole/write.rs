@@ -75,6 +75,8 @@ pub(super) struct Writing<'w, 'n> {
 pub(super) fn write(writing: Writing<'_, '_>, overhead: Span) -> Result<Sheet, Unserved> {
     let mut transfers = Transfers::new();
     let label = transfers.label("computation");
+    let paces = writing.cast.paces.iter();
+    let paces = paces.map(|(actor, pace)| (*actor, transfers.pace(pace.clone()))).collect();
     let first = OpId::from_index(0);
     let stages = writing.stages.len();
     let mut writer = Writer {
@@ -85,6 +87,7 @@ pub(super) fn write(writing: Writing<'_, '_>, overhead: Span) -> Result<Sheet, U
         sheet: Sheet { transfers, written: vec![Vec::new(); stages], norm: first, end: first },
         writing,
         label,
+        paces,
     };
     writer.passes()?;
     writer.norm();
@@ -100,6 +103,8 @@ struct Writer<'w, 'n> {
     writing: Writing<'w, 'n>,
     sheet: Sheet,
     label: LabelId,
+    /// Of actors that have slow GPUs.
+    paces: BTreeMap<ActorId, u32>,
     /// By stage: the node that is written next.
     next: Vec<usize>,
     /// Where messages were sent: the stage's node, by the stages and the tag.
@@ -183,10 +188,7 @@ impl Writer<'_, '_> {
             Doing::Time(parts) => self.times(stage, parts),
             Doing::Optimize(parts) => {
                 let norm = self.sheet.norm;
-                let ends = (0..copies).map(|copy| {
-                    let span = slowed(&parts, self.slowness(stage, copy));
-                    self.wait(span, &[norm])
-                });
+                let ends = (0..copies).map(|copy| self.compute((stage, copy), &parts, &[norm]));
                 Written { ends: ends.collect(), begins: Vec::new() }
             }
             Doing::Receive(message) => {
@@ -215,9 +217,21 @@ impl Writer<'_, '_> {
         let copies = 0..self.writing.cast.copies() as usize;
         let ends = copies.map(|copy| {
             let after = self.after(stage, copy);
-            self.wait(slowed(&parts, self.slowness(stage, copy)), &after)
+            self.compute((stage, copy), &parts, &after)
         });
         Written { ends: ends.collect(), begins: Vec::new() }
+    }
+
+    /// What a copy of a stage computes.
+    fn compute(&mut self, (stage, copy): (usize, usize), parts: &Parts, after: &[OpId]) -> OpId {
+        let span = slowed(parts, self.slowness(stage, copy));
+        let actor = self.writing.cast.actor(stage as u64, copy as u64);
+        let Some(&pace) = self.paces.get(&actor) else { return self.wait(span, after) };
+        // A slow GPU is slow in its kernels; what its group exchanges takes as long as ever.
+        let exchanged = parts.total().saturating_sub(parts.get(Share::Compute));
+        let computed = self.wait(span.saturating_sub(exchanged), after);
+        self.sheet.transfers.set_pace(computed, pace);
+        self.wait(exchanged, &[computed])
     }
 
     /// The messages of all ranks of a stage.

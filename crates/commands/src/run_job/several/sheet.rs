@@ -23,13 +23,24 @@ pub(super) fn sheet(report: &Report) -> Sheet {
     );
     let mut sheet = Sheet::new().heading(title).text(verdict(report)).table(jobs(report));
     for job in &report.jobs {
-        sheet = sheet.text(format!("{}: {}. Servers {}.", job.name, job.words, job.nodes));
+        let servers = match job.nodes.as_str() {
+            "" => String::new(),
+            nodes => format!(" Servers {nodes}."),
+        };
+        sheet = sheet.text(format!("{}: {}.{servers}", job.name, job.words));
     }
     sheet = sheet.chart(bars(report));
     sheet = match meetings(report) {
         None => sheet.note("No two of them use the same link."),
         Some(met) => sheet.heading("Who slows whom, and where they meet").table(met),
     };
+    if report.jobs.iter().any(|job| job.gpus == 0) {
+        let words = format!("From the first start until all are over: {}.", span(report.all_s));
+        sheet = sheet.text(words);
+    }
+    if let Some(seeds) = &report.seeds {
+        sheet = seeds.show(sheet);
+    }
     for finding in &report.findings {
         sheet = sheet.note(finding);
     }
@@ -99,13 +110,15 @@ fn jobs(report: &Report) -> Table {
 fn bars(report: &Report) -> Chart {
     let mut frame = Frame::new(&["job", "way", "step_s"]);
     for job in &report.jobs {
-        frame.push(vec![job.name.clone().into(), "alone".into(), job.alone_s.into()]);
-        frame.push(vec![job.name.clone().into(), "shared".into(), job.step_s.into()]);
+        for (way, step) in [("alone", job.alone_s), ("shared", job.step_s)] {
+            let name = format!("{}, {way}", job.name);
+            frame.push(vec![name.as_str().into(), way.into(), step.into()]);
+        }
     }
     Chart::new(ChartKind::Bars, "A step alone and beside the others", frame)
-        .axes("job", "step_s")
-        .labels("job", "step")
-        .units(Unit::Number, Unit::Seconds)
+        .axes("step_s", "job")
+        .labels("step", "")
+        .units(Unit::Seconds, Unit::Number)
         .by("way")
 }
 

@@ -1,0 +1,384 @@
+//! Faults in the middle of steps: the step that is hit, those after it, and what that costs.
+//!
+//! Steps are run in a row on one clock, with faults and without, and set side by side. A job that
+//! loses a GPU, or whose queue pairs use up their retries, ends there: the communicator aborts, and
+//! the job goes on from its last checkpoint with a spare in the place of what broke. Until its last
+//! checkpoint lies half an interval on average.
+
+use fabric::fault::{Fault, FaultKind, Faults};
+use report::{Align, Chart, ChartKind, Frame, Sheet, Table, Unit};
+use scenario::Loaded;
+use serde::Serialize;
+use step::faults::DataParallel;
+use step::predict::Prediction;
+use step::timeline::Share;
+use step::whole::Whole;
+use units::{Span, Time};
+
+use super::several::{self, Row};
+use super::whole::{WholeStep, quiet};
+use super::{BreakdownSeconds, causes};
+use crate::campaign;
+use crate::failure::Failure;
+use crate::world::JobWorld;
+
+/// At most so many steps are run until a fault comes and has gone.
+const MOST_STEPS: u32 = 16;
+
+/// Above so many GPUs only the step that is hit is run: two of them would take twice the memory.
+const MOST_GPUS: u64 = 4096;
+
+/// Steps with faults that come or go, beside the same without.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Disturbed {
+    /// The faults that come or go.
+    pub faults: Vec<FaultRow>,
+    /// The steps that were run, in a row.
+    pub steps: Vec<StepRow>,
+    /// How the job ended and what that costs, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart: Option<Restart>,
+    /// What the faults cost over all these steps.
+    pub cost_s: f64,
+}
+
+/// A fault that comes or goes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FaultRow {
+    /// What is hit.
+    pub on: String,
+    /// What happens to it.
+    pub kind: &'static str,
+    /// When, from the start of the first step.
+    pub at_s: f64,
+    /// When it is over; none for never.
+    pub until_s: Option<f64>,
+}
+
+/// A step with faults beside the same without.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StepRow {
+    /// Its number in the row.
+    pub step: usize,
+    /// When it began.
+    pub start_s: f64,
+    /// How long it takes without them.
+    pub undisturbed_s: f64,
+    /// How long with them; of one in which the job ends, until training is where it was.
+    pub step_s: f64,
+    /// The difference.
+    pub cost_s: f64,
+}
+
+/// A job that ended and was started again.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Restart {
+    /// When it ended.
+    pub at_s: f64,
+    /// In which step of the row.
+    pub step: usize,
+    /// Why.
+    pub why: String,
+    /// What of that step was done.
+    pub lost_s: f64,
+    /// What was trained since the last checkpoint, on average, and is trained again; nothing where
+    /// the other copies go on.
+    pub redone_s: f64,
+    /// Until it is known, and the bad node found.
+    pub detection_s: f64,
+    /// Until training goes on.
+    pub restart_s: f64,
+    /// All of it.
+    pub cost_s: f64,
+}
+
+/// Steps with faults and without, and the one to tell of.
+pub(super) struct Ran {
+    pub(super) told: Disturbed,
+    /// The step in which the first fault comes: what is told of it on one clock.
+    pub(super) whole: Whole,
+    pub(super) undisturbed_s: f64,
+}
+
+/// How many steps to run: until the last fault has gone, and one more.
+fn steps(loaded: &Loaded, world: &JobWorld<'_>, step_s: f64) -> u32 {
+    if MOST_GPUS < world.job.layout.gpus() {
+        return 1;
+    }
+    let timed = loaded.faults.all().iter().zip(&loaded.scenario.faults);
+    let timed = timed.filter(|(_, config)| config.comes_or_goes());
+    let over = timed.map(|(fault, _)| match fault.until {
+        Time::MAX => fault.at.as_secs_f64(),
+        until => until.as_secs_f64(),
+    });
+    let last = over.fold(0.0, f64::max);
+    ((last / step_s).ceil() as u32).saturating_add(1).clamp(2, MOST_STEPS)
+}
+
+/// The scenario without the loss of GPUs, which no engine plays, and the first that the job has.
+fn without_losses<'l>(
+    loaded: &'l Loaded,
+    quiet: &Row,
+) -> Result<(Box<Loaded>, Option<&'l Fault>), Failure> {
+    let mut played = Box::new(loaded.clone());
+    let gpus = &quiet.gpus;
+    let is_own =
+        |fault: &Fault| fault.kind.is_loss() && fault.nodes.iter().any(|n| gpus.contains(n));
+    let faults = loaded.faults.all().iter().zip(&loaded.scenario.faults);
+    let kept = faults.filter(|(fault, _)| !is_own(fault)).map(|(_, config)| config.clone());
+    played.scenario.faults = kept.collect();
+    let faults = Faults::new(loaded.fabric(), &played.scenario.faults, "faults");
+    played.faults = faults.map_err(|_| Failure::Run("faults that were checked".to_owned()))?;
+    Ok((played, loaded.faults.loss_of(gpus)))
+}
+
+/// Runs steps in a row with faults and without.
+pub(super) fn run(
+    loaded: &Loaded,
+    world: &JobWorld<'_>,
+    phases: &Prediction,
+    options: several::Options,
+    watch: &mut packetsim::Watch<'_>,
+) -> Result<Ran, Failure> {
+    let steps = steps(loaded, world, BreakdownSeconds::of(phases).total());
+    let options = several::Options { steps, ..options };
+    let calm = several::in_a_row(&*quiet(loaded)?, world, phases.clone(), options, watch)?;
+    let (played, loss) = without_losses(loaded, &calm)?;
+    let rough = several::in_a_row(&played, world, phases.clone(), options, watch)?;
+    let end = |row: &Row| row.ends.last().copied().unwrap_or(Time::ZERO);
+    let lost = loss.filter(|fault| rough.gave_up.is_some() || fault.at < end(&rough));
+    let gave_up = rough.gave_up.as_ref().map(|finding| (finding.at, finding.text.clone()));
+    let over = lost.map(|fault| (fault.at, format!("{}: {}", fault.name, fault.kind.name())));
+    let over = [over, gave_up].into_iter().flatten().min_by_key(|(at, _)| *at);
+    let rows = Rows { calm: &calm, rough: &rough };
+    let restart = over.map(|(at, why)| rows.restart(loaded, world, at, why));
+    let told = rows.told(loaded, restart);
+    let first = told.faults.iter().map(|fault| fault.at_s).fold(f64::INFINITY, f64::min);
+    let shown = shown(&calm, first);
+    let whole = rows.whole(shown, &told);
+    Ok(Ran { undisturbed_s: told.steps[shown].undisturbed_s, told, whole })
+}
+
+/// The step in which the first fault comes; the first where it comes after all of them.
+fn shown(calm: &Row, first_s: f64) -> usize {
+    let over = calm.ends.iter().position(|end| first_s < end.as_secs_f64());
+    over.unwrap_or(0)
+}
+
+/// Steps without faults and with them.
+struct Rows<'r> {
+    calm: &'r Row,
+    rough: &'r Row,
+}
+
+fn seconds(whole: &Whole) -> f64 {
+    BreakdownSeconds::of(&whole.prediction).total()
+}
+
+impl Rows<'_> {
+    /// What it costs that the job ends at an instant.
+    fn restart(&self, loaded: &Loaded, world: &JobWorld<'_>, at: Time, why: String) -> Restart {
+        let starts = self.rough.starts();
+        let step = starts.iter().rposition(|start| *start <= at).unwrap_or(0);
+        let exposed = BreakdownSeconds::of(&self.calm.wholes[0].prediction);
+        let exposed = exposed.communication() / exposed.total();
+        let reliability = &loaded.scenario.reliability;
+        let size = campaign::run_size(world.job, world.fabric(), exposed);
+        let lost_s = at.since(starts[step]).as_secs_f64();
+        let is_elastic = reliability.data_parallel == DataParallel::Elastic;
+        let (redone_s, detection_s, restart_s) = match is_elastic {
+            true => (0.0, 0.0, reliability.stall.as_secs_f64()),
+            false => (
+                0.5 * reliability.goodput(size).interval_s,
+                reliability.detection.as_secs_f64(),
+                reliability.restart.as_secs_f64(),
+            ),
+        };
+        let cost_s = lost_s + redone_s + detection_s + restart_s;
+        let at_s = at.as_secs_f64();
+        Restart { at_s, step, why, lost_s, redone_s, detection_s, restart_s, cost_s }
+    }
+
+    fn told(&self, loaded: &Loaded, restart: Option<Restart>) -> Disturbed {
+        let faults = loaded.faults.all().iter().zip(&loaded.scenario.faults);
+        let timed =
+            faults.filter(|(_, config)| config.comes_or_goes()).map(|(fault, _)| FaultRow {
+                on: fault.name.clone(),
+                kind: FaultKind::name(fault.kind),
+                at_s: fault.at.as_secs_f64(),
+                until_s: (fault.until < Time::MAX).then(|| fault.until.as_secs_f64()),
+            });
+        let mut steps: Vec<StepRow> = Vec::new();
+        let mut start_s = 0.0;
+        for (step, calm) in self.calm.wholes.iter().enumerate() {
+            let undisturbed_s = seconds(calm);
+            let step_s = match (&restart, self.rough.wholes.get(step)) {
+                (Some(restart), _) if restart.step == step => undisturbed_s + restart.cost_s,
+                // What broke has been replaced by then.
+                (Some(restart), _) if restart.step < step => undisturbed_s,
+                (_, Some(rough)) => seconds(rough),
+                (_, None) => undisturbed_s,
+            };
+            let cost_s = step_s - undisturbed_s;
+            steps.push(StepRow { step, start_s, undisturbed_s, step_s, cost_s });
+            start_s += step_s;
+        }
+        let cost_s = steps.iter().map(|step| step.cost_s).sum();
+        Disturbed { faults: timed.collect(), steps, restart, cost_s }
+    }
+
+    /// A step as it is told of.
+    fn whole(&self, shown: usize, told: &Disturbed) -> Whole {
+        let calm = &self.calm.wholes[shown];
+        let mut whole = match (&told.restart, self.rough.wholes.get(shown)) {
+            (Some(restart), _) if restart.step <= shown => {
+                let mut ended = calm.clone();
+                if restart.step == shown {
+                    lengthen(&mut ended.prediction, Span::from_secs_f64(restart.cost_s));
+                }
+                ended
+            }
+            (_, Some(rough)) => rough.clone(),
+            (_, None) => calm.clone(),
+        };
+        whole.prediction.causes = causes::with_faults(&calm.prediction, &whole.prediction);
+        whole.findings.extend(self.rough.findings.iter().cloned());
+        whole.findings.sort_unstable();
+        whole.findings.dedup();
+        whole
+    }
+}
+
+/// Adds what a restart costs to a step.
+fn lengthen(prediction: &mut Prediction, more: Span) {
+    let step = prediction.step + more;
+    let share = prediction.step.as_secs_f64() / step.as_secs_f64();
+    prediction.step = step;
+    prediction.breakdown = prediction.breakdown.with(Share::Other, more);
+    prediction.tflops_per_gpu *= share;
+    prediction.mfu *= share;
+}
+
+impl WholeStep {
+    /// The faults of the steps that were run, if some came or went.
+    pub(super) fn show_faults(&self, sheet: Sheet) -> Sheet {
+        match &self.disturbed {
+            Some(disturbed) => disturbed.show(sheet),
+            None => sheet,
+        }
+    }
+}
+
+fn span(seconds: f64) -> String {
+    match seconds {
+        ..1e-9 => "0 s".to_owned(),
+        _ => format!("{:.3}", Span::from_secs_f64(seconds)),
+    }
+}
+
+impl Disturbed {
+    fn words(&self) -> String {
+        let hit: Vec<&StepRow> = self.steps.iter().filter(|step| 1e-6 < step.cost_s).collect();
+        let mut text = match hit.first() {
+            None => "No step takes longer for them.".to_owned(),
+            Some(first) => format!(
+                "Step {} was hit and takes {} instead of {}; in all they cost {}.",
+                first.step,
+                span(first.step_s),
+                span(first.undisturbed_s),
+                span(self.cost_s)
+            ),
+        };
+        let after = hit.first().and_then(|first| self.steps.get(first.step + 1));
+        if let Some(after) = after {
+            text += &format!(" The step after it takes {}.", span(after.step_s));
+        }
+        if let Some(restart) = &self.restart {
+            text += &format!(
+                " The job ended at {} ({}) and goes on from its last checkpoint: {} of the step \
+                 are lost, {} since the checkpoint are trained again, {} until it is known and {} \
+                 until training goes on, with a spare for what broke.",
+                span(restart.at_s),
+                restart.why,
+                span(restart.lost_s),
+                span(restart.redone_s),
+                span(restart.detection_s),
+                span(restart.restart_s),
+            );
+        }
+        text
+    }
+
+    fn show(&self, sheet: Sheet) -> Sheet {
+        let mut table = Table::new([
+            ("step", Align::Right),
+            ("begins", Align::Right),
+            ("undisturbed", Align::Right),
+            ("with faults", Align::Right),
+            ("costs", Align::Right),
+        ]);
+        for row in &self.steps {
+            table.row([
+                row.step.to_string(),
+                span(row.start_s),
+                span(row.undisturbed_s),
+                span(row.step_s),
+                span(row.cost_s),
+            ]);
+        }
+        sheet.heading("Faults in the middle").text(self.words()).table(table).chart(self.chart())
+    }
+
+    /// Steps and faults on one clock.
+    fn chart(&self) -> Chart {
+        let mut frame = Frame::new(&["lane", "start_s", "end_s", "name", "work"]);
+        let mut undisturbed = 0.0;
+        for row in &self.steps {
+            let end = undisturbed + row.undisturbed_s;
+            let name = format!("step {}", row.step);
+            let lane = "undisturbed";
+            let work = "step";
+            frame.push(vec![
+                lane.into(),
+                undisturbed.into(),
+                end.into(),
+                name.as_str().into(),
+                work.into(),
+            ]);
+            undisturbed = end;
+            let (lane, end) = ("with faults", row.start_s + row.step_s);
+            let work = if 1e-6 < row.cost_s { "step that was hit" } else { "step" };
+            let name = name.as_str().into();
+            frame.push(vec![lane.into(), row.start_s.into(), end.into(), name, work.into()]);
+        }
+        let last = self.steps.last().map_or(0.0, |row| row.start_s + row.step_s);
+        for fault in &self.faults {
+            let until = fault.until_s.unwrap_or(last).min(last);
+            let name = format!("{}: {}", fault.on, fault.kind);
+            if fault.at_s < until {
+                let (lane, name) = (fault.on.as_str().into(), name.as_str().into());
+                frame.push(vec![lane, fault.at_s.into(), until.into(), name, fault.kind.into()]);
+            }
+        }
+        Chart::new(ChartKind::Timeline, "Steps and faults on one clock", frame)
+            .caption("The steps without faults, the same with them, and when each fault lasts.")
+            .axes("start_s", "lane")
+            .spans("start_s", "end_s")
+            .by("work")
+            .named_by("name")
+            .labels("time", "")
+            .units(Unit::Seconds, Unit::Number)
+    }
+
+    /// The faults that fall into the step that is drawn, on its own clock: what, from, until.
+    pub(super) fn within(&self, step_s: f64) -> Vec<(String, f64, f64)> {
+        let first = self.faults.iter().map(|fault| fault.at_s).fold(f64::INFINITY, f64::min);
+        let shown = self.steps.iter().rfind(|row| row.start_s <= first);
+        let from = shown.map_or(0.0, |row| row.start_s);
+        let told = self.faults.iter().map(|fault| {
+            let until = fault.until_s.map_or(step_s, |until| until - from).min(step_s);
+            (format!("{}: {}", fault.on, fault.kind), (fault.at_s - from).max(0.0), until)
+        });
+        told.filter(|(_, from, until)| from < until).collect()
+    }
+}

@@ -1,0 +1,180 @@
+//! Faults in the middle of steps: every kind, rerouting by transport, fail-over, and restarts.
+
+use commands::Engine;
+use commands::packets::Patience;
+use commands::run_job::{self, Disturbed, Report};
+use packetsim::Watch;
+use scenario::{Loaded, Purpose, Request, load};
+
+fn loaded(set: &[&str]) -> Loaded {
+    let set = set.iter().chain(&["jitter.mean=0"]).map(|set| (*set).to_owned()).collect();
+    let scenario = Some("small-128".to_owned());
+    let purpose = Purpose::Run(Engine::Flow);
+    load(&Request { scenario, set, purpose, ..Request::default() }).expect("it is valid")
+}
+
+fn run(set: &[&str]) -> Report {
+    let mut watch = Watch::default();
+    run_job::run_once(&loaded(set), Engine::Flow, Patience::Usual, true, &mut watch)
+        .expect("it runs")
+}
+
+fn fault(on: &str, when: &str, what: &str) -> String {
+    format!("faults=[{{on=\"{on}\",{when},what={{{what}}}}}]")
+}
+
+fn disturbed(set: &[&str]) -> Disturbed {
+    run(set).whole.expect("it is whole").disturbed.expect("something comes or goes")
+}
+
+const DOWN: &str = "kind=\"link-down\"";
+const FOR_2S: &str = "at=\"5s\",for=\"2s\"";
+const TWO_PORTS: [&str; 2] = ["fabric.topology=dual-plane", "cluster.ports_per_nic=2"];
+
+/// A GPU at half its speed all the time is what the scenario calls a straggler; for a fifth of the
+/// step it costs about a fifth of that.
+#[test]
+fn a_slow_gpu_slows_its_step_while_it_is_slow() {
+    let slow = "kind=\"slow-gpu\",speed=0.5";
+    let always = run(&[&fault("GPU 0", "at=\"0s\"", slow)]);
+    let straggler = run(&["stragglers=[{gpu={stage=0,speed=0.5}}]"]);
+    let apart = always.step_s / straggler.step_s - 1.0;
+    assert!(apart.abs() < 0.002, "{} {}", always.step_s, straggler.step_s);
+    let whole = always.whole.unwrap();
+    let without = whole.undisturbed_s.unwrap();
+    let most = whole.disturbed.unwrap();
+    // It stays slow: the step after it is as long.
+    assert!((most.steps[1].step_s / most.steps[0].step_s - 1.0).abs() < 0.01, "{most:?}");
+    let some = disturbed(&[&fault("GPU 0", "at=\"0s\",for=\"3s\"", slow)]);
+    assert!(0.0 < some.cost_s && some.cost_s < always.step_s - without, "{some:?}");
+    assert!(some.cost_s <= 1.5 + 0.01, "half of 3 s is lost at most: {some:?}");
+    let elsewhere = disturbed(&[&fault("GPU 0", "at=\"900s\"", slow)]);
+    assert_eq!(elsewhere.cost_s, 0.0);
+}
+
+/// A NIC with one port that moves half is a link at half its rate; with two ports each has half.
+#[test]
+fn a_slow_nic_is_a_slow_link() {
+    let cost = |set: &[&str], on: &str, what: &str| {
+        let fault = fault(on, FOR_2S, what);
+        disturbed(&[set, &[&fault]].concat()).cost_s
+    };
+    let nic = cost(&[], "NIC 0", "kind=\"slow-nic\",rate=\"200Gbps\"");
+    let link = cost(&[], "NIC 0", "kind=\"degraded\",rate=\"200Gbps\"");
+    assert!((nic - link).abs() < 1e-6 && 0.4 < nic, "{nic} {link}");
+    let both = cost(&TWO_PORTS, "NIC 0", "kind=\"slow-nic\",rate=\"200Gbps\"");
+    let each = cost(&TWO_PORTS, "NIC 0", "kind=\"degraded\",rate=\"100Gbps\"");
+    assert!((both - each).abs() < 1e-6 && 0.5 < both, "{both} {each}");
+}
+
+/// The step that is hit and the one after it.
+#[test]
+fn the_step_after_the_fault_is_as_long_as_ever() {
+    let hit = disturbed(&[&fault("NIC 0", "at=\"20s\",for=\"2s\"", DOWN)]);
+    let costs: Vec<f64> = hit.steps.iter().map(|step| step.cost_s).collect();
+    assert!(hit.steps[0].undisturbed_s < 20.0 && costs.len() == 3, "{hit:?}");
+    assert!(costs[0].abs() < 1e-6 && costs[2].abs() < 0.01, "{costs:?}");
+    assert!((costs[1] - 2.0).abs() < 0.05, "{costs:?}");
+    assert!(hit.restart.is_none());
+}
+
+/// Retries end after eight timeouts of 4.096 µs · 2²⁰; the job starts again from its checkpoint.
+#[test]
+fn a_link_that_stays_down_ends_the_job() {
+    let forever = fault("NIC 0", "at=\"5s\",for=\"100s\"", DOWN);
+    let ended = disturbed(&[&forever]);
+    let restart = ended.restart.clone().expect("retries end");
+    let retries = 8.0 * 4.096e-6 * f64::from(1 << 20);
+    // It was busy when the link went down, or soon after.
+    assert!((5.0..5.5).contains(&(restart.at_s - retries)), "{restart:?}");
+    assert!(restart.why.contains("NIC 0"), "{restart:?}");
+    let parts = restart.lost_s + restart.redone_s + restart.detection_s + restart.restart_s;
+    assert!((restart.cost_s - parts).abs() < 1e-9 && (ended.cost_s - parts).abs() < 1e-6);
+    assert!((restart.detection_s, restart.restart_s) == (300.0, 300.0), "{restart:?}");
+    // With more retries than the fault lasts it waits.
+    let waits = disturbed(&[&forever, "network.nic.retries=100"]);
+    assert!(waits.restart.is_none() && (waits.cost_s - 100.0).abs() < 0.5, "{waits:?}");
+    // Where the other copies go on, all wait for the stall.
+    let elastic = disturbed(&[&forever, "reliability.data_parallel=elastic"]);
+    assert_eq!(elastic.restart.unwrap().restart_s, 180.0);
+}
+
+#[test]
+fn a_lost_gpu_or_server_ends_the_job_at_once() {
+    let of = |on: &str, kind: &str| {
+        disturbed(&[&fault(on, "at=\"7s\"", &format!("kind=\"{kind}\""))]).restart
+    };
+    let lost = of("GPU 9", "gpu-down").expect("it is the job's");
+    assert_eq!((lost.at_s, lost.step, lost.lost_s), (7.0, 0, 7.0));
+    assert_eq!(of("server 3", "server-down").expect("it is the job's").at_s, 7.0);
+    // A server that the job has not got.
+    let spare = fault("server 16", "at=\"7s\"", "kind=\"server-down\"");
+    let spare = disturbed(&[&spare, "cluster.gpus=256"]);
+    assert!(spare.restart.is_none() && spare.cost_s.abs() < 1e-6, "{spare:?}");
+}
+
+/// One port of two: a bond moves its queue pairs when routes follow, the library when their retries
+/// are over, and without fail-over they wait.
+#[test]
+fn queue_pairs_leave_a_dead_port_as_the_scenario_says() {
+    let one_port = fault("NIC 0 port 0", FOR_2S, DOWN);
+    let retries = ["network.nic.timeout=100ms", "network.nic.retries=2"];
+    let cost = |failover: &str| {
+        let failover = format!("network.nic.failover={failover}");
+        disturbed(&[&TWO_PORTS[..], &retries, &[&one_port, &failover]].concat())
+    };
+    let bond = cost("bond");
+    assert!((bond.cost_s - 0.001).abs() < 0.001, "{bond:?}");
+    let library = cost("library");
+    assert!(library.restart.is_none(), "{library:?}");
+    assert!((library.cost_s - 0.31).abs() < 0.02, "three timeouts and a probe: {library:?}");
+    let none = cost("none");
+    let restart = none.restart.expect("nothing moves them");
+    assert!((5.3..5.4).contains(&restart.at_s), "{restart:?}");
+}
+
+/// Static routes wait for the subnet manager; adaptive ones, and hashes, for the port alone.
+#[test]
+fn rerouting_takes_what_the_transport_takes() {
+    let link = fault("leaf 3 - spine 0", "at=\"5s\",for=\"3s\"", DOWN);
+    let cost = |set: &[&str]| disturbed(&[set, &[&link]].concat()).cost_s;
+    let subnet = ["network.transport=infiniband", "network.routing.policy=static-up-down"];
+    let of = |spans: &str| cost(&[&subnet[..], &[spans]].concat());
+    let [soon, later] =
+        ["200ms", "1200ms"].map(|span| of(&format!("network.routing.recomputation={span}")));
+    assert!((later - soon - 1.0).abs() < 0.2, "{soon} {later}");
+    // By default it takes longer than the fault lasts.
+    assert!((of("network.routing.detection=1ms") - 3.0).abs() < 0.1);
+}
+
+#[test]
+fn both_parts_alike_are_the_undivided_fabric() {
+    let step = |set: &[&str]| run(set).step_s;
+    let whole = step(&[]);
+    let alike = [
+        "network.transport_of_tier={spine=\"rocev2\"}",
+        "network.routing.policy_of_tier={spine=\"ecmp\",leaf=\"ecmp\"}",
+        "network.routing.policy=ecmp",
+    ];
+    let undivided = step(&alike[2..]);
+    assert!((step(&alike) / undivided - 1.0).abs() < 1e-9);
+    assert!((step(&alike[..1]) / whole - 1.0).abs() < 0.01);
+}
+
+/// InfiniBand below and RoCE above: headers, policy and gateway of each part count.
+#[test]
+fn parts_have_their_own_transport_and_policy() {
+    let step = |set: &[&str]| run(set).step_s;
+    let zones = ["network.transport=infiniband", "network.routing.policy=infiniband-adaptive"];
+    let alone = step(&zones);
+    let joined = "network.transport_of_tier={spine=\"rocev2\"}";
+    let slow = "network.gateway.rate=100Gbps";
+    let [joined_s, slow_s] =
+        [&[joined][..], &[joined, slow]].map(|set| step(&[&zones[..], set].concat()));
+    assert!(alone <= joined_s && joined_s < slow_s, "{alone} {joined_s} {slow_s}");
+    // Leaves that hash what climbs collide, as on a fabric of hashes.
+    let hashed = "network.routing.policy_of_tier={leaf=\"ecmp\"}";
+    let hashed = step(&[&zones[..], &[hashed]].concat());
+    let ecmp = step(&[zones[0], "network.routing.policy=ecmp"]);
+    assert!((hashed / ecmp - 1.0).abs() < 0.01 && alone < hashed, "{alone} {hashed} {ecmp}");
+}
