@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{BufRead, Write as _};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -27,6 +27,7 @@ use nix::sched::{CloneFlags, unshare};
 use packetsim::Settings;
 use units::{Id, IdVec};
 
+use crate::frame::switch_address;
 use crate::lower::Lowered;
 use crate::plan::{RankPlan, RankResult, Told};
 use crate::rank::tell;
@@ -72,7 +73,11 @@ pub fn enter_user_namespace() {
 }
 
 /// Makes settings those of Linux's routing; refuses what that cannot do.
-pub(crate) fn settle(settings: &mut Settings, findings: &mut Vec<String>) -> Result<(), Failure> {
+pub(crate) fn settle(
+    settings: &mut Settings,
+    ipv6: bool,
+    findings: &mut Vec<String>,
+) -> Result<(), Failure> {
     let routing = &mut settings.routing;
     if routing.policy != Policy::Ecmp || routing.hash == HashFields::FiveTupleQpn {
         return Err(Failure::Usage(format!(
@@ -81,10 +86,15 @@ pub(crate) fn settle(settings: &mut Settings, findings: &mut Vec<String>) -> Res
             routing.policy.name()
         )));
     }
-    if routing.function != HashFunction::LinuxCustom && routing.function != HashFunction::Linux {
-        routing.function = HashFunction::Linux;
+    if !routing.function.is_linux() {
         findings.push("routers hash as Linux does (network.routing.function=linux)".to_owned());
     }
+    routing.function = match (routing.function.is_custom(), ipv6) {
+        (false, false) => HashFunction::Linux,
+        (false, true) => HashFunction::LinuxIpv6,
+        (true, false) => HashFunction::LinuxCustom,
+        (true, true) => HashFunction::LinuxCustomIpv6,
+    };
     routing.members = Members::Threshold;
     findings.push(format!(
         "Linux's queues here mark nothing: no marks here; queues are tbf's and not seen; bytes of \
@@ -163,9 +173,12 @@ fn batch(program: &str, lines: &str) -> Result<(), String> {
 }
 
 /// The fabric as namespaces: which process is which node, and the names of devices.
-struct Wiring<'a> {
+pub(crate) struct Wiring<'a> {
     fabric: &'a Fabric,
     ranks: usize,
+    ipv6: bool,
+    /// Whether routers answer every probe.
+    answers_all: bool,
     /// By node: its process.
     process: BTreeMap<NodeId, usize>,
     switches: Vec<NodeId>,
@@ -174,7 +187,7 @@ struct Wiring<'a> {
 }
 
 impl<'a> Wiring<'a> {
-    fn new(fabric: &'a Fabric, ranks: usize) -> Self {
+    pub(crate) fn new(fabric: &'a Fabric, ranks: usize, ipv6: bool) -> Self {
         let nics = (0..ranks).map(|rank| fabric.nic_of(fabric.gpu(rank)));
         let is_back_end = |node: &NodeId| {
             fabric.nodes()[*node].kind != NodeKind::Nic
@@ -193,7 +206,7 @@ impl<'a> Wiring<'a> {
                 && process.contains_key(&link.to)
         });
         let cables = cables.map(|(id, _)| id).collect();
-        Self { fabric, ranks, process, switches, cables }
+        Self { fabric, ranks, ipv6, answers_all: true, process, switches, cables }
     }
 
     /// The device at the beginning of a link.
@@ -202,9 +215,13 @@ impl<'a> Wiring<'a> {
     }
 
     /// A switch's own address.
-    fn address(&self, node: NodeId) -> Ipv4Addr {
-        let ordinal = self.process[&node] - self.ranks;
-        Ipv4Addr::new(169, 254, (1 + ordinal / 250) as u8, (1 + ordinal % 250) as u8)
+    pub(crate) fn address(&self, node: NodeId) -> IpAddr {
+        switch_address(self.fabric.switch_ordinal(node).unwrap_or(0), self.ipv6)
+    }
+
+    /// An address with a prefix that has no other.
+    fn alone(address: IpAddr) -> String {
+        format!("{address}/{}", if address.is_ipv6() { 128 } else { 32 })
     }
 
     /// Veth pairs, both ends in the namespaces of processes.
@@ -224,10 +241,16 @@ impl<'a> Wiring<'a> {
     }
 
     /// The commands that make a namespace a node of the fabric.
-    fn commands(&self, node: NodeId, addresses: &[Ipv4Addr], settings: &Settings) -> Vec<String> {
+    fn commands(&self, node: NodeId, addresses: &[IpAddr], settings: &Settings) -> Vec<String> {
         let mut lines = vec!["set ipv4/conf/all/rp_filter 0".to_owned()];
         lines.push("set ipv4/conf/default/rp_filter 0".to_owned());
         lines.push("ip link set dev lo up".to_owned());
+        if self.ipv6 {
+            // Addresses are ours alone: nobody waits until duplicates have been looked for.
+            lines.push("set ipv6/conf/all/accept_dad 0".to_owned());
+            lines.push("set ipv6/conf/default/accept_dad 0".to_owned());
+            lines.push("set ipv6/conf/all/disable_ipv6 0".to_owned());
+        }
         let cables = self.cables.iter().flat_map(|link| [*link, self.fabric.reverse(*link)]);
         for link in cables.filter(|link| self.fabric.links()[*link].from == node) {
             let device = Self::device(link);
@@ -241,25 +264,32 @@ impl<'a> Wiring<'a> {
         if at < self.ranks {
             let (link, own) = (self.fabric.ports(node)[0], addresses[at]);
             let (device, leaf) = (Self::device(link), self.fabric.links()[link].to);
-            lines.push(format!("ip addr add {own}/32 dev {device}"));
+            lines.push(format!("ip addr add {} dev {device} {}", Self::alone(own), self.nodad()));
             lines.push(format!(
                 "ip route add default via {} dev {device} src {own} onlink",
                 self.address(leaf)
             ));
             return lines;
         }
-        lines.push(format!("ip addr add {}/32 dev lo", self.address(node)));
+        let own = Self::alone(self.address(node));
+        lines.push(format!("ip addr add {own} dev lo {}", self.nodad()));
+        lines.extend(self.limits());
         let ecmp = Ecmp::new(&settings.routing, self.fabric, settings.seed);
-        let policy = match (settings.routing.function, settings.routing.hash) {
-            (HashFunction::LinuxCustom, _) => 3,
+        let routing = &settings.routing;
+        let policy = match (routing.function.is_custom(), routing.hash) {
+            (true, _) => 3,
             (_, HashFields::Addresses) => 0,
             _ => 1,
         };
-        lines.push("set ipv4/ip_forward 1".to_owned());
-        lines.push(format!("set ipv4/fib_multipath_hash_policy {policy}"));
+        let family = if self.ipv6 { "ipv6" } else { "ipv4" };
+        lines.push(match self.ipv6 {
+            true => "set ipv6/conf/all/forwarding 1".to_owned(),
+            false => "set ipv4/ip_forward 1".to_owned(),
+        });
+        lines.push(format!("set {family}/fib_multipath_hash_policy {policy}"));
         if policy == 3 {
-            let fields = if settings.routing.hash == HashFields::Addresses { 0x3 } else { 0x37 };
-            lines.push(format!("set ipv4/fib_multipath_hash_fields {fields}"));
+            let fields = if routing.hash == HashFields::Addresses { 0x3 } else { 0x37 };
+            lines.push(format!("set {family}/fib_multipath_hash_fields {fields}"));
         }
         let seed = linux::seed(ecmp.seed_of(node));
         lines.push(format!("set ipv4/fib_multipath_hash_seed {seed}"));
@@ -267,17 +297,34 @@ impl<'a> Wiring<'a> {
         lines
     }
 
+    fn nodad(&self) -> &'static str {
+        if self.ipv6 { "nodad" } else { "" }
+    }
+
+    /// Routers that are ours answer every probe, unless told to keep Linux's limits.
+    fn limits(&self) -> Vec<String> {
+        if !self.answers_all {
+            return Vec::new();
+        }
+        let lines = match self.ipv6 {
+            true => vec!["set ipv6/icmp/ratelimit 0"],
+            false => vec!["set ipv4/icmp_ratelimit 0"],
+        };
+        lines.into_iter().map(str::to_owned).collect()
+    }
+
     /// A route for each rank; next hops in the fabric's order.
-    fn routes(&self, node: NodeId, addresses: &[Ipv4Addr]) -> Vec<String> {
+    fn routes(&self, node: NodeId, addresses: &[IpAddr]) -> Vec<String> {
         let mut routes = Routes::of(self.fabric);
         let (mut lines, mut hops) = (Vec::new(), Vec::new());
         for (rank, address) in addresses.iter().enumerate() {
             let nic = self.fabric.nic_of(self.fabric.gpu(rank));
             routes.next_hops(self.fabric, node, nic, &mut hops);
-            let mut line = format!("ip route add {address}/32");
+            let mut line = format!("ip route add {}", Self::alone(*address));
             for link in &hops {
                 let (device, to) = (Self::device(*link), self.fabric.links()[*link].to);
                 let _ = match (to == nic, hops.len()) {
+                    (true, _) if self.ipv6 => write!(line, " dev {device}"),
                     (true, _) => write!(line, " dev {device} scope link"),
                     (_, 1) => write!(line, " via {} dev {device} onlink", self.address(to)),
                     _ => write!(line, " nexthop via {} dev {device} onlink", self.address(to)),
@@ -291,6 +338,39 @@ impl<'a> Wiring<'a> {
     }
 }
 
+/// Starts a process for each rank and switch, in namespaces that are wired as the fabric.
+pub(crate) fn wire<'a>(
+    case: &Case<'a>,
+    addresses: &[IpAddr],
+    answers_all: bool,
+) -> Result<(Wiring<'a>, Ranks), Failure> {
+    let has_seed = std::path::Path::new("/proc/sys/net/ipv4/fib_multipath_hash_seed").exists();
+    if !has_seed {
+        let reason = "this kernel has no fib_multipath_hash_seed (Linux 6.11): its choice cannot be \
+                      predicted; --on switch";
+        return Err(Failure::Run(reason.to_owned()));
+    }
+    let mut wiring = Wiring::new(case.fabric, case.ranks, case.options.ipv6);
+    wiring.answers_all = answers_all;
+    let count = wiring.process.len();
+    let soon = || Instant::now() + Duration::from_secs(30);
+    let mut nodes = Ranks::start(&case.options.program, count, &["--namespace"])?;
+    nodes.hear(count, soon(), |_, told| matches!(told, Told::Ready))?;
+    batch("ip", &wiring.links(&nodes.ids())).map_err(Failure::Run)?;
+    for (node, process) in &wiring.process {
+        for line in wiring.commands(*node, addresses, case.settings) {
+            nodes.say(*process, &line)?;
+        }
+        nodes.say(*process, "apply")?;
+    }
+    nodes.hear(count, soon(), |_, told| matches!(told, Told::Ready))?;
+    if wiring.ipv6 {
+        // Neighbours are not all known in the first moments.
+        std::thread::sleep(Duration::from_secs(2));
+    }
+    Ok((wiring, nodes))
+}
+
 /// Runs ranks in namespaces that are wired as the fabric.
 pub(crate) fn run(
     case: &Case<'_>,
@@ -301,26 +381,8 @@ pub(crate) fn run(
         let reason = "in namespaces every GPU is a server: set cluster.gpus_per_node=1";
         return Err(Failure::Usage(reason.to_owned()));
     }
-    let has_seed = std::path::Path::new("/proc/sys/net/ipv4/fib_multipath_hash_seed").exists();
-    if !has_seed {
-        let reason = "this kernel has no fib_multipath_hash_seed (Linux 6.11): its choice cannot be \
-                      predicted; --on switch";
-        return Err(Failure::Run(reason.to_owned()));
-    }
-    let wiring = Wiring::new(case.fabric, case.ranks);
-    let count = wiring.process.len();
-    let soon = || Instant::now() + Duration::from_secs(30);
-    let mut nodes = Ranks::start(&case.options.program, count, &["--namespace"])?;
-    nodes.hear(count, soon(), |_, told| matches!(told, Told::Ready))?;
-    batch("ip", &wiring.links(&nodes.ids())).map_err(Failure::Run)?;
-    let addresses: Vec<Ipv4Addr> = plans.iter().map(|plan| plan.address).collect();
-    for (node, process) in &wiring.process {
-        for line in wiring.commands(*node, &addresses, case.settings) {
-            nodes.say(*process, &line)?;
-        }
-        nodes.say(*process, "apply")?;
-    }
-    nodes.hear(count, soon(), |_, told| matches!(told, Told::Ready))?;
+    let addresses: Vec<IpAddr> = plans.iter().map(|plan| plan.address).collect();
+    let (wiring, mut nodes) = wire(case, &addresses, true)?;
     let paths = ask_paths(&wiring, &mut nodes, lowered, &addresses)?;
     for rank in 0..case.ranks {
         nodes.say(rank, "done")?;
@@ -369,7 +431,7 @@ fn ask_paths(
     wiring: &Wiring<'_>,
     nodes: &mut Ranks,
     lowered: &Lowered,
-    addresses: &[Ipv4Addr],
+    addresses: &[IpAddr],
 ) -> Result<BTreeMap<usize, Vec<Vec<LinkId>>>, Failure> {
     let fabric = wiring.fabric;
     let mut paths = BTreeMap::new();

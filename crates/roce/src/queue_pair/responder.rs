@@ -80,6 +80,11 @@ impl Responder {
         }
     }
 
+    /// Packets that have arrived in order.
+    pub(super) fn received(&self, config: &Config) -> u64 {
+        self.expected - psn::first(config.receive_psn)
+    }
+
     /// The receiving half of the congestion control sees every packet with data.
     pub(super) fn watch(&mut self, now: Time, bytes: usize, marked: bool, counters: &mut Counters) {
         let data = cc::Data { size: Bytes::new(bytes as u64), marked };
