@@ -438,3 +438,75 @@ fn attend_process(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(text: &str) -> Result<Vec<AgentHost>, String> {
+        let path = std::env::temp_dir().join(format!("fatflow-hosts-{}", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        let read = read_hosts(&path).map_err(|failure| failure.to_string());
+        std::fs::remove_file(&path).unwrap();
+        read
+    }
+
+    /// Names, ports and addresses are read; what is wrong is told with its line.
+    #[test]
+    fn hosts_are_read_or_refused_with_their_line() {
+        let read = hosts("# agents\n10.0.0.1\n10.0.0.2:99 10.1.0.2 # second\n[fd00::1]:7 fd00::2\n");
+        let read = read.unwrap();
+        let short: Vec<(&str, u16, String)> =
+            read.iter().map(|one| (one.name.as_str(), one.port, one.data.to_string())).collect();
+        let expected = [("10.0.0.1", PORT, "10.0.0.1"), ("10.0.0.2", 99, "10.1.0.2")];
+        let expected = expected.map(|(name, port, data)| (name, port, data.to_owned()));
+        assert_eq!(short[..2], expected);
+        assert_eq!(short[2], ("fd00::1", 7, "fd00::2".to_owned()));
+        for (text, reason) in [
+            ("10.0.0.1\n10.0.0.2:x\n", ":2: a port"),
+            ("10.0.0.1 nowhere\n", ":1: no address"),
+            ("10.0.0.1 10.0.0.1 more\n", ":1: a host"),
+            ("10.0.0.1\n10.0.0.1\n", "of its own"),
+            ("", "there must be one"),
+        ] {
+            let told = hosts(text).unwrap_err();
+            assert!(told.contains(reason), "{told}");
+        }
+    }
+
+    /// An agent refuses what is faster or longer than it may, and what is no plan.
+    #[test]
+    fn plans_beyond_the_bounds_are_refused() {
+        let options = AgentOptions {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            token: String::new(),
+            identity: None,
+            most_rate: Rate::from_mbps(100),
+            most_s: 10,
+            program: PathBuf::new(),
+        };
+        let address: IpAddr = "127.0.0.2".parse().unwrap();
+        let plan = crate::plan::ProbePlan {
+            rank: 0,
+            address,
+            to: address,
+            wire: WirePlan::Udp,
+            rounds: Vec::new(),
+            burst: 6,
+            gap_us: 1,
+            line_bps: 100_000_000,
+            wait_ms: 1,
+        };
+        let tried = |plan: crate::plan::ProbePlan| {
+            check(&options, &serde_json::to_string(&("run", Task::Probe(plan))).unwrap())
+        };
+        assert_eq!(tried(plan.clone()), Ok(()));
+        let fast = crate::plan::ProbePlan { line_bps: 100_000_001, ..plan.clone() };
+        assert!(tried(fast).unwrap_err().contains("more than"));
+        let long = crate::plan::ProbePlan { wait_ms: 10_001, ..plan.clone() };
+        assert!(tried(long).unwrap_err().contains("at most 10000"));
+        let inside = crate::plan::ProbePlan { wire: WirePlan::Switch("x".to_owned()), ..plan };
+        assert!(tried(inside).unwrap_err().contains("UDP alone"));
+        assert!(check(&options, "{}").unwrap_err().contains("malformed"));
+    }
+}

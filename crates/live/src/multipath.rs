@@ -397,7 +397,8 @@ pub(crate) fn run(
         let bytes = bytes - bytes_before;
         links[link].bytes = bytes;
         links[link].packets = packets - packets_before;
-        links[link].payload = bytes.saturating_sub(FRAME * links[link].packets);
+        let frame = FRAME + if case.options.ipv6 { 20 } else { 0 };
+        links[link].payload = bytes.saturating_sub(frame * links[link].packets);
     }
     let counted = Counted { links, ..Counted::default() };
     Ok((results, Seen { counted: Some(counted), paths: Some(paths), marks: false }))
