@@ -481,7 +481,7 @@ mod tests {
             listen: "127.0.0.1:0".parse().unwrap(),
             token: String::new(),
             identity: None,
-            most_rate: Rate::from_mbps(100),
+            most_rate: Rate::from_bps(100_000_000),
             most_s: 10,
             program: PathBuf::new(),
         };

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use commands::Failure;
 use fabric::graph::NodeKind;
-use fabric::hash::{HashFields, HashFunction, linux};
+use fabric::hash::{FlowKey, HashFields, HashFunction, linux};
 use fabric::routes::Routes;
 use fabric::routing::Policy;
 use fabric::routing::ecmp::{Ecmp, Members};
@@ -107,7 +107,7 @@ pub(crate) fn settle(
 /// The process of a switch, or of a rank before it has its plan: a namespace, and commands for it.
 ///
 /// Lines of standard input: `ip …` for a batch of `ip`, `tc …`, `set PATH VALUE` for a file below
-/// `/proc/sys/net`, `get ARGUMENTS` for the first line of `ip -o route get`, `count` for the
+/// `/proc/sys/net`, `get ARGUMENTS;…` for a line of `ip -o route get` each, `count` for the
 /// counters of devices, `done` ends it. What is wrong is told. Whether the process goes on: not
 /// where its controller is gone.
 pub fn hold() -> Result<bool, String> {
@@ -136,12 +136,9 @@ pub fn hold() -> Result<bool, String> {
                 tell(&Told::Ready);
             }
             "get" => {
-                let output = Command::new("ip")
-                    .args(["-o", "route", "get"])
-                    .args(rest.split(' '))
-                    .output()
-                    .map_err(|error| format!("ip: {error}"))?;
-                tell(&Told::Text(String::from_utf8_lossy(&output.stdout).into_owned()));
+                let questions = rest.split(';').map(|one| format!("route get {one}\n"));
+                let answers = batch("ip", &questions.collect::<String>())?;
+                tell(&Told::Text(answers));
             }
             "count" => {
                 let text = std::fs::read_to_string("/proc/self/net/dev");
@@ -153,21 +150,24 @@ pub fn hold() -> Result<bool, String> {
     }
 }
 
-/// Runs a batch of `ip` or `tc`.
-fn batch(program: &str, lines: &str) -> Result<(), String> {
+/// Runs a batch of `ip` or `tc`; what it says, a line each.
+fn batch(program: &str, lines: &str) -> Result<String, String> {
     let started = Command::new(program)
+        .args((program == "ip").then_some("-o"))
         .args(["-batch", "-"])
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();
     let mut child = started.map_err(|error| format!("{program}: {error}"))?;
     let mut input = child.stdin.take().expect("it was piped");
-    input.write_all(lines.as_bytes()).map_err(|error| format!("{program}: {error}"))?;
-    drop(input);
+    let lines = lines.to_owned();
+    // Its answers are read meanwhile: neither waits for the other.
+    let writer = std::thread::spawn(move || input.write_all(lines.as_bytes()));
     let output = child.wait_with_output().map_err(|error| format!("{program}: {error}"))?;
+    let _ = writer.join();
     match output.status.success() {
-        true => Ok(()),
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         false => Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim())),
     }
 }
@@ -435,29 +435,45 @@ fn ask_paths(
     addresses: &[IpAddr],
 ) -> Result<BTreeMap<usize, Vec<Vec<LinkId>>>, Failure> {
     let fabric = wiring.fabric;
-    let mut paths = BTreeMap::new();
-    for (id, pair) in lowered.pairs.iter().enumerate() {
-        let Some(key) = pair.key.filter(|_| 0 < pair.messages) else { continue };
-        let [from, to] = pair.ranks.map(|rank| addresses[rank as usize]);
-        let mut path = vec![fabric.ports(key.from)[0]];
-        while fabric.links()[path[path.len() - 1]].to != key.to && path.len() < 16 {
-            let last = path[path.len() - 1];
-            let at = fabric.links()[last].to;
-            let inward = Wiring::device(fabric.reverse(last));
-            let question = format!(
-                "get {to} from {from} iif {inward} ipproto udp sport {} dport {}",
-                key.src_port, key.dst_port
-            );
-            let answer = nodes.ask(wiring.process[&at], &question)?;
-            let device = answer.split_once(" dev p").map(|(_, rest)| rest);
-            let number = device.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
-            let Some(number) = number else {
-                let name = fabric.name(at);
-                return Err(Failure::Run(format!("{name} knows no way to {to}: {answer}")));
-            };
-            path.push(LinkId::from_index(number));
+    let used = lowered.pairs.iter().enumerate().filter(|(_, pair)| 0 < pair.messages);
+    let keys: BTreeMap<usize, FlowKey> = used.filter_map(|(id, pair)| Some((id, pair.key?))).collect();
+    let mut paths: BTreeMap<usize, Vec<LinkId>> =
+        keys.iter().map(|(id, key)| (*id, vec![fabric.ports(key.from)[0]])).collect();
+    for _ in 0..MOST_HOPS {
+        // By switch: the queue pairs that are there.
+        let mut there: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
+        for (id, path) in &paths {
+            let at = fabric.links()[path[path.len() - 1]].to;
+            if at != keys[id].to {
+                there.entry(at).or_default().push(*id);
+            }
         }
-        paths.insert(id, vec![path]);
+        for (at, pairs) in there {
+            let question = |id: &usize| {
+                let key = keys[id];
+                let [from, to] = lowered.pairs[*id].ranks.map(|rank| addresses[rank as usize]);
+                let path = &paths[id];
+                let inward = Wiring::device(fabric.reverse(path[path.len() - 1]));
+                let (sport, dport) = (key.src_port, key.dst_port);
+                format!("{to} from {from} iif {inward} ipproto udp sport {sport} dport {dport}")
+            };
+            let questions: Vec<String> = pairs.iter().map(question).collect();
+            let answers = nodes.ask(wiring.process[&at], &format!("get {}", questions.join(";")))?;
+            let mut answers = answers.lines();
+            for id in pairs {
+                let answer = answers.next().unwrap_or_default();
+                let device = answer.split_once(" dev p").map(|(_, rest)| rest);
+                let number = device.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+                let Some(number) = number else {
+                    let name = fabric.name(at);
+                    return Err(Failure::Run(format!("{name} knows no way: `{answer}`")));
+                };
+                paths.get_mut(&id).expect("it is one of them").push(LinkId::from_index(number));
+            }
+        }
     }
-    Ok(paths)
+    Ok(paths.into_iter().map(|(id, path)| (id, vec![path])).collect())
 }
+
+/// Links of a path after which nobody looks any further.
+const MOST_HOPS: usize = 16;

@@ -63,6 +63,8 @@ pub fn main() -> Result<(), String> {
             if line()?.trim() == "go" {
                 let traced = prober.run().map_err(|error| format!("probing: {error}"))?;
                 tell(&Told::Traced(traced));
+                // The others may still be listening: the end of the input is everybody's.
+                line()?;
             }
             return Ok(());
         }
