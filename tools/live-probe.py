@@ -18,11 +18,10 @@ def probe(number, rng):
     linux = number < 10
     hashed = not linux and number % 2 == 0
     spines = rng.randint(2, 8)
-    hosts = rng.choice([4, 8])
     function = rng.choice(["murmur3", "crc32", "toeplitz"])
     sets = {
-        "cluster.gpus": hosts,
-        "fabric.radix": 16,
+        "cluster.gpus": 2 * spines,
+        "fabric.radix": 2 * spines,
         "fabric.spines": spines,
         "seed": rng.randint(1, 10**6),
         "network.routing.hash": "5-tuple+qpn" if hashed else "5-tuple",

@@ -214,6 +214,12 @@ impl<'a> Wiring<'a> {
         format!("p{}", link.index())
     }
 
+    /// The hardware address of that device, locally administered.
+    fn mac(link: LinkId) -> String {
+        let [high, low] = (link.index() as u16).to_be_bytes();
+        format!("02:00:00:00:{high:02x}:{low:02x}")
+    }
+
     /// A switch's own address.
     pub(crate) fn address(&self, node: NodeId) -> IpAddr {
         switch_address(self.fabric.switch_ordinal(node).unwrap_or(0), self.ipv6)
@@ -233,8 +239,10 @@ impl<'a> Wiring<'a> {
             let [here, there] = [*link, self.fabric.reverse(*link)].map(Self::device);
             let _ = writeln!(
                 lines,
-                "link add name {here} mtu {MTU} netns {from} type veth peer name {there} mtu \
-                 {MTU} netns {to}"
+                "link add name {here} address {} mtu {MTU} netns {from} type veth peer name \
+                 {there} address {} mtu {MTU} netns {to}",
+                Self::mac(*link),
+                Self::mac(self.fabric.reverse(*link)),
             );
         }
         lines
@@ -251,6 +259,7 @@ impl<'a> Wiring<'a> {
             lines.push("set ipv6/conf/default/accept_dad 0".to_owned());
             lines.push("set ipv6/conf/all/disable_ipv6 0".to_owned());
         }
+        let mut neighbours = Vec::new();
         let cables = self.cables.iter().flat_map(|link| [*link, self.fabric.reverse(*link)]);
         for link in cables.filter(|link| self.fabric.links()[*link].from == node) {
             let device = Self::device(link);
@@ -259,7 +268,14 @@ impl<'a> Wiring<'a> {
             lines.push(format!(
                 "tc qdisc add dev {device} root tbf rate {rate}bit burst 16kb limit {QUEUE}"
             ));
+            // Nobody need ask who is at the other end.
+            let far = self.fabric.links()[link].to;
+            let rank = self.process[&far];
+            let far = if rank < self.ranks { addresses[rank] } else { self.address(far) };
+            let mac = Self::mac(self.fabric.reverse(link));
+            neighbours.push(format!("ip neigh add {far} lladdr {mac} dev {device} nud permanent"));
         }
+        lines.extend(neighbours);
         let at = self.process[&node];
         if at < self.ranks {
             let (link, own) = (self.fabric.ports(node)[0], addresses[at]);
@@ -365,8 +381,8 @@ pub(crate) fn wire<'a>(
     }
     nodes.hear(count, soon(), |_, told| matches!(told, Told::Ready))?;
     if wiring.ipv6 {
-        // Neighbours are not all known in the first moments.
-        std::thread::sleep(Duration::from_secs(2));
+        // Devices take a moment until they carry IPv6.
+        std::thread::sleep(Duration::from_millis(500));
     }
     Ok((wiring, nodes))
 }
