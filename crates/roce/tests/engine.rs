@@ -50,7 +50,7 @@ fn engine(fabric: &Fabric, loss: f64, seed: u64) -> Vec<Frame> {
     let [from, to] = [0, 1].map(|gpu| fabric.nic_of(fabric.gpu(gpu)));
     let mut transfers = Transfers::new();
     let label = transfers.label("test");
-    let connection = transfers.connect(Connection::new(from, to));
+    let connection = transfers.connect(Connection { from, to, channel: 0, queue_pairs: 1 });
     let bytes = Bytes::new(u64::from(PACKETS * MTU));
     transfers.add(OpKind::Send { connection, bytes }, label, &[]);
     let (settings, faults) = (settings(loss, seed), Default::default());

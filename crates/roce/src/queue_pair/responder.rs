@@ -377,9 +377,10 @@ impl Responder {
         answer.number += 1;
         answer.is_first = false;
         if is_last {
+            // An acknowledgement of what came after it may have waited. One of the READ itself
+            // would say nothing new, and could overtake the answer in another class.
+            self.ack_due |= answer.number < self.expected;
             self.answers.pop_front();
-            // An acknowledgement of what came after it may have waited.
-            self.ack_due = true;
         }
         Some(headers)
     }
