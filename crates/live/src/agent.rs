@@ -149,7 +149,8 @@ impl Agents {
             .with_root_certificates(roots)
             .with_no_client_auth();
         let name = ServerName::try_from(host.name.clone()).map_err(io::Error::other)?;
-        let tls = rustls::ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
+        let tls =
+            rustls::ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
         let local = under_tls(tls.into(), tcp)?;
         Ok((Box::new(local.try_clone()?), Box::new(local)))
     }
@@ -254,7 +255,8 @@ pub fn serve(options: &AgentOptions, say: fn(&str)) -> Result<(), Failure> {
         None => None,
         Some((certificate, key)) => {
             let wrong = |reason: String| Failure::Usage(format!("{}: {reason}", key.display()));
-            let key = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(error.to_string()))?;
+            let key =
+                PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(error.to_string()))?;
             let config = rustls::ServerConfig::builder_with_provider(provider())
                 .with_safe_default_protocol_versions()
                 .map_err(|error| wrong(error.to_string()))?
@@ -454,7 +456,8 @@ mod tests {
     /// Names, ports and addresses are read; what is wrong is told with its line.
     #[test]
     fn hosts_are_read_or_refused_with_their_line() {
-        let read = hosts("# agents\n10.0.0.1\n10.0.0.2:99 10.1.0.2 # second\n[fd00::1]:7 fd00::2\n");
+        let read =
+            hosts("# agents\n10.0.0.1\n10.0.0.2:99 10.1.0.2 # second\n[fd00::1]:7 fd00::2\n");
         let read = read.unwrap();
         let short: Vec<(&str, u16, String)> =
             read.iter().map(|one| (one.name.as_str(), one.port, one.data.to_string())).collect();

@@ -126,7 +126,10 @@ mod tests {
     /// A pause is read as what was written, and no IP packet is one.
     #[test]
     fn pauses_are_read_back() {
-        assert_eq!([true, false].map(|begins| read_pause(&pause(begins))), [Some(true), Some(false)]);
+        assert_eq!(
+            [true, false].map(|begins| read_pause(&pause(begins))),
+            [Some(true), Some(false)]
+        );
         assert_eq!(read_pause(&[0x45; PAUSE]), None);
     }
 

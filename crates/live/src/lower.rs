@@ -128,15 +128,15 @@ pub fn lower(
         ..Lowered::default()
     };
     let places = match shape {
-        Shape::Chains(collective) => {
-            place_chains(&messages, collective, ranks, &mut lowered)?
-        }
+        Shape::Chains(collective) => place_chains(&messages, collective, ranks, &mut lowered)?,
         Shape::Tree => place_trees(&mut messages, ranks, &mut lowered)?,
         Shape::Plain => place_plain(&messages, ranks, &mut lowered),
     };
     if MOST_BYTES < lowered.bytes + lowered.staging {
         let needed = lowered.bytes + lowered.staging;
-        return Err(format!("a rank would need {needed} bytes of memory, the most is {MOST_BYTES}"));
+        return Err(format!(
+            "a rank would need {needed} bytes of memory, the most is {MOST_BYTES}"
+        ));
     }
     let first_pair = open(fabric, transfers, settings, &rank_of, &mut lowered.pairs);
     lowered.of_connection = first_pair.iter().map(|(first, _)| *first).collect();

@@ -42,7 +42,8 @@ pub fn transfers(
     let names: Vec<String> = seen.iter().map(|(label, _)| label.clone()).collect();
     let found = seen.into_iter().find(|(label, _)| label.starts_with(name));
     let Some((label, transfers)) = found else {
-        let known = if names.is_empty() { "none leaves its server".to_owned() } else { names.join(", ") };
+        let known =
+            if names.is_empty() { "none leaves its server".to_owned() } else { names.join(", ") };
         return Err(Failure::Usage(format!("no phase of the job begins with `{name}`: {known}")));
     };
     let said = format!(

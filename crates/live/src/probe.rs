@@ -19,7 +19,9 @@ use std::time::{Duration, Instant};
 
 use commands::Failure;
 use fabric::address::Addresses;
-use fabric::hash::{flow_label, flow_label_port};
+use fabric::hash::{FlowKey, flow_label, flow_label_port};
+use fabric::routes::Routes;
+use fabric::routing::{Grain, Walker};
 use fabric::{Fabric, NodeId};
 use report::{Align, Answer, Sheet, Table};
 use serde::Serialize;
@@ -104,8 +106,14 @@ pub struct ProbeReport {
     pub marked: Option<[usize; 2]>,
     /// What could not be found out, and what was changed.
     pub findings: Vec<String>,
+    /// Queue pairs on the path that the scenario predicts, of those whose path is known; none
+    /// where there is no scenario.
+    pub as_predicted: Option<[usize; 2]>,
     #[serde(skip)]
     pub(crate) title: String,
+    /// Ports and numbers of queue pairs, and their paths.
+    #[serde(skip)]
+    traced: Vec<(u16, u32, Vec<IpAddr>)>,
 }
 
 /// A path.
@@ -179,7 +187,8 @@ impl ProbeOptions {
         }
         let same = spread.end..all.len();
         let capable = DATA_DSCP << 2 | 2;
-        let data = Probe { src_port: port, dst_qpn: UNUSED, ttl: 64, class: capable, payload: 4096 };
+        let data =
+            Probe { src_port: port, dst_qpn: UNUSED, ttl: 64, class: capable, payload: 4096 };
         let burst = vec![data; self.burst as usize];
         if 0 < self.burst {
             for dscp in DSCPS {
@@ -257,8 +266,13 @@ fn through_switch(case: &Case<'_>, run: &str, mut plans: [ProbePlan; 2]) -> Resu
         let (told, heard) = channel();
         let stop = &stop;
         let switch = scope.spawn(move || {
-            let setup =
-                Setup { fabric, settings, hosts, run: run.to_owned(), injected: Injected::default() };
+            let setup = Setup {
+                fabric,
+                settings,
+                hosts,
+                run: run.to_owned(),
+                injected: Injected::default(),
+            };
             let opened = Switches::open(setup, &name);
             let _ = told.send(());
             opened?.forward(stop)
@@ -335,8 +349,9 @@ pub fn probe(
         .collect();
     let mut report = find(&field, options, ends)?;
     report.title = loaded.title();
-    let nic = fabric.nic_of(fabric.gpu(options.ends[1] as usize));
-    name_routers(&mut report, fabric, &names, nic);
+    let nics = options.ends.map(|rank| fabric.nic_of(fabric.gpu(rank as usize)));
+    compare(&mut report, &case, &names, nics);
+    name_routers(&mut report, fabric, &names, nics[1]);
     report.findings.splice(0..0, findings);
     Ok(report)
 }
@@ -420,9 +435,10 @@ fn path(round: usize, hops: usize, heard: &Heard) -> Vec<Option<IpAddr>> {
 fn understand(report: &mut ProbeReport, rounds: &Rounds, heard: &Heard) {
     let tracing = rounds.spread.start..rounds.same.end;
     // Who answers from the last hop that anybody answered from: after that there is the end.
-    let answered = heard.routers.iter().filter(|(probe, traced)| {
-        !traced.is_end && tracing.contains(&(probe[0] as usize))
-    });
+    let answered = heard
+        .routers
+        .iter()
+        .filter(|(probe, traced)| !traced.is_end && tracing.contains(&(probe[0] as usize)));
     let hops = answered.map(|(probe, _)| probe[1] as usize + 1).max().unwrap_or(0);
     report.hops = hops;
     let paths = |rounds: std::ops::Range<usize>| -> Vec<Vec<IpAddr>> {
@@ -430,6 +446,12 @@ fn understand(report: &mut ProbeReport, rounds: &Rounds, heard: &Heard) {
         all.filter_map(|path| path.into_iter().collect()).collect()
     };
     let (spread, same) = (paths(rounds.spread.clone()), paths(rounds.same.clone()));
+    for round in rounds.spread.start..rounds.same.end {
+        let known: Option<Vec<IpAddr>> = path(round, hops, heard).into_iter().collect();
+        if let (Some(known), Some(probe)) = (known, rounds.all[round].first()) {
+            report.traced.push((probe.src_port, probe.dst_qpn, known));
+        }
+    }
     let mut taken: BTreeMap<Vec<IpAddr>, usize> = BTreeMap::new();
     for path in &spread {
         *taken.entry(path.clone()).or_default() += 1;
@@ -443,8 +465,7 @@ fn understand(report: &mut ProbeReport, rounds: &Rounds, heard: &Heard) {
         ((found + 1.0) * (found / (found + 1.0)).powi(spread.len() as i32)).min(1.0);
     report.same_ports = same.len();
     let of_same: BTreeSet<&Vec<IpAddr>> = same.iter().collect();
-    report.hashes_qpn =
-        (1 < report.paths && 4 <= same.len()).then(|| 1 < of_same.len());
+    report.hashes_qpn = (1 < report.paths && 4 <= same.len()).then(|| 1 < of_same.len());
     let next = |hop: usize, router: IpAddr| -> BTreeSet<IpAddr> {
         let all = spread.iter().filter(|path| path[hop] == router);
         all.filter_map(|path| path.get(hop + 1).copied()).collect()
@@ -457,8 +478,9 @@ fn understand(report: &mut ProbeReport, rounds: &Rounds, heard: &Heard) {
             report.routers.push(Router { router, hop: hop + 1, queue_pairs, used, of: None });
         }
     }
-    let as_text = |(routers, queue_pairs): (Vec<IpAddr>, usize)| {
-        Taken { routers: routers.iter().map(IpAddr::to_string).collect(), queue_pairs }
+    let as_text = |(routers, queue_pairs): (Vec<IpAddr>, usize)| Taken {
+        routers: routers.iter().map(IpAddr::to_string).collect(),
+        queue_pairs,
     };
     report.taken = taken.into_iter().map(as_text).collect();
     classes(report, rounds, heard);
@@ -509,6 +531,35 @@ fn classes(report: &mut ProbeReport, rounds: &Rounds, heard: &Heard) {
     }
 }
 
+/// Holds every traced path against the one that the routing policy gives.
+fn compare(
+    report: &mut ProbeReport,
+    case: &Case<'_>,
+    names: &BTreeMap<IpAddr, NodeId>,
+    [from, to]: [NodeId; 2],
+) {
+    let (fabric, settings) = (case.fabric, case.settings);
+    let mut routing = settings.routing.build(fabric, settings.seed);
+    if routing.grain() == Grain::Packet {
+        return;
+    }
+    let addresses = Addresses::of(fabric);
+    let mut routes = Routes::of(fabric);
+    let mut walker = Walker::default();
+    let [src_ip, dst_ip] = [from, to].map(|nic| addresses.ip(nic).into());
+    let (protocol, dst_port) = (fabric::hash::UDP, fabric::hash::ROCE_V2_PORT);
+    let mut right = 0;
+    for (src_port, dst_qpn, taken) in &report.traced {
+        let (src_port, dst_qpn) = (*src_port, *dst_qpn);
+        let key = FlowKey { from, to, src_ip, dst_ip, protocol, src_port, dst_port, dst_qpn };
+        let Ok(path) = walker.path(fabric, &mut routes, &mut *routing, &key, 0) else { continue };
+        let expected = path.iter().map(|link| fabric.links()[*link].to).filter(|node| *node != to);
+        let taken: Option<Vec<NodeId>> = taken.iter().map(|one| names.get(one).copied()).collect();
+        right += usize::from(taken.is_some_and(|taken| taken == expected.collect::<Vec<_>>()));
+    }
+    report.as_predicted = Some([right, report.traced.len()]);
+}
+
 /// Gives routers the names of the scenario's switches, and says what they could have chosen from.
 fn name_routers(
     report: &mut ProbeReport,
@@ -517,7 +568,7 @@ fn name_routers(
     to: NodeId,
 ) {
     let node = |text: &str| text.parse().ok().and_then(|address: IpAddr| names.get(&address));
-    let mut routes = fabric::routes::Routes::of(fabric);
+    let mut routes = Routes::of(fabric);
     let mut hops = Vec::new();
     let mut choices = 0;
     let mut polarised = false;
@@ -598,6 +649,10 @@ impl ProbeReport {
             "queue pair number is hashed".to_owned(),
             format!("{}, by {} with the same ports", yes(self.hashes_qpn), self.same_ports),
         ]);
+        if let Some([right, known]) = self.as_predicted {
+            let text = format!("{right} of {known} queue pairs");
+            table.row(["on the predicted path".to_owned(), text]);
+        }
         table.row(["polarised".to_owned(), yes(self.polarised).to_owned()]);
         table.row([
             "probes unanswered".to_owned(),
@@ -617,9 +672,8 @@ impl ProbeReport {
 impl Answer for ProbeReport {
     fn sheet(&self) -> Sheet {
         let Self { title, from, to, on, .. } = self;
-        let mut sheet = Sheet::new()
-            .heading(format!("{title}: {from} to {to}, {on}"))
-            .table(self.summary());
+        let mut sheet =
+            Sheet::new().heading(format!("{title}: {from} to {to}, {on}")).table(self.summary());
         let columns = [("path", Align::Left), ("queue pairs", Align::Right)];
         let mut paths = Table::new(columns);
         for taken in &self.taken {

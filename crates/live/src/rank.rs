@@ -409,7 +409,8 @@ impl Rank {
         let now = self.now();
         let mine = |part: &&crate::plan::ReadPart| part.op == op && part.pair == at as u32;
         let Some(part) = self.plan.read_parts.iter().find(mine) else { return };
-        let (kind, id) = (Kind::Read { address: part.from.1, key: part.from.0 }, READ | u64::from(op));
+        let (kind, id) =
+            (Kind::Read { address: part.from.1, key: part.from.0 }, READ | u64::from(op));
         let ((key, address), length) = (part.to, part.bytes);
         self.pairs[at].post(now, Work { id, kind, key, address, length });
     }
@@ -575,9 +576,8 @@ fn open_pair(
     let (mut sender, mut receiver) = (plan.control.build(about), plan.control.receiver());
     if let Some(log) = log.filter(|_| !pair.inside) {
         sender = Box::new(record::Sender::new(pair.id, sender, log.clone()));
-        receiver = receiver.map(|inner| {
-            Box::new(record::Receiver::new(pair.id, inner, log.clone())) as Box<_>
-        });
+        receiver = receiver
+            .map(|inner| Box::new(record::Receiver::new(pair.id, inner, log.clone())) as Box<_>);
     }
     let mut own = QueuePair::new(config, sender, receiver);
     if plan.admission.policy == AdmissionPolicy::ReceiverDriven && pair.sends {

@@ -206,7 +206,8 @@ fn tell(sender: &mut dyn cc::Sender, now: Time, told: Told) {
         Told::Sent(size) => sender.on_sent(now, Bytes::new(size)),
         Told::Ack(size, through, sent_through, sent_at, marked) => {
             let (size, sent_at) = (Bytes::new(size), Time::from_ps(sent_at));
-            sender.on_ack(now, &cc::Ack { size, through, sent_through, sent_at, marked, hops: &[] });
+            sender
+                .on_ack(now, &cc::Ack { size, through, sent_through, sent_at, marked, hops: &[] });
         }
         Told::Notified => sender.on_notified(now),
         Told::Loss(true) => sender.on_loss(now, cc::Loss::Timeout),

@@ -346,7 +346,8 @@ impl Case<'_> {
                 Ok((work.transfers, Shape::Plain))
             }
             What::Phase(name) => {
-                let (transfers, said) = crate::phase::transfers(self.loaded, name, self.options.min)?;
+                let (transfers, said) =
+                    crate::phase::transfers(self.loaded, name, self.options.min)?;
                 findings.push(said);
                 Ok((transfers, Shape::Plain))
             }
@@ -752,9 +753,8 @@ fn flows(transfers: &Transfers, lowered: &Lowered, results: &[RankResult]) -> Ta
             rows.push((units::Id::index(op) as u32, from.into(), to.into(), bytes.get()));
         }
     }
-    let integers = |of: &dyn Fn(&(u32, u64, u64, u64)) -> u64| {
-        Column::Integers(rows.iter().map(of).collect())
-    };
+    let integers =
+        |of: &dyn Fn(&(u32, u64, u64, u64)) -> u64| Column::Integers(rows.iter().map(of).collect());
     let numbers = |of: &BTreeMap<u32, f64>| {
         Column::SomeNumbers(rows.iter().map(|row| of.get(&row.0).copied()).collect())
     };

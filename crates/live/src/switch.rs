@@ -184,8 +184,7 @@ impl<'a> Switches<'a> {
         let Setup { fabric, settings, hosts, run, injected } = setup;
         let socket = UnixDatagram::bind_addr(&abstract_address(name)?)?;
         socket.set_nonblocking(true)?;
-        let queue =
-            |link| Queue { rate_bps: fabric.class(link).rate.as_bps(), ..Queue::default() };
+        let queue = |link| Queue { rate_bps: fabric.class(link).rate.as_bps(), ..Queue::default() };
         Ok(Self {
             routes: Routes::of(fabric),
             routing: settings.routing.build(fabric, settings.seed),

@@ -176,8 +176,7 @@ impl Prober {
                 nix::cmsg_space!(nix::libc::sock_extended_err, nix::libc::sockaddr_in6, i32);
             let mut slices = [IoSliceMut::new(&mut buffer)];
             let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
-            let read =
-                recvmsg::<SockaddrStorage>(outlet, &mut slices, Some(space.as_mut()), flags);
+            let read = recvmsg::<SockaddrStorage>(outlet, &mut slices, Some(space.as_mut()), flags);
             let message = match read {
                 Ok(message) => message,
                 Err(Errno::EAGAIN) => return Ok(()),
@@ -197,9 +196,9 @@ impl Prober {
                 };
             }
             let Some((from, kind)) = answer else { continue };
-            let psn = buffer[..length].get(8..12).map(|word| {
-                u32::from_be_bytes(word.try_into().expect("four bytes")) & 0xff_ffff
-            });
+            let psn = buffer[..length]
+                .get(8..12)
+                .map(|word| u32::from_be_bytes(word.try_into().expect("four bytes")) & 0xff_ffff);
             let Some(psn) = psn else { continue };
             self.note(psn, from, kind, None);
         }
@@ -265,7 +264,13 @@ impl Prober {
             let (length, from) = (message.bytes, from.map_or(self.plan.to, |from| from.ip()));
             let Some(psn) = buffer[..length].get(8..12) else { continue };
             let psn = u32::from_be_bytes(psn.try_into().expect("four bytes")) & 0xff_ffff;
-            self.traced.push(Traced { probe: named(psn), from, is_end: true, class, is_seen: true });
+            self.traced.push(Traced {
+                probe: named(psn),
+                from,
+                is_end: true,
+                class,
+                is_seen: true,
+            });
         }
     }
 }

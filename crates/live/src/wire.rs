@@ -19,11 +19,11 @@ use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram};
 use fabric::hash::ROCE_V2_PORT;
 use nix::errno::Errno;
 use nix::libc;
-use nix::{setsockopt_impl, sockopt_impl};
 use nix::sys::socket::{
     ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg,
     sendmmsg, setsockopt, sockopt,
 };
+use nix::{setsockopt_impl, sockopt_impl};
 use roce::Envelope;
 use rustix::net::sockopt::{
     Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover,

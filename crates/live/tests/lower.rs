@@ -54,10 +54,9 @@ fn wrong_bytes(
         _ => Shape::Chains(collective),
     };
     let lowered = lower(&fabric, &transfers, &settings, shape, ranks).unwrap();
-    let mut memory: Vec<Regions> =
-        (0..ranks as u32)
-            .map(|rank| Regions::new(rank, lowered.bytes, lowered.staging, 0))
-            .collect();
+    let mut memory: Vec<Regions> = (0..ranks as u32)
+        .map(|rank| Regions::new(rank, lowered.bytes, lowered.staging, 0))
+        .collect();
     let mut left: Vec<(usize, usize)> = (0..ranks)
         .flat_map(|rank| (0..lowered.sends[rank].len()).map(move |at| (rank, at)))
         .collect();

@@ -197,8 +197,9 @@ Examples:
 Between agents there is one probe a second to each router after the first six: Linux's routers
 answer no more.")]
 struct ProbeRole {
-    #[command(flatten)]
-    scenario: Option<ScenarioArgument>,
+    /// A preset's name or a scenario file; none between agents
+    #[arg(value_name = "SCENARIO")]
+    scenario: Option<String>,
     /// Where packets go: through a switch in user space, or namespaces that Linux routes
     #[arg(long, value_name = "PLACE", default_value = "switch")]
     on: Place,
@@ -268,7 +269,8 @@ impl ProbeRole {
             (None, Some(scenario)) => {
                 let purpose =
                     Purpose::Collective(commands::Engine::Packet, Collective::AllReduce);
-                let loaded = terminal.load(scenario, purpose)?;
+                let scenario = ScenarioArgument { scenario: scenario.clone() };
+                let loaded = terminal.load(&scenario, purpose)?;
                 let places = match self.on {
                     Place::Namespaces => Places::Namespaces,
                     Place::Switch => Places::Switch,

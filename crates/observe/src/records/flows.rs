@@ -5,8 +5,7 @@ use crate::input::{Input, Trouble};
 use crate::observed::Flows;
 
 /// Its columns.
-const COLUMNS: [&str; 7] =
-    ["flow", "src", "dst", "bytes", "start_ns", "received_ns", "finish_ns"];
+const COLUMNS: [&str; 7] = ["flow", "src", "dst", "bytes", "start_ns", "received_ns", "finish_ns"];
 
 /// The reader.
 pub const FLOWS: Format = Format {
