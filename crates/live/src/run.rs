@@ -841,9 +841,14 @@ impl Ranks {
     /// Says a line to a process.
     pub(crate) fn say(&mut self, number: usize, line: &str) -> Result<(), Failure> {
         let input = &mut self.inputs[number];
-        writeln!(input, "{line}")
-            .and_then(|()| input.flush())
-            .map_err(|error| Failure::Run(format!("process {number} does not listen: {error}")))
+        let Err(error) = writeln!(input, "{line}").and_then(|()| input.flush()) else {
+            return Ok(());
+        };
+        // Whoever does not listen any more may have told why.
+        match self.heard.recv_timeout(Duration::from_secs(1)) {
+            Ok((_, Ok(Told::Failed(reason)))) => Err(Failure::Run(reason)),
+            _ => Err(Failure::Run(format!("process {number} does not listen: {error}"))),
+        }
     }
 
     /// Waits until so many processes have told what `take` takes.
