@@ -11,7 +11,7 @@
 //! MAC addresses are locally administered, so that they meet no real card's. Queue pair numbers are
 //! handed out by [`queue_pairs`](crate::routing::queue_pairs).
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use units::Id;
 
@@ -26,6 +26,11 @@ const SMALLEST: u32 = 6;
 
 /// Network, gateway and broadcast address.
 const RESERVED: u32 = 3;
+
+/// The IPv6 address that goes with an IPv4 address: fd00::/96, a unique local prefix of RFC 4193.
+pub fn ipv6(address: u32) -> Ipv6Addr {
+    Ipv6Addr::from(0xfd00_u128 << 112 | u128::from(address))
+}
 
 /// A MAC address.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]

@@ -101,11 +101,15 @@ pub enum HashFunction {
     Linux,
     /// The same with policy 3 and the same fields.
     LinuxCustom,
+    /// Policy 1 (or 0) over IPv6, with the addresses of [`crate::address::ipv6`].
+    LinuxIpv6,
+    /// Policy 3 over IPv6.
+    LinuxCustomIpv6,
 }
 
 impl HashFunction {
     /// All functions, for tests and help texts.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Crc16,
         Self::Crc32,
         Self::XorFold,
@@ -114,7 +118,24 @@ impl HashFunction {
         Self::Ns3,
         Self::Linux,
         Self::LinuxCustom,
+        Self::LinuxIpv6,
+        Self::LinuxCustomIpv6,
     ];
+
+    /// Whether it is one of Linux's.
+    pub fn is_linux(self) -> bool {
+        matches!(self, Self::Linux | Self::LinuxCustom) || self.is_ipv6()
+    }
+
+    /// Whether it looks at IPv6 addresses.
+    pub fn is_ipv6(self) -> bool {
+        matches!(self, Self::LinuxIpv6 | Self::LinuxCustomIpv6)
+    }
+
+    /// Whether it is Linux's policy 3.
+    pub fn is_custom(self) -> bool {
+        matches!(self, Self::LinuxCustom | Self::LinuxCustomIpv6)
+    }
 
     /// The plain function of these bytes, with the seed as its initial value or key.
     pub fn hash(self, bytes: &[u8], seed: u32) -> u32 {
@@ -124,8 +145,8 @@ impl HashFunction {
             Self::XorFold => u32::from(xor_fold(bytes, seed as u16)),
             Self::Toeplitz => toeplitz(bytes, seed),
             Self::Murmur3 | Self::Ns3 => murmur3(bytes, seed),
-            Self::Linux => linux::hash(bytes, seed),
-            Self::LinuxCustom => linux::custom(linux::hash(bytes, seed)),
+            Self::Linux | Self::LinuxIpv6 => linux::hash(bytes, seed),
+            Self::LinuxCustom | Self::LinuxCustomIpv6 => linux::custom(linux::hash(bytes, seed)),
         }
     }
 }
@@ -142,16 +163,8 @@ pub struct Hasher {
 impl Hasher {
     /// The hash of a flow at a switch with this seed, of which the low bits are to be used.
     pub fn hash(self, key: &FlowKey, seed: u32) -> u32 {
-        if matches!(self.function, HashFunction::Linux | HashFunction::LinuxCustom) {
-            let (src, dst) = (key.src_ip.to_be_bytes(), key.dst_ip.to_be_bytes());
-            let five = (key.protocol, [key.src_port, key.dst_port]);
-            let five = (self.fields != HashFields::Addresses).then_some(five);
-            let mut bytes = linux::key(&src, &dst, five);
-            if self.fields == HashFields::FiveTupleQpn {
-                // Where the kernel has zeros: what one that knew the number might do.
-                bytes[44..48].copy_from_slice(&key.dst_qpn.to_be_bytes());
-            }
-            return self.function.hash(&bytes, seed) >> 1;
+        if self.function.is_linux() {
+            return self.function.hash(&self.linux_key(key), seed) >> 1;
         }
         let (bytes, length) = match self.function {
             HashFunction::Ns3 => self.fields.words(key),
@@ -166,6 +179,28 @@ impl Hasher {
             HashFunction::Crc32 => hash.rotate_right(offset),
             _ => hash,
         }
+    }
+}
+
+impl Hasher {
+    /// What Linux hashes of a flow.
+    fn linux_key(self, key: &FlowKey) -> Vec<u8> {
+        let five = (key.protocol, [key.src_port, key.dst_port]);
+        let five = (self.fields != HashFields::Addresses).then_some(five);
+        let addresses = [key.src_ip, key.dst_ip];
+        let mut bytes = if self.function.is_ipv6() {
+            let [src, dst] = addresses.map(|address| crate::address::ipv6(address).octets());
+            linux::key(&src, &dst, five)
+        } else {
+            let [src, dst] = addresses.map(u32::to_be_bytes);
+            linux::key(&src, &dst, five)
+        };
+        if self.fields == HashFields::FiveTupleQpn {
+            // Where the kernel has zeros: what one that knew the number might do.
+            let end = bytes.len();
+            bytes[end - 4..].copy_from_slice(&key.dst_qpn.to_be_bytes());
+        }
+        bytes
     }
 }
 

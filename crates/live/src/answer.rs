@@ -4,13 +4,15 @@ use report::number::significant;
 use report::{Align, Answer, Sheet, Table};
 use serde::Serialize;
 
+use crate::record::Replayed;
+
 /// A collective that was run for real, over sizes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// Ranks, one process each.
     pub ranks: usize,
-    /// Which collective.
-    pub collective: &'static str,
+    /// Which collective, or what else was run.
+    pub collective: String,
     /// Where it ran: through a switch in user space, on loopback, in namespaces.
     pub on: &'static str,
     /// By how much all rates are lower than the scenario's.
@@ -42,6 +44,8 @@ pub struct Row {
     pub predicted_goodput_bps: f64,
     /// Links between switches.
     pub uplinks: Vec<Uplink>,
+    /// Ports of switches towards ranks, where they are seen.
+    pub ports: Vec<Port>,
     /// The queue pairs.
     pub queue_pairs: Vec<QueuePair>,
     /// Queue pairs whose path is known and is the predicted one, and how many are known.
@@ -52,6 +56,27 @@ pub struct Row {
     pub predicted_packets: PredictedPackets,
     /// The ranks in the order in which they had everything.
     pub completion_order: Vec<u32>,
+    /// What congestion controls did, fed to the packet engine's objects again, if that was written
+    /// down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub control: Option<Replayed>,
+}
+
+/// The port of a switch that leads to a rank.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Port {
+    /// The rank.
+    pub rank: u32,
+    /// The link.
+    pub link: String,
+    /// The deepest its queue has been, whole packets.
+    pub peak_queue_bytes: u64,
+    /// The same in the packet engine.
+    pub predicted_peak_queue_bytes: u64,
+    /// Packets that it dropped.
+    pub drops: u64,
+    /// Packets that it marked.
+    pub marks: u64,
 }
 
 /// A link between switches.
@@ -73,6 +98,8 @@ pub struct Uplink {
     pub drops: u64,
     /// Packets that it marked.
     pub marks: u64,
+    /// Pauses against what sends into it.
+    pub pauses: u64,
 }
 
 /// A queue pair.
@@ -97,6 +124,12 @@ pub struct QueuePair {
     pub bytes: u64,
     /// Packets sent again.
     pub retransmitted: u64,
+    /// Congestion notifications that its sender got.
+    pub cnps: u64,
+    /// The rate that its control allowed in the end.
+    pub rate_bps: u64,
+    /// Packets that had arrived, every 100 ms.
+    pub arrived_packets: Vec<u64>,
 }
 
 /// Packets of all ranks, as `observe` counts them.
@@ -110,7 +143,7 @@ pub struct Packets {
     pub naks: u64,
     /// Congestion notifications.
     pub cnps: u64,
-    /// Pauses: live has none.
+    /// Pauses that switches sent.
     pub pauses: u64,
     /// Packets that arrived marked; nothing where nobody on the way can mark.
     pub marked: Option<u64>,
@@ -147,6 +180,8 @@ pub struct PredictedPackets {
     pub retransmitted: u64,
     /// Dropped.
     pub drops: u64,
+    /// Pauses.
+    pub pauses: u64,
 }
 
 impl Report {
@@ -219,9 +254,34 @@ impl Answer for Report {
                 .heading("Links between switches, at the largest size")
                 .table(Self::uplinks(last));
         }
+        if let Some(last) = self.rows.last().filter(|row| !row.ports.is_empty()) {
+            sheet = sheet.heading("Ports towards ranks, at the largest size").table(ports(last));
+        }
+        for control in self.rows.iter().filter_map(|row| row.control) {
+            let Replayed { steps, same, cnps, rate_changes } = control;
+            sheet = sheet.text(format!(
+                "Controls: {same} of {steps} recorded steps are those of the packet engine's \
+                 objects ({cnps} CNPs, {rate_changes} changes of rate)."
+            ));
+        }
         for finding in &self.findings {
             sheet = sheet.note(finding.clone());
         }
         sheet
     }
+}
+
+fn ports(row: &Row) -> Table {
+    let names = ["link", "peak queue (B)", "predicted", "drops", "marks"];
+    let mut table = Table::new(names.map(|name| (name, Align::Right)));
+    for port in &row.ports {
+        table.row([
+            port.link.clone(),
+            port.peak_queue_bytes.to_string(),
+            port.predicted_peak_queue_bytes.to_string(),
+            port.drops.to_string(),
+            port.marks.to_string(),
+        ]);
+    }
+    table
 }

@@ -7,10 +7,15 @@
 //! * [`memory`]: the bytes of a rank, and their sums.
 //! * [`wire`]: UDP sockets, and datagrams of a local switch.
 //! * [`rank`]: the process of a rank.
+//! * [`record`]: what congestion controls were told and said.
+//! * [`frame`]: what switches do to packets, answers and pauses.
 //! * [`switch`]: switches and links in user space, as the scenario's fabric has them.
 //! * [`multipath`]: namespaces and Linux's own multipath routing.
 //! * [`capture`]: what a rank sent and received, as a file that other tools read.
+//! * [`phase`]: the transfers of one phase of a job.
 //! * [`run`]: starts the processes, waits, predicts.
+//! * [`trace`], [`probe`]: the process that probes, and what follows from the answers.
+//! * [`agent`]: processes on other hosts.
 //! * [`answer`]: how it is shown.
 //!
 //! # Invariants
@@ -25,15 +30,21 @@
 
 #![expect(clippy::disallowed_methods, reason = "what happens here happens in real time")]
 
+pub mod agent;
 pub mod answer;
 pub mod capture;
+pub mod frame;
 pub mod lower;
 pub mod memory;
 pub mod multipath;
+pub mod phase;
 pub mod plan;
+pub mod probe;
 pub mod rank;
+pub mod record;
 pub mod run;
 pub mod switch;
+pub mod trace;
 pub mod wire;
 
-pub use run::{Injected, Options, Places, run};
+pub use run::{Injected, Options, Places, What, run};

@@ -3,11 +3,13 @@
 //! A message that waits for the arrival of another passes it on, so messages form chains; a chain
 //! begins with what its first rank has. In a ring a chain is added up over the first n − 1 ranks
 //! and handed out to the n − 1 after them; in an all-gather it is handed out, in a reduce-scatter
-//! added up; in an all-to-all it has one message. Chains of another shape are refused: what they
-//! carry cannot be told from sizes.
+//! added up; in an all-to-all it has one message. In a tree messages join on their way up, where
+//! they are added, and split on their way down. Chains of another shape are refused: what they
+//! carry cannot be told from sizes. Other traffic is plain: every message has bytes of its own,
+//! which must arrive.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use fabric::hash::FlowKey;
 use fabric::routing::QueuePairs;
@@ -19,7 +21,18 @@ use traffic::{OpId, OpKind, Transfers};
 use units::Id;
 
 use crate::memory::{DATA, INPUT, STAGING};
-use crate::plan::{After, Check, PairPlan, Part, ReceivePlan, SendPlan};
+use crate::plan::{After, Check, PairPlan, Part, ReadPart, ReceivePlan, SendPlan};
+
+/// What messages carry.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Shape {
+    /// A collective as rings, or pairwise.
+    Chains(Collective),
+    /// An all-reduce over trees.
+    Tree,
+    /// Bytes of their own.
+    Plain,
+}
 
 /// A queue pair of the run.
 #[derive(Clone, Copy, Debug)]
@@ -51,8 +64,23 @@ pub struct Lowered {
     pub receives: Vec<Vec<ReceivePlan>>,
     /// By rank.
     pub checks: Vec<Vec<Check>>,
+    /// By rank: what it reads, where receivers read.
+    pub reads: Vec<Vec<ReadPart>>,
+    /// By connection: its first queue pair.
+    pub of_connection: Vec<usize>,
     /// Bytes that each region needs.
     pub bytes: u64,
+    /// Bytes that the staging region needs.
+    pub staging: u64,
+}
+
+/// Where a message comes from and goes to.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    key: u32,
+    from: u64,
+    to: u64,
+    adds: Option<u64>,
 }
 
 /// A message that has been understood.
@@ -82,74 +110,183 @@ struct Chain {
     to: u64,
 }
 
-/// Understands a collective that was written step by step.
+/// Understands what was written step by step.
 pub fn lower(
     fabric: &Fabric,
     transfers: &Transfers,
     settings: &Settings,
-    collective: Collective,
+    shape: Shape,
     ranks: usize,
 ) -> Result<Lowered, String> {
     let rank_of = ranks_by_node(fabric, ranks)?;
-    let (messages, after) = read(transfers, &rank_of)?;
-    let mut chains = chains(&messages);
-    place(&mut chains, collective, ranks)?;
+    let (mut messages, after) = read(transfers, &rank_of, shape)?;
     let mut lowered = Lowered {
         sends: vec![Vec::new(); ranks],
         receives: vec![Vec::new(); ranks],
-        bytes: chains.iter().map(|chain| chain.bytes).sum::<u64>(),
+        reads: vec![Vec::new(); ranks],
+        checks: vec![Vec::new(); ranks],
         ..Lowered::default()
     };
-    if collective == Collective::AllToAll {
-        lowered.bytes =
-            chains.iter().map(|chain| (chain.from.max(chain.to)) + chain.bytes).max().unwrap_or(0);
+    let places = match shape {
+        Shape::Chains(collective) => place_chains(&messages, collective, ranks, &mut lowered)?,
+        Shape::Tree => place_trees(&mut messages, ranks, &mut lowered)?,
+        Shape::Plain => place_plain(&messages, ranks, &mut lowered),
+    };
+    if MOST_BYTES < lowered.bytes + lowered.staging {
+        let needed = lowered.bytes + lowered.staging;
+        return Err(format!(
+            "a rank would need {needed} bytes of memory, the most is {MOST_BYTES}"
+        ));
     }
     let first_pair = open(fabric, transfers, settings, &rank_of, &mut lowered.pairs);
+    lowered.of_connection = first_pair.iter().map(|(first, _)| *first).collect();
     let mut turns = vec![0; transfers.connections().len()];
-    for message in &messages {
-        let chain = &chains[message.chain];
-        let adds = match collective {
-            Collective::AllReduce | Collective::ReduceScatter => message.hop < ranks,
-            _ => false,
-        };
+    for (message, place) in messages.iter().zip(&places) {
         let (first, count) = first_pair[message.connection];
         let turn = &mut turns[message.connection];
         let (dealt, next) = deal(&settings.routing, message.bytes, count, *turn);
         *turn = next;
-        let mut offset = 0;
-        let mut parts = Vec::new();
-        for (pair, bytes) in dealt {
-            let pair = first + pair as usize;
-            let counted = &mut lowered.pairs[pair];
-            counted.bytes += bytes;
-            counted.packets += bytes.div_ceil(settings.packet.mtu.get().max(1)).max(1);
-            counted.messages += 1;
-            let bytes =
-                u32::try_from(bytes).map_err(|_| "a message has 4 GiB or more".to_owned())?;
-            parts.push(Part { pair: pair as u32, offset, bytes });
-            offset += u64::from(bytes);
-        }
+        let dealt: Vec<(u64, u64)> = dealt.collect();
+        let parts = parts(&mut lowered.pairs, first, &dealt, settings.packet.mtu.get())?;
         let [from, to] = message.ranks.map(|rank| rank as usize);
         let op = message.op.index() as u32;
+        let (remote_key, remote_address) = match place.adds {
+            Some(staged) => (STAGING, staged),
+            None => (DATA, place.to),
+        };
+        for part in &parts {
+            let &Part { pair, offset, bytes } = part;
+            let (from, place) = ((place.key, place.from + offset), remote_address + offset);
+            let part = ReadPart { op, pair, from, to: (remote_key, place), bytes };
+            lowered.reads[to].push(part);
+        }
         lowered.receives[to].push(ReceivePlan {
             op,
             parts: parts.len() as u32,
-            address: chain.to,
+            address: place.to,
             bytes: message.bytes,
-            adds,
+            adds: place.adds,
         });
         lowered.sends[from].push(SendPlan {
             op,
             after: after[&message.op].clone(),
-            key: if collective == Collective::AllToAll { INPUT } else { DATA },
-            address: chain.from,
-            remote_key: if adds { STAGING } else { DATA },
-            remote_address: chain.to,
+            key: place.key,
+            address: place.from,
+            remote_key,
+            remote_address,
             parts,
         });
     }
-    lowered.checks = checks(&chains, collective, ranks);
     Ok(lowered)
+}
+
+/// The most memory of a rank.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// A message dealt over its queue pairs, which count it.
+fn parts(
+    pairs: &mut [Pair],
+    first: usize,
+    dealt: &[(u64, u64)],
+    mtu: u64,
+) -> Result<Vec<Part>, String> {
+    let mut offset = 0;
+    let mut parts = Vec::new();
+    for &(pair, bytes) in dealt {
+        let pair = first + pair as usize;
+        let counted = &mut pairs[pair];
+        counted.bytes += bytes;
+        counted.packets += bytes.div_ceil(mtu.max(1)).max(1);
+        counted.messages += 1;
+        let bytes = u32::try_from(bytes).map_err(|_| "a message has 4 GiB or more".to_owned())?;
+        parts.push(Part { pair: pair as u32, offset, bytes });
+        offset += u64::from(bytes);
+    }
+    Ok(parts)
+}
+
+/// Places of the messages of chains, and what must come out.
+fn place_chains(
+    messages: &[Message],
+    collective: Collective,
+    ranks: usize,
+    lowered: &mut Lowered,
+) -> Result<Vec<Place>, String> {
+    let mut chains = chains(messages);
+    place(&mut chains, collective, ranks)?;
+    lowered.bytes = chains.iter().map(|chain| chain.bytes).sum::<u64>();
+    if collective == Collective::AllToAll {
+        lowered.bytes =
+            chains.iter().map(|chain| (chain.from.max(chain.to)) + chain.bytes).max().unwrap_or(0);
+    }
+    lowered.staging = lowered.bytes;
+    lowered.checks = checks(&chains, collective, ranks);
+    let of_message = |message: &Message| {
+        let chain = &chains[message.chain];
+        let sums = matches!(collective, Collective::AllReduce | Collective::ReduceScatter);
+        let adds = (sums && message.hop < ranks).then_some(chain.to);
+        let key = if collective == Collective::AllToAll { INPUT } else { DATA };
+        Place { key, from: chain.from, to: chain.to, adds }
+    };
+    Ok(messages.iter().map(of_message).collect())
+}
+
+/// Places of the messages of trees: up, where they are added, and down again.
+fn place_trees(
+    messages: &mut [Message],
+    ranks: usize,
+    lowered: &mut Lowered,
+) -> Result<Vec<Place>, String> {
+    // By tree: where its bytes are, how many, and the pairs of ranks that have had a message.
+    let mut trees: BTreeMap<usize, (u64, u64, Vec<[u32; 2]>)> = BTreeMap::new();
+    let mut next = 0;
+    let mut slots: Vec<Option<u64>> = Vec::new();
+    for message in messages.iter() {
+        let (_, bytes, seen) = trees.entry(message.chain).or_insert_with(|| {
+            next += message.bytes;
+            (next - message.bytes, message.bytes, Vec::new())
+        });
+        let [from, to] = message.ranks;
+        if *bytes != message.bytes || seen.contains(&message.ranks) {
+            return Err("messages that join and split are not those of a tree".to_owned());
+        }
+        let is_down = seen.contains(&[to, from]);
+        let before = seen.iter().filter(|ranks| ranks[1] == to && !seen.contains(&[to, ranks[0]]));
+        slots.push((!is_down).then_some(before.count() as u64));
+        seen.push(message.ranks);
+    }
+    let widest = slots.iter().flatten().max().map_or(0, |slot| slot + 1);
+    (lowered.bytes, lowered.staging) = (next, widest * next);
+    for (address, bytes, seen) in trees.values() {
+        if seen.len() != 2 * (ranks - 1) {
+            return Err("a tree does not reach every rank once up and once down".to_owned());
+        }
+        let check = Check { address: *address, bytes: *bytes, from: None };
+        lowered.checks.iter_mut().for_each(|own| own.push(check));
+    }
+    let places = messages.iter().zip(slots).map(|(message, slot)| {
+        let to = trees[&message.chain].0;
+        Place { key: DATA, from: to, to, adds: slot.map(|slot| slot * next + to) }
+    });
+    Ok(places.collect())
+}
+
+/// Every message has bytes of its own.
+fn place_plain(messages: &[Message], ranks: usize, lowered: &mut Lowered) -> Vec<Place> {
+    let mut of_rank = vec![[0_u64; 2]; ranks];
+    let mut places = Vec::new();
+    for message in messages {
+        let [from, to] = message.ranks.map(|rank| rank as usize);
+        let (bytes, out) = (message.bytes, of_rank[from][0]);
+        let inward = of_rank[to][1];
+        of_rank[from][0] += bytes;
+        of_rank[to][1] += bytes;
+        let check = Check { address: inward, bytes, from: Some((from as u32, out)) };
+        lowered.checks[to].push(check);
+        places.push(Place { key: INPUT, from: out, to: inward, adds: None });
+    }
+    lowered.bytes = of_rank.iter().flatten().copied().max().unwrap_or(0);
+    places
 }
 
 /// The rank of each GPU that takes part and of its NIC.
@@ -172,6 +309,7 @@ fn ranks_by_node(fabric: &Fabric, ranks: usize) -> Result<BTreeMap<NodeId, u32>,
 fn read(
     transfers: &Transfers,
     rank_of: &BTreeMap<NodeId, u32>,
+    shape: Shape,
 ) -> Result<(Vec<Message>, Waits), String> {
     let mut messages: Vec<Message> = Vec::new();
     let mut after = BTreeMap::new();
@@ -203,14 +341,24 @@ fn read(
             return Err("a message leads through a NIC or switch that is no rank's".to_owned());
         };
         let mut waits = Vec::new();
-        let mut passed_on = None;
+        let mut passed_on: Option<usize> = None;
         for earlier in before {
-            let other = &messages[known[&earlier]];
+            let other = messages[known[&earlier]];
             let number = earlier.index() as u32;
             if other.ranks[1] == from && other.ranks[0] != from {
                 waits.push(After::Arrived(number));
-                if passed_on.replace(known[&earlier]).is_some() {
-                    return Err("messages that join several others are not understood".to_owned());
+                let joined = passed_on.replace(known[&earlier]).map(|at| messages[at].chain);
+                match joined {
+                    Some(_) if matches!(shape, Shape::Chains(_)) => {
+                        let reason = "messages that join several others are not understood";
+                        return Err(reason.to_owned());
+                    }
+                    Some(chain) => {
+                        // They are one tree from here on.
+                        let both = messages.iter_mut().filter(|one| one.chain == chain);
+                        both.for_each(|one| one.chain = other.chain);
+                    }
+                    None => {}
                 }
             } else if other.ranks[0] == from {
                 waits.push(After::Known(number));
@@ -362,7 +510,8 @@ fn open(
 pub fn pairs_of(
     lowered: &mut Lowered,
     rank: u32,
-    address: impl Fn(u32) -> Ipv4Addr,
+    reads: bool,
+    address: impl Fn(u32) -> IpAddr,
 ) -> Vec<PairPlan> {
     let mut place = BTreeMap::new();
     let mut own = Vec::new();
@@ -384,8 +533,12 @@ pub fn pairs_of(
             src_port: pair.src_port,
             sends,
             inside: pair.key.is_none(),
-            arrivals: if sends { 0 } else { pair.messages },
+            arrivals: if sends && !reads { 0 } else { pair.messages },
+            packets: pair.packets as u32,
         });
+    }
+    for part in &mut lowered.reads[rank as usize] {
+        part.pair = place[&part.pair];
     }
     for send in &mut lowered.sends[rank as usize] {
         for part in &mut send.parts {

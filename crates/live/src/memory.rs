@@ -13,11 +13,15 @@ pub const INPUT: u32 = 1;
 pub const DATA: u32 = 2;
 /// What others wrote and is still to be added.
 pub const STAGING: u32 = 3;
+/// How far receivers have cleared: a number of eight bytes for each queue pair of the run.
+pub const CLEARED: u32 = 4;
+/// The same at the receiver that clears.
+pub const CLEARS: u32 = 5;
 
 /// The regions of a rank.
 #[derive(Clone, Debug)]
 pub struct Regions {
-    regions: [Vec<u8>; 3],
+    regions: [Vec<u8>; 5],
 }
 
 /// The byte of a rank at a place before anything is sent: differs from place to place, rank to
@@ -28,20 +32,34 @@ pub fn initial(rank: u32, at: u64) -> u8 {
 }
 
 impl Regions {
-    /// Of so many bytes each.
-    pub fn new(rank: u32, bytes: u64) -> Self {
+    /// Of so many bytes each, with so many for staging, in a run with so many queue pairs.
+    pub fn new(rank: u32, bytes: u64, staging: u64, pairs: u32) -> Self {
         let input: Vec<u8> = (0..bytes).map(|at| initial(rank, at)).collect();
-        Self { regions: [input.clone(), input, vec![0; bytes as usize]] }
+        let zeros = |bytes: u64| vec![0; bytes as usize];
+        let numbers = 8 * u64::from(pairs);
+        let regions = [input.clone(), input, zeros(staging), zeros(numbers), zeros(numbers)];
+        Self { regions }
+    }
+
+    /// How far a queue pair of this rank was cleared.
+    pub fn cleared(&self, pair: u32) -> u64 {
+        let at = 8 * pair as usize;
+        u64::from_le_bytes(self.regions[3][at..at + 8].try_into().expect("eight bytes"))
+    }
+
+    /// Clears packets of a queue pair: what a WRITE will tell its sender.
+    pub fn clear(&mut self, pair: u32, packets: u64) {
+        let at = 8 * pair as usize;
+        self.regions[4][at..at + 8].copy_from_slice(&packets.to_le_bytes());
     }
 
     /// A message has arrived in full: adds it where it belongs, if that is what it is for.
     pub fn arrived(&mut self, message: &ReceivePlan) {
-        if !message.adds {
-            return;
-        }
-        let range = message.address as usize..(message.address + message.bytes) as usize;
-        let [_, data, staging] = &mut self.regions;
-        for (sum, one) in data[range.clone()].iter_mut().zip(&staging[range]) {
+        let Some(staged) = message.adds else { return };
+        let range = |from: u64| from as usize..(from + message.bytes) as usize;
+        let [_, data, staging, ..] = &mut self.regions;
+        let sums = data[range(message.address)].iter_mut();
+        for (sum, one) in sums.zip(&staging[range(staged)]) {
             *sum = sum.wrapping_add(*one);
         }
     }
@@ -73,9 +91,11 @@ impl Memory for Regions {
     }
 
     fn write(&mut self, key: u32, address: u64, bytes: &[u8]) -> bool {
-        // Nobody writes what a rank begins with.
-        let Some(at) = (key as usize).checked_sub(1).filter(|at| 0 < *at) else { return false };
-        let region = self.regions.get_mut(at);
+        // Nobody writes what a rank begins with, or what it clears.
+        if !(DATA..=CLEARED).contains(&key) {
+            return false;
+        }
+        let region = self.regions.get_mut(key as usize - 1);
         let part =
             region.and_then(|region| region.get_mut(address as usize..)?.get_mut(..bytes.len()));
         part.map(|part| part.copy_from_slice(bytes)).is_some()

@@ -2,9 +2,10 @@
 //!
 //! A plan is one line of JSON on the standard input of the rank's process.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
+use packetsim::admission::AdmissionConfig;
 use packetsim::cc::CcConfig;
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +31,7 @@ pub struct PairPlan {
     /// The rank at the other end.
     pub peer: u32,
     /// Its address.
-    pub address: Ipv4Addr,
+    pub address: IpAddr,
     /// UDP source port, the same in both directions.
     pub src_port: u16,
     /// Whether this end sends data on it.
@@ -39,6 +40,8 @@ pub struct PairPlan {
     pub inside: bool,
     /// Messages that will arrive on it.
     pub arrivals: u32,
+    /// Packets with data that will cross it.
+    pub packets: u32,
 }
 
 /// A part of a message, on one queue pair.
@@ -91,8 +94,23 @@ pub struct ReceivePlan {
     pub address: u64,
     /// Its bytes.
     pub bytes: u64,
-    /// Whether it is added to what is there, from the staging region.
-    pub adds: bool,
+    /// Where in the staging region it comes first, if it is to be added to what is there.
+    pub adds: Option<u64>,
+}
+
+/// A part that the receiver reads from the sender's memory.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct ReadPart {
+    /// The operation's number.
+    pub op: u32,
+    /// Which of the rank's queue pairs.
+    pub pair: u32,
+    /// The sender's region and place.
+    pub from: (u32, u64),
+    /// The region and place here.
+    pub to: (u32, u64),
+    /// Its bytes.
+    pub bytes: u32,
 }
 
 /// What must be somewhere in the end.
@@ -114,7 +132,7 @@ pub struct RankPlan {
     /// How many there are.
     pub ranks: u32,
     /// Its address.
-    pub address: Ipv4Addr,
+    pub address: IpAddr,
     /// How packets leave.
     pub wire: WirePlan,
     /// Payload of a full packet.
@@ -135,20 +153,110 @@ pub struct RankPlan {
     pub hops: u32,
     /// DSCP of packets with data.
     pub dscp: u8,
+    /// Who decides when data may leave.
+    pub admission: AdmissionConfig,
+    /// Whether receivers read instead of being written to.
+    pub reads: bool,
     /// Bytes of each region.
     pub bytes: u64,
+    /// Bytes of the staging region.
+    pub staging: u64,
+    /// Queue pairs of the whole run.
+    pub all_pairs: u32,
     /// The queue pairs.
     pub pairs: Vec<PairPlan>,
     /// Messages out.
     pub sends: Vec<SendPlan>,
     /// Messages in.
     pub receives: Vec<ReceivePlan>,
+    /// Parts that this rank reads, if receivers read.
+    pub read_parts: Vec<ReadPart>,
     /// What must come out.
     pub checks: Vec<Check>,
     /// Where the rank's packets are captured.
     pub pcap: Option<PathBuf>,
+    /// Where everything is written that congestion controls were told and said.
+    pub record: Option<PathBuf>,
     /// The rank ends by itself after so many milliseconds.
     pub most_ms: u64,
+}
+
+/// What a process is to do.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Task {
+    /// To be a rank of a run.
+    Run(Box<RankPlan>),
+    /// To probe the fabric.
+    Probe(ProbePlan),
+}
+
+/// A packet that traces a path.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Probe {
+    /// UDP source port.
+    pub src_port: u16,
+    /// A queue pair number that nobody uses.
+    pub dst_qpn: u32,
+    /// Time to live.
+    pub ttl: u8,
+    /// DSCP and ECN.
+    pub class: u8,
+    /// Its payload.
+    pub payload: u16,
+}
+
+/// What a probing process is told.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct ProbePlan {
+    /// Its number in the run.
+    pub rank: u32,
+    /// Its address.
+    pub address: IpAddr,
+    /// Where probes go.
+    pub to: IpAddr,
+    /// How packets leave.
+    pub wire: WirePlan,
+    /// Probes that leave together, one after the other.
+    pub rounds: Vec<Vec<Probe>>,
+    /// Rounds that leave without a pause at first.
+    pub burst: u32,
+    /// From one round to the next after that, or as long as twice its bytes take on the link.
+    pub gap_us: u64,
+    /// The rate of that.
+    pub line_bps: u64,
+    /// How long answers are waited for in the end.
+    pub wait_ms: u64,
+}
+
+impl ProbePlan {
+    /// How long to wait after a round.
+    pub fn pause_us(&self, round: usize) -> u64 {
+        let bytes: u64 = self.rounds[round].iter().map(|one| u64::from(one.payload) + 64).sum();
+        let takes = 16_000_000 * bytes / self.line_bps.max(1);
+        let first = round + 1 < self.burst as usize;
+        if first { takes } else { takes.max(self.gap_us) }
+    }
+
+    /// How long all rounds take.
+    pub fn takes_ms(&self) -> u64 {
+        (0..self.rounds.len()).map(|round| self.pause_us(round)).sum::<u64>() / 1000
+    }
+}
+
+/// What came back for a probe.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Traced {
+    /// Which round, and which probe of it.
+    pub probe: [u32; 2],
+    /// Who answered.
+    pub from: IpAddr,
+    /// Whether the probe had come to its destination.
+    pub is_end: bool,
+    /// DSCP and ECN as the packet had them there.
+    pub class: u8,
+    /// Whether they were seen there; routers' answers to sockets do not show them.
+    pub is_seen: bool,
 }
 
 /// What a rank tells.
@@ -159,6 +267,8 @@ pub enum Told {
     Ready,
     /// It has everything and everything it sent was acknowledged.
     Done(Box<RankResult>),
+    /// The answers to all probes.
+    Traced(Vec<Traced>),
     /// The answer to a question.
     Text(String),
     /// It could not go on.
@@ -184,15 +294,25 @@ pub struct RankResult {
     pub strangers: u64,
     /// Packets of any kind that it sent and received on the network.
     pub packets: [u64; 2],
-    /// When each of its messages had arrived, in microseconds: operation and time.
-    pub arrived_us: Vec<(u32, u64)>,
+    /// When each of its messages was posted, in nanoseconds: operation and time.
+    pub posted_ns: Vec<(u32, u64)>,
+    /// When each of its messages had arrived.
+    pub arrived_ns: Vec<(u32, u64)>,
+    /// When the rank knew that a message of its own had arrived.
+    pub known_ns: Vec<(u32, u64)>,
+    /// Times that a pause frame stopped it.
+    pub paused: u64,
 }
 
 /// What a queue pair counted.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct PairResult {
     /// Its number in the whole run.
     pub id: u32,
+    /// Whether this end sends the data.
+    pub sends: bool,
+    /// At a receiver: packets that had arrived in order, every 100 ms.
+    pub arrived: Vec<u64>,
     /// Requests sent, first transmissions and others.
     pub sent: u64,
     /// Those of them that were sent before.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
+use packetsim::admission::{AdmissionPolicy, Asked, GrantLedger};
 use packetsim::cc::Circumstances;
 use roce::packet::{decode, decode_ip, encode, encode_ip};
 use roce::queue_pair::{Config, Event, Kind, Receive, Repeat, Work};
@@ -18,12 +19,23 @@ use roce::{Envelope, Icrc, QueuePair};
 use units::{Bytes, Rate, Span, Time};
 
 use crate::capture::Capture;
-use crate::memory::Regions;
-use crate::plan::{After, PairResult, RankPlan, RankResult, Told, WirePlan};
+use crate::frame::{self, CONTROL_DSCP};
+use crate::memory::{CLEARED, CLEARS, Regions};
+use crate::plan::{After, PairResult, RankPlan, RankResult, Task, Told, WirePlan};
+use crate::record;
 use crate::wire::Wire;
 
 /// The queue pair's ECN bits of packets with data: capable, ECT(0).
 const CAPABLE: u8 = 2;
+
+/// What a rank posts for itself, beside messages: nobody waits for it.
+const OWN: u64 = u64::MAX;
+
+/// Above the number of an operation: it is a READ of its receiver.
+const READ: u64 = 1 << 32;
+
+/// How often what has arrived is written down.
+const SAMPLE: Span = Span::from_ms(100);
 
 /// How many packets may wait for sockets before queue pairs are asked for no more.
 const MOST_WAITING: usize = 64;
@@ -40,10 +52,24 @@ pub fn main() -> Result<(), String> {
     if text.is_empty() {
         return Ok(());
     }
-    let (run, plan): (String, RankPlan) =
+    let (run, task): (String, Task) =
         serde_json::from_str(&text).map_err(|error| format!("the plan is malformed: {error}"))?;
-    let mut rank =
-        Rank::open(plan, &run).map_err(|error| format!("cannot open sockets: {error}"))?;
+    let failed = |error: io::Error| format!("cannot open sockets: {error}");
+    let plan = match task {
+        Task::Run(plan) => plan,
+        Task::Probe(plan) => {
+            let mut prober = crate::trace::Prober::open(plan, &run).map_err(failed)?;
+            tell(&Told::Ready);
+            if line()?.trim() == "go" {
+                let traced = prober.run().map_err(|error| format!("probing: {error}"))?;
+                tell(&Told::Traced(traced));
+                // The others may still be listening: the end of the input is everybody's.
+                line()?;
+            }
+            return Ok(());
+        }
+    };
+    let mut rank = Rank::open(*plan, &run).map_err(failed)?;
     tell(&Told::Ready);
     match line()?.trim() {
         "go" => rank.run(),
@@ -82,6 +108,17 @@ struct Rank {
     after_knowing: BTreeMap<u32, Vec<usize>>,
     left: usize,
     capture: Option<Capture>,
+    log: Option<record::Log>,
+    /// What this rank has granted, as a receiver.
+    ledger: GrantLedger<usize>,
+    /// By queue pair: how far it was granted, what of that was given back, whether it waits.
+    grants: Vec<(u32, u32, bool)>,
+    /// By queue pair: packets that had arrived, every [`SAMPLE`].
+    arrived: Vec<Vec<u64>>,
+    next_sample: Time,
+    /// When this rank's link is free again, where nothing else shapes it.
+    link_free: Time,
+    paused: bool,
     begin: Instant,
     result: RankResult,
 }
@@ -95,24 +132,12 @@ impl Rank {
             hops: plan.hops,
             mtu: Bytes::new(plan.mtu.into()),
         };
+        let log = plan.record.as_deref().map(record::create).transpose()?;
         let mut pairs = Vec::new();
         let mut by_number = BTreeMap::new();
         for pair in &plan.pairs {
-            let config = Config {
-                mtu: plan.mtu,
-                window: plan.window,
-                ack_every: (plan.window / 4).clamp(1, 16),
-                timeout: Span::from_ms(plan.timeout_ms),
-                repeat: if plan.selective { Repeat::Selective } else { Repeat::GoBackN },
-                ..Config::new(pair.remote)
-            };
-            let (sender, receiver) = (plan.control.build(&about), plan.control.receiver());
-            let mut own = QueuePair::new(config, sender, receiver);
-            for id in 0..u64::from(pair.arrivals) {
-                own.post_receive(Receive { id, key: 0, address: 0, capacity: 0 });
-            }
             by_number.insert(pair.local, pairs.len());
-            pairs.push(own);
+            pairs.push(open_pair(&plan, pair, &about, log.as_ref()));
         }
         let mut after_arrival: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         let mut after_knowing: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
@@ -132,7 +157,7 @@ impl Rank {
             ops.enumerate().map(|(at, op)| (op, at)).collect::<BTreeMap<u32, usize>>()
         };
         Ok(Self {
-            memory: Regions::new(plan.rank, plan.bytes),
+            memory: Regions::new(plan.rank, plan.bytes, plan.staging, plan.all_pairs),
             outgoing: outgoing.collect(),
             sends: places(&mut plan.sends.iter().map(|send| send.op)),
             receives: places(&mut plan.receives.iter().map(|receive| receive.op)),
@@ -141,6 +166,13 @@ impl Rank {
             after_knowing,
             left: plan.sends.len() + plan.receives.len(),
             capture: plan.pcap.as_deref().map(Capture::create).transpose()?,
+            log,
+            ledger: GrantLedger::default(),
+            grants: vec![(0, 0, false); plan.pairs.len()],
+            arrived: vec![Vec::new(); plan.pairs.len()],
+            next_sample: Time::ZERO + SAMPLE,
+            link_free: Time::ZERO,
+            paused: false,
             begin: Instant::now(),
             result: RankResult { rank: plan.rank, ..RankResult::default() },
             plan,
@@ -169,7 +201,9 @@ impl Rank {
             let rank = self.plan.rank;
             let failed = |error: io::Error| format!("rank {rank}: {error}");
             self.receive().map_err(failed)?;
+            self.sample();
             self.events()?;
+            self.admit();
             self.send().map_err(failed)?;
             self.events()?;
             if self.left == 0 && !told {
@@ -177,6 +211,9 @@ impl Rank {
                 self.finish();
                 if let Some(capture) = self.capture.take() {
                     capture.finish().map_err(failed)?;
+                }
+                if let Some(log) = &self.log {
+                    log.borrow_mut().flush().map_err(failed)?;
                 }
                 tell(&Told::Done(Box::new(self.result.clone())));
             }
@@ -201,27 +238,87 @@ impl Rank {
         told.take(3).collect()
     }
 
-    /// Posts the parts of a message to their queue pairs.
+    /// Posts the parts of a message to their queue pairs; where receivers read, only tells them.
     fn post(&mut self, at: usize) {
         let now = self.now();
         let send = &self.plan.sends[at];
+        self.result.posted_ns.push((send.op, self.begin.elapsed().as_nanos() as u64));
         for part in &send.parts {
-            let kind = Kind::Write {
-                address: send.remote_address + part.offset,
-                key: send.remote_key,
-                immediate: Some(send.op),
-            };
+            let (address, immediate) = (send.remote_address + part.offset, Some(send.op));
+            let kind = Kind::Write { address, key: send.remote_key, immediate };
             let (id, key) = (send.op.into(), send.key);
             let (address, length) = (send.address + part.offset, part.bytes);
-            self.pairs[part.pair as usize].post(now, Work { id, kind, key, address, length });
+            let work = match self.plan.reads {
+                true => tells(send.op),
+                false => Work { id, kind, key, address, length },
+            };
+            self.pairs[part.pair as usize].post(now, work);
+        }
+    }
+
+    /// As a receiver clears what may be sent to it, and as a sender obeys.
+    fn admit(&mut self) {
+        if self.plan.admission.policy != AdmissionPolicy::ReceiverDriven {
+            return;
+        }
+        let rules = self.plan.admission.rules(self.plan.mtu);
+        for at in 0..self.pairs.len() {
+            let plan = &self.plan.pairs[at];
+            if plan.sends {
+                self.pairs[at].clear(self.memory.cleared(plan.id));
+                continue;
+            }
+            let new = self.pairs[at].received() as u32 - self.grants[at].1;
+            self.grants[at].1 += new;
+            self.ledger.give_back(&rules, new);
+            self.clear(at);
+        }
+        for _ in 0..self.ledger.waiting() {
+            let Some(next) = self.ledger.next_in_turn(&rules) else { break };
+            self.grants[next].2 = false;
+            self.clear(next);
+        }
+    }
+
+    /// Clears more of a queue pair, by a WRITE into its sender's memory.
+    fn clear(&mut self, at: usize) {
+        let rules = self.plan.admission.rules(self.plan.mtu);
+        let plan = self.plan.pairs[at];
+        let (granted, expected, queued) = self.grants[at];
+        let asked = Asked { expected, granted, end: plan.packets, queued };
+        let (to, queued) = self.ledger.extend(&rules, at, asked);
+        self.grants[at] = (to, expected, queued);
+        if granted < to {
+            self.memory.clear(plan.id, to.into());
+            let place = 8 * u64::from(plan.id);
+            let kind = Kind::Write { address: place, key: CLEARED, immediate: None };
+            let work = Work { id: OWN, kind, key: CLEARS, address: place, length: 8 };
+            let now = self.now();
+            self.pairs[at].post(now, work);
+        }
+    }
+
+    /// Writes down what has arrived, every so often.
+    fn sample(&mut self) {
+        let now = self.now();
+        while self.next_sample <= now {
+            for (arrived, pair) in self.arrived.iter_mut().zip(&self.pairs) {
+                arrived.push(pair.received());
+            }
+            self.next_sample += SAMPLE;
         }
     }
 
     fn receive(&mut self) -> io::Result<()> {
         let now = self.now();
-        let Self { wire, pairs, by_number, memory, result, capture, plan, .. } = self;
+        let Self { wire, pairs, by_number, memory, result, capture, plan, paused, .. } = self;
         let mut failed = Ok(());
         wire.receive(|envelope, bytes| {
+            if let Some(begins) = frame::read_pause(bytes).filter(|_| envelope.is_none()) {
+                *paused = begins;
+                result.paused += u64::from(begins);
+                return;
+            }
             let decoded = match envelope {
                 Some(envelope) => decode(envelope, bytes),
                 None => decode_ip(bytes),
@@ -263,14 +360,19 @@ impl Rank {
         let mut found = true;
         while found && self.wire.waiting() < MOST_WAITING {
             found = false;
+            self.hold_back(now);
             for at in 0..self.pairs.len() {
                 let packet = self.pairs[at].next_packet(now, &self.memory, &mut payload);
                 let Some(packet) = packet else { continue };
                 found = true;
                 let pair = &self.plan.pairs[at];
-                let mut envelope =
-                    Envelope::new(self.plan.address.into(), pair.address.into(), pair.src_port);
-                envelope.class = self.plan.dscp << 2 | if packet.is_data { CAPABLE } else { 0 };
+                let mut envelope = Envelope::new(self.plan.address, pair.address, pair.src_port);
+                envelope.class = match (packet.is_data, pair.sends) {
+                    (true, true) => self.plan.dscp << 2 | CAPABLE,
+                    // What a receiver asks for or clears is small, and others wait for it.
+                    (true, false) => CONTROL_DSCP << 2,
+                    _ => self.plan.dscp << 2,
+                };
                 let mut bytes = Vec::with_capacity(payload.len() + 96);
                 if pair.inside || self.plan.wire != WirePlan::Udp {
                     encode_ip(&envelope, &packet.headers, &payload, &mut bytes);
@@ -278,6 +380,7 @@ impl Rank {
                     encode(&envelope, &packet.headers, &payload, &mut bytes);
                 }
                 if !pair.inside {
+                    self.link_free = after(&self.plan, self.link_free, now, bytes.len());
                     self.result.packets[0] += 1;
                     if let Some(capture) = &mut self.capture {
                         let mut whole = Vec::new();
@@ -293,14 +396,45 @@ impl Rank {
         Ok(())
     }
 
+    /// Holds data back that a pause, or the rank's own link, does not let go.
+    fn hold_back(&mut self, now: Time) {
+        let is_full = self.plan.wire == WirePlan::Udp && now + BURST < self.link_free;
+        for (pair, plan) in self.pairs.iter_mut().zip(&self.plan.pairs) {
+            pair.hold((self.paused || is_full) && !plan.inside);
+        }
+    }
+
+    /// A message of another rank can be read here, on this queue pair.
+    fn read(&mut self, op: u32, at: usize) {
+        let now = self.now();
+        let mine = |part: &&crate::plan::ReadPart| part.op == op && part.pair == at as u32;
+        let Some(part) = self.plan.read_parts.iter().find(mine) else { return };
+        let (kind, id) =
+            (Kind::Read { address: part.from.1, key: part.from.0 }, READ | u64::from(op));
+        let ((key, address), length) = (part.to, part.bytes);
+        self.pairs[at].post(now, Work { id, kind, key, address, length });
+    }
+
     /// Handles what queue pairs tell.
     fn events(&mut self) -> Result<(), String> {
         for at in 0..self.pairs.len() {
             while let Some(event) = self.pairs[at].next_event() {
+                let (reads, sends) = (self.plan.reads, self.plan.pairs[at].sends);
                 match event {
+                    Event::Done { id: OWN } => {}
+                    Event::Done { id } if READ <= id => {
+                        let now = self.now();
+                        self.pairs[at].post(now, tells(id as u32));
+                        self.arrived(id as u32);
+                    }
                     Event::Done { id } => self.known(id as u32),
                     Event::Received { immediate, .. } => {
-                        self.arrived(immediate.unwrap_or(u32::MAX))
+                        let op = immediate.unwrap_or(u32::MAX);
+                        match (reads, sends) {
+                            (true, true) => self.known(op),
+                            (true, false) => self.read(op, at),
+                            _ => self.arrived(op),
+                        }
                     }
                     Event::Broken(why) => {
                         let (rank, peer) = (self.plan.rank, self.plan.pairs[at].peer);
@@ -317,10 +451,11 @@ impl Rank {
     }
 
     fn known(&mut self, op: u32) {
-        let at = self.sends[&op];
+        let Some(at) = self.sends.get(&op).copied() else { return };
         self.outgoing[at].parts_left -= 1;
         if self.outgoing[at].parts_left == 0 {
             self.left -= 1;
+            self.result.known_ns.push((op, self.begin.elapsed().as_nanos() as u64));
             let waiting = self.after_knowing.remove(&op);
             self.release(waiting);
         }
@@ -333,7 +468,7 @@ impl Rank {
             self.left -= 1;
             let message = self.plan.receives[at];
             self.memory.arrived(&message);
-            self.result.arrived_us.push((op, self.begin.elapsed().as_micros() as u64));
+            self.result.arrived_ns.push((op, self.begin.elapsed().as_nanos() as u64));
             let waiting = self.after_arrival.remove(&op);
             self.release(waiting);
         }
@@ -352,7 +487,11 @@ impl Rank {
     fn wait(&mut self) -> io::Result<bool> {
         let now = self.now();
         let deadlines = self.pairs.iter().filter_map(QueuePair::deadline);
-        let next = deadlines.min().unwrap_or(now + Span::from_ms(100));
+        let mut next = deadlines.min().unwrap_or(now + Span::from_ms(100));
+        if self.plan.wire == WirePlan::Udp && now + BURST < self.link_free {
+            let free = Time::from_ps(self.link_free.as_ps() - BURST.as_ps());
+            next = next.min(free + Span::from_us(1));
+        }
         let mut timeout = next.max(now).since(now).min(Span::from_ms(100));
         if self.wire.waits_for_room() {
             // Nobody says when another process has made room; a link needs this for a packet.
@@ -377,11 +516,14 @@ impl Rank {
     fn finish(&mut self) {
         self.result.time_us = self.begin.elapsed().as_micros() as u64;
         self.result.wrong = self.memory.wrong(&self.plan.checks, self.plan.ranks);
-        let pairs = self.pairs.iter().zip(&self.plan.pairs).filter(|(_, plan)| !plan.inside);
-        let counted = pairs.map(|(pair, plan)| {
+        let arrived = std::mem::take(&mut self.arrived);
+        let pairs = self.pairs.iter().zip(&self.plan.pairs).zip(arrived);
+        let counted = pairs.filter(|((_, plan), _)| !plan.inside).map(|((pair, plan), arrived)| {
             let counters = pair.counters();
             PairResult {
                 id: plan.id,
+                sends: plan.sends,
+                arrived: if plan.sends { Vec::new() } else { arrived },
                 sent: counters.sent,
                 retransmitted: counters.retransmitted,
                 bytes: counters.bytes,
@@ -399,4 +541,50 @@ impl Rank {
         });
         self.result.pairs = counted.collect();
     }
+}
+
+/// What may leave at once, however fast the rank's link is.
+const BURST: Span = Span::from_ms(1);
+
+/// When a link is free after a packet that UDP carries.
+fn after(plan: &RankPlan, free: Time, now: Time, bytes: usize) -> Time {
+    let takes = 8_000_000_000_000 * bytes as u128 / u128::from(plan.line_bps.max(1));
+    free.max(now) + Span::from_ps(takes as u64)
+}
+
+/// A message without bytes that tells the other end of an operation.
+fn tells(op: u32) -> Work {
+    let kind = Kind::Write { address: 0, key: crate::memory::DATA, immediate: Some(op) };
+    Work { id: OWN, kind, key: crate::memory::DATA, address: 0, length: 0 }
+}
+
+/// A queue pair as the plan has it.
+fn open_pair(
+    plan: &RankPlan,
+    pair: &crate::plan::PairPlan,
+    about: &Circumstances,
+    log: Option<&record::Log>,
+) -> QueuePair {
+    let config = Config {
+        mtu: plan.mtu,
+        window: plan.window,
+        ack_every: (plan.window / 4).clamp(1, 16),
+        timeout: Span::from_ms(plan.timeout_ms),
+        repeat: if plan.selective { Repeat::Selective } else { Repeat::GoBackN },
+        ..Config::new(pair.remote)
+    };
+    let (mut sender, mut receiver) = (plan.control.build(about), plan.control.receiver());
+    if let Some(log) = log.filter(|_| !pair.inside) {
+        sender = Box::new(record::Sender::new(pair.id, sender, log.clone()));
+        receiver = receiver
+            .map(|inner| Box::new(record::Receiver::new(pair.id, inner, log.clone())) as Box<_>);
+    }
+    let mut own = QueuePair::new(config, sender, receiver);
+    if plan.admission.policy == AdmissionPolicy::ReceiverDriven && pair.sends {
+        own.clear(0);
+    }
+    for id in 0..u64::from(pair.arrivals) {
+        own.post_receive(Receive { id, key: 0, address: 0, capacity: 0 });
+    }
+    own
 }

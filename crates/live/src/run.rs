@@ -1,23 +1,27 @@
 //! Starts the processes of a run, waits for them, and puts the prediction beside what they tell.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
-use std::net::Ipv4Addr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use commands::Failure;
 use commands::engine::library;
+use commands::packets::Patience;
+use exports::Column;
+use exports::table::Table;
 use fabric::address::Addresses;
 use fabric::graph::NodeKind;
 use fabric::hardware::Reorder;
 use fabric::routes::Routes;
 use fabric::routing::{Grain, Walker};
 use fabric::{Fabric, LinkId, NodeId};
-use packetsim::cc::CcConfig;
+use packetsim::cc::{CcConfig, Circumstances};
+use packetsim::nic::Verb;
 use packetsim::{Settings, Watch};
 use scenario::Loaded;
 use traffic::collective::{Collective, Communicator, Detail, Group, Limit, Wanted};
@@ -25,12 +29,15 @@ use traffic::nccl::Protocol;
 use traffic::{Outcome, Transfers};
 use units::{Bytes, Rate, Span};
 
-use crate::answer::{Packets, PredictedPackets, QueuePair, Report, Row, Uplink};
-use crate::lower::{Lowered, Pair, lower, pairs_of};
+use crate::agent::Agents;
+use crate::answer::{Packets, Port, PredictedPackets, QueuePair, Report, Row, Uplink};
+use crate::frame::DATA_DSCP;
+use crate::lower::{Lowered, Pair, Shape, lower, pairs_of};
 use crate::multipath;
-use crate::plan::{PairResult, RankPlan, RankResult, Told, WirePlan};
+use crate::plan::{PairResult, RankPlan, RankResult, Task, Told, WirePlan};
+use crate::record::{Replayed, replay};
 pub use crate::switch::Injected;
-use crate::switch::{Counted, Setup, Switches};
+use crate::switch::{Counted, Host, Setup, Switches};
 
 /// Where a run takes place.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -42,6 +49,8 @@ pub enum Places {
     Loopback,
     /// In namespaces, with Linux's own multipath routing.
     Namespaces,
+    /// Between the hosts of agents.
+    Agents,
 }
 
 impl Places {
@@ -50,6 +59,29 @@ impl Places {
             Self::Switch => "through a switch in user space",
             Self::Loopback => "straight over loopback",
             Self::Namespaces => "in namespaces, routed by Linux",
+            Self::Agents => "between agents",
+        }
+    }
+}
+
+/// What is run.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum What {
+    /// A collective of all ranks.
+    Collective(Collective),
+    /// The scenario's synthetic traffic.
+    Traffic,
+    /// The transfers of one phase of the scenario's job, by its name.
+    Phase(String),
+}
+
+impl What {
+    /// What it is called.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Collective(collective) => collective.name().to_owned(),
+            Self::Traffic => "traffic".to_owned(),
+            Self::Phase(name) => format!("phase {name}"),
         }
     }
 }
@@ -57,8 +89,8 @@ impl Places {
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Which collective.
-    pub collective: Collective,
+    /// What.
+    pub what: What,
     /// The smallest size.
     pub min: Bytes,
     /// The largest.
@@ -71,6 +103,14 @@ pub struct Options {
     pub rate: Rate,
     /// Where.
     pub places: Places,
+    /// Whether packets have IPv6 headers.
+    pub ipv6: bool,
+    /// The hosts of agents, if there are.
+    pub agents: Option<Agents>,
+    /// Where everything is written that congestion controls were told and said.
+    pub record: Option<PathBuf>,
+    /// Where messages are written as `run --flows-out` writes flows.
+    pub flows_out: Option<PathBuf>,
     /// What happens to packets where they enter the switch.
     pub injected: Injected,
     /// Retransmission timeout.
@@ -96,13 +136,22 @@ pub fn run(loaded: &Loaded, options: &Options, watch: &mut Watch<'_>) -> Result<
             loaded.fabric().gpus()
         )));
     }
+    if options.ipv6 && options.places == Places::Loopback {
+        let reason = "loopback has one IPv6 address, and every rank needs its own: --on switch or \
+                      namespaces";
+        return Err(Failure::Usage(reason.to_owned()));
+    }
+    if let Some(agents) = &options.agents
+        && agents.hosts.len() < ranks
+    {
+        let hosts = agents.hosts.len();
+        let reason = format!("{hosts} agents for {ranks} ranks: add hosts, or take -g {hosts}");
+        return Err(Failure::Usage(reason));
+    }
     if options.factor < 2 || options.max < options.min || options.min == Bytes::ZERO {
         return Err(Failure::Usage("sizes go from a smallest to a largest by a factor".to_owned()));
     }
-    let nic = loaded.fabric().nic_of(loaded.fabric().gpu(0));
-    let port = loaded.fabric().ports(nic)[0];
-    let scaled_by = loaded.fabric().class(port).rate.as_bps() as f64 / options.rate.as_bps() as f64;
-    let fabric = loaded.fabric().slower(scaled_by);
+    let (fabric, scaled_by) = scaled_fabric(loaded, options.rate);
     let mut findings = Vec::new();
     let settings = scaled(loaded.settings(), options, scaled_by, &mut findings)?;
     let mut rows = Vec::new();
@@ -110,12 +159,15 @@ pub fn run(loaded: &Loaded, options: &Options, watch: &mut Watch<'_>) -> Result<
     while bytes <= options.max {
         let case = Case { loaded, options, fabric: &fabric, settings: &settings, ranks };
         rows.push(case.row(bytes, watch, &mut findings)?);
+        if !matches!(options.what, What::Collective(_)) {
+            break;
+        }
         bytes = Bytes::new(bytes.get().saturating_mul(options.factor));
     }
     findings.dedup();
     Ok(Report {
         ranks,
-        collective: options.collective.name(),
+        collective: options.what.name(),
         on: options.places.name(),
         scaled_by,
         link_bps: options.rate.as_bps(),
@@ -123,6 +175,14 @@ pub fn run(loaded: &Loaded, options: &Options, watch: &mut Watch<'_>) -> Result<
         findings,
         title: loaded.title(),
     })
+}
+
+/// The fabric so much slower that a rank's link has this rate, and how much that is.
+pub(crate) fn scaled_fabric(loaded: &Loaded, rate: Rate) -> (Fabric, f64) {
+    let nic = loaded.fabric().nic_of(loaded.fabric().gpu(0));
+    let port = loaded.fabric().ports(nic)[0];
+    let by = loaded.fabric().class(port).rate.as_bps() as f64 / rate.as_bps().max(1) as f64;
+    (loaded.fabric().slower(by), by)
 }
 
 /// The settings as a small machine can keep them; what was changed is said.
@@ -170,11 +230,13 @@ fn scaled(
     if settings.packet.mtu.get() > 4096 {
         return Err(Failure::Usage("live sends at most 4096 bytes a packet".to_owned()));
     }
-    if settings.pfc.enabled {
-        findings.push("live has no pauses: what finds no room is dropped".to_owned());
+    if settings.pfc.enabled && options.places != Places::Switch {
+        findings.push("only the switch in user space has pauses; others may drop".to_owned());
     }
     if options.places == Places::Namespaces {
-        multipath::settle(&mut settings, findings)?;
+        multipath::settle(&mut settings, options.ipv6, findings)?;
+    } else if options.places == Places::Agents {
+        findings.push("what is between agents is not known: no uplinks, no queues".to_owned());
     } else if options.places == Places::Loopback {
         findings.push(
             "there is no fabric on loopback: no uplinks, and no marks here; rates are paced by the \
@@ -215,29 +277,93 @@ impl Case<'_> {
         watch: &mut Watch<'_>,
         findings: &mut Vec<String>,
     ) -> Result<Row, Failure> {
-        let (transfers, algorithm) = self.transfers(bytes)?;
-        let asked = &self.loaded.scenario.library.algorithm;
-        if asked.as_deref().is_some_and(|asked| asked != algorithm) {
-            findings.push(format!("live runs {algorithm}, whatever library.algorithm says"));
-        }
+        let (transfers, shape) = self.transfers(bytes, findings)?;
         let predicted = self.predict(&transfers, watch)?;
-        let collective = self.options.collective;
-        let mut lowered = lower(self.fabric, &transfers, self.settings, collective, self.ranks)
+        let mut lowered = lower(self.fabric, &transfers, self.settings, shape, self.ranks)
             .map_err(Failure::Run)?;
+        let bytes = match self.options.what {
+            What::Collective(_) => bytes,
+            _ => Bytes::new(lowered.pairs.iter().map(|pair| pair.bytes).sum()),
+        };
         let plans = self.plans(&mut lowered);
-        let (results, seen) = match self.options.places {
-            Places::Namespaces => multipath::run(self, &lowered, plans)?,
+        let (results, seen) = match (self.options.places, &self.options.agents) {
+            (Places::Namespaces, _) => multipath::run(self, &lowered, plans)?,
+            (Places::Agents, Some(agents)) => {
+                let mut ranks = agents.connect(self.ranks)?;
+                (ranks.run(&run_name(), plans, self.options.most_s)?, Seen::default())
+            }
             _ => self.through_switch(&lowered, plans)?,
         };
-        let end = transfers.ops().ids().next_back();
-        let over = end.and_then(|end| predicted.over(end)).unwrap_or(Span::ZERO);
-        Ok(self.show(bytes, &lowered, &results, &seen, (&predicted, over)))
+        if let Some(path) = &self.options.flows_out {
+            commands::files::save_table(path, &flows(&transfers, &lowered, &results))?;
+        }
+        let over = transfers.ops().ids().filter_map(|op| predicted.over(op)).max();
+        let mut row =
+            self.show(bytes, &lowered, &results, &seen, (&predicted, over.unwrap_or(Span::ZERO)));
+        row.control = self.replayed()?;
+        Ok(row)
     }
 
-    fn transfers(&self, bytes: Bytes) -> Result<(Transfers, &'static str), Failure> {
-        let collective = self.options.collective;
+    /// What the ranks' controls were told and said, again by the packet engine's objects.
+    fn replayed(&self) -> Result<Option<Replayed>, Failure> {
+        let Some(path) = &self.options.record else { return Ok(None) };
+        if self.options.agents.is_some() {
+            return Ok(None);
+        }
+        let mut all = Replayed::default();
+        for rank in 0..self.ranks as u32 {
+            let path = of_rank(path, rank);
+            replay(&path, &self.settings.congestion, &self.circumstances(), &mut all)
+                .map_err(Failure::Run)?;
+        }
+        Ok(Some(all))
+    }
+
+    /// What controls are told of where they run.
+    fn circumstances(&self) -> Circumstances {
+        Circumstances {
+            line: self.options.rate,
+            base_rtt: Span::from_us(BASE_RTT_US),
+            hops: HOPS,
+            mtu: self.settings.packet.mtu,
+        }
+    }
+
+    /// What is sent, and what of it is known.
+    fn transfers(
+        &self,
+        bytes: Bytes,
+        findings: &mut Vec<String>,
+    ) -> Result<(Transfers, Shape), Failure> {
+        match &self.options.what {
+            What::Collective(collective) => self.of_collective(*collective, bytes, findings),
+            What::Traffic => {
+                let engine = commands::Engine::Packet;
+                let work = commands::work::work(self.loaded, engine, Patience::Usual)?;
+                if work.flows.iter().any(|flow| flow.start != Span::ZERO) {
+                    findings.push("all flows begin at once: live knows no start times".to_owned());
+                }
+                Ok((work.transfers, Shape::Plain))
+            }
+            What::Phase(name) => {
+                let (transfers, said) =
+                    crate::phase::transfers(self.loaded, name, self.options.min)?;
+                findings.push(said);
+                Ok((transfers, Shape::Plain))
+            }
+        }
+    }
+
+    fn of_collective(
+        &self,
+        collective: Collective,
+        bytes: Bytes,
+        findings: &mut Vec<String>,
+    ) -> Result<(Transfers, Shape), Failure> {
         let mut settings = library(self.loaded);
-        if collective != Collective::AllToAll {
+        let asked = settings.algorithm.clone();
+        let is_tree = asked.as_deref() == Some("tree") && collective == Collective::AllReduce;
+        if collective != Collective::AllToAll && !is_tree {
             settings.algorithm = Some("ring".to_owned());
         }
         settings.protocol = Some(Protocol::Simple);
@@ -258,7 +384,11 @@ impl Case<'_> {
         };
         let lowered =
             traffic::collective::lower(self.fabric, &mut group, &wanted, &mut transfers, &[])?;
-        Ok((transfers, lowered.plan.algorithm.name()))
+        let algorithm = lowered.plan.algorithm.name();
+        if asked.is_some_and(|asked| asked != algorithm) {
+            findings.push(format!("live runs {algorithm}, whatever library.algorithm says"));
+        }
+        Ok((transfers, if is_tree { Shape::Tree } else { Shape::Chains(collective) }))
     }
 
     fn predict(&self, transfers: &Transfers, watch: &mut Watch<'_>) -> Result<Outcome, Failure> {
@@ -268,10 +398,15 @@ impl Case<'_> {
     }
 
     /// The address of each rank: its NIC's in the fabric, or one of loopback's.
-    pub(crate) fn address(&self, addresses: &Addresses, rank: u32) -> Ipv4Addr {
-        match self.options.places {
-            Places::Loopback => Ipv4Addr::new(127, 0, (rank >> 8) as u8, (rank + 2) as u8),
-            _ => addresses.ip(self.fabric.nic_of(self.fabric.gpu(rank as usize))),
+    pub(crate) fn address(&self, addresses: &Addresses, rank: u32) -> IpAddr {
+        let ip = addresses.ip(self.fabric.nic_of(self.fabric.gpu(rank as usize)));
+        match (self.options.places, &self.options.agents) {
+            (Places::Agents, Some(agents)) => agents.hosts[rank as usize].data,
+            (Places::Loopback, _) => {
+                Ipv4Addr::new(127, 0, (rank >> 8) as u8, (rank + 2) as u8).into()
+            }
+            _ if self.options.ipv6 => fabric::address::ipv6(ip.into()).into(),
+            _ => ip.into(),
         }
     }
 
@@ -281,7 +416,8 @@ impl Case<'_> {
         let mtu = settings.packet.mtu.get() as u32;
         let mut plans = Vec::new();
         for rank in 0..self.ranks as u32 {
-            let pairs = pairs_of(lowered, rank, |rank| self.address(&addresses, rank));
+            let reads = settings.nic.verb == Verb::Read;
+            let pairs = pairs_of(lowered, rank, reads, |rank| self.address(&addresses, rank));
             let window = window(options, &pairs, mtu);
             plans.push(RankPlan {
                 rank,
@@ -294,14 +430,20 @@ impl Case<'_> {
                 selective: settings.nic.reorder != Reorder::None,
                 control: settings.congestion.clone(),
                 line_bps: options.rate.as_bps(),
-                base_rtt_us: 2_000,
-                hops: 4,
-                dscp: 26,
+                base_rtt_us: BASE_RTT_US,
+                hops: HOPS,
+                dscp: DATA_DSCP,
+                admission: settings.admission.clone(),
+                reads,
                 bytes: lowered.bytes,
+                staging: lowered.staging,
+                all_pairs: lowered.pairs.len() as u32,
                 pairs,
                 sends: std::mem::take(&mut lowered.sends[rank as usize]),
                 receives: std::mem::take(&mut lowered.receives[rank as usize]),
+                read_parts: std::mem::take(&mut lowered.reads[rank as usize]),
                 checks: std::mem::take(&mut lowered.checks[rank as usize]),
+                record: options.record.as_deref().map(|path| of_rank(path, rank)),
                 pcap: options.pcap.as_deref().map(|path| of_rank(path, rank)),
                 most_ms: 1000 * options.most_s,
             });
@@ -310,6 +452,17 @@ impl Case<'_> {
         let least = plans.iter().map(|plan| plan.window).min().unwrap_or(64);
         plans.iter_mut().for_each(|plan| plan.window = least);
         plans
+    }
+
+    /// The ranks as a switch knows them.
+    pub(crate) fn hosts(&self) -> BTreeMap<IpAddr, Host> {
+        let addresses = Addresses::of(self.fabric);
+        let host = |rank: u32| {
+            let nic = self.fabric.nic_of(self.fabric.gpu(rank as usize));
+            let ip = addresses.ip(nic).into();
+            (self.address(&addresses, rank), Host { nic, rank, ip })
+        };
+        (0..self.ranks as u32).map(host).collect()
     }
 
     /// Runs ranks on loopback, with the switch in a thread of this process if there is one.
@@ -326,11 +479,7 @@ impl Case<'_> {
             return Ok((results, Seen::default()));
         }
         let name = format!("{run}/switch");
-        let nodes = plans.iter().map(|plan| {
-            let nic = self.fabric.nic_of(self.fabric.gpu(plan.rank as usize));
-            (u32::from(plan.address), (nic, plan.rank))
-        });
-        let nodes = nodes.collect();
+        let hosts = self.hosts();
         plans.iter_mut().for_each(|plan| plan.wire = WirePlan::Switch(name.clone()));
         let (fabric, settings) = (self.fabric, self.settings);
         let injected = self.options.injected;
@@ -339,7 +488,7 @@ impl Case<'_> {
             let (told, heard) = channel();
             let (run_of_switch, stop) = (run.clone(), &stop);
             let switch = scope.spawn(move || {
-                let setup = Setup { fabric, settings, nodes, run: run_of_switch, injected };
+                let setup = Setup { fabric, settings, hosts, run: run_of_switch, injected };
                 let switches = match Switches::open(setup, &name) {
                     Ok(switches) => switches,
                     Err(error) => {
@@ -393,9 +542,12 @@ impl Case<'_> {
     ) -> Row {
         let predicted = self.predicted_paths(&lowered.pairs);
         let mut of_pair: BTreeMap<u32, PairResult> = BTreeMap::new();
+        let mut arrived: BTreeMap<u32, &Vec<u64>> = BTreeMap::new();
         for pair in results.iter().flat_map(|result| &result.pairs) {
-            if 0 < pair.sent {
-                of_pair.insert(pair.id, *pair);
+            if pair.sends {
+                of_pair.insert(pair.id, pair.clone());
+            } else {
+                arrived.insert(pair.id, &pair.arrived);
             }
         }
         let mut queue_pairs = Vec::new();
@@ -409,7 +561,7 @@ impl Case<'_> {
                 as_predicted[0] += usize::from(*taken == expected);
                 as_predicted[1] += 1;
             }
-            let counted = of_pair.get(&(id as u32)).copied().unwrap_or_default();
+            let counted = of_pair.get(&(id as u32)).cloned().unwrap_or_default();
             queue_pairs.push(QueuePair {
                 id: id as u32,
                 from: pair.ranks[0],
@@ -420,6 +572,9 @@ impl Case<'_> {
                 predicted_path: self.names(&expected),
                 bytes: counted.bytes,
                 retransmitted: counted.retransmitted,
+                cnps: counted.notified,
+                rate_bps: counted.rate_bps,
+                arrived_packets: arrived.get(&(id as u32)).map_or(Vec::new(), |one| one.to_vec()),
             });
         }
         let last = results.iter().map(|result| result.time_us).max().unwrap_or(0);
@@ -435,6 +590,7 @@ impl Case<'_> {
             goodput_bps: 8.0 * payload as f64 / seconds,
             predicted_goodput_bps: 8.0 * payload as f64 / over.as_secs_f64().max(1e-9),
             uplinks: self.uplinks(&lowered.pairs, &predicted, seen),
+            ports: self.ports(seen, outcome),
             queue_pairs,
             paths_as_predicted: as_predicted,
             packets: packets(results, seen),
@@ -444,9 +600,31 @@ impl Case<'_> {
                 cnps: outcome.counters.cnps,
                 retransmitted: outcome.counters.retransmits,
                 drops: outcome.counters.drops,
+                pauses: outcome.counters.pauses,
             },
             completion_order: order.iter().map(|result| result.rank).collect(),
+            control: None,
         }
+    }
+
+    /// The ports of switches that lead to ranks.
+    fn ports(&self, seen: &Seen, outcome: &Outcome) -> Vec<Port> {
+        let counted = seen.counted.as_ref().filter(|_| self.options.places == Places::Switch);
+        let Some(counted) = counted else { return Vec::new() };
+        let to_rank = |rank: usize| {
+            let nic = self.fabric.nic_of(self.fabric.gpu(rank));
+            let link = self.fabric.reverse(self.fabric.ports(nic)[0]);
+            let count = counted.links[link];
+            Port {
+                rank: rank as u32,
+                link: self.fabric.link_name(link),
+                peak_queue_bytes: count.peak,
+                predicted_peak_queue_bytes: outcome.links[link].peak_queue.get(),
+                drops: count.drops,
+                marks: count.marks,
+            }
+        };
+        (0..self.ranks).map(to_rank).collect()
     }
 
     /// The switches of paths, one path after the other.
@@ -491,6 +669,7 @@ impl Case<'_> {
                 peak_queue_bytes: (self.options.places == Places::Switch).then_some(count.peak),
                 drops: count.drops,
                 marks: count.marks,
+                pauses: count.pauses,
             });
         }
         uplinks
@@ -549,8 +728,45 @@ fn packets(results: &[RankResult], seen: &Seen) -> Packets {
     if let Some(counted) = &seen.counted {
         all.drops = counted.links.iter().map(|link| link.drops).sum();
         all.injected = counted.injected;
+        all.pauses = counted.links.iter().map(|link| link.pauses).sum();
     }
     all
+}
+
+/// What controls are told of the way: a round trip through processes, and links.
+const BASE_RTT_US: u64 = 2_000;
+const HOPS: u32 = 4;
+
+/// Every message as a row, as `run --flows-out` writes flows.
+fn flows(transfers: &Transfers, lowered: &Lowered, results: &[RankResult]) -> Table {
+    let times = |of: &dyn Fn(&RankResult) -> &Vec<(u32, u64)>| -> BTreeMap<u32, f64> {
+        let all = results.iter().flat_map(of);
+        all.map(|(op, ns)| (*op, *ns as f64)).collect()
+    };
+    let (posted, arrived) = (times(&|one| &one.posted_ns), times(&|one| &one.arrived_ns));
+    let known = times(&|one| &one.known_ns);
+    let mut rows: Vec<(u32, u64, u64, u64)> = Vec::new();
+    for (op, one) in transfers.ops().enumerate() {
+        if let traffic::OpKind::Send { connection, bytes } = one.kind {
+            let pair = lowered.of_connection[units::Id::index(connection)];
+            let [from, to] = lowered.pairs[pair].ranks;
+            rows.push((units::Id::index(op) as u32, from.into(), to.into(), bytes.get()));
+        }
+    }
+    let integers =
+        |of: &dyn Fn(&(u32, u64, u64, u64)) -> u64| Column::Integers(rows.iter().map(of).collect());
+    let numbers = |of: &BTreeMap<u32, f64>| {
+        Column::SomeNumbers(rows.iter().map(|row| of.get(&row.0).copied()).collect())
+    };
+    let starts = rows.iter().map(|row| posted.get(&row.0).copied().unwrap_or(0.0));
+    Table::new()
+        .with("flow", Column::Integers((0..rows.len() as u64).collect()))
+        .with("src", integers(&|row| row.1))
+        .with("dst", integers(&|row| row.2))
+        .with("bytes", integers(&|row| row.3))
+        .with("start_ns", Column::Numbers(starts.collect()))
+        .with("received_ns", numbers(&arrived))
+        .with("finish_ns", numbers(&known))
 }
 
 /// The capture file of a rank.
@@ -570,7 +786,7 @@ pub(crate) fn run_name() -> String {
 /// The processes of a run; they end when this is dropped.
 pub(crate) struct Ranks {
     children: Vec<Child>,
-    inputs: Vec<ChildStdin>,
+    inputs: Vec<Box<dyn Write + Send>>,
     heard: Receiver<(usize, Result<Told, String>)>,
 }
 
@@ -599,11 +815,22 @@ impl Ranks {
             let mut child = started
                 .map_err(|error| Failure::Run(format!("cannot start a process: {error}")))?;
             let output = child.stdout.take().expect("it was piped");
-            ranks.inputs.push(child.stdin.take().expect("it was piped"));
+            ranks.inputs.push(Box::new(child.stdin.take().expect("it was piped")));
             ranks.children.push(child);
-            listen(number, output, told.clone());
+            listen(number, Box::new(output), told.clone());
         }
         Ok(ranks)
+    }
+
+    /// Processes elsewhere: what is written to them, and what they tell.
+    pub(crate) fn remote(streams: Vec<(Box<dyn Read + Send>, Box<dyn Write + Send>)>) -> Self {
+        let (told, heard) = channel();
+        let mut ranks = Self { children: Vec::new(), inputs: Vec::new(), heard };
+        for (number, (output, input)) in streams.into_iter().enumerate() {
+            ranks.inputs.push(input);
+            listen(number, output, told.clone());
+        }
+        ranks
     }
 
     /// The process ids.
@@ -613,8 +840,15 @@ impl Ranks {
 
     /// Says a line to a process.
     pub(crate) fn say(&mut self, number: usize, line: &str) -> Result<(), Failure> {
-        writeln!(self.inputs[number], "{line}")
-            .map_err(|error| Failure::Run(format!("process {number} does not listen: {error}")))
+        let input = &mut self.inputs[number];
+        let Err(error) = writeln!(input, "{line}").and_then(|()| input.flush()) else {
+            return Ok(());
+        };
+        // Whoever does not listen any more may have told why.
+        match self.heard.recv_timeout(Duration::from_secs(1)) {
+            Ok((_, Ok(Told::Failed(reason)))) => Err(Failure::Run(reason)),
+            _ => Err(Failure::Run(format!("process {number} does not listen: {error}"))),
+        }
     }
 
     /// Waits until so many processes have told what `take` takes.
@@ -664,7 +898,8 @@ impl Ranks {
     ) -> Result<Vec<RankResult>, Failure> {
         let count = plans.len();
         for (number, plan) in plans.into_iter().enumerate() {
-            let line = serde_json::to_string(&(run, plan)).expect("plain data");
+            let task = Task::Run(Box::new(plan));
+            let line = serde_json::to_string(&(run, task)).expect("plain data");
             self.say(number, &line)?;
         }
         let soon = Instant::now() + Duration::from_secs(60);
@@ -689,7 +924,7 @@ impl Ranks {
 /// Reads what a process tells, in a thread that ends with it.
 fn listen(
     number: usize,
-    output: std::process::ChildStdout,
+    output: Box<dyn Read + Send>,
     told: Sender<(usize, Result<Told, String>)>,
 ) {
     std::thread::spawn(move || {

@@ -2,15 +2,20 @@
 //!
 //! One thread plays all of them: a packet that a rank hands over crosses its links one after the
 //! other, each with its rate and queue; at every switch the scenario's routing policy chooses, with
-//! its hash and seeds. Queues take shared memory, mark above their thresholds and drop what finds
-//! no room. Acknowledgements and notifications pass waiting data, as with a class of their own.
-//! On request it loses, duplicates and holds back packets where they enter.
+//! its hash and seeds. Queues take shared memory and mark above their thresholds. Where the
+//! scenario has pauses (`network.pfc`), a switch that a link has filled its share of pauses what
+//! sends into that link: another port by a message on the wire, a rank by a frame that it obeys.
+//! Without them, or where room still ends, packets are dropped. Two classes: acknowledgements,
+//! notifications and packets with DSCP 48 or more pass waiting data. A packet whose time to live
+//! ends at a switch is answered, as a router would. On request the switch loses, duplicates and
+//! holds back packets where they enter.
 //!
-//! Departure: no pauses; a packet that finds no room is lost, whatever its class.
+//! Departure: a pause lasts until it is ended; there is no watchdog.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +33,7 @@ use roce::packet::decode_ip;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, IdVec, Random};
 
+use crate::frame::{self, switch_address};
 use crate::wire::{abstract_address, rank_name};
 
 /// What happens to packets where they enter, as shares of all packets.
@@ -56,6 +62,8 @@ pub struct LinkCount {
     pub drops: u64,
     /// Packets that were marked.
     pub marks: u64,
+    /// Pauses that were sent against it.
+    pub pauses: u64,
 }
 
 /// What all switches did.
@@ -77,37 +85,60 @@ struct Packet {
     number: u64,
     payload: u64,
     is_data: bool,
+    is_control: bool,
     path: Vec<LinkId>,
 }
 
-/// A packet at the end of a link, or held back at its first node.
-struct Arrival {
-    at: NodeId,
-    packet: Packet,
+/// What happens at a time.
+enum Event {
+    /// A packet reaches a node.
+    Arrive(NodeId, Packet),
+    /// A link has sent its packet.
+    Sent(LinkId, Packet),
+    /// A pause for what sends into a link begins or ends.
+    Pause(LinkId, bool),
 }
 
+#[derive(Default)]
 struct Queue {
     rate_bps: u64,
-    busy_until: u64,
+    data: VecDeque<Packet>,
+    control: VecDeque<Packet>,
+    /// Bytes of data that wait, or are being sent.
+    bytes: u64,
+    is_busy: bool,
+    /// Whether the far end has asked for silence.
+    is_paused: bool,
+    /// Bytes at the far end that came by this link and are still there.
+    held: u64,
+    /// Whether the far end has sent a pause and not ended it.
+    told: bool,
 }
 
 impl Queue {
-    fn depth(&self, now: u64) -> u64 {
-        let left = self.busy_until.saturating_sub(now);
-        (u128::from(left) * u128::from(self.rate_bps) / 8_000_000_000) as u64
+    fn takes(&self, bytes: u64) -> u64 {
+        8_000_000_000 * bytes / self.rate_bps.max(1)
     }
 }
 
 /// The queues as routing policies look at them.
-struct Depths<'a> {
-    queues: &'a IdVec<LinkId, Queue>,
-    now: u64,
-}
+struct Depths<'a>(&'a IdVec<LinkId, Queue>);
 
 impl Load for Depths<'_> {
     fn queued(&self, link: LinkId) -> Bytes {
-        Bytes::new(self.queues[link].depth(self.now))
+        Bytes::new(self.0[link].bytes)
     }
+}
+
+/// A rank as switches know it.
+#[derive(Clone, Copy, Debug)]
+pub struct Host {
+    /// Its NIC.
+    pub nic: NodeId,
+    /// Its number.
+    pub rank: u32,
+    /// The address that the scenario's hash sees.
+    pub ip: u32,
 }
 
 /// All switches of a fabric, with the sockets of the ranks.
@@ -117,11 +148,13 @@ pub struct Switches<'a> {
     routes: Routes,
     routing: Box<dyn Routing>,
     socket: UnixDatagram,
-    nodes: BTreeMap<u32, (NodeId, u32)>,
+    hosts: BTreeMap<IpAddr, Host>,
+    /// By NIC: the rank.
+    ranks: BTreeMap<NodeId, u32>,
     run: String,
     queues: IdVec<LinkId, Queue>,
     agenda: BinaryHeap<Reverse<(u64, u64)>>,
-    arrivals: BTreeMap<u64, Arrival>,
+    events: BTreeMap<u64, Event>,
     next: u64,
     sent_of: BTreeMap<FlowKey, u64>,
     outbox: VecDeque<(u32, Vec<u8>)>,
@@ -137,8 +170,8 @@ pub struct Setup<'a> {
     pub fabric: &'a Fabric,
     /// The scenario's settings.
     pub settings: &'a Settings,
-    /// By address: the NIC, and its rank.
-    pub nodes: BTreeMap<u32, (NodeId, u32)>,
+    /// The ranks by address.
+    pub hosts: BTreeMap<IpAddr, Host>,
     /// The name of the run.
     pub run: String,
     /// What happens to packets where they enter.
@@ -148,19 +181,20 @@ pub struct Setup<'a> {
 impl<'a> Switches<'a> {
     /// Opens the socket with this abstract name.
     pub fn open(setup: Setup<'a>, name: &str) -> io::Result<Self> {
-        let Setup { fabric, settings, nodes, run, injected } = setup;
+        let Setup { fabric, settings, hosts, run, injected } = setup;
         let socket = UnixDatagram::bind_addr(&abstract_address(name)?)?;
         socket.set_nonblocking(true)?;
-        let rate = |link| Queue { rate_bps: fabric.class(link).rate.as_bps(), busy_until: 0 };
+        let queue = |link| Queue { rate_bps: fabric.class(link).rate.as_bps(), ..Queue::default() };
         Ok(Self {
             routes: Routes::of(fabric),
             routing: settings.routing.build(fabric, settings.seed),
             socket,
-            nodes,
+            ranks: hosts.values().map(|host| (host.nic, host.rank)).collect(),
+            hosts,
             run,
-            queues: fabric.links().ids().map(rate).collect(),
+            queues: fabric.links().ids().map(queue).collect(),
             agenda: BinaryHeap::new(),
-            arrivals: BTreeMap::new(),
+            events: BTreeMap::new(),
             next: 0,
             sent_of: BTreeMap::new(),
             outbox: VecDeque::new(),
@@ -210,26 +244,25 @@ impl<'a> Switches<'a> {
             self.counted.strangers += 1;
             return;
         };
-        let bits = |address| match address {
-            std::net::IpAddr::V4(address) => u32::from(address),
-            std::net::IpAddr::V6(_) => 0,
-        };
-        let (src_ip, dst_ip) = (bits(decoded.envelope.src), bits(decoded.envelope.dst));
-        let (Some(from), Some(to)) = (self.nodes.get(&src_ip), self.nodes.get(&dst_ip)) else {
+        let envelope = decoded.envelope;
+        let (Some(from), Some(to)) = (self.hosts.get(&envelope.src), self.hosts.get(&envelope.dst))
+        else {
             self.counted.strangers += 1;
             return;
         };
         let key = FlowKey {
-            from: from.0,
-            to: to.0,
-            src_ip,
-            dst_ip,
+            from: from.nic,
+            to: to.nic,
+            src_ip: from.ip,
+            dst_ip: to.ip,
             protocol: fabric::hash::UDP,
-            src_port: decoded.envelope.src_port,
+            src_port: envelope.src_port,
             dst_port: fabric::hash::ROCE_V2_PORT,
             dst_qpn: decoded.headers.bth.dest_qp,
         };
         let is_data = decoded.headers.bth.opcode.is_data();
+        let is_control = !is_data || frame::CONTROL_DSCP <= envelope.dscp();
+        let is_data = is_data && !is_control;
         let payload = decoded.payload_bytes as u64;
         let sent = self.sent_of.entry(key).or_default();
         let number = std::mem::replace(sent, *sent + 1);
@@ -239,6 +272,7 @@ impl<'a> Switches<'a> {
             number,
             payload,
             is_data,
+            is_control,
             path: Vec::new(),
         };
         let [lose, hold, twice] =
@@ -253,87 +287,194 @@ impl<'a> Switches<'a> {
         let now = self.now();
         // Held back for up to eight packets of its link.
         let link = self.fabric.ports(key.from)[0];
-        let packet_ns = 8_000_000_000 * bytes.len() as u64 / self.queues[link].rate_bps.max(1);
+        let packet_ns = self.queues[link].takes(bytes.len() as u64);
         let late = if hold { (1 + self.random.below(8)) * packet_ns } else { 0 };
-        self.schedule(now + late, Arrival { at: key.from, packet: packet(bytes) });
+        self.schedule(now + late, Event::Arrive(key.from, packet(bytes)));
         if twice {
-            self.schedule(now + late, Arrival { at: key.from, packet: packet(bytes) });
+            self.schedule(now + late, Event::Arrive(key.from, packet(bytes)));
         }
     }
 
-    fn schedule(&mut self, at: u64, arrival: Arrival) {
+    fn schedule(&mut self, at: u64, event: Event) {
         self.agenda.push(Reverse((at, self.next)));
-        self.arrivals.insert(self.next, arrival);
+        self.events.insert(self.next, event);
         self.next += 1;
     }
 
-    /// Moves packets on whose time has come.
+    /// Does what is due.
     fn advance(&mut self) {
         let now = self.now();
         while let Some(Reverse((at, number))) =
             self.agenda.peek().copied().filter(|one| one.0.0 <= now)
         {
             self.agenda.pop();
-            let arrival = self.arrivals.remove(&number).expect("it was scheduled");
-            self.arrive(at, arrival);
+            match self.events.remove(&number).expect("it was scheduled") {
+                Event::Arrive(node, packet) => self.arrive(at, node, packet),
+                Event::Sent(link, packet) => {
+                    self.queues[link].is_busy = false;
+                    self.leave(at, link, packet);
+                    self.start(at, link);
+                }
+                Event::Pause(link, begins) => self.pause(at, link, begins),
+            }
         }
     }
 
-    fn arrive(&mut self, now: u64, arrival: Arrival) {
-        let Arrival { at, mut packet } = arrival;
+    /// A packet has crossed a link: its queue and the switch before it have room again.
+    fn leave(&mut self, now: u64, link: LinkId, mut packet: Packet) {
+        let size = packet.bytes.len() as u64;
+        if !packet.is_control {
+            self.queues[link].bytes -= size;
+            if let Some(before) = packet.path.last().copied() {
+                self.queues[before].held -= size;
+                self.look(now, before);
+            }
+        }
+        packet.path.push(link);
+        self.arrive(now, self.fabric.links()[link].to, packet);
+    }
+
+    fn arrive(&mut self, now: u64, at: NodeId, mut packet: Packet) {
         if at == packet.key.to {
             if packet.is_data {
                 let paths = self.counted.paths.entry(packet.key).or_default();
                 *paths.entry(packet.path).or_default() += 1;
             }
-            let rank = self.nodes[&packet.key.dst_ip].1;
+            let rank = self.ranks[&packet.key.to];
             self.outbox.push_back((rank, packet.bytes));
+            return;
+        }
+        let is_switch = self.fabric.nodes()[at].kind != NodeKind::Nic;
+        if is_switch && !frame::count_down(&mut packet.bytes) {
+            let ipv6 = packet.bytes[0] >> 4 == 6;
+            let from = switch_address(self.fabric.switch_ordinal(at).unwrap_or(0), ipv6);
+            let answer = frame::time_exceeded(from, &packet.bytes);
+            self.outbox.push_back((self.ranks[&packet.key.from], answer));
             return;
         }
         let mut hops = Vec::new();
         self.routes.next_hops(self.fabric, at, packet.key.to, &mut hops);
-        let depths = Depths { queues: &self.queues, now };
         let link = match &hops[..] {
             [] => return,
             [only] => *only,
             several => {
+                let depths = Depths(&self.queues);
                 let at = self.routing.choose(at, &packet.key, packet.number, several, &depths);
                 several[at]
             }
         };
-        let is_switch = self.fabric.nodes()[at].kind != NodeKind::Nic;
         let size = packet.bytes.len() as u64;
-        let depth = self.queues[link].depth(now);
-        if is_switch && packet.is_data && self.room(at, now) < depth + size {
-            self.counted.links[link].drops += 1;
-            return;
+        let depth = self.queues[link].bytes;
+        if is_switch && !packet.is_control {
+            if self.room(at, &packet, depth) < size {
+                self.counted.links[link].drops += 1;
+                return;
+            }
+            if self.marks(depth) && frame::mark(&mut packet.bytes) {
+                self.counted.links[link].marks += 1;
+            }
         }
-        if is_switch && packet.is_data && self.marks(depth) && packet.bytes[1] & 3 != 0 {
-            packet.bytes[1] |= 3;
-            self.counted.links[link].marks += 1;
-        }
-        let queue = &mut self.queues[link];
-        let takes = 8_000_000_000 * size / queue.rate_bps.max(1);
-        queue.busy_until = queue.busy_until.max(now) + takes;
-        let there = if packet.is_data { queue.busy_until } else { now + takes };
         let count = &mut self.counted.links[link];
         count.bytes += size;
-        count.peak = count.peak.max(depth + size);
         if packet.is_data {
             count.packets += 1;
             count.payload += packet.payload;
         }
-        packet.path.push(link);
-        self.schedule(there, Arrival { at: self.fabric.links()[link].to, packet });
+        if packet.is_control {
+            self.queues[link].control.push_back(packet);
+        } else {
+            count.peak = count.peak.max(depth + size);
+            let before = packet.path.last().copied();
+            self.queues[link].bytes += size;
+            self.queues[link].data.push_back(packet);
+            if let Some(before) = before {
+                self.queues[before].held += size;
+                self.look(now, before);
+            }
+        }
+        self.start(now, link);
     }
 
-    /// How deep a queue of a switch may be: a share of what is left of its memory.
-    fn room(&self, switch: NodeId, now: u64) -> u64 {
-        let buffer = &self.settings.buffer;
+    /// Sends the next packet of a link, if it may.
+    fn start(&mut self, now: u64, link: LinkId) {
+        let queue = &mut self.queues[link];
+        if queue.is_busy {
+            return;
+        }
+        let next = match queue.control.pop_front() {
+            Some(packet) => Some(packet),
+            None if queue.is_paused => None,
+            None => queue.data.pop_front(),
+        };
+        let Some(packet) = next else { return };
+        queue.is_busy = true;
+        let there = now + queue.takes(packet.bytes.len() as u64);
+        self.schedule(there, Event::Sent(link, packet));
+    }
+
+    /// Memory of a switch that nobody uses.
+    fn free(&self, switch: NodeId) -> u64 {
         let ports = self.fabric.ports(switch).iter();
-        let used: u64 = ports.map(|link| self.queues[*link].depth(now)).sum();
-        let free = buffer.size.get().saturating_sub(used);
-        (buffer.alpha_lossy * free as f64) as u64 + buffer.reserved.get()
+        let used: u64 = ports.map(|link| self.queues[*link].bytes).sum();
+        self.settings.buffer.size.get().saturating_sub(used)
+    }
+
+    /// The room for a packet at a switch. Without pauses a queue may have a share of what is left
+    /// of the memory; with them, a link into the switch may, and beyond that its headroom.
+    fn room(&self, switch: NodeId, packet: &Packet, depth: u64) -> u64 {
+        let buffer = &self.settings.buffer;
+        match packet.path.last().filter(|_| self.settings.pfc.enabled) {
+            Some(before) => {
+                let most = self.share(switch) + self.headroom(*before);
+                most.saturating_sub(self.queues[*before].held)
+            }
+            None => {
+                let most = (buffer.alpha_lossy * self.free(switch) as f64) as u64;
+                (most + buffer.reserved.get()).saturating_sub(depth)
+            }
+        }
+    }
+
+    /// What one link may fill of a switch's memory before it is paused.
+    fn share(&self, switch: NodeId) -> u64 {
+        let buffer = &self.settings.buffer;
+        (buffer.alpha * self.free(switch) as f64) as u64 + buffer.reserved.get()
+    }
+
+    /// What may still come after a pause was sent: what the settings say, or a few packets.
+    fn headroom(&self, link: LinkId) -> u64 {
+        let packet = self.settings.packet.mtu.get() + 128;
+        let on_the_way = self.queues[link].rate_bps / 8 / 100; // Ten milliseconds.
+        self.settings.buffer.headroom.map_or(on_the_way.max(4 * packet), Bytes::get)
+    }
+
+    /// Whether what sends into a link must be paused, or may go on.
+    fn look(&mut self, now: u64, link: LinkId) {
+        if !self.settings.pfc.enabled {
+            return;
+        }
+        let switch = self.fabric.links()[link].to;
+        let (most, queue) = (self.share(switch), &self.queues[link]);
+        let below = most.saturating_sub(self.settings.pfc.xon_below.get());
+        let begins = !queue.told && most < queue.held;
+        let ends = queue.told && (queue.held <= below || queue.held == 0);
+        if begins || ends {
+            let there = now + queue.takes(frame::PAUSE as u64);
+            self.queues[link].told = begins;
+            self.counted.links[link].pauses += u64::from(begins);
+            self.schedule(there, Event::Pause(link, begins));
+        }
+    }
+
+    /// A pause reaches what sends into a link; a rank gets it as a frame.
+    fn pause(&mut self, now: u64, link: LinkId, begins: bool) {
+        self.queues[link].is_paused = begins;
+        if let Some(rank) = self.ranks.get(&self.fabric.links()[link].from) {
+            self.outbox.push_back((*rank, frame::pause(begins)));
+        }
+        if !begins {
+            self.start(now, link);
+        }
     }
 
     /// Whether a packet that meets a queue of this depth is marked.

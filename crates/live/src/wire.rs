@@ -1,8 +1,9 @@
 //! How packets leave a rank and reach it: UDP sockets, or datagrams of a local switch.
 //!
 //! UDP sockets are never connected and forbid fragments (`IP_PMTUDISC_DO`): then IPv4's
-//! identification is 0 and the ICRC is known beforehand. Queue pairs with the same source port
-//! share a socket. Without offload: a packet is a datagram.
+//! identification is 0 and the ICRC is known beforehand. Over IPv6 automatic flow labels are off,
+//! or Linux's routers would hash a random one. Queue pairs with the same source port share a
+//! socket. Without offload: a packet is a datagram.
 //!
 //! A switch in user space gets whole IP packets in datagrams of a Unix socket; where it has no
 //! room, the sender waits. Transfers inside a server go to the other rank's socket directly.
@@ -10,19 +11,24 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice, IoSliceMut};
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram};
 
 use fabric::hash::ROCE_V2_PORT;
 use nix::errno::Errno;
+use nix::libc;
 use nix::sys::socket::{
-    ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrIn, recvmmsg, sendmmsg,
-    setsockopt, sockopt,
+    ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg,
+    sendmmsg, setsockopt, sockopt,
 };
+use nix::{setsockopt_impl, sockopt_impl};
 use roce::Envelope;
-use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
+use rustix::net::sockopt::{
+    Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover,
+    set_ipv6_v6only,
+};
 
 use crate::plan::{RankPlan, WirePlan};
 
@@ -35,10 +41,22 @@ const LARGEST: usize = 4096 + 256;
 /// What a receiving socket is given room for, where that is allowed.
 const ROOM: usize = 8 << 20;
 
+/// `IPV6_AUTOFLOWLABEL` of Linux's `include/uapi/linux/in6.h`.
+const IPV6_AUTOFLOWLABEL: libc::c_int = 70;
+
+sockopt_impl!(
+    /// Whether the kernel makes up flow labels.
+    AutoFlowLabel,
+    SetOnly,
+    libc::IPPROTO_IPV6,
+    IPV6_AUTOFLOWLABEL,
+    bool
+);
+
 /// A packet that waits for its socket.
 #[derive(Debug)]
 struct Waiting {
-    to: SocketAddrV4,
+    to: SocketAddr,
     class: u8,
     bytes: Vec<u8>,
 }
@@ -53,7 +71,7 @@ struct Outlet {
 /// The wire of a rank.
 #[derive(Debug)]
 pub struct Wire {
-    address: Ipv4Addr,
+    address: IpAddr,
     inlet: Option<UdpSocket>,
     outlets: BTreeMap<u16, Outlet>,
     local: UnixDatagram,
@@ -75,10 +93,17 @@ pub fn abstract_address(name: &str) -> io::Result<UnixAddress> {
 }
 
 /// An unconnected socket that forbids fragments.
-fn socket(address: Ipv4Addr, port: u16) -> io::Result<UdpSocket> {
+pub(crate) fn socket(address: IpAddr, port: u16) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind((address, port))?;
     socket.set_nonblocking(true)?;
-    set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::DO)?;
+    if address.is_ipv4() {
+        set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::DO)?;
+    } else {
+        set_ipv6_mtu_discover(&socket, Ipv6PathMtuDiscovery::DO)?;
+        setsockopt(&socket, AutoFlowLabel, &false)?;
+        // It is an error only to change this after binding, and nobody needs it then.
+        let _ = set_ipv6_v6only(&socket, true);
+    }
     Ok(socket)
 }
 
@@ -103,7 +128,10 @@ impl Wire {
         };
         if plan.wire == WirePlan::Udp {
             let inlet = socket(plan.address, ROCE_V2_PORT)?;
-            setsockopt(&inlet, sockopt::IpRecvTos, &true)?;
+            match plan.address {
+                IpAddr::V4(_) => setsockopt(&inlet, sockopt::IpRecvTos, &true)?,
+                IpAddr::V6(_) => setsockopt(&inlet, sockopt::Ipv6RecvTClass, &true)?,
+            }
             if setsockopt(&inlet, sockopt::RcvBufForce, &ROOM).is_err() {
                 setsockopt(&inlet, sockopt::RcvBuf, &ROOM)?;
             }
@@ -138,10 +166,7 @@ impl Wire {
             (None, None) => {
                 let outlet = self.outlets.get_mut(&envelope.src_port);
                 let outlet = outlet.ok_or_else(|| io::Error::other("a port that is not open"))?;
-                let std::net::IpAddr::V4(to) = envelope.dst else {
-                    return Err(io::Error::other("an IPv6 address"));
-                };
-                let to = SocketAddrV4::new(to, ROCE_V2_PORT);
+                let to = SocketAddr::new(envelope.dst, ROCE_V2_PORT);
                 outlet.waiting.push_back(Waiting { to, class: envelope.class, bytes });
                 return Ok(());
             }
@@ -220,10 +245,15 @@ fn send_batch(outlet: &Outlet) -> io::Result<usize> {
         outlet.waiting.iter().take(BATCH).take_while(|one| one.class == class).collect();
     let slices: Vec<[IoSlice<'_>; 1]> =
         batch.iter().map(|one| [IoSlice::new(&one.bytes)]).collect();
-    let to: Vec<Option<SockaddrIn>> = batch.iter().map(|one| Some(one.to.into())).collect();
-    let controls = [ControlMessage::Ipv4Tos(&class)];
+    let to: Vec<Option<SockaddrStorage>> = batch.iter().map(|one| Some(one.to.into())).collect();
+    let whole = i32::from(class);
+    let is_ipv4 = batch.first().is_none_or(|first| first.to.is_ipv4());
+    let controls = match is_ipv4 {
+        true => [ControlMessage::Ipv4Tos(&class)],
+        false => [ControlMessage::Ipv6TClass(&whole)],
+    };
     let space = nix::cmsg_space!(i32);
-    let mut headers = MultiHeaders::<SockaddrIn>::preallocate(batch.len(), Some(space));
+    let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(batch.len(), Some(space));
     let socket = outlet.socket.as_raw_fd();
     let sent = sendmmsg(socket, &mut headers, &slices, &to, controls, MsgFlags::empty());
     match sent {
@@ -235,10 +265,17 @@ fn send_batch(outlet: &Outlet) -> io::Result<usize> {
     }
 }
 
+/// The address and port of a socket address.
+pub(crate) fn socket_address(address: &SockaddrStorage) -> Option<SocketAddr> {
+    let v4 = address.as_sockaddr_in().map(|v4| SocketAddr::new(v4.ip().into(), v4.port()));
+    let v6 = || address.as_sockaddr_in6().map(|v6| SocketAddr::new(v6.ip().into(), v6.port()));
+    v4.or_else(v6)
+}
+
 /// Receives one batch.
 fn receive_batch(
     inlet: &UdpSocket,
-    address: Ipv4Addr,
+    address: IpAddr,
     buffers: &mut [Vec<u8>],
     take: &mut impl FnMut(Option<Envelope>, &[u8]),
 ) -> io::Result<()> {
@@ -247,7 +284,7 @@ fn receive_batch(
         let mut slices: Vec<[IoSliceMut<'_>; 1]> =
             buffers.iter_mut().map(|buffer| [IoSliceMut::new(buffer)]).collect();
         let space = nix::cmsg_space!(u8, i32);
-        let mut headers = MultiHeaders::<SockaddrIn>::preallocate(slices.len(), Some(space));
+        let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(slices.len(), Some(space));
         let flags = MsgFlags::MSG_DONTWAIT;
         let received = match recvmmsg(inlet.as_raw_fd(), &mut headers, &mut slices, flags, None) {
             Ok(received) => received,
@@ -255,12 +292,13 @@ fn receive_batch(
             Err(error) => return Err(error.into()),
         };
         for message in received {
-            let from = message.address.map_or(Ipv4Addr::UNSPECIFIED, |from| from.ip());
-            let port = message.address.map_or(0, |from| from.port());
-            let mut envelope = Envelope::new(from.into(), address.into(), port);
+            let Some(from) = message.address.as_ref().and_then(socket_address) else { continue };
+            let mut envelope = Envelope::new(from.ip(), address, from.port());
             for control in message.cmsgs().into_iter().flatten() {
-                if let ControlMessageOwned::Ipv4Tos(class) = control {
-                    envelope.class = class;
+                match control {
+                    ControlMessageOwned::Ipv4Tos(class) => envelope.class = class,
+                    ControlMessageOwned::Ipv6TClass(class) => envelope.class = class as u8,
+                    _ => {}
                 }
             }
             found.push((envelope, message.bytes));

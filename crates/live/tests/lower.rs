@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use fabric::hardware::Catalogue;
 use fabric::topology::{ClusterConfig, FabricConfig, build};
-use live::lower::lower;
+use live::lower::{Shape, lower};
 use live::memory::Regions;
 use live::plan::After;
 use packetsim::Settings;
@@ -16,7 +16,12 @@ use traffic::nccl::{self, Protocol};
 use units::{Bytes, Random};
 
 /// Writes a collective for real ranks and carries it out.
-fn wrong_bytes(collective: Collective, ranks: usize, bytes: u64, seed: u64) -> u64 {
+fn wrong_bytes(
+    (collective, algorithm): (Collective, &str),
+    ranks: usize,
+    bytes: u64,
+    seed: u64,
+) -> u64 {
     let cluster = ClusterConfig {
         nodes: Some(ranks as u64),
         gpus_per_node: 1,
@@ -27,7 +32,7 @@ fn wrong_bytes(collective: Collective, ranks: usize, bytes: u64, seed: u64) -> u
     let gpus: Vec<_> = (0..ranks).map(|gpu| fabric.gpu(gpu)).collect();
     let mut library = nccl::Settings { protocol: Some(Protocol::Simple), ..Default::default() };
     if collective != Collective::AllToAll {
-        library.algorithm = Some("ring".to_owned());
+        library.algorithm = Some(algorithm.to_owned());
     }
     let mut transfers = Transfers::new();
     let label = transfers.label("test");
@@ -44,9 +49,14 @@ fn wrong_bytes(collective: Collective, ranks: usize, bytes: u64, seed: u64) -> u
     traffic::collective::lower(&fabric, &mut group, &wanted, &mut transfers, &[]).unwrap();
     let mut settings = Settings::default();
     settings.routing.qps = 3;
-    let lowered = lower(&fabric, &transfers, &settings, collective, ranks).unwrap();
-    let mut memory: Vec<Regions> =
-        (0..ranks as u32).map(|rank| Regions::new(rank, lowered.bytes)).collect();
+    let shape = match algorithm {
+        "tree" => Shape::Tree,
+        _ => Shape::Chains(collective),
+    };
+    let lowered = lower(&fabric, &transfers, &settings, shape, ranks).unwrap();
+    let mut memory: Vec<Regions> = (0..ranks as u32)
+        .map(|rank| Regions::new(rank, lowered.bytes, lowered.staging, 0))
+        .collect();
     let mut left: Vec<(usize, usize)> = (0..ranks)
         .flat_map(|rank| (0..lowered.sends[rank].len()).map(move |at| (rank, at)))
         .collect();
@@ -84,16 +94,18 @@ fn wrong_bytes(collective: Collective, ranks: usize, bytes: u64, seed: u64) -> u
 #[test]
 fn every_collective_ends_with_right_sums_in_any_order() {
     let all = [
-        Collective::AllReduce,
-        Collective::AllGather,
-        Collective::ReduceScatter,
-        Collective::AllToAll,
+        (Collective::AllReduce, "ring"),
+        (Collective::AllReduce, "tree"),
+        (Collective::AllGather, "ring"),
+        (Collective::ReduceScatter, "ring"),
+        (Collective::AllToAll, ""),
     ];
     for collective in all {
         for (ranks, bytes) in [(2, 1000), (3, 100_001), (8, 65_536)] {
             for seed in 0..3 {
                 let wrong = wrong_bytes(collective, ranks, bytes, seed);
-                assert_eq!(wrong, 0, "{} on {ranks} ranks, {bytes} bytes", collective.name());
+                let name = (collective.0.name(), collective.1);
+                assert_eq!(wrong, 0, "{name:?} on {ranks} ranks, {bytes} bytes");
             }
         }
     }
@@ -103,7 +115,7 @@ fn every_collective_ends_with_right_sums_in_any_order() {
 #[test]
 fn nothing_sent_is_wrong() {
     use live::plan::Check;
-    let memory = Regions::new(1, 1000);
+    let memory = Regions::new(1, 1000, 0, 0);
     let sum = [Check { address: 0, bytes: 1000, from: None }];
     assert!(900 < memory.wrong(&sum, 8));
     let own = [Check { address: 0, bytes: 1000, from: Some((1, 0)) }];

@@ -58,6 +58,7 @@ pub const FORMATS: &[&Format] = &[
     &records::NCCL_TESTS_JSON,
     &records::RCCL_TESTS_JSON,
     &records::RCCL_TESTS_CSV,
+    &records::FLOWS,
     &crate::counter::ETHTOOL,
     &crate::counter::RDMA,
     &crate::counter::PERFQUERY,

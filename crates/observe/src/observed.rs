@@ -51,6 +51,8 @@ pub struct Observed {
     pub runs: Vec<Run>,
     /// Tables of benchmarks.
     pub benchmarks: Vec<Benchmark>,
+    /// Flows of `fatflow run` and `fatflow live`.
+    pub flows: Flows,
     /// What the library chose for a collective of a size.
     pub choices: BTreeMap<(Kind, u64, String), u64>,
     /// How often ranks finished to initialise a communicator, by its size.
@@ -192,6 +194,21 @@ impl Evidence {
     pub fn quotes(&self, what: &str) -> Vec<Quote> {
         self.0.get(what).map_or(Vec::new(), |(_, quotes)| quotes.clone())
     }
+}
+
+/// Flows that a table lists.
+#[derive(Clone, Debug, Default)]
+pub struct Flows {
+    /// How many.
+    pub count: u64,
+    /// Those without an end.
+    pub unfinished: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// From the first start to the last end.
+    pub span_ns: Option<(f64, f64)>,
+    /// How long each took, until its sender knew or, if that is not told, it had arrived.
+    pub times: Times,
 }
 
 /// A run of training, summed up.

@@ -47,6 +47,9 @@ pub struct Summary {
     /// Tables of benchmarks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub benchmarks: Vec<Benchmark>,
+    /// Flows of `fatflow run` and `fatflow live`, if a table lists them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flows: Option<FlowsSummary>,
     /// Runs of training.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<Run>,
@@ -208,6 +211,40 @@ pub struct StepsSummary {
     pub exposed_share: Option<f64>,
 }
 
+/// Flows that tables list.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FlowsSummary {
+    /// How many.
+    pub flows: u64,
+    /// Those that have an end.
+    pub completed: u64,
+    /// Payload of all.
+    pub bytes: u64,
+    /// From the first start to the last end; none if none ended.
+    pub makespan_s: Option<f64>,
+    /// Payload per second of that.
+    pub goodput_bps: Option<f64>,
+    /// The mean time of a flow.
+    pub mean_s: Option<f64>,
+    /// The longest.
+    pub max_s: Option<f64>,
+}
+
+fn flows(observed: &Observed) -> Option<FlowsSummary> {
+    let flows = &observed.flows;
+    let makespan_s = flows.span_ns.map(|(first, last)| (last - first) / 1e9);
+    let ended = (0 < flows.times.count).then_some(&flows.times);
+    (0 < flows.count).then(|| FlowsSummary {
+        flows: flows.count,
+        completed: flows.count - flows.unfinished,
+        bytes: flows.bytes,
+        makespan_s,
+        goodput_bps: makespan_s.filter(|s| 0.0 < *s).map(|s| 8.0 * flows.bytes as f64 / s),
+        mean_s: ended.map(|times| times.sum_us / times.count as f64 / 1e6),
+        max_s: ended.map(|times| times.max_us / 1e6),
+    })
+}
+
 impl Summary {
     /// Sums up, and says what looks wrong.
     pub fn of(observed: &Observed) -> Self {
@@ -222,6 +259,7 @@ impl Summary {
             collectives,
             choices: choices(observed),
             benchmarks: observed.benchmarks.clone(),
+            flows: flows(observed),
             runs: observed.runs.clone(),
             steps: steps(observed),
             traces: observed.traces.clone(),

@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, Ranged, Ranges};
 
 use crate::cc::ReceiverCredit;
-use crate::ids::PairId;
 
 /// Who decides when a message may be sent.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
@@ -77,11 +76,105 @@ impl From<ReceiverCredit> for AdmissionConfig {
     }
 }
 
-/// What a receiving NIC has granted, where it counts.
-#[derive(Debug, Default)]
-pub(crate) struct GrantLedger {
+/// What a receiver may grant, in packets.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct GrantRules {
+    /// Packets of one clear-to-send; `u32::MAX` is all of a message at once.
+    pub buffer: u32,
+    /// How many of them one queue pair may have granted and not yet received.
+    pub window: u32,
+    /// Bytes granted and not yet received over all senders; `u64::MAX` does not count.
+    pub total: u64,
+    /// Bytes of one clear-to-send.
+    pub buffer_bytes: u64,
+    /// Payload of a full packet.
+    pub mtu: u32,
+}
+
+impl AdmissionConfig {
+    /// The rules for packets of this size.
+    pub fn rules(&self, mtu: u32) -> GrantRules {
+        let buffer_bytes = self.buffer.get();
+        let packets = buffer_bytes.div_ceil(u64::from(mtu.max(1))).max(1);
+        // A receiver that reads without being careful asks for all of a message at once.
+        let buffer = match self.policy {
+            AdmissionPolicy::None => u32::MAX,
+            AdmissionPolicy::ReceiverDriven => u32::try_from(packets).unwrap_or(u32::MAX),
+        };
+        let total = self.receiver_window.map_or(u64::MAX, Bytes::get);
+        GrantRules { buffer, window: self.window, total, buffer_bytes, mtu }
+    }
+}
+
+/// What is known of one sender, in packets of its queue pair.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Asked {
+    /// What has arrived in order.
+    pub expected: u32,
+    /// What was granted.
+    pub granted: u32,
+    /// What it wants to send in all.
+    pub end: u32,
+    /// Whether it waits in turn already.
+    pub queued: bool,
+}
+
+/// What a receiver has granted, and who waits.
+#[derive(Clone, Debug)]
+pub struct GrantLedger<K> {
     /// Bytes granted and not yet received.
-    pub granted: u64,
-    /// Queue pairs that wait for a clearance, in turn.
-    pub queue: std::collections::VecDeque<PairId>,
+    granted: u64,
+    /// Senders that wait for a clearance, in turn.
+    queue: std::collections::VecDeque<K>,
+}
+
+impl<K> Default for GrantLedger<K> {
+    fn default() -> Self {
+        Self { granted: 0, queue: std::collections::VecDeque::new() }
+    }
+}
+
+impl<K> GrantLedger<K> {
+    /// Clears more packets for a sender, as far as the rules allow: up to which, and whether it
+    /// waits in turn for more.
+    pub fn extend(&mut self, rules: &GrantRules, sender: K, asked: Asked) -> (u32, bool) {
+        let Asked { expected, granted: mut to, end, mut queued } = asked;
+        let reach = expected.saturating_add(rules.buffer.saturating_mul(rules.window));
+        while to < end {
+            // A buffer is used again when all of it has arrived.
+            let more = rules.buffer.min(end - to);
+            if reach < to.saturating_add(more) {
+                break;
+            }
+            let bytes = u64::from(more) * u64::from(rules.mtu);
+            if 0 < self.granted && rules.total < self.granted.saturating_add(bytes) {
+                if !queued {
+                    queued = true;
+                    self.queue.push_back(sender);
+                }
+                break;
+            }
+            self.granted += bytes;
+            to += more;
+        }
+        (to, queued)
+    }
+
+    /// So many packets that were granted have arrived, or never will.
+    pub fn give_back(&mut self, rules: &GrantRules, packets: u32) {
+        self.granted = self.granted.saturating_sub(u64::from(packets) * u64::from(rules.mtu));
+    }
+
+    /// How many wait.
+    pub fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// The next sender whose turn it is, if there is room for a clearance.
+    pub fn next_in_turn(&mut self, rules: &GrantRules) -> Option<K> {
+        if 0 < self.granted && rules.total < self.granted + rules.buffer_bytes {
+            return None;
+        }
+        self.queue.pop_front()
+    }
 }

@@ -10,7 +10,7 @@ use fabric::hardware::Reorder;
 use fabric::{LinkId, NodeId};
 use units::{Bytes, Id, Span, Time};
 
-use crate::admission::AdmissionPolicy;
+use crate::admission::Asked;
 use crate::cc::{Data, Feedback};
 use crate::ids::{Maybe, PairId, Raw};
 use crate::packet::{
@@ -264,36 +264,13 @@ impl Simulation<'_> {
         if self.ends.pairs[number].broken {
             return;
         }
-        let config = &self.input.rules.admission;
-        // A receiver that reads without being careful asks for all of a message at once.
-        let buffer = match config.policy {
-            AdmissionPolicy::None => u32::MAX,
-            AdmissionPolicy::ReceiverDriven => self.input.sizes.packets(config.buffer.get()),
-        };
-        let end = self.ends.pairs[number].end;
-        let node = self.ends.inboxes[number].node;
-        let mut to = self.ends.inboxes[number].granted;
-        let ahead = buffer.saturating_mul(config.window);
-        let reach = self.ends.inboxes[number].expected.saturating_add(ahead);
-        let total = config.receiver_window.map_or(u64::MAX, Bytes::get);
-        while to < end {
-            // A buffer is used again when all of it has arrived.
-            let more = buffer.min(end - to);
-            if reach < to.saturating_add(more) {
-                break;
-            }
-            let bytes = u64::from(more) * u64::from(self.input.sizes.mtu);
-            let ledger = &mut self.ends.grant_ledgers[node.index()];
-            if 0 < ledger.granted && total < ledger.granted.saturating_add(bytes) {
-                if !self.ends.inboxes[number].queued {
-                    self.ends.inboxes[number].queued = true;
-                    ledger.queue.push_back(number);
-                }
-                break;
-            }
-            ledger.granted += bytes;
-            to += more;
-        }
+        let rules = self.input.rules.admission.rules(self.input.sizes.mtu);
+        let inbox = &self.ends.inboxes[number];
+        let (expected, granted, queued) = (inbox.expected, inbox.granted, inbox.queued);
+        let asked = Asked { expected, granted, end: self.ends.pairs[number].end, queued };
+        let ledger = &mut self.ends.grant_ledgers[inbox.node.index()];
+        let (to, queued) = ledger.extend(&rules, number, asked);
+        self.ends.inboxes[number].queued = queued;
         if self.ends.inboxes[number].granted < to {
             self.ends.inboxes[number].granted = to;
             self.send_control(number, Purpose::Grant, to, self.input.sizes.grant, None, 0);
@@ -304,18 +281,12 @@ impl Simulation<'_> {
     /// receiver may have its turn.
     pub(crate) fn return_grants(&mut self, number: PairId, packets: u32) {
         let node = self.ends.inboxes[number].node;
-        let bytes = u64::from(packets) * u64::from(self.input.sizes.mtu);
-        let ledger = &mut self.ends.grant_ledgers[node.index()];
-        ledger.granted = ledger.granted.saturating_sub(bytes);
-        let waiting = ledger.queue.len();
+        let rules = self.input.rules.admission.rules(self.input.sizes.mtu);
+        self.ends.grant_ledgers[node.index()].give_back(&rules, packets);
+        let waiting = self.ends.grant_ledgers[node.index()].waiting();
         for _ in 0..waiting {
             let ledger = &mut self.ends.grant_ledgers[node.index()];
-            let buffer = self.input.rules.admission.buffer.get();
-            let total = self.input.rules.admission.receiver_window.map_or(u64::MAX, Bytes::get);
-            if 0 < ledger.granted && total < ledger.granted + buffer {
-                break;
-            }
-            let Some(next) = ledger.queue.pop_front() else { break };
+            let Some(next) = ledger.next_in_turn(&rules) else { break };
             self.ends.inboxes[next].queued = false;
             self.send_grants(next);
         }

@@ -287,7 +287,7 @@ pub(crate) struct Ends {
     pub sender_of_port: IdVec<LinkId, Maybe<SenderId>>,
     /// By node: what a message that finds its queue pair idle waits for its context.
     pub fetches: Vec<u64>,
-    pub grant_ledgers: Vec<GrantLedger>,
+    pub grant_ledgers: Vec<GrantLedger<PairId>>,
     pub hosts: Vec<Host>,
     pub entropy: Entropy,
     pub planes: Planes,

@@ -21,6 +21,7 @@ pub(super) fn sheet(summary: &Summary) -> Sheet {
     sheet = findings(sheet, summary);
     sheet = collectives(sheet, summary);
     sheet = benchmarks(sheet, &summary.benchmarks);
+    sheet = flows(sheet, summary);
     sheet = runs(sheet, summary);
     sheet = traces(sheet, summary);
     sheet = communicators(sheet, summary);
@@ -158,6 +159,30 @@ fn microseconds(us: f64) -> String {
         us if us < 1e6 => format!("{} ms", significant(us / 1e3)),
         us => format!("{} s", significant(us / 1e6)),
     }
+}
+
+fn flows(sheet: Sheet, summary: &Summary) -> Sheet {
+    let Some(flows) = &summary.flows else { return sheet };
+    let seconds = |time: Option<f64>| time.map_or("–".to_owned(), |s| microseconds(1e6 * s));
+    let mut table = Table::new([
+        ("flows", Align::Right),
+        ("completed", Align::Right),
+        ("bytes", Align::Right),
+        ("makespan", Align::Right),
+        ("goodput", Align::Right),
+        ("mean time", Align::Right),
+        ("longest", Align::Right),
+    ]);
+    table.row([
+        grouped(flows.flows),
+        grouped(flows.completed),
+        bytes(flows.bytes as f64),
+        seconds(flows.makespan_s),
+        flows.goodput_bps.map_or("–".to_owned(), bits_per_second),
+        seconds(flows.mean_s),
+        seconds(flows.max_s),
+    ]);
+    sheet.heading("Flows").table(table)
 }
 
 fn benchmarks(mut sheet: Sheet, tables: &[Benchmark]) -> Sheet {

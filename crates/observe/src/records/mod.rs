@@ -1,12 +1,14 @@
 //! Records: benchmarks, profilers and flight recorders that write objects rather than lines.
 
 mod flight_recorder;
+mod flows;
 mod inspector;
 pub mod lenient;
 mod pickle;
 mod tests_json;
 
 pub use flight_recorder::{JSON as FLIGHT_RECORDER, PICKLE as FLIGHT_RECORDER_PICKLE};
+pub use flows::FLOWS;
 pub use inspector::{EXAMPLE as EXAMPLE_PROFILER, INSPECTOR, PROFILER};
 pub use tests_json::{
     NCCL as NCCL_TESTS_JSON, RCCL as RCCL_TESTS_JSON, RCCL_CSV as RCCL_TESTS_CSV,

@@ -32,6 +32,7 @@ use units::{Span, Time};
 
 use crate::header::{Headers, NakCode};
 use crate::opcode::{Operation, Transport};
+use crate::psn;
 use requester::Requester;
 use responder::Responder;
 
@@ -238,6 +239,7 @@ pub struct QueuePair {
     events: VecDeque<Event>,
     counters: Counters,
     broken: bool,
+    held: bool,
 }
 
 impl QueuePair {
@@ -254,7 +256,26 @@ impl QueuePair {
             events: VecDeque::new(),
             counters: Counters::default(),
             broken: false,
+            held: false,
         }
+    }
+
+    /// From now on requests leave only as far as the other end has cleared them, counted in
+    /// packets from the first on (receiver-driven admission). What is cleared stays so.
+    pub fn clear(&mut self, packets: u64) {
+        let through = psn::first(self.config.send_psn) + packets;
+        self.requester.cleared = Some(self.requester.cleared.unwrap_or(0).max(through));
+    }
+
+    /// Requests and answers to READs are held back, or are free to leave again: a pause.
+    /// Acknowledgements and notifications still leave.
+    pub fn hold(&mut self, is_held: bool) {
+        self.held = is_held;
+    }
+
+    /// Packets of requests that have arrived in order.
+    pub fn received(&self) -> u64 {
+        self.responder.received(&self.config)
     }
 
     /// Posts work; it is done in order.
@@ -357,7 +378,7 @@ impl QueuePair {
         {
             return Some(answer);
         }
-        if now < self.requester.ready_at {
+        if self.held || now < self.requester.ready_at {
             return None;
         }
         let response = self.responder.next_response(&self.config, memory, payload);
@@ -395,8 +416,9 @@ impl QueuePair {
         if self.responder.has_answer() {
             return Some(Time::ZERO);
         }
-        let response = self.responder.has_response().then_some(self.requester.ready_at);
-        let all = [response, self.requester.deadline(&self.config)];
+        let has_response = self.responder.has_response() && !self.held;
+        let response = has_response.then_some(self.requester.ready_at);
+        let all = [response, self.requester.deadline(&self.config, self.held)];
         all.into_iter().flatten().min()
     }
 

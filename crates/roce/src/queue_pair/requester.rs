@@ -52,6 +52,8 @@ pub(super) struct Requester {
     wait_until: Option<Time>,
     /// The oldest number when a missing answer to a READ was last asked for again.
     asked_again: Option<u64>,
+    /// Where a receiver admits: what it has cleared, as a count.
+    pub(super) cleared: Option<u64>,
     pub(super) ready_at: Time,
     pub(super) control: Box<dyn cc::Sender>,
 }
@@ -74,6 +76,7 @@ impl Requester {
             rnr_tries: 0,
             wait_until: None,
             asked_again: None,
+            cleared: None,
             ready_at: Time::ZERO,
             control,
         }
@@ -306,6 +309,7 @@ impl Requester {
         let under_way = self.cursor - self.oldest;
         let bytes = under_way * u64::from(config.mtu);
         self.cursor < self.end
+            && self.cleared.is_none_or(|cleared| self.cursor < cleared)
             && under_way < config.window
             && (under_way == 0 || bytes < self.control.limit().window.get())
     }
@@ -320,9 +324,9 @@ impl Requester {
         self.control.on_sent(now, Bytes::new(payload as u64));
     }
 
-    pub(super) fn deadline(&self, config: &Config) -> Option<Time> {
+    pub(super) fn deadline(&self, config: &Config, is_held: bool) -> Option<Time> {
         let timeout = (self.oldest < self.frontier).then(|| self.heard_at + config.timeout);
-        let can_send = !self.again.is_empty() || self.may_send(config);
+        let can_send = !is_held && (!self.again.is_empty() || self.may_send(config));
         let send = can_send.then(|| self.ready_at.max(self.wait_until.unwrap_or(Time::ZERO)));
         let timeout = timeout.map(|at| at.max(self.wait_until.unwrap_or(Time::ZERO)));
         let all = [timeout, send, self.control.deadline()];

@@ -80,6 +80,11 @@ impl Responder {
         }
     }
 
+    /// Packets that have arrived in order.
+    pub(super) fn received(&self, config: &Config) -> u64 {
+        self.expected - psn::first(config.receive_psn)
+    }
+
     /// The receiving half of the congestion control sees every packet with data.
     pub(super) fn watch(&mut self, now: Time, bytes: usize, marked: bool, counters: &mut Counters) {
         let data = cc::Data { size: Bytes::new(bytes as u64), marked };
@@ -372,9 +377,10 @@ impl Responder {
         answer.number += 1;
         answer.is_first = false;
         if is_last {
+            // An acknowledgement of what came after it may have waited. One of the READ itself
+            // would say nothing new, and could overtake the answer in another class.
+            self.ack_due |= answer.number < self.expected;
             self.answers.pop_front();
-            // An acknowledgement of what came after it may have waited.
-            self.ack_due = true;
         }
         Some(headers)
     }
