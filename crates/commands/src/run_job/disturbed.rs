@@ -140,7 +140,7 @@ pub(super) fn run(
     options: several::Options,
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Ran, Failure> {
-    let steps = steps(loaded, world, BreakdownSeconds::of(phases).total());
+    let steps = steps(loaded, world, BreakdownSeconds::of(&phases.breakdown).total());
     let options = several::Options { steps, ..options };
     let calm = several::in_a_row(&*quiet(loaded)?, world, phases.clone(), options, watch)?;
     let (played, loss) = without_losses(loaded, &calm)?;
@@ -172,7 +172,7 @@ struct Rows<'r> {
 }
 
 fn seconds(whole: &Whole) -> f64 {
-    BreakdownSeconds::of(&whole.prediction).total()
+    BreakdownSeconds::of(&whole.prediction.breakdown).total()
 }
 
 impl Rows<'_> {
@@ -180,7 +180,7 @@ impl Rows<'_> {
     fn restart(&self, loaded: &Loaded, world: &JobWorld<'_>, at: Time, why: String) -> Restart {
         let starts = self.rough.starts();
         let step = starts.iter().rposition(|start| *start <= at).unwrap_or(0);
-        let exposed = BreakdownSeconds::of(&self.calm.wholes[0].prediction);
+        let exposed = BreakdownSeconds::of(&self.calm.wholes[0].prediction.breakdown);
         let exposed = exposed.communication() / exposed.total();
         let reliability = &loaded.scenario.reliability;
         let size = campaign::run_size(world.job, world.fabric(), exposed);

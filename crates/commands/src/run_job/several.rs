@@ -346,7 +346,8 @@ impl Stage<'_, '_> {
             match (&mut self.acts[at], &stretch.sheet) {
                 (Act::Job(plan), Some(sheet)) => {
                     let own = played.outcome.part(stretch.ops.clone(), stretch.from);
-                    let breakdown = BreakdownSeconds::of(&plan.read(sheet, &own)?.prediction.breakdown);
+                    let breakdown =
+                        BreakdownSeconds::of(&plan.read(sheet, &own)?.prediction.breakdown);
                     if times.is_empty() {
                         parts = breakdown;
                     }
