@@ -426,6 +426,16 @@ impl<'a> Network<'a> {
         self.dispatch.as_ref().map_or(Vec::new(), |dispatch| dispatch.weights(spread, collective))
     }
 
+    /// What a user should hear whose algorithm cannot run an exchange.
+    fn not_as_asked(&self, exchange: Exchange, alone: Alone) -> Option<String> {
+        let asked = self.settings.algorithm.as_ref().filter(|name| *name != alone.algorithm)?;
+        let (kind, collective) = (words(exchange.kind), exchange.collective.name());
+        let chosen = alone.algorithm;
+        Some(format!(
+            "library.algorithm={asked} cannot run the {kind} {collective}: {chosen} was chosen"
+        ))
+    }
+
     /// Runs a phase of the whole cluster.
     fn run(&mut self, exchange: Exchange, alone: Alone) -> Result<Phase, Unserved> {
         let groups = self.layout.groups(exchange.kind);
@@ -443,15 +453,7 @@ impl<'a> Network<'a> {
             findings: Vec::new(),
         };
         phase.findings.extend(alone.finding(exchange));
-        if let Some(asked) =
-            self.settings.algorithm.as_ref().filter(|name| *name != alone.algorithm)
-        {
-            let (kind, collective) = (words(exchange.kind), exchange.collective.name());
-            phase.findings.push(format!(
-                "library.algorithm={asked} cannot run the {kind} {collective}: {} was chosen",
-                alone.algorithm
-            ));
-        }
+        phase.findings.extend(self.not_as_asked(exchange, alone));
         if !self.leaves_the_domain(exchange.kind) {
             return Ok(phase);
         }
