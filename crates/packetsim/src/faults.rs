@@ -2,8 +2,8 @@
 //!
 //! [`fabric::fault::Faults`] says what is wrong at which instant; here it is done to the run. No
 //! switch runs ahead of the next change. A link that is down loses whatever would cross it, as a
-//! switch that sends to a dead port does; `routing.rerouting()` later the routes follow, and queue pairs
-//! whose path has changed take the new one. What was lost is repaired by the NICs.
+//! switch that sends to a dead port does; `routing.rerouting()` later the routes follow, and queue
+//! pairs whose path has changed take the new one. What was lost is repaired by the NICs.
 //!
 //! # Where this model departs from reality
 //!

@@ -32,7 +32,8 @@ pub struct JobEntry {
     /// Its servers: how many, a list of numbers or names, a Slurm host list ("node[0-3,8]"), or the
     /// path of a file with such lists. Left out, as many as it needs.
     pub nodes: Option<Nodes>,
-    /// The job after whose last step it begins, by name: an earlier entry. `start` counts from there.
+    /// The job after whose last step it begins, by name: an earlier entry. `start` counts from
+    /// there.
     pub after: Option<String>,
     /// Synthetic traffic in the place of a job: a phase such as the push of new weights.
     pub traffic: Option<TrafficConfig>,

@@ -591,10 +591,7 @@ impl Asked<'_> {
         idle.table("network", |idle| match self.engine() {
             Some(Engine::Packet) => {
                 idle.key("flow", "these are the flow engine's settings", "--engine flow");
-                for key in ["transport_of_tier", "routing.policy_of_tier"] {
-                    idle.key(key, "packets have one transport and one policy", "--engine flow");
-                }
-                idle.key("gateway", "packets have one transport", "--engine flow");
+                idle.key("routing.policy_of_tier", "packets have one policy", "--engine flow");
                 settings.unused(faults, idle);
                 idle.table("nic", |idle| self.failover(idle));
                 if self.load != Load::Job {
@@ -633,15 +630,7 @@ impl Asked<'_> {
             let why = "closed forms know no other traffic and no paths";
             idle.key("network.routing", why, ENGINES);
         }
-        let own = &self.scenario.network.transport_of_tier;
-        if self.engine() != Some(Engine::Flow) {
-            let why = "closed forms know the NICs' transport alone";
-            idle.key("network.transport_of_tier", why, "--engine flow");
-            idle.key("network.gateway", why, "--engine flow");
-        } else if own.values().all(|one| *one == self.scenario.network.transport) {
-            let why = "no packet changes its transport";
-            idle.key("network.gateway", why, "network.transport_of_tier");
-        }
+        self.parts(idle);
         self.queue_pairs(idle);
         if self.engine() == Some(Engine::Analytic) {
             idle.key("network.nic.reorder", "closed forms know no order of packets", ENGINES);
@@ -659,6 +648,19 @@ impl Asked<'_> {
                 idle.key("network.flow.protocol_latency", why, "traffic, or an all-to-all");
                 idle.key("network.flow.window", why, "traffic, or an all-to-all");
             }
+        }
+    }
+
+    /// Names transports of parts where the engine knows one alone.
+    fn parts(&self, idle: &mut Idle) {
+        let own = &self.scenario.network.transport_of_tier;
+        if self.engine() != Some(Engine::Flow) {
+            let why = "closed forms and packets know the NICs' transport alone";
+            idle.key("network.transport_of_tier", why, "--engine flow");
+            idle.key("network.gateway", why, "--engine flow");
+        } else if own.values().all(|one| *one == self.scenario.network.transport) {
+            let why = "no packet changes its transport";
+            idle.key("network.gateway", why, "network.transport_of_tier");
         }
     }
 

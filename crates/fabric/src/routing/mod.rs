@@ -380,10 +380,13 @@ impl Ranged for RoutingConfig {
 impl RoutingConfig {
     /// Names the settings that the policy does not look at.
     pub fn unused(&self, chooser: Chooser, idle: &mut units::Idle) {
-        if !self.policy_of_tier.is_empty() {
-            // Each of them looks at settings of its own.
-            return;
+        // Where tiers have policies of their own, each looks at settings of its own.
+        if self.policy_of_tier.is_empty() {
+            self.unused_by_one(chooser, idle);
         }
+    }
+
+    fn unused_by_one(&self, chooser: Chooser, idle: &mut units::Idle) {
         use Policy::{
             Adaptive, EEcmp, Ecmp, Flowlet, InfinibandAdaptive, PathPinning, Reps, Spray,
             StaticUpDown, TrafficEngineering,
