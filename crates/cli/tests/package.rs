@@ -62,7 +62,8 @@ fn completes(root: &Path) {
     let script = root.join("usr/share/bash-completion/completions/fatflow");
     let reply = |words: &str, last: usize| {
         let text = format!(
-            "source {}; COMP_WORDS=({words}); COMP_CWORD={last}; _fatflow_names; \
+            "source {}; COMP_WORDS=({words}); COMP_CWORD={last}; \
+             _fatflow_names fatflow \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD-1]}}\"; \
              printf '%s\\n' \"${{COMPREPLY[@]}}\"",
             script.display()
         );
