@@ -457,6 +457,7 @@ fn database() -> &'static [u8] {
         for name in ["one", "two", "three"] {
             let run = Run {
                 id: 0,
+                owner: String::new(),
                 name: name.to_owned(),
                 command: "run".to_owned(),
                 engine: String::new(),
