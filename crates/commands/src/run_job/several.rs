@@ -233,7 +233,7 @@ enum Act<'a> {
     /// Steps of a job.
     Job(Box<Plan<'a>>),
     /// Traffic, once.
-    Traffic(Work),
+    Traffic(Box<Work>),
 }
 
 /// Everything that takes part.
@@ -610,7 +610,7 @@ fn stage<'s, 'a: 's>(
     let mut acts = Vec::new();
     for ((member, world), assumed) in members.iter().zip(worlds).zip(assumed) {
         let Some(world) = world else {
-            acts.push(Act::Traffic(work(&member.loaded, engine, patience)?));
+            acts.push(Act::Traffic(Box::new(work(&member.loaded, engine, patience)?)));
             continue;
         };
         let quiet = quiet(&member.loaded)?;
