@@ -231,9 +231,9 @@ struct Stretch {
 /// What a member does.
 enum Act<'a> {
     /// Steps of a job.
-    Job(Plan<'a>),
+    Job(Box<Plan<'a>>),
     /// Traffic, once.
-    Traffic(Work),
+    Traffic(Box<Work>),
 }
 
 /// Everything that takes part.
@@ -554,7 +554,7 @@ pub(super) fn in_a_row(
     let assumed = assumptions(loaded);
     let plan = Plan::new(world.world(), &assumed, phases)?.with_faults(&loaded.faults);
     let (gpus, fabric) = (plan.gpus(), world.fabric());
-    let (members, acts) = (&members[..], vec![Act::Job(plan)]);
+    let (members, acts) = (&members[..], vec![Act::Job(Box::new(plan))]);
     let mut stage = Stage { loaded, members, fabric, acts, work: None, options };
     let played = stage.play(&[Who::Job(0)], &[options.steps], watch)?;
     let outcome = &played.outcome;
@@ -611,7 +611,7 @@ fn stage<'s, 'a: 's>(
     let mut acts = Vec::new();
     for ((member, world), assumed) in members.iter().zip(worlds).zip(assumed) {
         let Some(world) = world else {
-            acts.push(Act::Traffic(work(&member.loaded, engine, patience)?));
+            acts.push(Act::Traffic(Box::new(work(&member.loaded, engine, patience)?)));
             continue;
         };
         let quiet = quiet(&member.loaded)?;
@@ -627,7 +627,7 @@ fn stage<'s, 'a: 's>(
                 loss.kind.name()
             )));
         }
-        acts.push(Act::Job(plan));
+        acts.push(Act::Job(Box::new(plan)));
     }
     let beside = loaded.beside.as_deref();
     let work = beside.map(|beside| work(beside, engine, patience)).transpose()?;
