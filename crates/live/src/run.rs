@@ -594,14 +594,7 @@ impl Case<'_> {
             queue_pairs,
             paths_as_predicted: as_predicted,
             packets: packets(results, seen),
-            predicted_packets: PredictedPackets {
-                data: outcome.counters.packets,
-                marked: outcome.counters.ecn_marks,
-                cnps: outcome.counters.cnps,
-                retransmitted: outcome.counters.retransmits,
-                drops: outcome.counters.drops,
-                pauses: outcome.counters.pauses,
-            },
+            predicted_packets: predicted_packets(outcome),
             completion_order: order.iter().map(|result| result.rank).collect(),
             control: None,
         }
@@ -767,6 +760,17 @@ fn flows(transfers: &Transfers, lowered: &Lowered, results: &[RankResult]) -> Ta
         .with("start_ns", Column::Numbers(starts.collect()))
         .with("received_ns", numbers(&arrived))
         .with("finish_ns", numbers(&known))
+}
+
+fn predicted_packets(outcome: &Outcome) -> PredictedPackets {
+    PredictedPackets {
+        data: outcome.counters.packets,
+        marked: outcome.counters.ecn_marks,
+        cnps: outcome.counters.cnps,
+        retransmitted: outcome.counters.retransmits,
+        drops: outcome.counters.drops,
+        pauses: outcome.counters.pauses,
+    }
 }
 
 /// The capture file of a rank.
