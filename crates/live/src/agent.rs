@@ -130,7 +130,6 @@ impl Agents {
         Ok(Ranks::remote(streams))
     }
 
-    #[expect(clippy::type_complexity, reason = "the two halves of a connection")]
     fn reach(&self, host: &AgentHost) -> io::Result<(Box<dyn Read + Send>, Box<dyn Write + Send>)> {
         let address = (host.name.as_str(), host.port).to_socket_addrs()?.next();
         let address = address.ok_or_else(|| io::Error::other("it has no address"))?;

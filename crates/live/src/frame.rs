@@ -25,7 +25,7 @@ pub const UNREACHABLE: [u8; 2] = [3, 1];
 /// The address of a switch: link-local for IPv4, a unique local prefix for IPv6.
 pub fn switch_address(ordinal: usize, ipv6: bool) -> IpAddr {
     if ipv6 {
-        return Ipv6Addr::from(0xfd01_u128 << 112 | 1 + ordinal as u128).into();
+        return Ipv6Addr::from((0xfd01_u128 << 112) | (1 + ordinal as u128)).into();
     }
     Ipv4Addr::new(169, 254, (1 + ordinal / 250) as u8, (1 + ordinal % 250) as u8).into()
 }

@@ -348,17 +348,8 @@ fn read(
             if other.ranks[1] == from && other.ranks[0] != from {
                 waits.push(After::Arrived(number));
                 let joined = passed_on.replace(known[&earlier]).map(|at| messages[at].chain);
-                match joined {
-                    Some(_) if matches!(shape, Shape::Chains(_)) => {
-                        let reason = "messages that join several others are not understood";
-                        return Err(reason.to_owned());
-                    }
-                    Some(chain) => {
-                        // They are one tree from here on.
-                        let both = messages.iter_mut().filter(|one| one.chain == chain);
-                        both.for_each(|one| one.chain = other.chain);
-                    }
-                    None => {}
+                if let Some(chain) = joined {
+                    join(&mut messages, chain, other.chain, shape)?;
                 }
             } else if other.ranks[0] == from {
                 waits.push(After::Known(number));
@@ -379,6 +370,16 @@ fn read(
         messages.push(Message { op, connection, bytes, ranks: [from, to], chain, hop });
     }
     Ok((messages, after))
+}
+
+/// Two chains are one tree from here on.
+fn join(messages: &mut [Message], chain: usize, other: usize, shape: Shape) -> Result<(), String> {
+    if matches!(shape, Shape::Chains(_)) {
+        return Err("messages that join several others are not understood".to_owned());
+    }
+    let both = messages.iter_mut().filter(|one| one.chain == chain);
+    both.for_each(|one| one.chain = other);
+    Ok(())
 }
 
 fn chains(messages: &[Message]) -> Vec<Chain> {

@@ -367,8 +367,8 @@ pub(crate) fn wire<'a>(
 ) -> Result<(Wiring<'a>, Ranks), Failure> {
     let has_seed = std::path::Path::new("/proc/sys/net/ipv4/fib_multipath_hash_seed").exists();
     if !has_seed {
-        let reason = "this kernel has no fib_multipath_hash_seed (Linux 6.11): its choice cannot be \
-                      predicted; --on switch";
+        let reason = "this kernel has no fib_multipath_hash_seed (Linux 6.11): its choice cannot \
+                      be predicted; --on switch";
         return Err(Failure::Run(reason.to_owned()));
     }
     let mut wiring = Wiring::new(case.fabric, case.ranks, case.options.ipv6);

@@ -465,7 +465,7 @@ fn understand(report: &mut ProbeReport, rounds: &Rounds, heard: &Heard) {
         ((found + 1.0) * (found / (found + 1.0)).powi(spread.len() as i32)).min(1.0);
     report.same_ports = same.len();
     let of_same: BTreeSet<&Vec<IpAddr>> = same.iter().collect();
-    report.hashes_qpn = (1 < report.paths && 4 <= same.len()).then(|| 1 < of_same.len());
+    report.hashes_qpn = (1 < report.paths && 4 <= same.len()).then_some(1 < of_same.len());
     let next = |hop: usize, router: IpAddr| -> BTreeSet<IpAddr> {
         let all = spread.iter().filter(|path| path[hop] == router);
         all.filter_map(|path| path.get(hop + 1).copied()).collect()

@@ -594,14 +594,7 @@ impl Case<'_> {
             queue_pairs,
             paths_as_predicted: as_predicted,
             packets: packets(results, seen),
-            predicted_packets: PredictedPackets {
-                data: outcome.counters.packets,
-                marked: outcome.counters.ecn_marks,
-                cnps: outcome.counters.cnps,
-                retransmitted: outcome.counters.retransmits,
-                drops: outcome.counters.drops,
-                pauses: outcome.counters.pauses,
-            },
+            predicted_packets: predicted_packets(outcome),
             completion_order: order.iter().map(|result| result.rank).collect(),
             control: None,
         }
@@ -745,7 +738,9 @@ fn flows(transfers: &Transfers, lowered: &Lowered, results: &[RankResult]) -> Ta
     };
     let (posted, arrived) = (times(&|one| &one.posted_ns), times(&|one| &one.arrived_ns));
     let known = times(&|one| &one.known_ns);
-    let mut rows: Vec<(u32, u64, u64, u64)> = Vec::new();
+    /// Operation, sender, receiver, bytes.
+    type Line = (u32, u64, u64, u64);
+    let mut rows: Vec<Line> = Vec::new();
     for (op, one) in transfers.ops().enumerate() {
         if let traffic::OpKind::Send { connection, bytes } = one.kind {
             let pair = lowered.of_connection[units::Id::index(connection)];
@@ -753,8 +748,7 @@ fn flows(transfers: &Transfers, lowered: &Lowered, results: &[RankResult]) -> Ta
             rows.push((units::Id::index(op) as u32, from.into(), to.into(), bytes.get()));
         }
     }
-    let integers =
-        |of: &dyn Fn(&(u32, u64, u64, u64)) -> u64| Column::Integers(rows.iter().map(of).collect());
+    let integers = |of: &dyn Fn(&Line) -> u64| Column::Integers(rows.iter().map(of).collect());
     let numbers = |of: &BTreeMap<u32, f64>| {
         Column::SomeNumbers(rows.iter().map(|row| of.get(&row.0).copied()).collect())
     };
@@ -767,6 +761,17 @@ fn flows(transfers: &Transfers, lowered: &Lowered, results: &[RankResult]) -> Ta
         .with("start_ns", Column::Numbers(starts.collect()))
         .with("received_ns", numbers(&arrived))
         .with("finish_ns", numbers(&known))
+}
+
+fn predicted_packets(outcome: &Outcome) -> PredictedPackets {
+    PredictedPackets {
+        data: outcome.counters.packets,
+        marked: outcome.counters.ecn_marks,
+        cnps: outcome.counters.cnps,
+        retransmitted: outcome.counters.retransmits,
+        drops: outcome.counters.drops,
+        pauses: outcome.counters.pauses,
+    }
 }
 
 /// The capture file of a rank.

@@ -30,10 +30,9 @@ fn wrong_bytes(
     };
     let fabric = build(&cluster, &FabricConfig::default(), &Catalogue::default()).unwrap();
     let gpus: Vec<_> = (0..ranks).map(|gpu| fabric.gpu(gpu)).collect();
-    let mut library = nccl::Settings { protocol: Some(Protocol::Simple), ..Default::default() };
-    if collective != Collective::AllToAll {
-        library.algorithm = Some(algorithm.to_owned());
-    }
+    let asked = Some(algorithm.to_owned()).filter(|name| !name.is_empty());
+    let simple = Some(Protocol::Simple);
+    let library = nccl::Settings { protocol: simple, algorithm: asked, ..Default::default() };
     let mut transfers = Transfers::new();
     let label = transfers.label("test");
     let wanted = Wanted {
@@ -49,10 +48,7 @@ fn wrong_bytes(
     traffic::collective::lower(&fabric, &mut group, &wanted, &mut transfers, &[]).unwrap();
     let mut settings = Settings::default();
     settings.routing.qps = 3;
-    let shape = match algorithm {
-        "tree" => Shape::Tree,
-        _ => Shape::Chains(collective),
-    };
+    let shape = if algorithm == "tree" { Shape::Tree } else { Shape::Chains(collective) };
     let lowered = lower(&fabric, &transfers, &settings, shape, ranks).unwrap();
     let mut memory: Vec<Regions> = (0..ranks as u32)
         .map(|rank| Regions::new(rank, lowered.bytes, lowered.staging, 0))
