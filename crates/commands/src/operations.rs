@@ -189,7 +189,7 @@ pub(crate) fn makers(catalogue: &Catalogue, credits: bool) -> Vec<&'static str> 
     let names = |maker: &&str| {
         own.iter().any(|b| [&b.title, &b.chip].iter().any(|text| text.contains(*maker)))
     };
-    MAKERS.into_iter().filter(|maker| names(&maker)).collect()
+    MAKERS.into_iter().filter(|maker| names(maker)).collect()
 }
 
 /// Which of the fabric's boxes add up messages.
@@ -219,16 +219,14 @@ pub(crate) fn show(sheet: Sheet, names: &[String], columns: &[Operations]) -> Sh
     let mut heads = vec![("", Align::Left)];
     heads.extend(names.iter().map(|name| (name.as_str(), Align::Right)));
     let mut table = Table::new(heads).turning();
-    let figures: [(&str, fn(&Operations) -> u64); 4] = [
-        ("devices to configure", |one| one.devices),
-        ("settings", |one| one.settings),
-        ("lines, on all devices", |one| one.lines),
-        ("keys that differ from the transport's", |one| one.keys.len() as u64),
-    ];
-    for (name, of) in figures {
+    let mut row = |name: &str, of: fn(&Operations) -> u64| {
         let cells = columns.iter().map(|one| grouped(of(one)));
         table.row(std::iter::once(name.to_owned()).chain(cells));
-    }
+    };
+    row("devices to configure", |one| one.devices);
+    row("settings", |one| one.settings);
+    row("lines, on all devices", |one| one.lines);
+    row("keys that differ from the transport's", |one| one.keys.len() as u64);
     let mut told = Table::new([
         ("told, not computed", Align::Left),
         ("of", Align::Left),

@@ -128,7 +128,7 @@ const CONTEXTS: &[(&str, &[Question], &[&str])] = &[
     ("catalogue.nic.connectx-7.reorder", &[Job, Collective, Traffic], &[SPRAY]),
     ("faults", &[Traffic], &[FAULT]),
     ("network.routing.detection", &[Traffic], &[FAULT]),
-    ("network.routing.recomputation", &[Traffic], &[FAULT]),
+    ("network.routing.recomputation", &[Traffic], &[FAULT, "network.routing.detection=0s"]),
     ("network.switch.link_retry", &[Traffic], &["network.loss=0.01"]),
     ("network.nic.retries", &[Traffic], &["network.loss=0.1"]),
     ("network.nic.retries", &[Job, Collective], &["network.loss=0.01"]),

@@ -52,7 +52,9 @@ pub(crate) fn capacities(
     }
     charge_queue_pairs(fabric, settings, loads, &mut capacities);
     if let Some(free) = settings.free {
-        capacities[free.index()] *= 1e3;
+        for link in [free, fabric.reverse(free)] {
+            capacities[link.index()] *= 1e3;
+        }
     }
     for fault in settings.faults.on(now) {
         for &node in &fault.nodes {

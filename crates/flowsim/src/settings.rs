@@ -154,8 +154,8 @@ pub struct Settings {
     pub parts: Option<Parts>,
     /// Traffic that shares the links.
     pub background: Vec<Background>,
-    /// A link that is so fast that it is free, while flows take the ways that they take anyhow: to
-    /// ask what it costs.
+    /// A link that is so fast that it is free, both ways, while flows take the ways that they take
+    /// anyhow: to ask what its cable costs.
     pub free: Option<LinkId>,
     /// Seeds everything that is random.
     pub seed: u64,

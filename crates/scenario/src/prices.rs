@@ -27,7 +27,12 @@ pub(crate) fn read(file: &Source) -> Result<Source, Problem> {
     for record in reader.records() {
         let line = |error: &csv::Error| error.position().map_or(0, csv::Position::line);
         let record = record.map_err(|error| wrong(line(&error), &error.to_string()))?;
-        let line = record.position().map_or(0, csv::Position::line);
+        // A record begins with the comments above it, as the library sees it.
+        let line = record.position().map_or(0, |at| {
+            let rest = file.text.get(at.byte() as usize..).unwrap_or_default();
+            let comments = rest.lines().take_while(|line| line.starts_with('#')).count();
+            at.line() + comments as u64
+        });
         let field = |name: &str| {
             let at = headers.iter().position(|header| header == name)?;
             record.get(at).filter(|field| !field.is_empty())

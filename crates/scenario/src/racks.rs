@@ -154,9 +154,11 @@ impl Racks {
         built: &Fabric,
         summary: &Summary,
     ) -> Cow<'a, FabricConfig> {
-        let held = self.held(summary);
+        let mut held = self.held(summary);
         if held.racks == 0 {
-            return fabric;
+            // A server that draws more than a rack may has one to itself; `topo` says so.
+            let own = Self { power_w: Some(f64::INFINITY), servers: Some(1), ..self.clone() };
+            held = own.held(summary);
         }
         let mut laid = fabric.into_owned();
         laid.links.resize(laid.links.len().max(3), LinkConfig::default());

@@ -5,9 +5,9 @@
 //! added to it: both are stragglers. The step is put together once more with every group alone: of
 //! that the exposed time of each axis is shared out as the axis's exchanges are, launches,
 //! hand-overs and ways as latency, bytes as line rate. What the step is longer for contention is
-//! told apart by what the links carried ([`Excess`]). On one clock computation, bubble and stragglers
-//! are what was seen there; exposed communication has the causes that it has by phases, one by one,
-//! and what is longer than those is line rate: phases that met on their links.
+//! told apart by what the links carried ([`Excess`]). On one clock computation, bubble and
+//! stragglers are what was seen there; exposed communication has the causes that it has by phases,
+//! one by one, and what is longer than those is line rate: phases that met on their links.
 //!
 //! Contention, step by step, each at most what the engine found: NICs that several groups share
 //! are line rate still; what the uplinks of a switch need if all carry alike is the tier's
@@ -359,16 +359,18 @@ mod tests {
         phases.add(Cause::Compute, 9.0);
         phases.add(Cause::Collisions, 2.0);
         phases.add(Cause::LineRate, 1.0);
-        let seen = Breakdown::default()
-            .with(Share::Compute, Span::from_ms(8_000))
-            .with(Share::Dp, Span::from_ms(4_000))
-            .with(Share::Other, Span::from_ms(500));
-        let causes = phases.on_one_clock(&seen, Span::from_ms(100));
+        let seen = |dp_ms: u64| {
+            Breakdown::default()
+                .with(Share::Compute, Span::from_ms(8_000))
+                .with(Share::Dp, Span::from_ms(dp_ms))
+                .with(Share::Other, Span::from_ms(500))
+        };
+        let causes = phases.on_one_clock(&seen(4_000), Span::from_ms(100));
         let close = |cause, seconds: f64| (causes.get(cause) - seconds).abs() < 1e-12;
         assert!(close(Cause::Compute, 8.0) && close(Cause::Collisions, 2.0), "{causes:?}");
         assert!(close(Cause::LineRate, 2.0), "{causes:?}");
         assert!(close(Cause::Other, 0.1) && close(Cause::Stragglers, 0.4), "{causes:?}");
-        let shorter = seen.with(Share::Dp, Span::from_ms(1_500));
+        let shorter = seen(1_500);
         let causes = phases.on_one_clock(&shorter, Span::from_ms(100));
         assert!((causes.get(Cause::Collisions) - 1.0).abs() < 1e-12, "{causes:?}");
         assert!((causes.total() - shorter.total().as_secs_f64()).abs() < 1e-12);

@@ -77,8 +77,8 @@ pub(super) fn with_free_link(
     (known, link): (&Prediction, LinkId),
 ) -> Result<Prediction, Failure> {
     let gains = |phase: &&Phase| {
-        let crosses = phase.links.get(link).is_some_and(|used| 0 < used.bytes);
-        crosses && UNDISTURBED < phase.slowdown()
+        let uses = |link| phase.links.get(link).is_some_and(|used| 0 < used.bytes);
+        (uses(link) || uses(world.fabric().reverse(link))) && UNDISTURBED < phase.slowdown()
     };
     let known = known.phases.iter().filter(|phase| !gains(phase)).cloned().collect();
     let mut run = |fabric: &Fabric, transfers: &Transfers| {
