@@ -77,6 +77,91 @@ class Interval(Record):
 
 
 @dataclass(eq=False)
+class FaultRow(Record):
+    """A fault that comes or goes."""
+
+    on: str
+    """What is hit."""
+
+    kind: str
+    """What happens to it."""
+
+    at_s: float
+    """When, from the start of the first step."""
+
+    until_s: Optional[float]
+    """When it is over; none for never."""
+
+
+@dataclass(eq=False)
+class StepRow(Record):
+    """A step with faults beside the same without."""
+
+    step: int
+    """Its number in the row."""
+
+    start_s: float
+    """When it began."""
+
+    undisturbed_s: float
+    """How long it takes without them."""
+
+    step_s: float
+    """How long with them; of one in which the job ends, until training is where it was."""
+
+    cost_s: float
+    """The difference."""
+
+
+@dataclass(eq=False)
+class Restart(Record):
+    """A job that ended and was started again."""
+
+    at_s: float
+    """When it ended."""
+
+    step: int
+    """In which step of the row."""
+
+    why: str
+    """Why."""
+
+    lost_s: float
+    """What of that step was done."""
+
+    redone_s: float
+    """What was trained since the last checkpoint, on average, and is trained again; nothing where the
+    other copies go on.
+    """
+
+    detection_s: float
+    """Until it is known, and the bad node found."""
+
+    restart_s: float
+    """Until training goes on."""
+
+    cost_s: float
+    """All of it."""
+
+
+@dataclass(eq=False)
+class Disturbed(Record):
+    """Steps with faults that come or go, beside the same without."""
+
+    faults: list[FaultRow]
+    """The faults that come or go."""
+
+    steps: list[StepRow]
+    """The steps that were run, in a row."""
+
+    cost_s: float
+    """What the faults cost over all these steps."""
+
+    restart: Optional[Restart] = None
+    """How the job ended and what that costs, if it did."""
+
+
+@dataclass(eq=False)
 class Met(Record):
     """Two kinds of exchange that were under way at the same time."""
 
@@ -139,6 +224,10 @@ class WholeStep(Record):
 
     undisturbed_s: Optional[float] = None
     """The step on one clock without what comes and goes; only where something does."""
+
+    disturbed: Optional[Disturbed] = None
+    """The steps that faults hit, those after them, and what that costs; only where some come or go.
+    """
 
 
 @dataclass(eq=False)
@@ -2017,6 +2106,23 @@ class Latencies(Record):
 
 
 @dataclass(eq=False)
+class CableRow(Record):
+    """Cables of one tier."""
+
+    name: str
+    """Between what."""
+
+    length_m: float
+    """As long as they are counted, in metres."""
+
+    from_: str
+    """Why: `given`, `rows` of racks, or the topology's `usual`."""
+
+    rows_m: float
+    """As long as rows of racks would make them."""
+
+
+@dataclass(eq=False)
 class Racks(Record):
     """The racks of a cluster's servers."""
 
@@ -2034,6 +2140,15 @@ class Racks(Record):
 
     limit_w: float
     """What it may draw."""
+
+    per_row: int
+    """Racks of a row."""
+
+    rows: int
+    """Rows."""
+
+    cables: list[CableRow]
+    """The back-end's cables, bottom up."""
 
 
 @dataclass(eq=False)
@@ -2261,6 +2376,60 @@ class Requirement(Record):
     """The better column; nothing where all are alike or fewer than two have the figure."""
 
 
+@dataclass(eq=False)
+class FileRow(Record):
+    """One kind of file."""
+
+    name: str
+    """Its name."""
+
+    devices: int
+    """Devices that have one."""
+
+    settings: int
+    """Distinct settings in it."""
+
+    lines: int
+    """Lines of one."""
+
+
+@dataclass(eq=False)
+class Told(Record):
+    """A fact that is told and not computed."""
+
+    what: str
+    """Of what."""
+
+    text: str
+    """The fact."""
+
+    source: str
+    """Who tells it."""
+
+
+@dataclass(eq=False)
+class Operations(Record):
+    """What one network asks."""
+
+    devices: int
+    """Switches, servers or managers that must be told anything."""
+
+    settings: int
+    """Distinct settings, all files together."""
+
+    lines: int
+    """Lines, on all devices together."""
+
+    files: list[FileRow]
+    """What they are told."""
+
+    keys: list[str]
+    """Keys of `[network]` that are not what the transport begins with."""
+
+    told: list[Told]
+    """What is told of its kind, with sources."""
+
+
 @dataclass(eq=False, repr=False)
 class Comparison(Result):
     """Scenarios side by side."""
@@ -2273,6 +2442,9 @@ class Comparison(Result):
 
     changed: list[Changed]
     """Inputs that differ between the columns; empty for the deployments, which share nothing."""
+
+    operations: list[Operations]
+    """What each column asks of its operators."""
 
     verdict: Optional[ComparisonVerdict] = None
     """Which is best, and whether that is known; nothing where fewer than two have a step."""
@@ -2538,7 +2710,9 @@ class JobRow(Record):
     """Its name."""
 
     step_s: float
-    """A step beside the others, the mean of those that were run."""
+    """A step beside the others, the mean of those that were run; of traffic, from its start until its
+    last flow is over.
+    """
 
     alone_s: float
     """A step with nobody else on the fabric."""
@@ -2554,6 +2728,9 @@ class JobRow(Record):
 
     start_s: float
     """When its first step began."""
+
+    end_s: float
+    """When its last one ended."""
 
     steps: Steps
     """Its steps beside the others."""
@@ -2592,6 +2769,9 @@ class JobsRun(Run):
     step_s: float
     """The longest of the jobs' steps."""
 
+    all_s: float
+    """From 0 until the last of them is over: an iteration, where they come one after the other."""
+
     jobs: list[JobRow]
     """The jobs, in the order of the file."""
 
@@ -2612,6 +2792,10 @@ class JobsRun(Run):
 
     traffic: Optional[TrafficRow] = None
     """The synthetic traffic beside them, if there is any."""
+
+    seeds: Optional[Seeds] = None
+    """The same under other seeds, if that was asked for. Servers stay as the first deals them out.
+    """
 
 
 @dataclass(eq=False)
@@ -2767,16 +2951,25 @@ class Scored(Record):
     memory: float
     """The share of a GPU's memory that it takes."""
 
+    usd_per_million_tokens: float
+    """What a million trained tokens cost then, without failures."""
+
     front: bool
-    """Whether no other is better in both."""
+    """Whether no other is better in all three."""
 
 
 @dataclass(eq=False)
 class Layouts(Record):
     """What a search found."""
 
+    mixes: int
+    """Mixes of the values that were free."""
+
+    looked_at: int
+    """Mixes that there was time for."""
+
     legal: int
-    """Mixes that the job's rules allow."""
+    """Those that the job's rules allow."""
 
     fit: int
     """Those that fit memory."""
@@ -2784,8 +2977,31 @@ class Layouts(Record):
     predicted: int
     """Those that were predicted by closed forms before time was up."""
 
+    seconds: float
+    """Seconds that this took."""
+
+    by_engine: int
+    """Layouts that the engine was asked for after that."""
+
     best: list[Scored]
-    """The best of them, and those that no other beats in both step and memory."""
+    """The best of them, and those that no other beats in step, memory and cost."""
+
+
+@dataclass(eq=False)
+class Spares(Record):
+    """What spare servers bring: the share of 30 days that trains, by dice."""
+
+    now: int
+    """The scenario's own."""
+
+    enough: int
+    """The fewest that more would not improve by a tenth of a per cent."""
+
+    goodput: list[tuple[int, float]]
+    """Spare servers, and the share of the time that trains with them."""
+
+    command: str
+    """The command that tells the same."""
 
 
 @dataclass(eq=False)
@@ -2838,6 +3054,9 @@ class Advice(AdviceBase):
 
     layouts: Optional[Layouts] = None
     """The layouts that were looked at by closed forms."""
+
+    spares: Optional[Spares] = None
+    """What spare servers bring."""
 
 
 @dataclass(eq=False)
@@ -3143,6 +3362,32 @@ class ObservedBenchmark(Record):
 
     line: int
     """The line of its first row."""
+
+
+@dataclass(eq=False)
+class FlowsSummary(Record):
+    """Flows that tables list."""
+
+    flows: int
+    """How many."""
+
+    completed: int
+    """Those that have an end."""
+
+    bytes: int
+    """Payload of all."""
+
+    makespan_s: Optional[float]
+    """From the first start to the last end; none if none ended."""
+
+    goodput_bps: Optional[float]
+    """Payload per second of that."""
+
+    mean_s: Optional[float]
+    """The mean time of a flow."""
+
+    max_s: Optional[float]
+    """The longest."""
 
 
 @dataclass(eq=False)
@@ -3645,6 +3890,9 @@ class Observation(Result):
     benchmarks: list[ObservedBenchmark] = field(default_factory=list)
     """Tables of benchmarks."""
 
+    flows: Optional[FlowsSummary] = None
+    """Flows of `fatflow run` and `fatflow live`, if a table lists them."""
+
     runs: list[ObservedRun] = field(default_factory=list)
     """Runs of training."""
 
@@ -3829,6 +4077,7 @@ __all__ = [
     "BreakdownSeconds",
     "Burst",
     "ByClass",
+    "CableRow",
     "Calibration",
     "CallRow",
     "Campaign",
@@ -3861,6 +4110,7 @@ __all__ = [
     "CrossCheckRow",
     "Damaged",
     "Difference",
+    "Disturbed",
     "DomainRow",
     "Domains",
     "Elephants",
@@ -3869,10 +4119,13 @@ __all__ = [
     "FabricBill",
     "FailureReason",
     "Family",
+    "FaultRow",
     "Figure",
+    "FileRow",
     "FilesCheck",
     "Flood",
     "FlopsPerToken",
+    "FlowsSummary",
     "FreeLink",
     "Goodput",
     "Growth",
@@ -3912,6 +4165,7 @@ __all__ = [
     "ObservedRun",
     "ObservedSource",
     "ObservedTrace",
+    "Operations",
     "OverTime",
     "Packets",
     "Part",
@@ -3931,6 +4185,7 @@ __all__ = [
     "RefusedChange",
     "Requirement",
     "Residual",
+    "Restart",
     "ScaleUpSummary",
     "Scaled",
     "Scaling",
@@ -3943,7 +4198,9 @@ __all__ = [
     "SizeRow",
     "SlowedBy",
     "SmallMessages",
+    "Spares",
     "Spread",
+    "StepRow",
     "Steps",
     "StepsSummary",
     "Straggler",
@@ -3951,6 +4208,7 @@ __all__ = [
     "SweepRow",
     "TargetRow",
     "TierSummary",
+    "Told",
     "Topo",
     "Traffic",
     "TrafficLinks",

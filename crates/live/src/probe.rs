@@ -99,7 +99,7 @@ pub struct ProbeReport {
     /// What each router chose from.
     pub routers: Vec<Router>,
     /// What becomes of DSCPs.
-    pub classes: Vec<Class>,
+    pub classes: Vec<DscpClass>,
     /// Where packets that are capable of ECN come marked: the router after the queue, or the end.
     pub marked_at: Vec<String>,
     /// Packets of the burst that arrived marked, of how many; none without a burst.
@@ -142,7 +142,7 @@ pub struct Router {
 
 /// What becomes of a DSCP.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Class {
+pub struct DscpClass {
     /// The DSCP.
     pub dscp: u8,
     /// As it arrived, if it did.
@@ -506,7 +506,7 @@ fn classes(report: &mut ProbeReport, rounds: &Rounds, heard: &Heard) {
         let place = mine.iter().position(|one| one.probe[1] == burst);
         let arrived = place.map(|at| mine[at].class >> 2);
         let passes_data = place.map(|at| at + 1 + mine.len() / 8 < mine.len());
-        report.classes.push(Class { dscp, arrived, passes_data });
+        report.classes.push(DscpClass { dscp, arrived, passes_data });
     }
     for round in rounds.marks.clone() {
         let burst = rounds.all[round].len() - rounds.all[0].len();
