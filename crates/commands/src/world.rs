@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use fabric::graph::{LinkKind, Node, NodeKind};
 use fabric::hardware::Gpu;
-use fabric::{Fabric, NodeId};
+use fabric::{Fabric, LinkId, NodeId};
 use job::compute::GpuRates;
 use job::placement::{Placement, PlacementConfig, Policy, Slots, place_on};
 use job::{Job, Layout};
@@ -85,6 +85,19 @@ impl<'a> JobWorld<'a> {
         let own = |fabric: Fabric| slowed(loaded, Cow::Owned(fabric)).map(Cow::into_owned);
         let reset = reset.map(|(fabric, takes)| Ok::<_, Failure>((own(fabric)?, takes)));
         Ok(self.with(Cow::Owned(own(fabric)?), reset.transpose()?))
+    }
+
+    /// The same where a cable that is slow runs as fast as it can; nothing if it is not slow.
+    pub fn with_repaired(&self, link: LinkId) -> Option<Self> {
+        let mut fabric = self.fabric().clone();
+        let mut health = self.fabric().health().clone();
+        let both = [link, fabric.reverse(link)];
+        both.iter().for_each(|link| health.repair(*link));
+        if health == *self.fabric().health() {
+            return None;
+        }
+        fabric.set_health(health);
+        Some(self.with(Cow::Owned(fabric), self.reset.clone()))
     }
 
     fn with(&self, fabric: Cow<'a, Fabric>, reset: Option<(Fabric, Span)>) -> Self {

@@ -44,6 +44,11 @@ impl Health {
         self.degraded.insert(link, rate);
     }
 
+    /// Lets it run as fast as it can again.
+    pub fn repair(&mut self, link: LinkId) {
+        self.degraded.remove(&link);
+    }
+
     /// Whether the link is out of service.
     pub fn is_down(&self, link: LinkId) -> bool {
         self.down.get(link.index() / 64).is_some_and(|word| word >> (link.index() % 64) & 1 == 1)

@@ -585,7 +585,7 @@ impl Asked<'_> {
     fn network(&self, idle: &mut Idle) {
         let faults = !self.scenario.faults.is_empty();
         let settings = &self.scenario.network.settings;
-        if !faults || self.is_closed() {
+        if !faults || self.engine() == Some(Engine::Analytic) {
             idle.table("network.routing", |idle| settings.routing.unused_without_faults(idle));
         }
         idle.table("network", |idle| match self.engine() {

@@ -67,18 +67,21 @@ pub fn predicted(
 /// A phase that takes at most this many times what an undisturbed group takes meets nobody.
 const UNDISTURBED: f64 = 1.0005;
 
-/// A step that is known, if one link were free. Phases that do not cross it stay as they are, and
-/// so do those that are undisturbed: every group is held by NICs of its own, and this link is one
-/// of many.
+/// A step that is known, if one link were free, both ways, and not slow. Phases that do not cross
+/// it stay as they are. So do those that are undisturbed, unless it is slow: every group is held by
+/// NICs of its own, and this link is one of many.
 pub(super) fn with_free_link(
     loaded: &Loaded,
     world: &JobWorld<'_>,
     engine: Engine,
     (known, link): (&Prediction, LinkId),
 ) -> Result<Prediction, Failure> {
+    let repaired = world.with_repaired(link);
+    let world = repaired.as_ref().unwrap_or(world);
     let gains = |phase: &&Phase| {
         let uses = |link| phase.links.get(link).is_some_and(|used| 0 < used.bytes);
-        (uses(link) || uses(world.fabric().reverse(link))) && UNDISTURBED < phase.slowdown()
+        let crosses = uses(link) || uses(world.fabric().reverse(link));
+        crosses && (repaired.is_some() || UNDISTURBED < phase.slowdown())
     };
     let known = known.phases.iter().filter(|phase| !gains(phase)).cloned().collect();
     let mut run = |fabric: &Fabric, transfers: &Transfers| {
