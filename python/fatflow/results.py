@@ -2423,7 +2423,7 @@ class Operations(Record):
     files: list[FileRow]
     """What they are told."""
 
-    keys: list[str]
+    set_keys: list[str]
     """Keys of `[network]` that are not what the transport begins with."""
 
     told: list[Told]

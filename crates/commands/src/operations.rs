@@ -32,7 +32,7 @@ pub struct Operations {
     /// What they are told.
     pub files: Vec<FileRow>,
     /// Keys of `[network]` that are not what the transport begins with.
-    pub keys: Vec<String>,
+    pub set_keys: Vec<String>,
     /// What is told of its kind, with sources.
     pub told: Vec<Told>,
 }
@@ -75,7 +75,7 @@ impl Operations {
         let mut written = loaded.clone();
         written.scenario.network = loaded.network_as_written().clone();
         let transport = written.scenario.network.transport;
-        let keys = keys(&written)?;
+        let set_keys = keys(&written)?;
         let mut files = Vec::new();
         for (name, on, text) in write::of_network(&written) {
             let devices = match on {
@@ -88,7 +88,7 @@ impl Operations {
             }
         }
         if transport == Transport::Infiniband {
-            let settings = keys.len() as u64;
+            let settings = set_keys.len() as u64;
             let name = "subnet manager".to_owned();
             files.push(FileRow { name, devices: 1, settings, lines: settings });
         }
@@ -104,7 +104,7 @@ impl Operations {
             lines: files.iter().map(|row| row.lines * row.devices).sum(),
             told: told(transport, loaded),
             files,
-            keys,
+            set_keys,
         })
     }
 }
@@ -226,7 +226,7 @@ pub(crate) fn show(sheet: Sheet, names: &[String], columns: &[Operations]) -> Sh
     row("devices to configure", |one| one.devices);
     row("settings", |one| one.settings);
     row("lines, on all devices", |one| one.lines);
-    row("keys that differ from the transport's", |one| one.keys.len() as u64);
+    row("keys that differ from the transport's", |one| one.set_keys.len() as u64);
     let mut told = Table::new([
         ("told, not computed", Align::Left),
         ("of", Align::Left),

@@ -143,10 +143,13 @@ fn operators_are_asked_for_what_the_files_say() {
     // Trust and pauses by `mlnx_qos`, both ends of DCQCN by `echo`.
     let nic = roce.files.iter().find(|file| file.name == "nic.sh").unwrap();
     assert_eq!((nic.devices, nic.settings), (summary.nodes, 4));
-    assert!(roce.keys.is_empty() || !roce.keys.contains(&"ecn.min".to_owned()), "{roce:?}");
+    assert!(roce.set_keys.is_empty() || !roce.set_keys.contains(&"ecn.min".to_owned()), "{roce:?}");
     let hashed = ["network.routing.policy=e-ecmp", "network.ecn.min=50KiB"];
     let (tuned, _) = of(&hashed);
-    assert!(tuned.keys.contains(&"ecn.min".to_owned()), "closed forms do not obey it: {tuned:?}");
+    assert!(
+        tuned.set_keys.contains(&"ecn.min".to_owned()),
+        "closed forms do not obey it: {tuned:?}"
+    );
     assert!(tuned.files.iter().any(|file| file.name == "udf-hash.txt") && roce.lines < tuned.lines);
     let (credits, _) = of(&[
         "network.transport=infiniband",
