@@ -90,7 +90,7 @@ def main():
             layouts = found["layouts"]
             close += found["behind"] <= CLOSE
             looked += layouts["predicted"]
-            seconds += layouts["seconds"]
+            seconds += layouts["wall_s"]
             print(
                 f"| `{found['row']}` | {found['own']} | {found['step']:.3f} s | {found['name']} "
                 f"| {found['best']:.3f} s | {100 * found['behind']:.1f} % "

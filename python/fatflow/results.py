@@ -2977,7 +2977,7 @@ class Layouts(Record):
     predicted: int
     """Those that were predicted by closed forms before time was up."""
 
-    seconds: float
+    wall_s: float
     """Seconds that this took."""
 
     by_engine: int

@@ -63,7 +63,7 @@ pub struct Layouts {
     /// Those that were predicted by closed forms before time was up.
     pub predicted: usize,
     /// Seconds that this took.
-    pub seconds: f64,
+    pub wall_s: f64,
     /// Layouts that the engine was asked for after that.
     pub by_engine: usize,
     /// The best of them, and those that no other beats in step, memory and cost.
@@ -140,9 +140,9 @@ pub(super) fn search(
     let others = others.map(|one| change(one, now)).collect();
     let first = first.into_iter().map(|one| change(one, now)).collect();
     let mixes = all.len();
-    let seconds = clock.meter.wall_s() - began_s;
+    let wall_s = clock.meter.wall_s() - began_s;
     let best = front(scored);
-    let layouts = Layouts { mixes, looked_at, legal, fit, predicted, seconds, by_engine: 0, best };
+    let layouts = Layouts { mixes, looked_at, legal, fit, predicted, wall_s, by_engine: 0, best };
     (layouts, first, others)
 }
 

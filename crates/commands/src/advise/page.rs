@@ -47,7 +47,7 @@ impl Answer for Advice {
             let text = format!(
                 "Of {mixes} mixes {looked} were looked at by closed forms in {:.1} s; {legal} are \
                  legal, {fit} fit memory, and {engine} of the best were asked of the engine.",
-                layouts.seconds
+                layouts.wall_s
             );
             sheet = sheet.heading("Layouts").text(text).chart(pareto(layouts, Axis::Memory));
             sheet = sheet.chart(pareto(layouts, Axis::Cost));
