@@ -1,6 +1,17 @@
 #!/usr/bin/env bash
 # run.sh FATFLOW: real packets between processes of this machine, on loopback and in namespaces of
-# their own. What is not allowed or not installed here is skipped, by name.
+# their own. tshark and scapy read the captures and are installed here; namespaces that are not
+# allowed are skipped, by name.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-exec python3 "$here/check.py" "$(realpath "$1")" "$here/../../scenarios/live-8.toml"
+fatflow=$(realpath "$1")
+if ! command -v tshark >/dev/null; then
+    sudo=""
+    [ "$(id -u)" = 0 ] || sudo="sudo"
+    $sudo apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends tshark
+fi
+tools="${CARGO_TARGET_DIR:-$here/../../target}/live"
+[ -x "$tools/bin/python" ] || python3 -m venv "$tools"
+"$tools/bin/pip" install --quiet --disable-pip-version-check scapy==2.8.0
+exec "$tools/bin/python" "$here/check.py" "$fatflow" "$here/../../scenarios/live-8.toml"
