@@ -35,17 +35,16 @@ const MOST: f64 = 0.8;
 /// Fewer than this say nothing.
 const FEWEST: f64 = 8.0;
 
-/// Adds a value; what stands for "not supported" is skipped.
+/// Adds a value. A number by which a tool says that it has none, and what is too much to keep,
+/// count as skipped.
 fn add(reading: &mut Reading<'_>, device: &str, name: &str, value: f64, line: u64) {
     let observed = &mut *reading.observed;
-    if !value.is_finite() || NO_VALUE <= value {
+    let is_none = !value.is_finite() || NO_VALUE <= value;
+    if is_none || MAX_SAMPLES <= observed.counters.len() {
         reading.source.skipped += 1;
         return;
     }
     reading.source.read += 1;
-    if MAX_SAMPLES <= observed.counters.len() {
-        return;
-    }
     let source = observed.sources.len();
     observed.counters.push(Sample {
         host: String::new(),
