@@ -362,3 +362,55 @@ impl Row {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(line: &str) -> Row {
+        let header = "id,collective,algorithm,gpu,gpus,gpus_per_node,transport,in_network,bytes,\
+            measured_busbw_GBps";
+        let fields = |line: &str| line.split(',').map(str::to_owned).collect::<Vec<_>>();
+        Row::read(&fields(header), &fields(line)).unwrap()
+    }
+
+    fn predicted(row: &Row, engine: Engine) -> f64 {
+        let set = vec!["cluster.gpus=8".to_owned()];
+        let request = scenario::Request { set, ..scenario::Request::default() };
+        let catalogue = scenario::load(&request).expect("it is valid").scenario.catalogue;
+        row.predict(&catalogue, engine, &Settings::default()).unwrap().predicted
+    }
+
+    #[test]
+    fn collectives_and_algorithms_are_known_by_other_names() {
+        assert_eq!(collective_of("alltoall_perf"), Some(Collective::AllToAll));
+        assert_eq!(collective_of("SendRecv"), Some(Collective::SendRecv));
+        assert_eq!(collective_of("scan"), None);
+        assert_eq!(algorithm_of("NVLSTree"), Ok(Some("nvls_tree")));
+        assert_eq!(algorithm_of("CollnetChain"), Ok(Some("collnet-chain")));
+        assert_eq!(algorithm_of("Auto"), Ok(None));
+        assert!(algorithm_of("star").is_err());
+        let chain = row("a,all_reduce,collnet_chain,H100,64,8,infiniband,,1073741824,300");
+        assert_eq!((chain.sharp, chain.cluster.gpu.as_str()), (Usage::Enabled, "h100-sxm"));
+    }
+
+    /// Oracle: two domains of 72 send half of everything over 72 NICs of 50 GB/s each. The flows of
+    /// a rail leave by all NICs of it, as the closed form counts.
+    #[test]
+    fn an_all_to_all_of_large_domains_uses_every_nic() {
+        let row = row("a,all_to_all,,gb200,144,4,infiniband,,1073741824,100");
+        let [closed, flow] = [Engine::Analytic, Engine::Flow].map(|engine| predicted(&row, engine));
+        let bound = 143.0 / 72.0 * 50.0;
+        assert!(0.9 * bound < closed && closed < bound, "{closed} of {bound}");
+        assert!((flow / closed - 1.0).abs() < 0.03, "{flow} beside {closed}");
+    }
+
+    /// NICs of 800 Gb/s have switches and a PCIe that carry them; nccl-tests' sendrecv fills one.
+    #[test]
+    fn nics_of_the_newest_generation_are_predicted() {
+        let row = row("a,sendrecv,,gb300,144,4,infiniband,,8589934592,90");
+        assert!((row.cluster.nic_gbps - 800.0).abs() < 1e-9);
+        let rate = predicted(&row, Engine::Analytic);
+        assert!(90.0 < rate && rate < 100.0, "{rate}");
+    }
+}
