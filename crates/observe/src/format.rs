@@ -47,6 +47,7 @@ pub const FORMATS: &[&Format] = &[
     &crate::trace::EVENTS,
     &records::FLIGHT_RECORDER_PICKLE,
     &records::FLIGHT_RECORDER,
+    &crate::trace::ROCPD,
     &crate::trace::ROCPROF_CSV,
     &crate::trace::ROCPROF_JSON,
     &crate::trace::WORKLOAD,

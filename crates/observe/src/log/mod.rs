@@ -10,6 +10,7 @@ mod prefix;
 mod training;
 pub mod words;
 
+pub(crate) use nccl::type_bytes;
 pub(crate) use nccl_tests::add as add_benchmark;
 
 use memchr::memmem::Finder;
