@@ -53,6 +53,7 @@ pub const FORMATS: &[&Format] = &[
     &crate::trace::WORKLOAD,
     &crate::trace::EXECUTION,
     &crate::trace::CHAKRA,
+    &crate::trace::GROUPS,
     &records::INSPECTOR,
     &records::PROFILER,
     &records::EXAMPLE_PROFILER,

@@ -13,7 +13,7 @@ mod spans;
 mod sqlite;
 mod workload;
 
-pub use chakra::FORMAT as CHAKRA;
+pub use chakra::{FORMAT as CHAKRA, GROUPS};
 pub use events::FORMAT as EVENTS;
 pub use execution::FORMAT as EXECUTION;
 pub use rocpd::FORMAT as ROCPD;
