@@ -10,9 +10,11 @@
 //! What queue pairs would have sent is known in one of two ways:
 //!
 //! * *Coasting*: every rate is fixed until a timer changes it ([`Sender::coasts_until`]), all links
-//!   have room for the sum of the rates, and no queue can reach a threshold for marks. Then each
+//!   have time for the sum of the rates, and no queue can reach a threshold for marks. Then each
 //!   sends a packet every so many picoseconds until the first timer. What is off is less than a
-//!   packet for each queue pair, however often this happens.
+//!   packet for each queue pair, however often this happens. If one link has too little time, its
+//!   queue grows: until it comes near the threshold, what it would have gained is put there at
+//!   once, in turns.
 //! * *Sampling*: rates move all the time but about a mean that stays ([`Sender::settles`]). What was
 //!   acknowledged is written down from time to time; when the means of eight batches say that the
 //!   mean of each queue pair is known ([`PRECISE`]), it is taken for the rate until
@@ -31,7 +33,7 @@ use traffic::{Counters, OpKind};
 use units::{Id, IdVec, Span, Time};
 
 use crate::ids::{PairId, Raw};
-use crate::packet::{MARKED, PATH_END, Packet, Purpose};
+use crate::packet::{LANE_SHIFT, MARKED, PATH_END, Packet, Purpose};
 use crate::pair::Pair;
 use crate::port::NOWHERE;
 use crate::simulation::Simulation;
@@ -45,6 +47,9 @@ const COASTING: u64 = 2_500_000;
 /// where a link is overloaded.
 const WORTH: u64 = 2;
 const OVERLOADED: u64 = 8;
+
+/// And where notifications have come.
+const NOTIFIED: u64 = 4;
 
 /// Time between two looks at queue pairs that settle, in base round trips.
 const SAMPLING: u64 = 8;
@@ -70,6 +75,9 @@ const UNLIKELY: f64 = 2.0;
 /// So many standard errors are told as the bound: the furthest of some dozen queue pairs, and batches
 /// that are not as independent as they are taken for.
 const ERRORS: f64 = 5.0;
+
+/// A queue that grows is let grow to this share of the threshold for marks.
+const NEAR_MARKS: f64 = 0.8;
 
 /// The most of a link's time that paced queue pairs may take.
 const ROOM: f64 = 0.995;
@@ -125,6 +133,16 @@ struct Known {
 struct Stretch {
     span: u64,
     packets: Vec<(PairId, u32)>,
+    /// The link whose queue grows meanwhile.
+    overload: Option<Overload>,
+}
+
+/// A link that has too little time for what is sent over it.
+#[derive(Clone, Copy)]
+struct Overload {
+    link: LinkId,
+    /// What is sent over it, as a share of what it carries.
+    load: f64,
 }
 
 /// What came of a look.
@@ -322,7 +340,7 @@ impl Simulation<'_> {
         if active.iter().all(|(pair, _)| control(*pair).settles()) {
             return self.judge_sample(at, active);
         }
-        Verdict::Wait(0)
+        Verdict::Wait(at + NOTIFIED * COASTING)
     }
 
     /// The queue pairs that send, and the message of each; nothing if one does anything else.
@@ -372,11 +390,18 @@ impl Simulation<'_> {
         if span < WORTH * COASTING {
             return Verdict::Wait(if until == NEVER { 0 } else { until + 1 });
         }
-        if !self.has_time(active) {
+        self.add_up_loads(active);
+        let Ok(overload) = self.overload() else {
             return Verdict::Wait(at + OVERLOADED * COASTING);
-        }
-        if !self.has_room(at) || self.has_marks_under_way() {
+        };
+        if !self.has_room(at, overload) || self.has_marks_under_way() {
             return Verdict::Wait(0);
+        }
+        if let Some(overload) = overload {
+            span = span.min(self.time_until_marks(overload));
+            if span < WORTH * COASTING {
+                return Verdict::Wait(at + OVERLOADED * COASTING);
+            }
         }
         let mut packets = Vec::with_capacity(active.len());
         for (number, _) in active {
@@ -386,12 +411,11 @@ impl Simulation<'_> {
             *rest = time % gap;
             packets.push((*number, (time / gap) as u32));
         }
-        Verdict::Pass(Stretch { span, packets })
+        Verdict::Pass(Stretch { span, packets, overload })
     }
 
-    /// Whether every link has time for what queue pairs send over it, so that no more than one
-    /// packet of each ever waits.
-    fn has_time(&mut self, active: &[(PairId, u32)]) -> bool {
+    /// How much of each link's time queue pairs take.
+    fn add_up_loads(&mut self, active: &[(PairId, u32)]) {
         let full = self.full_packet();
         let mut loads = std::mem::take(&mut self.steady.loads);
         let mut loaded = std::mem::take(&mut self.steady.loaded);
@@ -408,13 +432,33 @@ impl Simulation<'_> {
                 *count += 1;
             }
         }
-        let has_time = loaded.iter().all(|link| loads[*link].0 <= ROOM);
         (self.steady.loads, self.steady.loaded) = (loads, loaded);
-        has_time
+    }
+
+    /// The link that has too little time; an error if there are several, or if it is a NIC's.
+    fn overload(&self) -> Result<Option<Overload>, ()> {
+        let loaded = self.steady.loaded.iter().copied();
+        let mut over = loaded.filter(|link| ROOM < self.steady.loads[*link].0);
+        let Some(link) = over.next() else { return Ok(None) };
+        let load = self.steady.loads[link].0;
+        let is_simple = over.next().is_none() && 1.0 < load && self.is_switch_port(link);
+        if is_simple { Ok(Some(Overload { link, load })) } else { Err(()) }
+    }
+
+    /// How long the queue of a link that has too little time stays below the threshold for marks.
+    fn time_until_marks(&self, Overload { link, load }: Overload) -> u64 {
+        let ecn = &self.input.settings.ecn;
+        if !ecn.enabled {
+            return 0;
+        }
+        let (port, full) = (&self.net.ports[link], self.full_packet());
+        let room = NEAR_MARKS * ecn.min.get() as f64 - f64::from(port.queued);
+        let takes = port.time_to_send(full, self.input.clock);
+        (room.max(0.0) / full as f64 * takes as f64 / (load - 1.0)) as u64
     }
 
     /// Whether no more than one packet of each waits now, and that is too little to be marked.
-    fn has_room(&mut self, at: u64) -> bool {
+    fn has_room(&mut self, at: u64, overload: Option<Overload>) -> bool {
         let (full, ecn) = (self.full_packet(), &self.input.settings.ecn);
         let loaded = std::mem::take(&mut self.steady.loaded);
         let has_room = loaded.iter().all(|link| {
@@ -423,7 +467,8 @@ impl Simulation<'_> {
             let (port, most) = (&self.net.ports[*link], count * full);
             let is_marked = ecn.enabled && 1 < count && ecn.min.get() <= most;
             let is_held = port.paused != 0 || port.pausing != 0;
-            u64::from(port.queued) <= most && !is_marked && !is_held
+            let grows = overload.is_some_and(|overload| overload.link == *link);
+            (grows || u64::from(port.queued) <= most) && !is_marked && !is_held
         });
         self.steady.loaded = loaded;
         has_room
@@ -488,7 +533,7 @@ impl Simulation<'_> {
         *sampled += span;
         sample.active.clear();
         self.steady.known = Some(known);
-        Some(Stretch { span, packets })
+        Some(Stretch { span, packets, overload: None })
     }
 
     /// The rates of those that are left of a set whose rates were known: each keeps its share of the
@@ -538,14 +583,108 @@ impl Simulation<'_> {
         let shift = self.steady.in_all() + stretch.span;
         self.steady.passed.push((at, shift));
         self.steady.jumps += 1;
-        self.time.now = self.time.now.max(at.saturating_sub(1));
-        for (number, packets) in &stretch.packets {
-            self.shorten_message(*number, *packets);
+        self.time.now = self.time.now.max(at);
+        let extra = match stretch.overload {
+            Some(overload) => self.grow_queue(overload, stretch),
+            None => vec![0; stretch.packets.len()],
+        };
+        for ((number, packets), extra) in stretch.packets.iter().zip(extra) {
+            self.shorten_message(*number, packets - extra);
             let pair = &mut self.ends.pairs[*number];
             pair.control.coast(Time::from_ps(at), Span::from_ps(stretch.span));
             pair.timer_at = NEVER;
             self.update_limit(*number);
         }
+    }
+
+    /// Lets the queue of a link grow by what it could not send: packets that were sent meanwhile are
+    /// put there, and those that are on their way there are later ones. Returns how many of each
+    /// queue pair that are.
+    fn grow_queue(&mut self, Overload { link, .. }: Overload, stretch: &Stretch) -> Vec<u32> {
+        let takes = self.net.ports[link].time_to_send(self.full_packet(), self.input.clock);
+        let place = |number: PairId| {
+            let mut way = self.links_from(self.ends.pairs[number].route);
+            way.position(|other| other == link).map(|at| at as u32)
+        };
+        let places: Vec<Option<u32>> = stretch.packets.iter().map(|(pair, _)| place(*pair)).collect();
+        let crossing = stretch.packets.iter().zip(&places).filter(|(_, place)| place.is_some());
+        let sent: u64 = crossing.map(|((_, packets), _)| u64::from(*packets)).sum();
+        let share = 1.0 - (stretch.span / takes.max(1)) as f64 / sent.max(1) as f64;
+        let extra: Vec<u32> = stretch
+            .packets
+            .iter()
+            .zip(&places)
+            .map(|((_, packets), place)| match place {
+                Some(_) => (f64::from(*packets) * share.max(0.0)).round() as u32,
+                None => 0,
+            })
+            .collect();
+        let mut firsts = Vec::with_capacity(extra.len());
+        for (((number, _), place), extra) in stretch.packets.iter().zip(&places).zip(&extra) {
+            let ahead = place.map_or(0, |place| self.make_later(*number, place, *extra));
+            let pair = &mut self.ends.pairs[*number];
+            firsts.push(pair.next - ahead);
+            pair.next += extra;
+            pair.high += extra;
+            pair.sent_bytes += u64::from(*extra) * u64::from(self.input.sizes.mtu);
+        }
+        for turn in 0..extra.iter().copied().max().unwrap_or(0) {
+            for at in 0..extra.len() {
+                if let Some(place) = places[at].filter(|_| turn < extra[at]) {
+                    self.put_before(stretch.packets[at].0, place, firsts[at] + turn);
+                }
+            }
+        }
+        extra
+    }
+
+    /// Makes the packets of a queue pair later ones that have not yet reached a link of its way, the
+    /// one at this place; returns how many there are.
+    fn make_later(&mut self, number: PairId, place: u32, by: u32) -> u32 {
+        let route = self.ends.pairs[number].route;
+        let links: Vec<LinkId> = self.links_from(route).take(place as usize).collect();
+        let mut count = 0;
+        let mut delay = |packet: &mut Packet| {
+            // Behind the links of a way stands its end, so nobody else's packets are there.
+            if (route + 1..=route + place).contains(&packet.route) {
+                packet.psn += by;
+                count += 1;
+            }
+        };
+        for link in links {
+            let wire = self.net.ports[link].wire;
+            for behind in 0..wire.len() {
+                delay(&mut self.net.wires.places()[wire.place(behind)]);
+            }
+            let queues: Vec<_> =
+                self.net.ports[link].classes.iter().map(|class| class.queue).collect();
+            for queue in queues {
+                for behind in 0..queue.len() {
+                    delay(&mut self.net.queued.places()[queue.place(behind)].packet);
+                }
+            }
+        }
+        count
+    }
+
+    /// Lets a full packet of a queue pair reach the switch before the link at a place of its way.
+    fn put_before(&mut self, number: PairId, place: u32, psn: u32) {
+        let pair = &self.ends.pairs[number];
+        let size = self.input.sizes.mtu + self.input.sizes.data;
+        let packet = Packet {
+            at: 0,
+            psn,
+            sent: (self.time.now / 1_000) as u32,
+            route: pair.route + place,
+            size: size as u16,
+            purpose: Purpose::Data,
+            flags: pair.lane << LANE_SHIFT,
+        };
+        let before: Vec<LinkId> = self.links_from(pair.route).take(place as usize).collect();
+        before.iter().for_each(|link| self.net.ports[*link].bytes += u64::from(size));
+        self.accounts.counters.packets += 1;
+        self.accounts.counters.packet_hops += u64::from(place) - 1;
+        self.link_crossed(*before.last().expect("a NIC's link comes first"), packet);
     }
 
     /// Takes packets that are passed over off the message that a queue pair sends.
