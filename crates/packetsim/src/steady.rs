@@ -580,22 +580,22 @@ impl Simulation<'_> {
             let (number, _) = sample.active[pair];
             self.links_from(self.ends.pairs[number].route)
         };
-        for pair in 0..before.len() {
+        for (pair, rates) in before.iter().zip(&seen).enumerate() {
             for link in ways(pair) {
                 let sums = links.entry(link).or_default();
-                sums[0] += before[pair];
-                sums[1] += seen[pair];
+                sums[0] += rates.0;
+                sums[1] += rates.1;
             }
         }
         let load = |link: &LinkId| {
             links[link][1] * self.net.ports[*link].time_to_send(1_000, self.input.clock) as f64
         };
-        let mut rates = Vec::with_capacity(before.len());
-        for pair in 0..before.len() {
+        let scaled = |(pair, before): (usize, &f64)| {
             let busiest = ways(pair).max_by(|a, b| load(a).total_cmp(&load(b)))?;
             let [then, now] = links[&busiest];
-            rates.push(before[pair] * now / then);
-        }
+            Some(before * now / then)
+        };
+        let rates: Vec<f64> = before.iter().enumerate().map(scaled).collect::<Option<_>>()?;
         let span = sample.seen[looks[1]].0 - sample.seen[looks[0]].0;
         let expected = known.error.max(PRECISE / 2.0) * (known.span as f64 / span as f64).sqrt();
         let misses =

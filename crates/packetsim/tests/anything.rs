@@ -2,6 +2,8 @@
 //! asserts that itself), repeat themselves, and are the same when somebody looks on or when nobody
 //! can run ahead of the clock.
 
+#![expect(clippy::print_stderr, reason = "long runs say how much they saw")]
+
 use fabric::Fabric;
 use fabric::fault::{FaultConfig, FaultKind, Faults};
 use fabric::hardware::Reorder;
