@@ -296,7 +296,8 @@ pub enum Forward {
     #[default]
     Exact,
     /// The same, and acknowledgements arrive in the time that their way takes but take no time of
-    /// the links. A finding says how much of a link's time they would have taken at most.
+    /// the links, and time in which rates stay as they are is passed over. Findings say how well
+    /// completions are known.
     Bounded,
 }
 

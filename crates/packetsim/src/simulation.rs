@@ -353,6 +353,7 @@ impl Simulation<'_> {
     /// Runs to the end.
     pub(crate) fn run(&mut self, watch: &mut Watch<'_>) -> Outcome {
         let end = self.run_to_end(watch);
+        watch.jumps = self.repetition.jumps + self.steady.jumps;
         let share = self.settle();
         self.conclude(end, share)
     }
@@ -368,6 +369,7 @@ impl Simulation<'_> {
         if end == End::InVain {
             return None;
         }
+        watch.jumps = self.repetition.jumps + self.steady.jumps;
         let share = self.settle();
         Some(self.conclude(end, share))
     }
@@ -840,8 +842,11 @@ impl Simulation<'_> {
         for OpTimes { start, received, finish } in ops.iter_mut().flatten() {
             [*start, *received, *finish] = [*start, *received, *finish].map(real);
         }
+        self.time.now = self.steady.real(self.time.now);
+        // From here on the clock tells what its instants stand for.
+        self.steady = Steady::off();
         Share {
-            now: self.steady.real(self.time.now),
+            now: self.time.now,
             ops,
             received_at: std::mem::take(&mut self.ends.operations.received_at),
             links,
@@ -979,6 +984,8 @@ pub struct Watch<'a> {
     /// After a run on several: of each window the events of the thread that had most, which no
     /// thread can take from it.
     pub events_in_turn: u64,
+    /// After a run on one thread: how often it passed over time that it need not simulate.
+    pub jumps: u64,
     /// After a run that could have had more than one thread: why it had one.
     pub why_one_thread: Option<&'static str>,
 }

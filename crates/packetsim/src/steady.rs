@@ -12,7 +12,9 @@
 //! * *Coasting*: every rate is fixed until a timer changes it ([`Sender::coasts_until`]), all links
 //!   have time for the sum of the rates, and no queue can reach a threshold for marks. Then each
 //!   sends a packet every so many picoseconds until the first timer. What is off is less than a
-//!   packet for each queue pair, however often this happens. If one link has too little time, its
+//!   packet for each queue pair, however often this happens; but who is cut by how much at the next
+//!   marks depends on that packet. So rates are as far apart as they are seen to be after marks, and
+//!   how much that matters for a completion falls with the root of how often it is decided anew. If one link has too little time, its
 //!   queue grows: until it comes near the threshold, what it would have gained is put there at
 //!   once, in turns.
 //! * *Sampling*: rates move all the time but about a mean that stays ([`Sender::settles`]). What was
@@ -66,7 +68,7 @@ const LOOKS: usize = 2 * BATCHES;
 const MOST_LOOKS: usize = 4 * LOOKS;
 
 /// The mean of a queue pair's rate is known when its standard error is less than this share.
-const PRECISE: f64 = 0.014;
+const PRECISE: f64 = 0.017;
 
 /// The rates of a sample are used again if what is seen of them differs by less than so many times
 /// what such a short look is expected to miss.
@@ -99,7 +101,13 @@ pub(crate) struct Steady {
     sample: Sample,
     known: Option<Known>,
     looks: u64,
-    jumps: u64,
+    /// Stretches that were passed over.
+    pub jumps: u64,
+    /// Notifications have come since time was last passed over at fixed rates.
+    disturbed: bool,
+    /// How often they had, and the sum of how far rates lay apart then.
+    rounds: u64,
+    spread: f64,
     /// The largest standard error that a rate was taken with, and time passed over with it.
     error: f64,
     sampled: u64,
@@ -166,6 +174,9 @@ impl Steady {
             known: None,
             looks: 0,
             jumps: 0,
+            disturbed: false,
+            rounds: 0,
+            spread: 0.0,
             error: 0.0,
             sampled: 0,
         }
@@ -270,10 +281,10 @@ impl Sample {
         f64::from(after[pair] - before[pair]) / (end - begin) as f64
     }
 
-    /// The mean rates and the standard error of them as a share, leaving out the first quarter.
+    /// The mean rates and the standard error of them as a share, leaving out the first eighth.
     fn rates(&self) -> Option<Known> {
         let last = self.seen.len().checked_sub(1)?;
-        let size = (last - last / 4) / BATCHES;
+        let size = (last - last / 8) / BATCHES;
         if size < 2 {
             return None;
         }
@@ -340,6 +351,7 @@ impl Simulation<'_> {
         if active.iter().all(|(pair, _)| control(*pair).settles()) {
             return self.judge_sample(at, active);
         }
+        self.steady.disturbed = true;
         Verdict::Wait(at + NOTIFIED * COASTING)
     }
 
@@ -403,6 +415,9 @@ impl Simulation<'_> {
                 return Verdict::Wait(at + OVERLOADED * COASTING);
             }
         }
+        if std::mem::take(&mut self.steady.disturbed) {
+            self.note_spread(active);
+        }
         let mut packets = Vec::with_capacity(active.len());
         for (number, _) in active {
             let gap = self.ends.pairs[*number].gap.max(1);
@@ -412,6 +427,17 @@ impl Simulation<'_> {
             packets.push((*number, (time / gap) as u32));
         }
         Verdict::Pass(Stretch { span, packets, overload })
+    }
+
+    /// Notes how far the rates lie apart that congestion has left queue pairs with.
+    fn note_spread(&mut self, active: &[(PairId, u32)]) {
+        let rate = |(pair, _): &(PairId, u32)| self.ends.pairs[*pair].rate_bps as f64;
+        let rates: Vec<f64> = active.iter().map(rate).collect();
+        if let [_, _, ..] = rates[..] {
+            let (mean, error) = mean_and_error(&rates);
+            self.steady.spread += error * (rates.len() as f64).sqrt() / mean.max(1.0);
+        }
+        self.steady.rounds += 1;
     }
 
     /// How much of each link's time queue pairs take.
@@ -554,25 +580,26 @@ impl Simulation<'_> {
             let (number, _) = sample.active[pair];
             self.links_from(self.ends.pairs[number].route)
         };
-        for pair in 0..before.len() {
+        for (pair, rates) in before.iter().zip(&seen).enumerate() {
             for link in ways(pair) {
                 let sums = links.entry(link).or_default();
-                sums[0] += before[pair];
-                sums[1] += seen[pair];
+                sums[0] += rates.0;
+                sums[1] += rates.1;
             }
         }
         let load = |link: &LinkId| {
             links[link][1] * self.net.ports[*link].time_to_send(1_000, self.input.clock) as f64
         };
-        let mut rates = Vec::with_capacity(before.len());
-        for pair in 0..before.len() {
+        let scaled = |(pair, before): (usize, &f64)| {
             let busiest = ways(pair).max_by(|a, b| load(a).total_cmp(&load(b)))?;
             let [then, now] = links[&busiest];
-            rates.push(before[pair] * now / then);
-        }
+            Some(before * now / then)
+        };
+        let rates: Vec<f64> = before.iter().enumerate().map(scaled).collect::<Option<_>>()?;
         let span = sample.seen[looks[1]].0 - sample.seen[looks[0]].0;
         let expected = known.error.max(PRECISE / 2.0) * (known.span as f64 / span as f64).sqrt();
-        let misses = root_mean_square(rates.iter().zip(&seen).map(|(rate, seen)| seen / rate - 1.0));
+        let misses =
+            root_mean_square(rates.iter().zip(&seen).map(|(rate, seen)| seen / rate - 1.0));
         let (active, error) = (sample.active.clone(), known.error);
         let found = Known { active, rates, error, span: known.span };
         (misses <= UNLIKELY * expected).then_some(found)
@@ -606,7 +633,8 @@ impl Simulation<'_> {
             let mut way = self.links_from(self.ends.pairs[number].route);
             way.position(|other| other == link).map(|at| at as u32)
         };
-        let places: Vec<Option<u32>> = stretch.packets.iter().map(|(pair, _)| place(*pair)).collect();
+        let places: Vec<Option<u32>> =
+            stretch.packets.iter().map(|(pair, _)| place(*pair)).collect();
         let crossing = stretch.packets.iter().zip(&places).filter(|(_, place)| place.is_some());
         let sent: u64 = crossing.map(|((_, packets), _)| u64::from(*packets)).sum();
         let share = 1.0 - (stretch.span / takes.max(1)) as f64 / sent.max(1) as f64;
@@ -733,7 +761,7 @@ impl Simulation<'_> {
     }
 
     fn tell_of_steady_state(&mut self) {
-        let Steady { jumps, looks, error, sampled, .. } = self.steady;
+        let Steady { jumps, looks, rounds, spread, error, sampled, .. } = self.steady;
         let all = self.steady.real(self.time.now).max(1) as f64;
         if looks < LOOKS as u64 {
             return;
@@ -749,10 +777,19 @@ impl Simulation<'_> {
         let passed = 100.0 * self.steady.in_all() as f64 / all;
         let bound = 100.0 * ERRORS * error * sampled as f64 / all;
         let how = if sampled == 0 {
-            "rates were fixed there, and each queue pair is less than a packet off"
-                .to_owned()
+            let rounds = (rounds.max(1) as f64).sqrt();
+            let bound = 100.0 * ERRORS * spread / rounds.powi(3);
+            let ecn = &self.input.settings.ecn;
+            let what =
+                if ecn.enabled && ecn.min < ecn.max { "means over seeds" } else { "completions" };
+            format!(
+                "rates were fixed there, and each queue pair is less than a packet off; who is cut by \
+                 how much when marks come depends on that, so {what} are known to within {bound:.2} %"
+            )
         } else {
-            format!("rates there are means of samples, so completions are known to within {bound:.2} %")
+            format!(
+                "rates there are means of samples, so completions are known to within {bound:.2} %"
+            )
         };
         self.report_finding(format!(
             "steady state (`network.packet.forward`): {passed:.1} % of the time was passed over in \

@@ -632,7 +632,8 @@ impl Simulation<'_> {
         self.part.is_blind = true;
         let is_new = self.accounts.findings.iter().all(|finding| finding.text != text);
         if is_new && self.accounts.findings.len() < 1_000 {
-            self.accounts.findings.push(Finding { at: Time::from_ps(self.time.now), text });
+            let at = self.steady.real_time(Time::from_ps(self.time.now));
+            self.accounts.findings.push(Finding { at, text });
         }
     }
 }

@@ -4,10 +4,10 @@ use fabric::Fabric;
 use fabric::topology::{ClusterConfig, FabricConfig, LinkConfig, TopologyKind, build};
 use fabric::transport::Transport;
 use packetsim::Settings;
-use packetsim::cc::{CcConfig, none};
+use packetsim::cc::{CcConfig, dcqcn, hpcc, none};
 use packetsim::packet::Forward;
 use traffic::{Connection, Outcome, Transfers};
-use units::{Bytes, Random, Rate, Span};
+use units::{Bytes, Id, Random, Rate, Span};
 
 fn fabric() -> Fabric {
     let cluster = ClusterConfig {
@@ -53,12 +53,17 @@ fn run(fabric: &Fabric, transfers: &Transfers, settings: &Settings, forward: For
     outcome
 }
 
-/// The bound that a run tells, as a share.
-fn bound(outcome: &Outcome) -> f64 {
-    let found = outcome.findings.iter().find(|finding| finding.text.contains("acknowledgements"));
-    let text = &found.expect("it is told").text;
+/// The bound that the finding with these words tells, as a share.
+fn told(outcome: &Outcome, words: &str) -> f64 {
+    let found = outcome.findings.iter().find(|finding| finding.text.contains(words));
+    let text = &found.unwrap_or_else(|| panic!("{:?}", outcome.findings)).text;
     let share = text.split("to within ").nth(1).and_then(|rest| rest.split(' ').next());
     share.and_then(|share| share.parse::<f64>().ok()).expect("a number") / 100.0
+}
+
+/// What acknowledgements without links may change.
+fn bound(outcome: &Outcome) -> f64 {
+    told(outcome, "acknowledgements")
 }
 
 /// Bounded against whole: where nothing reacts to congestion, every completion within the bound
@@ -109,4 +114,88 @@ fn means_stay_within_the_bound_under_every_transport() {
         let error = (sums[1] / sums[0] - 1.0).abs();
         assert!(error <= most, "{transport:?}: {error} of {most}");
     }
+}
+
+/// How a finding about time that was passed over begins.
+const STEADY: &str = "steady state (`network.packet.forward`): ";
+
+/// Hosts 1 to `count` send as much to host 0, and one of them twice.
+fn incast(fabric: &Fabric, count: usize, bytes: Bytes) -> Transfers {
+    let mut transfers = Transfers::new();
+    let label = transfers.label("flow");
+    for from in 1..=count {
+        let (from, to) = (fabric.nic(from), fabric.nic(0));
+        let connection = transfers.connect(Connection { from, to, channel: 0, queue_pairs: 1 });
+        transfers.send(connection, bytes, label, &[]);
+        if connection == traffic::ConnectionId::from_index(0) {
+            transfers.send(connection, bytes, label, &[]);
+        }
+    }
+    transfers
+}
+
+/// The largest error of a completion, and the share of events that bounded took.
+fn compare(transfers: &Transfers, settings: &Settings) -> (f64, f64, Outcome) {
+    let fabric = fabric();
+    let [whole, bounded] = [Forward::Exact, Forward::Bounded]
+        .map(|forward| run(&fabric, transfers, settings, forward));
+    let mut largest = 0.0_f64;
+    for (a, b) in whole.ops.iter().zip(bounded.ops.iter()) {
+        let [a, b] = [a, b].map(|times| times.expect("it finished").finish.as_secs_f64());
+        largest = largest.max((b / a - 1.0).abs());
+    }
+    for (link, (a, b)) in whole.links.iter().zip(bounded.links.iter()).enumerate() {
+        assert_eq!(a.bytes, b.bytes, "link {link}");
+    }
+    assert_eq!(whole.counters.packets, bounded.counters.packets);
+    assert_eq!(whole.counters.packet_hops, bounded.counters.packet_hops);
+    let share = bounded.counters.events as f64 / whole.counters.events as f64;
+    (largest, share, bounded)
+}
+
+/// Bounded against whole: rates that only a timer changes are taken for granted until it does, and
+/// a queue that grows meanwhile is as long as it would be.
+#[test]
+fn fixed_rates_are_passed_over() {
+    let line = Rate::from_gbps(400);
+    let mut settings =
+        Settings { congestion: CcConfig::Dcqcn(dcqcn::Config::ns3(line)), ..Settings::default() };
+    (settings.ecn.min, settings.ecn.max) = (Bytes::new(400_000), Bytes::new(400_000));
+    settings.ecn.probability = 1.0;
+    let transfers = incast(&fabric(), 12, Bytes::from_mib(48));
+    let (error, share, bounded) = compare(&transfers, &settings);
+    let bound = told(&bounded, "rates were fixed there");
+    assert!(error < bound && bound < 0.1, "{error} of {bound}");
+    assert!(share < 0.25, "{share}");
+}
+
+/// Bounded against whole: rates that move about a mean are taken for it.
+#[test]
+fn settled_rates_are_passed_over() {
+    let config = hpcc::Config::ns3(Rate::from_gbps(400), Span::ZERO);
+    let congestion = CcConfig::Hpcc(hpcc::Config { base_rtt: None, ..config });
+    let settings = Settings { congestion, ..Settings::default() };
+    let transfers = incast(&fabric(), 12, Bytes::from_mib(192));
+    let (error, share, bounded) = compare(&transfers, &settings);
+    let bound = told(&bounded, "means of samples");
+    assert!(error < bound && bound < 0.1, "{error} of {bound}");
+    // Acknowledgements that take no links leave six tenths of the events by themselves.
+    assert!(share < 0.62, "{share}: {:?}", bounded.findings);
+    let passed = bounded.findings.iter().find_map(|finding| {
+        let (share, _) = finding.text.strip_prefix(STEADY)?.split_once(" %")?;
+        share.parse::<f64>().ok()
+    });
+    assert!(passed.is_some_and(|passed| 10.0 < passed), "{:?}", bounded.findings);
+}
+
+/// Where rates move all the time, the run says that it was simulated.
+#[test]
+fn a_run_without_steady_state_says_so() {
+    let fabric = fabric();
+    let transfers = incast(&fabric, 4, Bytes::from_mib(16));
+    let congestion = CcConfig::Timely(Default::default());
+    let settings = Settings { congestion, ..Settings::default() };
+    let bounded = run(&fabric, &transfers, &settings, Forward::Bounded);
+    let told = bounded.findings.iter().any(|finding| finding.text.contains("no steady state"));
+    assert!(told, "{:?}", bounded.findings);
 }

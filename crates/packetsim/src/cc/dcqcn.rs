@@ -484,6 +484,34 @@ mod tests {
         assert_eq!(cc.limit().rate.as_bps(), cut / 2 + 200_000_000_000);
     }
 
+    /// Agreement: time that passes at once changes what time that passes in steps does, and the
+    /// clock is where it was.
+    #[test]
+    fn coasting_is_the_same_as_waiting() {
+        for config in [Config::default(), Config::ns3(LINE)] {
+            let [mut waits, mut coasts] = [(); 2].map(|()| Dcqcn::new(&config, LINE));
+            for cc in [&mut waits, &mut coasts] {
+                (0..20).for_each(|us| cc.on_notified(at(us * 1_000)));
+                run_until(cc, at(30_000));
+            }
+            let (now, until) = (at(30_000), coasts.coasts_until().expect("it has been cut"));
+            let span = Span::from_ps(until.as_ps() - now.as_ps() - 1_000);
+            coasts.coast(now, span);
+            run_until(&mut waits, now + span);
+            for round in 1..2_000 {
+                let later = now + Span::from_us(round);
+                run_until(&mut waits, later + span);
+                run_until(&mut coasts, later);
+                assert_eq!(waits.limit(), coasts.limit(), "{round}");
+                if round % 700 == 0 {
+                    waits.on_notified(later + span);
+                    coasts.on_notified(later);
+                    assert_eq!(waits.limit(), coasts.limit(), "{round}");
+                }
+            }
+        }
+    }
+
     /// With a notification in every slot, alpha stays near one and the rate halves every 4 us.
     #[test]
     fn constant_marks_halve_the_rate_every_tick_down_to_the_floor() {
