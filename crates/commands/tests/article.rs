@@ -163,6 +163,9 @@ fn operators_are_asked_for_what_the_files_say() {
     assert!(vendors(&roce).contains("Broadcom") && vendors(&roce).contains("Huawei"));
     assert!(credits.told.iter().any(|told| told.text.contains("quantum-2: reduction")));
     assert!(roce.told.iter().chain(&credits.told).all(|told| !told.source.is_empty()));
+    let alone = fabric("small-128", &hashed);
+    let topo = commands::topo::run(&alone).with_operations(&alone).unwrap();
+    assert_eq!(topo.operations, Some(tuned), "topo counts the same");
 }
 
 /// Oracle: an expert model's exchanges come in bursts at the NIC's rate, with kernels between them.
