@@ -212,10 +212,13 @@ fn rank_of(file: &str) -> Option<u32> {
 
 /// Whether a text begins as a list of groups does: `{"1": [`.
 fn begins_groups(head: &[u8]) -> bool {
-    let plain: Vec<u8> = head.iter().copied().filter(|b| !b.is_ascii_whitespace()).take(64).collect();
+    let plain: Vec<u8> =
+        head.iter().copied().filter(|b| !b.is_ascii_whitespace()).take(64).collect();
     let digits = plain.iter().skip(2).take_while(|byte| byte.is_ascii_digit()).count();
     let behind = plain.get(2 + digits..).unwrap_or_default();
-    0 < digits && plain.starts_with(b"{\"") && behind.starts_with(b"\":[")
+    0 < digits
+        && plain.starts_with(b"{\"")
+        && behind.starts_with(b"\":[")
         && behind.get(3).is_some_and(u8::is_ascii_digit)
 }
 
@@ -252,7 +255,7 @@ fn node(message: &[u8]) -> Node {
         match (field, value) {
             (1, Field::Number(id)) => node.id = id,
             (3, Field::Number(kind)) => node.kind = kind,
-            // What field 4 names is the caller, which waits for this one: ASTRA-sim leaves it out too.
+            // Field 4 names the caller, which waits for this one: ASTRA-sim leaves it out too.
             (5, Field::Number(id)) => node.after.push(id),
             (5, Field::Bytes(mut packed)) => {
                 while let Some(id) = varint(&mut packed) {
