@@ -56,8 +56,11 @@ fn recognises(input: &Input<'_>) -> bool {
     let mut fields = Fields(&rest[..end]);
     match fields.next() {
         Some((1, Field::Bytes(version))) => {
-            let is_version = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
-            !version.is_empty() && version.iter().all(is_version)
+            // `0.0.4`, and what converters write: `1.0.2-chakra.0.0.4`.
+            let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b".-+_".contains(byte);
+            version.first().is_some_and(u8::is_ascii_digit)
+                && version.contains(&b'.')
+                && version.iter().all(is_part)
         }
         Some((2, Field::Bytes(attribute))) => {
             let mut inside = Fields(attribute);
