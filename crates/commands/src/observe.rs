@@ -18,6 +18,7 @@ pub mod calibrate;
 pub mod cluster;
 mod fit;
 pub mod follow;
+pub mod hand_over;
 pub mod http;
 mod page;
 pub mod replay;

@@ -2,17 +2,19 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use commands::Failure;
 use commands::observe::beside::compare;
 use commands::observe::calibrate::{Order, calibrate};
 use commands::observe::follow::{Follow, Followed, Place};
+use commands::observe::hand_over::{self, Asked, HandedOver};
 use commands::observe::http::Page;
 use commands::observe::replay::replay;
+use commands::observe::series::Sent;
 use commands::observe::{self, Report, Watch, cluster};
 use scenario::{Loaded, Purpose};
 use units::Span;
@@ -37,6 +39,7 @@ Examples:
   fatflow observe topo-m.txt ibnetdiscover.txt nccl.log --write cluster.toml
   fatflow observe traces/ --scenario my.toml --engine flow   (Chakra: as a job on that fabric)
   fatflow observe --follow http://node-0:9100/metrics http://node-1:9100/metrics --every 5s
+  fatflow observe --follow http://node-0:9100/metrics --scenario my.toml --every 5s
   fatflow observe --follow snapshots/ --metrics 127.0.0.1:9400 --on-finding ./tell-somebody
 
 Files are told apart by their content; gzip, zstd and tar are unpacked. A folder stands for the
@@ -47,7 +50,8 @@ pub(crate) struct Arguments {
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// Predict every collective and the step on this scenario, and show both side by side; run
-    /// Chakra execution traces as a job on its fabric
+    /// Chakra execution traces as a job on its fabric; with --follow, hand measured loads of its
+    /// NICs to `advise` when something is found
     #[arg(long, value_name = "SCENARIO")]
     scenario: Option<String>,
     /// Fit the constants that the files determine and write a scenario with them; with closed forms
@@ -60,7 +64,7 @@ pub(crate) struct Arguments {
     write: Option<PathBuf>,
     /// Look at pages of exporters (http://…), folders, files or standard input again and again, and
     /// tell what begins to look wrong, until interrupted
-    #[arg(long, conflicts_with_all = ["scenario", "calibrate"])]
+    #[arg(long, conflicts_with = "calibrate")]
     follow: bool,
     /// From one look to the next
     #[arg(long, value_name = "SPAN", requires = "follow", default_value = "5s")]
@@ -71,9 +75,42 @@ pub(crate) struct Arguments {
     /// Serve what is found as Prometheus metrics, at this address
     #[arg(long, value_name = "HOST:PORT", requires = "follow")]
     metrics: Option<String>,
+    /// With --scenario: how long `advise` may look for changes after a finding
+    #[arg(long, value_name = "SPAN", requires_all = ["follow", "scenario"], default_value = "30s")]
+    advise_for: Span,
     /// Run this command for each finding, with FATFLOW_FINDING, FATFLOW_CODE and FATFLOW_SOURCE
     #[arg(long, value_name = "CMD", requires = "follow")]
     on_finding: Option<String>,
+}
+
+/// Asks `advise` on a thread of its own, one finding at a time, while the cluster is followed.
+#[derive(Default)]
+struct Adviser {
+    running: Mutex<Option<JoinHandle<HandedOver>>>,
+}
+
+impl Adviser {
+    /// Asks, unless it is still busy: what it says then holds for findings that came meanwhile.
+    fn ask(&self, asked: &Asked, told: &Followed, loads: Vec<Sent>, stop: &Arc<AtomicBool>) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if running.is_none() {
+            let (asked, told, stop) = (asked.clone(), told.clone(), Arc::clone(stop));
+            let work = move || hand_over::ask(&asked, &told, loads, &stop);
+            *running = Some(thread::spawn(work));
+        }
+    }
+
+    /// What it has said since, if it has.
+    fn told(&self) -> Option<HandedOver> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_done = running.as_ref().is_some_and(JoinHandle::is_finished);
+        running.take_if(|_| is_done)?.join().ok()
+    }
+
+    /// Waits for what it is about to say.
+    fn finish(self) -> Option<HandedOver> {
+        self.running.into_inner().unwrap_or_else(PoisonError::into_inner)?.join().ok()
+    }
 }
 
 impl Arguments {
@@ -110,6 +147,8 @@ impl Arguments {
             let address = page.serve(at).map_err(cannot)?;
             terminal.remark(&format!("metrics: http://{address}/metrics"));
         }
+        let asked = self.scenario.as_ref().map(|name| self.asked(terminal, name)).transpose()?;
+        let adviser = Adviser::default();
         let mut followed = Follow::default();
         #[expect(clippy::disallowed_methods, reason = "a cluster is followed in real time")]
         let start = Instant::now();
@@ -120,8 +159,16 @@ impl Arguments {
                     terminal.remark(&told.words());
                     if told.over_s.is_none() {
                         self.tell(terminal, &told);
+                        if let Some(asked) = &asked {
+                            let stop = &terminal.interrupt.happened;
+                            adviser.ask(asked, &told, followed.sent(), stop);
+                        }
                     }
                 }
+                adviser.told().into_iter().for_each(|advice| {
+                    terminal.remark(&advice.words());
+                    followed.advice.push(advice);
+                });
                 page.set(followed.metrics());
                 let last = self.lasts.map(|span| Duration::from_secs_f64(span.as_secs_f64()));
                 if last.is_some_and(|last| last < start.elapsed() + every) {
@@ -134,8 +181,19 @@ impl Arguments {
                 }
             }
         });
+        followed.advice.extend(adviser.finish());
         terminal.answer("observe", None, &followed)?;
         Ok(terminal.ending())
+    }
+
+    /// What `advise` needs to know of the scenario.
+    fn asked(&self, terminal: &Terminal, scenario: &str) -> Result<Asked, Stop> {
+        let engine = terminal.engine()?;
+        let argument = ScenarioArgument { scenario: scenario.to_owned() };
+        let loaded = terminal.load(&argument, Purpose::Run(engine))?;
+        let request = terminal.request(Some(scenario), Purpose::Run(engine));
+        let budget_s = self.advise_for.as_secs_f64();
+        Ok(Asked { request, engine, nics: loaded.fabric().nics(), budget_s })
     }
 
     /// Runs the user's command for a finding, without waiting for it.

@@ -17,8 +17,9 @@ use report::number::significant;
 use report::{Align, Answer, Sheet, Table};
 use serde::Serialize;
 
+use super::hand_over::HandedOver;
 use super::http::{self, Url};
-use super::series::{Detector, has_counters, parse};
+use super::series::{Detector, Sent, has_counters, parse};
 
 /// The most bytes of a file, or of standard input, that are looked at: its end.
 const LONGEST: usize = 64 << 20;
@@ -135,6 +136,9 @@ pub struct Follow {
     pub sources: BTreeMap<String, Looks>,
     /// What was found, in the order of time.
     pub findings: Vec<Followed>,
+    /// What `advise` said to measured loads, if a scenario was given.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub advice: Vec<HandedOver>,
     #[serde(skip)]
     detector: Detector,
     /// The place in `findings` of those that are not over, by what they are.
@@ -162,6 +166,11 @@ impl Follow {
             }
         }
         told
+    }
+
+    /// What every NIC sends now.
+    pub fn sent(&self) -> Vec<Sent> {
+        self.detector.sent()
     }
 
     fn read(
@@ -316,6 +325,7 @@ impl Answer for Follow {
             table.row([name.clone(), looks.read.to_string(), looks.failed.to_string(), why]);
         }
         sheet = sheet.table(table);
+        sheet = self.advice.iter().fold(sheet, |sheet, advice| advice.show(sheet));
         if 0 < self.detector.left_out {
             let more = self.detector.left_out;
             sheet =

@@ -9,6 +9,9 @@
 
 use std::collections::BTreeMap;
 
+use ::observe::counter::parse_sample;
+use serde::Serialize;
+
 /// Intervals before anything is found.
 const LEARNED: usize = 3;
 /// Intervals that are remembered as usual.
@@ -116,23 +119,15 @@ impl Counts {
 /// skipped, as Prometheus does with comments.
 pub fn parse(text: &str) -> BTreeMap<String, f64> {
     let mut values = BTreeMap::new();
-    for line in text.lines() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
+    for line in text.lines().map(str::trim).filter(|line| !line.starts_with('#')) {
+        let Some((name, labels, value)) = parse_sample(line) else { continue };
+        if !value.is_finite() {
             continue;
         }
-        let end = match line.find('{') {
-            Some(open) => match line[open..].rfind('}') {
-                Some(close) => open + close + 1,
-                None => continue,
-            },
-            None => line.find(char::is_whitespace).unwrap_or(line.len()),
-        };
-        let (name, rest) = line.split_at(end);
-        let value = rest.split_whitespace().next().and_then(|value| value.parse::<f64>().ok());
-        if let Some(value) = value.filter(|value| value.is_finite()) {
-            values.insert(name.to_owned(), value);
-        }
+        let labels = labels.iter().map(|(label, value)| format!("{label}=\"{value}\""));
+        let labels = labels.collect::<Vec<_>>().join(",");
+        let key = if labels.is_empty() { name.to_owned() } else { format!("{name}{{{labels}}}") };
+        values.insert(key, value);
     }
     values
 }
@@ -197,6 +192,17 @@ pub struct Change {
     pub delay_s: f64,
 }
 
+/// What a NIC sends, as its counter tells.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Sent {
+    /// Which counter, with its source and labels.
+    pub series: String,
+    /// In the last interval.
+    pub gbps: f64,
+    /// What it usually does.
+    pub usual_gbps: f64,
+}
+
 /// All counters of all sources.
 #[derive(Debug, Default)]
 pub struct Detector {
@@ -234,6 +240,24 @@ impl Detector {
         }
         let peers = self.peers();
         seen.iter().filter_map(|key| self.judge(key, &peers)).collect()
+    }
+
+    /// What every NIC sends, in the order of sources and labels: counters of InfiniBand ports, or,
+    /// where there are none, of interfaces.
+    pub fn sent(&self) -> Vec<Sent> {
+        let of = |part: &str| -> Vec<Sent> {
+            let is_sent = |(_, series): &(&String, &Series)| {
+                series.counts == Counts::Bytes && series.name.contains(part)
+            };
+            let sent = |(key, series): (&String, &Series)| {
+                let gbps = |bytes: f64| 8e-9 * bytes;
+                let usual_gbps = gbps(series.mean());
+                Some(Sent { series: key.clone(), gbps: gbps(series.last?.0), usual_gbps })
+            };
+            self.series.iter().filter(is_sent).filter_map(sent).collect()
+        };
+        let ports = of("data_transmitted");
+        if ports.is_empty() { of("transmit_bytes") } else { ports }
     }
 
     /// By name of bytes counters, the middle of what they do over what they did.

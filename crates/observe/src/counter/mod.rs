@@ -15,7 +15,7 @@ mod tools;
 mod topology;
 
 pub use fabric::{IBNETDISCOVER, SLURM};
-pub use prometheus::FORMAT as PROMETHEUS;
+pub use prometheus::{FORMAT as PROMETHEUS, Labels, parse as parse_sample};
 pub use sonic::{JSON as SONIC_JSON, TABLES as SONIC_TABLES};
 pub use tools::{ETHTOOL, PERFQUERY, RDMA, SYSFS};
 pub use topology::{LLDP_JSON, LLDP_LIST, LLDP_TABLE, SMI};

@@ -23,11 +23,11 @@ fn recognises(input: &Input<'_>) -> bool {
     !all.is_empty() && all.iter().all(|line| line.contains('{') && parse(line).is_some())
 }
 
-/// Labels with their values.
-type Labels<'a> = Vec<(&'a str, &'a str)>;
+/// Labels with their values, as they are written.
+pub type Labels<'a> = Vec<(&'a str, &'a str)>;
 
-/// Name, labels and value.
-fn parse(line: &str) -> Option<(&str, Labels<'_>, f64)> {
+/// Name, labels and value of a line; none if it is no sample.
+pub fn parse(line: &str) -> Option<(&str, Labels<'_>, f64)> {
     let end = line.find(['{', ' '])?;
     let (name, rest) = line.split_at(end);
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b':';

@@ -123,7 +123,7 @@ fn gpus_per_host(joins: &[Join]) -> usize {
     gpus.values().map(BTreeSet::len).max().unwrap_or(0)
 }
 
-/// The group that a rank without a name belongs to: the first of those that lack ranks and this one.
+/// The group that a rank without a name belongs to: the first of those that lack it.
 /// Where a server could hold the whole group, ranks of one server are put together if no
 /// connection leaves it, and otherwise ranks of the same server, or else of the same device.
 fn place_of(groups: &[Vec<Join>], lacking: &[usize], join: &Join, per_host: usize) -> usize {

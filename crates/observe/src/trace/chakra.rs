@@ -56,8 +56,11 @@ fn recognises(input: &Input<'_>) -> bool {
     let mut fields = Fields(&rest[..end]);
     match fields.next() {
         Some((1, Field::Bytes(version))) => {
-            let is_version = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
-            !version.is_empty() && version.iter().all(is_version)
+            // `0.0.4`, and what converters write: `1.0.2-chakra.0.0.4`.
+            let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b".-+_".contains(byte);
+            version.first().is_some_and(u8::is_ascii_digit)
+                && version.contains(&b'.')
+                && version.iter().all(is_part)
         }
         Some((2, Field::Bytes(attribute))) => {
             let mut inside = Fields(attribute);
@@ -255,7 +258,7 @@ fn node(message: &[u8]) -> Node {
         match (field, value) {
             (1, Field::Number(id)) => node.id = id,
             (3, Field::Number(kind)) => node.kind = kind,
-            // What field 4 names is the caller, which waits for this one: ASTRA-sim leaves it out too.
+            // Field 4 names the caller, which waits for this one: ASTRA-sim leaves it out too.
             (5, Field::Number(id)) => node.after.push(id),
             (5, Field::Bytes(mut packed)) => {
                 while let Some(id) = varint(&mut packed) {

@@ -2,7 +2,8 @@
 //!
 //! * `events`: trace-event JSON of PyTorch (Kineto) and of XLA, event by event.
 //! * `spans`: kernels that compute and kernels that communicate, and what hides what.
-//! * `rocprof`: tables of rocprofv3. `rocpd`: its database, with `sqlite`. `chakra`: execution traces. `workload`: texts of simulators.
+//! * `rocprof`: tables of rocprofv3. `rocpd`: its database, with `sqlite`.
+//! * `chakra`: execution traces. `workload`: texts of simulators.
 
 mod chakra;
 mod events;
