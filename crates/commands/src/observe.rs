@@ -1,7 +1,7 @@
 //! `observe`: what a real cluster wrote down, as the figures that other commands predict.
 //!
 //! Files are read by the crate `observe`; here stands how its answer is shown ([`page`]), what a
-//! scenario predicts beside it ([`beside`]), constants that are fitted to it ([`calibrate`]), and
+//! scenario predicts beside it ([`beside`]), execution traces run on it ([`replay`]), constants that are fitted to it ([`calibrate`]), and
 //! how a running cluster is followed ([`follow`]).
 
 use std::path::PathBuf;
@@ -18,10 +18,12 @@ mod fit;
 pub mod follow;
 pub mod http;
 mod page;
+pub mod replay;
 pub mod series;
 
 use beside::Beside;
 use calibrate::Calibration;
+use replay::Replayed;
 
 /// What was observed.
 #[derive(Debug, Serialize)]
@@ -32,6 +34,9 @@ pub struct Report {
     /// What a scenario predicts beside it, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub predicted: Option<Beside>,
+    /// What execution traces come to on its fabric, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replayed: Option<Replayed>,
     /// Constants that were fitted to it, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Calibration>,
@@ -55,8 +60,8 @@ impl Report {
 /// Reads all files and sums up what they say.
 pub fn run(files: &[PathBuf], watch: &Watch) -> Report {
     let observed = observe::read(files, watch);
-    let (predicted, calibration) = (None, None);
-    Report { summary: Summary::of(&observed), predicted, calibration, observed }
+    let (predicted, replayed, calibration) = (None, None, None);
+    Report { summary: Summary::of(&observed), predicted, replayed, calibration, observed }
 }
 
 /// Bytes of the files together, as far as the system tells.
@@ -69,6 +74,9 @@ impl Answer for Report {
         let mut sheet = page::sheet(&self.summary);
         if let Some(beside) = &self.predicted {
             sheet = beside.show(sheet);
+        }
+        if let Some(replayed) = &self.replayed {
+            sheet = replayed.show(sheet);
         }
         if let Some(calibration) = &self.calibration {
             sheet = calibration.show(sheet);

@@ -12,6 +12,7 @@ use commands::observe::beside::compare;
 use commands::observe::calibrate::{Order, calibrate};
 use commands::observe::follow::{Follow, Followed, Place};
 use commands::observe::http::Page;
+use commands::observe::replay::replay;
 use commands::observe::{self, Report, Watch};
 use scenario::{Loaded, Purpose};
 use units::Span;
@@ -33,6 +34,7 @@ Examples:
   fatflow observe trace-*.json.gz --json | jq '.result.collectives[]'
   fatflow observe all_reduce.txt --scenario my.toml --report beside.html
   fatflow observe all_reduce.txt --scenario my.toml --calibrate calibrated.toml
+  fatflow observe traces/ --scenario my.toml --engine flow   (Chakra: as a job on that fabric)
   fatflow observe --follow http://node-0:9100/metrics http://node-1:9100/metrics --every 5s
   fatflow observe --follow snapshots/ --metrics 127.0.0.1:9400 --on-finding ./tell-somebody
 
@@ -43,7 +45,8 @@ pub(crate) struct Arguments {
     /// Logs, tables, traces, captures, counters; folders; - for standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// Predict every collective and the step on this scenario, and show both side by side
+    /// Predict every collective and the step on this scenario, and show both side by side; run
+    /// Chakra execution traces as a job on its fabric
     #[arg(long, value_name = "SCENARIO")]
     scenario: Option<String>,
     /// Fit the constants that the files determine and write a scenario with them; with closed forms
@@ -171,6 +174,7 @@ impl Arguments {
             }
             let loaded = calibrated.as_ref().unwrap_or(&loaded);
             report.predicted = Some(compare(&report.summary, loaded, engine, watch)?);
+            report.replayed = replay(&report.observed, loaded, engine, watch)?;
             Ok::<_, Failure>(())
         })?;
         Ok(loaded)

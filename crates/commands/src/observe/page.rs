@@ -153,7 +153,7 @@ fn collectives(mut sheet: Sheet, summary: &Summary) -> Sheet {
     sheet
 }
 
-fn microseconds(us: f64) -> String {
+pub(super) fn microseconds(us: f64) -> String {
     match us {
         us if us < 1e3 => format!("{} µs", significant(us)),
         us if us < 1e6 => format!("{} ms", significant(us / 1e3)),

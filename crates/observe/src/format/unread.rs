@@ -48,9 +48,6 @@ pub fn kind(head: &str) -> Option<&'static str> {
 pub fn binary_kind(head: &[u8]) -> Option<&'static str> {
     let has = |part: &[u8]| find(head, part).is_some();
     Some(match () {
-        () if head.starts_with(b"SQLite format 3\0") && has(b"rocpd_") => {
-            "a rocpd database (rocprofv3 --output-format csv writes what observe reads)"
-        }
         () if head.starts_with(b"SQLite format 3\0") => "an SQLite database",
         () if head.starts_with(b"TRSNIFF data") => "a Network General Sniffer capture",
         () if head.starts_with(&[0xd4, 0xcd, 0xb2, 0xa1]) => "a pcap capture of an old variant",
