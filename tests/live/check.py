@@ -376,8 +376,28 @@ def namespaces():
             for uplink in row["uplinks"]:
                 # Acknowledgements cross uplinks too, and are no payload.
                 check("uplink", uplink["bytes"] >= uplink["predicted_bytes"], uplink)
+    # Two GPUs of a server meet in local sockets, which namespaces do not part.
+    two = ["cluster.gpus_per_node=2", "cluster.nics_per_node=2", "cluster.gpus=8"]
+    undisturbed("all_reduce", "--on", "namespaces", sets=two)
+    marked()
     for victim in ["controller", "a rank", "a switch"]:
         nothing_is_left("--on", "namespaces", victim=victim)
+
+
+def marked():
+    """Linux's routers mark where a filter can, and where none can nobody speaks of zero."""
+    with tempfile.TemporaryDirectory() as folder:
+        flows = pathlib.Path(folder) / "two.csv"
+        flows.write_text("src,dst,bytes,start_ns\n0,2,4000000,0\n1,3,4000000,0\n")
+        scenario = f"{HERE}/../../scenarios/live-two.toml"
+        result = live("traffic", "--on", "namespaces", sets=[f"traffic.flows={flows}"], scenario=scenario)
+    packets = result["rows"][0]["packets"]
+    if any("no marks here" in finding for finding in result["findings"]):
+        check("marks", packets["marked"] is None, packets)
+        print("  skipped, marks of Linux's routers: nftables is not there", flush=True)
+        return
+    check("marks", 0 < packets["cnps"] <= packets["marked"], packets)
+    print(f"  Linux's routers marked {packets['marked']} packets, {packets['cnps']} CNPs", flush=True)
 
 
 def main():

@@ -50,16 +50,56 @@ pub struct Row {
     pub queue_pairs: Vec<QueuePair>,
     /// Queue pairs whose path is known and is the predicted one, and how many are known.
     pub paths_as_predicted: [usize; 2],
+    /// Paths, and how many queue pairs took each beside how many should have.
+    pub paths: Vec<Path>,
+    /// How full the fullest uplinks are with queue pairs, where the kernel routes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fullest: Option<Fullest>,
     /// What was counted.
     pub packets: Packets,
     /// What the packet engine counted.
     pub predicted_packets: PredictedPackets,
     /// The ranks in the order in which they had everything.
     pub completion_order: Vec<u32>,
+    /// The same with their times.
+    pub ends: Vec<RankEnd>,
     /// What congestion controls did, fed to the packet engine's objects again, if that was written
     /// down.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control: Option<Replayed>,
+}
+
+/// A path.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Path {
+    /// Its switches.
+    pub switches: Vec<String>,
+    /// Queue pairs that took it, where that is seen.
+    pub queue_pairs: Option<usize>,
+    /// Queue pairs that should.
+    pub predicted: usize,
+}
+
+/// The share of queue pairs that the fullest uplink of a switch has, the mean over switches.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Fullest {
+    /// Measured.
+    pub share: f64,
+    /// As many balls in as many bins: the mean of the fullest.
+    pub expected: f64,
+    /// And its standard deviation.
+    pub deviation: f64,
+}
+
+/// When a rank had everything.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct RankEnd {
+    /// The rank.
+    pub rank: u32,
+    /// Measured.
+    pub time_us: f64,
+    /// In the packet engine.
+    pub predicted_us: f64,
 }
 
 /// The port of a switch that leads to a rank.
@@ -193,16 +233,11 @@ impl Report {
             "predicted",
             "Mbit/s",
             "predicted",
-            "data packets",
-            "again",
-            "marked",
-            "CNPs",
-            "paths as predicted",
+            "queue pairs on the predicted path",
         ];
         let mut table = Table::new(names.map(|name| (name, Align::Right)));
         for row in &self.rows {
             let [right, known] = row.paths_as_predicted;
-            let marked = row.packets.marked.map_or("no marks here".to_owned(), |n| n.to_string());
             table.row([
                 row.bytes.to_string(),
                 if row.sums_right { "right" } else { "WRONG" }.to_owned(),
@@ -210,12 +245,47 @@ impl Report {
                 format!("{:.1}", row.predicted_us / 1e3),
                 significant(row.goodput_bps / 1e6),
                 significant(row.predicted_goodput_bps / 1e6),
-                row.packets.data.to_string(),
-                row.packets.retransmitted.to_string(),
-                marked,
-                row.packets.cnps.to_string(),
                 if known == 0 { "not seen".to_owned() } else { format!("{right} of {known}") },
             ]);
+        }
+        table
+    }
+
+    /// Packets of each size, measured and predicted; what never happened has no column.
+    fn packets(&self) -> Table {
+        let marked = |row: &Row| row.packets.marked.map_or("no marks here".into(), as_text);
+        type Figure = fn(&Row) -> u64;
+        let counted: [(&str, Figure, Figure); 5] = [
+            ("data", |row| row.packets.data, |row| row.predicted_packets.data),
+            (
+                "sent again",
+                |row| row.packets.retransmitted,
+                |row| row.predicted_packets.retransmitted,
+            ),
+            ("CNPs", |row| row.packets.cnps, |row| row.predicted_packets.cnps),
+            ("drops", |row| row.packets.drops, |row| row.predicted_packets.drops),
+            ("pauses", |row| row.packets.pauses, |row| row.predicted_packets.pauses),
+        ];
+        // Drops and pauses are rare: they have a column where there are any.
+        let is_shown = |(name, measured, predicted): &(&str, Figure, Figure)| {
+            let happened = self.rows.iter().any(|row| 0 < measured(row) + predicted(row));
+            happened || !["drops", "pauses"].contains(name)
+        };
+        let shown: Vec<(&str, Figure, Figure)> = counted.into_iter().filter(is_shown).collect();
+        let mut names = vec!["size (B)"];
+        for (name, ..) in &shown {
+            names.extend([*name, "predicted"]);
+        }
+        names.extend(["marked", "predicted", "acknowledgements"]);
+        let mut table = Table::new(names.into_iter().map(|name| (name, Align::Right)));
+        for row in &self.rows {
+            let mut cells = vec![row.bytes.to_string()];
+            for (_, measured, predicted) in &shown {
+                cells.extend([measured(row), predicted(row)].map(as_text));
+            }
+            cells.extend([marked(row), as_text(row.predicted_packets.marked)]);
+            cells.push(as_text(row.packets.acks));
+            table.row(cells);
         }
         table
     }
@@ -248,7 +318,21 @@ impl Answer for Report {
                  the packet engine's with the same rates.",
                 significant(self.scaled_by)
             ))
-            .table(self.sizes());
+            .table(self.sizes())
+            .heading("Packets")
+            .table(self.packets());
+        if let Some(last) = self.rows.last().filter(|row| 1 < row.paths.len()) {
+            sheet = sheet.heading("Queue pairs by path, at the largest size").table(paths(last));
+        }
+        if let Some(full) = self.rows.last().and_then(|row| row.fullest) {
+            sheet = sheet.text(format!(
+                "The fullest uplink of a switch has {} % of the queue pairs that leave it upwards; \
+                 chance gives {} ± {} %.",
+                significant(100.0 * full.share),
+                significant(100.0 * full.expected),
+                significant(100.0 * full.deviation),
+            ));
+        }
         if let Some(last) = self.rows.last().filter(|row| !row.uplinks.is_empty()) {
             sheet = sheet
                 .heading("Links between switches, at the largest size")
@@ -256,6 +340,11 @@ impl Answer for Report {
         }
         if let Some(last) = self.rows.last().filter(|row| !row.ports.is_empty()) {
             sheet = sheet.heading("Ports towards ranks, at the largest size").table(ports(last));
+        }
+        if let Some(last) = self.rows.last() {
+            sheet = sheet
+                .heading("Ranks in the order in which they had everything, at the largest size")
+                .table(ends(last));
         }
         for control in self.rows.iter().filter_map(|row| row.control) {
             let Replayed { steps, same, cnps, rate_changes } = control;
@@ -269,6 +358,36 @@ impl Answer for Report {
         }
         sheet
     }
+}
+
+fn as_text(count: u64) -> String {
+    count.to_string()
+}
+
+fn paths(row: &Row) -> Table {
+    let names = [("path", Align::Left), ("queue pairs", Align::Right), ("predicted", Align::Right)];
+    let mut table = Table::new(names);
+    for path in &row.paths {
+        table.row([
+            path.switches.join(" → "),
+            path.queue_pairs.map_or("not seen".to_owned(), |count| count.to_string()),
+            path.predicted.to_string(),
+        ]);
+    }
+    table
+}
+
+fn ends(row: &Row) -> Table {
+    let names = ["rank", "time (ms)", "predicted"];
+    let mut table = Table::new(names.map(|name| (name, Align::Right)));
+    for end in &row.ends {
+        table.row([
+            end.rank.to_string(),
+            format!("{:.1}", end.time_us / 1e3),
+            format!("{:.1}", end.predicted_us / 1e3),
+        ]);
+    }
+    table
 }
 
 fn ports(row: &Row) -> Table {

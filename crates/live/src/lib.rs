@@ -16,6 +16,7 @@
 //! * [`run`]: starts the processes, waits, predicts.
 //! * [`trace`], [`probe`]: the process that probes, and what follows from the answers.
 //! * [`agent`]: processes on other hosts.
+//! * `beside`: what is put beside the prediction.
 //! * [`answer`]: how it is shown.
 //!
 //! # Invariants
@@ -32,6 +33,7 @@
 
 pub mod agent;
 pub mod answer;
+pub(crate) mod beside;
 pub mod capture;
 pub mod frame;
 pub mod lower;

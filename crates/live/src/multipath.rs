@@ -8,7 +8,7 @@
 //!
 //! It needs `ip` and `tc` (iproute2), and root or user namespaces.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{BufRead, Write as _};
 use std::net::IpAddr;
@@ -38,6 +38,9 @@ use crate::switch::{Counted, LinkCount};
 /// message: what a counter of a device shows beside the payload.
 const FRAME: u64 = 14 + 20 + 8 + 12 + 4;
 
+/// What Linux's routers do not show.
+pub(crate) const UNSEEN: &str = "queues are tbf's and not seen";
+
 /// Room for a packet of 4,096 bytes with all headers.
 const MTU: u32 = 9000;
 
@@ -54,6 +57,7 @@ pub fn is_allowed(program: &std::path::Path) -> Result<(), String> {
     let text = String::from_utf8_lossy(&tried.stdout).into_owned();
     match serde_json::from_str(text.lines().next().unwrap_or_default()) {
         Ok(Told::Ready) => Ok(()),
+        Ok(Told::Failed(reason)) => Err(format!("network namespaces are refused here ({reason})")),
         _ => Err(format!("network namespaces are refused here: {}", text.trim())),
     }
 }
@@ -94,6 +98,11 @@ pub(crate) fn own_loopback(ranks: usize) -> Result<(), Failure> {
     batch("ip", &lines).map(drop).map_err(Failure::Run)
 }
 
+/// Whether routers can be given a seed for their hash (Linux 6.11).
+fn has_seed() -> bool {
+    std::path::Path::new("/proc/sys/net/ipv4/fib_multipath_hash_seed").exists()
+}
+
 /// Makes settings those of Linux's routing; refuses what that cannot do.
 pub(crate) fn settle(
     settings: &mut Settings,
@@ -123,10 +132,15 @@ pub(crate) fn settle(
                       paths are not asked for: live probe traces them";
         findings.push(reason.to_owned());
     }
+    if !has_seed() {
+        let reason = "this kernel has no fib_multipath_hash_seed (Linux 6.11), its seed is not \
+                      known: only the distribution over uplinks is predicted, and the paths \
+                      beside it are those of other seeds";
+        findings.push(reason.to_owned());
+    }
     findings.push(format!(
-        "Linux's queues here mark nothing: no marks here; queues are tbf's and not seen; bytes of \
-         uplinks are the devices' counters less {FRAME} bytes a packet, and their packets have \
-         acknowledgements of the other direction among them"
+        "{UNSEEN}; bytes of uplinks are the devices' counters less {FRAME} bytes a packet, and \
+         their packets have acknowledgements of the other direction among them"
     ));
     Ok(())
 }
@@ -135,7 +149,7 @@ pub(crate) fn settle(
 ///
 /// Lines of standard input: `ip …` for a batch of `ip`, `tc …`, `set PATH VALUE` for a file below
 /// `/proc/sys/net`, `get ARGUMENTS;…` for a line of `ip -o route get` each, `count` for the
-/// counters of devices, `done` ends it. What is wrong is told. Whether the process goes on: not
+/// counters of devices, `mark RULES` for those of nftables (answered with what is wrong), `done` ends it. What is wrong is told. Whether the process goes on: not
 /// where its controller is gone.
 pub fn hold() -> Result<bool, String> {
     unshare(CloneFlags::CLONE_NEWNET).map_err(|error| format!("unshare: {error}"))?;
@@ -171,17 +185,23 @@ pub fn hold() -> Result<bool, String> {
                 let text = std::fs::read_to_string("/proc/self/net/dev");
                 tell(&Told::Text(text.map_err(|error| error.to_string())?));
             }
+            // None of the queueing disciplines need be there that could mark; a filter may.
+            "mark" => tell(&Told::Text(batch("nft", rest).err().unwrap_or_default())),
             "done" => return Ok(true),
             other => return Err(format!("no such word: {other}")),
         }
     }
 }
 
-/// Runs a batch of `ip` or `tc`; what it says, a line each.
+/// Runs a batch of `ip`, `tc` or `nft`; what it says, a line each.
 fn batch(program: &str, lines: &str) -> Result<String, String> {
+    let arguments: &[&str] = match program {
+        "ip" => &["-o", "-batch", "-"],
+        "nft" => &["-f", "-"],
+        _ => &["-batch", "-"],
+    };
     let started = Command::new(program)
-        .args((program == "ip").then_some("-o"))
-        .args(["-batch", "-"])
+        .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -206,6 +226,8 @@ pub(crate) struct Wiring<'a> {
     ipv6: bool,
     /// Whether routers answer every probe.
     answers_all: bool,
+    /// What is said of marks: how there are some, or why there are none.
+    marks: Result<String, String>,
     /// By node: its process.
     process: BTreeMap<NodeId, usize>,
     switches: Vec<NodeId>,
@@ -233,7 +255,8 @@ impl<'a> Wiring<'a> {
                 && process.contains_key(&link.to)
         });
         let cables = cables.map(|(id, _)| id).collect();
-        Self { fabric, ranks, ipv6, answers_all: true, process, switches, cables }
+        let marks = Err("network.ecn is off".to_owned());
+        Self { fabric, ranks, ipv6, answers_all: true, marks, process, switches, cables }
     }
 
     /// The device at the beginning of a link.
@@ -255,6 +278,50 @@ impl<'a> Wiring<'a> {
     /// An address with a prefix that has no other.
     fn alone(address: IpAddr) -> String {
         format!("{address}/{}", if address.is_ipv6() { 128 } else { 32 })
+    }
+
+    /// Rules of a filter (nftables) that marks what a switch sends faster than a little below its
+    /// links' rates, on one line. The kernel has no queue that marks for sure; this is a virtual
+    /// one.
+    fn marking_rules(&self, node: NodeId, settings: &Settings) -> String {
+        let frame = settings.packet.mtu.get() + FRAME;
+        let burst = (settings.ecn.min.get() / frame).clamp(5, 1000);
+        let family = if self.ipv6 { "ip6" } else { "ip" };
+        let mut rules = "add table inet marks; add chain inet marks out { type filter hook \
+                         postrouting priority 0 ; }"
+            .to_owned();
+        let cables = self.cables.iter().flat_map(|link| [*link, self.fabric.reverse(*link)]);
+        for link in cables.filter(|link| self.fabric.links()[*link].from == node) {
+            let most = self.fabric.class(link).rate.as_bps() / 8 * 24 / 25 / frame;
+            let _ = write!(
+                rules,
+                "; add rule inet marks out oifname \"{}\" {family} ecn ect0 limit rate over \
+                 {}/second burst {burst} packets {family} ecn set ce",
+                Self::device(link),
+                most.max(1),
+            );
+        }
+        rules
+    }
+
+    /// Looks whether this kernel can mark, and lets its routers do so.
+    fn let_mark(&mut self, nodes: &mut Ranks, settings: &Settings) -> Result<(), Failure> {
+        if !settings.ecn.enabled {
+            return Ok(());
+        }
+        for switch in &self.switches {
+            let rules = self.marking_rules(*switch, settings);
+            let wrong = nodes.ask(self.process[switch], &format!("mark {rules}"))?;
+            if !wrong.is_empty() {
+                self.marks = Err(wrong.lines().next().unwrap_or_default().to_owned());
+                return Ok(());
+            }
+        }
+        self.marks =
+            Ok("marks are those of a filter (nftables) above 96 % of a link's rate, after \
+                         as many packets as network.ecn.min has bytes for"
+                .to_owned());
+        Ok(())
     }
 
     /// Veth pairs, both ends in the namespaces of processes.
@@ -334,8 +401,10 @@ impl<'a> Wiring<'a> {
             let fields = if routing.hash == HashFields::Addresses { 0x3 } else { 0x37 };
             lines.push(format!("set {family}/fib_multipath_hash_fields {fields}"));
         }
-        let seed = linux::seed(ecmp.seed_of(node));
-        lines.push(format!("set ipv4/fib_multipath_hash_seed {seed}"));
+        if has_seed() {
+            let seed = linux::seed(ecmp.seed_of(node));
+            lines.push(format!("set ipv4/fib_multipath_hash_seed {seed}"));
+        }
         lines.extend(self.routes(node, addresses));
         lines
     }
@@ -387,11 +456,10 @@ pub(crate) fn wire<'a>(
     addresses: &[IpAddr],
     answers_all: bool,
 ) -> Result<(Wiring<'a>, Ranks), Failure> {
-    let has_seed = std::path::Path::new("/proc/sys/net/ipv4/fib_multipath_hash_seed").exists();
-    if !has_seed {
-        let reason = "this kernel has no fib_multipath_hash_seed (Linux 6.11): its choice cannot \
-                      be predicted; --on switch";
-        return Err(Failure::Run(reason.to_owned()));
+    let nics = (0..case.ranks).map(|rank| case.fabric.nic_of(case.fabric.gpu(rank)));
+    if nics.collect::<BTreeSet<NodeId>>().len() < case.ranks {
+        let reason = "in namespaces every GPU needs a NIC of its own: set cluster.nics_per_node";
+        return Err(Failure::Usage(reason.to_owned()));
     }
     let mut wiring = Wiring::new(case.fabric, case.ranks, case.options.ipv6);
     wiring.answers_all = answers_all;
@@ -407,6 +475,7 @@ pub(crate) fn wire<'a>(
         nodes.say(*process, "apply")?;
     }
     nodes.hear(count, soon(), |_, told| matches!(told, Told::Ready))?;
+    wiring.let_mark(&mut nodes, case.settings)?;
     if wiring.ipv6 {
         // Devices take a moment until they carry IPv6.
         std::thread::sleep(Duration::from_millis(500));
@@ -420,10 +489,6 @@ pub(crate) fn run(
     lowered: &Lowered,
     plans: Vec<RankPlan>,
 ) -> Result<(Vec<RankResult>, Seen), Failure> {
-    if lowered.pairs.iter().any(|pair| pair.key.is_none() && 0 < pair.messages) {
-        let reason = "in namespaces every GPU is a server: set cluster.gpus_per_node=1";
-        return Err(Failure::Usage(reason.to_owned()));
-    }
     let addresses: Vec<IpAddr> = plans.iter().map(|plan| plan.address).collect();
     let (wiring, mut nodes) = wire(case, &addresses, true)?;
     // Without a packet at hand the kernel leaves out a step of policy 3 over IPv6.
@@ -449,7 +514,12 @@ pub(crate) fn run(
         links[link].payload = bytes.saturating_sub(frame * links[link].packets);
     }
     let counted = Counted { links, ..Counted::default() };
-    Ok((results, Seen { counted: Some(counted), paths, marks: false }))
+    let (marks, said) = match &wiring.marks {
+        Ok(how) => (true, how.clone()),
+        Err(why) => (false, format!("no marks here: {why}")),
+    };
+    let (counted, is_random) = (Some(counted), !has_seed());
+    Ok((results, Seen { counted, paths, marks, is_random, said: Some(said) }))
 }
 
 /// Bytes and packets that every device of a switch has sent.

@@ -334,7 +334,7 @@ pub fn probe(
     if run.places == Places::Namespaces {
         multipath::settle(&mut settings, run.ipv6, &mut findings)?;
         // That is about runs.
-        findings.retain(|text| !text.contains("no marks here"));
+        findings.retain(|text| !text.contains(multipath::UNSEEN));
     }
     let case = Case { loaded, options: run, fabric, settings: &settings, ranks };
     let addresses = Addresses::of(fabric);
@@ -636,7 +636,10 @@ impl ProbeReport {
             Some(false) => "no",
             None => "cannot be told",
         };
-        let chance = report::number::significant(100.0 * self.missed_chance);
+        let chance = match 100.0 * self.missed_chance {
+            small if small < 0.01 => "less than 0.01".to_owned(),
+            percent => report::number::significant(percent),
+        };
         table.row(["routers on a path".to_owned(), self.hops.to_string()]);
         table.row([
             "paths used".to_owned(),

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -40,8 +41,8 @@ const SAMPLE: Span = Span::from_ms(100);
 /// How many packets may wait for sockets before queue pairs are asked for no more.
 const MOST_WAITING: usize = 64;
 
-/// Runs a rank with the standard streams of this process.
-pub fn main() -> Result<(), String> {
+/// Runs a rank with the standard streams of this process, and a socket for its own server.
+pub fn main(local: UnixDatagram) -> Result<(), String> {
     let mut lines = io::stdin().lock();
     let mut line = || {
         let mut text = String::new();
@@ -58,7 +59,7 @@ pub fn main() -> Result<(), String> {
     let plan = match task {
         Task::Run(plan) => plan,
         Task::Probe(plan) => {
-            let mut prober = crate::trace::Prober::open(plan, &run).map_err(failed)?;
+            let mut prober = crate::trace::Prober::open(plan, &run, local).map_err(failed)?;
             tell(&Told::Ready);
             if line()?.trim() == "go" {
                 let traced = prober.run().map_err(|error| format!("probing: {error}"))?;
@@ -69,7 +70,7 @@ pub fn main() -> Result<(), String> {
             return Ok(());
         }
     };
-    let mut rank = Rank::open(*plan, &run).map_err(failed)?;
+    let mut rank = Rank::open(*plan, &run, local).map_err(failed)?;
     tell(&Told::Ready);
     match line()?.trim() {
         "go" => rank.run(),
@@ -124,8 +125,8 @@ struct Rank {
 }
 
 impl Rank {
-    fn open(plan: RankPlan, run: &str) -> io::Result<Self> {
-        let wire = Wire::open(&plan, run)?;
+    fn open(plan: RankPlan, run: &str, local: UnixDatagram) -> io::Result<Self> {
+        let wire = Wire::open(&plan, run, local)?;
         let about = Circumstances {
             line: Rate::from_bps(plan.line_bps),
             base_rtt: Span::from_us(plan.base_rtt_us),

@@ -1,6 +1,6 @@
 //! Starts the processes of a run, waits for them, and puts the prediction beside what they tell.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -31,6 +31,7 @@ use units::{Bytes, Rate, Span};
 
 use crate::agent::Agents;
 use crate::answer::{Packets, Port, PredictedPackets, QueuePair, Report, Row, Uplink};
+use crate::beside;
 use crate::frame::DATA_DSCP;
 use crate::lower::{Lowered, Pair, Shape, lower, pairs_of};
 use crate::multipath;
@@ -165,7 +166,8 @@ pub fn run(loaded: &Loaded, options: &Options, watch: &mut Watch<'_>) -> Result<
         }
         bytes = Bytes::new(bytes.get().saturating_mul(options.factor));
     }
-    findings.dedup();
+    let mut known = BTreeSet::new();
+    findings.retain(|finding| known.insert(finding.clone()));
     Ok(Report {
         ranks,
         collective: options.what.name(),
@@ -252,8 +254,13 @@ fn scaled(
     if settings.packet.mtu.get() > 4096 {
         return Err(Failure::Usage("live sends at most 4096 bytes a packet".to_owned()));
     }
-    if settings.pfc.enabled && options.places != Places::Switch {
+    if settings.pfc.enabled && !matches!(options.places, Places::Switch | Places::Agents) {
         findings.push("only the switch in user space has pauses; others may drop".to_owned());
+    }
+    if settings.nic.reorder == Reorder::DirectPlacement {
+        let reason = "queue pairs repeat as with network.nic.reorder=selective-repeat; \
+                      direct-placement asks later for what is missing";
+        findings.push(reason.to_owned());
     }
     if options.places == Places::Namespaces {
         multipath::settle(&mut settings, options.ipv6, findings)?;
@@ -288,8 +295,12 @@ pub(crate) struct Case<'a> {
 pub(crate) struct Seen {
     pub(crate) counted: Option<Counted>,
     /// By queue pair: the links of its path, where that is known.
-    pub(crate) paths: Option<BTreeMap<usize, Vec<Vec<LinkId>>>>,
+    pub(crate) paths: Option<beside::Paths>,
     pub(crate) marks: bool,
+    /// Whether the kernel chose paths by a seed that nobody knows.
+    pub(crate) is_random: bool,
+    /// What is to be said of it.
+    pub(crate) said: Option<String>,
 }
 
 impl Case<'_> {
@@ -312,10 +323,13 @@ impl Case<'_> {
             (Places::Namespaces, _) => multipath::run(self, &lowered, plans)?,
             (Places::Agents, Some(agents)) => {
                 let mut ranks = agents.connect(self.ranks)?;
-                (ranks.run(&run_name(), plans, self.options.most_s)?, Seen::default())
+                let results = ranks.run(&run_name(), plans, self.options.most_s)?;
+                // Whatever is between them may mark, and receivers see it.
+                (results, Seen { marks: true, ..Seen::default() })
             }
             _ => self.through_switch(&lowered, plans)?,
         };
+        findings.extend(seen.said.clone());
         if let Some(path) = &self.options.flows_out {
             commands::files::save_table(path, &flows(&transfers, &lowered, &results))?;
         }
@@ -323,6 +337,7 @@ impl Case<'_> {
         let mut row =
             self.show(bytes, &lowered, &results, &seen, (&predicted, over.unwrap_or(Span::ZERO)));
         row.control = self.replayed()?;
+        row.ends = beside::ends(&transfers, &lowered, &results, &predicted);
         Ok(row)
     }
 
@@ -530,7 +545,8 @@ impl Case<'_> {
             let counted = switch.join().map_err(|_| Failure::Run("the switch panicked".into()))?;
             let counted = counted.map_err(failed)?;
             let paths = measured_paths(lowered, &counted);
-            let seen = Seen { counted: Some(counted), paths: Some(paths), marks: true };
+            let (counted, paths) = (Some(counted), Some(paths));
+            let seen = Seen { counted, paths, marks: true, ..Seen::default() };
             Ok((results?, seen))
         })
     }
@@ -576,12 +592,14 @@ impl Case<'_> {
         }
         let mut queue_pairs = Vec::new();
         let mut as_predicted = [0, 0];
+        let mut all_expected = beside::Paths::new();
         for (id, pair) in lowered.pairs.iter().enumerate() {
             let Some(key) = pair.key.filter(|_| 0 < pair.messages) else { continue };
             let expected: Vec<Vec<LinkId>> = predicted[id].keys().cloned().collect();
+            all_expected.insert(id, expected.clone());
             let taken =
                 seen.paths.as_ref().map(|paths| paths.get(&id).cloned().unwrap_or_default());
-            if let Some(taken) = &taken {
+            if let Some(taken) = taken.as_ref().filter(|_| !seen.is_random) {
                 as_predicted[0] += usize::from(*taken == expected);
                 as_predicted[1] += 1;
             }
@@ -617,9 +635,14 @@ impl Case<'_> {
             ports: self.ports(seen, outcome),
             queue_pairs,
             paths_as_predicted: as_predicted,
+            paths: beside::paths(self.fabric, seen.paths.as_ref(), &all_expected),
+            fullest: (self.options.places == Places::Namespaces)
+                .then(|| beside::fullest(self.fabric, seen.paths.as_ref()?))
+                .flatten(),
             packets: packets(results, seen),
             predicted_packets: predicted_packets(outcome),
             completion_order: order.iter().map(|result| result.rank).collect(),
+            ends: Vec::new(),
             control: None,
         }
     }

@@ -25,7 +25,7 @@ use roce::{Bth, Envelope, Headers, Opcode, Operation};
 
 use crate::frame::{self, EXCEEDED, UNREACHABLE};
 use crate::plan::{Probe, ProbePlan, Traced, WirePlan};
-use crate::wire::{abstract_address, inlet, rank_name, socket};
+use crate::wire::{abstract_address, bind_local, inlet, rank_name, socket};
 
 /// A probing process.
 #[derive(Debug)]
@@ -44,9 +44,8 @@ fn named(psn: u32) -> [u32; 2] {
 
 impl Prober {
     /// Opens its sockets; one without rounds only listens.
-    pub fn open(plan: ProbePlan, run: &str) -> io::Result<Self> {
-        let local = UnixDatagram::bind_addr(&abstract_address(&rank_name(run, plan.rank))?)?;
-        local.set_nonblocking(true)?;
+    pub fn open(plan: ProbePlan, run: &str, local: UnixDatagram) -> io::Result<Self> {
+        bind_local(&local, &rank_name(run, plan.rank))?;
         let mut prober =
             Self { inlet: None, outlets: BTreeMap::new(), local, traced: Vec::new(), plan };
         if prober.plan.wire != WirePlan::Udp {

@@ -24,8 +24,8 @@ use fabric::hash::ROCE_V2_PORT;
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::socket::{
-    ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg,
-    sendmmsg, sendmsg, setsockopt, sockopt,
+    ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrStorage, UnixAddr, bind,
+    recvmmsg, sendmmsg, sendmsg, setsockopt, sockopt,
 };
 use nix::{setsockopt_impl, sockopt_impl};
 use roce::Envelope;
@@ -101,6 +101,13 @@ pub fn abstract_address(name: &str) -> io::Result<UnixAddress> {
     UnixAddress::from_abstract_name(name)
 }
 
+/// Gives a socket an abstract name. It belongs to the network namespace in which it was made, so
+/// ranks of one server meet there, wherever they have gone since.
+pub(crate) fn bind_local(local: &UnixDatagram, name: &str) -> io::Result<()> {
+    bind(local.as_raw_fd(), &UnixAddr::new_abstract(name.as_bytes())?)?;
+    local.set_nonblocking(true)
+}
+
 /// An unconnected socket that forbids fragments.
 pub(crate) fn socket(address: IpAddr, port: u16) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind((address, port))?;
@@ -130,10 +137,9 @@ pub(crate) fn inlet(address: IpAddr) -> io::Result<UdpSocket> {
 }
 
 impl Wire {
-    /// Opens all sockets of a rank.
-    pub fn open(plan: &RankPlan, run: &str) -> io::Result<Self> {
-        let local = UnixDatagram::bind_addr(&abstract_address(&rank_name(run, plan.rank))?)?;
-        local.set_nonblocking(true)?;
+    /// Opens all sockets of a rank; `local` gets its name.
+    pub fn open(plan: &RankPlan, run: &str, local: UnixDatagram) -> io::Result<Self> {
+        bind_local(&local, &rank_name(run, plan.rank))?;
         let switch = match &plan.wire {
             WirePlan::Udp => None,
             WirePlan::Switch(name) => Some(abstract_address(name)?),

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
@@ -457,8 +458,12 @@ impl Arguments {
 
 /// Is a rank, or holds a namespace and then is one.
 fn process(namespace: bool) -> Result<(), Stop> {
-    let held = if namespace { live::multipath::hold() } else { Ok(true) };
-    held.and_then(|goes_on| if goes_on { live::rank::main() } else { Ok(()) }).map_err(|reason| {
+    let local = UnixDatagram::unbound().map_err(|error| error.to_string());
+    let done = local.and_then(|local| match namespace && !live::multipath::hold()? {
+        true => Ok(()),
+        false => live::rank::main(local),
+    });
+    done.map_err(|reason| {
         live::rank::tell(&live::plan::Told::Failed(reason.clone()));
         Stop::from(Failure::Run(reason))
     })
