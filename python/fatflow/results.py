@@ -2295,6 +2295,62 @@ class Topo(Result):
 
 
 @dataclass(eq=False)
+class About(Record):
+    """What an answer is about. Empty texts do not apply."""
+
+    name: str
+    """The scenario's name."""
+
+    cluster: str
+    """GPUs and servers."""
+
+    gpus: int
+    """GPUs of the cluster."""
+
+    fabric: str
+    """The topology and its tiers."""
+
+    oversubscription: str
+    """Of each tier with uplinks, from the bottom up, as people write it: `2:1`."""
+
+    nic: str
+    """The back-end NIC."""
+
+    switch: str
+    """The switches, from the bottom up."""
+
+    transport: str
+    """How packets are carried."""
+
+    routing: str
+    """How paths are chosen."""
+
+    queue_pairs: int
+    """Queue pairs of a connection."""
+
+    congestion_control: str
+    """The congestion control."""
+
+    model: str
+    """The model."""
+
+    layout: str
+    """How it is cut, and its batch."""
+
+    engine: str
+    """What computed the network; empty where nothing did."""
+
+    seed: int
+    """The seed."""
+
+    version: str
+    """The version of fatflow."""
+
+    command: str
+    """The command that makes it again; empty where none does."""
+
+
+@dataclass(eq=False)
 class ComparisonVerdict(Record):
     """What somebody would tell a colleague."""
 
@@ -2436,6 +2492,9 @@ class Comparison(Result):
 
     columns: list[str]
     """What the columns are called."""
+
+    about: list[About]
+    """What each column is about."""
 
     rows: Rows[ComparisonRow]
     """One for each metric."""
@@ -4066,6 +4125,7 @@ class Sweep(SweepBase):
 
 
 __all__ = [
+    "About",
     "Accuracy",
     "Advice",
     "Advised",
