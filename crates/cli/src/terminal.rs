@@ -285,7 +285,7 @@ impl Terminal {
         let about = || answer::about(loaded, answer, &again);
         let sheet = || answer.sheet().with_unused(&unused);
         if let Some(path) = &self.global.report {
-            let page = answer::page(command, loaded, &sheet(), about().as_ref());
+            let page = answer::page(command, loaded, &sheet(), about().as_ref(), &again);
             let html = page.html();
             files::save_bytes(path, html.as_bytes())?;
             let (path, size) = (path.display(), html.len().div_ceil(1000));

@@ -127,10 +127,10 @@ impl About {
         words + &format!("; seed {}, fatflow {}.", self.seed, self.version)
     }
 
-    /// The same as a table, for a page.
-    pub fn table(&self) -> Table {
+    /// What it says, each with what it is.
+    fn rows(&self) -> [(&'static str, String); 16] {
         let (pairs, seed) = (self.queue_pairs.to_string(), self.seed.to_string());
-        let rows = [
+        [
             ("scenario", &self.name),
             ("cluster", &self.cluster),
             ("fabric", &self.fabric),
@@ -147,12 +147,61 @@ impl About {
             ("seed", &seed),
             ("fatflow", &self.version),
             ("made again by", &self.command),
-        ];
+        ]
+        .map(|(name, value)| (name, value.clone()))
+    }
+
+    /// The same as a table, for a page.
+    pub fn table(&self) -> Table {
         let mut table = Table::new([("", Align::Left), ("", Align::Left)]);
-        for (name, value) in rows.into_iter().filter(|(_, value)| !value.is_empty()) {
-            table.row([name, value]);
+        for (name, value) in self.rows().into_iter().filter(|(_, value)| !value.is_empty()) {
+            table.row([name, &value]);
         }
         table
+    }
+
+    /// Several side by side, under their names, as a table for a page.
+    pub fn side_by_side(names: &[String], all: &[Self]) -> Table {
+        let heads = names.iter().map(|name| (name.as_str(), Align::Left));
+        let mut table = Table::new(std::iter::once(("", Align::Left)).chain(heads));
+        let columns: Vec<_> = all.iter().map(Self::rows).collect();
+        for at in 0..columns.first().map_or(0, |rows| rows.len()) {
+            let cells: Vec<String> = columns.iter().map(|rows| rows[at].1.clone()).collect();
+            if cells.iter().any(|cell| !cell.is_empty()) {
+                table.row(std::iter::once(columns[0][at].0.to_owned()).chain(cells));
+            }
+        }
+        table
+    }
+
+    /// What is the same in all of several, in a few words; nothing where that is not even the
+    /// cluster's seed.
+    pub fn shared(all: &[Self]) -> String {
+        let columns: Vec<_> = all.iter().map(Self::rows).collect();
+        let Some((first, others)) = columns.split_first() else { return String::new() };
+        let is_said = |(name, value): &(&str, String)| {
+            // The heading has the engine, and a name says nothing.
+            !value.is_empty() && !["scenario", "engine"].contains(name)
+        };
+        let same = first
+            .iter()
+            .enumerate()
+            .filter(|(at, row)| is_said(row) && others.iter().all(|other| other[*at].1 == row.1));
+        let words: Vec<String> = same.map(|(_, (name, value))| written(name, value)).collect();
+        words.join("; ")
+    }
+}
+
+/// A part of what an answer is about, in words: bare where it says itself what it is.
+fn written(name: &str, value: &str) -> String {
+    match name {
+        "cluster" | "fabric" | "NIC" | "switches" | "transport" | "model" | "layout and batch" => {
+            value.to_owned()
+        }
+        "oversubscription, from the bottom up" => format!("oversubscription {value}"),
+        "queue pairs of a connection" if value == "1" => "1 queue pair".to_owned(),
+        "queue pairs of a connection" => format!("{value} queue pairs"),
+        name => format!("{name} {value}"),
     }
 }
 

@@ -44,7 +44,14 @@ pub fn json<A: Answer>(
 }
 
 /// The page that shows a sheet: what it is about stands below it, with the scenario to copy.
-pub fn page(command: &str, loaded: Option<&Loaded>, sheet: &Sheet, about: Option<&About>) -> Page {
+/// `again` is the command that makes it.
+pub fn page(
+    command: &str,
+    loaded: Option<&Loaded>,
+    sheet: &Sheet,
+    about: Option<&About>,
+    again: &str,
+) -> Page {
     let mut sheet = sheet.clone();
     if let Some(about) = about {
         sheet = sheet.heading("What this is about").table(about.table());
@@ -61,8 +68,7 @@ pub fn page(command: &str, loaded: Option<&Loaded>, sheet: &Sheet, about: Option
         let (hash, seed) = (&loaded.hash, loaded.scenario.seed);
         page.subtitle.push(format!("fatflow {command}, scenario {hash}, seed {seed}"));
     }
-    let again = about.map(|about| about.command.as_str()).filter(|again| !again.is_empty());
-    let again = again.map_or_else(|| format!("fatflow {command}"), str::to_owned);
+    let again = if again.is_empty() { format!("fatflow {command}") } else { again.to_owned() };
     page.footer = format!("Made by fatflow {VERSION}: {again}");
     page
 }

@@ -14,6 +14,7 @@ use scenario::{Extent, Loaded, Request, load};
 use serde::Serialize;
 use units::Unused;
 
+use crate::about::{About, scenario_file};
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::operations::Operations;
@@ -61,6 +62,8 @@ pub struct Options {
 pub struct Report {
     /// What the columns are called.
     pub columns: Vec<String>,
+    /// What each column is about.
+    pub about: Vec<About>,
     /// Which is best, and whether that is known; nothing where fewer than two have a step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
@@ -96,6 +99,9 @@ pub struct Report {
     unused: Vec<Unused>,
     #[serde(skip)]
     titles: Vec<String>,
+    /// Each column's scenario as one file.
+    #[serde(skip)]
+    files: Vec<String>,
     #[serde(skip)]
     breakdowns: Vec<Option<run_job::BreakdownSeconds>>,
 }
@@ -300,6 +306,8 @@ pub fn run(
         requirements: requirements::of_columns(&names, &columns),
         operations: columns.iter().map(|column| column.operations.clone()).collect(),
         targets: targets::of_columns(&names, &columns),
+        about: columns.iter().map(|column| column.about(options.engine)).collect(),
+        files: columns.iter().map(|column| scenario_file(&column.loaded)).collect(),
         columns: names,
         rows: metrics::rows(&columns),
         changed: if named { changed(&columns) } else { Vec::new() },
@@ -434,6 +442,10 @@ fn ran(
 impl Column {
     fn reported(&self, metric: &str) -> Option<&Reported> {
         self.loaded.scenario.reported.iter().find(|reported| reported.metric == metric)
+    }
+
+    fn about(&self, engine: Engine) -> About {
+        About::of(&self.loaded, Some(engine.name()), "")
     }
 
     /// The first seed's step.

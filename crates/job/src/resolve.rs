@@ -464,7 +464,8 @@ fn balance(check: &mut Check, job: &mut Job) {
     if split == StageSplit::Balanced {
         job.stage_layers = stages::balanced(job);
     }
-    if !layers.is_multiple_of(parts) {
+    // Who asked for a split knows that it is needed.
+    if stage_split.is_none() && !layers.is_multiple_of(parts) {
         let spelt = stages::in_words(&job.stage_layers);
         let message = format!("{layers} layers do not divide by {parts}: {spelt} layers");
         check.unwise("parallel.stage_layers", message);

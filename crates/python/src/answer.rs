@@ -108,7 +108,8 @@ impl Answer {
     /// The page that `--report` writes.
     fn html(&self, py: Python<'_>) -> PyResult<String> {
         let (about, what) = (self.about.as_ref(), self.what.as_ref());
-        watched(py, |_| Ok(answer::page(self.command, about, &self.sheet(), what).html()))
+        let again = what.map_or("", |what| what.command.as_str());
+        watched(py, |_| Ok(answer::page(self.command, about, &self.sheet(), what, again).html()))
     }
 
     /// Writes the files of a change of an advice into a folder; their names.

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use serde::Serialize;
 
 use crate::chart::{Chart, Fact};
+use crate::packed::unpacked;
 use crate::sheet::{Part, Sheet};
 use crate::table::Align;
 
@@ -105,14 +106,15 @@ impl Page {
         let data = data.replace('<', "\\u003c");
         let subtitle: Vec<String> =
             self.subtitle.iter().map(|line| format!("<p>{}</p>", escape(line))).collect();
+        let scripts = scripts();
         let parts = [
             ("{{title}}", escape(&self.title)),
             ("{{subtitle}}", subtitle.concat()),
             ("{{footer}}", escape(&self.footer)),
             ("{{style}}", include_str!("../assets/page.css").to_owned()),
-            ("{{d3}}", include_str!("../assets/d3.min.js").to_owned()),
-            ("{{plot}}", include_str!("../assets/plot.min.js").to_owned()),
-            ("{{script}}", include_str!("../assets/page.js").to_owned()),
+            ("{{d3}}", scripts[0].clone()),
+            ("{{plot}}", scripts[1].clone()),
+            ("{{script}}", scripts[2].clone()),
             ("{{data}}", data),
             ("{{scripts}}", allowed_scripts().to_owned()),
         ];
@@ -120,17 +122,24 @@ impl Page {
     }
 }
 
+/// A page's scripts: two libraries and its own.
+fn scripts() -> &'static [String; 3] {
+    static SCRIPTS: OnceLock<[String; 3]> = OnceLock::new();
+    SCRIPTS.get_or_init(|| {
+        let packed: [&[u8]; 3] = [
+            include_bytes!(concat!(env!("OUT_DIR"), "/d3.min.js")),
+            include_bytes!(concat!(env!("OUT_DIR"), "/plot.min.js")),
+            include_bytes!(concat!(env!("OUT_DIR"), "/page.js")),
+        ];
+        packed.map(unpacked)
+    })
+}
+
 /// The scripts that a page may run, as its policy names them: its own three and no others.
 fn allowed_scripts() -> &'static str {
     static ALLOWED: OnceLock<String> = OnceLock::new();
-    ALLOWED.get_or_init(|| {
-        let scripts = [
-            include_str!("../assets/d3.min.js"),
-            include_str!("../assets/plot.min.js"),
-            include_str!("../assets/page.js"),
-        ];
-        scripts.map(crate::digest::source).join(" ")
-    })
+    ALLOWED
+        .get_or_init(|| scripts().each_ref().map(|script| crate::digest::source(script)).join(" "))
 }
 
 fn block(part: &Part) -> Option<Block> {

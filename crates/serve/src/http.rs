@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, State};
@@ -70,8 +70,8 @@ pub fn router(server: Arc<Server>, bound: SocketAddr) -> Router {
     let checks = Guard { server: server.clone(), bound, guesses: Arc::default(), began };
     Router::new()
         .route("/", get(|| asset("text/html", include_str!("../assets/index.html"))))
-        .route("/app.js", get(|| asset("text/javascript", include_str!("../assets/app.js"))))
-        .route("/app.css", get(|| asset("text/css", include_str!("../assets/app.css"))))
+        .route("/app.js", get(|| asset("text/javascript", application()[0].as_str())))
+        .route("/app.css", get(|| asset("text/css", application()[1].as_str())))
         .route("/api/presets", get(presets))
         .route("/api/presets/{name}", get(preset))
         .route("/api/check", post(check))
@@ -91,6 +91,18 @@ pub fn router(server: Arc<Server>, bound: SocketAddr) -> Router {
         .route("/api/files/{name}", put(upload_file).get(download).delete(discard).layer(upload))
         .layer(middleware::from_fn_with_state(checks, guard))
         .with_state(server)
+}
+
+/// The application's script and style.
+fn application() -> &'static [String; 2] {
+    static APPLICATION: OnceLock<[String; 2]> = OnceLock::new();
+    APPLICATION.get_or_init(|| {
+        let packed: [&[u8]; 2] = [
+            include_bytes!(concat!(env!("OUT_DIR"), "/app.js")),
+            include_bytes!(concat!(env!("OUT_DIR"), "/app.css")),
+        ];
+        packed.map(report::unpacked)
+    })
 }
 
 async fn asset(kind: &'static str, text: &'static str) -> Response {

@@ -25,6 +25,10 @@ pub(super) enum Form {
     Plain,
     /// As people write a ratio: 2:1.
     Ratio,
+    /// As so many times something: 2.5×.
+    Times,
+    /// A factor, as what it is above one: +43 %.
+    Excess,
     /// As it is.
     Words,
 }
@@ -42,12 +46,13 @@ pub(super) enum Better {
 }
 
 /// Figures of which less is better.
-const LESS: [&str; 28] = [
+const LESS: [&str; 29] = [
     "jobs_step_s",
     "jobs_slowdown",
     "jobs_all_s",
     "step_s",
     "exposed_communication",
+    "fabric_share",
     "bubble",
     "imbalance",
     "slowdown",
@@ -186,6 +191,13 @@ fn share_of(part: f64, report: &wire::Report) -> f64 {
     if report.bytes_per_step > 0.0 { part / report.bytes_per_step } else { 0.0 }
 }
 
+/// The share of a step that the fabric costs, to a hundredth of a per cent; nothing where the engine
+/// knows no contention.
+fn fabric_share(report: &run_job::Report) -> Option<f64> {
+    let share = report.verdict.fabric_s / report.step_s;
+    report.has_contention().then(|| (1e4 * share).round() / 1e4)
+}
+
 /// A figure of the job, for the whole cluster.
 fn whole(run: &Described<'_>, of: fn(&run_job::Report) -> f64) -> Option<Value> {
     let (report, _) = run.job?;
@@ -203,14 +215,14 @@ fn ends(dollars: Dollars) -> Option<(f64, f64)> {
 
 const METRICS: &[Metric] = &[
     metric(SCALE, "gpus", "GPUs of the cluster", COUNT, |c| number(c.fabric.gpus as f64)),
-    metric(SCALE, "job_gpus", "GPUs of the job", COUNT, |c| step(c, |r| r.gpus as f64)),
+    metric(SCALE, "job_gpus", "job's GPUs", COUNT, |c| step(c, |r| r.gpus as f64)),
     metric(SCALE, "parameters", "parameters", ("", Form::Scaled), |c| {
         number(c.loaded.job.as_ref()?.model.parameters().total() as f64)
     }),
     metric(SCALE, "power", "power", ("MW", Form::Plain), |c| whole(c, |r| r.cost.power_w / 1e6)),
     metric(SCALE, "cost", "capital", ("USD", Form::Dollars), |c| number(price(c, &ALL).value))
         .between(|c| ends(price(c, &ALL))),
-    metric(SCALE, "network_cost", "of which the network", ("USD", Form::Dollars), |c| {
+    metric(SCALE, "network_cost", "  the network", ("USD", Form::Dollars), |c| {
         number(price(c, &NETWORK).value)
     })
     .between(|c| ends(price(c, &NETWORK))),
@@ -296,7 +308,7 @@ const METRICS: &[Metric] = &[
         let (step, wire) = c.job?;
         number(8.0 * wire.bytes_per_step / step.step_s * 86_400.0)
     }),
-    metric(RATES, "peak_to_mean", "peak over mean", ("", Form::Plain), |c| {
+    metric(RATES, "peak_to_mean", "peak over mean", ("", Form::Times), |c| {
         on_wire(c, |r| r.burst.peak_to_mean)
     }),
     metric(RATES, "duty_cycle", "duty cycle", SHARE, |c| on_wire(c, |r| r.burst.duty_cycle)),
@@ -307,13 +319,13 @@ const METRICS: &[Metric] = &[
     metric(SPREAD, "idle_uplinks", "idle uplinks", SHARE, |c| {
         on_wire(c, |r| r.entropy.idle_uplinks)
     }),
-    metric(SPREAD, "imbalance", "busiest link over mean", ("", Form::Plain), |c| {
+    metric(SPREAD, "imbalance", "busiest link over mean", ("", Form::Times), |c| {
         step(c, |r| r.links.imbalance)
     }),
     metric(SPREAD, "max_utilisation", "busiest link, of the step", SHARE, |c| {
         step(c, |r| r.links.max_utilisation)
     }),
-    metric(SPREAD, "slowdown", "worst phase over undisturbed", ("", Form::Plain), |c| {
+    metric(SPREAD, "slowdown", "worst phase delayed by", ("", Form::Excess), |c| {
         step(c, |r| r.phases.iter().map(|phase| phase.slowdown).fold(1.0, f64::max))
     }),
     metric(LATENCY, "path_latency", "64 B, farthest NICs", ("us", Form::Plain), farthest),
@@ -338,7 +350,7 @@ const METRICS: &[Metric] = &[
         step(c, |r| r.tokens_per_s)
     })
     .between(|c| rate_ends(c, |r| r.tokens_per_s)),
-    metric(STEP, "tflops_per_gpu", "TFLOP/s per GPU", ("TFLOP/s", Form::Plain), |c| {
+    metric(STEP, "tflops_per_gpu", "TFLOP/s a GPU", ("TFLOP/s", Form::Plain), |c| {
         step(c, |r| r.tflops_per_gpu)
     })
     .between(|c| rate_ends(c, |r| r.tflops_per_gpu)),
@@ -346,6 +358,7 @@ const METRICS: &[Metric] = &[
     metric(STEP, "exposed_communication", "exposed communication", SHARE, |c| {
         step(c, |r| r.exposed_communication)
     }),
+    metric(STEP, "fabric_share", "fabric costs", SHARE, |c| number(fabric_share(&c.job?.0)?)),
     metric(STEP, "bubble", "pipeline bubble", SHARE, |c| {
         step(c, |r| r.breakdown_s.bubble / r.step_s)
     }),
@@ -359,7 +372,7 @@ const METRICS: &[Metric] = &[
         step(c, |r| r.reliability.interval_s / 60.0)
     }),
     metric(FAULTS, "goodput", "goodput", SHARE, |c| step(c, |r| r.goodput)),
-    metric(FAULTS, "token_cost", "a million tokens", ("USD", Form::Dollars), |c| {
+    metric(FAULTS, "token_cost", "1M tokens", ("USD", Form::Dollars), |c| {
         step(c, |r| r.cost.usd_per_million_tokens)
     })
     .between(|c| {
@@ -367,7 +380,7 @@ const METRICS: &[Metric] = &[
         Some((cost.usd_per_million_tokens_low, cost.usd_per_million_tokens_high))
     }),
     metric(JOBS, "jobs_step_s", "the longest step", ("s", Form::Plain), |c| number(c.jobs?.step_s)),
-    metric(JOBS, "jobs_slowdown", "slowdown, the worst", PLAIN, |c| {
+    metric(JOBS, "jobs_slowdown", "slowdown, the worst", ("", Form::Times), |c| {
         number(c.jobs?.jobs.iter().map(|job| job.slowdown).fold(1.0, f64::max))
     }),
     metric(JOBS, "jobs_all_s", "until all are over", ("s", Form::Plain), |c| number(c.jobs?.all_s)),
@@ -391,11 +404,11 @@ const METRICS: &[Metric] = &[
     metric(FLOWS, "goodput_bps", "all flows together", ("bit/s", Form::Scaled), |c| {
         number(several(c)?.goodput_bps?)
     }),
-    metric(FLOWS, "link_imbalance", "links, busiest over mean", PLAIN, |c| {
+    metric(FLOWS, "link_imbalance", "links, busiest over mean", ("", Form::Times), |c| {
         flows(c, |r| r.links.imbalance)
     }),
     metric(FLOWS, "idle_links", "links, idle", SHARE, |c| flows(c, |r| r.links.idle_share)),
-    metric(FLOWS, "uplink_imbalance", "uplinks, busiest over mean", PLAIN, |c| {
+    metric(FLOWS, "uplink_imbalance", "uplinks, busiest over mean", ("", Form::Times), |c| {
         number(uplinks(c)?.at_switch.max_over_mean)
     }),
     metric(FLOWS, "uplinks_idle", "uplinks, idle", SHARE, |c| number(uplinks(c)?.at_switch.idle)),

@@ -7,6 +7,7 @@ use report::{Align, Chart, ChartKind, Frame, Sheet, Table, Unit};
 
 use super::metrics::{Better, Form, ONLY_SAID, UNFINISHED};
 use super::{Report, Row, Value};
+use crate::about::About;
 use crate::run_job::BreakdownSeconds;
 
 /// What people look at first, in this order.
@@ -16,7 +17,7 @@ const MAIN: [&str; 24] = [
     "mfu",
     "tflops_per_gpu",
     "exposed_communication",
-    "imbalance",
+    "fabric_share",
     "slowdown",
     "goodput",
     "cost",
@@ -37,11 +38,18 @@ const MAIN: [&str; 24] = [
     "pauses",
 ];
 
+/// Figures that are nearer to each other than this share are the same to a reader.
+const SAME: f64 = 5e-5;
+
 /// Changed inputs that are listed at most.
 const MOST_CHANGED: usize = 40;
 
 pub(super) fn sheet(report: &Report) -> Sheet {
     let mut sheet = Sheet::new().heading(title(report));
+    let shared = About::shared(&report.about);
+    if !shared.is_empty() && 1 < report.columns.len() {
+        sheet = sheet.text(format!("In all columns: {shared}."));
+    }
     if let Some(verdict) = &report.verdict {
         sheet = sheet.note(format!("{}.", verdict.text));
     }
@@ -53,6 +61,11 @@ pub(super) fn sheet(report: &Report) -> Sheet {
     let main = rows_of(report, |row| MAIN.contains(&row.metric.as_str()));
     match main.is_empty() {
         true => sheet = sheet.text("No main figure differs; --all shows them."),
+        false if report.columns.len() == 1 => {
+            let alone = "Nothing to compare it with: name another scenario, or vary a key with \
+                         --vary KEY=A,B.";
+            sheet = sheet.table(differences(report, &main)).text(alone);
+        }
         false => sheet = sheet.table(differences(report, &main)).text(legend(report)),
     }
     if !report.changed.is_empty() {
@@ -60,13 +73,13 @@ pub(super) fn sheet(report: &Report) -> Sheet {
     }
     let others =
         rows_of(report, |row| !MAIN.contains(&row.metric.as_str()) && row.form != Form::Words);
-    if report.named && !others.is_empty() && !report.all {
+    if report.named && 1 < report.columns.len() && !others.is_empty() && !report.all {
         sheet = sheet.heading("What else differs").table(differences(report, &others));
     }
     if report.titles.iter().any(|title| *title != report.titles[0]) {
         sheet = sheet.heading("What the columns are").table(columns(report));
     }
-    let details = details(report);
+    let details = scenarios(report, details(report));
     let names = &report.columns;
     if report.all {
         let parts = [sheet.parts, details.parts].concat();
@@ -75,6 +88,16 @@ pub(super) fn sheet(report: &Report) -> Sheet {
     let more = "All rows, what was published and its sources, what operators are asked for: --all, \
                 --report FILE.html or --json.";
     super::requirements::show(sheet.text(more).on_page(details), names, &report.requirements)
+}
+
+/// What each column is about, and its scenario to copy.
+fn scenarios(report: &Report, sheet: Sheet) -> Sheet {
+    let table = About::side_by_side(&report.columns, &report.about);
+    let mut sheet = sheet.heading("What this is about").table(table);
+    for (name, file) in report.columns.iter().zip(&report.files) {
+        sheet = sheet.heading(format!("The scenario of {name}")).verbatim(file);
+    }
+    sheet
 }
 
 fn title(report: &Report) -> String {
@@ -86,11 +109,12 @@ fn title(report: &Report) -> String {
 
 /// Rows to show: those that differ between the columns, or all, in the order of [`MAIN`].
 fn rows_of(report: &Report, is_wanted: impl Fn(&Row) -> bool) -> Vec<&Row> {
+    let shows_all = report.all || report.columns.len() == 1;
     let mut rows: Vec<&Row> = report
         .rows
         .iter()
         .filter(|row| row.theme != ONLY_SAID && is_wanted(row))
-        .filter(|row| report.all || row.metric == UNFINISHED || row.differs())
+        .filter(|row| shows_all || row.metric == UNFINISHED || row.differs())
         .collect();
     let rank = |row: &&Row| MAIN.iter().position(|key| *key == row.metric);
     rows.sort_by_key(|row| rank(row).unwrap_or(usize::MAX));
@@ -113,7 +137,7 @@ fn differences(report: &Report, rows: &[&Row]) -> Table {
         table.row(std::iter::once(row.title.clone()).chain(cells));
         if row.metric == "step_s" {
             let cells = (0..row.simulated.len()).map(|at| ends(row, at));
-            table.row(std::iter::once("  80 % interval".to_owned()).chain(cells));
+            table.row(std::iter::once("  80 % range".to_owned()).chain(cells));
         }
         if row.reported.iter().any(Option::is_some) {
             let text = |value: &Option<Value>| {
@@ -192,7 +216,7 @@ fn details(report: &Report) -> Sheet {
 }
 
 /// The names without the words that all of them begin with, where they are long.
-fn short(names: &[String]) -> Vec<String> {
+pub(super) fn short(names: &[String]) -> Vec<String> {
     const LONG: usize = 12;
     let parts = |name: &str| -> Vec<String> {
         name.split_inclusive(['-', '/']).map(str::to_owned).collect()
@@ -217,7 +241,7 @@ impl Row {
     /// Whether it is not the same in all columns.
     fn differs(&self) -> bool {
         let is_near = |value: &Option<Value>| match (number(value), number(&self.simulated[0])) {
-            (Some(own), Some(first)) => (own - first).abs() <= 1e-9 * first.abs(),
+            (Some(own), Some(first)) => (own - first).abs() <= SAME * first.abs(),
             _ => *value == self.simulated[0],
         };
         !self.simulated.iter().all(is_near)
@@ -266,8 +290,8 @@ impl Row {
         };
         let factor = own / first;
         match self.form {
-            _ if (own - first).abs() <= 1e-9 * first.abs() => "=".to_owned(),
-            Form::Percent => format!("{:+.1} pp", 100.0 * (own - first)),
+            _ if (own - first).abs() <= SAME * first.abs() => "=".to_owned(),
+            Form::Percent | Form::Excess => format!("{:+.1} pp", 100.0 * (own - first)),
             _ if first == 0.0 || !factor.is_finite() => String::new(),
             _ if 10.0 <= factor => format!("×{factor:.0}"),
             _ => match 100.0 * (factor - 1.0) {
@@ -429,6 +453,9 @@ fn figure(number: f64, row: &Row) -> String {
         Form::Percent => format!("{} %", significant_to(100.0 * number, digits)),
         Form::Count => grouped(number.max(0.0).round() as u64),
         Form::Ratio => format!("{}:1", significant_to(number, digits)),
+        Form::Times => format!("{}×", significant_to(number, digits)),
+        Form::Excess if number <= 1.0 + SAME => "0 %".to_owned(),
+        Form::Excess => format!("+{} %", significant_to(100.0 * (number - 1.0), digits)),
         Form::Dollars => money(number, digits),
         Form::Plain | Form::Words if row.unit == "s" => seconds(number, digits),
         Form::Plain | Form::Words => with(small(number, digits)),

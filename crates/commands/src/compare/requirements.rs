@@ -1,6 +1,6 @@
 //! The five requirements of the whitepaper, each with the figure it rests on and the better column.
 
-use report::number::significant;
+use report::number::{grouped, significant};
 use report::{Align, Sheet, Table};
 use serde::Serialize;
 
@@ -67,20 +67,50 @@ fn best(names: &[String], values: &[Option<f64>], more: bool) -> Option<String> 
     }
 }
 
-/// The requirements as a table.
+/// The requirements as a table, the better column marked; what each rests on stands below.
 pub(super) fn show(sheet: Sheet, names: &[String], rows: &[Requirement]) -> Sheet {
     if rows.is_empty() {
         return sheet;
     }
-    let mut heads = vec![("requirement", Align::Left), ("rests on", Align::Left)];
-    heads.extend(names.iter().map(|name| (name.as_str(), Align::Right)));
-    heads.push(("better", Align::Left));
+    let short = super::page::short(names);
+    let mut heads = vec![("", Align::Left)];
+    heads.extend(short.iter().map(|name| (name.as_str(), Align::Right)));
     let mut table = Table::new(heads).turning();
     for row in rows {
-        let figures = row.values.iter().map(|value| value.map_or_else(String::new, significant));
-        let ends = [row.best.clone().unwrap_or_default()];
-        let cells = [row.name.to_owned(), row.figure.to_owned()].into_iter();
-        table.row(cells.chain(figures).chain(ends));
+        let figures = row.values.iter().zip(names).map(|(value, name)| {
+            let mark = if row.best.as_ref() == Some(name) { "*" } else { " " };
+            value.map_or_else(String::new, |value| format!("{}{mark}", row.written(value)))
+        });
+        table.row(std::iter::once(row.name.to_owned()).chain(figures));
     }
-    sheet.heading("What the documents ask of a network").table(table)
+    let rests: Vec<String> = rows.iter().map(Requirement::rests_on).collect();
+    let legend = format!("* better; {}.", rests.join("; "));
+    sheet.heading("What the documents ask of a network").table(table).text(legend)
+}
+
+impl Requirement {
+    /// What the figure is, without its unit.
+    fn rests_on(&self) -> String {
+        let figure = self.figure.split_once(", ").map_or(self.figure, |(figure, unit)| {
+            if unit == self.unit() { figure } else { self.figure }
+        });
+        format!("{}: {figure}", self.name)
+    }
+
+    fn unit(&self) -> &'static str {
+        match self.name {
+            "latency" => "us",
+            "bandwidth" => "Gb/s",
+            _ => "",
+        }
+    }
+
+    fn written(&self, value: f64) -> String {
+        match self.name {
+            "stability" => format!("{} %", significant(100.0 * value)),
+            "scale" | "manageability" if 1e3 <= value => grouped(value.round() as u64),
+            "scale" | "manageability" => significant(value),
+            _ => format!("{} {}", significant(value), self.unit()),
+        }
+    }
 }

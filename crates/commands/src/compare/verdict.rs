@@ -62,8 +62,8 @@ pub(super) fn verdict(names: &[String], columns: &[Column], engine: Engine) -> O
     let mut text = match ties.is_empty() {
         true => format!("{} has {goal}", best.name),
         false => {
-            let ties = ties.join(", ");
-            format!("a tie within the model's error: {} has {goal}, but {ties} may", best.name)
+            let ties = listed(&ties);
+            format!("A tie within the model's error: {} has {goal}, but {ties} may", best.name)
         }
     };
     if let Some(next) = clear {
@@ -72,9 +72,17 @@ pub(super) fn verdict(names: &[String], columns: &[Column], engine: Engine) -> O
         text += &format!("; {name}'s {unit} is {behind:.1} % longer, more than the model's error");
     }
     if !is_same_work {
-        text += "; the jobs differ, so their steps do not compare";
+        text += "; the jobs differ, so steps do not compare";
     }
     Some(Verdict { text, best: best.name.to_owned(), tie: !ties.is_empty(), ties })
+}
+
+/// Names as in a sentence: a, b or c.
+fn listed(names: &[String]) -> String {
+    match names {
+        [others @ .., last] if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => names.concat(),
+    }
 }
 
 impl<'a> Step<'a> {

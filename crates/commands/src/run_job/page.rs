@@ -240,8 +240,13 @@ impl Report {
         ])
     }
 
+    /// Whether its engine knows what the fabric costs.
+    pub(crate) fn has_contention(&self) -> bool {
+        self.drawn.engine.has_contention()
+    }
+
     fn fabric_words(&self) -> String {
-        match self.drawn.engine.has_contention() {
+        match self.has_contention() {
             true if self.verdict.fabric_s < 0.0005 * self.step_s => "nothing".to_owned(),
             true => span(self.verdict.fabric_s),
             false => "not told".to_owned(),

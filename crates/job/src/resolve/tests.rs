@@ -46,6 +46,15 @@ fn llama_3_fits_with_one_layer_fewer_at_both_ends() {
 }
 
 #[test]
+fn who_asks_for_a_split_is_not_warned_of_it() {
+    let mut config = llama();
+    config.parallel.stage_split = Some(StageSplit::Balanced);
+    let (job, warnings) = outcome(&config).unwrap();
+    assert_eq!((job.stage_layers[0], job.stage_layers[127]), (0, 0));
+    assert!(warnings.is_empty());
+}
+
+#[test]
 fn what_is_left_out_follows() {
     let mut config = llama();
     (config.gpus, config.parallel.dp) = (None, None);
