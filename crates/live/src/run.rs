@@ -186,11 +186,15 @@ fn check_offload(options: &Options) -> Result<(), Failure> {
     };
     let reason = match (options.offload, options.places) {
         (false, _) => return Ok(()),
-        (true, Places::Switch) => "the switch in user space takes packet by packet: --on loopback \
-                                   or namespaces",
+        (true, Places::Switch) => {
+            "the switch in user space takes packet by packet: --on loopback \
+                                   or namespaces"
+        }
         (true, _) if is_ipv6 => return Ok(()),
-        (true, _) => "over IPv4 the kernel numbers what it cuts and receivers cannot check the \
-                      ICRC of it: --offload goes with IPv6",
+        (true, _) => {
+            "over IPv4 the kernel numbers what it cuts and receivers cannot check the \
+                      ICRC of it: --offload goes with IPv6"
+        }
     };
     Err(Failure::Usage(reason.to_owned()))
 }

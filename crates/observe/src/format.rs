@@ -70,6 +70,8 @@ pub const FORMATS: &[&Format] = &[
     &crate::counter::LLDP_LIST,
     &crate::counter::LLDP_JSON,
     &crate::counter::SMI,
+    &crate::counter::IBNETDISCOVER,
+    &crate::counter::SLURM,
     &crate::counter::SONIC_TABLES,
     &crate::counter::PROMETHEUS,
     &crate::log::FORMAT,

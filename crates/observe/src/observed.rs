@@ -41,6 +41,8 @@ pub struct Observed {
     pub wire: Wire,
     /// Who is at the other end of which cable.
     pub neighbours: Vec<Neighbour>,
+    /// Files that say how the fabric is cabled.
+    pub fabrics: Vec<FabricFile>,
     /// Counters of NICs, GPUs and switches.
     pub counters: Vec<Sample>,
     /// Steps of training.
@@ -430,9 +432,30 @@ pub struct QueuePair {
     pub marked: u64,
 }
 
+/// A file that says how the fabric is cabled.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct FabricFile {
+    /// Its name.
+    pub file: String,
+    /// Where a scenario finds it; none if it is packed.
+    #[serde(skip)]
+    pub path: Option<String>,
+    /// The tool that wrote it.
+    pub kind: &'static str,
+    /// Switches.
+    pub switches: u64,
+    /// Adapters of hosts (InfiniBand), or hosts (Slurm).
+    pub hosts: u64,
+    /// Cables, where they are listed.
+    pub cables: u64,
+}
+
 /// What is at the other end of a cable, by LLDP.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Neighbour {
+    /// Where that was read; empty in captures.
+    #[serde(skip)]
+    pub file: String,
     /// The port on this side, if a table says.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub local: String,

@@ -51,8 +51,9 @@ pub const SMI: Format = Format {
     read: matrix,
 };
 
-fn push(reading: &mut Reading<'_>, neighbour: Neighbour) {
+fn push(reading: &mut Reading<'_>, mut neighbour: Neighbour) {
     reading.source.read += 1;
+    neighbour.file.clone_from(&reading.source.file);
     reading.observed.neighbours.push(neighbour);
 }
 

@@ -154,10 +154,10 @@ impl Requester {
             }
             return;
         }
+        // What was asked for is sent again even so, as by the packet engine.
         let named = psn::near(aeth.msn, self.oldest);
         if (self.oldest..self.frontier).contains(&named) {
             self.early.insert(named);
-            self.again.remove(&named);
         }
     }
 
