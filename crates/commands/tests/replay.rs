@@ -81,8 +81,7 @@ fn messages_wait_for_their_senders_and_circles_are_named() {
         Node::message(id, "activations", &between)
     };
     let mut ranks = vec![Vec::new(); 9];
-    ranks[0] =
-        vec![Node::computation(1, "x", 500, 0, 0), after(message(2, End::Sender), &[1])];
+    ranks[0] = vec![Node::computation(1, "x", 500, 0, 0), after(message(2, End::Sender), &[1])];
     let receive = message(1, End::Receiver);
     ranks[8] = vec![receive, after(Node::computation(2, "y", 250, 0, 0), &[1])];
     let replayed = played("send", &ranks).expect("it runs");
@@ -110,7 +109,9 @@ fn files_of_a_cluster_become_a_scenario() {
         let rule = "-----------  --------------  --------------  ------------  ---------------\n";
         format!("{head}{rule}{}", rows.join("\n"))
     };
-    let row = |local, device, port| format!("{local:<13}{device:<16}{port:<16}{:<14}x", "BR");
+    let row = |local: &str, device: &str, port: &str| {
+        format!("{local:<13}{device:<16}{port:<16}{:<14}x", "BR")
+    };
     let write = |name: &str, text: &str| {
         std::fs::write(folder.join(name), text).expect("it can be written");
         folder.join(name)
@@ -126,7 +127,8 @@ fn files_of_a_cluster_become_a_scenario() {
     }
     let [a, b] = rows.map(|rows| lldp(&rows.iter().map(String::as_str).collect::<Vec<_>>()));
     let tables = [write("leaf-0.txt", &a), write("leaf-1.txt", &b)];
-    for (files, gpus) in [(vec![topo.clone(), tree], 16), ([vec![topo], tables.to_vec()].concat(), 8)]
+    for (files, gpus) in
+        [(vec![topo.clone(), tree], 16), ([vec![topo], tables.to_vec()].concat(), 8)]
     {
         let out = folder.join("out.toml");
         let report = run(&files, &observe::Watch::default());
