@@ -13,10 +13,10 @@
 //!   have time for the sum of the rates, and no queue can reach a threshold for marks. Then each
 //!   sends a packet every so many picoseconds until the first timer. What is off is less than a
 //!   packet for each queue pair, however often this happens; but who is cut by how much at the next
-//!   marks depends on that packet. So rates are as far apart as they are seen to be after marks, and
-//!   how much that matters for a completion falls with the root of how often it is decided anew. If one link has too little time, its
-//!   queue grows: until it comes near the threshold, what it would have gained is put there at
-//!   once, in turns.
+//!   marks depends on that packet. So rates are as far apart as they are seen to be after marks,
+//!   and how much that matters for a completion falls with the root of how often it is decided
+//!   anew. If one link has too little time, its queue grows: until it comes near the threshold,
+//!   what it would have gained is put there at once, in turns.
 //! * *Sampling*: rates move all the time but about a mean that stays ([`Sender::settles`]). What was
 //!   acknowledged is written down from time to time; when the means of eight batches say that the
 //!   mean of each queue pair is known ([`PRECISE`]), it is taken for the rate until
