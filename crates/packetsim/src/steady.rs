@@ -13,14 +13,14 @@
 //!   have time for the sum of the rates, and no queue can reach a threshold for marks. Then each
 //!   sends a packet every so many picoseconds until the first timer. What is off is less than a
 //!   packet for each queue pair, however often this happens; but who is cut by how much at the next
-//!   marks depends on that packet. So rates are as far apart as they are seen to be after marks, and
-//!   how much that matters for a completion falls with the root of how often it is decided anew. If one link has too little time, its
-//!   queue grows: until it comes near the threshold, what it would have gained is put there at
-//!   once, in turns.
-//! * *Sampling*: rates move all the time but about a mean that stays ([`Sender::settles`]). What was
-//!   acknowledged is written down from time to time; when the means of eight batches say that the
-//!   mean of each queue pair is known ([`PRECISE`]), it is taken for the rate until
-//!   the first message ends. When some have ended, the others keep their shares of the links that
+//!   marks depends on that packet. So rates are as far apart as they are seen to be after marks,
+//!   and how much that matters for a completion falls with the root of how often it is decided
+//!   anew. If one link has too little time, its queue grows: until it comes near the threshold,
+//!   what it would have gained is put there at once, in turns.
+//! * *Sampling*: rates move all the time but about a mean that stays ([`Sender::settles`]). What
+//!   was acknowledged is written down from time to time; when the means of eight batches say that
+//!   the mean of each queue pair is known ([`PRECISE`]), it is taken for the rate until the first
+//!   message ends. When some have ended, the others keep their shares of the links that
 //!   hold them back, and share what those links carry now, unless a look at them says otherwise.
 //!
 //! Nothing is passed over while somebody is paused, packets are lost or operations are pending, nor
@@ -74,8 +74,8 @@ const PRECISE: f64 = 0.017;
 /// what such a short look is expected to miss.
 const UNLIKELY: f64 = 2.0;
 
-/// So many standard errors are told as the bound: the furthest of some dozen queue pairs, and batches
-/// that are not as independent as they are taken for.
+/// So many standard errors are told as the bound: the furthest of some dozen queue pairs, and
+/// batches that are not as independent as they are taken for.
 const ERRORS: f64 = 5.0;
 
 /// A queue that grows is let grow to this share of the threshold for marks.
@@ -562,8 +562,8 @@ impl Simulation<'_> {
         Some(Stretch { span, packets, overload: None })
     }
 
-    /// The rates of those that are left of a set whose rates were known: each keeps its share of the
-    /// link that holds it back. Nothing if they are others, or if they do not look like that.
+    /// The rates of those that are left of a set whose rates were known: each keeps its share of
+    /// the link that holds it back. Nothing if they are others, or if they do not look like that.
     fn rates_by_shares(&self) -> Option<Known> {
         let (sample, known) = (&self.steady.sample, self.steady.known.as_ref()?);
         let last = sample.seen.len().checked_sub(1)?;
@@ -624,9 +624,9 @@ impl Simulation<'_> {
         }
     }
 
-    /// Lets the queue of a link grow by what it could not send: packets that were sent meanwhile are
-    /// put there, and those that are on their way there are later ones. Returns how many of each
-    /// queue pair that are.
+    /// Lets the queue of a link grow by what it could not send: packets that were sent meanwhile
+    /// are put there, and those that are on their way there are later ones. Returns how many of
+    /// each queue pair that are.
     fn grow_queue(&mut self, Overload { link, .. }: Overload, stretch: &Stretch) -> Vec<u32> {
         let takes = self.net.ports[link].time_to_send(self.full_packet(), self.input.clock);
         let place = |number: PairId| {
@@ -666,8 +666,8 @@ impl Simulation<'_> {
         extra
     }
 
-    /// Makes the packets of a queue pair later ones that have not yet reached a link of its way, the
-    /// one at this place; returns how many there are.
+    /// Makes the packets of a queue pair later ones that have not yet reached a link of its way,
+    /// the one at this place; returns how many there are.
     fn make_later(&mut self, number: PairId, place: u32, by: u32) -> u32 {
         let route = self.ends.pairs[number].route;
         let links: Vec<LinkId> = self.links_from(route).take(place as usize).collect();
