@@ -2241,6 +2241,60 @@ class Domains(Record):
     """Every kind of part, from cables to racks, and software."""
 
 
+@dataclass(eq=False)
+class FileRow(Record):
+    """One kind of file."""
+
+    name: str
+    """Its name."""
+
+    devices: int
+    """Devices that have one."""
+
+    settings: int
+    """Distinct settings in it."""
+
+    lines: int
+    """Lines of one."""
+
+
+@dataclass(eq=False)
+class Told(Record):
+    """A fact that is told and not computed."""
+
+    what: str
+    """Of what."""
+
+    text: str
+    """The fact."""
+
+    source: str
+    """Who tells it."""
+
+
+@dataclass(eq=False)
+class Operations(Record):
+    """What one network asks."""
+
+    devices: int
+    """Switches, servers or managers that must be told anything."""
+
+    settings: int
+    """Distinct settings, all files together."""
+
+    lines: int
+    """Lines, on all devices together."""
+
+    files: list[FileRow]
+    """What they are told."""
+
+    set_keys: list[str]
+    """Keys of `[network]` that are not what the transport begins with."""
+
+    told: list[Told]
+    """What is told of its kind, with sources."""
+
+
 @dataclass(eq=False, repr=False)
 class Topo(Result):
     """A fabric in numbers."""
@@ -2319,6 +2373,9 @@ class Topo(Result):
 
     domains: Optional[Domains] = None
     """What one failure stops, if that was asked for."""
+
+    operations: Optional[Operations] = None
+    """What it asks of operators, if that was asked for."""
 
 
 @dataclass(eq=False)
@@ -2401,60 +2458,6 @@ class Requirement(Record):
 
     best: Optional[str]
     """The better column; nothing where all are alike or fewer than two have the figure."""
-
-
-@dataclass(eq=False)
-class FileRow(Record):
-    """One kind of file."""
-
-    name: str
-    """Its name."""
-
-    devices: int
-    """Devices that have one."""
-
-    settings: int
-    """Distinct settings in it."""
-
-    lines: int
-    """Lines of one."""
-
-
-@dataclass(eq=False)
-class Told(Record):
-    """A fact that is told and not computed."""
-
-    what: str
-    """Of what."""
-
-    text: str
-    """The fact."""
-
-    source: str
-    """Who tells it."""
-
-
-@dataclass(eq=False)
-class Operations(Record):
-    """What one network asks."""
-
-    devices: int
-    """Switches, servers or managers that must be told anything."""
-
-    settings: int
-    """Distinct settings, all files together."""
-
-    lines: int
-    """Lines, on all devices together."""
-
-    files: list[FileRow]
-    """What they are told."""
-
-    set_keys: list[str]
-    """Keys of `[network]` that are not what the transport begins with."""
-
-    told: list[Told]
-    """What is told of its kind, with sources."""
 
 
 @dataclass(eq=False, repr=False)

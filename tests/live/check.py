@@ -13,6 +13,8 @@ import sys
 import tempfile
 import time
 
+from lab import Lab
+
 FATFLOW, SCENARIO = sys.argv[1:3]
 HERE = pathlib.Path(__file__).resolve().parent
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
@@ -76,7 +78,8 @@ def children():
     return found
 
 
-def nothing_is_left(*arguments):
+def nothing_is_left(*arguments, victim="controller"):
+    """After kill -9 of the controller, or of one of its processes, everything is gone."""
     before = set(children())
     command = [FATFLOW, "live", "all_reduce", SCENARIO, "-b", "16M", "-e", "16M", *arguments]
     controller = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -85,23 +88,28 @@ def nothing_is_left(*arguments):
         time.sleep(0.05)
     check("kill", set(children()) - before, "the ranks never came")
     time.sleep(0.5)
-    controller.send_signal(signal.SIGKILL)
-    controller.wait()
+    if victim == "controller":
+        controller.send_signal(signal.SIGKILL)
+    else:
+        # Ranks are started first, then the switches of namespaces.
+        of_run = sorted(set(children()) - before)
+        os.kill(of_run[0] if victim == "a rank" else of_run[-1], signal.SIGKILL)
+    check(f"kill -9 of {victim}", controller.wait(timeout=30) != 0, "the run went on")
     until = time.time() + 10
     while time.time() < until and set(children()) - before:
         time.sleep(0.05)
     left = set(children()) - before
     check(f"after kill -9 {' '.join(arguments)}", not left, f"processes {left} are left")
-    print(f"  after kill -9 of the controller {' '.join(arguments)}: nothing is left", flush=True)
+    print(f"  after kill -9 of {victim} {' '.join(arguments)}: nothing is left", flush=True)
 
 
-def captured(*arguments):
-    """tshark, scapy and observe read what the ranks captured."""
-    name = " ".join(arguments)
+def captured(*arguments, what="all_to_all", **more):
+    """tshark, scapy and observe read what the ranks captured; how many notifications there were."""
+    name = " ".join([what, *arguments])
     with tempfile.TemporaryDirectory() as folder:
-        row = live("all_to_all", *arguments, "--pcap", f"{folder}/run.pcap")["rows"][0]
-        files = sorted(pathlib.Path(folder).iterdir())
-        check("captures", len(files) == 8, files)
+        result = live(what, *arguments, "--pcap", f"{folder}/run.pcap", **more)
+        row, files = result["rows"][0], sorted(pathlib.Path(folder).iterdir())
+        check("captures", len(files) == result["ranks"], files)
         observed = {"data": 0, "acks": 0, "cnps": 0, "retransmitted": 0, "bytes": 0}
         for file in files:
             command = [FATFLOW, "observe", str(file), "--json"]
@@ -139,13 +147,16 @@ def captured(*arguments):
             from scapy.utils import RawPcapReader
         except ImportError:
             print("  skipped: scapy is not installed", flush=True)
-            return
-        count = 0
-        for data, _ in RawPcapReader(str(files[0])):
+            return row["packets"]["cnps"]
+        count = notified = 0
+        for data, _ in (one for file in files for one in RawPcapReader(str(file))):
             packet = IP(data) if data[0] >> 4 == 4 else IPv6(data)
             check("scapy", packet[BTH].compute_icrc(b"") == data[-4:], packet.summary())
-            count += 1
-        print(f"  {name}: scapy agrees with the ICRC of {count} packets", flush=True)
+            count, notified = count + 1, notified + (packet[BTH].opcode == 0x81)
+        # Older versions of tshark do not know notifications; scapy does.
+        check("scapy", notified == 2 * row["packets"]["cnps"], (notified, row["packets"]))
+        print(f"  {name}: scapy agrees with the ICRC of {count} packets, {notified} CNPs", flush=True)
+        return row["packets"]["cnps"]
 
 
 def headers(file):
@@ -205,6 +216,15 @@ def controls():
         found = json.loads(done.stdout)["result"]["flows"]
         check("flows", (found["flows"], found["completed"], found["bytes"]) == (2, 2, 24000000), found)
     print(f"  DCQCN: {control}; its flows are read by observe", flush=True)
+
+
+def notified():
+    """Captures of a run with congestion notifications."""
+    with tempfile.TemporaryDirectory() as folder:
+        flows = pathlib.Path(folder) / "two.csv"
+        flows.write_text("src,dst,bytes,start_ns\n0,2,2000000,0\n1,3,2000000,0\n")
+        scenario = f"{HERE}/../../scenarios/live-two.toml"
+        return captured(what="traffic", sets=[f"traffic.flows={flows}"], scenario=scenario)
 
 
 def probed():
@@ -287,11 +307,66 @@ def agents():
     print("  agents: sums right; a wrong token and too high a rate are refused; nothing is left", flush=True)
 
 
+def laboratory():
+    """Agents on the servers of a containerlab file: what is between them is found, and a run is right."""
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        topology, hosts, token = folder / "lab.clab.yml", folder / "hosts.txt", folder / "token"
+        written = subprocess.run([FATFLOW, "topo", SCENARIO, "--clab"], capture_output=True, text=True, check=True)
+        topology.write_text(written.stdout)
+        token.write_text("a token of some length\n")
+        try:
+            with Lab(topology) as lab:
+                in_laboratory(lab, topology, hosts, token, folder)
+        except PermissionError as error:
+            print(f"  skipped, agents in namespaces: {error}", flush=True)
+
+
+def in_laboratory(lab, topology, hosts, token, folder):
+    hosts.write_text("".join(f"{lab.management(one)} {lab.data(one)}\n" for one in lab.servers))
+    agent = [FATFLOW, "live", "agent", "--listen", "0.0.0.0:4792", "--token-file", str(token)]
+    started = [
+        subprocess.Popen(lab.inside(one, *agent), stderr=subprocess.PIPE, text=True) for one in lab.servers
+    ]
+    try:
+        for one in started:
+            one.stderr.readline()
+        controller = lab.inside("management", FATFLOW, "live")
+        shared = ["--json", "--agents", str(hosts), "--token-file", str(token)]
+
+        def control(*arguments):
+            command = [*controller, *arguments, *shared]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+            assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
+            return json.loads(done.stdout)["result"]
+
+        # The routers of this laboratory answer everything.
+        found = control("probe", "--gap-ms", "4", "--write", str(folder / "found.toml"))
+        told = [found[key] for key in ["paths", "hashes_qpn", "hops", "unanswered", "rests_on"]]
+        check("probe", told == [4, False, 3, 0, 64], found)
+        check("probe", "spines = 4" in (folder / "found.toml").read_text(), "no scenario of it")
+        sets = ["--set", "fabric.topology=file", "--set", f"fabric.file={topology}"]
+        flows = ["--flows-out", str(folder / "flows.csv"), "-b", "256K", "-e", "256K"]
+        row = control("all_reduce", SCENARIO, *sets, *flows)["rows"][0]
+        check("agents", row["sums_right"] and row["packets"]["retransmitted"] == 0, row["packets"])
+        command = [FATFLOW, "observe", str(folder / "flows.csv"), "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        read = json.loads(done.stdout)["result"]["flows"]
+        check("flows", read["flows"] == read["completed"] and 0 < read["flows"], read)
+    finally:
+        for one in started:
+            one.kill()
+            one.wait()
+    print(f"  agents in a containerlab file's namespaces: 4 paths by {found['probes']} probes, sums right", flush=True)
+
+
 def namespaces():
     result = live("all_reduce", "--on", "namespaces", size="64K")
     if "namespaces" not in result["on"]:
         print(f"  skipped, namespaces: {result['findings'][-1]}", flush=True)
         return
+    undisturbed("all_reduce", "--on", "loopback", "--ipv6", "--offload")
+    undisturbed("all_reduce", "--on", "namespaces", "--ipv6", "--offload")
     for function in ["linux", "linux-custom"]:
         # With 17 the seed of the first leaf would be 0, which Linux reads as "any".
         for seed in [1, 17]:
@@ -301,7 +376,8 @@ def namespaces():
             for uplink in row["uplinks"]:
                 # Acknowledgements cross uplinks too, and are no payload.
                 check("uplink", uplink["bytes"] >= uplink["predicted_bytes"], uplink)
-    nothing_is_left("--on", "namespaces")
+    for victim in ["controller", "a rank", "a switch"]:
+        nothing_is_left("--on", "namespaces", victim=victim)
 
 
 def main():
@@ -320,12 +396,15 @@ def main():
     undisturbed("all_reduce", "--on", "loopback")
     captured("--on", "loopback")
     captured("--ipv6")
+    check("captures", 0 < notified(), "no notification was captured")
     incast()
     pauses()
     controls()
     agents()
     probed()
+    laboratory()
     nothing_is_left()
+    nothing_is_left(victim="a rank")
     namespaces()
     print(f"live: all as it should be, {time.time() - begin:.0f} s")
 

@@ -1,7 +1,8 @@
 //! `observe`: what a real cluster wrote down, as the figures that other commands predict.
 //!
 //! Files are read by the crate `observe`; here stands how its answer is shown ([`page`]), what a
-//! scenario predicts beside it ([`beside`]), constants that are fitted to it ([`calibrate`]), and
+//! scenario predicts beside it ([`beside`]), execution traces run on it ([`replay`]), constants that are fitted to it ([`calibrate`]), a
+//! scenario made of it ([`cluster`]), and
 //! how a running cluster is followed ([`follow`]).
 
 use std::path::PathBuf;
@@ -14,14 +15,18 @@ use serde::Serialize;
 
 pub mod beside;
 pub mod calibrate;
+pub mod cluster;
 mod fit;
 pub mod follow;
 pub mod http;
 mod page;
+pub mod replay;
 pub mod series;
 
 use beside::Beside;
 use calibrate::Calibration;
+use cluster::Made;
+use replay::Replayed;
 
 /// What was observed.
 #[derive(Debug, Serialize)]
@@ -32,9 +37,15 @@ pub struct Report {
     /// What a scenario predicts beside it, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub predicted: Option<Beside>,
+    /// What execution traces come to on its fabric, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replayed: Option<Replayed>,
     /// Constants that were fitted to it, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Calibration>,
+    /// The scenario that was made of the files, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub made: Option<Made>,
     /// All that the files say.
     #[serde(skip)]
     pub observed: Observed,
@@ -55,8 +66,9 @@ impl Report {
 /// Reads all files and sums up what they say.
 pub fn run(files: &[PathBuf], watch: &Watch) -> Report {
     let observed = observe::read(files, watch);
-    let (predicted, calibration) = (None, None);
-    Report { summary: Summary::of(&observed), predicted, calibration, observed }
+    let summary = Summary::of(&observed);
+    let (predicted, replayed, calibration, made) = (None, None, None, None);
+    Report { summary, predicted, replayed, calibration, made, observed }
 }
 
 /// Bytes of the files together, as far as the system tells.
@@ -70,8 +82,14 @@ impl Answer for Report {
         if let Some(beside) = &self.predicted {
             sheet = beside.show(sheet);
         }
+        if let Some(replayed) = &self.replayed {
+            sheet = replayed.show(sheet);
+        }
         if let Some(calibration) = &self.calibration {
             sheet = calibration.show(sheet);
+        }
+        if let Some(made) = &self.made {
+            sheet = made.show(sheet);
         }
         sheet
     }

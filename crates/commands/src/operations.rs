@@ -109,6 +109,23 @@ impl Operations {
     }
 }
 
+impl Operations {
+    /// Every kind of file: who has one, and how long it is.
+    pub(crate) fn files(&self) -> Table {
+        let mut table = Table::new([
+            ("file", Align::Left),
+            ("devices", Align::Right),
+            ("settings", Align::Right),
+            ("lines of one", Align::Right),
+        ]);
+        for FileRow { name, devices, settings, lines } in &self.files {
+            let counts = [devices, settings, lines].map(|count| grouped(*count));
+            table.row(std::iter::once(name.clone()).chain(counts));
+        }
+        table
+    }
+}
+
 /// Keys whose values are not what the transport begins with.
 fn keys(loaded: &Loaded) -> Result<Vec<String>, Failure> {
     let network = &loaded.scenario.network;

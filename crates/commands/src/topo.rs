@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::links;
+use crate::operations::{self, Operations};
 use crate::targets::{self, Latencies, TargetRow};
 
 mod domains;
@@ -42,6 +43,9 @@ pub struct Topo {
     /// What one failure stops, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domains: Option<Domains>,
+    /// What it asks of operators, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operations: Option<Operations>,
     #[serde(skip)]
     title: String,
     #[serde(skip)]
@@ -60,6 +64,7 @@ pub fn run(loaded: &Loaded) -> Topo {
         targets: targets::of_fabric(loaded, || summary.clone()),
         summary,
         domains: None,
+        operations: None,
         title: loaded.title(),
         topology: scenario.fabric.topology.name(),
         drawing: links::drawing(loaded.fabric()),
@@ -73,10 +78,18 @@ pub fn with_domains(loaded: &Loaded, rack_servers: Option<u32>) -> Result<Topo, 
     Ok(Topo { domains, ..run(loaded) })
 }
 
+impl Topo {
+    /// The same with what the network asks of those who operate it.
+    pub fn with_operations(self, loaded: &Loaded) -> Result<Self, Failure> {
+        let operations = Some(Operations::of(loaded, &self.summary)?);
+        Ok(Self { operations, ..self })
+    }
+}
+
 impl Answer for Topo {
     fn sheet(&self) -> Sheet {
         let Summary { gpus, nodes, nics, zones, gpus_per_zone, .. } = &self.summary;
-        let Self { summary, latency_us, racks, targets, title, topology, drawing, domains } = self;
+        let Self { summary, latency_us, racks, targets, title, topology, drawing, .. } = self;
         let share = format!("{} of full", percent(summary.bisection_share));
         let zone_note = format!("of up to {} GPUs", grouped(*gpus_per_zone));
         let zone_label = format!("{}s", summary.zone_word);
@@ -122,8 +135,13 @@ impl Answer for Topo {
             let failed = summary.failed_links.div_ceil(2);
             sheet = sheet.note(format!("{} cables are out of service.", grouped(failed)));
         }
-        if let Some(domains) = domains {
+        if let Some(domains) = &self.domains {
             sheet = domains.show(sheet);
+        }
+        if let Some(operations) = &self.operations {
+            let columns = std::slice::from_ref(operations);
+            sheet = operations::show(sheet, std::slice::from_ref(title), columns);
+            sheet = sheet.table(operations.files());
         }
         sheet = sheet.heading("The fabric drawn").chart(drawing.clone());
         sheet = sheet.heading("Bill of materials").chart(by_part(&summary.bill));

@@ -54,6 +54,7 @@ fn recommendations_are_found_where_they_apply_and_nowhere_else() {
         ("placement", "job.placement.policy=min-cut", 0.02, Engine::Flow),
         ("device-limited", "job.moe.limit", 0.2, Engine::Flow),
         ("in-network-reduction", "library.sharp=enabled", 0.02, Engine::Flow),
+        ("hybrid", "network.transport_of_tier", 0.1, Engine::Flow),
         ("headroom", "network.buffer.headroom", 0.5, Engine::Packet),
     ];
     for (name, set, least, engine) in cases {

@@ -72,6 +72,28 @@ pub fn enter_user_namespace() {
     }
 }
 
+/// The address of a rank on a loopback device of its own.
+pub(crate) fn loopback_address(rank: u32) -> IpAddr {
+    std::net::Ipv6Addr::from((0xfd02_u128 << 112) | (2 + u128::from(rank))).into()
+}
+
+/// Takes this process, before it starts others, into a namespace whose loopback device has an IPv6
+/// address for each rank: the one that every host has is not enough.
+pub(crate) fn own_loopback(ranks: usize) -> Result<(), Failure> {
+    unshare(CloneFlags::CLONE_NEWNET).map_err(|error| {
+        Failure::Run(format!(
+            "loopback has one IPv6 address, every rank needs its own, and a network namespace with \
+             more is refused here ({error}): --on switch"
+        ))
+    })?;
+    let mut lines = "link set dev lo up\n".to_owned();
+    for rank in 0..ranks as u32 {
+        let address = Wiring::alone(loopback_address(rank));
+        let _ = writeln!(lines, "addr add {address} dev lo nodad");
+    }
+    batch("ip", &lines).map(drop).map_err(Failure::Run)
+}
+
 /// Makes settings those of Linux's routing; refuses what that cannot do.
 pub(crate) fn settle(
     settings: &mut Settings,

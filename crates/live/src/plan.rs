@@ -135,6 +135,8 @@ pub struct RankPlan {
     pub address: IpAddr,
     /// How packets leave.
     pub wire: WirePlan,
+    /// Whether the kernel cuts and joins packets: by UDP over IPv6 alone.
+    pub offload: bool,
     /// Payload of a full packet.
     pub mtu: u32,
     /// Packets of a queue pair that may be unacknowledged.

@@ -105,6 +105,8 @@ pub struct Options {
     pub places: Places,
     /// Whether packets have IPv6 headers.
     pub ipv6: bool,
+    /// Whether the kernel cuts and joins packets.
+    pub offload: bool,
     /// The hosts of agents, if there are.
     pub agents: Option<Agents>,
     /// Where everything is written that congestion controls were told and said.
@@ -136,10 +138,9 @@ pub fn run(loaded: &Loaded, options: &Options, watch: &mut Watch<'_>) -> Result<
             loaded.fabric().gpus()
         )));
     }
+    check_offload(options)?;
     if options.ipv6 && options.places == Places::Loopback {
-        let reason = "loopback has one IPv6 address, and every rank needs its own: --on switch or \
-                      namespaces";
-        return Err(Failure::Usage(reason.to_owned()));
+        multipath::own_loopback(ranks)?;
     }
     if let Some(agents) = &options.agents
         && agents.hosts.len() < ranks
@@ -175,6 +176,27 @@ pub fn run(loaded: &Loaded, options: &Options, watch: &mut Watch<'_>) -> Result<
         findings,
         title: loaded.title(),
     })
+}
+
+/// Refuses segmentation offload where the ICRC could not be checked, or nothing is segmented.
+fn check_offload(options: &Options) -> Result<(), Failure> {
+    let is_ipv6 = match &options.agents {
+        Some(agents) => agents.hosts.iter().all(|host| host.data.is_ipv6()),
+        None => options.ipv6,
+    };
+    let reason = match (options.offload, options.places) {
+        (false, _) => return Ok(()),
+        (true, Places::Switch) => {
+            "the switch in user space takes packet by packet: --on loopback \
+                                   or namespaces"
+        }
+        (true, _) if is_ipv6 => return Ok(()),
+        (true, _) => {
+            "over IPv4 the kernel numbers what it cuts and receivers cannot check the \
+                      ICRC of it: --offload goes with IPv6"
+        }
+    };
+    Err(Failure::Usage(reason.to_owned()))
 }
 
 /// The fabric so much slower that a rank's link has this rate, and how much that is.
@@ -402,6 +424,7 @@ impl Case<'_> {
         let ip = addresses.ip(self.fabric.nic_of(self.fabric.gpu(rank as usize)));
         match (self.options.places, &self.options.agents) {
             (Places::Agents, Some(agents)) => agents.hosts[rank as usize].data,
+            (Places::Loopback, _) if self.options.ipv6 => multipath::loopback_address(rank),
             (Places::Loopback, _) => {
                 Ipv4Addr::new(127, 0, (rank >> 8) as u8, (rank + 2) as u8).into()
             }
@@ -424,6 +447,7 @@ impl Case<'_> {
                 ranks: self.ranks as u32,
                 address: self.address(&addresses, rank),
                 wire: WirePlan::Udp,
+                offload: options.offload,
                 mtu,
                 window,
                 timeout_ms: options.timeout_ms,

@@ -25,7 +25,7 @@ use roce::{Bth, Envelope, Headers, Opcode, Operation};
 
 use crate::frame::{self, EXCEEDED, UNREACHABLE};
 use crate::plan::{Probe, ProbePlan, Traced, WirePlan};
-use crate::wire::{abstract_address, rank_name, socket};
+use crate::wire::{abstract_address, inlet, rank_name, socket};
 
 /// A probing process.
 #[derive(Debug)]
@@ -53,12 +53,7 @@ impl Prober {
             return Ok(prober);
         }
         if prober.plan.rounds.is_empty() {
-            let inlet = socket(prober.plan.address, ROCE_V2_PORT)?;
-            match prober.plan.address {
-                IpAddr::V4(_) => setsockopt(&inlet, sockopt::IpRecvTos, &true)?,
-                IpAddr::V6(_) => setsockopt(&inlet, sockopt::Ipv6RecvTClass, &true)?,
-            }
-            prober.inlet = Some(inlet);
+            prober.inlet = Some(inlet(prober.plan.address)?);
         }
         for probe in prober.plan.rounds.iter().flatten() {
             if prober.outlets.contains_key(&probe.src_port) {

@@ -3,7 +3,11 @@
 //! UDP sockets are never connected and forbid fragments (`IP_PMTUDISC_DO`): then IPv4's
 //! identification is 0 and the ICRC is known beforehand. Over IPv6 automatic flow labels are off,
 //! or Linux's routers would hash a random one. Queue pairs with the same source port share a
-//! socket. Without offload: a packet is a datagram.
+//! socket.
+//!
+//! Segmentation offload ([`RankPlan::offload`]) hands the kernel up to 64 packets as one. It is for
+//! IPv6 alone: over IPv4 the kernel numbers the segments in the identification, which the ICRC
+//! covers and a receiving socket is not shown.
 //!
 //! A switch in user space gets whole IP packets in datagrams of a Unix socket; where it has no
 //! room, the sender waits. Transfers inside a server go to the other rank's socket directly.
@@ -21,7 +25,7 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::sys::socket::{
     ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg,
-    sendmmsg, setsockopt, sockopt,
+    sendmmsg, sendmsg, setsockopt, sockopt,
 };
 use nix::{setsockopt_impl, sockopt_impl};
 use roce::Envelope;
@@ -37,6 +41,10 @@ const BATCH: usize = 32;
 
 /// The largest packet: 4,096 bytes of payload and every header.
 const LARGEST: usize = 4096 + 256;
+
+/// What the kernel takes as one: so many packets (`UDP_MAX_SEGMENTS`), and so many bytes.
+const MOST_SEGMENTS: usize = 64;
+const MOST_BYTES: usize = 65_000;
 
 /// What a receiving socket is given room for, where that is allowed.
 const ROOM: usize = 8 << 20;
@@ -79,6 +87,7 @@ pub struct Wire {
     local_waiting: VecDeque<(UnixAddress, Vec<u8>)>,
     switch: Option<UnixAddress>,
     run: String,
+    offload: bool,
     buffers: Vec<Vec<u8>>,
 }
 
@@ -107,6 +116,19 @@ pub(crate) fn socket(address: IpAddr, port: u16) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
+/// The socket that a rank receives by: it is told DSCP and marks, and has room.
+pub(crate) fn inlet(address: IpAddr) -> io::Result<UdpSocket> {
+    let inlet = socket(address, ROCE_V2_PORT)?;
+    match address {
+        IpAddr::V4(_) => setsockopt(&inlet, sockopt::IpRecvTos, &true)?,
+        IpAddr::V6(_) => setsockopt(&inlet, sockopt::Ipv6RecvTClass, &true)?,
+    }
+    if setsockopt(&inlet, sockopt::RcvBufForce, &ROOM).is_err() {
+        setsockopt(&inlet, sockopt::RcvBuf, &ROOM)?;
+    }
+    Ok(inlet)
+}
+
 impl Wire {
     /// Opens all sockets of a rank.
     pub fn open(plan: &RankPlan, run: &str) -> io::Result<Self> {
@@ -124,16 +146,13 @@ impl Wire {
             local_waiting: VecDeque::new(),
             switch,
             run: run.to_owned(),
-            buffers: vec![vec![0; LARGEST]; BATCH],
+            offload: plan.offload,
+            buffers: vec![vec![0; if plan.offload { 1 << 16 } else { LARGEST }]; BATCH],
         };
         if plan.wire == WirePlan::Udp {
-            let inlet = socket(plan.address, ROCE_V2_PORT)?;
-            match plan.address {
-                IpAddr::V4(_) => setsockopt(&inlet, sockopt::IpRecvTos, &true)?,
-                IpAddr::V6(_) => setsockopt(&inlet, sockopt::Ipv6RecvTClass, &true)?,
-            }
-            if setsockopt(&inlet, sockopt::RcvBufForce, &ROOM).is_err() {
-                setsockopt(&inlet, sockopt::RcvBuf, &ROOM)?;
+            let inlet = inlet(plan.address)?;
+            if plan.offload {
+                setsockopt(&inlet, sockopt::UdpGroSegment, &true)?;
             }
             wire.inlet = Some(inlet);
             for pair in plan.pairs.iter().filter(|pair| !pair.inside) {
@@ -180,7 +199,10 @@ impl Wire {
         let mut left = false;
         for outlet in self.outlets.values_mut() {
             while !outlet.waiting.is_empty() {
-                let sent = send_batch(outlet)?;
+                let sent = match self.offload {
+                    true => send_segments(outlet)?,
+                    false => send_batch(outlet)?,
+                };
                 outlet.waiting.drain(..sent);
                 if sent == 0 {
                     left = true;
@@ -256,12 +278,54 @@ fn send_batch(outlet: &Outlet) -> io::Result<usize> {
     let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(batch.len(), Some(space));
     let socket = outlet.socket.as_raw_fd();
     let sent = sendmmsg(socket, &mut headers, &slices, &to, controls, MsgFlags::empty());
+    taken(sent.map(Iterator::count))
+}
+
+/// How many packets a socket took.
+fn taken(sent: Result<usize, Errno>) -> io::Result<usize> {
     match sent {
-        Ok(results) => Ok(results.count()),
+        Ok(count) => Ok(count),
         Err(Errno::EAGAIN | Errno::ENOBUFS) => Ok(0),
         // The other end has closed its socket, or not opened it yet: as if lost.
         Err(Errno::ECONNREFUSED) => Ok(1),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Packets from the front that the kernel can cut out of one: they go to the same place in the same
+/// class, and none but the last is shorter.
+fn segments(waiting: &VecDeque<Waiting>) -> usize {
+    let Some(first) = waiting.front() else { return 0 };
+    let size = first.bytes.len();
+    let (mut count, mut bytes, mut may_follow) = (0, 0, true);
+    for one in waiting.iter().take(MOST_SEGMENTS) {
+        let length = one.bytes.len();
+        let is_alike = one.to == first.to && one.class == first.class && length <= size;
+        if !may_follow || !is_alike || MOST_BYTES < bytes + length {
+            break;
+        }
+        (count, bytes, may_follow) = (count + 1, bytes + length, length == size);
+    }
+    count
+}
+
+/// Sends packets from the front as one that the kernel or the device cuts (`UDP_SEGMENT`).
+fn send_segments(outlet: &Outlet) -> io::Result<usize> {
+    let count = segments(&outlet.waiting);
+    let Some(first) = outlet.waiting.front() else { return Ok(0) };
+    let slices: Vec<IoSlice<'_>> =
+        outlet.waiting.iter().take(count).map(|one| IoSlice::new(&one.bytes)).collect();
+    let to: SockaddrStorage = first.to.into();
+    let (class, size) = (i32::from(first.class), first.bytes.len() as u16);
+    let controls = [ControlMessage::Ipv6TClass(&class), ControlMessage::UdpGsoSegments(&size)];
+    let controls = if 1 < count { &controls[..] } else { &controls[..1] };
+    let socket = outlet.socket.as_raw_fd();
+    match sendmsg(socket, &slices, controls, MsgFlags::empty(), Some(&to)) {
+        Err(Errno::EIO) => Err(io::Error::other(
+            "this device cannot compute checksums, so the kernel cuts no packets: leave out \
+             --offload",
+        )),
+        sent => taken(sent.map(|_| count)),
     }
 }
 
@@ -279,11 +343,12 @@ fn receive_batch(
     buffers: &mut [Vec<u8>],
     take: &mut impl FnMut(Option<Envelope>, &[u8]),
 ) -> io::Result<()> {
-    let mut found: Vec<(Envelope, usize)> = Vec::with_capacity(BATCH);
+    // What surrounds each, its length, and how long its packets are.
+    let mut found: Vec<(Envelope, usize, usize)> = Vec::with_capacity(BATCH);
     {
         let mut slices: Vec<[IoSliceMut<'_>; 1]> =
             buffers.iter_mut().map(|buffer| [IoSliceMut::new(buffer)]).collect();
-        let space = nix::cmsg_space!(u8, i32);
+        let space = nix::cmsg_space!(u8, i32, i32);
         let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(slices.len(), Some(space));
         let flags = MsgFlags::MSG_DONTWAIT;
         let received = match recvmmsg(inlet.as_raw_fd(), &mut headers, &mut slices, flags, None) {
@@ -294,18 +359,52 @@ fn receive_batch(
         for message in received {
             let Some(from) = message.address.as_ref().and_then(socket_address) else { continue };
             let mut envelope = Envelope::new(from.ip(), address, from.port());
+            let mut each = message.bytes;
             for control in message.cmsgs().into_iter().flatten() {
                 match control {
                     ControlMessageOwned::Ipv4Tos(class) => envelope.class = class,
                     ControlMessageOwned::Ipv6TClass(class) => envelope.class = class as u8,
+                    ControlMessageOwned::UdpGroSegments(size) => each = size as usize,
                     _ => {}
                 }
             }
-            found.push((envelope, message.bytes));
+            found.push((envelope, message.bytes, each.max(1)));
         }
     }
-    for ((envelope, length), buffer) in found.iter().zip(buffers.iter()) {
-        take(Some(*envelope), &buffer[..*length]);
+    for ((envelope, length, each), buffer) in found.iter().zip(buffers.iter()) {
+        for packet in buffer[..*length].chunks(*each) {
+            take(Some(*envelope), packet);
+        }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting(lengths: &[usize], class: u8) -> VecDeque<Waiting> {
+        let to = SocketAddr::new("fd00::1".parse().unwrap(), ROCE_V2_PORT);
+        let one = |length: &usize| Waiting { to, class, bytes: vec![0; *length] };
+        lengths.iter().map(one).collect()
+    }
+
+    /// Only the last of what is cut may be shorter, none longer, and all fit into one packet.
+    #[test]
+    fn segments_are_alike() {
+        for (lengths, count) in [
+            (&[][..], 0),
+            (&[100], 1),
+            (&[100, 100, 100], 3),
+            (&[100, 100, 60, 100], 3),
+            (&[100, 101], 1),
+            (&[4112; 40], MOST_BYTES / 4112),
+            (&[20; 100], MOST_SEGMENTS),
+        ] {
+            assert_eq!(segments(&waiting(lengths, 1)), count, "{lengths:?}");
+        }
+        let mut mixed = waiting(&[100, 100], 1);
+        mixed.extend(waiting(&[100], 2));
+        assert_eq!(segments(&mixed), 2);
+    }
 }

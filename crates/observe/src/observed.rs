@@ -41,6 +41,8 @@ pub struct Observed {
     pub wire: Wire,
     /// Who is at the other end of which cable.
     pub neighbours: Vec<Neighbour>,
+    /// Files that say how the fabric is cabled.
+    pub fabrics: Vec<FabricFile>,
     /// Counters of NICs, GPUs and switches.
     pub counters: Vec<Sample>,
     /// Steps of training.
@@ -53,6 +55,10 @@ pub struct Observed {
     pub benchmarks: Vec<Benchmark>,
     /// Flows of `fatflow run` and `fatflow live`.
     pub flows: Flows,
+    /// What ranks do, by execution traces: it can be run again on a fabric.
+    pub workloads: Vec<RankWork>,
+    /// Who is in which group of such traces, by the group's name.
+    pub groups: BTreeMap<String, Vec<u32>>,
     /// What the library chose for a collective of a size.
     pub choices: BTreeMap<(Kind, u64, String), u64>,
     /// How often ranks finished to initialise a communicator, by its size.
@@ -325,6 +331,24 @@ pub struct Host {
     pub is_certain: bool,
     /// NICs that the library lists.
     pub nics: Vec<Nic>,
+    /// How its GPUs reach each other, if a matrix says.
+    pub scale_up: Option<Links>,
+    /// For each GPU the numbers of the NICs nearest to it, if a matrix says.
+    pub near_nics: Vec<Vec<u32>>,
+}
+
+/// How the GPUs of a server reach each other.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Links {
+    /// Through NVSwitches, with so many NVLinks a GPU.
+    NvSwitch(u32),
+    /// NVLinks to some or all other GPUs directly.
+    NvLink(u32),
+    /// AMD's links.
+    Xgmi,
+    /// PCIe alone.
+    Pcie,
 }
 
 /// A NIC as a library lists it.
@@ -408,9 +432,30 @@ pub struct QueuePair {
     pub marked: u64,
 }
 
+/// A file that says how the fabric is cabled.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct FabricFile {
+    /// Its name.
+    pub file: String,
+    /// Where a scenario finds it; none if it is packed.
+    #[serde(skip)]
+    pub path: Option<String>,
+    /// The tool that wrote it.
+    pub kind: &'static str,
+    /// Switches.
+    pub switches: u64,
+    /// Adapters of hosts (InfiniBand), or hosts (Slurm).
+    pub hosts: u64,
+    /// Cables, where they are listed.
+    pub cables: u64,
+}
+
 /// What is at the other end of a cable, by LLDP.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Neighbour {
+    /// Where that was read; empty in captures.
+    #[serde(skip)]
+    pub file: String,
     /// The port on this side, if a table says.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub local: String,
@@ -603,6 +648,9 @@ impl Times {
     }
 }
 
+/// Collectives of one rank: how often each, and times where there are any.
+pub type CalledByRank = BTreeMap<CollectiveKey, (u64, Vec<f64>)>;
+
 /// All collectives, counted.
 #[derive(Debug, Default)]
 pub struct Collectives(pub BTreeMap<CollectiveKey, CollectiveStats>);
@@ -613,6 +661,30 @@ impl Collectives {
         let stats = self.0.entry(key).or_default();
         stats.count = stats.count.max(count);
         times_us.iter().for_each(|us| stats.times.add(*us));
+    }
+
+    /// Adds all that one rank did. Where everybody sends parts of other sizes, as in an all-to-all
+    /// of lookups, the rank with the most calls is the one that counts.
+    pub fn add_ranks(&mut self, mut found: CalledByRank) {
+        let is_uneven = |key: &CollectiveKey| key.kind == Kind::AllToAll;
+        let mut groups: BTreeMap<(u32, String), u64> = BTreeMap::new();
+        for (key, (count, _)) in found.iter().filter(|(key, _)| is_uneven(key)) {
+            *groups.entry((key.ranks, key.from.clone())).or_default() += count;
+        }
+        for ((ranks, from), count) in groups {
+            let same = |key: &CollectiveKey| {
+                is_uneven(key) && (key.ranks, key.from.as_str()) == (ranks, from.as_str())
+            };
+            let known: u64 =
+                self.0.iter().filter(|(key, _)| same(key)).map(|(_, stats)| stats.count).sum();
+            match known < count {
+                true => self.0.retain(|key, _| !same(key)),
+                false => found.retain(|key, _| !same(key) || self.0.contains_key(key)),
+            }
+        }
+        for (key, (count, times)) in found {
+            self.add_rank(key, count, &times);
+        }
     }
 
     /// Adds one; what it returns can be told more.
@@ -719,6 +791,68 @@ pub struct Trace {
     pub communication_s: f64,
     /// Of that, time in which nothing computes.
     pub exposed_s: f64,
+}
+
+/// What one rank does, as its execution trace says.
+#[derive(Clone, Debug, Default)]
+pub struct RankWork {
+    /// The file.
+    pub file: String,
+    /// The rank, if the file's name says.
+    pub rank: Option<u32>,
+    /// Everything that it does.
+    pub nodes: Vec<WorkNode>,
+    /// Nodes that were not kept, because there are too many.
+    pub left_out: u64,
+}
+
+/// One thing that a rank does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkNode {
+    /// Its number in the trace.
+    pub id: u64,
+    /// The numbers of those that it waits for.
+    pub after: Vec<u64>,
+    /// When it began where it was recorded.
+    pub start_us: u64,
+    /// What it is.
+    pub does: Does,
+}
+
+/// What a node of an execution trace is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Does {
+    /// Takes time.
+    Compute {
+        /// So long, where it was recorded.
+        us: f64,
+        /// On the host instead of the GPU.
+        on_host: bool,
+    },
+    /// A collective of a group.
+    Collective {
+        /// Which.
+        kind: Kind,
+        /// What this rank puts in.
+        bytes: u64,
+        /// The group's name; empty for all ranks.
+        group: String,
+        /// How long it took where it was recorded; 0 if that is not said.
+        us: f64,
+    },
+    /// A message.
+    Message {
+        /// The sender.
+        from: u32,
+        /// The receiver.
+        to: u32,
+        /// Which of several between the two.
+        tag: u64,
+        /// Its size.
+        bytes: u64,
+        /// Whether this is the end that sends.
+        is_send: bool,
+    },
 }
 
 /// One step of training, on one rank or on all.

@@ -11,7 +11,7 @@ pub(crate) use stragglers::list as straggler_list;
 use crate::capture::Wire;
 use crate::counter::CounterRow;
 use crate::observed::{
-    Benchmark, Finding, Host, Kind, Neighbour, NetLines, Observed, Packets, Run, Source, Times,
+    Benchmark, FabricFile, Finding, Host, Kind, Neighbour, NetLines, Observed, Packets, Run, Source, Times,
     Trace,
 };
 
@@ -70,6 +70,9 @@ pub struct Summary {
     /// The other ends of cables, by LLDP.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub neighbours: Vec<Neighbour>,
+    /// Files that say how the fabric is cabled.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fabrics: Vec<FabricFile>,
     /// Counters, with differences where they came more than once.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<CounterRow>,
@@ -267,6 +270,7 @@ impl Summary {
             packets: observed.packets.clone(),
             capture: (observed.wire != Wire::default()).then(|| observed.wire.clone()),
             neighbours: observed.neighbours.clone(),
+            fabrics: observed.fabrics.clone(),
             counters: crate::counter::rows(&observed.counters).0,
             findings: crate::doctor::findings(observed, &cluster),
             cluster,

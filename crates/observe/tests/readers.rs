@@ -178,3 +178,38 @@ fn cables_and_distances_are_read() {
     let far: Vec<_> = summary.findings.iter().filter(|f| f.code == "pcie_distance").collect();
     assert_eq!(far[0].lines[0].line, 3);
 }
+
+/// `data/rocpd.py` made the database: pages of 1 KiB, so that tables are trees and a name overflows.
+#[test]
+fn a_rocpd_database_has_kernels_calls_and_sizes() {
+    let packed = include_bytes!("data/rocpd.db.gz");
+    let summary = Summary::of(&read_bytes("x.db.gz", packed));
+    assert_eq!(summary.sources[0].kind, "rocpd database");
+    assert_eq!(summary.sources[0].problems, [""; 0]);
+    assert_eq!(summary.cluster.hosts, ["mi300x-7"]);
+    let calls: Vec<_> = summary.collectives.iter().map(|c| (c.kind, c.bytes, c.count)).collect();
+    assert_eq!(calls, [(Kind::AllReduce, 2 << 20, 200), (Kind::AllToAll, 16 << 10, 100)]);
+    assert_eq!(summary.traces.len(), 2, "a GPU each");
+    for trace in &summary.traces {
+        assert_eq!((trace.kernels, trace.collectives), (600, 300));
+        assert!((trace.compute_s - 300.0 * 60e-6).abs() < 1e-9, "{trace:?}");
+        assert!((trace.exposed_s - 300.0 * 30e-6).abs() < 1e-9, "{trace:?}");
+    }
+}
+
+/// Cut anywhere, a database is an error that says so, or less of it.
+#[test]
+fn a_cut_rocpd_database_says_so() {
+    let mut whole = Vec::new();
+    let packed = &include_bytes!("data/rocpd.db.gz")[..];
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(packed), &mut whole).expect("gzip");
+    for length in (0..whole.len()).step_by(4_001) {
+        let observed = read_bytes("x.db", &whole[..length]);
+        assert!(!observed.sources[0].problems.is_empty(), "{length}");
+    }
+    for place in (100..whole.len()).step_by(997) {
+        let mut damaged = whole.clone();
+        damaged[place] ^= 0xff;
+        drop(read_bytes("x.db", &damaged));
+    }
+}

@@ -4,7 +4,8 @@
 //! `-- transports` runs permutation-128 under every transport and every congestion control, and
 //! says what a packet-hop costs beside RoCE with DCQCN; `-- transports:uec` only one of them.
 //! `--threads=2` runs each on so many threads.
-//! `--off` simulates what could be computed, `--bounded` computes more (`network.packet.forward`).
+//! `--off` simulates what could be computed, `--bounded` computes more (`network.packet.forward`);
+//! `--against` runs each whole and bounded, and says how far apart completions are.
 //! With `--guard` it fails if the engine has become much slower, whatever the machine: what counts
 //! is its events per second over those of an undressed loop in the same process.
 //! CPU time comes from Linux's `/proc`; elsewhere it shows as zero.
@@ -18,7 +19,7 @@ use fabric::Fabric;
 use fabric::hardware::Catalogue;
 use fabric::topology::{ClusterConfig, FabricConfig, LinkConfig, TierConfig, TopologyKind, build};
 use fabric::transport::Transport;
-use packetsim::cc::CcConfig;
+use packetsim::cc::{CcConfig, dcqcn, hpcc, none};
 use packetsim::packet::Forward;
 use packetsim::{Settings, Watch};
 use traffic::collective::{Collective, Communicator, Detail, Group, Limit, Wanted, lower};
@@ -170,6 +171,11 @@ fn scenario(name: &str) -> (Fabric, Transfers) {
             let transfers = sends(&fabric, (1..33).map(|from| (from, 0)), 1 << 20);
             (fabric, transfers)
         }
+        "incast-step" | "incast-random" | "incast-hpcc" | "incast-connectx" => {
+            let fabric = fat_tree(8, 128);
+            let transfers = sends(&fabric, (1..33).map(|from| (from, 0)), 256 << 20);
+            (fabric, transfers)
+        }
         "all-to-all-64" => {
             let fabric = fat_tree(8, 128);
             let pairs = (0..64).flat_map(|from| (1..64).map(move |k| (from, (from + k) % 64)));
@@ -181,7 +187,7 @@ fn scenario(name: &str) -> (Fabric, Transfers) {
             let transfers = rings(&fabric, Collective::AllReduce, 1, Bytes::from_mib(256));
             (fabric, transfers)
         }
-        "dp-128" | "dp-128-rail" => {
+        "dp-128" | "dp-128-rail" | "dp-128-none" => {
             let on_rails = name == "dp-128-rail";
             let kinds = [TopologyKind::Clos, TopologyKind::RailOptimized];
             let fabric = servers(kinds[usize::from(on_rails)]);
@@ -192,12 +198,82 @@ fn scenario(name: &str) -> (Fabric, Transfers) {
     }
 }
 
+/// A scenario's settings: the defaults, but for long incasts, which have those of HPCC's ns-3.
+fn settings(name: &str) -> Settings {
+    let mut settings = Settings { seed: seed(), ..Settings::default() };
+    settings.packet.threads = threads();
+    let line = Rate::from_gbps(400);
+    match name {
+        "incast-step" | "incast-random" => {
+            settings.congestion = CcConfig::Dcqcn(dcqcn::Config::ns3(line));
+            let is_step = name == "incast-step";
+            settings.ecn.min = Bytes::new(400_000);
+            settings.ecn.max = Bytes::new(if is_step { 400_000 } else { 1_600_000 });
+            settings.ecn.probability = if is_step { 1.0 } else { 0.2 };
+        }
+        "incast-hpcc" => {
+            let base = hpcc::Config::ns3(line, Span::ZERO);
+            settings.congestion = CcConfig::Hpcc(hpcc::Config { base_rtt: None, ..base });
+        }
+        "dp-128-none" => {
+            settings.congestion = CcConfig::None(none::Config {});
+            settings.ecn.enabled = false;
+        }
+        _ => {}
+    }
+    settings
+}
+
+/// What `--seed=` asks for.
+fn seed() -> u64 {
+    let asked = |arg: String| arg.strip_prefix("--seed=").and_then(|text| text.parse().ok());
+    std::env::args().find_map(asked).unwrap_or(1)
+}
+
+/// Runs a scenario whole and bounded, and prints how much faster that is and how far off.
+fn against(name: &str) {
+    let (fabric, transfers) = scenario(name);
+    let run = |forward: Forward| {
+        let mut settings = settings(name);
+        settings.packet.forward = forward;
+        let start = cpu_s();
+        let outcome = packetsim::run(&fabric, &transfers, &settings).expect("it can be run");
+        (cpu_s() - start, outcome)
+    };
+    let ((whole, a), (part, b)) = (run(Forward::Exact), run(Forward::Bounded));
+    let ends = |outcome: &traffic::Outcome| {
+        let ends = outcome.ops.iter().map(|op| op.expect("it ended").finish.as_secs_f64());
+        ends.collect::<Vec<f64>>()
+    };
+    let (a, b, findings) = (ends(&a), ends(&b), b.findings);
+    let largest = a.iter().zip(&b).map(|(a, b)| (b / a - 1.0).abs()).fold(0.0, f64::max);
+    let figures = |ends: &[f64]| {
+        let mut ends = ends.to_vec();
+        ends.sort_by(f64::total_cmp);
+        let at = |share: f64| ends[((ends.len() - 1) as f64 * share).round() as usize];
+        [ends.iter().sum::<f64>() / ends.len() as f64, at(0.5), at(0.99), at(1.0)]
+    };
+    let (a, b) = (figures(&a), figures(&b));
+    let off: Vec<f64> = a.iter().zip(&b).map(|(a, b)| 100.0 * (b / a - 1.0)).collect();
+    println!(
+        "{name:<18} {whole:7.3} s whole  {part:7.3} s bounded  {:5.2} times  mean {:.3} ms {:+.2} %  \
+         p50 {:+.2} %  p99 {:+.2} %  makespan {:+.2} %  each within {:.2} %",
+        whole / part,
+        1e3 * a[0],
+        off[0],
+        off[1],
+        off[2],
+        off[3],
+        100.0 * largest
+    );
+    findings.iter().for_each(|finding| println!("  {}", finding.text));
+}
+
 /// Runs a scenario, prints what it took, and returns millions of events per CPU second.
 fn run(name: &str) -> f64 {
     let (fabric, transfers) = scenario(name);
-    let mut settings = Settings { seed: 1, ..Settings::default() };
+    let mut settings = settings(name);
     settings.packet.forward = forward();
-    settings.packet.threads = threads();
     let mut watch = Watch::default();
     let (start, all, clock) = (cpu_s(), cpu_of_all_s(), Instant::now());
     let outcome =
@@ -361,6 +437,7 @@ fn main() {
         match name.split_once(':') {
             _ if name == "transports" => transports(None),
             Some(("transports", only)) => transports(Some(only)),
+            _ if std::env::args().any(|arg| arg == "--against") => against(name),
             _ => {
                 run(name);
             }

@@ -30,6 +30,7 @@ use crate::paths::{Network, is_scale_up};
 use crate::planes::{self, Planes};
 use crate::port::{LaneCount, NOWHERE, Port};
 use crate::repetition::Repetition;
+use crate::steady::Steady;
 use crate::ring::Slab;
 use crate::sending::MOST_REPORTED;
 use crate::settings::{ControlClass, Forwarding, LinkRetry, Overflow, Settings};
@@ -130,7 +131,8 @@ pub(crate) fn build<'a>(
     let time = first_instant();
     let (accounts, repetition) = (Accounts::default(), Repetition::off());
     let part = Part::default();
-    let mut simulation = Simulation { input, net, ends, time, accounts, repetition, part };
+    let steady = Steady::off();
+    let mut simulation = Simulation { input, net, ends, time, accounts, repetition, steady, part };
     let health =
         if faults.is_empty() { fabric.health().clone() } else { faults.health(fabric, Time::ZERO) };
     simulation.net.network.set_health(health);
@@ -144,6 +146,8 @@ pub(crate) fn build<'a>(
     lay_paths(&mut simulation)?;
     simulation.net.longest = longest_in_use(&simulation.net);
     simulation.repetition = Repetition::new(&simulation);
+    simulation.steady = Steady::new(&simulation);
+    simulation.set_barrier();
     if let Some(why) = stays {
         report_kept_ports(&mut simulation, why);
     }

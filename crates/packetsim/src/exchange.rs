@@ -19,6 +19,7 @@ use crate::ids::{Maybe, PairId, Raw, StationId, SwitchId};
 use crate::packet::Packet;
 use crate::parts::Division;
 use crate::repetition::Repetition;
+use crate::steady::Steady;
 use crate::simulation::Simulation;
 
 const NEVER: u64 = u64::MAX;
@@ -172,6 +173,7 @@ impl Simulation<'_> {
         let outbox = (0..division.parts).map(|_| Mail::default()).collect();
         self.part = Part { number, receivers, owners, outbox, first: NEVER, ..Part::default() };
         self.repetition = Repetition::off();
+        self.steady = Steady::off();
         self.part.left = transfers.ops().ids().filter(|op| self.part.counts(*op)).count();
         for (link, port) in self.net.ports.ids().zip(self.net.ports.iter_mut()) {
             let (Some(near), Some(far)) = (port.switch.get(), port.into.get()) else { continue };

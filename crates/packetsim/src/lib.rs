@@ -26,7 +26,7 @@
 //! * [`threads`], [`parts`], [`exchange`]: one run on several threads, each with a part of the
 //!   network.
 //! * [`repetition`], [`chains`]: what repeats itself is not simulated again; [`light_acks`]:
-//!   acknowledgements that take no links.
+//!   acknowledgements that take no links; [`steady`]: time in which rates stay as they are.
 //! * [`measure`], [`tap`], [`estimate`]: what happened over time; the packets themselves; what a
 //!   run will cost.
 //! * [`faults`]: what goes wrong at given times; [`deadlock`]: why a pause does not end.
@@ -83,6 +83,7 @@ pub mod settings;
 mod simulation;
 mod stamps;
 mod stations;
+mod steady;
 mod switching;
 pub mod tap;
 mod threads;

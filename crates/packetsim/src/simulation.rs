@@ -35,6 +35,7 @@ use crate::sending::{GAVE_UP, MOST_REPORTED};
 use crate::settings::Settings;
 use crate::stamps::Stamps;
 use crate::stations::Stations;
+use crate::steady::Steady;
 use crate::switching::{LanePause, Marker, PauseLog};
 
 /// Things that happen rarely, by number.
@@ -196,6 +197,8 @@ pub(crate) struct Simulation<'a> {
     pub accounts: Accounts,
     /// Whether it repeats itself.
     pub repetition: Repetition,
+    /// Whether its rates stay as they are.
+    pub steady: Steady,
     /// The part of the network that it handles.
     pub part: Part,
 }
@@ -376,6 +379,7 @@ impl Simulation<'_> {
         if self.accounts.recorder.is_some() {
             // Whoever looks on wants to see everything.
             self.repetition = Repetition::off();
+            self.steady = Steady::off();
             self.sample();
         }
         self.start_ready_operations();
@@ -407,7 +411,7 @@ impl Simulation<'_> {
             if self.time.now + LONG < next && 0 < self.accounts.tally.broken && self.all_gave_up() {
                 return End::Stuck;
             }
-            if limit < next {
+            if limit < self.steady.real(next) {
                 self.time.now = limit;
                 return End::Limit("time");
             }
@@ -417,6 +421,10 @@ impl Simulation<'_> {
                     return End::InVain;
                 }
                 next_check = next_check.max(self.accounts.counters.events);
+                continue;
+            }
+            if self.steady.look_at <= next {
+                self.look_for_steady_state(next);
                 continue;
             }
             self.read_for_nics();
@@ -477,7 +485,7 @@ impl Simulation<'_> {
 
     fn progress(&self) -> Progress {
         Progress {
-            at: Time::from_ps(self.time.now),
+            at: self.steady.real_time(Time::from_ps(self.time.now)),
             events: self.accounts.counters.events,
             operations_left: self.ends.operations.replay.unfinished(),
             packets: self.accounts.counters.packets,
@@ -813,6 +821,7 @@ impl Simulation<'_> {
         self.sample_last();
         let under_way = self.data_under_way();
         self.account_for_light_acks();
+        self.account_for_steady_state();
         let mut links = IdVec::with_capacity(self.net.ports.len());
         let mut paused_in_all = 0;
         for (link, port) in self.net.ports.enumerate() {
@@ -826,9 +835,14 @@ impl Simulation<'_> {
             });
         }
         self.accounts.counters.paused = Span::from_ps(paused_in_all);
+        let mut ops = std::mem::take(&mut self.ends.operations.outcome);
+        let real = |at| self.steady.real_time(at);
+        for OpTimes { start, received, finish } in ops.iter_mut().flatten() {
+            [*start, *received, *finish] = [*start, *received, *finish].map(real);
+        }
         Share {
-            now: self.time.now,
-            ops: std::mem::take(&mut self.ends.operations.outcome),
+            now: self.steady.real(self.time.now),
+            ops,
             received_at: std::mem::take(&mut self.ends.operations.received_at),
             links,
             counters: self.accounts.counters,

@@ -16,7 +16,7 @@ use fabric::hash::FlowKey;
 use units::Time;
 
 use crate::ids::{PairId, Raw};
-use crate::packet::{Class, MARKED, PATH_END, Packet, Purpose, RESUME, ROAMING};
+use crate::packet::{Class, MARKED, PATH_END, Packet, Purpose, RESUME, ROAMING, STAMPED};
 use crate::pair::Message;
 use crate::port::NOWHERE;
 use crate::simulation::Simulation;
@@ -68,6 +68,9 @@ pub enum Carries {
 pub struct Frame {
     /// When it arrived or was lost.
     pub at: Time,
+    /// When it was sent, to the nanosecond; of an acknowledgement, when the packet that it answers
+    /// was. Nothing where packets carry stamps instead.
+    pub sent: Option<Time>,
     /// The link at whose far end it arrived, or on which or before which it was lost.
     pub link: LinkId,
     /// Whether it was lost.
@@ -103,6 +106,8 @@ struct Noted {
     link: LinkId,
     pair: u32,
     psn: u32,
+    /// The low 32 bits of the nanosecond at which it was sent.
+    sent: u32,
     size: u16,
     purpose: u8,
     flags: u8,
@@ -193,9 +198,9 @@ impl Simulation<'_> {
             Purpose::Pause => NOWHERE,
             _ => self.pair_under_way(packet),
         };
-        let Packet { psn, size, purpose, flags, .. } = *packet;
+        let Packet { psn, sent, size, purpose, flags, .. } = *packet;
         let (at, order, purpose) = (self.time.now, 0, purpose as u8);
-        let noted = Noted { at, order, link, pair, psn, size, purpose, flags, is_lost };
+        let noted = Noted { at, order, link, pair, psn, sent, size, purpose, flags, is_lost };
         if let Some(tap) = self.accounts.recorder.as_mut().and_then(|to| to.tap.as_mut()) {
             tap.note(noted);
         }
@@ -248,7 +253,10 @@ impl Simulation<'_> {
         let keys = self.net.network.keys.get(PairId::of(pair));
         let forth = matches!(carries, Carries::Data { .. });
         let key = keys.map(|(there, back)| if forth { *there } else { *back });
+        let ago = ((at / 1_000) as u32).wrapping_sub(noted.sent);
+        let sent = Time::from_ps((at / 1_000).saturating_sub(ago.into()) * 1_000);
+        let sent = (flags & STAMPED == 0).then_some(sent);
         let (at, is_marked) = (Time::from_ps(at), flags & MARKED != 0);
-        Frame { at, link, is_lost, key, pair, psn, is_marked, carries }
+        Frame { at, sent, link, is_lost, key, pair, psn, is_marked, carries }
     }
 }

@@ -14,16 +14,15 @@ use std::borrow::Cow;
 
 use fabric::transport::Transport;
 use job::config::{
-    Accumulation, AttentionKernel, BatchConfig, DispatchType, Fp8Recipe, JobConfig, Loss,
-    ModelChoice, Precision,
+    Accumulation, BatchConfig, DispatchType, Fp8Recipe, JobConfig, ModelChoice, Precision,
 };
-use job::model::{Biases, Experts, Masking, Mlp, Model, Module, Norm, Recompute, Usual};
+use job::model::{Biases, Experts, Masking, Mlp, Model, Module, Norm, Recompute, presets};
 use job::parallel::{
     Axis, CpExchange, GradientType, ParallelConfig, RankOrder, Sharding, StageSplit,
 };
 use job::schedule::Schedule;
 
-use crate::validate::scale_up_domain;
+pub mod words;
 
 /// What was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,22 +60,15 @@ impl RowCluster {
         ["b2", "b3", "gb2", "gb3"].iter().any(|chip| self.gpu.starts_with(chip))
     }
 
-    /// Reads the transport, or says why nothing can be predicted with it.
+    /// Reads the transport, or says why nothing can be predicted with it. A row that names only
+    /// its scale-up network and has more GPUs than that joins does not tell what joins them.
     pub fn with_transport(self, word: &str) -> Result<Self, String> {
         let word = word.to_lowercase();
-        let other_names = [("roce", Transport::Rocev2), ("ethernet", Transport::Rocev2)];
-        let mut known = Transport::ALL.iter().chain(&other_names);
         let is_scale_up = ["nvlink", "xgmi", "pcie"].iter().any(|name| word.starts_with(name));
-        let transport = match known.find(|(name, _)| *name == word) {
-            Some((_, transport)) => Some(*transport),
-            None if word.is_empty() => None,
-            None if is_scale_up && self.gpus <= scale_up_domain(&self) => None,
-            None if is_scale_up => {
-                let own = scale_up_domain(&self);
-                let gpus = self.gpus;
-                return Err(format!("`{word}` joins {own} GPUs; what joins {gpus} is missing"));
-            }
+        let transport = match words::transport(&word) {
+            None if word.is_empty() || is_scale_up => None,
             None => return Err(format!("`{word}` is not known")),
+            known => known,
         };
         Ok(Self { transport, ..self })
     }
@@ -394,55 +386,14 @@ fn model_flops(job: &JobConfig) -> f64 {
     model.model_flops(job.batch.length, Masking::Causal).total() as f64 * tokens
 }
 
-/// What people call a GPU that the catalogue has under another name.
-const OTHER_NAMES: [(&str, &str); 22] = [
-    ("h100", "h100-sxm"),
-    ("h100-80g", "h100-sxm"),
-    ("h100-80gb", "h100-sxm"),
-    ("h100-sxm5", "h100-sxm"),
-    ("h100-sxm5-80gb", "h100-sxm"),
-    ("h200", "h200-sxm"),
-    ("h200-141gb", "h200-sxm"),
-    ("h800-80gb", "h800"),
-    ("h800-sxm", "h800"),
-    ("a100", "a100-80g"),
-    ("a100-80gb", "a100-80g"),
-    ("a100-sxm", "a100-80g"),
-    ("a100-sxm4-80gb", "a100-80g"),
-    ("a100-40gb", "a100-40g"),
-    ("a100-sxm4-40gb", "a100-40g"),
-    ("a800", "a800-80g"),
-    ("a800-80gb", "a800-80g"),
-    ("b200-sxm", "b200"),
-    ("gb200-nvl72", "gb200"),
-    ("v100", "v100-32g"),
-    ("v100-32gb", "v100-32g"),
-    ("v100-sxm3-32gb", "v100-32g"),
-];
-
-/// The catalogue's name of a GPU.
-fn gpu_name(text: &str) -> String {
-    let plain = text.to_lowercase().replace(['_', ' '], "-");
-    let plain = ["nvidia-", "amd-", "instinct-"]
-        .iter()
-        .fold(plain.as_str(), |name, maker| name.strip_prefix(maker).unwrap_or(name));
-    let known = OTHER_NAMES.iter().find(|(other, _)| *other == plain);
-    known.map_or(plain, |(_, name)| name).to_owned()
-}
-
 fn read_cluster(fields: &Fields<'_>) -> Result<RowCluster, RowProblem> {
-    let gpu = gpu_name(fields.text("gpu"));
+    let gpu = words::gpu_name(fields.text("gpu"));
     let gpus = fields.needed("gpus")?;
     let gpus_per_node = fields.count("gpus_per_node")?.unwrap_or(8).clamp(1, gpus.max(1));
     let (nics, rate) = (fields.count("nics_per_node")?, fields.number("nic_gbps")?);
     let has_rate = rate.is_some_and(|rate| 0.0 < rate);
     let is_published = (has_rate && nics.is_some_and(|nics| 0 < nics)) || gpus <= gpus_per_node;
-    // What was sold with each generation: HDR beside A100, EDR beside V100, NDR since.
-    let usual = match gpu.split('-').next() {
-        Some("v100") => 100.0,
-        Some("a100") => 200.0,
-        _ => 400.0,
-    };
+    let usual = words::usual_nic_gbps(&gpu);
     let cluster = RowCluster {
         gpu,
         gpus,
@@ -459,6 +410,7 @@ fn read_cluster(fields: &Fields<'_>) -> Result<RowCluster, RowProblem> {
 
 fn read_job(fields: &Fields<'_>) -> Result<JobConfig, RowProblem> {
     let model = read_model(fields)?;
+    let (precision, recipe) = fields.word("precision", &words::PRECISIONS)?;
     Ok(JobConfig {
         model: ModelChoice::Shape(Box::new(model)),
         gpus: Some(fields.needed("gpus")?),
@@ -469,45 +421,11 @@ fn read_job(fields: &Fields<'_>) -> Result<JobConfig, RowProblem> {
             micro: fields.count("microbatch")?.unwrap_or(1),
             length: fields.needed("seq")?,
         },
-        precision: fields.word(
-            "precision",
-            &[
-                ("", Precision::Bf16),
-                ("bf16", Precision::Bf16),
-                ("mixed", Precision::Bf16),
-                ("fp16", Precision::Fp16),
-                ("fp8", Precision::Fp8),
-                ("fp4", Precision::Fp4),
-                ("fp32", Precision::Fp32),
-            ],
-        )?,
-        fp8_recipe: fields.word(
-            "fp8_recipe",
-            &[
-                ("", None),
-                ("delayed", Some(Fp8Recipe::Delayed)),
-                ("per-tensor", Some(Fp8Recipe::Delayed)),
-                ("fused", Some(Fp8Recipe::Fused)),
-                ("current", Some(Fp8Recipe::Current)),
-                ("block", Some(Fp8Recipe::Block)),
-                ("mx", Some(Fp8Recipe::Mx)),
-            ],
-        )?,
+        precision,
+        fp8_recipe: fields.word("fp8_recipe", &words::RECIPES)?.or(recipe),
         recompute: read_recompute(fields)?,
-        attention: fields.word(
-            "attention",
-            &[
-                ("", AttentionKernel::Flash),
-                ("unfused", AttentionKernel::Unfused),
-                ("flash1", AttentionKernel::Flash1),
-                ("flash2", AttentionKernel::Flash2),
-                ("flash", AttentionKernel::Flash),
-            ],
-        )?,
-        loss: fields.word(
-            "loss",
-            &[("", Loss::Fused), ("unfused", Loss::Unfused), ("fused", Loss::Fused)],
-        )?,
+        attention: fields.word("attention", &words::ATTENTION)?,
+        loss: fields.word("loss", &words::LOSSES)?,
         ..JobConfig::default()
     })
 }
@@ -523,15 +441,7 @@ fn read_recompute(fields: &Fields<'_>) -> Result<Recompute, RowProblem> {
     if let Some(modules) = modules.filter(|modules| !modules.is_empty()) {
         return Ok(Recompute::Modules(modules));
     }
-    let usual = fields.word(
-        "recompute",
-        &[
-            ("", Usual::None),
-            ("none", Usual::None),
-            ("selective", Usual::Selective),
-            ("full", Usual::Full),
-        ],
-    )?;
+    let usual = fields.word("recompute", &words::RECOMPUTE)?;
     Ok(usual.into())
 }
 
@@ -563,48 +473,31 @@ fn read_schedule(fields: &Fields<'_>) -> Result<Schedule, RowProblem> {
     let virtual_stages = fields.count("vpp")?.unwrap_or(1);
     let unsaid =
         if 1 < virtual_stages { Schedule::Interleaved } else { Schedule::OneForwardOneBackward };
-    fields.word(
-        "schedule",
-        &[
-            ("", unsaid),
-            ("none", unsaid),
-            ("gpipe", Schedule::Gpipe),
-            ("1f1b", Schedule::OneForwardOneBackward),
-            ("interleaved", Schedule::Interleaved),
-            ("interleaved-1f1b", Schedule::Interleaved),
-            ("zero-bubble", Schedule::ZeroBubble),
-            ("dualpipe", Schedule::DualPipe),
-        ],
-    )
+    let text = words::plain(fields.text("schedule"));
+    if matches!(text.as_str(), "" | "none") {
+        return Ok(unsaid);
+    }
+    let named = words::SCHEDULES.iter().find(|(name, _)| text.contains(name));
+    named.map(|(_, schedule)| *schedule).ok_or_else(|| {
+        let names = words::SCHEDULES.map(|(name, _)| name).join(", ");
+        Fields::problem("schedule", format!("`{text}` is none of {names}"))
+    })
 }
 
 fn read_parallel(fields: &Fields<'_>) -> Result<ParallelConfig, RowProblem> {
     let mut overlap = Vec::new();
     let words = fields.text("overlap").split([',', ';', '+', ' ', '/']).map(str::trim);
     for word in words.filter(|word| !word.is_empty() && *word != "none") {
+        if word.eq_ignore_ascii_case("all") {
+            overlap.extend(Axis::ALL);
+            continue;
+        }
         let axis = Axis::ALL.into_iter().find(|axis| axis.word().eq_ignore_ascii_case(word));
         overlap.push(axis.ok_or_else(|| {
             Fields::problem("overlap", format!("`{word}` is none of tp, cp, ep, pp, dp"))
         })?);
     }
-    let sharding = fields.word(
-        "sharding",
-        &[
-            ("", Sharding::None),
-            ("none", Sharding::None),
-            ("zero1", Sharding::Zero1),
-            ("zero2", Sharding::Zero2),
-            ("zero3", Sharding::Zero3),
-            ("zero-1", Sharding::Zero1),
-            ("zero-2", Sharding::Zero2),
-            ("zero-3", Sharding::Zero3),
-            ("distributed-optimizer", Sharding::Zero1),
-            ("fsdp", Sharding::Fsdp),
-            ("hsdp", Sharding::Hybrid),
-            ("fsdp-no-reshard", Sharding::FsdpNoReshard),
-            ("hybrid", Sharding::Hybrid),
-        ],
-    )?;
+    let sharding = fields.word("sharding", &words::SHARDINGS)?;
     Ok(ParallelConfig {
         tp: fields.count("tp")?.unwrap_or(1),
         cp: fields.count("cp")?.unwrap_or(1),
@@ -628,27 +521,56 @@ fn read_parallel(fields: &Fields<'_>) -> Result<ParallelConfig, RowProblem> {
             _ => GradientType::Fp32,
         },
         stage_layers: read_stage_layers(fields)?,
-        etp: fields.count("etp")?,
+        etp: read_expert_tensor(fields)?,
         overlap,
         ..ParallelConfig::default()
     })
 }
 
-/// The model of a row: the preset of its name where the columns say the same shape (a preset knows
-/// more, latent attention for one) or none, else what the columns say.
-fn read_model(fields: &Fields<'_>) -> Result<Model, RowProblem> {
-    let name = fields.text("model");
-    let preset = Model::preset(name).or_else(|| Model::preset(&name.to_lowercase()));
-    let says = |column: &str, value: fn(&Model) -> u64| -> Result<bool, RowProblem> {
-        let said = fields.count(column)?;
-        Ok(said.is_none() || said == preset.as_ref().map(value))
+/// Over how many GPUs each expert is cut. Where experts are spread over GPUs and nothing is said it
+/// is 1: what published recipes of Megatron-LM's kind set beside tensor parallelism (its default,
+/// as much as tensor parallelism, cuts experts into products too small to be fast).
+fn read_expert_tensor(fields: &Fields<'_>) -> Result<Option<u64>, RowProblem> {
+    let are_spread = fields.count("ep")?.is_some_and(|ep| 1 < ep);
+    Ok(fields.count("etp")?.or(are_spread.then_some(1)))
+}
+
+/// The preset that a row means: by its name, however that is written, or by its shape where the
+/// name is nobody's. It has the row's layers and vocabulary, which people pad and cut.
+fn known_model(fields: &Fields<'_>) -> Result<Option<Model>, RowProblem> {
+    let name = words::plain(fields.text("model"));
+    let (layers, vocab) = (fields.count("layers")?, fields.count("vocab")?);
+    let (hidden, ffn) = (fields.count("hidden")?, fields.count("ffn")?);
+    let (heads, experts) = (fields.count("heads")?, fields.count("experts")?);
+    let count = |model: &Model| model.experts.as_ref().map_or(0, |experts| experts.count);
+    let agrees = |said: Option<u64>, own: u64| said.is_none_or(|said| said == own);
+    let models = || presets::all().iter().map(|preset| &preset.model);
+    let named = models().find(|model| {
+        words::plain(&model.name) == name
+            && agrees(hidden, model.hidden)
+            && agrees(heads, model.heads)
+            && agrees(experts, count(model))
+    });
+    let shaped = || {
+        models().find(|model| {
+            let own = [model.layers, model.hidden, model.ffn, model.heads].map(Some);
+            // GPTs differ by nothing that a name would add.
+            let is_same = model.mlp == Mlp::Gated && [layers, hidden, ffn, heads] == own;
+            is_same && experts.unwrap_or(0) == count(model)
+        })
     };
-    let agrees = says("layers", |model| model.layers)?
-        && says("hidden", |model| model.hidden)?
-        && says("heads", |model| model.heads)?
-        && says("vocab", |model| model.vocab)?;
-    if let Some(preset) = preset.filter(|_| agrees) {
-        return Ok(preset);
+    Ok(named.or_else(shaped).map(|model| Model {
+        layers: layers.unwrap_or(model.layers),
+        vocab: vocab.unwrap_or(model.vocab),
+        ..model.clone()
+    }))
+}
+
+/// The model of a row: the preset that it means (a preset knows more, latent attention for one),
+/// else what the columns say.
+fn read_model(fields: &Fields<'_>) -> Result<Model, RowProblem> {
+    if let Some(model) = known_model(fields)? {
+        return Ok(model);
     }
     let heads = fields.needed("heads")?;
     let hidden = fields.needed("hidden")?;
@@ -821,6 +743,22 @@ mod tests {
         assert_eq!(wrong(";96;12288", ";96.5;12288"), "layers: `96.5` is not a count");
         assert_eq!(wrong("432.8", ""), "measured_step_s: neither a step nor a rate was measured");
         assert!(wrong("zero1", "zero9").starts_with("sharding: `zero9` is none of"));
+    }
+
+    /// A preset under another name, padded, and with experts beside tensor parallelism.
+    #[test]
+    fn models_and_words_are_known_by_other_names() {
+        let line = "x;a;log;DeepSeek R1;61;7168;18432;128;128;129536;gated;256;8;1;2048;3;4096;\
+            GB300;256;4;;;NVLink5;2;1;4;4;64;32;FSDP2;1F1B-interleaved;1;2048;fp8_mx;mla_up_proj;1;\
+            all;cudnn;te;2;;;900;";
+        let row = row(line).unwrap();
+        let ModelChoice::Shape(model) = &row.job.model else { panic!("a shape") };
+        assert!(model.latent.is_some() && model.vocab == 129_536);
+        assert_eq!((row.job.precision, row.job.fp8_recipe), (Precision::Fp8, Some(Fp8Recipe::Mx)));
+        assert_eq!(row.job.schedule, Schedule::Interleaved);
+        assert_eq!(row.job.parallel.sharding, Sharding::Fsdp);
+        assert_eq!((row.job.parallel.etp, row.job.parallel.overlap.len()), (Some(1), 5));
+        assert_eq!((row.cluster.gpu.as_str(), row.cluster.nic_gbps), ("gb300", 800.0));
     }
 
     #[test]

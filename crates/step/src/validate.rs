@@ -55,13 +55,16 @@ pub fn fabric_of(cluster: &RowCluster) -> (ClusterConfig, FabricConfig) {
         rate if rate <= 400.0 => "connectx-7",
         _ => "connectx-8",
     };
+    // A NIC faster than PCIe 5.0 came with a PCIe that carries it.
+    let rate = Rate::from_bps_f64(cluster.nic_gbps.max(1.0) * 1e9);
     let servers = ClusterConfig {
+        pcie: ClusterConfig::default().pcie.max(rate),
         gpu: cluster.gpu.clone(),
         gpus: Some(cluster.gpus),
         gpus_per_node: cluster.gpus_per_node as u32,
         nics_per_node: cluster.nics_per_node.max(1) as u32,
         nic: nic.to_owned(),
-        nic_rate: Some(Rate::from_bps_f64(cluster.nic_gbps.max(1.0) * 1e9)),
+        nic_rate: Some(rate),
         scale_up: ScaleUpConfig {
             domain: Some(scale_up_domain(cluster) as u32),
             ..ScaleUpConfig::default()

@@ -67,6 +67,10 @@ pub(crate) struct Arguments {
     /// Packets have IPv6 headers
     #[arg(long)]
     ipv6: bool,
+    /// Let the kernel cut and join packets (segmentation offload); over IPv6, where the ICRC can
+    /// still be checked
+    #[arg(long)]
+    offload: bool,
     /// The phase of the job: its name, or how it begins
     #[arg(long, value_name = "NAME")]
     phase: Option<String>,
@@ -315,6 +319,7 @@ fn plain(places: Places, rate: Rate, program: PathBuf) -> Options {
         rate,
         places,
         ipv6: false,
+        offload: false,
         agents: None,
         record: None,
         flows_out: None,
@@ -396,7 +401,8 @@ impl Arguments {
             return Err(Failure::Usage(reason.to_owned()).into());
         }
         let mut said = None;
-        if places == Places::Namespaces {
+        let own = places == Places::Loopback && self.ipv6;
+        if places == Places::Namespaces || own {
             live::multipath::enter_user_namespace();
         }
         if places == Places::Namespaces
@@ -413,6 +419,7 @@ impl Arguments {
             factor: self.factor,
             ranks: self.ranks,
             ipv6: self.ipv6,
+            offload: self.offload,
             agents,
             record: self.record.clone(),
             flows_out: self.flows_out.clone(),

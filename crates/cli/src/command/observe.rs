@@ -12,7 +12,8 @@ use commands::observe::beside::compare;
 use commands::observe::calibrate::{Order, calibrate};
 use commands::observe::follow::{Follow, Followed, Place};
 use commands::observe::http::Page;
-use commands::observe::{self, Report, Watch};
+use commands::observe::replay::replay;
+use commands::observe::{self, Report, Watch, cluster};
 use scenario::{Loaded, Purpose};
 use units::Span;
 
@@ -33,6 +34,8 @@ Examples:
   fatflow observe trace-*.json.gz --json | jq '.result.collectives[]'
   fatflow observe all_reduce.txt --scenario my.toml --report beside.html
   fatflow observe all_reduce.txt --scenario my.toml --calibrate calibrated.toml
+  fatflow observe topo-m.txt ibnetdiscover.txt nccl.log --write cluster.toml
+  fatflow observe traces/ --scenario my.toml --engine flow   (Chakra: as a job on that fabric)
   fatflow observe --follow http://node-0:9100/metrics http://node-1:9100/metrics --every 5s
   fatflow observe --follow snapshots/ --metrics 127.0.0.1:9400 --on-finding ./tell-somebody
 
@@ -43,13 +46,18 @@ pub(crate) struct Arguments {
     /// Logs, tables, traces, captures, counters; folders; - for standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// Predict every collective and the step on this scenario, and show both side by side
+    /// Predict every collective and the step on this scenario, and show both side by side; run
+    /// Chakra execution traces as a job on its fabric
     #[arg(long, value_name = "SCENARIO")]
     scenario: Option<String>,
     /// Fit the constants that the files determine and write a scenario with them; with closed forms
     /// unless --engine says otherwise
     #[arg(long, value_name = "OUT.toml", requires = "scenario")]
     calibrate: Option<PathBuf>,
+    /// Write a scenario of the cluster that the files show: its servers (nvidia-smi topo -m,
+    /// rocm-smi --showtopo, logs) and its fabric (ibnetdiscover, Slurm, LLDP tables)
+    #[arg(long, value_name = "OUT.toml", conflicts_with_all = ["calibrate", "follow"])]
+    write: Option<PathBuf>,
     /// Look at pages of exporters (http://…), folders, files or standard input again and again, and
     /// tell what begins to look wrong, until interrupted
     #[arg(long, conflicts_with_all = ["scenario", "calibrate"])]
@@ -78,6 +86,9 @@ impl Arguments {
             Some(scenario) => Some(self.predict(terminal, scenario, &mut report)?),
             None => None,
         };
+        if let Some(out) = &self.write {
+            report.made = Some(cluster::write(&report, out)?);
+        }
         terminal.answer("observe", loaded.as_ref(), &report)?;
         Ok(match terminal.ending() {
             Ending::Done if report.misses_a_file() || !report.has_read_something() => {
@@ -171,6 +182,7 @@ impl Arguments {
             }
             let loaded = calibrated.as_ref().unwrap_or(&loaded);
             report.predicted = Some(compare(&report.summary, loaded, engine, watch)?);
+            report.replayed = replay(&report.observed, loaded, engine, watch)?;
             Ok::<_, Failure>(())
         })?;
         Ok(loaded)

@@ -15,6 +15,7 @@ Examples:
   fatflow topo my.toml --json
   fatflow topo my.toml --targets article
   fatflow topo llama3-meta-roce --domains
+  fatflow topo llama3-meta-roce --operations
   fatflow topo small-128 small-1024
   fatflow topo my.toml --dot | dot -Tsvg > fabric.svg
   fatflow topo my.toml --clab > my.clab.yml")]
@@ -22,12 +23,16 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     scenario: ScenarioArgument,
     /// A second fabric: what going there keeps, buys, moves and leaves over
-    #[arg(value_name = "GROWS INTO", conflicts_with_all = ["domains", "form"])]
+    #[arg(value_name = "GROWS INTO", conflicts_with_all = ["domains", "operations", "form"])]
     to: Option<String>,
     /// Also say what one failure of each kind of part stops, what it leaves, and its share of the
     /// lost time
     #[arg(long, conflicts_with = "form")]
     domains: bool,
+    /// Also count what the network asks of operators: devices, settings and lines, with what is
+    /// told of its kind
+    #[arg(long, conflicts_with = "form")]
+    operations: bool,
     /// Servers of a rack [default: those below one leaf; four where leaves are not of a rack]
     #[arg(long, value_name = "N", requires = "domains", value_parser = clap::value_parser!(u32).range(1..))]
     rack_servers: Option<u32>,
@@ -48,7 +53,11 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         let purpose = if self.domains { Purpose::Domains } else { Purpose::Topology };
-        let loaded = terminal.load(&self.scenario, purpose)?;
+        let mut loaded = terminal.load(&self.scenario, purpose)?;
+        if self.operations {
+            // Operators are told of the network as it is written.
+            loaded.unused.retain(|unused| !unused.key.starts_with("network."));
+        }
         if let Some(to) = &self.to {
             let to = terminal.load(&ScenarioArgument { scenario: to.clone() }, purpose)?;
             terminal.answer("topo", Some(&loaded), &topo::grow(&loaded, &to))?;
@@ -70,6 +79,10 @@ impl Arguments {
                 let report = match self.domains {
                     true => topo::with_domains(&loaded, self.rack_servers)?,
                     false => topo::run(&loaded),
+                };
+                let report = match self.operations {
+                    true => report.with_operations(&loaded)?,
+                    false => report,
                 };
                 drop(line);
                 terminal.answer("topo", Some(&loaded), &report)?;

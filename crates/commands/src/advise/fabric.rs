@@ -68,28 +68,31 @@ fn circuits(loaded: &Loaded) -> impl Iterator<Item = Change> {
     Some(change).filter(|_| has_none).into_iter()
 }
 
-/// All mixes of tapering, family and rate: where the cheapest is looked for.
+/// All mixes of tapering with family and rate, or with another transport or a hybrid: where the
+/// cheapest is looked for.
 pub(super) fn mixes(loaded: &Loaded) -> Vec<Change> {
-    let nothing = || vec![None];
     let of = |list: Vec<Change>| -> Vec<Option<Change>> {
-        nothing().into_iter().chain(list.into_iter().map(Some)).collect()
+        std::iter::once(None).chain(list.into_iter().map(Some)).collect()
     };
     let (tapers, families, rates) = (of(tapers(loaded)), of(families(loaded)), of(rates(loaded)));
-    let mut mixes = Vec::new();
+    let transports = transport::changes(loaded);
+    let mut kinds: Vec<Vec<&Change>> = transports.iter().map(|change| vec![change]).collect();
     for rate in &rates {
-        for family in &families {
-            for taper in &tapers {
-                let parts: Vec<&Change> = [taper, family, rate].into_iter().flatten().collect();
-                if parts.is_empty() {
-                    continue;
-                }
-                let name: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
-                let set = parts.iter().flat_map(|part| part.set.clone());
-                let risk: Vec<&str> = parts.iter().map(|part| part.risk.as_str()).collect();
-                let risk = risk.into_iter().filter(|risk| !risk.is_empty());
-                let risk = risk.collect::<Vec<_>>().join("; ");
-                mixes.push(Change::new(Kind::Fabric, name.join(", "), set).risking(risk));
+        kinds.extend(families.iter().map(|family| family.iter().chain(rate).collect::<Vec<_>>()));
+    }
+    let mut mixes = Vec::new();
+    for kind in &kinds {
+        for taper in &tapers {
+            let parts: Vec<&Change> = taper.iter().chain(kind.iter().copied()).collect();
+            if parts.is_empty() {
+                continue;
             }
+            let name: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
+            let set = parts.iter().flat_map(|part| part.set.clone());
+            let risk: Vec<&str> = parts.iter().map(|part| part.risk.as_str()).collect();
+            let risk = risk.into_iter().filter(|risk| !risk.is_empty());
+            let risk = risk.collect::<Vec<_>>().join("; ");
+            mixes.push(Change::new(Kind::Fabric, name.join(", "), set).risking(risk));
         }
     }
     mixes
@@ -98,7 +101,7 @@ pub(super) fn mixes(loaded: &Loaded) -> Vec<Change> {
 /// Other capacities above the leaves.
 fn tapers(loaded: &Loaded) -> Vec<Change> {
     let fabric = &loaded.scenario.fabric;
-    let tiers = loaded.fabric().tiers().len();
+    let tiers = transport::back_end(loaded).len();
     let is_sized = fabric.uplinks.is_empty()
         && fabric.spines.is_none()
         && fabric.downlinks.is_none()

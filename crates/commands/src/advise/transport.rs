@@ -1,12 +1,25 @@
-//! Another protocol on the same cables.
+//! Another protocol on the same cables, for the whole fabric or for a part of it.
 
+use fabric::graph::{NetworkKind, Tier};
+use fabric::routing::Policy;
 use fabric::transport::Transport;
 use scenario::Loaded;
 
 use crate::change::{Change, Kind};
 
+/// The tables of a scenario for the tiers of its back-end, bottom up.
+const PLACES: [&str; 3] = ["leaf", "spine", "core"];
+
+/// The tiers between the back-end NICs, bottom up.
+pub(super) fn back_end(loaded: &Loaded) -> &[Tier] {
+    let fabric = loaded.fabric();
+    let network = fabric.networks().iter().find(|one| one.kind == NetworkKind::BackEnd);
+    let tiers = network.map_or(0..0, |own| usize::from(own.tiers.start)..own.tiers.end.into());
+    &fabric.tiers()[tiers]
+}
+
 /// Other protocols for the same cluster: Ultra Ethernet where RoCE runs, InfiniBand for Ethernet
-/// and the other way round. (A hybrid of two is `fabric.parts`: it would be one more change here.)
+/// and the other way round, and a hybrid of the two.
 pub(super) fn changes(loaded: &Loaded) -> Vec<Change> {
     let scenario = &loaded.scenario;
     let is_roce = matches!(scenario.network.transport, Transport::Rocev2 | Transport::Rocev1);
@@ -21,9 +34,10 @@ pub(super) fn changes(loaded: &Loaded) -> Vec<Change> {
     if !is_400g || loaded.job.is_none() {
         return changes;
     }
-    let boxes = |name: &str| ["leaf", "spine"].map(|tier| format!("fabric.{tier}.switch={name}"));
+    let places = &PLACES[..back_end(loaded).len().min(PLACES.len())];
     let set = |words: [&str; 2], name: &str| {
-        words.into_iter().map(str::to_owned).chain(boxes(name)).collect::<Vec<_>>()
+        let boxes = places.iter().map(|place| format!("fabric.{place}.switch={name}"));
+        words.into_iter().map(str::to_owned).chain(boxes).collect::<Vec<_>>()
     };
     let risk = "other switches and cables for the whole cluster";
     if is_roce {
@@ -36,5 +50,47 @@ pub(super) fn changes(loaded: &Loaded) -> Vec<Change> {
         let name = "RoCE with adaptive routing";
         changes.push(Change::new(Kind::Fabric, name, set).risking(risk));
     }
+    changes.extend(hybrid(loaded));
     changes
+}
+
+/// InfiniBand below and RoCE in the highest tier: short ways have small switches that spread
+/// packets, and bulk between pods or racks goes over Ethernet.
+fn hybrid(loaded: &Loaded) -> Option<Change> {
+    let network = &loaded.scenario.network;
+    let (top, lower) = back_end(loaded).split_last()?;
+    let below = lower.last()?;
+    if !network.transport_of_tier.is_empty() || PLACES.len() <= lower.len() {
+        return None;
+    }
+    let routing = &network.settings.routing;
+    let (name, boxes, above) = match network.transport {
+        Transport::Rocev2 => {
+            let boxes = PLACES[..lower.len()].iter().map(|place| (*place, "quantum-2")).collect();
+            // What reaches the highest tier is hashed as before, where that can be done hop by hop.
+            let plain = matches!(routing.policy, Policy::Ecmp | Policy::EEcmp | Policy::Adaptive);
+            let above = if plain { routing.policy } else { Policy::EEcmp };
+            (format!("a hybrid: InfiniBand below, RoCE in the {}", top.name), boxes, above)
+        }
+        Transport::Infiniband => {
+            let boxes = vec![(PLACES[lower.len()], "tomahawk-5")];
+            (format!("a hybrid: RoCE in the {} alone", top.name), boxes, Policy::EEcmp)
+        }
+        _ => return None,
+    };
+    let mut set: Vec<String> =
+        boxes.iter().map(|(place, name)| format!("fabric.{place}.switch={name}")).collect();
+    let word = above.name();
+    set.extend([
+        "network.transport=infiniband".to_owned(),
+        format!("network.transport_of_tier={{ {} = \"rocev2\" }}", top.name),
+        "network.routing.policy=infiniband-adaptive".to_owned(),
+        format!(
+            "network.routing.policy_of_tier={{ {} = \"{word}\", {} = \"{word}\" }}",
+            below.name, top.name
+        ),
+    ]);
+    let risk = "gateways between the two, whose price and latency are assumed; two kinds of network \
+                to operate";
+    Some(Change::new(Kind::Fabric, name, set).risking(risk))
 }

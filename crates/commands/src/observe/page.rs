@@ -28,6 +28,7 @@ pub(super) fn sheet(summary: &Summary) -> Sheet {
     sheet = packets(sheet, summary);
     sheet = counters(sheet, summary);
     sheet = neighbours(sheet, summary);
+    sheet = fabrics(sheet, summary);
     sources(sheet, &summary.sources)
 }
 
@@ -66,6 +67,8 @@ fn cluster(mut sheet: Sheet, summary: &Summary) -> Sheet {
     let jobs = plural(facts.jobs as usize, "job");
     let nics = (!facts.nics_used.is_empty()).then(|| grouped(facts.nics_used.len() as u64));
     let listed = format!("of {} listed", facts.nics.len());
+    let only_listed = nics.is_none() && !facts.nics.is_empty();
+    let only_listed = only_listed.then(|| grouped(facts.nics.len() as u64));
     let queue_pairs = (0 < summary.queue_pairs).then(|| grouped(summary.queue_pairs));
     let rows = [
         ("servers", number(facts.nodes), hosts.as_str()),
@@ -74,6 +77,7 @@ fn cluster(mut sheet: Sheet, summary: &Summary) -> Sheet {
         ("library", library, ""),
         ("transport", facts.transport.clone(), "between servers"),
         ("NICs used", nics, listed.as_str()),
+        ("NICs", only_listed, "listed"),
         ("queue pairs", queue_pairs, "ends that were seen"),
     ];
     let known = rows.into_iter().filter_map(|(name, value, note)| Some((name, value?, note)));
@@ -153,7 +157,7 @@ fn collectives(mut sheet: Sheet, summary: &Summary) -> Sheet {
     sheet
 }
 
-fn microseconds(us: f64) -> String {
+pub(super) fn microseconds(us: f64) -> String {
     match us {
         us if us < 1e3 => format!("{} µs", significant(us)),
         us if us < 1e6 => format!("{} ms", significant(us / 1e3)),
@@ -399,6 +403,21 @@ fn neighbours(sheet: Sheet, summary: &Summary) -> Sheet {
         table.row([other.local.clone(), name.clone(), other.port.clone(), classes]);
     }
     sheet.heading("Cables, by LLDP").table(table)
+}
+
+/// Files that say how the fabric is cabled.
+fn fabrics(sheet: Sheet, summary: &Summary) -> Sheet {
+    if summary.fabrics.is_empty() {
+        return sheet;
+    }
+    let numbers = ["switches", "adapters or hosts", "cables"].map(|name| (name, Align::Right));
+    let head = [("file", Align::Left), ("of", Align::Left)];
+    let mut table = Table::new(head.into_iter().chain(numbers));
+    for one in &summary.fabrics {
+        let counts = [one.switches, one.hosts, one.cables].map(grouped);
+        table.row([one.file.clone(), one.kind.to_owned()].into_iter().chain(counts));
+    }
+    sheet.heading("The fabric").table(table)
 }
 
 /// Traces, and who comes last.

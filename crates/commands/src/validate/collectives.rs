@@ -9,10 +9,10 @@ use fabric::Fabric;
 use fabric::hardware::Catalogue;
 use fabric::topology::{self, TierConfig};
 use fabric::transport::Transport;
-use step::published::{Known, RowCluster};
+use step::published::{Known, RowCluster, words};
 use step::validate::{fabric_of, routing_of};
 use traffic::collective::{
-    Collective, Communicator, Detail, Group, Limit, Lowered, Wanted, algorithm, lower,
+    ALGORITHMS, Collective, Communicator, Detail, Group, Limit, Lowered, Wanted, lower,
 };
 use traffic::nccl::{self, Architecture, Initiator, Plugin, Settings, Usage, Version};
 use traffic::{Transfers, collective};
@@ -27,7 +27,7 @@ use crate::world::leaf_of;
 
 /// What the rule adds for collectives.
 pub(super) const RULE: &str = "Collectives: InfiniBand on Quantum-2 boxes, RoCEv2 on Tomahawk-5 \
-    boxes; a message goes to the next server, or to the next under another leaf where the row \
+    boxes (Quantum-3, and Tomahawk-5 with 800G ports, where NICs are faster than 400G); a message goes to the next server, or to the next under another leaf where the row \
     says so. What a row's harness adds to each call is added to its prediction.";
 
 /// Servers of a cluster in which single messages are sent, so that there are several leaves.
@@ -57,6 +57,34 @@ fn origin<'a>(text: &dyn Fn(&str) -> &'a str) -> String {
     words.into_iter().find(|word| !word.is_empty()).unwrap_or_default().to_owned()
 }
 
+/// A collective, as tables and nccl-tests call it: `all_reduce_perf`, `AllToAll`, `sendrecv`.
+fn collective_of(text: &str) -> Option<Collective> {
+    let letters = |text: &str| text.to_lowercase().replace(['_', '-', ' '], "");
+    let word = letters(text);
+    let word = word.strip_suffix("perf").unwrap_or(&word);
+    let word = if word == "alltoallv" { "alltoall" } else { word };
+    Collective::ALL.into_iter().find(|known| letters(known.name()) == word)
+}
+
+/// An algorithm, by our name or NCCL's; none where the library chose.
+fn algorithm_of(text: &str) -> Result<Option<&'static str>, String> {
+    let letters = |text: &str| text.to_lowercase().replace(['_', '-', ' '], "");
+    let word = match letters(text).as_str() {
+        "" | "auto" | "default" => return Ok(None),
+        "collnet" | "collnetdirect" => "sharp".to_owned(),
+        "direct" | "msccl" => "allpairs".to_owned(),
+        word => word.to_owned(),
+    };
+    let mut names = ALGORITHMS.iter().map(|algorithm| algorithm.name());
+    let known = names.find(|name| letters(name) == word);
+    known.map(Some).ok_or_else(|| format!("algorithm: `{text}` is not known"))
+}
+
+/// Whether an algorithm reduces in the switches between servers.
+fn is_sharp(algorithm: Option<&str>) -> bool {
+    matches!(algorithm, Some("sharp" | "collnet-chain"))
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Measured {
     Microseconds(f64),
@@ -80,24 +108,25 @@ impl Row {
         let needed = |column: &str| {
             number(column)?.ok_or_else(|| format!("{column}: is missing")).map(|n| n as u64)
         };
-        let collective = Collective::from_name(text("collective"))
+        let collective = collective_of(text("collective"))
             .ok_or_else(|| format!("collective: `{}` is not known", text("collective")))?;
         let measured = match (number("measured_us")?, number("measured_busbw_GBps")?) {
             (Some(us), _) if 0.0 < us => Measured::Microseconds(us),
             (None, Some(rate)) if 0.0 < rate => Measured::BusBandwidth(rate),
             _ => return Err("measured_us: neither a time nor a bandwidth was measured".to_owned()),
         };
-        let named = Some(text("algorithm")).filter(|name| !matches!(*name, "" | "auto"));
-        if let Some(name) = named.filter(|name| algorithm(name).is_none()) {
-            return Err(format!("algorithm: `{name}` is not known"));
-        }
+        let named = algorithm_of(text("algorithm"))?;
         let gpus = needed("gpus")?;
+        let gpu = words::gpu_name(text("gpu"));
+        let gpus_per_node = number("gpus_per_node")?.map_or(gpus.min(8), |n| n as u64).max(1);
+        let nics = number("nics_per_node")?.map(|nics| nics as u64).filter(|nics| 0 < *nics);
+        let rate = number("nic_gbps")?.filter(|rate| 0.0 < *rate);
         let cluster = RowCluster {
-            gpu: text("gpu").to_owned(),
+            nic_gbps: rate.unwrap_or_else(|| words::usual_nic_gbps(&gpu)),
+            gpu,
             gpus,
-            gpus_per_node: number("gpus_per_node")?.map_or(gpus.min(8), |n| n as u64).max(1),
-            nics_per_node: number("nics_per_node")?.unwrap_or(8.0) as u64,
-            nic_gbps: number("nic_gbps")?.unwrap_or(400.0),
+            gpus_per_node,
+            nics_per_node: nics.unwrap_or(gpus_per_node),
             transport: None,
             queue_pairs: number("qps")?.map(|count| count as u32),
             nics: Known::Published,
@@ -108,12 +137,12 @@ impl Row {
             source: text("source").to_owned(),
             origin: origin(&text),
             collective,
-            algorithm: named.map(str::to_owned),
             // NVLS, the other thing that the column tells of, is the library's own choice.
-            sharp: match text("in_network").contains("sharp") {
+            sharp: match text("in_network").to_lowercase().contains("sharp") || is_sharp(named) {
                 true => Usage::Enabled,
                 false => Usage::Disabled,
             },
+            algorithm: named.map(str::to_owned),
             bytes: needed("bytes")?,
             measured,
             harness_s: 1e-6 * number("harness_us")?.unwrap_or(0.0),
@@ -141,7 +170,7 @@ impl Row {
         library: &Settings,
     ) -> Result<Case, Failure> {
         let failed = |reason: String| Failure::Run(format!("{}: {reason}", self.id));
-        let is_message = self.collective == Collective::SendRecv;
+        let is_message = self.is_message();
         let fabric = self.fabric(catalogue, is_message).map_err(failed)?;
         let gpus = usize::try_from(self.cluster.gpus).expect("GPUs fit memory");
         let ranks = match is_message {
@@ -179,7 +208,13 @@ impl Row {
             let per_node = self.cluster.gpus_per_node;
             cluster.gpus = Some(self.cluster.gpus.div_ceil(per_node) * per_node);
         }
-        let switch = if self.is_infiniband() { "quantum-2" } else { "tomahawk-5" };
+        // Boxes with ports of the generation that the NICs are of.
+        let switch = match (self.is_infiniband(), self.cluster.nic_gbps <= 400.0) {
+            (true, true) => "quantum-2",
+            (true, false) => "quantum-3",
+            (false, true) => "tomahawk-5",
+            (false, false) => "tomahawk-5-800",
+        };
         for tier in [&mut config.leaf, &mut config.spine, &mut config.core] {
             *tier = TierConfig { switch: Some(switch.to_owned()), ..TierConfig::default() };
         }
@@ -204,6 +239,13 @@ impl Row {
         Class::of_collective(self.collective, settings.architecture, (inside, over), self.bytes)
     }
 
+    /// Whether it is the latency of one message, as hosts measure it. A bandwidth is nccl-tests'
+    /// `sendrecv`: kernels, and every rank to the next.
+    fn is_message(&self) -> bool {
+        let is_time = matches!(self.measured, Measured::Microseconds(_));
+        self.collective == Collective::SendRecv && is_time
+    }
+
     fn is_infiniband(&self) -> bool {
         self.cluster.transport == Some(Transport::Infiniband)
     }
@@ -221,7 +263,7 @@ impl Row {
         let gpu = catalogue.gpu.get(&self.cluster.gpu);
         let architecture = gpu.and_then(|gpu| Architecture::of_scale_up(&gpu.scale_up_name));
         let defaults = library.clone();
-        let is_message = self.collective == Collective::SendRecv;
+        let is_message = self.is_message();
         let is_off = self.note.contains("NVLS off");
         let sharp = (self.sharp == Usage::Enabled).then(|| "sharp".to_owned());
         let version = Version::in_text(&self.note).or_else(|| Version::in_text(&self.source));
@@ -237,6 +279,10 @@ impl Row {
             initiator: if is_message { Initiator::Host } else { Initiator::Kernel },
             nvls: if is_off { Usage::Disabled } else { Usage::Enabled },
             sharp: self.sharp,
+            symmetric: match self.algorithm.as_deref() {
+                Some("symmetric") => Usage::Enabled,
+                _ => defaults.symmetric,
+            },
             algorithm: self.algorithm.clone().or(sharp),
             least_channels: least.unwrap_or(defaults.least_channels),
             ..defaults
@@ -305,7 +351,7 @@ impl Row {
             // Servers that a token goes to, its own among them; inside one domain, GPUs.
             Collective::MoeDispatch | Collective::MoeCombine => {
                 let nodes = communicator.domains() as u32;
-                let per_node = self.cluster.gpus_per_node as u32;
+                let per_node = communicator.shape().per_domain;
                 let copies = settings.routing.copies(nodes, per_node);
                 match nodes {
                     1 => f64::from(per_node) * copies.to_gpu,
@@ -314,5 +360,57 @@ impl Row {
             }
             other => collective::Collective::bus_factor(other, self.cluster.gpus as u32),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(line: &str) -> Row {
+        let header = "id,collective,algorithm,gpu,gpus,gpus_per_node,transport,in_network,bytes,\
+            measured_busbw_GBps";
+        let fields = |line: &str| line.split(',').map(str::to_owned).collect::<Vec<_>>();
+        Row::read(&fields(header), &fields(line)).unwrap()
+    }
+
+    fn predicted(row: &Row, engine: Engine) -> f64 {
+        let set = vec!["cluster.gpus=8".to_owned()];
+        let request = scenario::Request { set, ..scenario::Request::default() };
+        let catalogue = scenario::load(&request).expect("it is valid").scenario.catalogue;
+        row.predict(&catalogue, engine, &Settings::default()).unwrap().predicted
+    }
+
+    #[test]
+    fn collectives_and_algorithms_are_known_by_other_names() {
+        assert_eq!(collective_of("alltoall_perf"), Some(Collective::AllToAll));
+        assert_eq!(collective_of("SendRecv"), Some(Collective::SendRecv));
+        assert_eq!(collective_of("scan"), None);
+        assert_eq!(algorithm_of("NVLSTree"), Ok(Some("nvls_tree")));
+        assert_eq!(algorithm_of("CollnetChain"), Ok(Some("collnet-chain")));
+        assert_eq!(algorithm_of("Auto"), Ok(None));
+        assert!(algorithm_of("star").is_err());
+        let chain = row("a,all_reduce,collnet_chain,H100,64,8,infiniband,,1073741824,300");
+        assert_eq!((chain.sharp, chain.cluster.gpu.as_str()), (Usage::Enabled, "h100-sxm"));
+    }
+
+    /// Oracle: two domains of 72 send half of everything over 72 NICs of 50 GB/s each. The flows of
+    /// a rail leave by all NICs of it, as the closed form counts.
+    #[test]
+    fn an_all_to_all_of_large_domains_uses_every_nic() {
+        let row = row("a,all_to_all,,gb200,144,4,infiniband,,1073741824,100");
+        let [closed, flow] = [Engine::Analytic, Engine::Flow].map(|engine| predicted(&row, engine));
+        let bound = 143.0 / 72.0 * 50.0;
+        assert!(0.9 * bound < closed && closed < bound, "{closed} of {bound}");
+        assert!((flow / closed - 1.0).abs() < 0.03, "{flow} beside {closed}");
+    }
+
+    /// NICs of 800 Gb/s have switches and a PCIe that carry them; nccl-tests' sendrecv fills one.
+    #[test]
+    fn nics_of_the_newest_generation_are_predicted() {
+        let row = row("a,sendrecv,,gb300,144,4,infiniband,,8589934592,90");
+        assert!((row.cluster.nic_gbps - 800.0).abs() < 1e-9);
+        let rate = predicted(&row, Engine::Analytic);
+        assert!(90.0 < rate && rate < 100.0, "{rate}");
     }
 }

@@ -58,6 +58,7 @@ const SC21: &str = "Narayanan et al., SC'21 (arXiv 2104.04473), table 1";
 const KORTHIKANTI: &str = "Korthikanti et al. (arXiv 2205.05198), table 3";
 const VTRAIN: &str = "vTrain (MICRO'24), data/ground_truth_multi.csv; vocabulary of GPT-2";
 const MCORE: &str = "Megatron-Core r0.8, weak-scaling table";
+const QWEN3: &str = "Qwen3 technical report (arXiv 2505.09388), tables 1, 2; published config.json";
 const LLAMA3: &str = "Llama 3 herd of models (arXiv 2407.21783), table 3; published config.json";
 
 static PRESETS: LazyLock<Vec<Preset>> = LazyLock::new(|| {
@@ -118,12 +119,45 @@ static PRESETS: LazyLock<Vec<Preset>> = LazyLock::new(|| {
             },
         ),
         published(
-            "Qwen3 technical report (arXiv 2505.09388), table 2; published config.json",
+            "Mixtral-8x22B-v0.1, published config.json",
+            Model {
+                experts: Some(experts(8, 2, 16_384)),
+                ..llama("mixtral-8x22b", [56, 6_144, 16_384, 48, 8], 32_768)
+            },
+        ),
+        published(
+            QWEN3,
+            Model {
+                head_dim: 128,
+                qk_norm: true,
+                ..llama("qwen3-32b", [64, 5_120, 25_600, 64, 8], 151_936)
+            },
+        ),
+        published(
+            QWEN3,
+            Model {
+                head_dim: 128,
+                qk_norm: true,
+                experts: Some(experts(128, 8, 768)),
+                ..llama("qwen3-30b-a3b", [48, 2_048, 6_144, 32, 4], 151_936)
+            },
+        ),
+        published(
+            QWEN3,
             Model {
                 head_dim: 128,
                 qk_norm: true,
                 experts: Some(experts(128, 8, 1_536)),
                 ..llama("qwen3-235b-a22b", [94, 4_096, 12_288, 64, 4], 151_936)
+            },
+        ),
+        published(
+            "Kimi K2 (arXiv 2507.20534), table 2; published config.json",
+            Model {
+                head_dim: 128,
+                latent: Some(DEEPSEEK_LATENT),
+                experts: Some(Experts { shared: 1, dense_layers: 1, ..experts(384, 8, 2_048) }),
+                ..llama("kimi-k2", [61, 7_168, 18_432, 64, 64], 163_840)
             },
         ),
         published(

@@ -3,15 +3,18 @@
 //! * `prometheus`: text of node_exporter, DCGM and other exporters.
 //! * `tools`: `ethtool -S`, `rdma statistic`, `perfquery`, sysfs as `ttar` packs it.
 //! * `sonic`: tables of `show`, and the database as JSON.
+//! * `fabric`: files that a scenario reads as its fabric, counted.
 //! * `topology`: LLDP tables, `nvidia-smi topo -m`, `rocm-smi --showtopo`.
 //!
 //! A counter that comes twice (in two files, or in two blocks of one) has a difference.
 
+mod fabric;
 mod prometheus;
 mod sonic;
 mod tools;
 mod topology;
 
+pub use fabric::{IBNETDISCOVER, SLURM};
 pub use prometheus::FORMAT as PROMETHEUS;
 pub use sonic::{JSON as SONIC_JSON, TABLES as SONIC_TABLES};
 pub use tools::{ETHTOOL, PERFQUERY, RDMA, SYSFS};

@@ -1,11 +1,13 @@
 //! The fabric and the server as they are: LLDP tables, and the distance of GPUs and NICs.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use memchr::memmem::find;
 use serde_json::Value;
 
 use crate::format::{Format, Reading};
 use crate::input::{Input, Trouble};
-use crate::observed::{Neighbour, Quote};
+use crate::observed::{Links, Neighbour, Quote};
 use crate::records::whole;
 
 /// `show lldp table` of SONiC, `show lldp neighbors` of NX-OS.
@@ -43,14 +45,15 @@ pub const SMI: Format = Format {
     unit: "rows",
     recognises: |input| {
         let text = input.head_text();
-        let nvidia = text.lines().any(|line| line.contains("GPU0\t") && line.contains("Affinity"));
-        nvidia || text.contains("Link Type between two GPUs")
+        let nvidia = text.lines().any(|line| line.contains("GPU0") && line.contains("Affinity"));
+        nvidia || text.contains("between two GPUs")
     },
     read: matrix,
 };
 
-fn push(reading: &mut Reading<'_>, neighbour: Neighbour) {
+fn push(reading: &mut Reading<'_>, mut neighbour: Neighbour) {
     reading.source.read += 1;
+    neighbour.file.clone_from(&reading.source.file);
     reading.observed.neighbours.push(neighbour);
 }
 
@@ -83,20 +86,36 @@ fn table(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble
             let end = begins.get(at + 1).copied().unwrap_or(line.len()).min(line.len());
             line.get(begins[at].min(end)..end).map_or("", str::trim).to_owned()
         };
-        if is_nxos && cell(1).is_empty() {
-            line.trim().clone_into(&mut wrapped);
+        if is_nxos {
+            // Long names push the columns to the right, or the rest to the next line.
+            match by_hold_time(&line) {
+                Some((name, local, port)) => {
+                    let name = if name.is_empty() { std::mem::take(&mut wrapped) } else { name };
+                    wrapped.clear();
+                    push(reading, Neighbour { local, system: name, port, ..Neighbour::default() });
+                }
+                None => line.trim().clone_into(&mut wrapped),
+            }
             continue;
         }
-        let name = match std::mem::take(&mut wrapped) {
-            name if name.is_empty() => cell(usize::from(!is_nxos)),
-            name => name,
-        };
-        let (local, port) = if is_nxos { (cell(1), cell(4)) } else { (cell(0), cell(2)) };
-        let description = if is_nxos { String::new() } else { cell(4) };
-        let system = name;
+        let (local, system, port, description) = (cell(0), cell(1), cell(2), cell(4));
         push(reading, Neighbour { local, system, port, description, ..Neighbour::default() });
     }
     Ok(())
+}
+
+/// Name, port and the other's port of a row `NAME PORT SECONDS [CAPABILITIES] ITS PORT`, found from
+/// the seconds; the name may stand on the line before.
+fn by_hold_time(line: &str) -> Option<(String, String, String)> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let is_number = |word: &&str| word.bytes().all(|byte| byte.is_ascii_digit());
+    let hold = words.iter().skip(1).position(is_number)? + 1;
+    let capability = |word: &&&str| word.bytes().all(|byte| b"RBTCWPSO,".contains(&byte));
+    let behind = &words[hold + 1..];
+    let skipped = usize::from(1 < behind.len() && behind.first().as_ref().is_some_and(capability));
+    let port = behind[skipped..].join(" ");
+    let name = words[..hold - 1].join(" ");
+    (!port.is_empty()).then(|| (name, words[hold - 1].to_owned(), port))
 }
 
 fn list(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
@@ -191,55 +210,117 @@ fn plain(line: &str) -> String {
     text
 }
 
+/// Columns of a matrix that are neither GPUs nor NICs.
+const OTHER_COLUMNS: [&str; 6] = ["CPU", "Affinity", "NUMA", "GPU", "ID", "N/A"];
+
 fn matrix(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
     let mut head: Vec<String> = Vec::new();
-    let mut gpus = 0;
-    let mut nics: Vec<String> = Vec::new();
+    let mut gpus: BTreeSet<String> = BTreeSet::new();
+    let mut nics: BTreeMap<String, String> = BTreeMap::new();
+    let mut links: BTreeSet<String> = BTreeSet::new();
+    let mut near_nics: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
     while let Some((number, line)) = input.next_line()? {
         let line = plain(&String::from_utf8_lossy(line));
         let cells: Vec<String> = match line.contains('\t') {
             true => line.split('\t').map(|cell| cell.trim().to_owned()).collect(),
             false => line.split_whitespace().map(str::to_owned).collect(),
         };
-        if head.is_empty() && cells.iter().any(|cell| cell == "GPU0") {
-            let start = cells.iter().position(|cell| cell == "GPU0").unwrap_or(0);
+        if let Some(start) = cells.iter().position(|cell| cell == "GPU0")
+            && (start != 0 || cells.get(1).is_some_and(|cell| cell == "GPU1"))
+        {
             head = cells[start..].to_vec();
+            let is_other = |name: &str| {
+                name.is_empty()
+                    || name.starts_with("GPU")
+                    || OTHER_COLUMNS.iter().any(|other| name.starts_with(other))
+            };
+            for name in head.iter().filter(|name| !is_other(name)) {
+                nics.entry(name.clone()).or_insert_with(|| name.clone());
+            }
             continue;
         }
         let first = cells.first().map_or("", String::as_str);
         if first.starts_with("GPU") && head.contains(&first.to_owned()) {
             reading.source.read += 1;
-            gpus += 1;
-            near(&head, &cells[1..], number, first, reading);
+            let distances = near(&head, &cells[1..], &nics, number, first, reading);
+            near_nics.extend(first[3..].parse().ok().map(|gpu: usize| (gpu, distances)));
+            let to_gpus = head.iter().zip(&cells[1..]).filter(|(name, _)| name.starts_with("GPU"));
+            links.extend(to_gpus.map(|(_, link)| link.clone()));
+            gpus.insert(first.to_owned());
         } else if let Some((name, device)) = line.trim().split_once(": ")
-            && name.starts_with("NIC")
+            && nics.contains_key(name.trim())
         {
             reading.source.read += 1;
-            nics.push(device.trim().to_owned());
+            nics.insert(name.trim().to_owned(), device.trim().to_owned());
         } else {
             reading.source.skipped += u64::from(!line.trim().is_empty());
         }
     }
     let host = reading.source.file.clone();
     let host = reading.observed.cluster.hosts.entry(host).or_default();
-    host.benchmark_gpus.extend((0..gpus).map(|gpu: u32| format!("GPU{gpu}")));
+    let count = gpus.len();
+    host.benchmark_gpus.extend(gpus);
     host.is_certain = true;
-    for (index, name) in nics.into_iter().enumerate() {
+    host.scale_up = scale_up(&links);
+    host.near_nics = near_nics.into_values().filter(|near| !near.is_empty()).collect();
+    if host.near_nics.len() != count {
+        host.near_nics.clear();
+    }
+    for (index, name) in numbered(&nics).into_iter().enumerate() {
         let index = u32::try_from(index).unwrap_or(u32::MAX);
+        let name = nics[&name].clone();
         host.nics.push(crate::observed::Nic { index, name, ..Default::default() });
     }
     Ok(())
 }
 
-/// Whether a GPU has a NIC at its own PCIe switch.
-fn near(head: &[String], cells: &[String], line: u64, gpu: &str, reading: &mut Reading<'_>) {
-    let to = head.iter().zip(cells).filter(|(name, _)| name.starts_with("NIC"));
-    let distances: Vec<&str> = to.map(|(_, distance)| distance.as_str()).collect();
-    let is_near = |distance: &&str| ["PIX", "PXB"].contains(distance);
-    if distances.is_empty() || distances.iter().any(is_near) {
-        return;
+/// Names of columns in the order of their numbers: `NIC2` before `NIC10`.
+fn numbered(nics: &BTreeMap<String, String>) -> Vec<String> {
+    let mut names: Vec<String> = nics.keys().cloned().collect();
+    names.sort_by_key(|name| {
+        let digits = name.trim_start_matches(|letter: char| !letter.is_ascii_digit());
+        (digits.parse::<u64>().unwrap_or(u64::MAX), name.clone())
+    });
+    names
+}
+
+/// How GPUs reach each other, by the words of the matrix between them.
+fn scale_up(links: &BTreeSet<String>) -> Option<Links> {
+    let nvlinks = links.iter().filter_map(|link| link.strip_prefix("NV")?.parse::<u32>().ok());
+    let most = nvlinks.max();
+    let is_far = |link: &String| ["PIX", "PXB", "PHB", "NODE", "SYS"].contains(&link.as_str());
+    match most {
+        // Eighteen, twelve and six are all links of a GPU: they end at switches.
+        Some(count @ (6 | 12 | 18)) if !links.iter().any(is_far) => Some(Links::NvSwitch(count)),
+        Some(count) => Some(Links::NvLink(count)),
+        None if links.contains("XGMI") => Some(Links::Xgmi),
+        None if links.iter().any(is_far) || links.contains("PCIE") => Some(Links::Pcie),
+        None => None,
     }
-    let file = reading.source.file.clone();
-    let say = || Quote::new(&file, line, &format!("{gpu}: {}", distances.join(" ")));
-    reading.observed.evidence.add("gpu without a near NIC", say);
+}
+
+/// The NICs nearest to a GPU, by their numbers; and whether there is one at its own PCIe switch.
+fn near(
+    head: &[String],
+    cells: &[String],
+    nics: &BTreeMap<String, String>,
+    line: u64,
+    gpu: &str,
+    reading: &mut Reading<'_>,
+) -> Vec<u32> {
+    const NEARNESS: [&str; 5] = ["PIX", "PXB", "PHB", "NODE", "SYS"];
+    let to = head.iter().zip(cells).filter(|(name, _)| nics.contains_key(*name));
+    let to: Vec<(&String, &str)> = to.map(|(name, distance)| (name, distance.as_str())).collect();
+    let place = |distance: &str| NEARNESS.iter().position(|known| *known == distance);
+    let nearest = to.iter().filter_map(|(_, distance)| place(distance)).min();
+    if nearest.is_some_and(|nearest| 1 < nearest) {
+        let file = reading.source.file.clone();
+        let words: Vec<&str> = to.iter().map(|(_, distance)| *distance).collect();
+        let say = || Quote::new(&file, line, &format!("{gpu}: {}", words.join(" ")));
+        reading.observed.evidence.add("gpu without a near NIC", say);
+    }
+    let order = numbered(nics);
+    let number = |name: &String| order.iter().position(|known| known == name);
+    let near = to.iter().filter(|(_, distance)| nearest.is_some() && place(distance) == nearest);
+    near.filter_map(|(name, _)| u32::try_from(number(name)?).ok()).collect()
 }

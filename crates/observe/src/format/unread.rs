@@ -9,9 +9,6 @@ pub fn kind(head: &str) -> Option<&'static str> {
     Some(match () {
         () if begins.starts_with("#!") && has("#SBATCH") => "a Slurm job script",
         () if begins.starts_with("#!") => "a script",
-        () if has("SwitchName=") || has("BlockName=") => {
-            "a Slurm topology.conf (a scenario reads it: fabric.file)"
-        }
         () if has("kueue.x-k8s.io") => "a Kueue manifest",
         () if has("apiVersion:") && has("kind:") => "a Kubernetes manifest",
         () if has("\"BUFFER_PG\"") || has("\"BUFFER_POOL\"") => "a SONiC buffer configuration",
@@ -33,9 +30,6 @@ pub fn kind(head: &str) -> Option<&'static str> {
         }
         () if begins.starts_with("VM_hostname") => "a map from hosts to GUIDs",
         () if has("zero_optimization") => "a DeepSpeed configuration",
-        () if has("switchguid=") || has("caguid=") => {
-            "ibnetdiscover output (a scenario reads it: fabric.file)"
-        }
         () if has("<system version=") => "an NCCL topology (a scenario reads it)",
         () if has("\"num_hidden_layers\"") => "a model's config.json (a scenario reads it)",
         () if begins.starts_with('{') || begins.starts_with('[') => "JSON of an unknown kind",
@@ -48,9 +42,6 @@ pub fn kind(head: &str) -> Option<&'static str> {
 pub fn binary_kind(head: &[u8]) -> Option<&'static str> {
     let has = |part: &[u8]| find(head, part).is_some();
     Some(match () {
-        () if head.starts_with(b"SQLite format 3\0") && has(b"rocpd_") => {
-            "a rocpd database (rocprofv3 --output-format csv writes what observe reads)"
-        }
         () if head.starts_with(b"SQLite format 3\0") => "an SQLite database",
         () if head.starts_with(b"TRSNIFF data") => "a Network General Sniffer capture",
         () if head.starts_with(&[0xd4, 0xcd, 0xb2, 0xa1]) => "a pcap capture of an old variant",

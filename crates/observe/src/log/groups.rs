@@ -66,6 +66,8 @@ pub(super) fn assemble(joins: Vec<Join>, left: Vec<Notes>, reading: &mut Reading
     let per_host = gpus_per_host(&joins);
     let mut groups: Vec<Vec<Join>> = Vec::new();
     let mut named: BTreeMap<(String, u32), Vec<usize>> = BTreeMap::new();
+    // By size, groups without a name that lack ranks: logs of many jobs have thousands of others.
+    let mut open: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for join in joins {
         let place = match &join.id {
             Some(id) => {
@@ -78,7 +80,18 @@ pub(super) fn assemble(joins: Vec<Join>, left: Vec<Notes>, reading: &mut Reading
                 }
                 place
             }
-            None => place_of(&groups, &join, per_host),
+            None => {
+                let lacking = open.entry(join.size).or_default();
+                let place = place_of(&groups, lacking, &join, per_host);
+                if place == groups.len() {
+                    lacking.push(place);
+                }
+                let members = groups.get(place).map_or(0, Vec::len) + 1;
+                if join.size as usize <= members {
+                    lacking.retain(|open| *open != place);
+                }
+                place
+            }
         };
         if place == groups.len() {
             groups.push(Vec::new());
@@ -110,20 +123,18 @@ fn gpus_per_host(joins: &[Join]) -> usize {
     gpus.values().map(BTreeSet::len).max().unwrap_or(0)
 }
 
-/// The group that a rank without a name belongs to: the first of its size that lacks the rank.
+/// The group that a rank without a name belongs to: the first of those that lack ranks and this one.
 /// Where a server could hold the whole group, ranks of one server are put together if no
 /// connection leaves it, and otherwise ranks of the same server, or else of the same device.
-fn place_of(groups: &[Vec<Join>], join: &Join, per_host: usize) -> usize {
+fn place_of(groups: &[Vec<Join>], lacking: &[usize], join: &Join, per_host: usize) -> usize {
     let is_free = |group: &[Join]| {
-        let first = &group[0];
         let same_gpu = |known: &Join| {
             (&known.host, known.process, known.device) == (&join.host, join.process, join.device)
         };
-        first.id.is_none()
-            && first.size == join.size
-            && group.iter().all(|known| known.rank != join.rank && !same_gpu(known))
+        group.iter().all(|known| known.rank != join.rank && !same_gpu(known))
     };
-    let free: Vec<usize> = (0..groups.len()).filter(|place| is_free(&groups[*place])).collect();
+    let free = lacking.iter().copied().filter(|place| is_free(&groups[*place]));
+    let free: Vec<usize> = free.collect();
     let near = |place: &&usize| groups[**place].iter().any(|known| known.host == join.host);
     let leaves = |place: &&usize| groups[**place].iter().any(|known| known.notes.has_network);
     let device = |place: &&usize| groups[**place].iter().all(|known| known.device == join.device);

@@ -596,6 +596,6 @@ fn before(text: &str, key: &str) -> Option<u32> {
 }
 
 /// Bytes of NCCL's data types, by number.
-fn type_bytes(number: usize) -> Option<u64> {
+pub(crate) fn type_bytes(number: usize) -> Option<u64> {
     [1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1].get(number).copied()
 }

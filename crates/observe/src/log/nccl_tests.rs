@@ -56,8 +56,9 @@ pub(super) struct NcclTests {
 impl NcclTests {
     /// Reads a line; whether it is of a table.
     pub(super) fn line(&mut self, line: &str, number: u64, reading: &mut Reading<'_>) -> bool {
-        if let Some(program) = PROGRAMS.iter().find(|program| line.contains(**program)) {
-            self.program = Some(program);
+        if line.contains("_perf") {
+            let program = PROGRAMS.iter().find(|program| line.contains(**program));
+            self.program = program.copied().or(self.program);
         }
         if let Some(at) = line.find('#') {
             return self.comment(line[at + 1..].trim(), reading);

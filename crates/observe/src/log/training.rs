@@ -30,7 +30,9 @@ impl Training {
             return self.iteration(line, reading);
         }
         // Its last line is the mean of all.
-        if let Some(gbps) = decimal(line, "busbw:").filter(|_| line.contains("Gbps")) {
+        if line.contains("Gbps")
+            && let Some(gbps) = decimal(line, "busbw:")
+        {
             self.busbw_gbps.push(gbps);
             return true;
         }

@@ -8,14 +8,24 @@ use std::io::{BufRead, Read};
 
 use crate::format::{Format, Reading};
 use crate::input::{Input, Trouble};
-use crate::observed::{CollectiveKey, Kind};
+use crate::observed::{CalledByRank as Found, CollectiveKey, Does, Kind, RankWork, WorkNode};
 
 /// Such a file.
 pub const FORMAT: Format =
     Format { name: "Chakra execution trace", unit: "nodes", recognises, read };
 
+/// Groups of ranks beside such traces: `{"1": [0, 1], …}`.
+pub const GROUPS: Format = Format {
+    name: "groups of ranks",
+    unit: "groups",
+    recognises: |input| begins_groups(input.head()),
+    read: read_groups,
+};
+
 /// A message that claims to be longer is damage.
 const LONGEST: u64 = 64 << 20;
+/// So many nodes of all files are kept, to be run again.
+const MAX_NODES: usize = 4 << 20;
 const SEND: u64 = 5;
 const RECEIVE: u64 = 6;
 const COLLECTIVE: u64 = 7;
@@ -107,23 +117,59 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// What a node says of a collective.
+/// What a node says.
 #[derive(Default)]
 struct Node {
+    id: u64,
+    after: Vec<u64>,
+    start_us: u64,
     kind: u64,
     is_cpu: bool,
     collective: Option<u64>,
     bytes: u64,
     us: u64,
+    group: String,
+    /// Sender, receiver and tag of a message.
+    ends: [u64; 3],
 }
 
-/// Collectives of the file: how often, and times where there are any.
-type Found = BTreeMap<CollectiveKey, (u64, Vec<f64>)>;
+impl Node {
+    /// Which collective it is; none for those of the CPU that repeat one of the GPU.
+    fn collective(&self) -> Option<Kind> {
+        let number = self.collective.filter(|_| self.kind == COLLECTIVE)?;
+        let kind = usize::try_from(number).ok().and_then(|n| KINDS.get(n)).copied();
+        kind.filter(|_| !(self.is_cpu && self.bytes == 0))
+    }
+
+    /// What it is to do when the trace is run again.
+    fn work(&self) -> WorkNode {
+        let us = self.us as f64;
+        let [from, to, tag] = self.ends;
+        let rank = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        let does = match (self.kind, self.collective()) {
+            (_, Some(kind)) => {
+                Does::Collective { kind, bytes: self.bytes, group: self.group.clone(), us }
+            }
+            (SEND | RECEIVE, _) => Does::Message {
+                from: rank(from),
+                to: rank(to),
+                tag,
+                bytes: self.bytes,
+                is_send: self.kind == SEND,
+            },
+            _ => Does::Compute { us, on_host: self.is_cpu },
+        };
+        WorkNode { id: self.id, after: self.after.clone(), start_us: self.start_us, does }
+    }
+}
 
 fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
     let mut message = Vec::new();
     let mut number = 0;
     let mut found = Found::new();
+    let kept: usize = reading.observed.workloads.iter().map(|work| work.nodes.len()).sum();
+    let file = reading.source.file.clone();
+    let mut work = RankWork { rank: rank_of(&file), file, ..RankWork::default() };
     let result = loop {
         let length = match next_length(input) {
             Ok(Some(length)) => length,
@@ -143,14 +189,43 @@ fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble>
         }
         if 0 < number {
             reading.source.read += 1;
-            add(&node(&message), &mut found);
+            let node = node(&message);
+            add(&node, &mut found);
+            match kept + work.nodes.len() < MAX_NODES {
+                true => work.nodes.push(node.work()),
+                false => work.left_out += 1,
+            }
         }
         number += 1;
     };
-    for (key, (count, times)) in found {
-        reading.observed.collectives.add_rank(key, count, &times);
-    }
+    reading.observed.collectives.add_ranks(found);
+    reading.observed.workloads.push(work);
     result
+}
+
+/// The rank that a file's name says: `all_reduce.3.et`.
+fn rank_of(file: &str) -> Option<u32> {
+    let name = file.rsplit(['/', '!']).next().unwrap_or(file);
+    let mut parts = name.split('.').rev().skip_while(|part| part.parse::<u32>().is_err());
+    parts.next().and_then(|part| part.parse().ok())
+}
+
+/// Whether a text begins as a list of groups does: `{"1": [`.
+fn begins_groups(head: &[u8]) -> bool {
+    let plain: Vec<u8> = head.iter().copied().filter(|b| !b.is_ascii_whitespace()).take(64).collect();
+    let digits = plain.iter().skip(2).take_while(|byte| byte.is_ascii_digit()).count();
+    let behind = plain.get(2 + digits..).unwrap_or_default();
+    0 < digits && plain.starts_with(b"{\"") && behind.starts_with(b"\":[")
+        && behind.get(3).is_some_and(u8::is_ascii_digit)
+}
+
+fn read_groups(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+    let bytes = crate::records::whole(input)?;
+    let groups: BTreeMap<String, Vec<u32>> = serde_json::from_slice(&bytes)
+        .map_err(|error| Trouble::at(error.line() as u64, error.to_string()))?;
+    reading.source.read += groups.len() as u64;
+    reading.observed.groups.extend(groups);
+    Ok(())
 }
 
 fn next_length(input: &mut Input<'_>) -> Result<Option<u64>, Trouble> {
@@ -175,7 +250,16 @@ fn node(message: &[u8]) -> Node {
     let mut node = Node::default();
     for (field, value) in Fields(message) {
         match (field, value) {
+            (1, Field::Number(id)) => node.id = id,
             (3, Field::Number(kind)) => node.kind = kind,
+            // What field 4 names is the caller, which waits for this one: ASTRA-sim leaves it out too.
+            (5, Field::Number(id)) => node.after.push(id),
+            (5, Field::Bytes(mut packed)) => {
+                while let Some(id) = varint(&mut packed) {
+                    node.after.push(id);
+                }
+            }
+            (6, Field::Number(us)) => node.start_us = us,
             (7, Field::Number(us)) => node.us = us,
             (10, Field::Bytes(attribute)) => attribute_of(attribute, &mut node),
             _ => {}
@@ -185,17 +269,25 @@ fn node(message: &[u8]) -> Node {
 }
 
 fn attribute_of(bytes: &[u8], node: &mut Node) {
-    let (mut name, mut value) = (&b""[..], None);
+    let (mut name, mut value, mut text) = (&b""[..], None, None);
     for (field, found) in Fields(bytes) {
         match (field, found) {
             (1, Field::Bytes(text)) => name = text,
             // Signed numbers of the `sint` kinds are folded: the lowest bit is the sign.
             (15 | 17, Field::Number(number)) => value = Some(number >> 1),
             (_, Field::Number(number)) => value = Some(number),
+            (29, Field::Bytes(words)) => text = Some(words),
             _ => {}
         }
     }
     match (name, value) {
+        (b"pg_name", _) => {
+            let text = text.map(|text| String::from_utf8_lossy(text).into_owned());
+            node.group = text.or(value.map(|number| number.to_string())).unwrap_or_default();
+        }
+        (b"comm_src", Some(value)) => node.ends[0] = value,
+        (b"comm_dst", Some(value)) => node.ends[1] = value,
+        (b"comm_tag", Some(value)) => node.ends[2] = value,
         (b"is_cpu_op", Some(value)) => node.is_cpu = value != 0,
         (b"comm_type", Some(value)) => node.collective = Some(value),
         (b"comm_size", Some(value)) => node.bytes = value,
@@ -204,19 +296,11 @@ fn attribute_of(bytes: &[u8], node: &mut Node) {
 }
 
 fn add(node: &Node, found: &mut Found) {
-    let kind = match (node.kind, node.collective) {
-        (COLLECTIVE, Some(number)) => usize::try_from(number).ok().and_then(|n| KINDS.get(n)),
-        (SEND, _) => Some(&Kind::SendRecv),
-        // Its other end sends it.
-        (RECEIVE, _) => None,
-        _ => None,
-    };
-    let Some(kind) = kind.filter(|_| !(node.is_cpu && node.kind == COLLECTIVE && node.bytes == 0))
-    else {
-        return;
-    };
+    // Of a message the end that sends counts.
+    let message = (node.kind == SEND).then_some(Kind::SendRecv);
+    let Some(kind) = node.collective().or(message) else { return };
     let (bytes, from) = (node.bytes, "Chakra".to_owned());
-    let key = CollectiveKey { kind: *kind, bytes, ranks: 0, from };
+    let key = CollectiveKey { kind, bytes, ranks: 0, from };
     let (count, times) = found.entry(key).or_default();
     *count += 1;
     times.extend((0 < node.us).then_some(node.us as f64));

@@ -1,14 +1,12 @@
 //! PyTorch execution traces as JSON (schemas 1.0.1 and 1.0.2): calls of collectives with sizes.
 
-use std::collections::BTreeMap;
-
 use memchr::memmem::find;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::format::{Format, Reading};
 use crate::input::{Input, Trouble};
-use crate::observed::{CollectiveKey, Kind};
+use crate::observed::{CalledByRank, CollectiveKey, Kind};
 use crate::records::whole;
 
 /// `ExecutionTraceObserver`'s file.
@@ -45,16 +43,14 @@ fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble>
     let bytes = whole(input)?;
     let file: File = serde_json::from_slice(&bytes)
         .map_err(|error| Trouble::at(error.line() as u64, error.to_string()))?;
-    let mut calls: BTreeMap<CollectiveKey, u64> = BTreeMap::new();
+    let mut calls = CalledByRank::new();
     for node in &file.nodes {
         reading.source.read += 1;
         if let Some(key) = call(node).filter(|_| node.name == "record_param_comms") {
-            *calls.entry(key).or_default() += 1;
+            calls.entry(key).or_default().0 += 1;
         }
     }
-    for (key, count) in calls {
-        reading.observed.collectives.add_rank(key, count, &[]);
-    }
+    reading.observed.collectives.add_ranks(calls);
     Ok(())
 }
 

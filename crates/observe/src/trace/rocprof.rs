@@ -1,4 +1,4 @@
-//! Tables of AMD's rocprofv3: kernels as CSV or JSON.
+//! Tables of AMD's rocprofv3: kernels as CSV or JSON; its database is read by `rocpd`.
 
 use memchr::memmem::find;
 use serde_json::Value;
@@ -32,24 +32,32 @@ fn is_json(input: &Input<'_>) -> bool {
 
 /// What kernels have said.
 #[derive(Default)]
-struct Kernels(Spans);
+pub(super) struct Kernels(Spans);
 
 impl Kernels {
-    fn add(&mut self, name: &str, start_ns: f64, end_ns: f64, reading: &mut Reading<'_>) {
+    /// Adds a kernel; `counts` says whether it counts as a collective, or its call does.
+    pub(super) fn add(
+        &mut self,
+        name: &str,
+        start_ns: f64,
+        end_ns: f64,
+        counts: bool,
+        reading: &mut Reading<'_>,
+    ) {
         let lower = name.to_ascii_lowercase();
         let communicates = lower.contains("nccl") || lower.contains("rccl");
         let (start, end) = (start_ns * 1e-3, end_ns * 1e-3);
         self.0.kernel(start, end, communicates);
         reading.source.read += 1;
         let function = lower.split('(').next().unwrap_or(&lower);
-        if let Some(kind) = Kind::of(function).filter(|_| communicates) {
+        if let Some(kind) = Kind::of(function).filter(|_| communicates && counts) {
             let from = "rocprofv3, without sizes".to_owned();
             let key = CollectiveKey { kind, bytes: 0, ranks: 0, from };
             reading.observed.collectives.add(key, Some(end - start));
         }
     }
 
-    fn finish(self, reading: &mut Reading<'_>) {
+    pub(super) fn finish(self, reading: &mut Reading<'_>) {
         let (trace, _) = self.0.finish(&reading.source.file, None);
         reading.observed.traces.push(trace);
     }
@@ -82,7 +90,7 @@ fn read_csv(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trou
         let row = fields(&String::from_utf8_lossy(line));
         let time = |at: usize| row.get(at).and_then(|field| field.parse::<f64>().ok());
         match (row.get(name), time(start), time(end)) {
-            (Some(name), Some(start), Some(end)) => kernels.add(name, start, end, reading),
+            (Some(name), Some(start), Some(end)) => kernels.add(name, start, end, true, reading),
             _ => {
                 reading.source.skipped += 1;
                 reading.problem(number, "is no row of the table");
@@ -108,7 +116,7 @@ fn read_json(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Tro
         for record in dispatches.into_iter().flatten() {
             let times = [&record["start_timestamp"], &record["end_timestamp"]].map(Value::as_f64);
             match (name(&record["dispatch_info"]["kernel_id"]), times) {
-                (Some(name), [Some(start), Some(end)]) => kernels.add(name, start, end, reading),
+                (Some(name), [Some(start), Some(end)]) => kernels.add(name, start, end, true, reading),
                 _ => reading.source.skipped += 1,
             }
         }

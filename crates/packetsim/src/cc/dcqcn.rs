@@ -382,6 +382,24 @@ impl Sender for Dcqcn {
         !self.begun
     }
 
+    fn coasts_until(&self) -> Option<Time> {
+        if !self.begun {
+            return Some(Time::MAX);
+        }
+        let is_notified = self.notified_for_cut || self.notified_for_alpha;
+        let counts_bytes = Bytes::ZERO < self.config.increase_after;
+        (!is_notified && !counts_bytes).then_some(Time::from_ps(self.next_increase))
+    }
+
+    fn coast(&mut self, now: Time, span: Span) {
+        let (until, span) = ((now + span).as_ps(), span.as_ps());
+        self.skip_idle_looks(until);
+        self.advance_alpha(until);
+        for next in [&mut self.next_alpha, &mut self.next_cut, &mut self.next_increase] {
+            *next = if *next == NEVER { NEVER } else { *next - span };
+        }
+    }
+
     fn deadline(&self) -> Option<Time> {
         let cut = if self.notified_for_cut { self.next_cut } else { NEVER };
         let due = cut.min(self.next_increase);

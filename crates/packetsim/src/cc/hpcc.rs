@@ -238,6 +238,10 @@ impl Sender for Hpcc {
         }
     }
 
+    fn settles(&self) -> bool {
+        true
+    }
+
     fn on_ack(&mut self, _now: Time, ack: &Ack<'_>) {
         if ack.hops.is_empty() {
             return;

@@ -59,6 +59,20 @@ pub trait Sender: Debug {
         false
     }
 
+    /// Until when nothing but congestion changes its rate, and the rate alone holds the queue pair
+    /// back; nothing where that is not so.
+    fn coasts_until(&self) -> Option<Time> {
+        self.is_resting().then_some(Time::MAX)
+    }
+
+    /// So much time passes from now on, no more than it coasts; then the clock is set back to now.
+    fn coast(&mut self, _now: Time, _span: Span) {}
+
+    /// Whether its rate moves all the time about a mean that stays while nobody begins or ends.
+    fn settles(&self) -> bool {
+        false
+    }
+
     /// When [`on_timer`](Self::on_timer) is next wanted. Asked again after every call.
     fn deadline(&self) -> Option<Time> {
         None

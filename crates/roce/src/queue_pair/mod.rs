@@ -9,8 +9,8 @@
 //! * SEND, WRITE (both with and without immediate data) and READ, in the order of posting.
 //! * Acknowledgements are cumulative and coalesced: those that are due become one when the queue
 //!   pair is next asked for a packet.
-//! * A gap is told by one NAK. The sender goes back and sends everything again, or only what is
-//!   missing, if both ends agreed on [`Repeat::Selective`].
+//! * A gap is told by one NAK, and the sender goes back and sends everything again. If both ends
+//!   agreed on [`Repeat::Selective`], each missing packet is told by one, and it alone is sent again.
 //! * A receiver without a buffer answers RNR NAK; the sender waits as long as that says.
 //! * Silence for [`Config::timeout`] is answered by sending again, [`Config::retries`] times.
 //! * A congestion control of the packet engine ([`packetsim::cc`]) says how fast and how much may
@@ -19,8 +19,9 @@
 //!
 //! # Departures
 //!
-//! End-to-end credits are not counted; atomic operations are refused. Selective repeat has no
-//! format on the wire of its own: the receiver keeps what comes early, and names one gap at a time.
+//! End-to-end credits are not counted; atomic operations are refused. The standard has no selective
+//! repeat. Here a NAK then says nothing of the packets before it, and an acknowledgement names in
+//! its MSN the packet that caused it, so that the sender knows what came early.
 
 mod requester;
 mod responder;
@@ -346,7 +347,7 @@ impl QueuePair {
             &self.config,
             now,
             (headers.bth.psn, headers.bth.becn),
-            aeth.syndrome,
+            aeth,
             &mut self.events,
         );
         if let Err(why) = told {

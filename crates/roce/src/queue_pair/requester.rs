@@ -6,7 +6,7 @@ use packetsim::cc;
 use units::{Bytes, Span, Time};
 
 use super::{Broken, Config, Counters, Event, Kind, Memory, Repeat, Work};
-use crate::header::{Bth, Headers, Reth, Syndrome, rnr_wait_us};
+use crate::header::{Aeth, Bth, Headers, Reth, Syndrome, rnr_wait_us};
 use crate::opcode::{Opcode, Operation};
 use crate::psn;
 
@@ -37,8 +37,9 @@ pub(super) struct Requester {
     cursor: u64,
     frontier: u64,
     end: u64,
-    /// Selective repeat: what is to be sent again.
+    /// Selective repeat: what is to be sent again, and what is known to have arrived early.
     again: BTreeSet<u64>,
+    early: BTreeSet<u64>,
     /// From `oldest` on: when it was last sent.
     sent_at: VecDeque<Time>,
     /// Payload that was sent for the first time, and that was acknowledged.
@@ -68,6 +69,7 @@ impl Requester {
             frontier: first,
             end: first,
             again: BTreeSet::new(),
+            early: BTreeSet::new(),
             sent_at: VecDeque::new(),
             sent_bytes: 0,
             acknowledged_bytes: 0,
@@ -120,6 +122,7 @@ impl Requester {
         self.heard_at = now;
         (self.tries, self.rnr_tries) = (0, 0);
         self.again = self.again.split_off(&through);
+        self.early = self.early.split_off(&through);
         while let Some(done) = self.works.front().filter(|work| work.end() <= through) {
             events.push_back(Event::Done { id: done.work.id });
             self.works.pop_front();
@@ -142,21 +145,45 @@ impl Requester {
         (first < through.min(self.frontier)).then_some(first)
     }
 
+    /// A packet is missing, or one has arrived, and says nothing of those before it.
+    fn on_selective(&mut self, now: Time, number: u64, aeth: Aeth) {
+        if matches!(aeth.syndrome, Syndrome::Nak(_)) {
+            self.control.on_loss(now, cc::Loss::Reported);
+            if (self.oldest..self.cursor).contains(&number) {
+                self.again.insert(number);
+            }
+            return;
+        }
+        // What was asked for is sent again even so, as by the packet engine.
+        let named = psn::near(aeth.msn, self.oldest);
+        if (self.oldest..self.frontier).contains(&named) {
+            self.early.insert(named);
+        }
+    }
+
     /// An acknowledgement, positive or negative, of this number; with a mark or without.
     pub(super) fn on_acknowledge(
         &mut self,
         config: &Config,
         now: Time,
         (number, marked): (u32, bool),
-        syndrome: Syndrome,
+        aeth: Aeth,
         events: &mut VecDeque<Event>,
     ) -> Result<(), Broken> {
+        let syndrome = aeth.syndrome;
         let number = psn::near(number, self.oldest);
         if self.frontier <= number {
             return Ok(()); // Of something never sent.
         }
+        let is_gap = syndrome == Syndrome::Nak(crate::header::NakCode::PsnSequence);
+        let is_selective = config.repeat == Repeat::Selective;
+        if is_selective && (is_gap || matches!(syndrome, Syndrome::Ack { .. })) {
+            self.on_selective(now, number, aeth);
+        }
         let through = match syndrome {
             Syndrome::Ack { .. } => number + 1,
+            // There, what is missing may be far behind what has arrived.
+            _ if is_gap && is_selective => return Ok(()),
             _ => number,
         };
         if let Some(read) = self.missing_answer(through) {
@@ -172,12 +199,7 @@ impl Requester {
             Syndrome::Nak(_) if number == self.oldest => {
                 self.control.on_loss(now, cc::Loss::Reported);
                 self.heard_at = now;
-                match config.repeat {
-                    Repeat::GoBackN => self.cursor = number,
-                    Repeat::Selective => {
-                        self.again.insert(number);
-                    }
-                }
+                self.cursor = number;
             }
             Syndrome::RnrNak { timer } if number == self.oldest => {
                 self.rnr_tries += 1;
@@ -189,6 +211,7 @@ impl Requester {
                 self.heard_at = now;
                 self.cursor = number;
                 self.again.clear();
+                self.early.clear();
             }
             _ => {}
         }
@@ -333,6 +356,26 @@ impl Requester {
         all.into_iter().flatten().min()
     }
 
+    /// Everything is to be sent again that is not known to have arrived. If that is nothing, one
+    /// packet asks for the acknowledgement.
+    fn repeat_missing(&mut self) {
+        self.again.clear();
+        let mut number = self.oldest;
+        while number < self.cursor {
+            let pending = &self.works[self.index_of(number)];
+            // A READ has arrived when its answer has.
+            let is_read = pending.is_read();
+            let next = if is_read { pending.end() } else { number + 1 };
+            if is_read || !self.early.contains(&number) {
+                self.again.insert(number);
+            }
+            number = next;
+        }
+        if self.again.is_empty() {
+            self.again.insert(self.oldest);
+        }
+    }
+
     pub(super) fn on_timer(
         &mut self,
         config: &Config,
@@ -352,8 +395,10 @@ impl Requester {
         }
         self.tries += 1;
         self.heard_at = now;
-        self.cursor = self.oldest;
-        self.again.clear();
+        match config.repeat {
+            Repeat::GoBackN => self.cursor = self.oldest,
+            Repeat::Selective => self.repeat_missing(),
+        }
         self.asked_again = None;
         self.control.on_loss(now, cc::Loss::Timeout);
         Ok(())

@@ -45,6 +45,11 @@ pub(super) struct Responder {
     msn: u32,
     /// A gap was told, and nothing fitting has come since.
     told: bool,
+    /// Selective repeat: everything missing before this number was told.
+    told_before: u64,
+    /// Selective repeat: missing numbers to tell, and early ones to acknowledge.
+    missing: VecDeque<u64>,
+    kept: VecDeque<u64>,
     pub(super) receives: VecDeque<Receive>,
     message: Option<Message>,
     early: BTreeMap<u64, (Headers, Vec<u8>)>,
@@ -68,6 +73,9 @@ impl Responder {
             expected: psn::first(config.receive_psn),
             msn: 0,
             told: false,
+            told_before: 0,
+            missing: VecDeque::new(),
+            kept: VecDeque::new(),
             receives: VecDeque::new(),
             message: None,
             early: BTreeMap::new(),
@@ -121,11 +129,10 @@ impl Responder {
         }
         if self.expected < number {
             counters.early += 1;
-            let near = number - self.expected < MOST_EARLY;
-            if config.repeat == Repeat::Selective && near {
-                self.early.entry(number).or_insert_with(|| (*headers, payload.to_vec()));
+            match config.repeat {
+                Repeat::GoBackN => self.tell_gap(),
+                Repeat::Selective => self.keep(number, headers, payload),
             }
-            self.tell_gap();
             return Ok(());
         }
         self.told = false;
@@ -136,10 +143,23 @@ impl Responder {
             }
             self.carry_out(config, &headers, &payload, memory, counters, events)?;
         }
-        if !self.early.is_empty() {
-            self.tell_gap();
-        }
         Ok(())
+    }
+
+    /// Keeps what came early, tells each number before it that is missing and was not told, and
+    /// acknowledges it.
+    fn keep(&mut self, number: u64, headers: &Headers, payload: &[u8]) {
+        if MOST_EARLY <= number - self.expected {
+            return; // As if lost.
+        }
+        let is_new = !self.early.contains_key(&number);
+        self.early.entry(number).or_insert_with(|| (*headers, payload.to_vec()));
+        self.kept.push_back(number);
+        if is_new {
+            let untold = self.told_before.max(self.expected)..number;
+            self.missing.extend(untold.filter(|one| !self.early.contains_key(one)));
+            self.told_before = self.told_before.max(number);
+        }
     }
 
     fn tell_gap(&mut self) {
@@ -170,7 +190,9 @@ impl Responder {
             Err(Not::Ready) => {
                 counters.not_ready += 1;
                 self.told = true;
+                // The sender goes back: what came early will come again.
                 self.early.clear();
+                (self.told_before, self.missing, self.kept) = Default::default();
                 let syndrome = Syndrome::RnrNak { timer: config.rnr_timer };
                 self.negative = Some(Negative { number, syndrome });
                 Ok(())
@@ -303,7 +325,11 @@ impl Responder {
     }
 
     pub(super) fn has_answer(&self) -> bool {
-        self.ack_due || self.cnp_due || self.negative.is_some()
+        self.ack_due
+            || self.cnp_due
+            || self.negative.is_some()
+            || !self.missing.is_empty()
+            || !self.kept.is_empty()
     }
 
     pub(super) fn has_response(&self) -> bool {
@@ -321,26 +347,47 @@ impl Responder {
             payload.extend(CNP_PAYLOAD);
             return Some(Outgoing { headers: Headers::cnp(config.remote), is_data: false });
         }
-        let (number, syndrome) = match self.negative.take() {
-            Some(Negative { number, syndrome }) => (number, syndrome),
-            None if std::mem::take(&mut self.ack_due) => {
-                // What answers to a READ will say must not be said before them.
-                let before = self.answers.front().map_or(self.expected, |answer| answer.number);
-                if before == psn::first(config.receive_psn) || !self.answers.is_empty() {
+        let (number, syndrome) = if let Some(negative) = self.negative.take() {
+            (negative.number, negative.syndrome)
+        } else if let Some(number) = self.next_missing() {
+            (number, Syndrome::Nak(NakCode::PsnSequence))
+        } else {
+            let is_due = std::mem::take(&mut self.ack_due) || !self.kept.is_empty();
+            // What answers to a READ will say must not be said before them.
+            if !is_due || !self.answers.is_empty() {
+                self.kept.clear();
+                return None;
+            }
+            (self.expected - 1, Syndrome::ACK)
+        };
+        let mut msn = self.msn;
+        match syndrome {
+            Syndrome::Ack { .. } => {
+                let named = self.kept.pop_front();
+                if number < psn::first(config.receive_psn) && named.is_none() {
                     return None;
                 }
-                (self.expected - 1, Syndrome::ACK)
+                if config.repeat == Repeat::Selective {
+                    msn = psn::wire(named.unwrap_or(number));
+                }
+                counters.acks += 1;
             }
-            None => return None,
-        };
-        match syndrome {
-            Syndrome::Ack { .. } => counters.acks += 1,
             _ => counters.naks += u64::from(!matches!(syndrome, Syndrome::RnrNak { .. })),
         }
-        let aeth = Aeth { syndrome, msn: self.msn };
+        let aeth = Aeth { syndrome, msn };
         let mut headers = Headers::ack(config.remote, psn::wire(number), aeth);
         headers.bth.becn = std::mem::take(&mut self.echo);
         Some(Outgoing { headers, is_data: false })
+    }
+
+    /// The next number to tell that is still missing.
+    fn next_missing(&mut self) -> Option<u64> {
+        loop {
+            let number = self.missing.pop_front()?;
+            if self.expected <= number && !self.early.contains_key(&number) {
+                return Some(number);
+            }
+        }
     }
 
     /// The next part of an answer to a READ.

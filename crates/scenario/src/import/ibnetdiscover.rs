@@ -32,6 +32,8 @@ struct Subnet {
     /// Cables with the lower end first.
     cables: BTreeMap<(Port, Port), Option<Rate>>,
     device_id: Option<u32>,
+    /// Far ends that are reductions in switches: they may have no block of their own.
+    aggregations: BTreeSet<String>,
 }
 
 pub(crate) fn read(text: &str, budget: &mut Budget) -> Result<GraphConfig, Wrong> {
@@ -57,6 +59,9 @@ pub(crate) fn read(text: &str, budget: &mut Budget) -> Result<GraphConfig, Wrong
                     return Err(wrong("a port before any switch or adapter".to_owned()));
                 };
                 let (near, far, rate) = port(line).map_err(wrong)?;
+                if line.contains("Aggregation Node") {
+                    subnet.aggregations.insert(far.0.clone());
+                }
                 let ends = ((guid.clone(), near), far);
                 let ends = if ends.0 <= ends.1 { ends } else { (ends.1, ends.0) };
                 budget.spend_items(1).map_err(|over| wrong(over.to_string()))?;
@@ -137,6 +142,9 @@ impl Subnet {
         for ((a, b), rate) in &self.cables {
             let device = |guid: &String| self.devices.get(guid);
             let (Some(one), Some(other)) = (device(&a.0), device(&b.0)) else {
+                if self.aggregations.contains(&a.0) || self.aggregations.contains(&b.0) {
+                    continue;
+                }
                 let (known, lost) = if device(&a.0).is_some() { (a, b) } else { (b, a) };
                 let line = lines_of.get(&known.0).copied().unwrap_or(0);
                 return Err((line, format!("\"{}\" has no block of its own: truncated?", lost.0)));

@@ -152,17 +152,20 @@ impl Busiest {
             let away = count - members.len();
             // By NIC: the ranks next to it, and what it sends.
             let mut nics: BTreeMap<NodeId, (usize, usize)> = BTreeMap::new();
-            let mut rails: BTreeMap<usize, (NodeId, usize)> = BTreeMap::new();
+            let mut rails: BTreeMap<usize, usize> = BTreeMap::new();
             for &rank in members {
                 nics.entry(nic_of(rank)).or_default().0 += 1;
-                rails.entry(rail_of(rank)).or_insert((nic_of(rank), 0)).1 += 1;
+                *rails.entry(rail_of(rank)).or_default() += 1;
             }
             let mut through = 0;
             if settings.pxn == Pxn::Enabled {
-                for (rail, &(nic, own)) in &rails {
-                    let receivers = on_rail[rail] - own;
-                    through += receivers;
-                    nics.entry(nic).or_default().1 += members.len() * receivers;
+                through = rails.iter().map(|(rail, own)| on_rail[rail] - own).sum();
+                // The NICs of a rail share its receivers by the ranks next to them.
+                for (nic, (near, sent)) in &mut nics {
+                    let rail = fabric.rail_of(*nic);
+                    let own = rails[&rail];
+                    let receivers = on_rail[&rail] - own;
+                    *sent += (members.len() * receivers * *near).div_ceil(own);
                 }
                 let handed = through * (members.len() - 1) / members.len();
                 busiest.handed = busiest.handed.max(handed as f64);
@@ -220,8 +223,11 @@ impl Pairs {
             for domain in (0..communicator.domains()).filter(|&d| d != communicator.domain_of(to)) {
                 let through = match settings.pxn {
                     Pxn::Enabled => {
-                        let some = communicator.members(domain)[0];
-                        communicator.on_rail(fabric, some, nic)
+                        // The GPU with the receiver's place in its domain, if it has its rail: in
+                        // a domain of several servers each NIC of a rail takes its share.
+                        let members = communicator.members(domain);
+                        let some = members.get(communicator.local(to)).unwrap_or(&members[0]);
+                        communicator.on_rail(fabric, *some, nic)
                     }
                     Pxn::Disabled => None,
                 };

@@ -129,10 +129,12 @@ impl<'a> Ways<'a> {
         let stride = domains.div_ceil(LOOKED_UP);
         let mut farthest = 0.0_f64;
         for half in [Half::First, Half::Second] {
+            // Ways up meet: each is looked up once, from the domain below.
+            let mut up: Vec<Option<f64>> = vec![None; domains];
             for leaf in (0..domains).step_by(stride) {
                 let (mut at, mut way) = (leaf, 0.0);
                 while let Some(above) = parent(domains, at, half) {
-                    way += self.between_domains_s(at, above);
+                    way += *up[at].get_or_insert_with(|| self.between_domains_s(at, above));
                     at = above;
                 }
                 farthest = farthest.max(way);

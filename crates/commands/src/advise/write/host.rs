@@ -159,7 +159,8 @@ pub(super) fn nic(loaded: &Loaded) -> String {
         text += "  done\ndone\n";
     } else if nic == "thor2" {
         text += &format!(
-            "# Broadcom's bnxt_setupcc.sh: -m 1 pauses, 2 congestion control, 3 both.\n\
+            "# Broadcom's bnxt_setupcc.sh: -m 1 pauses, 2 congestion control, 3 both. Code points\n\
+             # and classes as Juniper's validated design for AMD has them: RoCE 26 in 3, CNP 48 in 7.\n\
              for device in /sys/class/infiniband/bnxt_re*; do\n\
              \x20 eth=$(ls \"$device\"/device/net | head -n 1)\n\
              \x20 bnxt_setupcc.sh -d \"${{device##*/}}\" -i \"$eth\" -m {} -s 26 -p 48 -r 3 -c 7\n\

@@ -127,10 +127,13 @@ fn ports(loaded: &Loaded, patch: &mut Map<String, Json>) {
     }
 }
 
-/// Commands of NVUE.
+/// Commands of NVUE, as its reference of set commands has them.
 pub(super) fn nvue(loaded: &Loaded) -> String {
     let settings = &loaded.scenario.network.settings;
-    let mut text = String::new();
+    let mut text = String::from(
+        "# Words of Cumulus Linux 5.15 (NVUE reference). Up to 5.14 a hash field is `on` in place\n\
+         # of `enabled`, and adaptive routing and RoCE are `enable on` in place of `state enabled`.\n",
+    );
     let mut line = |words: String| text += &format!("nv set {words}\n");
     let mode = if settings.pfc.enabled { "lossless" } else { "lossy" };
     line("qos roce state enabled".to_owned());
@@ -163,7 +166,11 @@ pub(super) fn udf(loaded: &Loaded) -> String {
                  length   3\n\
                  use      ecmp hash\n\
                  # These are bytes 5 to 7 of the base transport header. Each vendor has\n\
-                 # commands of its own for such a field; none was tried on a switch.\n";
+                 # commands of its own for such a field; none was tried on a switch:\n\
+                 # Enterprise SONiC by Dell: hash_roce_qpn of the Ansible module\n\
+                 #   dellemc.enterprise_sonic.sonic_ecmp_load_share;\n\
+                 # Junos Evolved: it is in the hash by default, and\n\
+                 #   `show forwarding-options enhanced-hash-key` says \"RDMA Queue Pair :yes\".\n";
     }
     if routing.seeds == Seeds::PerSwitch {
         text += "# Every switch has a hash seed of its own: in SONiC ecmp_hash_seed of the\n\

@@ -1,0 +1,762 @@
+//! Steady state: with `network.packet.forward = "bounded"`, time in which rates stay as they are
+//! is passed over.
+//!
+//! The network itself is not touched: packets on wires, queues, timers and the engine's clock stay
+//! as they are. Messages become shorter by what their queue pairs would have sent meanwhile, and
+//! from then on every instant of the engine's clock stands for one that is so much later
+//! ([`Steady::real`]). Nobody passes the instant at which this happens before everybody is there.
+//! No message ends in time that is passed over, so nothing begins in it either.
+//!
+//! What queue pairs would have sent is known in one of two ways:
+//!
+//! * *Coasting*: every rate is fixed until a timer changes it ([`Sender::coasts_until`]), all links
+//!   have time for the sum of the rates, and no queue can reach a threshold for marks. Then each
+//!   sends a packet every so many picoseconds until the first timer. What is off is less than a
+//!   packet for each queue pair, however often this happens. If one link has too little time, its
+//!   queue grows: until it comes near the threshold, what it would have gained is put there at
+//!   once, in turns.
+//! * *Sampling*: rates move all the time but about a mean that stays ([`Sender::settles`]). What was
+//!   acknowledged is written down from time to time; when the means of eight batches say that the
+//!   mean of each queue pair is known ([`PRECISE`]), it is taken for the rate until
+//!   the first message ends. When some have ended, the others keep their shares of the links that
+//!   hold them back, and share what those links carry now, unless a look at them says otherwise.
+//!
+//! Nothing is passed over while somebody is paused, packets are lost or operations are pending, nor
+//! where paths are chosen by packet. A finding says how much was, and how well completions are
+//! known (`tests/bounded.rs` holds them against whole runs).
+//!
+//! [`Sender::coasts_until`]: crate::cc::Sender::coasts_until
+//! [`Sender::settles`]: crate::cc::Sender::settles
+
+use fabric::LinkId;
+use traffic::{Counters, OpKind};
+use units::{Id, IdVec, Span, Time};
+
+use crate::ids::{PairId, Raw};
+use crate::packet::{LANE_SHIFT, MARKED, PATH_END, Packet, Purpose};
+use crate::pair::Pair;
+use crate::port::NOWHERE;
+use crate::simulation::Simulation;
+
+const NEVER: u64 = u64::MAX;
+
+/// Time between two looks at queue pairs that coast now and then, in picoseconds.
+const COASTING: u64 = 2_500_000;
+
+/// Less than so many times that is not worth it; and after so many times that somebody looks again
+/// where a link is overloaded.
+const WORTH: u64 = 2;
+const OVERLOADED: u64 = 8;
+
+/// And where notifications have come.
+const NOTIFIED: u64 = 4;
+
+/// Time between two looks at queue pairs that settle, in base round trips.
+const SAMPLING: u64 = 8;
+
+/// More queue pairs than these are not looked at.
+const MOST_PAIRS: usize = 1 << 14;
+
+/// A message must have so many packets for its queue pair to come to rest.
+const FEWEST_PACKETS: u32 = 2_048;
+
+/// Batches of a sample; so many looks make one at least, and so many looks are remembered.
+const BATCHES: usize = 8;
+const LOOKS: usize = 2 * BATCHES;
+const MOST_LOOKS: usize = 4 * LOOKS;
+
+/// The mean of a queue pair's rate is known when its standard error is less than this share.
+const PRECISE: f64 = 0.014;
+
+/// The rates of a sample are used again if what is seen of them differs by less than so many times
+/// what such a short look is expected to miss.
+const UNLIKELY: f64 = 2.0;
+
+/// So many standard errors are told as the bound: the furthest of some dozen queue pairs, and batches
+/// that are not as independent as they are taken for.
+const ERRORS: f64 = 5.0;
+
+/// A queue that grows is let grow to this share of the threshold for marks.
+const NEAR_MARKS: f64 = 0.8;
+
+/// The most of a link's time that paced queue pairs may take.
+const ROOM: f64 = 0.995;
+
+/// What is known of a run's steady state.
+#[derive(Debug)]
+pub(crate) struct Steady {
+    /// When somebody looks next.
+    pub look_at: u64,
+    /// From these instants of the engine's clock on, it is so much later.
+    passed: Vec<(u64, u64)>,
+    /// By queue pair: packets that were passed over.
+    skipped: IdVec<PairId, u64>,
+    /// By link: the share of its time that is taken, and by how many; links that are not zero.
+    loads: IdVec<LinkId, (f64, u64)>,
+    loaded: Vec<LinkId>,
+    /// By queue pair: time that was passed over and has not sent a packet yet.
+    rests: IdVec<PairId, u64>,
+    sample: Sample,
+    known: Option<Known>,
+    looks: u64,
+    jumps: u64,
+    /// The largest standard error that a rate was taken with, and time passed over with it.
+    error: f64,
+    sampled: u64,
+}
+
+/// What was seen of the queue pairs since the set of those that send last changed.
+#[derive(Debug, Default)]
+struct Sample {
+    /// Those that send, and what.
+    active: Vec<(PairId, u32)>,
+    /// When somebody looked, and how many packets of each were acknowledged by then.
+    seen: Vec<(u64, Vec<u32>)>,
+    /// Every so many looks are remembered, and this is the number of the last.
+    stride: u32,
+    look: u32,
+    counters: Counters,
+}
+
+/// Rates of queue pairs that were found to be steady.
+#[derive(Debug)]
+struct Known {
+    active: Vec<(PairId, u32)>,
+    /// Packets in a picosecond.
+    rates: Vec<f64>,
+    error: f64,
+    /// For how long they were looked at.
+    span: u64,
+}
+
+/// What is to be passed over: time, and packets of each queue pair.
+struct Stretch {
+    span: u64,
+    packets: Vec<(PairId, u32)>,
+    /// The link whose queue grows meanwhile.
+    overload: Option<Overload>,
+}
+
+/// A link that has too little time for what is sent over it.
+#[derive(Clone, Copy)]
+struct Overload {
+    link: LinkId,
+    /// What is sent over it, as a share of what it carries.
+    load: f64,
+}
+
+/// What came of a look.
+enum Verdict {
+    Pass(Stretch),
+    /// Somebody may look again then.
+    Wait(u64),
+}
+
+impl Steady {
+    /// Nobody looks for it.
+    pub(crate) fn off() -> Self {
+        Self {
+            look_at: NEVER,
+            passed: Vec::new(),
+            skipped: IdVec::default(),
+            loads: IdVec::default(),
+            loaded: Vec::new(),
+            rests: IdVec::default(),
+            sample: Sample::default(),
+            known: None,
+            looks: 0,
+            jumps: 0,
+            error: 0.0,
+            sampled: 0,
+        }
+    }
+
+    /// For a run, if it may come to one.
+    pub(crate) fn new(simulation: &Simulation<'_>) -> Self {
+        let (input, net, ends) = (&simulation.input, &simulation.net, &simulation.ends);
+        let rules = &input.rules;
+        let ops = input.transfers.ops();
+        let waits = |op| {
+            matches!(ops[op].kind, OpKind::Wait { .. }) && !input.transfers.after(op).is_empty()
+        };
+        let is_long = |op: traffic::OpId| match ops[op].kind {
+            OpKind::Send { connection, bytes } => {
+                let pairs = u32::from(net.network.pairs_of[connection.index()]).max(1);
+                FEWEST_PACKETS <= input.sizes.packets(bytes.get()) / pairs
+            }
+            _ => false,
+        };
+        let is_simple = rules.light_acks
+            && !rules.admits
+            && !rules.reads
+            && !rules.unreliable
+            && !rules.slow_hosts
+            && rules.lanes == 1
+            && !input.aggregates
+            && !net.credits.are_counted()
+            && !ends.entropy.is_used()
+            && !ends.planes.are_several()
+            && !net.network.chooses_on_the_way()
+            && net.damage.is_empty()
+            && ends.pairs.len() <= MOST_PAIRS;
+        if !is_simple || ops.ids().any(waits) || !ops.ids().any(is_long) {
+            return Self::off();
+        }
+        let pairs = ends.pairs.len();
+        let (skipped, rests) = (vec![0; pairs].into(), vec![0; pairs].into());
+        let loads = vec![(0.0, 0); net.ports.len()].into();
+        let look_at = COASTING.max(2 * net.longest + 1);
+        Self { look_at, skipped, loads, rests, ..Self::off() }
+    }
+
+    /// What an instant of the engine's clock stands for.
+    pub(crate) fn real(&self, at: u64) -> u64 {
+        let later = self.passed.partition_point(|(from, _)| *from <= at);
+        let shift = later.checked_sub(1).map_or(0, |last| self.passed[last].1);
+        at.saturating_add(shift)
+    }
+
+    /// The same, of a time.
+    pub(crate) fn real_time(&self, at: Time) -> Time {
+        Time::from_ps(self.real(at.as_ps()))
+    }
+
+    /// How much was passed over.
+    fn in_all(&self) -> u64 {
+        self.passed.last().map_or(0, |(_, shift)| *shift)
+    }
+}
+
+/// The mean of some numbers, and the standard error of it.
+fn mean_and_error(batches: &[f64]) -> (f64, f64) {
+    let count = batches.len() as f64;
+    let mean = batches.iter().sum::<f64>() / count;
+    let variance = batches.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    (mean, (variance / count).sqrt())
+}
+
+/// The root of the mean square.
+fn root_mean_square(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = values.len().max(1) as f64;
+    (values.map(|x| x * x).sum::<f64>() / count).sqrt()
+}
+
+impl Sample {
+    /// Begins anew with other queue pairs.
+    fn restart(&mut self, active: Vec<(PairId, u32)>, counters: Counters) {
+        *self = Self { active, stride: 1, counters, ..Self::default() };
+    }
+
+    /// Writes down what has been acknowledged.
+    fn note(&mut self, at: u64, acked: Vec<u32>) {
+        self.look += 1;
+        if !self.look.is_multiple_of(self.stride) {
+            return;
+        }
+        self.seen.push((at, acked));
+        if MOST_LOOKS <= self.seen.len() {
+            let mut number = 0;
+            self.seen.retain(|_| {
+                number += 1;
+                number % 2 == 0
+            });
+            self.stride *= 2;
+        }
+    }
+
+    /// Packets in a picosecond of one of them between two looks.
+    fn rate(&self, pair: usize, [from, to]: [usize; 2]) -> f64 {
+        let ((begin, before), (end, after)) = (&self.seen[from], &self.seen[to]);
+        f64::from(after[pair] - before[pair]) / (end - begin) as f64
+    }
+
+    /// The mean rates and the standard error of them as a share, leaving out the first quarter.
+    fn rates(&self) -> Option<Known> {
+        let last = self.seen.len().checked_sub(1)?;
+        let size = (last - last / 4) / BATCHES;
+        if size < 2 {
+            return None;
+        }
+        let first = last - size * BATCHES;
+        let mut known = Known {
+            active: self.active.clone(),
+            rates: Vec::new(),
+            error: 0.0,
+            span: self.seen[last].0 - self.seen[first].0,
+        };
+        let mut errors = Vec::new();
+        for pair in 0..self.active.len() {
+            let batch = |at: usize| [first + at * size, first + (at + 1) * size];
+            let batches: Vec<f64> = (0..BATCHES).map(|at| self.rate(pair, batch(at))).collect();
+            let (mean, error) = mean_and_error(&batches);
+            // A rate that still moves in one direction shows in its halves.
+            let half = |at: &[f64]| at.iter().sum::<f64>() / at.len() as f64;
+            let moved = half(&batches[..BATCHES / 2]) - half(&batches[BATCHES / 2..]);
+            if mean <= 0.0 {
+                return None;
+            }
+            errors.push(error.max(moved.abs() / 2.0) / mean);
+            known.rates.push(mean);
+        }
+        known.error = root_mean_square(errors.into_iter());
+        Some(known)
+    }
+}
+
+impl Simulation<'_> {
+    /// Passes over the time in which nothing changes, if this is such a time.
+    pub(crate) fn look_for_steady_state(&mut self, next: u64) {
+        let at = self.steady.look_at.max(self.time.now);
+        self.steady.looks += 1;
+        let verdict = if self.is_calm() { self.judge(at) } else { Verdict::Wait(0) };
+        let least = at.max(next).saturating_add(COASTING.max(2 * self.net.longest + 1));
+        let again = match verdict {
+            Verdict::Pass(stretch) => {
+                self.pass_over(at, &stretch);
+                least
+            }
+            Verdict::Wait(until) => until.max(least),
+        };
+        self.steady.look_at = again;
+        self.set_barrier();
+    }
+
+    /// Whether nothing is under way that would be late.
+    fn is_calm(&self) -> bool {
+        self.ends.operations.pending == 0
+            && self.ends.operations.ready.is_empty()
+            && self.net.switches.iter().all(|switch| switch.pausing == 0)
+    }
+
+    fn judge(&mut self, at: u64) -> Verdict {
+        let Some(active) = self.active_pairs(at) else { return Verdict::Wait(0) };
+        let control = |pair: PairId| &self.ends.pairs[pair].control;
+        let coast = active.iter().map(|(pair, _)| control(*pair).coasts_until());
+        let coast: Option<Vec<Time>> = coast.collect();
+        if let Some(coast) = coast {
+            let until = coast.into_iter().min().unwrap_or(Time::MAX).as_ps();
+            return self.judge_coasting(at, until, &active);
+        }
+        if active.iter().all(|(pair, _)| control(*pair).settles()) {
+            return self.judge_sample(at, active);
+        }
+        Verdict::Wait(at + NOTIFIED * COASTING)
+    }
+
+    /// The queue pairs that send, and the message of each; nothing if one does anything else.
+    fn active_pairs(&self, at: u64) -> Option<Vec<(PairId, u32)>> {
+        let mut active = Vec::new();
+        for (number, pair) in self.ends.pairs.enumerate() {
+            if pair.una == pair.end || pair.broken {
+                continue;
+            }
+            let is_sending = pair.sending != NOWHERE && pair.resend.is_empty();
+            if !is_sending || at < pair.posted || pair.next != pair.high {
+                return None;
+            }
+            active.push((number, pair.sending));
+        }
+        (!active.is_empty()).then_some(active)
+    }
+
+    /// Packets that a queue pair has still to send of its message.
+    fn left(&self, pair: &Pair) -> u32 {
+        self.ends.messages[pair.sending as usize].end() - pair.next
+    }
+
+    /// The links from a place in the list of paths on.
+    fn links_from(&self, route: u32) -> impl Iterator<Item = LinkId> {
+        let way = self.net.paths[route as usize..].iter();
+        way.take_while(|link| **link & PATH_END == 0).map(|link| LinkId::of(*link))
+    }
+
+    /// Size of a full data packet on the wire, with the gap behind it.
+    fn full_packet(&self) -> u64 {
+        u64::from(self.input.sizes.mtu + self.input.sizes.data) + self.input.sizes.gap
+    }
+
+    /// Every rate is fixed until an instant.
+    fn judge_coasting(&mut self, at: u64, until: u64, active: &[(PairId, u32)]) -> Verdict {
+        let mut span = until.saturating_sub(at).saturating_sub(1);
+        for (number, _) in active {
+            let pair = &self.ends.pairs[*number];
+            if pair.window != u64::MAX {
+                return Verdict::Wait(0);
+            }
+            span = span.min(u64::from(self.left(pair).saturating_sub(2)) * pair.gap);
+        }
+        let limit = self.input.settings.limits.time.as_ps();
+        span = span.min(limit.saturating_sub(self.steady.real(at)));
+        if span < WORTH * COASTING {
+            return Verdict::Wait(if until == NEVER { 0 } else { until + 1 });
+        }
+        self.add_up_loads(active);
+        let Ok(overload) = self.overload() else {
+            return Verdict::Wait(at + OVERLOADED * COASTING);
+        };
+        if !self.has_room(at, overload) || self.has_marks_under_way() {
+            return Verdict::Wait(0);
+        }
+        if let Some(overload) = overload {
+            span = span.min(self.time_until_marks(overload));
+            if span < WORTH * COASTING {
+                return Verdict::Wait(at + OVERLOADED * COASTING);
+            }
+        }
+        let mut packets = Vec::with_capacity(active.len());
+        for (number, _) in active {
+            let gap = self.ends.pairs[*number].gap.max(1);
+            let rest = &mut self.steady.rests[*number];
+            let time = span + *rest;
+            *rest = time % gap;
+            packets.push((*number, (time / gap) as u32));
+        }
+        Verdict::Pass(Stretch { span, packets, overload })
+    }
+
+    /// How much of each link's time queue pairs take.
+    fn add_up_loads(&mut self, active: &[(PairId, u32)]) {
+        let full = self.full_packet();
+        let mut loads = std::mem::take(&mut self.steady.loads);
+        let mut loaded = std::mem::take(&mut self.steady.loaded);
+        loaded.drain(..).for_each(|link| loads[link] = (0.0, 0));
+        for (number, _) in active {
+            let pair = &self.ends.pairs[*number];
+            for link in self.links_from(pair.route) {
+                let takes = self.net.ports[link].time_to_send(full, self.input.clock);
+                let (load, count) = &mut loads[link];
+                if *count == 0 {
+                    loaded.push(link);
+                }
+                *load += takes as f64 / pair.gap.max(1) as f64;
+                *count += 1;
+            }
+        }
+        (self.steady.loads, self.steady.loaded) = (loads, loaded);
+    }
+
+    /// The link that has too little time; an error if there are several, or if it is a NIC's.
+    fn overload(&self) -> Result<Option<Overload>, ()> {
+        let loaded = self.steady.loaded.iter().copied();
+        let mut over = loaded.filter(|link| ROOM < self.steady.loads[*link].0);
+        let Some(link) = over.next() else { return Ok(None) };
+        let load = self.steady.loads[link].0;
+        let is_simple = over.next().is_none() && 1.0 < load && self.is_switch_port(link);
+        if is_simple { Ok(Some(Overload { link, load })) } else { Err(()) }
+    }
+
+    /// How long the queue of a link that has too little time stays below the threshold for marks.
+    fn time_until_marks(&self, Overload { link, load }: Overload) -> u64 {
+        let ecn = &self.input.settings.ecn;
+        if !ecn.enabled {
+            return 0;
+        }
+        let (port, full) = (&self.net.ports[link], self.full_packet());
+        let room = NEAR_MARKS * ecn.min.get() as f64 - f64::from(port.queued);
+        let takes = port.time_to_send(full, self.input.clock);
+        (room.max(0.0) / full as f64 * takes as f64 / (load - 1.0)) as u64
+    }
+
+    /// Whether no more than one packet of each waits now, and that is too little to be marked.
+    fn has_room(&mut self, at: u64, overload: Option<Overload>) -> bool {
+        let (full, ecn) = (self.full_packet(), &self.input.settings.ecn);
+        let loaded = std::mem::take(&mut self.steady.loaded);
+        let has_room = loaded.iter().all(|link| {
+            self.apply_departures_before(*link, at);
+            let (_, count) = self.steady.loads[*link];
+            let (port, most) = (&self.net.ports[*link], count * full);
+            let is_marked = ecn.enabled && 1 < count && ecn.min.get() <= most;
+            let is_held = port.paused != 0 || port.pausing != 0;
+            let grows = overload.is_some_and(|overload| overload.link == *link);
+            (grows || u64::from(port.queued) <= most) && !is_marked && !is_held
+        });
+        self.steady.loaded = loaded;
+        has_room
+    }
+
+    /// Whether something is on its way, forth or back, that will change a rate.
+    fn has_marks_under_way(&self) -> bool {
+        let tells = |packet: &Packet| {
+            let is_notice = matches!(packet.purpose, Purpose::Notification | Purpose::Nak);
+            is_notice || packet.flags & MARKED != 0
+        };
+        let loaded = self.steady.loaded.iter().copied();
+        let back = |link: LinkId| self.input.fabric.reverse(link);
+        let mut links = loaded.clone().chain(loaded.map(back));
+        let on_links = links.any(|link| {
+            let port = &self.net.ports[link];
+            let queues = port.classes.iter().map(|class| class.queue);
+            let mut queued = queues.flat_map(|queue| self.net.queued.iter(queue));
+            self.net.wires.iter(port.wire).any(tells)
+                || queued.any(|waiting| tells(&waiting.packet))
+        });
+        on_links || self.ends.light_acks.iter().any(|acks| acks.packets().any(tells))
+    }
+
+    /// Rates move about a mean.
+    fn judge_sample(&mut self, at: u64, active: Vec<(PairId, u32)>) -> Verdict {
+        let counters = self.accounts.counters;
+        let odd = |c: &Counters| [c.drops, c.retransmits, c.pauses, c.trims];
+        let base = |(pair, _): &(PairId, u32)| self.circumstances(*pair).base_rtt.as_ps();
+        let every = SAMPLING * active.iter().map(base).max().unwrap_or(0);
+        let acked: Vec<u32> = active.iter().map(|(pair, _)| self.ends.pairs[*pair].una).collect();
+        let sample = &mut self.steady.sample;
+        if sample.active != active || odd(&sample.counters) != odd(&counters) {
+            sample.restart(active, counters);
+        }
+        sample.note(at, acked);
+        let known = self.rates_by_shares().or_else(|| {
+            let known = self.steady.sample.rates()?;
+            (known.error <= PRECISE).then_some(known)
+        });
+        let stretch = known.and_then(|known| self.stretch_of(at, known));
+        stretch.map_or(Verdict::Wait(at + every), Verdict::Pass)
+    }
+
+    /// What is passed over at known rates, if that is worth it.
+    fn stretch_of(&mut self, at: u64, known: Known) -> Option<Stretch> {
+        let limit = self.input.settings.limits.time.as_ps();
+        let mut span = limit.saturating_sub(self.steady.real(at));
+        for ((number, _), rate) in known.active.iter().zip(&known.rates) {
+            let left = self.left(&self.ends.pairs[*number]).saturating_sub(2);
+            span = span.min((f64::from(left) / rate) as u64);
+        }
+        let (begin, end) = (self.steady.sample.seen.first()?.0, self.steady.sample.seen.last()?.0);
+        if span < (end - begin) / 4 {
+            return None;
+        }
+        let packets = known.active.iter().zip(&known.rates);
+        let packets = packets.map(|((pair, _), rate)| (*pair, (span as f64 * rate) as u32));
+        let packets = packets.collect();
+        let Steady { error, sampled, sample, .. } = &mut self.steady;
+        *error = error.max(known.error);
+        *sampled += span;
+        sample.active.clear();
+        self.steady.known = Some(known);
+        Some(Stretch { span, packets, overload: None })
+    }
+
+    /// The rates of those that are left of a set whose rates were known: each keeps its share of the
+    /// link that holds it back. Nothing if they are others, or if they do not look like that.
+    fn rates_by_shares(&self) -> Option<Known> {
+        let (sample, known) = (&self.steady.sample, self.steady.known.as_ref()?);
+        let last = sample.seen.len().checked_sub(1)?;
+        if last < BATCHES || 1 < sample.stride {
+            return None;
+        }
+        let place = |one: &(PairId, u32)| known.active.iter().position(|other| other == one);
+        let places: Option<Vec<usize>> = sample.active.iter().map(place).collect();
+        let before: Vec<f64> = places?.into_iter().map(|at| known.rates[at]).collect();
+        let looks = [last / 4, last];
+        let seen: Vec<f64> = (0..before.len()).map(|pair| sample.rate(pair, looks)).collect();
+        let mut links: std::collections::BTreeMap<LinkId, [f64; 2]> = Default::default();
+        let ways = |pair: usize| {
+            let (number, _) = sample.active[pair];
+            self.links_from(self.ends.pairs[number].route)
+        };
+        for pair in 0..before.len() {
+            for link in ways(pair) {
+                let sums = links.entry(link).or_default();
+                sums[0] += before[pair];
+                sums[1] += seen[pair];
+            }
+        }
+        let load = |link: &LinkId| {
+            links[link][1] * self.net.ports[*link].time_to_send(1_000, self.input.clock) as f64
+        };
+        let mut rates = Vec::with_capacity(before.len());
+        for pair in 0..before.len() {
+            let busiest = ways(pair).max_by(|a, b| load(a).total_cmp(&load(b)))?;
+            let [then, now] = links[&busiest];
+            rates.push(before[pair] * now / then);
+        }
+        let span = sample.seen[looks[1]].0 - sample.seen[looks[0]].0;
+        let expected = known.error.max(PRECISE / 2.0) * (known.span as f64 / span as f64).sqrt();
+        let misses = root_mean_square(rates.iter().zip(&seen).map(|(rate, seen)| seen / rate - 1.0));
+        let (active, error) = (sample.active.clone(), known.error);
+        let found = Known { active, rates, error, span: known.span };
+        (misses <= UNLIKELY * expected).then_some(found)
+    }
+
+    /// Passes over a stretch of time.
+    fn pass_over(&mut self, at: u64, stretch: &Stretch) {
+        let shift = self.steady.in_all() + stretch.span;
+        self.steady.passed.push((at, shift));
+        self.steady.jumps += 1;
+        self.time.now = self.time.now.max(at);
+        let extra = match stretch.overload {
+            Some(overload) => self.grow_queue(overload, stretch),
+            None => vec![0; stretch.packets.len()],
+        };
+        for ((number, packets), extra) in stretch.packets.iter().zip(extra) {
+            self.shorten_message(*number, packets - extra);
+            let pair = &mut self.ends.pairs[*number];
+            pair.control.coast(Time::from_ps(at), Span::from_ps(stretch.span));
+            pair.timer_at = NEVER;
+            self.update_limit(*number);
+        }
+    }
+
+    /// Lets the queue of a link grow by what it could not send: packets that were sent meanwhile are
+    /// put there, and those that are on their way there are later ones. Returns how many of each
+    /// queue pair that are.
+    fn grow_queue(&mut self, Overload { link, .. }: Overload, stretch: &Stretch) -> Vec<u32> {
+        let takes = self.net.ports[link].time_to_send(self.full_packet(), self.input.clock);
+        let place = |number: PairId| {
+            let mut way = self.links_from(self.ends.pairs[number].route);
+            way.position(|other| other == link).map(|at| at as u32)
+        };
+        let places: Vec<Option<u32>> = stretch.packets.iter().map(|(pair, _)| place(*pair)).collect();
+        let crossing = stretch.packets.iter().zip(&places).filter(|(_, place)| place.is_some());
+        let sent: u64 = crossing.map(|((_, packets), _)| u64::from(*packets)).sum();
+        let share = 1.0 - (stretch.span / takes.max(1)) as f64 / sent.max(1) as f64;
+        let extra: Vec<u32> = stretch
+            .packets
+            .iter()
+            .zip(&places)
+            .map(|((_, packets), place)| match place {
+                Some(_) => (f64::from(*packets) * share.max(0.0)).round() as u32,
+                None => 0,
+            })
+            .collect();
+        let mut firsts = Vec::with_capacity(extra.len());
+        for (((number, _), place), extra) in stretch.packets.iter().zip(&places).zip(&extra) {
+            let ahead = place.map_or(0, |place| self.make_later(*number, place, *extra));
+            let pair = &mut self.ends.pairs[*number];
+            firsts.push(pair.next - ahead);
+            pair.next += extra;
+            pair.high += extra;
+            pair.sent_bytes += u64::from(*extra) * u64::from(self.input.sizes.mtu);
+        }
+        for turn in 0..extra.iter().copied().max().unwrap_or(0) {
+            for at in 0..extra.len() {
+                if let Some(place) = places[at].filter(|_| turn < extra[at]) {
+                    self.put_before(stretch.packets[at].0, place, firsts[at] + turn);
+                }
+            }
+        }
+        extra
+    }
+
+    /// Makes the packets of a queue pair later ones that have not yet reached a link of its way, the
+    /// one at this place; returns how many there are.
+    fn make_later(&mut self, number: PairId, place: u32, by: u32) -> u32 {
+        let route = self.ends.pairs[number].route;
+        let links: Vec<LinkId> = self.links_from(route).take(place as usize).collect();
+        let mut count = 0;
+        let mut delay = |packet: &mut Packet| {
+            // Behind the links of a way stands its end, so nobody else's packets are there.
+            if (route + 1..=route + place).contains(&packet.route) {
+                packet.psn += by;
+                count += 1;
+            }
+        };
+        for link in links {
+            let wire = self.net.ports[link].wire;
+            for behind in 0..wire.len() {
+                delay(&mut self.net.wires.places()[wire.place(behind)]);
+            }
+            let queues: Vec<_> =
+                self.net.ports[link].classes.iter().map(|class| class.queue).collect();
+            for queue in queues {
+                for behind in 0..queue.len() {
+                    delay(&mut self.net.queued.places()[queue.place(behind)].packet);
+                }
+            }
+        }
+        count
+    }
+
+    /// Lets a full packet of a queue pair reach the switch before the link at a place of its way.
+    fn put_before(&mut self, number: PairId, place: u32, psn: u32) {
+        let pair = &self.ends.pairs[number];
+        let size = self.input.sizes.mtu + self.input.sizes.data;
+        let packet = Packet {
+            at: 0,
+            psn,
+            sent: (self.time.now / 1_000) as u32,
+            route: pair.route + place,
+            size: size as u16,
+            purpose: Purpose::Data,
+            flags: pair.lane << LANE_SHIFT,
+        };
+        let before: Vec<LinkId> = self.links_from(pair.route).take(place as usize).collect();
+        before.iter().for_each(|link| self.net.ports[*link].bytes += u64::from(size));
+        self.accounts.counters.packets += 1;
+        self.accounts.counters.packet_hops += u64::from(place) - 1;
+        self.link_crossed(*before.last().expect("a NIC's link comes first"), packet);
+    }
+
+    /// Takes packets that are passed over off the message that a queue pair sends.
+    fn shorten_message(&mut self, number: PairId, packets: u32) {
+        let bytes = u64::from(packets) * u64::from(self.input.sizes.mtu);
+        self.steady.skipped[number] += u64::from(packets);
+        let pair = &mut self.ends.pairs[number];
+        pair.end -= packets;
+        let message = &mut self.ends.messages[pair.sending as usize];
+        assert!(pair.next + packets < message.end(), "no message ends in what is passed over");
+        message.packets -= packets;
+        message.bytes -= bytes;
+        let mut at = message.next;
+        while at != NOWHERE {
+            let later = &mut self.ends.messages[at as usize];
+            later.first -= packets;
+            later.before -= bytes;
+            at = later.next;
+        }
+        let inbox = &mut self.ends.inboxes[number];
+        if inbox.message != NOWHERE {
+            inbox.message_end = self.ends.messages[inbox.message as usize].end();
+        }
+    }
+
+    /// Counts what was passed over where it would have been, and tells of it.
+    pub(crate) fn account_for_steady_state(&mut self) {
+        let data = u64::from(self.input.sizes.mtu + self.input.sizes.data);
+        let ack = u64::from(self.input.sizes.ack);
+        for number in self.steady.skipped.ids() {
+            let packets = std::mem::take(&mut self.steady.skipped[number]);
+            if packets == 0 {
+                continue;
+            }
+            let forth: Vec<LinkId> = self.links_from(self.ends.pairs[number].route).collect();
+            let back: Vec<LinkId> = self.links_from(self.ends.inboxes[number].route).collect();
+            forth.iter().for_each(|link| self.net.ports[*link].bytes += packets * data);
+            let acks = packets / u64::from(self.input.rules.ack_every);
+            back.iter().for_each(|link| self.net.ports[*link].bytes += acks * ack);
+            let Counters { packets: sent, packet_hops, .. } = &mut self.accounts.counters;
+            *sent += packets;
+            *packet_hops += packets * forth.len() as u64;
+            self.accounts.tally.delivered_data += packets;
+        }
+        self.tell_of_steady_state();
+    }
+
+    fn tell_of_steady_state(&mut self) {
+        let Steady { jumps, looks, error, sampled, .. } = self.steady;
+        let all = self.steady.real(self.time.now).max(1) as f64;
+        if looks < LOOKS as u64 {
+            return;
+        }
+        if jumps == 0 {
+            self.report_finding(
+                "no steady state was found (`network.packet.forward`): rates move all the time, and \
+                 all of it was simulated"
+                    .to_owned(),
+            );
+            return;
+        }
+        let passed = 100.0 * self.steady.in_all() as f64 / all;
+        let bound = 100.0 * ERRORS * error * sampled as f64 / all;
+        let how = if sampled == 0 {
+            "rates were fixed there, and each queue pair is less than a packet off"
+                .to_owned()
+        } else {
+            format!("rates there are means of samples, so completions are known to within {bound:.2} %")
+        };
+        self.report_finding(format!(
+            "steady state (`network.packet.forward`): {passed:.1} % of the time was passed over in \
+             {jumps} stretches; {how}"
+        ));
+    }
+}
