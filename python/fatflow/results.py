@@ -3691,6 +3691,26 @@ class Neighbour(Record):
 
 
 @dataclass(eq=False)
+class FabricFile(Record):
+    """A file that says how the fabric is cabled."""
+
+    file: str
+    """Its name."""
+
+    kind: str
+    """The tool that wrote it."""
+
+    switches: int
+    """Switches."""
+
+    hosts: int
+    """Adapters of hosts (InfiniBand), or hosts (Slurm)."""
+
+    cables: int
+    """Cables, where they are listed."""
+
+
+@dataclass(eq=False)
 class CounterRow(Record):
     """A counter, with its difference where it came more than once."""
 
@@ -3802,6 +3822,64 @@ class Beside(Record):
 
 
 @dataclass(eq=False)
+class ReplayedCall(Record):
+    """A collective, or messages, of one size."""
+
+    kind: str
+    """What it does."""
+
+    bytes: int
+    """As nccl-tests counts them."""
+
+    ranks: int
+    """Ranks of its group."""
+
+    count: int
+    """How often."""
+
+    time_us: float
+    """How long one takes here, on average, once all are there."""
+
+    recorded_us: Optional[float] = None
+    """How long one took where it was recorded, if the traces say."""
+
+
+@dataclass(eq=False)
+class Replayed(Record):
+    """What the traces come to on a scenario's fabric."""
+
+    scenario: str
+    """The scenario."""
+
+    engine: str
+    """The engine."""
+
+    ranks: int
+    """Ranks of the job."""
+
+    nodes: int
+    """Nodes that were run."""
+
+    makespan_s: float
+    """From the start to the end of the last node."""
+
+    compute_s: float
+    """Computation of the GPU that computes most."""
+
+    exposed_s: float
+    """What is not computation on that GPU: communication that nothing hides, and waiting."""
+
+    last_rank: int
+    """The rank that ends last."""
+
+    calls: list[ReplayedCall]
+    """Collectives and messages by kind and size."""
+
+    assumptions: list[str]
+    """What was assumed where the traces do not say."""
+
+
+@dataclass(eq=False)
 class Constant(Record):
     """A constant."""
 
@@ -3883,6 +3961,34 @@ class Calibration(Record):
     """The scenario that was written."""
 
 
+@dataclass(eq=False)
+class Setting(Record):
+    """One setting."""
+
+    key: str
+    """Its key."""
+
+    value: str
+    """Its value, as a scenario writes it."""
+
+    from_: str
+    """What says so."""
+
+
+@dataclass(eq=False)
+class Made(Record):
+    """A scenario that was made."""
+
+    file: str
+    """The file."""
+
+    settings: list[Setting]
+    """What was set, and by which files."""
+
+    not_said: list[str]
+    """What no file says: the defaults hold."""
+
+
 @dataclass(eq=False, repr=False)
 class Observation(Result):
     """What was observed."""
@@ -3941,14 +4047,23 @@ class Observation(Result):
     neighbours: list[Neighbour] = field(default_factory=list)
     """The other ends of cables, by LLDP."""
 
+    fabrics: list[FabricFile] = field(default_factory=list)
+    """Files that say how the fabric is cabled."""
+
     counters: Rows[CounterRow] = field(default_factory=Rows[CounterRow])
     """Counters, with differences where they came more than once."""
 
     predicted: Optional[Beside] = None
     """What a scenario predicts beside it, if there is one."""
 
+    replayed: Optional[Replayed] = None
+    """What execution traces come to on its fabric, if there are any."""
+
     calibration: Optional[Calibration] = None
     """Constants that were fitted to it, if that was asked for."""
+
+    made: Optional[Made] = None
+    """The scenario that was made of the files, if that was asked for."""
 
 
 @dataclass(eq=False)
@@ -4147,6 +4262,7 @@ __all__ = [
     "Entropy",
     "Exchanged",
     "FabricBill",
+    "FabricFile",
     "FailureReason",
     "Family",
     "FaultRow",
@@ -4177,6 +4293,7 @@ __all__ = [
     "LinkSeries",
     "Lit",
     "Load",
+    "Made",
     "Matrix",
     "MeanMax",
     "Measured",
@@ -4213,6 +4330,8 @@ __all__ = [
     "Racks",
     "Refused",
     "RefusedChange",
+    "Replayed",
+    "ReplayedCall",
     "Requirement",
     "Residual",
     "Restart",
@@ -4225,6 +4344,7 @@ __all__ = [
     "Seeds",
     "Sensitivity",
     "Series",
+    "Setting",
     "Sharer",
     "SizeRow",
     "SlowedBy",
