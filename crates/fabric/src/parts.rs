@@ -76,7 +76,7 @@ mod tests {
     /// gateway and none to a NIC has; both together have as many links as before.
     #[test]
     fn gateways_stand_where_transports_meet() {
-        let cluster = ClusterConfig { gpus: 64, ..ClusterConfig::default() };
+        let cluster = ClusterConfig { gpus: Some(64), ..ClusterConfig::default() };
         let fabric = build(&cluster, &FabricConfig::default(), &Catalogue::default());
         let fabric = fabric.expect("it can be built");
         let of =

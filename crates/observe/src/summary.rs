@@ -11,8 +11,8 @@ pub(crate) use stragglers::list as straggler_list;
 use crate::capture::Wire;
 use crate::counter::CounterRow;
 use crate::observed::{
-    Benchmark, FabricFile, Finding, Host, Kind, Neighbour, NetLines, Observed, Packets, Run, Source, Times,
-    Trace,
+    Benchmark, FabricFile, Finding, Host, Kind, Neighbour, NetLines, Observed, Packets, Run,
+    Source, Times, Trace,
 };
 
 mod load;

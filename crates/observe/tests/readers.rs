@@ -202,7 +202,8 @@ fn a_rocpd_database_has_kernels_calls_and_sizes() {
 fn a_cut_rocpd_database_says_so() {
     let mut whole = Vec::new();
     let packed = &include_bytes!("data/rocpd.db.gz")[..];
-    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(packed), &mut whole).expect("gzip");
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(packed), &mut whole)
+        .expect("gzip");
     for length in (0..whole.len()).step_by(4_001) {
         let observed = read_bytes("x.db", &whole[..length]);
         assert!(!observed.sources[0].problems.is_empty(), "{length}");

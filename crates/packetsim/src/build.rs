@@ -30,7 +30,6 @@ use crate::paths::{Network, is_scale_up};
 use crate::planes::{self, Planes};
 use crate::port::{LaneCount, NOWHERE, Port};
 use crate::repetition::Repetition;
-use crate::steady::Steady;
 use crate::ring::Slab;
 use crate::sending::MOST_REPORTED;
 use crate::settings::{ControlClass, Forwarding, LinkRetry, Overflow, Settings};
@@ -39,6 +38,7 @@ use crate::simulation::{
 };
 use crate::stamps::Stamps;
 use crate::stations::Stations;
+use crate::steady::Steady;
 use crate::switching::{LanePause, Marker, PauseLog};
 
 const NEVER: u64 = u64::MAX;

@@ -19,8 +19,8 @@ use crate::ids::{Maybe, PairId, Raw, StationId, SwitchId};
 use crate::packet::Packet;
 use crate::parts::Division;
 use crate::repetition::Repetition;
-use crate::steady::Steady;
 use crate::simulation::Simulation;
+use crate::steady::Steady;
 
 const NEVER: u64 = u64::MAX;
 

@@ -153,8 +153,7 @@ impl Simulation<'_> {
         let reroute = self.time.reroutes.front().copied().unwrap_or(NEVER);
         self.time.barrier = self.time.change_at.min(self.time.sample_at).min(reroute);
         let look_at = self.repetition.look_at.min(self.steady.look_at);
-        self.time.barrier =
-            self.time.barrier.min(self.time.end_at.saturating_add(1)).min(look_at);
+        self.time.barrier = self.time.barrier.min(self.time.end_at.saturating_add(1)).min(look_at);
     }
 
     /// Lets the routes follow what has changed.

@@ -572,7 +572,8 @@ impl Simulation<'_> {
         }
         let span = sample.seen[looks[1]].0 - sample.seen[looks[0]].0;
         let expected = known.error.max(PRECISE / 2.0) * (known.span as f64 / span as f64).sqrt();
-        let misses = root_mean_square(rates.iter().zip(&seen).map(|(rate, seen)| seen / rate - 1.0));
+        let misses =
+            root_mean_square(rates.iter().zip(&seen).map(|(rate, seen)| seen / rate - 1.0));
         let (active, error) = (sample.active.clone(), known.error);
         let found = Known { active, rates, error, span: known.span };
         (misses <= UNLIKELY * expected).then_some(found)
@@ -606,7 +607,8 @@ impl Simulation<'_> {
             let mut way = self.links_from(self.ends.pairs[number].route);
             way.position(|other| other == link).map(|at| at as u32)
         };
-        let places: Vec<Option<u32>> = stretch.packets.iter().map(|(pair, _)| place(*pair)).collect();
+        let places: Vec<Option<u32>> =
+            stretch.packets.iter().map(|(pair, _)| place(*pair)).collect();
         let crossing = stretch.packets.iter().zip(&places).filter(|(_, place)| place.is_some());
         let sent: u64 = crossing.map(|((_, packets), _)| u64::from(*packets)).sum();
         let share = 1.0 - (stretch.span / takes.max(1)) as f64 / sent.max(1) as f64;
@@ -749,10 +751,11 @@ impl Simulation<'_> {
         let passed = 100.0 * self.steady.in_all() as f64 / all;
         let bound = 100.0 * ERRORS * error * sampled as f64 / all;
         let how = if sampled == 0 {
-            "rates were fixed there, and each queue pair is less than a packet off"
-                .to_owned()
+            "rates were fixed there, and each queue pair is less than a packet off".to_owned()
         } else {
-            format!("rates there are means of samples, so completions are known to within {bound:.2} %")
+            format!(
+                "rates there are means of samples, so completions are known to within {bound:.2} %"
+            )
         };
         self.report_finding(format!(
             "steady state (`network.packet.forward`): {passed:.1} % of the time was passed over in \

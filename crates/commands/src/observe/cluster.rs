@@ -108,7 +108,9 @@ impl Made {
             table.row([(*key).to_owned(), value.clone(), from.clone()]);
         }
         let sheet = sheet.heading(format!("Written: {}", self.file)).table(table);
-        self.not_said.iter().fold(sheet, |sheet, what| sheet.note(format!("not in the files: {what}")))
+        self.not_said
+            .iter()
+            .fold(sheet, |sheet, what| sheet.note(format!("not in the files: {what}")))
     }
 }
 
@@ -139,7 +141,8 @@ fn servers(report: &Report, hosts: &BTreeMap<&str, &Host>, made: &mut Made) {
     } else {
         made.not_said.push("how many NICs a server has (cluster.nics_per_node)".to_owned());
     }
-    if let Some((file, links)) = hosts.iter().find_map(|(file, host)| Some((file, host.scale_up?))) {
+    if let Some((file, links)) = hosts.iter().find_map(|(file, host)| Some((file, host.scale_up?)))
+    {
         let kind = match links {
             Links::NvSwitch(_) => "switched",
             Links::NvLink(_) | Links::Xgmi => "mesh",
@@ -184,7 +187,11 @@ fn fabric(report: &Report, out: &Path, made: &mut Made) -> Result<(), Failure> {
     if let Some((file, path)) = known {
         made.set("fabric.topology", quoted("file"), &file.file);
         let path = std::path::absolute(&path).map_or(path, |path| path.display().to_string());
-        made.set("fabric.file", quoted(&path), &format!("{}, {} switches", file.kind, file.switches));
+        made.set(
+            "fabric.file",
+            quoted(&path),
+            &format!("{}, {} switches", file.kind, file.switches),
+        );
         return Ok(());
     }
     let cables = cables(&report.observed.neighbours);

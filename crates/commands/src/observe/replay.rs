@@ -84,11 +84,26 @@ struct Item {
 /// What an item does.
 #[derive(Clone, Copy)]
 enum Job {
-    Compute { rank: u32, us: f64, on_host: bool },
-    Collective { kind: Kind, bytes: u64, group: usize, us: f64 },
-    Send { from: u32, to: u32, bytes: u64 },
+    Compute {
+        rank: u32,
+        us: f64,
+        on_host: bool,
+    },
+    Collective {
+        kind: Kind,
+        bytes: u64,
+        group: usize,
+        us: f64,
+    },
+    Send {
+        from: u32,
+        to: u32,
+        bytes: u64,
+    },
     /// Waits for the item that sends.
-    Receive { sender: Option<usize> },
+    Receive {
+        sender: Option<usize>,
+    },
 }
 
 /// The traces of a job, put together.

@@ -212,10 +212,13 @@ fn rank_of(file: &str) -> Option<u32> {
 
 /// Whether a text begins as a list of groups does: `{"1": [`.
 fn begins_groups(head: &[u8]) -> bool {
-    let plain: Vec<u8> = head.iter().copied().filter(|b| !b.is_ascii_whitespace()).take(64).collect();
+    let plain: Vec<u8> =
+        head.iter().copied().filter(|b| !b.is_ascii_whitespace()).take(64).collect();
     let digits = plain.iter().skip(2).take_while(|byte| byte.is_ascii_digit()).count();
     let behind = plain.get(2 + digits..).unwrap_or_default();
-    0 < digits && plain.starts_with(b"{\"") && behind.starts_with(b"\":[")
+    0 < digits
+        && plain.starts_with(b"{\"")
+        && behind.starts_with(b"\":[")
         && behind.get(3).is_some_and(u8::is_ascii_digit)
 }
 

@@ -85,7 +85,8 @@ fn read_run(
 ) -> Result<(), Trouble> {
     let strings = texts(database, table(tables, "rocpd_string", run), &["string"])?;
     let symbols = table(tables, "rocpd_info_kernel_symbol", run);
-    let symbols = texts(database, symbols, &["display_name", "formatted_kernel_name", "kernel_name"])?;
+    let symbols =
+        texts(database, symbols, &["display_name", "formatted_kernel_name", "kernel_name"])?;
     let hosts = table(tables, "rocpd_info_node", run);
     for host in texts(database, hosts, &["hostname"])?.into_values() {
         reading.observed.cluster.hosts.entry(host).or_default().is_certain = true;

@@ -116,7 +116,9 @@ fn read_json(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Tro
         for record in dispatches.into_iter().flatten() {
             let times = [&record["start_timestamp"], &record["end_timestamp"]].map(Value::as_f64);
             match (name(&record["dispatch_info"]["kernel_id"]), times) {
-                (Some(name), [Some(start), Some(end)]) => kernels.add(name, start, end, true, reading),
+                (Some(name), [Some(start), Some(end)]) => {
+                    kernels.add(name, start, end, true, reading)
+                }
                 _ => reading.source.skipped += 1,
             }
         }

@@ -98,7 +98,9 @@ impl<'a> Database<'a> {
             bytes => usize::from(bytes),
         };
         if !head.starts_with(MAGIC) || !page_bytes.is_power_of_two() || page_bytes < 512 {
-            return Err(Trouble::new(format!("is no SQLite database: pages of {page_bytes} bytes")));
+            return Err(Trouble::new(format!(
+                "is no SQLite database: pages of {page_bytes} bytes"
+            )));
         }
         if u32::from_be_bytes([head[56], head[57], head[58], head[59]]) > 1 {
             return Err(Trouble::new("its texts are UTF-16, which is not read"));
