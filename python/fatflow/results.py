@@ -199,6 +199,28 @@ class Exchanged(Record):
 
 
 @dataclass(eq=False)
+class RunOnce(Record):
+    """Equal exchanges that begin on idle links, each of which was run once."""
+
+    exchanges: int
+    """Exchanges of the step on the fabric."""
+
+    met: int
+    """Those that met others and were run with the step."""
+
+    different: int
+    """Different ones that met nobody, each run by itself, and once more behind it."""
+
+    not_run: int
+    """Those that were not run, because an equal one was."""
+
+    apart: float
+    """By how much the step would be longer or shorter at most, as a share, if each took as long as
+    the first on a network that nothing had used.
+    """
+
+
+@dataclass(eq=False)
 class WholeStep(Record):
     """What is told of a step on one clock."""
 
@@ -227,6 +249,11 @@ class WholeStep(Record):
 
     disturbed: Optional[Disturbed] = None
     """The steps that faults hit, those after them, and what that costs; only where some come or go.
+    """
+
+    once: Optional[RunOnce] = None
+    """What was run once and stands for others; only where that is allowed (`network.packet.forward =
+    "bounded"`).
     """
 
 
@@ -4368,6 +4395,7 @@ __all__ = [
     "Requirement",
     "Residual",
     "Restart",
+    "RunOnce",
     "ScaleUpSummary",
     "Scaled",
     "Scaling",

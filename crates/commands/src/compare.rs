@@ -7,7 +7,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use fabric::summary::{Summary, summary};
+use fabric::summary::Summary;
 use report::Answer;
 use scenario::file::Reported;
 use scenario::{Extent, Loaded, Request, load};
@@ -390,7 +390,7 @@ fn column(
     let (name, engine) = (&variant.name, options.engine);
     let loaded = load(&variant.request(base))?;
     let scenario = &loaded.scenario;
-    let fabric = summary(loaded.fabric(), &scenario.cluster, &scenario.catalogue);
+    let fabric = loaded.summary();
     let operations = Operations::of(&loaded, &fabric)?;
     let gpus = report::number::grouped(fabric.gpus);
     let what = match (&loaded.job, &scenario.traffic) {

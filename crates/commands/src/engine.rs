@@ -4,8 +4,10 @@
 //! differ and not the inputs. Which engine it is matters here alone: everybody else asks for a
 //! property ([`Engine::moves_packets`], [`Engine::has_contention`], …).
 
+use std::borrow::Cow;
+
 use fabric::fault::Leave;
-use fabric::graph::{LinkKind, Tier};
+use fabric::graph::LinkKind;
 use fabric::hardware::Reorder;
 use fabric::routing::Spread;
 use fabric::transport::Transport;
@@ -85,21 +87,20 @@ pub fn flow_settings(loaded: &Loaded) -> flowsim::Settings {
             Leave::After(span) => span + Span::from_ms(1),
             Leave::AtOnce | Leave::Never => nic.give_up(),
         }),
-        parts: parts(loaded),
+        parts: loaded.parts(),
         background: Vec::new(),
         free: None,
         seed: loaded.scenario.seed,
     }
 }
 
-/// What parts of the fabric speak, where not all speak alike.
-fn parts(loaded: &Loaded) -> Option<flowsim::Parts> {
-    let network = &loaded.scenario.network;
-    let own = |tier: &Tier| network.transport_of_tier.get(&tier.name).copied();
-    let tiers = loaded.fabric().tiers().iter();
-    let transports = tiers.map(|tier| own(tier).unwrap_or(network.transport)).collect();
-    let gateway = network.gateway.clone();
-    (!network.transport_of_tier.is_empty()).then_some(flowsim::Parts { transports, gateway })
+/// The fabric as packets need it: with the gateways between its parts, where not all speak alike.
+fn with_gateways<'f>(loaded: &Loaded, fabric: &'f Fabric) -> Cow<'f, Fabric> {
+    let (nics, payload) = (loaded.scenario.network.transport, loaded.settings().packet.mtu);
+    match loaded.parts() {
+        None => Cow::Borrowed(fabric),
+        Some(parts) => Cow::Owned(parts.laid_out(fabric, nics, payload)),
+    }
 }
 
 /// The communication library's settings on this scenario's hardware.
@@ -241,6 +242,7 @@ pub fn run_on(
         }
         Engine::Packet => {
             let (settings, faults) = (loaded.settings(), &loaded.faults);
+            let fabric = &*with_gateways(loaded, fabric);
             let ran = packetsim::run_with_faults(fabric, transfers, &settings, faults, watch);
             ran.map_err(|refusal| NotRun::Refused(refusal.to_string()))?
         }
@@ -326,6 +328,7 @@ pub fn observe<'a>(
             let pairs = packetsim::queue_pairs(fabric, transfers, &settings);
             options.map(|options| options.check_pairs(pairs)).transpose()?;
             let wanted = (&measure.unwrap_or_default(), capture);
+            let fabric = &*with_gateways(loaded, fabric);
             let (faults, run) = (&loaded.faults, packetsim::run_recorded);
             let (outcome, mut recording) =
                 run(fabric, transfers, &settings, faults, wanted, watch)?;

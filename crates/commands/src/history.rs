@@ -1,7 +1,6 @@
 //! `compare --history`: the comparative analysis's line through the years, each as a scenario.
 
 use fabric::cost::NETWORK;
-use fabric::summary::summary;
 use report::number::{bits_per_second, bytes, grouped};
 use report::{Align, Answer, Chart, ChartKind, Frame, Sheet, Table, Unit};
 use scenario::{Request, load};
@@ -62,8 +61,7 @@ fn year(
     let mut watch = packetsim::Watch::default();
     let step = run_job::run(&loaded, engine, Patience::Usual, &mut watch)?;
     let wire = wire::run(&loaded)?;
-    let file = &loaded.scenario;
-    let fabric = summary(loaded.fabric(), &file.cluster, &file.catalogue);
+    let fabric = loaded.summary();
     let model = loaded.job.as_ref().map(|job| job.model.parameters().total());
     Ok(Year {
         year,

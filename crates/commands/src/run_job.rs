@@ -6,7 +6,7 @@
 //! without contention. Where something comes or goes within the step, or where somebody asks for
 //! it, the whole step is run on one clock instead ([`whole`]).
 
-use fabric::cost::{self, Dollars, NETWORK};
+use fabric::cost::{Dollars, NETWORK};
 use fabric::graph::LinkKind;
 use fabric::hardware::Gpu;
 use fabric::{Fabric, LinkId};
@@ -658,8 +658,7 @@ fn bill(
 
 /// So many GPUs of the cluster with their share of its network.
 pub(crate) fn machines(loaded: &Loaded, gpu: &Gpu, gpus: u64) -> Machines {
-    let scenario = &loaded.scenario;
-    let parts_list = cost::bill(loaded.fabric(), &scenario.cluster, &scenario.catalogue);
+    let parts_list = loaded.bill();
     let share = gpus as f64 / loaded.fabric().gpus().max(1) as f64;
     let (network_usd, network_w) = parts_list.of(&NETWORK);
     Machines {

@@ -1,6 +1,6 @@
 //! `[targets]`: what a cluster or a step should reach, met or missed by name.
 
-use fabric::summary::{Summary, summary};
+use fabric::summary::Summary;
 use report::number::significant;
 use report::{Align, Sheet, Table};
 use scenario::Loaded;
@@ -114,9 +114,7 @@ pub fn of_fabric(loaded: &Loaded, summary: impl FnOnce() -> Summary) -> Vec<Targ
 /// The targets that a step and its fabric meet or miss.
 pub fn of_step(loaded: &Loaded, step: &run_job::Report) -> Vec<TargetRow> {
     let targets = &loaded.scenario.targets;
-    let scenario = &loaded.scenario;
-    let mut rows =
-        of_fabric(loaded, || summary(loaded.fabric(), &scenario.cluster, &scenario.catalogue));
+    let mut rows = of_fabric(loaded, || loaded.summary());
     let want = targets.step.map(|step| step.as_secs_f64());
     rows.extend(want.map(|want| TargetRow::at_most("step_s", want, Some(step.step_s))));
     for (name, want, got) in

@@ -4,7 +4,7 @@
 //! (`gpt4-azure/told`). Both are run, and each cell of its tables stands beside what comes out of
 //! either. What cannot be built as told says so.
 
-use fabric::summary::{Summary, summary};
+use fabric::summary::Summary;
 use report::number::{dollars, grouped, significant, watts};
 use report::{Align, Answer, Sheet, Table};
 use scenario::{Loaded, Request, load};
@@ -156,7 +156,7 @@ fn reading(name: &str, base: &Request, engine: Engine) -> Result<Reading, Failur
     let scenario = &loaded.scenario;
     let mut watch = packetsim::Watch::default();
     let step = run_job::run(&loaded, engine, Patience::Usual, &mut watch)?;
-    let fabric = summary(loaded.fabric(), &scenario.cluster, &scenario.catalogue);
+    let fabric = loaded.summary();
     Ok(Reading { fabric, topology: scenario.fabric.topology.name(), step })
 }
 

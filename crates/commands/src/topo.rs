@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use fabric::cost::{Bill, Part};
-use fabric::summary::{Summary, TierSummary, summary};
+use fabric::summary::{Summary, TierSummary};
 use report::number::{between, bits_per_second, dollars, grouped, significant, watts, with_ends};
 use report::{Align, Answer, Chart, ChartKind, Frame, Sheet, Table, Unit};
 use scenario::Loaded;
@@ -57,7 +57,7 @@ pub struct Topo {
 /// Describes the fabric of a scenario.
 pub fn run(loaded: &Loaded) -> Topo {
     let scenario = &loaded.scenario;
-    let summary = summary(loaded.fabric(), &scenario.cluster, &scenario.catalogue);
+    let summary = loaded.summary();
     Topo {
         latency_us: Latencies::of(loaded),
         racks: Racks::of(loaded, &summary),
@@ -168,18 +168,25 @@ fn latency_words(latency: &Latencies, zone: &str) -> String {
 }
 
 /// The kinds of parts, as people call them.
-const PARTS: [(Part, &str); 5] = [
+const PARTS: [(Part, &str); 6] = [
     (Part::Gpu, "GPUs"),
     (Part::Host, "servers"),
     (Part::Nic, "NICs"),
     (Part::Switch, "switches"),
     (Part::Cable, "cables"),
+    (Part::Gateway, "gateways"),
 ];
+
+/// Those of a bill: few fabrics have gateways.
+fn parts(bill: &Bill) -> impl Iterator<Item = (Part, &'static str)> {
+    let is_there = |part: Part| bill.lines.iter().any(|line| line.part == part);
+    PARTS.into_iter().filter(move |(part, _)| *part != Part::Gateway || is_there(*part))
+}
 
 fn by_part(bill: &Bill) -> Chart {
     let mut frame = Frame::new(&["of", "share", "parts", "amount"]);
     let all = [("cost", bill.cost_usd), ("power", bill.power_w)];
-    for (part, name) in PARTS {
+    for (part, name) in parts(bill) {
         let (cost, power) = bill.of(&[part]);
         for ((of, whole), own) in all.iter().zip([cost.value, power]) {
             let share = if *whole > 0.0 { own / whole } else { 0.0 };
@@ -249,7 +256,7 @@ fn bill(bill: &Bill) -> Table {
             if line.is_estimate { "estimate".to_owned() } else { String::new() },
         ]);
     }
-    for (part, name) in PARTS {
+    for (part, name) in parts(bill) {
         let (cost, power) = bill.of(&[part]);
         let name = format!("all {name}");
         table.row([

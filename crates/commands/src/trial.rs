@@ -6,7 +6,6 @@
 
 use std::sync::atomic::AtomicBool;
 
-use fabric::cost;
 use scenario::source::Source;
 use scenario::{Base, Extent, Fabrics, Loaded, Problems, Purpose, Request};
 use units::Unused;
@@ -76,8 +75,7 @@ impl<'a> Bench<'a> {
     /// Runs a scenario that is loaded.
     pub fn run_loaded(&self, loaded: &Loaded, engine: Engine) -> Result<Figures, Failure> {
         let mut watch = packetsim::Watch { interrupt: self.interrupt, ..Default::default() };
-        let scenario = &loaded.scenario;
-        let bill = cost::bill(loaded.fabric(), &scenario.cluster, &scenario.catalogue);
+        let bill = loaded.bill();
         let unused = loaded.unused.clone();
         let figures = Figures { cost_usd: bill.cost_usd, unused, ..Figures::default() };
         if loaded.job.is_some() {

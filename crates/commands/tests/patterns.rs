@@ -192,6 +192,34 @@ fn two_sites_are_as_far_on_every_engine() {
     }
 }
 
+/// A fabric whose core speaks otherwise, on flows and on packets: with all parts alike it is the
+/// undivided one; a gateway's latency is paid twice by what crosses the core and twice by its
+/// acknowledgement, its rate by all; switches that hash collide where others spread.
+#[test]
+fn parts_of_a_fabric_count_on_flows_and_packets() {
+    for engine in [Engine::Flow, Engine::Packet] {
+        let time = |set: &[&str]| {
+            let all = [&["traffic.bytes=256KiB", "network.routing.policy=spray", PAUSES], set];
+            run("bench/permutation-128", engine, &all.concat()).makespan_s.expect("all arrive")
+        };
+        let undivided = time(&[]);
+        let alike = [
+            "network.transport_of_tier={core=\"rocev2\"}",
+            "network.routing.policy_of_tier={core=\"spray\"}",
+        ];
+        assert_near(time(&alike), undivided, 0.01, engine.name());
+        let joined = "network.transport_of_tier={core=\"uec\"}";
+        let latency = |us: u32| time(&[joined, &format!("network.gateway.latency={us}us")]);
+        let (none, some) = (latency(0), latency(20));
+        assert_near(some - none, 80e-6, 0.1, engine.name());
+        let slow = time(&[joined, "network.gateway.rate=100Gbps"]);
+        assert!(2.0 * none < slow, "{}: {none} {slow}", engine.name());
+        let hashed = "network.routing.policy_of_tier={edge=\"ecmp\",aggregation=\"ecmp\"}";
+        let hashed = time(&[hashed]);
+        assert!(1.2 * undivided < hashed, "{}: {undivided} {hashed}", engine.name());
+    }
+}
+
 /// A planner that measures and acts at once lays what it was told beforehand; one that acts after
 /// all is over leaves everything to the hash; what lies between is what the loop is worth.
 #[test]

@@ -207,6 +207,32 @@ fn packets_confirm_flows() {
     assert!((packets / flows - 1.0).abs() < 0.01, "{packets} against {flows}");
 }
 
+/// Equal collectives that begin on idle links are run once: the step is the one in which all are
+/// run, on the same ways, and that of flows where nothing reacts to congestion.
+#[test]
+fn equal_exchanges_are_run_once() {
+    let model =
+        "job.model={layers=6,hidden=1024,ffn=4096,heads=8,kv_heads=8,head_dim=128,vocab=512}";
+    let step = |engine: Engine, forward: &str| {
+        let forward = format!("network.packet.forward={forward}");
+        let set = [model, "job.batch.sequences=16", "network.congestion.control=none", &forward];
+        run(&loaded("small-128", &[&set[..], &[ALIKE]].concat()), engine, true)
+    };
+    let [all, once] = ["exact", "bounded"].map(|forward| step(Engine::Packet, forward));
+    let flows = step(Engine::Flow, "exact");
+    let apart = once.step_s / all.step_s - 1.0;
+    assert!(apart.abs() < 0.02, "{apart:+.4}");
+    let from_flows = once.step_s / flows.step_s - 1.0;
+    assert!(from_flows.abs() < 0.05, "{from_flows:+.4}");
+    assert_eq!(all.whole.unwrap().once, None);
+    let whole = once.whole.expect("it was whole");
+    let counted = whole.once.expect("it may");
+    let exchanges: u64 = whole.exchanges.iter().map(|exchange| exchange.times).sum();
+    assert_eq!(counted.exchanges, exchanges);
+    assert_eq!(counted.met + counted.different + counted.not_run, exchanges);
+    assert!(exchanges / 2 < counted.not_run, "{counted:?}");
+}
+
 /// What comes or goes within a step chooses the clock by itself; what lasts does not.
 #[test]
 fn faults_choose_the_clock() {

@@ -21,6 +21,7 @@ use units::{Length, Rate};
 use crate::graph::{Fabric, LinkClass, LinkKind, NodeKind};
 use crate::hardware::{Cable, Card, Catalogue, Figure};
 use crate::topology::ClusterConfig;
+use crate::transport::GatewayConfig;
 
 /// An amount of money, and the least and the most that it may be.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -90,6 +91,8 @@ pub enum Part {
     Switch,
     /// A cable with what sits at its ends.
     Cable,
+    /// A gateway between two transports, for one cable.
+    Gateway,
 }
 
 /// One line of the bill.
@@ -146,10 +149,11 @@ impl BillLine {
 }
 
 /// All kinds of parts.
-pub const ALL: [Part; 5] = [Part::Gpu, Part::Host, Part::Nic, Part::Switch, Part::Cable];
+pub const ALL: [Part; 6] =
+    [Part::Gpu, Part::Host, Part::Nic, Part::Switch, Part::Cable, Part::Gateway];
 
 /// The parts that the network consists of.
-pub const NETWORK: [Part; 3] = [Part::Nic, Part::Switch, Part::Cable];
+pub const NETWORK: [Part; 4] = [Part::Nic, Part::Switch, Part::Cable, Part::Gateway];
 
 impl Bill {
     /// Cost and power of the lines of some kinds.
@@ -243,6 +247,28 @@ pub fn bill(fabric: &Fabric, cluster: &ClusterConfig, catalogue: &Catalogue) -> 
         }
     }
     bill
+}
+
+/// Adds the gateways between parts of a fabric. What one costs and draws is the scenario's, or that
+/// of one of the cluster's NICs: NVIDIA's Skyway has a dual-port ConnectX for each cable, one port
+/// of InfiniBand and one of Ethernet. An estimate: the box around it is not in it.
+pub fn add_gateways(
+    bill: &mut Bill,
+    (count, config): (u64, &GatewayConfig),
+    cluster: &ClusterConfig,
+    catalogue: &Catalogue,
+) {
+    let nic = catalogue.nic.get(&cluster.nic);
+    let usual = nic.map(|nic| Price::of(&nic.price_usd, &nic.power_w));
+    let price = match (config.usd, usual) {
+        (Some(usd), nic) => {
+            let (usd, w) = (Dollars::exactly(usd), nic.map_or(0.0, |nic| nic.w));
+            Some(Price { usd, w, is_estimate: true })
+        }
+        (None, nic) => nic.map(|nic| Price { is_estimate: true, ..nic }),
+    };
+    let title = if config.usd.is_some() { "Gateway" } else { "Gateway, as one of the NICs" };
+    bill.add(Part::Gateway, ["", title, "between transports"], count, price);
 }
 
 /// The switches of one tier.

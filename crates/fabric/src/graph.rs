@@ -227,6 +227,18 @@ impl Fabric {
         slower
     }
 
+    /// The same fabric with links of other classes, where `class` names one.
+    #[must_use]
+    pub fn with_classes(&self, class: impl Fn(LinkId) -> Option<LinkClass>) -> Self {
+        let mut changed = self.clone();
+        for link in self.links.ids() {
+            let Some(own) = class(link) else { continue };
+            let known = changed.classes.ids().find(|id| changed.classes[*id] == own);
+            changed.links[link].class = known.unwrap_or_else(|| changed.classes.push(own));
+        }
+        changed
+    }
+
     /// The latency of the way between two nodes: `find` looks it up once, and it is kept.
     pub fn way(&self, from: NodeId, to: NodeId, find: impl FnOnce() -> Span) -> Span {
         let known = self.ways.0.read().expect("nobody panics with it");

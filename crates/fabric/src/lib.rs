@@ -33,6 +33,7 @@ pub mod graph;
 pub mod hardware;
 pub mod hash;
 pub mod naming;
+pub mod parts;
 pub mod routes;
 pub mod routing;
 pub mod summary;

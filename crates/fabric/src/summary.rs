@@ -119,6 +119,21 @@ pub struct NetworkSummary {
     pub bisection_bps: f64,
 }
 
+impl Summary {
+    /// The same with another bill.
+    #[must_use]
+    pub fn with_bill(self, bill: Bill) -> Self {
+        Self {
+            cost_usd: bill.cost_usd,
+            cost_low_usd: bill.cost_low_usd,
+            cost_high_usd: bill.cost_high_usd,
+            power_w: bill.power_w,
+            bill,
+            ..self
+        }
+    }
+}
+
 /// Describes a fabric.
 pub fn summary(fabric: &Fabric, cluster: &ClusterConfig, catalogue: &Catalogue) -> Summary {
     let layers = Layers::count(fabric);

@@ -107,6 +107,8 @@ pub struct GatewayConfig {
     pub latency: Span,
     /// What it passes of one cable, each way; without it, all that the cable carries.
     pub rate: Option<Rate>,
+    /// What one for one cable costs in US dollars; without it, as much as a NIC of the cluster.
+    pub usd: Option<f64>,
 }
 
 impl Default for GatewayConfig {
@@ -115,6 +117,7 @@ impl Default for GatewayConfig {
             // Assumed: nobody has published it; a store-and-forward box with a look-up.
             latency: Span::from_us(2),
             rate: None,
+            usd: None,
         }
     }
 }
@@ -124,6 +127,9 @@ impl Ranged for GatewayConfig {
         check.at_most("latency", self.latency, Span::from_ms(1_000));
         if let Some(rate) = self.rate {
             check.within("rate", rate, crate::graph::RATES);
+        }
+        if let Some(usd) = self.usd {
+            check.within("usd", usd, [0.0, 1e7]);
         }
     }
 }

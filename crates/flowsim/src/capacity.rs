@@ -2,13 +2,13 @@
 
 use fabric::fault::{FaultKind, Faults};
 use fabric::graph::LinkKind;
-use fabric::{Fabric, Health, NodeKind};
+use fabric::parts::Parts;
+use fabric::{Fabric, Health};
 use units::{Id, Time};
 
 use traffic::queue_pairs::NicLoad;
 
-use crate::paths::changes_transport;
-use crate::settings::{Parts, Settings};
+use crate::settings::Settings;
 
 /// What is down or slow at an instant.
 pub(crate) fn health(fabric: &Fabric, faults: &Faults, now: Time) -> Health {
@@ -81,19 +81,13 @@ pub(crate) fn capacities(
 /// Gives links of each part the headers of its transport, and gateways their rate.
 fn change_transports(fabric: &Fabric, settings: &Settings, parts: &Parts, capacities: &mut [f64]) {
     let wire = &settings.wire;
-    for (id, link) in fabric.links().enumerate() {
-        let ends = [link.from, link.to].map(|node| fabric.nodes()[node]);
-        let switches = ends.iter().filter(|node| node.kind == NodeKind::Switch);
-        // A cable speaks what the higher of its switches does.
-        let Some(tier) = switches.map(|node| node.tier).max() else { continue };
-        if fabric.class(id).kind == LinkKind::ScaleUp {
-            continue;
-        }
-        let capacity = &mut capacities[id.index()];
-        let share = parts.transports[usize::from(tier)].efficiency(wire.packet);
+    for link in fabric.links().ids() {
+        let Some(own) = parts.transport(fabric, link) else { continue };
+        let capacity = &mut capacities[link.index()];
+        let share = own.efficiency(wire.packet);
         *capacity *= share / wire.efficiency;
         if let Some(rate) = parts.gateway.rate
-            && changes_transport(fabric, &parts.transports, (link.from, link.to))
+            && parts.has_gateway(fabric, link)
         {
             *capacity = capacity.min(rate.bytes_per_s() * share);
         }

@@ -8,16 +8,15 @@
 
 use fabric::graph::LinkClass;
 use fabric::hash::{FlowKey, ROCE_V2_PORT, UDP, UdpSource};
+use fabric::parts::Parts;
 use fabric::routing::{
     Demand, Grain, Idle, KnownDemand, NoPath, QueuePairs, Routing, RoutingConfig, Spread, Walker,
 };
-use fabric::transport::Transport;
 use fabric::{Fabric, Health, Link, LinkId, NodeId, NodeKind, Routes};
 use traffic::{Connection, ConnectionId, LinkUse, OpKind, Transfers};
 use units::{Bytes, Id, IdVec};
 
 use crate::bundles::{Bundles, Wide};
-use crate::settings::Parts;
 
 /// Not walked yet.
 const UNKNOWN: u32 = u32::MAX;
@@ -81,8 +80,8 @@ pub struct Paths<'a> {
     delays: Vec<Delays>,
     /// By tier: the seconds that a switch takes.
     latencies: Vec<f64>,
-    /// What a gateway between parts takes, and by tier which part it is of.
-    gateways: Option<(f64, Vec<Transport>)>,
+    /// What parts of the fabric speak, where not all speak alike.
+    parts: Option<Parts>,
 }
 
 /// What the links of a class take, in seconds.
@@ -137,7 +136,7 @@ impl<'a> Paths<'a> {
             next_layer: Vec::new(),
             delays: fabric.classes().iter().map(delays).collect(),
             latencies: fabric.tiers().iter().map(|tier| tier.latency.as_secs_f64()).collect(),
-            gateways: None,
+            parts: None,
         };
         if config.demand == KnownDemand::Planned {
             paths.plan(transfers);
@@ -147,8 +146,7 @@ impl<'a> Paths<'a> {
 
     /// Lets packets that change their transport take this long for it.
     pub fn set_parts(&mut self, parts: &Parts) {
-        let gateway = parts.gateway.latency.as_secs_f64();
-        self.gateways = Some((gateway, parts.transports.clone()));
+        self.parts = Some(parts.clone());
     }
 
     /// Lets evenly spread traffic treat parallel links as one, if the policy spreads everything
@@ -469,11 +467,11 @@ impl<'a> Paths<'a> {
     }
 
     fn add_delay(&self, link: LinkId, is_first: bool, delay: &mut f64, per_byte: &mut f64) {
-        let Link { from, to, class } = self.fabric.links()[link];
-        if let Some((takes, transports)) = &self.gateways
-            && changes_transport(self.fabric, transports, (from, to))
+        let Link { from, class, .. } = self.fabric.links()[link];
+        if let Some(parts) = &self.parts
+            && parts.has_gateway(self.fabric, link)
         {
-            *delay += takes;
+            *delay += parts.gateway.latency.as_secs_f64();
         }
         let Delays { cable, byte } = self.delays[class.index()];
         *delay += cable;
@@ -545,17 +543,6 @@ impl<'a> Paths<'a> {
         (lay.delay, lay.per_byte) = (lay.delay.max(delay), lay.per_byte.max(per_byte));
         Ok(())
     }
-}
-
-/// Whether packets change their transport between two switches.
-pub(crate) fn changes_transport(
-    fabric: &Fabric,
-    transports: &[Transport],
-    (from, to): (NodeId, NodeId),
-) -> bool {
-    let [from, to] = [from, to].map(|node| fabric.nodes()[node]);
-    let switches = from.kind == NodeKind::Switch && to.kind == NodeKind::Switch;
-    switches && transports[usize::from(from.tier)] != transports[usize::from(to.tier)]
 }
 
 /// Adds up the shares of equal nodes.

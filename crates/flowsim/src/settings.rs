@@ -2,8 +2,8 @@
 
 use fabric::fault::{Faults, Leave};
 use fabric::graph::DELAYS;
+use fabric::parts::Parts;
 use fabric::routing::{QueuePairCost, RoutingConfig};
-use fabric::transport::{GatewayConfig, Transport};
 use fabric::{LinkId, NodeId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -123,15 +123,6 @@ pub struct Background {
     pub start: Time,
     /// When it ends; [`Time::MAX`] for never.
     pub end: Time,
-}
-
-/// A fabric whose parts have transports of their own.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Parts {
-    /// By tier: which protocol its switches speak.
-    pub transports: Vec<Transport>,
-    /// What it takes where packets change it.
-    pub gateway: GatewayConfig,
 }
 
 /// All settings of a run.

@@ -36,6 +36,7 @@ pub fn transfers(
         most_operations: MOST_OPERATIONS,
         known: Vec::new(),
         beside: Beside::default(),
+        once: false,
     };
     predict_on(world.world(), &assumptions(loaded), Some(runner))
         .map_err(|reason| Failure::Run(reason.to_string()))?;

@@ -14,8 +14,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use fabric::Fabric;
+use fabric::cost::{Bill, add_gateways, bill};
 use fabric::fault::Faults;
+use fabric::graph::Tier;
 use fabric::hardware::Catalogue;
+use fabric::parts::Parts;
+use fabric::summary::{Summary, summary};
 use fabric::topology::circuits::Setting;
 use job::{Job, Model};
 use packetsim::Settings;
@@ -700,6 +704,33 @@ impl Loaded {
         let usual = architecture.unwrap_or(library.architecture).scale_up_efficiency();
         let scale_up_efficiency = Some(library.scale_up_efficiency.unwrap_or(usual));
         Settings { seed: *seed, scale_up_efficiency, ..network.settings.clone() }
+    }
+
+    /// What parts of the fabric speak, where not all speak alike.
+    pub fn parts(&self) -> Option<Parts> {
+        let network = &self.scenario.network;
+        let own = |tier: &Tier| network.transport_of_tier.get(&tier.name).copied();
+        let tiers = self.fabric().tiers().iter();
+        let transports = tiers.map(|tier| own(tier).unwrap_or(network.transport)).collect();
+        let gateway = network.gateway.clone();
+        (!network.transport_of_tier.is_empty()).then_some(Parts { transports, gateway })
+    }
+
+    /// The fabric in figures, with its bill.
+    pub fn summary(&self) -> Summary {
+        let ScenarioFile { cluster, catalogue, .. } = &self.scenario;
+        summary(self.fabric(), cluster, catalogue).with_bill(self.bill())
+    }
+
+    /// What everything costs, the gateways between parts of the fabric included.
+    pub fn bill(&self) -> Bill {
+        let ScenarioFile { cluster, catalogue, .. } = &self.scenario;
+        let mut bill = bill(self.fabric(), cluster, catalogue);
+        if let Some(parts) = self.parts() {
+            let gateways = (parts.gateways(self.fabric()), &parts.gateway);
+            add_gateways(&mut bill, gateways, cluster, catalogue);
+        }
+        bill
     }
 
     /// What somebody wrote and a purpose would not obey; for a scenario that was loaded for none.

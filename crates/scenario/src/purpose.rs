@@ -130,6 +130,10 @@ impl Purpose {
 /// What of the network decides how long a short message takes.
 const OF_A_MESSAGE: [&str; 3] = ["transport", "nic.send_latency", "nic.receive_latency"];
 
+/// The same with what the bill knows: the gateways between parts.
+const OF_A_FABRIC: [&str; 5] =
+    ["transport", "nic.send_latency", "nic.receive_latency", "transport_of_tier", "gateway.usd"];
+
 /// What `used_by` says where only packets have it.
 const PACKETS: &str = "--engine packet";
 
@@ -299,7 +303,11 @@ impl Asked<'_> {
         let is_domains = self.purpose == Purpose::Domains;
         for table in not_looked_at.iter().filter(|table| !is_domains || **table != "job") {
             // The latency of a message is the fabric's and its NICs'.
-            let but: &[&str] = if *table == "network" { &OF_A_MESSAGE } else { &[] };
+            let but: &[&str] = match *table {
+                "network" if is_domains => &OF_A_MESSAGE,
+                "network" => &OF_A_FABRIC,
+                _ => &[],
+            };
             idle.all_but(table, but, why, "`run`");
         }
         self.targets(idle);
@@ -591,7 +599,6 @@ impl Asked<'_> {
         idle.table("network", |idle| match self.engine() {
             Some(Engine::Packet) => {
                 idle.key("flow", "these are the flow engine's settings", "--engine flow");
-                idle.key("routing.policy_of_tier", "packets have one policy", "--engine flow");
                 settings.unused(faults, idle);
                 idle.table("nic", |idle| self.failover(idle));
                 if self.load != Load::Job {
@@ -654,13 +661,18 @@ impl Asked<'_> {
     /// Names transports of parts where the engine knows one alone.
     fn parts(&self, idle: &mut Idle) {
         let own = &self.scenario.network.transport_of_tier;
-        if self.engine() != Some(Engine::Flow) {
-            let why = "closed forms and packets know the NICs' transport alone";
-            idle.key("network.transport_of_tier", why, "--engine flow");
-            idle.key("network.gateway", why, "--engine flow");
+        if self.load == Load::Nothing {
+            // The bill has gateways; what they take is told above.
+        } else if self.engine().is_none_or(|engine| engine == Engine::Analytic) {
+            let why = "this knows the NICs' transport alone";
+            idle.key("network.transport_of_tier", why, ENGINES);
+            idle.key("network.gateway", why, ENGINES);
         } else if own.values().all(|one| *one == self.scenario.network.transport) {
             let why = "no packet changes its transport";
             idle.key("network.gateway", why, "network.transport_of_tier");
+        } else if self.load != Load::Job {
+            let why = "traffic without a job is not paid for";
+            idle.key("network.gateway.usd", why, "topo, or `run` on a job");
         }
     }
 

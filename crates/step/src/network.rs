@@ -64,6 +64,8 @@ pub struct Runner<'a> {
     pub known: Vec<Phase>,
     /// What the engine knows of the fabric that the fabric does not.
     pub beside: Beside,
+    /// Whether equal exchanges of a whole step that begin on idle links may be run once.
+    pub once: bool,
 }
 
 /// What an engine is told besides fabric and transfers, for telling causes apart.
@@ -82,7 +84,7 @@ impl<'a> Runner<'a> {
     pub fn folded(engine: &'a mut Engine<'a>) -> Self {
         let (largest, most_operations, known) = (None, usize::MAX, Vec::new());
         let (detail, beside) = (Detail::Folded, Beside::default());
-        Self { engine, detail, largest, most_operations, known, beside }
+        Self { engine, detail, largest, most_operations, known, beside, once: false }
     }
 }
 

@@ -11,6 +11,7 @@
 //! are written rank by rank. Jitter is drawn for every node; its mean is the closed form's.
 
 mod cast;
+mod once;
 mod read;
 mod score;
 mod write;
@@ -31,11 +32,13 @@ use crate::network::{Exchange, Network, Runner, Unserved, summary_of};
 use crate::predict::{Assumptions, Prediction, WORST_LINKS, World, events, library_of};
 use crate::timeline::Share;
 use cast::Cast;
+use once::Known;
+pub use once::Once;
 pub use read::Meeting;
 use read::{Reading, last_copy};
 use score::Stage;
 pub use write::Sheet;
-use write::{Writing, write};
+use write::{Book, Writing, write};
 
 /// A step that was run whole.
 #[derive(Clone, Debug)]
@@ -52,6 +55,8 @@ pub struct Whole {
     pub meetings: Vec<Meeting>,
     /// What the engine noticed.
     pub findings: Vec<String>,
+    /// What was run once and stands for others, where that was allowed.
+    pub once: Option<Once>,
 }
 
 /// Operations of one stage above which a step is not written out.
@@ -114,16 +119,34 @@ impl<'a> Plan<'a> {
     /// Writes the step with so many others before it: how slow nodes are is drawn anew for each.
     pub fn write(
         &mut self,
-        (seed, step): (u64, u32),
+        drawn: (u64, u32),
         detail: Detail,
         most: usize,
     ) -> Result<Sheet, Unserved> {
+        self.write_with(drawn, (detail, most), None)
+    }
+
+    /// The same with waits in the place of exchanges that are known.
+    fn write_with(
+        &mut self,
+        (seed, step): (u64, u32),
+        how: (Detail, usize),
+        known: Option<(&Known, &Book)>,
+    ) -> Result<Sheet, Unserved> {
         let Assumptions { jitter, stragglers, overheads } = self.assumptions;
         self.cast.slow_down(&self.network, jitter, stragglers, (seed, step));
+        write(self.writing(how, known), overheads.per_step)
+    }
+
+    fn writing<'w>(
+        &'w mut self,
+        (detail, most): (Detail, usize),
+        known: Option<(&'w Known, &'w Book)>,
+    ) -> Writing<'w, 'a> {
+        let (known, book) = known.unzip();
         let (message, message_inside) = (self.message, self.message_inside);
         let (network, cast, stages) = (&self.network, &mut self.cast, &self.stages[..]);
-        let writing = Writing { network, cast, stages, detail, most, message, message_inside };
-        write(writing, overheads.per_step)
+        Writing { network, cast, stages, detail, most, message, message_inside, known, book }
     }
 
     /// Reads the step off what an engine made of it.
@@ -165,6 +188,7 @@ impl<'a> Plan<'a> {
             folded: folded.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1)),
             meetings: meetings?,
             findings: outcome.findings.iter().map(|finding| finding.text.clone()).collect(),
+            once: None,
         })
     }
 }
@@ -178,8 +202,12 @@ pub fn predict<'a>(
     runner: Runner<'a>,
     phases: Prediction,
 ) -> Result<Whole, Unserved> {
-    let Runner { engine, detail, most_operations: most, .. } = runner;
+    let Runner { engine, detail, most_operations: most, once, .. } = runner;
     let mut plan = Plan::new(world, assumptions, phases)?;
+    if once {
+        let (sheet, outcome, once) = once::run(&mut plan, (seed, 0), (detail, most), engine)?;
+        return Ok(Whole { once: Some(once), ..plan.read(&sheet, &outcome)? });
+    }
     let sheet = plan.write((seed, 0), detail, most)?;
     let outcome = engine(world.fabric, &sheet.transfers).map_err(Unserved::NotRun)?;
     plan.read(&sheet, &outcome)

@@ -167,6 +167,43 @@ impl Transfers {
         later
     }
 
+    /// The same connections and labels without any operation.
+    #[must_use]
+    pub fn without_operations(&self) -> Self {
+        Self {
+            ops: IdVec::default(),
+            first_after: vec![0],
+            after: Vec::new(),
+            paced: BTreeMap::new(),
+            paces: Vec::new(),
+            ..self.clone()
+        }
+    }
+
+    /// Writes operations of `other`, whose connections and labels these are too, as
+    /// [`Transfers::again`] does; the first of the new ones.
+    pub fn again_from(
+        &mut self,
+        other: &Self,
+        ops: std::ops::Range<usize>,
+        start: OpId,
+        anew: OpId,
+    ) -> usize {
+        let (first, from) = (self.ops.len(), ops.start);
+        let mut after = Vec::new();
+        for at in ops {
+            let op = OpId::from_index(at);
+            let Op { kind, label } = other.ops[op].clone();
+            after.clear();
+            after.extend(other.after(op).iter().map(|earlier| match earlier.index() {
+                _ if *earlier == start => anew,
+                inside => OpId::from_index(inside - from + first),
+            }));
+            self.add(kind, label, &after);
+        }
+        first
+    }
+
     /// Adds all operations of `other`, whose labels get a name before them; those that wait for
     /// nothing wait for `after`. They have connections of their own, or those of `same`: an earlier
     /// repetition, so that queue pairs are kept.

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use fabric::summary::{Summary, summary};
+use fabric::summary::Summary;
 use scenario::{Loaded, Request, load};
 
 use crate::engine::Engine;
@@ -53,8 +53,7 @@ impl Subject {
     pub(super) fn summary(&self) -> Result<&Summary, String> {
         let first = || {
             let loaded = self.loaded()?;
-            let scenario = &loaded.scenario;
-            Ok(summary(loaded.fabric(), &scenario.cluster, &scenario.catalogue))
+            Ok(loaded.summary())
         };
         self.summary.get_or_init(first).as_ref().map_err(Clone::clone)
     }

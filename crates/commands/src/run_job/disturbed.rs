@@ -16,17 +16,19 @@ use step::whole::Whole;
 use units::{Span, Time};
 
 use super::several::{self, Row};
-use super::whole::{WholeStep, quiet};
+use super::whole::{self, WholeStep, quiet};
 use super::{BreakdownSeconds, causes};
 use crate::campaign;
+use crate::engine::Engine;
 use crate::failure::Failure;
+use crate::meter;
 use crate::world::JobWorld;
 
 /// At most so many steps are run until a fault comes and has gone.
 const MOST_STEPS: u32 = 16;
 
-/// Above so many GPUs only the step that is hit is run: two of them would take twice the memory.
-const MOST_GPUS: u64 = 4096;
+/// Above so many GPUs steps are counted in memory before they are run in a row.
+const MANY_GPUS: u64 = 4096;
 
 /// Steps with faults that come or go, beside the same without.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -100,11 +102,22 @@ pub(super) struct Ran {
     pub(super) undisturbed_s: f64,
 }
 
-/// How many steps to run: until the last fault has gone, and one more.
-fn steps(loaded: &Loaded, world: &JobWorld<'_>, step_s: f64) -> u32 {
-    if MOST_GPUS < world.job.layout.gpus() {
-        return 1;
+/// How many steps to run: until the last fault has gone, and one more, as far as memory holds them.
+fn steps(
+    loaded: &Loaded,
+    world: &JobWorld<'_>,
+    (engine, step_s): (Engine, f64),
+) -> Result<u32, Failure> {
+    let wanted = wanted_steps(loaded, step_s);
+    if world.job.layout.gpus() <= MANY_GPUS {
+        return Ok(wanted);
     }
+    let one = whole::cost(loaded, world, engine)?.memory.max(1);
+    let fit = meter::available_bytes().map_or(wanted, |bytes| (bytes / one) as u32);
+    Ok(wanted.min(fit).max(1))
+}
+
+fn wanted_steps(loaded: &Loaded, step_s: f64) -> u32 {
     let timed = loaded.faults.all().iter().zip(&loaded.scenario.faults);
     let timed = timed.filter(|(_, config)| config.comes_or_goes());
     let over = timed.map(|(fault, _)| match fault.until {
@@ -140,7 +153,8 @@ pub(super) fn run(
     options: several::Options,
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Ran, Failure> {
-    let steps = steps(loaded, world, BreakdownSeconds::of(&phases.breakdown).total());
+    let step_s = BreakdownSeconds::of(&phases.breakdown).total();
+    let steps = steps(loaded, world, (options.engine, step_s))?;
     let options = several::Options { steps, ..options };
     let calm = several::in_a_row(&*quiet(loaded)?, world, phases.clone(), options, watch)?;
     let (played, loss) = without_losses(loaded, &calm)?;
@@ -292,6 +306,8 @@ impl Disturbed {
         let after = hit.first().and_then(|first| self.steps.get(first.step + 1));
         if let Some(after) = after {
             text += &format!(" The step after it takes {}.", span(after.step_s));
+        } else if self.steps.len() == 1 {
+            text += " Steps after it were not run: memory holds one.";
         }
         if let Some(restart) = &self.restart {
             text += &format!(

@@ -352,6 +352,7 @@ fn with_runner(
         most_operations: engine::most_operations(engine, patience),
         known: Vec::new(),
         beside: engine::beside(loaded, world.fabric(), engine),
+        once: false,
     });
     predict_on(world.world(), &assumptions(loaded), runner)
 }

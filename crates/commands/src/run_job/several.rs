@@ -23,7 +23,7 @@ use super::{BreakdownSeconds, page};
 use crate::engine::{self, Cost, Engine};
 use crate::failure::Failure;
 use crate::meter::{self, Meter};
-use crate::packets::Patience;
+use crate::packets::{Budget, Patience};
 use crate::seeds::{self, Repeat, Seeds, Spread};
 use crate::work::{Work, work};
 use crate::world::{JobWorld, assumptions};
@@ -334,7 +334,7 @@ impl Stage<'_, '_> {
         watch: &mut packetsim::Watch<'_>,
     ) -> Result<Outcome, NotRun> {
         let Options { engine, patience, .. } = self.options;
-        refuse_long(self.loaded, self.fabric, engine, transfers, patience)?;
+        refuse_long(self.loaded, self.fabric, engine, transfers, &mut Budget::new(patience))?;
         watch.expected_events = engine::events(self.loaded, self.fabric, engine, transfers);
         engine::run_whole(self.loaded, self.fabric, engine, transfers, watch)
     }

@@ -2,13 +2,15 @@
 
 use fabric::Fabric;
 use fabric::fault::Faults;
+use packetsim::Watch;
+use packetsim::packet::Forward;
 use report::number::grouped;
 use report::{Align, Table};
 use scenario::Loaded;
 use serde::Serialize;
 use step::network::Runner;
 use step::predict::{Prediction, predict_on};
-use step::whole::{self, Meeting, Whole};
+use step::whole::{self, Meeting, Once, Whole};
 use traffic::{NotRun, Outcome, Transfers};
 use units::{Bytes, Span};
 
@@ -73,6 +75,48 @@ pub struct WholeStep {
     pub disturbed: Option<Disturbed>,
     /// Exchanges on the fabric, and which of them met.
     pub exchanges: Vec<Exchanged>,
+    /// What was run once and stands for others; only where that is allowed
+    /// (`network.packet.forward = "bounded"`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub once: Option<RunOnce>,
+}
+
+/// Equal exchanges that begin on idle links, each of which was run once.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct RunOnce {
+    /// Exchanges of the step on the fabric.
+    pub exchanges: u64,
+    /// Those that met others and were run with the step.
+    pub met: u64,
+    /// Different ones that met nobody, each run by itself, and once more behind it.
+    pub different: u64,
+    /// Those that were not run, because an equal one was.
+    pub not_run: u64,
+    /// By how much the step would be longer or shorter at most, as a share, if each took as long as
+    /// the first on a network that nothing had used.
+    pub apart: f64,
+}
+
+impl RunOnce {
+    fn of(once: Once) -> Self {
+        let Once { exchanges, met, different, apart } = once;
+        let not_run = exchanges - met - different;
+        Self { exchanges, met, different, not_run, apart }
+    }
+
+    fn words(self) -> String {
+        format!(
+            " Of {} exchanges on the fabric {} met others and were run with the step; the others \
+             began on idle links and are {} different ones, each of which was run by itself and \
+             once more right behind it; {} were not run. Which of the two stands for them moves \
+             the step by {:.2} % at most.",
+            grouped(self.exchanges),
+            grouped(self.met),
+            grouped(self.different),
+            grouped(self.not_run),
+            100.0 * self.apart,
+        )
+    }
 }
 
 /// Exchanges of one kind and size in a step on one clock.
@@ -115,6 +159,7 @@ impl WholeStep {
             undisturbed_s,
             disturbed: None,
             exchanges: whole.meetings.iter().map(Exchanged::of).collect(),
+            once: whole.once.map(RunOnce::of),
         }
     }
 
@@ -134,11 +179,12 @@ impl WholeStep {
                 format!("By phases, one by one, it takes {by_phases:.3} ({apart:+.1} %).")
             }
         };
+        let once = self.once.map(RunOnce::words).unwrap_or_default();
         format!(
             "Whole: {} operations on one clock. Folded: {} tensor groups are one actor each, their \
              collectives inside servers closed forms, which is exact as long as their ranks are \
              alike; {} acts of a copy are {} with chains of kernels as one wait. Jitter is this \
-             seed's draw for every node. {beside}",
+             seed's draw for every node.{once} {beside}",
             grouped(self.operations),
             grouped(self.actors),
             grouped(self.acts),
@@ -209,7 +255,7 @@ pub(super) fn on_one_clock(
     world: &JobWorld<'_>,
     engine: Engine,
     patience: Patience,
-    watch: &mut packetsim::Watch<'_>,
+    watch: &mut Watch<'_>,
 ) -> Result<Predicted, Failure> {
     let quiet = quiet(loaded)?;
     let by_phases = engine.for_whole_clusters();
@@ -225,14 +271,13 @@ pub(super) fn on_one_clock(
         let whole_told = Some((whole_step, findings));
         return Ok(Predicted { prediction: whole.prediction, scaled: None, whole: whole_told });
     }
-    let mut run = |of: &Loaded, phases: Prediction| {
-        whole_step(of, world, (engine, patience), phases, &mut |fabric, transfers| {
-            refuse_long(of, fabric, engine, transfers, patience)?;
-            watch.expected_events = engine::events(of, fabric, engine, transfers);
-            engine::run_whole(of, fabric, engine, transfers, watch)
-        })
-    };
-    let mut whole = run(loaded, phases)?;
+    let how = (engine, patience);
+    let mut budget = Budget::new(patience);
+    let mut whole = whole_step(loaded, world, how, phases, &mut |fabric, transfers| {
+        refuse_long(loaded, fabric, engine, transfers, &mut budget)?;
+        watch.expected_events = engine::events(loaded, fabric, engine, transfers);
+        engine::run_whole(loaded, fabric, engine, transfers, watch)
+    })?;
     let told = WholeStep::of(&whole, two_level_s, None);
     let findings = std::mem::take(&mut whole.findings);
     Ok(Predicted { prediction: whole.prediction, scaled: None, whole: Some((told, findings)) })
@@ -248,10 +293,16 @@ fn whole_step(
     let mut run = |fabric: &Fabric, transfers: &Transfers| run(fabric, transfers);
     let most_operations = patience.most_operations();
     let detail = engine.detail();
-    let runner = Runner { detail, most_operations, ..Runner::folded(&mut run) };
+    let once = runs_once(loaded, engine);
+    let runner = Runner { detail, most_operations, once, ..Runner::folded(&mut run) };
     let seed = loaded.scenario.seed;
     let assumptions = assumptions(loaded);
     Ok(whole::predict(world.world(), &assumptions, seed, runner, phases)?)
+}
+
+/// Whether equal exchanges that begin on idle links are run once.
+fn runs_once(loaded: &Loaded, engine: Engine) -> bool {
+    engine.moves_packets() && loaded.settings().packet.forward == Forward::Bounded
 }
 
 /// Refuses packets that would take too long.
@@ -260,12 +311,12 @@ pub(super) fn refuse_long(
     fabric: &Fabric,
     engine: Engine,
     transfers: &Transfers,
-    patience: Patience,
+    budget: &mut Budget,
 ) -> Result<(), NotRun> {
     if !engine.moves_packets() {
         return Ok(());
     }
-    let checked = Budget::new(patience).check(fabric, transfers, &loaded.settings());
+    let checked = budget.check(fabric, transfers, &loaded.settings());
     checked.map(|_| ()).map_err(|failure| NotRun::Refused(failure.to_string()))
 }
 
@@ -275,8 +326,13 @@ pub(super) fn cost(loaded: &Loaded, world: &JobWorld<'_>, engine: Engine) -> Res
     let mut cost = Cost::default();
     let how = (engine, Patience::Endless);
     let seen = whole_step(loaded, world, how, phases, &mut |fabric, transfers| {
-        cost = engine::cost(loaded, fabric, engine, transfers);
-        Err(NotRun::OnlySeen)
+        let one = engine::cost(loaded, fabric, engine, transfers);
+        cost = cost.and(one);
+        if !runs_once(loaded, engine) {
+            return Err(NotRun::OnlySeen);
+        }
+        // What is run next depends on what came out: closed forms will do.
+        engine::run_on(loaded, fabric, Engine::Analytic, transfers, &mut Watch::default())
     });
     match seen {
         // Nothing was to be run.

@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 
 use fabric::cost::{Bill, BillLine, Part};
-use fabric::summary::summary;
 use report::number::{dollars, grouped};
 use report::{Align, Answer, Sheet, Table};
 use scenario::Loaded;
@@ -82,10 +81,7 @@ fn by_model(bill: &Bill) -> ByModel {
 
 /// What going from the first fabric to the second takes.
 pub fn grow(from: &Loaded, to: &Loaded) -> Growth {
-    let bill = |loaded: &Loaded| {
-        let scenario = &loaded.scenario;
-        summary(loaded.fabric(), &scenario.cluster, &scenario.catalogue).bill
-    };
+    let bill = |loaded: &Loaded| loaded.summary().bill;
     let (before, after) = (by_model(&bill(from)), by_model(&bill(to)));
     let nothing = Had::default();
     let models: std::collections::BTreeSet<_> = before.keys().chain(after.keys()).collect();

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use units::{Bytes, Id};
 
-use super::{Load, Routing, RoutingConfig, Spread};
+use super::{Grain, Load, Routing, RoutingConfig, Spread};
 use crate::graph::{Fabric, LinkId, NodeId, NodeKind};
 use crate::hash::FlowKey;
 
@@ -53,8 +53,20 @@ impl Routing for OfTiers {
         candidates: &[LinkId],
         load: &dyn Load,
     ) -> usize {
-        let policy = self.of_node[at.index()];
-        self.policies[usize::from(policy)].choose(at, key, packet, candidates, load)
+        let policy = &mut self.policies[usize::from(self.of_node[at.index()])];
+        // A part that hashes keeps a flow where it is, however often another chooses anew.
+        let packet = if policy.grain() == Grain::Flow { 0 } else { packet };
+        policy.choose(at, key, packet, candidates, load)
+    }
+
+    fn grain(&self) -> Grain {
+        let grains = self.policies.iter().map(|policy| policy.grain());
+        grains.into_iter().find(|grain| *grain != Grain::Flow).unwrap_or(Grain::Flow)
+    }
+
+    /// Entropies are the senders'.
+    fn entropies(&self) -> u16 {
+        self.policies[0].entropies()
     }
 
     fn spread(&self, message: Bytes) -> Spread {

@@ -15,6 +15,7 @@ use traffic::{LabelId, NotRun, OpId, OpKind, Transfers};
 use units::{Id, Span};
 
 use super::cast::{ActorId, Cast};
+use super::once::Known;
 use super::score::{Doing, Node, Stage};
 use crate::network::{Exchange, Network, Unserved};
 use crate::timeline::{Parts, Share};
@@ -39,11 +40,21 @@ pub struct Sheet {
     pub(super) norm: OpId,
     /// The end of the step.
     pub end: OpId,
+    /// Every exchange in the order of writing, where some are not written out.
+    pub(super) made: Vec<Made>,
+}
+
+/// An exchange: who makes it, and the operations that begin and end it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Made {
+    pub(super) who: Who,
+    pub(super) begin: OpId,
+    pub(super) end: OpId,
 }
 
 /// Who makes a collective again and again.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum Who {
+pub(super) enum Who {
     Club(Exchange, u32),
     Message { from: ActorId, to: ActorId },
 }
@@ -69,33 +80,58 @@ pub(super) struct Writing<'w, 'n> {
     pub(super) message: Exchange,
     /// How long it takes where it stays inside a server.
     pub(super) message_inside: Option<Span>,
+    /// Exchanges that are not written out, because what they take is known.
+    pub(super) known: Option<&'w Known>,
+    /// Every exchange, written before.
+    pub(super) book: Option<&'w Book>,
+}
+
+/// Every exchange of a step once, in the order in which the step opens their connections: so queue
+/// pairs have their numbers, and their ways, whatever part of the step is run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Book {
+    transfers: Transfers,
+    templates: BTreeMap<Who, Template>,
+}
+
+/// Writes every exchange once.
+pub(super) fn write_book(writing: Writing<'_, '_>, order: &[Who]) -> Result<Book, Unserved> {
+    let mut writer = Writer::new(writing);
+    let begin = writer.wait(Span::ZERO, &[]);
+    for who in order {
+        if !writer.templates.contains_key(who) {
+            writer.first(*who, &[begin])?;
+        }
+    }
+    Ok(Book { transfers: writer.sheet.transfers, templates: writer.templates })
+}
+
+/// Writes one exchange by itself, so often in a row, with a pause before each repetition.
+pub(super) fn write_alone(
+    writing: Writing<'_, '_>,
+    who: Who,
+    (times, pause): (usize, Span),
+) -> Result<Sheet, Unserved> {
+    let mut writer = Writer::new(writing);
+    let mut after: Vec<OpId> = Vec::new();
+    for _ in 0..times {
+        let (begin, end) = writer.made(who, &after)?;
+        writer.sheet.made.push(Made { who, begin, end });
+        after = vec![writer.wait(pause, &[end])];
+    }
+    Ok(writer.sheet)
 }
 
 /// Writes a step; `overhead` comes once behind it.
 pub(super) fn write(writing: Writing<'_, '_>, overhead: Span) -> Result<Sheet, Unserved> {
-    let mut transfers = Transfers::new();
-    let label = transfers.label("computation");
-    let paces = writing.cast.paces.iter();
-    let paces = paces.map(|(actor, pace)| (*actor, transfers.pace(pace.clone()))).collect();
-    let first = OpId::from_index(0);
-    let stages = writing.stages.len();
-    let mut writer = Writer {
-        sent: BTreeMap::new(),
-        templates: BTreeMap::new(),
-        groups: BTreeMap::new(),
-        next: vec![0; stages],
-        sheet: Sheet { transfers, written: vec![Vec::new(); stages], norm: first, end: first },
-        writing,
-        label,
-        paces,
-    };
+    let mut writer = Writer::new(writing);
     writer.passes()?;
     writer.norm();
     writer.passes()?;
     let last = writer.sheet.written.iter().filter_map(|stage| stage.last());
     let last: Vec<OpId> = last.flat_map(|written| written.ends.iter().copied()).collect();
     let wait = OpKind::Wait { span: overhead };
-    writer.sheet.end = writer.sheet.transfers.add(wait, label, &last);
+    writer.sheet.end = writer.sheet.transfers.add(wait, writer.label, &last);
     Ok(writer.sheet)
 }
 
@@ -113,7 +149,27 @@ struct Writer<'w, 'n> {
     groups: BTreeMap<(GroupKind, u64), Group>,
 }
 
-impl Writer<'_, '_> {
+impl<'w, 'n> Writer<'w, 'n> {
+    fn new(writing: Writing<'w, 'n>) -> Self {
+        let mut transfers =
+            writing.book.map_or_else(Transfers::new, |book| book.transfers.without_operations());
+        let label = transfers.label("computation");
+        let paces = writing.cast.paces.iter();
+        let paces = paces.map(|(actor, pace)| (*actor, transfers.pace(pace.clone()))).collect();
+        let (norm, stages) = (OpId::from_index(0), writing.stages.len());
+        let (written, made) = (vec![Vec::new(); stages], Vec::new());
+        Self {
+            sent: BTreeMap::new(),
+            templates: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            next: vec![0; stages],
+            sheet: Sheet { transfers, written, norm, end: norm, made },
+            writing,
+            label,
+            paces,
+        }
+    }
+
     fn node(&self, stage: usize) -> Option<&Node> {
         self.writing.stages[stage].nodes.get(self.next[stage])
     }
@@ -249,7 +305,7 @@ impl Writer<'_, '_> {
                     let cast = &self.writing.cast;
                     let from = cast.actor(stage as u64, copy);
                     let to = cast.actor(message.stage, copy);
-                    self.made(Who::Message { from, to }, &after)?
+                    self.exchanged(Who::Message { from, to }, &after)?
                 }
             };
             written.begins.push(begin);
@@ -294,7 +350,7 @@ impl Writer<'_, '_> {
             let mut after: Vec<OpId> = after.collect();
             after.sort_unstable();
             after.dedup();
-            let (begin, end) = self.made(Who::Club(exchange, number), &after)?;
+            let (begin, end) = self.exchanged(Who::Club(exchange, number), &after)?;
             for (place, copy) in here {
                 written[place].begins[copy] = begin;
                 written[place].ends[copy] = end;
@@ -306,9 +362,35 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
+    /// A collective or a message, written out or as long as it is known to take: the operation
+    /// that begins it and the one that ends it.
+    fn exchanged(&mut self, who: Who, after: &[OpId]) -> Result<(OpId, OpId), Unserved> {
+        let Some(known) = self.writing.known else { return self.made(who, after) };
+        let exchange = self.exchange_of(who);
+        let (begin, end) = match known.span(self.sheet.made.len(), who, exchange) {
+            None => self.made(who, after)?,
+            Some(span) => {
+                let begin = self.wait(Span::ZERO, after);
+                (begin, self.wait(span, &[begin]))
+            }
+        };
+        self.sheet.made.push(Made { who, begin, end });
+        Ok((begin, end))
+    }
+
+    fn exchange_of(&self, who: Who) -> Exchange {
+        match who {
+            Who::Club(exchange, _) => exchange,
+            Who::Message { .. } => self.writing.message,
+        }
+    }
+
     /// A collective or a message: the operation that begins it and the one that ends it.
     fn made(&mut self, who: Who, after: &[OpId]) -> Result<(OpId, OpId), Unserved> {
         self.refuse_too_many()?;
+        if let Some(book) = self.writing.book {
+            return Ok(self.from_book(book, who, after));
+        }
         let Some(template) = self.templates.get(&who) else { return self.first(who, after) };
         let Template { launch, end, bodies } = template.clone();
         let begin = self.wait(launch, after);
@@ -324,6 +406,24 @@ impl Writer<'_, '_> {
         }
         ends.dedup();
         Ok((begin, self.wait(end, &ends)))
+    }
+
+    /// The same from the book of all exchanges.
+    fn from_book(&mut self, book: &Book, who: Who, after: &[OpId]) -> (OpId, OpId) {
+        let Template { launch, end, bodies } = &book.templates[&who];
+        let begin = self.wait(*launch, after);
+        let mut ends: Vec<OpId> = Vec::new();
+        for (body, start, end) in bodies {
+            let transfers = &mut self.sheet.transfers;
+            let first = transfers.again_from(&book.transfers, body.clone(), *start, begin);
+            let of_end = book.transfers.after(*end).iter().map(|op| match *op == *start {
+                true => begin,
+                false => OpId::from_index(op.index() - body.start + first),
+            });
+            ends.extend(of_end);
+        }
+        ends.dedup();
+        (begin, self.wait(*end, &ends))
     }
 
     fn refuse_too_many(&self) -> Result<(), Unserved> {
