@@ -149,8 +149,8 @@ pub(crate) fn settle(
 ///
 /// Lines of standard input: `ip …` for a batch of `ip`, `tc …`, `set PATH VALUE` for a file below
 /// `/proc/sys/net`, `get ARGUMENTS;…` for a line of `ip -o route get` each, `count` for the
-/// counters of devices, `mark RULES` for those of nftables (answered with what is wrong), `done` ends it. What is wrong is told. Whether the process goes on: not
-/// where its controller is gone.
+/// counters of devices, `mark RULES` for a filter (answered with what is wrong with it), `done`
+/// ends it. What is wrong is told. Whether the process goes on: not where its controller is gone.
 pub fn hold() -> Result<bool, String> {
     unshare(CloneFlags::CLONE_NEWNET).map_err(|error| format!("unshare: {error}"))?;
     tell(&Told::Ready);

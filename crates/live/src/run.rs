@@ -30,7 +30,7 @@ use traffic::{Outcome, Transfers};
 use units::{Bytes, Rate, Span};
 
 use crate::agent::Agents;
-use crate::answer::{Packets, Port, PredictedPackets, QueuePair, Report, Row, Uplink};
+use crate::answer::{Fullest, Packets, Port, PredictedPackets, QueuePair, Report, Row, Uplink};
 use crate::beside;
 use crate::frame::DATA_DSCP;
 use crate::lower::{Lowered, Pair, Shape, lower, pairs_of};
@@ -333,11 +333,15 @@ impl Case<'_> {
         if let Some(path) = &self.options.flows_out {
             commands::files::save_table(path, &flows(&transfers, &lowered, &results))?;
         }
-        let over = transfers.ops().ids().filter_map(|op| predicted.over(op)).max();
+        // What software waits for after the last message is no part of what is measured.
+        let sends = transfers.ops().enumerate();
+        let sends = sends.filter(|(_, one)| matches!(one.kind, traffic::OpKind::Send { .. }));
+        let over = sends.filter_map(|(op, _)| predicted.over(op)).max();
         let mut row =
             self.show(bytes, &lowered, &results, &seen, (&predicted, over.unwrap_or(Span::ZERO)));
         row.control = self.replayed()?;
         row.ends = beside::ends(&transfers, &lowered, &results, &predicted);
+        row.completion_order = row.ends.iter().map(|end| end.rank).collect();
         Ok(row)
     }
 
@@ -621,8 +625,6 @@ impl Case<'_> {
         }
         let last = results.iter().map(|result| result.time_us).max().unwrap_or(0);
         let payload: u64 = of_pair.values().map(|pair| pair.bytes).sum();
-        let mut order: Vec<&RankResult> = results.iter().collect();
-        order.sort_by_key(|result| result.time_us);
         let seconds = (last as f64 / 1e6).max(1e-9);
         Row {
             bytes: bytes.get(),
@@ -636,15 +638,19 @@ impl Case<'_> {
             queue_pairs,
             paths_as_predicted: as_predicted,
             paths: beside::paths(self.fabric, seen.paths.as_ref(), &all_expected),
-            fullest: (self.options.places == Places::Namespaces)
-                .then(|| beside::fullest(self.fabric, seen.paths.as_ref()?))
-                .flatten(),
+            fullest: self.fullest(seen),
             packets: packets(results, seen),
             predicted_packets: predicted_packets(outcome),
-            completion_order: order.iter().map(|result| result.rank).collect(),
+            completion_order: Vec::new(),
             ends: Vec::new(),
             control: None,
         }
+    }
+
+    /// How full the fullest uplinks are, where the kernel chose.
+    fn fullest(&self, seen: &Seen) -> Option<Fullest> {
+        let is_kernel = self.options.places == Places::Namespaces;
+        beside::fullest(self.fabric, seen.paths.as_ref().filter(|_| is_kernel)?)
     }
 
     /// The ports of switches that lead to ranks.

@@ -10,7 +10,8 @@
 //! * Acknowledgements are cumulative and coalesced: those that are due become one when the queue
 //!   pair is next asked for a packet.
 //! * A gap is told by one NAK, and the sender goes back and sends everything again. If both ends
-//!   agreed on [`Repeat::Selective`], each missing packet is told by one, and it alone is sent again.
+//!   agreed on [`Repeat::Selective`], each missing packet is told by one, and it alone is sent
+//!   again.
 //! * A receiver without a buffer answers RNR NAK; the sender waits as long as that says.
 //! * Silence for [`Config::timeout`] is answered by sending again, [`Config::retries`] times.
 //! * A congestion control of the packet engine ([`packetsim::cc`]) says how fast and how much may
