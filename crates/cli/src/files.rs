@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use commands::Failure;
 use commands::files::capture::{USUAL_LIMIT, Wanted};
 use commands::files::film::{Film, Reel};
-use commands::files::{Asked, Links, flows, metrics, perfetto};
+use commands::files::{Links, RequestedFile, flows, metrics, perfetto};
 use commands::files::{refuse_one_for_two, save, save_bytes, save_table, series_of_step};
 use commands::run_traffic::Report;
 use commands::work::Work;
@@ -54,7 +54,7 @@ pub(crate) struct FileArguments {
 
 impl FileArguments {
     /// All files that can be asked for.
-    fn asked(&self) -> [Asked<'_>; 7] {
+    fn asked(&self) -> [RequestedFile<'_>; 7] {
         [
             ("--flows-out", self.flows_out.as_ref()),
             ("--links-out", self.links_out.as_ref()),

@@ -121,16 +121,16 @@ fn loaded(case: &Case) -> Option<Loaded> {
 
 /// What a case came to.
 #[derive(Debug, Default, PartialEq)]
-struct Seen {
+struct CaseOutcome {
     /// Seconds on each engine that ran it.
     makespans: Vec<(Engine, f64)>,
     digests: Vec<u64>,
 }
 
 /// Runs a case; the first property that does not hold.
-fn holds(case: &Case) -> Result<Seen, String> {
-    let Some(loaded) = loaded(case) else { return Ok(Seen::default()) };
-    let mut seen = Seen::default();
+fn holds(case: &Case) -> Result<CaseOutcome, String> {
+    let Some(loaded) = loaded(case) else { return Ok(CaseOutcome::default()) };
+    let mut seen = CaseOutcome::default();
     for engine in ENGINES {
         if loaded.job.is_some() {
             // Packets of a whole step take too long for thousands of cases.
@@ -268,7 +268,7 @@ fn is_monotone(case: &Case) -> Result<(), String> {
 
 /// Engines tell the same story: packets take at least what flows take, but for rounding, and not
 /// more than what go-back-N, pauses and slow starts can cost.
-fn are_in_bands(seen: &Seen) -> Result<(), String> {
+fn are_in_bands(seen: &CaseOutcome) -> Result<(), String> {
     let of = |wanted| seen.makespans.iter().find(|(engine, _)| *engine == wanted).map(|m| m.1);
     match (of(Engine::Flow), of(Engine::Packet)) {
         (Some(flow), Some(packet)) if packet < 0.5 * flow => {
@@ -278,7 +278,7 @@ fn are_in_bands(seen: &Seen) -> Result<(), String> {
     }
 }
 
-fn verdict(case: &Case) -> Result<Seen, String> {
+fn verdict(case: &Case) -> Result<CaseOutcome, String> {
     let tried = catch_unwind(AssertUnwindSafe(|| {
         let seen = holds(case)?;
         is_monotone(case)?;

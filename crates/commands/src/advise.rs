@@ -16,7 +16,7 @@ use crate::change::{Change, Kind};
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::interval::{Class, Residuals};
-use crate::levers::{self, Seen};
+use crate::levers::{self, RunFacts};
 use crate::meter::Meter;
 use crate::packets::Patience;
 use crate::parallel;
@@ -364,7 +364,7 @@ impl Search<'_> {
         let (engine, patience) = (self.options.engine, Patience::Usual);
         let report = run_job::run(loaded, engine, patience, &mut watch)?;
         let run_job::Report { breakdown_s, verdict, phases, memory, .. } = &report;
-        let seen = Seen { parts: breakdown_s, fabric_s: verdict.fabric_s, phases, memory };
+        let seen = RunFacts { parts: breakdown_s, fabric_s: verdict.fabric_s, phases, memory };
         let mut changes = levers::levers(loaded, &seen);
         let is_fixed = |key: &str| {
             let change = Change::new(Kind::Layout, "", [format!("{key}=")]);
@@ -469,7 +469,7 @@ impl Search<'_> {
         engine: Engine,
         base: &Figures,
         clock: Clock<'_>,
-    ) -> Found {
+    ) -> TrialResults {
         let goal = self.options.goal;
         let (all, done) = (changes.len(), AtomicUsize::new(0));
         let best = std::sync::Mutex::new(None::<(String, f64)>);
@@ -489,7 +489,7 @@ impl Search<'_> {
             (self.progress)(&Progress { done, all, best: best.clone() });
             Some(ran)
         });
-        let mut found = Found::default();
+        let mut found = TrialResults::default();
         for (change, ran) in changes.into_iter().zip(tried) {
             match ran {
                 None | Some(Err(Failure::Interrupted(_))) => found.left.push(change.name),
@@ -507,7 +507,11 @@ impl Search<'_> {
     }
 
     /// Tries what only packets obey, where that is affordable.
-    fn on_packets(&self, changes: Vec<Change>, found: &mut Found) -> Option<(Figures, Vec<Tried>)> {
+    fn on_packets(
+        &self,
+        changes: Vec<Change>,
+        found: &mut TrialResults,
+    ) -> Option<(Figures, Vec<Tried>)> {
         if changes.is_empty() {
             return None;
         }
@@ -672,7 +676,7 @@ struct Candidates {
 
 /// What trying changes once came to.
 #[derive(Default)]
-struct Found {
+struct TrialResults {
     tried: Vec<Tried>,
     refused: Vec<Refused>,
     left: Vec<String>,

@@ -15,7 +15,7 @@ use fabric::{Fabric, LinkId};
 use packetsim::tap::Capture;
 pub use scenario::Engine;
 use scenario::Loaded;
-use step::network::Beside;
+use step::network::EngineContext;
 use traffic::nccl::{self, Architecture, Plugin};
 use traffic::{NotRun, Outcome, Transfers, Window};
 use units::{Bytes, Rate, Span, Time};
@@ -45,11 +45,11 @@ pub fn refuse_series(engine: Engine, options: &series::Options) -> Result<(), Fa
 }
 
 /// What an engine knows of a fabric besides its links, for telling causes apart.
-pub fn beside(loaded: &Loaded, fabric: &Fabric, engine: Engine) -> Beside {
+pub fn beside(loaded: &Loaded, fabric: &Fabric, engine: Engine) -> EngineContext {
     let settings = loaded.settings();
     let spreads = || settings.routing.build(fabric, loaded.scenario.seed).spread(Bytes::MAX);
     let in_order = settings.nic.reorder == Reorder::None;
-    Beside {
+    EngineContext {
         faults: (!loaded.faults.is_empty()).then(|| loaded.faults.health(fabric, Time::ZERO)),
         reorders: in_order && spreads() != Spread::One,
         counts_frames: engine.moves_packets(),

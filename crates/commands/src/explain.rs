@@ -12,7 +12,7 @@ use scenario::{Engine, Extent, Purpose, Request, ScenarioFile, load, preset, sch
 use serde::Serialize;
 use serde_json::Value as Json;
 use traffic::Collective;
-use units::{Idle, Ranges};
+use units::{Ranges, UnusedKeys};
 
 use crate::failure::Failure;
 
@@ -127,12 +127,12 @@ fn matches(pattern: &str, path: &str) -> bool {
     }
 }
 
-fn entry(key: &Key<'_>, (asked, defaults): (&[Asked<'_>], &Json), range: String) -> Entry {
+fn entry(key: &Key<'_>, (asked, defaults): (&[KeyUse<'_>], &Json), range: String) -> Entry {
     let pointer = format!("/{}", key.path.replace('.', "/"));
     let default = defaults.pointer(&pointer).or(key.default);
     let default = default.filter(|value| !value.is_object()).and_then(toml).unwrap_or_default();
     let (mut obeyed_by, mut needs): (Vec<&'static str>, Vec<String>) = Default::default();
-    for Asked { who, idle, scenario } in asked {
+    for KeyUse { who, idle, scenario } in asked {
         match idle.find(&concrete(&key.path, scenario)) {
             None => obeyed_by.push(who),
             Some(idle) => needs.push(idle.used_by.clone()),
@@ -212,9 +212,9 @@ fn concrete(path: &str, scenario: &ScenarioFile) -> String {
 }
 
 /// A scenario, and what somebody who wants something of it does not obey.
-struct Asked<'a> {
+struct KeyUse<'a> {
     who: &'static str,
-    idle: Idle,
+    idle: UnusedKeys,
     scenario: &'a ScenarioFile,
 }
 
@@ -236,9 +236,9 @@ fn scenarios() -> Vec<ScenarioFile> {
 }
 
 /// Every purpose on every scenario.
-fn asked(scenarios: &[ScenarioFile]) -> Vec<Asked<'_>> {
+fn asked(scenarios: &[ScenarioFile]) -> Vec<KeyUse<'_>> {
     let of = |who, purpose| {
-        scenarios.iter().map(move |scenario| Asked {
+        scenarios.iter().map(move |scenario| KeyUse {
             who,
             idle: scenario::purpose::idle(scenario, purpose, None),
             scenario,

@@ -39,11 +39,11 @@ pub mod perfetto;
 const SERIES_LINKS: usize = 64;
 
 /// A flag, and the file that it asks for.
-pub type Asked<'a> = (&'static str, Option<&'a PathBuf>);
+pub type RequestedFile<'a> = (&'static str, Option<&'a PathBuf>);
 
 /// Refuses two files of the same name, of which the second would overwrite the first. Devices such
 /// as `/dev/null` take as many as there are.
-pub fn refuse_one_for_two(files: &[Asked<'_>]) -> Result<(), Failure> {
+pub fn refuse_one_for_two(files: &[RequestedFile<'_>]) -> Result<(), Failure> {
     let mut known: Vec<(&str, PathBuf)> = Vec::new();
     for (flag, path) in files.iter().filter_map(|(flag, path)| Some((*flag, (*path)?))) {
         let whole = resolved(path);

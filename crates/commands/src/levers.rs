@@ -22,7 +22,7 @@ use crate::run_job::{BreakdownSeconds, Memory, PhaseRow};
 
 /// What a run has shown, as far as changes are named from it.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
+pub struct RunFacts<'a> {
     /// Where the step goes.
     pub parts: &'a BreakdownSeconds,
     /// What the fabric costs: the step less the undisturbed one.
@@ -38,7 +38,7 @@ const WORTHWHILE: f64 = 0.002;
 
 /// All changes of settings that could gain something, the largest bound first; those with the same
 /// bound in the order in which people would try them.
-pub fn levers(loaded: &Loaded, seen: &Seen<'_>) -> Vec<Change> {
+pub fn levers(loaded: &Loaded, seen: &RunFacts<'_>) -> Vec<Change> {
     let Some(job) = &loaded.job else { return Vec::new() };
     let mut found = Levers { loaded, job, seen, changes: Vec::new() };
     found.paths();
@@ -73,7 +73,7 @@ pub fn different(changes: &[Change], most: usize) -> Vec<&Change> {
 struct Levers<'a> {
     loaded: &'a Loaded,
     job: &'a Job,
-    seen: &'a Seen<'a>,
+    seen: &'a RunFacts<'a>,
     changes: Vec<Change>,
 }
 

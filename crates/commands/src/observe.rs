@@ -24,7 +24,7 @@ mod page;
 pub mod replay;
 pub mod series;
 
-use beside::Beside;
+use beside::SideBySide;
 use calibrate::Calibration;
 use cluster::Made;
 use replay::Replayed;
@@ -37,7 +37,7 @@ pub struct Report {
     pub summary: Summary,
     /// What a scenario predicts beside it, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub predicted: Option<Beside>,
+    pub predicted: Option<SideBySide>,
     /// What execution traces come to on its fabric, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replayed: Option<Replayed>,

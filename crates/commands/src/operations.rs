@@ -34,7 +34,7 @@ pub struct Operations {
     /// Keys of `[network]` that are not what the transport begins with.
     pub set_keys: Vec<String>,
     /// What is told of its kind, with sources.
-    pub told: Vec<Told>,
+    pub told: Vec<StatedFact>,
 }
 
 /// One kind of file.
@@ -52,7 +52,7 @@ pub struct FileRow {
 
 /// A fact that is told and not computed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Told {
+pub struct StatedFact {
     /// Of what.
     pub what: &'static str,
     /// The fact.
@@ -176,22 +176,22 @@ fn counted(name: &str, text: &str) -> (u64, u64) {
     (lines.iter().filter(sets).count() as u64, lines.len() as u64)
 }
 
-fn told(transport: Transport, loaded: &Loaded) -> Vec<Told> {
+fn told(transport: Transport, loaded: &Loaded) -> Vec<StatedFact> {
     let catalogue = &loaded.scenario.catalogue;
     let credits = transport == Transport::Infiniband;
     let isolation = match credits {
-        true => Told {
+        true => StatedFact {
             what: "isolation",
             text: "partitions by P_Key, which the subnet manager gives out".to_owned(),
             source: "NVIDIA, Config Manager: \"InfiniBand PKey Creation\"".to_owned(),
         },
-        false => Told {
+        false => StatedFact {
             what: "isolation",
             text: "VLANs, and routing tables by tenant (VRF) under VXLAN with EVPN".to_owned(),
             source: "Cisco, NX-OS data model: \"VRF\", \"EVPN\"".to_owned(),
         },
     };
-    let vendors = Told {
+    let vendors = StatedFact {
         what: "vendors",
         text: makers(catalogue, credits).join(", "),
         source: "makers of boxes and chips in the catalogue".to_owned(),
@@ -210,7 +210,7 @@ pub(crate) fn makers(catalogue: &Catalogue, credits: bool) -> Vec<&'static str> 
 }
 
 /// Which of the fabric's boxes add up messages.
-fn offload(loaded: &Loaded) -> Told {
+fn offload(loaded: &Loaded) -> StatedFact {
     let (catalogue, fabric) = (&loaded.scenario.catalogue, loaded.fabric());
     let models: BTreeSet<&str> = fabric.tiers().iter().map(|tier| tier.model.as_str()).collect();
     let (mut words, mut sources) = (Vec::new(), Vec::new());
@@ -225,7 +225,7 @@ fn offload(loaded: &Loaded) -> Told {
         }
     }
     let source = if sources.is_empty() { "the catalogue".to_owned() } else { sources.join("; ") };
-    Told { what: "offload by box", text: words.join("; "), source }
+    StatedFact { what: "offload by box", text: words.join("; "), source }
 }
 
 /// What the columns ask, as a table.
@@ -251,7 +251,7 @@ pub(crate) fn show(sheet: Sheet, names: &[String], columns: &[Operations]) -> Sh
         ("source", Align::Left),
     ]);
     let all = names.iter().zip(columns);
-    for (name, Told { what, text, source }) in
+    for (name, StatedFact { what, text, source }) in
         all.flat_map(|(name, one)| one.told.iter().map(move |fact| (name, fact)))
     {
         told.row([(*what).to_owned(), name.clone(), text.clone(), source.clone()]);

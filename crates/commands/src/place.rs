@@ -31,7 +31,7 @@ mod search;
 mod sites;
 mod slurm;
 
-use search::{Found, Question};
+use search::{Placed, Question};
 use sites::Ground;
 
 /// What is known of the servers beside the scenario.
@@ -144,7 +144,7 @@ pub fn run(loaded: &Loaded, options: &Options) -> Result<Report, Failure> {
     let program = Program::new(job);
     let settings = settings(loaded, &program);
     let mut remarks = Vec::new();
-    let Known { free, names } = free_servers(loaded, options, &mut remarks)?;
+    let FreeServers { free, names } = free_servers(loaded, options, &mut remarks)?;
     let ground =
         Ground::of(fabric, &free).map_err(|reason| loaded.problem("job.placement", reason))?;
     let question = Question { loaded, program: &program, settings: &settings };
@@ -218,7 +218,7 @@ fn own_row(
 }
 
 /// The free servers, in order, and the scheduler's names of all where they are not the fabric's.
-struct Known {
+struct FreeServers {
     free: Vec<usize>,
     names: Option<Vec<String>>,
 }
@@ -227,13 +227,13 @@ fn free_servers(
     loaded: &Loaded,
     options: &Options,
     remarks: &mut Vec<String>,
-) -> Result<Known, Failure> {
+) -> Result<FreeServers, Failure> {
     let fabric = loaded.fabric();
     let given = [&options.nodes, &options.free, &options.busy];
     let Some(path) = given.into_iter().flatten().next() else {
         let config = loaded.scenario.job.as_ref().map(|job| job.placement.clone());
         let free = free_of(loaded, config.unwrap_or_default().busy);
-        return Ok(Known { free, names: None });
+        return Ok(FreeServers { free, names: None });
     };
     let text = source::read(path)?;
     let listed = nodes::read(&text)?;
@@ -275,7 +275,7 @@ fn free_servers(
     let is_free = |server: &usize| is_marked(server) != options.busy.is_some();
     let free = (0..fabric.servers()).filter(is_free).collect();
     let names = by_order.then(|| listed.nodes.into_iter().map(|node| node.0).collect());
-    Ok(Known { free, names })
+    Ok(FreeServers { free, names })
 }
 
 /// Ranks in order on servers in order.
@@ -318,7 +318,7 @@ impl Measure<'_> {
 }
 
 /// What must leave its leaf, and its zone, and whatever there is above, wherever ranks go.
-fn lower_bound(fabric: &Fabric, places: &Places, ground: &Ground, found: &Found) -> f64 {
+fn lower_bound(fabric: &Fabric, places: &Places, ground: &Ground, found: &Placed) -> f64 {
     let nic = |site: usize| {
         fabric
             .nic(ground.units[site][0] as usize * ground.servers_per_unit * fabric.nics_per_node())

@@ -396,7 +396,7 @@ pub fn run_and(
     if let Some((WholeStep { disturbed: Some(disturbed), .. }, _)) = &predicted.whole {
         lanes.add_faults(&disturbed.within(prediction.step.as_secs_f64()));
     }
-    let beside = Beside { circuits, what_if, lanes, others, repeat };
+    let beside = ReportParts { circuits, what_if, lanes, others, repeat };
     Ok(report(loaded, &world, &predicted, engine, beside, &clock))
 }
 
@@ -437,7 +437,7 @@ fn what_if(
 }
 
 /// What stands in a report beside the step.
-struct Beside<'a> {
+struct ReportParts<'a> {
     circuits: Option<Circuits>,
     what_if: Option<FreeLink>,
     lanes: lanes::Lanes,
@@ -451,11 +451,11 @@ fn report(
     world: &JobWorld<'_>,
     predicted: &Predicted,
     engine: Engine,
-    beside: Beside<'_>,
+    beside: ReportParts<'_>,
     clock: &Meter,
 ) -> Report {
     let Predicted { prediction, scaled, whole } = predicted;
-    let Beside { circuits, what_if, lanes, others, repeat } = beside;
+    let ReportParts { circuits, what_if, lanes, others, repeat } = beside;
     let breakdown_s = BreakdownSeconds::of(&prediction.breakdown);
     let step_s = breakdown_s.total();
     let exposed = breakdown_s.communication() / step_s;

@@ -74,17 +74,17 @@ struct Row {
     preset: &'static str,
     /// Clusters that its figures are of.
     clusters: f64,
-    gpus: Said,
-    power_w: Said,
+    gpus: PublishedRange,
+    power_w: PublishedRange,
     topology: (&'static str, &'static [&'static str]),
-    oversubscription: Said,
-    cost_usd: Said,
-    mfu: Said,
+    oversubscription: PublishedRange,
+    cost_usd: PublishedRange,
+    mfu: PublishedRange,
     constraint: (&'static str, &'static [&'static str]),
 }
 
 /// A figure that is said: in words, the least and the most.
-type Said = (&'static str, f64, f64);
+type PublishedRange = (&'static str, f64, f64);
 
 const TREES: &[&str] = &["clos", "fat-tree", "ai-zone"];
 const ANY: f64 = f64::INFINITY;
@@ -208,7 +208,7 @@ impl Row {
         let ratio = |figure: f64| format!("1:{}", significant(figure));
         let figure = |table,
                       column,
-                      (said, low, high): Said,
+                      (said, low, high): PublishedRange,
                       of: &dyn Fn(&Reading) -> f64,
                       write: &dyn Fn(f64) -> String| {
             let [told, better] = [told, better].map(|reading| reading.map(of));

@@ -5,7 +5,7 @@ use fabric::hardware::Catalogue;
 use fabric::topology;
 use fabric::transport::Transport;
 use flowsim::Wire;
-use step::published::{Known, RowCluster};
+use step::published::{Publication, RowCluster};
 use step::validate::{fabric_of, routing_of};
 use traffic::collective::{
     ALGORITHMS, Ask, Collective, Communicator, Detail, Group, Limit, Lowered, ScaleUp, Wanted,
@@ -85,7 +85,7 @@ fn flows_take_as_long_as_the_closed_form_says() {
                 nic_gbps: gbps,
                 transport: Some(Transport::Infiniband),
                 queue_pairs: None,
-                nics: Known::Published,
+                nics: Publication::Published,
             };
             let world = World::new(&cluster, &catalogue);
             for collective in Collective::ALL {

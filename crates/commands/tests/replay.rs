@@ -32,7 +32,7 @@ fn played(name: &str, ranks: &[Vec<Node>]) -> Result<Replayed, String> {
         nodes.iter().for_each(|node| writer.node(node).expect("it can be written"));
         writer.finish().expect("it can be written");
     }
-    let report = run(&[folder.clone()], &observe::Watch::default());
+    let report = run(std::slice::from_ref(&folder), &observe::Watch::default());
     let loaded = load("small-128", Purpose::Settings);
     let replayed = replay(&report.observed, &loaded, Engine::Flow, &mut Watch::default());
     std::fs::remove_dir_all(folder).expect("it is there");

@@ -78,7 +78,7 @@ pub struct Domain {
 
 /// Whose failures are looked at.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct DomainQuery<'a> {
     /// Says which cables have transceivers.
     pub catalogue: &'a Catalogue,
     /// The GPUs of the job.
@@ -108,7 +108,7 @@ pub fn usual_rack(fabric: &Fabric) -> usize {
 }
 
 /// The failure domains of a back-end, from cables to racks.
-pub fn domains(fabric: &Fabric, asked: Asked<'_>) -> Vec<Domain> {
+pub fn domains(fabric: &Fabric, asked: DomainQuery<'_>) -> Vec<Domain> {
     let mut survey = Survey::of(fabric, asked);
     let mut found = survey.cables();
     let nics = (0..fabric.nics()).map(|nic| {
@@ -182,7 +182,7 @@ fn scale_out(fabric: &Fabric, node: NodeId) -> impl Iterator<Item = LinkId> + '_
 /// A fabric whose parts fail one by one.
 struct Survey<'a> {
     fabric: &'a Fabric,
-    asked: Asked<'a>,
+    asked: DomainQuery<'a>,
     /// The same fabric, with the failure at hand.
     failing: Fabric,
     routes: Routes,
@@ -199,7 +199,7 @@ struct Survey<'a> {
 }
 
 impl<'a> Survey<'a> {
-    fn of(fabric: &'a Fabric, asked: Asked<'a>) -> Self {
+    fn of(fabric: &'a Fabric, asked: DomainQuery<'a>) -> Self {
         let mut in_job = vec![false; fabric.gpus()];
         let mut job_gpus = vec![0; fabric.nics()];
         for &gpu in asked.job {
@@ -590,8 +590,8 @@ mod tests {
     use super::*;
     use crate::topology::{Aggregation, ClusterConfig, FabricConfig, TopologyKind, build};
 
-    fn asked<'a>(catalogue: &'a Catalogue, job: &'a [u32]) -> Asked<'a> {
-        Asked { catalogue, job, rack_servers: 2 }
+    fn asked<'a>(catalogue: &'a Catalogue, job: &'a [u32]) -> DomainQuery<'a> {
+        DomainQuery { catalogue, job, rack_servers: 2 }
     }
 
     fn of(found: &[Domain], part: PartKind) -> Vec<&Domain> {

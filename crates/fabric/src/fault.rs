@@ -416,13 +416,13 @@ fn later(at: Time, span: Span) -> Time {
 }
 
 /// What is wrong with a key of a fault.
-type Wrong = (&'static str, UnknownName);
+type FaultKeyError = (&'static str, UnknownName);
 
-fn wrong(key: &'static str, reason: String, suggestion: &str) -> Wrong {
+fn wrong(key: &'static str, reason: String, suggestion: &str) -> FaultKeyError {
     (key, UnknownName { reason, suggestion: suggestion.to_owned() })
 }
 
-fn resolve(fabric: &Fabric, config: &FaultConfig) -> Result<Fault, Wrong> {
+fn resolve(fabric: &Fabric, config: &FaultConfig) -> Result<Fault, FaultKeyError> {
     let at = Time::ZERO + config.at;
     let until = match (config.until, config.lasting) {
         (Some(_), Some(_)) => {
@@ -469,7 +469,7 @@ fn resolve(fabric: &Fabric, config: &FaultConfig) -> Result<Fault, Wrong> {
     Ok(Fault { name: config.on.clone(), kind: config.what, at, until, links, nodes })
 }
 
-fn check_kind(kind: FaultKind, until: Time) -> Result<(), Wrong> {
+fn check_kind(kind: FaultKind, until: Time) -> Result<(), FaultKeyError> {
     match kind {
         FaultKind::Flap { period, down } => {
             let down = down.unwrap_or(period / 2);

@@ -23,7 +23,7 @@ pub fn run(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> Outco
     let mut paths = Paths::new(fabric, transfers, &settings.routing, health, settings.seed);
     paths.bundle();
     let links = fabric.links().len();
-    let mut alone = Alone {
+    let mut alone = Undisturbed {
         transfers,
         settings,
         paths,
@@ -62,7 +62,7 @@ pub fn run(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> Outco
     outcome
 }
 
-struct Alone<'a, 'b> {
+struct Undisturbed<'a, 'b> {
     transfers: &'b Transfers,
     settings: &'b Settings,
     paths: Paths<'a>,
@@ -79,7 +79,7 @@ struct Alone<'a, 'b> {
     sent: Vec<f64>,
 }
 
-impl Alone<'_, '_> {
+impl Undisturbed<'_, '_> {
     /// How long an operation takes to its end at the receiver, and from there back.
     fn duration(&mut self, op: OpId) -> Result<(Span, Span), String> {
         let transfers = self.transfers;

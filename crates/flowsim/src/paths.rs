@@ -10,7 +10,8 @@ use fabric::graph::LinkClass;
 use fabric::hash::{FlowKey, ROCE_V2_PORT, UDP, UdpSource};
 use fabric::parts::Parts;
 use fabric::routing::{
-    Demand, Grain, Idle, KnownDemand, NoPath, QueuePairs, Routing, RoutingConfig, Spread, Walker,
+    Demand, EmptyQueues, Grain, KnownDemand, NoPath, QueuePairs, Routing, RoutingConfig, Spread,
+    Walker,
 };
 use fabric::{Fabric, Health, Link, LinkId, NodeId, NodeKind, Routes};
 use traffic::{Connection, ConnectionId, LinkUse, OpKind, Transfers};
@@ -491,7 +492,7 @@ impl<'a> Paths<'a> {
     fn choose_at(&mut self, node: NodeId, of: Option<(usize, Bytes)>) {
         let Some((key, message)) = of.filter(|_| 1 < self.hops.len()) else { return };
         if !self.routing.spreads_at(node, message) {
-            let chosen = self.routing.choose(node, &self.keys[key], 0, &self.hops, &Idle);
+            let chosen = self.routing.choose(node, &self.keys[key], 0, &self.hops, &EmptyQueues);
             self.hops.swap(0, chosen);
             self.hops.truncate(1);
         }

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
-use units::Idle;
+use units::UnusedKeys;
 
 use crate::model::{Mlp, Model, Recompute};
 use crate::parallel::{Axis, ParallelConfig};
@@ -55,13 +55,13 @@ pub struct JobConfig {
 
 impl JobConfig {
     /// Names what has no effect, given the rest of the job and its model.
-    pub fn unused(&self, model: Option<&Model>, idle: &mut Idle) {
+    pub fn unused(&self, model: Option<&Model>, idle: &mut UnusedKeys) {
         self.unused_of_model(model, idle);
         self.unused_of_layout(model, idle);
     }
 
     /// What the model, or its precision, has no use for.
-    fn unused_of_model(&self, model: Option<&Model>, idle: &mut Idle) {
+    fn unused_of_model(&self, model: Option<&Model>, idle: &mut UnusedKeys) {
         let experts = model.and_then(|model| model.experts.as_ref());
         if model.is_some() && experts.is_none() {
             idle.key("moe", "the model has no experts", "a model with experts");
@@ -96,7 +96,7 @@ impl JobConfig {
     }
 
     /// What the degrees, the schedule and the placement have no use for.
-    fn unused_of_layout(&self, model: Option<&Model>, idle: &mut Idle) {
+    fn unused_of_layout(&self, model: Option<&Model>, idle: &mut UnusedKeys) {
         let parallel = &self.parallel;
         let experts = model.and_then(|model| model.experts.as_ref());
         if parallel.cp == 1 {

@@ -23,7 +23,7 @@ use crate::compute::layer::Dropout;
 use crate::config::{AttentionKernel, Loss};
 use crate::model::{Experts, LayerKind, Mlp, Module, Recomputed};
 use crate::parallel::{GroupKind, Reduction, Sharding};
-use crate::partition::Held;
+use crate::partition::RankParameters;
 use crate::resolve::Job;
 
 /// CUDA's context, NCCL's buffers and fragments between allocations; illustrative.
@@ -124,13 +124,13 @@ fn stage_usage(job: &Job, stage: u64) -> Usage {
     }
 }
 
-fn weights(job: &Job, held: Held) -> u64 {
+fn weights(job: &Job, held: RankParameters) -> u64 {
     let bytes = job.precision.bytes();
     if !job.parallel.sharding.shards_weights() {
         return held.total() * bytes;
     }
     // The layer at work and the next one, gathered ahead, less what nobody shares.
-    let others = |held: Held| {
+    let others = |held: RankParameters| {
         let shared = |kind| u64::from(1 < job.layout.group_size(kind));
         held.dense() * shared(GroupKind::Shard) + held.experts * shared(GroupKind::ExpertShard)
     };
@@ -140,7 +140,7 @@ fn weights(job: &Job, held: Held) -> u64 {
     (job.share_of(held) + gathered) * bytes
 }
 
-fn gradients(job: &Job, held: Held) -> u64 {
+fn gradients(job: &Job, held: RankParameters) -> u64 {
     let bytes = job.parallel.gradients.bytes();
     let sharded = job.parallel.sharding.shards_gradients();
     match job.reduction {
@@ -151,7 +151,7 @@ fn gradients(job: &Job, held: Held) -> u64 {
     }
 }
 
-fn optimizer(job: &Job, held: Held) -> u64 {
+fn optimizer(job: &Job, held: RankParameters) -> u64 {
     match job.parallel.sharding {
         Sharding::None => held.total() * job.optimizer.bytes(),
         _ => job.share_of(held) * job.optimizer.bytes(),

@@ -18,7 +18,7 @@ use crate::schedule::{Pipeline, Schedule};
 
 /// Parameters that one rank holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct RankParameters {
     /// Cut by tensor parallelism, alike on all data-parallel ranks.
     pub cut: u64,
     /// Whole on every rank of a tensor group.
@@ -27,7 +27,7 @@ pub struct Held {
     pub experts: u64,
 }
 
-impl Held {
+impl RankParameters {
     /// What data-parallel ranks hold alike: all but the experts.
     pub fn dense(&self) -> u64 {
         self.cut + self.whole
@@ -104,7 +104,7 @@ impl Job {
     }
 
     /// One layer of a kind.
-    pub fn layer_held(&self, kind: LayerKind) -> Held {
+    pub fn layer_held(&self, kind: LayerKind) -> RankParameters {
         let model = &self.model;
         let norms = model.norms_per_layer * model.norm.per_channel() * model.hidden;
         let mut held = self.attention_held();
@@ -124,7 +124,7 @@ impl Job {
     }
 
     /// All of a part, on one rank.
-    pub fn part_held(&self, part: u64) -> Held {
+    pub fn part_held(&self, part: u64) -> RankParameters {
         let layers = self.layers_of(part);
         let moe = self.model.moe_layers_in(layers.start, layers.end);
         let dense = layers.end - layers.start - moe;
@@ -171,54 +171,55 @@ impl Job {
     }
 
     /// One layer of a vision encoder.
-    pub fn encoder_held(&self) -> Held {
-        self.encoder()
-            .map_or(Held::default(), |encoder| self.as_dealt(encoder.layer_held(LayerKind::Dense)))
+    pub fn encoder_held(&self) -> RankParameters {
+        self.encoder().map_or(RankParameters::default(), |encoder| {
+            self.as_dealt(encoder.layer_held(LayerKind::Dense))
+        })
     }
 
     /// The ends of a vision encoder, which are not cut but for the projector.
-    pub fn projector_held(&self) -> Held {
-        let Some(vision) = self.model.vision else { return Held::default() };
+    pub fn projector_held(&self) -> RankParameters {
+        let Some(vision) = self.model.vision else { return RankParameters::default() };
         let hidden = self.model.hidden;
         let [from, inside, to] = vision.projector(hidden);
         let cut = (from + 1) * inside + inside * to;
         let whole = vision.ends_parameters(hidden) - cut;
-        self.as_dealt(Held { cut: cut / self.vision_tp(), whole, experts: 0 })
+        self.as_dealt(RankParameters { cut: cut / self.vision_tp(), whole, experts: 0 })
     }
 
     /// All of a vision encoder.
-    pub fn vision_held(&self) -> Held {
+    pub fn vision_held(&self) -> RankParameters {
         let layers = self.model.vision.map_or(0, |vision| vision.layers);
         self.encoder_held().times(layers).plus(self.projector_held())
     }
 
     /// What is not cut where images are dealt out is whole on every rank of a tensor group.
-    fn as_dealt(&self, held: Held) -> Held {
+    fn as_dealt(&self, held: RankParameters) -> RankParameters {
         match self.deals_images() {
-            true => Held { cut: 0, whole: held.dense(), experts: 0 },
+            true => RankParameters { cut: 0, whole: held.dense(), experts: 0 },
             false => held,
         }
     }
 
     /// The embedding, learned positions included.
-    pub fn embedding_held(&self) -> Held {
+    pub fn embedding_held(&self) -> RankParameters {
         let hidden = self.model.hidden;
         let whole = self.model.positions * hidden;
-        Held { cut: self.vocab_held() * hidden, whole, experts: 0 }
+        RankParameters { cut: self.vocab_held() * hidden, whole, experts: 0 }
     }
 
     /// The head with the norm before it. A tied head is the embedding itself where one rank has
     /// both, a copy of it where the pipeline parts them.
-    pub fn head_held(&self) -> Held {
+    pub fn head_held(&self) -> RankParameters {
         let hidden = self.model.hidden;
         let shared = self.model.tied_embeddings && self.layout.pp == 1;
         let cut = if shared { 0 } else { self.vocab_held() * hidden };
-        Held { cut, whole: self.model.norm.per_channel() * hidden, experts: 0 }
+        RankParameters { cut, whole: self.model.norm.per_channel() * hidden, experts: 0 }
     }
 
     /// Multi-token-prediction layers: a layer, the projection of two streams into one, three
     /// norms. They use the model's embedding and head, of which no further copy is counted.
-    pub fn mtp_held(&self) -> Held {
+    pub fn mtp_held(&self) -> RankParameters {
         let hidden = self.model.hidden;
         let kind = self.model.kind(self.model.layers.saturating_sub(1));
         let mut held = self.layer_held(kind);
@@ -228,13 +229,15 @@ impl Job {
     }
 
     /// All that one rank of a stage holds. With DualPipe that is two parts.
-    pub fn stage_held(&self, stage: u64) -> Held {
+    pub fn stage_held(&self, stage: u64) -> RankParameters {
         let parts = self.pipeline().parts_of(stage);
-        parts.into_iter().fold(Held::default(), |sum, part| sum.plus(self.part_held(part)))
+        parts
+            .into_iter()
+            .fold(RankParameters::default(), |sum, part| sum.plus(self.part_held(part)))
     }
 
     /// How much of that a rank keeps where copies share one.
-    pub fn share_of(&self, held: Held) -> u64 {
+    pub fn share_of(&self, held: RankParameters) -> u64 {
         let ranks = |kind| self.layout.group_size(kind);
         held.dense().div_ceil(ranks(GroupKind::Shard))
             + held.experts.div_ceil(ranks(GroupKind::ExpertShard))
@@ -250,7 +253,7 @@ impl Job {
         self.schedule == Schedule::DualPipe && 1 < self.layout.pp
     }
 
-    fn attention_held(&self) -> Held {
+    fn attention_held(&self) -> RankParameters {
         let Model { hidden, heads, head_dim, biases, .. } = self.model;
         let tp = self.layout.tp;
         let norm = self.model.norm.per_channel();
@@ -258,19 +261,21 @@ impl Job {
             None => {
                 let qkv = (heads / tp + 2 * self.kv_heads_held()) * head_dim;
                 let bias = if biases.qkv { qkv } else { 0 };
-                Held { cut: hidden * qkv + bias, ..Held::default() }
+                RankParameters { cut: hidden * qkv + bias, ..RankParameters::default() }
             }
             Some(latent) => {
                 let score = heads / tp * (latent.nope + latent.rope);
                 let values = latent.kv_rank * (heads / tp) * (latent.nope + head_dim);
                 let down = hidden * (latent.kv_rank + latent.rope) + norm * latent.kv_rank;
                 match latent.q_rank {
-                    Some(rank) => Held {
+                    Some(rank) => RankParameters {
                         cut: rank * score + values,
                         whole: down + hidden * rank + norm * rank,
                         experts: 0,
                     },
-                    None => Held { cut: hidden * score + values, whole: down, experts: 0 },
+                    None => {
+                        RankParameters { cut: hidden * score + values, whole: down, experts: 0 }
+                    }
                 }
             }
         };
@@ -281,7 +286,7 @@ impl Job {
         held
     }
 
-    fn mlp_held(&self, ffn: u64, cut: u64) -> Held {
+    fn mlp_held(&self, ffn: u64, cut: u64) -> RankParameters {
         let Model { hidden, mlp, biases, .. } = self.model;
         let ffn = ffn / cut;
         let Biases { mlp: biased, .. } = biases;
@@ -290,7 +295,7 @@ impl Job {
             (true, Mlp::Gated) => 2 * ffn,
             (true, Mlp::Gelu) => ffn,
         };
-        Held {
+        RankParameters {
             cut: mlp.matrices() * hidden * ffn + bias,
             whole: if biased { hidden } else { 0 },
             experts: 0,
@@ -339,7 +344,7 @@ mod tests {
             let parallel = ParallelConfig { tp, pp, dp: Some(64), ep, ..ParallelConfig::default() };
             let job = job(name, parallel, Schedule::OneForwardOneBackward);
             let model = &job.model;
-            let mut held = Held::default();
+            let mut held = RankParameters::default();
             for stage in 0..pp {
                 held = held.plus(job.stage_held(stage));
             }

@@ -46,7 +46,7 @@ pub struct Call {
     /// How often in a row: the steps of a ring that passes blocks on.
     pub times: u64,
     /// What it can run beside.
-    pub beside: Beside,
+    pub beside: OverlapsWith,
     /// Who has more of its bytes than others.
     pub spread: Spread,
 }
@@ -60,7 +60,7 @@ impl Call {
 
 /// What a call can run beside, if software makes use of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beside {
+pub enum OverlapsWith {
     /// Nothing: what follows needs all of it.
     Nothing,
     /// The matrix product that feeds it or that it feeds, cut into pieces (user buffers).
@@ -293,7 +293,7 @@ impl Program {
             collective: Collective::AllGather,
             bytes,
             times: 1,
-            beside: Beside::Microbatch,
+            beside: OverlapsWith::Microbatch,
             spread: Spread::Even,
         })
     }
@@ -430,7 +430,7 @@ fn message_call(name: &'static str, bytes: Bytes) -> Call {
         collective: Collective::SendRecv,
         bytes,
         times: 1,
-        beside: Beside::Microbatch,
+        beside: OverlapsWith::Microbatch,
         spread: Spread::Even,
     }
 }

@@ -23,7 +23,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use units::Rate;
 
-use crate::plan::{Task, Told, WirePlan};
+use crate::plan::{RankMessage, Task, WirePlan};
 use crate::run::Ranks;
 
 /// The port that agents listen on unless told otherwise: the one after RoCE's.
@@ -314,7 +314,8 @@ fn attend(
     let (mut child, line) = match begun {
         Ok(begun) => begun,
         Err(reason) => {
-            let told = serde_json::to_string(&Told::Failed(reason.clone())).expect("plain data");
+            let told =
+                serde_json::to_string(&RankMessage::Failed(reason.clone())).expect("plain data");
             let _ = writeln!(write, "{told}").and_then(|()| write.flush());
             return Err(reason);
         }

@@ -29,9 +29,9 @@ use units::{Id, IdVec};
 
 use crate::frame::switch_address;
 use crate::lower::Lowered;
-use crate::plan::{RankPlan, RankResult, Told};
+use crate::plan::{RankMessage, RankPlan, RankResult};
 use crate::rank::tell;
-use crate::run::{Case, Ranks, Seen, run_name};
+use crate::run::{Case, Ranks, RunCounts, run_name};
 use crate::switch::{Counted, LinkCount};
 
 /// Bytes of Ethernet, IPv4, UDP, and of the headers and the check of a packet in the middle of a
@@ -56,8 +56,10 @@ pub fn is_allowed(program: &std::path::Path) -> Result<(), String> {
         .map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&tried.stdout).into_owned();
     match serde_json::from_str(text.lines().next().unwrap_or_default()) {
-        Ok(Told::Ready) => Ok(()),
-        Ok(Told::Failed(reason)) => Err(format!("network namespaces are refused here ({reason})")),
+        Ok(RankMessage::Ready) => Ok(()),
+        Ok(RankMessage::Failed(reason)) => {
+            Err(format!("network namespaces are refused here ({reason})"))
+        }
         _ => Err(format!("network namespaces are refused here: {}", text.trim())),
     }
 }
@@ -153,7 +155,7 @@ pub(crate) fn settle(
 /// ends it. What is wrong is told. Whether the process goes on: not where its controller is gone.
 pub fn hold() -> Result<bool, String> {
     unshare(CloneFlags::CLONE_NEWNET).map_err(|error| format!("unshare: {error}"))?;
-    tell(&Told::Ready);
+    tell(&RankMessage::Ready);
     let mut batches: BTreeMap<&str, String> = BTreeMap::new();
     loop {
         let mut line = String::new();
@@ -174,19 +176,19 @@ pub fn hold() -> Result<bool, String> {
                 for (program, lines) in std::mem::take(&mut batches) {
                     batch(program, &lines)?;
                 }
-                tell(&Told::Ready);
+                tell(&RankMessage::Ready);
             }
             "get" => {
                 let questions = rest.split(';').map(|one| format!("route get {one}\n"));
                 let answers = batch("ip", &questions.collect::<String>())?;
-                tell(&Told::Text(answers));
+                tell(&RankMessage::Text(answers));
             }
             "count" => {
                 let text = std::fs::read_to_string("/proc/self/net/dev");
-                tell(&Told::Text(text.map_err(|error| error.to_string())?));
+                tell(&RankMessage::Text(text.map_err(|error| error.to_string())?));
             }
             // None of the queueing disciplines need be there that could mark; a filter may.
-            "mark" => tell(&Told::Text(batch("nft", rest).err().unwrap_or_default())),
+            "mark" => tell(&RankMessage::Text(batch("nft", rest).err().unwrap_or_default())),
             "done" => return Ok(true),
             other => return Err(format!("no such word: {other}")),
         }
@@ -466,7 +468,7 @@ pub(crate) fn wire<'a>(
     let count = wiring.process.len();
     let soon = || Instant::now() + Duration::from_secs(30);
     let mut nodes = Ranks::start(&case.options.program, count, &["--namespace"])?;
-    nodes.hear(count, soon(), |_, told| matches!(told, Told::Ready))?;
+    nodes.hear(count, soon(), |_, told| matches!(told, RankMessage::Ready))?;
     batch("ip", &wiring.links(&nodes.ids())).map_err(Failure::Run)?;
     for (node, process) in &wiring.process {
         for line in wiring.commands(*node, addresses, case.settings) {
@@ -474,7 +476,7 @@ pub(crate) fn wire<'a>(
         }
         nodes.say(*process, "apply")?;
     }
-    nodes.hear(count, soon(), |_, told| matches!(told, Told::Ready))?;
+    nodes.hear(count, soon(), |_, told| matches!(told, RankMessage::Ready))?;
     wiring.let_mark(&mut nodes, case.settings)?;
     if wiring.ipv6 {
         // Devices take a moment until they carry IPv6.
@@ -488,7 +490,7 @@ pub(crate) fn run(
     case: &Case<'_>,
     lowered: &Lowered,
     plans: Vec<RankPlan>,
-) -> Result<(Vec<RankResult>, Seen), Failure> {
+) -> Result<(Vec<RankResult>, RunCounts), Failure> {
     let addresses: Vec<IpAddr> = plans.iter().map(|plan| plan.address).collect();
     let (wiring, mut nodes) = wire(case, &addresses, true)?;
     // Without a packet at hand the kernel leaves out a step of policy 3 over IPv6.
@@ -519,7 +521,7 @@ pub(crate) fn run(
         Err(why) => (false, format!("no marks here: {why}")),
     };
     let (counted, is_random) = (Some(counted), !has_seed());
-    Ok((results, Seen { counted, paths, marks, is_random, said: Some(said) }))
+    Ok((results, RunCounts { counted, paths, marks, is_random, said: Some(said) }))
 }
 
 /// Bytes and packets that every device of a switch has sent.

@@ -3,7 +3,7 @@
 use commands::Failure;
 use commands::world::{JobWorld, assumptions};
 use scenario::Loaded;
-use step::network::{Beside, Runner};
+use step::network::{EngineContext, Runner};
 use step::predict::predict_on;
 use traffic::collective::Detail;
 use traffic::{NotRun, Transfers};
@@ -35,7 +35,7 @@ pub fn transfers(
         largest: Some(largest),
         most_operations: MOST_OPERATIONS,
         known: Vec::new(),
-        beside: Beside::default(),
+        beside: EngineContext::default(),
         once: false,
     };
     predict_on(world.world(), &assumptions(loaded), Some(runner))

@@ -264,7 +264,7 @@ pub struct Traced {
 /// What a rank tells.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Told {
+pub enum RankMessage {
     /// Its sockets are open.
     Ready,
     /// It has everything and everything it sent was acknowledged.

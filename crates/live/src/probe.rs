@@ -30,7 +30,7 @@ use units::{Random, Rate};
 use crate::agent::Agents;
 use crate::frame::{DATA_DSCP, switch_address};
 use crate::multipath;
-use crate::plan::{Probe, ProbePlan, Task, Told, Traced, WirePlan};
+use crate::plan::{Probe, ProbePlan, RankMessage, Task, Traced, WirePlan};
 use crate::run::{Case, Options, Places, Ranks, run_name};
 use crate::switch::{Injected, Setup, Switches};
 
@@ -95,7 +95,7 @@ pub struct ProbeReport {
     /// Those that were not answered.
     pub unanswered: usize,
     /// Paths by their routers, and how many queue pairs took each.
-    pub taken: Vec<Taken>,
+    pub taken: Vec<ProbedPath>,
     /// What each router chose from.
     pub routers: Vec<Router>,
     /// What becomes of DSCPs.
@@ -118,7 +118,7 @@ pub struct ProbeReport {
 
 /// A path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Taken {
+pub struct ProbedPath {
     /// Its routers.
     pub routers: Vec<String>,
     /// Queue pairs.
@@ -210,7 +210,7 @@ impl ProbeOptions {
 
 /// What came back: by probe who answered, and what arrived, in order.
 #[derive(Default)]
-struct Heard {
+struct ProbeReplies {
     routers: BTreeMap<[u32; 2], Traced>,
     arrived: Vec<Traced>,
 }
@@ -228,7 +228,7 @@ impl Field<'_> {
     }
 
     /// Sends rounds from one end to the other.
-    fn send(&self, plans: [ProbePlan; 2], keeps_limits: bool) -> Result<Heard, Failure> {
+    fn send(&self, plans: [ProbePlan; 2], keeps_limits: bool) -> Result<ProbeReplies, Failure> {
         let run = run_name();
         match self {
             Self::Agents(agents) => {
@@ -257,7 +257,11 @@ impl Field<'_> {
 }
 
 /// Probes through a switch in a thread of this process.
-fn through_switch(case: &Case<'_>, run: &str, mut plans: [ProbePlan; 2]) -> Result<Heard, Failure> {
+fn through_switch(
+    case: &Case<'_>,
+    run: &str,
+    mut plans: [ProbePlan; 2],
+) -> Result<ProbeReplies, Failure> {
     let name = format!("{run}/switch");
     plans.iter_mut().for_each(|plan| plan.wire = WirePlan::Switch(name.clone()));
     let (fabric, settings, hosts) = (case.fabric, case.settings, case.hosts());
@@ -293,7 +297,7 @@ fn exchange(
     run: &str,
     ends: [usize; 2],
     plans: [ProbePlan; 2],
-) -> Result<Heard, Failure> {
+) -> Result<ProbeReplies, Failure> {
     let [probing, listening] = &plans;
     let takes = probing.takes_ms() + probing.wait_ms + listening.wait_ms + 30_000;
     let takes = Duration::from_millis(takes);
@@ -302,12 +306,12 @@ fn exchange(
         ranks.say(end, &line)?;
     }
     let soon = Instant::now() + Duration::from_secs(30);
-    ranks.hear(2, soon, |_, told| matches!(told, Told::Ready))?;
+    ranks.hear(2, soon, |_, told| matches!(told, RankMessage::Ready))?;
     ranks.say(ends[1], "go")?;
     ranks.say(ends[0], "go")?;
-    let mut heard = Heard::default();
+    let mut heard = ProbeReplies::default();
     ranks.hear(2, Instant::now() + takes, |number, told| {
-        let Told::Traced(traced) = told else { return false };
+        let RankMessage::Traced(traced) = told else { return false };
         for one in traced {
             if number == ends[1] {
                 heard.arrived.push(one);
@@ -424,7 +428,7 @@ fn find(
 }
 
 /// The routers of a round in order, as far as they answered.
-fn path(round: usize, hops: usize, heard: &Heard) -> Vec<Option<IpAddr>> {
+fn path(round: usize, hops: usize, heard: &ProbeReplies) -> Vec<Option<IpAddr>> {
     let at = |probe: usize| {
         let traced = heard.routers.get(&[round as u32, probe as u32])?;
         (!traced.is_end).then_some(traced.from)
@@ -432,7 +436,7 @@ fn path(round: usize, hops: usize, heard: &Heard) -> Vec<Option<IpAddr>> {
     (0..hops).map(at).collect()
 }
 
-fn understand(report: &mut ProbeReport, rounds: &Rounds, heard: &Heard) {
+fn understand(report: &mut ProbeReport, rounds: &Rounds, heard: &ProbeReplies) {
     let tracing = rounds.spread.start..rounds.same.end;
     // Who answers from the last hop that anybody answered from: after that there is the end.
     let answered = heard
@@ -478,7 +482,7 @@ fn understand(report: &mut ProbeReport, rounds: &Rounds, heard: &Heard) {
             report.routers.push(Router { router, hop: hop + 1, queue_pairs, used, of: None });
         }
     }
-    let as_text = |(routers, queue_pairs): (Vec<IpAddr>, usize)| Taken {
+    let as_text = |(routers, queue_pairs): (Vec<IpAddr>, usize)| ProbedPath {
         routers: routers.iter().map(IpAddr::to_string).collect(),
         queue_pairs,
     };
@@ -498,7 +502,7 @@ fn understand(report: &mut ProbeReport, rounds: &Rounds, heard: &Heard) {
 }
 
 /// What arrived of bursts: DSCPs, who passed whom, and marks.
-fn classes(report: &mut ProbeReport, rounds: &Rounds, heard: &Heard) {
+fn classes(report: &mut ProbeReport, rounds: &Rounds, heard: &ProbeReplies) {
     for (round, dscp) in rounds.classes.clone().zip(DSCPS) {
         let burst = rounds.all[round].len() as u32 - 1;
         let mine: Vec<&Traced> =

@@ -1,7 +1,7 @@
 //! The process of a rank: reads its plan, waits for the word, sends and receives, tells.
 //!
 //! Standard input: a line with the name of the run and the plan, a line `go`; its end is the end of
-//! the process. Standard output: one line of JSON for each thing that is told ([`Told`]). The
+//! the process. Standard output: one line of JSON for each thing that is told ([`RankMessage`]). The
 //! process blocks in `ppoll` and never spins.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
-use packetsim::admission::{AdmissionPolicy, Asked, GrantLedger};
+use packetsim::admission::{AdmissionPolicy, GrantLedger, SenderDemand};
 use packetsim::cc::Circumstances;
 use roce::packet::{decode, decode_ip, encode, encode_ip};
 use roce::queue_pair::{Config, Event, Kind, Receive, Repeat, Work};
@@ -22,7 +22,7 @@ use units::{Bytes, Rate, Span, Time};
 use crate::capture::Capture;
 use crate::frame::{self, CONTROL_DSCP};
 use crate::memory::{CLEARED, CLEARS, Regions};
-use crate::plan::{After, PairResult, RankPlan, RankResult, Task, Told, WirePlan};
+use crate::plan::{After, PairResult, RankMessage, RankPlan, RankResult, Task, WirePlan};
 use crate::record;
 use crate::wire::Wire;
 
@@ -60,10 +60,10 @@ pub fn main(local: UnixDatagram) -> Result<(), String> {
         Task::Run(plan) => plan,
         Task::Probe(plan) => {
             let mut prober = crate::trace::Prober::open(plan, &run, local).map_err(failed)?;
-            tell(&Told::Ready);
+            tell(&RankMessage::Ready);
             if line()?.trim() == "go" {
                 let traced = prober.run().map_err(|error| format!("probing: {error}"))?;
-                tell(&Told::Traced(traced));
+                tell(&RankMessage::Traced(traced));
                 // The others may still be listening: the end of the input is everybody's.
                 line()?;
             }
@@ -71,7 +71,7 @@ pub fn main(local: UnixDatagram) -> Result<(), String> {
         }
     };
     let mut rank = Rank::open(*plan, &run, local).map_err(failed)?;
-    tell(&Told::Ready);
+    tell(&RankMessage::Ready);
     match line()?.trim() {
         "go" => rank.run(),
         "" => Ok(()),
@@ -80,7 +80,7 @@ pub fn main(local: UnixDatagram) -> Result<(), String> {
 }
 
 /// Tells the controller something; a controller that is gone hears nothing.
-pub fn tell(told: &Told) {
+pub fn tell(told: &RankMessage) {
     let mut out = io::stdout().lock();
     let text = serde_json::to_string(told).expect("plain data");
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
@@ -216,7 +216,7 @@ impl Rank {
                 if let Some(log) = &self.log {
                     log.borrow_mut().flush().map_err(failed)?;
                 }
-                tell(&Told::Done(Box::new(self.result.clone())));
+                tell(&RankMessage::Done(Box::new(self.result.clone())));
             }
             if most < self.begin.elapsed() {
                 let (ms, left) = (most.as_millis(), self.left);
@@ -286,7 +286,7 @@ impl Rank {
         let rules = self.plan.admission.rules(self.plan.mtu);
         let plan = self.plan.pairs[at];
         let (granted, expected, queued) = self.grants[at];
-        let asked = Asked { expected, granted, end: plan.packets, queued };
+        let asked = SenderDemand { expected, granted, end: plan.packets, queued };
         let (to, queued) = self.ledger.extend(&rules, at, asked);
         self.grants[at] = (to, expected, queued);
         if granted < to {

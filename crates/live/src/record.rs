@@ -17,7 +17,7 @@ use units::{Bytes, Time};
 /// What a control was told.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Told {
+pub enum ControlFact {
     /// At the sender: payload left.
     Sent(u64),
     /// At the sender: payload was acknowledged: its size, the sums acknowledged and sent, when the
@@ -41,7 +41,7 @@ pub struct Step {
     /// When, in picoseconds.
     pub at_ps: u64,
     /// What was told.
-    pub told: Told,
+    pub told: ControlFact,
     /// At the sender: the rate after it.
     pub rate_bps: Option<u64>,
     /// At the receiver: whether a notification follows.
@@ -76,7 +76,7 @@ impl Sender {
         Self { pair, inner, log }
     }
 
-    fn note(&self, now: Time, told: Told) {
+    fn note(&self, now: Time, told: ControlFact) {
         let rate_bps = Some(self.inner.limit().rate.as_bps());
         let step = Step { pair: self.pair, at_ps: now.as_ps(), told, rate_bps, notify: None };
         write(&self.log, &step);
@@ -90,29 +90,29 @@ impl cc::Sender for Sender {
 
     fn on_sent(&mut self, now: Time, size: Bytes) {
         self.inner.on_sent(now, size);
-        self.note(now, Told::Sent(size.get()));
+        self.note(now, ControlFact::Sent(size.get()));
     }
 
     fn on_ack(&mut self, now: Time, ack: &cc::Ack<'_>) {
         self.inner.on_ack(now, ack);
         let sizes = (ack.size.get(), ack.through, ack.sent_through);
-        let told = Told::Ack(sizes.0, sizes.1, sizes.2, ack.sent_at.as_ps(), ack.marked);
+        let told = ControlFact::Ack(sizes.0, sizes.1, sizes.2, ack.sent_at.as_ps(), ack.marked);
         self.note(now, told);
     }
 
     fn on_notified(&mut self, now: Time) {
         self.inner.on_notified(now);
-        self.note(now, Told::Notified);
+        self.note(now, ControlFact::Notified);
     }
 
     fn on_loss(&mut self, now: Time, loss: cc::Loss) {
         self.inner.on_loss(now, loss);
-        self.note(now, Told::Loss(loss == cc::Loss::Timeout));
+        self.note(now, ControlFact::Loss(loss == cc::Loss::Timeout));
     }
 
     fn on_timer(&mut self, now: Time) {
         self.inner.on_timer(now);
-        self.note(now, Told::Timer);
+        self.note(now, ControlFact::Timer);
     }
 
     fn is_resting(&self) -> bool {
@@ -142,7 +142,7 @@ impl Receiver {
 impl cc::Receiver for Receiver {
     fn on_data(&mut self, now: Time, data: &cc::Data) -> cc::Feedback {
         let feedback = self.inner.on_data(now, data);
-        let told = Told::Data(data.size.get(), data.marked);
+        let told = ControlFact::Data(data.size.get(), data.marked);
         let (at_ps, notify) = (now.as_ps(), Some(feedback.notify));
         write(&self.log, &Step { pair: self.pair, at_ps, told, rate_bps: None, notify });
         feedback
@@ -179,7 +179,7 @@ pub fn replay(
             serde_json::from_str(&line).map_err(|error| wrong(number, error.to_string()))?;
         into.steps += 1;
         let now = Time::from_ps(step.at_ps);
-        if let Told::Data(size, marked) = step.told {
+        if let ControlFact::Data(size, marked) = step.told {
             let Some(fresh) = config.receiver() else { continue };
             let receiver = receivers.entry(step.pair).or_insert(fresh);
             let said = receiver.on_data(now, &cc::Data { size: Bytes::new(size), marked });
@@ -201,18 +201,18 @@ pub fn replay(
     Ok(())
 }
 
-fn tell(sender: &mut dyn cc::Sender, now: Time, told: Told) {
+fn tell(sender: &mut dyn cc::Sender, now: Time, told: ControlFact) {
     match told {
-        Told::Sent(size) => sender.on_sent(now, Bytes::new(size)),
-        Told::Ack(size, through, sent_through, sent_at, marked) => {
+        ControlFact::Sent(size) => sender.on_sent(now, Bytes::new(size)),
+        ControlFact::Ack(size, through, sent_through, sent_at, marked) => {
             let (size, sent_at) = (Bytes::new(size), Time::from_ps(sent_at));
             sender
                 .on_ack(now, &cc::Ack { size, through, sent_through, sent_at, marked, hops: &[] });
         }
-        Told::Notified => sender.on_notified(now),
-        Told::Loss(true) => sender.on_loss(now, cc::Loss::Timeout),
-        Told::Loss(false) => sender.on_loss(now, cc::Loss::Reported),
-        Told::Timer => sender.on_timer(now),
-        Told::Data(..) => {}
+        ControlFact::Notified => sender.on_notified(now),
+        ControlFact::Loss(true) => sender.on_loss(now, cc::Loss::Timeout),
+        ControlFact::Loss(false) => sender.on_loss(now, cc::Loss::Reported),
+        ControlFact::Timer => sender.on_timer(now),
+        ControlFact::Data(..) => {}
     }
 }

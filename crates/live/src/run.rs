@@ -35,7 +35,7 @@ use crate::beside;
 use crate::frame::DATA_DSCP;
 use crate::lower::{Lowered, Pair, Shape, lower, pairs_of};
 use crate::multipath;
-use crate::plan::{PairResult, RankPlan, RankResult, Task, Told, WirePlan};
+use crate::plan::{PairResult, RankMessage, RankPlan, RankResult, Task, WirePlan};
 use crate::record::{Replayed, replay};
 pub use crate::switch::Injected;
 use crate::switch::{Counted, Host, Setup, Switches};
@@ -292,7 +292,7 @@ pub(crate) struct Case<'a> {
 
 /// What was seen of a run besides what ranks told.
 #[derive(Default)]
-pub(crate) struct Seen {
+pub(crate) struct RunCounts {
     pub(crate) counted: Option<Counted>,
     /// By queue pair: the links of its path, where that is known.
     pub(crate) paths: Option<beside::Paths>,
@@ -325,7 +325,7 @@ impl Case<'_> {
                 let mut ranks = agents.connect(self.ranks)?;
                 let results = ranks.run(&run_name(), plans, self.options.most_s)?;
                 // Whatever is between them may mark, and receivers see it.
-                (results, Seen { marks: true, ..Seen::default() })
+                (results, RunCounts { marks: true, ..RunCounts::default() })
             }
             _ => self.through_switch(&lowered, plans)?,
         };
@@ -513,13 +513,13 @@ impl Case<'_> {
         &self,
         lowered: &Lowered,
         mut plans: Vec<RankPlan>,
-    ) -> Result<(Vec<RankResult>, Seen), Failure> {
+    ) -> Result<(Vec<RankResult>, RunCounts), Failure> {
         let run = run_name();
         let failed = |error: std::io::Error| Failure::Run(format!("the switch failed: {error}"));
         if self.options.places == Places::Loopback {
             let mut ranks = Ranks::start(&self.options.program, self.ranks, &[])?;
             let results = ranks.run(&run, plans, self.options.most_s)?;
-            return Ok((results, Seen::default()));
+            return Ok((results, RunCounts::default()));
         }
         let name = format!("{run}/switch");
         let hosts = self.hosts();
@@ -550,7 +550,7 @@ impl Case<'_> {
             let counted = counted.map_err(failed)?;
             let paths = measured_paths(lowered, &counted);
             let (counted, paths) = (Some(counted), Some(paths));
-            let seen = Seen { counted, paths, marks: true, ..Seen::default() };
+            let seen = RunCounts { counted, paths, marks: true, ..RunCounts::default() };
             Ok((results?, seen))
         })
     }
@@ -581,7 +581,7 @@ impl Case<'_> {
         bytes: Bytes,
         lowered: &Lowered,
         results: &[RankResult],
-        seen: &Seen,
+        seen: &RunCounts,
         (outcome, over): (&Outcome, Span),
     ) -> Row {
         let predicted = self.predicted_paths(&lowered.pairs);
@@ -648,13 +648,13 @@ impl Case<'_> {
     }
 
     /// How full the fullest uplinks are, where the kernel chose.
-    fn fullest(&self, seen: &Seen) -> Option<Fullest> {
+    fn fullest(&self, seen: &RunCounts) -> Option<Fullest> {
         let is_kernel = self.options.places == Places::Namespaces;
         beside::fullest(self.fabric, seen.paths.as_ref().filter(|_| is_kernel)?)
     }
 
     /// The ports of switches that lead to ranks.
-    fn ports(&self, seen: &Seen, outcome: &Outcome) -> Vec<Port> {
+    fn ports(&self, seen: &RunCounts, outcome: &Outcome) -> Vec<Port> {
         let counted = seen.counted.as_ref().filter(|_| self.options.places == Places::Switch);
         let Some(counted) = counted else { return Vec::new() };
         let to_rank = |rank: usize| {
@@ -684,7 +684,7 @@ impl Case<'_> {
         &self,
         pairs: &[Pair],
         predicted: &[BTreeMap<Vec<LinkId>, u64>],
-        seen: &Seen,
+        seen: &RunCounts,
     ) -> Vec<Uplink> {
         let Some(counted) = &seen.counted else { return Vec::new() };
         let mut expected: BTreeMap<LinkId, [u64; 2]> = BTreeMap::new();
@@ -751,7 +751,7 @@ fn measured_paths(lowered: &Lowered, counted: &Counted) -> BTreeMap<usize, Vec<V
     known.collect()
 }
 
-fn packets(results: &[RankResult], seen: &Seen) -> Packets {
+fn packets(results: &[RankResult], seen: &RunCounts) -> Packets {
     let mut all = Packets::default();
     let mut marked = 0;
     for result in results {
@@ -845,7 +845,7 @@ pub(crate) fn run_name() -> String {
 pub(crate) struct Ranks {
     children: Vec<Child>,
     inputs: Vec<Box<dyn Write + Send>>,
-    heard: Receiver<(usize, Result<Told, String>)>,
+    heard: Receiver<(usize, Result<RankMessage, String>)>,
 }
 
 impl Drop for Ranks {
@@ -904,7 +904,7 @@ impl Ranks {
         };
         // Whoever does not listen any more may have told why.
         match self.heard.recv_timeout(Duration::from_secs(1)) {
-            Ok((_, Ok(Told::Failed(reason)))) => Err(Failure::Run(reason)),
+            Ok((_, Ok(RankMessage::Failed(reason)))) => Err(Failure::Run(reason)),
             _ => Err(Failure::Run(format!("process {number} does not listen: {error}"))),
         }
     }
@@ -914,13 +914,13 @@ impl Ranks {
         &self,
         count: usize,
         until: Instant,
-        mut take: impl FnMut(usize, Told) -> bool,
+        mut take: impl FnMut(usize, RankMessage) -> bool,
     ) -> Result<(), Failure> {
         let mut left = count;
         while 0 < left {
             let wait = until.saturating_duration_since(Instant::now());
             match self.heard.recv_timeout(wait) {
-                Ok((_, Ok(Told::Failed(reason)))) | Ok((_, Err(reason))) => {
+                Ok((_, Ok(RankMessage::Failed(reason)))) | Ok((_, Err(reason))) => {
                     return Err(Failure::Run(reason));
                 }
                 Ok((number, Ok(told))) => left -= usize::from(take(number, told)),
@@ -938,7 +938,7 @@ impl Ranks {
         self.say(number, question)?;
         let mut answer = String::new();
         self.hear(1, Instant::now() + Duration::from_secs(30), |_, told| match told {
-            Told::Text(text) => {
+            RankMessage::Text(text) => {
                 answer = text;
                 true
             }
@@ -961,14 +961,14 @@ impl Ranks {
             self.say(number, &line)?;
         }
         let soon = Instant::now() + Duration::from_secs(60);
-        self.hear(count, soon, |_, told| matches!(told, Told::Ready))?;
+        self.hear(count, soon, |_, told| matches!(told, RankMessage::Ready))?;
         for number in 0..count {
             self.say(number, "go")?;
         }
         let end = Instant::now() + Duration::from_secs(most_s + 5);
         let mut results = Vec::new();
         self.hear(count, end, |_, told| match told {
-            Told::Done(result) => {
+            RankMessage::Done(result) => {
                 results.push(*result);
                 true
             }
@@ -983,7 +983,7 @@ impl Ranks {
 fn listen(
     number: usize,
     output: Box<dyn Read + Send>,
-    told: Sender<(usize, Result<Told, String>)>,
+    told: Sender<(usize, Result<RankMessage, String>)>,
 ) {
     std::thread::spawn(move || {
         for line in BufReader::new(output).lines() {

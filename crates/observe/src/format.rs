@@ -7,7 +7,7 @@
 
 pub mod unread;
 
-use crate::input::{Input, Trouble};
+use crate::input::{Input, ReadError};
 use crate::observed::{Observed, Source};
 use crate::records;
 
@@ -21,7 +21,7 @@ pub struct Format {
     /// Whether the first bytes are of this kind. Names of files do not count.
     pub recognises: fn(&Input<'_>) -> bool,
     /// Reads it. `Err` says why it stopped; what was found until then stays.
-    pub read: fn(&mut Input<'_>, &mut Reading<'_>) -> Result<(), Trouble>,
+    pub read: fn(&mut Input<'_>, &mut Reading<'_>) -> Result<(), ReadError>,
 }
 
 /// What a reader fills: the source that it reads, and everything that was observed.

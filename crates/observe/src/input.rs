@@ -40,14 +40,14 @@ impl Watch {
 
 /// Why a reader stopped before the end.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Trouble {
+pub struct ReadError {
     /// The line, counted from 1; 0 where lines mean nothing.
     pub line: u64,
     /// What is wrong, in words, with the place in bytes where there are no lines.
     pub reason: String,
 }
 
-impl Trouble {
+impl ReadError {
     /// Something that is wrong with a file as a whole, or says its place itself.
     pub fn new(reason: impl Into<String>) -> Self {
         Self { line: 0, reason: reason.into() }
@@ -59,7 +59,7 @@ impl Trouble {
     }
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for ReadError {
     fn from(error: io::Error) -> Self {
         Self::new(match error.kind() {
             io::ErrorKind::UnexpectedEof => "ends in the middle".to_owned(),

@@ -36,7 +36,7 @@ pub mod trace;
 use std::path::Path;
 
 pub use format::Format;
-pub use input::{Input, Trouble, Watch};
+pub use input::{Input, ReadError, Watch};
 pub use observed::Observed;
 pub use summary::Summary;
 

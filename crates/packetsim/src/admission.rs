@@ -108,7 +108,7 @@ impl AdmissionConfig {
 
 /// What is known of one sender, in packets of its queue pair.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Asked {
+pub struct SenderDemand {
     /// What has arrived in order.
     pub expected: u32,
     /// What was granted.
@@ -137,8 +137,8 @@ impl<K> Default for GrantLedger<K> {
 impl<K> GrantLedger<K> {
     /// Clears more packets for a sender, as far as the rules allow: up to which, and whether it
     /// waits in turn for more.
-    pub fn extend(&mut self, rules: &GrantRules, sender: K, asked: Asked) -> (u32, bool) {
-        let Asked { expected, granted: mut to, end, mut queued } = asked;
+    pub fn extend(&mut self, rules: &GrantRules, sender: K, asked: SenderDemand) -> (u32, bool) {
+        let SenderDemand { expected, granted: mut to, end, mut queued } = asked;
         let reach = expected.saturating_add(rules.buffer.saturating_mul(rules.window));
         while to < end {
             // A buffer is used again when all of it has arrived.

@@ -17,7 +17,7 @@ use crate::clocks::Clocks;
 use crate::credits::Credits;
 use crate::entropy::{Entropy, Way};
 use crate::exchange::Part;
-use crate::faults::{Trouble, pauses};
+use crate::faults::{LinkFault, pauses};
 use crate::ids::{Maybe, PairId, Raw, SenderId, SwitchId};
 use crate::light_acks::LightAcks;
 use crate::limits::{self, Refusal};
@@ -96,7 +96,7 @@ pub(crate) fn build<'a>(
         lane_pauses: vec![LanePause::default(); links * settings.credits.lanes()],
         lane_counts: vec![LaneCount::default(); links * settings.credits.lanes()],
         credits,
-        troubles: vec![Trouble::None; if faults.is_empty() { 0 } else { links }].into(),
+        troubles: vec![LinkFault::None; if faults.is_empty() { 0 } else { links }].into(),
         damage: if 0.0 < settings.loss || !faults.is_empty() {
             damage(settings, links)
         } else {
@@ -389,8 +389,8 @@ fn lose_what_cannot_arrive(simulation: &mut Simulation<'_>) {
         return;
     }
     let trouble = |link| match fabric.health().is_down(link) {
-        true => Trouble::Down,
-        false => Trouble::None,
+        true => LinkFault::Down,
+        false => LinkFault::None,
     };
     simulation.net.troubles = fabric.links().ids().map(trouble).collect();
     simulation.net.damage = damage(simulation.input.settings, simulation.net.ports.len());

@@ -24,7 +24,7 @@ const NEVER: u64 = u64::MAX;
 
 /// What is wrong with a link.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) enum Trouble {
+pub(crate) enum LinkFault {
     /// Nothing.
     #[default]
     None,
@@ -49,14 +49,14 @@ impl Simulation<'_> {
         for (link, port) in self.net.ports.ids().zip(self.net.ports.iter_mut()) {
             port.set_rate(health.rate(self.input.fabric, link));
         }
-        self.net.troubles.iter_mut().for_each(|trouble| *trouble = Trouble::None);
+        self.net.troubles.iter_mut().for_each(|trouble| *trouble = LinkFault::None);
         for fault in self.input.faults.on(now) {
             if matches!(fault.kind, FaultKind::Grey { .. }) {
-                fault.links.iter().for_each(|link| self.net.troubles[*link] = Trouble::Grey);
+                fault.links.iter().for_each(|link| self.net.troubles[*link] = LinkFault::Grey);
             }
         }
         for link in self.input.fabric.links().ids().filter(|link| health.is_down(*link)) {
-            self.net.troubles[link] = Trouble::Down;
+            self.net.troubles[link] = LinkFault::Down;
         }
         self.clear_failed_links(&health);
         let troubled = self.input.faults.all().iter().filter(|fault| pauses(fault));
@@ -131,19 +131,19 @@ impl Simulation<'_> {
 
     /// Whether a link is out of service.
     pub(crate) fn is_down(&self, link: LinkId) -> bool {
-        matches!(self.net.troubles.get(link), Some(Trouble::Down))
+        matches!(self.net.troubles.get(link), Some(LinkFault::Down))
     }
 
     /// Whether a link damages the packet of so many bytes that has crossed it.
     pub(crate) fn damages_packet(&mut self, link: LinkId, size: u32) -> bool {
         let mut kept = 1.0 - self.input.settings.loss;
         match self.net.troubles.get(link) {
-            Some(Trouble::Down) => return true,
-            Some(Trouble::Grey) => {
+            Some(LinkFault::Down) => return true,
+            Some(LinkFault::Grey) => {
                 let (id, size) = (link, Bytes::new(u64::from(size)));
                 kept *= 1.0 - self.input.faults.loss(id, size, Time::from_ps(self.time.now));
             }
-            Some(Trouble::None) | None => {}
+            Some(LinkFault::None) | None => {}
         }
         kept < 1.0 && kept <= self.net.damage[link].unit()
     }

@@ -5,7 +5,7 @@ use fabric::hardware::Reorder;
 use fabric::routing::QueuePairCost;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Idle, Ranged, Ranges, Rate, Span};
+use units::{Bytes, Ranged, Ranges, Rate, Span, UnusedKeys};
 
 use crate::ids::PairId;
 use crate::ns3::Turns;
@@ -203,7 +203,7 @@ impl Ranged for NicConfig {
 
 impl NicConfig {
     /// Names the cores where the NIC needs none.
-    pub fn unused_cores(&self, idle: &mut Idle) {
+    pub fn unused_cores(&self, idle: &mut UnusedKeys) {
         if self.core_rate.is_none() {
             idle.key("cores", "the NIC moves data itself", "network.transport=tcp");
         }

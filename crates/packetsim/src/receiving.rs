@@ -10,7 +10,7 @@ use fabric::hardware::Reorder;
 use fabric::{LinkId, NodeId};
 use units::{Bytes, Id, Span, Time};
 
-use crate::admission::Asked;
+use crate::admission::SenderDemand;
 use crate::cc::{Data, Feedback};
 use crate::ids::{Maybe, PairId, Raw};
 use crate::packet::{
@@ -267,7 +267,7 @@ impl Simulation<'_> {
         let rules = self.input.rules.admission.rules(self.input.sizes.mtu);
         let inbox = &self.ends.inboxes[number];
         let (expected, granted, queued) = (inbox.expected, inbox.granted, inbox.queued);
-        let asked = Asked { expected, granted, end: self.ends.pairs[number].end, queued };
+        let asked = SenderDemand { expected, granted, end: self.ends.pairs[number].end, queued };
         let ledger = &mut self.ends.grant_ledgers[inbox.node.index()];
         let (to, queued) = ledger.extend(&rules, number, asked);
         self.ends.inboxes[number].queued = queued;

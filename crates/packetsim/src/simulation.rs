@@ -18,7 +18,7 @@ use crate::clocks::Clocks;
 use crate::credits::Credits;
 use crate::entropy::Entropy;
 use crate::exchange::Part;
-use crate::faults::Trouble;
+use crate::faults::LinkFault;
 use crate::ids::{Maybe, PairId, Raw, SenderId, SwitchId};
 use crate::light_acks::LightAcks;
 use crate::limits::{AGE, deal, pieces};
@@ -254,7 +254,7 @@ pub(crate) struct Net {
     pub lane_counts: Vec<LaneCount>,
     pub credits: Credits,
     /// What is wrong with each link; empty without faults.
-    pub troubles: IdVec<LinkId, Trouble>,
+    pub troubles: IdVec<LinkId, LinkFault>,
     /// One stream of dice for each link, where links damage packets.
     pub damage: IdVec<LinkId, units::Random>,
     pub marker: Marker,

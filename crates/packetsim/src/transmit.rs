@@ -8,7 +8,7 @@ use units::Id;
 
 use crate::buffer::MarkWhen;
 use crate::calendar::Event;
-use crate::faults::Trouble;
+use crate::faults::LinkFault;
 use crate::ids::Raw;
 use crate::limits::QUEUE_BYTES;
 use crate::packet::{
@@ -306,7 +306,7 @@ impl Simulation<'_> {
         port.free_at = start + time;
         port.free_ticket = free_ticket;
         // A dead port sends nothing, whatever is put into it.
-        if !matches!(self.net.troubles.get(link), Some(Trouble::Down)) {
+        if !matches!(self.net.troubles.get(link), Some(LinkFault::Down)) {
             port.bytes += size;
             if packet.lane() != 0 {
                 self.net.lane_counts[link.index() * self.input.rules.lanes + packet.lane()]

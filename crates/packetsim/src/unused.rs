@@ -5,7 +5,7 @@
 
 use fabric::hardware::Reorder;
 use fabric::routing::Chooser;
-use units::Idle;
+use units::UnusedKeys;
 
 use crate::admission::AdmissionPolicy;
 use crate::buffer::{BufferConfig, EcnConfig, Organisation};
@@ -14,7 +14,7 @@ use crate::settings::{ControlClass, Overflow, Settings};
 
 impl EcnConfig {
     /// Names what has no effect on marks.
-    fn unused(&self, idle: &mut Idle) {
+    fn unused(&self, idle: &mut UnusedKeys) {
         if !self.enabled {
             idle.all_but("", &["enabled", "when"], "switches do not mark", "`enabled = true`");
         } else if self.min == self.max {
@@ -25,7 +25,7 @@ impl EcnConfig {
 
 impl Settings {
     /// Names what has no effect on packets; `faults` tells whether anything fails in the run.
-    pub fn unused(&self, faults: bool, idle: &mut Idle) {
+    pub fn unused(&self, faults: bool, idle: &mut UnusedKeys) {
         idle.table("routing", |idle| self.routing.unused(Chooser::Switch, idle));
         self.unused_headers(faults, idle);
         self.unused_by_nics(faults, idle);
@@ -77,7 +77,7 @@ impl Settings {
         reads.then_some(["answers to reads are not acknowledged", "another network.nic.verb"])
     }
 
-    fn unused_headers(&self, faults: bool, idle: &mut Idle) {
+    fn unused_headers(&self, faults: bool, idle: &mut UnusedKeys) {
         let mut header = |key: &str, why: &str, used_by: &str| {
             idle.key(&format!("packet.headers.{key}"), why, used_by);
         };
@@ -100,7 +100,7 @@ impl Settings {
         }
     }
 
-    fn unused_by_nics(&self, faults: bool, idle: &mut Idle) {
+    fn unused_by_nics(&self, faults: bool, idle: &mut UnusedKeys) {
         let mut nic = |key: &str, why: &str, used_by: &str| {
             idle.key(&format!("nic.{key}"), why, used_by);
         };
@@ -130,7 +130,7 @@ impl Settings {
         }
     }
 
-    fn unused_by_switches(&self, faults: bool, idle: &mut Idle) {
+    fn unused_by_switches(&self, faults: bool, idle: &mut UnusedKeys) {
         let mut switch = |key: &str, why: &str, used_by: &str| {
             idle.key(&format!("switch.{key}"), why, used_by);
         };
@@ -154,7 +154,7 @@ impl Settings {
         }
     }
 
-    fn unused_buffers(&self, idle: &mut Idle) {
+    fn unused_buffers(&self, idle: &mut UnusedKeys) {
         if self.credits.enabled {
             let (why, used_by) = ("credits are counted instead", "a transport without credits");
             idle.key("buffer", why, used_by);
@@ -177,7 +177,7 @@ impl Settings {
         }
     }
 
-    fn unused_marks(&self, idle: &mut Idle) {
+    fn unused_marks(&self, idle: &mut UnusedKeys) {
         let lanes = usize::from(self.credits.lanes);
         let each_has_its_own = lanes <= self.ecn_of_lane.len();
         idle.table("ecn", |idle| self.ecn.unused(idle));
@@ -196,7 +196,7 @@ impl Settings {
         }
     }
 
-    fn unused_lanes(&self, faults: bool, idle: &mut Idle) {
+    fn unused_lanes(&self, faults: bool, idle: &mut UnusedKeys) {
         let on = "network.pfc.enabled=true";
         if self.credits.enabled {
             idle.key("pfc.enabled", "credits take its place", "a transport without credits");

@@ -20,7 +20,7 @@ use crate::watched::watched;
 const WIDTH: usize = 100;
 
 /// What is kept of an answer, to be drawn or read when somebody wants to.
-pub(crate) trait Known: Send + Sync {
+pub(crate) trait StoredAnswer: Send + Sync {
     /// What people see.
     fn sheet(&self) -> Sheet;
 
@@ -45,7 +45,7 @@ pub(crate) fn no_table(name: &str) -> Failure {
 /// An answer that has no tables.
 pub(crate) struct Shown<A>(pub(crate) A);
 
-impl<A: report::Answer + Send + Sync> Known for Shown<A> {
+impl<A: report::Answer + Send + Sync> StoredAnswer for Shown<A> {
     fn sheet(&self) -> Sheet {
         self.0.sheet()
     }
@@ -64,7 +64,7 @@ pub(crate) struct Answer {
     about: Option<Loaded>,
     what: Option<About>,
     unused: Vec<Unused>,
-    known: Box<dyn Known>,
+    known: Box<dyn StoredAnswer>,
 }
 
 impl Answer {
@@ -74,7 +74,7 @@ impl Answer {
         about: Option<Loaded>,
         vain: Vec<Unused>,
         report: A,
-        known: impl FnOnce(A) -> Box<dyn Known>,
+        known: impl FnOnce(A) -> Box<dyn StoredAnswer>,
     ) -> Result<Self, Failure> {
         let mut unused = answer::unused(about.as_ref(), &report);
         unused.extend(vain);

@@ -26,7 +26,7 @@ use traffic::Outcome;
 use traffic::collective::Collective;
 use units::{Bytes, Span, Unused};
 
-use crate::answer::{Answer, Known, Shown, no_table};
+use crate::answer::{Answer, Shown, StoredAnswer, no_table};
 use crate::given::{Scenario, outside};
 use crate::transfers;
 use crate::watched::watched;
@@ -240,7 +240,7 @@ struct Step {
     prediction: Prediction,
 }
 
-impl Known for Step {
+impl StoredAnswer for Step {
     fn sheet(&self) -> Sheet {
         report::Answer::sheet(&self.report)
     }
@@ -272,7 +272,7 @@ struct Ran {
     outcome: Outcome,
 }
 
-impl Known for Ran {
+impl StoredAnswer for Ran {
     fn sheet(&self) -> Sheet {
         report::Answer::sheet(&self.report)
     }
@@ -499,7 +499,7 @@ struct Wire {
     report: wire::Report,
 }
 
-impl Known for Wire {
+impl StoredAnswer for Wire {
     fn sheet(&self) -> Sheet {
         report::Answer::sheet(&self.report)
     }

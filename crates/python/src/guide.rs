@@ -14,7 +14,7 @@ use report::Sheet;
 use scenario::{Loaded, Problem, Purpose, Request, load};
 use units::Span;
 
-use crate::answer::{Answer, Known, Shown};
+use crate::answer::{Answer, Shown, StoredAnswer};
 use crate::ask::{How, quantity, watch};
 use crate::given::Scenario;
 use crate::watched::watched;
@@ -101,7 +101,7 @@ struct Advised {
     request: Request,
 }
 
-impl Known for Advised {
+impl StoredAnswer for Advised {
     fn sheet(&self) -> Sheet {
         report::Answer::sheet(&self.advice)
     }

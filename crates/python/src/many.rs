@@ -11,14 +11,14 @@ use report::Sheet;
 use scenario::{Engine, Loaded, Purpose, Request};
 use sweep::{Grid, Options, Outlook, Plan, Selection, Show, ShowOptions, Summary};
 
-use crate::answer::{Answer, Known, Shown, no_table};
+use crate::answer::{Answer, Shown, StoredAnswer, no_table};
 use crate::given::{outside, toml_of};
 use crate::watched::watched;
 
 /// A grid, as Python names it.
 #[derive(FromPyObject, Clone, Debug)]
 #[pyo3(from_item_all)]
-pub(crate) struct Given {
+pub(crate) struct GridInput {
     /// A grid file.
     path: Option<PathBuf>,
     /// Or the JSON of its tables.
@@ -29,7 +29,7 @@ pub(crate) struct Given {
     threads: Option<u16>,
 }
 
-impl Given {
+impl GridInput {
     /// Reads it, with what the environment says.
     fn grid(&self) -> Result<Grid, Failure> {
         let request = Request { purpose: Purpose::Settings, ..outside() };
@@ -56,12 +56,12 @@ impl Given {
 }
 
 /// What a sweep says, with its tables.
-struct Told {
+struct SweepAnswer {
     show: Show,
     out: PathBuf,
 }
 
-impl Known for Told {
+impl StoredAnswer for SweepAnswer {
     fn sheet(&self) -> Sheet {
         report::Answer::sheet(&self.show)
     }
@@ -80,7 +80,7 @@ impl Known for Told {
 
 fn told(command: &'static str, out: PathBuf, goals: Vec<String>) -> Result<Answer, Failure> {
     let show = sweep::show(&out, &ShowOptions { goals, ..Default::default() })?;
-    Answer::new(command, None, Vec::new(), show, |show| Box::new(Told { show, out }))
+    Answer::new(command, None, Vec::new(), show, |show| Box::new(SweepAnswer { show, out }))
 }
 
 fn execute(
@@ -106,7 +106,11 @@ fn keep(grid: &Grid, plan: &Plan, out: &Path) -> Result<(), Failure> {
 
 /// How many cases, how long, how much memory; kept in a folder if one is given.
 #[pyfunction]
-pub(crate) fn sweep_plan(py: Python<'_>, given: Given, out: Option<PathBuf>) -> PyResult<Answer> {
+pub(crate) fn sweep_plan(
+    py: Python<'_>,
+    given: GridInput,
+    out: Option<PathBuf>,
+) -> PyResult<Answer> {
     watched(py, |_| {
         let (grid, threads) = (given.grid()?, given.threads());
         let outlook: Outlook = sweep::outlook(&grid, grid.plan(threads)?, threads)?;
@@ -123,7 +127,7 @@ pub(crate) fn sweep_plan(py: Python<'_>, given: Given, out: Option<PathBuf>) -> 
 #[pyfunction]
 pub(crate) fn sweep_run(
     py: Python<'_>,
-    given: Given,
+    given: GridInput,
     out: PathBuf,
     goals: Vec<String>,
     replace: bool,
@@ -146,7 +150,7 @@ pub(crate) fn sweep_run(
 #[pyfunction]
 pub(crate) fn sweep_exec(
     py: Python<'_>,
-    given: Given,
+    given: GridInput,
     out: PathBuf,
     cases: Vec<usize>,
 ) -> PyResult<Answer> {

@@ -148,12 +148,12 @@ fn integers(column: &ArrayRef, name: &str, first: usize) -> Result<Vec<u64>, Fai
 }
 
 /// A row, and what stands there that is no whole number.
-type Wrong = (usize, Option<String>);
+type CellError = (usize, Option<String>);
 
 fn whole<T: ArrowPrimitiveType>(
     column: &ArrayRef,
     read: impl Fn(T::Native) -> Option<u64>,
-) -> Result<Vec<u64>, Wrong>
+) -> Result<Vec<u64>, CellError>
 where
     T::Native: ToString,
 {

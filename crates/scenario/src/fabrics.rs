@@ -11,7 +11,7 @@ const KEPT: usize = 16;
 
 /// What a fabric was built from, and what came out.
 #[derive(Debug)]
-struct Kept {
+struct CachedFabric {
     cluster: ClusterConfig,
     fabric: FabricConfig,
     catalogue: Catalogue,
@@ -21,7 +21,7 @@ struct Kept {
 /// Fabrics by what they were built from. Threads that want the same one wait for it.
 #[derive(Debug, Default)]
 pub struct Fabrics {
-    kept: Mutex<Vec<Arc<Kept>>>,
+    kept: Mutex<Vec<Arc<CachedFabric>>>,
 }
 
 impl Fabrics {
@@ -42,14 +42,14 @@ impl Fabrics {
         cluster: &ClusterConfig,
         fabric: &FabricConfig,
         catalogue: &Catalogue,
-    ) -> Arc<Kept> {
+    ) -> Arc<CachedFabric> {
         let mut kept = self.kept.lock().expect("nobody panics with it");
-        let is_same = |entry: &Arc<Kept>| {
+        let is_same = |entry: &Arc<CachedFabric>| {
             entry.cluster == *cluster && entry.fabric == *fabric && entry.catalogue == *catalogue
         };
         let entry = match kept.iter().position(is_same) {
             Some(at) => kept.remove(at),
-            None => Arc::new(Kept {
+            None => Arc::new(CachedFabric {
                 cluster: cluster.clone(),
                 fabric: fabric.clone(),
                 catalogue: catalogue.clone(),

@@ -102,7 +102,7 @@ pub struct Member {
 }
 
 /// By entry: the one that it comes after, which stands before it.
-pub(crate) fn afters(entries: &[JobEntry]) -> Result<Vec<Option<usize>>, Wrong> {
+pub(crate) fn afters(entries: &[JobEntry]) -> Result<Vec<Option<usize>>, EntryError> {
     let after = |(at, entry): (usize, &JobEntry)| {
         let Some(name) = &entry.after else { return Ok(None) };
         let earlier = entries[..at].iter().enumerate();
@@ -115,7 +115,7 @@ pub(crate) fn afters(entries: &[JobEntry]) -> Result<Vec<Option<usize>>, Wrong> 
 }
 
 /// What is wrong with an entry's key.
-pub(crate) type Wrong = (String, String);
+pub(crate) type EntryError = (String, String);
 
 /// Deals out servers. `directory` names the folder to which a path in a key is relative.
 pub(crate) fn deal(
@@ -124,7 +124,7 @@ pub(crate) fn deal(
     needed: &[u64],
     seed: u64,
     directory: impl Fn(&str) -> PathBuf,
-) -> Result<Vec<Vec<u64>>, Wrong> {
+) -> Result<Vec<Vec<u64>>, EntryError> {
     let mut named = Vec::new();
     let mut taken = BTreeSet::new();
     for (at, (entry, needed)) in entries.iter().zip(needed).enumerate() {

@@ -86,7 +86,7 @@ pub enum Extent {
 }
 
 /// A value of the wrong kind, and where.
-type Misread = serde_path_to_error::Error<serde_json::Error>;
+type TypeMismatch = serde_path_to_error::Error<serde_json::Error>;
 
 /// A resolved scenario.
 #[derive(Clone, Debug)]
@@ -229,7 +229,7 @@ impl Loader {
     }
 
     /// Reads the whole tree.
-    fn read(&self) -> Result<ScenarioFile, Misread> {
+    fn read(&self) -> Result<ScenarioFile, TypeMismatch> {
         let apart = self.apart();
         let json = apart.as_ref().map_or(&self.merged, |(_, rest)| rest).to_json();
         let mut read: ScenarioFile = serde_path_to_error::deserialize(&json)?;
@@ -399,7 +399,7 @@ impl Loader {
     }
 
     /// The values of all layers together.
-    fn settle(&mut self, extent: Extent) -> Result<ScenarioFile, Misread> {
+    fn settle(&mut self, extent: Extent) -> Result<ScenarioFile, TypeMismatch> {
         let apart = self.apart();
         let looked_at = apart.as_ref().map_or(&self.merged, |(_, rest)| rest);
         let absent = missing(looked_at, self.schema, &self.sources, &self.dropped);
@@ -615,7 +615,7 @@ impl Loader {
     }
 
     /// What `serde` refuses although the schema allows it, at the place it names.
-    fn misread(&self, error: &Misread) -> Problem {
+    fn misread(&self, error: &TypeMismatch) -> Problem {
         let path = error.path().to_string();
         let mut path = path.trim_end_matches(".?").replace('[', ".").replace(']', "");
         let problem = Problem::error(error.inner().to_string()).with_key(&path);

@@ -21,8 +21,8 @@ use traffic::Collective;
 use traffic::collective::Detail;
 use traffic::nccl::Usage;
 use traffic::pattern::Pattern;
-use units::unused::IdleKey;
-use units::{Idle, Span, Unused};
+use units::unused::UnusedKey;
+use units::{Span, Unused, UnusedKeys};
 
 use crate::Targets;
 use crate::file::ScenarioFile;
@@ -142,10 +142,10 @@ const ENGINES: &str = "--engine flow or packet";
 
 /// The settings of a scenario that a purpose does not obey, as far as they can be told before its
 /// fabric is built. The model is the job's.
-pub fn idle(scenario: &ScenarioFile, purpose: Purpose, model: Option<&Model>) -> Idle {
-    let mut idle = Idle::default();
+pub fn idle(scenario: &ScenarioFile, purpose: Purpose, model: Option<&Model>) -> UnusedKeys {
+    let mut idle = UnusedKeys::default();
     let Some(load) = Load::of(scenario, purpose) else { return idle };
-    let asked = Asked { scenario, purpose, load, model };
+    let asked = PurposeOf { scenario, purpose, load, model };
     asked.tables(&mut idle);
     idle.table("cluster", |idle| scenario.cluster.unused(scenario.fabric.topology, idle));
     idle.table("fabric", |idle| scenario.fabric.unused(idle));
@@ -157,7 +157,12 @@ pub fn idle(scenario: &ScenarioFile, purpose: Purpose, model: Option<&Model>) ->
 }
 
 /// Adds what only the built fabric tells.
-pub(crate) fn look_at(fabric: &Fabric, scenario: &ScenarioFile, purpose: Purpose, idle: &mut Idle) {
+pub(crate) fn look_at(
+    fabric: &Fabric,
+    scenario: &ScenarioFile,
+    purpose: Purpose,
+    idle: &mut UnusedKeys,
+) {
     if purpose == Purpose::Settings {
         return;
     }
@@ -224,14 +229,14 @@ impl Load {
 }
 
 /// A scenario and what is asked of it.
-struct Asked<'a> {
+struct PurposeOf<'a> {
     scenario: &'a ScenarioFile,
     purpose: Purpose,
     load: Load,
     model: Option<&'a Model>,
 }
 
-impl Asked<'_> {
+impl PurposeOf<'_> {
     fn engine(&self) -> Option<Engine> {
         self.purpose.engine()
     }
@@ -288,7 +293,7 @@ impl Asked<'_> {
     }
 
     /// Names the tables of the scenario that are not looked at.
-    fn tables(&self, idle: &mut Idle) {
+    fn tables(&self, idle: &mut UnusedKeys) {
         let (not_looked_at, why): (&[&str], &str) = match self.load {
             Load::Job | Load::Traffic => (&[], ""),
             Load::Wire => (&["faults"], "this command counts bytes, without time"),
@@ -345,7 +350,7 @@ impl Asked<'_> {
     }
 
     /// Names targets that nothing here can meet or miss.
-    fn targets(&self, idle: &mut Idle) {
+    fn targets(&self, idle: &mut UnusedKeys) {
         if self.load != Load::Nothing && !leaves_lengths_out(&self.scenario.fabric) {
             let why = "every cable has a length of its own";
             idle.key("racks", why, "`topo`, or leave out fabric.links.length");
@@ -362,7 +367,7 @@ impl Asked<'_> {
     }
 
     /// Names what does not decide which GPUs the job has.
-    fn domains(&self, idle: &mut Idle) {
+    fn domains(&self, idle: &mut UnusedKeys) {
         let degrees = ["tp", "cp", "pp", "dp"].map(|degree| format!("parallel.{degree}"));
         let mut but = vec!["gpus", "placement"];
         but.extend(degrees.iter().map(String::as_str));
@@ -381,7 +386,7 @@ impl Asked<'_> {
     }
 
     /// Names hardware that takes no part. What cannot be left out stays as it is.
-    fn hardware(&self, idle: &mut Idle) {
+    fn hardware(&self, idle: &mut UnusedKeys) {
         let scenario = self.scenario;
         let counts_money = matches!(self.load, Load::Job | Load::Nothing);
         if !self.has(Pattern::has_storage) {
@@ -438,7 +443,7 @@ impl Asked<'_> {
 
     /// Names figures of the catalogue that nothing looks at: of hardware that the scenario does not
     /// have, and prices, powers and rates that do not count.
-    fn catalogue(&self, counts_money: bool, idle: &mut Idle) {
+    fn catalogue(&self, counts_money: bool, idle: &mut UnusedKeys) {
         let scenario = self.scenario;
         for name in scenario.catalogue.gpu.keys() {
             let gpu = format!("catalogue.gpu.{name}");
@@ -536,7 +541,7 @@ impl Asked<'_> {
     }
 
     /// The same of a NIC.
-    fn card(&self, name: &str, counts_money: bool, idle: &mut Idle) {
+    fn card(&self, name: &str, counts_money: bool, idle: &mut UnusedKeys) {
         let (cluster, nic) = (&self.scenario.cluster, format!("catalogue.nic.{name}"));
         let in_front = 0 < cluster.front_end.nics && name == cluster.front_end.nic;
         if name != cluster.nic && !in_front {
@@ -570,7 +575,7 @@ impl Asked<'_> {
     }
 
     /// The same of what queue pairs cost.
-    fn queue_pairs(&self, idle: &mut Idle) {
+    fn queue_pairs(&self, idle: &mut UnusedKeys) {
         let routing = &self.scenario.network.settings.routing;
         if self.is_closed() {
             for key in ["qp_contexts", "qp_miss", "qp_fetch", "qp_post"] {
@@ -590,7 +595,7 @@ impl Asked<'_> {
     }
 
     /// Names what of the network's settings the engine does not obey.
-    fn network(&self, idle: &mut Idle) {
+    fn network(&self, idle: &mut UnusedKeys) {
         let faults = !self.scenario.faults.is_empty();
         let settings = &self.scenario.network.settings;
         if !faults || self.engine() == Some(Engine::Analytic) {
@@ -659,7 +664,7 @@ impl Asked<'_> {
     }
 
     /// Names transports of parts where the engine knows one alone.
-    fn parts(&self, idle: &mut Idle) {
+    fn parts(&self, idle: &mut UnusedKeys) {
         let own = &self.scenario.network.transport_of_tier;
         if self.load == Load::Nothing {
             // The bill has gateways; what they take is told above.
@@ -682,7 +687,7 @@ impl Asked<'_> {
     }
 
     /// Names the fail-over of ports where nothing can fail over.
-    fn failover(&self, idle: &mut Idle) {
+    fn failover(&self, idle: &mut UnusedKeys) {
         if self.scenario.faults.is_empty() {
             idle.key("failover", "nothing fails", "[[faults]]");
         } else if self.scenario.cluster.ports_per_nic == 1 {
@@ -691,7 +696,7 @@ impl Asked<'_> {
     }
 
     /// Names what of the communication library's settings is not obeyed.
-    fn library(&self, idle: &mut Idle) {
+    fn library(&self, idle: &mut UnusedKeys) {
         if !self.has_gpus() {
             let why = "flows between NICs need no communication library";
             return idle.key("library", why, "traffic.pattern=collective, or a job");
@@ -731,7 +736,7 @@ impl Asked<'_> {
     }
 
     /// Names what of the job or of the synthetic traffic has no effect.
-    fn work(&self, idle: &mut Idle) {
+    fn work(&self, idle: &mut UnusedKeys) {
         let scenario = self.scenario;
         if let (Load::Traffic, Some(traffic)) = (self.load, &scenario.traffic) {
             idle.table("traffic", |idle| traffic.unused(idle));
@@ -854,7 +859,7 @@ const OF_COLLECTIVES: [(&str, &[Collective], &str); 11] = [
 ];
 
 /// Puts settings without effect back to their defaults.
-pub(crate) fn take_out(scenario: &ScenarioFile, idle: &Idle) -> ScenarioFile {
+pub(crate) fn take_out(scenario: &ScenarioFile, idle: &UnusedKeys) -> ScenarioFile {
     if idle.keys().is_empty() {
         return scenario.clone();
     }
@@ -875,7 +880,7 @@ pub(crate) fn take_out(scenario: &ScenarioFile, idle: &Idle) -> ScenarioFile {
 }
 
 /// Removes what a key covers; what is spared stays with the tables around it.
-fn remove(json: &mut Json, path: &str, idle: &IdleKey) {
+fn remove(json: &mut Json, path: &str, idle: &UnusedKey) {
     let fields: Vec<String> = match json {
         Json::Object(fields) => fields.keys().cloned().collect(),
         Json::Array(items) => (0..items.len()).map(|at| at.to_string()).collect(),
@@ -940,7 +945,7 @@ pub(crate) fn of_members(loaded: &Loaded, members: &[Member], purpose: Purpose) 
 }
 
 /// What somebody wrote and the purpose does not obey, in the order of the keys.
-pub(crate) fn written(tree: &Node, idle: &Idle) -> Vec<Unused> {
+pub(crate) fn written(tree: &Node, idle: &UnusedKeys) -> Vec<Unused> {
     let mut found = Vec::new();
     // The catalogue is most of a scenario, and there is rarely anything to find in it.
     for (key, entry) in tree.as_table().into_iter().flat_map(|table| table.iter()) {
@@ -951,7 +956,7 @@ pub(crate) fn written(tree: &Node, idle: &Idle) -> Vec<Unused> {
     found
 }
 
-fn collect(node: &Node, path: &str, idle: &Idle, found: &mut Vec<Unused>) {
+fn collect(node: &Node, path: &str, idle: &UnusedKeys, found: &mut Vec<Unused>) {
     match &node.value {
         Value::Table(table) => {
             for (key, entry) in table.iter() {

@@ -76,7 +76,7 @@ impl Ranged for Racks {
 
 /// The racks of a cluster's servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Held {
+pub struct RackPlan {
     /// How many there are; none if a server draws more than a rack may.
     pub racks: u64,
     /// Servers of a full one.
@@ -95,7 +95,7 @@ pub struct Held {
 
 impl Racks {
     /// How a cluster's servers fill racks, and racks rows.
-    pub fn held(&self, summary: &Summary) -> Held {
+    pub fn held(&self, summary: &Summary) -> RackPlan {
         let gpus_per_node = summary.gpus / summary.nodes.max(1);
         let is_domain = gpus_per_node < summary.scale_up.domain_gpus;
         let usual = if is_domain { USUAL_OF_A_DOMAIN_W } else { USUAL_W };
@@ -106,11 +106,11 @@ impl Racks {
         let most = self.servers.map_or(u64::MAX, u64::from);
         let servers = fit.min(most).min(summary.nodes);
         if servers == 0 {
-            return Held { limit_w, ..Held::default() };
+            return RackPlan { limit_w, ..RackPlan::default() };
         }
         let racks = summary.nodes.div_ceil(servers);
         let per_row = self.row_of(racks);
-        Held {
+        RackPlan {
             racks,
             servers,
             gpus: servers * gpus_per_node,
@@ -128,7 +128,7 @@ impl Racks {
     }
 
     /// The longest cable of a switch that serves so many servers and stands in their middle.
-    pub fn cable(&self, held: &Held, servers: u64) -> Length {
+    pub fn cable(&self, held: &RackPlan, servers: u64) -> Length {
         let racks = servers.div_ceil(held.servers.max(1));
         if racks <= 1 {
             return INSIDE;
@@ -219,14 +219,14 @@ mod tests {
         let racks = Racks::default();
         let per_row = racks.row_of(64);
         assert_eq!(per_row, 17);
-        let held = Held { racks: 64, servers: 4, per_row, rows: 4, ..Held::default() };
+        let held = RackPlan { racks: 64, servers: 4, per_row, rows: 4, ..RackPlan::default() };
         assert_eq!(racks.cable(&held, 4), INSIDE);
         // Eight racks of one row: 4.8 m along, 2.7 m across, half of each, and 4 m of ends.
         assert_eq!(racks.cable(&held, 32), Length::from_metres(8));
         // All: 10.2 m along, four rows of 2.7 m.
         assert_eq!(racks.cable(&held, 256), Length::from_metres(15));
         let long = Racks { per_row: Some(64), ..Racks::default() };
-        let held = Held { per_row: 64, rows: 1, ..held };
+        let held = RackPlan { per_row: 64, rows: 1, ..held };
         assert_eq!(long.cable(&held, 256), Length::from_metres(25));
     }
 }

@@ -23,7 +23,7 @@ use serde_json::json;
 
 use crate::Server;
 use crate::audit::Entry;
-use crate::users::{Known, Role, User};
+use crate::users::{Role, TokenHolder, User};
 
 /// Why a request is refused.
 type Refused = (StatusCode, &'static str);
@@ -171,9 +171,11 @@ impl Guard {
         let given = given_tokens(request);
         for token in &given {
             match self.known(token) {
-                Known::Person(user) => return Ok(user),
-                Known::Expired => return Err((StatusCode::UNAUTHORIZED, "this token has expired")),
-                Known::Nobody => (),
+                TokenHolder::Person(user) => return Ok(user),
+                TokenHolder::Expired => {
+                    return Err((StatusCode::UNAUTHORIZED, "this token has expired"));
+                }
+                TokenHolder::Nobody => (),
             }
         }
         // Who has none yet has not guessed.
@@ -187,11 +189,11 @@ impl Guard {
         self.server.options.token.is_some() || self.server.users.is_some()
     }
 
-    fn known(&self, token: &str) -> Known {
+    fn known(&self, token: &str) -> TokenHolder {
         match (&self.server.users, &self.server.options.token) {
             (Some(users), _) => users.who(token, crate::jobs::now()),
-            (None, Some(own)) if same(token, own) => Known::Person(Arc::default()),
-            _ => Known::Nobody,
+            (None, Some(own)) if same(token, own) => TokenHolder::Person(Arc::default()),
+            _ => TokenHolder::Nobody,
         }
     }
 
@@ -265,7 +267,7 @@ impl Guard {
         let is_login = request.uri().path() == "/api/login";
         let bearer = bearer(request.headers()).filter(|_| is_login);
         let token = bearer.or_else(|| query_token(request)).filter(|_| allowed)?;
-        let is_known = matches!(self.known(token), Known::Person(_));
+        let is_known = matches!(self.known(token), TokenHolder::Person(_));
         is_known.then(|| HeaderValue::from_str(&format!("fatflow={token}{kept}")).ok()).flatten()
     }
 }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::Server;
 use crate::figures;
 use crate::guard::{Guard, guard};
-use crate::jobs::{self, Asked};
+use crate::jobs::{self, RunRequest};
 use crate::shelf::Shelf;
 use crate::store::Run;
 use crate::users::{User, is_name};
@@ -317,7 +317,7 @@ async fn start(
     }
     let name = asked.name.chars().take(200).collect();
     let asked =
-        Asked { name, command: asked.command, engine: asked.engine, words, scenarios, user };
+        RunRequest { name, command: asked.command, engine: asked.engine, words, scenarios, user };
     Ok((StatusCode::CREATED, Json(jobs::start(&server, asked)?)).into_response())
 }
 

@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What to run.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct RunRequest {
     /// What people call it.
     pub name: String,
     /// The command.
@@ -162,7 +162,7 @@ pub(crate) fn sweep(workspace: &Path) -> io::Result<()> {
 }
 
 /// Puts a run into the queue.
-pub fn start(server: &Arc<Server>, asked: Asked) -> io::Result<Run> {
+pub fn start(server: &Arc<Server>, asked: RunRequest) -> io::Result<Run> {
     let run = Run {
         id: 0,
         name: asked.name.clone(),
@@ -229,7 +229,11 @@ fn command(
     command
 }
 
-async fn compute(server: &Arc<Server>, id: u64, asked: &Asked) -> io::Result<(Status, String)> {
+async fn compute(
+    server: &Arc<Server>,
+    id: u64,
+    asked: &RunRequest,
+) -> io::Result<(Status, String)> {
     let never = "the semaphore is never closed";
     // Who has asked for many waits for oneself first.
     let own = server.jobs.turns_of(&server.options, &asked.user);

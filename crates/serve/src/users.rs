@@ -71,7 +71,7 @@ struct File {
 
 /// What a token says of who has it.
 #[derive(Clone, Debug)]
-pub enum Known {
+pub enum TokenHolder {
     /// A person.
     Person(Arc<User>),
     /// A person whose token is no longer good.
@@ -105,13 +105,13 @@ impl Users {
     }
 
     /// Who has a token, at so many seconds since 1970.
-    pub fn who(&self, token: &str, now: u64) -> Known {
+    pub fn who(&self, token: &str, now: u64) -> TokenHolder {
         let digest = digest(token);
         let found = self.all().into_iter().find(|user| crate::guard::same(&user.token, &digest));
         match found {
-            None => Known::Nobody,
-            Some(user) if user.is_expired(now) => Known::Expired,
-            Some(user) => Known::Person(user),
+            None => TokenHolder::Nobody,
+            Some(user) if user.is_expired(now) => TokenHolder::Expired,
+            Some(user) => TokenHolder::Person(user),
         }
     }
 
@@ -234,9 +234,9 @@ mod tests {
         let last = end_of_day(2026, 2, 28);
         assert_eq!(last, 1_772_323_200, "the first of March");
         let name = |token: &str, now| match users.who(token, now) {
-            Known::Person(user) => user.name.clone(),
-            Known::Expired => "expired".to_owned(),
-            Known::Nobody => "nobody".to_owned(),
+            TokenHolder::Person(user) => user.name.clone(),
+            TokenHolder::Expired => "expired".to_owned(),
+            TokenHolder::Nobody => "nobody".to_owned(),
         };
         assert_eq!([name(&ana, last), name(&bob, last - 1)], ["ana", "bob"]);
         assert_eq!([name(&bob, last), name("forged", 0)], ["expired", "nobody"]);

@@ -206,7 +206,7 @@ impl Excess {
 
 /// What is known of a phase's run besides its length.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen<'a> {
+pub(crate) struct PhaseFacts<'a> {
     /// The fabric.
     pub(crate) fabric: &'a Fabric,
     /// What its links would carry were no fault on.
@@ -240,7 +240,7 @@ struct Bounds {
     links: f64,
 }
 
-impl Seen<'_> {
+impl PhaseFacts<'_> {
     /// Tells contention apart.
     pub(crate) fn excess(&self, contention: f64) -> Excess {
         let moving = (self.moving.as_secs_f64() * self.efficiency).max(1e-15);

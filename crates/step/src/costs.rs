@@ -52,7 +52,7 @@ pub struct Costing<'a, 'n> {
 
 /// One pass over some units, before anything is hidden.
 #[derive(Clone, Copy, Debug, Default)]
-struct Whole {
+struct PassCost {
     kernels: Span,
     attention: Span,
     tensor: Span,
@@ -63,7 +63,7 @@ struct Whole {
     data: Span,
 }
 
-impl Whole {
+impl PassCost {
     fn plus(self, other: &Self) -> Self {
         Self {
             kernels: self.kernels + other.kernels,
@@ -230,8 +230,8 @@ impl<'a, 'n> Costing<'a, 'n> {
     }
 
     /// One pass over a part, nothing hidden yet.
-    fn whole_pass(&mut self, part: &Part, pass: Pass) -> Result<Whole, Unserved> {
-        let mut whole = Whole::default();
+    fn whole_pass(&mut self, part: &Part, pass: Pass) -> Result<PassCost, Unserved> {
+        let mut whole = PassCost::default();
         for piece in &part.pieces {
             let unit = self.unit(piece.unit, pass)?;
             whole = whole.plus(&unit.map(|span| span * piece.repeat));
@@ -252,20 +252,20 @@ impl<'a, 'n> Costing<'a, 'n> {
     }
 
     /// The kernels of one pass over one unit.
-    fn unit_kernels(&self, unit: Unit, pass: Pass) -> Whole {
+    fn unit_kernels(&self, unit: Unit, pass: Pass) -> PassCost {
         let kernels = self.program.kernels_of(unit, pass);
         let attention: Vec<Kernel> =
             kernels.iter().filter(|k| matches!(k, Kernel::Attention(_))).copied().collect();
-        Whole {
+        PassCost {
             kernels: self.kernels(&kernels),
             attention: self.kernels(&attention),
             shared: self.kernels(&self.program.shared_experts_of(unit, pass)),
-            ..Whole::default()
+            ..PassCost::default()
         }
     }
 
     /// One pass over one unit.
-    fn unit(&mut self, unit: Unit, pass: Pass) -> Result<Whole, Unserved> {
+    fn unit(&mut self, unit: Unit, pass: Pass) -> Result<PassCost, Unserved> {
         let mut whole = self.unit_kernels(unit, pass);
         for call in self.program.calls_of(unit, pass) {
             let span = self.call(&call)?;
@@ -281,7 +281,7 @@ impl<'a, 'n> Costing<'a, 'n> {
     }
 
     /// What of a pass stays exposed.
-    fn exposed(&self, whole: &Whole) -> Parts {
+    fn exposed(&self, whole: &PassCost) -> Parts {
         let mut parts = Parts::default();
         const SPLITS: f64 = 4.0;
         let chunk = f64::midpoint(1.0 / self.job().layout.tp.max(1) as f64, 1.0 / SPLITS);
@@ -311,8 +311,8 @@ impl<'a, 'n> Costing<'a, 'n> {
     /// The same of both gradients in one pass. Weights are gathered one unit ahead, before the
     /// gradients of the unit before are reduced ([`job::program::order`]), so both hide behind all
     /// that the pass does.
-    fn exposed_backward(&self, input: &Whole, weight: &Whole) -> Parts {
-        let apart = |whole: &Whole| self.exposed(&Whole { data: Span::ZERO, ..*whole });
+    fn exposed_backward(&self, input: &PassCost, weight: &PassCost) -> Parts {
+        let apart = |whole: &PassCost| self.exposed(&PassCost { data: Span::ZERO, ..*whole });
         let both = apart(input).plus(&apart(weight));
         let data = self.exposed_data(input.data + weight.data, &both);
         both.with(Share::Dp, data)
@@ -352,12 +352,12 @@ impl<'a, 'n> Costing<'a, 'n> {
     /// What passes that are interleaved take longer, in computation and in exchanges of tokens
     /// inside servers that are longer than it.
     pub(crate) fn interleaving(&mut self, units: &[(Unit, Pass)]) -> Result<Parts, Unserved> {
-        let mut both = Whole::default();
+        let mut both = PassCost::default();
         for (unit, pass) in units {
             both = both.plus(&self.unit(*unit, *pass)?);
         }
         let parts = self.paired(&both);
-        let alone = self.exposed(&Whole { expert: Span::ZERO, ..both });
+        let alone = self.exposed(&PassCost { expert: Span::ZERO, ..both });
         let more = parts.get(Share::Compute).saturating_sub(alone.get(Share::Compute));
         let inside = !self.network.leaves_the_domain(GroupKind::Expert);
         let expert = if inside { parts.get(Share::Ep) } else { Span::ZERO };
@@ -386,7 +386,7 @@ impl<'a, 'n> Costing<'a, 'n> {
     /// A forward and a backward pass interleaved on a stage that holds these parts, each the
     /// forward one half of the time.
     fn interleaved(&mut self, held: &[u64]) -> Result<Parts, Unserved> {
-        let mut both = Whole::default();
+        let mut both = PassCost::default();
         for part in held {
             for pass in PASSES {
                 let part = &self.program.parts[*part as usize];
@@ -399,8 +399,8 @@ impl<'a, 'n> Costing<'a, 'n> {
 
     /// What stays exposed of two passes, of which each one's exchange of tokens runs beside the
     /// other's computation.
-    fn paired(&self, one: &Whole) -> Parts {
-        let mut parts = self.exposed(&Whole { expert: Span::ZERO, ..*one });
+    fn paired(&self, one: &PassCost) -> Parts {
+        let mut parts = self.exposed(&PassCost { expert: Span::ZERO, ..*one });
         if !self.overlaps(Axis::Ep) {
             parts.add(Share::Ep, one.expert);
             return parts;

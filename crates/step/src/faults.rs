@@ -19,7 +19,7 @@
 use fabric::graph::RATES;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Idle, Ranged, Ranges, Rate, Span};
+use units::{Bytes, Ranged, Ranges, Rate, Span, UnusedKeys};
 
 /// What a failure comes from.
 #[derive(
@@ -146,7 +146,7 @@ pub enum DataParallel {
 impl Faults {
     /// Names what is not looked at by the closed form, by a campaign, or where faults that come or
     /// go may end the job.
-    pub fn unused(&self, is_campaign: bool, may_end: bool, idle: &mut Idle) {
+    pub fn unused(&self, is_campaign: bool, may_end: bool, idle: &mut UnusedKeys) {
         let used_by = "`run --days`";
         let keys = ["spare_nodes", "repair", "data_parallel", "stall", "checkpoint.restore"];
         let of_an_end = |key: &&str| may_end && ["data_parallel", "stall"].contains(key);

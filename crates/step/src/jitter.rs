@@ -19,7 +19,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Idle, Random, Ranged, Ranges, Span};
+use units::{Random, Ranged, Ranges, Span, UnusedKeys};
 
 /// How unequal the ranks are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -51,7 +51,7 @@ impl Ranged for Jitter {
 
 impl Jitter {
     /// Names what has no effect.
-    pub fn unused(&self, idle: &mut Idle) {
+    pub fn unused(&self, idle: &mut UnusedKeys) {
         if self.events.per_rank_per_s == 0.0 {
             let used_by = "jitter.events.per_rank_per_s above 0";
             idle.key("events.length", "no rank is delayed by events", used_by);

@@ -31,7 +31,7 @@ use traffic::nccl::{self, Settings};
 use traffic::{Collective, Communicator, NotRun, OpId, OpKind, Outcome, Transfers};
 use units::{Bytes, Id, IdVec, Span};
 
-use crate::causes::{ByAxis, Cause, Causes, Excess, Seen};
+use crate::causes::{ByAxis, Cause, Causes, Excess, PhaseFacts};
 use crate::costs::share_of;
 use crate::jitter::Straggler;
 
@@ -63,14 +63,14 @@ pub struct Runner<'a> {
     /// Phases that were run already and need not be run again.
     pub known: Vec<Phase>,
     /// What the engine knows of the fabric that the fabric does not.
-    pub beside: Beside,
+    pub beside: EngineContext,
     /// Whether equal exchanges of a whole step that begin on idle links may be run once.
     pub once: bool,
 }
 
 /// What an engine is told besides fabric and transfers, for telling causes apart.
 #[derive(Clone, Debug, Default)]
-pub struct Beside {
+pub struct EngineContext {
     /// What is down or worse from the beginning.
     pub faults: Option<fabric::Health>,
     /// Whether receivers punish packets that routing lets overtake each other.
@@ -83,7 +83,7 @@ impl<'a> Runner<'a> {
     /// An engine that takes folded collectives of any size.
     pub fn folded(engine: &'a mut Engine<'a>) -> Self {
         let (largest, most_operations, known) = (None, usize::MAX, Vec::new());
-        let (detail, beside) = (Detail::Folded, Beside::default());
+        let (detail, beside) = (Detail::Folded, EngineContext::default());
         Self { engine, detail, largest, most_operations, known, beside, once: false }
     }
 }
@@ -294,7 +294,7 @@ impl<'a> Network<'a> {
     }
 
     /// An undisturbed group. What the fabric makes of all is among the phases then.
-    fn phase_of(&mut self, exchange: Exchange) -> Result<Alone, Unserved> {
+    fn phase_of(&mut self, exchange: Exchange) -> Result<UndisturbedPhase, Unserved> {
         let alone = self.alone(exchange)?;
         let key = exchange.key();
         let whole = self.runner.as_ref().is_none_or(|runner| runner.largest.is_none());
@@ -366,13 +366,17 @@ impl<'a> Network<'a> {
     }
 
     /// The closed form of an undisturbed group, without the launch.
-    fn alone(&mut self, exchange: Exchange) -> Result<Alone, Unserved> {
+    fn alone(&mut self, exchange: Exchange) -> Result<UndisturbedPhase, Unserved> {
         self.represent(exchange.kind);
         self.closed_form(exchange, &self.settings)
     }
 
     /// How much longer bytes are on the links because groups of the same kind share a NIC.
-    fn shared_nics(&mut self, exchange: Exchange, alone: Alone) -> Result<f64, Unserved> {
+    fn shared_nics(
+        &mut self,
+        exchange: Exchange,
+        alone: UndisturbedPhase,
+    ) -> Result<f64, Unserved> {
         let groups = self.groups_on_a_nic(exchange.kind);
         let Some(nic) = self.representatives[&exchange.kind].shape().nic_rate else {
             return Ok(1.0);
@@ -408,7 +412,11 @@ impl<'a> Network<'a> {
         groups.len()
     }
 
-    fn closed_form(&self, exchange: Exchange, settings: &Settings) -> Result<Alone, Unserved> {
+    fn closed_form(
+        &self,
+        exchange: Exchange,
+        settings: &Settings,
+    ) -> Result<UndisturbedPhase, Unserved> {
         let Exchange { kind, collective, bytes, .. } = exchange;
         let (fabric, communicator) = (self.fabric, &self.representatives[&kind]);
         let weights = &self.weights(exchange)[..];
@@ -419,7 +427,7 @@ impl<'a> Network<'a> {
         let fixed = estimate.plan.fill();
         let moving = estimate.time.saturating_sub(estimate.plan.launch + fixed);
         let (answers, algorithm) = (estimate.plan.answers, estimate.plan.algorithm.name());
-        Ok(Alone { fixed, moving, answers, algorithm })
+        Ok(UndisturbedPhase { fixed, moving, answers, algorithm })
     }
 
     /// How an exchange's bytes are shared out over the ranks of a group; empty for equally.
@@ -429,7 +437,7 @@ impl<'a> Network<'a> {
     }
 
     /// What a user should hear whose algorithm cannot run an exchange.
-    fn not_as_asked(&self, exchange: Exchange, alone: Alone) -> Option<String> {
+    fn not_as_asked(&self, exchange: Exchange, alone: UndisturbedPhase) -> Option<String> {
         let asked = self.settings.algorithm.as_ref().filter(|name| *name != alone.algorithm)?;
         let (kind, collective) = (words(exchange.kind), exchange.collective.name());
         let chosen = alone.algorithm;
@@ -439,7 +447,7 @@ impl<'a> Network<'a> {
     }
 
     /// Runs a phase of the whole cluster.
-    fn run(&mut self, exchange: Exchange, alone: Alone) -> Result<Phase, Unserved> {
+    fn run(&mut self, exchange: Exchange, alone: UndisturbedPhase) -> Result<Phase, Unserved> {
         let groups = self.layout.groups(exchange.kind);
         let mut phase = Phase {
             exchange,
@@ -537,9 +545,9 @@ impl<'a> Network<'a> {
         contention: f64,
     ) -> Excess {
         let Some(runner) = &self.runner else { return Excess::default() };
-        let Beside { faults, reorders, counts_frames } = &runner.beside;
+        let EngineContext { faults, reorders, counts_frames } = &runner.beside;
         let efficiency = if *counts_frames { 1.0 } else { self.settings.wire_efficiency };
-        let seen = Seen {
+        let seen = PhaseFacts {
             fabric,
             faults: faults.as_ref(),
             links: &outcome.links,
@@ -632,7 +640,7 @@ impl<'a> Network<'a> {
 
 /// What a phase costs an undisturbed group, without the launch.
 #[derive(Clone, Copy, Debug)]
-struct Alone {
+struct UndisturbedPhase {
     /// Hand-overs, ways, filling pipelines, and what software adds.
     fixed: Span,
     /// Bytes on links.
@@ -643,7 +651,7 @@ struct Alone {
     algorithm: &'static str,
 }
 
-impl Alone {
+impl UndisturbedPhase {
     fn time(self) -> Span {
         self.fixed + self.moving
     }

@@ -7,7 +7,7 @@
 use job::{Axis, JobConfig};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Idle, Ranged, Ranges, Span};
+use units::{Ranged, Ranges, Span, UnusedKeys};
 
 /// Costs that no kernel and no link accounts for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -63,7 +63,7 @@ impl Ranged for Overheads {
 
 impl Overheads {
     /// Names what has no effect on a job.
-    pub fn unused(&self, job: &JobConfig, idle: &mut Idle) {
+    pub fn unused(&self, job: &JobConfig, idle: &mut UnusedKeys) {
         let overlaps = |axis| job.parallel.overlap.contains(&axis);
         if !overlaps(Axis::Tp) || job.parallel.tp == 1 {
             let why = "tensor-parallel communication is not overlapped";

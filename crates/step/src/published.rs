@@ -51,7 +51,7 @@ pub struct RowCluster {
     /// Queue pairs per connection; absent where unpublished.
     pub queue_pairs: Option<u32>,
     /// Whether the NICs were published; where not, one for each GPU at the rate of its generation.
-    pub nics: Known,
+    pub nics: Publication,
 }
 
 impl RowCluster {
@@ -88,9 +88,9 @@ pub struct Row {
     /// The job, with 1 where the microbatch or the virtual stages were not published.
     pub job: JobConfig,
     /// Whether the microbatch was published.
-    pub microbatch: Known,
+    pub microbatch: Publication,
     /// Whether the number of virtual stages was published.
-    pub virtual_stages: Known,
+    pub virtual_stages: Publication,
     /// The cluster.
     pub cluster: RowCluster,
     /// What the row's author adds.
@@ -99,7 +99,7 @@ pub struct Row {
 
 /// Whether an input was published.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Known {
+pub enum Publication {
     /// It was.
     Published,
     /// It was not; the rule chooses.
@@ -208,8 +208,8 @@ impl Row {
                 }
             };
         let known = |count: Option<u64>| match count {
-            Some(_) => Known::Published,
-            None => Known::Chosen,
+            Some(_) => Publication::Published,
+            None => Publication::Chosen,
         };
         Ok(Self {
             id: fields.text("id").to_owned(),
@@ -238,8 +238,8 @@ impl Row {
         let copies = job.parallel.dp.unwrap_or(1);
         let sequences = job.batch.sequences / copies.max(1);
         let micros: Vec<u64> = match self.microbatch {
-            Known::Published => vec![job.batch.micro],
-            Known::Chosen => [1, 2, 4, 8, 16]
+            Publication::Published => vec![job.batch.micro],
+            Publication::Chosen => [1, 2, 4, 8, 16]
                 .into_iter()
                 .filter(|micro| sequences.is_multiple_of(*micro))
                 .collect(),
@@ -331,8 +331,8 @@ impl Row {
         let pp = self.job.parallel.pp;
         let interleaved = self.job.schedule == Schedule::Interleaved && 1 < pp;
         match self.virtual_stages {
-            Known::Published if interleaved => vec![self.job.parallel.vpp],
-            Known::Chosen if interleaved && microbatches.is_multiple_of(pp) => {
+            Publication::Published if interleaved => vec![self.job.parallel.vpp],
+            Publication::Chosen if interleaved && microbatches.is_multiple_of(pp) => {
                 let ModelChoice::Shape(model) = &self.job.model else { return vec![1] };
                 let layers = model.layers.div_ceil(pp);
                 (1..=layers).filter(|vpp| layers.is_multiple_of(*vpp)).collect()
@@ -402,7 +402,7 @@ fn read_cluster(fields: &Fields<'_>) -> Result<RowCluster, RowProblem> {
         nic_gbps: rate.filter(|_| has_rate).unwrap_or(usual),
         transport: None,
         queue_pairs: fields.count("qps")?.map(|count| count as u32),
-        nics: if is_published { Known::Published } else { Known::Chosen },
+        nics: if is_published { Publication::Published } else { Publication::Chosen },
     };
     let read = cluster.with_transport(fields.text("transport"));
     read.map_err(|reason| Fields::problem("transport", reason))
@@ -708,7 +708,10 @@ mod tests {
         let row = row(MCORE).unwrap();
         assert_eq!(row.measured, Measured::Tflops(432.8));
         assert_eq!(row.job.parallel.overlap, [Axis::Dp, Axis::Tp, Axis::Pp]);
-        assert_eq!((row.microbatch, row.virtual_stages), (Known::Chosen, Known::Chosen));
+        assert_eq!(
+            (row.microbatch, row.virtual_stages),
+            (Publication::Chosen, Publication::Chosen)
+        );
         assert_eq!(row.cluster.queue_pairs, None);
         // The step that the rate stands for, by hand: 6·N and causal attention, per token.
         let weights = 96.0 * 12.0 * 12288.0_f64.powi(2) + 131_072.0 * 12_288.0;

@@ -78,9 +78,9 @@ pub(crate) fn is_range(node: &Node) -> bool {
 }
 
 /// What is wrong, and where in the grid.
-pub(crate) type Wrong = (Problem, Range<usize>);
+pub(crate) type GridError = (Problem, Range<usize>);
 
-fn wrong(message: impl Into<String>, at: &Node) -> Wrong {
+fn wrong(message: impl Into<String>, at: &Node) -> GridError {
     (Problem::error(message), at.origin.span())
 }
 
@@ -91,7 +91,7 @@ impl Axis {
         key_span: Range<usize>,
         node: &Node,
         binds: bool,
-    ) -> Result<Self, Wrong> {
+    ) -> Result<Self, GridError> {
         let span = node.origin.span();
         let plain = |value: Json, span: Range<usize>| Level {
             label: value.clone(),
@@ -105,7 +105,7 @@ impl Axis {
                 if items.iter().all(|item| item.as_table().is_none()) {
                     return Err((unknown(name), key_span));
                 }
-                let bound: Result<Vec<Level>, Wrong> =
+                let bound: Result<Vec<Level>, GridError> =
                     items.iter().map(|item| Level::bound(name, item)).collect();
                 Levels::List(bound?)
             }
@@ -130,7 +130,7 @@ impl Axis {
         axis.refuse_twice(node).map(|()| axis)
     }
 
-    fn refuse_twice(&self, node: &Node) -> Result<(), Wrong> {
+    fn refuse_twice(&self, node: &Node) -> Result<(), GridError> {
         let Levels::List(levels) = &self.levels else { return Ok(()) };
         let mut labels: Vec<String> = levels.iter().map(|level| level.label.to_string()).collect();
         labels.sort();
@@ -176,7 +176,7 @@ impl Axis {
 
 impl Level {
     /// Values that are bound together: a table of keys, with a name or called by its first value.
-    fn bound(axis: &str, node: &Node) -> Result<Self, Wrong> {
+    fn bound(axis: &str, node: &Node) -> Result<Self, GridError> {
         if node.as_table().is_none() {
             return Err(wrong(format!("a value of axis `{axis}` is no table of keys"), node));
         }
@@ -240,7 +240,7 @@ enum Ranged {
 }
 
 /// Reads `{ from, to, step }` and `{ from, to, points, scale }`.
-fn ranged(name: &str, node: &Node) -> Result<Ranged, Wrong> {
+fn ranged(name: &str, node: &Node) -> Result<Ranged, GridError> {
     let table = node.as_table().expect("the caller looked");
     if let Some((key, entry)) = table.iter().find(|(key, _)| !RANGE.contains(&key.as_str())) {
         let problem = Problem::error(format!("there is no key `{key}` in a range"));
@@ -248,7 +248,7 @@ fn ranged(name: &str, node: &Node) -> Result<Ranged, Wrong> {
         let help = near.unwrap_or_else(|| format!("it has {}", RANGE.join(", ")));
         return Err((problem.with_help(help), entry.key.span()));
     }
-    let number = |key: &str| -> Result<Option<f64>, Wrong> {
+    let number = |key: &str| -> Result<Option<f64>, GridError> {
         let Some(entry) = table.get(key) else { return Ok(None) };
         let number = entry.node.to_json().as_f64().filter(|number| number.is_finite());
         let refused = || wrong(format!("`{key}` of axis `{name}` is not a number"), &entry.node);

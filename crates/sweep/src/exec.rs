@@ -293,7 +293,7 @@ struct Work<'a> {
 
 impl Work<'_> {
     /// Executes on all threads and keeps what comes.
-    fn run(&self, writer: &Writer<'_>, clock: &Meter) -> Result<Kept, Failure> {
+    fn run(&self, writer: &Writer<'_>, clock: &Meter) -> Result<StoredResults, Failure> {
         let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         let fabrics = Fabrics::default();
         let memory = AtomicU64::new(0);
@@ -435,7 +435,7 @@ struct Writer<'a> {
 
 /// What was kept.
 #[derive(Default)]
-struct Kept {
+struct StoredResults {
     executed: usize,
     failed: usize,
     cpu_s: f64,
@@ -443,10 +443,14 @@ struct Kept {
 
 impl Writer<'_> {
     /// Keeps records as they come, several in one file, until nobody sends any more.
-    fn keep_all(&self, receive: &Receiver<Record>, clock: &Meter) -> Result<Kept, Failure> {
+    fn keep_all(
+        &self,
+        receive: &Receiver<Record>,
+        clock: &Meter,
+    ) -> Result<StoredResults, Failure> {
         let folder = self.out.join(SEGMENTS);
         let Attempt { attempt, shard, .. } = self.about;
-        let (mut kept, mut waiting, mut number) = (Kept::default(), Vec::new(), 0_u64);
+        let (mut kept, mut waiting, mut number) = (StoredResults::default(), Vec::new(), 0_u64);
         let mut last_commit = clock.wall_s();
         loop {
             let received = receive.recv_timeout(COMMIT);
@@ -476,7 +480,7 @@ impl Writer<'_> {
     }
 }
 
-impl Kept {
+impl StoredResults {
     fn add(&mut self, records: &[Record]) {
         self.executed += records.len();
         self.failed += records.iter().filter(|record| record.error.is_some()).count();

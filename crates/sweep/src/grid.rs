@@ -35,7 +35,7 @@ use scenario::{Assigned, Base, Engine, Problem, Problems, Request, preset};
 use serde_json::Value as Json;
 use units::Span;
 
-use crate::axis::{Axis, Levels, Wrong, collect};
+use crate::axis::{Axis, GridError, Levels, collect};
 use crate::expression::{Expression, Mistake};
 use crate::sample::{Method, Sample};
 use crate::store;
@@ -378,7 +378,7 @@ pub(crate) fn engine_named(name: &Json) -> Result<Engine, Problem> {
     })
 }
 
-fn engine(node: &Node) -> Result<Engine, Wrong> {
+fn engine(node: &Node) -> Result<Engine, GridError> {
     engine_named(&node.to_json()).map_err(|problem| (problem, node.origin.span()))
 }
 
@@ -393,7 +393,7 @@ impl Reader<'_> {
     }
 
     /// What was read, or nothing and a problem.
-    fn kept<T>(&mut self, read: Result<T, Wrong>) -> Option<T> {
+    fn kept<T>(&mut self, read: Result<T, GridError>) -> Option<T> {
         read.map_err(|(problem, span)| self.refuse(problem, span)).ok()
     }
 

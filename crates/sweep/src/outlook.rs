@@ -80,7 +80,7 @@ pub struct Row {
 }
 
 /// What one case takes.
-struct Taken {
+struct CaseCost {
     seconds: f64,
     memory: u64,
     result: Option<Result<Json, Failure>>,
@@ -94,7 +94,7 @@ pub fn outlook(grid: &Grid, plan: Plan, threads: usize) -> Result<Outlook, Failu
     let looked_at = cases.min(LOOKED_AT);
     let places: Vec<usize> = (0..looked_at).map(|at| at * cases / looked_at).collect();
     let fabrics = Fabrics::default();
-    let taken: Vec<Taken> =
+    let taken: Vec<CaseCost> =
         parallel::map(threads, &places, |at| taken(grid, &plan.cases[*at], &fabrics));
     let results = || taken.iter().filter_map(|taken| taken.result.as_ref());
     let found: Vec<&Json> = results().filter_map(|result| result.as_ref().ok()).collect();
@@ -144,12 +144,12 @@ pub fn outlook(grid: &Grid, plan: Plan, threads: usize) -> Result<Outlook, Failu
 }
 
 /// Estimates one case, and runs it if that is short.
-fn taken(grid: &Grid, case: &Case, fabrics: &Fabrics) -> Taken {
+fn taken(grid: &Grid, case: &Case, fabrics: &Fabrics) -> CaseCost {
     let loaded = match grid.load(case, fabrics) {
         Ok(loaded) => loaded,
         Err(problems) => {
             let result = Some(Err(Failure::Input(problems)));
-            return Taken { seconds: 0.0, memory: 0, result, unused: Vec::new() };
+            return CaseCost { seconds: 0.0, memory: 0, result, unused: Vec::new() };
         }
     };
     let estimated = match loaded.job {
@@ -161,12 +161,17 @@ fn taken(grid: &Grid, case: &Case, fabrics: &Fabrics) -> Taken {
         Ok(estimate) => estimate,
         Err(failure) => {
             let result = Some(Err(failure));
-            return Taken { seconds: 0.0, memory: 0, result, unused: Vec::new() };
+            return CaseCost { seconds: 0.0, memory: 0, result, unused: Vec::new() };
         }
     };
     let unused = loaded.unused.clone();
     if LONGEST_S < estimate.seconds {
-        return Taken { seconds: estimate.seconds, memory: estimate.memory, result: None, unused };
+        return CaseCost {
+            seconds: estimate.seconds,
+            memory: estimate.memory,
+            result: None,
+            unused,
+        };
     }
     drop(loaded);
     // The second time is what a case takes among many: the first one warms what they share.
@@ -177,7 +182,7 @@ fn taken(grid: &Grid, case: &Case, fabrics: &Fabrics) -> Taken {
         drop(run());
     }
     let seconds = clock.cpu_s().max(estimate.seconds.min(1e-3));
-    Taken { seconds, memory: estimate.memory, result: Some(first), unused }
+    CaseCost { seconds, memory: estimate.memory, result: Some(first), unused }
 }
 
 /// A measure that no result has is refused, with the nearest that they have.

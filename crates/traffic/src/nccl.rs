@@ -36,7 +36,7 @@ pub mod version;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Idle, Ranged, Ranges, Rate, Span};
+use units::{Bytes, Ranged, Ranges, Rate, Span, UnusedKeys};
 
 pub use constants::{Architecture, Cpu, Family};
 pub use estimate::{Estimate, Limit, estimate, estimate_of};
@@ -302,7 +302,7 @@ impl Settings {
     }
 
     /// Names what has no effect, given the other settings of the library.
-    pub fn unused(&self, idle: &mut Idle) {
+    pub fn unused(&self, idle: &mut UnusedKeys) {
         if self.initiator == Initiator::Host {
             let why = "a thread of the host posts by itself";
             idle.key("launch", why, "library.initiator=kernel");

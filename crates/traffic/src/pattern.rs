@@ -12,7 +12,7 @@ use std::ops::Range;
 use fabric::Fabric;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Idle, Random, Span};
+use units::{Bytes, Random, Span, UnusedKeys};
 
 use crate::collective::Collective;
 use crate::serving::{self, ModelSizes};
@@ -279,7 +279,7 @@ impl Load {
 
 impl Load {
     /// Names what the pattern does not look at.
-    fn unused(&self, idle: &mut Idle) {
+    fn unused(&self, idle: &mut UnusedKeys) {
         let why = format!("the pattern is {}", self.pattern.name());
         let all: BTreeSet<&str> = Pattern::ALL.iter().flat_map(|one| one.keys()).copied().collect();
         for key in all.into_iter().filter(|key| !self.pattern.keys().contains(key)) {
@@ -296,7 +296,7 @@ impl Load {
 
 impl TrafficConfig {
     /// Names what neither the patterns nor the file of flows look at.
-    pub fn unused(&self, idle: &mut Idle) {
+    pub fn unused(&self, idle: &mut UnusedKeys) {
         if self.flows.is_some() {
             let but = ["name", "flows", "service_level", "background"];
             idle.all_but("", &but, "the file says who sends what", "leave out `flows`");
@@ -346,7 +346,7 @@ pub const MAX_FLOWS: u64 = 1 << 25;
 pub const MAX_LEVEL: u8 = 63;
 
 /// What is wrong with synthetic traffic: the key below `[traffic]`, and a sentence.
-pub type Wrong = (String, String);
+pub type PatternError = (String, String);
 
 /// What a load needs to know of where it runs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -366,7 +366,7 @@ pub struct Surroundings {
 }
 
 /// What is wrong with the traffic, given what each load has around it.
-pub fn check(config: &TrafficConfig, around: impl Fn(&Load) -> Surroundings) -> Vec<Wrong> {
+pub fn check(config: &TrafficConfig, around: impl Fn(&Load) -> Surroundings) -> Vec<PatternError> {
     let checked = |(path, load): (String, &Load)| {
         let fits = match load.pattern {
             _ if MAX_LEVEL < load.service_level => {

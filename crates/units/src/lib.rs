@@ -41,4 +41,4 @@ pub use random::Random;
 pub use range::{KnownRange, OutOfRange, Ranged, Ranges};
 pub use size::{Bytes, Length, Rate};
 pub use time::{Span, Time};
-pub use unused::{Idle, Unused};
+pub use unused::{Unused, UnusedKeys};

@@ -6,7 +6,7 @@
 //! them somebody wrote.
 //!
 //! ```
-//! use units::Idle;
+//! use units::UnusedKeys;
 //!
 //! struct Pauses {
 //!     enabled: bool,
@@ -41,7 +41,7 @@ pub struct Unused {
 
 /// A table or a key without effect.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct IdleKey {
+pub struct UnusedKey {
     /// The dotted path.
     pub key: String,
     /// Paths inside it that are obeyed all the same.
@@ -54,7 +54,7 @@ pub struct IdleKey {
     pub used_by: String,
 }
 
-impl IdleKey {
+impl UnusedKey {
     /// Whether a path is this one or inside it, and not among those that are obeyed.
     pub fn covers(&self, path: &str) -> bool {
         is_inside(path, &self.key) && !self.but.iter().any(|but| is_inside(path, but))
@@ -73,12 +73,12 @@ impl IdleKey {
 
 /// Collects the settings that have no effect.
 #[derive(Clone, Debug, Default)]
-pub struct Idle {
+pub struct UnusedKeys {
     path: String,
-    keys: Vec<IdleKey>,
+    keys: Vec<UnusedKey>,
 }
 
-impl Idle {
+impl UnusedKeys {
     /// Names a key, or a table with all that is in it.
     pub fn key(&mut self, key: &str, why: &str, used_by: &str) {
         self.all_but(key, &[], why, used_by);
@@ -105,7 +105,7 @@ impl Idle {
 
     fn push(&mut self, key: String, but: Vec<String>, whole: bool, why: &str, used_by: &str) {
         let (why, used_by) = (why.to_owned(), used_by.to_owned());
-        self.keys.push(IdleKey { key, but, whole, why, used_by });
+        self.keys.push(UnusedKey { key, but, whole, why, used_by });
     }
 
     /// Asks the settings of a table inside the one at hand.
@@ -117,12 +117,12 @@ impl Idle {
     }
 
     /// The first reason why a path has no effect.
-    pub fn find(&self, path: &str) -> Option<&IdleKey> {
+    pub fn find(&self, path: &str) -> Option<&UnusedKey> {
         self.keys.iter().find(|key| key.covers(path))
     }
 
     /// Everything that was named.
-    pub fn keys(&self) -> &[IdleKey] {
+    pub fn keys(&self) -> &[UnusedKey] {
         &self.keys
     }
 }
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn tables_are_covered_with_all_that_is_in_them_but_for_what_is_spared() {
-        let mut idle = Idle::default();
+        let mut idle = UnusedKeys::default();
         idle.table("network", |idle| {
             idle.all_but("nic", &["latency", "pci.rate"], "first", "packets");
             idle.key("nic.latency.send", "second", "nobody");

@@ -464,7 +464,7 @@ fn process(namespace: bool) -> Result<(), Stop> {
         false => live::rank::main(local),
     });
     done.map_err(|reason| {
-        live::rank::tell(&live::plan::Told::Failed(reason.clone()));
+        live::rank::tell(&live::plan::RankMessage::Failed(reason.clone()));
         Stop::from(Failure::Run(reason))
     })
 }

@@ -109,7 +109,7 @@ pub(super) fn search(
     let chunks: Vec<&[JobConfig]> = all.chunks(CHUNK).collect();
     let looked = parallel::map(threads, &chunks, |chunk| {
         let mut own = loaded.clone();
-        let mut found = Looked::default();
+        let mut found = SearchedLayouts::default();
         for config in chunk.iter().take_while(|_| !clock.is_over()) {
             found.all += 1;
             judge.look(&mut own, config, &job.model, &mut found);
@@ -157,7 +157,7 @@ struct Judge<'a> {
 
 /// What became of some mixes.
 #[derive(Default)]
-struct Looked {
+struct SearchedLayouts {
     all: usize,
     legal: usize,
     fit: usize,
@@ -165,7 +165,13 @@ struct Looked {
 }
 
 impl Judge<'_> {
-    fn look(&self, own: &mut Loaded, config: &JobConfig, model: &Model, found: &mut Looked) {
+    fn look(
+        &self,
+        own: &mut Loaded,
+        config: &JobConfig,
+        model: &Model,
+        found: &mut SearchedLayouts,
+    ) {
         let Ok((job, _)) = resolve(config, model.clone(), &site(own)) else { return };
         found.legal += 1;
         if memory::check(&job, Bytes::new(self.capacity as u64)).is_err() {

@@ -27,7 +27,7 @@ pub(super) struct Question<'a> {
 }
 
 /// One figure for each scenario, or one for all together.
-pub(super) type Found = Result<Vec<f64>, String>;
+pub(super) type Figures = Result<Vec<f64>, String>;
 
 /// How a figure is found.
 pub(super) struct Measure {
@@ -36,10 +36,14 @@ pub(super) struct Measure {
     /// In words.
     pub(super) how: &'static str,
     /// Finds it.
-    pub(super) of: fn(&Question<'_>) -> Found,
+    pub(super) of: fn(&Question<'_>) -> Figures,
 }
 
-const fn measure(name: &'static str, how: &'static str, of: fn(&Question<'_>) -> Found) -> Measure {
+const fn measure(
+    name: &'static str,
+    how: &'static str,
+    of: fn(&Question<'_>) -> Figures,
+) -> Measure {
     Measure { name, how, of }
 }
 
@@ -48,17 +52,17 @@ pub(super) fn find(name: &str) -> Option<&'static Measure> {
     MEASURES.iter().find(|measure| measure.name == name)
 }
 
-fn each(question: &Question<'_>, of: impl Fn(&Subject) -> Figure) -> Found {
+fn each(question: &Question<'_>, of: impl Fn(&Subject) -> Figure) -> Figures {
     question.subjects.iter().map(|subject| of(subject)).collect()
 }
 
 /// A figure of a step, for each scenario.
-fn step(question: &Question<'_>, of: impl Fn(&run_job::Report) -> f64) -> Found {
+fn step(question: &Question<'_>, of: impl Fn(&run_job::Report) -> f64) -> Figures {
     each(question, |subject| subject.step().map(&of))
 }
 
 /// A figure of the first two scenarios.
-fn pair(question: &Question<'_>, of: impl Fn(&Subject, &Subject) -> Figure) -> Found {
+fn pair(question: &Question<'_>, of: impl Fn(&Subject, &Subject) -> Figure) -> Figures {
     match question.subjects[..] {
         [first, second] => Ok(vec![of(first, second)?]),
         _ => Err("this measure compares two scenarios".to_owned()),
@@ -381,7 +385,7 @@ pub(super) const MEASURES: &[Measure] = &[
 
 /// What the first network saves against the second, in each case. Only what a case sets differs
 /// between its two sides: what both buy costs both the same.
-fn fabric_saving(question: &Question<'_>) -> Found {
+fn fabric_saving(question: &Question<'_>) -> Figures {
     let saving = |a: &Subject, b: &Subject| Ok(1.0 - network_price(a)? / network_price(b)?);
     if question.cases.is_empty() {
         return pair(question, saving);

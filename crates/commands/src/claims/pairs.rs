@@ -3,7 +3,7 @@
 use traffic::Collective;
 use units::Bytes;
 
-use super::measures::{Found, Question};
+use super::measures::{Figures, Question};
 use super::network;
 use super::subject::{Figure, Subject};
 use crate::engine::Engine;
@@ -191,7 +191,7 @@ pub(super) fn spread(subject: &Subject) -> Figure {
 }
 
 /// A step of the first settings of each case over that of the second; closed forms.
-pub(super) fn step_cases(question: &Question<'_>) -> Found {
+pub(super) fn step_cases(question: &Question<'_>) -> Figures {
     let [subject] = question.subjects[..] else {
         return Err("this measure changes one scenario".to_owned());
     };
@@ -206,7 +206,7 @@ pub(super) fn step_cases(question: &Question<'_>) -> Found {
 }
 
 /// How alike the primitives' shares of two jobs are, where that is least: the cosine.
-pub(super) fn least_alike(question: &Question<'_>) -> Found {
+pub(super) fn least_alike(question: &Question<'_>) -> Figures {
     let mut shares: Vec<Vec<f64>> = Vec::new();
     for subject in &question.subjects {
         shares.push(subject.wire()?.by_primitive.values().copied().collect());

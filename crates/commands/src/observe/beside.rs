@@ -26,7 +26,7 @@ const MOST_ROWS: usize = 48;
 
 /// What stands beside what.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Beside {
+pub struct SideBySide {
     /// The scenario.
     pub scenario: String,
     /// The engine.
@@ -146,7 +146,7 @@ pub fn compare(
     loaded: &Loaded,
     engine: Engine,
     watch: &mut packetsim::Watch<'_>,
-) -> Result<Beside, Failure> {
+) -> Result<SideBySide, Failure> {
     let (points, mut left_out) = points(summary, loaded);
     left_out.extend(other_servers(summary, loaded));
     let mut collectives = Vec::new();
@@ -182,7 +182,7 @@ pub fn compare(
         (None, _) => None,
     };
     let sizes: Vec<f64> = collectives.iter().map(|one| one.error.abs()).collect();
-    Ok(Beside {
+    Ok(SideBySide {
         scenario: loaded.input.clone(),
         engine: engine.name(),
         mean_error: mean(&sizes),
@@ -208,7 +208,7 @@ pub(super) fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-impl Beside {
+impl SideBySide {
     /// Adds it to a sheet.
     pub(super) fn show(&self, sheet: Sheet) -> Sheet {
         let heading = format!("Beside {}, {} engine", self.scenario, self.engine);

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use job::mapping::{Exchange, Sites};
 
-use super::search::Found;
+use super::search::Placed;
 use super::sites::Ground;
 
 /// What Scotch needs to know.
@@ -27,7 +27,7 @@ pub(super) struct Case {
 const MOST_LOAD: f64 = 1e9;
 
 impl Case {
-    pub(super) fn of(ground: &Ground, found: &Found) -> Self {
+    pub(super) fn of(ground: &Ground, found: &Placed) -> Self {
         Self {
             exchange: found.exchange.clone(),
             sites: ground.sites.clone(),

@@ -20,7 +20,7 @@ pub(super) type Order = Vec<u32>;
 
 /// What was found.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct Placed {
     /// The GPU of every rank.
     pub(crate) placement: Placement,
     /// The unit of every block, and the ranks of the blocks one after the other.
@@ -47,7 +47,7 @@ impl Question<'_> {
     }
 
     /// Gives every rank a GPU on the free servers.
-    pub(super) fn answer(&self, ground: &Ground) -> Result<Found, Failure> {
+    pub(super) fn answer(&self, ground: &Ground) -> Result<Placed, Failure> {
         let fabric = self.loaded.fabric();
         let layout = self.layout();
         let ranks = layout.gpus();
@@ -59,7 +59,7 @@ impl Question<'_> {
             return Err(self.loaded.problem("job.placement", error.to_string()).into());
         }
         let as_numbered: Order = (0..ranks as u32).collect();
-        let mut best: Option<(f64, Found)> = None;
+        let mut best: Option<(f64, Placed)> = None;
         for order in [as_numbered, topology_aware_order(layout)] {
             let cut = |order: &Order| -> Vec<Vec<u32>> {
                 order.chunks(ground.gpus_per_unit).map(<[u32]>::to_vec).collect()
@@ -84,7 +84,7 @@ impl Question<'_> {
                 let gpus = gpus_of(&order, &unit_of, ground.gpus_per_unit);
                 let placement = Placement::of(gpus, fabric.gpus() as u64);
                 let placement = placement.expect("units were taken once");
-                best = Some((cost, Found { placement, unit_of, order, exchange }));
+                best = Some((cost, Placed { placement, unit_of, order, exchange }));
             }
         }
         Ok(best.expect("the job's own numbering was tried").1)

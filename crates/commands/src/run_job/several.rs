@@ -381,7 +381,7 @@ impl Stage<'_, '_> {
 }
 
 /// What each takes by itself.
-struct Alone {
+struct AloneTimes {
     /// By job: a step.
     step_s: Vec<f64>,
     /// The traffic.
@@ -645,15 +645,15 @@ fn everybody(stage: &Stage<'_, '_>) -> Vec<Who> {
 fn alone(
     stage: &mut Stage<'_, '_>,
     watch: &mut packetsim::Watch<'_>,
-) -> Result<(Alone, Vec<u32>), Failure> {
+) -> Result<(AloneTimes, Vec<u32>), Failure> {
     let asked = vec![stage.options.steps; stage.members.len()];
-    let mut alone = Alone { step_s: Vec::new(), makespan_s: 0.0, loads: Vec::new() };
+    let mut alone = AloneTimes { step_s: Vec::new(), makespan_s: 0.0, loads: Vec::new() };
     for who in everybody(stage) {
         alone.add(stage, who, &asked, watch)?;
     }
     let counts = counts(stage.members, &alone, stage.options.steps);
     for (at, count) in counts.iter().enumerate().filter(|(at, count)| asked[*at] != **count) {
-        let mut again = Alone { step_s: Vec::new(), makespan_s: 0.0, loads: Vec::new() };
+        let mut again = AloneTimes { step_s: Vec::new(), makespan_s: 0.0, loads: Vec::new() };
         let mut own = asked.clone();
         own[at] = *count;
         again.add(stage, Who::Job(at), &own, watch)?;
@@ -662,7 +662,7 @@ fn alone(
     Ok((alone, counts))
 }
 
-impl Alone {
+impl AloneTimes {
     fn add(
         &mut self,
         stage: &mut Stage<'_, '_>,
@@ -690,7 +690,7 @@ impl Alone {
 
 /// How many steps of each: as many as asked for of the one that takes longest, and of the others as
 /// many as that takes.
-fn counts(members: &[Member], alone: &Alone, steps: u32) -> Vec<u32> {
+fn counts(members: &[Member], alone: &AloneTimes, steps: u32) -> Vec<u32> {
     let ends = members.iter().zip(&alone.step_s);
     let ends = ends.map(|(member, step)| member.start.as_secs_f64() + f64::from(steps) * step);
     let last = ends.fold(0.0, f64::max);
@@ -724,7 +724,7 @@ fn leave_out(
     stage: &mut Stage<'_, '_>,
     everybody: &[Who],
     counts: &[u32],
-    alone: &Alone,
+    alone: &AloneTimes,
     watch: &mut packetsim::Watch<'_>,
 ) -> Result<Vec<Vec<f64>>, Failure> {
     let mut without = Vec::new();
@@ -748,7 +748,7 @@ fn slowed_by(
     everybody: &[Who],
     (own, own_s): (Who, f64),
     without: &[Vec<f64>],
-    alone: &Alone,
+    alone: &AloneTimes,
 ) -> Vec<SlowedBy> {
     let place = |who: Who| match who {
         Who::Job(at) => at,

@@ -14,7 +14,7 @@ use units::Span;
 
 use super::{BreakdownSeconds, Report};
 use crate::engine::Engine;
-use crate::levers::{self, Seen};
+use crate::levers::{self, RunFacts};
 use crate::world::{JobWorld, assumptions};
 
 /// Changes that are named.
@@ -69,7 +69,7 @@ impl Verdict {
         let day = report.cost.step_usd / report.step_s * 86_400.0;
         let fabric_usd_per_day = fabric_s / report.step_s * day;
         let (parts, phases) = (&report.breakdown_s, &report.phases[..]);
-        let seen = Seen { parts, fabric_s, phases, memory: &report.memory };
+        let seen = RunFacts { parts, fabric_s, phases, memory: &report.memory };
         let limit = limit(report, prediction);
         let changes = levers::levers(loaded, &seen);
         let command = |change: &crate::change::Change| {

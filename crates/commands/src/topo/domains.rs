@@ -1,6 +1,6 @@
 //! `topo --domains`: what one failure of each kind of part stops, and what it leaves.
 
-use fabric::domains::{self, Asked, Domain, PartKind};
+use fabric::domains::{self, Domain, DomainQuery, PartKind};
 use report::number::{grouped, significant};
 use report::{Align, Chart, ChartKind, Frame, Sheet, Table, Unit};
 use scenario::Loaded;
@@ -84,7 +84,7 @@ impl Domains {
             _ => (0..fabric.gpus() as u32).collect(),
         };
         let rack_servers = rack_servers.map_or_else(|| domains::usual_rack(fabric), |n| n as usize);
-        let asked = Asked { catalogue: &scenario.catalogue, job: &job, rack_servers };
+        let asked = DomainQuery { catalogue: &scenario.catalogue, job: &job, rack_servers };
         let found = domains::domains(fabric, asked);
         let shares = Shares {
             gpus_per_nic: fabric.gpus() as f64 / fabric.nics().max(1) as f64,

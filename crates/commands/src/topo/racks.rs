@@ -4,7 +4,7 @@ use fabric::graph::LinkKind;
 use fabric::summary::Summary;
 use report::number::{grouped, significant, watts};
 use scenario::Loaded;
-use scenario::racks::{Held, served};
+use scenario::racks::{RackPlan, served};
 use serde::Serialize;
 
 /// The racks of a cluster's servers.
@@ -12,7 +12,7 @@ use serde::Serialize;
 pub struct Racks {
     /// How they are filled.
     #[serde(flatten)]
-    pub held: Held,
+    pub held: RackPlan,
     /// The back-end's cables, bottom up.
     pub cables: Vec<CableRow>,
 }
@@ -60,7 +60,7 @@ impl Racks {
     }
 
     pub(super) fn words(&self) -> String {
-        let Held { racks, servers, gpus, power_w, limit_w, per_row, rows } = self.held;
+        let RackPlan { racks, servers, gpus, power_w, limit_w, per_row, rows } = self.held;
         let limit = watts(limit_w);
         if racks == 0 {
             return format!("Racks: one server draws more than the {limit} of a rack.");

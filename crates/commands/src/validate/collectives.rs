@@ -9,7 +9,7 @@ use fabric::Fabric;
 use fabric::hardware::Catalogue;
 use fabric::topology::{self, TierConfig};
 use fabric::transport::Transport;
-use step::published::{Known, RowCluster, words};
+use step::published::{Publication, RowCluster, words};
 use step::validate::{fabric_of, routing_of};
 use traffic::collective::{
     ALGORITHMS, Collective, Communicator, Detail, Group, Limit, Lowered, Wanted, lower,
@@ -129,7 +129,7 @@ impl Row {
             nics_per_node: nics.unwrap_or(gpus_per_node),
             transport: None,
             queue_pairs: number("qps")?.map(|count| count as u32),
-            nics: Known::Published,
+            nics: Publication::Published,
         };
         let cluster = cluster.with_transport(text("transport"));
         Ok(Self {

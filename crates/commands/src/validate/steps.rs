@@ -5,7 +5,7 @@ use fabric::hardware::Catalogue;
 use fabric::transport::Transport;
 use job::config::ModelChoice;
 use step::predict::Assumptions;
-use step::published::{Known, Measured, Row, RowCluster};
+use step::published::{Measured, Publication, Row, RowCluster};
 use step::validate::{Fit, RowEngine, predict_row, routing_of};
 use traffic::Transfers;
 use traffic::nccl::Architecture;
@@ -36,10 +36,10 @@ pub(super) fn predict(
         Measured::Tflops(_) => "TFLOP/s",
     };
     let mut notes = Vec::new();
-    if row.microbatch == Known::Chosen {
+    if row.microbatch == Publication::Chosen {
         notes.push(format!("microbatch {}", verdict.chosen.batch.micro));
     }
-    if row.virtual_stages == Known::Chosen && 1 < verdict.chosen.parallel.vpp {
+    if row.virtual_stages == Publication::Chosen && 1 < verdict.chosen.parallel.vpp {
         notes.push(format!("{} virtual stages", verdict.chosen.parallel.vpp));
     }
     if !notes.is_empty() {
@@ -48,7 +48,7 @@ pub(super) fn predict(
     if row.job.schedule != verdict.chosen.schedule && 1 < row.job.parallel.vpp {
         notes.push("without interleaving".to_owned());
     }
-    if row.cluster.nics == Known::Chosen {
+    if row.cluster.nics == Publication::Chosen {
         notes.push(format!("NICs of {} Gb/s assumed", row.cluster.nic_gbps));
     }
     if row.cluster.queue_pairs.is_none() && row.cluster.transport == Some(Transport::Rocev2) {

@@ -120,7 +120,7 @@ impl Routing for Ecmp {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{keys, leaf_spine};
-    use super::super::{Idle, Walker};
+    use super::super::{EmptyQueues, Walker};
     use super::*;
     use crate::hash::HashFunction;
     use crate::routes::{Health, Routes};
@@ -137,7 +137,7 @@ mod tests {
                 let mut ecmp = Ecmp::new(&config, &fabric, seed);
                 let mut counts = [0_usize; 16];
                 for key in keys(&fabric, flows, seed) {
-                    counts[ecmp.choose(leaf, &key, 0, &uplinks, &Idle)] += 1;
+                    counts[ecmp.choose(leaf, &key, 0, &uplinks, &EmptyQueues)] += 1;
                 }
                 *counts.iter().max().unwrap() as f64 * 16.0 / flows as f64
             })

@@ -114,7 +114,7 @@ mod tests {
         let config = RoutingConfig { policy: Policy::Flowlet, flowlets, ..Default::default() };
         let mut routing = config.build(&fabric, 1);
         for key in keys(&fabric, 16, 1) {
-            let first = routing.choose(leaf, &key, 0, &uplinks, &super::super::Idle);
+            let first = routing.choose(leaf, &key, 0, &uplinks, &super::super::EmptyQueues);
             let busy = Busy(uplinks[first]);
             assert_eq!(routing.choose(leaf, &key, 0, &uplinks, &busy), first);
             assert_ne!(routing.choose(leaf, &key, 1, &uplinks, &busy), first);

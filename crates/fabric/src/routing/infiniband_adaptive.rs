@@ -60,7 +60,7 @@ impl Routing for InfinibandAdaptive {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{keys, leaf_spine};
-    use super::super::{Idle, Policy};
+    use super::super::{EmptyQueues, Policy};
     use super::*;
 
     struct Busy(LinkId);
@@ -79,8 +79,8 @@ mod tests {
         let policy = Policy::InfinibandAdaptive;
         let mut routing = RoutingConfig { policy, ..RoutingConfig::default() }.build(&fabric, 1);
         let key = keys(&fabric, 1, 1).next().unwrap();
-        let home = routing.choose(leaf, &key, 0, &uplinks, &Idle);
-        assert_eq!(routing.choose(leaf, &key, 1, &uplinks, &Idle), home);
+        let home = routing.choose(leaf, &key, 0, &uplinks, &EmptyQueues);
+        assert_eq!(routing.choose(leaf, &key, 1, &uplinks, &EmptyQueues), home);
         assert_ne!(routing.choose(leaf, &key, 2, &uplinks, &Busy(uplinks[home])), home);
     }
 }

@@ -77,9 +77,9 @@ pub trait Load {
 
 /// All queues empty: for policies that do not look, and for walks before a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Idle;
+pub struct EmptyQueues;
 
-impl Load for Idle {
+impl Load for EmptyQueues {
     fn queued(&self, _link: LinkId) -> Bytes {
         Bytes::ZERO
     }
@@ -379,14 +379,14 @@ impl Ranged for RoutingConfig {
 
 impl RoutingConfig {
     /// Names the settings that the policy does not look at.
-    pub fn unused(&self, chooser: Chooser, idle: &mut units::Idle) {
+    pub fn unused(&self, chooser: Chooser, idle: &mut units::UnusedKeys) {
         // Where tiers have policies of their own, each looks at settings of its own.
         if self.policy_of_tier.is_empty() {
             self.unused_by_one(chooser, idle);
         }
     }
 
-    fn unused_by_one(&self, chooser: Chooser, idle: &mut units::Idle) {
+    fn unused_by_one(&self, chooser: Chooser, idle: &mut units::UnusedKeys) {
         use Policy::{
             Adaptive, EEcmp, Ecmp, Flowlet, InfinibandAdaptive, PathPinning, Reps, Spray,
             StaticUpDown, TrafficEngineering,
@@ -470,7 +470,7 @@ impl RoutingConfig {
     }
 
     /// Names what only counts when something fails.
-    pub fn unused_without_faults(&self, idle: &mut units::Idle) {
+    pub fn unused_without_faults(&self, idle: &mut units::UnusedKeys) {
         for key in ["detection", "recomputation"] {
             idle.key(key, "nothing fails", "[[faults]]");
         }

@@ -62,7 +62,7 @@ impl Routing for Reps {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{keys, leaf_spine};
-    use super::super::{Idle, Policy};
+    use super::super::{EmptyQueues, Policy};
     use super::*;
 
     /// Oracle: sixteen balls into sixteen boxes leave about 16 · (15/16)¹⁶ ≈ 5.7 empty.
@@ -79,7 +79,7 @@ mod tests {
             let mut taken = vec![false; uplinks.len()];
             for entropy in 0..16 {
                 let key = key.with_entropy(entropy);
-                taken[reps.choose(leaf, &key, 0, &uplinks, &Idle)] = true;
+                taken[reps.choose(leaf, &key, 0, &uplinks, &EmptyQueues)] = true;
             }
             used += taken.iter().filter(|taken| **taken).count();
         }

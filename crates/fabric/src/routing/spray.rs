@@ -49,7 +49,7 @@ impl Routing for Spray {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Idle;
+    use super::super::EmptyQueues;
     use super::super::tests::{keys, leaf_spine};
     use super::*;
 
@@ -61,8 +61,9 @@ mod tests {
         let uplinks = fabric.ports_down_up(leaf).1.to_vec();
         let mut spray = Spray::new(&RoutingConfig::default(), &fabric, 1);
         let key = keys(&fabric, 1, 1).next().unwrap();
-        let mut taken: Vec<usize> =
-            (0..16).map(|packet| spray.choose(leaf, &key, packet, &uplinks, &Idle)).collect();
+        let mut taken: Vec<usize> = (0..16)
+            .map(|packet| spray.choose(leaf, &key, packet, &uplinks, &EmptyQueues))
+            .collect();
         taken.sort_unstable();
         assert_eq!(taken, (0..16).collect::<Vec<_>>());
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Idle, Routing};
+use super::{EmptyQueues, Routing};
 use crate::graph::{Fabric, LinkId, NodeId, NodeKind};
 use crate::hash::FlowKey;
 use crate::routes::{Routes, towards_leaf};
@@ -65,7 +65,7 @@ impl Walker {
             let chosen = match self.hops.as_slice() {
                 [] => return Err(NoPath { from: key.from, to: key.to, stuck_at: at }),
                 [only] => *only,
-                several => several[routing.choose(at, key, packet, several, &Idle)],
+                several => several[routing.choose(at, key, packet, several, &EmptyQueues)],
             };
             self.path.push(chosen);
             at = fabric.links()[chosen].to;
@@ -91,7 +91,7 @@ impl Walker {
             let chosen = match towards_leaf(fabric, at, leaf) {
                 [] => return Err(NoPath { from: key.from, to: key.to, stuck_at: key.from }),
                 [only] => *only,
-                several => several[routing.choose(at, key, packet, several, &Idle)],
+                several => several[routing.choose(at, key, packet, several, &EmptyQueues)],
             };
             self.path.push(chosen);
             at = fabric.links()[chosen].to;

@@ -1,6 +1,6 @@
 //! Settings of the cluster and of the fabric that have no effect, given the others.
 
-use units::Idle;
+use units::UnusedKeys;
 
 use super::TopologyKind;
 use super::cluster::ClusterConfig;
@@ -12,7 +12,7 @@ const EVERY_FAMILY: [&str; 6] = ["topology", "leaf", "links", "failed", "degrade
 
 impl FabricConfig {
     /// Names the keys that the topology does not look at.
-    pub fn unused(&self, idle: &mut Idle) {
+    pub fn unused(&self, idle: &mut UnusedKeys) {
         if !self.parts.is_empty() {
             let why = "`parts` says what the networks are";
             idle.all_but("", &["parts", "failed", "degraded"], why, "the `fabric` of a part");
@@ -45,7 +45,7 @@ impl FabricConfig {
     }
 
     /// Names the keys of tiers that the fabric turned out not to have.
-    pub fn unused_tiers(&self, fabric: &Fabric, idle: &mut Idle) {
+    pub fn unused_tiers(&self, fabric: &Fabric, idle: &mut UnusedKeys) {
         if !self.parts.is_empty() || !self.topology.family().keys().contains(&"core") {
             return;
         }
@@ -72,7 +72,7 @@ impl FabricConfig {
 
 impl ClusterConfig {
     /// Names what has no effect, given the rest of the cluster and its topology.
-    pub fn unused(&self, topology: TopologyKind, idle: &mut Idle) {
+    pub fn unused(&self, topology: TopologyKind, idle: &mut UnusedKeys) {
         if self.front_end.nics == 0 {
             let used_by = "cluster.front_end.nics above 0";
             idle.all_but("front_end", &["nics"], "servers have no front-end", used_by);

@@ -52,7 +52,7 @@ pub enum Residual {
 
 /// The kernel beside a product that could cast what it reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Beside {
+enum CastPartner {
     /// None: attention's output, or the gradient that a sum makes.
     Nothing,
     /// The norm in front.
@@ -61,7 +61,7 @@ enum Beside {
     Activation,
 }
 
-impl Beside {
+impl CastPartner {
     /// Whether a recipe casts there.
     fn casts(self, recipe: Fp8Recipe) -> bool {
         match recipe {
@@ -75,7 +75,7 @@ impl Beside {
 /// How many tokens an expert gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Dealt {
+pub enum TokenSplit {
     /// As many as fill the tiles of its products: the measured products of many experts.
     #[default]
     WholeTiles,
@@ -83,7 +83,7 @@ pub enum Dealt {
     ByRouter,
 }
 
-impl Dealt {
+impl TokenSplit {
     /// Rows that the products of an expert take as long as, beside its tokens. Tiles have 128 or
     /// 256 rows, and a weight gradient sums over 64 tokens at a time, of which half is empty on
     /// average. Measured on an H200, `data/README.md`: 93 and 31.
@@ -116,7 +116,7 @@ pub struct Layer<'a> {
     /// Tokens that come to the rank's experts, as a multiple of the mean.
     pub load: f64,
     /// How many tokens an expert gets.
-    pub dealt: Dealt,
+    pub dealt: TokenSplit,
     /// How the experts' weight gradients come into the main gradients.
     pub accumulation: Accumulation,
     /// The type of the main gradients.
@@ -149,7 +149,7 @@ impl<'a> Layer<'a> {
             expert: 1,
             expert_tensor: 1,
             load: 1.0,
-            dealt: Dealt::WholeTiles,
+            dealt: TokenSplit::WholeTiles,
             accumulation: Accumulation::Separate,
             main_gradients: GradientType::Fp32,
             residual: Residual::default(),
@@ -287,7 +287,7 @@ impl<'a> Layer<'a> {
     }
 
     fn linear(&self, list: &mut List, outputs: u64, inputs: u64) {
-        self.linear_beside(list, outputs, inputs, Beside::Nothing, Beside::Nothing);
+        self.linear_beside(list, outputs, inputs, CastPartner::Nothing, CastPartner::Nothing);
     }
 
     /// A linear layer whose input comes out of one kernel, and the gradient of its output out of
@@ -297,8 +297,8 @@ impl<'a> Layer<'a> {
         list: &mut List,
         outputs: u64,
         inputs: u64,
-        input: Beside,
-        gradient: Beside,
+        input: CastPartner,
+        gradient: CastPartner,
     ) {
         let cast = match list.pass {
             Pass::Forward => input.casts(self.recipe),
@@ -332,7 +332,7 @@ impl<'a> Layer<'a> {
         match &self.model.latent {
             None => {
                 let width = (heads + 2 * kv_heads) * head_dim;
-                self.linear_beside(list, width, hidden, Beside::Norm, Beside::Nothing);
+                self.linear_beside(list, width, hidden, CastPartner::Norm, CastPartner::Nothing);
                 if biases.qkv {
                     list.memory(
                         Pass::WeightGradient,
@@ -468,12 +468,18 @@ impl<'a> Layer<'a> {
         let (hidden, width, tokens) = (self.model.hidden, ffn / self.tensor, self.tokens());
         match self.model.mlp {
             Mlp::Gated => {
-                self.linear_beside(list, 2 * width, hidden, Beside::Norm, Beside::Activation);
+                self.linear_beside(
+                    list,
+                    2 * width,
+                    hidden,
+                    CastPartner::Norm,
+                    CastPartner::Activation,
+                );
                 list.memory(Pass::Forward, MemoryKind::SwigluForward, tokens, width);
                 list.memory(Pass::InputGradient, MemoryKind::SwigluBackward, tokens, width);
             }
             Mlp::Gelu => {
-                self.linear_beside(list, width, hidden, Beside::Norm, Beside::Activation);
+                self.linear_beside(list, width, hidden, CastPartner::Norm, CastPartner::Activation);
                 list.memory(Pass::Forward, MemoryKind::BiasGeluForward, tokens, width);
                 list.memory(Pass::InputGradient, MemoryKind::BiasGeluBackward, tokens, width);
                 if self.model.biases.mlp {
@@ -481,7 +487,7 @@ impl<'a> Layer<'a> {
                 }
             }
         }
-        self.linear_beside(list, hidden, width, Beside::Activation, Beside::Nothing);
+        self.linear_beside(list, hidden, width, CastPartner::Activation, CastPartner::Nothing);
     }
 
     /// Router, dispatch, experts and combination, with tokens spread evenly over the experts.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::curve::TERMS;
-use super::layer::Dealt;
+use super::layer::TokenSplit;
 use super::layer::{Dropout, Layer, Pass};
 use super::rates::{Heads, Size};
 use super::table::{Family, Launch, Sample, samples};
@@ -523,7 +523,7 @@ fn routed_tokens_take_as_long_as_some_more_rows() {
             });
             grouped.unwrap()
         };
-        (tokens(Dealt::ByRouter) - tokens(Dealt::WholeTiles)) as f64 / 8.0
+        (tokens(TokenSplit::ByRouter) - tokens(TokenSplit::WholeTiles)) as f64 / 8.0
     };
     for (pass, columns) in [(Pass::Forward, 0..2), (Pass::WeightGradient, 2..3)] {
         let mut more: Vec<f64> = Vec::new();

@@ -19,7 +19,7 @@
 use traffic::Collective;
 use units::Bytes;
 
-use super::{Beside, Call, Reach, Unit};
+use super::{Call, OverlapsWith, Reach, Unit};
 use crate::config::{Dispatcher, Precision};
 use crate::dispatch::{Dispatch, Spread};
 use crate::model::{Experts, LayerKind, Module};
@@ -105,7 +105,7 @@ fn stream_bytes(job: &Job) -> u64 {
     job.tokens() * job.model.hidden * job.precision.bytes()
 }
 
-fn tensor(name: &'static str, collective: Collective, bytes: u64, beside: Beside) -> Call {
+fn tensor(name: &'static str, collective: Collective, bytes: u64, beside: OverlapsWith) -> Call {
     let bytes = Bytes::new(bytes);
     Call {
         name,
@@ -132,17 +132,17 @@ fn linear_block(job: &Job, pass: Pass, calls: &mut Vec<Call>) {
     let sum = |name, beside| tensor(name, Collective::AllReduce, bytes, beside);
     match (job.parallel.sequence_parallel, pass) {
         (true, Pass::Forward) => calls.extend([
-            gather("block input", Beside::Product),
-            scatter("block output", Beside::Product),
+            gather("block input", OverlapsWith::Product),
+            scatter("block output", OverlapsWith::Product),
         ]),
-        (true, Pass::Weight) => calls.push(gather("block input again", Beside::OtherProduct)),
+        (true, Pass::Weight) => calls.push(gather("block input again", OverlapsWith::OtherProduct)),
         (true, _) => calls.extend([
-            gather("output gradient", Beside::Product),
-            scatter("input gradient", Beside::OtherProduct),
+            gather("output gradient", OverlapsWith::Product),
+            scatter("input gradient", OverlapsWith::OtherProduct),
         ]),
-        (false, Pass::Forward) => calls.push(sum("block output", Beside::Nothing)),
+        (false, Pass::Forward) => calls.push(sum("block output", OverlapsWith::Nothing)),
         (false, Pass::Weight) => {}
-        (false, _) => calls.push(sum("input gradient", Beside::OtherProduct)),
+        (false, _) => calls.push(sum("input gradient", OverlapsWith::OtherProduct)),
     }
 }
 
@@ -159,7 +159,7 @@ fn context(job: &Job, pass: Pass, calls: &mut Vec<Call>) {
         collective: Collective::SendRecv,
         bytes: Bytes::new(block),
         times: others,
-        beside: Beside::Attention,
+        beside: OverlapsWith::Attention,
         spread: Spread::Even,
     };
     let whole = |name, collective| Call {
@@ -168,7 +168,7 @@ fn context(job: &Job, pass: Pass, calls: &mut Vec<Call>) {
         collective,
         bytes: Bytes::new(block * job.layout.cp),
         times: 1,
-        beside: Beside::Nothing,
+        beside: OverlapsWith::Nothing,
         spread: Spread::Even,
     };
     match (job.parallel.cp_exchange, pass) {
@@ -213,7 +213,7 @@ fn moe(job: &Job, experts: &Experts, pass: Pass, calls: &mut Vec<Call>) {
         collective,
         bytes: Bytes::new(kept(bytes)),
         times: 1,
-        beside: Beside::Microbatch,
+        beside: OverlapsWith::Microbatch,
         spread: if dispatch.is_even() { Spread::Even } else { spread },
     };
     let routed = job.routed(experts);
@@ -224,7 +224,7 @@ fn moe(job: &Job, experts: &Experts, pass: Pass, calls: &mut Vec<Call>) {
     calls.push(expert(there, collectives[0], tokens * copies * out, Spread::Receivers));
     let within = |name, collective, bytes| Call {
         kind: GroupKind::ExpertTensor,
-        ..tensor(name, collective, kept(bytes), Beside::Nothing)
+        ..tensor(name, collective, kept(bytes), OverlapsWith::Nothing)
     };
     if sequence_parallel {
         calls.extend([
@@ -244,11 +244,11 @@ fn projector(job: &Job, pass: Pass, calls: &mut Vec<Call>) {
     let bytes = tokens * job.model.hidden * job.precision.bytes();
     match pass {
         Pass::Forward => {
-            calls.push(tensor("images", Collective::AllGather, bytes, Beside::Nothing));
+            calls.push(tensor("images", Collective::AllGather, bytes, OverlapsWith::Nothing));
         }
         Pass::Input => {
             let name = "images' gradients";
-            calls.push(tensor(name, Collective::ReduceScatter, bytes, Beside::Nothing));
+            calls.push(tensor(name, Collective::ReduceScatter, bytes, OverlapsWith::Nothing));
         }
         _ => {}
     }
@@ -259,15 +259,20 @@ fn embedding(job: &Job, pass: Pass, calls: &mut Vec<Call>) {
     let bytes = stream_bytes(job);
     match (job.parallel.sequence_parallel, pass) {
         (true, Pass::Forward) => {
-            calls.push(tensor("embedding", Collective::ReduceScatter, bytes, Beside::Nothing));
+            calls.push(tensor(
+                "embedding",
+                Collective::ReduceScatter,
+                bytes,
+                OverlapsWith::Nothing,
+            ));
         }
         (true, Pass::Weight) => {
             let call =
-                tensor("embedding's gradient", Collective::AllGather, bytes, Beside::Nothing);
+                tensor("embedding's gradient", Collective::AllGather, bytes, OverlapsWith::Nothing);
             calls.push(call);
         }
         (false, Pass::Forward) => {
-            calls.push(tensor("embedding", Collective::AllReduce, bytes, Beside::Nothing));
+            calls.push(tensor("embedding", Collective::AllReduce, bytes, OverlapsWith::Nothing));
         }
         _ => {}
     }
@@ -279,24 +284,24 @@ fn head(job: &Job, pass: Pass, calls: &mut Vec<Call>) {
     let bytes = stream_bytes(job);
     match (job.parallel.sequence_parallel, pass) {
         (true, Pass::Forward) => {
-            calls.push(tensor("head input", Collective::AllGather, bytes, Beside::Product));
+            calls.push(tensor("head input", Collective::AllGather, bytes, OverlapsWith::Product));
         }
         (true, Pass::Weight) => {
             let name = "head input again";
-            calls.push(tensor(name, Collective::AllGather, bytes, Beside::OtherProduct));
+            calls.push(tensor(name, Collective::AllGather, bytes, OverlapsWith::OtherProduct));
         }
         (true, _) => {
             let name = "head's input gradient";
-            calls.push(tensor(name, Collective::ReduceScatter, bytes, Beside::OtherProduct));
+            calls.push(tensor(name, Collective::ReduceScatter, bytes, OverlapsWith::OtherProduct));
         }
         (false, Pass::Input | Pass::Backward) => {
             let name = "head's input gradient";
-            calls.push(tensor(name, Collective::AllReduce, bytes, Beside::OtherProduct));
+            calls.push(tensor(name, Collective::AllReduce, bytes, OverlapsWith::OtherProduct));
         }
         (false, _) => {}
     }
     if pass == Pass::Forward {
-        let loss = tensor("loss", Collective::AllReduce, 4 * job.tokens(), Beside::Nothing);
+        let loss = tensor("loss", Collective::AllReduce, 4 * job.tokens(), OverlapsWith::Nothing);
         calls.push(Call { times: 3, ..loss });
     }
 }

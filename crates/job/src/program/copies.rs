@@ -14,16 +14,16 @@
 use traffic::Collective;
 use units::Bytes;
 
-use super::{Beside, Call, Every, Piece, Timed, Unit};
+use super::{Call, Every, OverlapsWith, Piece, Timed, Unit};
 use crate::dispatch::Spread;
 use crate::parallel::{GroupKind, Reduction, Sharding};
-use crate::partition::Held;
+use crate::partition::RankParameters;
 use crate::resolve::Job;
 use crate::schedule::Pass;
 
 /// The gathers and the reductions of a part.
 pub(super) fn of(job: &Job, index: u64, pieces: &[Piece]) -> (Vec<Timed>, Vec<Timed>) {
-    let units: Vec<Held> = pieces
+    let units: Vec<RankParameters> = pieces
         .iter()
         .flat_map(|piece| {
             let repeat = usize::try_from(piece.repeat).expect("layers fit memory");
@@ -31,7 +31,7 @@ pub(super) fn of(job: &Job, index: u64, pieces: &[Piece]) -> (Vec<Timed>, Vec<Ti
         })
         .collect();
     debug_assert_eq!(
-        units.iter().fold(Held::default(), |sum, &unit| sum.plus(unit)),
+        units.iter().fold(RankParameters::default(), |sum, &unit| sum.plus(unit)),
         job.part_held(index),
         "the units of a part hold what the part holds"
     );
@@ -61,7 +61,7 @@ pub(super) fn closing(job: &Job, stage: u64) -> Vec<Call> {
             collective: Collective::AllReduce,
             bytes: Bytes::new(bytes),
             times: 1,
-            beside: Beside::Nothing,
+            beside: OverlapsWith::Nothing,
             spread: Spread::Even,
         });
     };
@@ -105,7 +105,7 @@ enum Side {
 }
 
 impl Side {
-    fn of(self, held: &Held) -> u64 {
+    fn of(self, held: &RankParameters) -> u64 {
         match self {
             Self::Dense => held.dense(),
             Self::Experts => held.experts,
@@ -139,7 +139,7 @@ impl Side {
     }
 }
 
-fn unit_held(job: &Job, unit: Unit) -> Held {
+fn unit_held(job: &Job, unit: Unit) -> RankParameters {
     match unit {
         Unit::Encoder => job.encoder_held(),
         Unit::Projector => job.projector_held(),
@@ -147,16 +147,24 @@ fn unit_held(job: &Job, unit: Unit) -> Held {
         Unit::Layer(kind, _) => job.layer_held(kind),
         Unit::Head => job.head_held(),
         Unit::Prediction(_) => {
-            let Held { cut, whole, experts } = job.mtp_held();
+            let RankParameters { cut, whole, experts } = job.mtp_held();
             let layers = job.model.mtp_layers;
-            Held { cut: cut / layers, whole: whole / layers, experts: experts / layers }
+            RankParameters { cut: cut / layers, whole: whole / layers, experts: experts / layers }
         }
     }
 }
 
 fn copy(name: &'static str, kind: GroupKind, collective: Collective, bytes: u64) -> Call {
     let bytes = Bytes::new(bytes);
-    Call { name, kind, collective, bytes, times: 1, beside: Beside::Layers, spread: Spread::Even }
+    Call {
+        name,
+        kind,
+        collective,
+        bytes,
+        times: 1,
+        beside: OverlapsWith::Layers,
+        spread: Spread::Even,
+    }
 }
 
 type Both = (Vec<Timed>, Vec<Timed>);

@@ -5,7 +5,7 @@
 //! the next exchange.
 
 use crate::compute::gemm::{Gemm, Role};
-use crate::compute::layer::{self, Dealt, Layer, Residual};
+use crate::compute::layer::{self, Layer, Residual, TokenSplit};
 use crate::compute::{GpuRates, Kernel, MemoryKind, Operands};
 use crate::dispatch::Dispatch;
 use crate::model::LayerKind;
@@ -108,7 +108,7 @@ fn rank_share(job: &Job, unit: Unit) -> Layer<'_> {
         expert_tensor: job.layout.etp,
         // All others wait for the rank with the hottest experts.
         load: Dispatch::of(job, job.layout.etp).map_or(1.0, |dispatch| dispatch.hottest()),
-        dealt: Dealt::ByRouter,
+        dealt: TokenSplit::ByRouter,
         accumulation: job.moe.accumulation,
         main_gradients: job.parallel.gradients,
         residual,

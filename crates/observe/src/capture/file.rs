@@ -4,7 +4,7 @@
 
 use std::io::{ErrorKind, Read};
 
-use crate::input::{Input, Trouble};
+use crate::input::{Input, ReadError};
 
 /// A record that claims to be longer is damage.
 const LONGEST: usize = 16 << 20;
@@ -72,7 +72,7 @@ pub(super) struct Records<'a, 'i> {
 }
 
 impl<'a, 'i> Records<'a, 'i> {
-    pub(super) fn open(input: &'a mut Input<'i>) -> Result<Self, Trouble> {
+    pub(super) fn open(input: &'a mut Input<'i>) -> Result<Self, ReadError> {
         let is_ng = is_pcapng(input);
         let mut records = Self {
             input,
@@ -94,7 +94,7 @@ impl<'a, 'i> Records<'a, 'i> {
     }
 
     /// Reads exactly so many bytes; `false` at a clean end.
-    fn take(&mut self, length: usize, what: &str) -> Result<bool, Trouble> {
+    fn take(&mut self, length: usize, what: &str) -> Result<bool, ReadError> {
         self.buffer.resize(length, 0);
         let mut done = 0;
         while done < length {
@@ -104,7 +104,7 @@ impl<'a, 'i> Records<'a, 'i> {
                 Ok(more) => done += more,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
-                    return Err(Trouble::new(format!("at byte {}: {error}", self.at)));
+                    return Err(ReadError::new(format!("at byte {}: {error}", self.at)));
                 }
             }
         }
@@ -112,15 +112,15 @@ impl<'a, 'i> Records<'a, 'i> {
         Ok(true)
     }
 
-    fn fill(&mut self, length: usize, what: &str) -> Result<(), Trouble> {
+    fn fill(&mut self, length: usize, what: &str) -> Result<(), ReadError> {
         match self.take(length, what)? || length == 0 {
             true => Ok(()),
             false => Err(self.cut(what)),
         }
     }
 
-    fn cut(&self, what: &str) -> Trouble {
-        Trouble::new(format!("ends in the middle of a {what}, which begins at byte {}", self.at))
+    fn cut(&self, what: &str) -> ReadError {
+        ReadError::new(format!("ends in the middle of a {what}, which begins at byte {}", self.at))
     }
 
     fn word(&self, at: usize) -> u32 {
@@ -136,11 +136,11 @@ impl<'a, 'i> Records<'a, 'i> {
     }
 
     /// The next record; `None` at the end.
-    pub(super) fn next(&mut self) -> Result<Option<Record<'_>>, Trouble> {
+    pub(super) fn next(&mut self) -> Result<Option<Record<'_>>, ReadError> {
         if self.is_ng { self.next_block() } else { self.next_pcap() }
     }
 
-    fn next_pcap(&mut self) -> Result<Option<Record<'_>>, Trouble> {
+    fn next_pcap(&mut self) -> Result<Option<Record<'_>>, ReadError> {
         let begin = self.at;
         if !self.take(16, "packet")? {
             return Ok(None);
@@ -149,7 +149,7 @@ impl<'a, 'i> Records<'a, 'i> {
         let captured = captured as usize;
         if LONGEST < captured {
             let reason = format!("the packet at byte {begin} claims {captured} bytes: damaged");
-            return Err(Trouble::new(reason));
+            return Err(ReadError::new(reason));
         }
         self.fill(captured, "packet")?;
         let Interface { link, tick, .. } = self.interfaces[0];
@@ -159,7 +159,7 @@ impl<'a, 'i> Records<'a, 'i> {
         Ok(Some(Record { link, time_ns: Some(time_ns), length, bytes }))
     }
 
-    fn next_block(&mut self) -> Result<Option<Record<'_>>, Trouble> {
+    fn next_block(&mut self) -> Result<Option<Record<'_>>, ReadError> {
         loop {
             let begin = self.at;
             if !self.take(8, "block")? {
@@ -173,12 +173,12 @@ impl<'a, 'i> Records<'a, 'i> {
             let length = self.word(4) as usize;
             if !(12..=LONGEST).contains(&length) || !length.is_multiple_of(4) {
                 let reason = format!("the block at byte {begin} claims {length} bytes: damaged");
-                return Err(Trouble::new(reason));
+                return Err(ReadError::new(reason));
             }
             self.fill(length - 8, "block")?;
             if self.word(length - 12) as usize != length {
                 let reason = format!("the block at byte {begin} has two lengths: damaged");
-                return Err(Trouble::new(reason));
+                return Err(ReadError::new(reason));
             }
             match kind {
                 INTERFACE => self.interface(length - 12),
@@ -186,11 +186,11 @@ impl<'a, 'i> Records<'a, 'i> {
                     let (interface, time, captured, length, start) = self.packet(kind, length - 12);
                     let Some(about) = self.interfaces.get(interface).copied() else {
                         let reason = format!("the packet at byte {begin} is of no interface");
-                        return Err(Trouble::new(reason));
+                        return Err(ReadError::new(reason));
                     };
                     let Some(bytes) = self.buffer.get(start..start + captured) else {
                         let reason = format!("the packet at byte {begin} is longer than its block");
-                        return Err(Trouble::new(reason));
+                        return Err(ReadError::new(reason));
                     };
                     let time_ns = time.map(|time| about.nanoseconds(time));
                     let length = length.max(captured);
@@ -215,18 +215,20 @@ impl<'a, 'i> Records<'a, 'i> {
         (interface as usize, Some(time), captured, length, 20)
     }
 
-    fn section(&mut self, begin: u64) -> Result<(), Trouble> {
+    fn section(&mut self, begin: u64) -> Result<(), ReadError> {
         let length = [self.buffer[4], self.buffer[5], self.buffer[6], self.buffer[7]];
         self.fill(4, "section")?;
         self.swapped = match self.buffer[..4] {
             [0x4d, 0x3c, 0x2b, 0x1a] => false,
             [0x1a, 0x2b, 0x3c, 0x4d] => true,
-            _ => return Err(Trouble::new(format!("the section at byte {begin} is damaged"))),
+            _ => return Err(ReadError::new(format!("the section at byte {begin} is damaged"))),
         };
         let length = u32::from_le_bytes(length);
         let length = if self.swapped { length.swap_bytes() } else { length } as usize;
         if !(28..=LONGEST).contains(&length) || !length.is_multiple_of(4) {
-            return Err(Trouble::new(format!("the section at byte {begin} claims {length} bytes")));
+            return Err(ReadError::new(format!(
+                "the section at byte {begin} claims {length} bytes"
+            )));
         }
         self.interfaces.clear();
         self.fill(length - 12, "section")

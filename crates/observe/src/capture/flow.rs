@@ -109,7 +109,7 @@ pub struct Pauses {
 
 /// A packet as flows need it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct PacketFacts {
     src: IpAddr,
     dst: IpAddr,
     src_port: u16,
@@ -131,7 +131,7 @@ pub(super) struct Seen {
     pub headers_cut: bool,
 }
 
-impl Seen {
+impl PacketFacts {
     pub(super) fn of(packet: &Decoded<'_>) -> Self {
         let (envelope, headers) = (&packet.envelope, &packet.headers);
         Self {
@@ -297,7 +297,7 @@ impl Flows {
         }
     }
 
-    pub(super) fn packet(&mut self, seen: &Seen) {
+    pub(super) fn packet(&mut self, seen: &PacketFacts) {
         *self.opcodes.entry(seen.opcode).or_default() += 1;
         self.wire.icrc_wrong += u64::from(seen.icrc_wrong);
         if seen.opcode == Opcode::CNP {
@@ -354,7 +354,7 @@ impl Flows {
     }
 
     /// Counts what a sequence number says; only of data.
-    fn order(&mut self, order: Order, seen: &Seen) {
+    fn order(&mut self, order: Order, seen: &PacketFacts) {
         match order {
             Order::Next => {}
             Order::Ahead(missing) => {
@@ -376,7 +376,7 @@ impl Flows {
     }
 
     /// Counts a packet that carries a part of a message or asks for one.
-    fn count(&mut self, seen: &Seen) {
+    fn count(&mut self, seen: &PacketFacts) {
         let verb = self.wire.verbs.entry(verb(seen.opcode).to_owned()).or_default();
         verb.packets += 1;
         let is_request = !seen.opcode.is_data();
@@ -397,7 +397,7 @@ impl Flows {
     }
 
     /// An acknowledgement.
-    fn answer(&mut self, seen: &Seen) {
+    fn answer(&mut self, seen: &PacketFacts) {
         let name = match seen.syndrome {
             _ if seen.headers_cut => "cut off".to_owned(),
             Some(Syndrome::Ack { .. }) | None => {
@@ -498,7 +498,7 @@ impl Flows {
     }
 }
 
-fn is_marked(seen: &Seen) -> bool {
+fn is_marked(seen: &PacketFacts) -> bool {
     match seen.is_native {
         true => seen.fecn,
         false => seen.class & 3 == 3,

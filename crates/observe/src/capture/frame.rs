@@ -9,7 +9,7 @@ use roce::packet::{decode, decode_ip};
 use roce::{Envelope, Malformed};
 
 use super::file::Record;
-use super::flow::{Flows, Seen};
+use super::flow::{Flows, PacketFacts};
 use super::lldp;
 
 /// How deep copies may lie in each other.
@@ -100,7 +100,7 @@ fn pause(bytes: &[u8], flows: &mut Flows) -> bool {
 fn ip(bytes: &[u8], flows: &mut Flows, depth: usize) -> bool {
     match decode_ip(bytes) {
         Ok(packet) => {
-            flows.packet(&Seen::of(&packet));
+            flows.packet(&PacketFacts::of(&packet));
             true
         }
         Err(Malformed::Short { .. }) => short(bytes, flows),
@@ -134,7 +134,7 @@ fn short(bytes: &[u8], flows: &mut Flows) -> bool {
     }
     match decode_ip(&longer) {
         Ok(packet) => {
-            let mut seen = Seen::of(&packet);
+            let mut seen = PacketFacts::of(&packet);
             seen.headers_cut = true;
             flows.packet(&seen);
             true
@@ -226,7 +226,7 @@ fn transport(bytes: &[u8], length: usize, src: IpAddr, dst: IpAddr, flows: &mut 
     whole.resize(length, 0);
     match decode(Envelope::new(src, dst, 0), &whole) {
         Ok(packet) => {
-            let mut seen = Seen::of(&packet);
+            let mut seen = PacketFacts::of(&packet);
             (seen.icrc_wrong, seen.is_native, seen.headers_cut) = (false, true, headers_cut);
             flows.packet(&seen);
         }

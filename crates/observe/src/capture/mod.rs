@@ -16,7 +16,7 @@ mod rate;
 pub use flow::Wire;
 
 use crate::format::{Format, Reading};
-use crate::input::{Input, Trouble};
+use crate::input::{Input, ReadError};
 use flow::Flows;
 
 /// The capture files of tcpdump and Wireshark.
@@ -26,7 +26,7 @@ pub const PCAP: Format =
 pub const PCAPNG: Format =
     Format { name: "pcapng capture", unit: "packets", recognises: file::is_pcapng, read };
 
-fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     let mut flows = Flows::default();
     let mut records = file::Records::open(input)?;
     let result = loop {

@@ -6,7 +6,7 @@
 use memchr::memmem::find;
 
 use crate::format::{Format, Reading};
-use crate::input::{Input, Trouble};
+use crate::input::{Input, ReadError};
 use crate::observed::FabricFile;
 
 /// `ibnetdiscover`.
@@ -31,7 +31,7 @@ pub const SLURM: Format = Format {
     read: slurm,
 };
 
-fn ibnetdiscover(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+fn ibnetdiscover(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     let mut fabric = new("ibnetdiscover", input);
     let mut ends = 0;
     while let Some((_, line)) = input.next_line()? {
@@ -53,7 +53,7 @@ fn ibnetdiscover(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(),
     Ok(())
 }
 
-fn slurm(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+fn slurm(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     let mut fabric = new("Slurm", input);
     while let Some((_, line)) = input.next_line()? {
         let line = String::from_utf8_lossy(line).into_owned();

@@ -1,7 +1,7 @@
 //! Prometheus text: `name{label="value"} number [milliseconds]`.
 
 use crate::format::{Format, Reading};
-use crate::input::{Input, Trouble};
+use crate::input::{Input, ReadError};
 
 /// What exporters serve.
 pub const FORMAT: Format = Format { name: "Prometheus text", unit: "samples", recognises, read };
@@ -68,7 +68,7 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     while let Some((number, line)) = input.next_line()? {
         let text = String::from_utf8_lossy(line);
         let text = text.trim();

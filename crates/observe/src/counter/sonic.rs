@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{add, number};
 use crate::format::{Format, Reading};
-use crate::input::{Input, Trouble};
+use crate::input::{Input, ReadError};
 use crate::observed::Quote;
 use crate::records::whole;
 
@@ -65,7 +65,7 @@ fn cell(line: &str, (begin, end): (usize, usize)) -> &str {
     line.get(begin..end.min(line.len())).map_or("", str::trim)
 }
 
-fn read_tables(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+fn read_tables(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     let mut before = String::new();
     let mut title = String::new();
     let mut head: Vec<String> = Vec::new();
@@ -140,10 +140,10 @@ fn row(
     }
 }
 
-fn read_json(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+fn read_json(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     let bytes = whole(input)?;
     let value: Value = serde_json::from_slice(&bytes)
-        .map_err(|error| Trouble::at(error.line() as u64, error.to_string()))?;
+        .map_err(|error| ReadError::at(error.line() as u64, error.to_string()))?;
     let all = value.as_object().into_iter().flatten();
     // A dump of the database has maps from names to numbers beside the counters.
     let is_dump = all.clone().any(|(key, _)| key.starts_with("COUNTERS:"));

@@ -4,7 +4,7 @@ use memchr::memmem::find;
 
 use super::{add, number};
 use crate::format::{Format, Reading};
-use crate::input::{Input, Trouble};
+use crate::input::{Input, ReadError};
 
 /// `ethtool -S`.
 pub const ETHTOOL: Format = Format {
@@ -47,7 +47,7 @@ pub const SYSFS: Format = Format {
     read: sysfs,
 };
 
-fn ethtool(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+fn ethtool(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     let mut device = String::new();
     while let Some((line_number, line)) = input.next_line()? {
         let line = String::from_utf8_lossy(line).into_owned();
@@ -67,7 +67,7 @@ fn ethtool(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Troub
     Ok(())
 }
 
-fn rdma(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+fn rdma(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     while let Some((line_number, line)) = input.next_line()? {
         let line = String::from_utf8_lossy(line).into_owned();
         let mut words = line.split_whitespace();
@@ -86,7 +86,7 @@ fn rdma(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble>
     Ok(())
 }
 
-fn perfquery(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+fn perfquery(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     let mut device = String::new();
     while let Some((line_number, line)) = input.next_line()? {
         let line = String::from_utf8_lossy(line).into_owned();
@@ -112,7 +112,7 @@ fn perfquery(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Tro
     Ok(())
 }
 
-fn sysfs(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+fn sysfs(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     let mut path = String::new();
     while let Some((line_number, line)) = input.next_line()? {
         let line = String::from_utf8_lossy(line).into_owned();

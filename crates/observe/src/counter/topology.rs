@@ -6,7 +6,7 @@ use memchr::memmem::find;
 use serde_json::Value;
 
 use crate::format::{Format, Reading};
-use crate::input::{Input, Trouble};
+use crate::input::{Input, ReadError};
 use crate::observed::{Links, Neighbour, Quote};
 use crate::records::whole;
 
@@ -57,7 +57,7 @@ fn push(reading: &mut Reading<'_>, mut neighbour: Neighbour) {
     reading.observed.neighbours.push(neighbour);
 }
 
-fn table(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+fn table(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     // Where each column begins, by its name; and the beginning of a line that was wrapped.
     let mut begins: Vec<usize> = Vec::new();
     let mut is_nxos = false;
@@ -118,7 +118,7 @@ fn by_hold_time(line: &str) -> Option<(String, String, String)> {
     (!port.is_empty()).then(|| (name, words[hold - 1].to_owned(), port))
 }
 
-fn list(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+fn list(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     let mut current: Option<Neighbour> = None;
     while let Some((_, line)) = input.next_line()? {
         let line = String::from_utf8_lossy(line).into_owned();
@@ -164,10 +164,10 @@ fn said(value: &Value) -> String {
     text.unwrap_or_default().to_owned()
 }
 
-fn json(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+fn json(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     let bytes = whole(input)?;
     let value: Value = serde_json::from_slice(&bytes)
-        .map_err(|error| Trouble::at(error.line() as u64, error.to_string()))?;
+        .map_err(|error| ReadError::at(error.line() as u64, error.to_string()))?;
     for lldp in each(&value["lldp"]) {
         for interfaces in each(&lldp["interface"]) {
             match interfaces.get("name").map(said).filter(|name| !name.is_empty()) {
@@ -213,7 +213,7 @@ fn plain(line: &str) -> String {
 /// Columns of a matrix that are neither GPUs nor NICs.
 const OTHER_COLUMNS: [&str; 6] = ["CPU", "Affinity", "NUMA", "GPU", "ID", "N/A"];
 
-fn matrix(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+fn matrix(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     let mut head: Vec<String> = Vec::new();
     let mut gpus: BTreeSet<String> = BTreeSet::new();
     let mut nics: BTreeMap<String, String> = BTreeMap::new();

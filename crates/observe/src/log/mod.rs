@@ -16,7 +16,7 @@ pub(crate) use nccl_tests::add as add_benchmark;
 use memchr::memmem::Finder;
 
 use crate::format::{Format, Reading, unread};
-use crate::input::{Input, Trouble};
+use crate::input::{Input, ReadError};
 
 /// Any text; what is in it shows while it is read.
 pub const FORMAT: Format = Format { name: "text", unit: "lines", recognises: is_text, read };
@@ -28,7 +28,7 @@ pub fn is_text(input: &Input<'_>) -> bool {
     !head.contains(&0) && head.iter().filter(odd).count() * 50 <= head.len()
 }
 
-fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     let head = input.head_text();
     let result = read_lines(input, reading);
     if reading.source.read == 0 {
@@ -40,7 +40,7 @@ fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble>
     result
 }
 
-fn read_lines(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+fn read_lines(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     let library = Finder::new("NCCL ");
     let mut nccl = nccl::Nccl::default();
     let mut tests = nccl_tests::NcclTests::default();

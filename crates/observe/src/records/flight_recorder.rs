@@ -9,7 +9,7 @@ use super::lenient;
 use super::pickle;
 use super::{type_bytes, whole};
 use crate::format::{Format, Reading};
-use crate::input::{Input, Trouble};
+use crate::input::{Input, ReadError};
 use crate::observed::{Arrival, CollectiveKey, Communicator, Kind, Quote};
 
 /// As JSON, or as Python prints it.
@@ -30,7 +30,7 @@ pub const JSON: Format = Format {
             Err(_) => {
                 let (dump, _) = lenient::value(&text).map_err(|(at, reason)| {
                     let line = 1 + memchr::memchr_iter(b'\n', &text.as_bytes()[..at]).count();
-                    Trouble::at(line as u64, reason)
+                    ReadError::at(line as u64, reason)
                 })?;
                 dump
             }
@@ -47,21 +47,21 @@ pub const PICKLE: Format = Format {
     read: |input, reading| {
         let bytes = whole(input)?;
         let dump = pickle::value(&bytes)
-            .map_err(|(at, reason)| Trouble::new(format!("pickle, byte {at}: {reason}")))?;
+            .map_err(|(at, reason)| ReadError::new(format!("pickle, byte {at}: {reason}")))?;
         if dump["entries"].is_null() && dump["pg_config"].is_null() {
-            return Err(Trouble::new("a pickle without `entries`: no flight recorder dump"));
+            return Err(ReadError::new("a pickle without `entries`: no flight recorder dump"));
         }
         dump_of(&dump, reading)
     },
 };
 
-fn dump_of(dump: &Value, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+fn dump_of(dump: &Value, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     let rank = rank_of(&reading.source.file);
     groups(&dump["pg_config"], reading);
     let entries = match &dump["entries"] {
         Value::Array(entries) => entries.as_slice(),
         Value::Null => &[],
-        _ => return Err(Trouble::new("`entries` is no list")),
+        _ => return Err(ReadError::new("`entries` is no list")),
     };
     for (index, entry) in entries.iter().enumerate() {
         match add(entry, rank, index, reading) {

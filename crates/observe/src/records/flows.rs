@@ -1,7 +1,7 @@
 //! The table of flows that `fatflow run --flows-out` and `fatflow live --flows-out` write (CSV).
 
 use crate::format::{Format, Reading};
-use crate::input::{Input, Trouble};
+use crate::input::{Input, ReadError};
 use crate::observed::Flows;
 
 /// Its columns.
@@ -19,7 +19,7 @@ pub const FLOWS: Format = Format {
     read,
 };
 
-fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     let mut places: Vec<Option<usize>> = Vec::new();
     while let Some((number, line)) = input.next_line()? {
         let line = String::from_utf8_lossy(line).into_owned();

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::lenient;
 use super::type_bytes;
 use crate::format::{Format, Reading};
-use crate::input::{Input, Trouble};
+use crate::input::{Input, ReadError};
 use crate::observed::{CollectiveKey, Communicator, Kind};
 
 /// The Inspector that comes with NCCL.
@@ -64,7 +64,7 @@ fn each_line(
     input: &mut Input<'_>,
     reading: &mut Reading<'_>,
     of: OfRecord,
-) -> Result<(), Trouble> {
+) -> Result<(), ReadError> {
     let mut gathered = Gathered::default();
     while let Some((number, line)) = input.next_line()? {
         let text = String::from_utf8_lossy(line);

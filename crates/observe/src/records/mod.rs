@@ -16,17 +16,17 @@ pub use tests_json::{
 
 use std::io::Read;
 
-use crate::input::{Input, Trouble};
+use crate::input::{Input, ReadError};
 
 /// The largest file of records that is read whole.
 const MAX_BYTES: u64 = 1 << 30;
 
 /// All of a file that has to be read whole.
-pub(crate) fn whole(input: &mut Input<'_>) -> Result<Vec<u8>, Trouble> {
+pub(crate) fn whole(input: &mut Input<'_>) -> Result<Vec<u8>, ReadError> {
     let mut bytes = Vec::new();
     input.by_ref().take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
     match MAX_BYTES < bytes.len() as u64 {
-        true => Err(Trouble::new(format!("has more than {MAX_BYTES} bytes"))),
+        true => Err(ReadError::new(format!("has more than {MAX_BYTES} bytes"))),
         false => Ok(bytes),
     }
 }

@@ -25,7 +25,7 @@ enum Item {
 }
 
 /// Why it stopped, and at which byte.
-type Wrong = (usize, String);
+type PickleError = (usize, String);
 
 /// Whether the first bytes are of a pickle: protocol 2 to 5.
 pub(super) fn is_pickle(head: &[u8]) -> bool {
@@ -33,7 +33,7 @@ pub(super) fn is_pickle(head: &[u8]) -> bool {
 }
 
 /// The value that a pickle holds.
-pub(super) fn value(bytes: &[u8]) -> Result<Value, Wrong> {
+pub(super) fn value(bytes: &[u8]) -> Result<Value, PickleError> {
     let mut machine = Machine { bytes, at: 0, stack: Vec::new(), memo: Vec::new() };
     let item = machine.run()?;
     let mut left = MAX_VALUES;
@@ -76,11 +76,11 @@ struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    fn wrong<T>(&self, reason: impl Into<String>) -> Result<T, Wrong> {
+    fn wrong<T>(&self, reason: impl Into<String>) -> Result<T, PickleError> {
         Err((self.at, reason.into()))
     }
 
-    fn take(&mut self, length: usize) -> Result<&[u8], Wrong> {
+    fn take(&mut self, length: usize) -> Result<&[u8], PickleError> {
         let end = self.at.checked_add(length).filter(|end| *end <= self.bytes.len());
         let Some(end) = end else { return self.wrong("ends in the middle") };
         let taken = &self.bytes[self.at..end];
@@ -89,13 +89,13 @@ impl Machine<'_> {
     }
 
     /// A number of so many bytes, the lowest first.
-    fn unsigned(&mut self, length: usize) -> Result<usize, Wrong> {
+    fn unsigned(&mut self, length: usize) -> Result<usize, PickleError> {
         let bytes = self.take(length)?;
         let number = bytes.iter().rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
         usize::try_from(number).or_else(|_| self.wrong("a length is too large"))
     }
 
-    fn line(&mut self) -> Result<String, Wrong> {
+    fn line(&mut self) -> Result<String, PickleError> {
         let rest = &self.bytes[self.at..];
         let Some(end) = memchr::memchr(b'\n', rest) else { return self.wrong("a name has no end") };
         let line = String::from_utf8_lossy(&rest[..end]).into_owned();
@@ -103,13 +103,13 @@ impl Machine<'_> {
         Ok(line)
     }
 
-    fn pop(&mut self) -> Result<Item, Wrong> {
+    fn pop(&mut self) -> Result<Item, PickleError> {
         let at = self.at;
         self.stack.pop().ok_or_else(|| (at, "the stack is empty".to_owned()))
     }
 
     /// What lies above the last mark.
-    fn above_mark(&mut self) -> Result<Vec<Item>, Wrong> {
+    fn above_mark(&mut self) -> Result<Vec<Item>, PickleError> {
         let mark = self.stack.iter().rposition(|item| matches!(item, Item::Mark));
         let Some(mark) = mark else { return self.wrong("there is no mark") };
         let above = self.stack.split_off(mark + 1);
@@ -125,13 +125,13 @@ impl Machine<'_> {
         self.stack.push(Item::List(Rc::new(std::cell::RefCell::new(items))));
     }
 
-    fn push_text(&mut self, length: usize) -> Result<(), Wrong> {
+    fn push_text(&mut self, length: usize) -> Result<(), PickleError> {
         let text = String::from_utf8_lossy(self.take(length)?).into_owned();
         self.push(text);
         Ok(())
     }
 
-    fn append(&mut self, items: Vec<Item>) -> Result<(), Wrong> {
+    fn append(&mut self, items: Vec<Item>) -> Result<(), PickleError> {
         match self.stack.last() {
             Some(Item::List(list)) => list.borrow_mut().extend(items),
             _ => return self.wrong("something is appended to what is no list"),
@@ -139,7 +139,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn set(&mut self, items: Vec<Item>) -> Result<(), Wrong> {
+    fn set(&mut self, items: Vec<Item>) -> Result<(), PickleError> {
         let pairs = items.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone()));
         match self.stack.last() {
             Some(Item::Dict(dict)) => dict.borrow_mut().extend(pairs),
@@ -148,7 +148,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn remember(&mut self, index: usize) -> Result<(), Wrong> {
+    fn remember(&mut self, index: usize) -> Result<(), PickleError> {
         if self.bytes.len() < index {
             return self.wrong("a number of the memo is too large");
         }
@@ -159,7 +159,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn recall(&mut self, index: usize) -> Result<(), Wrong> {
+    fn recall(&mut self, index: usize) -> Result<(), PickleError> {
         match self.memo.get(index).cloned().flatten() {
             Some(item) => self.stack.push(item),
             None => return self.wrong("nothing has that number in the memo"),
@@ -167,7 +167,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn run(&mut self) -> Result<Item, Wrong> {
+    fn run(&mut self) -> Result<Item, PickleError> {
         loop {
             let code = self.take(1)?[0];
             match code {
@@ -209,7 +209,7 @@ impl Machine<'_> {
         }
     }
 
-    fn import(&mut self, module: &str, name: &str) -> Result<(), Wrong> {
+    fn import(&mut self, module: &str, name: &str) -> Result<(), PickleError> {
         let is_harmless = module == "torch.jit._pickle"
             && ["build_intlist", "build_doublelist", "build_boollist"].contains(&name);
         if !is_harmless {
@@ -220,7 +220,7 @@ impl Machine<'_> {
     }
 
     /// The call of a function that returns its argument.
-    fn call(&mut self) -> Result<(), Wrong> {
+    fn call(&mut self) -> Result<(), PickleError> {
         let (arguments, function) = (self.pop()?, self.pop()?);
         match (function, arguments) {
             (Item::Identity, Item::List(list)) if list.borrow().len() == 1 => {
@@ -232,7 +232,7 @@ impl Machine<'_> {
         }
     }
 
-    fn number(&mut self, code: u8) -> Result<(), Wrong> {
+    fn number(&mut self, code: u8) -> Result<(), PickleError> {
         match code {
             b'N' => self.push(Value::Null),
             0x88 => self.push(true),
@@ -268,7 +268,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn text(&mut self, code: u8) -> Result<(), Wrong> {
+    fn text(&mut self, code: u8) -> Result<(), PickleError> {
         let length = match code {
             0x8c | b'U' | b'C' => self.unsigned(1)?,
             0x8d | 0x8e => self.unsigned(8)?,
@@ -277,7 +277,7 @@ impl Machine<'_> {
         self.push_text(length)
     }
 
-    fn container(&mut self, code: u8) -> Result<(), Wrong> {
+    fn container(&mut self, code: u8) -> Result<(), PickleError> {
         match code {
             b']' | b')' => self.push_list(Vec::new()),
             b'}' => self.stack.push(Item::Dict(Rc::default())),
@@ -299,7 +299,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn fill(&mut self, code: u8) -> Result<(), Wrong> {
+    fn fill(&mut self, code: u8) -> Result<(), PickleError> {
         match code {
             b'a' => self.pop().and_then(|item| self.append(vec![item])),
             b'e' => self.above_mark().and_then(|items| self.append(items)),

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::whole;
 use crate::format::{Format, Reading};
-use crate::input::{Input, Trouble};
+use crate::input::{Input, ReadError};
 use crate::log::add_benchmark;
 use crate::observed::{Benchmark, BenchmarkRow, Kind};
 
@@ -62,10 +62,10 @@ fn float(value: &Value) -> Option<f64> {
     text(value)?.parse().ok().filter(|number: &f64| number.is_finite())
 }
 
-fn read_nccl(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+fn read_nccl(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     let bytes = whole(input)?;
     let file: Value = serde_json::from_slice(&bytes)
-        .map_err(|error| Trouble::at(error.line() as u64, error.to_string()))?;
+        .map_err(|error| ReadError::at(error.line() as u64, error.to_string()))?;
     let program = file["args"].as_array().and_then(|args| args.first()).and_then(Value::as_str);
     let name = program.and_then(|path| path.rsplit('/').next()).unwrap_or("nccl-tests").to_owned();
     let mut table = Benchmark { kind: Kind::of(&name), name, ..Benchmark::default() };
@@ -166,7 +166,7 @@ impl Rows {
     }
 }
 
-fn read_rccl(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+fn read_rccl(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     let bytes = whole(input)?;
     let all = String::from_utf8_lossy(&bytes);
     let mut rows = Rows::default();
@@ -178,7 +178,7 @@ fn read_rccl(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Tro
         let mut stream = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
         let Some(Ok(row)) = stream.next() else {
             let line = 1 + all[..all.len() - rest.len()].matches('\n').count();
-            result = Err(Trouble::at(line as u64, "a row is torn or no JSON"));
+            result = Err(ReadError::at(line as u64, "a row is torn or no JSON"));
             break;
         };
         match rows.add(|key| text(&row[key])) {
@@ -191,7 +191,7 @@ fn read_rccl(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Tro
     result
 }
 
-fn read_csv(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+fn read_csv(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     let mut names: Vec<String> = Vec::new();
     let mut rows = Rows::default();
     while let Some((number, line)) = input.next_line()? {

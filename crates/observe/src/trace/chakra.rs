@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, Read};
 
 use crate::format::{Format, Reading};
-use crate::input::{Input, Trouble};
-use crate::observed::{CalledByRank as Found, CollectiveKey, Does, Kind, RankWork, WorkNode};
+use crate::input::{Input, ReadError};
+use crate::observed::{
+    CalledByRank as CollectiveTimes, CollectiveKey, Does, Kind, RankWork, WorkNode,
+};
 
 /// Such a file.
 pub const FORMAT: Format =
@@ -166,10 +168,10 @@ impl Node {
     }
 }
 
-fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     let mut message = Vec::new();
     let mut number = 0;
-    let mut found = Found::new();
+    let mut found = CollectiveTimes::new();
     let kept: usize = reading.observed.workloads.iter().map(|work| work.nodes.len()).sum();
     let file = reading.source.file.clone();
     let mut work = RankWork { rank: rank_of(&file), file, ..RankWork::default() };
@@ -181,14 +183,14 @@ fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble>
         };
         if LONGEST < length {
             let reason = format!("message {number} claims {length} bytes: damaged");
-            break Err(Trouble::new(reason));
+            break Err(ReadError::new(reason));
         }
         message.clear();
         if let Err(error) = input.by_ref().take(length).read_to_end(&mut message) {
             break Err(error.into());
         }
         if (message.len() as u64) < length {
-            break Err(Trouble::new(format!("ends in the middle of message {number}")));
+            break Err(ReadError::new(format!("ends in the middle of message {number}")));
         }
         if 0 < number {
             reading.source.read += 1;
@@ -225,22 +227,22 @@ fn begins_groups(head: &[u8]) -> bool {
         && behind.get(3).is_some_and(u8::is_ascii_digit)
 }
 
-fn read_groups(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+fn read_groups(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     let bytes = crate::records::whole(input)?;
     let groups: BTreeMap<String, Vec<u32>> = serde_json::from_slice(&bytes)
-        .map_err(|error| Trouble::at(error.line() as u64, error.to_string()))?;
+        .map_err(|error| ReadError::at(error.line() as u64, error.to_string()))?;
     reading.source.read += groups.len() as u64;
     reading.observed.groups.extend(groups);
     Ok(())
 }
 
-fn next_length(input: &mut Input<'_>) -> Result<Option<u64>, Trouble> {
+fn next_length(input: &mut Input<'_>) -> Result<Option<u64>, ReadError> {
     let mut length = 0;
     for shift in (0..64).step_by(7) {
         let Some(byte) = input.fill_buf()?.first().copied() else {
             return match shift {
                 0 => Ok(None),
-                _ => Err(Trouble::new("ends in the middle of a length")),
+                _ => Err(ReadError::new("ends in the middle of a length")),
             };
         };
         input.consume(1);
@@ -249,7 +251,7 @@ fn next_length(input: &mut Input<'_>) -> Result<Option<u64>, Trouble> {
             return Ok(Some(length));
         }
     }
-    Err(Trouble::new("a length has more than 64 bits: damaged"))
+    Err(ReadError::new("a length has more than 64 bits: damaged"))
 }
 
 fn node(message: &[u8]) -> Node {
@@ -301,7 +303,7 @@ fn attribute_of(bytes: &[u8], node: &mut Node) {
     }
 }
 
-fn add(node: &Node, found: &mut Found) {
+fn add(node: &Node, found: &mut CollectiveTimes) {
     // Of a message the end that sends counts.
     let message = (node.kind == SEND).then_some(Kind::SendRecv);
     let Some(kind) = node.collective().or(message) else { return };

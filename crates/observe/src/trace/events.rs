@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::spans::Spans;
 use crate::format::{Format, Reading};
-use crate::input::{Input, Trouble};
+use crate::input::{Input, ReadError};
 use crate::observed::{Arrival, CollectiveKey, Communicator, Kind};
 use crate::records::type_bytes;
 
@@ -111,7 +111,7 @@ struct Events {
     is_xla: bool,
 }
 
-fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     let mut events = Events::default();
     let mut json = serde_json::Deserializer::from_reader(&mut *input);
     let result = Top(&mut events).deserialize(&mut json);
@@ -121,7 +121,7 @@ fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble>
             true => format!("ends in the middle: {error}"),
             false => error.to_string(),
         };
-        Trouble::at(error.line() as u64, reason)
+        ReadError::at(error.line() as u64, reason)
     })
 }
 

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::format::{Format, Reading};
-use crate::input::{Input, Trouble};
+use crate::input::{Input, ReadError};
 use crate::observed::{CalledByRank, CollectiveKey, Kind};
 use crate::records::whole;
 
@@ -39,10 +39,10 @@ struct Node {
     attrs: Value,
 }
 
-fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     let bytes = whole(input)?;
     let file: File = serde_json::from_slice(&bytes)
-        .map_err(|error| Trouble::at(error.line() as u64, error.to_string()))?;
+        .map_err(|error| ReadError::at(error.line() as u64, error.to_string()))?;
     let mut calls = CalledByRank::new();
     for node in &file.nodes {
         reading.source.read += 1;

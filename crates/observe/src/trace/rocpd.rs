@@ -12,7 +12,7 @@ use std::io::{BufReader, Cursor};
 use super::rocprof::Kernels;
 use super::sqlite::{Database, MAGIC, Pages, Table, Value};
 use crate::format::{Format, Reading};
-use crate::input::{Input, Trouble};
+use crate::input::{Input, ReadError};
 use crate::observed::{CollectiveKey, Kind};
 use crate::records::{type_bytes, whole};
 
@@ -25,7 +25,7 @@ fn recognises(input: &Input<'_>) -> bool {
     head.starts_with(MAGIC) && memchr::memmem::find(head, b"rocpd_").is_some()
 }
 
-fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     let pages: Box<dyn Pages> = match &input.path {
         Some(path) => Box::new(BufReader::new(File::open(path)?)),
         None => Box::new(Cursor::new(whole(input)?)),
@@ -41,7 +41,7 @@ fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble>
         read_rpd(&mut database, &tables, reading)?;
     }
     if reading.source.read == 0 {
-        return Err(Trouble::new("the database has no kernels: were they traced?"));
+        return Err(ReadError::new("the database has no kernels: were they traced?"));
     }
     Ok(())
 }
@@ -62,7 +62,7 @@ fn texts(
     database: &mut Database<'_>,
     table: Option<&Table>,
     columns: &[&str],
-) -> Result<BTreeMap<i64, String>, Trouble> {
+) -> Result<BTreeMap<i64, String>, ReadError> {
     let mut texts = BTreeMap::new();
     let Some(table) = table else { return Ok(texts) };
     let id = table.column("id");
@@ -82,7 +82,7 @@ fn read_run(
     tables: &[Table],
     run: &str,
     reading: &mut Reading<'_>,
-) -> Result<(), Trouble> {
+) -> Result<(), ReadError> {
     let strings = texts(database, table(tables, "rocpd_string", run), &["string"])?;
     let symbols = table(tables, "rocpd_info_kernel_symbol", run);
     let symbols =
@@ -138,7 +138,7 @@ fn calls(
     tables: &[Table],
     run: &str,
     strings: &BTreeMap<i64, String>,
-) -> Result<Calls, Trouble> {
+) -> Result<Calls, ReadError> {
     let mut found = Calls::new();
     let Some(regions) = table(tables, "rocpd_region", run) else { return Ok(found) };
     let (name, event) = (regions.column("name_id"), regions.column("event_id"));
@@ -203,7 +203,7 @@ fn read_rpd(
     database: &mut Database<'_>,
     tables: &[Table],
     reading: &mut Reading<'_>,
-) -> Result<(), Trouble> {
+) -> Result<(), ReadError> {
     let strings = texts(database, table(tables, "rocpd_string", ""), &["string"])?;
     let Some(operations) = table(tables, "rocpd_op", "") else { return Ok(()) };
     let column = |name: &str| operations.column(name);

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::spans::Spans;
 use crate::format::{Format, Reading};
-use crate::input::{Input, Trouble};
+use crate::input::{Input, ReadError};
 use crate::observed::{CollectiveKey, Kind};
 use crate::records::whole;
 
@@ -77,13 +77,13 @@ fn fields(line: &str) -> Vec<String> {
     fields
 }
 
-fn read_csv(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+fn read_csv(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     let Some((_, head)) = input.next_line()? else { return Ok(()) };
     let head = fields(&String::from_utf8_lossy(head));
     let column = |name: &str| head.iter().position(|field| field == name);
     let places = [column("Kernel_Name"), column("Start_Timestamp"), column("End_Timestamp")];
     let [Some(name), Some(start), Some(end)] = places else {
-        return Err(Trouble::at(1, "the header has no Kernel_Name, Start_ or End_Timestamp"));
+        return Err(ReadError::at(1, "the header has no Kernel_Name, Start_ or End_Timestamp"));
     };
     let mut kernels = Kernels::default();
     while let Some((number, line)) = input.next_line()? {
@@ -101,10 +101,10 @@ fn read_csv(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trou
     Ok(())
 }
 
-fn read_json(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+fn read_json(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     let bytes = whole(input)?;
     let value: Value = serde_json::from_slice(&bytes)
-        .map_err(|error| Trouble::at(error.line() as u64, error.to_string()))?;
+        .map_err(|error| ReadError::at(error.line() as u64, error.to_string()))?;
     let mut kernels = Kernels::default();
     for tool in value["rocprofiler-sdk-tool"].as_array().into_iter().flatten() {
         let symbols = tool["kernel_symbols"].as_array();

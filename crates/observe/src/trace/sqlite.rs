@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::io::{Read, Seek, SeekFrom};
 
-use crate::input::Trouble;
+use crate::input::ReadError;
 
 /// What every database begins with.
 pub(super) const MAGIC: &[u8] = b"SQLite format 3\0";
@@ -89,21 +89,23 @@ pub(super) struct Database<'a> {
 
 impl<'a> Database<'a> {
     /// Reads what tables there are.
-    pub(super) fn open(mut pages: Box<dyn Pages + 'a>) -> Result<Self, Trouble> {
+    pub(super) fn open(mut pages: Box<dyn Pages + 'a>) -> Result<Self, ReadError> {
         let mut head = [0; 100];
         pages.seek(SeekFrom::Start(0))?;
-        pages.read_exact(&mut head).map_err(|_| Trouble::new("ends within its first 100 bytes"))?;
+        pages
+            .read_exact(&mut head)
+            .map_err(|_| ReadError::new("ends within its first 100 bytes"))?;
         let page_bytes = match u16::from_be_bytes([head[16], head[17]]) {
             1 => 1 << 16,
             bytes => usize::from(bytes),
         };
         if !head.starts_with(MAGIC) || !page_bytes.is_power_of_two() || page_bytes < 512 {
-            return Err(Trouble::new(format!(
+            return Err(ReadError::new(format!(
                 "is no SQLite database: pages of {page_bytes} bytes"
             )));
         }
         if u32::from_be_bytes([head[56], head[57], head[58], head[59]]) > 1 {
-            return Err(Trouble::new("its texts are UTF-16, which is not read"));
+            return Err(ReadError::new("its texts are UTF-16, which is not read"));
         }
         let usable = page_bytes - usize::from(head[20]);
         let mut database = Self { pages, page_bytes, usable, tables: Vec::new() };
@@ -133,13 +135,13 @@ impl<'a> Database<'a> {
         &mut self,
         table: &Table,
         mut each: impl FnMut(&[Value]),
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ReadError> {
         let mut seen = BTreeSet::new();
         // Pages that are still to be read, the next one last.
         let mut left = vec![table.root];
         while let Some(number) = left.pop() {
             if !seen.insert(number) {
-                return Err(Trouble::new(format!("page {number} is used twice: damaged")));
+                return Err(ReadError::new(format!("page {number} is used twice: damaged")));
             }
             let page = self.page(number)?;
             let start = if number == 1 { 100 } else { 0 };
@@ -162,15 +164,15 @@ impl<'a> Database<'a> {
                 kind => {
                     let kind = kind.unwrap_or_default();
                     let reason = format!("page {number} of {} is of kind {kind}", table.name);
-                    return Err(Trouble::new(format!("{reason}: damaged")));
+                    return Err(ReadError::new(format!("{reason}: damaged")));
                 }
             }
         }
         Ok(())
     }
 
-    fn page(&mut self, number: u32) -> Result<Vec<u8>, Trouble> {
-        let missing = || Trouble::new(format!("page {number} is not there: the file is cut"));
+    fn page(&mut self, number: u32) -> Result<Vec<u8>, ReadError> {
+        let missing = || ReadError::new(format!("page {number} is not there: the file is cut"));
         let at = u64::from(number.checked_sub(1).ok_or_else(missing)?) * self.page_bytes as u64;
         let mut page = vec![0; self.page_bytes];
         self.pages.seek(SeekFrom::Start(at))?;
@@ -179,12 +181,12 @@ impl<'a> Database<'a> {
     }
 
     /// The number of a row and its bytes, gathered from all of its pages.
-    fn payload(&mut self, page: &[u8], at: usize) -> Result<(i64, Vec<u8>), Trouble> {
+    fn payload(&mut self, page: &[u8], at: usize) -> Result<(i64, Vec<u8>), ReadError> {
         let mut rest = page.get(at..).unwrap_or_default();
         let length = varint(&mut rest)?;
         let key = varint(&mut rest)? as i64;
         if LONGEST_ROW < length {
-            return Err(Trouble::new(format!("a row claims {length} bytes: damaged")));
+            return Err(ReadError::new(format!("a row claims {length} bytes: damaged")));
         }
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let most = self.usable.saturating_sub(35);
@@ -195,7 +197,7 @@ impl<'a> Database<'a> {
             let fits = least + (length - least) % (self.usable - 4);
             if fits <= most { fits } else { least }
         };
-        let cut = || Trouble::new("a row reaches beyond its page: damaged");
+        let cut = || ReadError::new("a row reaches beyond its page: damaged");
         let mut payload = rest.get(..here).ok_or_else(cut)?.to_vec();
         let mut next = if here < length { long(rest, here)? } else { 0 };
         while payload.len() < length {
@@ -250,10 +252,11 @@ fn columns(sql: &str) -> (Vec<String>, Option<usize>) {
 const QUOTES: [char; 6] = ['"', '`', '\'', '[', ']', ' '];
 
 /// The values of a row, one for each column of its table.
-fn row(table: &Table, key: i64, payload: &[u8]) -> Result<Vec<Value>, Trouble> {
+fn row(table: &Table, key: i64, payload: &[u8]) -> Result<Vec<Value>, ReadError> {
     let mut kinds = payload;
     let header = usize::try_from(varint(&mut kinds)?).unwrap_or(usize::MAX);
-    let cut = || Trouble::new(format!("a row of {} is shorter than it says: damaged", table.name));
+    let cut =
+        || ReadError::new(format!("a row of {} is shorter than it says: damaged", table.name));
     let mut values = payload.get(header..).ok_or_else(cut)?;
     let used = payload.len() - kinds.len();
     let mut kinds = payload.get(used..header).ok_or_else(cut)?;
@@ -293,11 +296,11 @@ fn sign(bytes: &[u8]) -> i64 {
 }
 
 /// A number of seven bits a byte, the highest first, nine bytes at most.
-fn varint(bytes: &mut &[u8]) -> Result<u64, Trouble> {
+fn varint(bytes: &mut &[u8]) -> Result<u64, ReadError> {
     let mut number = 0_u64;
     for place in 0..9 {
         let Some((first, rest)) = bytes.split_first() else {
-            return Err(Trouble::new("a number is cut: damaged"));
+            return Err(ReadError::new("a number is cut: damaged"));
         };
         *bytes = rest;
         if place == 8 {
@@ -311,14 +314,14 @@ fn varint(bytes: &mut &[u8]) -> Result<u64, Trouble> {
     Ok(number)
 }
 
-fn short(bytes: &[u8], at: usize) -> Result<u16, Trouble> {
+fn short(bytes: &[u8], at: usize) -> Result<u16, ReadError> {
     let found = bytes.get(at..at + 2).and_then(|two| two.try_into().ok());
-    found.map(u16::from_be_bytes).ok_or_else(|| Trouble::new("a page is damaged"))
+    found.map(u16::from_be_bytes).ok_or_else(|| ReadError::new("a page is damaged"))
 }
 
-fn long(bytes: &[u8], at: usize) -> Result<u32, Trouble> {
+fn long(bytes: &[u8], at: usize) -> Result<u32, ReadError> {
     let found = bytes.get(at..at + 4).and_then(|four| four.try_into().ok());
-    found.map(u32::from_be_bytes).ok_or_else(|| Trouble::new("a page is damaged"))
+    found.map(u32::from_be_bytes).ok_or_else(|| ReadError::new("a page is damaged"))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! input and gradient of the weights a time, a collective and its size; then the update.
 
 use crate::format::{Format, Reading};
-use crate::input::{Input, Trouble};
+use crate::input::{Input, ReadError};
 use crate::observed::{CollectiveKey, Kind};
 
 /// Such a text.
@@ -38,7 +38,7 @@ fn setting(line: &str, name: &str) -> Option<u64> {
     words.next()?.parse().ok()
 }
 
-fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Trouble> {
+fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     let first = match input.next_line()? {
         Some((_, line)) => String::from_utf8_lossy(line).into_owned(),
         None => return Ok(()),

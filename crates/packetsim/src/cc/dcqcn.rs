@@ -19,7 +19,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Idle, Ranges, Rate, Span, Time};
+use units::{Bytes, UnusedKeys, Ranges, Rate, Span, Time};
 
 use super::{
     Ack, Algorithm, Circumstances, Data, Feedback, Limit, MOST_RATE, Needs, PERIOD, Receiver,
@@ -163,7 +163,7 @@ impl Algorithm for Config {
         Needs { marks: true, no_acks: true, ..Needs::default() }
     }
 
-    fn unused(&self, idle: &mut Idle) {
+    fn unused(&self, idle: &mut UnusedKeys) {
         if self.notify == Notify::Echo {
             let why = "marks come back with acknowledgements";
             idle.key("notify_every", why, "network.congestion.notify=cnp");

@@ -29,7 +29,7 @@ use std::fmt::Debug;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Idle, Ranged, Ranges, Rate, Span, Time};
+use units::{Bytes, Ranged, Ranges, Rate, Span, Time, UnusedKeys};
 
 use crate::settings::LONGEST;
 
@@ -218,7 +218,7 @@ pub trait Algorithm {
     fn ranges(&self, _check: &mut Ranges) {}
 
     /// Names those of its settings that have no effect, given the others.
-    fn unused(&self, _idle: &mut Idle) {}
+    fn unused(&self, _idle: &mut UnusedKeys) {}
 
     /// What a queue pair may have under way at first and at most, where that is less than a round
     /// trip holds: the settings `initial_window` and `max_window`.
@@ -337,7 +337,7 @@ impl CcConfig {
     }
 
     /// Names the settings of the algorithm that have no effect, given the others.
-    pub fn unused(&self, idle: &mut Idle) {
+    pub fn unused(&self, idle: &mut UnusedKeys) {
         self.algorithm().unused(idle);
     }
 

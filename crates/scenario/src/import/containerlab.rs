@@ -16,7 +16,7 @@ use fabric::topology::{EdgeConfig, GraphConfig, SwitchConfig};
 use units::Budget;
 
 use super::yaml::{self, Node};
-use super::{Wrong, by_server};
+use super::{LineError, by_server};
 
 /// Words that stand before an interface of the machine that runs the lab.
 const OUTSIDE: [&str; 3] = ["host", "mgmt-net", "macvlan"];
@@ -24,7 +24,7 @@ const OUTSIDE: [&str; 3] = ["host", "mgmt-net", "macvlan"];
 /// Kinds that are hosts, not switches.
 const HOST_KINDS: [&str; 3] = ["linux", "ext-container", "k8s-kind"];
 
-pub(crate) fn read(text: &str, budget: &mut Budget) -> Result<GraphConfig, Wrong> {
+pub(crate) fn read(text: &str, budget: &mut Budget) -> Result<GraphConfig, LineError> {
     let root = yaml::read(text, budget)?;
     let Some(topology) = root.get("topology") else {
         return Err((root.line, "`topology` is missing".to_owned()));
@@ -112,7 +112,7 @@ fn is_number(text: &str) -> bool {
 type End = (String, String);
 
 /// Node and interface of both ends; `None` if the link leaves the lab.
-fn ends(link: &Node) -> Result<Option<[End; 2]>, Wrong> {
+fn ends(link: &Node) -> Result<Option<[End; 2]>, LineError> {
     let Some(endpoints) = link.get("endpoints") else {
         // Long links with one end (`host`, `mgmt-net`, `macvlan`, `vxlan`, `dummy`).
         return match link.get("endpoint") {
@@ -142,7 +142,7 @@ fn ends(link: &Node) -> Result<Option<[End; 2]>, Wrong> {
     }
 }
 
-fn edge(a: String, b: String, link: &Node) -> Result<EdgeConfig, Wrong> {
+fn edge(a: String, b: String, link: &Node) -> Result<EdgeConfig, LineError> {
     let vars = link.get("vars");
     let var = |name: &str| {
         let node = vars?.get(name)?;

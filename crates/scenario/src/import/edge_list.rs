@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use fabric::topology::{EdgeConfig, GraphConfig, SwitchConfig};
 use units::{Budget, Length, Rate, Span};
 
-use super::{Wrong, by_server, server_of};
+use super::{LineError, by_server, server_of};
 
 /// Names of columns, and what they mean.
 const COLUMNS: &[(&str, &[&str])] = &[
@@ -47,7 +47,7 @@ struct About {
     model: Option<String>,
 }
 
-pub(crate) fn read(text: &str, budget: &mut Budget) -> Result<GraphConfig, Wrong> {
+pub(crate) fn read(text: &str, budget: &mut Budget) -> Result<GraphConfig, LineError> {
     let mut reader = csv::ReaderBuilder::new()
         .delimiter(delimiter(text))
         .comment(Some(b'#'))
@@ -84,7 +84,7 @@ pub(crate) fn read(text: &str, budget: &mut Budget) -> Result<GraphConfig, Wrong
     Ok(graph(edges, &names, &abouts))
 }
 
-fn wrong(error: &csv::Error) -> Wrong {
+fn wrong(error: &csv::Error) -> LineError {
     let line = error.position().map_or(0, |position| position.line() as usize);
     let reason = match error.kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
@@ -105,7 +105,7 @@ fn delimiter(text: &str) -> u8 {
         .expect("there are three")
 }
 
-fn columns(headers: &csv::StringRecord) -> Result<BTreeMap<&'static str, usize>, Wrong> {
+fn columns(headers: &csv::StringRecord) -> Result<BTreeMap<&'static str, usize>, LineError> {
     let mut columns = BTreeMap::new();
     for (place, header) in headers.iter().enumerate() {
         let header = header.to_lowercase().replace([' ', '-'], "_");
@@ -205,7 +205,7 @@ fn graph(
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<GraphConfig, Wrong> {
+    fn read(text: &str) -> Result<GraphConfig, LineError> {
         super::read(text, &mut { super::super::BUDGET })
     }
 

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fabric::topology::{EdgeConfig, GraphConfig, SwitchConfig};
 use units::{Budget, Rate};
 
-use super::{Wrong, by_server};
+use super::{LineError, by_server};
 
 /// A switch or adapter.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ struct Subnet {
     aggregations: BTreeSet<String>,
 }
 
-pub(crate) fn read(text: &str, budget: &mut Budget) -> Result<GraphConfig, Wrong> {
+pub(crate) fn read(text: &str, budget: &mut Budget) -> Result<GraphConfig, LineError> {
     let mut subnet = Subnet::default();
     let mut current: Option<String> = None;
     let mut lines_of: BTreeMap<String, usize> = BTreeMap::new();
@@ -135,7 +135,7 @@ fn bracketed(line: &str) -> Option<u32> {
 }
 
 impl Subnet {
-    fn graph(self, lines_of: &BTreeMap<String, usize>) -> Result<GraphConfig, Wrong> {
+    fn graph(self, lines_of: &BTreeMap<String, usize>) -> Result<GraphConfig, LineError> {
         let names = self.names();
         let is_aggregation = |device: &Device| device.description.contains("Aggregation Node");
         let mut edges = Vec::new();

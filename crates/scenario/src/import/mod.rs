@@ -89,7 +89,7 @@ impl fmt::Display for ImportError {
 impl std::error::Error for ImportError {}
 
 /// What is wrong with a line, before the file's name is known.
-pub(crate) type Wrong = (usize, String);
+pub(crate) type LineError = (usize, String);
 
 /// What formats need to know that do not say everything.
 #[derive(Clone, Copy, Debug)]
@@ -178,7 +178,7 @@ pub struct Graph {
 
 /// Reads a graph. `name` is the file's, for its format and for errors.
 pub fn graph(name: &str, text: &str, hints: Hints) -> Result<Graph, ImportError> {
-    let error = |(line, reason): Wrong| ImportError { file: name.to_owned(), line, reason };
+    let error = |(line, reason): LineError| ImportError { file: name.to_owned(), line, reason };
     let Some(format) = detect(name, text) else {
         return Err(error((
             0,
@@ -213,7 +213,7 @@ pub fn graph(name: &str, text: &str, hints: Hints) -> Result<Graph, ImportError>
 
 /// Reads the inside of a server from an NCCL topology file.
 pub fn server(name: &str, text: &str) -> Result<Server, ImportError> {
-    let error = |(line, reason): Wrong| ImportError { file: name.to_owned(), line, reason };
+    let error = |(line, reason): LineError| ImportError { file: name.to_owned(), line, reason };
     nccl::read(text, &mut { BUDGET }).map_err(error)
 }
 

@@ -13,7 +13,7 @@ use quick_xml::reader::Reader;
 use serde_json::Value as Json;
 use units::{Budget, Rate};
 
-use super::Wrong;
+use super::LineError;
 
 /// The most GPUs or NICs of a server.
 const MOST: usize = 1024;
@@ -72,7 +72,7 @@ impl Leaf {
 }
 
 #[derive(Debug, Default)]
-struct Found {
+struct ServerParts {
     gpus: Vec<Leaf>,
     nets: Vec<Leaf>,
     to_switch: u32,
@@ -80,9 +80,9 @@ struct Found {
     pcie_bps: Option<f64>,
 }
 
-pub(crate) fn read(text: &str, budget: &mut Budget) -> Result<Server, Wrong> {
+pub(crate) fn read(text: &str, budget: &mut Budget) -> Result<Server, LineError> {
     let mut reader = Reader::from_str(text);
-    let mut found = Found::default();
+    let mut found = ServerParts::default();
     let mut above: Vec<usize> = Vec::new();
     // The bandwidth of the innermost PCI device, by depth.
     let mut pci: Vec<Option<f64>> = Vec::new();
@@ -121,7 +121,7 @@ pub(crate) fn read(text: &str, budget: &mut Budget) -> Result<Server, Wrong> {
     found.server()
 }
 
-impl Found {
+impl ServerParts {
     fn add(
         &mut self,
         element: &BytesStart<'_>,
@@ -178,7 +178,7 @@ impl Found {
         Ok(())
     }
 
-    fn server(mut self) -> Result<Server, Wrong> {
+    fn server(mut self) -> Result<Server, LineError> {
         if self.gpus.is_empty() {
             return Err((0, "it has no GPU: is this an NCCL topology file?".to_owned()));
         }

@@ -15,7 +15,7 @@ use units::Budget;
 
 use super::hostlist::{self, expand};
 use super::yaml::{self, Node};
-use super::{Hints, Wrong};
+use super::{Hints, LineError};
 
 /// A switch with what is below it.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ pub(crate) fn read_conf(
     text: &str,
     hints: Hints,
     budget: &mut Budget,
-) -> Result<GraphConfig, Wrong> {
+) -> Result<GraphConfig, LineError> {
     budget.items = budget.items.min(hostlist::BUDGET.items);
     let mut switches = Vec::new();
     let mut blocks = Vec::new();
@@ -66,7 +66,7 @@ fn read_line(
     switches: &mut Vec<Switch>,
     blocks: &mut Vec<Switch>,
     budget: &mut Budget,
-) -> Result<(), Wrong> {
+) -> Result<(), LineError> {
     let wrong = |reason: String| (number, reason);
     let mut fields: BTreeMap<String, String> = BTreeMap::new();
     // Blanks may stand around an equals sign.
@@ -118,7 +118,7 @@ pub(crate) fn read_yaml(
     text: &str,
     hints: Hints,
     budget: &mut Budget,
-) -> Result<GraphConfig, Wrong> {
+) -> Result<GraphConfig, LineError> {
     let root = yaml::read(text, budget)?;
     budget.items = budget.items.min(hostlist::BUDGET.items);
     let topologies = root.items();
@@ -131,20 +131,20 @@ pub(crate) fn read_yaml(
     let chosen = topologies.iter().find(is_default).unwrap_or(&topologies[0]);
     if let Some(tree) = chosen.get("tree") {
         let switches = tree.get("switches").map(Node::items).unwrap_or_default();
-        let switches: Result<Vec<Switch>, Wrong> =
+        let switches: Result<Vec<Switch>, LineError> =
             switches.iter().map(|node| switch(node, "switch", budget)).collect();
         return graph(switches?, hints, budget);
     }
     if let Some(block) = chosen.get("block") {
         let blocks = block.get("blocks").map(Node::items).unwrap_or_default();
-        let blocks: Result<Vec<Switch>, Wrong> =
+        let blocks: Result<Vec<Switch>, LineError> =
             blocks.iter().map(|node| switch(node, "block", budget)).collect();
         return graph(with_blocks(Vec::new(), blocks?), hints, budget);
     }
     Err((chosen.line, "only `tree` and `block` topologies are read".to_owned()))
 }
 
-fn switch(node: &Node, key: &str, budget: &mut Budget) -> Result<Switch, Wrong> {
+fn switch(node: &Node, key: &str, budget: &mut Budget) -> Result<Switch, LineError> {
     let Some(name) = node.get(key).and_then(Node::text) else {
         return Err((node.line, format!("`{key}` is missing")));
     };
@@ -182,7 +182,11 @@ pub(crate) fn assumptions(hints: Hints) -> Vec<String> {
     ]
 }
 
-fn graph(switches: Vec<Switch>, hints: Hints, budget: &mut Budget) -> Result<GraphConfig, Wrong> {
+fn graph(
+    switches: Vec<Switch>,
+    hints: Hints,
+    budget: &mut Budget,
+) -> Result<GraphConfig, LineError> {
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for (at, switch) in switches.iter().enumerate() {
         if places.insert(&switch.name, at).is_some() {
@@ -230,7 +234,7 @@ fn add_uplinks(
     parents: &[Vec<usize>],
     mut below: Vec<usize>,
     edges: &mut Vec<EdgeConfig>,
-) -> Result<(), Wrong> {
+) -> Result<(), LineError> {
     let mut waiting: Vec<usize> = switches.iter().map(|switch| switch.children.len()).collect();
     let mut ready: Vec<usize> = (0..switches.len()).filter(|at| waiting[*at] == 0).collect();
     let mut done = 0;

@@ -9,7 +9,7 @@ use saphyr_parser::{Event, Parser};
 
 use units::{Budget, OverBudget};
 
-use super::Wrong;
+use super::LineError;
 
 /// What a value takes in memory besides its letters.
 const EACH: u64 = 64;
@@ -70,7 +70,7 @@ enum Open {
 }
 
 /// The first document of a text.
-pub(crate) fn read(text: &str, budget: &mut Budget) -> Result<Node, Wrong> {
+pub(crate) fn read(text: &str, budget: &mut Budget) -> Result<Node, LineError> {
     let mut open: Vec<(usize, usize, Open)> = Vec::new();
     let mut anchors: BTreeMap<usize, Node> = BTreeMap::new();
     for event in Parser::new_from_str(text) {
@@ -142,7 +142,7 @@ fn size(node: &Node) -> u64 {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Node, Wrong> {
+    fn read(text: &str) -> Result<Node, LineError> {
         super::read(text, &mut { super::super::BUDGET })
     }
 

@@ -145,7 +145,7 @@ impl Reading<'_> {
         let lane = match node.lane {
             Lane::Compute => lanes.compute,
             Lane::Copies => lanes.copies,
-            Lane::Beside => lanes.beside,
+            Lane::OverlapsWith => lanes.beside,
         };
         let Node { work, micro, chunk, .. } = *node;
         Some(StepOp { lane, work, micro, chunk, parts })

@@ -23,7 +23,7 @@ pub(super) enum Lane {
     /// On the stream of weights and gradients.
     Copies,
     /// On a stream beside computation.
-    Beside,
+    OverlapsWith,
 }
 
 /// What a node does.
@@ -208,9 +208,10 @@ impl Builder<'_, '_, '_> {
             let first = without(parts, hidden);
             at = vec![self.push(Lane::Compute, work, task, Doing::Time(first), at)];
             for away in away {
-                let lane = if away.hidden == Span::ZERO { Lane::Compute } else { Lane::Beside };
+                let lane =
+                    if away.hidden == Span::ZERO { Lane::Compute } else { Lane::OverlapsWith };
                 let mut ends = Vec::new();
-                if lane == Lane::Beside {
+                if lane == Lane::OverlapsWith {
                     let beside = Doing::Time(Parts::of(Share::Compute, away.hidden));
                     ends.push(self.push(Lane::Compute, work, task, beside, at.clone()));
                 }
@@ -298,7 +299,7 @@ impl Builder<'_, '_, '_> {
                     for call in away.calls {
                         let doing = Doing::Exchange(exchange_of(&call));
                         let work = Work::ForwardBackward;
-                        let node = self.push(Lane::Beside, work, act.task, doing, at);
+                        let node = self.push(Lane::OverlapsWith, work, act.task, doing, at);
                         (at, last) = (vec![node], Some(node));
                     }
                 }

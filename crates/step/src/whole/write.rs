@@ -389,7 +389,7 @@ impl<'w, 'n> Writer<'w, 'n> {
     fn made(&mut self, who: Who, after: &[OpId]) -> Result<(OpId, OpId), Unserved> {
         self.refuse_too_many()?;
         if let Some(book) = self.writing.book {
-            return Ok(self.from_book(book, who, after));
+            return Ok(self.write_from_book(book, who, after));
         }
         let Some(template) = self.templates.get(&who) else { return self.first(who, after) };
         let Template { launch, end, bodies } = template.clone();
@@ -409,7 +409,7 @@ impl<'w, 'n> Writer<'w, 'n> {
     }
 
     /// The same from the book of all exchanges.
-    fn from_book(&mut self, book: &Book, who: Who, after: &[OpId]) -> (OpId, OpId) {
+    fn write_from_book(&mut self, book: &Book, who: Who, after: &[OpId]) -> (OpId, OpId) {
         let Template { launch, end, bodies } = &book.templates[&who];
         let begin = self.wait(*launch, after);
         let mut ends: Vec<OpId> = Vec::new();

@@ -184,12 +184,12 @@ pub(crate) fn scaling(head: &Head, executed: &[(&Case, &Record)]) -> Vec<Scaling
 }
 
 /// Speed-ups and efficiencies by kind, GPUs and the smallest case's GPUs.
-type Found = BTreeMap<(Kind, u64, u64), Vec<(f64, f64)>>;
+type ScalingPoints = BTreeMap<(Kind, u64, u64), Vec<(f64, f64)>>;
 
-fn found(head: &Head, points: &[Point]) -> Found {
+fn found(head: &Head, points: &[Point]) -> ScalingPoints {
     let axes = head.axes.len();
     let sizes = deciding_axes(axes, points, |point| point.gpus);
-    let mut found = Found::new();
+    let mut found = ScalingPoints::new();
     let mut add = |point: &Point, smallest: &Point| {
         let (kind, speedup, efficiency) = point.against(smallest);
         let key = (kind, point.gpus as u64, smallest.gpus as u64);
