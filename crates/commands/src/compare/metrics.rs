@@ -191,8 +191,8 @@ fn share_of(part: f64, report: &wire::Report) -> f64 {
     if report.bytes_per_step > 0.0 { part / report.bytes_per_step } else { 0.0 }
 }
 
-/// The share of a step that the fabric costs, to a hundredth of a per cent; nothing where the engine
-/// knows no contention.
+/// The share of a step that the fabric costs, to a hundredth of a per cent; nothing where the
+/// engine knows no contention.
 fn fabric_share(report: &run_job::Report) -> Option<f64> {
     let share = report.verdict.fabric_s / report.step_s;
     report.has_contention().then(|| (1e4 * share).round() / 1e4)
