@@ -130,7 +130,7 @@ fn files_of_a_cluster_become_a_scenario() {
     for (files, gpus) in
         [(vec![topo.clone(), tree], 16), ([vec![topo], tables.to_vec()].concat(), 8)]
     {
-        let out = folder.join("out.toml");
+        let out = folder.join(format!("out-{gpus}.toml"));
         let report = run(&files, &observe::Watch::default());
         let made = cluster::write(&report, &out).expect("the files say enough");
         let mut set = Vec::new();

@@ -1,8 +1,8 @@
 //! The process of a rank: reads its plan, waits for the word, sends and receives, tells.
 //!
 //! Standard input: a line with the name of the run and the plan, a line `go`; its end is the end of
-//! the process. Standard output: one line of JSON for each thing that is told ([`RankMessage`]). The
-//! process blocks in `ppoll` and never spins.
+//! the process. Standard output: one line of JSON for each [`RankMessage`]. The process blocks in
+//! `ppoll` and never spins.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};

@@ -179,7 +179,8 @@ fn cables_and_distances_are_read() {
     assert_eq!(far[0].lines[0].line, 3);
 }
 
-/// `data/rocpd.py` made the database: pages of 1 KiB, so that tables are trees and a name overflows.
+/// `data/rocpd.py` made the database: pages of 1 KiB, so that tables are trees and a
+/// name overflows.
 #[test]
 fn a_rocpd_database_has_kernels_calls_and_sizes() {
     let packed = include_bytes!("data/rocpd.db.gz");

@@ -667,7 +667,11 @@ impl PurposeOf<'_> {
     fn parts(&self, idle: &mut UnusedKeys) {
         let own = &self.scenario.network.transport_of_tier;
         if self.load == Load::Nothing {
-            // The bill has gateways; what they take is told above.
+            // The bill has gateways where transports meet; what they take is told above.
+            if own.values().all(|one| *one == self.scenario.network.transport) {
+                let why = "no cable joins two transports";
+                idle.key("network.gateway.usd", why, "network.transport_of_tier");
+            }
         } else if self.engine().is_none_or(|engine| engine == Engine::Analytic) {
             let why = "this knows the NICs' transport alone";
             idle.key("network.transport_of_tier", why, ENGINES);

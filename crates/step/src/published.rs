@@ -12,6 +12,7 @@
 
 use std::borrow::Cow;
 
+use crate::validate::scale_up_domain;
 use fabric::transport::Transport;
 use job::config::{
     Accumulation, BatchConfig, DispatchType, Fp8Recipe, JobConfig, ModelChoice, Precision,
@@ -66,7 +67,12 @@ impl RowCluster {
         let word = word.to_lowercase();
         let is_scale_up = ["nvlink", "xgmi", "pcie"].iter().any(|name| word.starts_with(name));
         let transport = match words::transport(&word) {
-            None if word.is_empty() || is_scale_up => None,
+            None if word.is_empty() => None,
+            None if is_scale_up && self.gpus <= scale_up_domain(&self) => None,
+            None if is_scale_up => {
+                let (own, gpus) = (scale_up_domain(&self), self.gpus);
+                return Err(format!("`{word}` joins {own} GPUs; what joins {gpus} is missing"));
+            }
             None => return Err(format!("`{word}` is not known")),
             known => known,
         };

@@ -27,8 +27,8 @@ use crate::world::leaf_of;
 
 /// What the rule adds for collectives.
 pub(super) const RULE: &str = "Collectives: InfiniBand on Quantum-2 boxes, RoCEv2 on Tomahawk-5 \
-    boxes (Quantum-3, and Tomahawk-5 with 800G ports, where NICs are faster than 400G); a message goes to the next server, or to the next under another leaf where the row \
-    says so. What a row's harness adds to each call is added to its prediction.";
+    boxes (Quantum-3, and Tomahawk-5 with 800G ports, where NICs are faster than 400G); a message \
+    goes to the next server, or to the next under another leaf where the row says so. What a row's harness adds to each call is added to its prediction.";
 
 /// Servers of a cluster in which single messages are sent, so that there are several leaves.
 const MESSAGE_SERVERS: u64 = 128;
