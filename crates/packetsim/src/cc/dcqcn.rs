@@ -19,7 +19,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bytes, UnusedKeys, Ranges, Rate, Span, Time};
+use units::{Bytes, Ranges, Rate, Span, Time, UnusedKeys};
 
 use super::{
     Ack, Algorithm, Circumstances, Data, Feedback, Limit, MOST_RATE, Needs, PERIOD, Receiver,
