@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # run.sh FATFLOW: real packets between processes of this machine, on loopback and in namespaces of
-# their own. tshark and scapy read the captures and are installed here; namespaces that are not
-# allowed are skipped, by name.
+# their own. tshark and scapy read the captures, nftables marks on Linux's routers; all three are
+# installed here. Namespaces that are not allowed are skipped, by name.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 fatflow=$(realpath "$1")
-if ! command -v tshark >/dev/null; then
+if ! command -v tshark >/dev/null || ! command -v nft >/dev/null; then
     sudo=""
     [ "$(id -u)" = 0 ] || sudo="sudo"
     $sudo apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends tshark
+    DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends \
+        tshark nftables
 fi
 tools="${CARGO_TARGET_DIR:-$here/../../target}/live"
 [ -x "$tools/bin/python" ] || python3 -m venv "$tools"
