@@ -1,9 +1,9 @@
 //! `observe`: what a real cluster wrote down, as the figures that other commands predict.
 //!
 //! Files are read by the crate `observe`; here stands how its answer is shown ([`page`]), what a
-//! scenario predicts beside it ([`beside`]), execution traces run on it ([`replay`]), constants that
-//! are fitted to it ([`calibrate`]), a scenario made of it ([`cluster`]), and how a running cluster
-//! is followed ([`follow`]).
+//! scenario predicts beside it ([`beside`]), execution traces run on it ([`replay`]), constants
+//! that are fitted to it ([`calibrate`]), a scenario made of it ([`cluster`]), and how a running
+//! cluster is followed ([`follow`]).
 
 use std::path::PathBuf;
 

@@ -65,7 +65,7 @@ impl RowCluster {
     /// its scale-up network and has more GPUs than that joins does not tell what joins them.
     pub fn with_transport(self, word: &str) -> Result<Self, String> {
         let word = word.to_lowercase();
-        let is_scale_up = ["nvlink", "xgmi", "pcie"].iter().any(|name| word.starts_with(name));
+        let is_scale_up = words::is_scale_up(&word);
         let transport = match words::transport(&word) {
             None if word.is_empty() => None,
             None if is_scale_up && self.gpus <= scale_up_domain(&self) => None,
@@ -410,7 +410,9 @@ fn read_cluster(fields: &Fields<'_>) -> Result<RowCluster, RowProblem> {
         queue_pairs: fields.count("qps")?.map(|count| count as u32),
         nics: if is_published { Publication::Published } else { Publication::Chosen },
     };
-    let read = cluster.with_transport(fields.text("transport"));
+    // A step that names its scale-up network alone did not publish its transport.
+    let word = Some(fields.text("transport")).filter(|word| !words::is_scale_up(word));
+    let read = cluster.with_transport(word.unwrap_or_default());
     read.map_err(|reason| Fields::problem("transport", reason))
 }
 

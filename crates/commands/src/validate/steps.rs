@@ -51,6 +51,9 @@ pub(super) fn predict(
     if row.cluster.nics == Publication::Chosen {
         notes.push(format!("NICs of {} Gb/s assumed", row.cluster.nic_gbps));
     }
+    if row.cluster.transport.is_none() && row.cluster.gpus_per_node < row.cluster.gpus {
+        notes.push("transport unpublished".to_owned());
+    }
     if row.cluster.queue_pairs.is_none() && row.cluster.transport == Some(Transport::Rocev2) {
         notes.push("queue pairs unpublished".to_owned());
     }

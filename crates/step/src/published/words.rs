@@ -148,6 +148,12 @@ const TRANSPORTS: [(&str, Transport); 12] = [
     ("tcpxo", Transport::Tcp),
 ];
 
+/// Whether a word names what joins the GPUs of a server or rack.
+pub fn is_scale_up(text: &str) -> bool {
+    let word = text.to_lowercase();
+    ["nvlink", "xgmi", "pcie"].iter().any(|name| word.starts_with(name))
+}
+
 /// The transport of that name.
 pub fn transport(text: &str) -> Option<Transport> {
     let word = plain(text);
