@@ -13,14 +13,14 @@
 //! }
 //!
 //! impl Pauses {
-//!     fn unused(&self, idle: &mut Idle) {
+//!     fn unused(&self, idle: &mut UnusedKeys) {
 //!         if !self.enabled {
 //!             idle.all_but("", &["enabled"], "pauses are off", "pfc.enabled=true");
 //!         }
 //!     }
 //! }
 //!
-//! let mut idle = Idle::default();
+//! let mut idle = UnusedKeys::default();
 //! idle.table("network.pfc", |idle| Pauses { enabled: false }.unused(idle));
 //! assert_eq!(idle.find("network.pfc.quanta").unwrap().why, "pauses are off");
 //! assert!(idle.find("network.pfc.enabled").is_none());
