@@ -2259,7 +2259,7 @@ class FileRow(Record):
 
 
 @dataclass(eq=False)
-class Told(Record):
+class StatedFact(Record):
     """A fact that is told and not computed."""
 
     what: str
@@ -2291,7 +2291,7 @@ class Operations(Record):
     set_keys: list[str]
     """Keys of `[network]` that are not what the transport begins with."""
 
-    told: list[Told]
+    told: list[StatedFact]
     """What is told of its kind, with sources."""
 
 
@@ -2413,7 +2413,7 @@ class About(Record):
     """Queue pairs of a connection."""
 
     congestion_control: str
-    """The congestion control."""
+    """The congestion control; only packets have one."""
 
     model: str
     """The model."""
@@ -3858,7 +3858,7 @@ class ComparedStep(Record):
 
 
 @dataclass(eq=False)
-class Beside(Record):
+class SideBySide(Record):
     """What stands beside what."""
 
     scenario: str
@@ -3867,7 +3867,7 @@ class Beside(Record):
     engine: str
     """The engine."""
 
-    collectives: Rows[Compared]
+    collectives: list[Compared]
     """Every collective that was observed with a time and can be predicted."""
 
     mean_error: Optional[float]
@@ -4112,7 +4112,7 @@ class Observation(Result):
     counters: Rows[CounterRow] = field(default_factory=Rows[CounterRow])
     """Counters, with differences where they came more than once."""
 
-    predicted: Optional[Beside] = None
+    predicted: Optional[SideBySide] = None
     """What a scenario predicts beside it, if there is one."""
 
     replayed: Optional[Replayed] = None
@@ -4276,7 +4276,6 @@ __all__ = [
     "Advised",
     "Baseline",
     "BenchmarkRow",
-    "Beside",
     "Bill",
     "BillLine",
     "BreakdownSeconds",
@@ -4406,11 +4405,13 @@ __all__ = [
     "Series",
     "Setting",
     "Sharer",
+    "SideBySide",
     "SizeRow",
     "SlowedBy",
     "SmallMessages",
     "Spares",
     "Spread",
+    "StatedFact",
     "StepRow",
     "Steps",
     "StepsSummary",
@@ -4419,7 +4420,6 @@ __all__ = [
     "SweepRow",
     "TargetRow",
     "TierSummary",
-    "Told",
     "Topo",
     "Traffic",
     "TrafficLinks",

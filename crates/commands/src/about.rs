@@ -37,7 +37,7 @@ pub struct About {
     pub routing: String,
     /// Queue pairs of a connection.
     pub queue_pairs: u32,
-    /// The congestion control.
+    /// The congestion control; only packets have one.
     pub congestion_control: String,
     /// The model.
     pub model: String,
@@ -90,7 +90,13 @@ impl About {
             transport: scenario.network.transport.name().to_owned(),
             routing: routing.policy.name().to_owned(),
             queue_pairs: u32::from(routing.qps),
-            congestion_control: scenario.network.settings.congestion.name().to_owned(),
+            congestion_control: match engine {
+                // What an engine does not obey was put back to its default: its name would mislead.
+                Some("flow") => "ideal (max-min fair)",
+                Some("analytic") | None => "not modelled",
+                Some(_) => scenario.network.settings.congestion.name(),
+            }
+            .to_owned(),
             model: model.to_owned(),
             layout: layout.to_owned(),
             engine: engine.unwrap_or_default().to_owned(),
