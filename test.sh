@@ -40,10 +40,8 @@ say "files for other tools, read by the tools"
 formats="${CARGO_TARGET_DIR:-target}/formats"
 if [ ! -x "$formats/bin/python" ]; then
     if ! python3 -m venv "$formats"; then
-        sudo=""
-        [ "$(id -u)" = 0 ] || sudo="sudo"
-        $sudo apt-get update -qq
-        $sudo apt-get install -y -qq --no-install-recommends python3-venv
+        # Debian's python has no venv of its own.
+        tests/install.sh python3-venv
         python3 -m venv --clear "$formats"
     fi
 fi
@@ -66,10 +64,5 @@ say "speed of the packet engine"
 cargo bench --quiet -p packetsim --bench speed -- --guard
 
 say "the pages in a real browser"
-if ! command -v chromium >/dev/null; then
-    sudo=""
-    [ "$(id -u)" = 0 ] || sudo="sudo"
-    $sudo apt-get update -qq
-    $sudo apt-get install -y -qq --no-install-recommends chromium
-fi
+tests/install.sh chromium
 (cd tests/browser && npm ci --silent --no-audit --no-fund && npm test --silent)

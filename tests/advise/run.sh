@@ -8,13 +8,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
 if [ "${FATFLOW_ISOLATED:-}" != yes ]; then
-    if ! command -v slurmctld slurmd srun munged vtysh >/dev/null; then
-        sudo=""
-        [ "$(id -u)" = 0 ] || sudo="sudo"
-        $sudo apt-get update -qq
-        $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-            slurmctld slurmd slurm-client munge frr >/dev/null
-    fi
+    "$here/../install.sh" vtysh=frr slurmctld slurmd srun=slurm-client munged=munge
     fatflow=$(realpath "$1")
     FATFLOW_ISOLATED=yes exec "$here/../isolated.sh" "$here/run.sh" "$fatflow"
 fi

@@ -5,13 +5,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 fatflow=$(realpath "$1")
-if ! command -v tshark >/dev/null || ! command -v nft >/dev/null; then
-    sudo=""
-    [ "$(id -u)" = 0 ] || sudo="sudo"
-    $sudo apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends \
-        tshark nftables
-fi
+"$here/../install.sh" tshark nft=nftables
 tools="${CARGO_TARGET_DIR:-$here/../../target}/live"
 [ -x "$tools/bin/python" ] || python3 -m venv "$tools"
 "$tools/bin/pip" install --quiet --disable-pip-version-check scapy==2.8.0
