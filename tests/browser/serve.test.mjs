@@ -92,6 +92,25 @@ test("a scenario runs end to end, mistakes show in place, runs survive a kill", 
   await server.kill();
 });
 
+test("what is typed faster than the page answers stays as it was typed", async () => {
+  const server = await serve(folder());
+  const { browser, page } = await open();
+  await page.goto(server.address);
+  await page.waitForSelector("#problems li.good");
+  await write(page, 'from = "small-16"\n\n');
+  for (const line of ["seed = 1234567", 'name = "typed', "# and a comment that nobody waits for"]) {
+    await page.keyboard.press("Control+End");
+    await page.keyboard.type(line, { delay: 0 });
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("Control+End");
+    await page.keyboard.press("Enter");
+  }
+  await page.waitForSelector("#problems li.good");
+  assert.match(await read(page), /seed = 1234567\n+name = "typed"\n+# and a comment that nobody waits for/);
+  await browser.close();
+  await server.kill();
+});
+
 test("keys complete and explain themselves, the keyboard reaches everything, axe finds nothing serious", async () => {
   const server = await serve(folder());
   const { browser, page } = await open();

@@ -103,7 +103,13 @@ pub fn of(key: &str) -> Vec<&'static Entry> {
         };
         matches(&entry.key, key) || by_other_name()
     };
-    entries().iter().filter(own).collect()
+    let found: Vec<&Entry> = entries().iter().filter(own).collect();
+    if !found.is_empty() {
+        return found;
+    }
+    // The place in a list may be left out: `fabric.links.length`.
+    let without = |entry: &&Entry| entry.key.split('.').filter(|at| *at != "*").eq(key.split('.'));
+    entries().iter().filter(without).collect()
 }
 
 /// Whether a key is a table or a list of tables, which has no value of its own.
@@ -432,6 +438,8 @@ mod tests {
         assert!(min.obeyed_by.contains(&"run on packets"), "{min:?}");
         let [gpus] = of("fabric.zone_gpus")[..] else { panic!() };
         assert_eq!(gpus.key, "fabric.pod_gpus");
+        let [length] = of("fabric.links.length")[..] else { panic!() };
+        assert_eq!(length.key, "fabric.links.*.length");
         assert!(!of("catalogue.gpu.h100-sxm.memory_gb").is_empty());
     }
 

@@ -217,9 +217,9 @@ fn tiers(tiers: &[TierSummary]) -> Table {
     ]);
     for tier in tiers.iter().rev() {
         let built = tier.oversubscription_built;
-        let mut ratio = format!("1:{}", significant(tier.oversubscription));
+        let mut ratio = format!("{}:1", significant(tier.oversubscription));
         if 0.01 < (built / tier.oversubscription - 1.0).abs() {
-            ratio = format!("{ratio} (built 1:{})", significant(built));
+            ratio = format!("{ratio} (built {}:1)", significant(built));
         }
         table.row([
             tier.name.clone(),

@@ -206,6 +206,8 @@ struct Simulation<'a, 'b> {
     stranded: Vec<Carrier>,
     /// What moves nothing, and since when.
     stalled: BTreeMap<Carrier, f64>,
+    /// What flows leave out of faults has been told.
+    reported_no_loss: bool,
     /// By connection, what it had to send: measurements that no plan has followed yet.
     known: VecDeque<Vec<u64>>,
     health: Health,
@@ -266,6 +268,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
             background: vec![None; settings.background.len()],
             stranded: Vec::new(),
             stalled: BTreeMap::new(),
+            reported_no_loss: false,
             known: VecDeque::new(),
             health,
             loads,

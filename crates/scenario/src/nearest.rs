@@ -3,25 +3,26 @@
 /// The nearest of the known words, if one is near enough to be worth proposing.
 ///
 /// A word is near if few letters differ (a third of them, two at least for words of four letters
-/// and more), or if one is the beginning of the other. Case and the choice between `-` and `_` do
-/// not count.
+/// and more), or if one is the beginning of the other, which is nearer than any slip. Case and the
+/// choice between `-` and `_` do not count.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = plain(word);
     let length = word.chars().count();
     if 64 < length {
         return None;
     }
-    let allowed = if length < 4 { 1 } else { (length / 3).max(2) };
+    // In half letters.
+    let allowed = 2 * if length < 4 { 1 } else { (length / 3).max(2) };
     let mut best: Option<(usize, &str)> = None;
     for candidate in known {
         let other = plain(candidate);
-        let mut distance = strsim::damerau_levenshtein(&word, &other);
+        let mut distance = 2 * strsim::damerau_levenshtein(&word, &other);
         if 3 <= length && other.starts_with(&word) {
             distance = distance.min(1);
         } else if 3 <= length && word.starts_with(&other) {
             distance = distance.min(allowed);
         }
-        if distance <= allowed.min(length.saturating_sub(1))
+        if distance <= allowed.min(2 * length.saturating_sub(1))
             && best.is_none_or(|(shortest, _)| distance < shortest)
         {
             best = Some((distance, candidate));
@@ -40,7 +41,8 @@ mod tests {
 
     #[test]
     fn slips_find_their_word_and_strangers_do_not() {
-        let known = ["gpus", "gpus_per_node", "nic", "nics_per_node", "rail-optimized"];
+        let known =
+            ["gpus", "gpus_per_node", "nic", "nics_per_node", "rail-optimized", "b200", "h200-sxm"];
         let cases = [
             ("gpu", Some("gpus")),
             ("gpus_pernode", Some("gpus_per_node")),
@@ -49,6 +51,7 @@ mod tests {
             ("nci", Some("nic")),
             ("rail_optimised", Some("rail-optimized")),
             ("RAIL-OPTIMIZED", Some("rail-optimized")),
+            ("H200", Some("h200-sxm")),
             ("temperature", None),
             ("", None),
         ];

@@ -403,7 +403,9 @@ fn simulated(row: &Row, at: usize) -> String {
     match row.ci95.get(at) {
         // Below this it is the rounding of a mean of equal numbers.
         Some(Some(ci95)) if 1e-9 * mean.abs() < *ci95 => {
-            format!("{text} ± {}", figure(*ci95, &Row { digits: 3, ..row.clone() }))
+            // What is added to one, or to nothing, is as sure.
+            let form = if row.form == Form::Excess { Form::Percent } else { row.form };
+            format!("{text} ± {}", figure(*ci95, &Row { digits: 3, form, ..row.clone() }))
         }
         _ => text,
     }

@@ -96,9 +96,13 @@ fn others(key: &str, value: &Json) -> Vec<String> {
         Json::Bool(truth) => vec![(!truth).to_string()],
         Json::Number(number) if number.is_u64() => {
             let now = number.as_u64().unwrap_or(0);
-            let near = [now.saturating_mul(2), now / 2, now + 1];
-            let near = if now == 0 { &near[2..] } else { &near[..2] };
-            near.iter().filter(|other| **other != now).map(u64::to_string).collect()
+            // One cannot be halved: it is doubled further.
+            let near = match now {
+                0 => vec![1],
+                1 => vec![2, 4, 8, 16, 32],
+                _ => vec![now.saturating_mul(2), now / 2],
+            };
+            near.iter().map(u64::to_string).collect()
         }
         Json::Number(number) => {
             let now = number.as_f64().unwrap_or(0.0);
@@ -181,6 +185,9 @@ mod tests {
         assert_eq!(scaled("ecmp", 2.0), None);
         let whole = others("network.routing.qps", &16.into());
         assert_eq!(whole, ["network.routing.qps=32", "network.routing.qps=8"]);
+        let of_one = others("network.routing.qps", &1.into());
+        assert_eq!(of_one.len(), 5);
+        assert!(of_one.contains(&"network.routing.qps=32".to_owned()), "{of_one:?}");
         let words = others("network.routing.policy", &"ecmp".into());
         assert!(words.contains(&"network.routing.policy=adaptive".to_owned()), "{words:?}");
         assert!(!words.contains(&"network.routing.policy=ecmp".to_owned()));

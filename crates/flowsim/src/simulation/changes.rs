@@ -47,9 +47,6 @@ impl Simulation<'_, '_> {
 
     /// Looks at everything that has something to send: what does not move, and since when.
     fn note_stalls(&mut self) {
-        if self.settings.give_up.is_none() {
-            return;
-        }
         self.network.settle();
         self.progress.update(self.now, &mut self.network);
         let busy = self.lanes.iter().enumerate().filter(|(_, lane)| lane.head != NONE);
@@ -60,10 +57,27 @@ impl Simulation<'_, '_> {
         let still = running.filter(|(_, running)| self.network.rate(running.flow) == 0.0);
         stalled.extend(still.map(|(op, _)| Carrier::Coupled(*op)));
         stalled.extend(self.stranded.iter().copied());
+        if !stalled.is_empty() {
+            self.report_no_loss();
+        }
         let before = std::mem::take(&mut self.stalled);
         for who in stalled {
             self.note_stall(who, before.get(&who).copied().unwrap_or(self.now));
         }
+    }
+
+    /// Says once what flows leave out of a fault: that packets are lost.
+    fn report_no_loss(&mut self) {
+        if std::mem::replace(&mut self.reported_no_loss, true) {
+            return;
+        }
+        let text = format!(
+            "flows that a fault stops go on as soon as they have a path; a queue pair whose last \
+             packets were lost sends them again after {:.1} only (network.nic.timeout), which the \
+             packet engine counts",
+            self.settings.resend,
+        );
+        self.outcome.findings.push(Finding { at: time(self.now), text });
     }
 
     /// Notes that something moves nothing since an instant.

@@ -112,6 +112,9 @@ export const Editor = ({ text, onChange, problems, schema, view: out }) => {
   known.current = schema;
   const changed = useRef();
   changed.current = onChange;
+  // What was typed here comes back as `text`, later: by then more may have been typed, and putting
+  // the older text back would be another change, and so on for ever.
+  const typed = useRef(new Set());
   useEffect(() => {
     // In a shadow root the editor's styles are sheets of the script, which the policy of the page
     // allows; as elements they would be refused.
@@ -129,7 +132,11 @@ export const Editor = ({ text, onChange, problems, schema, view: out }) => {
           autocompletion({ override: [complete(known)] }), hover(known),
           keymap.of([...completionKeymap, ...defaultKeymap, ...historyKeymap, ...searchKeymap, indentWithTab]),
           EditorView.contentAttributes.of({ "aria-label": "scenario as TOML", "aria-describedby": "problems" }),
-          EditorView.updateListener.of((update) => { if (update.docChanged) changed.current(update.state.doc.toString()); }),
+          EditorView.updateListener.of((update) => {
+            if (!update.docChanged) return;
+            typed.current.add(update.state.doc.toString());
+            changed.current(update.state.doc.toString());
+          }),
         ],
       }),
     });
@@ -138,7 +145,13 @@ export const Editor = ({ text, onChange, problems, schema, view: out }) => {
   }, []);
   useEffect(() => {
     const view = out.current;
-    if (view && view.state.doc.toString() !== text) view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: text } });
+    if (!view) return;
+    const is = view.state.doc.toString();
+    if (is === text) typed.current.clear();
+    else if (!typed.current.has(text)) {
+      view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: text } });
+      typed.current.clear();
+    }
   }, [text]);
   useEffect(() => {
     const view = out.current;
