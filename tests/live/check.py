@@ -15,6 +15,14 @@ import time
 
 from lab import Lab
 
+try:
+    from scapy.contrib.roce import BTH
+    from scapy.layers.inet import IP
+    from scapy.layers.inet6 import IPv6
+    from scapy.utils import RawPcapReader
+except ImportError:
+    BTH = None
+
 FATFLOW, SCENARIO = sys.argv[1:3]
 HERE = pathlib.Path(__file__).resolve().parent
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
@@ -120,51 +128,119 @@ def captured(*arguments, what="all_to_all", **more):
         told = {key: 2 * row["packets"][key] for key in observed}
         check("observe", observed == told, f"{observed}, told {told}")
         print(f"  {name}: observe counts what the run counts: {told['data'] // 2} with data", flush=True)
-        sent = sorted(headers(file) for file in files)
+        told = row["packets"]["sent"] + row["packets"]["received"]
+        # In one file, since tshark takes long to start.
+        whole = files[0].with_name("whole.pcap")
+        whole.write_bytes(files[0].read_bytes() + b"".join(file.read_bytes()[24:] for file in files[1:]))
         if shutil.which("tshark"):
-            seen, malformed = [], 0
-            for file in files:
-                fields = "-e infiniband.bth.opcode -e infiniband.bth.destqp -e infiniband.bth.psn"
-                command = f"{QUIET} -r {file} -T fields {fields} -e _ws.malformed"
-                lines = subprocess.run(command.split(), capture_output=True, text=True, check=True)
-                of_file = []
-                for line in lines.stdout.splitlines():
-                    opcode, pair, psn, bad = line.split("\t")
-                    of_file.append((int(opcode, 0), int(pair, 0), int(psn, 0)))
-                    malformed += bad != ""
-                seen.append(of_file)
-            told = row["packets"]["sent"] + row["packets"]["received"]
-            count = sum(len(of_file) for of_file in seen)
-            check("tshark", (count, malformed) == (told, 0), f"{count} of {told}, {malformed}")
-            check("tshark", sorted(seen) == sent, "another opcode, queue pair or PSN")
-            print(f"  {name}: tshark reads {count} packets as they were sent, none malformed", flush=True)
+            seen = dissected(whole)
+            check("tshark", len(seen) == told, f"{len(seen)} of {told}")
+            check("tshark", seen == headers(whole), "another opcode, queue pair or PSN")
+            print(f"  {name}: tshark reads {told} packets as they were sent, none malformed", flush=True)
         else:
             print("  skipped: tshark is not installed", flush=True)
-        try:
-            from scapy.contrib.roce import BTH  # noqa: F401
-            from scapy.layers.inet import IP
-            from scapy.layers.inet6 import IPv6
-            from scapy.utils import RawPcapReader
-        except ImportError:
+        if BTH:
+            count, notified = agreed(whole)
+            # Older versions of tshark do not know notifications; scapy does.
+            check("scapy", (count, notified) == (told, 2 * row["packets"]["cnps"]), (notified, row["packets"]))
+            print(f"  {name}: scapy agrees with the ICRC of {count} packets, {notified} CNPs", flush=True)
+        else:
             print("  skipped: scapy is not installed", flush=True)
-            return row["packets"]["cnps"]
-        count = notified = 0
-        for data, _ in (one for file in files for one in RawPcapReader(str(file))):
-            packet = IP(data) if data[0] >> 4 == 4 else IPv6(data)
-            check("scapy", packet[BTH].compute_icrc(b"") == data[-4:], packet.summary())
-            count, notified = count + 1, notified + (packet[BTH].opcode == 0x81)
-        # Older versions of tshark do not know notifications; scapy does.
-        check("scapy", notified == 2 * row["packets"]["cnps"], (notified, row["packets"]))
-        print(f"  {name}: scapy agrees with the ICRC of {count} packets, {notified} CNPs", flush=True)
         return row["packets"]["cnps"]
 
 
-def headers(file):
+def dissected(file):
+    """Opcode, queue pair and PSN of every packet, as tshark reads them; none may be malformed."""
+    fields = "-e infiniband.bth.opcode -e infiniband.bth.destqp -e infiniband.bth.psn"
+    command = f"{QUIET} -r {file} -T fields {fields} -e _ws.malformed"
+    lines = subprocess.run(command.split(), capture_output=True, text=True, check=True)
+    found = []
+    for line in lines.stdout.splitlines():
+        *numbers, malformed = line.split("\t")
+        check("tshark", malformed == "", line)
+        found.append(tuple(int(number, 0) for number in numbers))
+    return found
+
+
+def agreed(file, link=0):
+    """How many packets scapy agrees with the ICRC of, and how many of them are notifications."""
+    count = notified = 0
+    for data, _ in RawPcapReader(str(file)):
+        data = data[link:]
+        packet = IP(data) if data[0] >> 4 == 4 else IPv6(data)
+        check("scapy", packet[BTH].compute_icrc(b"") == data[-4:], packet.summary())
+        count, notified = count + 1, notified + (packet[BTH].opcode == 0x81)
+    return count, notified
+
+
+def on_the_device():
+    """What leaves by sockets, captured by another program: tshark and scapy read that too."""
+    if not shutil.which("dumpcap") or not shutil.which("tshark"):
+        print("  skipped, captures of a device: tshark is not installed", flush=True)
+        return
+    rule = "ecn ect0 limit rate over 500/second burst 20 packets"
+    rules = "add table inet marks; add chain inet marks out { type filter hook output priority 0 ; }"
+    for family in ["ip", "ip6"]:
+        rules += f"; add rule inet marks out udp dport 4791 {family} {rule} {family} ecn set ce"
+    wiring = "ip link set dev lo up; "
+    wiring += "".join(f"ip addr add fd03::{2 + n}/128 dev lo nodad; " for n in range(4))
+    wiring += f"nft '{rules}' 2>/dev/null && echo marks || echo; exec cat"
+    held = subprocess.Popen(
+        ["unshare", "--net", "--", "sh", "-c", wiring], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        said = held.stdout.readline()
+        if not said:
+            print("  skipped, captures of a device: network namespaces are refused here", flush=True)
+            return
+        inside = ["nsenter", "--net", "--target", str(held.pid), "--"]
+        for data in ["127.0.1.", "fd03::"]:
+            on_a_device(inside, data, said.strip() == "marks")
+    finally:
+        stop([held])
+
+
+def on_a_device(inside, data, marks):
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        token, hosts, file = folder / "token", folder / "hosts.txt", folder / "device.pcap"
+        token.write_text("a token of some length\n")
+        flows = folder / "two.csv"
+        flows.write_text("src,dst,bytes,start_ns\n0,2,2000000,0\n1,3,2000000,0\n")
+        started = start_agents(hosts, token, data=data, inside=inside)
+        try:
+            capture = [*inside, "dumpcap", "-q", "-P", "-i", "lo", "-B", "64", "-f", "udp port 4791"]
+            dump = subprocess.Popen([*capture, "-w", str(file)], stderr=subprocess.PIPE, text=True)
+            started.append(dump)
+            while not dump.stderr.readline().startswith("File:"):
+                check("dumpcap", dump.poll() is None, "it did not begin")
+            command = [*inside, FATFLOW, "live", "traffic", f"{HERE}/../../scenarios/live-two.toml"]
+            command += ["--json", "--agents", str(hosts), "--token-file", str(token)]
+            command += ["--set", f"traffic.flows={flows}"]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+            check("on a device", done.returncode == 0, done.stderr)
+            packets = json.loads(done.stdout)["result"]["rows"][0]["packets"]
+            time.sleep(0.5)  # What was sent last is captured soon.
+            dump.send_signal(signal.SIGINT)
+            dump.wait(timeout=30)
+        finally:
+            stop(started)
+        seen = dissected(file)
+        check("on a device", len(seen) == packets["sent"], f"{len(seen)} seen, {packets}")
+        check("on a device", seen == headers(file, link=14), "another opcode, queue pair or PSN")
+        if BTH:
+            read = agreed(file, link=14)
+            check("on a device", read == (packets["sent"], packets["cnps"]), f"{read}, {packets}")
+        check("on a device", not marks or 0 < packets["cnps"], "nothing was marked")
+        print(f"  on a device, {data}: {len(seen)} packets, {packets['cnps']} CNPs, as sent", flush=True)
+
+
+def headers(file, link=0):
     """Opcode, queue pair and PSN of every packet, from the bytes that were written."""
     data, found, at = file.read_bytes(), [], 24
     while at < len(data):
         length = int.from_bytes(data[at + 8 : at + 12], "little")
-        packet = data[at + 16 : at + 16 + length]
+        packet = data[at + 16 + link : at + 16 + length]
         start = 28 if packet[0] >> 4 == 4 else 48
         number = [int.from_bytes(packet[start + i : start + i + 3], "big") for i in (5, 9)]
         found.append((packet[start], *number))
@@ -218,13 +294,13 @@ def controls():
     print(f"  DCQCN: {control}; its flows are read by observe", flush=True)
 
 
-def notified():
+def notified(*arguments):
     """Captures of a run with congestion notifications."""
     with tempfile.TemporaryDirectory() as folder:
         flows = pathlib.Path(folder) / "two.csv"
         flows.write_text("src,dst,bytes,start_ns\n0,2,2000000,0\n1,3,2000000,0\n")
         scenario = f"{HERE}/../../scenarios/live-two.toml"
-        return captured(what="traffic", sets=[f"traffic.flows={flows}"], scenario=scenario)
+        return captured(*arguments, what="traffic", sets=[f"traffic.flows={flows}"], scenario=scenario)
 
 
 def probed():
@@ -259,6 +335,57 @@ def probe(place, *arguments):
     return json.loads(done.stdout)["result"]
 
 
+def start_agents(hosts, token, *more, data="127.0.1.", inside=()):
+    """Four agents on loopback, which listen; their addresses are written into `hosts`."""
+    lines = [f"127.0.0.1:{4801 + n} {data}{2 + n}\n" for n in range(4)]
+    hosts.write_text("".join(lines))
+    started = []
+    for line in lines:
+        command = [FATFLOW, "live", "agent", "--listen", line.split()[0], "--token-file", str(token)]
+        command = [*inside, *command, *more]
+        started.append(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
+    for agent in started:
+        agent.stderr.readline()
+    return started
+
+
+def stop(processes):
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def encrypted():
+    """Agents that speak TLS do so with whoever knows their certificate, and with nobody else."""
+    if not shutil.which("openssl"):
+        print("  skipped, agents with TLS: openssl is not installed", flush=True)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        token, hosts = folder / "token", folder / "hosts.txt"
+        token.write_text("a token of some length\n")
+        key, certificate = folder / "key.pem", folder / "certificate.pem"
+        words = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
+        words += " -subj /CN=agent -addext subjectAltName=IP:127.0.0.1"
+        words += f" -addext basicConstraints=critical,CA:FALSE -keyout {key} -out {certificate}"
+        subprocess.run(words.split(), capture_output=True, check=True)
+        identity = ["--tls-certificate", str(certificate), "--tls-key", str(key)]
+        started = start_agents(hosts, token, *identity)
+        command = ["--agents", str(hosts), "-g", "4", "--token-file", str(token)]
+        try:
+            row = live("all_reduce", *command, "--tls-authority", str(certificate))["rows"][0]
+            check("TLS", row["sums_right"], row["packets"])
+            try:
+                live("all_reduce", *command)
+                refused = ""
+            except AssertionError as error:
+                refused = str(error)
+            check("TLS", "asked without TLS" in refused, refused)
+        finally:
+            stop(started)
+    print("  agents with TLS: sums right; without TLS they do not speak", flush=True)
+
+
 def agents():
     """Agents on loopback: a run, a wrong token, too fast, a controller that is killed."""
     with tempfile.TemporaryDirectory() as folder:
@@ -266,18 +393,8 @@ def agents():
         token.write_text("a token of some length\n")
         wrong.write_text("another token of some length\n")
         hosts = pathlib.Path(folder) / "hosts.txt"
-        hosts.write_text("".join(f"127.0.0.1:{4801 + n} 127.0.1.{2 + n}\n" for n in range(4)))
-        started = [
-            subprocess.Popen(
-                [FATFLOW, "live", "agent", "--listen", f"127.0.0.1:{4801 + n}"]
-                + ["--token-file", str(token), "--most-rate", "200Mbps"],
-                stderr=subprocess.PIPE, text=True,
-            )
-            for n in range(4)
-        ]
+        started = start_agents(hosts, token, "--most-rate", "200Mbps")
         try:
-            for agent in started:
-                agent.stderr.readline()
             command = ["--agents", str(hosts), "-g", "4", "--token-file"]
             row = live("all_reduce", *command, str(token))["rows"][0]
             check("agents", row["sums_right"] and row["packets"]["retransmitted"] == 0, row["packets"])
@@ -301,9 +418,7 @@ def agents():
                 time.sleep(0.05)
             check("agents", not children(), "ranks are left")
         finally:
-            for agent in started:
-                agent.kill()
-                agent.wait()
+            stop(started)
     print("  agents: sums right; a wrong token and too high a rate are refused; nothing is left", flush=True)
 
 
@@ -354,10 +469,25 @@ def in_laboratory(lab, topology, hosts, token, folder):
         read = json.loads(done.stdout)["result"]["flows"]
         check("flows", read["flows"] == read["completed"] and 0 < read["flows"], read)
     finally:
-        for one in started:
-            one.kill()
-            one.wait()
+        stop(started)
     print(f"  agents in a containerlab file's namespaces: 4 paths by {found['probes']} probes, sums right", flush=True)
+
+
+def refused():
+    """Where namespaces are refused a run is on loopback, and says so."""
+    inside = "echo 0 > /proc/sys/user/max_net_namespaces && exec \"$@\""
+    command = ["unshare", "--user", "--map-root-user", "sh", "-c", inside, "sh"]
+    if subprocess.run([*command, "true"], capture_output=True, check=False).returncode != 0:
+        print("  skipped, refused namespaces: user namespaces are refused here", flush=True)
+        return
+    command += [FATFLOW, "live", "all_reduce", SCENARIO, "-b", "64K", "-e", "64K", "--on", "namespaces"]
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=110, check=False)
+    check("refused", done.returncode == 0, done.stderr)
+    result = json.loads(done.stdout)["result"]
+    told = "namespaces are refused here" in result["findings"][-1]
+    check("refused", result["on"] == "straight over loopback" and told, result["findings"])
+    check("refused", result["rows"][0]["sums_right"], result["rows"])
+    print("  where namespaces are refused: on loopback, and said", flush=True)
 
 
 def namespaces():
@@ -402,8 +532,9 @@ def marked():
 
 def main():
     begin = time.time()
-    for collective in COLLECTIVES:
-        undisturbed(collective)
+    for reorder in ["none", "selective-repeat"]:
+        for collective in COLLECTIVES:
+            undisturbed(collective, sets=[f"network.nic.reorder={reorder}"])
     undisturbed("all_reduce", "--ipv6", sets=["library.algorithm=tree"])
     undisturbed("all_to_all", sets=["network.nic.verb=read"])
     for reorder in ["none", "selective-repeat"]:
@@ -416,11 +547,15 @@ def main():
     undisturbed("all_reduce", "--on", "loopback")
     captured("--on", "loopback")
     captured("--ipv6")
-    check("captures", 0 < notified(), "no notification was captured")
+    for family in [[], ["--ipv6"]]:
+        check("captures", 0 < notified(*family), "no notification was captured")
+    on_the_device()
     incast()
     pauses()
     controls()
     agents()
+    encrypted()
+    refused()
     probed()
     laboratory()
     nothing_is_left()

@@ -24,7 +24,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use units::Rate;
 
 use crate::plan::{RankMessage, Task, WirePlan};
-use crate::run::Ranks;
+use crate::run::{Ranks, Remote};
 
 /// The port that agents listen on unless told otherwise: the one after RoCE's.
 pub const PORT: u16 = 4792;
@@ -118,14 +118,14 @@ pub fn read_token(path: &Path) -> Result<String, Failure> {
 impl Agents {
     /// Connects to the first so many agents and says the token.
     pub(crate) fn connect(&self, ranks: usize) -> Result<Ranks, Failure> {
-        let mut streams: Vec<(Box<dyn Read + Send>, Box<dyn Write + Send>)> = Vec::new();
+        let tls = if self.authority.is_some() { "with" } else { "without" };
+        let mut streams: Vec<Remote> = Vec::new();
         for host in &self.hosts[..ranks] {
-            let failed = |error: io::Error| {
-                Failure::Run(format!("agent {}:{}: {error}", host.name, host.port))
-            };
+            let name = format!("agent {}:{}, asked {tls} TLS,", host.name, host.port);
+            let failed = |error: io::Error| Failure::Run(format!("{name} {error}"));
             let (read, mut write) = self.reach(host).map_err(failed)?;
             writeln!(write, "{}", self.token).map_err(failed)?;
-            streams.push((read, write));
+            streams.push((name, read, write));
         }
         Ok(Ranks::remote(streams))
     }

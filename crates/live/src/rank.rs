@@ -119,6 +119,8 @@ struct Rank {
     next_sample: Time,
     /// When this rank's link is free again, where nothing else shapes it.
     link_free: Time,
+    /// The queue pair that is asked for a packet first.
+    turn: usize,
     paused: bool,
     begin: Instant,
     result: RankResult,
@@ -173,6 +175,7 @@ impl Rank {
             arrived: vec![Vec::new(); plan.pairs.len()],
             next_sample: Time::ZERO + SAMPLE,
             link_free: Time::ZERO,
+            turn: 0,
             paused: false,
             begin: Instant::now(),
             result: RankResult { rank: plan.rank, ..RankResult::default() },
@@ -358,14 +361,15 @@ impl Rank {
         let mut payload = Vec::with_capacity(4096);
         let now = self.now();
         self.pairs.iter_mut().for_each(|pair| pair.on_timer(now));
-        let mut found = true;
+        let (mut found, mut next) = (true, self.turn);
         while found && self.wire.waiting() < MOST_WAITING {
             found = false;
-            self.hold_back(now);
-            for at in 0..self.pairs.len() {
+            for step in 0..self.pairs.len() {
+                let at = (self.turn + step) % self.pairs.len();
+                self.hold_back(now, at);
                 let packet = self.pairs[at].next_packet(now, &self.memory, &mut payload);
                 let Some(packet) = packet else { continue };
-                found = true;
+                (found, next) = (true, at + 1);
                 let pair = &self.plan.pairs[at];
                 let mut envelope = Envelope::new(self.plan.address, pair.address, pair.src_port);
                 envelope.class = match (packet.is_data, pair.sends) {
@@ -392,17 +396,16 @@ impl Rank {
                 let inside = pair.inside.then_some(pair.peer);
                 self.wire.send(&envelope, bytes, inside)?;
             }
+            self.turn = next;
         }
         self.wire.flush()?;
         Ok(())
     }
 
-    /// Holds data back that a pause, or the rank's own link, does not let go.
-    fn hold_back(&mut self, now: Time) {
+    /// Holds data of a queue pair back that a pause, or the rank's own link, does not let go.
+    fn hold_back(&mut self, now: Time, at: usize) {
         let is_full = self.plan.wire == WirePlan::Udp && now + BURST < self.link_free;
-        for (pair, plan) in self.pairs.iter_mut().zip(&self.plan.pairs) {
-            pair.hold((self.paused || is_full) && !plan.inside);
-        }
+        self.pairs[at].hold((self.paused || is_full) && !self.plan.pairs[at].inside);
     }
 
     /// A message of another rank can be read here, on this queue pair.

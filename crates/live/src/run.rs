@@ -844,9 +844,13 @@ pub(crate) fn run_name() -> String {
 /// The processes of a run; they end when this is dropped.
 pub(crate) struct Ranks {
     children: Vec<Child>,
+    names: Vec<String>,
     inputs: Vec<Box<dyn Write + Send>>,
     heard: Receiver<(usize, Result<RankMessage, String>)>,
 }
+
+/// A process elsewhere: its name, what it tells, and what is written to it.
+pub(crate) type Remote = (String, Box<dyn Read + Send>, Box<dyn Write + Send>);
 
 impl Drop for Ranks {
     fn drop(&mut self) {
@@ -862,7 +866,8 @@ impl Ranks {
     /// Starts so many processes.
     pub(crate) fn start(program: &Path, count: usize, arguments: &[&str]) -> Result<Self, Failure> {
         let (told, heard) = channel();
-        let mut ranks = Self { children: Vec::new(), inputs: Vec::new(), heard };
+        let names = (0..count).map(|number| format!("process {number}")).collect();
+        let mut ranks = Self { children: Vec::new(), names, inputs: Vec::new(), heard };
         for number in 0..count {
             let started = Command::new(program)
                 .args(["live", "process"])
@@ -875,18 +880,20 @@ impl Ranks {
             let output = child.stdout.take().expect("it was piped");
             ranks.inputs.push(Box::new(child.stdin.take().expect("it was piped")));
             ranks.children.push(child);
-            listen(number, Box::new(output), told.clone());
+            listen(number, ranks.names[number].clone(), Box::new(output), told.clone());
         }
         Ok(ranks)
     }
 
-    /// Processes elsewhere: what is written to them, and what they tell.
-    pub(crate) fn remote(streams: Vec<(Box<dyn Read + Send>, Box<dyn Write + Send>)>) -> Self {
+    /// Processes elsewhere: their names, what they tell, and what is written to them.
+    pub(crate) fn remote(streams: Vec<Remote>) -> Self {
         let (told, heard) = channel();
-        let mut ranks = Self { children: Vec::new(), inputs: Vec::new(), heard };
-        for (number, (output, input)) in streams.into_iter().enumerate() {
+        let (children, names, inputs) = Default::default();
+        let mut ranks = Self { children, names, inputs, heard };
+        for (number, (name, output, input)) in streams.into_iter().enumerate() {
             ranks.inputs.push(input);
-            listen(number, output, told.clone());
+            ranks.names.push(name.clone());
+            listen(number, name, output, told.clone());
         }
         ranks
     }
@@ -905,7 +912,10 @@ impl Ranks {
         // Whoever does not listen any more may have told why.
         match self.heard.recv_timeout(Duration::from_secs(1)) {
             Ok((_, Ok(RankMessage::Failed(reason)))) => Err(Failure::Run(reason)),
-            _ => Err(Failure::Run(format!("process {number} does not listen: {error}"))),
+            _ => {
+                let name = &self.names[number];
+                Err(Failure::Run(format!("{name} does not listen: {error}")))
+            }
         }
     }
 
@@ -982,6 +992,7 @@ impl Ranks {
 /// Reads what a process tells, in a thread that ends with it.
 fn listen(
     number: usize,
+    name: String,
     output: Box<dyn Read + Send>,
     told: Sender<(usize, Result<RankMessage, String>)>,
 ) {
@@ -989,11 +1000,11 @@ fn listen(
         for line in BufReader::new(output).lines() {
             let Ok(line) = line else { break };
             let read = serde_json::from_str(&line);
-            let read = read.map_err(|error| format!("process {number} told {line:?}: {error}"));
+            let read = read.map_err(|error| format!("{name} told {line:?}: {error}"));
             if told.send((number, read)).is_err() {
                 return;
             }
         }
-        let _ = told.send((number, Err(format!("process {number} ended before its time"))));
+        let _ = told.send((number, Err(format!("{name} ended before its time"))));
     });
 }

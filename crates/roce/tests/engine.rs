@@ -46,12 +46,14 @@ impl Memory for Anything {
     }
 }
 
-/// How both repeat, and whether packets overtake each other.
+/// How both repeat and acknowledge, and whether packets overtake each other.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     repeat: Repeat,
     sprays: bool,
     loss: f64,
+    /// Packets that an acknowledgement is for.
+    ack_every: u32,
 }
 
 impl Case {
@@ -62,7 +64,8 @@ impl Case {
         if self.sprays {
             settings.routing.policy = Policy::Spray;
         }
-        (settings.nic.ack_every, settings.nic.timeout, settings.nic.retries) = (1, TIMEOUT, 200);
+        settings.nic.ack_every = self.ack_every;
+        (settings.nic.timeout, settings.nic.retries) = (TIMEOUT, 200);
         (settings.nic.send_latency, settings.nic.receive_latency) = (Span::ZERO, Span::ZERO);
         settings.nic.reorder = match self.repeat {
             Repeat::GoBackN => Reorder::None,
@@ -121,7 +124,7 @@ impl Case {
         let config = Config {
             mtu: MTU,
             window: 1 << 20,
-            ack_every: 1,
+            ack_every: self.ack_every.into(),
             timeout: TIMEOUT,
             retries: 200,
             repeat: self.repeat,
@@ -158,10 +161,11 @@ fn answers(case: Case, frames: &[Frame]) -> Vec<Said> {
             _ => Operation::WriteMiddle,
         };
         let mut headers = Headers::new(Bth::new(Opcode::rc(operation), 17, frame.psn));
-        headers.bth.ack_request = true;
+        headers.bth.ack_request = frame.psn + 1 == PACKETS;
         let length = PACKETS * MTU;
         headers.reth = (frame.psn == 0).then_some(roce::Reth { address: 0, key: 1, length });
-        receiver.on_packet(frame.at, &headers, &[0; MTU as usize], false, &mut Anything);
+        let payload = [0; MTU as usize];
+        receiver.on_packet(frame.at, &headers, &payload, frame.is_marked, &mut Anything);
         let mut payload = Vec::new();
         while let Some(answer) = receiver.next_packet(frame.at, &Anything, &mut payload) {
             let aeth = answer.headers.aeth.expect("an acknowledgement has it");
@@ -313,17 +317,21 @@ fn compare(case: Case, seeds: u64) -> [usize; 3] {
 #[test]
 fn the_engine_and_a_queue_pair_decide_alike() {
     for repeat in [Repeat::GoBackN, Repeat::Selective] {
-        let [answered, again, _] = compare(Case { repeat, sprays: false, loss: 0.02 }, 60);
-        assert!(10_000 < answered && 500 < again, "{answered} answers, {again} sent again");
+        for (ack_every, least) in [(1, 10_000), (4, 3_000)] {
+            let case = Case { repeat, sprays: false, loss: 0.02, ack_every };
+            let [answered, again, _] = compare(case, 60);
+            assert!(least < answered && 500 < again, "{answered} answers, {again} sent again");
+        }
     }
 }
 
 #[test]
 fn they_decide_alike_when_packets_overtake_each_other() {
     for repeat in [Repeat::GoBackN, Repeat::Selective] {
-        for loss in [0.0, 0.005] {
-            let [answered, again, early] = compare(Case { repeat, sprays: true, loss }, 8);
-            assert!(3_000 < answered && 100 < again, "{answered} answers, {again} sent again");
+        for (loss, ack_every) in [(0.0, 1), (0.005, 1), (0.0, 4), (0.005, 4)] {
+            let case = Case { repeat, sprays: true, loss, ack_every };
+            let [answered, again, early] = compare(case, 8);
+            assert!(1_000 < answered && 100 < again, "{answered} answers, {again} sent again");
             assert!(100 < early, "{early} packets came early");
         }
     }

@@ -61,7 +61,8 @@ pub struct Config {
     pub mtu: u32,
     /// Packets that may be unacknowledged, whatever the congestion control allows.
     pub window: u64,
-    /// The sender asks for an acknowledgement at least so often, and at every message's end.
+    /// The receiver acknowledges so many packets at once, and earlier what asks for it: the end of
+    /// a message, and what nothing may follow.
     pub ack_every: u64,
     /// Silence after which packets are sent again.
     pub timeout: Span,

@@ -412,7 +412,7 @@ fn headers(config: &Config, pending: &Pending, number: u64, ask: bool) -> Header
     let operation = operation(pending.work.kind, is_first, is_last);
     let mut headers =
         Headers::new(Bth::new(Opcode::rc(operation), config.remote, psn::wire(number)));
-    headers.bth.ack_request = is_last || ask || number.is_multiple_of(config.ack_every.max(1));
+    headers.bth.ack_request = is_last || ask;
     match pending.work.kind {
         Kind::Send { immediate } => headers.immediate = immediate.filter(|_| is_last),
         Kind::Write { address, key, immediate } => {

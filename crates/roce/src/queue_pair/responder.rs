@@ -54,6 +54,10 @@ pub(super) struct Responder {
     message: Option<Message>,
     early: BTreeMap<u64, (Headers, Vec<u8>)>,
     ack_due: bool,
+    /// Packets in order since the last acknowledgement.
+    unacked: u64,
+    /// The packet at hand carries a mark that is to be echoed; and one before it did.
+    echoes: bool,
     echo: bool,
     negative: Option<Negative>,
     cnp_due: bool,
@@ -80,6 +84,8 @@ impl Responder {
             message: None,
             early: BTreeMap::new(),
             ack_due: false,
+            unacked: 0,
+            echoes: false,
             echo: false,
             negative: None,
             cnp_due: false,
@@ -100,6 +106,7 @@ impl Responder {
             Some(watcher) => watcher.on_data(now, &data),
             None => cc::Feedback { echo: marked, notify: false },
         };
+        self.echoes = feedback.echo;
         self.echo |= feedback.echo;
         if feedback.notify && !self.cnp_due {
             self.cnp_due = true;
@@ -119,7 +126,8 @@ impl Responder {
         let number = psn::near(headers.bth.psn, self.expected);
         if number < self.expected {
             counters.duplicates += 1;
-            self.ack_due |= headers.bth.ack_request;
+            // The acknowledgement may have been lost.
+            self.ack_due = true;
             if let (Operation::ReadRequest, Some(reth)) =
                 (headers.bth.opcode.operation, headers.reth)
             {
@@ -136,6 +144,8 @@ impl Responder {
             return Ok(());
         }
         self.told = false;
+        // Acknowledgements of what came early said less than the sender must know now.
+        self.ack_due |= self.echoes || !self.early.is_empty();
         self.carry_out(config, headers, payload, memory, counters, events)?;
         while let Some((headers, payload)) = self.early.remove(&self.expected) {
             if self.told {
@@ -184,7 +194,8 @@ impl Responder {
         match self.perform(config, headers, payload, memory, events) {
             Ok(packets) => {
                 self.expected += packets;
-                self.ack_due |= headers.bth.ack_request;
+                self.unacked += 1;
+                self.ack_due |= headers.bth.ack_request || config.ack_every <= self.unacked;
                 Ok(())
             }
             Err(Not::Ready) => {
@@ -367,6 +378,7 @@ impl Responder {
                 if number < psn::first(config.receive_psn) && named.is_none() {
                     return None;
                 }
+                self.unacked = 0;
                 if config.repeat == Repeat::Selective {
                     msn = psn::wire(named.unwrap_or(number));
                 }
