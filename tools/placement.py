@@ -12,6 +12,7 @@ and fatflow counts both byte by byte. Exits with 1 where the aims of docs/placem
 
 import csv
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -67,7 +68,9 @@ def by_scotch(folder):
     """Scotch's mapping of blocks as the GPU of every rank."""
     mapped = folder / "mapping"
     files = [folder / "blocks.grf", folder / "servers.tgt", mapped]
-    subprocess.run(["scotch_gmap", *files], check=True, capture_output=True)
+    # Scotch 7's threads map otherwise each time, and at times wait for each other for ever.
+    one = os.environ | {"SCOTCH_PTHREAD_NUMBER": "1"}
+    subprocess.run(["scotch_gmap", *files], check=True, capture_output=True, env=one)
     first_gpu, order, each = {}, [], 0
     for row in csv.reader((folder / "seats.csv").open()):
         if row[0] == "# ranks":

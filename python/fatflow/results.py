@@ -2990,6 +2990,9 @@ class Advised(Record):
     gain: float
     """The share of the goal's figure that is gained, on average over the seeds."""
 
+    seeds: int
+    """Seeds that it was run with: the scenario's own alone where time left no more."""
+
     low: float
     """Of ten other seeds, nine gain more."""
 

@@ -21,6 +21,7 @@ use crate::meter::Meter;
 use crate::packets::Patience;
 use crate::parallel;
 use crate::run_job;
+use crate::traffic;
 use crate::trial::{Bench, Figures};
 
 mod check;
@@ -187,6 +188,8 @@ pub struct Advised {
     pub step_s: f64,
     /// The share of the goal's figure that is gained, on average over the seeds.
     pub gain: f64,
+    /// Seeds that it was run with: the scenario's own alone where time left no more.
+    pub seeds: usize,
     /// Of ten other seeds, nine gain more.
     pub low: f64,
     /// Of ten other seeds, nine gain less.
@@ -296,6 +299,8 @@ struct Tried {
     change: Change,
     engine: Engine,
     score: Score,
+    /// Whether it is one of those that other seeds are asked about.
+    is_finalist: bool,
 }
 
 impl Search<'_> {
@@ -381,6 +386,7 @@ impl Search<'_> {
             all.spares = operation::spares(loaded, &report, engine);
         }
         changes.extend(found);
+        self.with_shares(&mut changes);
         changes.extend(layout::overlap(loaded));
         changes.extend(placement::changes(loaded));
         changes.extend(network::seeds(loaded));
@@ -389,6 +395,29 @@ impl Search<'_> {
         changes.extend(transport::changes(loaded));
         changes.extend(fabric::changes(loaded));
         Ok(changes)
+    }
+
+    /// Tells changes of how tokens find their experts what all-to-all is beside the rest.
+    fn with_shares(&self, changes: &mut [Change]) {
+        let is_experts = |change: &&mut Change| change.touches("job.moe");
+        let mut about: Vec<&mut Change> = changes.iter_mut().filter(is_experts).collect();
+        if about.is_empty() {
+            return;
+        }
+        let loaded = self.bench.load(&[], Purpose::Wire);
+        let Ok(Ok(wire)) = loaded.map(|loaded| traffic::run(&loaded)) else { return };
+        let share = |names: &[&str]| {
+            let bytes: f64 = names.iter().map(|name| wire.by_primitive[name]).sum();
+            100.0 * bytes / wire.bytes_per_step.max(f64::MIN_POSITIVE)
+        };
+        let (experts, sums) =
+            (share(&["all_to_all"]), share(&["all_reduce", "reduce_scatter", "all_gather"]));
+        for change in &mut about {
+            change.why += &format!(
+                "; of the bytes between servers all-to-all is {experts:.0} %, all-reduce and its \
+                 halves {sums:.0} %"
+            );
+        }
     }
 
     fn advice(&self) -> Result<Advice, Failure> {
@@ -499,7 +528,7 @@ impl Search<'_> {
                 }
                 Some(Ok(figures)) => {
                     let score = Score::new(goal, base, figures);
-                    found.tried.push(Tried { change, engine, score });
+                    found.tried.push(Tried { change, engine, score, is_finalist: false });
                 }
             }
         }
@@ -566,6 +595,7 @@ impl Search<'_> {
             tried.change.kind != Kind::Layout || layouts <= MOST_LAYOUTS
         });
         best.truncate(FINALISTS);
+        best.iter_mut().for_each(|tried| tried.is_finalist = true);
         let others = || seeds.iter().zip(base).skip(1);
         let asked: Vec<(usize, u64)> =
             (0..best.len()).flat_map(|at| others().map(move |(seed, _)| (at, *seed))).collect();
@@ -594,7 +624,8 @@ impl Search<'_> {
         match self.options.within {
             Some(_) => self.keeps(tried) && tried.score.saves_money(),
             None => {
-                let is_asked = tried.score.has_others() || self.seeds().len() < 3;
+                // For the best there may have been no time, or an interrupt.
+                let is_asked = tried.is_finalist || self.seeds().len() < 3;
                 let is_asked = is_asked || tried.engine != self.options.engine;
                 is_asked && LEAST_GAIN <= tried.score.mean() && tried.score.is_sure()
             }
@@ -603,7 +634,7 @@ impl Search<'_> {
 
     /// The change as it is told.
     fn advised(&self, tried: &Tried, base: &Figures) -> Advised {
-        let Tried { change, engine, score } = tried;
+        let Tried { change, engine, score, .. } = tried;
         let figures = &score.figures;
         let (low, high) = score.interval();
         let flag = match engine {
@@ -629,6 +660,7 @@ impl Search<'_> {
             set: change.set.clone(),
             step_s: figures.step_s,
             gain: score.mean(),
+            seeds: score.seeds(),
             low,
             high,
             model_error: self.model_error(change, base, figures),

@@ -60,6 +60,9 @@ fn recommendations_are_found_where_they_apply_and_nowhere_else() {
     for (name, set, least, engine) in cases {
         let advice = advise(&request(name), &options(engine, &LAYOUT));
         assert!(finds(&advice, set, least), "{name}: {:?}", advice.changes);
+        // Where experts are the matter, all-reduce and all-to-all are told beside each other.
+        let tells = advice.changes.iter().any(|change| change.why.contains("all-to-all is"));
+        assert_eq!(tells, ["device-limited", "hybrid"].contains(&name), "{name}");
         let none = advise(&request(&format!("{name}-not")), &options(engine, &LAYOUT));
         assert!(!finds(&none, set, 0.0), "{name}-not: {:?}", none.changes);
     }
@@ -96,6 +99,15 @@ fn fixed_keys_stay_and_an_interrupt_ends_with_an_answer() {
     let after_one = |_: &advise::Progress| stop.store(true, std::sync::atomic::Ordering::Relaxed);
     let advice = advise::run(&request("adaptive-routing"), &stopped, &after_one).unwrap();
     assert!(10 < advice.left.len() && 0 < advice.tried, "{:?}", advice.left);
+    // What was best by then is told, with the one seed that it was run with.
+    let after_some = |progress: &advise::Progress| {
+        stop.store(12 < progress.done, std::sync::atomic::Ordering::Relaxed);
+    };
+    stop.store(false, std::sync::atomic::Ordering::Relaxed);
+    let advice = advise::run(&request("adaptive-routing"), &stopped, &after_some).unwrap();
+    assert!(!advice.left.is_empty() && !advice.changes.is_empty(), "{:?}", advice.left);
+    assert!(advice.changes.iter().all(|change| change.seeds == 1), "{:?}", advice.changes);
+    assert!(advice.verdict.starts_with("The most shortens"), "{}", advice.verdict);
     let unknown = options(Engine::Flow, &["network.nothing"]);
     assert!(advise::run(&request("adaptive-routing"), &unknown, &|_| {}).is_err());
 }
@@ -143,6 +155,14 @@ fn files_say_what_was_simulated() {
                 assert!(!file.text.trim().is_empty(), "{} of {}", file.name, change.name);
                 let path = folder.join(file.name);
                 commands::files::save_text(&path, &file.text).unwrap();
+                if file.name == "nccl-topo.xml" {
+                    // The inside of a server comes back as it was simulated.
+                    let back = format!("cluster.server_file={}", path.display());
+                    let set = [change.set.clone(), vec![back]].concat();
+                    let bench = Bench::new(&request, None).unwrap();
+                    let read = bench.run(&set, engine, advice.base.seeds[0]).unwrap();
+                    assert_eq!(read.step_s, change.step_s, "{}", change.name);
+                }
                 let is_read = !["README.md", "scenario.toml", "hosts.txt", "paths.csv"]
                     .contains(&file.name)
                     && file.name != "udf-hash.txt";

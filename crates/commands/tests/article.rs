@@ -4,6 +4,7 @@
 use commands::claims::{self, Verdict};
 use commands::operations::Operations;
 use commands::{Engine, targets, told, topo, traffic};
+use fabric::cost::BillLine;
 use scenario::{Loaded, Purpose, Request, load, preset};
 
 fn loaded(scenario: &str, purpose: Purpose, set: &[&str]) -> Loaded {
@@ -98,7 +99,16 @@ fn what_is_kept_and_bought_is_the_second_bill() {
         let growth = topo::grow(&from, &to);
         let whole = growth.kept_usd + growth.bought_usd;
         assert!((whole / growth.cost_usd - 1.0).abs() < 1e-9, "{pair:?}: {whole}");
+        let bill = to.summary().bill;
+        assert!((growth.cost_usd / bill.cost_usd - 1.0).abs() < 1e-12, "{pair:?}");
         for piece in &growth.parts {
+            let is_own = |line: &&BillLine| line.part == piece.part && line.title == piece.title;
+            let lines = || bill.lines.iter().filter(is_own);
+            let billed: u64 = lines().map(|line| line.count).sum();
+            assert_eq!(piece.kept + piece.bought, billed, "{pair:?}: {piece:?}");
+            let usd: f64 = lines().map(|line| line.cost_usd).sum();
+            let own = piece.kept_usd + piece.bought_usd;
+            assert!((own - usd).abs() <= 1e-9 * usd.max(1.0), "{pair:?}: {piece:?}");
             assert_eq!(piece.kept + piece.bought, piece.to, "{pair:?}: {piece:?}");
             assert_eq!(piece.kept + piece.left_over, piece.from, "{pair:?}: {piece:?}");
             assert!(piece.moved <= piece.kept, "{piece:?}");

@@ -58,7 +58,7 @@ pub(super) fn together(
         Change::new(Kind::Combined, format!("together: {}", names.join("; ")), set(&chosen))
             .because("each gains with those before it", 0.0)
             .risking(risks.join("; "));
-    let mut tried = Tried { change, engine, score: best };
+    let mut tried = Tried { change, engine, score: best, is_finalist: false };
     search.confirm(std::slice::from_mut(&mut tried), (engine, seeds, base), clock);
     Some(tried)
 }

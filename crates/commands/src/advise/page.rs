@@ -73,6 +73,13 @@ impl Advice {
                 self.left.join("; ")
             ));
         }
+        let alone = |change: &&Advised| change.seeds == 1 && change.engine == self.engine.name();
+        let alone = self.changes.iter().filter(alone).count();
+        if 1 < self.base.seeds.len() && 0 < alone {
+            notes.push(format!(
+                "{alone} changes rest on the scenario's own seed: there was no time for others"
+            ));
+        }
         notes
     }
 

@@ -33,9 +33,9 @@ impl Score {
         self.own
     }
 
-    /// Whether other seeds were asked.
-    pub(super) fn has_others(&self) -> bool {
-        !self.others.is_empty()
+    /// How many seeds it was run with, the scenario's own included.
+    pub(super) fn seeds(&self) -> usize {
+        1 + self.others.len()
     }
 
     /// Whether it gains with its own seed, and nobody has asked another.

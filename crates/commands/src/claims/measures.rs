@@ -375,9 +375,14 @@ pub(super) const MEASURES: &[Measure] = &[
     measure("spine-load", "load of the top tier's links over that of NICs (traffic)", |q| {
         each(q, pairs::spine_load)
     }),
-    measure("mixed-value", "tokens for a dollar of both over the better one's (run)", |q| {
-        pair(q, pairs::mixed_value)
+    measure("value", "tokens for a dollar, first over the best of the others (run)", |q| {
+        pairs::value_over_others(q)
     }),
+    measure(
+        "three-patterns",
+        "all-reduce, all-to-all, send and receive: their bytes (traffic)",
+        |q| each(q, pairs::three_patterns),
+    ),
     measure("paths-gain", "uplinks in use: gained by the second (traffic)", |q| {
         pair(q, pairs::paths_gain)
     }),

@@ -235,15 +235,22 @@ pub(super) fn spine_load(subject: &Subject) -> Figure {
     Ok(load(last) / load(first).max(f64::MIN_POSITIVE))
 }
 
-/// Tokens for a dollar of both clusters together, over those of the better one.
-pub(super) fn mixed_value(a: &Subject, b: &Subject) -> Figure {
-    let of = |subject: &Subject| {
+/// Tokens for a dollar of the first cluster, over those of the best of the others.
+pub(super) fn value_over_others(question: &Question<'_>) -> Figures {
+    let of = |subject: &&Subject| {
         let report = subject.step()?;
-        Ok::<_, String>((report.tokens_per_s, report.cost.capital_usd))
+        Ok::<f64, String>(report.tokens_per_s / report.cost.capital_usd)
     };
-    let ((first, first_usd), (second, second_usd)) = (of(a)?, of(b)?);
-    let best = (first / first_usd).max(second / second_usd);
-    Ok((first + second) / (first_usd + second_usd) / best)
+    let values: Vec<f64> = question.subjects.iter().map(of).collect::<Result<_, _>>()?;
+    let [first, others @ ..] = &values[..] else { return Err("no scenario".to_owned()) };
+    Ok(vec![first / others.iter().copied().fold(f64::MIN_POSITIVE, f64::max)])
+}
+
+/// The share of bytes that all-reduce, all-to-all and messages between stages carry together.
+pub(super) fn three_patterns(subject: &Subject) -> Figure {
+    let wire = subject.wire()?;
+    let three = ["all_reduce", "all_to_all", "send_recv"];
+    Ok(three.iter().map(|name| wire.by_primitive[name]).sum::<f64>() / wire.bytes_per_step)
 }
 
 /// Uplinks in use of the second over the first, less one.
