@@ -1,7 +1,6 @@
 //! Makes every `data/FOLDER/NAME.toml` part of the binary, as a table of folder, name and text.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
@@ -10,28 +9,23 @@ fn main() -> io::Result<()> {
     let data = root.join("data");
     let mut table = String::from(
         "/// Folder, name and text of every embedded file, in alphabetical order.\n\
-         static EMBEDDED: &[(&str, &str, &str)] = &[\n",
+         fn unpack() -> Vec<(&'static str, &'static str, String)> {\nvec![\n",
     );
-    rerun_if_changed(&data)?;
+    embedded::watch(&data)?;
     for folder in sorted(&data)?.into_iter().filter(|path| path.is_dir()) {
-        rerun_if_changed(&folder)?;
+        embedded::watch(&folder)?;
         for file in sorted(&folder)? {
             if file.extension().is_some_and(|extension| extension == "toml") {
-                rerun_if_changed(&file)?;
                 let (home, name) = (stem(&folder), stem(&file));
-                writeln!(table, "({home:?}, {name:?}, include_str!({file:?})),")
+                embedded::pack_as(&file, &format!("{home}-{name}"))?;
+                writeln!(table, "({home:?}, {name:?}, embedded::text!(\"{home}-{name}\")),")
                     .expect("writing to a String cannot fail");
             }
         }
     }
-    table.push_str("];\n");
+    table.push_str("]\n}\n");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("Cargo sets it"));
     fs::write(out.join("embedded.rs"), table)
-}
-
-/// Tells Cargo, which listens on standard output.
-fn rerun_if_changed(path: &Path) -> io::Result<()> {
-    writeln!(io::stdout(), "cargo::rerun-if-changed={}", path.display())
 }
 
 fn stem(path: &Path) -> String {
