@@ -91,7 +91,9 @@ test("what people ask of a scenario is a button, and its answer says which is be
   const server = await serve(folder());
   const { browser, page, complaints } = await open();
   await page.goto(server.address);
+  await page.waitForSelector("#problems li.good");
   await page.selectOption("#presets", "small-128");
+  assert.ok(await page.isDisabled("#start"), "the preset is not there yet, and nothing else is run in its place");
   const asked = { "Non-blocking": /oversubscription 1:1 has the shortest step/, "queue pairs": /qps (8|16|32) has the shortest step/, "RoCE": /A tie within the model's error.*roce's step is/s, "flaps": /Faults that come or go cost/ };
   for (const [question, answer] of Object.entries(asked)) {
     await show(page, "#/");

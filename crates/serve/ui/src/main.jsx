@@ -42,7 +42,7 @@ const Problems = ({ state, goTo }) => (
   </ul>
 );
 
-const Scenario = ({ text, change, state, schema, presets, start, setTrouble, hidden }) => {
+const Scenario = ({ text, change, pick, state, schema, presets, start, setTrouble, hidden }) => {
   const [tab, setTab] = useState("text");
   const [command, setCommand] = useState("run");
   const [collective, setCollective] = useState(COLLECTIVES[0]);
@@ -65,7 +65,7 @@ const Scenario = ({ text, change, state, schema, presets, start, setTrouble, hid
   return (
     <section id="editor" aria-label="scenario" hidden={hidden}>
       <div class="row">
-        <label>Start from <select id="presets" onChange={async (event) => { if (event.target.value) change(await ask(`/api/presets/${event.target.value}`)); }}>
+        <label>Start from <select id="presets" onChange={(event) => { if (event.target.value) pick(event.target.value); }}>
           <option value="">a preset …</option>{presets.map((preset) => <option value={preset.name}>{preset.name}: {preset.title}</option>)}</select></label>
         <label class="file">or open a file <input type="file" id="open" accept=".toml" onChange={async (event) => { const [file] = event.target.files; if (file) change(await file.text()); }} /></label>
         <button id="download" onClick={() => save("scenario.toml", text, "application/toml")}>Download scenario</button>
@@ -159,6 +159,11 @@ const App = ({ me }) => {
   const latest = useRef(0);
   const setTrouble = (trouble) => setState((old) => ({ ...old, trouble }));
   const change = (content) => { setText(content); localStorage.setItem("fatflow", content); setState((old) => ({ ...old, valid: undefined })); };
+  // Nothing can be run until the preset is there: the text is still another's.
+  const pick = async (name) => {
+    setState((old) => ({ ...old, valid: undefined }));
+    try { change(await ask(`/api/presets/${name}`)); } catch (error) { change(text); setTrouble(error.message); }
+  };
   const refresh = useCallback(async () => {
     try { setRuns(await ask("/api/runs")); } catch (error) { setTrouble(error.message); }
   }, []);
@@ -237,7 +242,7 @@ const App = ({ me }) => {
         {me.has_token ? <span class="who">{me.user.name} <button onClick={async () => { await send("/api/logout", {}); location.reload(); }}>Log out</button></span> : null}
       </header>
       <main>
-        {mayRun ? <Scenario {...{ text, change, state, schema, presets, start, setTrouble }} hidden={where !== "scenario"} /> : null}
+        {mayRun ? <Scenario {...{ text, change, pick, state, schema, presets, start, setTrouble }} hidden={where !== "scenario"} /> : null}
         {where === "runs" ? <Runs {...{ runs, tick, refresh, edit, compare, me: me.user, say: setTrouble }} ticked={here} /> : null}
         {where === "fabric" ? <Fabric key={fabric} id={fabric} run={runs.find((run) => run.id === fabric)} /> : null}
         {where === "sweep" ? <Sweep {...{ text, values: state.values, schema, runs, start }} ticked={here} /> : null}
