@@ -8,8 +8,8 @@ fn main() -> io::Result<()> {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("Cargo sets it"));
     let data = root.join("data");
     let mut table = String::from(
-        "/// Folder, name and text of every embedded file, in alphabetical order.\n\
-         fn unpack() -> Vec<(&'static str, &'static str, String)> {\nvec![\n",
+        "/// Folder, name and packed text of every embedded file, in alphabetical order.\n\
+         static PACKED: &[(&str, &str, &[u8])] = &[\n",
     );
     embedded::watch(&data)?;
     for folder in sorted(&data)?.into_iter().filter(|path| path.is_dir()) {
@@ -18,12 +18,13 @@ fn main() -> io::Result<()> {
             if file.extension().is_some_and(|extension| extension == "toml") {
                 let (home, name) = (stem(&folder), stem(&file));
                 embedded::pack_as(&file, &format!("{home}-{name}"))?;
-                writeln!(table, "({home:?}, {name:?}, embedded::text!(\"{home}-{name}\")),")
+                let bytes = format!("include_bytes!(\"{home}-{name}\")");
+                writeln!(table, "({home:?}, {name:?}, {bytes}),")
                     .expect("writing to a String cannot fail");
             }
         }
     }
-    table.push_str("]\n}\n");
+    table.push_str("];\n");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("Cargo sets it"));
     fs::write(out.join("embedded.rs"), table)
 }

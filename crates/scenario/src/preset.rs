@@ -2,8 +2,8 @@
 //!
 //! Every `data/FOLDER/NAME.toml` of this crate is part of the binary: adding a preset is adding a
 //! file. The folders are `presets` (whole scenarios), `hardware` (parts of the catalogue),
-//! `networks` (to be put under a job) and `claims` (scenarios that test what the documents say, which
-//! are called `claims/NAME`).
+//! `networks` (to be put under a job) and `claims` (scenarios that test what the documents say,
+//! which are called `claims/NAME`).
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -80,7 +80,11 @@ pub fn unknown(name: &str) -> Problem {
 }
 
 fn in_folder(folder: &str) -> impl Iterator<Item = (&'static str, &'static str)> + Clone {
-    static EMBEDDED: LazyLock<Vec<(&str, &str, String)>> = LazyLock::new(unpack);
+    static EMBEDDED: LazyLock<Vec<(&str, &str, String)>> = LazyLock::new(|| {
+        let unpacked =
+            PACKED.iter().map(|(home, name, text)| (*home, *name, embedded::unpacked(text)));
+        unpacked.collect()
+    });
     EMBEDDED
         .iter()
         .filter(move |(home, _, _)| *home == folder)

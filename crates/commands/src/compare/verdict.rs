@@ -16,8 +16,8 @@ use crate::seeds::Spread;
 pub struct Verdict {
     /// In words.
     pub text: String,
-    /// The column with the shortest step, or the highest MFU where jobs differ; of traffic without a
-    /// job the one with the shortest makespan.
+    /// The column with the shortest step, or the highest MFU where jobs differ; of traffic without
+    /// a job the one with the shortest makespan.
     pub best: String,
     /// Whether another cannot be told from it.
     pub tie: bool,
