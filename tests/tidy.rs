@@ -16,6 +16,7 @@ const ORDER: &[&str] = &[
     "roce",
     "job",
     "step",
+    "embedded",
     "report",
     "exports",
     "scenario",

@@ -1,7 +1,6 @@
 //! Makes every `data/FOLDER/NAME.toml` part of the binary, as a table of folder, name and text.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
@@ -9,17 +8,18 @@ fn main() -> io::Result<()> {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("Cargo sets it"));
     let data = root.join("data");
     let mut table = String::from(
-        "/// Folder, name and text of every embedded file, in alphabetical order.\n\
-         static EMBEDDED: &[(&str, &str, &str)] = &[\n",
+        "/// Folder, name and packed text of every embedded file, in alphabetical order.\n\
+         static PACKED: &[(&str, &str, &[u8])] = &[\n",
     );
-    rerun_if_changed(&data)?;
+    embedded::watch(&data)?;
     for folder in sorted(&data)?.into_iter().filter(|path| path.is_dir()) {
-        rerun_if_changed(&folder)?;
+        embedded::watch(&folder)?;
         for file in sorted(&folder)? {
             if file.extension().is_some_and(|extension| extension == "toml") {
-                rerun_if_changed(&file)?;
                 let (home, name) = (stem(&folder), stem(&file));
-                writeln!(table, "({home:?}, {name:?}, include_str!({file:?})),")
+                embedded::pack_as(&file, &format!("{home}-{name}"))?;
+                let bytes = format!("include_bytes!(\"{home}-{name}\")");
+                writeln!(table, "({home:?}, {name:?}, {bytes}),")
                     .expect("writing to a String cannot fail");
             }
         }
@@ -27,11 +27,6 @@ fn main() -> io::Result<()> {
     table.push_str("];\n");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("Cargo sets it"));
     fs::write(out.join("embedded.rs"), table)
-}
-
-/// Tells Cargo, which listens on standard output.
-fn rerun_if_changed(path: &Path) -> io::Result<()> {
-    writeln!(io::stdout(), "cargo::rerun-if-changed={}", path.display())
 }
 
 fn stem(path: &Path) -> String {

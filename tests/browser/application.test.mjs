@@ -87,6 +87,33 @@ test("files are brought, used and read; settings are swept by ticking", async ()
   await server.kill();
 });
 
+test("what people ask of a scenario is a button, and its answer says which is best", async () => {
+  const server = await serve(folder());
+  const { browser, page, complaints } = await open();
+  await page.goto(server.address);
+  await page.waitForSelector("#problems li.good");
+  await page.selectOption("#presets", "small-128");
+  assert.ok(await page.isDisabled("#start"), "the preset is not there yet, and nothing else is run in its place");
+  const asked = { "Non-blocking": /oversubscription 1:1 has the shortest step/, "queue pairs": /qps (8|16|32) has the shortest step/, "RoCE": /A tie within the model's error.*roce's step is/s, "flaps": /Faults that come or go cost/ };
+  for (const [question, answer] of Object.entries(asked)) {
+    await show(page, "#/");
+    await page.click(`#questions button:not([disabled]):has-text("${question}")`);
+    await page.waitForSelector("#view iframe", { timeout: 60_000 });
+    const run = page.url().match(/run\/(\d+)/)[1];
+    const known = (await (await fetch(`${server.address}/api/runs`)).json()).find((one) => one.id === Number(run));
+    assert.match(known.figures.verdict, answer);
+  }
+  const refused = await run(server.address, { name: "x", command: "compare", scenarios: ['from = "small-16"\n'], vary: "--help" });
+  assert.equal(refused.status, "failed", "what varies is a setting and no flag");
+  await show(page, "#/runs");
+  await page.click('th button:has-text("verdict")');
+  assert.equal(await page.getAttribute('th:has(button:has-text("verdict"))', "aria-sort"), "ascending");
+  assert.deepEqual(await serious(page), []);
+  assert.deepEqual(complaints, []);
+  await browser.close();
+  await server.kill();
+});
+
 test("the fabric is drawn from the cluster to a port, over time", async () => {
   const server = await serve(folder());
   const done = await run(server.address, { name: "incast", command: "run", engine: "packet", scenarios: [INCAST] });

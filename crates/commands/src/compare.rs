@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use fabric::summary::Summary;
 use report::Answer;
 use scenario::file::Reported;
-use scenario::{Extent, Loaded, Request, load};
+use scenario::{Extent, Loaded, Request, load, preset};
 use serde::Serialize;
 use units::Unused;
 
@@ -194,6 +194,17 @@ struct Variant {
     scenario: Request,
     set: Vec<String>,
     name: String,
+}
+
+/// Whole networks under one scenario's job, each with what its column is called.
+pub fn on_networks(scenario: &str) -> Vec<(String, Request)> {
+    let network = |name: &str| {
+        let set = vec![format!("from={scenario}")];
+        let request =
+            Request { scenario: Some(format!("networks/{name}")), set, ..Request::default() };
+        (name.trim_start_matches(|c: char| c.is_ascii_digit() || c == '-').to_owned(), request)
+    };
+    preset::networks().map(network).collect()
 }
 
 /// All scenarios with all combinations of what varies.

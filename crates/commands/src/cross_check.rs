@@ -298,6 +298,7 @@ fn apart(difference: f64) -> String {
     let factor = 1.0 + difference;
     match factor {
         10.0.. => format!("\u{d7}{factor:.0}"),
+        _ if difference.abs() < 0.0005 => "=".to_owned(),
         _ => format!("{:+.1} %", 100.0 * difference),
     }
 }

@@ -143,7 +143,7 @@ impl Residuals {
     /// Those in the binary: `validation/residuals.csv`.
     pub fn published() -> &'static Self {
         static PUBLISHED: OnceLock<Residuals> = OnceLock::new();
-        PUBLISHED.get_or_init(|| Self::read(include_str!("../../../validation/residuals.csv")))
+        PUBLISHED.get_or_init(|| Self::read(&embedded::text!("residuals.csv")))
     }
 
     /// Reads what [`text`](Self::text) wrote.

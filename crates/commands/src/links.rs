@@ -232,7 +232,7 @@ fn cells(fabric: &Fabric, tiers: &[Tier]) -> (Frame, usize) {
 
 /// Four digits are enough for a colour, and keep pages small.
 fn rounded(load: f64) -> serde_json::Value {
-    ((load * 1e4).round() / 1e4).into()
+    ((load * 1e5).round() / 1e5).into()
 }
 
 /// Links between switches by load; those of NICs where there are no others.
@@ -377,6 +377,6 @@ fn part(fabric: &Fabric, name: String, up: &[LinkId], load: Load<'_>) -> TreeNod
         None => format!("{} up", bits_per_second(rate)),
     };
     let busiest = loads.map(|loads| loads.into_iter().fold(0.0, f64::max));
-    let load = busiest.filter(|_| 0 < cables).map(|load| (load * 1e4).round() / 1e4);
+    let load = busiest.filter(|_| 0 < cables).map(|load| (load * 1e5).round() / 1e5);
     TreeNode { name, cables, load, note, ..TreeNode::default() }
 }

@@ -411,9 +411,9 @@ fn figures(report: &Report) -> Vec<seeds::Value> {
         ("step".to_owned(), "s", report.step_s),
         ("tokens per second".to_owned(), "", report.tokens_per_s),
         ("TFLOP/s per GPU".to_owned(), "TFLOP/s", report.tflops_per_gpu),
-        ("model FLOPs utilisation".to_owned(), "", report.mfu),
-        ("exposed communication".to_owned(), "", report.exposed_communication),
-        ("goodput".to_owned(), "", report.goodput),
+        ("model FLOPs utilisation".to_owned(), "share", report.mfu),
+        ("exposed communication".to_owned(), "share", report.exposed_communication),
+        ("goodput".to_owned(), "share", report.goodput),
         ("busiest link over mean".to_owned(), "", report.links.imbalance),
     ];
     let parts = report.breakdown_s.named().into_iter().filter(|(_, seconds)| 0.0 < *seconds);

@@ -121,8 +121,11 @@ impl Seeds {
         for Figure { metric, unit, spread } in &self.figures {
             let Spread { mean, ci95, p5, p50, p95, p99 } = *spread;
             let write = |value: f64| match *unit {
+                "s" if value == 0.0 => "0 s".to_owned(),
                 "s" => format!("{:.2}", Span::from_secs_f64(value)),
                 "b/s" => bits_per_second(value),
+                "share" => format!("{:.1} %", 100.0 * value),
+                _ if 1e4 <= value => grouped(value.round() as u64),
                 _ => significant(value),
             };
             // Below this it is the rounding of a mean of equal numbers.

@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
-use crate::chart::{Chart, ChartKind, Fact, Frame, TreeNode};
+use crate::chart::{Chart, ChartKind, Fact, Frame, TreeNode, Unit};
+use crate::sheet::wrap;
 
 /// Eighths of a cell, for the ends of horizontal bars.
 const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
@@ -75,19 +76,19 @@ pub fn chart(chart: &Chart, width: usize) -> String {
     let (x, y, series) = (column(&chart.x), column(&chart.y), column(&chart.series));
     match (chart.chart, x, y) {
         (ChartKind::Bars | ChartKind::Waterfall, Some(x), Some(y)) => {
-            bars(data, x, y, width, &mut text);
+            bars(data, (x, y), chart.x_unit, width, &mut text);
         }
         (ChartKind::Line | ChartKind::Area, Some(_), Some(y)) => {
-            sparklines(data, y, series, width, &mut text);
+            sparklines(data, (y, series), chart.y_unit, width, &mut text);
         }
         (ChartKind::Heat, Some(x), Some(y)) => {
             if let Some(value) = column(&chart.value) {
-                heat(data, x, y, value, width, &mut text);
+                heat(data, [x, y, value], chart.value_unit, width, &mut text);
             }
         }
         (ChartKind::Histogram, _, Some(y)) => {
             if let Some((start, end)) = column(&chart.start).zip(column(&chart.end)) {
-                histogram(data, start, end, y, &mut text);
+                histogram(data, [start, end, y], chart.x_unit, &mut text);
             }
         }
         (ChartKind::Tree, ..) => {
@@ -126,30 +127,62 @@ fn short(value: f64) -> String {
     format!("{text}{letter}")
 }
 
+/// A number with its unit.
+fn written(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::Number => short(value),
+        Unit::Share => format!("{:.1} %", 100.0 * value),
+        Unit::Seconds => short(value) + " s",
+        Unit::Bytes | Unit::MessageBytes => prefixed(value, "B"),
+        Unit::BitsPerSecond => prefixed(value, "b/s"),
+        Unit::Dollars => format!("${}", short(value)),
+        Unit::Watts => prefixed(value, "W"),
+    }
+}
+
+/// The factor's letter belongs to the unit.
+fn prefixed(value: f64, unit: &str) -> String {
+    let text = short(value);
+    let number = text.trim_end_matches(char::is_alphabetic);
+    format!("{number} {}{unit}", &text[number.len()..])
+}
+
 /// A horizontal bar for a share of so many columns.
 pub fn bar(share: f64, room: usize) -> String {
     let eighths = (share.clamp(0.0, 1.0) * room as f64 * 8.0).round() as usize;
     format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
 }
 
-/// One bar for each row.
-fn bars(data: &Frame, x: usize, y: usize, width: usize, text: &mut String) {
+/// One bar for each row; long names go on in the lines below.
+fn bars(data: &Frame, (x, y): (usize, usize), unit: Unit, width: usize, text: &mut String) {
+    let most_name = (width * 2 / 5).max(8);
     let sums: Vec<(String, f64)> =
-        data.rows.iter().map(|row| (word(&row[y]), number(&row[x]))).collect();
-    let names = sums.iter().map(|(name, _)| name.width()).max().unwrap_or(0).min(width / 3);
-    let numbers = sums.iter().map(|(_, sum)| short(*sum).width()).max().unwrap_or(0);
+        data.rows.iter().map(|row| (wrap(&word(&row[y]), most_name), number(&row[x]))).collect();
+    let widths = sums.iter().flat_map(|(name, _)| name.lines().map(|line| line.width()));
+    let names = widths.max().unwrap_or(0);
+    let numbers = sums.iter().map(|(_, sum)| written(*sum, unit).width()).max().unwrap_or(0);
     let room = width.saturating_sub(names + numbers + 4).max(8);
     let most = sums.iter().map(|(_, sum)| *sum).fold(f64::MIN_POSITIVE, f64::max);
     for (name, sum) in sums.iter().take(MOST_ROWS) {
-        let name: String = name.chars().take(names).collect();
-        let blanks = " ".repeat(names - name.width().min(names));
-        let line = format!("  {name}{blanks} {:>numbers$} {}", short(*sum), bar(sum / most, room));
+        let (first, rest) = name.split_once('\n').unwrap_or((name, ""));
+        let blanks = " ".repeat(names - first.width());
+        let (sum, bar) = (written(*sum, unit), bar(sum / most, room));
+        let line = format!("  {first}{blanks} {sum:>numbers$} {bar}");
         writeln!(text, "{}", line.trim_end()).expect("writing to a String cannot fail");
+        for line in rest.lines() {
+            writeln!(text, "  {line}").expect("as above");
+        }
     }
 }
 
 /// One sparkline for each series, with its range.
-fn sparklines(data: &Frame, y: usize, series: Option<usize>, width: usize, text: &mut String) {
+fn sparklines(
+    data: &Frame,
+    (y, series): (usize, Option<usize>),
+    unit: Unit,
+    width: usize,
+    text: &mut String,
+) {
     let mut lines: Vec<(String, Vec<f64>)> = Vec::new();
     for row in &data.rows {
         let name = series.map_or_else(String::new, |series| word(&row[series]));
@@ -166,8 +199,8 @@ fn sparklines(data: &Frame, y: usize, series: Option<usize>, width: usize, text:
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(*v), h.max(*v)));
         let blanks = " ".repeat(names - name.width());
         let line = sparkline(values, room);
-        writeln!(text, "  {name}{blanks} {line} {} to {}", short(low), short(high))
-            .expect("writing to a String cannot fail");
+        let ends = format!("{} to {}", written(low, unit), written(high, unit));
+        writeln!(text, "  {name}{blanks} {line} {ends}").expect("writing to a String cannot fail");
     }
 }
 
@@ -185,7 +218,7 @@ pub fn sparkline(values: &[f64], room: usize) -> String {
 }
 
 /// Cells by density; columns are merged where they would not fit, each showing its peak.
-fn heat(data: &Frame, x: usize, y: usize, value: usize, width: usize, text: &mut String) {
+fn heat(data: &Frame, [x, y, value]: [usize; 3], unit: Unit, width: usize, text: &mut String) {
     let mut rows: Vec<(String, Vec<f64>)> = Vec::new();
     let mut columns: Vec<String> = Vec::new();
     for row in &data.rows {
@@ -206,7 +239,7 @@ fn heat(data: &Frame, x: usize, y: usize, value: usize, width: usize, text: &mut
         cells.resize(cells.len().max(column + 1), 0.0);
         cells[column] = number(&row[value]);
     }
-    let names = rows.iter().map(|(name, _)| name.width()).max().unwrap_or(0).min(width / 3);
+    let names = rows.iter().map(|(name, _)| name.width()).max().unwrap_or(0).min(width / 2);
     let most = rows.iter().flat_map(|(_, cells)| cells).copied().fold(f64::MIN_POSITIVE, f64::max);
     let room = width.saturating_sub(names + 3).max(8);
     for (name, cells) in rows.iter().take(MOST_ROWS) {
@@ -217,16 +250,26 @@ fn heat(data: &Frame, x: usize, y: usize, value: usize, width: usize, text: &mut
             let level = cells.fold(0.0, f64::max) / most * 4.0;
             SHADES[(level.ceil() as usize).min(4)]
         };
-        let name: String = name.chars().take(names).collect();
-        let blanks = " ".repeat(names - name.width().min(names));
+        let name = shortened(name, names);
+        let blanks = " ".repeat(names - name.width());
         let line: String = (0..buckets).map(shade).collect();
         writeln!(text, "  {name}{blanks} {line}").expect("writing to a String cannot fail");
     }
-    writeln!(text, "  {} nothing   █ {}", SHADES[0], short(most)).expect("as above");
+    writeln!(text, "  {} nothing   █ {}", SHADES[0], written(most, unit)).expect("as above");
+}
+
+/// A name that is too long ends in an ellipsis.
+fn shortened(name: &str, room: usize) -> String {
+    if name.width() <= room {
+        return name.to_owned();
+    }
+    let fits = |end: &usize| name[..*end].width() < room;
+    let end = name.char_indices().map(|(at, _)| at).take_while(fits).last().unwrap_or(0);
+    format!("{}…", &name[..end])
 }
 
 /// Ranges and how many values each holds, all series together.
-fn histogram(data: &Frame, start: usize, end: usize, y: usize, text: &mut String) {
+fn histogram(data: &Frame, [start, end, y]: [usize; 3], unit: Unit, text: &mut String) {
     let mut ranges: Vec<(f64, f64, f64)> = Vec::new();
     for row in &data.rows {
         let (from, to, count) = (number(&row[start]), number(&row[end]), number(&row[y]));
@@ -238,7 +281,7 @@ fn histogram(data: &Frame, start: usize, end: usize, y: usize, text: &mut String
     let counts: Vec<f64> = ranges.iter().map(|range| range.2).collect();
     let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else { return };
     let line = sparkline(&counts, counts.len());
-    writeln!(text, "  {} {line} {}", short(first.0), short(last.1))
+    writeln!(text, "  {} {line} {}", written(first.0, unit), written(last.1, unit))
         .expect("writing to a String cannot fail");
 }
 
@@ -312,6 +355,20 @@ mod tests {
         let lines: Vec<&str> = drawn.lines().collect();
         assert!(lines[2].contains("leaf 10") && lines[2].contains("100.0 %"), "{drawn}");
         assert_eq!(lines.last(), Some(&"    … 3 more"));
+    }
+
+    #[test]
+    fn numbers_have_their_units_and_names_are_whole() {
+        let long = "a change with a name of many words";
+        let data = frame(&["change", "gain"], &[(long, 0.6458), ("short", 0.25)]);
+        let bars = Chart::new(ChartKind::Bars, "Gain", data).axes("gain", "change");
+        let drawn = chart(&bars.clone().units(Unit::Share, Unit::Number), 40);
+        let words: Vec<&str> = drawn.split_whitespace().collect();
+        assert!(drawn.contains("64.6 % █") && drawn.lines().all(|line| line.width() <= 40));
+        assert!(long.split(' ').all(|word| words.contains(&word)), "{drawn}");
+        assert!(chart(&bars.units(Unit::Seconds, Unit::Number), 40).contains("0.25 s █"));
+        assert_eq!(written(4.234e12, Unit::Bytes), "4.234 TB");
+        assert_eq!(written(950.0, Unit::BitsPerSecond), "950 b/s");
     }
 
     #[test]

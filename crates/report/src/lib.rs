@@ -17,14 +17,12 @@ pub mod digest;
 pub mod draw;
 pub mod envelope;
 pub mod number;
-mod packed;
 pub mod page;
 pub mod sheet;
 pub mod table;
 
 pub use chart::{Chart, ChartKind, Fact, Frame, Rule, Scale, TreeNode, Unit};
 pub use envelope::{Envelope, ErrorEnvelope, Mistake};
-pub use packed::unpacked;
 pub use page::Page;
 pub use sheet::{Answer, Part, Sheet, harmless};
 pub use table::{Align, Table};

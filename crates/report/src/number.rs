@@ -29,18 +29,23 @@ pub fn significant(number: f64) -> String {
 
 /// The same with at least so many significant digits; three is the least.
 pub fn significant_to(number: f64, digits: usize) -> String {
+    let text = to_digits(number, digits);
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+/// The same with its zeros, for figures that stand below each other; nothing is 0.
+pub fn to_digits(number: f64, digits: usize) -> String {
     let decimals = match number.abs() {
         size if 100.0 <= size => 0,
         size if 10.0 <= size => 1,
         size if 1.0 <= size => 2,
         _ => 3,
     } + digits.saturating_sub(3);
-    let text = format!("{number:.decimals$}");
-    if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        text
-    }
+    if number == 0.0 { "0".to_owned() } else { format!("{number:.decimals$}") }
 }
 
 /// Bits per second: `400 Gb/s`.
@@ -112,6 +117,7 @@ mod tests {
         });
         let numbers = [0.0, 0.1236, 1.0, 9.875, 45.62, 1234.5];
         assert_eq!(numbers.map(significant).join(" "), "0 0.124 1 9.88 45.6 1234");
+        assert_eq!([0.0, 17.0, 6.2, 100.0].map(|n| to_digits(n, 3)).join(" "), "0 17.0 6.20 100");
         assert_eq!(bits_per_second(400e9), "400 Gb/s");
         assert_eq!(bits_per_second(1.2288e15), "1.23 Pb/s");
         assert_eq!(watts(950.0), "950 W");

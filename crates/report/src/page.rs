@@ -9,7 +9,6 @@ use std::sync::OnceLock;
 use serde::Serialize;
 
 use crate::chart::{Chart, Fact};
-use crate::packed::unpacked;
 use crate::sheet::{Part, Sheet};
 use crate::table::Align;
 
@@ -126,12 +125,7 @@ impl Page {
 fn scripts() -> &'static [String; 3] {
     static SCRIPTS: OnceLock<[String; 3]> = OnceLock::new();
     SCRIPTS.get_or_init(|| {
-        let packed: [&[u8]; 3] = [
-            include_bytes!(concat!(env!("OUT_DIR"), "/d3.min.js")),
-            include_bytes!(concat!(env!("OUT_DIR"), "/plot.min.js")),
-            include_bytes!(concat!(env!("OUT_DIR"), "/page.js")),
-        ];
-        packed.map(unpacked)
+        [embedded::text!("d3.min.js"), embedded::text!("plot.min.js"), embedded::text!("page.js")]
     })
 }
 

@@ -211,7 +211,7 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
 }
 
 /// Breaks a paragraph at blanks into lines of at most `width` columns.
-fn wrap(paragraph: &str, width: usize) -> String {
+pub(crate) fn wrap(paragraph: &str, width: usize) -> String {
     use unicode_width::UnicodeWidthStr;
     let mut text = String::new();
     let mut column = 0;

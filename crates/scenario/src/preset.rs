@@ -1,10 +1,12 @@
 //! The scenarios and the hardware that come with fatflow, and where users keep their own.
 //!
 //! Every `data/FOLDER/NAME.toml` of this crate is part of the binary: adding a preset is adding a
-//! file. The folders are `presets` (whole scenarios), `hardware` (parts of the catalogue) and
-//! `claims` (scenarios that test what the seeds say, which are called `claims/NAME`).
+//! file. The folders are `presets` (whole scenarios), `hardware` (parts of the catalogue),
+//! `networks` (to be put under a job) and `claims` (scenarios that test what the documents say,
+//! which are called `claims/NAME`).
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 use crate::nearest::nearest;
 use crate::prices;
@@ -19,11 +21,13 @@ pub fn names() -> impl Iterator<Item = &'static str> + Clone {
 }
 
 /// The text of a preset, of a scenario that tests a claim (`claims/NAME`), of a deployment as the
-/// comparative analysis tells it (`NAME/told`), or of a year of its history (`history/NAME`).
+/// comparative analysis tells it (`NAME/told`), of a year of its history (`history/NAME`), or of a
+/// network to put under a job (`networks/NAME`).
 pub fn text(name: &str) -> Option<&'static str> {
     let (folder, name) = match name.split_once('/') {
         Some(("claims", name)) => ("claims", name),
         Some(("history", name)) => ("history", name),
+        Some(("networks", name)) => ("networks", name),
         Some((name, "told")) => ("told", name),
         _ => ("presets", name),
     };
@@ -33,6 +37,11 @@ pub fn text(name: &str) -> Option<&'static str> {
 /// The deployments that there are as told, in alphabetical order.
 pub fn told() -> impl Iterator<Item = &'static str> + Clone {
     in_folder("told").map(|(name, _)| name)
+}
+
+/// Whole networks to compare under one job, in the order in which they are compared.
+pub fn networks() -> impl Iterator<Item = &'static str> + Clone {
+    in_folder("networks").map(|(name, _)| name)
 }
 
 /// The embedded hardware files.
@@ -71,8 +80,13 @@ pub fn unknown(name: &str) -> Problem {
 }
 
 fn in_folder(folder: &str) -> impl Iterator<Item = (&'static str, &'static str)> + Clone {
+    static EMBEDDED: LazyLock<Vec<(&str, &str, String)>> = LazyLock::new(|| {
+        let unpacked =
+            PACKED.iter().map(|(home, name, text)| (*home, *name, embedded::unpacked(text)));
+        unpacked.collect()
+    });
     EMBEDDED
         .iter()
         .filter(move |(home, _, _)| *home == folder)
-        .map(|(_, name, text)| (*name, *text))
+        .map(|(_, name, text)| (*name, text.as_str()))
 }

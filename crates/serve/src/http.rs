@@ -96,13 +96,7 @@ pub fn router(server: Arc<Server>, bound: SocketAddr) -> Router {
 /// The application's script and style.
 fn application() -> &'static [String; 2] {
     static APPLICATION: OnceLock<[String; 2]> = OnceLock::new();
-    APPLICATION.get_or_init(|| {
-        let packed: [&[u8]; 2] = [
-            include_bytes!(concat!(env!("OUT_DIR"), "/app.js")),
-            include_bytes!(concat!(env!("OUT_DIR"), "/app.css")),
-        ];
-        packed.map(report::unpacked)
-    })
+    APPLICATION.get_or_init(|| [embedded::text!("app.js"), embedded::text!("app.css")])
 }
 
 async fn asset(kind: &'static str, text: &'static str) -> Response {
@@ -276,6 +270,12 @@ struct Start {
     /// What the scenarios are called, where that is said.
     #[serde(default)]
     names: Vec<String>,
+    /// Of `compare`: a setting with several values, `KEY=VALUE,VALUE`.
+    #[serde(default)]
+    vary: String,
+    /// Of `compare`: the scenario's job on several networks.
+    #[serde(default)]
+    networks: bool,
     /// Of `sweep`: what varies.
     #[serde(default)]
     grid: String,
@@ -296,6 +296,8 @@ async fn start(
         return Err(bad("the engine is analytic, flow or packet"));
     }
     let wanted = match asked.command.as_str() {
+        "compare" if asked.networks => 1..=1,
+        "compare" if !asked.vary.is_empty() => 1..=MAX_SCENARIOS,
         "compare" => 2..=MAX_SCENARIOS,
         "sweep" => 1..=MAX_SCENARIOS,
         "observe" => 0..=1,
@@ -362,6 +364,10 @@ fn words(server: &Server, user: &User, asked: &Start) -> Result<Vec<String>, Ref
             }
             let beside = scenarios.flat_map(|name| ["--scenario".to_owned(), name]);
             asked.files.iter().cloned().chain(beside).collect()
+        }
+        "compare" if asked.networks => scenarios.chain(own(&["--networks"])).collect(),
+        "compare" if !asked.vary.is_empty() => {
+            scenarios.chain([format!("--vary={}", asked.vary)]).collect()
         }
         "run" => scenarios.chain(own(&["--fabric-out", "fabric.json"])).collect(),
         _ => scenarios.collect(),

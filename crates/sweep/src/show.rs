@@ -9,7 +9,7 @@ use scenario::nearest::nearest;
 use serde::Serialize;
 
 use crate::merge::{Results, Status};
-use crate::plan::Case;
+use crate::plan::{Case, Head, Plan};
 use crate::store::Record;
 
 mod analysis;
@@ -65,6 +65,12 @@ pub struct Show {
     pub remarks: Vec<String>,
     #[serde(skip)]
     folder: String,
+    /// What the cases are about, in words.
+    #[serde(skip)]
+    about: String,
+    /// The grid as it was written.
+    #[serde(skip)]
+    grid: String,
     #[serde(skip)]
     varying: rows::Varying,
     #[serde(skip)]
@@ -178,6 +184,8 @@ pub fn show(out: &Path, options: &ShowOptions) -> Result<Show, Failure> {
         scaling,
         failures: failures(&executed),
         unseen,
+        about: about(&results.plan),
+        grid: std::fs::read_to_string(out.join("grid.toml")).unwrap_or_default(),
         folder: folder.unwrap_or_else(|| out.display().to_string()),
         drawn: page::Drawn::of(&results.plan, &drawn, &stay),
         width: options.width.unwrap_or(WIDTH),
@@ -185,6 +193,17 @@ pub fn show(out: &Path, options: &ShowOptions) -> Result<Show, Failure> {
         goals,
         status,
     })
+}
+
+/// What the cases start from, what varies, what computed them.
+fn about(plan: &Plan) -> String {
+    let Head { from, set, axes, fatflow, .. } = &plan.head;
+    let engines: BTreeSet<&str> = plan.cases.iter().map(|case| case.engine.name()).collect();
+    let engines = Vec::from_iter(engines).join(", ");
+    let all = if set.is_empty() { String::new() } else { format!("; in all {}", set.join(", ")) };
+    let verb = if axes.len() == 1 { "varies" } else { "vary" };
+    let (from, axes) = (from.join(", "), axes.join(", "));
+    format!("From {from}; {axes} {verb}{all}; {engines} engine, fatflow {fatflow}.")
 }
 
 /// How much of the goal each axis explains, the most first.

@@ -1,7 +1,7 @@
 //! `fatflow compare`.
 
 use commands::compare::{self, Options};
-use commands::{history, told};
+use commands::{Failure, history, told};
 use scenario::Purpose;
 
 use crate::arguments::{PatienceArgument, SeedsArgument};
@@ -17,6 +17,8 @@ Examples:
   fatflow compare --told --engine analytic
   fatflow compare --history --engine analytic
   fatflow compare llama3-meta-roce --vary network.routing.qps=1,4,16
+  fatflow compare mine.toml --vary 'fabric.oversubscription=[1.0],[2.0],[4.0]'
+  fatflow compare mine.toml --networks
   fatflow compare scenarios/remedies/*.toml --vary traffic.placement=linear,fragmented --seeds 4
   fatflow compare --json | jq '.result.rows[] | select(.metric == \"mfu\")'")]
 pub(crate) struct Arguments {
@@ -26,6 +28,9 @@ pub(crate) struct Arguments {
     /// Run every scenario with each of these values; several such flags combine
     #[arg(long, value_name = "KEY=VALUE,...")]
     vary: Vec<String>,
+    /// The scenario's job on RoCE, tuned RoCE, Spectrum-X, InfiniBand and Ultra Ethernet
+    #[arg(long, requires = "scenarios", conflicts_with_all = ["told", "history"])]
+    networks: bool,
     /// The article's two tables instead, from its own inputs and from better sources
     #[arg(long, conflicts_with_all = ["scenarios", "vary"])]
     told: bool,
@@ -64,14 +69,22 @@ impl Arguments {
             terminal.answer("compare", None, &report)?;
             return Ok(terminal.ending());
         }
+        let (scenarios, given) = match (self.networks, &self.scenarios[..]) {
+            (true, [one]) => (Vec::new(), compare::on_networks(one)),
+            (true, _) => {
+                let reason = "--networks takes one scenario".to_owned();
+                return Err(Failure::Usage(reason).into());
+            },
+            (false, several) => (several.to_vec(), Vec::new()),
+        };
         let options = Options {
-            scenarios: self.scenarios.clone(),
+            scenarios,
             engine,
             threads: terminal.threads(),
             patience: terminal.patience(self.patience, Some(engine)),
             vary: self.vary.clone(),
             seeds: self.seeds.seeds,
-            given: Vec::new(),
+            given,
         };
         let line = terminal.line("comparing");
         let tell = |text: &str| line.tell(text, 0, 0);

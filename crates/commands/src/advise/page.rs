@@ -15,6 +15,9 @@ impl Answer for Advice {
         let base = &self.base;
         let seconds = |seconds: f64| format!("{:.3}", Span::from_secs_f64(seconds));
         let mut facts = vec![("step", seconds(base.step_s), "as it is")];
+        if 1 < base.seeds.len() {
+            facts.push(("mean of all seeds", seconds(base.mean_step_s), "as it is"));
+        }
         if 0.0 < base.usd_per_million_tokens {
             facts.push(("goodput", format!("{:.1} %", 100.0 * base.goodput), ""));
             facts.push(("cost", dollars(base.cost_usd), "to buy"));
@@ -128,6 +131,7 @@ fn spare_servers(sheet: Sheet, spares: &Spares) -> Sheet {
     }
     let text = match enough.cmp(now) {
         std::cmp::Ordering::Equal => format!("{now} spare servers, as there are, are enough."),
+        _ if *enough == 1 => format!("One spare server is enough; the scenario has {now}."),
         _ => format!("{enough} spare servers are enough; the scenario has {now}."),
     };
     sheet.heading("Spares").text(text).table(table).verbatim(command.clone())
@@ -182,8 +186,8 @@ fn table(advice: &Advice) -> Table {
     let mut table = Table::new([
         ("change", Align::Left),
         ("kind", Align::Left),
-        ("step", Align::Right),
-        ("gain", Align::Right),
+        ("this seed's step", Align::Right),
+        ("mean gain", Align::Right),
         ("80 % of seeds", Align::Right),
         ("model ±", Align::Right),
         ("to buy", Align::Right),

@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 /// The list, as it stands in the tree.
-const TEXT: &str = include_str!("../../data/claims.toml");
+fn text() -> String {
+    embedded::text!("claims.toml")
+}
 
 /// One statement of the source documents.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -81,7 +83,7 @@ struct List {
 
 /// Every statement of the source documents, in their order.
 pub(super) fn all() -> Vec<Claim> {
-    let list: List = toml::from_str(TEXT).expect("a test reads the list");
+    let list: List = toml::from_str(&text()).expect("a test reads the list");
     list.claim
 }
 

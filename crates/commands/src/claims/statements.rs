@@ -7,7 +7,9 @@ use serde::Deserialize;
 use super::{Report, Row, page};
 
 /// The list, as it stands in the tree.
-const TEXT: &str = include_str!("../../data/statements.toml");
+fn text() -> String {
+    embedded::text!("statements.toml")
+}
 
 /// A statement, table or recommendation of the documents.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -35,7 +37,7 @@ struct List {
 
 /// All of them, in the order of the documents.
 pub(super) fn all() -> Vec<Statement> {
-    let list: List = toml::from_str(TEXT).expect("a test reads the list");
+    let list: List = toml::from_str(&text()).expect("a test reads the list");
     list.statement
 }
 

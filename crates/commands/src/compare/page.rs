@@ -2,7 +2,7 @@
 //! the inputs that differ; on a page or if asked, one table for each theme, reported above
 //! simulated.
 
-use report::number::{between, grouped, significant_to};
+use report::number::{between, grouped, significant_to, to_digits};
 use report::{Align, Chart, ChartKind, Frame, Sheet, Table, Unit};
 
 use super::metrics::{Better, Form, ONLY_SAID, UNFINISHED};
@@ -452,12 +452,12 @@ fn figure(number: f64, row: &Row) -> String {
         if is_said { text } else { format!("{text} {}", row.unit) }
     };
     match row.form {
-        Form::Percent => format!("{} %", significant_to(100.0 * number, digits)),
+        Form::Percent => format!("{} %", to_digits(100.0 * number, digits)),
         Form::Count => grouped(number.max(0.0).round() as u64),
         Form::Ratio => format!("{}:1", significant_to(number, digits)),
         Form::Times => format!("{}×", significant_to(number, digits)),
         Form::Excess if number <= 1.0 + SAME => "0 %".to_owned(),
-        Form::Excess => format!("+{} %", significant_to(100.0 * (number - 1.0), digits)),
+        Form::Excess => format!("+{} %", to_digits(100.0 * (number - 1.0), digits)),
         Form::Dollars => money(number, digits),
         Form::Plain | Form::Words if row.unit == "s" => seconds(number, digits),
         Form::Plain | Form::Words => with(small(number, digits)),
@@ -478,7 +478,7 @@ fn seconds(number: f64, digits: usize) -> String {
     let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")];
     let found = units.into_iter().find(|(unit, _)| *unit <= number.abs());
     let (unit, name) = found.unwrap_or(if number == 0.0 { (1.0, "s") } else { (1e-9, "ns") });
-    format!("{} {name}", significant_to(number / unit, digits))
+    format!("{} {name}", to_digits(number / unit, digits))
 }
 
 fn money(number: f64, digits: usize) -> String {
@@ -488,7 +488,7 @@ fn money(number: f64, digits: usize) -> String {
         size if size < 1e9 => (1e6, "M"),
         _ => (1e9, "bn"),
     };
-    format!("${}{name}", small(number / unit, digits))
+    format!("${}{name}", to_digits(number / unit, digits))
 }
 
 fn scaled(number: f64, unit: &str, digits: usize) -> String {
@@ -501,7 +501,7 @@ fn scaled(number: f64, unit: &str, digits: usize) -> String {
         "bit" => "bit",
         other => other,
     };
-    format!("{} {prefix}{unit}", significant_to(number / factor, digits)).trim_end().to_owned()
+    format!("{} {prefix}{unit}", to_digits(number / factor, digits)).trim_end().to_owned()
 }
 
 /// The seconds of each column's step, by what they are spent on.

@@ -76,7 +76,7 @@ pub(super) fn show(sheet: Sheet, names: &[String], rows: &[Requirement]) -> Shee
     let mut heads = vec![("", Align::Left)];
     heads.extend(short.iter().map(|name| (name.as_str(), Align::Right)));
     let mut table = Table::new(heads).turning();
-    for row in rows {
+    for row in rows.iter().filter(|row| row.values.iter().any(Option::is_some)) {
         let figures = row.values.iter().zip(names).map(|(value, name)| {
             let mark = if row.best.as_ref() == Some(name) { "*" } else { " " };
             value.map_or_else(String::new, |value| format!("{}{mark}", row.written(value)))

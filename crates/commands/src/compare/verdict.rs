@@ -16,7 +16,8 @@ use crate::seeds::Spread;
 pub struct Verdict {
     /// In words.
     pub text: String,
-    /// The column with the shortest step, or the highest MFU where jobs differ.
+    /// The column with the shortest step, or the highest MFU where jobs differ; of traffic without
+    /// a job the one with the shortest makespan.
     pub best: String,
     /// Whether another cannot be told from it.
     pub tie: bool,
@@ -44,13 +45,20 @@ pub(super) fn is_same_work(columns: &[Column]) -> bool {
     jobs().all(|job| Some(work(job)) == jobs().next().map(work))
 }
 
-/// Compares the steps of all columns that have one; nothing if fewer than two have.
+/// Compares the steps of all columns that have one, or else when the traffic of all is done;
+/// nothing if fewer than two have either.
 pub(super) fn verdict(names: &[String], columns: &[Column], engine: Engine) -> Option<Verdict> {
     let is_same_work = is_same_work(columns);
     let named = names.iter().zip(columns);
-    let steps = named.filter_map(|(name, column)| Step::of(name, column, is_same_work));
+    let steps = named.clone().filter_map(|(name, column)| Step::of(name, column, is_same_work));
     let mut steps: Vec<Step<'_>> = steps.collect();
-    if steps.len() < 2 {
+    let is_traffic = steps.is_empty();
+    if is_traffic {
+        steps = named.filter_map(|(name, column)| Step::of_traffic(name, column)).collect();
+    }
+    let traffic = |column: &Column| column.loaded.scenario.traffic.clone();
+    let is_same_traffic = columns.windows(2).all(|pair| traffic(&pair[0]) == traffic(&pair[1]));
+    if steps.len() < 2 || (is_traffic && (steps.len() < columns.len() || !is_same_traffic)) {
         return None;
     }
     steps.sort_by(|a, b| a.cost.total_cmp(&b.cost));
@@ -58,8 +66,15 @@ pub(super) fn verdict(names: &[String], columns: &[Column], engine: Engine) -> O
     let is_near = |other: &&Step<'_>| (other.cost / best.cost).ln() <= best.doubt(other, engine);
     let ties: Vec<String> = others.iter().filter(is_near).map(|it| it.name.to_owned()).collect();
     let clear = others.iter().find(|other| !is_near(other));
-    let goal = if is_same_work { "the shortest step" } else { "the highest MFU" };
+    let (goal, unit) = match (is_traffic, is_same_work) {
+        (true, _) => ("the shortest makespan", "makespan"),
+        (false, true) => ("the shortest step", "step"),
+        (false, false) => ("the highest MFU", "time for a FLOP"),
+    };
+    let are_equal = others.iter().all(|other| (other.cost / best.cost).ln() < 1e-9);
     let mut text = match ties.is_empty() {
+        _ if are_equal && is_traffic => "All have the same makespan".to_owned(),
+        _ if are_equal && is_same_work => "All have the same step".to_owned(),
         true => format!("{} has {goal}", best.name),
         false => {
             let ties = listed(&ties);
@@ -68,10 +83,10 @@ pub(super) fn verdict(names: &[String], columns: &[Column], engine: Engine) -> O
     };
     if let Some(next) = clear {
         let behind = 100.0 * (next.cost / best.cost - 1.0);
-        let (unit, name) = (if is_same_work { "step" } else { "time for a FLOP" }, next.name);
+        let name = next.name;
         text += &format!("; {name}'s {unit} is {behind:.1} % longer, more than the model's error");
     }
-    if !is_same_work {
+    if !is_traffic && !is_same_work {
         text += "; the jobs differ, so steps do not compare";
     }
     Some(Verdict { text, best: best.name.to_owned(), tie: !ties.is_empty(), ties })
@@ -104,6 +119,16 @@ impl<'a> Step<'a> {
         let half = (first.step_high_s / first.step_low_s).ln() / 2.0;
         let exposed = first.exposed_communication;
         Some(Self { name, column, cost: mean, half, seeds, exposed })
+    }
+
+    /// Of traffic without a job: how long all of it takes.
+    fn of_traffic(name: &'a str, column: &'a Column) -> Option<Self> {
+        let runs = column.runs.iter().map(|run| run.traffic.as_ref()?.makespan_s);
+        let costs: Vec<f64> =
+            runs.collect::<Option<_>>().filter(|runs: &Vec<_>| !runs.is_empty())?;
+        let Spread { mean, ci95, .. } = Spread::of(&costs);
+        let seeds = if costs.len() == 1 { 0.0 } else { ci95 / mean };
+        Some(Self { name, column, cost: mean, half: 0.0, seeds, exposed: 1.0 })
     }
 
     /// How far the two may be off from each other, in logarithms.

@@ -93,7 +93,7 @@ impl Answer for Report {
         let Drawn { title, engine, job, .. } = &self.drawn;
         let mut sheet = Sheet::new()
             .heading(format!("{title}: one step, {} engine", engine.name()))
-            .text(format!("{job}; {} GPUs.", grouped(self.gpus)));
+            .text(format!("{job}; {}.", self.share_words()));
         sheet = self.headline(self.verdict.show(sheet));
         // What was scaled is said right below the figures that rest on it.
         if let Some(scaled) = &self.scaled {
@@ -189,6 +189,15 @@ impl Verdict {
 }
 
 impl Report {
+    /// How many GPUs the job has, and of how many where others are left.
+    fn share_words(&self) -> String {
+        let (gpus, all) = (grouped(self.gpus), self.drawn.cluster_gpus);
+        match self.gpus < all {
+            true => format!("{gpus} of the cluster's {} GPUs", grouped(all)),
+            false => format!("{gpus} GPUs"),
+        }
+    }
+
     /// How the step was put together, and how even several are.
     fn way_words(&self) -> String {
         let way = match &self.whole {
@@ -380,7 +389,8 @@ impl Report {
         ]);
         for variant in &self.goodput_if {
             let change = 100.0 * (variant.goodput - self.goodput);
-            let words = [percent(variant.goodput), format!("{change:+.1} points")];
+            let share = format!("{:.2} %", 100.0 * variant.goodput);
+            let words = [share, format!("{change:+.2} points")];
             table.row(std::iter::once(variant.what.to_owned()).chain(words));
         }
         table

@@ -562,12 +562,17 @@ pub(super) fn in_a_row(
     let gave_up = outcome.gave_up.clone();
     let mut row = Row { wholes: Vec::new(), ends: Vec::new(), gave_up, findings, gpus };
     let Some(Act::Job(plan)) = stage.acts.first_mut() else { return Ok(row) };
+    let ended = played.steps[0].iter().filter(|stretch| stretch.to.is_some()).count();
     for stretch in &played.steps[0] {
         if stretch.to.is_none() && row.gave_up.is_some() {
             break;
         }
         let Some(sheet) = &stretch.sheet else { break };
-        let own = outcome.part(stretch.ops.clone(), stretch.from);
+        let mut own = outcome.part(stretch.ops.clone(), stretch.from);
+        // Links count over all steps; what a step sends is the same in each.
+        for link in own.links.iter_mut() {
+            link.bytes /= ended.max(1) as u64;
+        }
         row.wholes.push(plan.read(sheet, &own)?);
         row.ends.extend(stretch.to);
     }

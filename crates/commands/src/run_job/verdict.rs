@@ -124,7 +124,10 @@ impl Verdict {
             span(report.step_high_s)
         );
         text += match &report.seeds {
-            Some(seeds) => format!(", and {} seeds were asked", seeds.count),
+            Some(seeds) => {
+                let mean = seeds.figures.first().map_or(0.0, |figure| figure.spread.mean);
+                format!("; the mean of {} seeds is {}", seeds.count, span(mean))
+            }
             None => ", of one seed".to_owned(),
         }
         .as_str();

@@ -71,11 +71,12 @@ impl Racks {
             false => format!(" Cables: {}.", cables.join("; ")),
         };
         format!(
-            "Racks: {} of {servers} servers, {gpus} GPUs and {} each, of {limit} at most, in {} \
-             rows of {}.{cables}",
+            "Racks: {} of {servers} servers, {gpus} GPUs and {} each, of {limit} at most, in {} {} \
+             of {}.{cables}",
             grouped(racks),
             watts(power_w),
             grouped(rows),
+            if rows == 1 { "row" } else { "rows" },
             grouped(per_row),
         )
     }

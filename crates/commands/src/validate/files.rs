@@ -18,12 +18,12 @@ pub(super) struct Group {
 
 macro_rules! tables {
     ($($name:literal)*) => {
-        [$(($name, include_str!(concat!("../../../../validation/", $name, ".csv"))),)*]
+        [$(($name, || embedded::text!(concat!($name, ".csv"))),)*]
     };
 }
 
 /// The tables in the binary: what the tests of the crates that predict them read.
-const TABLES: [(&str, &str); 5] = tables!(
+const TABLES: [(&str, fn() -> String); 5] = tables!(
     "training_steps" "training_steps_2" "training_steps_vtrain" "collectives" "collectives_2"
 );
 
@@ -31,14 +31,18 @@ macro_rules! packet_runs {
     ($($name:literal)*) => {
         [$((
             $name,
-            include_str!(concat!("../../../packetsim/tests/reference/", $name, ".toml")),
-            include_str!(concat!("../../../packetsim/tests/reference/", $name, ".csv")),
+            || {
+                [
+                    embedded::text!(concat!($name, ".toml")),
+                    embedded::text!(concat!($name, ".csv")),
+                ]
+            },
         ),)*]
     };
 }
 
 /// The packet runs in the binary: name, parameters, flows.
-const RUNS: [(&str, &str, &str); 13] = packet_runs!(
+const RUNS: [(&str, fn() -> [String; 2]); 13] = packet_runs!(
     "probe-star-dcqcn" "probe-chain-dcqcn" "pfc-only-none" "dumbbell-dcqcnstep"
     "star-incast-1m-dcqcnstep" "dumbbell-dcqcn" "star-incast-1m-dcqcn" "probe-star-hpcc"
     "probe-chain-hpcc" "parking-lot-hpcc" "star-incast-1m-hpcc" "star-incast-1m-timely"
@@ -49,12 +53,13 @@ const RUNS: [(&str, &str, &str); 13] = packet_runs!(
 pub(super) fn embedded() -> Result<Vec<Group>, Failure> {
     let mut groups = Vec::new();
     for (name, text) in TABLES {
-        groups.push(table(name, &format!("{name}.csv"), text)?);
+        groups.push(table(name, &format!("{name}.csv"), &text())?);
     }
-    let run = |(name, parameters, flows): (&str, &str, &str)| {
+    let run = |(name, text): (&str, fn() -> [String; 2])| {
+        let [parameters, flows] = text();
         let case = packets::ReferenceRun::read(
-            (&format!("{name}.toml"), parameters),
-            (&format!("{name}.csv"), flows),
+            (&format!("{name}.toml"), &parameters),
+            (&format!("{name}.csv"), &flows),
         )?;
         Ok(Task::Packets(Box::new(case)))
     };
@@ -65,8 +70,8 @@ pub(super) fn embedded() -> Result<Vec<Group>, Failure> {
 
 /// The published step of this name in the binary.
 pub(crate) fn published(id: &str) -> Option<Row> {
-    let is_step = |(name, _): &(&str, &str)| name.starts_with("training");
-    let rows = TABLES.into_iter().filter(is_step).flat_map(|(_, text)| Row::read_all(text));
+    let is_step = |(name, _): &(&str, fn() -> String)| name.starts_with("training");
+    let rows = TABLES.into_iter().filter(is_step).flat_map(|(_, text)| Row::read_all(&text()));
     rows.flatten().find(|row| row.id == id)
 }
 

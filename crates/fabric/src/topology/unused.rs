@@ -50,7 +50,8 @@ impl FabricConfig {
             return;
         }
         let tiers = fabric.tiers().len();
-        let why = format!("the fabric has {tiers} tiers of switches");
+        let noun = if tiers == 1 { "tier" } else { "tiers" };
+        let why = format!("the fabric has {tiers} {noun} of switches");
         let above: &[&str] = match tiers {
             0 | 1 => &["spine", "core", "spines", "cores", "pods", "pod_gpus"],
             2 => &["core", "cores", "pods", "pod_gpus"],

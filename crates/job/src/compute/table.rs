@@ -1,7 +1,7 @@
 //! The measured rows, from the CSV files that are part of the program.
 //!
 //! `data/README.md` describes the columns. The files are ours and tested, so a malformed one is a
-//! mistake in the program; rows that no family wants (`launch`, `range`) are left out by name.
+//! mistake in the program; the build script leaves out rows that no family wants.
 
 use super::Kernel;
 use super::attention::{Attention, Direction, Mask};
@@ -10,8 +10,8 @@ use super::memory::{Memory, MemoryKind};
 use crate::config::AttentionKernel;
 use crate::parallel::GradientType;
 
-const ALONE: &str = include_str!("../../data/h200_kernels.csv");
-const STREAM: &str = include_str!("../../data/h200_stream.csv");
+const ALONE: &str = include_str!(concat!(env!("OUT_DIR"), "/h200_kernels.csv"));
+const STREAM: &str = include_str!(concat!(env!("OUT_DIR"), "/h200_stream.csv"));
 
 /// Whether a kernel was measured in a stream of launches or alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,7 +97,6 @@ impl<'a> Row<'a> {
             "grouped" => self.grouped()?,
             "attn" => self.attention(launch),
             "mem" => self.memory(launch)?,
-            "launch" | "range" => return None,
             other => unreachable!("the measured tables hold no kernels of kind {other}"),
         };
         Some(Sample { family, kernel, us: self.us })

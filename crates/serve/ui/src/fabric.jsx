@@ -72,7 +72,22 @@ const arrange = (film) => {
   return { cables, ports, rows, zone, zones, x, y, gap };
 };
 
-const nameOf = (film, link) => `${film.nodes.name[film.links.from[link]]} → ${film.nodes.name[film.links.to[link]]}`;
+/** Which of the cables from one node to another each link is, from 1; nothing where there is one. */
+const numbers = new WeakMap();
+const numberOf = (film, link) => {
+  if (!numbers.has(film)) {
+    const { from, to } = film.links;
+    const ends = (at) => `${from[at]} ${to[at]}`;
+    const seen = new Map();
+    const nth = from.map((_, at) => { seen.set(ends(at), (seen.get(ends(at)) ?? 0) + 1); return seen.get(ends(at)); });
+    numbers.set(film, nth.map((number, at) => (seen.get(ends(at)) > 1 ? number : undefined)));
+  }
+  return numbers.get(film)[link];
+};
+const nameOf = (film, link) => {
+  const number = numberOf(film, link);
+  return `${film.nodes.name[film.links.from[link]]} → ${film.nodes.name[film.links.to[link]]}${number ? `, cable ${number}` : ""}`;
+};
 
 /** A link's value now; undefined where nothing is known of this moment. */
 const reader = (film, kind, frame) => {
@@ -162,15 +177,17 @@ const draw = (canvas, film, plan, value, most, view, size, chosen) => {
       const name = film.nodes.name[node];
       pen.font = "12px system-ui, sans-serif";
       const wide = pen.measureText(name).width + 10;
-      if (at - wide / 2 < written || each < 3) continue;
-      written = at + wide / 2;
+      // A name at the edge moves in, so that it is whole.
+      const middle = at < 0 || at > width ? at : Math.max(wide / 2, Math.min(width - wide / 2, at));
+      if (middle - wide / 2 < written || each < 3) continue;
+      written = middle + wide / 2;
       pen.textAlign = "center";
       pen.strokeStyle = ground;
       pen.lineWidth = 3;
       const below = top(node) + (row === 0 ? 26 : -16);
-      pen.strokeText(name, at, below);
+      pen.strokeText(name, middle, below);
       pen.fillStyle = ink;
-      pen.fillText(name, at, below);
+      pen.fillText(name, middle, below);
     }
   });
 };

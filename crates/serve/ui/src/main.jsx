@@ -13,6 +13,15 @@ import { Sweep } from "./sweep.jsx";
 const COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"];
 const START = 'from = "small-16"\nname = "My scenario"\n';
 
+// What people come to ask of a scenario: what each button runs.
+const FLAP = '\n[[faults]]\nat = "500ms"\nfor = "2s"\non = "NIC 0"\nwhat = { kind = "flap", period = "500ms", down = "100ms" }\n';
+const QUESTIONS = [
+  ["Non-blocking, 2:1 or 4:1?", { command: "compare", vary: "fabric.oversubscription=[1.0],[2.0],[4.0]" }],
+  ["How many queue pairs?", { command: "compare", vary: "network.routing.qps=1,2,4,8,16,32" }],
+  ["RoCE, Spectrum-X, InfiniBand or Ultra Ethernet?", { command: "compare", networks: true }],
+  ["What if a link flaps?", { command: "run", more: FLAP }],
+];
+
 const useRoute = () => {
   const [route, setRoute] = useState(location.hash);
   useEffect(() => {
@@ -33,7 +42,7 @@ const Problems = ({ state, goTo }) => (
   </ul>
 );
 
-const Scenario = ({ text, change, state, schema, presets, start, setTrouble, hidden }) => {
+const Scenario = ({ text, change, pick, state, schema, presets, start, setTrouble, hidden }) => {
   const [tab, setTab] = useState("text");
   const [command, setCommand] = useState("run");
   const [collective, setCollective] = useState(COLLECTIVES[0]);
@@ -51,11 +60,12 @@ const Scenario = ({ text, change, state, schema, presets, start, setTrouble, hid
   const name = (state.values.find((value) => value.key === "name")?.value ?? "scenario").replaceAll('"', "");
   const run = () => start({ name, command, engine, collective: command === "collective" ? collective : "", scenarios: [text] });
   const advise = () => start({ name, command: "advise", engine, scenarios: [text] });
+  const answer = (question, { more = "", ...body }) => start({ name: `${name}: ${question}`, engine, scenarios: [text + more], ...body });
   const tabs = [["text", "Text"], ["form", "Form"]];
   return (
     <section id="editor" aria-label="scenario" hidden={hidden}>
       <div class="row">
-        <label>Start from <select id="presets" onChange={async (event) => { if (event.target.value) change(await ask(`/api/presets/${event.target.value}`)); }}>
+        <label>Start from <select id="presets" onChange={(event) => { if (event.target.value) pick(event.target.value); }}>
           <option value="">a preset …</option>{presets.map((preset) => <option value={preset.name}>{preset.name}: {preset.title}</option>)}</select></label>
         <label class="file">or open a file <input type="file" id="open" accept=".toml" onChange={async (event) => { const [file] = event.target.files; if (file) change(await file.text()); }} /></label>
         <button id="download" onClick={() => save("scenario.toml", text, "application/toml")}>Download scenario</button>
@@ -77,6 +87,10 @@ const Scenario = ({ text, change, state, schema, presets, start, setTrouble, hid
         <select id="engine" aria-label="engine" value={engine} onChange={(event) => setEngine(event.target.value)}><option value="">engine: as the command likes</option>{["analytic", "flow", "packet"].map((word) => <option>{word}</option>)}</select>
         <button id="start" class="primary" disabled={state.valid !== true} onClick={run}>Run</button>
         <button id="advise" title="Tries changes by simulation and ranks what they gain" disabled={state.valid !== true} onClick={advise}>What should I change?</button>
+      </div>
+      <div class="row" id="questions">
+        <span>Or ask of it:</span>
+        {QUESTIONS.map(([question, body]) => <button disabled={state.valid !== true} onClick={() => answer(question, body)}>{question}</button>)}
       </div>
     </section>
   );
@@ -117,8 +131,8 @@ const Shown = ({ ids, runs, edit, attempt, openChanged }) => (
           <div class="row">
             <h2>{run.id}: {run.name}</h2><span>{parts.filter(Boolean).join(" · ")}</span>
             {run.command === "run" && run.status === "done" ? <a class="button" href={`#/fabric/${id}`}>Fabric</a> : null}
-            <a href={`/api/runs/${id}/result.json`} download>JSON</a>
-            <a href={`/api/runs/${id}/report.html`} download={`fatflow-${id}.html`}>report</a>
+            {run.status === "done" ? <a href={`/api/runs/${id}/result.json`} download>JSON</a> : null}
+            {run.status === "done" ? <a href={`/api/runs/${id}/report.html`} download={`fatflow-${id}.html`}>report</a> : null}
             <button onClick={async () => edit(await ask(`/api/runs/${id}/scenario.toml`))}>Edit its scenario</button>
             <button onClick={() => navigator.clipboard?.writeText(`${location.origin}/#/run/${id}`)}>Copy the link</button>
           </div>
@@ -145,6 +159,11 @@ const App = ({ me }) => {
   const latest = useRef(0);
   const setTrouble = (trouble) => setState((old) => ({ ...old, trouble }));
   const change = (content) => { setText(content); localStorage.setItem("fatflow", content); setState((old) => ({ ...old, valid: undefined })); };
+  // Nothing can be run until the preset is there: the text is still another's.
+  const pick = async (name) => {
+    setState((old) => ({ ...old, valid: undefined }));
+    try { change(await ask(`/api/presets/${name}`)); } catch (error) { change(text); setTrouble(error.message); }
+  };
   const refresh = useCallback(async () => {
     try { setRuns(await ask("/api/runs")); } catch (error) { setTrouble(error.message); }
   }, []);
@@ -223,7 +242,7 @@ const App = ({ me }) => {
         {me.has_token ? <span class="who">{me.user.name} <button onClick={async () => { await send("/api/logout", {}); location.reload(); }}>Log out</button></span> : null}
       </header>
       <main>
-        {mayRun ? <Scenario {...{ text, change, state, schema, presets, start, setTrouble }} hidden={where !== "scenario"} /> : null}
+        {mayRun ? <Scenario {...{ text, change, pick, state, schema, presets, start, setTrouble }} hidden={where !== "scenario"} /> : null}
         {where === "runs" ? <Runs {...{ runs, tick, refresh, edit, compare, me: me.user, say: setTrouble }} ticked={here} /> : null}
         {where === "fabric" ? <Fabric key={fabric} id={fabric} run={runs.find((run) => run.id === fabric)} /> : null}
         {where === "sweep" ? <Sweep {...{ text, values: state.values, schema, runs, start }} ticked={here} /> : null}

@@ -7,6 +7,9 @@ const percent = (value) => (value === undefined || value === null ? "" : `${(100
 const dollars = (value) => (value === undefined || value === null ? "" : value >= 1e9 ? `$${(value / 1e9).toPrecision(3)} bn` : value >= 1e6 ? `$${(value / 1e6).toPrecision(3)} M` : `$${Math.round(value).toLocaleString("en")}`);
 export const figures = { seconds, percent, dollars };
 
+// The first sentence; a verdict has more of them, which its report shows.
+const short = (verdict) => verdict?.match(/^.*?[.;](?=\s|$)/s)?.[0].replace(/;$/, ".") ?? verdict;
+
 const COLUMNS = [
   ["id", "#", (run) => run.id],
   ["name", "scenario", (run) => run.name.toLowerCase()],
@@ -14,6 +17,7 @@ const COLUMNS = [
   ["step", "step", (run) => run.figures?.step_s],
   ["mfu", "MFU", (run) => run.figures?.mfu],
   ["cost", "cost", (run) => run.figures?.cost_usd],
+  ["verdict", "verdict", (run) => run.figures?.verdict],
   ["status", "state", (run) => run.status],
 ];
 export const isActive = (run) => run.status === "waiting" || run.status === "running";
@@ -34,12 +38,11 @@ const Row = ({ run, ticked, tick, refresh, edit, me, say }) => {
       <td class="number">{seconds(run.figures?.step_s)}</td>
       <td class="number">{percent(run.figures?.mfu)}</td>
       <td class="number">{dollars(run.figures?.cost_usd)}</td>
+      <td class="verdict"><small title={run.figures?.verdict}>{short(run.figures?.verdict)}</small></td>
       <td class="state">{run.status === "done" ? `done in ${run.took_s.toFixed(1)} s` : run.status}
-        {run.message && run.status !== "done" ? <small>{run.message}</small> : null}
-        {run.figures?.verdict ? <small>{run.figures.verdict}</small> : null}</td>
+        {run.message && run.status !== "done" ? <small>{run.message}</small> : null}</td>
       <td><span class="row">
         {isActive(run) && isOwn ? <button onClick={quietly(() => send(`/api/runs/${run.id}/stop`, {}))}>Stop</button> : null}
-        {run.status === "done" ? <a class="button" href={`#/run/${run.id}`}>Show</a> : null}
         {run.status === "done" && run.command === "run" ? <a class="button" href={`#/fabric/${run.id}`}>Fabric</a> : null}
         {run.status === "done" ? <a href={`/api/runs/${run.id}/result.json`} download>JSON</a> : null}
         {run.status === "done" ? <a href={`/api/runs/${run.id}/report.html`} download={`fatflow-${run.id}.html`}>report</a> : null}

@@ -101,7 +101,7 @@ impl Answer for Show {
         let way = if goal.more_is_better { "Largest" } else { "Smallest" };
         let names: Vec<String> = self.goals.iter().map(Goal::words).collect();
         let title = format!("Sweep {}: {}", self.folder, names.join(", "));
-        let mut sheet = self.status.on(Sheet::new().heading(title));
+        let mut sheet = self.status.on(Sheet::new().heading(title).text(self.about.clone()));
         for measure in &self.unseen {
             sheet = sheet.note(format!("no result has a number `{measure}`"));
         }
@@ -123,11 +123,17 @@ impl Answer for Show {
         sheet = self.with_front(sheet);
         sheet = self.with_sensitivity(sheet);
         sheet = self.with_scaling(sheet);
-        self.with_failures(sheet)
+        self.with_failures(sheet).on_page(self.grid_file())
     }
 }
 
 impl Show {
+    /// The grid to copy, and what runs it again.
+    fn grid_file(&self) -> Sheet {
+        let again = format!("fatflow sweep run grid.toml --out {}", self.folder);
+        Sheet::new().heading("The grid").verbatim(self.grid.trim_end()).verbatim(again)
+    }
+
     fn with_charts(&self, sheet: Sheet) -> Sheet {
         let Drawn { frame, left_out, axes } = &self.drawn;
         if frame.rows.len() < 2 {
