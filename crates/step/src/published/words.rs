@@ -133,14 +133,12 @@ pub const SHARDINGS: [(&str, Sharding); 18] = [
 
 /// Networks by other names than ours. Slingshot spreads packets as Ultra Ethernet does; GPUDirect-
 /// TCPX and TCPXO are TCP whose payload goes to the GPU; SRD is EFA's transport.
-const TRANSPORTS: [(&str, Transport); 12] = [
+const TRANSPORTS: [(&str, Transport); 10] = [
     ("roce", Transport::Rocev2),
     ("roce-v2", Transport::Rocev2),
     ("ethernet", Transport::Rocev2),
     ("spectrum-x", Transport::Rocev2),
     ("ib", Transport::Infiniband),
-    ("infiniband-ndr", Transport::Infiniband),
-    ("infiniband-xdr", Transport::Infiniband),
     ("slingshot", Transport::Uec),
     ("slingshot-11", Transport::Uec),
     ("srd", Transport::Efa),
@@ -151,13 +149,28 @@ const TRANSPORTS: [(&str, Transport); 12] = [
 /// Whether a word names what joins the GPUs of a server or rack.
 pub fn is_scale_up(text: &str) -> bool {
     let word = text.to_lowercase();
-    ["nvlink", "xgmi", "pcie"].iter().any(|name| word.starts_with(name))
+    ["nvl", "mnnvl", "xgmi", "pcie"].iter().any(|name| word.starts_with(name))
+}
+
+/// `infiniband` of `infiniband-ndr`, `ib` of `ib-hdr`, `efa` of `efav2`: the rate is in a column of
+/// its own.
+fn without_generation(word: &str) -> &str {
+    const INFINIBAND: [&str; 5] = ["-fdr", "-edr", "-hdr", "-ndr", "-xdr"];
+    let named = word.starts_with("ib-") || word.starts_with("infiniband-");
+    match INFINIBAND.iter().find_map(|rate| word.strip_suffix(rate)) {
+        Some(name) if named => name,
+        _ if word.starts_with("efa") => {
+            word.trim_end_matches(char::is_numeric).trim_end_matches(['v', '-'])
+        }
+        _ => word,
+    }
 }
 
 /// The transport of that name.
 pub fn transport(text: &str) -> Option<Transport> {
     let word = plain(text);
     let word = word.strip_prefix("gpudirect-").unwrap_or(&word);
+    let word = without_generation(word);
     let known = Transport::ALL.iter().chain(&TRANSPORTS);
     known.into_iter().find(|(name, _)| *name == word).map(|(_, transport)| *transport)
 }
@@ -225,6 +238,14 @@ mod tests {
         assert_eq!(transport("GPUDirect-TCPXO"), Some(Transport::Tcp));
         assert_eq!(transport("RoCE v2"), Some(Transport::Rocev2));
         assert_eq!(transport("nvlink5"), None);
+        for word in ["IB HDR", "infiniband-ndr", "infiniband"] {
+            assert_eq!(transport(word), Some(Transport::Infiniband), "{word}");
+        }
+        for word in ["EFA v2", "efav3", "efa"] {
+            assert_eq!(transport(word), Some(Transport::Efa), "{word}");
+        }
+        assert_eq!((transport("efax"), transport("hdr")), (None, None));
+        assert!(is_scale_up("MNNVL") && is_scale_up("NVL72") && !is_scale_up("infiniband"));
         assert_eq!((usual_nic_gbps("gb300"), usual_nic_gbps("h100-sxm")), (800.0, 400.0));
     }
 }
