@@ -22,8 +22,11 @@ macro_rules! tables {
     };
 }
 
+/// A name, and what unpacks it.
+type Packed<T> = (&'static str, fn() -> T);
+
 /// The tables in the binary: what the tests of the crates that predict them read.
-const TABLES: [(&str, fn() -> String); 5] = tables!(
+const TABLES: [Packed<String>; 5] = tables!(
     "training_steps" "training_steps_2" "training_steps_vtrain" "collectives" "collectives_2"
 );
 
@@ -42,7 +45,7 @@ macro_rules! packet_runs {
 }
 
 /// The packet runs in the binary: name, parameters, flows.
-const RUNS: [(&str, fn() -> [String; 2]); 13] = packet_runs!(
+const RUNS: [Packed<[String; 2]>; 13] = packet_runs!(
     "probe-star-dcqcn" "probe-chain-dcqcn" "pfc-only-none" "dumbbell-dcqcnstep"
     "star-incast-1m-dcqcnstep" "dumbbell-dcqcn" "star-incast-1m-dcqcn" "probe-star-hpcc"
     "probe-chain-hpcc" "parking-lot-hpcc" "star-incast-1m-hpcc" "star-incast-1m-timely"
@@ -55,7 +58,7 @@ pub(super) fn embedded() -> Result<Vec<Group>, Failure> {
     for (name, text) in TABLES {
         groups.push(table(name, &format!("{name}.csv"), &text())?);
     }
-    let run = |(name, text): (&str, fn() -> [String; 2])| {
+    let run = |(name, text): Packed<[String; 2]>| {
         let [parameters, flows] = text();
         let case = packets::ReferenceRun::read(
             (&format!("{name}.toml"), &parameters),
@@ -70,7 +73,7 @@ pub(super) fn embedded() -> Result<Vec<Group>, Failure> {
 
 /// The published step of this name in the binary.
 pub(crate) fn published(id: &str) -> Option<Row> {
-    let is_step = |(name, _): &(&str, fn() -> String)| name.starts_with("training");
+    let is_step = |(name, _): &Packed<String>| name.starts_with("training");
     let rows = TABLES.into_iter().filter(is_step).flat_map(|(_, text)| Row::read_all(&text()));
     rows.flatten().find(|row| row.id == id)
 }

@@ -158,7 +158,14 @@ const App = ({ me }) => {
   const [ticked, setTicked] = useState(new Set());
   const latest = useRef(0);
   const setTrouble = (trouble) => setState((old) => ({ ...old, trouble }));
-  const change = (content) => { setText(content); localStorage.setItem("fatflow", content); setState((old) => ({ ...old, valid: undefined })); };
+  // Each change is checked, also one to the text that is there.
+  const [changes, setChanges] = useState(0);
+  const change = (content) => {
+    setText(content);
+    setChanges((count) => count + 1);
+    localStorage.setItem("fatflow", content);
+    setState((old) => ({ ...old, valid: undefined }));
+  };
   // Nothing can be run until the preset is there: the text is still another's.
   const pick = async (name) => {
     setState((old) => ({ ...old, valid: undefined }));
@@ -217,7 +224,7 @@ const App = ({ me }) => {
       } catch (error) { if (turn === latest.current) setState((old) => ({ ...old, valid: false, trouble: error.message })); }
     }, 350);
     return () => clearTimeout(timer);
-  }, [text]);
+  }, [text, changes]);
   const active = runs.some(isActive);
   useEffect(() => {
     if (!active) return undefined;
