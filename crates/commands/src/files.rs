@@ -9,6 +9,7 @@
 //! * [`chakra`]: a job's step as execution traces, one file for each rank.
 //! * [`film`]: the fabric with what its links did over time, for a picture.
 //! * [`perfetto`]: a step, or synthetic traffic, as a trace to look at.
+//! * [`profile`]: steps as PyTorch's profiler would have recorded them.
 //! * [`metrics`]: what ports counted, under the names of node_exporter, mlx5 and SONiC.
 
 use std::borrow::Cow;
@@ -34,6 +35,7 @@ pub mod chakra;
 pub mod film;
 pub mod metrics;
 pub mod perfetto;
+pub mod profile;
 
 /// Links of a step whose series are written, the busiest of each kind.
 const SERIES_LINKS: usize = 64;

@@ -23,6 +23,7 @@ pub mod http;
 mod page;
 pub mod replay;
 pub mod series;
+mod steps;
 
 use beside::SideBySide;
 use calibrate::Calibration;

@@ -5,10 +5,13 @@
 use std::path::PathBuf;
 
 use commands::collective::{self, Options, Sizes, table};
+use commands::files::profile;
 use commands::observe::beside;
 use commands::observe::calibrate::{Calibration, Order, calibrate};
 use commands::packets::Patience;
-use commands::{Engine, Failure};
+use commands::run_job;
+use commands::seeds::Repeat;
+use commands::{Drawing, Engine, Failure};
 use observe::Summary;
 use packetsim::Watch;
 use scenario::{Loaded, Purpose, Request};
@@ -116,4 +119,62 @@ fn what_is_not_determined_is_refused() {
     assert!(refused.contains(&"library.crossing"), "{inside:?}");
     assert!(inside.constants.iter().any(|one| one.key == "library.launch"), "{inside:?}");
     std::fs::remove_file(out("inside")).expect("it was written");
+}
+
+/// Traces of steps on a cluster with these settings.
+fn recorded(set: &[String], seed: u64) -> Summary {
+    let (engine, patience, drawing) = (Engine::Analytic, Patience::Usual, Drawing::Omitted);
+    let loaded = load("small-128", set, seed, Purpose::Run(engine));
+    let folder = out(&format!("traces-{seed}"));
+    let wanted = profile::Wanted { folder: folder.clone(), steps: 16, noise: 0.02 };
+    let options = run_job::Options { engine, patience, drawing, ask_what_if: false, whole: false };
+    let mut watch = Watch::default();
+    run_job::run_and(&loaded, &options, Repeat::ONCE, &mut watch, |world, prediction| {
+        profile::write(world, prediction, (&loaded.scenario.jitter, seed), &wanted)
+    })
+    .expect("it runs");
+    let files = [folder];
+    let report = commands::observe::run(&files, &observe::Watch::default());
+    std::fs::remove_dir_all(&files[0]).expect("it was written");
+    report.summary
+}
+
+/// Kernels, jitter and overlap come out of traces. Where kernels are so fast that what copies
+/// exchange is longer than all else, nothing depends on the last, and it is refused.
+#[test]
+fn constants_of_steps_are_found_within_their_intervals() {
+    let overlap = r#"job.parallel.overlap=["dp", "pp", "tp"]"#.to_owned();
+    let (mut held, mut all) = (0, 0);
+    for case in 0..8 {
+        let mut random = Random::new(case, "steps", 0);
+        let truth = [
+            ("software.kernel_time", 0.8 + 1.2 * random.unit()),
+            ("jitter.mean", 0.005 + 0.045 * random.unit()),
+            ("software.tensor_exposed", 0.2 + 0.7 * random.unit()),
+        ];
+        let mut set: Vec<String> = truth.iter().map(|(key, is)| format!("{key}={is}")).collect();
+        set.push(overlap.clone());
+        let summary = recorded(&set, case);
+        let loaded = load("small-128", std::slice::from_ref(&overlap), 1, Purpose::Settings);
+        let path = out(&format!("steps-{case}"));
+        let order = Order { loaded: &loaded, engine: Engine::Analytic, set: &[], out: &path };
+        let found = calibrate(&summary, &order, &mut Watch::default()).expect("it is determined");
+        std::fs::remove_file(path).expect("it was written");
+        for (key, truth) in truth {
+            let one = found.constants.iter().find(|one| one.key == key);
+            let Some(one) = one else {
+                let is_refused = found.refused.iter().any(|one| one.key == key);
+                assert!(is_refused && key == "software.tensor_exposed", "case {case}: {found:?}");
+                continue;
+            };
+            held += u32::from(one.low <= truth && truth <= one.high);
+            all += 1;
+            assert!((one.value / truth - 1.0).abs() < 0.3, "case {case}: {one:?} for {truth}");
+        }
+    }
+    assert!((17..=23).contains(&all), "{all}");
+    assert!(
+        0.85 * f64::from(all) <= f64::from(held),
+        "{held} of {all} were within their 95 % intervals"
+    );
 }

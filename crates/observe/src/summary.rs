@@ -12,7 +12,7 @@ use crate::capture::Wire;
 use crate::counter::CounterRow;
 use crate::observed::{
     Benchmark, FabricFile, Finding, Host, Kind, Neighbour, NetLines, Observed, Packets, Run,
-    Source, Times, Trace,
+    Source, Step, Times, Trace,
 };
 
 mod load;
@@ -56,6 +56,9 @@ pub struct Summary {
     /// Steps of training.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<StepsSummary>,
+    /// The same one by one.
+    #[serde(skip)]
+    pub step_list: Vec<Step>,
     /// Traces of profilers, one for each rank.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub traces: Vec<Trace>,
@@ -265,6 +268,7 @@ impl Summary {
             flows: flows(observed),
             runs: observed.runs.clone(),
             steps: steps(observed),
+            step_list: observed.steps.clone(),
             traces: observed.traces.clone(),
             stragglers: stragglers::list(&observed.arrivals).0,
             packets: observed.packets.clone(),

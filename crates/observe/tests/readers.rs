@@ -215,3 +215,78 @@ fn a_cut_rocpd_database_says_so() {
         drop(read_bytes("x.db", &damaged));
     }
 }
+
+/// What other tools and versions make of the same: each gives its figures.
+#[test]
+fn variants_of_counters_are_read() {
+    let cases = [
+        (r#"{"SAI_PORT_STAT_PFC_3_RX_PKTS":"15437"}"#, "", "SAI_PORT_STAT_PFC_3_RX_PKTS", 15437.0),
+        (
+            r#"[{"source":"s:8080","timestamp":17,"updates":[{"Path":"COUNTERS/Ethernet0",
+                "values":{"COUNTERS/Ethernet0":{"SAI_PORT_STAT_IF_OUT_OCTETS":"999"}}}]}]"#,
+            "Ethernet0",
+            "SAI_PORT_STAT_IF_OUT_OCTETS",
+            999.0,
+        ),
+        (
+            r#"[{"ifindex":0,"ifname":"mlx5_0","port":1,"np_cnp_sent":77}]"#,
+            "mlx5_0/1",
+            "np_cnp_sent",
+            77.0,
+        ),
+        (
+            "For namespace :\n     Port    TxQ    Counter/pkts\n\
+             ---------  -----  --------------\nEthernet0    UC3          12,345\n",
+            "Ethernet0|UC3",
+            "Counter/pkts",
+            12345.0,
+        ),
+    ];
+    for (text, device, name, value) in cases {
+        let observed = read(text);
+        let found: Vec<_> =
+            observed.counters.iter().map(|c| (&*c.device, &*c.name, c.value)).collect();
+        assert_eq!(found, [(device, name, value)], "{text}");
+    }
+}
+
+#[test]
+fn neighbours_come_from_eos_and_from_keys() {
+    let eos = "Port          Neighbor Device ID       Neighbor Port ID    TTL\n\
+               ---------- ------------------------ ---------------------- ---\n\
+               Et1           spine1.lab               Ethernet3           120\n";
+    let keys = "lldp.eth0.via=LLDP\nlldp.eth0.chassis.name=spine1.lab\n\
+                lldp.eth0.port.ifname=Ethernet3\n";
+    for (text, local) in [(eos, "Et1"), (keys, "eth0")] {
+        let neighbours = read(text).neighbours;
+        let found: Vec<_> = neighbours.iter().map(|n| (&*n.local, &*n.system, &*n.port)).collect();
+        assert_eq!(found, [(local, "spine1.lab", "Ethernet3")], "{text}");
+    }
+}
+
+#[test]
+fn slurms_yaml_is_counted() {
+    let text = "- topology: t\n  tree:\n    switches:\n      - switch: top\n        children: s[0-1]\n\
+                \x20     - switch: s0\n        nodes: n[1-4]\n      - switch: s1\n        nodes: n[5-8]\n";
+    let fabrics = read(text).fabrics;
+    assert_eq!((fabrics[0].kind, fabrics[0].switches, fabrics[0].hosts), ("Slurm", 3, 8));
+}
+
+/// In nccl-tests' JSON a process lists its first GPU alone; rccl-tests' tables of MPI builds have
+/// one name too few.
+#[test]
+fn benchmarks_of_many_gpus_in_a_process_are_counted() {
+    let json = r#"{"version":4,"args":["./all_reduce_perf"],"nccl_version":"2.30.7","config":
+        {"nthreads":1,"ngpus":8,"minimum_bytes":8,"devices":[{"hostname":"a","device_hex":"1b"},
+        {"hostname":"b","device_hex":"1b"}]},"results":[{"size":1048576,"out_of_place":
+        {"time":50.0,"bus_bw":39.3}}],"end_time":"x"}"#;
+    let summary = Summary::of(&read(json));
+    assert_eq!((summary.cluster.ranks, summary.cluster.gpus_per_node), (Some(16), Some(8)));
+    for row in ["all_reduce,0,2", "0,all_reduce,2"] {
+        let head = "name,nodes,ranks,ranksPerNode,gpusPerRank,size,type,redop,inPlace,time,algBw,\
+                    busBw,#wrong";
+        let text = format!("{head}\n{row},16,8,1,1048576,float,sum,0,50,20.97,39.3,0\n");
+        let rows = Summary::of(&read(&text)).collectives;
+        assert_eq!((rows[0].kind, rows[0].ranks), (Kind::AllReduce, Some(16)), "{text}");
+    }
+}

@@ -199,7 +199,11 @@ impl<'a, 'n> Costing<'a, 'n> {
     }
 
     pub(crate) fn kernels(&self, kernels: &[Kernel]) -> Span {
-        Timer::measured().total(kernels, self.rates)
+        let measured = Timer::measured().total(kernels, self.rates);
+        match self.overheads.kernel_time {
+            1.0 => measured,
+            factor => scaled(measured, factor),
+        }
     }
 
     pub(crate) fn call(&mut self, call: &Call) -> Result<Span, Unserved> {

@@ -23,6 +23,9 @@ pub struct Overheads {
     pub compute_slowdown: f64,
     /// Starting one collective or message in a stream of kernels, and finding all ranks there.
     pub collective: Span,
+    /// How long kernels take, over those that were measured: what a slower clock, cooling or
+    /// software do to all of them.
+    pub kernel_time: f64,
     /// SMs that expert-parallel kernels keep for themselves while they run beside computation.
     pub expert_sms: u32,
 }
@@ -42,6 +45,8 @@ impl Default for Overheads {
             // graph's launch gap of 1 to 2 µs; nccl-tests' further 16 µs are the host's launch,
             // which a stream of kernels hides.
             collective: Span::from_us(10),
+            // As measured.
+            kernel_time: 1.0,
             // DeepSeek-V3 (arXiv 2412.19437) section 3.2.2 and the public training trace
             // (deepseek-ai/profile-data): grids of 20 blocks.
             expert_sms: 20,
@@ -56,6 +61,7 @@ impl Ranged for Overheads {
             check.share("tensor_exposed", share);
         }
         check.within("compute_slowdown", self.compute_slowdown, [0.0, 100.0]);
+        check.within("kernel_time", self.kernel_time, [0.001, 1000.0]);
         check.at_most("collective", self.collective, Span::from_ms(10_000));
         check.at_most("expert_sms", self.expert_sms, 1024);
     }
@@ -87,6 +93,7 @@ impl Overheads {
             tensor_exposed: Some(0.0),
             compute_slowdown: 0.0,
             collective: Span::ZERO,
+            kernel_time: 1.0,
             expert_sms: 0,
         }
     }

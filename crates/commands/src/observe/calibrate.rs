@@ -18,6 +18,7 @@ use units::{Bytes, Rate, Span};
 
 use super::beside::{self, Point, mean};
 use super::fit::{Fitted, Scale, fit};
+use super::steps;
 use crate::engine::{self, Engine};
 use crate::failure::Failure;
 use crate::files::save_text;
@@ -188,7 +189,7 @@ pub struct Constant {
     /// What it is.
     pub what: &'static str,
     #[serde(skip)]
-    written: String,
+    pub(super) written: String,
 }
 
 /// A constant that the observations do not determine.
@@ -268,6 +269,10 @@ impl Bench<'_, '_> {
             let why = format!("{} observations are too few for it", points.len());
             refused.push(Refused { key: knob.key(), why });
         }
+        if points.is_empty() {
+            let empty = Fitted { values: vec![], intervals: vec![], residuals: vec![] };
+            return Ok((knobs, empty, refused));
+        }
         loop {
             let found = self.fit(&knobs, points)?;
             let verdicts = knobs.iter().enumerate().map(|(at, (knob, _))| {
@@ -328,7 +333,8 @@ pub fn calibrate(
     let (all, _) = beside::points(summary, loaded);
     let each = all.len().div_ceil(MOST_POINTS).max(1);
     let points: Vec<Point> = all.into_iter().step_by(each).collect();
-    if points.len() <= SPARE {
+    let has_steps = loaded.job.is_some() && !summary.step_list.is_empty();
+    if points.len() <= SPARE && !has_steps {
         return Err(Failure::Run(format!(
             "nothing can be calibrated: {} collectives with sizes, ranks and times that this \
              scenario has were observed, and {} are needed",
@@ -338,7 +344,7 @@ pub fn calibrate(
     }
     let mut bench = Bench { loaded, engine: order.engine, watch };
     let before = bench.predict(&[], &[], &points)?;
-    let (knobs, found, refused) = bench.determine(&points)?;
+    let (knobs, found, mut refused) = bench.determine(&points)?;
     let (held_back, held_back_error) = bench.hold_back(&knobs, &points)?;
     let errors: Vec<f64> = found.residuals.iter().map(|r| (-r).exp() - 1.0).collect();
     let error_of = |logs: &[f64]| {
@@ -361,8 +367,22 @@ pub fn calibrate(
         ranks: point.ranks,
         error: *error,
     };
+    let mut fitted = loaded.clone();
+    for ((knob, _), value) in knobs.iter().zip(&found.values) {
+        knob.set(&mut fitted, *value);
+    }
+    let edge = |((knob, _), [_, high]): (&Start, &[f64; 2])| {
+        let mut edge = fitted.clone();
+        knob.set(&mut edge, *high);
+        edge
+    };
+    let edges = knobs.iter().zip(&found.intervals).map(edge).collect();
+    let mut constants: Vec<Constant> = knobs.iter().enumerate().map(constant).collect();
+    let from_steps = steps::fit(summary, fitted, edges, order.engine, watch)?;
+    constants.extend(from_steps.constants);
+    refused.extend(from_steps.refused);
     let calibration = Calibration {
-        constants: knobs.iter().enumerate().map(constant).collect(),
+        constants,
         refused,
         held_back_error,
         held_back,

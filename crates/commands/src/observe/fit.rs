@@ -250,7 +250,7 @@ fn unknown(slopes: &[Vec<f64>]) -> Vec<f64> {
 
 /// The 97.5 % quantile of Student's distribution (Abramowitz and Stegun 26.7.5; exact for one and
 /// two degrees of freedom).
-fn student_975(freedom: f64) -> f64 {
+pub(super) fn student_975(freedom: f64) -> f64 {
     if freedom < 1.5 {
         return 12.706;
     }

@@ -1,4 +1,4 @@
-//! The fabric as other tools tell it: `ibnetdiscover` and Slurm's `topology.conf`.
+//! The fabric as other tools tell it: `ibnetdiscover`, Slurm's `topology.conf` and `topology.yaml`.
 //!
 //! A scenario reads these files itself (`fabric.file`); here is counted what is in them, and they
 //! are remembered for a scenario that is made of all files.
@@ -29,6 +29,17 @@ pub const SLURM: Format = Format {
         text.lines().any(|line| is_key(line.trim_start()))
     },
     read: slurm,
+};
+/// Slurm's `topology.yaml`.
+pub const SLURM_YAML: Format = Format {
+    name: "Slurm topology.yaml",
+    unit: "lines",
+    recognises: |input| {
+        let text = input.head_text();
+        let has = |word: &str| text.lines().any(|line| line.trim_start().starts_with(word));
+        has("- topology:") && (has("tree:") || has("block:") || has("flat:"))
+    },
+    read: slurm_yaml,
 };
 
 fn ibnetdiscover(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
@@ -69,6 +80,25 @@ fn slurm(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadErr
         fabric.switches += 1;
         let nodes = line.split("Nodes=").nth(1).and_then(|rest| rest.split_whitespace().next());
         fabric.hosts += nodes.map_or(0, names);
+    }
+    reading.observed.fabrics.push(fabric);
+    Ok(())
+}
+
+fn slurm_yaml(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
+    let mut fabric = new("Slurm", input);
+    while let Some((_, line)) = input.next_line()? {
+        let line = String::from_utf8_lossy(line).into_owned();
+        let line = line.trim().trim_start_matches("- ");
+        match line.split_once(':') {
+            Some(("switch" | "block", name)) if !name.trim().is_empty() => fabric.switches += 1,
+            Some(("nodes", list)) => fabric.hosts += names(list.trim().trim_matches('"')),
+            _ => {
+                reading.source.skipped += u64::from(!line.is_empty() && !line.starts_with('#'));
+                continue;
+            }
+        }
+        reading.source.read += 1;
     }
     reading.observed.fabrics.push(fabric);
     Ok(())

@@ -14,11 +14,11 @@ mod sonic;
 mod tools;
 mod topology;
 
-pub use fabric::{IBNETDISCOVER, SLURM};
+pub use fabric::{IBNETDISCOVER, SLURM, SLURM_YAML};
 pub use prometheus::{FORMAT as PROMETHEUS, Labels, parse as parse_sample};
 pub use sonic::{JSON as SONIC_JSON, TABLES as SONIC_TABLES};
 pub use tools::{ETHTOOL, PERFQUERY, RDMA, SYSFS};
-pub use topology::{LLDP_JSON, LLDP_LIST, LLDP_TABLE, SMI};
+pub use topology::{LLDP_JSON, LLDP_KEYS, LLDP_LIST, LLDP_TABLE, SMI};
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -21,9 +21,10 @@ pub const JSON: Format = Format {
     unit: "counters",
     recognises: |input| {
         let head = input.head();
-        let begins = head.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
+        let first = head.iter().find(|byte| !byte.is_ascii_whitespace());
         let says = |word: &str| find(head, word.as_bytes()).is_some();
-        begins && (says("\"SAI_") || says("\"totalpacket\"") || says("\"Ethernet0:0\""))
+        let known = ["\"SAI_", "\"PFC_WD_", "\"totalpacket\"", "\"Ethernet0:0\""];
+        matches!(first, Some(b'{' | b'[')) && known.iter().any(|word| says(word))
     },
     read: read_json,
 };
@@ -79,7 +80,7 @@ fn read_tables(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), R
         }
         if line.trim().is_empty() {
             places.clear();
-        } else if line.trim_end().ends_with(':') {
+        } else if line.trim_end().ends_with(':') && !line.starts_with("For namespace") {
             line.trim().trim_end_matches(':').clone_into(&mut title);
         }
         if places.len() < 2 {
@@ -144,6 +145,12 @@ fn read_json(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Rea
     let bytes = whole(input)?;
     let value: Value = serde_json::from_slice(&bytes)
         .map_err(|error| ReadError::at(error.line() as u64, error.to_string()))?;
+    // What gNMI answers for one port is its counters alone; clients put messages around them.
+    let is_bare = |(_, inside): (&String, &Value)| !inside.is_object();
+    if value.is_array() || value.as_object().is_some_and(|all| all.iter().all(is_bare)) {
+        leaves("", &value, reading);
+        return Ok(());
+    }
     let all = value.as_object().into_iter().flatten();
     // A dump of the database has maps from names to numbers beside the counters.
     let is_dump = all.clone().any(|(key, _)| key.starts_with("COUNTERS:"));
@@ -163,10 +170,23 @@ fn read_json(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Rea
     Ok(())
 }
 
+/// Names in messages of gNMI's clients that are no part of a port's name.
+const ENVELOPE: [&str; 4] = ["updates", "values", "COUNTERS", "timestamp"];
+
 fn leaves(device: &str, value: &Value, reading: &mut Reading<'_>) {
+    for inside in value.as_array().into_iter().flatten() {
+        leaves(device, inside, reading);
+    }
     for (name, inside) in value.as_object().into_iter().flatten() {
+        let name = name.trim_start_matches("COUNTERS/");
+        let is_envelope = ENVELOPE.contains(&name);
         match inside {
+            Value::Object(_) | Value::Array(_) if is_envelope => leaves(device, inside, reading),
+            Value::Object(_) | Value::Array(_) if device.is_empty() => {
+                leaves(name, inside, reading)
+            }
             Value::Object(_) => leaves(&format!("{device}|{name}"), inside, reading),
+            _ if is_envelope => reading.source.skipped += 1,
             Value::String(text) => match number(text) {
                 Some(value) => add(reading, device, name, value, 0),
                 None => reading.source.skipped += 1,

@@ -1,10 +1,12 @@
 //! What tools of a server print: `ethtool -S`, `rdma statistic`, `perfquery`, sysfs in a `ttar`.
 
 use memchr::memmem::find;
+use serde_json::{Map, Value};
 
 use super::{add, number};
 use crate::format::{Format, Reading};
 use crate::input::{Input, ReadError};
+use crate::records::whole;
 
 /// `ethtool -S`.
 pub const ETHTOOL: Format = Format {
@@ -13,12 +15,15 @@ pub const ETHTOOL: Format = Format {
     recognises: |input| find(input.head(), b"NIC statistics:").is_some(),
     read: ethtool,
 };
-/// `rdma statistic`.
+/// `rdma statistic`, also with `-j`.
 pub const RDMA: Format = Format {
     name: "rdma statistics",
     unit: "counters",
     recognises: |input| {
         let text = input.head_text();
+        if text.trim_start().starts_with('[') {
+            return text.contains("\"ifname\"") && text.contains("\"port\"");
+        }
         let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
         let words: Vec<&str> = first.split_whitespace().take(4).collect();
         matches!(words[..], ["link", device, _, value]
@@ -68,6 +73,9 @@ fn ethtool(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadE
 }
 
 fn rdma(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
+    if input.head().trim_ascii_start().starts_with(b"[") {
+        return rdma_json(input, reading);
+    }
     while let Some((line_number, line)) = input.next_line()? {
         let line = String::from_utf8_lossy(line).into_owned();
         let mut words = line.split_whitespace();
@@ -81,6 +89,23 @@ fn rdma(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadErro
                 Some(value) => add(reading, &device, name, value, line_number),
                 None => reading.problem(line_number, &format!("`{name} {value}` is no counter")),
             }
+        }
+    }
+    Ok(())
+}
+
+/// A list of links, each an object: who it is, and counters.
+fn rdma_json(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
+    let bytes = whole(input)?;
+    let links: Vec<Map<String, Value>> = serde_json::from_slice(&bytes)
+        .map_err(|error| ReadError::at(error.line() as u64, error.to_string()))?;
+    for link in links {
+        let name = link.get("ifname").and_then(Value::as_str).unwrap_or_default();
+        let port = link.get("port").and_then(Value::as_u64);
+        let device = port.map_or(name.to_owned(), |port| format!("{name}/{port}"));
+        let counters = link.iter().filter(|(key, _)| !["ifindex", "port"].contains(&key.as_str()));
+        for (key, value) in counters.filter_map(|(key, value)| Some((key, value.as_f64()?))) {
+            add(reading, &device, key, value, 0);
         }
     }
     Ok(())

@@ -10,13 +10,14 @@ use crate::input::{Input, ReadError};
 use crate::observed::{Links, Neighbour, Quote};
 use crate::records::whole;
 
-/// `show lldp table` of SONiC, `show lldp neighbors` of NX-OS.
+/// `show lldp table` of SONiC, `show lldp neighbors` of NX-OS and EOS.
 pub const LLDP_TABLE: Format = Format {
     name: "LLDP table",
     unit: "neighbours",
     recognises: |input| {
         let head = input.head();
         find(head, b"RemotePortID").is_some()
+            || find(head, b"Neighbor Port ID").is_some()
             || find(head, b"Device ID").is_some() && find(head, b"Local Intf").is_some()
     },
     read: table,
@@ -27,6 +28,16 @@ pub const LLDP_LIST: Format = Format {
     unit: "neighbours",
     recognises: |input| find(input.head(), b"LLDP neighbors:").is_some(),
     read: list,
+};
+/// `lldpctl -f keyvalue`.
+pub const LLDP_KEYS: Format = Format {
+    name: "LLDP neighbours as keys",
+    unit: "neighbours",
+    recognises: |input| {
+        let text = input.head_text();
+        text.lines().any(|line| line.starts_with("lldp.") && line.contains(".chassis."))
+    },
+    read: keys,
 };
 /// `lldpctl -f json` and `-f json0`.
 pub const LLDP_JSON: Format = Format {
@@ -60,7 +71,7 @@ fn push(reading: &mut Reading<'_>, mut neighbour: Neighbour) {
 fn table(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
     // Where each column begins, by its name; and the beginning of a line that was wrapped.
     let mut begins: Vec<usize> = Vec::new();
-    let mut is_nxos = false;
+    let (mut is_nxos, mut is_eos) = (false, false);
     let mut wrapped = String::new();
     while let Some((_, line)) = input.next_line()? {
         let line = String::from_utf8_lossy(line).into_owned();
@@ -79,6 +90,22 @@ fn table(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadErr
             continue;
         }
         let is_rule = line.trim_start().starts_with("---");
+        if line.contains("Neighbor Port ID") {
+            is_eos = true;
+            continue;
+        }
+        if is_eos {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            // The last word is the time to live; a rule has none.
+            if let [local, system @ .., port, ttl] = &words[..]
+                && ttl.parse::<u32>().is_ok()
+            {
+                let (local, port) = ((*local).to_owned(), (*port).to_owned());
+                let system = system.join(" ");
+                push(reading, Neighbour { local, system, port, ..Neighbour::default() });
+            }
+            continue;
+        }
         if begins.len() < 5 || is_rule || line.trim().is_empty() || line.starts_with("Total") {
             continue;
         }
@@ -145,6 +172,29 @@ fn list(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadErro
     if let Some(done) = current {
         push(reading, done);
     }
+    Ok(())
+}
+
+/// `lldp.PORT.chassis.name=NAME`: ports may have dots.
+fn keys(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
+    let mut found: BTreeMap<String, Neighbour> = BTreeMap::new();
+    while let Some((_, line)) = input.next_line()? {
+        let line = String::from_utf8_lossy(line).into_owned();
+        let Some((key, value)) = line.trim().split_once('=') else { continue };
+        let Some(key) = key.strip_prefix("lldp.") else { continue };
+        let about = |part: &str| key.find(part).map(|at| (&key[..at], &key[at + part.len()..]));
+        let Some((local, name)) = about(".chassis.").or_else(|| about(".port.")) else { continue };
+        let neighbour = found.entry(local.to_owned()).or_default();
+        local.clone_into(&mut neighbour.local);
+        match (name, key.contains(".chassis.")) {
+            ("name", true) => value.clone_into(&mut neighbour.system),
+            ("mac" | "ifname" | "local", true) => value.clone_into(&mut neighbour.chassis),
+            ("ifname" | "mac" | "local", false) => value.clone_into(&mut neighbour.port),
+            ("descr", false) => value.clone_into(&mut neighbour.description),
+            _ => {}
+        }
+    }
+    found.into_values().for_each(|neighbour| push(reading, neighbour));
     Ok(())
 }
 

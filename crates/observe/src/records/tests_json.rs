@@ -80,6 +80,9 @@ fn read_nccl(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Rea
     }
     let config = &file["config"];
     let devices = config["devices"].as_array();
+    // The list has the first rank of each process; each process has so many.
+    let number = |key: &str| float(&config[key]).filter(|n| (1.0..=1e3).contains(n));
+    let each = number("nthreads").unwrap_or(1.0) * number("ngpus").unwrap_or(1.0);
     let mut hosts: BTreeMap<String, u64> = BTreeMap::new();
     for device in devices.into_iter().flatten() {
         let Some(host) = device["hostname"].as_str() else { continue };
@@ -87,15 +90,13 @@ fn read_nccl(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Rea
         let entry = reading.observed.cluster.hosts.entry(host.to_owned()).or_default();
         entry.is_certain = true;
         if let Some(gpu) = text(&device["device_hex"]).or_else(|| text(&device["device"])) {
-            entry.benchmark_gpus.insert(gpu);
+            let all = (0..each as u32).map(|other| format!("{gpu}+{other}"));
+            entry.benchmark_gpus.extend(all);
         }
         if let Some(gpu) = device["device_info"].as_str() {
             reading.observed.cluster.gpu_names.insert(gpu.to_owned());
         }
     }
-    // The list has the first rank of each process; each process has so many.
-    let number = |key: &str| float(&config[key]).filter(|n| (1.0..=1e6).contains(n));
-    let each = number("nthreads").unwrap_or(1.0) * number("ngpus").unwrap_or(1.0);
     let listed = devices.map_or(0, Vec::len) as f64;
     table.ranks = (0.0 < listed).then_some((listed * each) as u32);
     table.nodes = u32::try_from(hosts.len()).ok().filter(|nodes| 0 < *nodes);
@@ -201,11 +202,12 @@ fn read_csv(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Read
             names = cells.into_iter().map(str::to_owned).collect();
             continue;
         }
-        // Builds with MPI wrote one name too few: `numCycle` behind the first.
+        // Builds with MPI wrote one name too few: `numCycle`, before or behind the collective's.
         let missing = usize::from(cells.len() == names.len() + 1);
+        let begin = usize::from(cells.first().is_some_and(|cell| Kind::of(cell).is_some()));
         let get = |key: &str| {
             let place = names.iter().position(|name| name == key)?;
-            cells.get(if 1 <= place { place + missing } else { place }).map(|c| (*c).to_owned())
+            cells.get(if begin <= place { place + missing } else { place }).map(|c| (*c).to_owned())
         };
         match rows.add(get) {
             Some(()) => reading.source.read += 1,

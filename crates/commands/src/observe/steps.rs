@@ -1,0 +1,259 @@
+//! Constants of the software around a step, from what profilers recorded of steps.
+//!
+//! * Kernels: what a rank computed over what it should compute, on average over ranks and steps.
+//! * Jitter: draws of servers are exponential, so the mean above the least of them is the mean
+//!   draw, and its interval is that of a chi-squared distribution.
+//! * Overlap: the rank that comes last waits for nobody, so what is exposed on it is communication
+//!   alone; the share of overlapped tensor-parallel exchanges that makes the prediction the same.
+//!
+//! Where it departs from reality: whatever else makes servers unequal counts as jitter, and that
+//! computation beside communication is slower cannot be told from slow kernels.
+
+use std::collections::BTreeMap;
+
+use ::observe::Summary;
+use job::Axis;
+use scenario::Loaded;
+use step::breakdown::busiest_stage;
+
+use super::calibrate::{Constant, Refused};
+use super::fit::student_975;
+use crate::Drawing;
+use crate::engine::Engine;
+use crate::failure::Failure;
+use crate::files::profile::{parts_of, ranks_by_server};
+use crate::packets::Patience;
+use crate::run_job::{self, Options};
+use crate::seeds::Repeat;
+
+/// Fewer steps of servers than this determine nothing.
+const FEWEST: usize = 8;
+/// The widest interval of jitter that is believed, as in the fit of collectives.
+const WIDEST: f64 = 0.5;
+/// Halvings of the share that stays exposed.
+const HALVINGS: usize = 14;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct FromSteps {
+    pub(super) constants: Vec<Constant>,
+    pub(super) refused: Vec<Refused>,
+}
+
+/// What profilers saw of one kind of rank: by server and step computation, by step communication
+/// that nothing hides on the rank on which it is least, in seconds.
+struct Seen {
+    compute: BTreeMap<(u64, u64), f64>,
+    exposed: BTreeMap<u64, f64>,
+    servers: usize,
+}
+
+/// What is predicted of the rank that computes longest.
+struct Predicted {
+    compute: f64,
+    exposed: f64,
+    stage: u32,
+}
+
+fn predict(
+    loaded: &Loaded,
+    engine: Engine,
+    watch: &mut packetsim::Watch<'_>,
+) -> Result<Predicted, Failure> {
+    let (patience, drawing) = (Patience::Usual, Drawing::Omitted);
+    let options = Options { engine, patience, drawing, ask_what_if: false, whole: false };
+    let mut found = Predicted { compute: 0.0, exposed: 0.0, stage: 0 };
+    run_job::run_and(loaded, &options, Repeat::ONCE, watch, |_, prediction| {
+        let (compute, exposed) = parts_of(&prediction.breakdown);
+        found = Predicted { compute, exposed, stage: busiest_stage(&prediction.line) };
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+fn seen(summary: &Summary, loaded: &Loaded, engine: Engine, stage: u32) -> Result<Seen, Failure> {
+    let world = run_job::world(loaded, engine)?;
+    let each = world.fabric().gpus_per_node().max(1) as u64;
+    let layout = &world.job.layout;
+    let mut sums: BTreeMap<(u64, u64), (f64, f64)> = BTreeMap::new();
+    let mut exposed: BTreeMap<u64, f64> = BTreeMap::new();
+    for step in &summary.step_list {
+        let Some(rank) = step.rank.map(u64::from).filter(|rank| *rank < layout.gpus()) else {
+            continue;
+        };
+        let compute = step.compute_s.filter(|seconds| 0.0 < *seconds);
+        let own = u64::from(stage) == layout.coordinates(rank).pp;
+        let Some(compute) = compute.filter(|_| own) else { continue };
+        let sum = sums.entry((world.placement.gpu(rank) / each, step.number)).or_default();
+        *sum = (sum.0 + compute, sum.1 + 1.0);
+        if let Some(seconds) = step.exposed_s {
+            let least = exposed.entry(step.number).or_insert(seconds);
+            *least = least.min(seconds);
+        }
+    }
+    let compute = sums.into_iter().map(|(key, (sum, count))| (key, sum / count)).collect();
+    Ok(Seen { compute, exposed, servers: ranks_by_server(&world).len() })
+}
+
+/// Fits what the steps determine; `loaded` already has what collectives determine, and `edges`
+/// have one constant of those at the end of its interval each.
+pub(super) fn fit(
+    summary: &Summary,
+    mut loaded: Loaded,
+    mut edges: Vec<Loaded>,
+    engine: Engine,
+    watch: &mut packetsim::Watch<'_>,
+) -> Result<FromSteps, Failure> {
+    let mut found = FromSteps::default();
+    if loaded.job.is_none() || summary.step_list.is_empty() {
+        return Ok(found);
+    }
+    let nominal = predict(&loaded, engine, watch)?;
+    let seen = seen(summary, &loaded, engine, nominal.stage)?;
+    let ratios: Vec<f64> = seen.compute.values().map(|s| s / nominal.compute).collect();
+    if ratios.len() < FEWEST {
+        let why = format!("{} steps of ranks that compute are too few for it", ratios.len());
+        found.refused.push(Refused { key: "software.kernel_time", why });
+        return Ok(found);
+    }
+    let factor = loaded.scenario.software.kernel_time;
+    let [mean, half] = mean_of(&ratios);
+    for edge in &mut edges {
+        edge.scenario.software.kernel_time = factor * mean;
+    }
+    loaded.scenario.software.kernel_time = factor * (mean + half);
+    edges.push(loaded.clone());
+    loaded.scenario.software.kernel_time = factor * mean;
+    found.constants.push(Constant {
+        key: "software.kernel_time",
+        value: factor * mean,
+        low: factor * (mean - half),
+        high: factor * (mean + half),
+        unit: "",
+        what: "how long kernels take, over those that were measured",
+        written: format!("{:.6}", factor * mean),
+    });
+    jitter(&ratios, mean, &seen, &mut found);
+    overlap(&loaded, &edges, engine, &seen, watch, &mut found)?;
+    Ok(found)
+}
+
+/// The mean, and the half-width of its 95 % interval.
+fn mean_of(values: &[f64]) -> [f64; 2] {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    let freedom = (n - 1.0).max(1.0);
+    [mean, student_975(freedom) * (squares / freedom / n).sqrt()]
+}
+
+fn jitter(ratios: &[f64], mean: f64, seen: &Seen, found: &mut FromSteps) {
+    let key = "jitter.mean";
+    let refuse = |why: String| Refused { key, why };
+    let mut servers: Vec<u64> = seen.compute.keys().map(|(server, _)| *server).collect();
+    servers.dedup();
+    if servers.len() < 2 {
+        let why = format!("traces of {} of {} servers do not show it", servers.len(), seen.servers);
+        return found.refused.push(refuse(why));
+    }
+    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    let n = ratios.len() as f64;
+    let value = (mean - least) * n / (n - 1.0) / mean;
+    let freedom = 2.0 * (n - 1.0);
+    let [low, high] = [1.0, -1.0].map(|side| value * freedom / chi_squared(freedom, side));
+    let half = 0.5 * (high - low) / value.max(f64::MIN_POSITIVE);
+    if !(half < WIDEST) {
+        let why = format!("its 95 % interval would be ±{:.0} %", 100.0 * half);
+        return found.refused.push(refuse(why));
+    }
+    found.constants.push(Constant {
+        key,
+        value,
+        low,
+        high,
+        unit: "",
+        what: "how much slower a server computes in a step, on average",
+        written: format!("{value:.6}"),
+    });
+}
+
+/// The 97.5 % quantile of a chi-squared distribution, or its 2.5 % quantile with -1 (Wilson and
+/// Hilferty, 1931).
+fn chi_squared(freedom: f64, side: f64) -> f64 {
+    let part = 2.0 / (9.0 * freedom);
+    freedom * (1.0 - part + side * 1.959_964 * part.sqrt()).powi(3)
+}
+
+/// The share of overlapped tensor-parallel exchanges that stays exposed.
+fn overlap(
+    loaded: &Loaded,
+    edges: &[Loaded],
+    engine: Engine,
+    seen: &Seen,
+    watch: &mut packetsim::Watch<'_>,
+    found: &mut FromSteps,
+) -> Result<(), Failure> {
+    let key = "software.tensor_exposed";
+    let job = loaded.job.as_ref();
+    if !job.is_some_and(|job| job.parallel.overlap.contains(&Axis::Tp) && 1 < job.layout.tp) {
+        let why = "the job does not overlap tensor-parallel communication".to_owned();
+        found.refused.push(Refused { key, why });
+        return Ok(());
+    }
+    let steps: Vec<f64> = seen.exposed.values().copied().collect();
+    let [mean, half] = mean_of(&steps);
+    let mut exposed_at = |loaded: &Loaded, share: f64| {
+        let mut trial = loaded.clone();
+        trial.scenario.software.tensor_exposed = Some(share);
+        predict(&trial, engine, watch).map(|predicted| predicted.exposed)
+    };
+    let [none, all] = [exposed_at(loaded, 0.0)?, exposed_at(loaded, 1.0)?];
+    if steps.len() < FEWEST || !(none..all).contains(&mean) {
+        let why = format!(
+            "{} steps with {mean:.4} s exposed, and it would be {none:.4} to {all:.4} s",
+            steps.len()
+        );
+        found.refused.push(Refused { key, why });
+        return Ok(());
+    }
+    let (mut low, mut high) = (0.0, 1.0);
+    for _ in 0..HALVINGS {
+        let middle = f64::midpoint(low, high);
+        match exposed_at(loaded, middle)? < mean {
+            true => low = middle,
+            false => high = middle,
+        }
+    }
+    let value = f64::midpoint(low, high);
+    // What the other constants leave open, this one does too.
+    let mut squares = half.powi(2);
+    for edge in edges {
+        squares += (exposed_at(edge, value)? - mean).powi(2);
+    }
+    let half = squares.sqrt() / (all - none);
+    let (low, high) = ((value - half).max(0.0), (value + half).min(1.0));
+    found.constants.push(Constant {
+        key,
+        value,
+        low,
+        high,
+        unit: "",
+        what: "the share of overlapped tensor-parallel exchanges that stays exposed",
+        written: format!("{value:.4}"),
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::chi_squared;
+
+    /// Oracle: tables of the distribution.
+    #[test]
+    fn quantiles_are_those_of_tables() {
+        for (freedom, low, high) in [(10.0, 3.247, 20.483), (50.0, 32.357, 71.420)] {
+            assert!((chi_squared(freedom, -1.0) / low - 1.0).abs() < 0.01, "{freedom}");
+            assert!((chi_squared(freedom, 1.0) / high - 1.0).abs() < 0.01, "{freedom}");
+        }
+    }
+}
