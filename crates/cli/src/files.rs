@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use commands::Failure;
 use commands::files::capture::{USUAL_LIMIT, Wanted};
 use commands::files::film::{Film, Reel};
-use commands::files::{Links, RequestedFile, flows, metrics, perfetto};
+use commands::files::{Links, RequestedFile, flows, metrics, perfetto, profile};
 use commands::files::{refuse_one_for_two, save, save_bytes, save_table, series_of_step};
 use commands::run_traffic::Report;
 use commands::work::Work;
@@ -37,6 +37,15 @@ pub(crate) struct FileArguments {
     /// Write a trace for ui.perfetto.dev: ranks, NICs, links, and arrows for messages
     #[arg(long, value_name = "FILE.pftrace")]
     perfetto: Option<PathBuf>,
+    /// Write what PyTorch's profiler would record of some steps, a file for one rank of each server
+    #[arg(long, value_name = "FOLDER")]
+    profile: Option<PathBuf>,
+    /// How many steps that are
+    #[arg(long, value_name = "N", requires = "profile", default_value_t = 16)]
+    profile_steps: u32,
+    /// How much their exchanges vary from step to step, as a share
+    #[arg(long, value_name = "SHARE", requires = "profile", default_value_t = 0.0)]
+    profile_noise: f64,
     /// Write what ports count under the names of node_exporter, mlx5 and SONiC
     #[arg(long, value_name = "FILE.om")]
     openmetrics: Option<PathBuf>,
@@ -54,7 +63,7 @@ pub(crate) struct FileArguments {
 
 impl FileArguments {
     /// All files that can be asked for.
-    fn asked(&self) -> [RequestedFile<'_>; 7] {
+    fn asked(&self) -> [RequestedFile<'_>; 8] {
         [
             ("--flows-out", self.flows_out.as_ref()),
             ("--links-out", self.links_out.as_ref()),
@@ -63,6 +72,7 @@ impl FileArguments {
             ("--perfetto", self.perfetto.as_ref()),
             ("--openmetrics", self.openmetrics.as_ref()),
             ("--pcap", self.pcap.as_ref()),
+            ("--profile", self.profile.as_ref()),
         ]
     }
 
@@ -91,7 +101,7 @@ impl FileArguments {
 
     /// The closed forms of a job put nothing on links.
     pub(crate) fn refuse_links(&self) -> Result<(), Failure> {
-        let [_, links, series, _, _, metrics, _] = self.asked();
+        let [_, links, series, _, _, metrics, _, _] = self.asked();
         match [links, series, metrics].iter().find(|(_, file)| file.is_some()) {
             None => Ok(()),
             Some((flag, _)) => Err(Failure::Usage(format!(
@@ -125,9 +135,16 @@ impl FileArguments {
     /// Writes what was asked for of a step.
     pub(crate) fn of_step(
         &self,
+        loaded: &Loaded,
         world: &JobWorld<'_>,
         prediction: &Prediction,
     ) -> Result<(), Failure> {
+        if let Some(folder) = self.profile.clone() {
+            let (steps, noise) = (self.profile_steps, self.profile_noise);
+            let wanted = profile::Wanted { folder, steps, noise };
+            let jitter = &loaded.scenario.jitter;
+            profile::write(world, prediction, (jitter, loaded.scenario.seed), &wanted)?;
+        }
         if let Some(path) = &self.series_out {
             save_table(path, &series_of_step(world, prediction))?;
         }
@@ -148,6 +165,10 @@ impl FileArguments {
         loaded: &Loaded,
         (report, work, outcome): (&Report, &Work, &Outcome),
     ) -> Result<(), Failure> {
+        if self.profile.is_some() {
+            let reason = "--profile records the steps of a job, and synthetic traffic has none";
+            return Err(Failure::Usage(reason.to_owned()));
+        }
         if let Some(path) = &self.series_out {
             let series = report.series.as_ref().ok_or_else(|| {
                 let reason = "--series-out writes what --series INTERVAL measures";

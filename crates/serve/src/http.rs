@@ -488,10 +488,7 @@ mod tests {
         let names = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             let scenarios = vec![String::new(); 3];
-            let (name, command) = (String::new(), "compare".to_owned());
-            let (engine, collective, grid) = Default::default();
-            let files = Vec::new();
-            file_names(&Start { name, command, engine, collective, scenarios, names, grid, files })
+            file_names(&Start { command: "compare".to_owned(), scenarios, names, ..Start::default() })
         };
         assert_eq!(names(&[]), ["scenario.toml", "scenario-2.toml", "scenario-3.toml"]);
         let odd = names(&["1 Small job", "../../x", "1 Small job"]);

@@ -152,7 +152,7 @@ impl Arguments {
         let repeat = terminal.repeat(self.seeds);
         let report = terminal.watched(|watch| {
             let also = |world: &JobWorld<'_>, prediction: &Prediction| {
-                self.files.of_step(world, prediction)
+                self.files.of_step(loaded, world, prediction)
             };
             let Some(days) = self.days else {
                 let options = run_job::Options {

@@ -199,7 +199,7 @@ pub fn write(
         let path = wanted.folder.join(format!("rank-{rank}.json"));
         save(&path, |mut out| {
             let about = json!({"rank": rank, "world_size": world.job.layout.gpus()});
-            write!(out, "{{\"schemaVersion\": 1, \"distributedInfo\": {about},\n")?;
+            writeln!(out, "{{\"schemaVersion\": 1, \"distributedInfo\": {about},")?;
             let title = json!({"ph": "M", "name": "process_name", "pid": 0, "ts": 0,
                 "args": {"name": "python"}});
             write!(out, "\"traceEvents\": [\n{title}")?;

@@ -162,7 +162,7 @@ fn jitter(ratios: &[f64], mean: f64, seen: &Seen, found: &mut FromSteps) {
     let freedom = 2.0 * (n - 1.0);
     let [low, high] = [1.0, -1.0].map(|side| value * freedom / chi_squared(freedom, side));
     let half = 0.5 * (high - low) / value.max(f64::MIN_POSITIVE);
-    if !(half < WIDEST) {
+    if half.is_nan() || WIDEST <= half {
         let why = format!("its 95 % interval would be ±{:.0} %", 100.0 * half);
         return found.refused.push(refuse(why));
     }
