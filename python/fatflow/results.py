@@ -227,6 +227,12 @@ class WholeStep(Record):
     operations: int
     """Operations that the engine ran."""
 
+    events: int
+    """Events that it handled for them."""
+
+    looks: int
+    """Links and flows that it looked at to keep rates fair; none on packets."""
+
     actors: int
     """Tensor groups, each one actor with its collectives inside the server as closed forms: exact as
     long as its ranks are alike.

@@ -215,7 +215,8 @@ fn every(
 /// The settings that packets are run with: what they add one by one, the scenario's own last.
 fn packet_columns(loaded: &Loaded) -> Vec<(&'static str, Settings)> {
     let own = loaded.scenario.network.settings.clone();
-    let uncontrolled = Settings { congestion: CcConfig::None(none::Config {}), ..own.clone() };
+    let (congestion, congestion_of_tier) = (CcConfig::None(none::Config {}), Default::default());
+    let uncontrolled = Settings { congestion, congestion_of_tier, ..own.clone() };
     let mut columns = Vec::new();
     let as_run = loaded.settings();
     if as_run.pfc.enabled && !as_run.credits.enabled {
@@ -223,7 +224,7 @@ fn packet_columns(loaded: &Loaded) -> Vec<(&'static str, Settings)> {
         let buffer_of_tier = Default::default();
         columns.push((UNPAUSED, Settings { buffer, buffer_of_tier, ..uncontrolled.clone() }));
     }
-    if own.congestion != uncontrolled.congestion {
+    if own != uncontrolled {
         columns.push((UNCONTROLLED, uncontrolled));
     }
     columns.push(("packet", own));

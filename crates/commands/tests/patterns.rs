@@ -2,6 +2,7 @@
 
 use commands::{Engine, collective, run_traffic};
 use packetsim::Watch;
+use scenario::source::Source;
 use scenario::{Loaded, Purpose, Request, load};
 use traffic::Collective;
 use units::Bytes;
@@ -182,13 +183,17 @@ fn two_sites_are_as_far_on_every_engine() {
         assert_near(time, part / NIC + 2.0 * one_way, 0.05, engine.name());
         assert!(report.findings.iter().any(|told| told.contains("505.1MB")), "{report:?}");
     }
-    let times = Engine::ALL.map(|engine| {
-        let set =
-            ["traffic.pattern=collective", "traffic.bytes=64MiB", "library.algorithm=hierarchical"];
-        run("beside/two-sites", engine, &set).makespan_s.expect("it ends")
-    });
-    for (engine, time) in Engine::ALL.into_iter().zip(times) {
-        assert_near(time, times[1], 0.05, engine.name());
+    // One server at each site, and two.
+    for (gpus, bytes) in [("16", "64MiB"), ("32", "16MiB")] {
+        let (gpus, bytes) = (format!("cluster.gpus={gpus}"), format!("traffic.bytes={bytes}"));
+        let times = Engine::ALL.map(|engine| {
+            let rails = "library.algorithm=hierarchical";
+            let set = ["traffic.pattern=collective", &gpus, &bytes, rails];
+            run("beside/two-sites", engine, &set).makespan_s.expect("it ends")
+        });
+        for (engine, time) in Engine::ALL.into_iter().zip(times) {
+            assert_near(time, times[1], 0.05, engine.name());
+        }
     }
 }
 
@@ -240,4 +245,43 @@ fn measured_demand_without_staleness_is_planned_demand() {
     assert_eq!(measured("10s"), hashed);
     let late = measured("50us");
     assert!(planned < late && late < hashed, "{planned} {late} {hashed}");
+}
+
+/// Two back-ends side by side, each with an incast of its own: the congestion control of the one
+/// does not concern the other, and each incast takes what it takes where all NICs have its.
+#[test]
+fn back_ends_side_by_side_have_their_own_congestion_control() {
+    let part = |name: &str, first: u32, last: u32| {
+        format!(
+            "[[fabric.parts]]\nname = \"{name}\"\nservers = [{first}, {last}]\n\
+             [fabric.parts.fabric]\ntopology = \"clos\"\n"
+        )
+    };
+    let text = format!(
+        "[cluster]\ngpu = \"h100-sxm\"\ngpus = 16\ngpus_per_node = 1\nnics_per_node = 1\n\
+         nic = \"connectx-7\"\n{}{}[traffic]\npattern = \"incast\"\nhosts = 8\n\
+         bytes = \"4MiB\"\nbackground = [{{ pattern = \"incast\", hosts = 8, first = 8, \
+         bytes = \"4MiB\" }}]\n",
+        part("a", 0, 7),
+        part("b", 8, 15)
+    );
+    let with = |set: &[&str]| {
+        let (purpose, text) = (Purpose::Run(Engine::Packet), Source::new("test", text.as_str()));
+        let set = set.iter().map(|one| (*one).to_owned()).collect();
+        load(&Request { text: Some(text), set, purpose, ..Request::default() })
+    };
+    let ends = |set: &[&str]| {
+        let loaded = with(set).unwrap_or_else(|problems| panic!("{problems}"));
+        let options = run_traffic::Options { engine: Engine::Packet, ..Default::default() };
+        let report = run_traffic::run(&loaded, &options, &mut Watch::default()).expect("it runs").0;
+        [0, 1].map(|part| report.parts[part].finish_s.expect("all arrive"))
+    };
+    let [dcqcn, none] =
+        ["dcqcn", "none"].map(|control| ends(&[&format!("network.congestion.control={control}")]));
+    assert!(1.01 < dcqcn[0] / none[0], "{dcqcn:?} {none:?}");
+    let own = "network.congestion_of_tier={\"b leaf\"={control=\"none\"}}";
+    assert_eq!(ends(&["network.congestion.control=dcqcn", own]), [dcqcn[0], none[1]]);
+    let stamps = "network.congestion_of_tier={\"b leaf\"={control=\"hpcc\"}}";
+    let Err(problems) = with(&[stamps]) else { panic!("packets of one run look alike") };
+    assert!(problems.to_string().contains("the same stamps"), "{problems}");
 }

@@ -198,6 +198,44 @@ fn both_ways_are_close_where_messages_meet_gradients() {
     assert!(apart.abs() < 0.05, "{apart:+.4}");
 }
 
+/// A message whose queue pairs move at one rate takes as long, about, as one whose queue pairs are
+/// a flow each: they share what they meet alike.
+#[test]
+fn queue_pairs_may_be_a_flow_each() {
+    let small = ["job.gpus=64", "job.parallel.dp=2", "job.batch.sequences=16"];
+    let set = [&small[..], &["job.placement=random"]].concat();
+    let step = |rates: &str| {
+        let rates = format!("network.flow.queue_pairs={rates}");
+        let report =
+            run(&loaded("small-1024", &[&set[..], &[&rates]].concat()), Engine::Flow, true);
+        (report.step_s, report.whole.expect("it was whole").events)
+    };
+    let [together, apart] = ["together", "apart"].map(step);
+    assert!(together.1 < apart.1, "there are more flows: {together:?} {apart:?}");
+    assert!((apart.0 / together.0 - 1.0).abs() < 0.005, "{together:?} {apart:?}");
+}
+
+/// With eight copies of Llama 3's layout and with 32: what the engine has to do grows no worse than
+/// n·log n.
+#[test]
+fn work_grows_with_the_cluster_and_hardly_more() {
+    let work = |copies: u32| {
+        let [gpus, copies, sequences] = [
+            format!("job.gpus={}", 128 * copies),
+            format!("job.parallel.dp={copies}"),
+            format!("job.batch.sequences={}", 16 * copies),
+        ];
+        let loaded = loaded("llama3-meta-roce", &[&gpus, &copies, &sequences]);
+        let whole = run(&loaded, Engine::Flow, true).whole.expect("it was whole");
+        [whole.events, whole.looks].map(|count| count as f64)
+    };
+    let (few, many) = (work(8), work(32));
+    let allowed = 4.0 * 4096_f64.ln() / 1024_f64.ln();
+    for (few, many) in few.into_iter().zip(many) {
+        assert!(0.0 < few && many / few < allowed, "{few} {many} {allowed}");
+    }
+}
+
 /// Packets run the same operations, collectives written out step by step. Two microbatches.
 #[test]
 fn packets_confirm_flows() {

@@ -69,7 +69,7 @@ pub mod series;
 pub mod settings;
 pub mod simulation;
 
-pub use settings::{Background, FlowConfig, Receiver, Settings, Wire};
+pub use settings::{Background, FlowConfig, QueuePairRates, Receiver, Settings, Wire};
 pub use simulation::{Accuracy, Run, simulate, simulate_until};
 
 use fabric::Fabric;

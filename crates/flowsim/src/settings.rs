@@ -67,6 +67,19 @@ impl Default for Wire {
     }
 }
 
+/// How the queue pairs of a connection move the parts of a folded message.
+#[derive(
+    Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum QueuePairRates {
+    /// At one rate: they are one flow over all their ways.
+    #[default]
+    Together,
+    /// Each at its own: they are a flow each, and the message is there when the last part is.
+    Apart,
+}
+
 /// The flow engine's own settings.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -84,6 +97,8 @@ pub struct FlowConfig {
     pub precision: Option<f64>,
     /// Points of a link's utilisation over time; 0 leaves it out.
     pub points: u32,
+    /// How the queue pairs of a connection move a message of a step, whose parts they have.
+    pub queue_pairs: QueuePairRates,
 }
 
 impl Default for FlowConfig {
@@ -96,6 +111,7 @@ impl Default for FlowConfig {
             merge: 1e-12,
             precision: None,
             points: 32,
+            queue_pairs: QueuePairRates::default(),
         }
     }
 }

@@ -35,7 +35,7 @@ use crate::max_min::{Effort, FlowId, MaxMin, SolverLink};
 use crate::paths::{Lay, Paths};
 use crate::progress::Progress;
 use crate::series::Series;
-use crate::settings::{Receiver, Settings};
+use crate::settings::{QueuePairRates, Receiver, Settings};
 
 /// Nothing.
 const NONE: u32 = u32::MAX;
@@ -403,7 +403,31 @@ impl<'a, 'b> Simulation<'a, 'b> {
                 self.finish(op, self.now + fill.as_secs_f64(), 0.0);
             }
             OpKind::Send { connection, bytes } => self.send(op, *connection, *bytes),
-            OpKind::Coupled { .. } => self.start_coupled(op),
+            OpKind::Coupled { edges, bytes, .. } => match transfers.coupled(edges) {
+                [connection] if self.moves_apart(*connection) => {
+                    self.send_apart(op, *connection, *bytes);
+                }
+                _ => self.start_coupled(op),
+            },
+        }
+    }
+
+    /// Whether each queue pair of a connection has a rate of its own for its part of a message.
+    fn moves_apart(&self, connection: ConnectionId) -> bool {
+        let apart = self.settings.flow.queue_pairs == QueuePairRates::Apart;
+        apart && 1 < self.paths.queue_pairs(connection)
+    }
+
+    /// Gives each queue pair its part of a folded message.
+    fn send_apart(&mut self, op: OpId, connection: ConnectionId, bytes: Bytes) {
+        if self.lane_of[connection] == NONE {
+            self.open(connection, true);
+        }
+        let pairs = self.paths.queue_pairs(connection) as u32;
+        self.ops[op].parts = pairs;
+        let first = self.lane_of[connection];
+        for lane in first..first + pairs {
+            self.enqueue_message(lane, op, bytes.as_f64() / f64::from(pairs));
         }
     }
 
@@ -415,13 +439,14 @@ impl<'a, 'b> Simulation<'a, 'b> {
 
     /// Puts a message on its connection's lanes.
     fn send(&mut self, op: OpId, connection: ConnectionId, bytes: Bytes) {
+        let splits = self.settings.routing.split == QueuePairUse::Split;
         if self.lane_of[connection] == NONE {
-            self.open(connection);
+            self.open(connection, !splits);
         }
         let first = self.lane_of[connection];
         let config = &self.settings.routing;
         let pairs = self.paths.queue_pairs(connection).max(1) as u64;
-        if pairs == 1 || config.split == QueuePairUse::Split {
+        if pairs == 1 || splits {
             self.ops[op].parts = 1;
             self.enqueue_message(first, op, bytes.as_f64());
             return;
@@ -442,12 +467,11 @@ impl<'a, 'b> Simulation<'a, 'b> {
         self.turns[connection] = ((turn + messages) % pairs) as u32;
     }
 
-    /// Makes the lanes of a connection.
-    fn open(&mut self, connection: ConnectionId) {
+    /// Makes the lanes of a connection: one, or one for each of its queue pairs.
+    fn open(&mut self, connection: ConnectionId, apart: bool) {
         self.lane_of[connection] = self.lanes.len() as u32;
         let pairs = self.paths.queue_pairs(connection) as u32;
-        let split = self.settings.routing.split == QueuePairUse::Split;
-        let numbers = if pairs <= 1 || split { NONE..=NONE } else { 0..=pairs - 1 };
+        let numbers = if 1 < pairs && apart { 0..=pairs - 1 } else { NONE..=NONE };
         for number in numbers {
             let (flow, head, tail) = (None, NONE, NONE);
             self.lanes.push(Lane {
@@ -699,11 +723,16 @@ impl<'a, 'b> Simulation<'a, 'b> {
             self.progress.renew(flow, bytes, self.now, &self.network);
         }
         let Settings { flow, wire, .. } = self.settings;
-        let arrival = sent_by
-            + flow.protocol_latency.as_secs_f64()
-            + delay
-            + if was_idle { fetch } else { 0.0 }
-            + per_byte * bytes.min(wire.packet.as_f64());
+        let (arrival, back) = match &self.transfers.ops()[op].kind {
+            // A folded message has its hand-overs with it.
+            OpKind::Coupled { fill, .. } => (self.now + fill.as_secs_f64() + fetch, 0.0),
+            _ => {
+                let first = if was_idle { fetch } else { 0.0 };
+                let last = per_byte * bytes.min(wire.packet.as_f64());
+                let software = flow.protocol_latency.as_secs_f64();
+                (sent_by + software + delay + first + last, back)
+            }
+        };
         let state = &mut self.ops[op];
         state.received = state.received.max(arrival);
         state.parts -= 1;
@@ -797,6 +826,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
                 self.series.part(member.index(), link as usize, share);
             }
         }
+        self.outcome.counters.looks = self.network.effort().looks;
         let use_of = |bytes: &f64| LinkUse { bytes: bytes.round() as u64, ..LinkUse::default() };
         let fabric_links = &self.link_bytes[..self.fabric.links().len()];
         let mut links: IdVec<LinkId, LinkUse> = fabric_links.iter().map(use_of).collect();

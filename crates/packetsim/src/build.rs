@@ -51,7 +51,7 @@ pub(crate) fn build<'a>(
     faults: &'a Faults,
 ) -> Result<Simulation<'a>, Refusal> {
     limits::check_input(fabric, transfers, settings)?;
-    let needs = settings.congestion.needs();
+    let needs = settings.needs();
     let sizes = Sizes::new(&settings.packet, needs.data_bytes.get(), needs.ack_bytes.get())?
         .of_verb(settings.nic.verb, needs.no_acks)
         .of_service(settings.nic.service);
@@ -202,9 +202,10 @@ fn longest_in_use(net: &Net) -> u64 {
 
 /// Says what the congestion control finds unsuitable about the longest of the paths.
 fn report_unsuitable_paths(simulation: &mut Simulation<'_>) {
-    let congestion = &simulation.input.settings.congestion;
-    let paths = simulation.ends.pairs.ids().map(|pair| simulation.circumstances(pair));
-    let found = paths.filter_map(|about| Some((about.base_rtt, congestion.finding(&about)?)));
+    let found = simulation.ends.pairs.ids().filter_map(|pair| {
+        let about = simulation.circumstances(pair);
+        Some((about.base_rtt, simulation.congestion(pair).finding(&about)?))
+    });
     if let Some((_, finding)) = found.max_by_key(|(base_rtt, _)| *base_rtt) {
         simulation.report_finding(finding);
     }
@@ -225,9 +226,14 @@ fn report_short_timeouts(simulation: &mut Simulation<'_>) {
 
 /// An algorithm that goes by marks alone controls nothing where nothing marks.
 fn report_missing_marks(simulation: &mut Simulation<'_>) {
-    let Settings { congestion, ecn, ecn_of_lane, .. } = simulation.input.settings;
-    if congestion.needs().marks && !ecn.enabled && !ecn_of_lane.iter().any(|ecn| ecn.enabled) {
-        let name = congestion.name();
+    let Settings { congestion, congestion_of_tier, ecn, ecn_of_lane, .. } =
+        simulation.input.settings;
+    let mut all = std::iter::once(congestion).chain(congestion_of_tier.values());
+    if let Some(blind) = all.find(|one| one.needs().marks)
+        && !ecn.enabled
+        && !ecn_of_lane.iter().any(|ecn| ecn.enabled)
+    {
+        let name = blind.name();
         simulation.report_finding(format!(
             "{name} goes by marks, and no switch marks anything (`network.ecn.enabled`)"
         ));
@@ -284,7 +290,7 @@ fn report_uncounted_memory(simulation: &mut Simulation<'_>) {
 /// The settings as the hot loop wants them.
 fn rules(settings: &Settings, faults: &Faults) -> Rules {
     let pfc = &settings.pfc;
-    let mut needs = settings.congestion.needs();
+    let mut needs = settings.needs();
     needs.repace |= settings.nic.pacing == Pacing::Follow;
     let mut admission =
         needs.credit.map_or_else(|| settings.admission.clone(), AdmissionConfig::from);
@@ -334,7 +340,7 @@ fn rules(settings: &Settings, faults: &Faults) -> Rules {
 /// Packets that a queue pair may send before it has been granted any. Nobody answers a read that
 /// has not been asked for.
 fn unasked(settings: &Settings) -> u32 {
-    match settings.congestion.needs().credit {
+    match settings.needs().credit {
         Some(credit) if settings.nic.verb != Verb::Read => {
             (credit.unasked.get() / settings.packet.mtu.get()) as u32
         }
@@ -623,7 +629,8 @@ fn lay_paths(simulation: &mut Simulation<'_>) -> Result<(), Refusal> {
         let line = simulation.ends.planes.line(fabric, forth[0]);
         let about = circumstances_on(simulation, &forth);
         limits::check_path(simulation, &about)?;
-        let control = simulation.input.settings.congestion.build(&about);
+        let congestion = simulation.input.settings.congestion_from(fabric, port);
+        let (control, receiver) = (congestion.build(&about), congestion.receiver());
         let unasked = simulation.input.rules.unasked;
         let granted = if simulation.input.rules.admits { unasked } else { u32::MAX };
         // A neighbour is reached in one hop: nothing is to be chosen.
@@ -636,7 +643,6 @@ fn lay_paths(simulation: &mut Simulation<'_>) -> Result<(), Refusal> {
             simulation.input.sizes.mtu
         };
         let number = simulation.ends.pairs.push(Pair { selective, lane, broken, timeout, ..pair });
-        let receiver = simulation.input.settings.congestion.receiver();
         let inbox = Inbox::new(ack_route, key.to, receiver);
         if simulation.input.rules.light_acks {
             let acks = LightAcks::new(simulation.ack_delay(&path), path.len() as u32);

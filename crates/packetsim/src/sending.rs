@@ -104,8 +104,8 @@ impl Simulation<'_> {
     fn restart_after_idle(&mut self, pair: PairId) {
         let idle = self.time.now - self.ends.pairs[pair].busy_until;
         if self.input.settings.nic.idle_reset.as_ps() <= idle {
-            self.ends.pairs[pair].control =
-                self.input.settings.congestion.build(&self.circumstances(pair));
+            let control = self.congestion(pair).build(&self.circumstances(pair));
+            self.ends.pairs[pair].control = control;
             self.update_limit(pair);
         }
     }

@@ -1,13 +1,17 @@
 //! Everything that a scenario can choose about a packet run.
 
+use std::collections::BTreeMap;
+
+use fabric::graph::NodeKind;
 use fabric::routing::RoutingConfig;
+use fabric::{Fabric, LinkId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Ranged, Ranges, Span};
 
 use crate::admission::{AdmissionConfig, AdmissionPolicy};
 use crate::buffer::{BufferConfig, EcnConfig, PfcConfig};
-use crate::cc::CcConfig;
+use crate::cc::{CcConfig, Needs};
 use crate::credits::CreditConfig;
 use crate::nic::{NicConfig, Service, Verb};
 use crate::packet::{Clock, PacketConfig};
@@ -121,7 +125,7 @@ pub struct Settings {
     /// The memory of switches.
     pub buffer: BufferConfig,
     /// The memory of the switches of single tiers, by the tier's name.
-    pub buffer_of_tier: std::collections::BTreeMap<String, BufferConfig>,
+    pub buffer_of_tier: BTreeMap<String, BufferConfig>,
     /// When switches mark.
     pub ecn: EcnConfig,
     /// When switches mark packets of single lanes, in the order of the lanes (on Ethernet,
@@ -133,6 +137,9 @@ pub struct Settings {
     pub credits: CreditConfig,
     /// Congestion control.
     pub congestion: CcConfig,
+    /// Congestion control of the NICs below the switches of single tiers, by the tier's name: each
+    /// of two back-ends side by side has its own.
+    pub congestion_of_tier: BTreeMap<String, CcConfig>,
     /// Receiver-driven admission.
     pub admission: AdmissionConfig,
     /// The share of packets that every link damages.
@@ -164,6 +171,7 @@ impl Ranged for Settings {
         check.table("pfc", &self.pfc);
         check.table("credits", &self.credits);
         check.table("congestion", &self.congestion);
+        self.check_congestion(check);
         check.table("admission", &self.admission);
         check.share("loss", self.loss);
         self.check_lanes(check);
@@ -173,6 +181,38 @@ impl Ranged for Settings {
 }
 
 impl Settings {
+    /// Congestion control of what sends from a port.
+    pub(crate) fn congestion_from(&self, fabric: &Fabric, port: LinkId) -> &CcConfig {
+        let next = fabric.nodes()[fabric.links()[port].to];
+        let tier = fabric.tiers().get(usize::from(next.tier));
+        let tier = tier.filter(|_| next.kind == NodeKind::Switch);
+        let own = tier.and_then(|tier| self.congestion_of_tier.get(&tier.name));
+        own.unwrap_or(&self.congestion)
+    }
+
+    /// What the congestion control of all NICs together needs.
+    pub(crate) fn needs(&self) -> Needs {
+        let own = self.congestion_of_tier.values().map(CcConfig::needs);
+        own.fold(self.congestion.needs(), |all, own| Needs {
+            marks: all.marks || own.marks,
+            no_acks: all.no_acks && own.no_acks,
+            ..all
+        })
+    }
+
+    /// All packets of a run look alike, and all receivers hand out credit or none.
+    fn check_congestion(&self, check: &mut Ranges) {
+        let all = self.congestion.needs();
+        for (tier, own) in &self.congestion_of_tier {
+            let key = format!("congestion_of_tier.{tier}");
+            check.table(&key, own);
+            if (Needs { marks: all.marks, no_acks: all.no_acks, ..own.needs() }) != all {
+                let range = "one that needs the same stamps, headers and credit as the other NICs'";
+                check.refuse(&[key.as_str(), "congestion.control"], own.name(), range);
+            }
+        }
+    }
+
     /// What names lanes names some that there are.
     fn check_lanes(&self, check: &mut Ranges) {
         const LANES: &str = "credits.lanes";
@@ -199,7 +239,7 @@ impl Settings {
             return;
         }
         let name = format!("`{}`", service.name());
-        let needs = self.congestion.needs();
+        let needs = self.needs();
         if !needs.no_acks || needs.credit.is_some() {
             let range = "`rc` where the congestion control goes by acknowledgements or credit";
             check.refuse(&[SERVICE, "congestion.control"], &name, range);

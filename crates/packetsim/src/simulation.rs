@@ -13,7 +13,7 @@ use units::{Bytes, Id, IdVec, Rate, Span, Time};
 use crate::admission::{AdmissionConfig, GrantLedger};
 use crate::buffer::{MarkWhen, Switch};
 use crate::calendar::{Calendar, Entry, Event};
-use crate::cc::{Circumstances, Needs};
+use crate::cc::{CcConfig, Circumstances, Needs};
 use crate::clocks::Clocks;
 use crate::credits::Credits;
 use crate::entropy::Entropy;
@@ -765,6 +765,12 @@ impl Simulation<'_> {
         let delay = self.input.fabric.class(link).delay.as_ps();
         let is_last = crossed + 1 == way.len();
         self.schedule_end(op, begin + delay + if is_last { takes } else { 0 });
+    }
+
+    /// A queue pair's congestion control.
+    pub(crate) fn congestion(&self, pair: PairId) -> &CcConfig {
+        let Input { fabric, settings, .. } = self.input;
+        settings.congestion_from(fabric, self.ends.pairs[pair].port)
     }
 
     /// What a queue pair's congestion control knows when it begins.

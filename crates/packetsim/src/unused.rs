@@ -34,8 +34,11 @@ impl Settings {
         self.unused_marks(idle);
         self.unused_lanes(faults, idle);
         idle.table("congestion", |idle| self.congestion.unused(idle));
+        for (tier, own) in &self.congestion_of_tier {
+            idle.table(&format!("congestion_of_tier.{tier}"), |idle| own.unused(idle));
+        }
         idle.table("nic", |idle| self.nic.unused_cores(idle));
-        let needs = self.congestion.needs();
+        let needs = self.needs();
         if needs.credit.is_some() {
             let why = "the congestion control hands out its own credit";
             idle.key("admission", why, "another network.congestion.control");
@@ -64,7 +67,7 @@ impl Settings {
     /// Whether receivers clear what is sent.
     fn has_grants(&self) -> bool {
         let policy = self.admission.policy;
-        let credit = self.congestion.needs().credit;
+        let credit = self.needs().credit;
         policy != AdmissionPolicy::None || credit.is_some() || self.nic.verb == Verb::Read
     }
 
@@ -73,7 +76,7 @@ impl Settings {
         if self.nic.service != Service::Rc {
             return Some(["nothing is acknowledged", "network.nic.service=rc"]);
         }
-        let reads = self.nic.verb == Verb::Read && self.congestion.needs().no_acks;
+        let reads = self.nic.verb == Verb::Read && self.needs().no_acks;
         reads.then_some(["answers to reads are not acknowledged", "another network.nic.verb"])
     }
 

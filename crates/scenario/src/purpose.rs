@@ -170,13 +170,17 @@ pub(crate) fn look_at(
     let tiers: Vec<&str> = fabric.tiers().iter().map(|tier| tier.name.as_str()).collect();
     let network = &scenario.network;
     let buffers = network.settings.buffer_of_tier.keys().map(|name| ("buffer", name));
+    let controls = network.settings.congestion_of_tier.keys().map(|name| ("congestion", name));
     let transports = network.transport_of_tier.keys().map(|name| ("transport", name));
     let policies = network.settings.routing.policy_of_tier.keys();
     let policies = policies.map(|name| ("routing.policy", name));
-    for (what, name) in buffers.chain(transports).chain(policies) {
+    for (what, name) in buffers.chain(controls).chain(transports).chain(policies) {
         if !tiers.contains(&name.as_str()) {
             let (key, has) = (format!("network.{what}_of_tier.{name}"), tiers.join(", "));
             idle.part_of(&key, &format!("the tiers are {has}"), "the name of a tier");
+        } else if what == "congestion" && !has_nics(fabric, name) {
+            let key = format!("network.congestion_of_tier.{name}");
+            idle.part_of(&key, "no NIC is below its switches", "the name of a tier of leaves");
         }
     }
     let is_switch = |node: NodeId| fabric.nodes()[node].kind == NodeKind::Switch;
@@ -195,6 +199,18 @@ pub(crate) fn look_at(
             idle.part_of(&key, "no tier of this fabric has this box", "fabric.leaf.switch");
         }
     }
+}
+
+/// Whether NICs are below the switches of a tier.
+fn has_nics(fabric: &Fabric, tier: &str) -> bool {
+    let mut ends = (0..fabric.endpoints()).map(|nic| fabric.nic(nic));
+    ends.any(|nic| {
+        fabric.ports(nic).iter().any(|port| {
+            let next = fabric.nodes()[fabric.links()[*port].to];
+            let own = fabric.tiers().get(usize::from(next.tier));
+            next.kind == NodeKind::Switch && own.is_some_and(|own| own.name == tier)
+        })
+    })
 }
 
 /// What the network carries for a purpose.
@@ -649,6 +665,15 @@ impl PurposeOf<'_> {
             let why = "closed forms know no rates that change";
             let but: &[&str] = if self.is_closed() { &[] } else { &["protocol_latency"] };
             idle.all_but("network.flow", but, why, "--engine flow");
+        }
+        if self.engine() == Some(Engine::Flow)
+            && (settings.routing.qps == 1
+                || self.load == Load::Traffic
+                || !self.runs(&[Collective::SendRecv, Collective::Broadcast, Collective::Reduce]))
+        {
+            let why = "no message of a step has several queue pairs";
+            let used_by = "a job with pipeline stages, with network.routing.qps above 1";
+            idle.key("network.flow.queue_pairs", why, used_by);
         }
         if self.engine() == Some(Engine::Flow) && self.load != Load::Traffic {
             let why = "a folded collective uses all queue pairs at once";

@@ -22,7 +22,7 @@ use job::dispatch::Dispatch;
 use job::program::Program;
 use job::{Axis, GroupKind};
 use traffic::collective::Detail;
-use traffic::{NotRun, Outcome};
+use traffic::{Counters, NotRun, Outcome};
 use units::Span;
 
 use crate::attribution::critical_path;
@@ -47,6 +47,8 @@ pub struct Whole {
     pub prediction: Prediction,
     /// Operations that the engine ran.
     pub operations: u64,
+    /// What the engine counted.
+    pub counters: Counters,
     /// Tensor groups, each one actor.
     pub actors: u64,
     /// Kernels and exchanges of one copy that became so many waits.
@@ -184,6 +186,7 @@ impl<'a> Plan<'a> {
         Ok(Whole {
             prediction,
             operations: sheet.transfers.ops().len() as u64,
+            counters: outcome.counters,
             actors: self.cast.slowness.len() as u64,
             folded: folded.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1)),
             meetings: meetings?,

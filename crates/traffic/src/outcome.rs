@@ -34,6 +34,8 @@ pub struct LinkUse {
 pub struct Counters {
     /// Events that the engine handled.
     pub events: u64,
+    /// Links and flows that were looked at to keep rates fair.
+    pub looks: u64,
     /// Data packets sent, retransmissions included.
     pub packets: u64,
     /// Data packets times links crossed.

@@ -57,6 +57,10 @@ impl Way {
 pub struct WholeStep {
     /// Operations that the engine ran.
     pub operations: u64,
+    /// Events that it handled for them.
+    pub events: u64,
+    /// Links and flows that it looked at to keep rates fair; none on packets.
+    pub looks: u64,
     /// Tensor groups, each one actor with its collectives inside the server as closed forms: exact
     /// as long as its ranks are alike.
     pub actors: u64,
@@ -152,6 +156,8 @@ impl WholeStep {
         let (acts, folded_acts) = whole.folded;
         Self {
             operations: whole.operations,
+            events: whole.counters.events,
+            looks: whole.counters.looks,
             actors: whole.actors,
             acts,
             folded_acts,

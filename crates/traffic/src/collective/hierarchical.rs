@@ -75,7 +75,7 @@ impl Algorithm for Hierarchical {
         };
         let steps = rounds(ask.collective) * (domains - 1.0);
         let round = Ways::of(ask).round(1);
-        let ways_s = rounds(ask.collective) * (round.sum_s - round.shortest_s);
+        let ways_s = round.passed_s(rounds(ask.collective));
         let part = ask.bytes.get() / u64::from(shape.per_domain) / u64::from(plan.channels);
         let loops = chunks(part, plan.chunk.get() * u64::from(shape.domains));
         let between = Phase {

@@ -306,13 +306,15 @@ fn ways_s(ask: &Ask<'_>, protocol: Protocol) -> f64 {
     if shape.domains == 1 {
         return 0.0;
     }
-    let (rounds, spared) = match ask.collective {
-        Collective::AllReduce => (2.0, 3_u32.saturating_sub(shape.per_domain)),
-        _ => (1.0, 2_u32.saturating_sub(shape.per_domain)),
-    };
+    let rounds = if ask.collective == Collective::AllReduce { 2.0 } else { 1.0 };
     let constant = constants::net_latency_us(ask.settings, shape, Family::Ring, protocol);
     let round = Ways::of(ask).round(1);
-    let crossed = rounds * round.sum_s - f64::from(spared) * round.shortest_s;
+    let crossed = match shape.per_domain {
+        1 => round.passed_s(rounds),
+        // One of the two that an all-reduce spares is inside a server.
+        2 if rounds == 2.0 => rounds * round.sum_s - round.shortest_s,
+        _ => rounds * round.sum_s,
+    };
     beyond_constants_s(crossed, crossings(ask), constant)
 }
 

@@ -38,7 +38,18 @@ pub(crate) fn beyond_constants_s(ways_s: f64, counted: f64, constant_us: f64) ->
 pub(crate) struct Round {
     pub(crate) sum_s: f64,
     pub(crate) shortest_s: f64,
+    /// Two that follow each other.
+    pub(crate) shortest_pair_s: f64,
     pub(crate) longest_s: f64,
+}
+
+impl Round {
+    /// What a chunk of a ring passes: all ways but one in a round, all of them twice but for two
+    /// that follow each other in two.
+    pub(crate) fn passed_s(&self, rounds: f64) -> f64 {
+        let spared_s = if rounds < 2.0 { self.shortest_s } else { self.shortest_pair_s };
+        rounds * self.sum_s - spared_s
+    }
 }
 
 /// Looks up ways between the NICs of one fabric.
@@ -110,9 +121,12 @@ impl<'a> Ways<'a> {
             ways.extend(from.map(|at| self.between_domains_s(at, (at + distance) % domains)));
         }
         let scale = domains as f64 / ways.len().max(1) as f64;
+        let shortest = |ways: &mut dyn Iterator<Item = f64>| ways.reduce(f64::min).unwrap_or(0.0);
+        let next = ways.iter().cycle().skip(1);
         Round {
             sum_s: ways.iter().sum::<f64>() * scale,
-            shortest_s: ways.iter().copied().reduce(f64::min).unwrap_or(0.0),
+            shortest_s: shortest(&mut ways.iter().copied()),
+            shortest_pair_s: shortest(&mut ways.iter().zip(next).map(|(one, next)| one + next)),
             longest_s: ways.iter().copied().fold(0.0, f64::max),
         }
     }
