@@ -257,7 +257,7 @@ async fn schema(State(server): State<Arc<Server>>) -> Answer {
 }
 
 /// What to run.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Start {
     name: String,
@@ -488,7 +488,12 @@ mod tests {
         let names = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             let scenarios = vec![String::new(); 3];
-            file_names(&Start { command: "compare".to_owned(), scenarios, names, ..Start::default() })
+            file_names(&Start {
+                command: "compare".to_owned(),
+                scenarios,
+                names,
+                ..Start::default()
+            })
         };
         assert_eq!(names(&[]), ["scenario.toml", "scenario-2.toml", "scenario-3.toml"]);
         let odd = names(&["1 Small job", "../../x", "1 Small job"]);
