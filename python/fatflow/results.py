@@ -2448,7 +2448,9 @@ class ComparisonVerdict(Record):
     """In words."""
 
     best: str
-    """The column with the shortest step, or the highest MFU where jobs differ."""
+    """The column with the shortest step, or the highest MFU where jobs differ; of traffic without a
+    job the one with the shortest makespan.
+    """
 
     tie: bool
     """Whether another cannot be told from it."""

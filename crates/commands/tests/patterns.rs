@@ -268,7 +268,8 @@ fn back_ends_side_by_side_have_their_own_congestion_control() {
     let with = |set: &[&str]| {
         let (purpose, text) = (Purpose::Run(Engine::Packet), Source::new("test", text.as_str()));
         let set = set.iter().map(|one| (*one).to_owned()).collect();
-        load(&Request { text: Some(text), set, purpose, ..Request::default() })
+        let scenario = Some("test".to_owned());
+        load(&Request { scenario, text: Some(text), set, purpose, ..Request::default() })
     };
     let ends = |set: &[&str]| {
         let loaded = with(set).unwrap_or_else(|problems| panic!("{problems}"));

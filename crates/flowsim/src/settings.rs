@@ -157,9 +157,9 @@ pub struct Settings {
     /// A queue pair that moves nothing for so long gives up, and its communicator with it; without
     /// this, it waits for ever.
     pub give_up: Option<Span>,
-    /// What is lost is sent again after so long. Flows lose nothing, and say so where a fault stops
-    /// some.
-    pub resend: Span,
+    /// Queue pairs send again what a fault has lost. Flows lose nothing, and say so where a fault
+    /// stops some.
+    pub resends: bool,
     /// What parts of the fabric speak, where not all speak alike.
     pub parts: Option<Parts>,
     /// Traffic that shares the links.

@@ -666,16 +666,22 @@ impl PurposeOf<'_> {
             let but: &[&str] = if self.is_closed() { &[] } else { &["protocol_latency"] };
             idle.all_but("network.flow", but, why, "--engine flow");
         }
-        if self.engine() == Some(Engine::Flow)
-            && (settings.routing.qps == 1
-                || self.load == Load::Traffic
-                || !self.runs(&[Collective::SendRecv, Collective::Broadcast, Collective::Reduce]))
-        {
+        if self.engine() == Some(Engine::Flow) {
+            self.flows(idle);
+        }
+    }
+
+    /// Names what flows do not obey of how queue pairs are used.
+    fn flows(&self, idle: &mut UnusedKeys) {
+        let has_messages =
+            self.runs(&[Collective::SendRecv, Collective::Broadcast, Collective::Reduce]);
+        let splits = 1 < self.scenario.network.settings.routing.qps;
+        if !splits || self.load == Load::Traffic || !has_messages {
             let why = "no message of a step has several queue pairs";
             let used_by = "a job with pipeline stages, with network.routing.qps above 1";
             idle.key("network.flow.queue_pairs", why, used_by);
         }
-        if self.engine() == Some(Engine::Flow) && self.load != Load::Traffic {
+        if self.load != Load::Traffic {
             let why = "a folded collective uses all queue pairs at once";
             idle.key("network.routing.split", why, PACKETS);
             idle.key("network.routing.chunk", why, PACKETS);

@@ -68,15 +68,14 @@ impl Simulation<'_, '_> {
 
     /// Says once what flows leave out of a fault: that packets are lost.
     fn report_no_loss(&mut self) {
-        if std::mem::replace(&mut self.reported_no_loss, true) {
+        if !self.settings.resends || std::mem::replace(&mut self.reported_no_loss, true) {
             return;
         }
-        let text = format!(
-            "flows that a fault stops go on as soon as they have a path; a queue pair whose last \
-             packets were lost sends them again after {:.1} only (network.nic.timeout), which the \
-             packet engine counts",
-            self.settings.resend,
-        );
+        let text =
+            "flows that a fault stops go on as soon as they have a path; a queue pair whose \
+                    last packets were lost sends them again only after network.nic.timeout, which \
+                    --engine packet counts"
+                .to_owned();
         self.outcome.findings.push(Finding { at: time(self.now), text });
     }
 
