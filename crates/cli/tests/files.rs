@@ -57,6 +57,27 @@ fn a_job_has_a_trace_for_each_rank_or_each_stage() {
     assert_eq!(same("few"), same("all"));
 }
 
+/// What a profiler would record of steps is read back: a file for each server, and their steps.
+#[test]
+fn steps_are_written_as_a_profiler_records_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let asked = ["run", "small-16", "--engine", "analytic", "--profile", "p"];
+    let answer = run(folder.path(), &[&asked[..], &["--profile-steps", "3"]].concat());
+    assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
+    let answer = run(folder.path(), &["observe", "p", "--json"]);
+    let answer: serde_json::Value = serde_json::from_slice(&answer.stdout).unwrap();
+    let sources = answer["result"]["sources"].as_array().unwrap();
+    assert_eq!(sources.len(), 2, "{sources:?}");
+    let is_whole = |source: &serde_json::Value| 0 < source["read"].as_u64().unwrap();
+    assert!(sources.iter().all(is_whole), "{sources:?}");
+    let counts = answer["result"]["collectives"].as_array().unwrap().iter();
+    // Every exposed all-reduce of three steps on two ranks.
+    let count: u64 = counts.map(|row| row["count"].as_u64().unwrap()).sum();
+    assert!(0 < count && count % 3 == 0, "{count}");
+    let refused = run(folder.path(), &["run", "traffic.toml", "--profile", "q"]);
+    assert_eq!(refused.status.code(), Some(2));
+}
+
 #[test]
 fn what_cannot_be_written_is_said() {
     let folder = tempfile::tempdir().unwrap();
