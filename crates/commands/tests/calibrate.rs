@@ -178,3 +178,18 @@ fn constants_of_steps_are_found_within_their_intervals() {
         "{held} of {all} were within their 95 % intervals"
     );
 }
+
+/// Where data-parallel exchange takes whatever tensor-parallel exchange leaves, a step tells nothing
+/// of what that exposes.
+#[test]
+fn what_another_exchange_hides_is_not_determined() {
+    let overlap = r#"job.parallel.overlap=["dp", "pp", "tp"]"#.to_owned();
+    let summary = recorded(&[overlap.clone(), "software.tensor_exposed=0.5".to_owned()], 99);
+    let loaded = load("small-128", &[overlap], 1, Purpose::Settings);
+    let path = out("hidden");
+    let order = Order { loaded: &loaded, engine: Engine::Analytic, set: &[], out: &path };
+    let found = calibrate(&summary, &order, &mut Watch::default()).expect("others are determined");
+    std::fs::remove_file(path).expect("it was written");
+    let is_refused = found.refused.iter().any(|one| one.key == "software.tensor_exposed");
+    assert!(is_refused, "{found:?}");
+}

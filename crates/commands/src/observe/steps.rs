@@ -28,10 +28,12 @@ use crate::seeds::Repeat;
 
 /// Fewer steps of servers than this determine nothing.
 const FEWEST: usize = 8;
-/// The widest interval of jitter that is believed, as in the fit of collectives.
+/// The widest half of an interval that is believed, as a share of the value: as of collectives.
 const WIDEST: f64 = 0.5;
 /// Halvings of the share that stays exposed.
 const HALVINGS: usize = 14;
+/// How well what a step exposes is predicted where all constants are right, as a share of it.
+const MODEL: f64 = 0.01;
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -216,22 +218,34 @@ fn overlap(
         found.refused.push(Refused { key, why });
         return Ok(());
     }
-    let (mut low, mut high) = (0.0, 1.0);
-    for _ in 0..HALVINGS {
-        let middle = f64::midpoint(low, high);
-        match exposed_at(loaded, middle)? < mean {
-            true => low = middle,
-            false => high = middle,
+    let mut share_for = |loaded: &Loaded, exposed: f64| -> Result<f64, Failure> {
+        let (mut low, mut high) = (0.0, 1.0);
+        for _ in 0..HALVINGS {
+            let middle = f64::midpoint(low, high);
+            match exposed_at(loaded, middle)? < exposed {
+                true => low = middle,
+                false => high = middle,
+            }
         }
-    }
-    let value = f64::midpoint(low, high);
+        Ok(f64::midpoint(low, high))
+    };
+    let value = share_for(loaded, mean)?;
+    // What is exposed besides is no better predicted than this, and where that hides what depends
+    // on the share, many shares expose as much.
+    let half = half.hypot(MODEL * mean);
+    let mut ends = [share_for(loaded, mean - half)?, share_for(loaded, mean + half)?];
     // What the other constants leave open, this one does too.
-    let mut squares = half.powi(2);
     for edge in edges {
-        squares += (exposed_at(edge, value)? - mean).powi(2);
+        let moved = share_for(edge, mean)? - value;
+        ends = [(-1.0, ends[0]), (1.0, ends[1])]
+            .map(|(side, end)| value + side * (end - value).hypot(moved));
     }
-    let half = squares.sqrt() / (all - none);
-    let (low, high) = ((value - half).max(0.0), (value + half).min(1.0));
+    let [low, high] = ends.map(|end| end.clamp(0.0, 1.0));
+    if WIDEST * value <= 0.5 * (high - low) {
+        let why = format!("shares from {low:.2} to {high:.2} expose as much");
+        found.refused.push(Refused { key, why });
+        return Ok(());
+    }
     found.constants.push(Constant {
         key,
         value,
