@@ -73,7 +73,7 @@ fn steps_are_written_as_a_profiler_records_them() {
     let counts = answer["result"]["collectives"].as_array().unwrap().iter();
     // Every exposed all-reduce of three steps on two ranks.
     let count: u64 = counts.map(|row| row["count"].as_u64().unwrap()).sum();
-    assert!(0 < count && count % 3 == 0, "{count}");
+    assert!(0 < count && count.is_multiple_of(3), "{count}");
     let refused = run(folder.path(), &["run", "traffic.toml", "--profile", "q"]);
     assert_eq!(refused.status.code(), Some(2));
 }

@@ -179,8 +179,8 @@ fn constants_of_steps_are_found_within_their_intervals() {
     );
 }
 
-/// Where data-parallel exchange takes whatever tensor-parallel exchange leaves, a step tells nothing
-/// of what that exposes.
+/// Where data-parallel exchange takes whatever tensor-parallel exchange leaves, a step tells
+/// nothing of what that exposes.
 #[test]
 fn what_another_exchange_hides_is_not_determined() {
     let overlap = r#"job.parallel.overlap=["dp", "pp", "tp"]"#.to_owned();
