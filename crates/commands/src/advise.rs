@@ -137,6 +137,8 @@ pub struct Advice {
     engine: Engine,
     #[serde(skip)]
     within: Option<f64>,
+    #[serde(skip)]
+    budget_s: f64,
 }
 
 impl Advice {
@@ -377,7 +379,8 @@ impl Search<'_> {
         };
         // Of a large cluster the scenario itself may have taken long.
         let so_far = self.meter.wall_s() / self.options.budget_s.max(1e-9);
-        let of = (self.threads(), self.clock((so_far + 0.2).max(0.3)));
+        let clock = self.clock((so_far + 0.2).max(0.3));
+        let of = (self.threads(), clock, self.options.budget_s);
         let for_cost = self.options.goal == Goal::Cost;
         let (searched, found, others) = layout::search(loaded, &is_fixed, of, for_cost);
         all.layouts = Some(searched);
@@ -433,10 +436,12 @@ impl Search<'_> {
         };
         let names = [tried_on(&changes), tried_on(&on_packets)].concat();
         let mut found = self.screen(changes, engine, &base[0], self.clock(0.6));
-        found.tried.extend(self.screen(further, engine, &base[0], self.clock(0.7)).tried);
+        let further = self.screen(further, engine, &base[0], self.clock(0.7));
+        found.tried.extend(further.tried);
         let is_layout = |tried: &&Tried| tried.change.why.starts_with(layout::WHY);
         if let Some(layouts) = &mut layouts {
             layouts.by_engine = found.tried.iter().filter(is_layout).count();
+            layouts.left = further.left.len();
         }
         let packets = self.on_packets(on_packets, &mut found);
         self.confirm(&mut found.tried, (engine, &seeds, &base), self.clock(0.85));
@@ -487,6 +492,7 @@ impl Search<'_> {
             title: self.loaded.title(),
             engine,
             within: self.options.within,
+            budget_s: self.options.budget_s,
         };
         Ok(Advice { verdict: page::verdict(&advice), ..advice })
     }

@@ -16,7 +16,7 @@ const START = 'from = "small-16"\nname = "My scenario"\n';
 // What people come to ask of a scenario: what each button runs.
 const FLAP = '\n[[faults]]\nat = "500ms"\nfor = "2s"\non = "NIC 0"\nwhat = { kind = "flap", period = "500ms", down = "100ms" }\n';
 const QUESTIONS = [
-  ["Non-blocking, 2:1 or 4:1?", { command: "compare", vary: "fabric.oversubscription=[1.0],[2.0],[4.0]" }],
+  ["Non-blocking, 2:1 or 4:1?", { command: "compare", vary: "fabric.oversubscription=1:1,2:1,4:1" }],
   ["How many queue pairs?", { command: "compare", vary: "network.routing.qps=1,2,4,8,16,32" }],
   ["RoCE, Spectrum-X, InfiniBand or Ultra Ethernet?", { command: "compare", networks: true }],
   ["What if a link flaps?", { command: "run", more: FLAP }],
