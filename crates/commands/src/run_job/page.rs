@@ -117,6 +117,9 @@ impl Answer for Report {
         }
         sheet = sheet.on_page(self.over_time());
         sheet = sheet.heading("What the fabric made of it").table(self.phase_table());
+        if self.phases.iter().any(|row| !row.on_fabric) {
+            sheet = sheet.text("–: not on the fabric; by closed form.");
+        }
         for finding in &self.findings {
             sheet = sheet.note(finding);
         }
@@ -328,7 +331,6 @@ impl Report {
             ("undisturbed", Align::Right),
             ("slowest", Align::Right),
             ("factor", Align::Right),
-            ("", Align::Left),
         ]);
         for row in &self.phases {
             table.row([
@@ -338,8 +340,7 @@ impl Report {
                 format!("{:.1}", Bytes::new(row.bytes)),
                 span(row.alone_s),
                 span(row.slowest_s),
-                format!("{:.2}", row.slowdown),
-                if row.on_fabric { "" } else { "closed form" }.to_owned(),
+                if row.on_fabric { format!("{:.2}", row.slowdown) } else { "–".to_owned() },
             ]);
         }
         table

@@ -177,7 +177,10 @@ impl Show {
         let mut sheet = sheet.heading("Case by case").chart(parallel);
         let goals: Vec<usize> = self.goals[1..].iter().map(|goal| goal.at).collect();
         let others = (0..names.len()).filter(|at| *at != goal.at && !goals.contains(at));
-        let others: Vec<usize> = goals.iter().copied().chain(others).collect();
+        // Money first: what follows from the step alone tells nothing new beside it.
+        let (money, rest): (Vec<usize>, Vec<usize>) =
+            others.partition(|at| names[*at].contains("usd"));
+        let others: Vec<usize> = goals.iter().copied().chain(money).chain(rest).collect();
         // What is the same in all cases goes together with nothing.
         let varies = |at: &usize| {
             let mut values = frame.rows.iter().map(|row| &row[1 + axes + *at]);
