@@ -171,6 +171,10 @@ fn legend(report: &Report) -> String {
     if 1 < report.seeds {
         text += "; ± is the 95 % confidence of the mean over the seeds";
     }
+    if report.named && report.seeds < 2 && report.engine.has_contention() {
+        text +=
+            "; of one seed: which paths queue pairs hash onto is chance (--seeds 8 tells how much)";
+    }
     match (report.named, report.columns.first()) {
         (true, Some(first)) if 1 < report.columns.len() => {
             text + &format!("; differences are from {first} (pp: percentage points).")

@@ -30,7 +30,7 @@ const Field = ({ number, name, value, about, change, list }) => (
     <input data-fault={`${number}.${name}`} list={list} value={value ?? ""} title={about} onChange={(event) => change(event.target.value.trim())} /></label>
 );
 
-export const Faults = ({ values, schema, problems, set }) => {
+export const Faults = ({ values, valid, schema, problems, set }) => {
   const kinds = schema ? variants(schema, ["faults", "what"], "kind") : [];
   // What is wrong stays as it was typed: there are no values of it.
   const [typed, setTyped] = useState();
@@ -45,7 +45,7 @@ export const Faults = ({ values, schema, problems, set }) => {
     put(number, { ...faults[number], what: { kind, ...what } });
   };
   return (
-    <fieldset id="faults"><legend>Faults at given times</legend>
+    <fieldset id="faults" disabled={!valid && !typed}><legend>Faults at given times</legend>
       <datalist id="hit">{EXAMPLES.map((name) => <option value={name} />)}</datalist>
       {faults.map((fault, number) => {
         const kind = kinds.find(({ word }) => word === fault.what.kind);
@@ -63,7 +63,7 @@ export const Faults = ({ values, schema, problems, set }) => {
         );
       })}
       <div class="row"><button id="add-fault" onClick={() => save([...faults, NEW])}>Add a fault</button>
-        <span class="hint">{faults.length ? "Times like 500ms or 2s; without an end it lasts." : "A link that flaps, a NIC that is slow, a server that is lost: what does it cost?"}</span></div>
+        <span class="hint">{!valid && !typed ? "Mend the scenario first: what is wrong with it may be a fault that is not seen here." : faults.length ? "Times like 500ms or 2s; without an end it lasts." : "A link that flaps, a NIC that is slow, a server that is lost: what does it cost?"}</span></div>
     </fieldset>
   );
 };

@@ -38,7 +38,7 @@ const Setting = ({ value, schema, problems, set }) => {
   );
 };
 
-export const Form = ({ values, schema, problems, set }) => {
+export const Form = ({ values, valid, schema, problems, set }) => {
   const [wanted, setWanted] = useState("");
   const [all, setAll] = useState(false);
   const needle = wanted.toLowerCase();
@@ -48,6 +48,7 @@ export const Form = ({ values, schema, problems, set }) => {
     const text = `${value.key} ${schema ? at(schema, value.key.split("."))?.description ?? "" : ""}`;
     return text.toLowerCase().includes(needle);
   };
+  const hasFaults = !needle || "faults flap".includes(needle) || needle.includes("fault");
   const groups = new Map();
   for (const value of values.filter(isShown)) {
     const group = groupOf(value.key);
@@ -62,8 +63,9 @@ export const Form = ({ values, schema, problems, set }) => {
       {[...groups].map(([group, members]) => (
         <fieldset key={group}><legend>{group}</legend>{members.map((value) => <Setting key={value.key} value={value} schema={schema} problems={problems} set={set} />)}</fieldset>
       ))}
-      {!needle || "faults flap".includes(needle) || needle.includes("fault") ? <Faults {...{ values, schema, problems, set }} /> : null}
-      {groups.size === 0 ? <p>No setting is called or means that.</p> : null}
+      {hasFaults ? <Faults {...{ values, valid, schema, problems, set }} /> : null}
+      {values.length === 0 ? <p>The form has the settings of a scenario that is valid: mend it in the text.</p> : null}
+      {values.length && groups.size === 0 && !hasFaults ? <p>No setting is called or means that.</p> : null}
     </div>
   );
 };

@@ -78,7 +78,7 @@ const Scenario = ({ text, change, pick, state, schema, presets, start, setTroubl
         <p class="hint">Ctrl-Space completes keys and values; pointing at a key explains it.</p>
       </div>
       <div id="pane-form" role="tabpanel" aria-labelledby="tab-form" hidden={tab !== "form"}>
-        {tab === "form" ? <Form values={state.values} schema={schema} problems={state.problems} set={set} /> : null}
+        {tab === "form" ? <Form values={state.values} valid={state.valid !== false} schema={schema} problems={state.problems} set={set} /> : null}
       </div>
       <Problems state={state} goTo={goTo} />
       <div class="row run">
