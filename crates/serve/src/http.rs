@@ -284,6 +284,9 @@ struct Start {
     /// Of `compare`: the scenario's job on several networks.
     #[serde(default)]
     networks: bool,
+    /// Of `compare`: over how many seeds; 0 is the scenario's own.
+    #[serde(default)]
+    seeds: u8,
     /// Of `sweep`: what varies.
     #[serde(default)]
     grid: String,
@@ -373,9 +376,12 @@ fn words(server: &Server, user: &User, asked: &Start) -> Result<Vec<String>, Ref
             let beside = scenarios.flat_map(|name| ["--scenario".to_owned(), name]);
             asked.files.iter().cloned().chain(beside).collect()
         }
-        "compare" if asked.networks => scenarios.chain(own(&["--networks"])).collect(),
-        "compare" if !asked.vary.is_empty() => {
-            scenarios.chain([format!("--vary={}", asked.vary)]).collect()
+        "compare" => {
+            let mut words: Vec<String> = scenarios.collect();
+            words.extend(asked.networks.then(|| "--networks".to_owned()));
+            words.extend((!asked.vary.is_empty()).then(|| format!("--vary={}", asked.vary)));
+            words.extend((1 < asked.seeds).then(|| format!("--seeds={}", asked.seeds)));
+            words
         }
         "run" => scenarios.chain(own(&["--fabric-out", "fabric.json"])).collect(),
         _ => scenarios.collect(),
