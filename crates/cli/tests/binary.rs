@@ -506,3 +506,20 @@ fn a_difference_is_surer_than_the_steps() {
     assert!(differences[1]["cancels"] == false, "{differences}");
     assert!((half(&differences[1]) - both).abs() < 1e-3, "{differences}: {both}");
 }
+
+/// What is tried follows from the budget; what time leaves out is said.
+#[test]
+fn an_advice_says_what_time_has_left_out() {
+    let desk = Desk::new();
+    let advise =
+        |more: &[&str]| desk.run(&[&["advise", "small-16", "--seeds", "2"], more].concat());
+    let layouts = &advise(&["--budget", "1500ms", "--json"]).json()["result"]["layouts"];
+    let count = |key: &str| layouts[key].as_u64().unwrap();
+    assert_eq!(count("looked_at") + count("unseen"), 300, "{layouts}");
+    assert!(300 < count("mixes"));
+    let hasty = advise(&["--budget", "5ms"]).out;
+    let hasty = hasty.split_whitespace().collect::<Vec<_>>().join(" ");
+    let start = "Not everything was tried in ";
+    assert!(hasty.contains(start) && hasty.contains("more time than --budget 5.000ms"), "{hasty}");
+    assert!(hasty.contains("Left out:") && hasty.contains(" changes ("), "{hasty}");
+}

@@ -88,10 +88,10 @@ impl Advice {
         }
         (!left.is_empty()).then(|| {
             format!(
-                "Not everything was tried in {:.1} s: more time (--budget, {:.0} s here) or a \
-                 faster machine may advise otherwise. Left out: {}.",
+                "Not everything was tried in {:.1} s: more time than --budget {:.3} or a faster \
+                 machine may advise otherwise. Left out: {}.",
                 self.wall_s,
-                self.budget_s,
+                Span::from_secs_f64(self.budget_s),
                 left.join(", ")
             )
         })
