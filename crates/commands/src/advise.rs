@@ -431,10 +431,7 @@ impl Search<'_> {
         let base: Vec<Figures> = base.into_iter().collect::<Result<_, _>>()?;
         let Candidates { changes, packets: on_packets, mut layouts, further, spares } =
             self.candidates()?;
-        let tried_on = |changes: &[Change]| {
-            changes.iter().map(|change| change.name.clone()).collect::<Vec<_>>()
-        };
-        let names = [tried_on(&changes), tried_on(&on_packets)].concat();
+        let asked = changes.len() + on_packets.len();
         let mut found = self.screen(changes, engine, &base[0], self.clock(0.6));
         let further = self.screen(further, engine, &base[0], self.clock(0.7));
         found.tried.extend(further.tried);
@@ -482,7 +479,7 @@ impl Search<'_> {
             changes,
             layouts,
             spares,
-            tried: names.len() - found.left.len(),
+            tried: asked - found.left.len(),
             without_gain,
             unconfirmed,
             refused: found.refused,
