@@ -318,7 +318,9 @@ fn ratios_and_single_values_are_read_as_people_write_them() {
         let text = format!("{refused:?}");
         assert!(text.contains("write it like `oversubscription = \\\"2:1\\\"`"), "{text}");
     }
-    assert!(loaded("fabric.oversubscription=0:1").is_err(), "out of range");
+    let zero = Request { scenario: Some("small-128".into()), ..Request::default() };
+    let zero = load(&Request { set: vec!["fabric.oversubscription=0:1".to_owned()], ..zero });
+    assert!(format!("{:?}", zero.unwrap_err()).contains("from 0.001 to 1000"), "out of range");
 }
 
 #[test]
