@@ -342,7 +342,9 @@ fn row(
         .as_ref()
         .map(|outcome| engine::cpu_cores(loaded, &|link| engine::carried(outcome, link), over));
     let inside = communicator.domains() < 2;
-    let interval = Interval::of_collective(loaded, engine, collective, (inside, bytes.get()));
+    let ends = || nccl::estimate::at_ends(fabric, communicator, collective, bytes, settings);
+    let what = (inside, bytes.get());
+    let interval = Interval::of_collective(loaded, engine, collective, what, ends);
     let (low_us, high_us) = interval.of_time(seconds * 1e6);
     let row = Row {
         bytes: bytes.get(),

@@ -838,8 +838,10 @@ const COMPUTE: [&str; 11] = [
     "speed",
 ];
 
-/// Collectives in which everybody sends something else to everybody.
+/// Collectives that are a message for each pair of ranks, on flows too.
 const EXCHANGES: &[Collective] = &[
+    Collective::Gather,
+    Collective::Scatter,
     Collective::AllToAll,
     Collective::MoeDispatch,
     Collective::MoeCombine,
@@ -850,6 +852,8 @@ const EXCHANGES: &[Collective] = &[
 /// The same, and messages from one to the next.
 const SENDS: &[Collective] = &[
     Collective::SendRecv,
+    Collective::Gather,
+    Collective::Scatter,
     Collective::AllToAll,
     Collective::MoeDispatch,
     Collective::MoeCombine,
@@ -880,9 +884,9 @@ const OF_COLLECTIVES: [(&str, &[Collective], &str); 11] = [
         &[Collective::MoeDispatchLowLatency, Collective::MoeCombineLowLatency],
         "moe_dispatch_ll and moe_combine_ll",
     ),
-    ("p2p_net_chunk", SENDS, "all_to_all and send_recv"),
-    ("p2p_scale_up_chunk", SENDS, "all_to_all and send_recv"),
-    ("pxn", SENDS, "all_to_all and send_recv"),
+    ("p2p_net_chunk", SENDS, "all_to_all, send_recv, gather and scatter"),
+    ("p2p_scale_up_chunk", SENDS, "all_to_all, send_recv, gather and scatter"),
+    ("pxn", SENDS, "all_to_all, send_recv, gather and scatter"),
     ("nvls", SUMS, "all_reduce, all_gather and reduce_scatter"),
     ("sharp", SUMS, "all_reduce, all_gather and reduce_scatter"),
     ("aggregation", SUMS, "all_reduce, all_gather and reduce_scatter"),

@@ -83,6 +83,10 @@ enum Name {
     Broadcast,
     #[value(alias = "reduce_perf")]
     Reduce,
+    #[value(alias = "gather_perf")]
+    Gather,
+    #[value(alias = "scatter_perf")]
+    Scatter,
     #[value(alias = "sendrecv", alias = "send-recv", alias = "sendrecv_perf")]
     SendRecv,
 }
@@ -103,6 +107,8 @@ impl Arguments {
             Name::AllToAll => Collective::AllToAll,
             Name::Broadcast => Collective::Broadcast,
             Name::Reduce => Collective::Reduce,
+            Name::Gather => Collective::Gather,
+            Name::Scatter => Collective::Scatter,
             Name::SendRecv => Collective::SendRecv,
         };
         let purpose = |engine| Purpose::Collective(engine, collective);

@@ -62,6 +62,10 @@ pub(crate) fn job_words(job: &Job) -> String {
     if job.model.experts.is_some() && layout.etp != layout.tp {
         text += &format!(", expert TP {}", layout.etp);
     }
+    let rows = job.parallel.padded(job.model.vocab);
+    if rows != job.model.vocab {
+        text += &format!(", vocabulary padded to {}", grouped(rows));
+    }
     if 1 < layout.vpp {
         text += &format!(", {} virtual stages", layout.vpp);
     }

@@ -127,7 +127,7 @@ impl Algorithm for Ring {
             posts: nic * f64::from(shape.rails) / per_domain / slice_bytes,
             protocol: plan.protocol,
             channels_s: match shape.domains {
-                1 => 0.0,
+                1 => inside_pace_s(ask, plan, (edge, slice_bytes / rate)),
                 _ => edge / (1e9 * f64::from(plan.channels) * ask.settings.ring_channel_gbps),
             },
             efficiency,
@@ -258,6 +258,24 @@ fn efficiency(ask: &Ask<'_>, protocol: Protocol, bandwidth: f64, channels: f64) 
             0.92_f64.min(most / bandwidth)
         }
     }
+}
+
+/// How long a channel's own block takes inside one domain, `copy_s` being the last slice's copying
+/// out. Loops follow each other on one block: it sends what it has to at the pace that NCCL gives a
+/// channel with the simple protocol (`perChMaxTreeBws`, which counts two as one), then copies out
+/// what came last, and only then begins the next loop. With many ranks the links are slower than
+/// that. The last copy is counted as draining. RCCL tells no such pace.
+fn inside_pace_s(ask: &Ask<'_>, plan: &Plan, (edge, copy_s): (f64, f64)) -> f64 {
+    let (shape, settings) = (ask.shape(), ask.settings);
+    let rings = settings.architecture != Architecture::Cdna3 && !is_chain(ask.collective);
+    if plan.protocol != Protocol::Simple || !rings {
+        return 0.0;
+    }
+    let channels = f64::from(plan.channels);
+    let pace = 0.5e9 * constants::tree_channel_max(settings, shape, Protocol::Simple);
+    let each = ask.bytes.get() / u64::from(plan.channels);
+    let again = chunks(each, plan.chunk.get() * u64::from(shape.ranks)) - 1.0;
+    edge / (channels * pace) + again * copy_s
 }
 
 /// The hand-overs: those between servers take the network's latency and what is `beyond` it, the
