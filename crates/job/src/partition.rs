@@ -313,6 +313,7 @@ mod tests {
     use crate::resolve::{Site, resolve};
 
     fn job(name: &str, parallel: ParallelConfig, schedule: Schedule) -> Job {
+        let parallel = ParallelConfig { vocab_multiple: Some(1), ..parallel };
         let config = JobConfig {
             model: ModelChoice::Named(name.to_owned()),
             parallel,
