@@ -161,11 +161,7 @@ struct World {
 
 impl World {
     /// Of the GPUs in `parts`, or all.
-    fn new(
-        cluster: &RowCluster,
-        catalogue: &Catalogue,
-        parts: &[std::ops::Range<usize>],
-    ) -> Self {
+    fn new(cluster: &RowCluster, catalogue: &Catalogue, parts: &[std::ops::Range<usize>]) -> Self {
         let (servers, mut config) = fabric_of(cluster);
         let switch = if cluster.nic_gbps <= 400.0 { "quantum-2" } else { "quantum-3" };
         config.leaf.switch = Some(switch.to_owned());

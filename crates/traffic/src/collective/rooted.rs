@@ -56,7 +56,7 @@ impl Algorithm for Rooted {
         // By node: what it sends and what it receives; by pair of GPUs: what goes over its link.
         let mut loads: BTreeMap<NodeId, [f64; 2]> = BTreeMap::new();
         let mut pairs: BTreeMap<[NodeId; 2], f64> = BTreeMap::new();
-        for_each_hop(ask, |Hop { from, to, .. }, bytes| {
+        for_each_hop(ask, |Hop { from, to, .. }, _, bytes| {
             loads.entry(from).or_default()[0] += bytes as f64;
             loads.entry(to).or_default()[1] += bytes as f64;
             *pairs.entry([from, to]).or_default() += bytes as f64;
@@ -82,23 +82,24 @@ impl Algorithm for Rooted {
     }
 
     fn operations(&self, ask: &Ask<'_>, plan: &Plan) -> f64 {
-        let each = ask.bytes.get() / u64::from(ask.shape().ranks);
-        // A message that changes rails has another hop.
-        2.0 * f64::from(ask.shape().ranks) * chunks(each, plan.chunk.get())
+        let mut all = 0.0;
+        for_each_hop(ask, |_, crosses, bytes| {
+            all += chunks(bytes, chunk(ask, plan, crosses));
+        });
+        all
     }
 
     fn write(&self, ask: &Ask<'_>, plan: &Plan, sheet: &mut Sheet<'_>) {
         let mut edges: Vec<(usize, bool, u64)> = Vec::new();
         let first = sheet.open(name(ask.collective), 1, |opening| {
-            for_each_hop(ask, |Hop { from, to, .. }, _| opening.connect(from, to, 0));
+            for_each_hop(ask, |Hop { from, to, .. }, _, _| opening.connect(from, to, 0));
         });
-        let (mut hops, mut crosses) = (0, false);
-        for_each_hop(ask, |Hop { from, arrives, .. }, bytes| {
+        let mut hops = 0;
+        for_each_hop(ask, |Hop { arrives, .. }, crosses, bytes| {
             hops += 1;
-            crosses |= ask.fabric.nic_number(from).is_some();
             if arrives {
                 edges.push((hops, crosses, bytes));
-                (hops, crosses) = (0, false);
+                hops = 0;
             }
         });
         let start = sheet.start;
@@ -115,9 +116,7 @@ impl Algorithm for Rooted {
                     }
                 }
                 Detail::Stepwise => {
-                    let inside = ask.settings.p2p_scale_up_chunk;
-                    let chunk = if crosses { plan.chunk } else { inside };
-                    for bytes in loops(bytes, chunk.get()) {
+                    for bytes in loops(bytes, chunk(ask, plan, crosses)) {
                         let op = flow.send(sheet, edge, &ids, bytes, &[]);
                         sheet.end(op);
                     }
@@ -132,9 +131,14 @@ fn name(collective: Collective) -> &'static str {
     if collective == Collective::Gather { "gather" } else { "scatter" }
 }
 
-/// Calls for every hop of every message with what it carries: message after message, each split
-/// over the NICs of a GPU.
-fn for_each_hop(ask: &Ask<'_>, mut then: impl FnMut(Hop, u64)) {
+/// What a message is cut into.
+fn chunk(ask: &Ask<'_>, plan: &Plan, crosses: bool) -> u64 {
+    if crosses { plan.chunk.get() } else { ask.settings.p2p_scale_up_chunk.get() }
+}
+
+/// Calls for every hop of every message with whether that leaves its domain and what it carries:
+/// message after message, each split over the NICs of a GPU.
+fn for_each_hop(ask: &Ask<'_>, mut then: impl FnMut(Hop, bool, u64)) {
     let Ask { fabric, communicator, settings, .. } = *ask;
     let (ranks, lanes) = (ask.shape().ranks, ask.shape().nics_per_gpu());
     let mut hops: Vec<Hop> = Vec::new();
@@ -147,7 +151,7 @@ fn for_each_hop(ask: &Ask<'_>, mut then: impl FnMut(Hop, u64)) {
         communicator.path(fabric, from, to, settings.pxn, &mut hops);
         let crosses = hops.iter().position(|hop| fabric.nic_number(hop.from).is_some());
         let Some(at) = crosses else {
-            hops.iter().for_each(|&hop| then(hop, bytes));
+            hops.iter().for_each(|&hop| then(hop, false, bytes));
             continue;
         };
         // The GPUs next to the NICs that it leaves and enters by.
@@ -158,15 +162,11 @@ fn for_each_hop(ask: &Ask<'_>, mut then: impl FnMut(Hop, u64)) {
             let bytes = part(bytes, lanes.into(), lane.into());
             for (place, &hop) in hops.iter().enumerate() {
                 let over = |gpu, own| nic(gpu, lane).unwrap_or(own);
-                then(
-                    match place == at {
-                        true => {
-                            Hop { from: over(leaves, hop.from), to: over(enters, hop.to), ..hop }
-                        }
-                        false => hop,
-                    },
-                    bytes,
-                );
+                let hop = match place == at {
+                    true => Hop { from: over(leaves, hop.from), to: over(enters, hop.to), ..hop },
+                    false => hop,
+                };
+                then(hop, true, bytes);
             }
         }
     }
