@@ -83,8 +83,8 @@ impl Algorithm for Ring {
         let shape = ask.shape();
         let edge = edge_bytes(ask, ask.bytes.get()) as f64;
         let per_domain = f64::from(shape.per_domain);
-        let scale_up = edge * inside_share(shape);
-        let cycles = f64::from(shape.distinct_rings().min(plan.channels));
+        let cycles = shape.distinct_rings().min(plan.channels);
+        let over_link = f64::from(plan.channels.div_ceil(cycles)) / f64::from(plan.channels);
         let bandwidth = ring_bandwidth(ask);
         let channels = constants::search_equivalent(ask.settings, ask.communicator);
         let efficiency = efficiency(ask, plan.protocol, bandwidth, channels);
@@ -95,6 +95,11 @@ impl Algorithm for Ring {
         let rate = bandwidth * 1e9 * efficiency / f64::from(plan.channels);
         // Few channels leave NICs idle.
         let lanes = plan.channels * constants::stripes(ask.settings, shape);
+        let scale_up = match shape.has_paths() {
+            // Of so many rings each GPU is the last of these at least, and leaves by its own NIC.
+            true => edge * f64::from(lanes - lanes / shape.per_domain) / f64::from(lanes),
+            false => edge * inside_share(shape),
+        };
         let nic = match shape.domains {
             1 => 0.0,
             _ => edge * f64::from(lanes.div_ceil(shape.rails.max(1))) / f64::from(lanes),
@@ -122,7 +127,7 @@ impl Algorithm for Ring {
             1e-6 * latency_us(ask, plan.protocol, slices, crossing) + ways_s(ask, plan.protocol);
         vec![Phase {
             scale_up,
-            mesh_link: if shape.scale_up == ScaleUp::Mesh { edge / cycles } else { 0.0 },
+            mesh_link: if shape.scale_up == ScaleUp::Mesh { edge * over_link } else { 0.0 },
             nic,
             posts: nic * f64::from(shape.rails) / per_domain / slice_bytes,
             protocol: plan.protocol,
