@@ -287,6 +287,19 @@ fn equal_exchanges_are_run_once() {
     assert!(exchanges / 2 < counted.not_run, "{counted:?}");
 }
 
+/// Where exchanges share links flows say that congestion control is not in their figure; where
+/// they do not there is nothing to say.
+#[test]
+fn flows_name_what_congestion_control_adds() {
+    let told = |set: &[&str]| {
+        let loaded = loaded("small-128", &[&["job.batch.sequences=16"], set].concat());
+        let findings = run(&loaded, Engine::Flow, true).findings;
+        findings.iter().any(|finding| finding.contains("congestion control does not share so"))
+    };
+    assert!(told(&[]));
+    assert!(!told(&["network.routing.policy=spray"]));
+}
+
 /// What comes or goes within a step chooses the clock by itself; what lasts does not.
 #[test]
 fn faults_choose_the_clock() {
