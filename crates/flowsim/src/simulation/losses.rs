@@ -101,7 +101,7 @@ impl Simulation<'_, '_> {
         self.held.insert(who, Held { since: self.now, tries: 0, rate });
         self.set_timer(who, self.now + timeout.as_secs_f64());
         self.note_stall(who, self.now);
-        if !std::mem::replace(&mut self.told_of_losses, true) {
+        if self.is_hurt && !std::mem::replace(&mut self.told_of_losses, true) {
             let text = format!(
                 "a fault lost what was on its way: queue pairs whose last packets are among it \
                  send them again after {timeout:.1} without an answer (`network.nic.timeout`)"
@@ -145,7 +145,10 @@ impl Simulation<'_, '_> {
                 "a queue pair gave up after {tries} timeouts without an answer \
                  (`network.nic.retries`)"
             );
-            self.outcome.findings.push(Finding { at: time(self.now), text });
+            let told = self.outcome.findings.iter().rev().take(64).any(|one| one.text == text);
+            if !told {
+                self.outcome.findings.push(Finding { at: time(self.now), text });
+            }
         }
     }
 
