@@ -87,7 +87,7 @@ pub fn flow_settings(loaded: &Loaded) -> flowsim::Settings {
             Leave::After(span) => span + Span::from_ms(1),
             Leave::AtOnce | Leave::Never => nic.give_up(),
         }),
-        resends: true,
+        resend: Some(flowsim::Resend { timeout: nic.timeout, retries: nic.retries }),
         parts: loaded.parts(),
         background: Vec::new(),
         free: None,

@@ -599,7 +599,7 @@ impl Simulation<'_> {
                     self.schedule_end(op, self.time.now + latency);
                 }
             }
-            OpKind::Coupled { .. } => {
+            OpKind::Coupled { .. } | OpKind::Together { .. } => {
                 panic!("the packet engine moves packets: coupled operations must be written out")
             }
         }

@@ -640,7 +640,7 @@ impl PurposeOf<'_> {
                     but.extend(["congestion.control", "congestion.initial_window"]);
                     but.push("congestion.max_window");
                 }
-                if self.gives_up() {
+                if self.resends() {
                     but.extend(["nic.timeout", "nic.retries"]);
                 }
                 but.push("nic.failover");
@@ -716,9 +716,14 @@ impl PurposeOf<'_> {
         }
     }
 
-    /// Whether queue pairs of flows give up: those of jobs, where something fails.
-    fn gives_up(&self) -> bool {
-        self.load == Load::Job && self.scenario.faults.iter().any(FaultConfig::comes_or_goes)
+    /// Whether queue pairs of flows send again what they lost: where something fails meanwhile.
+    fn resends(&self) -> bool {
+        self.engine() == Some(Engine::Flow) && self.is_hit()
+    }
+
+    /// Whether something fails, or is mended, meanwhile.
+    fn is_hit(&self) -> bool {
+        self.scenario.faults.iter().any(FaultConfig::comes_or_goes)
     }
 
     /// Names the fail-over of ports where nothing can fail over.
@@ -807,7 +812,7 @@ impl PurposeOf<'_> {
             idle.table("jitter", |idle| scenario.jitter.unused(idle));
             idle.table("software", |idle| scenario.software.unused(job, idle));
             let is_campaign = matches!(self.purpose, Purpose::Campaign(_));
-            let may_end = self.gives_up() && !self.is_closed();
+            let may_end = self.load == Load::Job && self.is_hit() && !self.is_closed();
             idle.table("reliability", |idle| {
                 scenario.reliability.unused(is_campaign, may_end, idle);
             });
