@@ -142,8 +142,7 @@ impl FileArguments {
         if let Some(folder) = self.profile.clone() {
             let (steps, noise) = (self.profile_steps, self.profile_noise);
             let wanted = profile::Wanted { folder, steps, noise };
-            let jitter = &loaded.scenario.jitter;
-            profile::write(world, prediction, (jitter, loaded.scenario.seed), &wanted)?;
+            profile::write(world, prediction, loaded, &wanted)?;
         }
         if let Some(path) = &self.series_out {
             save_table(path, &series_of_step(world, prediction))?;

@@ -17,6 +17,7 @@ use crate::links::Pictures;
 use crate::packets::{Budget, Patience};
 use crate::seeds::{self, Repeat, Seeds, Spread};
 
+pub mod bench;
 mod iterations;
 pub mod measured;
 pub mod table;

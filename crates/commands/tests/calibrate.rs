@@ -8,6 +8,7 @@ use commands::collective::{self, Options, Sizes, table};
 use commands::files::profile;
 use commands::observe::beside;
 use commands::observe::calibrate::{Calibration, Order, calibrate};
+use commands::observe::read_off::ReadOff;
 use commands::packets::Patience;
 use commands::run_job;
 use commands::seeds::Repeat;
@@ -52,7 +53,8 @@ fn out(name: &str) -> PathBuf {
 fn calibrated(summary: &Summary, name: &str) -> Result<Calibration, Failure> {
     let loaded = load("small-128", &[], 1, Purpose::Settings);
     let path = out(name);
-    let order = Order { loaded: &loaded, engine: Engine::Analytic, set: &[], out: &path };
+    let read_off = ReadOff::default();
+    let order = Order { loaded: &loaded, engine: Engine::Analytic, set: &[], read_off, out: &path };
     calibrate(summary, &order, &mut Watch::default())
 }
 
@@ -130,7 +132,7 @@ fn recorded(set: &[String], seed: u64) -> Summary {
     let options = run_job::Options { engine, patience, drawing, ask_what_if: false, whole: false };
     let mut watch = Watch::default();
     run_job::run_and(&loaded, &options, Repeat::ONCE, &mut watch, |world, prediction| {
-        profile::write(world, prediction, (&loaded.scenario.jitter, seed), &wanted)
+        profile::write(world, prediction, &loaded, &wanted)
     })
     .expect("it runs");
     let files = [folder];
@@ -157,7 +159,9 @@ fn constants_of_steps_are_found_within_their_intervals() {
         let summary = recorded(&set, case);
         let loaded = load("small-128", std::slice::from_ref(&overlap), 1, Purpose::Settings);
         let path = out(&format!("steps-{case}"));
-        let order = Order { loaded: &loaded, engine: Engine::Analytic, set: &[], out: &path };
+        let read_off = ReadOff::default();
+        let order =
+            Order { loaded: &loaded, engine: Engine::Analytic, set: &[], read_off, out: &path };
         let found = calibrate(&summary, &order, &mut Watch::default()).expect("it is determined");
         std::fs::remove_file(path).expect("it was written");
         for (key, truth) in truth {
@@ -187,7 +191,8 @@ fn what_another_exchange_hides_is_not_determined() {
     let summary = recorded(&[overlap.clone(), "software.tensor_exposed=0.5".to_owned()], 99);
     let loaded = load("small-128", &[overlap], 1, Purpose::Settings);
     let path = out("hidden");
-    let order = Order { loaded: &loaded, engine: Engine::Analytic, set: &[], out: &path };
+    let read_off = ReadOff::default();
+    let order = Order { loaded: &loaded, engine: Engine::Analytic, set: &[], read_off, out: &path };
     let found = calibrate(&summary, &order, &mut Watch::default()).expect("others are determined");
     std::fs::remove_file(path).expect("it was written");
     let is_refused = found.refused.iter().any(|one| one.key == "software.tensor_exposed");

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use commands::collective::{self, Sizes, measured, table};
+use commands::collective::{self, Sizes, bench, measured, table};
 use commands::files::save_text;
 use commands::{Failure, cross_check};
 use traffic::collective::Collective;
-use units::Bytes;
+use units::{Bytes, Span};
 use scenario::Purpose;
 
 use crate::arguments::{PatienceArgument, ScenarioArgument, SeedsArgument};
@@ -25,6 +25,7 @@ Examples:
   fatflow collective all_reduce -b 1G -e 1G --gpus 1024 llama3-meta-roce --seeds 20
   fatflow collective all_to_all -b 4M -e 4M small-128 --engine packet --iterations 100
   fatflow collective all_reduce my.toml --nccl-tests all_reduce.txt --noise 0.02
+  fatflow collective all_reduce my.toml --nccl-tests t.txt --nccl-log nccl.log --counters nics.om
   fatflow collective all_reduce my.toml --json | jq '.result.rows[].busbw_GBps'
 
 Sizes are binary, as in nccl-tests: 1M is 1,048,576 bytes. Bandwidths are in 10^9 bytes per second.")]
@@ -56,6 +57,15 @@ pub(crate) struct Arguments {
     /// Also write the table as nccl-tests prints it
     #[arg(long, value_name = "FILE.txt")]
     nccl_tests: Option<PathBuf>,
+    /// Also write what NCCL logs meanwhile (NCCL_DEBUG=INFO, with GRAPH, NET, ENV and TUNING)
+    #[arg(long, value_name = "FILE.log", requires = "nccl_tests")]
+    nccl_log: Option<PathBuf>,
+    /// Also write what the NICs count meanwhile, under the names of node_exporter
+    #[arg(long, value_name = "FILE.om", requires = "nccl_tests")]
+    counters: Option<PathBuf>,
+    /// How often they are read
+    #[arg(long, value_name = "SPAN", requires = "counters", default_value = "1s")]
+    counters_every: Span,
     /// Let the times in that file vary by so much, as a benchmark's do: the standard deviation of
     /// their logarithm
     #[arg(long, value_name = "SHARE", requires = "nccl_tests", default_value_t = 0.0,
@@ -141,6 +151,13 @@ impl Arguments {
         })?;
         if let Some(path) = &self.nccl_tests {
             save_text(path, &table::nccl_tests(&loaded, &report, self.noise))?;
+        }
+        if let Some(path) = &self.nccl_log {
+            save_text(path, &bench::log(&loaded, &report)?)?;
+        }
+        if let Some(path) = &self.counters {
+            let every = self.counters_every;
+            save_text(path, &bench::counters(&loaded, &report, self.noise, every)?)?;
         }
         terminal.answer("collective", Some(&loaded), &report)?;
         Ok(terminal.ending())

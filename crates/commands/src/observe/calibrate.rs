@@ -17,7 +17,9 @@ use traffic::collective::Collective;
 use units::{Bytes, Rate, Span};
 
 use super::beside::{self, Point, mean};
+use super::cluster::Setting;
 use super::fit::{Fitted, Scale, fit};
+use super::read_off::{self, Busy, ReadOff};
 use super::steps;
 use crate::engine::{self, Engine};
 use crate::failure::Failure;
@@ -154,6 +156,8 @@ fn payload_gbps(loaded: &Loaded) -> Option<f64> {
 /// What was fitted.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Calibration {
+    /// Settings that the files say outright.
+    pub settings: Vec<Setting>,
     /// The constants that the observations determine.
     pub constants: Vec<Constant>,
     /// Those that they do not.
@@ -161,6 +165,9 @@ pub struct Calibration {
     /// Mean size of the errors at sizes that were held back, predicted from the others; none where
     /// there were too few to hold any back.
     pub held_back_error: Option<f64>,
+    /// What a constant was told by besides.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
     /// How many sizes were held back.
     pub held_back: usize,
     /// Mean size of the errors before.
@@ -319,6 +326,8 @@ pub struct Order<'a> {
     pub engine: Engine,
     /// Settings of the command line, which the new scenario must have too.
     pub set: &'a [String],
+    /// What of `loaded` the files themselves say.
+    pub read_off: ReadOff,
     /// Where it is written.
     pub out: &'a Path,
 }
@@ -344,8 +353,11 @@ pub fn calibrate(
     }
     let mut bench = Bench { loaded, engine: order.engine, watch };
     let before = bench.predict(&[], &[], &points)?;
-    let (knobs, found, mut refused) = bench.determine(&points)?;
+    let (knobs, found, by_tables) = bench.determine(&points)?;
     let (held_back, held_back_error) = bench.hold_back(&knobs, &points)?;
+    let (found, remarks) = bench.with_counters(&knobs, found, &points, summary)?;
+    let mut refused = order.read_off.refused.clone();
+    refused.extend(by_tables);
     let errors: Vec<f64> = found.residuals.iter().map(|r| (-r).exp() - 1.0).collect();
     let error_of = |logs: &[f64]| {
         let each =
@@ -382,8 +394,10 @@ pub fn calibrate(
     constants.extend(from_steps.constants);
     refused.extend(from_steps.refused);
     let calibration = Calibration {
+        settings: order.read_off.settings.clone(),
         constants,
         refused,
+        remarks,
         held_back_error,
         held_back,
         error_before: error_of(&before),
@@ -396,6 +410,60 @@ pub fn calibrate(
 }
 
 impl Bench<'_, '_> {
+    /// The fit with what counters say of the NICs' rate: both are weighed by their intervals, and
+    /// the other constants fitted again beside it.
+    fn with_counters(
+        &mut self,
+        knobs: &[Start],
+        found: Fitted,
+        points: &[Point],
+        summary: &Summary,
+    ) -> Result<(Fitted, Vec<String>), Failure> {
+        let Some(busy) = read_off::busy(summary) else { return Ok((found, Vec::new())) };
+        let key = Knob::NicRate.key();
+        // Frames are counted too.
+        let payload = 8e-9 * engine::library(self.loaded).wire_efficiency;
+        let [rate, half] = [busy.mean * payload, busy.half * payload];
+        let Busy { intervals, nics, .. } = busy;
+        let said = format!(
+            "counters of {nics} NICs say {} ± {} Gb/s in {intervals} busy intervals",
+            significant(rate),
+            significant(half)
+        );
+        let Some(at) = knobs.iter().position(|(knob, _)| *knob == Knob::NicRate) else {
+            let remark = format!(
+                "{said}; they alone do not say whether NICs had to wait, and no table shows a \
+                 limit of theirs: {key} is not fitted"
+            );
+            return Ok((found, vec![remark]));
+        };
+        let [low, high] = found.intervals[at];
+        let own = 0.5 * (high - low);
+        if half + own < (found.values[at] - rate).abs() {
+            let remark = format!(
+                "{said}, and tables {} ± {}: the NICs were not busy throughout, or with something \
+                 else, and counters do not count for {key}",
+                significant(found.values[at]),
+                significant(own)
+            );
+            return Ok((found, vec![remark]));
+        }
+        let weights = [own, half].map(|half| half.max(1e-6 * rate).powi(-2));
+        let all = weights[0] + weights[1];
+        let value = (weights[0] * found.values[at] + weights[1] * rate) / all;
+        let narrower = all.powf(-0.5);
+        let mut fixed = self.loaded.clone();
+        Knob::NicRate.set(&mut fixed, value);
+        let others: Vec<Start> =
+            knobs.iter().copied().filter(|(knob, _)| *knob != Knob::NicRate).collect();
+        let mut bench = Bench { loaded: &fixed, engine: self.engine, watch: self.watch };
+        let mut again = bench.fit(&others, points)?;
+        again.values.insert(at, value);
+        again.intervals.insert(at, [value - narrower, value + narrower]);
+        let remark = format!("{key}: {said}, which its value is the weighted mean with");
+        Ok((again, vec![remark]))
+    }
+
     /// How many sizes were held back, and the mean size of errors when the others predict them.
     fn hold_back(
         &mut self,
@@ -439,6 +507,9 @@ impl Calibration {
                 100.0 * error
             );
         }
+        for remark in &self.remarks {
+            text += &format!("# {remark}.\n");
+        }
         for refused in &self.refused {
             text += &format!("# Not fitted: {}: {}.\n", refused.key, refused.why);
         }
@@ -448,6 +519,9 @@ impl Calibration {
             let plain = toml::from_str::<toml::Table>(&format!("x = {value}")).is_ok();
             let value = if plain { value.to_owned() } else { quoted(value) };
             text += &format!("{} = {value}\n", key.trim());
+        }
+        for Setting { key, value, from } in &self.settings {
+            text += &format!("# {}.\n{key} = {value}\n", one_line(from));
         }
         for one in &self.constants {
             let [low, high] = [one.low, one.high].map(significant);
@@ -503,6 +577,16 @@ impl Calibration {
                 100.0 * error
             ));
         }
+        if !self.settings.is_empty() {
+            let columns =
+                [("setting", Align::Left), ("value", Align::Left), ("what says so", Align::Left)];
+            let mut table = Table::new(columns);
+            for Setting { key, value, from } in &self.settings {
+                table.row([(*key).to_owned(), value.clone(), from.clone()]);
+            }
+            sheet = sheet.table(table);
+        }
+        sheet = self.remarks.iter().fold(sheet, |sheet, remark| sheet.note(remark.clone()));
         let refusals = self.refused.iter().map(|r| format!("{} is not fitted: {}.", r.key, r.why));
         refusals.fold(sheet, Sheet::note)
     }

@@ -208,7 +208,6 @@ fn of(joins: &[Join]) -> Communicator {
         nvls_channels: joins.iter().filter_map(|join| join.notes.nvls_channels).max(),
         rings: rings(&all, size, channels),
         trees: trees(&all, size, channels),
-        axis: None,
     }
 }
 

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::spans::Spans;
+use super::spans::{Does, Spans};
 use crate::format::{Format, Reading};
 use crate::input::{Input, ReadError};
 use crate::observed::{Arrival, CollectiveKey, Communicator, Kind};
@@ -226,7 +226,11 @@ impl Events {
         let is_kernel = event.cat.eq_ignore_ascii_case("kernel");
         if is_kernel || self.is_device(event) {
             let kind = communicates(&event.name);
-            self.spans.kernel(start, end, kind.is_some());
+            let does = match kind {
+                Some(_) => Does::Communication,
+                None => Does::computes(&event.name),
+            };
+            self.spans.kernel(start, end, does);
             if let Some(kind) = kind {
                 self.collective(kind, event, start, end);
             }
@@ -306,6 +310,7 @@ impl Events {
         if ranks.len() == size as usize {
             entry.1 = ranks;
         }
+        self.spans.of_group(name, start, end);
         self.arrivals.push((name.to_owned(), start, end));
     }
 
