@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use commands::collective::{self, Sizes, bench, measured, table};
-use commands::files::save_text;
+use commands::files::capture::{self, USUAL_LIMIT, Wanted};
+use commands::files::{refuse_one_for_two, save_text};
 use commands::{Failure, cross_check};
+use packetsim::tap::Tape;
 use traffic::collective::Collective;
 use units::{Bytes, Span};
 use scenario::Purpose;
@@ -21,6 +23,7 @@ Examples:
   fatflow collective alltoall -b 8 -e 1G -f 4 small-1024
   fatflow collective all_reduce -e 256M --gpus 64 small-128 --engine packet
   fatflow collective all_reduce -e 16M --gpus 64 small-128 --engine all
+  fatflow collective all_reduce -b 1M -e 4M small-128 -g 16 --engine packet --pcap ring.pcapng
   fatflow collective all_reduce my.toml --measured all_reduce_perf.txt --report busbw.html
   fatflow collective all_reduce -b 1G -e 1G --gpus 1024 llama3-meta-roce --seeds 20
   fatflow collective all_to_all -b 4M -e 4M small-128 --engine packet --iterations 100
@@ -66,6 +69,12 @@ pub(crate) struct Arguments {
     /// How often they are read
     #[arg(long, value_name = "SPAN", requires = "counters", default_value = "1s")]
     counters_every: Span,
+    /// Write the packets of all sizes as RoCEv2, one behind the other, each where its way ended
+    #[arg(long, value_name = "FILE.pcapng")]
+    pcap: Option<PathBuf>,
+    /// The longest that file may be: what comes later is left out, and the answer says so
+    #[arg(long, value_name = "BYTES", requires = "pcap", default_value_t = USUAL_LIMIT)]
+    pcap_limit: Bytes,
     /// Let the times in that file vary by so much, as a benchmark's do: the standard deviation of
     /// their logarithm
     #[arg(long, value_name = "SHARE", requires = "nccl_tests", default_value_t = 0.0,
@@ -115,6 +124,14 @@ impl Arguments {
             Name::Reduce => Collective::Reduce,
             Name::SendRecv => Collective::SendRecv,
         };
+        let files = [
+            ("--nccl-tests", self.nccl_tests.as_ref()),
+            ("--nccl-log", self.nccl_log.as_ref()),
+            ("--counters", self.counters.as_ref()),
+            ("--pcap", self.pcap.as_ref()),
+            ("--report", terminal.global.report.as_ref()),
+        ];
+        refuse_one_for_two(&files)?;
         let purpose = |engine| Purpose::Collective(engine, collective);
         let mut loaded = terminal.load_on(&self.scenario, purpose)?;
         let sizes = Sizes { min: self.min, max: self.max, factor: self.factor };
@@ -132,6 +149,10 @@ impl Arguments {
                 let reason = "--nccl-tests writes one table: choose one engine instead of `all`";
                 return Err(Failure::Usage(reason.to_owned()).into());
             }
+            if self.pcap.is_some() {
+                let reason = "--pcap writes packets, which only `--engine packet` moves";
+                return Err(Failure::Usage(reason.to_owned()).into());
+            }
             if self.measured.is_some() {
                 let reason = "--measured stands beside one engine: choose one instead of `all`";
                 return Err(Failure::Usage(reason.to_owned()).into());
@@ -146,8 +167,22 @@ impl Arguments {
         }
         let measured = self.measured.as_deref().map(measured::read).transpose()?;
         let repeat = terminal.repeat(self.seeds);
+        let limit = self.pcap_limit;
+        let wanted = self.pcap.clone().map(|path| Wanted { path, limit });
+        if let Some(wanted) = &wanted {
+            capture::refuse(&loaded, options.engine, wanted)?;
+            if 1 < repeat.seeds {
+                let reason = "--pcap writes the packets of one seed: leave out --seeds";
+                return Err(Failure::Usage(reason.to_owned()).into());
+            }
+        }
         let report = terminal.watched(|watch| {
-            collective::run_seeds(&loaded, &options, repeat, measured, watch)
+            watch.tape = wanted.as_ref().map(|wanted| Tape::new(wanted.limit));
+            let mut report = collective::run_seeds(&loaded, &options, repeat, measured, watch)?;
+            if let (Some(tape), Some(wanted)) = (watch.tape.take(), &wanted) {
+                report.capture = Some(capture::write(&loaded, &tape.runs, wanted)?);
+            }
+            Ok::<_, Failure>(report)
         })?;
         if let Some(path) = &self.nccl_tests {
             save_text(path, &table::nccl_tests(&loaded, &report, self.noise))?;
