@@ -783,6 +783,8 @@ pub struct Trace {
     pub kernels: u64,
     /// Of them, those that communicate.
     pub collectives: u64,
+    /// Calls of collectives on the host.
+    pub calls: u64,
     /// Time in which something computes.
     pub compute_s: f64,
     /// Time in which something communicates.

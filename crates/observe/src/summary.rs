@@ -138,6 +138,9 @@ pub struct NicSummary {
     pub link: String,
     /// Lines of connections that go through it.
     pub used: u64,
+    /// Megabits per second, where the library says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed_mbps: Option<u64>,
 }
 
 /// A group of ranks that talk to each other.
@@ -378,6 +381,7 @@ fn nics(hosts: &BTreeMap<&str, &Host>) -> Vec<NicSummary> {
             entry.link.clone_from(&nic.link);
         }
         entry.used += nic.used;
+        entry.speed_mbps = entry.speed_mbps.or(nic.speed_mbps);
     }
     all.into_values().collect()
 }
@@ -394,6 +398,11 @@ fn transport(observed: &Observed, used: &BTreeSet<&NicSummary>) -> Option<String
         _ => "",
     };
     let mut kinds: BTreeSet<&str> = used.iter().map(of).filter(|kind| !kind.is_empty()).collect();
+    // Only RoCE's queue pairs have an index among GIDs.
+    let has_gids = observed.queue_pairs.iter().any(|pair| pair.gid_index.is_some());
+    if kinds.is_empty() && has_gids {
+        kinds.insert("RoCE");
+    }
     if kinds.is_empty() {
         let names = observed.cluster.transports.keys();
         kinds.extend(names.filter_map(|name| name.strip_prefix("NET/")));

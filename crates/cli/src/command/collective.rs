@@ -188,7 +188,9 @@ impl Arguments {
             save_text(path, &table::nccl_tests(&loaded, &report, self.noise))?;
         }
         if let Some(path) = &self.nccl_log {
-            save_text(path, &bench::log(&loaded, &report)?)?;
+            // A log also shows what no engine looks at, such as queue pairs under closed forms.
+            let all = terminal.load(&self.scenario, Purpose::Settings)?;
+            save_text(path, &bench::log(&all, &report)?)?;
         }
         if let Some(path) = &self.counters {
             let every = self.counters_every;

@@ -285,7 +285,11 @@ impl Scribe<'_> {
         match frame.carries {
             Carries::Data { message, message_bytes, payload, is_first, is_last } => {
                 let opcode = Opcode::rc(operation(self.verb, is_first, is_last));
-                let mut headers = Headers::new(Bth::new(opcode, (key.dst_qpn + self.shift.number) & BITS_24, psn));
+                let mut headers = Headers::new(Bth::new(
+                    opcode,
+                    (key.dst_qpn + self.shift.number) & BITS_24,
+                    psn,
+                ));
                 headers.bth.ack_request = is_last;
                 let length = u32::try_from(message_bytes).unwrap_or(u32::MAX);
                 let (address, key) = (MEMORY.wrapping_add(message), pair);

@@ -410,8 +410,9 @@ pub fn calibrate(
 }
 
 impl Bench<'_, '_> {
-    /// The fit with what counters say of the NICs' rate: both are weighed by their intervals, and
-    /// the other constants fitted again beside it.
+    /// The fit with what counters say of the NICs' rate, if that is narrower and agrees; the other
+    /// constants are fitted again beside it. Both may have seen the same runs, so that a mean of the
+    /// two would be no better known than the one.
     fn with_counters(
         &mut self,
         knobs: &[Start],
@@ -448,19 +449,19 @@ impl Bench<'_, '_> {
             );
             return Ok((found, vec![remark]));
         }
-        let weights = [own, half].map(|half| half.max(1e-6 * rate).powi(-2));
-        let all = weights[0] + weights[1];
-        let value = (weights[0] * found.values[at] + weights[1] * rate) / all;
-        let narrower = all.powf(-0.5);
+        if own <= half {
+            let remark = format!("{key}: {said}, within the interval of the tables");
+            return Ok((found, vec![remark]));
+        }
         let mut fixed = self.loaded.clone();
-        Knob::NicRate.set(&mut fixed, value);
+        Knob::NicRate.set(&mut fixed, rate);
         let others: Vec<Start> =
             knobs.iter().copied().filter(|(knob, _)| *knob != Knob::NicRate).collect();
         let mut bench = Bench { loaded: &fixed, engine: self.engine, watch: self.watch };
         let mut again = bench.fit(&others, points)?;
-        again.values.insert(at, value);
-        again.intervals.insert(at, [value - narrower, value + narrower]);
-        let remark = format!("{key}: {said}, which its value is the weighted mean with");
+        again.values.insert(at, rate);
+        again.intervals.insert(at, [rate - half, rate + half]);
+        let remark = format!("{key}: {said}, which is narrower than what tables say");
         Ok((again, vec![remark]))
     }
 

@@ -1,11 +1,14 @@
 //! Settings that files say outright, so that nothing is fitted: NICs in use, queue pairs, packets,
 //! the library's version and its environment.
 
+use std::collections::BTreeMap;
+
 use ::observe::Summary;
 use scenario::{Loaded, Request};
 
 use super::calibrate::Refused;
 use super::cluster::Setting;
+use super::steps::mean_of;
 
 /// How far from a whole number queue pairs for each connection may be: lines of logs tear.
 const TORN: f64 = 0.1;
@@ -92,7 +95,7 @@ pub fn apply(summary: &Summary, mut request: Request, loaded: Loaded) -> (Loaded
             told.refused.push(Refused { key, why });
             continue;
         }
-        request.set.push(format!("{key}={}", value.trim_matches('"')));
+        request.set.push(format!("{key}={value}"));
         match scenario::load(&request) {
             Ok(with) => {
                 loaded = with;
@@ -125,16 +128,19 @@ pub(super) struct Busy {
 }
 
 /// Fewer intervals than this say nothing.
-const FEWEST: usize = 8;
+const FEWEST: usize = 2 * BATCHES;
+/// Batches of intervals: one run of a collective may be longer than an interval, so that those beside
+/// each other are alike, and only the means of batches vary by themselves.
+const BATCHES: usize = 10;
 /// Below this share of the fastest tenth an interval was not busy throughout.
 const BUSY: f64 = 0.7;
 /// Intervals that differ by more than this, as a share, are not of one rate.
 const ONE_RATE: f64 = 0.2;
 
 /// The rate of NICs in intervals between busy ones, over all that send at least half as much as
-/// the fastest.
+/// the fastest. Its interval is that of the means of batches.
 pub(super) fn busy(summary: &Summary) -> Option<Busy> {
-    let mut at: std::collections::BTreeMap<u64, Vec<f64>> = std::collections::BTreeMap::new();
+    let mut at: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     for port in &summary.port_rates {
         for [begin, _, rate] in &port.intervals {
             at.entry((1e3 * begin).round() as u64).or_default().push(*rate);
@@ -157,7 +163,11 @@ pub(super) fn busy(summary: &Summary) -> Option<Busy> {
     if inner.len() < FEWEST {
         return None;
     }
-    let [mean, half] = super::steps::mean_of(&inner);
+    let batch = |batch: usize| {
+        let [from, to] = [batch, batch + 1].map(|at| at * inner.len() / BATCHES);
+        inner[from..to].iter().sum::<f64>() / (to - from) as f64
+    };
+    let [mean, half] = mean_of(&(0..BATCHES).map(batch).collect::<Vec<_>>());
     let spread: f64 = inner.iter().map(|rate| (rate / mean - 1.0).powi(2)).sum();
     let is_one = (spread / inner.len() as f64).sqrt() < ONE_RATE;
     let nics = summary

@@ -214,11 +214,16 @@ impl Events {
             }
             return;
         };
-        if event.ph != "X" || event.cat == "Trace" || !(0.0..1e15).contains(&length) {
+        if event.ph != "X" || !(0.0..1e15).contains(&length) {
             self.other += 1;
             return;
         }
         let end = start + length;
+        // What the profiler recorded altogether.
+        if event.cat == "Trace" {
+            self.other += 1;
+            return self.spans.event(start, end);
+        }
         if event.name.starts_with("ProfilerStep#") && event.cat != "gpu_user_annotation" {
             let digits = event.name.trim_start_matches("ProfilerStep#");
             self.spans.steps.push((digits.parse().unwrap_or(0), start, end));
@@ -350,7 +355,8 @@ impl Events {
             facts.libraries.entry(("NCCL".to_owned(), version)).or_default();
         }
         self.groups(rank, reading);
-        let (trace, steps) = self.spans.finish(&file, rank);
+        let (mut trace, steps) = self.spans.finish(&file, rank);
+        trace.calls = self.calls;
         reading.observed.traces.push(trace);
         reading.observed.steps.extend(steps);
     }

@@ -133,6 +133,7 @@ impl Spans {
             span_s: self.first.map_or(0.0, |first| (self.last - first) * 1e-6),
             kernels,
             collectives,
+            calls: 0,
             compute_s: all(&compute),
             communication_s: all(&communication),
             exposed_s: all(&exposed),
