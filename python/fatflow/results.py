@@ -3244,6 +3244,9 @@ class NicSummary(Record):
     used: int
     """Lines of connections that go through it."""
 
+    speed_mbps: Optional[int] = None
+    """Megabits per second, where the library says."""
+
 
 @dataclass(eq=False)
 class NetLines(Record):
@@ -3521,6 +3524,9 @@ class ObservedRun(Record):
     samples_per_s: Optional[float]
     """Samples per second: the median of what it printed."""
 
+    last_samples_per_s: Optional[float]
+    """The last of these: often the mean of the whole run."""
+
     throughput_lines: int
     """How often it printed that."""
 
@@ -3583,6 +3589,9 @@ class ObservedTrace(Record):
 
     collectives: int
     """Of them, those that communicate."""
+
+    calls: int
+    """Calls of collectives on the host."""
 
     compute_s: float
     """Time in which something computes."""

@@ -179,7 +179,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(3):
             frames = capture(seed)
-            for longest in (65535, 128):
+            for longest in (65535, 128, 96):
                 path = Path(folder) / f"{seed}-{longest}.pcap"
                 path.write_bytes(pcap(frames, longest))
                 theirs, ours = told_by_tshark(path), told_by_observe(binary, path)

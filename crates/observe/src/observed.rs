@@ -228,6 +228,8 @@ pub struct Run {
     pub global_batch_size: Option<u64>,
     /// Samples per second: the median of what it printed.
     pub samples_per_s: Option<f64>,
+    /// The last of these: often the mean of the whole run.
+    pub last_samples_per_s: Option<f64>,
     /// How often it printed that.
     pub throughput_lines: u64,
     /// The file.
