@@ -71,6 +71,7 @@ def main() -> int:
                 command += ["-e", "4G", "--engine", "analytic", "--seed", str(1000 * case + gpus)]
                 command += ["--nccl-tests", str(table), "--noise", noise, "--json", *hidden]
                 command += ["--nccl-log", str(log), "--counters", str(counters), "--counters-every", "20ms"]
+                command += ["--counters-start", str(1767225600 + 60 * gpus)]
                 subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
                 files += [str(table), str(log), str(counters)]
             traces = folder / "traces"

@@ -230,8 +230,8 @@ fn logs_and_counters_tell_too() {
     let report = collective::run(&loaded, &options, &mut Watch::default()).expect("it runs");
     let log = bench::log(&load("small-128", &set, 3, Purpose::Settings), &report);
     let log = log.expect("it is RoCE");
-    let every = Span::from_ms(20);
-    let counters = bench::counters(&loaded, &report, 0.02, every).expect("it is short");
+    let clock = (bench::START_S, Span::from_ms(20));
+    let counters = bench::counters(&loaded, &report, 0.02, clock).expect("it is short");
     let mut observed = Observed::default();
     for text in [&table::nccl_tests(&loaded, &report, 0.02), &log, &counters] {
         let (watch, bytes) = (observe::Watch::default(), Box::new(text.as_bytes()));

@@ -27,11 +27,11 @@ pub struct Overheads {
     /// How long kernels take, over those that were measured: what a slower clock, cooling or
     /// software do to all of them.
     pub kernel_time: f64,
-    /// The same of matrix products, instead of `kernel_time`.
+    /// How long matrix products take, over what was measured, instead of `kernel_time`.
     pub product_time: Option<f64>,
-    /// The same of attention, instead of `kernel_time`.
+    /// How long attention takes, over what was measured, instead of `kernel_time`.
     pub attention_time: Option<f64>,
-    /// The same of kernels that the memory holds up, instead of `kernel_time`.
+    /// How long kernels at the memory's rate take, over what was measured, instead of `kernel_time`.
     pub memory_time: Option<f64>,
     /// SMs that expert-parallel kernels keep for themselves while they run beside computation.
     pub expert_sms: u32,

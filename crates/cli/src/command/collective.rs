@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use commands::collective::{self, Sizes, bench, measured, table};
+use commands::collective::bench::{self, START_S};
+use commands::collective::{self, Sizes, measured, table};
 use commands::files::capture::{self, USUAL_LIMIT, Wanted};
 use commands::files::{refuse_one_for_two, save_text};
 use commands::{Failure, cross_check};
@@ -69,6 +70,10 @@ pub(crate) struct Arguments {
     /// How often they are read
     #[arg(long, value_name = "SPAN", requires = "counters", default_value = "1s")]
     counters_every: Span,
+    /// When they are read first, in seconds since 1970 [default: the start of 2026]
+    #[arg(long, value_name = "SECONDS", requires = "counters", default_value_t = START_S,
+          hide_default_value = true)]
+    counters_start: u64,
     /// Write the packets of all sizes as RoCEv2, one behind the other, each where its way ended
     #[arg(long, value_name = "FILE.pcapng")]
     pcap: Option<PathBuf>,
@@ -193,8 +198,8 @@ impl Arguments {
             save_text(path, &bench::log(&all, &report)?)?;
         }
         if let Some(path) = &self.counters {
-            let every = self.counters_every;
-            save_text(path, &bench::counters(&loaded, &report, self.noise, every)?)?;
+            let clock = (self.counters_start, self.counters_every);
+            save_text(path, &bench::counters(&loaded, &report, self.noise, clock)?)?;
         }
         terminal.answer("collective", Some(&loaded), &report)?;
         Ok(terminal.ending())

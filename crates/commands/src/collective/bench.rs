@@ -35,7 +35,7 @@ const IDLE_S: f64 = 1.0;
 /// More samples than this are not written.
 const MOST_SAMPLES: f64 = 1e6;
 /// The beginning of 2026: illustrative.
-const START_S: f64 = 1_767_225_600.0;
+pub const START_S: u64 = 1_767_225_600;
 
 /// How the log and the counters call a server.
 pub(super) fn host(server: usize) -> String {
@@ -278,12 +278,12 @@ impl Log<'_> {
     }
 }
 
-/// The counters of all NICs that take part, a sample each `every`.
+/// The counters of all NICs that take part, a sample each `every` from a second since 1970 on.
 pub fn counters(
     loaded: &Loaded,
     report: &Report,
     noise: f64,
-    every: Span,
+    (start_s, every): (u64, Span),
 ) -> Result<String, Failure> {
     let rows = runs(loaded, report, noise)?;
     let end = IDLE_S + rows.last().map_or(0.0, |row| row.from_s + row.takes()) + IDLE_S;
@@ -318,7 +318,7 @@ pub fn counters(
             }
         }
     }
-    Ok(page(loaded.fabric(), &times, &nics))
+    Ok(page(loaded.fabric(), (start_s, &times), &nics))
 }
 
 /// One size of the benchmark, run by run.
@@ -410,7 +410,11 @@ fn sent(
     Ok(nics)
 }
 
-fn page(fabric: &Fabric, times: &[f64], nics: &BTreeMap<usize, [Vec<f64>; 2]>) -> String {
+fn page(
+    fabric: &Fabric,
+    (start_s, times): (u64, &[f64]),
+    nics: &BTreeMap<usize, [Vec<f64>; 2]>,
+) -> String {
     let each = fabric.nics_per_node().max(1);
     let mut text = String::new();
     let families = [
@@ -426,7 +430,7 @@ fn page(fabric: &Fabric, times: &[f64], nics: &BTreeMap<usize, [Vec<f64>; 2]>) -
                     text,
                     "{name}_total{{instance=\"{server}\",device=\"mlx5_{device}\",port=\"1\"}} \
                      {value} {:.3}",
-                    START_S + time
+                    start_s as f64 + time
                 );
             }
         }
