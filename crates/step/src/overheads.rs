@@ -31,7 +31,8 @@ pub struct Overheads {
     pub product_time: Option<f64>,
     /// How long attention takes, over what was measured, instead of `kernel_time`.
     pub attention_time: Option<f64>,
-    /// How long kernels at the memory's rate take, over what was measured, instead of `kernel_time`.
+    /// How long kernels at the memory's rate take, over what was measured, instead of
+    /// `kernel_time`.
     pub memory_time: Option<f64>,
     /// SMs that expert-parallel kernels keep for themselves while they run beside computation.
     pub expert_sms: u32,

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use commands::collective::bench::{self, START_S};
-use commands::collective::{self, Sizes, measured, table};
+use commands::collective::{self, Report, Sizes, measured, table};
 use commands::files::capture::{self, USUAL_LIMIT, Wanted};
 use commands::files::{refuse_one_for_two, save_text};
 use commands::{Failure, cross_check};
 use packetsim::tap::Tape;
 use traffic::collective::Collective;
 use units::{Bytes, Span};
-use scenario::Purpose;
+use scenario::{Loaded, Purpose};
 
 use crate::arguments::{PatienceArgument, ScenarioArgument, SeedsArgument};
 use crate::terminal::{Ending, Stop, Terminal};
@@ -111,6 +111,20 @@ enum Name {
     SendRecv,
 }
 
+impl Name {
+    fn meaning(self) -> Collective {
+        match self {
+            Self::AllReduce => Collective::AllReduce,
+            Self::AllGather => Collective::AllGather,
+            Self::ReduceScatter => Collective::ReduceScatter,
+            Self::AllToAll => Collective::AllToAll,
+            Self::Broadcast => Collective::Broadcast,
+            Self::Reduce => Collective::Reduce,
+            Self::SendRecv => Collective::SendRecv,
+        }
+    }
+}
+
 /// A size as nccl-tests takes it: bytes where it has no unit.
 fn size(text: &str) -> Result<Bytes, String> {
     let is_bare = !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
@@ -120,23 +134,14 @@ fn size(text: &str) -> Result<Bytes, String> {
 
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
-        let collective = match self.collective {
-            Name::AllReduce => Collective::AllReduce,
-            Name::AllGather => Collective::AllGather,
-            Name::ReduceScatter => Collective::ReduceScatter,
-            Name::AllToAll => Collective::AllToAll,
-            Name::Broadcast => Collective::Broadcast,
-            Name::Reduce => Collective::Reduce,
-            Name::SendRecv => Collective::SendRecv,
-        };
-        let files = [
+        let collective = self.collective.meaning();
+        refuse_one_for_two(&[
             ("--nccl-tests", self.nccl_tests.as_ref()),
             ("--nccl-log", self.nccl_log.as_ref()),
             ("--counters", self.counters.as_ref()),
             ("--pcap", self.pcap.as_ref()),
             ("--report", terminal.global.report.as_ref()),
-        ];
-        refuse_one_for_two(&files)?;
+        ])?;
         let purpose = |engine| Purpose::Collective(engine, collective);
         let mut loaded = terminal.load_on(&self.scenario, purpose)?;
         let sizes = Sizes { min: self.min, max: self.max, factor: self.factor };
@@ -150,18 +155,7 @@ impl Arguments {
         };
         if terminal.engines().is_none() {
             self.seeds.refuse("`--engine all` asks every engine once")?;
-            if self.nccl_tests.is_some() {
-                let reason = "--nccl-tests writes one table: choose one engine instead of `all`";
-                return Err(Failure::Usage(reason.to_owned()).into());
-            }
-            if self.pcap.is_some() {
-                let reason = "--pcap writes packets, which only `--engine packet` moves";
-                return Err(Failure::Usage(reason.to_owned()).into());
-            }
-            if self.measured.is_some() {
-                let reason = "--measured stands beside one engine: choose one instead of `all`";
-                return Err(Failure::Usage(reason.to_owned()).into());
-            }
+            self.refuse_all_engines()?;
             let report = terminal
                 .watched(|watch| cross_check::collective(&mut loaded, &options, watch))?;
             terminal.answer("collective", Some(&loaded), &report)?;
@@ -189,19 +183,39 @@ impl Arguments {
             }
             Ok::<_, Failure>(report)
         })?;
+        self.write(terminal, &loaded, &report)?;
+        terminal.answer("collective", Some(&loaded), &report)?;
+        Ok(terminal.ending())
+    }
+
+    /// What stands beside one engine.
+    fn refuse_all_engines(&self) -> Result<(), Failure> {
+        let reason = if self.nccl_tests.is_some() {
+            "--nccl-tests writes one table: choose one engine instead of `all`"
+        } else if self.pcap.is_some() {
+            "--pcap writes packets, which only `--engine packet` moves"
+        } else if self.measured.is_some() {
+            "--measured stands beside one engine: choose one instead of `all`"
+        } else {
+            return Ok(());
+        };
+        Err(Failure::Usage(reason.to_owned()))
+    }
+
+    /// The files that were asked for.
+    fn write(&self, terminal: &Terminal, loaded: &Loaded, report: &Report) -> Result<(), Stop> {
         if let Some(path) = &self.nccl_tests {
-            save_text(path, &table::nccl_tests(&loaded, &report, self.noise))?;
+            save_text(path, &table::nccl_tests(loaded, report, self.noise))?;
         }
         if let Some(path) = &self.nccl_log {
             // A log also shows what no engine looks at, such as queue pairs under closed forms.
             let all = terminal.load(&self.scenario, Purpose::Settings)?;
-            save_text(path, &bench::log(&all, &report)?)?;
+            save_text(path, &bench::log(&all, report)?)?;
         }
         if let Some(path) = &self.counters {
             let clock = (self.counters_start, self.counters_every);
-            save_text(path, &bench::counters(&loaded, &report, self.noise, clock)?)?;
+            save_text(path, &bench::counters(loaded, report, self.noise, clock)?)?;
         }
-        terminal.answer("collective", Some(&loaded), &report)?;
-        Ok(terminal.ending())
+        Ok(())
     }
 }

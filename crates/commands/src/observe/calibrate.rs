@@ -5,6 +5,7 @@
 //! with the reason and keeps the scenario's value. Every second size is held back first: how well
 //! the others predict it is told, and then all sizes are used.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use ::observe::Summary;
@@ -332,6 +333,20 @@ pub struct Order<'a> {
     pub out: &'a Path,
 }
 
+/// Refuses to fit anything to less than constants and spare ones need.
+fn refuse_too_few(points: &[Point], summary: &Summary, loaded: &Loaded) -> Result<(), Failure> {
+    let has_steps = loaded.job.is_some() && !summary.step_list.is_empty();
+    if SPARE < points.len() || has_steps {
+        return Ok(());
+    }
+    Err(Failure::Run(format!(
+        "nothing can be calibrated: {} collectives with sizes, ranks and times that this scenario \
+         has were observed, and {} are needed",
+        points.len(),
+        SPARE + 1
+    )))
+}
+
 /// Fits constants to what was observed and writes the scenario.
 pub fn calibrate(
     summary: &Summary,
@@ -342,15 +357,7 @@ pub fn calibrate(
     let (all, _) = beside::points(summary, loaded);
     let each = all.len().div_ceil(MOST_POINTS).max(1);
     let points: Vec<Point> = all.into_iter().step_by(each).collect();
-    let has_steps = loaded.job.is_some() && !summary.step_list.is_empty();
-    if points.len() <= SPARE && !has_steps {
-        return Err(Failure::Run(format!(
-            "nothing can be calibrated: {} collectives with sizes, ranks and times that this \
-             scenario has were observed, and {} are needed",
-            points.len(),
-            SPARE + 1
-        )));
-    }
+    refuse_too_few(&points, summary, loaded)?;
     let mut bench = Bench { loaded, engine: order.engine, watch };
     let before = bench.predict(&[], &[], &points)?;
     let (knobs, found, by_tables) = bench.determine(&points)?;
@@ -410,9 +417,38 @@ pub fn calibrate(
 }
 
 impl Bench<'_, '_> {
+    /// The share of the time of the largest messages that NICs send in: how the time changes with
+    /// their rate.
+    fn filled(
+        &mut self,
+        knobs: &[Start],
+        values: &[f64],
+        nic: usize,
+        points: &[Point],
+    ) -> Result<f64, Failure> {
+        const FASTER: f64 = 1.01;
+        let domain = self.loaded.fabric().gpus_per_node() as u32;
+        let mut largest: BTreeMap<u32, Point> = BTreeMap::new();
+        for point in points.iter().filter(|point| domain < point.ranks) {
+            let known = largest.entry(point.ranks).or_insert(*point);
+            if known.bytes < point.bytes {
+                *known = *point;
+            }
+        }
+        let largest: Vec<Point> = largest.into_values().collect();
+        let names: Vec<Knob> = knobs.iter().map(|(knob, _)| *knob).collect();
+        let now = self.predict(&names, values, &largest)?;
+        let mut faster = values.to_vec();
+        faster[nic] *= FASTER;
+        let then = self.predict(&names, &faster, &largest)?;
+        let shares: Vec<f64> =
+            now.iter().zip(then).map(|(now, then)| (now - then) / FASTER.ln()).collect();
+        Ok(mean(&shares).unwrap_or(1.0).clamp(0.5, 1.0))
+    }
+
     /// The fit with what counters say of the NICs' rate, if that is narrower and agrees; the other
-    /// constants are fitted again beside it. Both may have seen the same runs, so that a mean of the
-    /// two would be no better known than the one.
+    /// constants are fitted again beside it. Both may have seen the same runs, so that a mean of
+    /// the two would be no better known than the one.
     fn with_counters(
         &mut self,
         knobs: &[Start],
@@ -422,22 +458,23 @@ impl Bench<'_, '_> {
     ) -> Result<(Fitted, Vec<String>), Failure> {
         let Some(busy) = read_off::busy(summary) else { return Ok((found, Vec::new())) };
         let key = Knob::NicRate.key();
-        // Frames are counted too.
-        let payload = 8e-9 * engine::library(self.loaded).wire_efficiency;
-        let [rate, half] = [busy.mean * payload, busy.half * payload];
         let Busy { intervals, nics, .. } = busy;
+        let Some(at) = knobs.iter().position(|(knob, _)| *knob == Knob::NicRate) else {
+            let remark = format!(
+                "counters of {nics} NICs over {intervals} busy intervals do not say whether NICs \
+                 had to wait, and no table shows a limit of theirs: {key} is not fitted"
+            );
+            return Ok((found, vec![remark]));
+        };
+        // Frames are counted too, and the largest messages do not fill a NIC all of the time.
+        let payload = 8e-9 * engine::library(self.loaded).wire_efficiency;
+        let filled = self.filled(knobs, &found.values, at, points)?;
+        let [rate, half] = [busy.mean, busy.half].map(|rate| rate * payload / filled);
         let said = format!(
             "counters of {nics} NICs say {} ± {} Gb/s in {intervals} busy intervals",
             significant(rate),
             significant(half)
         );
-        let Some(at) = knobs.iter().position(|(knob, _)| *knob == Knob::NicRate) else {
-            let remark = format!(
-                "{said}; they alone do not say whether NICs had to wait, and no table shows a \
-                 limit of theirs: {key} is not fitted"
-            );
-            return Ok((found, vec![remark]));
-        };
         let [low, high] = found.intervals[at];
         let own = 0.5 * (high - low);
         if half + own < (found.values[at] - rate).abs() {

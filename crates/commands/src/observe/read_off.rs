@@ -121,7 +121,7 @@ pub(super) struct Busy {
     pub(super) mean: f64,
     /// Half of the 95 % interval of that.
     pub(super) half: f64,
-    /// Intervals in which they were busy from beginning to end.
+    /// Intervals at the end of busy times.
     pub(super) intervals: usize,
     /// NICs.
     pub(super) nics: usize,
@@ -129,16 +129,16 @@ pub(super) struct Busy {
 
 /// Fewer intervals than this say nothing.
 const FEWEST: usize = 2 * BATCHES;
-/// Batches of intervals: one run of a collective may be longer than an interval, so that those beside
-/// each other are alike, and only the means of batches vary by themselves.
+/// Batches of intervals: one run of a collective may be longer than an interval, so that those
+/// beside each other are alike, and only the means of batches vary by themselves.
 const BATCHES: usize = 10;
 /// Below this share of the fastest tenth an interval was not busy throughout.
 const BUSY: f64 = 0.7;
 /// Intervals that differ by more than this, as a share, are not of one rate.
 const ONE_RATE: f64 = 0.2;
 
-/// The rate of NICs in intervals between busy ones, over all that send at least half as much as
-/// the fastest. Its interval is that of the means of batches.
+/// The rate of NICs at the end of busy times, over all that send at least half as much as the
+/// fastest. Its interval is that of the means of batches.
 pub(super) fn busy(summary: &Summary) -> Option<Busy> {
     let mut at: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     for port in &summary.port_rates {
@@ -156,10 +156,15 @@ pub(super) fn busy(summary: &Summary) -> Option<Busy> {
     let mut sorted = rates.clone();
     sorted.sort_by(f64::total_cmp);
     let fast = *sorted.get((0.9 * sorted.len() as f64) as usize)?;
-    let is_busy = |rate: f64| 0.0 < rate && BUSY * fast <= rate;
-    // An interval beside an idle one may be busy in part.
-    let inner = rates.windows(3).filter(|three| three.iter().all(|rate| is_busy(*rate)));
-    let inner: Vec<f64> = inner.map(|three| three[1]).collect();
+    let is_busy = |rate: &f64| 0.0 < *rate && BUSY * fast <= *rate;
+    // Benchmarks go from small messages to large ones: the last third of a busy time is of the
+    // largest. The interval at its end may be busy in part.
+    let runs = rates.chunk_by(|a, b| is_busy(a) == is_busy(b));
+    let runs = runs.filter(|run| run.first().is_some_and(is_busy));
+    let inner: Vec<f64> = runs
+        .flat_map(|run| run[run.len() * 2 / 3..].split_last().map_or(&[][..], |(_, run)| run))
+        .copied()
+        .collect();
     if inner.len() < FEWEST {
         return None;
     }

@@ -18,8 +18,8 @@ pub(super) enum Does {
 }
 
 impl Does {
-    /// What a kernel that does not communicate does, by its name: those of cuBLAS, CUTLASS, Tensile,
-    /// FlashAttention, cuDNN, Triton and XLA.
+    /// What a kernel that does not communicate does, by its name: those of cuBLAS, CUTLASS,
+    /// Tensile, FlashAttention, cuDNN, Triton and XLA.
     pub(super) fn computes(name: &str) -> Self {
         const ATTENTION: [&str; 6] = ["flash", "fmha", "attention", "attn", "sdpa", "_mla_"];
         const PRODUCTS: [&str; 10] = [
