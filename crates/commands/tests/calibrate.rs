@@ -121,6 +121,14 @@ fn what_is_not_determined_is_refused() {
     assert!(refused.contains(&"library.crossing"), "{inside:?}");
     assert!(inside.constants.iter().any(|one| one.key == "library.launch"), "{inside:?}");
     std::fs::remove_file(out("inside")).expect("it was written");
+    // All-to-alls alone cannot tell their share of a NIC from its rate; where they are faster than
+    // the model allows, no rate explains them, and the share does.
+    let set = ["library.all_to_all_share=0.9".to_owned()];
+    let exchanges = calibrated(&summary(&[printed(&set, Collective::AllToAll, 128, 3)]), "apart");
+    let exchanges = exchanges.expect("it is determined");
+    let share = exchanges.constants.iter().find(|one| one.key == "library.all_to_all_share");
+    assert!(share.is_some_and(|one| (one.value / 0.9 - 1.0).abs() < 0.1), "{exchanges:?}");
+    std::fs::remove_file(out("apart")).expect("it was written");
 }
 
 /// Traces of steps on a cluster with these settings, with some words changed.

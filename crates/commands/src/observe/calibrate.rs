@@ -281,6 +281,7 @@ impl Bench<'_, '_> {
             let empty = Fitted { values: vec![], intervals: vec![], residuals: vec![] };
             return Ok((knobs, empty, refused));
         }
+        let mut set_aside = Vec::new();
         loop {
             let found = self.fit(&knobs, points)?;
             let verdicts = knobs.iter().enumerate().map(|(at, (knob, _))| {
@@ -290,13 +291,37 @@ impl Bench<'_, '_> {
             let verdicts: Vec<(f64, String)> = verdicts.collect();
             let widest = (0..knobs.len()).max_by(|a, b| verdicts[*a].0.total_cmp(&verdicts[*b].0));
             match widest.filter(|at| WIDEST < verdicts[*at].0) {
-                None => return Ok((knobs, found, refused)),
+                None => return self.again((knobs, found, refused), set_aside, points),
                 Some(at) => {
-                    let (knob, _) = knobs.remove(at);
+                    let (knob, start) = knobs.remove(at);
+                    set_aside.push((knob, start));
                     refused.push(Refused { key: knob.key(), why: verdicts[at].1.clone() });
                 }
             }
         }
+    }
+
+    /// Tries again what was set aside: what others explained as well may be all that is left.
+    fn again(
+        &mut self,
+        (mut knobs, mut found, mut refused): (Vec<Start>, Fitted, Vec<Refused>),
+        set_aside: Vec<Start>,
+        points: &[Point],
+    ) -> Result<(Vec<Start>, Fitted, Vec<Refused>), Failure> {
+        for knob in Knob::ALL {
+            let Some(start) = set_aside.iter().find(|(other, _)| *other == knob) else { continue };
+            let more: Vec<Start> = knobs.iter().chain([start]).copied().collect();
+            let fitted = self.fit(&more, points)?;
+            let is_told = more.iter().enumerate().all(|(at, (knob, _))| {
+                let [low, high] = fitted.intervals[at];
+                doubt(knob.scale(self.loaded), fitted.values[at], low, high).0 <= WIDEST
+            });
+            if is_told {
+                refused.retain(|one| one.key != knob.key());
+                (knobs, found) = (more, fitted);
+            }
+        }
+        Ok((knobs, found, refused))
     }
 }
 
