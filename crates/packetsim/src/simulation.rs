@@ -985,6 +985,8 @@ pub struct Watch<'a> {
     /// Processors that one run may use where `network.packet.threads` says nothing; one unless
     /// told.
     pub cores: usize,
+    /// Takes the packets of runs, if somebody wants them.
+    pub tape: Option<crate::tap::Tape>,
     /// After a run: how many threads it took.
     pub threads: usize,
     /// After a run on several: of each window the events of the thread that had most, which no

@@ -108,6 +108,7 @@ impl Answer for Report {
         if let Some(seeds) = &self.seeds {
             sheet = seeds.show(sheet);
         }
+        sheet = self.capture.iter().fold(sheet, |sheet, told| sheet.text(told.words()));
         if let Some(campaign) = &self.campaign {
             sheet = campaign.show(sheet);
         }
