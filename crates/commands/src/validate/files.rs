@@ -176,6 +176,11 @@ fn packet_run(path: &Path) -> Result<Task, Failure> {
     Ok(Task::Packets(Box::new(case)))
 }
 
+/// How many rows a table of measurements has, those that cannot be read among them.
+pub fn rows(name: &str, text: &str) -> Result<usize, Failure> {
+    table(name, name, text).map(|group| group.tasks.len())
+}
+
 /// A table, by its columns.
 fn table(name: &str, file: &str, text: &str) -> Result<Group, Failure> {
     let mut lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
