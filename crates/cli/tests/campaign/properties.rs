@@ -10,6 +10,7 @@ use fabric::{Fabric, NodeId};
 use packetsim::Watch;
 use scenario::Loaded;
 use traffic::Outcome;
+use units::Id;
 
 use crate::draw::{Case, loaded, with};
 

@@ -176,9 +176,15 @@ fn packet_run(path: &Path) -> Result<Task, Failure> {
     Ok(Task::Packets(Box::new(case)))
 }
 
-/// How many rows a table of measurements has, those that cannot be read among them.
-pub fn rows(name: &str, text: &str) -> Result<usize, Failure> {
-    table(name, name, text).map(|group| group.tasks.len())
+/// The rows of a table of measurements: what each is called, or why it cannot be read.
+pub fn rows(name: &str, text: &str) -> Result<Vec<String>, Failure> {
+    let told = |task: Task| match task {
+        Task::Step(row) => row.id,
+        Task::Collective(row) => row.id,
+        Task::Packets(_) => String::new(),
+        Task::Unreadable(row) => row.reason,
+    };
+    Ok(table(name, name, text)?.tasks.into_iter().map(told).collect())
 }
 
 /// A table, by its columns.
