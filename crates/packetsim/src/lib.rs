@@ -31,7 +31,7 @@
 //!   run will cost.
 //! * [`faults`]: what goes wrong at given times; [`deadlock`]: why a pause does not end.
 //! * [`paths`], [`entropy`], [`planes`], [`build`]: the way to the first instant.
-//! * [`credits`], [`trimming`], [`scheduled`]: what else switches do instead of pausing or dropping.
+//! * [`credits`], [`trimming`], [`scheduled`]: what else switches do with what has no room.
 //! * [`aggregation`]: switches that end queue pairs and begin them.
 //! * [`transports`]: which settings make RoCE, InfiniBand, Ultra Ethernet and the others.
 //! * [`cc`]: congestion control, one file for each algorithm.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use fabric::graph::NodeKind;
+use fabric::hash::HashFields;
 use fabric::routing::{Policy, RoutingConfig};
 use fabric::transport::ScheduledConfig;
 use fabric::{Fabric, LinkId};
@@ -240,6 +241,10 @@ impl Settings {
     fn check_service(&self, check: &mut Ranges) {
         const SERVICE: &str = "nic.service";
         let service = self.nic.service;
+        if self.routing.hash == HashFields::FiveTupleQkey && service != Service::Ud {
+            let range = "a list of fields that packets carry: only datagrams (`ud`) have a Q_Key";
+            check.refuse(&["routing.hash", SERVICE], "`5-tuple+qkey`", range);
+        }
         if service == Service::Rc {
             return;
         }

@@ -259,6 +259,7 @@ fn an_incast_under_everything() {
     iwarp               10166 [0, 216, 0, 216]
     tcp                  1470 [0, 0, 0, 0]
     efa                   580 [0, 288, 0, 288]
+    scheduled-ethernet    163 [46, 0, 0, 0]
     rocev2 none           153 [76, 0, 0, 0]
     rocev2 dcqcn          449 [55, 0, 0, 0]
     rocev2 hpcc           318 [4, 0, 0, 0]
