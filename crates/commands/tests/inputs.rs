@@ -221,7 +221,7 @@ const LONG_MISSES: &str = "network.nic.qp_miss=1us";
 const FEW_CONTEXTS: &str = "network.nic.qp_contexts=1";
 const SMALL_PACKETS: &str = "network.packet.mtu=256B";
 const ENGINEERED: &str = "network.routing.policy=traffic-engineering";
-const SCHEDULED: &[&str] = &["network.transport=scheduled-ethernet"];
+const SCHEDULED: &[&str] = &["network.transport=scheduled-ethernet", SPRAY];
 const SPRAY: &str = "network.routing.policy=spray";
 const ADMISSION: &str = "network.admission.policy=receiver-driven";
 const FAULT: &str =
