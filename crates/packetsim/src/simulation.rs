@@ -19,7 +19,7 @@ use crate::credits::Credits;
 use crate::entropy::Entropy;
 use crate::exchange::Part;
 use crate::faults::LinkFault;
-use crate::ids::{Maybe, PairId, Raw, SenderId, SwitchId};
+use crate::ids::{Maybe, PairId, Raw, SenderId, SwitchId, VoqId};
 use crate::light_acks::LightAcks;
 use crate::limits::{AGE, deal, pieces};
 use crate::measure::Recorder;
@@ -31,6 +31,7 @@ use crate::planes::Planes;
 use crate::port::{LaneCount, Port};
 use crate::repetition::Repetition;
 use crate::ring::Slab;
+use crate::scheduled::Schedule;
 use crate::sending::{GAVE_UP, MOST_REPORTED};
 use crate::settings::Settings;
 use crate::stamps::Stamps;
@@ -59,6 +60,12 @@ pub(crate) enum Agenda {
     MessageRead { op: OpId },
     /// A message is handed on to its queue pairs.
     HandOn { op: OpId },
+    /// A virtual output queue's request reaches the port that it waits for.
+    CreditAsked { voq: VoqId, bytes: u64 },
+    /// A port may grant credit again.
+    CreditDue { port: LinkId },
+    /// Credit reaches a virtual output queue.
+    CreditArrived { voq: VoqId, bytes: u64 },
 }
 
 /// A host that takes data over PCIe.
@@ -253,6 +260,7 @@ pub(crate) struct Net {
     /// What the lanes of each link did.
     pub lane_counts: Vec<LaneCount>,
     pub credits: Credits,
+    pub schedule: Schedule,
     /// What is wrong with each link; empty without faults.
     pub troubles: IdVec<LinkId, LinkFault>,
     /// One stream of dice for each link, where links damage packets.
@@ -556,6 +564,9 @@ impl Simulation<'_> {
                 self.ends.operations.pending -= 1;
                 self.post_parts(op);
             }
+            Agenda::CreditAsked { voq, bytes } => self.credit_asked(voq, bytes),
+            Agenda::CreditDue { port } => self.credit_is_due(port),
+            Agenda::CreditArrived { voq, bytes } => self.credit_arrived(voq, bytes),
         }
     }
 
@@ -788,7 +799,8 @@ impl Simulation<'_> {
         };
         let classes = self.net.ports.iter().flat_map(|port| port.classes.iter());
         let mut queued = classes.flat_map(|class| self.net.queued.iter(class.queue));
-        let found = queued.any(|waiting| is_old(&waiting.packet));
+        let found = queued.any(|waiting| is_old(&waiting.packet))
+            || self.net.schedule.packets(&self.net.queued).any(is_old);
         drop(queued);
         if found {
             let [age, most] = [AGE, 2 * AGE].map(Span::from_ps);
@@ -807,7 +819,9 @@ impl Simulation<'_> {
             let queued = classes.flat_map(|class| self.net.queued.iter(class.queue));
             let held = self.ends.hosts.iter().flat_map(|host| host.queue.iter());
             let acks = self.ends.light_acks.iter().flat_map(LightAcks::packets);
-            wires.chain(queued.map(|waiting| &waiting.packet)).chain(held).chain(acks)
+            let scheduled = self.net.schedule.packets(&self.net.queued);
+            let queued = queued.map(|waiting| &waiting.packet).chain(scheduled);
+            wires.chain(queued).chain(held).chain(acks)
         };
         let stamped = packets().filter(|packet| packet.flags & STAMPED != 0).count();
         assert_eq!(self.net.stamps.in_use(), stamped, "lists of hop stamps, and stamped packets");
