@@ -25,8 +25,8 @@
 //!   [`reading`]: how their memory is in the cache in time.
 //! * [`threads`], [`parts`], [`exchange`]: one run on several threads, each with a part of the
 //!   network.
-//! * [`repetition`], [`chains`]: what repeats itself is not simulated again; [`light_acks`]:
-//!   acknowledgements that take no links; [`steady`]: time in which rates stay as they are.
+//! * [`repetition`]: what repeats itself is not simulated again; [`light_acks`]: acknowledgements
+//!   that take no links; [`steady`]: time in which rates stay as they are.
 //! * [`measure`], [`tap`], [`estimate`]: what happened over time; the packets themselves; what a
 //!   run will cost.
 //! * [`faults`]: what goes wrong at given times; [`deadlock`]: why a pause does not end.
@@ -52,7 +52,6 @@ pub mod buffer;
 mod build;
 mod calendar;
 pub mod cc;
-mod chains;
 mod clocks;
 pub mod credits;
 mod datagrams;

@@ -577,6 +577,7 @@ impl Simulation<'_> {
             return;
         }
         self.ends.operations.started_at[op.index()] = self.time.now;
+        self.note_begin(op);
         match self.input.transfers.ops()[op].kind {
             OpKind::Wait { span } => {
                 let begin = self.start_of_wait(op);
@@ -673,7 +674,7 @@ impl Simulation<'_> {
         }
     }
 
-    fn set_part_count(&mut self, op: OpId, parts: u32) {
+    pub(crate) fn set_part_count(&mut self, op: OpId, parts: u32) {
         self.ends.operations.parts_left[op.index()] = parts;
         self.ends.operations.parts_missing[op.index()] = parts;
     }
