@@ -19,6 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Id, Ranged, Ranges, Rate, Span};
 
+use crate::ids::{Maybe, SwitchId};
 use crate::limits::{PORT_BYTES, QUEUE_BYTES};
 use crate::packet::Class;
 use crate::port::Port;
@@ -258,8 +259,20 @@ pub(crate) struct Switch {
     pub worked_off: u64,
     /// The outgoing links.
     pub ports: Vec<LinkId>,
-    /// The incoming links.
+    /// The incoming links, and how soon what happens at their other ends is felt.
     pub inputs: Vec<LinkId>,
+    pub cables: Vec<Cable>,
+}
+
+/// An incoming link of a switch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cable {
+    /// The switch that it comes from, if it does.
+    pub from: Maybe<SwitchId>,
+    /// Until a packet from there has arrived and been looked up.
+    pub delay: u64,
+    /// Until a pause frame has arrived.
+    pub pause_delay: u64,
 }
 
 /// What becomes of a packet that arrives at a switch.
@@ -311,6 +324,7 @@ impl Switch {
             at_edge: false,
             worked_off: 0,
             inputs,
+            cables: Vec::new(),
             ports,
         }
     }
@@ -455,7 +469,6 @@ mod tests {
     use units::Length;
 
     use super::*;
-    use crate::ids::{Maybe, SwitchId};
     use crate::packet::DATA;
 
     /// Oracle: by hand from the formula: two MTUs, 905 quanta of 64 bytes, and 2 x 5 m of cable at

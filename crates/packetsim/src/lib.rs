@@ -21,7 +21,7 @@
 //! * [`calendar`]: what is going to happen, in order.
 //! * [`packet`], [`ring`], [`port`], [`buffer`], [`pair`]: the kinds of state.
 //! * [`transmit`], [`switching`], [`sending`], [`receiving`]: what happens to them.
-//! * [`batch`], [`stations`]: how switches and NICs run ahead of the clock; [`clocks`]: how far;
+//! * [`batch`], [`forward`], [`stations`]: how switches and NICs run ahead of the clock; [`clocks`]: how far;
 //!   [`reading`]: how their memory is in the cache in time.
 //! * [`threads`], [`parts`], [`exchange`]: one run on several threads, each with a part of the
 //!   network.
@@ -60,6 +60,7 @@ mod entropy;
 pub mod estimate;
 mod exchange;
 mod faults;
+mod forward;
 mod ids;
 mod lanes;
 mod light_acks;
