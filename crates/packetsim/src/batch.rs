@@ -63,15 +63,16 @@ impl Simulation<'_> {
         let barrier = barrier.min(self.time.barrier);
         // What arrives at this instant is due even if a sample is due too, or nobody would move.
         let horizon = self.horizon(number, least, most).min(barrier).max(now + 1);
-        self.net.known = least.saturating_sub(1);
-        self.forward_arrivals(number, horizon);
+        let next = self.forward_arrivals(number, least, horizon);
         let mut announced = std::mem::take(&mut self.net.announced);
         for link in announced.drain(..) {
             let (at, ticket) = self.next_arrival(link);
             self.schedule_arrival(link, at, ticket);
         }
         self.net.announced = announced;
-        self.schedule_next_batch(number);
+        if self.net.switches[number].is_batched() {
+            self.schedule_batch(number, next);
+        }
         self.net.known = 0;
         self.time.now = now;
     }
@@ -106,24 +107,29 @@ impl Simulation<'_> {
 
     /// Arranges for the next packet that reaches a batched switch to be noticed.
     pub(crate) fn schedule_next_batch(&mut self, number: SwitchId) {
-        if !self.net.switches[number].is_batched() {
-            return;
+        if self.net.switches[number].is_batched() {
+            let next = self.next_of_batch(number);
+            self.schedule_batch(number, next);
         }
-        let mut next = (NEVER, 0);
-        for &link in &self.net.switches[number].inputs {
-            let port = &self.net.ports[link];
-            if !port.wire.is_empty() {
-                next = next.min(self.next_arrival(link));
-            } else if port.sendable() != 0 {
-                // Being sent, but nobody has looked yet: it cannot arrive before this.
-                next = next.min((port.free_at + port.delay, port.free_ticket));
-            }
-        }
+    }
+
+    /// When the next packet reaches a switch at the soonest, as far as is known, and its rank.
+    pub(crate) fn next_of_batch(&self, number: SwitchId) -> (u64, u32) {
+        let inputs = self.net.switches[number].inputs.iter();
+        let next = inputs.map(|link| match &self.net.ports[*link] {
+            port if port.wire.is_empty() => port.next_departure(),
+            _ => self.next_arrival(*link),
+        });
+        next.min().unwrap_or((NEVER, 0))
+    }
+
+    #[inline]
+    fn schedule_batch(&mut self, number: SwitchId, (at, ticket): (u64, u32)) {
         let switch = &mut self.net.switches[number];
-        if next.0 < switch.next_at {
-            switch.next_at = next.0;
-            self.time.clocks.set_switch(number, next.0);
-            self.time.calendar.schedule(next.0, next.1, Event::SwitchBatch(number));
+        if at < switch.next_at {
+            switch.next_at = at;
+            self.time.clocks.set_switch(number, at);
+            self.time.calendar.schedule(at, ticket, Event::SwitchBatch(number));
         }
     }
 

@@ -349,25 +349,41 @@ impl<'a> Egress<'a> {
 }
 
 impl Simulation<'_> {
-    /// Sends on what reaches a switch before the horizon. The instants until which its inputs are
-    /// felt are known.
-    #[inline]
-    pub(crate) fn forward_arrivals(&mut self, number: SwitchId, horizon: u64) {
-        if self.net.by_output
-            && self.net.switches[number].stays_calm()
-            && self.accounts.recorder.is_none()
-        {
-            self.forward_by_output(number, horizon);
+    /// Sends on what reaches a switch before the horizon; the instants until which its inputs are
+    /// felt are known, and nothing happens elsewhere before `least`. Returns when the first packet
+    /// after that arrives, and its rank.
+    pub(crate) fn forward_arrivals(
+        &mut self,
+        number: SwitchId,
+        least: u64,
+        horizon: u64,
+    ) -> (u64, u32) {
+        if self.net.by_output && self.accounts.recorder.is_none() && self.takes_all(number) {
+            self.forward_by_output(number, horizon)
         } else {
-            self.forward_in_order(number, horizon);
+            self.forward_in_order(number, least, horizon);
+            self.next_of_batch(number)
         }
     }
 
+    /// Whether a switch stays calm whatever of what is under way to it arrives.
+    fn takes_all(&self, number: SwitchId) -> bool {
+        let switch = &self.net.switches[number];
+        let largest = u64::from(self.input.sizes.largest());
+        let under_way = |link: &LinkId| {
+            let port = &self.net.ports[*link];
+            let queued = if port.waiting == 0 { 0 } else { port.queued };
+            u64::from(port.wire.len()) * largest + u64::from(queued)
+        };
+        let under_way: u64 = switch.inputs.iter().map(under_way).sum();
+        !switch.alert && switch.charged + under_way < switch.safe
+    }
+
     /// The same, all that goes to one output after the other.
-    fn forward_by_output(&mut self, number: SwitchId, horizon: u64) {
+    fn forward_by_output(&mut self, number: SwitchId, horizon: u64) -> (u64, u32) {
         let now = self.time.now;
         let mut sorter = std::mem::take(&mut self.net.sorter);
-        self.sort_arrivals(number, horizon, &mut sorter);
+        let next = self.sort_arrivals(number, horizon, &mut sorter);
         self.accounts.counters.events += sorter.arrivals.len() as u64;
         for at in 0..sorter.lines.len() {
             let Line { output, mut first, .. } = sorter.lines[at];
@@ -386,31 +402,40 @@ impl Simulation<'_> {
         }
         sorter.clear();
         self.net.sorter = sorter;
+        next
     }
 
-    /// Takes what reaches a switch before the horizon off its wires, by output.
-    fn sort_arrivals(&mut self, number: SwitchId, horizon: u64, sorter: &mut Sorter) {
+    /// Takes what reaches a switch before the horizon off its wires, by output. Returns when the
+    /// first packet after that arrives, and its rank.
+    fn sort_arrivals(&mut self, number: SwitchId, horizon: u64, sorter: &mut Sorter) -> (u64, u32) {
         let now = self.time.now;
         let reach = horizon - now;
+        let mut next = (u64::MAX, 0);
         self.read_inputs(number);
         for place in 0..self.net.switches[number].inputs.len() {
             let link = self.net.switches[number].inputs[place];
             self.apply_departures_before(link, self.net.felt[place]);
-            let wire = &mut self.net.ports[link].wire;
-            while !wire.is_empty() {
-                let mut packet = *self.net.wires.at(wire.head());
-                let ahead = u64::from(packet.at.wrapping_sub(now as u32));
-                if reach <= ahead {
+            let port = &mut self.net.ports[link];
+            loop {
+                if port.wire.is_empty() {
+                    next = next.min(port.next_departure());
                     break;
                 }
-                wire.drop_head();
+                let mut packet = *self.net.wires.at(port.wire.head());
+                let ahead = u64::from(packet.at.wrapping_sub(now as u32));
+                if reach <= ahead {
+                    next = next.min((now + ahead, link.raw()));
+                    break;
+                }
+                port.wire.drop_head();
                 let output = LinkId::of(self.net.paths[packet.route as usize]);
                 packet.route += 1;
                 let key = ahead << INPUT_BITS | place as u64;
                 sorter.add(output, place as u32, Arrival { key, then: NONE, packet });
             }
         }
-        self.read_outputs(number, sorter.arrivals.len());
+        self.read_outputs(sorter.lines.iter().map(|line| line.output), sorter.arrivals.len());
+        next
     }
 
     /// Sends on what an output gets as long as nothing out of the ordinary happens; returns the
@@ -442,9 +467,10 @@ impl Simulation<'_> {
     }
 
     /// The same in the order of time.
-    fn forward_in_order(&mut self, number: SwitchId, horizon: u64) {
+    fn forward_in_order(&mut self, number: SwitchId, least: u64, horizon: u64) {
         let now = self.time.now;
         self.collect_arrivals(number, horizon);
+        self.net.known = least.saturating_sub(1);
         let incoming = std::mem::take(&mut self.net.incoming);
         let mut done = 0;
         while done < incoming.len() && self.net.switches[number].is_batched() {
@@ -545,7 +571,8 @@ impl Simulation<'_> {
             }
         }
         self.net.incoming = incoming;
-        self.read_outputs(number, self.net.incoming.len());
+        let outputs = self.net.switches[number].ports.iter().copied();
+        self.read_outputs(outputs, self.net.incoming.len());
         self.net.incoming.sort_unstable();
     }
 }

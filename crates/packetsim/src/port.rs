@@ -185,6 +185,16 @@ impl Port {
         class
     }
 
+    /// When what waits here first arrives at the far end at the soonest, if nothing is on the wire
+    /// and nobody has looked yet, and its rank.
+    #[inline]
+    pub(crate) fn next_departure(&self) -> (u64, u32) {
+        match self.sendable() {
+            0 => (u64::MAX, 0),
+            _ => (self.free_at + self.delay, self.free_ticket),
+        }
+    }
+
     /// What it writes on a packet that leaves so much behind.
     #[inline]
     pub(crate) fn hop(&self, start: u64, queued: u64) -> Hop {

@@ -349,7 +349,7 @@ fn whatever_is_set_threads_change_nothing() {
             }
         }
     }
-    assert!(all < divided, "only {divided} runs were divided: {reasons:?}");
+    assert!(all < 2 * divided, "only {divided} runs were divided: {reasons:?}");
     assert!(5 * all < pauses && 5 * all < marks, "only {pauses} pauses and {marks} marks");
     eprintln!("{divided} runs of {all} seeds were divided");
 }
