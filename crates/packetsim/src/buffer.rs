@@ -376,7 +376,7 @@ impl Switch {
     /// Gives it back, when the switch pauses nobody: then nothing is in headroom.
     #[inline]
     pub(crate) fn discharge(&mut self, from: &mut Port, class: Class, size: u32) {
-        debug_assert!(from.classes[class].over == 0, "somebody is paused");
+        debug_assert!(from.over[class] == 0, "somebody is paused");
         let used = &mut from.used[class.lane()];
         self.charged -= u64::from(size);
         self.shared -= u64::from(used.saturating_sub(self.reserved).min(size));
@@ -397,7 +397,7 @@ impl Switch {
     pub(crate) fn admit(&mut self, from: &mut Port, class: Class, size: u32) -> Admission {
         let threshold = self.threshold();
         let shared_by_port = u64::from(from.used[class.lane()].saturating_sub(self.reserved));
-        let fits = from.classes[class].over + size <= from.headroom;
+        let fits = from.over[class] + size <= from.headroom;
         let used = from.used[class.lane()] + size;
         if !fits && self.reserved < used && threshold < shared_by_port + u64::from(size) {
             return Admission::Dropped;
@@ -406,7 +406,7 @@ impl Switch {
         if used <= self.reserved {
             from.used[class.lane()] = used;
         } else if threshold < u64::from(used - self.reserved) {
-            from.classes[class].over += size;
+            from.over[class] += size;
         } else {
             from.used[class.lane()] = used;
             self.shared += u64::from(size.min(used - self.reserved));
@@ -420,13 +420,13 @@ impl Switch {
     fn should_pause(&self, from: &Port, class: Class) -> bool {
         let shared_by_port = u64::from(from.used[class.lane()].saturating_sub(self.reserved));
         // Its reserve is its own, even where nothing is left to share.
-        0 < from.classes[class].over || (0 < shared_by_port && self.threshold() <= shared_by_port)
+        0 < from.over[class] || (0 < shared_by_port && self.threshold() <= shared_by_port)
     }
 
     /// Whether a paused sender may go on.
     pub(crate) fn may_resume(&self, from: &Port, class: Class, xon_below: u64) -> bool {
         let shared_by_port = u64::from(from.used[class.lane()].saturating_sub(self.reserved));
-        from.classes[class].over == 0
+        from.over[class] == 0
             && (shared_by_port == 0 || shared_by_port + xon_below <= self.threshold())
     }
 
@@ -434,8 +434,8 @@ impl Switch {
     #[inline]
     pub(crate) fn release(&mut self, from: &mut Port, class: Class, size: u32) {
         self.charged -= u64::from(size);
-        let over = from.classes[class].over.min(size);
-        from.classes[class].over -= over;
+        let over = from.over[class].min(size);
+        from.over[class] -= over;
         let rest = size - over;
         let shared = rest.min(from.used[class.lane()].saturating_sub(self.reserved));
         self.shared -= u64::from(shared);
@@ -504,7 +504,7 @@ mod tests {
                     let at = random.below(4) as usize;
                     let size = 64 + random.below(4_100) as u32;
                     // Headroom in use means that somebody is paused, and then nothing is calm.
-                    switch.alert = ports.iter().any(|port| 0 < port.classes[DATA].over);
+                    switch.alert = ports.iter().any(|port| 0 < port.over[DATA]);
                     let calm = switch.is_calm();
                     let taken = switch.admit(&mut ports[at], DATA, size);
                     assert!(!calm || taken == Admission::Taken, "seed {seed}: {taken:?}");
@@ -521,7 +521,7 @@ mod tests {
                 switch.release(&mut ports[at], DATA, size);
             }
             assert_eq!((switch.shared, switch.charged), (0, 0));
-            assert!(ports.iter().all(|port| port.used[0] == 0 && port.classes[DATA].over == 0));
+            assert!(ports.iter().all(|port| port.used[0] == 0 && port.over[DATA] == 0));
         }
     }
 }

@@ -59,6 +59,8 @@ struct Line {
 #[derive(Debug, Default)]
 pub(crate) struct Sorter {
     arrivals: Vec<Arrival>,
+    /// How many came over each input.
+    taken: Vec<u32>,
     lines: Vec<Line>,
     /// By link: the line of an output, or a larger number.
     line_of: IdVec<LinkId, u32>,
@@ -108,6 +110,7 @@ impl Sorter {
         self.lines.iter().for_each(|line| self.line_of[line.output] = NONE);
         self.lines.clear();
         self.arrivals.clear();
+        self.taken.clear();
     }
 }
 
@@ -358,34 +361,26 @@ impl Simulation<'_> {
         least: u64,
         horizon: u64,
     ) -> (u64, u32) {
-        if self.net.by_output && self.accounts.recorder.is_none() && self.takes_all(number) {
-            self.forward_by_output(number, horizon)
-        } else {
-            self.forward_in_order(number, least, horizon);
-            self.next_of_batch(number)
+        if self.net.by_output
+            && self.net.switches[number].is_calm()
+            && self.accounts.recorder.is_none()
+            && let Some(next) = self.forward_by_output(number, horizon)
+        {
+            return next;
         }
+        self.forward_in_order(number, least, horizon);
+        self.next_of_batch(number)
     }
 
-    /// Whether a switch stays calm whatever of what is under way to it arrives.
-    fn takes_all(&self, number: SwitchId) -> bool {
-        let switch = &self.net.switches[number];
-        let largest = u64::from(self.input.sizes.largest());
-        let under_way = |link: &LinkId| {
-            let port = &self.net.ports[*link];
-            let queued = if port.waiting == 0 { 0 } else { port.queued };
-            u64::from(port.wire.len()) * largest + u64::from(queued)
-        };
-        let under_way: u64 = switch.inputs.iter().map(under_way).sum();
-        !switch.alert && switch.charged + under_way < switch.safe
-    }
-
-    /// The same, all that goes to one output after the other.
-    fn forward_by_output(&mut self, number: SwitchId, horizon: u64) -> (u64, u32) {
+    /// The same, all that goes to one output after the other; none, and nothing done, if the switch
+    /// may not stay calm meanwhile.
+    fn forward_by_output(&mut self, number: SwitchId, horizon: u64) -> Option<(u64, u32)> {
         let now = self.time.now;
         let mut sorter = std::mem::take(&mut self.net.sorter);
         let next = self.sort_arrivals(number, horizon, &mut sorter);
-        self.accounts.counters.events += sorter.arrivals.len() as u64;
-        for at in 0..sorter.lines.len() {
+        let lines = if next.is_some() { sorter.lines.len() } else { 0 };
+        self.accounts.counters.events += if lines == 0 { 0 } else { sorter.arrivals.len() as u64 };
+        for at in 0..lines {
             let Line { output, mut first, .. } = sorter.lines[at];
             loop {
                 first = self.forward_line(number, now, output, first, &sorter.arrivals);
@@ -406,36 +401,53 @@ impl Simulation<'_> {
     }
 
     /// Takes what reaches a switch before the horizon off its wires, by output. Returns when the
-    /// first packet after that arrives, and its rank.
-    fn sort_arrivals(&mut self, number: SwitchId, horizon: u64, sorter: &mut Sorter) -> (u64, u32) {
+    /// first packet after that arrives, and its rank; none, and nothing is taken, if the switch may
+    /// not stay calm meanwhile.
+    fn sort_arrivals(
+        &mut self,
+        number: SwitchId,
+        horizon: u64,
+        sorter: &mut Sorter,
+    ) -> Option<(u64, u32)> {
         let now = self.time.now;
         let reach = horizon - now;
         let mut next = (u64::MAX, 0);
+        let mut charged = self.net.switches[number].charged;
         self.read_inputs(number);
         for place in 0..self.net.switches[number].inputs.len() {
             let link = self.net.switches[number].inputs[place];
             self.apply_departures_before(link, self.net.felt[place]);
-            let port = &mut self.net.ports[link];
+            let port = &self.net.ports[link];
+            let (wire, mut taken) = (port.wire, 0);
             loop {
-                if port.wire.is_empty() {
+                if taken == wire.len() {
                     next = next.min(port.next_departure());
                     break;
                 }
-                let mut packet = *self.net.wires.at(port.wire.head());
+                let mut packet = *self.net.wires.at(wire.place(taken));
                 let ahead = u64::from(packet.at.wrapping_sub(now as u32));
                 if reach <= ahead {
                     next = next.min((now + ahead, link.raw()));
                     break;
                 }
-                port.wire.drop_head();
+                taken += 1;
+                charged += u64::from(packet.size);
                 let output = LinkId::of(self.net.paths[packet.route as usize]);
                 packet.route += 1;
                 let key = ahead << INPUT_BITS | place as u64;
                 sorter.add(output, place as u32, Arrival { key, then: NONE, packet });
             }
+            sorter.taken.push(taken);
+        }
+        let switch = &self.net.switches[number];
+        if switch.alert || switch.safe <= charged {
+            return None;
+        }
+        for (link, taken) in switch.inputs.iter().zip(&sorter.taken) {
+            self.net.ports[*link].wire.drop_heads(*taken);
         }
         self.read_outputs(sorter.lines.iter().map(|line| line.output), sorter.arrivals.len());
-        next
+        Some(next)
     }
 
     /// Sends on what an output gets as long as nothing out of the ordinary happens; returns the

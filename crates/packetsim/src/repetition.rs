@@ -392,8 +392,8 @@ impl Simulation<'_> {
             for packet in self.net.wires.iter(port.wire) {
                 self.feel_packet(felt, packet, packet.at.wrapping_sub(felt.at as u32));
             }
-            for queue in port.classes.iter() {
-                felt.push(u64::from(queue.queued) << 32 | u64::from(queue.over));
+            for (queue, over) in port.classes.iter().zip(port.over.iter()) {
+                felt.push(u64::from(queue.queued) << 32 | u64::from(*over));
                 for waiting in self.net.queued.iter(queue.queue) {
                     self.feel_packet(felt, &waiting.packet, waiting.from.raw());
                 }
