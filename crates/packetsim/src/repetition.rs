@@ -41,7 +41,7 @@ use crate::simulation::{Agenda, Simulation, Tally};
 const NEVER: u64 = u64::MAX;
 
 /// So many states are remembered: periods of up to so many messages are found.
-const REMEMBERED: usize = 4;
+const REMEMBERED: usize = 16;
 
 /// A connection must carry so many messages for its repetition to be looked for.
 const FEWEST: usize = 8;
