@@ -333,7 +333,8 @@ fn a_transport_decides_what_nobody_has_set() {
         let read = |file| load(&folder.request(file)).unwrap().scenario.network.settings;
         let found = read("a.toml");
         let mut expected = packetsim::Settings::of_transport(transport);
-        if matches!(transport, Transport::Rocev2 | Transport::Rocev1) {
+        let cards = [Transport::Rocev2, Transport::Rocev1, Transport::ScheduledEthernet];
+        if cards.contains(&transport) {
             // The card decides what the transport leaves open.
             expected.nic.reorder = found.nic.reorder;
         }
@@ -363,6 +364,23 @@ fn one_parameter_of_an_algorithm_leaves_the_others_alone() {
     assert_eq!(found, CcConfig::Nscc(nscc));
     let problems = read("b.toml").unwrap_err();
     assert!(problems.0[0].message.contains("step"), "{problems:?}");
+}
+
+/// Credit is asked for from leaf to leaf: no part of a fabric is scheduled alone, whichever it is.
+#[test]
+fn a_part_of_a_fabric_is_not_scheduled_alone() {
+    for (all, part) in [("rocev2", "scheduled-ethernet"), ("scheduled-ethernet", "rocev2")] {
+        let text = format!(
+            "[network]\ntransport = \"{all}\"\ntransport_of_tier = {{ spine = \"{part}\" }}\n"
+        );
+        let folder = Folder::with(&[("a.toml", &text)]);
+        let problems = load(&folder.request("a.toml")).unwrap_err().to_string();
+        assert!(problems.contains("scheduled from leaf to leaf"), "{problems}");
+    }
+    let text = "[network]\ntransport = \"scheduled-ethernet\"\nrouting = { policy = \"ecmp\" }\n";
+    let folder = Folder::with(&[("a.toml", text)]);
+    let problems = load(&folder.request("a.toml")).unwrap_err().to_string();
+    assert!(problems.contains("where cells take all links"), "{problems}");
 }
 
 /// Every scenario that comes with the project can be read.

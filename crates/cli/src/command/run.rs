@@ -5,7 +5,9 @@ use commands::world::JobWorld;
 use commands::packets::Patience;
 use commands::run_job::several;
 use commands::seeds::Repeat;
+use commands::files::capture;
 use commands::{Drawing, Failure, campaign, cross_check, run_job, run_traffic};
+use packetsim::tap::Tape;
 use step::predict::Prediction;
 use units::Span;
 use scenario::{Loaded, Purpose};
@@ -25,6 +27,7 @@ Examples:
   fatflow run scenarios/bench/incast-32.toml --engine packet --series 10us --series-pairs 0,1
   fatflow run scenarios/bench/ecmp-16-uplinks-4.toml --seeds 1000
   fatflow run scenarios/bench/incast-32.toml --engine packet --pcap incast.pcapng
+  fatflow run my.toml --engine packet --pcap step.pcapng
   fatflow run my.toml --engine all
   fatflow run small-128 --whole
   fatflow run small-128 --steps 20
@@ -155,7 +158,16 @@ impl Arguments {
             self.files.refuse_links()?;
         }
         let repeat = terminal.repeat(self.seeds);
+        let wanted = self.files.capture();
+        if let Some(wanted) = &wanted {
+            capture::refuse(loaded, engine, wanted)?;
+            if 1 < repeat.seeds || self.days.is_some() || self.steps.is_some() {
+                let reason = "--pcap writes one step: leave out --seeds, --days and --steps";
+                return Err(Failure::Usage(reason.to_owned()).into());
+            }
+        }
         let report = terminal.watched(|watch| {
+            watch.tape = wanted.as_ref().map(|wanted| Tape::new(wanted.limit));
             let also = |world: &JobWorld<'_>, prediction: &Prediction| {
                 self.files.of_step(loaded, world, prediction)
             };
@@ -165,6 +177,9 @@ impl Arguments {
                     ..*options
                 };
                 let mut report = run_job::run_and(loaded, &options, repeat, watch, also)?;
+                if let (Some(tape), Some(wanted)) = (watch.tape.take(), &wanted) {
+                    report.capture = Some(capture::write(loaded, &tape.runs, wanted)?);
+                }
                 if let Some(steps) = self.steps {
                     let options = several::Options { engine, patience, steps };
                     report.steps = Some(several::steps(loaded, options, watch)?);

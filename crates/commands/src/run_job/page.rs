@@ -65,6 +65,10 @@ pub(crate) fn job_words(job: &Job) -> String {
     if job.model.experts.is_some() && layout.etp != layout.tp {
         text += &format!(", expert TP {}", layout.etp);
     }
+    let rows = job.parallel.padded(job.model.vocab);
+    if rows != job.model.vocab {
+        text += &format!(", vocabulary padded to {}", grouped(rows));
+    }
     if 1 < layout.vpp {
         text += &format!(", {} virtual stages", layout.vpp);
     }
@@ -107,6 +111,7 @@ impl Answer for Report {
         if let Some(seeds) = &self.seeds {
             sheet = seeds.show(sheet);
         }
+        sheet = self.capture.iter().fold(sheet, |sheet, told| sheet.text(told.words()));
         if let Some(campaign) = &self.campaign {
             sheet = campaign.show(sheet);
         }
