@@ -12,11 +12,13 @@ use units::{Bytes, Span};
 
 use crate::engine::{self, Engine};
 use crate::failure::Failure;
+use crate::files::capture::Captured;
 use crate::interval::Interval;
 use crate::links::Pictures;
 use crate::packets::{Budget, Patience};
 use crate::seeds::{self, Repeat, Seeds, Spread};
 
+pub mod bench;
 mod iterations;
 pub mod measured;
 pub mod table;
@@ -55,6 +57,9 @@ pub struct Report {
     /// What was measured, if anything is known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub measured: Vec<Measured>,
+    /// What of its packets was written, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture: Option<Captured>,
     #[serde(skip)]
     title: String,
     #[serde(skip)]
@@ -163,6 +168,7 @@ pub fn run_seeds(
         rows,
         left_out: (!reasons.is_empty()).then(|| reasons.join("; ")),
         measured: beside.unwrap_or_else(|| measured::published(loaded, collective, first.gpus)),
+        capture: None,
         title: loaded.title(),
         engine,
         pictures: first.largest.map(|outcome| {
@@ -442,8 +448,8 @@ impl Answer for Report {
             ("size (B)", Align::Right),
             ("time (us)", Align::Right),
             ("80 % (us)", Align::Right),
-            ("algbw (GB/s)", Align::Right),
-            ("busbw (GB/s)", Align::Right),
+            ("algbw GB/s", Align::Right),
+            ("busbw GB/s", Align::Right),
             ("algorithm", Align::Left),
             ("protocol", Align::Left),
             ("channels", Align::Right),
@@ -489,6 +495,7 @@ impl Answer for Report {
             let heading = format!("Time over {} seeds from {}", seeds.count, seeds.first);
             sheet = sheet.heading(heading).table(self.seeds_table());
         }
+        sheet = self.capture.iter().fold(sheet, |sheet, told| sheet.text(told.words()));
         sheet = iterations::show(&self.rows, sheet);
         if let Some(pictures) = &self.pictures {
             sheet = pictures.show(sheet, "All links, at the largest size");

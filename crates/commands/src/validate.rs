@@ -22,7 +22,7 @@ use crate::interval::{Class, HalfWidth, Interval, Residual, Residuals};
 use crate::parallel;
 
 mod collectives;
-pub(crate) mod files;
+pub mod files;
 pub mod left_out;
 pub mod packets;
 mod page;

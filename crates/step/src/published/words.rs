@@ -133,7 +133,7 @@ pub const SHARDINGS: [(&str, Sharding); 18] = [
 
 /// Networks by other names than ours. Slingshot spreads packets as Ultra Ethernet does; GPUDirect-
 /// TCPX and TCPXO are TCP whose payload goes to the GPU; SRD is EFA's transport.
-const TRANSPORTS: [(&str, Transport); 10] = [
+const TRANSPORTS: [(&str, Transport); 12] = [
     ("roce", Transport::Rocev2),
     ("roce-v2", Transport::Rocev2),
     ("ethernet", Transport::Rocev2),
@@ -142,6 +142,8 @@ const TRANSPORTS: [(&str, Transport); 10] = [
     ("slingshot", Transport::Uec),
     ("slingshot-11", Transport::Uec),
     ("srd", Transport::Efa),
+    ("dsf", Transport::ScheduledEthernet),
+    ("scheduled-fabric", Transport::ScheduledEthernet),
     ("tcpx", Transport::Tcp),
     ("tcpxo", Transport::Tcp),
 ];
