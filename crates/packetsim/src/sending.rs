@@ -35,14 +35,17 @@ impl Simulation<'_> {
         let fetch = self.ends.fetches[key.from.index()] + self.ends.fetches[key.to.index()];
         let state = &mut self.ends.pairs[pair];
         let was_idle = state.una == state.end;
+        let waits = state.sending != NOWHERE;
         let posted = if was_idle { posted + fetch } else { posted };
         self.part.note_message(pair, op, bytes, posted);
         let number = self.list_message(pair, op, bytes, posted);
         let state = &mut self.ends.pairs[pair];
-        if state.sending == NOWHERE {
+        if !waits {
             state.sending = number;
             state.posted = posted;
+            self.note_turn(op, false);
         }
+        let state = &mut self.ends.pairs[pair];
         if state.waiting == NOWHERE {
             state.waiting = number;
         }
@@ -57,6 +60,9 @@ impl Simulation<'_> {
         if self.input.rules.admits {
             self.send_grants(pair);
             self.arm_timeout(pair);
+        } else if waits && !self.is_as_ns3() {
+            // It has something to send as it is: nobody feels one more before its turn.
+            return;
         }
         self.enqueue_pair(pair);
         if self.is_as_ns3() {
@@ -198,6 +204,7 @@ impl Simulation<'_> {
         let mtu = self.input.sizes.mtu;
         self.ends.senders[sender].turn = place + 1;
         let number = self.ends.senders[sender].pairs[place];
+        let mut turn = None;
         let pair = &mut self.ends.pairs[number];
         let again = pair.resend.pop();
         let psn = again.unwrap_or(pair.next);
@@ -220,6 +227,7 @@ impl Simulation<'_> {
             if pair.next == message.end() {
                 pair.sending = message.next;
                 if message.next != NOWHERE {
+                    turn = Some(self.ends.messages[message.next as usize].op);
                     pair.posted = self.ends.messages[message.next as usize].posted;
                 }
             }
@@ -261,6 +269,9 @@ impl Simulation<'_> {
         let fetched = self.time.now + self.ends.senders[sender].fetching;
         let port = &mut self.net.ports[link];
         port.free_at = port.free_at.max(fetched);
+        if let Some(op) = turn {
+            self.note_turn(op, true);
+        }
         self.wait_for_ack(number);
     }
 
