@@ -27,7 +27,7 @@ fn main() {
     }
 }
 
-/// Whether this is the one target whose toolchain brings lld and uses it, and nobody says otherwise.
+/// Whether this is the target whose toolchain brings lld and uses it, and nobody says otherwise.
 fn links_with_lld() -> bool {
     let target = env::var("TARGET").unwrap_or_default();
     let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();

@@ -2615,6 +2615,9 @@ class Case(Record):
     source: str
     """Where it was published."""
 
+    is_extrapolated: bool
+    """Whether no kernel of its GPU was published, or no collective over its scale-up network."""
+
     is_alone: bool
     """Whether no other cluster has a row of its class."""
 

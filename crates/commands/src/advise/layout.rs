@@ -28,8 +28,8 @@ use crate::world::{JobWorld, assumptions};
 /// Mixes that are looked at, at most.
 const MOST: usize = 400_000;
 
-/// Mixes that are looked at for each second of the budget: what two cores can do, so that the answer
-/// is the machine's only where it is slower than that.
+/// Mixes that are looked at for each second of the budget: what two cores can do, so that the
+/// answer is the machine's only where it is slower than that.
 const PER_SECOND: f64 = 200.0;
 
 /// Layouts that are told with their steps, beside those that no other beats.
