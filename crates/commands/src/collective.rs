@@ -12,11 +12,13 @@ use units::{Bytes, Span};
 
 use crate::engine::{self, Engine};
 use crate::failure::Failure;
+use crate::files::capture::Captured;
 use crate::interval::Interval;
 use crate::links::Pictures;
 use crate::packets::{Budget, Patience};
 use crate::seeds::{self, Repeat, Seeds, Spread};
 
+pub mod bench;
 mod iterations;
 pub mod measured;
 pub mod table;
@@ -55,6 +57,9 @@ pub struct Report {
     /// What was measured, if anything is known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub measured: Vec<Measured>,
+    /// What of its packets was written, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture: Option<Captured>,
     #[serde(skip)]
     title: String,
     #[serde(skip)]
@@ -163,6 +168,7 @@ pub fn run_seeds(
         rows,
         left_out: (!reasons.is_empty()).then(|| reasons.join("; ")),
         measured: beside.unwrap_or_else(|| measured::published(loaded, collective, first.gpus)),
+        capture: None,
         title: loaded.title(),
         engine,
         pictures: first.largest.map(|outcome| {
@@ -342,7 +348,9 @@ fn row(
         .as_ref()
         .map(|outcome| engine::cpu_cores(loaded, &|link| engine::carried(outcome, link), over));
     let inside = communicator.domains() < 2;
-    let interval = Interval::of_collective(loaded, engine, collective, (inside, bytes.get()));
+    let ends = || nccl::estimate::at_ends(fabric, communicator, collective, bytes, settings);
+    let what = (inside, bytes.get());
+    let interval = Interval::of_collective(loaded, engine, collective, what, ends);
     let (low_us, high_us) = interval.of_time(seconds * 1e6);
     let row = Row {
         bytes: bytes.get(),
@@ -442,8 +450,8 @@ impl Answer for Report {
             ("size (B)", Align::Right),
             ("time (us)", Align::Right),
             ("80 % (us)", Align::Right),
-            ("algbw (GB/s)", Align::Right),
-            ("busbw (GB/s)", Align::Right),
+            ("algbw GB/s", Align::Right),
+            ("busbw GB/s", Align::Right),
             ("algorithm", Align::Left),
             ("protocol", Align::Left),
             ("channels", Align::Right),
@@ -489,6 +497,7 @@ impl Answer for Report {
             let heading = format!("Time over {} seeds from {}", seeds.count, seeds.first);
             sheet = sheet.heading(heading).table(self.seeds_table());
         }
+        sheet = self.capture.iter().fold(sheet, |sheet, told| sheet.text(told.words()));
         sheet = iterations::show(&self.rows, sheet);
         if let Some(pictures) = &self.pictures {
             sheet = pictures.show(sheet, "All links, at the largest size");

@@ -32,6 +32,7 @@ use crate::planes::{self, Planes};
 use crate::port::{LaneCount, NOWHERE, Port};
 use crate::repetition::Repetition;
 use crate::ring::Slab;
+use crate::scheduled::Schedule;
 use crate::sending::MOST_REPORTED;
 use crate::settings::{ControlClass, Forwarding, LinkRetry, Overflow, Settings};
 use crate::simulation::{
@@ -60,6 +61,7 @@ pub(crate) fn build<'a>(
     limits::check_delays(&ports)?;
     let switches = switches(fabric, settings, faults, &sizes, &mut ports)?;
     let credits = Credits::new(&settings.credits, &ports, sizes.largest())?;
+    let schedule = Schedule::new(&settings.scheduled, &sizes)?;
     let network = Network::new(fabric, transfers, settings);
     limits::check_messages(&network, transfers, settings, &sizes)?;
     limits::check_ports(fabric, &network, settings)?;
@@ -97,6 +99,7 @@ pub(crate) fn build<'a>(
         lane_pauses: vec![LanePause::default(); links * settings.credits.lanes()],
         lane_counts: vec![LaneCount::default(); links * settings.credits.lanes()],
         credits,
+        schedule,
         troubles: vec![LinkFault::None; if faults.is_empty() { 0 } else { links }].into(),
         damage: if 0.0 < settings.loss || !faults.is_empty() {
             damage(settings, links)
@@ -350,6 +353,7 @@ fn rules(settings: &Settings, faults: &Faults) -> Rules {
         slow_hosts: settings.nic.host_rate().is_some() || faults.all().iter().any(pauses),
         light_acks: settings.packet.forward == Forward::Bounded
             && settings.packet.clock == Clock::Picosecond
+            && !settings.scheduled.enabled
             && settings.loss == 0.0
             && faults.is_empty(),
         header_bytes: 64,
@@ -430,6 +434,7 @@ fn classes(settings: &Settings) -> [Class; PURPOSES] {
     classes[Purpose::Data as usize] = DATA;
     classes[Purpose::Grant as usize] = place(settings.switch.grants);
     classes[Purpose::Trimmed as usize] = CONTROL;
+    classes[Purpose::Cell as usize] = DATA;
     classes
 }
 
@@ -608,6 +613,7 @@ fn switches(
         switch.margin = switch.inputs.iter().map(arrives).sum();
         let explicit = settings.packet.clock == Clock::Nanosecond;
         let explicit = explicit || settings.switch.link_retry == LinkRetry::On;
+        let explicit = explicit || settings.scheduled.enabled;
         switch.eventful = u32::from(explicit || switch.lookahead == 0);
     }
     Ok(switches)

@@ -31,9 +31,9 @@
 //!   run will cost.
 //! * [`faults`]: what goes wrong at given times; [`deadlock`]: why a pause does not end.
 //! * [`paths`], [`entropy`], [`planes`], [`build`]: the way to the first instant.
-//! * [`credits`], [`trimming`]: what else a switch does instead of pausing or dropping.
+//! * [`credits`], [`trimming`], [`scheduled`]: what else switches do with what has no room.
 //! * [`aggregation`]: switches that end queue pairs and begin them.
-//! * [`transports`]: which settings make RoCE, InfiniBand, Ultra Ethernet, iWARP and TCP.
+//! * [`transports`]: which settings make RoCE, InfiniBand, Ultra Ethernet and the others.
 //! * [`cc`]: congestion control, one file for each algorithm.
 //! * [`nic`], [`lanes`], [`admission`], [`stamps`]: settings of NICs, clear-to-send, hop stamps.
 //!
@@ -78,6 +78,7 @@ mod reading;
 mod receiving;
 mod repetition;
 mod ring;
+pub mod scheduled;
 mod sending;
 pub mod settings;
 mod simulation;

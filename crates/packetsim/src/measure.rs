@@ -185,7 +185,7 @@ pub struct HopWaits {
 impl HopWaits {
     fn of(&mut self, purpose: Purpose) -> &mut Histogram {
         match purpose {
-            Purpose::Data => &mut self.data,
+            Purpose::Data | Purpose::Cell => &mut self.data,
             Purpose::Notification => &mut self.notification,
             Purpose::Grant => &mut self.clearance,
             Purpose::Ack | Purpose::Nak | Purpose::Trimmed | Purpose::Pause => {
@@ -369,7 +369,7 @@ impl Simulation<'_> {
             Purpose::Ack => recorder.recording.round_trip.add(ago),
             Purpose::Notification => recorder.recording.notification.add(ago),
             Purpose::Grant => recorder.recording.clearance.add(ago),
-            Purpose::Nak | Purpose::Trimmed | Purpose::Pause => {}
+            Purpose::Nak | Purpose::Trimmed | Purpose::Pause | Purpose::Cell => {}
         }
     }
 

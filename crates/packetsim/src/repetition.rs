@@ -190,6 +190,7 @@ impl Repetition {
         let is_simple = input.settings.packet.forward != Forward::Off
             && !simulation.time.stations.is_empty()
             && !net.credits.are_counted()
+            && !net.schedule.is_on
             && !net.wires.is_tagged()
             && !simulation.ends.entropy.is_used()
             && !net.network.chooses_on_the_way()

@@ -20,7 +20,7 @@ use crate::entropy::Entropy;
 use crate::exchange::Part;
 use crate::faults::LinkFault;
 use crate::forward::Sorter;
-use crate::ids::{Maybe, PairId, Raw, SenderId, SwitchId};
+use crate::ids::{Maybe, PairId, Raw, SenderId, SwitchId, VoqId};
 use crate::light_acks::LightAcks;
 use crate::limits::{AGE, deal, pieces};
 use crate::measure::Recorder;
@@ -32,6 +32,7 @@ use crate::planes::Planes;
 use crate::port::{LaneCount, Port};
 use crate::repetition::Repetition;
 use crate::ring::Slab;
+use crate::scheduled::Schedule;
 use crate::sending::{GAVE_UP, MOST_REPORTED};
 use crate::settings::Settings;
 use crate::stamps::Stamps;
@@ -60,6 +61,12 @@ pub(crate) enum Agenda {
     MessageRead { op: OpId },
     /// A message is handed on to its queue pairs.
     HandOn { op: OpId },
+    /// A virtual output queue's request reaches the port that it waits for.
+    CreditAsked { voq: VoqId, bytes: u64 },
+    /// A port may grant credit again.
+    CreditDue { port: LinkId },
+    /// Credit reaches a virtual output queue.
+    CreditArrived { voq: VoqId, bytes: u64 },
 }
 
 /// A host that takes data over PCIe.
@@ -254,6 +261,7 @@ pub(crate) struct Net {
     /// What the lanes of each link did.
     pub lane_counts: Vec<LaneCount>,
     pub credits: Credits,
+    pub schedule: Schedule,
     /// What is wrong with each link; empty without faults.
     pub troubles: IdVec<LinkId, LinkFault>,
     /// One stream of dice for each link, where links damage packets.
@@ -562,6 +570,9 @@ impl Simulation<'_> {
                 self.ends.operations.pending -= 1;
                 self.post_parts(op);
             }
+            Agenda::CreditAsked { voq, bytes } => self.credit_asked(voq, bytes),
+            Agenda::CreditDue { port } => self.credit_is_due(port),
+            Agenda::CreditArrived { voq, bytes } => self.credit_arrived(voq, bytes),
         }
     }
 
@@ -606,7 +617,7 @@ impl Simulation<'_> {
                     self.schedule_end(op, self.time.now + latency);
                 }
             }
-            OpKind::Coupled { .. } => {
+            OpKind::Coupled { .. } | OpKind::Together { .. } => {
                 panic!("the packet engine moves packets: coupled operations must be written out")
             }
         }
@@ -795,7 +806,8 @@ impl Simulation<'_> {
         };
         let classes = self.net.ports.iter().flat_map(|port| port.classes.iter());
         let mut queued = classes.flat_map(|class| self.net.queued.iter(class.queue));
-        let found = queued.any(|waiting| is_old(&waiting.packet));
+        let found = queued.any(|waiting| is_old(&waiting.packet))
+            || self.net.schedule.packets(&self.net.queued).any(is_old);
         drop(queued);
         if found {
             let [age, most] = [AGE, 2 * AGE].map(Span::from_ps);
@@ -814,7 +826,9 @@ impl Simulation<'_> {
             let queued = classes.flat_map(|class| self.net.queued.iter(class.queue));
             let held = self.ends.hosts.iter().flat_map(|host| host.queue.iter());
             let acks = self.ends.light_acks.iter().flat_map(LightAcks::packets);
-            wires.chain(queued.map(|waiting| &waiting.packet)).chain(held).chain(acks)
+            let scheduled = self.net.schedule.packets(&self.net.queued);
+            let queued = queued.map(|waiting| &waiting.packet).chain(scheduled);
+            wires.chain(queued).chain(held).chain(acks)
         };
         let stamped = packets().filter(|packet| packet.flags & STAMPED != 0).count();
         assert_eq!(self.net.stamps.in_use(), stamped, "lists of hop stamps, and stamped packets");
@@ -992,6 +1006,8 @@ pub struct Watch<'a> {
     /// Processors that one run may use where `network.packet.threads` says nothing; one unless
     /// told.
     pub cores: usize,
+    /// Takes the packets of runs, if somebody wants them.
+    pub tape: Option<crate::tap::Tape>,
     /// After a run: how many threads it took.
     pub threads: usize,
     /// After a run on several: of each window the events of the thread that had most, which no

@@ -205,6 +205,7 @@ impl Steady {
             && rules.lanes == 1
             && !input.aggregates
             && !net.credits.are_counted()
+            && !net.schedule.is_on
             && !ends.entropy.is_used()
             && !ends.planes.are_several()
             && !net.network.chooses_on_the_way()

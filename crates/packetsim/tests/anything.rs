@@ -167,6 +167,9 @@ fn settings(random: &mut Random, fabric: &Fabric, seed: u64) -> Settings {
         Transport::Infiniband,
         Transport::Uec,
         Transport::Tcp,
+        Transport::Efa,
+        Transport::ScheduledEthernet,
+        Transport::ScheduledEthernet,
     ];
     let transport = one(random, &transports);
     let mut settings = Settings { seed, ..Settings::of_transport(transport) };
@@ -192,6 +195,15 @@ fn settings(random: &mut Random, fabric: &Fabric, seed: u64) -> Settings {
         settings.admission.buffer = Bytes::from_kib(one(random, &[8, 64]));
         settings.admission.window = one(random, &[1, 4]);
         settings.admission.receiver_window = one(random, &[None, Some(Bytes::from_kib(128))]);
+    }
+    if settings.scheduled.enabled {
+        // Cells take all links, and leaves have room or pause.
+        settings.routing.policy = Policy::Spray;
+        settings.switch.overflow = Overflow::Drop;
+        settings.scheduled.cell = Bytes::new(one(random, &[64, 256, 1_000]));
+        settings.scheduled.credit = Bytes::new(one(random, &[200, 4_096, 30_000]));
+        settings.scheduled.latency = Span::from_ns(one(random, &[0, 500]));
+        settings.scheduled.window = one(random, &[None, Some(Bytes::from_kib(8))]);
     }
     settings.loss = one(random, &[0.0, 0.0, 0.001, 0.02]);
     settings.limits = Limits { events: 20_000_000, time: Span::from_ms(400) };

@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     /// A key that may not change, with all that is inside it; may be given several times
     #[arg(long, value_name = "KEY")]
     fix: Vec<String>,
-    /// Begin nothing new after this time
+    /// Try as much as this time allows: 200 layouts a second by closed forms, and nothing new after it
     #[arg(long, value_name = "TIME", default_value = "60s")]
     budget: Span,
     /// Seeds for each of the best changes, the scenario's own included

@@ -83,8 +83,8 @@ impl Algorithm for Ring {
         let shape = ask.shape();
         let edge = edge_bytes(ask, ask.bytes.get()) as f64;
         let per_domain = f64::from(shape.per_domain);
-        let scale_up = edge * inside_share(shape);
-        let cycles = f64::from(shape.distinct_rings().min(plan.channels));
+        let cycles = shape.distinct_rings().min(plan.channels);
+        let over_link = f64::from(plan.channels.div_ceil(cycles)) / f64::from(plan.channels);
         let bandwidth = ring_bandwidth(ask);
         let channels = constants::search_equivalent(ask.settings, ask.communicator);
         let efficiency = efficiency(ask, plan.protocol, bandwidth, channels);
@@ -95,6 +95,11 @@ impl Algorithm for Ring {
         let rate = bandwidth * 1e9 * efficiency / f64::from(plan.channels);
         // Few channels leave NICs idle.
         let lanes = plan.channels * constants::stripes(ask.settings, shape);
+        let scale_up = match shape.has_paths() {
+            // Of so many rings each GPU is the last of these at least, and leaves by its own NIC.
+            true => edge * f64::from(lanes - lanes / shape.per_domain) / f64::from(lanes),
+            false => edge * inside_share(shape),
+        };
         let nic = match shape.domains {
             1 => 0.0,
             _ => edge * f64::from(lanes.div_ceil(shape.rails.max(1))) / f64::from(lanes),
@@ -122,12 +127,12 @@ impl Algorithm for Ring {
             1e-6 * latency_us(ask, plan.protocol, slices, crossing) + ways_s(ask, plan.protocol);
         vec![Phase {
             scale_up,
-            mesh_link: if shape.scale_up == ScaleUp::Mesh { edge / cycles } else { 0.0 },
+            mesh_link: if shape.scale_up == ScaleUp::Mesh { edge * over_link } else { 0.0 },
             nic,
             posts: nic * f64::from(shape.rails) / per_domain / slice_bytes,
             protocol: plan.protocol,
             channels_s: match shape.domains {
-                1 => 0.0,
+                1 => inside_pace_s(ask, plan, (edge, slice_bytes / rate)),
                 _ => edge / (1e9 * f64::from(plan.channels) * ask.settings.ring_channel_gbps),
             },
             efficiency,
@@ -258,6 +263,24 @@ fn efficiency(ask: &Ask<'_>, protocol: Protocol, bandwidth: f64, channels: f64) 
             0.92_f64.min(most / bandwidth)
         }
     }
+}
+
+/// How long a channel's own block takes inside one domain, `copy_s` being the last slice's copying
+/// out. Loops follow each other on one block: it sends what it has to at the pace that NCCL gives a
+/// channel with the simple protocol (`perChMaxTreeBws`, which counts two as one), then copies out
+/// what came last, and only then begins the next loop. With many ranks the links are slower than
+/// that. The last copy is counted as draining. RCCL tells no such pace.
+fn inside_pace_s(ask: &Ask<'_>, plan: &Plan, (edge, copy_s): (f64, f64)) -> f64 {
+    let (shape, settings) = (ask.shape(), ask.settings);
+    let rings = settings.architecture != Architecture::Cdna3 && !is_chain(ask.collective);
+    if plan.protocol != Protocol::Simple || !rings {
+        return 0.0;
+    }
+    let channels = f64::from(plan.channels);
+    let pace = 0.5e9 * constants::tree_channel_max(settings, shape, Protocol::Simple);
+    let each = ask.bytes.get() / u64::from(plan.channels);
+    let again = chunks(each, plan.chunk.get() * u64::from(shape.ranks)) - 1.0;
+    edge / (channels * pace) + again * copy_s
 }
 
 /// The hand-overs: those between servers take the network's latency and what is `beyond` it, the
