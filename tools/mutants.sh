@@ -36,7 +36,7 @@ run() { # NAME JOBS PACKAGES… -- TESTS…
 }
 # Only what packets need of the packet engine's tests, beside the others' all.
 run packets "$((jobs - jobs / 2))" packetsim -- --lib --test engine --test mechanisms \
-    --test pauses --test transports --test infiniband --test powertcp &
+    --test pauses --test transports --test infiniband --test powertcp --test controls &
 run others "$((jobs / 2 > 0 ? jobs / 2 : 1))" units traffic flowsim job -- --lib --tests
 wait
 tools/sample-mutants.py tell "$out"

@@ -523,6 +523,12 @@ mod tests {
         assert!(tried(fast).unwrap_err().contains("more than"));
         let long = crate::plan::ProbePlan { wait_ms: 10_001, ..plan.clone() };
         assert!(tried(long).unwrap_err().contains("at most 10000"));
+        // Times that together are more than a number holds.
+        for (rounds, gap_us, wait_ms) in [(0, 1, u64::MAX), (9, u64::MAX, u64::MAX)] {
+            let rounds = vec![Vec::new(); rounds];
+            let endless = crate::plan::ProbePlan { rounds, gap_us, wait_ms, ..plan.clone() };
+            assert!(tried(endless).unwrap_err().contains("at most 10000"));
+        }
         let inside = crate::plan::ProbePlan { wire: WirePlan::Switch("x".to_owned()), ..plan };
         assert!(tried(inside).unwrap_err().contains("UDP alone"));
         assert!(check(&options, "{}").unwrap_err().contains("malformed"));

@@ -41,7 +41,7 @@ use crate::simulation::{Agenda, Simulation, Tally};
 const NEVER: u64 = u64::MAX;
 
 /// So many states are remembered: periods of up to so many messages are found.
-const REMEMBERED: usize = 16;
+const REMEMBERED: usize = 4;
 
 /// A connection must carry so many messages for its repetition to be looked for.
 const FEWEST: usize = 8;
@@ -871,6 +871,14 @@ impl Simulation<'_> {
         self.repetition.begun[connection][slot].op
     }
 
+    /// The messages that take the place of one in each of the periods that are skipped.
+    fn images(&self, jump: &Jump, op: OpId) -> Vec<(u64, OpId)> {
+        let connection = self.connection_of(op).expect("only messages are repeated");
+        let (slot, done) = (self.repetition.slots[op] as usize, jump.done[connection] as usize);
+        let begun = &self.repetition.begun[connection];
+        (1..=jump.times).map(|time| (time, begun[slot + time as usize * done].op)).collect()
+    }
+
     /// Ends the operations of the periods that are skipped, and moves those along that have begun.
     fn move_operations(&mut self, jump: &Jump, steps: &[Step], under_way: &[OpId], walk: Walk) {
         let before: Vec<usize> = self.repetition.begun.iter().map(Vec::len).collect();
@@ -882,40 +890,44 @@ impl Simulation<'_> {
             }
         }
         self.ends.operations.replay = walk.replay;
-        let state = |op: &OpId| {
+        let mut moved = Vec::new();
+        let shift = |time: u64| Span::from_ps(time * jump.period);
+        // What has arrived by now did so at a time of its own, which need not repeat itself; what
+        // arrives in the repeated periods, or is to be read, does.
+        for step in steps.iter().filter(|step| !step.is_over) {
+            for (time, op) in self.images(jump, step.op) {
+                let at = step.at + shift(time).as_ps();
+                self.ends.operations.received_at[op.index()] = at;
+            }
+        }
+        for op in under_way {
             let operations = &self.ends.operations;
-            let received = operations.received_at[op.index()];
-            let received = if received == 0 { 0 } else { received + jump.shift() };
-            let parts = [operations.parts_left[op.index()], operations.parts_missing[op.index()]];
-            (self.later(jump, *op), received, parts)
-        };
-        let moved: Vec<_> = under_way.iter().map(state).collect();
-        let times = |time: u64| Span::from_ps(time * jump.period);
-        for step in steps {
+            let (at, received) = (op.index(), operations.received_at[op.index()]);
+            let parts = [operations.parts_left[at], operations.parts_missing[at]];
+            moved.push((self.later(jump, *op), received, parts));
+        }
+        for step in steps.iter().filter(|step| step.is_over) {
+            let before = self.ends.operations.outcome[step.op].expect("it was over");
+            for (time, op) in self.images(jump, step.op) {
+                let start = Time::from_ps(self.begun(op).at);
+                let received = if jump.at < before.received.as_ps() {
+                    before.received + shift(time)
+                } else {
+                    Time::from_ps(self.ends.operations.received_at[op.index()])
+                };
+                let finish = before.finish + shift(time);
+                self.ends.operations.received_at[op.index()] = received.as_ps();
+                self.ends.operations.outcome[op] = Some(OpTimes { start, received, finish });
+            }
             let connection = self.connection_of(step.op).expect("only messages end");
-            let slot = self.repetition.slots[step.op] as usize;
-            let received = self.ends.operations.received_at[step.op.index()];
-            for time in 1..=jump.times {
-                let slot = slot + time as usize * jump.done[connection] as usize;
-                let Begun { op, at, .. } = self.repetition.begun[connection][slot];
-                let operations = &mut self.ends.operations;
-                operations.received_at[op.index()] = received + times(time).as_ps();
-                if step.is_over {
-                    let before = operations.outcome[step.op].expect("it was over");
-                    let [received, finish] =
-                        [before.received, before.finish].map(|at| at + times(time));
-                    let start = Time::from_ps(at);
-                    operations.outcome[op] = Some(OpTimes { start, received, finish });
-                }
-            }
-            if step.is_over {
-                self.repetition.over[connection] += jump.times as u32;
-            }
+            self.repetition.over[connection] += jump.times as u32;
         }
         let operations = &mut self.ends.operations;
         for (op, received, [left, missing]) in moved {
             let at = op.index();
-            operations.received_at[at] = received;
+            if jump.at < received {
+                operations.received_at[at] = received + jump.shift();
+            }
             (operations.parts_left[at], operations.parts_missing[at]) = (left, missing);
         }
         operations.serial_free.iter_mut().for_each(|free| jump.move_ahead(free));

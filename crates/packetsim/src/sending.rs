@@ -204,7 +204,6 @@ impl Simulation<'_> {
         let mtu = self.input.sizes.mtu;
         self.ends.senders[sender].turn = place + 1;
         let number = self.ends.senders[sender].pairs[place];
-        let mut turn = None;
         let pair = &mut self.ends.pairs[number];
         let again = pair.resend.pop();
         let psn = again.unwrap_or(pair.next);
@@ -221,17 +220,10 @@ impl Simulation<'_> {
         let payload = message.payload(psn, mtu);
         let more = self.input.sizes.more(psn == message.first, psn + 1 == message.end());
         let size = payload + self.input.sizes.data + more;
-        if again.is_none() {
-            pair.next += 1;
-            pair.sent_bytes = message.offset(psn, mtu) + u64::from(payload);
-            if pair.next == message.end() {
-                pair.sending = message.next;
-                if message.next != NOWHERE {
-                    turn = Some(self.ends.messages[message.next as usize].op);
-                    pair.posted = self.ends.messages[message.next as usize].posted;
-                }
-            }
-        }
+        let turn = match again {
+            None => pair.advance(&self.ends.messages, message.offset(psn, mtu), payload),
+            Some(_) => None,
+        };
         if psn < pair.high {
             self.accounts.counters.retransmits += 1;
         } else {

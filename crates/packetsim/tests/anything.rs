@@ -274,7 +274,8 @@ fn chains(random: &mut Random, fabric: &Fabric) -> Transfers {
 fn whatever_is_set_jumps_change_nothing() {
     let (mut jumped, seeds) = (0, seeds(120));
     let all = seeds.end - seeds.start;
-    for seed in seeds {
+    // In 308 messages arrive before the first of two equal states at times of their own.
+    for seed in seeds.chain([308]) {
         let mut random = Random::new(seed, "anything jumps", 0);
         let fabric = fabric(&mut random, 1);
         let transfers = chains(&mut random, &fabric);

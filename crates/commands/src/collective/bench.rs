@@ -405,7 +405,7 @@ fn sent(
                 transfers.coupled(edges).iter().for_each(|edge| add(*edge, *bytes));
             }
             OpKind::Together { messages } => {
-                transfers.messages(messages).iter().for_each(|(edge, bytes)| add(*edge, *bytes));
+                transfers.messages(messages).iter().for_each(|&(edge, bytes)| add(edge, bytes));
             }
             OpKind::Wait { .. } => {}
         }

@@ -83,8 +83,7 @@ impl Algorithm for Ring {
         let shape = ask.shape();
         let edge = edge_bytes(ask, ask.bytes.get()) as f64;
         let per_domain = f64::from(shape.per_domain);
-        let cycles = shape.distinct_rings().min(plan.channels);
-        let over_link = f64::from(plan.channels.div_ceil(cycles)) / f64::from(plan.channels);
+        let [scale_up, mesh_link, nic] = busiest(ask, plan).map(|share| edge * share);
         let bandwidth = ring_bandwidth(ask);
         let channels = constants::search_equivalent(ask.settings, ask.communicator);
         let efficiency = efficiency(ask, plan.protocol, bandwidth, channels);
@@ -93,17 +92,6 @@ impl Algorithm for Ring {
         let chunk = (each / parts).min(plan.chunk.as_f64());
         let slices = f64::from(plan.slices);
         let rate = bandwidth * 1e9 * efficiency / f64::from(plan.channels);
-        // Few channels leave NICs idle.
-        let lanes = plan.channels * constants::stripes(ask.settings, shape);
-        let scale_up = match shape.has_paths() {
-            // Of so many rings each GPU is the last of these at least, and leaves by its own NIC.
-            true => edge * f64::from(lanes - lanes / shape.per_domain) / f64::from(lanes),
-            false => edge * inside_share(shape),
-        };
-        let nic = match shape.domains {
-            1 => 0.0,
-            _ => edge * f64::from(lanes.div_ceil(shape.rails.max(1))) / f64::from(lanes),
-        };
         let slice_bytes = (chunk / slices).max(1.0);
         let messages = match is_chain(ask.collective) {
             true => chunks(each as u64, slice(plan)),
@@ -127,7 +115,7 @@ impl Algorithm for Ring {
             1e-6 * latency_us(ask, plan.protocol, slices, crossing) + ways_s(ask, plan.protocol);
         vec![Phase {
             scale_up,
-            mesh_link: if shape.scale_up == ScaleUp::Mesh { edge * over_link } else { 0.0 },
+            mesh_link,
             nic,
             posts: nic * f64::from(shape.rails) / per_domain / slice_bytes,
             protocol: plan.protocol,
@@ -223,6 +211,31 @@ pub fn edge_bytes(ask: &Ask<'_>, bytes: u64) -> u64 {
         Collective::AllGather | Collective::ReduceScatter => share(bytes, ranks - 1, ranks),
         _ => bytes,
     }
+}
+
+/// The shares of what crosses each edge that the busiest GPU sends over its scale-up links, over one
+/// link of a mesh, and over a NIC. Channels that do not divide load some of them more than others.
+fn busiest(ask: &Ask<'_>, plan: &Plan) -> [f64; 3] {
+    let shape = ask.shape();
+    let lanes = plan.channels * constants::stripes(ask.settings, shape);
+    let of_lanes = |lanes_on_it: u32| f64::from(lanes_on_it) / f64::from(lanes);
+    let cycles = shape.distinct_rings().min(plan.channels);
+    [
+        match shape.has_paths() {
+            // Of so many rings each GPU is the last of these at least, and leaves by its own NIC.
+            true => of_lanes(lanes - lanes / shape.per_domain),
+            false => inside_share(shape),
+        },
+        match shape.scale_up {
+            ScaleUp::Mesh => f64::from(plan.channels.div_ceil(cycles)) / f64::from(plan.channels),
+            ScaleUp::Absent | ScaleUp::Switched => 0.0,
+        },
+        match shape.domains {
+            1 => 0.0,
+            // Few channels leave NICs idle.
+            _ => of_lanes(lanes.div_ceil(shape.rails.max(1))),
+        },
+    ]
 }
 
 /// The share of what crosses each edge that the busiest GPU sends over its scale-up links.

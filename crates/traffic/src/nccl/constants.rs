@@ -49,7 +49,8 @@ impl Architecture {
     /// NVLink: what NCCL counts for a link (`SM80_NVLINK_BW` 20.0, `SM90_NVLINK_BW` 20.6,
     /// `SM100_NVLINK_BW` 40.1) of its raw 25 or 50. On Ampere NCCL 2.8 to 2.11 further capped the
     /// sum of the twelve links at 235 of 240. xGMI: RCCL's `GFX94X_XGMI_WIDTH` of 48 of 64. PCIe:
-    /// 24 of 32 for sixteen lanes of its fourth generation, 48 of 64 of its fifth (`src/graph/topo.cc`).
+    /// 24 of 32 for sixteen lanes of its fourth generation, 48 of 64 of its fifth
+    /// (`src/graph/topo.cc`).
     pub fn scale_up_efficiency(self) -> f64 {
         match self {
             Self::Ampere => 235.0 / 300.0,
