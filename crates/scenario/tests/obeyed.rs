@@ -260,7 +260,8 @@ fn settings_without_effect_are_named_for_their_purpose() {
 fn a_fabric_is_scheduled_whole_or_not_at_all() {
     let scheduled = "network.transport=scheduled-ethernet";
     let of_spine = |own| format!("network.transport_of_tier.spine={own}");
-    for both in [vec![of_spine("scheduled-ethernet")], vec![scheduled.into(), of_spine("rocev2")]] {
+    let cases = [vec![of_spine("scheduled-ethernet")], vec![scheduled.into(), of_spine("rocev2")]];
+    for both in cases {
         let both: Vec<&str> = both.iter().map(String::as_str).collect();
         let mixed = refusal(set("small-16", &both));
         assert!(mixed.contains("scheduled from leaf to leaf"), "{mixed}");
