@@ -184,6 +184,11 @@ impl<'a> Paths<'a> {
                         bytes[connection.index()] += more.get();
                     }
                 }
+                OpKind::Together { messages } => {
+                    for (connection, more) in transfers.messages(messages) {
+                        bytes[connection.index()] += more.get();
+                    }
+                }
                 OpKind::Wait { .. } => {}
             }
         }

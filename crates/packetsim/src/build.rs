@@ -10,7 +10,7 @@ use traffic::{OpKind, Transfers};
 use units::{Bytes, Id, IdVec, Rate, Span, Time};
 
 use crate::admission::{AdmissionConfig, AdmissionPolicy, GrantLedger};
-use crate::buffer::{BufferConfig, PfcConfig, Switch};
+use crate::buffer::{BufferConfig, Cable, MarkWhen, PfcConfig, Switch};
 use crate::calendar::Calendar;
 use crate::cc::Circumstances;
 use crate::clocks::Clocks;
@@ -18,6 +18,7 @@ use crate::credits::Credits;
 use crate::entropy::{Entropy, Way};
 use crate::exchange::Part;
 use crate::faults::{LinkFault, pauses};
+use crate::forward::Sorter;
 use crate::ids::{Maybe, PairId, Raw, SenderId, SwitchId};
 use crate::light_acks::LightAcks;
 use crate::limits::{self, Refusal};
@@ -114,6 +115,9 @@ pub(crate) fn build<'a>(
         known: 0,
         in_far_end: false,
         incoming: Vec::new(),
+        sorter: Sorter::new(links),
+        felt: Vec::new(),
+        by_output: false,
         candidates: Vec::new(),
         announced: Vec::new(),
     };
@@ -147,6 +151,7 @@ pub(crate) fn build<'a>(
     simulation.time.clocks = clocks(&simulation);
     simulation.time.calendar = calendar(&simulation);
     lay_paths(&mut simulation)?;
+    simulation.net.by_output = goes_by_output(&simulation);
     simulation.net.longest = longest_in_use(&simulation.net);
     simulation.repetition = Repetition::new(&simulation);
     simulation.steady = Steady::new(&simulation);
@@ -195,6 +200,20 @@ fn are_long(ports: &IdVec<LinkId, Port>, sizes: &Sizes, faults: &Faults) -> bool
         let time = rate.time_to_send(largest).as_ps();
         u64::from(u32::MAX) <= (3 * port.delay).saturating_add(time)
     })
+}
+
+/// Whether what one output of a calm switch does is nothing to the others, and all of a packet's
+/// next link is known from its path.
+fn goes_by_output(simulation: &Simulation<'_>) -> bool {
+    let (input, net) = (&simulation.input, &simulation.net);
+    !net.credits.are_counted()
+        && !net.network.chooses_on_the_way()
+        && !net.wires.is_tagged()
+        && net.damage.is_empty()
+        && !input.aggregates
+        && input.rules.lanes == 1
+        && input.rules.control_share == 0
+        && input.rules.mark_when == MarkWhen::Dequeue
 }
 
 /// The longest delay of a link that somebody uses.
@@ -586,6 +605,11 @@ fn switches(
         // Its own pauses and credits need nothing but the cable.
         let felt = |link: &LinkId| ports[*link].delay - ports[*link].latency;
         switch.reach = switch.ports.iter().map(felt).min().unwrap_or(0);
+        let cable = |link: &LinkId| {
+            let Port { switch, delay, latency, .. } = ports[*link];
+            Cable { from: switch, delay, pause_delay: delay - latency }
+        };
+        switch.cables = switch.inputs.iter().map(cable).collect();
         switch.margin = switch.inputs.iter().map(arrives).sum();
         let explicit = settings.packet.clock == Clock::Nanosecond;
         let explicit = explicit || settings.switch.link_retry == LinkRetry::On;

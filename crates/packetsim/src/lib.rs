@@ -21,12 +21,12 @@
 //! * [`calendar`]: what is going to happen, in order.
 //! * [`packet`], [`ring`], [`port`], [`buffer`], [`pair`]: the kinds of state.
 //! * [`transmit`], [`switching`], [`sending`], [`receiving`]: what happens to them.
-//! * [`batch`], [`stations`]: how switches and NICs run ahead of the clock; [`clocks`]: how far;
+//! * [`batch`], [`forward`], [`stations`]: how switches and NICs run ahead of the clock; [`clocks`]: how far;
 //!   [`reading`]: how their memory is in the cache in time.
 //! * [`threads`], [`parts`], [`exchange`]: one run on several threads, each with a part of the
 //!   network.
-//! * [`repetition`], [`chains`]: what repeats itself is not simulated again; [`light_acks`]:
-//!   acknowledgements that take no links; [`steady`]: time in which rates stay as they are.
+//! * [`repetition`]: what repeats itself is not simulated again; [`light_acks`]: acknowledgements
+//!   that take no links; [`steady`]: time in which rates stay as they are.
 //! * [`measure`], [`tap`], [`estimate`]: what happened over time; the packets themselves; what a
 //!   run will cost.
 //! * [`faults`]: what goes wrong at given times; [`deadlock`]: why a pause does not end.
@@ -52,7 +52,6 @@ pub mod buffer;
 mod build;
 mod calendar;
 pub mod cc;
-mod chains;
 mod clocks;
 pub mod credits;
 mod datagrams;
@@ -61,6 +60,7 @@ mod entropy;
 pub mod estimate;
 mod exchange;
 mod faults;
+mod forward;
 mod ids;
 mod lanes;
 mod light_acks;

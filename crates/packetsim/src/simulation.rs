@@ -19,6 +19,7 @@ use crate::credits::Credits;
 use crate::entropy::Entropy;
 use crate::exchange::Part;
 use crate::faults::LinkFault;
+use crate::forward::Sorter;
 use crate::ids::{Maybe, PairId, Raw, SenderId, SwitchId, VoqId};
 use crate::light_acks::LightAcks;
 use crate::limits::{AGE, deal, pieces};
@@ -278,8 +279,13 @@ pub(crate) struct Net {
     pub known: u64,
     /// The departures of another switch are being applied.
     pub in_far_end: bool,
-    /// What reaches the switch at hand, in order.
+    /// What reaches the switch at hand, in order, or by output.
     pub incoming: Vec<u64>,
+    pub sorter: Sorter,
+    /// Until when the departures of each neighbour of that switch are known.
+    pub felt: Vec<u64>,
+    /// What one output of a calm switch does is nothing to the others.
+    pub by_output: bool,
     /// The links among which a packet's next one is chosen.
     pub candidates: Vec<fabric::LinkId>,
     /// Links whose wire was empty before that switch sent something over them.
@@ -588,6 +594,7 @@ impl Simulation<'_> {
             return;
         }
         self.ends.operations.started_at[op.index()] = self.time.now;
+        self.note_begin(op);
         match self.input.transfers.ops()[op].kind {
             OpKind::Wait { span } => {
                 let begin = self.start_of_wait(op);
@@ -610,7 +617,7 @@ impl Simulation<'_> {
                     self.schedule_end(op, self.time.now + latency);
                 }
             }
-            OpKind::Coupled { .. } => {
+            OpKind::Coupled { .. } | OpKind::Together { .. } => {
                 panic!("the packet engine moves packets: coupled operations must be written out")
             }
         }
@@ -684,7 +691,7 @@ impl Simulation<'_> {
         }
     }
 
-    fn set_part_count(&mut self, op: OpId, parts: u32) {
+    pub(crate) fn set_part_count(&mut self, op: OpId, parts: u32) {
         self.ends.operations.parts_left[op.index()] = parts;
         self.ends.operations.parts_missing[op.index()] = parts;
     }
@@ -999,6 +1006,8 @@ pub struct Watch<'a> {
     /// Processors that one run may use where `network.packet.threads` says nothing; one unless
     /// told.
     pub cores: usize,
+    /// Takes the packets of runs, if somebody wants them.
+    pub tape: Option<crate::tap::Tape>,
     /// After a run: how many threads it took.
     pub threads: usize,
     /// After a run on several: of each window the events of the thread that had most, which no

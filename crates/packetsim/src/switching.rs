@@ -633,7 +633,7 @@ impl Simulation<'_> {
     pub(crate) fn count_drop(&mut self, link: LinkId, packet: &Packet) {
         self.accounts.counters.drops += 1;
         let class = self.class_of(packet);
-        self.net.ports[link].classes[class].drops += 1;
+        self.net.ports[link].drops[class] += 1;
         if packet.purpose == Purpose::Data {
             self.accounts.tally.dropped_data += 1;
         }

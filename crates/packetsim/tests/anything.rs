@@ -237,7 +237,8 @@ fn faults(random: &mut Random, fabric: &Fabric) -> Faults {
     Faults::new(fabric, &faults, "faults").expect("they are well-formed")
 }
 
-/// Messages one after the other on a few connections, some of them passed on: what repeats itself.
+/// Messages one after the other on a few connections, passed on: what repeats itself. At the
+/// beginning of a loop they wait for nobody's message, but for room in a buffer.
 fn chains(random: &mut Random, fabric: &Fabric) -> Transfers {
     let mut transfers = Transfers::new();
     let label = transfers.label("chain");
@@ -249,11 +250,20 @@ fn chains(random: &mut Random, fabric: &Fabric) -> Transfers {
             transfers.connect(Connection { from, to, channel: 0, queue_pairs: 1 })
         })
         .collect();
-    let mut before: Vec<Vec<traffic::OpId>> = vec![Vec::new(); hosts];
-    for _ in 0..40 {
-        let sent = (0..hosts).map(|at| transfers.send(connections[at], bytes, label, &before[at]));
-        let sent: Vec<_> = sent.collect();
-        before = (0..hosts).map(|at| vec![sent[(at + hosts - 1) % hosts]]).collect();
+    let (steps, window) = one(random, &[(40, 40), (40, 4), (5, 4), (6, 3), (10, 4)]);
+    let slices = one(random, &[1, 2]);
+    let mut sent: Vec<Vec<traffic::OpId>> = vec![Vec::new(); hosts];
+    for number in 0..40 {
+        let step = number / slices % steps;
+        for at in 0..hosts {
+            let mut before = Vec::new();
+            let known = &sent[(at + hosts - 1) % hosts];
+            if 0 < step {
+                before.extend(known.get(number - slices));
+            }
+            before.extend((window <= number).then(|| sent[at][number - window]));
+            sent[at].push(transfers.send(connections[at], bytes, label, &before));
+        }
     }
     transfers
 }
@@ -264,7 +274,8 @@ fn chains(random: &mut Random, fabric: &Fabric) -> Transfers {
 fn whatever_is_set_jumps_change_nothing() {
     let (mut jumped, seeds) = (0, seeds(120));
     let all = seeds.end - seeds.start;
-    for seed in seeds {
+    // In 308 messages arrive before the first of two equal states at times of their own.
+    for seed in seeds.chain([308]) {
         let mut random = Random::new(seed, "anything jumps", 0);
         let fabric = fabric(&mut random, 1);
         let transfers = chains(&mut random, &fabric);
@@ -351,7 +362,7 @@ fn whatever_is_set_threads_change_nothing() {
             }
         }
     }
-    assert!(all < divided, "only {divided} runs were divided: {reasons:?}");
+    assert!(all < 2 * divided, "only {divided} runs were divided: {reasons:?}");
     assert!(5 * all < pauses && 5 * all < marks, "only {pauses} pauses and {marks} marks");
     eprintln!("{divided} runs of {all} seeds were divided");
 }

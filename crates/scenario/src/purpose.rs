@@ -679,7 +679,7 @@ impl PurposeOf<'_> {
                     but.extend(["congestion.control", "congestion.initial_window"]);
                     but.push("congestion.max_window");
                 }
-                if self.gives_up() {
+                if self.resends() {
                     but.extend(["nic.timeout", "nic.retries"]);
                 }
                 but.push("nic.failover");
@@ -759,9 +759,14 @@ impl PurposeOf<'_> {
         }
     }
 
-    /// Whether queue pairs of flows give up: those of jobs, where something fails.
-    fn gives_up(&self) -> bool {
-        self.load == Load::Job && self.scenario.faults.iter().any(FaultConfig::comes_or_goes)
+    /// Whether queue pairs of flows send again what they lost: where something fails meanwhile.
+    fn resends(&self) -> bool {
+        self.engine() == Some(Engine::Flow) && self.is_hit()
+    }
+
+    /// Whether something fails, or is mended, meanwhile.
+    fn is_hit(&self) -> bool {
+        self.scenario.faults.iter().any(FaultConfig::comes_or_goes)
     }
 
     /// Names the fail-over of ports where nothing can fail over.
@@ -850,7 +855,7 @@ impl PurposeOf<'_> {
             idle.table("jitter", |idle| scenario.jitter.unused(idle));
             idle.table("software", |idle| scenario.software.unused(job, idle));
             let is_campaign = matches!(self.purpose, Purpose::Campaign(_));
-            let may_end = self.gives_up() && !self.is_closed();
+            let may_end = self.load == Load::Job && self.is_hit() && !self.is_closed();
             idle.table("reliability", |idle| {
                 scenario.reliability.unused(is_campaign, may_end, idle);
             });
@@ -881,8 +886,10 @@ const COMPUTE: [&str; 11] = [
     "speed",
 ];
 
-/// Collectives in which everybody sends something else to everybody.
+/// Collectives that are a message for each pair of ranks, on flows too.
 const EXCHANGES: &[Collective] = &[
+    Collective::Gather,
+    Collective::Scatter,
     Collective::AllToAll,
     Collective::MoeDispatch,
     Collective::MoeCombine,
@@ -893,6 +900,8 @@ const EXCHANGES: &[Collective] = &[
 /// The same, and messages from one to the next.
 const SENDS: &[Collective] = &[
     Collective::SendRecv,
+    Collective::Gather,
+    Collective::Scatter,
     Collective::AllToAll,
     Collective::MoeDispatch,
     Collective::MoeCombine,
@@ -923,9 +932,9 @@ const OF_COLLECTIVES: [(&str, &[Collective], &str); 11] = [
         &[Collective::MoeDispatchLowLatency, Collective::MoeCombineLowLatency],
         "moe_dispatch_ll and moe_combine_ll",
     ),
-    ("p2p_net_chunk", SENDS, "all_to_all and send_recv"),
-    ("p2p_scale_up_chunk", SENDS, "all_to_all and send_recv"),
-    ("pxn", SENDS, "all_to_all and send_recv"),
+    ("p2p_net_chunk", SENDS, "all_to_all, send_recv, gather and scatter"),
+    ("p2p_scale_up_chunk", SENDS, "all_to_all, send_recv, gather and scatter"),
+    ("pxn", SENDS, "all_to_all, send_recv, gather and scatter"),
     ("nvls", SUMS, "all_reduce, all_gather and reduce_scatter"),
     ("sharp", SUMS, "all_reduce, all_gather and reduce_scatter"),
     ("aggregation", SUMS, "all_reduce, all_gather and reduce_scatter"),
