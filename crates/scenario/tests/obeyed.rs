@@ -254,7 +254,7 @@ fn settings_without_effect_are_named_for_their_purpose() {
     }
 }
 
-/// Credit is asked for from leaf to leaf, and cells take all links: no part of a fabric is scheduled
+/// Credit is asked for from leaf to leaf, and cells take all links: no part is scheduled
 /// alone, and nothing else chooses their ways.
 #[test]
 fn a_fabric_is_scheduled_whole_or_not_at_all() {
