@@ -154,7 +154,8 @@ const CONTEXTS: &[(&str, &[Question], &[&str])] = &[
     ("network.switch.grants", &[Traffic], &[ADMISSION]),
     ("network.switch.overflow", &[Job, Collective, Traffic], &["network.pfc.enabled=false"]),
     ("network.buffer.alpha_lossy", &[Job, Collective, Traffic], &["network.pfc.enabled=false"]),
-    ("network.scheduled", &[Job, Collective, Traffic], SCHEDULED),
+    ("network.scheduled", &[Job, Collective], SCHEDULED),
+    ("network.scheduled", &[Traffic], SCHEDULED_AND_NARROW),
     ("network.pfc.action", &[Job, Collective, Traffic], &["network.pfc.watchdog=1us"]),
     ("job.parallel.stage_split", &[Job], &["job.model.vocab=262144"]),
     ("job.moe.limit", &[Job], &["job.moe.dispatcher=deepep"]),
@@ -222,6 +223,9 @@ const FEW_CONTEXTS: &str = "network.nic.qp_contexts=1";
 const SMALL_PACKETS: &str = "network.packet.mtu=256B";
 const ENGINEERED: &str = "network.routing.policy=traffic-engineering";
 const SCHEDULED: &[&str] = &["network.transport=scheduled-ethernet", SPRAY];
+const SCHEDULED_AND_NARROW: &[&str] = &["network.transport=scheduled-ethernet", SPRAY, NARROW];
+const NARROW: &str =
+    "fabric.links=[{rate=\"400Gbps\",delay=\"1us\"},{rate=\"100Gbps\",delay=\"1us\"}]";
 const SPRAY: &str = "network.routing.policy=spray";
 const ADMISSION: &str = "network.admission.policy=receiver-driven";
 const FAULT: &str =

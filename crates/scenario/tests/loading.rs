@@ -366,23 +366,6 @@ fn one_parameter_of_an_algorithm_leaves_the_others_alone() {
     assert!(problems.0[0].message.contains("step"), "{problems:?}");
 }
 
-/// Credit is asked for from leaf to leaf: no part of a fabric is scheduled alone, whichever it is.
-#[test]
-fn a_part_of_a_fabric_is_not_scheduled_alone() {
-    for (all, part) in [("rocev2", "scheduled-ethernet"), ("scheduled-ethernet", "rocev2")] {
-        let text = format!(
-            "[network]\ntransport = \"{all}\"\ntransport_of_tier = {{ spine = \"{part}\" }}\n"
-        );
-        let folder = Folder::with(&[("a.toml", &text)]);
-        let problems = load(&folder.request("a.toml")).unwrap_err().to_string();
-        assert!(problems.contains("scheduled from leaf to leaf"), "{problems}");
-    }
-    let text = "[network]\ntransport = \"scheduled-ethernet\"\nrouting = { policy = \"ecmp\" }\n";
-    let folder = Folder::with(&[("a.toml", text)]);
-    let problems = load(&folder.request("a.toml")).unwrap_err().to_string();
-    assert!(problems.contains("where cells take all links"), "{problems}");
-}
-
 /// Every scenario that comes with the project can be read.
 #[test]
 fn scenarios_of_the_project_are_read() {

@@ -254,6 +254,22 @@ fn settings_without_effect_are_named_for_their_purpose() {
     }
 }
 
+/// Credit is asked for from leaf to leaf, and cells take all links: no part is scheduled
+/// alone, and nothing else chooses their ways.
+#[test]
+fn a_fabric_is_scheduled_whole_or_not_at_all() {
+    let scheduled = "network.transport=scheduled-ethernet";
+    let of_spine = |own| format!("network.transport_of_tier.spine={own}");
+    let cases = [vec![of_spine("scheduled-ethernet")], vec![scheduled.into(), of_spine("rocev2")]];
+    for both in cases {
+        let both: Vec<&str> = both.iter().map(String::as_str).collect();
+        let mixed = refusal(set("small-16", &both));
+        assert!(mixed.contains("scheduled from leaf to leaf"), "{mixed}");
+    }
+    let hashed = refusal(set("small-16", &[scheduled, "network.routing.policy=ecmp"]));
+    assert!(hashed.contains("where cells take all links"), "{hashed}");
+}
+
 /// RoCEv1 has neither IP nor UDP: no router carries it, no switch marks it, and its packets of two
 /// NICs look alike.
 #[test]
