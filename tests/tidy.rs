@@ -181,8 +181,66 @@ fn every_dependency_is_used() {
     assert_none(&problems);
 }
 
-/// A topology family is its file and its entry in the list, a sentence and a line: nothing else
-/// knows the torus.
+/// The review of dependencies names every crate that one of ours names, and no other.
+#[test]
+fn every_dependency_is_reviewed() {
+    let text = fs::read_to_string(root().join("docs/dependencies.md")).expect("UTF-8");
+    let rows = text.lines().filter(|line| line.starts_with("| `"));
+    let cells = rows.filter_map(|line| line.split('|').nth(1));
+    let reviewed: Vec<String> = cells
+        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+        .map(|n| n.replace('-', "_"))
+        .collect();
+    let folders = crates().into_iter().map(|name| root().join("crates").join(name));
+    let manifests: Vec<toml::Table> =
+        folders.chain([root().join("tests")]).map(|folder| manifest(&folder)).collect();
+    let tables = ["dependencies", "dev-dependencies", "build-dependencies"];
+    let named = manifests.iter().flat_map(|one| tables.map(|table| dependencies(one, table)));
+    let mut named: Vec<String> = named.flatten().collect();
+    named.retain(|name| !ORDER.contains(&name.as_str()));
+    named.sort();
+    named.dedup();
+    let mut problems = Vec::new();
+    for name in named.iter().filter(|name| !reviewed.contains(*name)) {
+        problems.push(format!("docs/dependencies.md says nothing of `{name}`"));
+    }
+    for name in reviewed.iter().filter(|name| !named.contains(*name)) {
+        problems.push(format!("docs/dependencies.md: no crate names `{name}`"));
+    }
+    assert_none(&problems);
+}
+
+/// Whatever is installed for tests and pages is known by its digest.
+#[test]
+fn everything_installed_is_known_by_its_digest() {
+    let mut problems = Vec::new();
+    for tests in ["formats", "python", "ray"] {
+        let read = |ending: &str| {
+            let path = root().join(format!("tests/{tests}/requirements.{ending}"));
+            fs::read_to_string(path).expect("UTF-8")
+        };
+        let plain = |name: &str| name.to_lowercase().replace('_', "-");
+        let locked = read("txt").replace("\\\n", "");
+        let locked: Vec<&str> = locked.lines().filter(|line| !line.starts_with('#')).collect();
+        for line in locked.iter().filter(|line| !line.contains("--hash=sha256:")) {
+            problems.push(format!("tests/{tests}: no digest: {line}"));
+        }
+        for wanted in read("in").lines().filter(|line| !line.starts_with('#')) {
+            if !locked.iter().any(|line| plain(line).starts_with(&plain(wanted))) {
+                problems.push(format!("tests/{tests}: {wanted} is not locked"));
+            }
+        }
+    }
+    for lock in ["crates/serve/ui", "tests/browser"] {
+        let text = fs::read_to_string(root().join(lock).join("package-lock.json")).expect("UTF-8");
+        let count = |word: &str| text.matches(word).count();
+        if count("\"node_modules/") == 0 || count("\"node_modules/") != count("\"integrity\":") {
+            problems.push(format!("{lock}/package-lock.json: packages without a digest"));
+        }
+    }
+    assert_none(&problems);
+}
+
 /// A release build checks sums as tests do.
 #[test]
 fn release_builds_check_overflow() {
@@ -190,6 +248,8 @@ fn release_builds_check_overflow() {
     assert_eq!(checked, Some(true));
 }
 
+/// A topology family is its file and its entry in the list, a sentence and a line: nothing else
+/// knows the torus.
 #[test]
 fn a_topology_family_is_its_file_and_two_lines() {
     let list = "crates/fabric/src/topology/mod.rs";

@@ -2448,6 +2448,9 @@ class About(Record):
     command: str
     """The command that makes it again; empty where none does."""
 
+    assumed: str = ""
+    """What stands in for switches that the scenario does not name; empty where all are named."""
+
 
 @dataclass(eq=False)
 class ComparisonVerdict(Record):
@@ -2466,6 +2469,25 @@ class ComparisonVerdict(Record):
 
     ties: list[str]
     """Those that cannot."""
+
+
+@dataclass(eq=False)
+class StepDifference(Record):
+    """How much longer a column's step is than the first's, as a share of that."""
+
+    share: float
+    """As predicted."""
+
+    low: float
+    """The least of its 80 % interval."""
+
+    high: float
+    """The most."""
+
+    cancels: bool
+    """Whether both do the same work on the same GPUs: the error of computation is the same in both
+    and cancels, and what is left is that of communication and of seeds.
+    """
 
 
 @dataclass(eq=False)
@@ -2555,6 +2577,9 @@ class Comparison(Result):
     verdict: Optional[ComparisonVerdict] = None
     """Which is best, and whether that is known; nothing where fewer than two have a step."""
 
+    differences: list[Optional[StepDifference]] = field(default_factory=list)
+    """How much longer each column's step is than the first's; empty where steps do not compare."""
+
     requirements: list[Requirement] = field(default_factory=list)
     """The five requirements of the documents, each with the better column."""
 
@@ -2589,6 +2614,9 @@ class Case(Record):
 
     source: str
     """Where it was published."""
+
+    is_extrapolated: bool
+    """Whether no kernel of its GPU was published, or no collective over its scale-up network."""
 
     is_alone: bool
     """Whether no other cluster has a row of its class."""
@@ -3075,7 +3103,10 @@ class Layouts(Record):
     """Mixes of the values that were free."""
 
     looked_at: int
-    """Mixes that there was time for."""
+    """Mixes that were looked at: as many as the budget counts, if there was time."""
+
+    unseen: int
+    """Mixes that the budget counts and for which there was no time."""
 
     legal: int
     """Those that the job's rules allow."""
@@ -3091,6 +3122,9 @@ class Layouts(Record):
 
     by_engine: int
     """Layouts that the engine was asked for after that."""
+
+    left: int
+    """Those for which the engine had no time."""
 
     best: list[Scored]
     """The best of them, and those that no other beats in step, memory and cost."""
@@ -4477,6 +4511,7 @@ __all__ = [
     "Spares",
     "Spread",
     "StatedFact",
+    "StepDifference",
     "StepRow",
     "Steps",
     "StepsSummary",

@@ -1,11 +1,13 @@
 //! Random scenarios of everything (topology, traffic or a job, transport, routing, congestion
 //! control, engine), and what must hold for each of them.
 //!
-//! 150 cases by default; `FATFLOW_CASES` and `FATFLOW_SEED` say otherwise (`tools/campaign.sh`).
+//! 150 cases by default; `FATFLOW_CASES`, `FATFLOW_FIRST` and `FATFLOW_SEED` say otherwise
+//! (`tools/campaign.sh`).
 //! What fails is shrunk to as few settings as still fail, and printed with its seed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use commands::meter::{Meter, peak_rss_bytes};
 use commands::packets::Patience;
 use commands::run_traffic::{self, Options};
 use commands::{Drawing, Engine, run_job};
@@ -314,8 +316,11 @@ fn number(name: &str, usual: u64) -> u64 {
 #[test]
 fn everything_holds_for_random_scenarios() {
     let (cases, seed) = (number("FATFLOW_CASES", 150), number("FATFLOW_SEED", 20_261_118));
+    let first = number("FATFLOW_FIRST", 0);
     let (mut ran, mut seen_cases, mut failures) = (0, 0, Vec::new());
-    for number in 0..cases {
+    let (all, mut slowest) = (Meter::start(), (0.0, 0));
+    for number in first..first + cases {
+        let began = Meter::start();
         let case = draw(&mut Random::new(seed, "campaign", number));
         seen_cases += 1;
         match verdict(&case) {
@@ -326,13 +331,22 @@ fn everything_holds_for_random_scenarios() {
                 failures.push(format!("seed {seed} case {number}: {told}\n{}", text(&small)));
             }
         }
+        let seconds = began.cpu_s();
+        if slowest.0 < seconds {
+            slowest = (seconds, number);
+        }
         if 10 <= failures.len() {
             break;
         }
     }
     #[expect(clippy::print_stderr, reason = "how many ran is what a long run wants to know")]
     {
-        eprintln!("{seen_cases} cases, {ran} ran traffic");
+        let (count, cpu, memory) = (failures.len(), all.cpu_s(), peak_rss_bytes() >> 20);
+        eprintln!(
+            "campaign: {seen_cases} cases, {ran} ran traffic, {count} failures, {cpu:.0} s of a \
+             processor, {memory} MiB, slowest {:.1} s (case {})",
+            slowest.0, slowest.1
+        );
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     assert!(cases / 3 < ran, "{ran} of {cases} ran: the others were refused");

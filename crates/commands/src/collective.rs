@@ -341,14 +341,14 @@ fn row(
         let reason = format!("{bytes} takes longer than the {most} days that the clock counts");
         return Err(Failure::Run(reason));
     }
-    let (limiting_link, limiting_utilisation) = limiting;
     let algbw_gbps = if seconds > 0.0 { bytes.as_f64() / seconds / 1e9 } else { 0.0 };
     let over = seconds * f64::from(iterations);
     let cpu_cores = outcome
         .as_ref()
         .map(|outcome| engine::cpu_cores(loaded, &|link| engine::carried(outcome, link), over));
-    let inside = communicator.domains() < 2;
-    let interval = Interval::of_collective(loaded, engine, collective, (inside, bytes.get()));
+    let ends = || nccl::estimate::at_ends(fabric, communicator, collective, bytes, settings);
+    let what = (communicator.domains() < 2, bytes.get());
+    let interval = Interval::of_collective(loaded, engine, collective, what, ends);
     let (low_us, high_us) = interval.of_time(seconds * 1e6);
     let row = Row {
         bytes: bytes.get(),
@@ -361,8 +361,8 @@ fn row(
         algorithm: plan.algorithm.name(),
         protocol: plan.protocol.name(),
         channels: plan.channels,
-        limiting_link,
-        limiting_utilisation,
+        limiting_link: limiting.0,
+        limiting_utilisation: limiting.1,
         cpu_cores,
         seeds_us: None,
         iterations: (1 < times_us.len()).then(|| Iterations::of(times_us)),
@@ -448,8 +448,8 @@ impl Answer for Report {
             ("size (B)", Align::Right),
             ("time (us)", Align::Right),
             ("80 % (us)", Align::Right),
-            ("algbw (GB/s)", Align::Right),
-            ("busbw (GB/s)", Align::Right),
+            ("algbw GB/s", Align::Right),
+            ("busbw GB/s", Align::Right),
             ("algorithm", Align::Left),
             ("protocol", Align::Left),
             ("channels", Align::Right),

@@ -48,7 +48,7 @@ pub fn refuse_series(engine: Engine, options: &series::Options) -> Result<(), Fa
 pub fn beside(loaded: &Loaded, fabric: &Fabric, engine: Engine) -> EngineContext {
     let settings = loaded.settings();
     let spreads = || settings.routing.build(fabric, loaded.scenario.seed).spread(Bytes::MAX);
-    let in_order = settings.nic.reorder == Reorder::None;
+    let in_order = settings.nic.reorder == Reorder::None && !settings.scheduled.enabled;
     EngineContext {
         faults: (!loaded.faults.is_empty()).then(|| loaded.faults.health(fabric, Time::ZERO)),
         reorders: in_order && spreads() != Spread::One,
@@ -65,8 +65,9 @@ pub fn flow_settings(loaded: &Loaded) -> flowsim::Settings {
         packet: settings.packet.mtu,
         efficiency: loaded.scenario.network.transport.efficiency(settings.packet.mtu),
         receiver: match nic.reorder {
-            Reorder::None => flowsim::Receiver::GoBackN,
-            Reorder::SelectiveRepeat | Reorder::DirectPlacement => flowsim::Receiver::AnyOrder,
+            // A scheduled fabric keeps the order of a queue pair's packets.
+            Reorder::None if !settings.scheduled.enabled => flowsim::Receiver::GoBackN,
+            _ => flowsim::Receiver::AnyOrder,
         },
         nic_latency: (nic.send_latency + nic.receive_latency) / 2,
         scale_up_efficiency: library
@@ -87,7 +88,7 @@ pub fn flow_settings(loaded: &Loaded) -> flowsim::Settings {
             Leave::After(span) => span + Span::from_ms(1),
             Leave::AtOnce | Leave::Never => nic.give_up(),
         }),
-        resends: true,
+        resend: Some(flowsim::Resend { timeout: nic.timeout, retries: nic.retries }),
         parts: loaded.parts(),
         background: Vec::new(),
         free: None,

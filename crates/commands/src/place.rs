@@ -24,7 +24,7 @@ use crate::failure::Failure;
 use crate::traffic::{Climbs, Walk};
 use crate::world::{self, Places, assumptions, library, slots};
 
-mod nodes;
+pub mod nodes;
 mod page;
 mod scotch;
 mod search;

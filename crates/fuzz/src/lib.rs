@@ -11,8 +11,11 @@
 //!
 //! To add a reader: a line in [`targets::TARGETS`].
 
+pub mod formats;
+mod kept;
 pub mod mutate;
 pub mod targets;
+mod wire;
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,7 +1,8 @@
 //! `fuzz`: fires at readers for a time, counts, and writes down what broke them.
 //!
-//! `fuzz --seconds 300 --seed 1 [TARGET …]`; without targets all of them, one after the other.
-//! Memory of the process is limited to 2 GiB; an execution over 5 seconds is a find.
+//! `fuzz --seconds 300 --seed 1 [TARGET …]`; without targets all of them, one after the other;
+//! `--list` names them. Memory of the process is limited to 2 GiB; an execution over 5 seconds is a
+//! find. `tools/fuzz.sh` runs several such processes side by side.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -36,6 +37,10 @@ fn options() -> Result<Options, String> {
         match word.as_str() {
             "--seconds" => options.seconds = number().ok_or_else(missing)?,
             "--seed" => options.seed = number().ok_or_else(missing)?,
+            "--list" => {
+                TARGETS.iter().for_each(|target| say(target.name));
+                std::process::exit(0);
+            }
             "--out" => options.out = words.next().ok_or("--out needs a folder")?.into(),
             name => {
                 let found = TARGETS.iter().find(|target| target.name == name);
@@ -69,10 +74,13 @@ fn keep(out: &std::path::Path, find: &Find) {
 }
 
 /// Ends the process with its input written down where one execution hangs or swallows memory.
-fn watch(target: &'static str, current: Current, out: std::path::PathBuf) {
+fn watch(target: &'static str, current: &Current, out: std::path::PathBuf) {
+    // It watches as long as the target is under fire.
+    let current = Arc::downgrade(current);
     std::thread::spawn(move || {
         loop {
             std::thread::sleep(Duration::from_millis(100));
+            let Some(current) = current.upgrade() else { return };
             let Ok(now) = current.lock() else { return };
             let long = now.0.is_some_and(|began| 2.0 * MAX_SECONDS < began.cpu_s());
             let about = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
@@ -89,7 +97,7 @@ fn watch(target: &'static str, current: Current, out: std::path::PathBuf) {
 
 fn fire(target: &'static Target, options: &Options) -> u64 {
     let mut campaign = Campaign::new(target, options.seed);
-    watch(target.name, campaign.current.clone(), options.out.clone());
+    watch(target.name, &campaign.current, options.out.clone());
     let (began, mut finds) = (Meter::start(), 0);
     while began.wall_s() < options.seconds as f64 {
         if let Err(find) = campaign.step() {
@@ -100,9 +108,9 @@ fn fire(target: &'static Target, options: &Options) -> u64 {
             }
         }
     }
-    let (seconds, answers) = (began.wall_s(), campaign.answers());
+    let (seconds, answers) = (began.cpu_s(), campaign.answers());
     let executions = campaign.executions;
-    say(&format!("{:15} {executions:>10} {seconds:7.0} s {answers:5} {finds}", target.name));
+    say(&format!("{:16} {executions:>10} {seconds:9.1} {answers:8} {finds:6}", target.name));
     finds
 }
 
@@ -121,7 +129,7 @@ fn main() -> ExitCode {
     }
     // A panic is told with its input; the message alone says little.
     std::panic::set_hook(Box::new(|_| {}));
-    say("target          executions  seconds  answers finds");
+    say("target           executions CPU_seconds  answers  finds");
     let finds: u64 = options.targets.iter().map(|target| fire(target, &options)).sum();
     if finds == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

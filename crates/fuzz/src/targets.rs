@@ -1,12 +1,13 @@
 //! The readers: what each is given, with seeds and the words of its format.
 
 use std::path::Path;
-use std::sync::OnceLock;
 
 use scenario::import::{self, Hints};
 use scenario::source::Source;
 use scenario::{Colour, Extent, Request, Style, load};
-use serve::store::{Run, Status, Store};
+
+use crate::formats::{self, Seed};
+use crate::{kept, wire};
 
 /// A reader under fire.
 #[derive(Debug)]
@@ -172,7 +173,56 @@ const BINARY: &[&str] = &[
     "\u{ff}\u{ff}\u{ff}\u{ff}",
 ];
 
-const SCENARIO: &str = "name = \"a\"\nseed = 7\n[cluster]\ngpus = 16\nnic_rate = \"400Gbps\"\n\
+pub(crate) const COUNTER: &[&str] = &[
+    "# TYPE ",
+    "{device=\"",
+    "\"} ",
+    "NaN",
+    "rx_prio3_pause: ",
+    "\"SAI_PORT_STAT_",
+    "--------  -----\n",
+    "HTTP/1.1 200 OK\r\n",
+    "Content-Length: ",
+    "Transfer-Encoding: chunked\r\n",
+    "\r\n\r\n",
+    "ffffffffffffffff\r\n",
+];
+const CABLE: &[&str] = &[
+    "----------  ",
+    "Interface:    ",
+    "SysName:",
+    "lldp.",
+    ".chassis.",
+    "\"lldp\"",
+    "GPU0\t",
+    "NIC0",
+    "NV18",
+    "Switch ",
+    "Ca ",
+    "[1] ",
+    "SwitchName=",
+    "- topology:",
+];
+const SETTINGS: &[&str] = &[
+    "{",
+    "}",
+    "\"WRED_PROFILE\"",
+    "NCCL_",
+    "=",
+    "nv set ",
+    "pbr-map ",
+    "match ",
+    "mlnx_qos ",
+    "--tensor-model-parallel-size ",
+    "train_batch_size",
+    "parallel_degree = ",
+    "SwitchName=",
+    "<system",
+];
+
+const PRICES: &str = "kind,name,usd,low,high\n# offers\nswitch,tomahawk-5,$38000,30000,\n\
+    cable,dr4-400,900\n";
+pub(crate) const SCENARIO: &str = "name = \"a\"\nseed = 7\n[cluster]\ngpus = 16\nnic_rate = \"400Gbps\"\n\
     [network.routing]\nqps = 4\npolicy = \"ecmp\"\n[traffic]\npattern = \"permutation\"\n\
     bytes = \"1MiB\"\n[[reported]]\nmetric = \"step\"\nvalue = 1.5\nunit = \"s\"\n\
     source = \"nowhere\"\ntrust = \"M\"\n";
@@ -184,18 +234,26 @@ const CATALOGUE: &str = "[nic.mine]\ntitle = \"Mine\"\n\
 const HF: &str = "{\"architectures\":[\"LlamaForCausalLM\"],\"hidden_size\":4096,\
     \"intermediate_size\":14336,\"num_attention_heads\":32,\"num_hidden_layers\":32,\
     \"num_key_value_heads\":8,\"vocab_size\":128256,\"model_type\":\"llama\"}";
-const NCCL_LOG: &str = "h:1:2 [0] NCCL INFO NCCL version 2.26.6+cuda12.9\n\
+const MEASURED: &str = "h:1:2 [0] NCCL INFO NCCL version 2.26.6+cuda12.9\n\
     h:1:2 [0] NCCL INFO ncclCommInitRank comm 0x5 rank 0 nranks 2 cudaDev 0 busId 1000 - \
     Init COMPLETE\n\
     h:1:2 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x1 recvbuff 0x2 count 4 datatype 7 op 0 \
     root 0 \
     comm 0x5 [nranks=2] stream 0x3\n#  size  count  type redop root  time algbw busbw #wrong\n\
     1048576 262144 float sum -1 100.0 10.4 18.3 0 99.0 10.5 18.4 0\n";
-const PACKET: &[u8] = &[
+/// A WRITE of 16 bytes over IPv4.
+pub(crate) const PACKET: &[u8] = &[
     0x45, 0, 0, 60, 0, 1, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0xc0, 0, 0x12, 0xb7, 0,
     40, 0, 0, 4, 0x40, 0xff, 0xff, 0, 0, 0, 7, 0x80, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,
     12, 13, 14, 15, 16, 0, 0, 0, 0,
 ];
+
+/// The tests' data of the topology readers, in the binary.
+macro_rules! data {
+    ($name:literal) => {
+        beginnings(include_bytes!(concat!("../../scenario/tests/data/", $name)))
+    };
+}
 
 /// Every reader.
 pub const TARGETS: &[Target] = &[
@@ -204,45 +262,65 @@ pub const TARGETS: &[Target] = &[
     Target { name: "environment", read: environment, seeds: assignments, words: TOML },
     Target { name: "catalogue", read: catalogue, seeds: || texts(&[CATALOGUE]), words: TOML },
     Target { name: "hf-config", read: hf_config, seeds: || texts(&[HF]), words: JSON },
-    Target { name: "edge-list", read: edge_list, seeds: || file("cables.csv"), words: CSV },
-    Target { name: "containerlab", read: clab, seeds: || file("clos01.clab.yml"), words: YAML },
-    Target { name: "ibnetdiscover", read: ib, seeds: || file("ibnetdiscover.txt"), words: XML },
+    Target { name: "edge-list", read: edge_list, seeds: || data!("cables.csv"), words: CSV },
+    Target { name: "containerlab", read: clab, seeds: || data!("clos01.clab.yml"), words: YAML },
+    Target { name: "ibnetdiscover", read: ib, seeds: || data!("ibnetdiscover.txt"), words: XML },
     Target { name: "slurm-conf", read: slurm_conf, seeds: slurm_seeds, words: SLURM },
-    Target { name: "slurm-yaml", read: slurm_yaml, seeds: || file("topology.yaml"), words: YAML },
-    Target { name: "nccl-xml", read: nccl_xml, seeds: || file("h100-topo.xml"), words: XML },
+    Target { name: "slurm-yaml", read: slurm_yaml, seeds: || data!("topology.yaml"), words: YAML },
+    Target { name: "nccl-xml", read: nccl_xml, seeds: || data!("h100-topo.xml"), words: XML },
+    Target { name: "price-list", read: prices, seeds: || texts(&[PRICES]), words: CSV },
     Target { name: "flows", read: flows, seeds: flow_seeds, words: CSV },
-    Target { name: "published", read: published, seeds: published_seeds, words: CSV },
-    Target { name: "measured", read: measured, seeds: || texts(&[NCCL_LOG]), words: LOG },
+    Target { name: "published", read: published, seeds: step_seeds, words: CSV },
+    Target { name: "measurements", read: measurements, seeds: table_seeds, words: CSV },
+    Target { name: "measured", read: measured, seeds: || texts(&[MEASURED]), words: LOG },
     Target { name: "reference-run", read: reference, seeds: reference_seeds, words: CSV },
     Target { name: "page-set", read: page_set, seeds: scenarios, words: TOML },
+    Target { name: "free-hosts", read: free_hosts, seeds: host_seeds, words: SLURM },
+    Target { name: "advised-files", read: advised, seeds: advised_seeds, words: SETTINGS },
     Target { name: "grid", read: grid, seeds: grid_seeds, words: TOML },
     Target { name: "expression", read: expression, seeds: expressions, words: FORMULA },
-    Target { name: "plan", read: plan, seeds: plans, words: JSON },
+    Target { name: "plan", read: kept::plan, seeds: plans, words: JSON },
     Target { name: "results", read: results, seeds: parquet_seeds, words: BINARY },
-    Target { name: "stored-runs", read: stored_runs, seeds: store_seeds, words: BINARY },
-    Target { name: "observe", read: observed, seeds: observe_seeds, words: LOG },
-    Target { name: "observe-json", read: observed, seeds: json_seeds, words: JSON },
-    Target { name: "observe-binary", read: observed, seeds: binary_seeds, words: BINARY },
+    Target { name: "sweep-store", read: kept::sweep, seeds: kept::patches, words: BINARY },
+    Target { name: "stored-runs", read: kept::runs, seeds: kept::patches, words: BINARY },
+    Target { name: "users", read: kept::users, seeds: kept::user_seeds, words: TOML },
+    Target { name: "observe-log", read: observed, seeds: || of(formats::LOGS), words: LOG },
+    Target { name: "observe-record", read: observed, seeds: || of(formats::RECORDS), words: JSON },
+    Target { name: "observe-trace", read: observed, seeds: || of(formats::TRACES), words: JSON },
+    Target { name: "observe-counter", read: observed, seeds: counter_seeds, words: COUNTER },
+    Target { name: "observe-cable", read: observed, seeds: || of(formats::CABLES), words: CABLE },
+    Target { name: "observe-capture", read: observed, seeds: capture_seeds, words: BINARY },
+    Target { name: "observe-packed", read: observed, seeds: formats::packed, words: BINARY },
+    Target { name: "rocpd", read: kept::rocpd, seeds: kept::patches, words: BINARY },
+    Target { name: "exporter", read: wire::exporter, seeds: wire::pages, words: COUNTER },
     Target { name: "roce-packet", read: packet, seeds: || vec![PACKET.to_vec()], words: BINARY },
+    Target { name: "queue-pair", read: wire::queue_pair, seeds: wire::packets, words: BINARY },
+    Target { name: "switch-answer", read: wire::answer, seeds: wire::answers, words: BINARY },
+    Target { name: "agent-hosts", read: wire::hosts, seeds: wire::host_seeds, words: SLURM },
+    Target { name: "agent-plan", read: wire::task, seeds: wire::tasks, words: JSON },
+    Target { name: "agent-told", read: wire::told, seeds: wire::telling, words: JSON },
 ];
 
-fn texts(all: &[&str]) -> Vec<Vec<u8>> {
+pub(crate) fn texts(all: &[&str]) -> Vec<Vec<u8>> {
     all.iter().map(|text| text.as_bytes().to_vec()).collect()
 }
 
-/// A file that the tests of the topology readers have.
-fn file(name: &str) -> Vec<Vec<u8>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenario/tests/data");
-    let bytes = std::fs::read(root.join(name)).expect("the tests' data are there");
-    // Beginnings too: mutations of a small input reach further.
+/// A file that the tests of the topology readers have; its beginnings too: mutations of a small
+/// input reach further.
+fn beginnings(bytes: &[u8]) -> Vec<Vec<u8>> {
     vec![bytes[..bytes.len().min(600)].to_vec(), bytes[..bytes.len().min(4000)].to_vec()]
 }
 
-fn text(input: &[u8]) -> String {
+/// Files of formats that `observe` knows.
+fn of(all: &[Seed]) -> Vec<Vec<u8>> {
+    all.iter().map(|(_, bytes)| bytes.to_vec()).collect()
+}
+
+pub(crate) fn text(input: &[u8]) -> String {
     String::from_utf8_lossy(input).into_owned()
 }
 
-fn said<T, E: std::fmt::Display>(result: Result<T, E>) -> String {
+pub(crate) fn said<T, E: std::fmt::Display>(result: Result<T, E>) -> String {
     result.map_or_else(|error| error.to_string(), |_| "read".to_owned())
 }
 
@@ -289,7 +367,7 @@ fn environment(input: &[u8]) -> String {
 }
 
 /// Calls a reader of files.
-fn as_file(name: &str, input: &[u8], read: impl FnOnce(&Path) -> String) -> String {
+pub(crate) fn as_file(name: &str, input: &[u8], read: impl FnOnce(&Path) -> String) -> String {
     let folder = tempfile::tempdir().expect("there is a place for files");
     let path = folder.path().join(name);
     std::fs::write(&path, input).expect("there is room");
@@ -298,6 +376,12 @@ fn as_file(name: &str, input: &[u8], read: impl FnOnce(&Path) -> String) -> Stri
 
 fn catalogue(input: &[u8]) -> String {
     as_file("mine.toml", input, |path| {
+        loaded(&Request { catalogue: vec![path.to_owned()], ..settings(SCENARIO) })
+    })
+}
+
+fn prices(input: &[u8]) -> String {
+    as_file("mine.csv", input, |path| {
         loaded(&Request { catalogue: vec![path.to_owned()], ..settings(SCENARIO) })
     })
 }
@@ -334,7 +418,7 @@ fn ib(input: &[u8]) -> String {
 
 fn slurm_seeds() -> Vec<Vec<u8>> {
     let lists = "SwitchName=s[0-1] Nodes=r[1-2]n[01-04],x\nSwitchName=top Switches=s[0-1]\n";
-    [file("topology.conf"), file("blocks.conf"), texts(&[lists])].concat()
+    [data!("topology.conf"), data!("blocks.conf"), texts(&[lists])].concat()
 }
 
 fn slurm_conf(input: &[u8]) -> String {
@@ -360,17 +444,30 @@ fn flows(input: &[u8]) -> String {
     }
 }
 
-fn published_seeds() -> Vec<Vec<u8>> {
-    let names =
-        "origin,model,gpus,gpu,tp,pp,dp,ep,cp,vpp,microbatch,sequences,length,measured,note";
-    let row = "me,llama3-8b,16,h100,8,1,2,1,1,,1,16,8192,1.5,x";
-    texts(&[&format!("{names}\n{row}\n")])
+fn step_seeds() -> Vec<Vec<u8>> {
+    table_seeds().split_off(1)
 }
 
 fn published(input: &[u8]) -> String {
     match step::published::Row::read_all(&text(input)) {
         Ok(_) => "read".to_owned(),
         Err(problem) => format!("{problem:?}"),
+    }
+}
+
+/// The columns of the tables in the binary, and their first rows.
+fn table_seeds() -> Vec<Vec<u8>> {
+    let first = |text: &str| text.split_inclusive('\n').take(4).collect::<String>().into_bytes();
+    vec![
+        first(include_str!("../../../validation/collectives.csv")),
+        first(include_str!("../../../validation/training_steps.csv")),
+    ]
+}
+
+fn measurements(input: &[u8]) -> String {
+    match commands::validate::files::rows("a.csv", &text(input)) {
+        Ok(rows) => rows.join("; "),
+        Err(failure) => failure.to_string(),
     }
 }
 
@@ -401,6 +498,61 @@ fn page_set(input: &[u8]) -> String {
     said(serve::http::set_value(rest, key, value))
 }
 
+fn host_seeds() -> Vec<Vec<u8>> {
+    texts(&[
+        "# mine\nn[1-3],n7 m1\n\nn2 # again\n",
+        "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\nlow*  up  infinite  3  idle n[2-4]\n",
+        "NodeName=n1 Arch=x86_64\n   State=IDLE+CLOUD ThreadsPerCore=1\n",
+    ])
+}
+
+fn free_hosts(input: &[u8]) -> String {
+    said(commands::place::nodes::read(&Source::new("hosts", text(input))))
+}
+
+fn advised_seeds() -> Vec<Vec<u8>> {
+    texts(&[
+        "{\"WRED_PROFILE\": {\"a\": {\"ecn\": \"ecn_all\", \"green_min_threshold\": \"1000\"}}}",
+        "nv set qos roce mode lossless\nnv set router adaptive-routing enable on\n",
+        "pbr-map fatflow seq 10\n match src-ip 10.0.0.1/32\n set nexthop 10.0.1.1\n",
+        "NCCL_IB_QPS_PER_CONNECTION=4\nNCCL_ALGO=Ring\n",
+        "--tensor-model-parallel-size 8\n--pipeline-model-parallel-size 2\n",
+        "mlnx_qos -i eth0 --pfc 0,0,0,1,0,0,0,0\n",
+        "[parallelism]\ntensor_parallel_degree = 8\n",
+        "0\n1\n2\n",
+    ])
+}
+
+/// Against itself: its facts are what they are.
+fn advised(input: &[u8]) -> String {
+    use commands::advise::write::File;
+    let names = [
+        "nccl-topo.xml",
+        "sonic-config_db.json",
+        "deepspeed.json",
+        "megatron.args",
+        "torchtitan.toml",
+        "topology.conf",
+        "topology.yaml",
+        "frr-pbr.conf",
+        "nvue.txt",
+        "nic.sh",
+        "nccl.conf",
+        "ranks.txt",
+    ];
+    let file = |name: &'static str| File { name, text: text(input) };
+    let files: Vec<File> = names.into_iter().map(file).collect();
+    as_file("running", input, |path| {
+        match commands::advise::check("it", &files, &[path.to_owned()]) {
+            Ok(checked) => {
+                assert!(checked.differences.is_empty(), "a file differs from itself");
+                format!("{} agree", checked.files[0].1)
+            }
+            Err(failure) => failure.to_string().replace(&path.display().to_string(), ""),
+        }
+    })
+}
+
 fn grid_seeds() -> Vec<Vec<u8>> {
     texts(&[
         "scenario = \"small-16\"\n[axes]\n\"network.routing.qps\" = [1, 2, 4]\nseed = [1, 2]\n",
@@ -428,10 +580,6 @@ fn plans() -> Vec<Vec<u8>> {
              \"values\":[],\"set\":[]}\n"])
 }
 
-fn plan(input: &[u8]) -> String {
-    said(sweep::plan::Plan::parse(&text(input), "plan.jsonl"))
-}
-
 fn parquet_seeds() -> Vec<Vec<u8>> {
     use exports::table::{Column, Form, Table};
     let table = Table::new()
@@ -447,86 +595,15 @@ fn results(input: &[u8]) -> String {
     said(exports::parquet::read(input.to_vec()))
 }
 
-/// A database with a few runs, as the server leaves it.
-fn database() -> &'static [u8] {
-    static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
-    BYTES.get_or_init(|| {
-        let folder = tempfile::tempdir().expect("there is a place for files");
-        let path = folder.path().join("a.redb");
-        let store = Store::open(&path).expect("an empty folder takes one");
-        for name in ["one", "two", "three"] {
-            let run = Run {
-                id: 0,
-                owner: String::new(),
-                name: name.to_owned(),
-                command: "run".to_owned(),
-                engine: String::new(),
-                status: Status::Done,
-                message: String::new(),
-                asked_at: 7,
-                took_s: 1.5,
-            };
-            store.add(run, &[("scenario.toml".into(), SCENARIO.into())]).expect("there is room");
-        }
-        drop(store);
-        std::fs::read(&path).expect("it was written")
-    })
+fn counter_seeds() -> Vec<Vec<u8>> {
+    of(formats::COUNTERS)
 }
 
-/// Patches: four bytes say where in the database, the fifth what stands there.
-fn store_seeds() -> Vec<Vec<u8>> {
-    vec![vec![], vec![0, 0, 0, 0, 0], vec![9, 0, 0, 0, 2], vec![64, 0, 0, 0, 1, 0, 16, 0, 0, 255]]
+fn capture_seeds() -> Vec<Vec<u8>> {
+    formats::captures().into_iter().map(|(_, bytes)| bytes).collect()
 }
 
-fn stored_runs(input: &[u8]) -> String {
-    let mut bytes = database().to_vec();
-    for patch in input.chunks_exact(5) {
-        let at = u32::from_le_bytes([patch[0], patch[1], patch[2], patch[3]]) as usize;
-        let at = at % bytes.len();
-        bytes[at] = patch[4];
-    }
-    as_file("a.redb", &bytes, |path| match Store::open(path) {
-        Ok(store) => said(store.runs()),
-        Err(error) => error.to_string().replace(&path.display().to_string(), ""),
-    })
-}
-
-fn observe_seeds() -> Vec<Vec<u8>> {
-    let mllog = ":::MLLOG {\"namespace\": \"\", \"time_ms\": 1, \"event_type\": \"POINT_IN_TIME\", \
-                 \"key\": \"global_batch_size\", \"value\": 1024, \"metadata\": {\"lineno\": 1}}\n";
-    texts(&[NCCL_LOG, mllog])
-}
-
-fn json_seeds() -> Vec<Vec<u8>> {
-    texts(&[
-        "{\"version\": \"2.4\", \"pg_config\": {}, \"entries\": [{\"record_id\": 1, \
-         \"pg_id\": 0, \"profiling_name\": \"nccl:all_reduce\", \"input_sizes\": [[4]], \
-         \"input_dtypes\": [\"Float\"], \"state\": \"completed\", \"time_created_ns\": 1}]}",
-        "{\"header\": {\"id\": \"0x1\", \"rank\": 0, \"n_ranks\": 2}, \"metadata\": {}, \
-         \"coll_perf\": {\"coll\": \"AllReduce\", \"coll_msg_size_bytes\": 4, \
-         \"coll_exec_time_us\": 5}}\n",
-        "{\"results\": [{\"size\": 8, \"type\": \"float\", \"out_of_place\": {\"time\": 1.0, \
-         \"alg_bw\": 1.0, \"bus_bw\": 1.0}}]}",
-    ])
-}
-
-fn binary_seeds() -> Vec<Vec<u8>> {
-    let pickle = b"\x80\x04\x95\x10\0\0\0\0\0\0\0}\x94\x8c\x07entries\x94]\x94s.".to_vec();
-    let gzip = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 75, 4, 0, 67, 0xbe, 0xb7, 0xe8, 1, 0, 0, 0];
-    let zstd = vec![0x28, 0xb5, 0x2f, 0xfd, 4, 0, 9, 0, 0, b'a', 0, 0, 0, 0];
-    let mut tar = vec![0; 1024];
-    tar[..5].copy_from_slice(b"a.log");
-    tar[124..135].copy_from_slice(b"00000000010");
-    tar[257..262].copy_from_slice(b"ustar");
-    // A capture of one packet: pcap of version 2.4, packets from their IP header on.
-    let mut pcap = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    pcap.extend([0xff, 0xff, 0, 0, 101, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-    pcap.extend([60, 0, 0, 0, 60, 0, 0, 0]);
-    pcap.extend(PACKET);
-    vec![pickle, gzip, zstd, tar, pcap]
-}
-
-fn observed(input: &[u8]) -> String {
+pub(crate) fn observed(input: &[u8]) -> String {
     let observed = observe::read_bytes("input", input);
     let summary = observe::Summary::of(&observed);
     let kind = observed

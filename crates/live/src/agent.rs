@@ -60,12 +60,40 @@ pub struct Agents {
     pub authority: Option<PathBuf>,
 }
 
-/// Reads a list of hosts: on each line a name or address, `:PORT` if it is not [`PORT`], and the
-/// address for data if that is another. What follows `#` is a remark.
+/// Reads a list of hosts and finds the addresses of those that have none for data.
 pub fn read_hosts(path: &Path) -> Result<Vec<AgentHost>, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::Usage(format!("cannot read {}: {error}", path.display())))?;
     let mut hosts = Vec::new();
+    for (number, name, port, data) in parse_hosts(&text, path)? {
+        let find = || (name.as_str(), port).to_socket_addrs().ok()?.next();
+        let reason = || {
+            let path = path.display();
+            Failure::Usage(format!("{path}:{number}: this host has no address: `{name}`"))
+        };
+        let data = match data {
+            Some(data) => data,
+            None => find().ok_or_else(reason)?.ip(),
+        };
+        hosts.push(AgentHost { name, port, data });
+    }
+    let mut known: Vec<IpAddr> = hosts.iter().map(|host| host.data).collect();
+    known.sort_unstable();
+    known.dedup();
+    if known.len() < hosts.len() || hosts.is_empty() {
+        let reason = "every host needs an address for data of its own, and there must be one";
+        return Err(Failure::Usage(format!("{}: {reason}", path.display())));
+    }
+    Ok(hosts)
+}
+
+/// A line of a list of hosts: its number, the host, its agent's port, its address for data.
+pub type HostLine = (u64, String, u16, Option<IpAddr>);
+
+/// Reads the lines of a list: a name or address, `:PORT` if it is not [`PORT`], and the address
+/// for data if that is another. What follows `#` is a remark.
+pub fn parse_hosts(text: &str, path: &Path) -> Result<Vec<HostLine>, Failure> {
+    let mut lines = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let wrong = |what: &str| {
             Failure::Usage(format!("{}:{number}: {what}: `{}`", path.display(), line.trim()))
@@ -80,27 +108,14 @@ pub fn read_hosts(path: &Path) -> Result<Vec<AgentHost>, Failure> {
             None => (first, PORT),
         };
         let name = name.trim_start_matches('[').trim_end_matches(']').to_owned();
-        let data = match words.next() {
-            Some(data) => data.parse().map_err(|_| wrong("no address for data"))?,
-            None => {
-                let found = (name.as_str(), port).to_socket_addrs().ok();
-                let found = found.and_then(|mut all| all.next());
-                found.ok_or_else(|| wrong("this host has no address"))?.ip()
-            }
-        };
+        let data = words.next().map(str::parse).transpose();
+        let data = data.map_err(|_| wrong("no address for data"))?;
         if words.next().is_some() {
             return Err(wrong("a host, its address for data, and nothing more"));
         }
-        hosts.push(AgentHost { name, port, data });
+        lines.push((number, name, port, data));
     }
-    let mut known: Vec<IpAddr> = hosts.iter().map(|host| host.data).collect();
-    known.sort_unstable();
-    known.dedup();
-    if known.len() < hosts.len() || hosts.is_empty() {
-        let reason = "every host needs an address for data of its own, and there must be one";
-        return Err(Failure::Usage(format!("{}: {reason}", path.display())));
-    }
-    Ok(hosts)
+    Ok(lines)
 }
 
 /// Reads a token: the first line of a file.
@@ -359,10 +374,10 @@ fn begin(
 }
 
 /// Refuses a plan that is more than this agent may do.
-fn check(options: &AgentOptions, line: &str) -> Result<(), String> {
+pub fn check(options: &AgentOptions, line: &str) -> Result<(), String> {
     let (_, task): (String, Task) =
         serde_json::from_str(line).map_err(|error| format!("the plan is malformed: {error}"))?;
-    let most_ms = 1000 * options.most_s;
+    let most_ms = options.most_s.saturating_mul(1000);
     let most_bps = options.most_rate.as_bps();
     let too_long = |ms: u64| match most_ms < ms {
         true => Err(format!("{ms} ms are asked for; this agent runs at most {most_ms}")),
@@ -392,7 +407,7 @@ fn check(options: &AgentOptions, line: &str) -> Result<(), String> {
                 let most = options.most_rate;
                 return Err(format!("probes are more than the {most} that this agent sends"));
             }
-            too_long(plan.takes_ms() + plan.wait_ms)
+            too_long(plan.takes_ms().saturating_add(plan.wait_ms))
         }
     }
 }
@@ -508,6 +523,12 @@ mod tests {
         assert!(tried(fast).unwrap_err().contains("more than"));
         let long = crate::plan::ProbePlan { wait_ms: 10_001, ..plan.clone() };
         assert!(tried(long).unwrap_err().contains("at most 10000"));
+        // Times that together are more than a number holds.
+        for (rounds, gap_us, wait_ms) in [(0, 1, u64::MAX), (9, u64::MAX, u64::MAX)] {
+            let rounds = vec![Vec::new(); rounds];
+            let endless = crate::plan::ProbePlan { rounds, gap_us, wait_ms, ..plan.clone() };
+            assert!(tried(endless).unwrap_err().contains("at most 10000"));
+        }
         let inside = crate::plan::ProbePlan { wire: WirePlan::Switch("x".to_owned()), ..plan };
         assert!(tried(inside).unwrap_err().contains("UDP alone"));
         assert!(check(&options, "{}").unwrap_err().contains("malformed"));

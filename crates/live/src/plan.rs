@@ -242,7 +242,8 @@ impl ProbePlan {
 
     /// How long all rounds take.
     pub fn takes_ms(&self) -> u64 {
-        (0..self.rounds.len()).map(|round| self.pause_us(round)).sum::<u64>() / 1000
+        let pauses = (0..self.rounds.len()).map(|round| self.pause_us(round));
+        pauses.fold(0_u64, u64::saturating_add) / 1000
     }
 }
 

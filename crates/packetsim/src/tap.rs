@@ -249,6 +249,9 @@ impl Simulation<'_> {
 
     /// The queue pair of a packet anywhere on its way.
     pub(crate) fn pair_under_way(&self, packet: &Packet) -> u32 {
+        if packet.purpose == Purpose::Cell {
+            return self.pair_under_way(self.net.schedule.packet_of(packet));
+        }
         if packet.flags & ROAMING != 0 {
             return packet.route;
         }

@@ -107,6 +107,10 @@ enum Name {
     Broadcast,
     #[value(alias = "reduce_perf")]
     Reduce,
+    #[value(alias = "gather_perf")]
+    Gather,
+    #[value(alias = "scatter_perf")]
+    Scatter,
     #[value(alias = "sendrecv", alias = "send-recv", alias = "sendrecv_perf")]
     SendRecv,
 }
@@ -120,6 +124,8 @@ impl Name {
             Self::AllToAll => Collective::AllToAll,
             Self::Broadcast => Collective::Broadcast,
             Self::Reduce => Collective::Reduce,
+            Self::Gather => Collective::Gather,
+            Self::Scatter => Collective::Scatter,
             Self::SendRecv => Collective::SendRecv,
         }
     }

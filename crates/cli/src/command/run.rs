@@ -21,6 +21,7 @@ use crate::terminal::{Ending, Stop, Terminal};
 #[command(after_help = "\
 Examples:
   fatflow run llama3-meta-roce
+  fatflow run llama3-meta-roce --all
   fatflow run scenarios/bench/permutation-128.toml --engine packet --json
   fatflow run my.toml --engine flow --flows-out flows.csv --report run.html
   fatflow run scenarios/bench/incast-32.toml --engine packet --series 10us --series-pairs 0,1
@@ -59,6 +60,9 @@ pub(crate) struct Arguments {
     /// Run so many steps of the job one after the other on one clock, state kept: how even they are
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     steps: Option<u32>,
+    /// Show all that a page has: causes, the critical path, timelines, memory, failures, money
+    #[arg(long)]
+    all: bool,
     #[command(flatten)]
     seeds: SeedsArgument,
     #[command(flatten)]
@@ -73,6 +77,7 @@ const FINEST: Span = Span::from_ns(100);
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         self.files.refuse_one_for_two(terminal.global.report.as_ref())?;
+        terminal.show_all(self.all);
         let purpose = if self.days.is_some() { Purpose::Campaign } else { Purpose::Run };
         let mut loaded = terminal.load_on(&self.scenario, purpose)?;
         let patience = terminal.patience(self.patience, terminal.engines());

@@ -404,6 +404,9 @@ fn sent(
             OpKind::Coupled { edges, bytes, .. } => {
                 transfers.coupled(edges).iter().for_each(|edge| add(*edge, *bytes));
             }
+            OpKind::Together { messages } => {
+                transfers.messages(messages).iter().for_each(|&(edge, bytes)| add(edge, bytes));
+            }
             OpKind::Wait { .. } => {}
         }
     }

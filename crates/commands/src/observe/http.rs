@@ -58,6 +58,11 @@ pub fn get(url: &Url, within: Duration) -> io::Result<String> {
         "GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nAccept: text/plain;version=0.0.4\r\n\
          Connection: close\r\n\r\n"
     )?;
+    read_answer(stream)
+}
+
+/// Reads what a server answers: the page, or why there is none.
+pub fn read_answer(stream: impl Read) -> io::Result<String> {
     let mut reader = BufReader::new(stream.take(LONGEST));
     let (status, headers) = head(&mut reader)?;
     let code = status.split(' ').nth(1).unwrap_or_default();

@@ -13,13 +13,13 @@ use scenario::source::Source;
 
 /// What a file says of nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Listed {
+pub struct Listed {
     /// Names in order, each once, and whether it is idle; none where only names are given.
-    pub(super) nodes: Vec<(String, Option<bool>)>,
+    pub nodes: Vec<(String, Option<bool>)>,
 }
 
 /// Reads a list of nodes.
-pub(super) fn read(source: &Source) -> Result<Listed, Problem> {
+pub fn read(source: &Source) -> Result<Listed, Problem> {
     let mut found = Listed::default();
     let mut known: BTreeMap<String, usize> = BTreeMap::new();
     let mut columns: Option<(usize, usize)> = None;

@@ -176,6 +176,17 @@ fn packet_run(path: &Path) -> Result<Task, Failure> {
     Ok(Task::Packets(Box::new(case)))
 }
 
+/// The rows of a table of measurements: what each is called, or why it cannot be read.
+pub fn rows(name: &str, text: &str) -> Result<Vec<String>, Failure> {
+    let told = |task: Task| match task {
+        Task::Step(row) => row.id,
+        Task::Collective(row) => row.id,
+        Task::Packets(_) => String::new(),
+        Task::Unreadable(row) => row.reason,
+    };
+    Ok(table(name, name, text)?.tasks.into_iter().map(told).collect())
+}
+
 /// A table, by its columns.
 fn table(name: &str, file: &str, text: &str) -> Result<Group, Failure> {
     let mut lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());

@@ -79,7 +79,7 @@ fn slurm(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadErr
         reading.source.read += 1;
         fabric.switches += 1;
         let nodes = line.split("Nodes=").nth(1).and_then(|rest| rest.split_whitespace().next());
-        fabric.hosts += nodes.map_or(0, names);
+        fabric.hosts = fabric.hosts.saturating_add(nodes.map_or(0, names));
     }
     reading.observed.fabrics.push(fabric);
     Ok(())
@@ -92,7 +92,10 @@ fn slurm_yaml(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Re
         let line = line.trim().trim_start_matches("- ");
         match line.split_once(':') {
             Some(("switch" | "block", name)) if !name.trim().is_empty() => fabric.switches += 1,
-            Some(("nodes", list)) => fabric.hosts += names(list.trim().trim_matches('"')),
+            Some(("nodes", list)) => {
+                let more = names(list.trim().trim_matches('"'));
+                fabric.hosts = fabric.hosts.saturating_add(more);
+            }
             _ => {
                 reading.source.skipped += u64::from(!line.is_empty() && !line.starts_with('#'));
                 continue;
@@ -111,7 +114,7 @@ fn new(kind: &'static str, input: &Input<'_>) -> FabricFile {
 
 /// How many names a list like `n[1-3,7],m2` has; each range counts.
 fn names(list: &str) -> u64 {
-    let (mut count, mut depth, mut inside) = (1, 0, String::new());
+    let (mut count, mut depth, mut inside) = (1_u64, 0, String::new());
     for letter in list.chars() {
         match letter {
             '[' => depth = 1,
@@ -124,10 +127,11 @@ fn names(list: &str) -> u64 {
                     },
                     None => 1,
                 });
-                count += many.fold(0, u64::saturating_add).saturating_sub(1);
+                let many = many.fold(0, u64::saturating_add).saturating_sub(1);
+                count = count.saturating_add(many);
                 inside.clear();
             }
-            ',' if depth == 0 => count += 1,
+            ',' if depth == 0 => count = count.saturating_add(1),
             letter if depth == 1 => inside.push(letter),
             _ => {}
         }
@@ -144,5 +148,15 @@ mod tests {
         for (list, count) in [("a", 1), ("a,b", 2), ("n[1-3,7]", 4), ("n[01-16],m", 17)] {
             assert_eq!(names(list), count, "{list}");
         }
+    }
+
+    /// Found by `fuzz`: ranges as long as numbers go, and one name more.
+    #[test]
+    fn names_beyond_counting_are_as_many_as_can_be_counted() {
+        let list = "n[01-18446744073709551615],x";
+        assert_eq!(names(list), u64::MAX);
+        let text = format!("SwitchName=s Nodes={list}\nSwitchName=t Nodes=y\n");
+        let observed = crate::read_bytes("topology.conf", text.as_bytes());
+        assert_eq!(observed.fabrics[0].hosts, u64::MAX);
     }
 }
