@@ -47,6 +47,8 @@ if [ ! -x "$formats/bin/python" ]; then
 fi
 "$formats/bin/pip" install --quiet --disable-pip-version-check -r tests/formats/requirements.txt
 "$formats/bin/python" tests/formats/check.py "$built/fatflow"
+tests/install.sh tshark
+python3 tests/formats/captures.py "$built/fatflow"
 
 say "advice taken by FRR and Slurm; sweeps on Slurm, Ray and Kubernetes"
 tests/slurm/run.sh "$built/fatflow"

@@ -31,7 +31,15 @@ Engine = Literal["analytic", "flow", "packet"]
 """How the network is computed: closed forms, max-min fair flows, or every packet."""
 
 Collective = Literal[
-    "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "send_recv"
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+    "send_recv",
 ]
 """The collectives by the names that people know."""
 

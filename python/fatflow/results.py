@@ -264,6 +264,67 @@ class WholeStep(Record):
 
 
 @dataclass(eq=False)
+class Packets(Record):
+    """Packets of a capture, counted."""
+
+    data: int
+    """Packets that carry data."""
+
+    acks: int
+    """Acknowledgements."""
+
+    naks: int
+    """Negative ones."""
+
+    cnps: int
+    """Congestion notifications."""
+
+    pauses: int
+    """Frames that pause, those that renew a pause among them."""
+
+    resumes: int
+    """Frames that end a pause."""
+
+    marked: int
+    """Data packets with the mark "congestion experienced"."""
+
+    retransmitted: int
+    """Data packets whose sequence number was there before."""
+
+    lost: int
+    """Packets that were lost."""
+
+    bytes: int
+    """Payload of data packets."""
+
+
+@dataclass(eq=False)
+class Captured(Record):
+    """What of a run stands in a capture."""
+
+    file: str
+    """Its file."""
+
+    file_bytes: int
+    """Its length."""
+
+    limit_bytes: int
+    """The longest length that it might have had."""
+
+    runs: int
+    """Runs that are in it, one behind the other."""
+
+    cut: int
+    """Packets that are not in it because it was full."""
+
+    under_way: int
+    """Data packets that were still under way when the run ended, where nothing was cut."""
+
+    packets: Packets
+    """What is in it, by the words of `fatflow observe`."""
+
+
+@dataclass(eq=False)
 class BreakdownSeconds(Record):
     """Exposed times that add up to the step."""
 
@@ -1063,6 +1124,9 @@ class JobRun(Run):
     whole: Optional[WholeStep] = None
     """What was run on one clock, if it was."""
 
+    capture: Optional[Captured] = None
+    """What of its packets was written, if that was asked for."""
+
     what_if: Optional[FreeLink] = None
     """What the step would be if the busiest link were free; only where an engine ran the fabric.
     """
@@ -1425,64 +1489,6 @@ class Series(TabularRecord):
 
 
 @dataclass(eq=False)
-class Packets(Record):
-    """Packets of a capture, counted."""
-
-    data: int
-    """Packets that carry data."""
-
-    acks: int
-    """Acknowledgements."""
-
-    naks: int
-    """Negative ones."""
-
-    cnps: int
-    """Congestion notifications."""
-
-    pauses: int
-    """Frames that pause, those that renew a pause among them."""
-
-    resumes: int
-    """Frames that end a pause."""
-
-    marked: int
-    """Data packets with the mark "congestion experienced"."""
-
-    retransmitted: int
-    """Data packets whose sequence number was there before."""
-
-    lost: int
-    """Packets that were lost."""
-
-    bytes: int
-    """Payload of data packets."""
-
-
-@dataclass(eq=False)
-class Captured(Record):
-    """What of a run stands in a capture."""
-
-    file: str
-    """Its file."""
-
-    file_bytes: int
-    """Its length."""
-
-    limit_bytes: int
-    """The longest length that it might have had."""
-
-    cut: int
-    """Packets that are not in it because it was full."""
-
-    under_way: int
-    """Data packets that were still under way when the run ended, where nothing was cut."""
-
-    packets: Packets
-    """What is in it, by the words of `fatflow observe`."""
-
-
-@dataclass(eq=False)
 class Accuracy(Record):
     """How exact a run was."""
 
@@ -1718,6 +1724,9 @@ class CollectiveRun(Result):
 
     measured: list[Measured] = field(default_factory=list)
     """What was measured, if anything is known."""
+
+    capture: Optional[Captured] = None
+    """What of its packets was written, if that was asked for."""
 
 
 @dataclass(eq=False)
@@ -2439,6 +2448,9 @@ class About(Record):
     command: str
     """The command that makes it again; empty where none does."""
 
+    assumed: str = ""
+    """What stands in for switches that the scenario does not name; empty where all are named."""
+
 
 @dataclass(eq=False)
 class ComparisonVerdict(Record):
@@ -2457,6 +2469,25 @@ class ComparisonVerdict(Record):
 
     ties: list[str]
     """Those that cannot."""
+
+
+@dataclass(eq=False)
+class StepDifference(Record):
+    """How much longer a column's step is than the first's, as a share of that."""
+
+    share: float
+    """As predicted."""
+
+    low: float
+    """The least of its 80 % interval."""
+
+    high: float
+    """The most."""
+
+    cancels: bool
+    """Whether both do the same work on the same GPUs: the error of computation is the same in both
+    and cancels, and what is left is that of communication and of seeds.
+    """
 
 
 @dataclass(eq=False)
@@ -2546,6 +2577,9 @@ class Comparison(Result):
     verdict: Optional[ComparisonVerdict] = None
     """Which is best, and whether that is known; nothing where fewer than two have a step."""
 
+    differences: list[Optional[StepDifference]] = field(default_factory=list)
+    """How much longer each column's step is than the first's; empty where steps do not compare."""
+
     requirements: list[Requirement] = field(default_factory=list)
     """The five requirements of the documents, each with the better column."""
 
@@ -2580,6 +2614,9 @@ class Case(Record):
 
     source: str
     """Where it was published."""
+
+    is_extrapolated: bool
+    """Whether no kernel of its GPU was published, or no collective over its scale-up network."""
 
     is_alone: bool
     """Whether no other cluster has a row of its class."""
@@ -3066,7 +3103,10 @@ class Layouts(Record):
     """Mixes of the values that were free."""
 
     looked_at: int
-    """Mixes that there was time for."""
+    """Mixes that were looked at: as many as the budget counts, if there was time."""
+
+    unseen: int
+    """Mixes that the budget counts and for which there was no time."""
 
     legal: int
     """Those that the job's rules allow."""
@@ -3082,6 +3122,9 @@ class Layouts(Record):
 
     by_engine: int
     """Layouts that the engine was asked for after that."""
+
+    left: int
+    """Those for which the engine had no time."""
 
     best: list[Scored]
     """The best of them, and those that no other beats in step, memory and cost."""
@@ -3235,6 +3278,9 @@ class NicSummary(Record):
     used: int
     """Lines of connections that go through it."""
 
+    speed_mbps: Optional[int] = None
+    """Megabits per second, where the library says."""
+
 
 @dataclass(eq=False)
 class NetLines(Record):
@@ -3277,6 +3323,9 @@ class ClusterSummary(Record):
 
     nics_used: list[str]
     """NICs that connections go through, by name."""
+
+    nics_per_node: Optional[int]
+    """The most NICs that connections of one server go through, if any say so."""
 
     nics: list[NicSummary]
     """All NICs that are listed or used."""
@@ -3324,6 +3373,9 @@ class CommunicatorSummary(Record):
 
     rings: list[list[int]]
     """The ranks of each ring in order."""
+
+    members: list[int] = field(default_factory=list)
+    """Their numbers in the job, in their order in the group, where files say them."""
 
     trees: list[list[Optional[int]]] = field(default_factory=list)
     """For each channel the parent of each rank in the tree, -1 at the root."""
@@ -3506,6 +3558,9 @@ class ObservedRun(Record):
     samples_per_s: Optional[float]
     """Samples per second: the median of what it printed."""
 
+    last_samples_per_s: Optional[float]
+    """The last of these: often the mean of the whole run."""
+
     throughput_lines: int
     """How often it printed that."""
 
@@ -3537,6 +3592,20 @@ class StepsSummary(Record):
 
 
 @dataclass(eq=False)
+class KernelTimes(Record):
+    """Time in which kernels of a kind run; two at once count for both."""
+
+    product_s: float
+    """Products of matrices."""
+
+    attention_s: float
+    """Attention."""
+
+    memory_s: float
+    """All others: their time is the bytes that they move."""
+
+
+@dataclass(eq=False)
 class ObservedTrace(Record):
     """What a profiler recorded on one rank."""
 
@@ -3555,6 +3624,9 @@ class ObservedTrace(Record):
     collectives: int
     """Of them, those that communicate."""
 
+    calls: int
+    """Calls of collectives on the host."""
+
     compute_s: float
     """Time in which something computes."""
 
@@ -3563,6 +3635,9 @@ class ObservedTrace(Record):
 
     exposed_s: float
     """Of that, time in which nothing computes."""
+
+    computing: KernelTimes
+    """What the time in which something computes is spent on."""
 
 
 @dataclass(eq=False)
@@ -3799,6 +3874,9 @@ class CounterRow(Record):
     difference: Optional[float] = None
     """The last value less the first, where there are several."""
 
+    seconds: Optional[float] = None
+    """From the first to the last, where the files say when."""
+
 
 @dataclass(eq=False)
 class Quote(Record):
@@ -3950,6 +4028,20 @@ class Replayed(Record):
 
 
 @dataclass(eq=False)
+class Setting(Record):
+    """One setting."""
+
+    key: str
+    """Its key."""
+
+    value: str
+    """Its value, as a scenario writes it."""
+
+    from_: str
+    """What says so."""
+
+
+@dataclass(eq=False)
 class Constant(Record):
     """A constant."""
 
@@ -4004,6 +4096,9 @@ class Residual(Record):
 class Calibration(Record):
     """What was fitted."""
 
+    settings: list[Setting]
+    """Settings that the files say outright."""
+
     constants: list[Constant]
     """The constants that the observations determine."""
 
@@ -4030,19 +4125,8 @@ class Calibration(Record):
     file: str
     """The scenario that was written."""
 
-
-@dataclass(eq=False)
-class Setting(Record):
-    """One setting."""
-
-    key: str
-    """Its key."""
-
-    value: str
-    """Its value, as a scenario writes it."""
-
-    from_: str
-    """What says so."""
+    remarks: list[str] = field(default_factory=list)
+    """What a constant was told by besides."""
 
 
 @dataclass(eq=False)
@@ -4086,6 +4170,9 @@ class Observation(Result):
 
     initialised: list[Initialised] = field(default_factory=list)
     """How many ranks finished to initialise communicators of a size."""
+
+    mtu_bytes: Optional[int] = None
+    """The payload of a full packet on those queue pairs, if all have the same."""
 
     load: Optional[Load] = None
     """What they put on the network, by kind."""
@@ -4355,6 +4442,7 @@ __all__ = [
     "JobRun",
     "JobWorstLink",
     "JobsRun",
+    "KernelTimes",
     "Latencies",
     "Latency",
     "Layouts",
@@ -4423,6 +4511,7 @@ __all__ = [
     "Spares",
     "Spread",
     "StatedFact",
+    "StepDifference",
     "StepRow",
     "Steps",
     "StepsSummary",

@@ -71,7 +71,9 @@ test("files are brought, used and read; settings are swept by ticking", async ()
   await page.click("#start-sweep");
   await page.waitForSelector("#view iframe");
   const frame = page.frameLocator("#view iframe");
-  assert.match(await frame.locator("body").innerText(), /network\.routing\.qps/);
+  const answer = await frame.locator("body").innerText();
+  assert.match(answer, /network\.routing\.qps/);
+  assert.match(answer, /All cases[\s\S]*capital_usd/, "all rows, with their money");
   await show(page, "#/runs");
   await page.check('[aria-label="tick run 2"]');
   await page.click("#to-sweep");
@@ -81,6 +83,7 @@ test("files are brought, used and read; settings are swept by ticking", async ()
     await show(page, hash);
     const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
     assert.ok(overflow <= 1, `nothing sticks out of a phone on ${hash} (${overflow})`);
+    assert.deepEqual(await serious(page), [], `nothing serious on a phone on ${hash}`);
   }
   assert.deepEqual(complaints.filter((words) => !words.includes("sandbox")), []);
   await browser.close();
@@ -109,6 +112,51 @@ test("what people ask of a scenario is a button, and its answer says which is be
   await page.click('th button:has-text("verdict")');
   assert.equal(await page.getAttribute('th:has(button:has-text("verdict"))', "aria-sort"), "ascending");
   assert.deepEqual(await serious(page), []);
+  assert.deepEqual(complaints, []);
+  await browser.close();
+  await server.kill();
+});
+
+test("the form takes ratios as people write them, and faults; what is wrong stays as it was typed", async () => {
+  const server = await serve(folder());
+  const { browser, page, complaints } = await open();
+  await page.goto(server.address);
+  await page.evaluate(() => localStorage.setItem("fatflow", 'from = "small-128"\nname = "Mine"\n'));
+  await page.reload();
+  await page.waitForSelector("#problems li.good");
+  await page.click("#tab-form");
+  const text = () => page.evaluate(() => document.querySelector(".editor").shadowRoot.querySelector(".cm-content").innerText);
+  const holds = (words) => page.waitForFunction((words) => document.querySelector(".editor").shadowRoot.querySelector(".cm-content").innerText.includes(words), words);
+  const write = async (selector, value) => { await page.fill(selector, value); await page.press(selector, "Enter"); };
+  const ratio = '[data-key="fabric.oversubscription"]';
+  await write(ratio, "two to one");
+  await page.waitForSelector(".setting .wrong");
+  assert.equal(await page.inputValue(ratio), "two to one", "what is wrong stays to be mended");
+  await write(ratio, "2");
+  await holds("oversubscription = 2");
+  await page.waitForSelector("#problems li.good");
+  assert.equal(await page.inputValue(ratio), "2:1", "what it became");
+  await write(ratio, "4:1");
+  await holds('oversubscription = "4:1"');
+
+  await page.click("#add-fault");
+  await holds('kind = "flap"');
+  await page.waitForSelector("#problems li.good");
+  await page.selectOption('[data-fault="0.kind"]', "slow-nic");
+  await holds('rate = "100Gbps"');
+  await write('[data-fault="0.on"]', "NIC 999");
+  await page.waitForSelector(".fault .wrong");
+  assert.equal(await page.inputValue('[data-fault="0.on"]'), "NIC 999");
+  await write('[data-fault="0.on"]', "NIC 3");
+  await holds('on = "NIC 3"');
+  await page.waitForSelector("#problems li.good");
+  assert.deepEqual(await serious(page), [], "axe finds nothing serious in the form");
+  await page.setViewportSize({ width: 390, height: 900 });
+  assert.ok(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth) <= 1, "the form fits a phone");
+  assert.deepEqual(await serious(page), [], "nor on a phone");
+  await page.click('[aria-label="take away fault 1"]');
+  await page.waitForFunction(() => !document.querySelector(".fault"));
+  assert.doesNotMatch(await text(), /faults/);
   assert.deepEqual(complaints, []);
   await browser.close();
   await server.kill();

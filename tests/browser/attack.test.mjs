@@ -31,7 +31,7 @@ test("everything that should be refused is, and the server stays up", async () =
   for (const text of ['from = "/etc/passwd"', 'from = "../../../../etc/passwd"', '[traffic]\nflows = "/etc/passwd"', '[job]\nmodel = "/etc/passwd"', '[fabric]\ntopology = "file"\nfile = "/etc/passwd"']) {
     const answer = await (await post(address, "/api/check", JSON.stringify({ text: `${text}\n` }))).text();
     assert.doesNotMatch(answer, /root:/, text);
-    assert.match(answer, /"valid":false/, text);
+    assert.match(answer, /"valid":\s*false/, text);
   }
   assert.equal((await post(address, "/api/check", JSON.stringify({ text: "x".repeat(3e6) }))).status, 413);
   assert.equal((await post(address, "/api/check", "{ not json")).status, 400);

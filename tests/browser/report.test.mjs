@@ -66,6 +66,11 @@ for (const [name, words, kinds] of pages) {
         assert.deepEqual(clipped, [], `no text leaves its figure at ${width} pixels`);
       }
     }
+    const textures = () => page.locator("[fill^='url(#texture-']").count();
+    const before = await textures();
+    const paper = await page.pdf({ format: "A4" });
+    assert.ok(paper.length < 2e6, `a PDF stays under 2 MB (${paper.length})`);
+    assert.equal(await textures(), before, "the screen has its textures again");
     assert.deepEqual(complaints, []);
     assert.deepEqual(requests.filter((url) => !url.startsWith("file:") && !url.startsWith("data:")), []);
     await browser.close();

@@ -52,8 +52,8 @@ pub(crate) struct FileArguments {
     /// When the first OpenMetrics sample is, in seconds since 1970 [default: the start of 2026]
     #[arg(long, value_name = "SECONDS", requires = "openmetrics")]
     openmetrics_start: Option<u64>,
-    /// Write the packets of synthetic traffic on the packet engine as RoCEv2, each where its way
-    /// ended
+    /// Write the packets that the packet engine moves as RoCEv2, each where its way ended; of a job
+    /// those of its phases, one behind the other, as far as they are run
     #[arg(long, value_name = "FILE.pcapng")]
     pcap: Option<PathBuf>,
     /// The longest that file may be: what comes later is left out, and the answer says so
@@ -89,13 +89,11 @@ impl FileArguments {
 
     /// A job has no flows of its own.
     pub(crate) fn refuse_flows(&self) -> Result<(), Failure> {
-        let reason = if self.flows_out.is_some() {
-            "--flows-out is for synthetic traffic; a job has `fatflow traffic --transfers-out`"
-        } else if self.pcap.is_some() {
-            "--pcap is for synthetic traffic; a job's phases are run one by one, and in part"
-        } else {
+        if self.flows_out.is_none() {
             return Ok(());
-        };
+        }
+        let reason =
+            "--flows-out is for synthetic traffic; a job has `fatflow traffic --transfers-out`";
         Err(Failure::Usage(reason.to_owned()))
     }
 
@@ -142,8 +140,7 @@ impl FileArguments {
         if let Some(folder) = self.profile.clone() {
             let (steps, noise) = (self.profile_steps, self.profile_noise);
             let wanted = profile::Wanted { folder, steps, noise };
-            let jitter = &loaded.scenario.jitter;
-            profile::write(world, prediction, (jitter, loaded.scenario.seed), &wanted)?;
+            profile::write(world, prediction, loaded, &wanted)?;
         }
         if let Some(path) = &self.series_out {
             save_table(path, &series_of_step(world, prediction))?;

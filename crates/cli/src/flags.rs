@@ -11,13 +11,14 @@ use units::Unused;
 use crate::arguments::Global;
 
 /// Flags that can be given in vain, why that is, and who obeys them.
-const FLAGS: [[&str; 3]; 7] = [
+const FLAGS: [[&str; 3]; 8] = [
     ["--engine", "no network is computed", "run, collective, compare, sweep, validate and claims"],
     ["--threads", "this runs on one thread", "--engine packet, --seeds, sweep, compare, validate"],
     ["--seed", "nothing here is drawn at random", "commands that run a scenario"],
     ["--set", "no scenario is read", "commands that read a scenario"],
     ["--targets", "no scenario is read", "topo, run and compare"],
     ["--catalogue", "no hardware is looked up", "commands that read a scenario"],
+    ["--all", "nothing is left out here", "run on a job, without --json"],
     ["--force", "this is never refused for its length", "--engine packet"],
 ];
 
@@ -51,6 +52,11 @@ impl Flags {
     /// A flag of one command was given.
     pub(crate) fn give(&self, flag: &'static str) {
         self.given.lock().expect(FINE).insert(flag);
+    }
+
+    /// Whether it was given.
+    pub(crate) fn is_given(&self, flag: &str) -> bool {
+        self.given.lock().expect(FINE).contains(flag)
     }
 
     /// Somebody asks for its value.

@@ -114,6 +114,13 @@ impl Terminal {
         self.global.threads
     }
 
+    /// Notes that everything is to be shown that a page has.
+    pub(crate) fn show_all(&self, all: bool) {
+        if all {
+            self.flags.give("--all");
+        }
+    }
+
     /// Whether runs on these engines may take long; `None` for all engines.
     pub(crate) fn patience(
         &self,
@@ -279,6 +286,10 @@ impl Terminal {
         loaded: Option<&Loaded>,
         answer: &A,
     ) -> Result<(), Stop> {
+        let is_full = !self.global.json && self.flags.is_given("--all");
+        if is_full && !answer.sheet().folded().is_empty() {
+            self.flags.read("--all");
+        }
         let mut unused = answer::unused(loaded, answer);
         unused.extend(self.flags.unused());
         let again = again(std::env::args());
@@ -296,6 +307,15 @@ impl Terminal {
             if let Some(about) = about() {
                 let words = about.words(&sheet);
                 sheet = sheet.with_about(&words);
+            }
+            sheet = if is_full { sheet.unfolded() } else { sheet };
+            let folded = sheet.folded();
+            if command == "run" && !folded.is_empty() {
+                let text = format!(
+                    "Left out here: {}. --all shows them, --report FILE.html with their pictures.",
+                    folded.join("; ")
+                );
+                sheet = sheet.text(text);
             }
             return self.write(&sheet.render(width(&io::stdout())));
         }

@@ -450,3 +450,76 @@ fn inputs_that_are_not_used_are_named_everywhere() {
     let all = desk.run(&["run", "my.toml", "--engine", "all"]).out;
     assert!(all.contains("(flow: only packets meet queues"), "{all}");
 }
+
+/// The first screens of a step hold what matters; the rest is named, and there with --all.
+#[test]
+fn a_step_is_told_in_few_lines_and_the_rest_is_named() {
+    let desk = Desk::new();
+    for columns in ["80", "100", "160"] {
+        let tell = |words: &[&str]| {
+            let output = desk.command(words).env("COLUMNS", columns).output().unwrap();
+            Answer::of(output).out
+        };
+        let (short, all) = (tell(&["run", "small-128"]), tell(&["run", "small-128", "--all"]));
+        assert!(short.lines().count() < 100, "{columns}: {short}");
+        assert!(150 < all.lines().count(), "{all}");
+        assert!(short.lines().all(|line| line.chars().count() <= columns.parse().unwrap()));
+        for section in ["Causes", "The critical path", "Memory of a GPU", "Power and money"] {
+            assert!(all.lines().any(|line| line.trim() == section), "{section}: {all}");
+        }
+        let end = short.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(end.contains("Left out here: Causes; The critical path;"), "{short}");
+        assert!(end.contains("generic-64x400 is no product: its ports"), "{short}");
+    }
+    let told = desk.run(&["topo", "small-16", "--json"]).json();
+    assert!(told["about"]["assumed"].as_str().unwrap().contains("illustrative"));
+    let named = desk.run(&["topo", "small-16", "--set", "fabric.leaf.switch=spectrum-4", "--json"]);
+    assert!(named.json()["about"].get("assumed").is_none());
+    let idle = desk.run(&["run", "small-16", "--all", "--json"]);
+    assert!(idle.out.contains("\"--all\""), "what did nothing is named: {}", idle.out);
+}
+
+/// The same job on the same GPUs: the error of computation cancels in a difference.
+#[test]
+fn a_difference_is_surer_than_the_steps() {
+    let desk = Desk::new();
+    let compare = |vary: &str| {
+        let answer = desk.run(&["compare", "small-128", "--vary", vary, "--json"]).json();
+        let result = &answer["result"];
+        let row = result["rows"].as_array().unwrap().iter().find(|row| row["metric"] == "step_s");
+        let steps = |key: &str, at: usize| row.unwrap()[key][at].as_f64().unwrap();
+        let own = (steps("high", 1) / steps("low", 1)).ln() / 2.0;
+        let other = (steps("high", 0) / steps("low", 0)).ln() / 2.0;
+        let share = steps("simulated", 1) / steps("simulated", 0) - 1.0;
+        (result["differences"].clone(), own.hypot(other), share)
+    };
+    let half = |one: &serde_json::Value| {
+        let end = |key: &str| one[key].as_f64().unwrap();
+        ((1.0 + end("high")) / (1.0 + end("low"))).ln() / 2.0
+    };
+    let (differences, both, share) = compare("network.routing.qps=1,16");
+    let one = &differences[1];
+    assert!(differences[0].is_null() && one["cancels"] == true, "{differences}");
+    assert!((one["share"].as_f64().unwrap() - share).abs() < 1e-6, "{one} {share}");
+    assert!(half(one) < both, "{one}: {both}");
+    let (differences, both, _) = compare("cluster.gpu=h100-sxm,h200-sxm");
+    assert!(differences[1]["cancels"] == false, "{differences}");
+    assert!((half(&differences[1]) - both).abs() < 1e-3, "{differences}: {both}");
+}
+
+/// What is tried follows from the budget; what time leaves out is said.
+#[test]
+fn an_advice_says_what_time_has_left_out() {
+    let desk = Desk::new();
+    let advise =
+        |more: &[&str]| desk.run(&[&["advise", "small-16", "--seeds", "2"], more].concat());
+    let layouts = &advise(&["--budget", "1500ms", "--json"]).json()["result"]["layouts"];
+    let count = |key: &str| layouts[key].as_u64().unwrap();
+    assert_eq!(count("looked_at") + count("unseen"), 300, "{layouts}");
+    assert!(300 < count("mixes"));
+    let hasty = advise(&["--budget", "5ms"]).out;
+    let hasty = hasty.split_whitespace().collect::<Vec<_>>().join(" ");
+    let start = "Not everything was tried in ";
+    assert!(hasty.contains(start) && hasty.contains("more time than --budget 5.000ms"), "{hasty}");
+    assert!(hasty.contains("Left out:") && hasty.contains(" changes ("), "{hasty}");
+}

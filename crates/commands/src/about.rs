@@ -5,6 +5,7 @@
 //! copy, JSON as an object. It has no date: the same question gives the same bytes.
 
 use fabric::summary::back_end_tiers;
+use fabric::topology::GENERIC_SWITCH;
 use report::number::{bits_per_second, grouped, significant};
 use report::{Align, Sheet, Table};
 use scenario::Loaded;
@@ -31,6 +32,9 @@ pub struct About {
     pub nic: String,
     /// The switches, from the bottom up.
     pub switch: String,
+    /// What stands in for switches that the scenario does not name; empty where all are named.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub assumed: String,
     /// How packets are carried.
     pub transport: String,
     /// How paths are chosen.
@@ -87,6 +91,7 @@ impl About {
             oversubscription: if ratios.is_empty() { ratio(1.0) } else { ratios.join(", ") },
             nic: format!("{} at {}", cluster.nic, bits_per_second(rates)),
             switch: models.join(", "),
+            assumed: assumed(&models),
             transport: scenario.network.transport.name().to_owned(),
             routing: routing.policy.name().to_owned(),
             queue_pairs: u32::from(routing.qps),
@@ -130,11 +135,15 @@ impl About {
         if !self.model.is_empty() && !sheet.parts.iter().any(is_told) {
             words += &format!("; {}, {}", self.model, self.layout);
         }
-        words + &format!("; seed {}, fatflow {}.", self.seed, self.version)
+        words += &format!("; seed {}, fatflow {}.", self.seed, self.version);
+        if !self.assumed.is_empty() {
+            words += &format!(" {}.", self.assumed);
+        }
+        words
     }
 
     /// What it says, each with what it is.
-    fn rows(&self) -> [(&'static str, String); 16] {
+    fn rows(&self) -> [(&'static str, String); 17] {
         let (pairs, seed) = (self.queue_pairs.to_string(), self.seed.to_string());
         [
             ("scenario", &self.name),
@@ -143,6 +152,7 @@ impl About {
             ("oversubscription, from the bottom up", &self.oversubscription),
             ("NIC", &self.nic),
             ("switches", &self.switch),
+            ("assumed", &self.assumed),
             ("transport", &self.transport),
             ("routing", &self.routing),
             ("queue pairs of a connection", &pairs),
@@ -198,12 +208,22 @@ impl About {
     }
 }
 
+/// Of a switch that is no product, what its figures are.
+fn assumed(models: &[&str]) -> String {
+    match models.iter().find(|model| **model == GENERIC_SWITCH) {
+        Some(model) => format!(
+            "{model} is no product: its ports, latency, buffer, power and price are illustrative \
+             (fabric.leaf.switch names another)"
+        ),
+        None => String::new(),
+    }
+}
+
 /// A part of what an answer is about, in words: bare where it says itself what it is.
 fn written(name: &str, value: &str) -> String {
     match name {
-        "cluster" | "fabric" | "NIC" | "switches" | "transport" | "model" | "layout and batch" => {
-            value.to_owned()
-        }
+        "cluster" | "fabric" | "NIC" | "switches" | "assumed" | "transport" | "model"
+        | "layout and batch" => value.to_owned(),
         "oversubscription, from the bottom up" => format!("oversubscription {value}"),
         "queue pairs of a connection" if value == "1" => "1 queue pair".to_owned(),
         "queue pairs of a connection" => format!("{value} queue pairs"),

@@ -137,6 +137,8 @@ pub struct Advice {
     engine: Engine,
     #[serde(skip)]
     within: Option<f64>,
+    #[serde(skip)]
+    budget_s: f64,
 }
 
 impl Advice {
@@ -377,7 +379,8 @@ impl Search<'_> {
         };
         // Of a large cluster the scenario itself may have taken long.
         let so_far = self.meter.wall_s() / self.options.budget_s.max(1e-9);
-        let of = (self.threads(), self.clock((so_far + 0.2).max(0.3)));
+        let clock = self.clock((so_far + 0.2).max(0.3));
+        let of = (self.threads(), clock, self.options.budget_s);
         let for_cost = self.options.goal == Goal::Cost;
         let (searched, found, others) = layout::search(loaded, &is_fixed, of, for_cost);
         all.layouts = Some(searched);
@@ -428,15 +431,14 @@ impl Search<'_> {
         let base: Vec<Figures> = base.into_iter().collect::<Result<_, _>>()?;
         let Candidates { changes, packets: on_packets, mut layouts, further, spares } =
             self.candidates()?;
-        let tried_on = |changes: &[Change]| {
-            changes.iter().map(|change| change.name.clone()).collect::<Vec<_>>()
-        };
-        let names = [tried_on(&changes), tried_on(&on_packets)].concat();
+        let asked = changes.len() + on_packets.len();
         let mut found = self.screen(changes, engine, &base[0], self.clock(0.6));
-        found.tried.extend(self.screen(further, engine, &base[0], self.clock(0.7)).tried);
+        let further = self.screen(further, engine, &base[0], self.clock(0.7));
+        found.tried.extend(further.tried);
         let is_layout = |tried: &&Tried| tried.change.why.starts_with(layout::WHY);
         if let Some(layouts) = &mut layouts {
             layouts.by_engine = found.tried.iter().filter(is_layout).count();
+            layouts.left = further.left.len();
         }
         let packets = self.on_packets(on_packets, &mut found);
         self.confirm(&mut found.tried, (engine, &seeds, &base), self.clock(0.85));
@@ -477,7 +479,7 @@ impl Search<'_> {
             changes,
             layouts,
             spares,
-            tried: names.len() - found.left.len(),
+            tried: asked - found.left.len(),
             without_gain,
             unconfirmed,
             refused: found.refused,
@@ -487,6 +489,7 @@ impl Search<'_> {
             title: self.loaded.title(),
             engine,
             within: self.options.within,
+            budget_s: self.options.budget_s,
         };
         Ok(Advice { verdict: page::verdict(&advice), ..advice })
     }

@@ -12,11 +12,13 @@ use units::{Bytes, Span};
 
 use crate::engine::{self, Engine};
 use crate::failure::Failure;
+use crate::files::capture::Captured;
 use crate::interval::Interval;
 use crate::links::Pictures;
 use crate::packets::{Budget, Patience};
 use crate::seeds::{self, Repeat, Seeds, Spread};
 
+pub mod bench;
 mod iterations;
 pub mod measured;
 pub mod table;
@@ -55,6 +57,9 @@ pub struct Report {
     /// What was measured, if anything is known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub measured: Vec<Measured>,
+    /// What of its packets was written, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture: Option<Captured>,
     #[serde(skip)]
     title: String,
     #[serde(skip)]
@@ -163,6 +168,7 @@ pub fn run_seeds(
         rows,
         left_out: (!reasons.is_empty()).then(|| reasons.join("; ")),
         measured: beside.unwrap_or_else(|| measured::published(loaded, collective, first.gpus)),
+        capture: None,
         title: loaded.title(),
         engine,
         pictures: first.largest.map(|outcome| {
@@ -335,14 +341,14 @@ fn row(
         let reason = format!("{bytes} takes longer than the {most} days that the clock counts");
         return Err(Failure::Run(reason));
     }
-    let (limiting_link, limiting_utilisation) = limiting;
     let algbw_gbps = if seconds > 0.0 { bytes.as_f64() / seconds / 1e9 } else { 0.0 };
     let over = seconds * f64::from(iterations);
     let cpu_cores = outcome
         .as_ref()
         .map(|outcome| engine::cpu_cores(loaded, &|link| engine::carried(outcome, link), over));
-    let inside = communicator.domains() < 2;
-    let interval = Interval::of_collective(loaded, engine, collective, (inside, bytes.get()));
+    let ends = || nccl::estimate::at_ends(fabric, communicator, collective, bytes, settings);
+    let what = (communicator.domains() < 2, bytes.get());
+    let interval = Interval::of_collective(loaded, engine, collective, what, ends);
     let (low_us, high_us) = interval.of_time(seconds * 1e6);
     let row = Row {
         bytes: bytes.get(),
@@ -355,8 +361,8 @@ fn row(
         algorithm: plan.algorithm.name(),
         protocol: plan.protocol.name(),
         channels: plan.channels,
-        limiting_link,
-        limiting_utilisation,
+        limiting_link: limiting.0,
+        limiting_utilisation: limiting.1,
         cpu_cores,
         seeds_us: None,
         iterations: (1 < times_us.len()).then(|| Iterations::of(times_us)),
@@ -442,8 +448,8 @@ impl Answer for Report {
             ("size (B)", Align::Right),
             ("time (us)", Align::Right),
             ("80 % (us)", Align::Right),
-            ("algbw (GB/s)", Align::Right),
-            ("busbw (GB/s)", Align::Right),
+            ("algbw GB/s", Align::Right),
+            ("busbw GB/s", Align::Right),
             ("algorithm", Align::Left),
             ("protocol", Align::Left),
             ("channels", Align::Right),
@@ -489,6 +495,7 @@ impl Answer for Report {
             let heading = format!("Time over {} seeds from {}", seeds.count, seeds.first);
             sheet = sheet.heading(heading).table(self.seeds_table());
         }
+        sheet = self.capture.iter().fold(sheet, |sheet, told| sheet.text(told.words()));
         sheet = iterations::show(&self.rows, sheet);
         if let Some(pictures) = &self.pictures {
             sheet = pictures.show(sheet, "All links, at the largest size");

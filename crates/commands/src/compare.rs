@@ -31,7 +31,7 @@ mod targets;
 mod verdict;
 
 pub use requirements::Requirement;
-pub use verdict::Verdict;
+pub use verdict::{StepDifference, Verdict};
 
 /// The deployments of the comparative analysis, and an AMD cluster.
 pub const DEPLOYMENTS: [&str; 5] =
@@ -67,6 +67,9 @@ pub struct Report {
     /// Which is best, and whether that is known; nothing where fewer than two have a step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
+    /// How much longer each column's step is than the first's; empty where steps do not compare.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub differences: Vec<Option<StepDifference>>,
     /// One for each metric.
     pub rows: Vec<Row>,
     /// Inputs that differ between the columns; empty for the deployments, which share nothing.
@@ -249,7 +252,10 @@ fn varied(key: &str, value: &str) -> String {
     let plain = value.trim().replace(['[', ']', '"'], "");
     match word {
         "oversubscription" => {
-            let ratio = |ratio: &str| format!("{}:1", ratio.trim().trim_end_matches(".0"));
+            let ratio = |ratio: &str| match ratio.trim().trim_end_matches(".0") {
+                ratio if ratio.contains(':') => ratio.to_owned(),
+                ratio => format!("{ratio}:1"),
+            };
             let ratios: Vec<String> = plain.split(',').map(ratio).collect();
             format!("{word} {}", ratios.join(" "))
         }
@@ -314,6 +320,10 @@ pub fn run(
     let (names, columns): (Vec<String>, Vec<Column>) = done.into_iter().unzip();
     Ok(Report {
         verdict: verdict::verdict(&names, &columns, options.engine),
+        differences: {
+            let all = verdict::differences(&columns, options.engine);
+            if all.iter().any(Option::is_some) { all } else { Vec::new() }
+        },
         requirements: requirements::of_columns(&names, &columns),
         operations: columns.iter().map(|column| column.operations.clone()).collect(),
         targets: targets::of_columns(&names, &columns),
@@ -576,6 +586,8 @@ mod tests {
         let ratios = "fabric.oversubscription=[1.0],[2.0, 4.0]";
         let expected = ["oversubscription 1:1", "oversubscription 2:1 4:1"];
         assert_eq!(names(&["mine.toml"], &[ratios]), expected);
+        let written = names(&["mine.toml"], &["fabric.oversubscription=1:1,2"]);
+        assert_eq!(written, ["oversubscription 1:1", "oversubscription 2:1"]);
         let both = names(&["a.toml", "b.toml"], &["network.routing.qps=1,16"]);
         assert_eq!(both, ["a, qps 1", "a, qps 16", "b, qps 1", "b, qps 16"]);
     }

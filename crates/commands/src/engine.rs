@@ -6,13 +6,13 @@
 
 use std::borrow::Cow;
 
-use fabric::fault::Leave;
+use fabric::fault::{Faults, Leave};
 use fabric::graph::LinkKind;
 use fabric::hardware::Reorder;
 use fabric::routing::Spread;
 use fabric::transport::Transport;
 use fabric::{Fabric, LinkId};
-use packetsim::tap::Capture;
+use packetsim::tap::{Capture, Tape, Taped};
 pub use scenario::Engine;
 use scenario::Loaded;
 use step::network::EngineContext;
@@ -48,7 +48,7 @@ pub fn refuse_series(engine: Engine, options: &series::Options) -> Result<(), Fa
 pub fn beside(loaded: &Loaded, fabric: &Fabric, engine: Engine) -> EngineContext {
     let settings = loaded.settings();
     let spreads = || settings.routing.build(fabric, loaded.scenario.seed).spread(Bytes::MAX);
-    let in_order = settings.nic.reorder == Reorder::None;
+    let in_order = settings.nic.reorder == Reorder::None && !settings.scheduled.enabled;
     EngineContext {
         faults: (!loaded.faults.is_empty()).then(|| loaded.faults.health(fabric, Time::ZERO)),
         reorders: in_order && spreads() != Spread::One,
@@ -65,8 +65,9 @@ pub fn flow_settings(loaded: &Loaded) -> flowsim::Settings {
         packet: settings.packet.mtu,
         efficiency: loaded.scenario.network.transport.efficiency(settings.packet.mtu),
         receiver: match nic.reorder {
-            Reorder::None => flowsim::Receiver::GoBackN,
-            Reorder::SelectiveRepeat | Reorder::DirectPlacement => flowsim::Receiver::AnyOrder,
+            // A scheduled fabric keeps the order of a queue pair's packets.
+            Reorder::None if !settings.scheduled.enabled => flowsim::Receiver::GoBackN,
+            _ => flowsim::Receiver::AnyOrder,
         },
         nic_latency: (nic.send_latency + nic.receive_latency) / 2,
         scale_up_efficiency: library
@@ -87,7 +88,7 @@ pub fn flow_settings(loaded: &Loaded) -> flowsim::Settings {
             Leave::After(span) => span + Span::from_ms(1),
             Leave::AtOnce | Leave::Never => nic.give_up(),
         }),
-        resends: true,
+        resend: Some(flowsim::Resend { timeout: nic.timeout, retries: nic.retries }),
         parts: loaded.parts(),
         background: Vec::new(),
         free: None,
@@ -244,11 +245,36 @@ pub fn run_on(
         Engine::Packet => {
             let (settings, faults) = (loaded.settings(), &loaded.faults);
             let fabric = &*with_gateways(loaded, fabric);
-            let ran = packetsim::run_with_faults(fabric, transfers, &settings, faults, watch);
+            let ran = match watch.tape.take() {
+                None => packetsim::run_with_faults(fabric, transfers, &settings, faults, watch),
+                Some(mut tape) => {
+                    let ran = taped(fabric, transfers, (&settings, faults), &mut tape, watch);
+                    watch.tape = Some(tape);
+                    ran
+                }
+            };
             ran.map_err(|refusal| NotRun::Refused(refusal.to_string()))?
         }
     };
     within_the_clock(outcome)
+}
+
+/// Runs packets, and puts what a tap saw of them on a tape.
+fn taped(
+    fabric: &Fabric,
+    transfers: &Transfers,
+    (settings, faults): (&packetsim::Settings, &Faults),
+    tape: &mut Tape,
+    watch: &mut packetsim::Watch<'_>,
+) -> Result<Outcome, packetsim::Refusal> {
+    let wanted = (&Default::default(), Some(tape.left()));
+    let ran = packetsim::run_recorded(fabric, transfers, settings, faults, wanted, watch);
+    let (outcome, recording) = ran?;
+    let first = transfers.ops().iter().next();
+    let what = first.map_or("", |op| transfers.label_text(op.label)).to_owned();
+    let (lasted, sent) = (outcome.elapsed(), outcome.counters.packets);
+    tape.add(Taped { what, capture: recording.capture.unwrap_or_default(), lasted, sent });
+    Ok(outcome)
 }
 
 /// Refuses what took so long that the clock could not count it.

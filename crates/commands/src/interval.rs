@@ -14,6 +14,8 @@
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
+use job::compute::GpuRates;
+use job::compute::rates::{self, Size};
 use job::config::Precision;
 use job::model::Model;
 use scenario::Loaded;
@@ -71,6 +73,7 @@ impl Class {
         let kind = if model.experts.is_some() { "experts" } else { "dense" };
         let chip = match architecture {
             Some(Architecture::Ampere) => "Ampere",
+            Some(Architecture::Pcie) => "cards",
             Some(Architecture::Hopper) => "Hopper",
             Some(Architecture::Blackwell) => "Blackwell",
             Some(Architecture::Cdna3) => "CDNA",
@@ -137,6 +140,16 @@ pub struct HalfWidth {
     pub clusters: usize,
     /// Whether most of it comes from wider classes than the prediction's own.
     pub is_borrowed: bool,
+}
+
+impl HalfWidth {
+    /// The same for a GPU of which no product was published: measurements of its class are of
+    /// other GPUs.
+    pub(crate) fn for_rates(self, rates: &GpuRates) -> Self {
+        let large = rates.ratio(rates::Class::Bf16(Size::Large));
+        let by_rule = large.is_some_and(|ratio| ratio.extrapolated);
+        Self { is_borrowed: self.is_borrowed || by_rule, ..self }
+    }
 }
 
 impl Residuals {
@@ -209,6 +222,15 @@ impl Residuals {
         Pool { clusters: clusters.len(), ..pool }
     }
 
+    /// Whether collectives over the scale-up network of a class were measured at any size; those
+    /// that leave it are of classes that go by the transport.
+    pub(crate) fn has_scale_up(&self, class: &Class) -> bool {
+        let [_, _, reach, .., over] = &class.0[..] else { return true };
+        let is_same =
+            |row: &Residual| row.class.0.get(2) == Some(reach) && row.class.0.last() == Some(over);
+        reach != "inside" || self.0.iter().any(is_same)
+    }
+
     /// How far a step may be off of which `exposed` is communication. Published steps expose
     /// little; what a step exposes is off by as much as collectives between servers are, beside
     /// what else is.
@@ -263,6 +285,7 @@ impl Interval {
         engine: Engine,
         collective: Collective,
         (inside, bytes): (bool, u64),
+        ends: impl FnOnce() -> Option<(f64, f64)>,
     ) -> Self {
         let scenario = &loaded.scenario;
         let gpu = scenario.catalogue.gpu.get(&scenario.cluster.gpu);
@@ -270,11 +293,14 @@ impl Interval {
         let over = if inside { scale_up } else { scenario.network.transport.name() };
         let architecture = Architecture::of_scale_up(scale_up).unwrap_or(Architecture::Hopper);
         let class = Class::of_collective(collective, architecture, (inside, over), bytes);
-        Self::of(&Residuals::published().half_width(&class, engine, ""), None)
+        let residuals = Residuals::published();
+        let ends = if residuals.has_scale_up(&class) { None } else { ends() };
+        Self::of(&residuals.half_width(&class, engine, ""), ends)
     }
 
     /// Of a step of which `exposed` is communication that nothing hides. `ends` is asked for what
-    /// the published ends of the GPU's kernel rates make of the step, if that counts.
+    /// the ends of the GPU's kernel rates make of the step, if that counts: where no step of the
+    /// kind was measured, or no kernel of the GPU.
     pub fn of_step(
         world: &JobWorld<'_>,
         engine: Engine,
@@ -284,6 +310,7 @@ impl Interval {
         let architecture = Architecture::of_scale_up(&world.gpu.scale_up_name);
         let class = Class::of_step(architecture, &world.job.model, world.job.precision);
         let half = Residuals::published().of_step(&class, engine, "", exposed);
+        let half = half.for_rates(&world.rates);
         let ends = if half.is_borrowed { ends() } else { None };
         Self::of(&half, ends)
     }

@@ -257,7 +257,7 @@ pub fn path_changes(routing: &RoutingConfig, transport: Transport) -> Vec<Change
         return changes;
     }
     let sees_pairs = *policy == Policy::EEcmp
-        || *hash == HashFields::FiveTupleQpn
+        || hash.sees_queue_pairs()
         || (*hash == HashFields::FiveTuple && *udp_source == UdpSource::Linux);
     let udf = "network.routing.hash=5-tuple+qpn".to_owned();
     for pairs in [16, 4, 32].into_iter().filter(|pairs| qps < pairs) {

@@ -2,8 +2,8 @@
 //!
 //! Files are read by the crate `observe`; here stands how its answer is shown ([`page`]), what a
 //! scenario predicts beside it ([`beside`]), execution traces run on it ([`replay`]), constants
-//! that are fitted to it ([`calibrate`]), a scenario made of it ([`cluster`]), and how a running
-//! cluster is followed ([`follow`]).
+//! that are fitted to it ([`calibrate`]), settings that it says outright ([`read_off`]), a scenario
+//! made of it ([`cluster`]), and how a running cluster is followed ([`follow`]).
 
 use std::path::PathBuf;
 
@@ -21,6 +21,7 @@ pub mod follow;
 pub mod hand_over;
 pub mod http;
 mod page;
+pub mod read_off;
 pub mod replay;
 pub mod series;
 mod steps;

@@ -25,6 +25,7 @@ use crate::Drawing;
 use crate::campaign::{self, Campaign};
 use crate::engine::{self, Engine};
 use crate::failure::Failure;
+use crate::files::capture::Captured;
 use crate::interval::Interval;
 use crate::meter::{self, Meter};
 use crate::packets::Patience;
@@ -76,6 +77,9 @@ pub struct Report {
     /// What was run on one clock, if it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub whole: Option<WholeStep>,
+    /// What of its packets was written, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture: Option<Captured>,
     /// Tokens per second, over all GPUs.
     pub tokens_per_s: f64,
     /// Model FLOPs of one GPU per second, causal attention counted once, in 10¹².
@@ -499,6 +503,7 @@ fn report(
         scaled: scaled.clone(),
         seeds: None,
         campaign: None,
+        capture: None,
         cost,
         targets: Vec::new(),
         findings: findings(world, predicted, left_out),

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use flowsim::Accuracy;
 use flowsim::analysis::{self, Analysis, LinkGroup, OverTime, Sharer};
+use packetsim::tap::Taped;
 use scenario::Loaded;
 use serde::Serialize;
 use traffic::Outcome;
@@ -250,7 +251,9 @@ pub fn run(
     let packets = observed.capture.take();
     let (mut report, outcome) = report(loaded, options, &work, observed, &clock);
     if let (Some(packets), Some(wanted)) = (packets, capture) {
-        report.capture = Some(capture::write(loaded, &packets, report.packets, wanted)?);
+        let (what, lasted, sent) = (String::new(), outcome.elapsed(), report.packets);
+        let run = Taped { what, capture: packets, lasted, sent };
+        report.capture = Some(capture::write(loaded, &[run], wanted)?);
     }
     Ok((report, work, outcome))
 }

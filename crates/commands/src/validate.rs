@@ -18,7 +18,7 @@ use traffic::collective::Collective;
 use crate::collective::measured::Measured;
 use crate::engine::Engine;
 use crate::failure::Failure;
-use crate::interval::{Class, Interval, Residual, Residuals};
+use crate::interval::{Class, HalfWidth, Interval, Residual, Residuals};
 use crate::parallel;
 
 mod collectives;
@@ -133,6 +133,8 @@ pub struct Case {
     /// The share of a step that is communication which nothing hides.
     #[serde(skip)]
     exposed: Option<f64>,
+    /// Whether no kernel of its GPU was published, or no collective over its scale-up network.
+    pub is_extrapolated: bool,
     /// Whether no other cluster has a row of its class.
     pub is_alone: bool,
     /// The error with every constant set again without this cluster.
@@ -157,6 +159,7 @@ impl Case {
             cluster: String::new(),
             class: None,
             exposed: None,
+            is_extrapolated: false,
             is_alone: false,
             left_out_error: predicted / measured - 1.0,
             low: predicted,
@@ -182,12 +185,14 @@ impl Case {
         let centre = without.unwrap_or(&self);
         let share = |value: f64| value / centre.predicted;
         // Dense rows have open inputs in every class; of steps with experts too few are known.
-        let spread = centre.spread.filter(|_| class.has_experts());
+        let counts = class.has_experts() || centre.is_extrapolated;
+        let spread = centre.spread.filter(|_| counts);
         let ends = spread.map(|(low, high)| (share(low), share(high)));
         let half = match self.exposed {
             Some(exposed) => residuals.of_step(class, engine, &self.cluster, exposed),
             None => residuals.half_width(class, engine, &self.cluster),
         };
+        let half = HalfWidth { is_borrowed: half.is_borrowed || centre.is_extrapolated, ..half };
         let interval = Interval::of(&half, ends);
         let others = residuals.0.iter().filter(|row| row.cluster != self.cluster);
         let is_alone = !others.into_iter().any(|row| row.class == *class);

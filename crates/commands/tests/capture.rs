@@ -4,12 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use commands::files::capture::{Packets, Wanted};
+use commands::collective::{self, Sizes};
+use commands::files::capture::{self, Packets, Wanted};
+use commands::packets::Patience;
 use commands::run_traffic::{self, Options, Report};
 use commands::{Engine, Failure};
 use packetsim::Watch;
+use packetsim::tap::{Tape, Taped};
 use roce::{Icrc, Opcode, Syndrome};
-use scenario::{Loaded, Request};
+use scenario::{Loaded, Purpose, Request};
+use traffic::collective::Collective;
 use units::Bytes;
 
 fn loaded(set: &[&str]) -> Loaded {
@@ -164,6 +168,47 @@ fn a_limit_cuts_the_end_and_says_so() {
     assert_eq!(told.cut as usize + some.len(), all.len());
     assert!(some.iter().zip(&all).all(|(a, b)| a.frame == b.frame && a.at_ns == b.at_ns));
     [path, short].iter().for_each(|path| std::fs::remove_file(path).expect("it is there"));
+}
+
+/// Both sizes of a collective stand in one file, one behind the other, each with queue pairs of its
+/// own: nothing seems to be sent again.
+#[test]
+fn runs_stand_one_behind_the_other() {
+    let (engine, collective) = (Engine::Packet, Collective::AllGather);
+    let request = Request {
+        scenario: Some("small-16".to_owned()),
+        purpose: Purpose::Collective(engine, collective),
+        ..Request::default()
+    };
+    let loaded = scenario::load(&request).expect("it is well-formed");
+    let sizes = Sizes { min: Bytes::from_kib(256), max: Bytes::from_kib(512), factor: 2 };
+    let (patience, gpus) = (Patience::Usual, None);
+    let options = collective::Options { engine, patience, collective, sizes, gpus, iterations: 1 };
+    let limit = Bytes::from_mib(256);
+    let mut watch = Watch { tape: Some(Tape::new(limit)), ..Watch::default() };
+    collective::run(&loaded, &options, &mut watch).expect("it runs");
+    let runs = watch.tape.expect("it was given").runs;
+    let wanted = Wanted { path: file("runs"), limit };
+    capture::refuse(&loaded, engine, &wanted).expect("it can be captured");
+    let told = capture::write(&loaded, &runs, &wanted).expect("it can be written");
+    assert_eq!((told.runs, told.cut, told.under_way), (2, 0, 0));
+    assert_eq!(told.packets.data, runs.iter().map(|run| run.sent).sum::<u64>());
+    let times: Vec<u64> = blocks(&wanted.path).iter().map(|block| block.at_ns).collect();
+    assert!(times.is_sorted(), "runs overlap");
+    let read = observe::read(&[&wanted.path], &observe::Watch::default());
+    let Packets { data, acks, marked, retransmitted, bytes, .. } = told.packets;
+    let again = &read.packets;
+    assert_eq!((again.data, again.acks, again.marked), (data, acks, marked));
+    assert_eq!((again.retransmitted, again.bytes), (retransmitted, bytes));
+    assert_eq!((retransmitted, read.wire.icrc_wrong), (0, 0));
+    // What is left of a tape limits what is kept.
+    let mut watch = Watch { tape: Some(Tape::new(Bytes::from_kib(300))), ..Watch::default() };
+    collective::run(&loaded, &options, &mut watch).expect("it runs");
+    let short = watch.tape.expect("it was given").runs;
+    let kept = |runs: &[Taped]| runs.iter().map(|run| run.capture.bytes).sum::<u64>();
+    assert!(kept(&short) <= 300 << 10 && 300 << 10 < kept(&runs), "{}", kept(&short));
+    assert!(short.iter().all(|run| 0 < run.capture.left_out));
+    std::fs::remove_file(wanted.path).expect("it is there");
 }
 
 #[test]

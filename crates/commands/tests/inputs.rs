@@ -154,6 +154,7 @@ const CONTEXTS: &[(&str, &[Question], &[&str])] = &[
     ("network.switch.grants", &[Traffic], &[ADMISSION]),
     ("network.switch.overflow", &[Job, Collective, Traffic], &["network.pfc.enabled=false"]),
     ("network.buffer.alpha_lossy", &[Job, Collective, Traffic], &["network.pfc.enabled=false"]),
+    ("network.scheduled", &[Job, Collective, Traffic], SCHEDULED),
     ("network.pfc.action", &[Job, Collective, Traffic], &["network.pfc.watchdog=1us"]),
     ("job.parallel.stage_split", &[Job], &["job.model.vocab=262144"]),
     ("job.moe.limit", &[Job], &["job.moe.dispatcher=deepep"]),
@@ -220,6 +221,7 @@ const LONG_MISSES: &str = "network.nic.qp_miss=1us";
 const FEW_CONTEXTS: &str = "network.nic.qp_contexts=1";
 const SMALL_PACKETS: &str = "network.packet.mtu=256B";
 const ENGINEERED: &str = "network.routing.policy=traffic-engineering";
+const SCHEDULED: &[&str] = &["network.transport=scheduled-ethernet", SPRAY];
 const SPRAY: &str = "network.routing.policy=spray";
 const ADMISSION: &str = "network.admission.policy=receiver-driven";
 const FAULT: &str =

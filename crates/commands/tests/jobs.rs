@@ -241,8 +241,9 @@ fn a_fault_hits_its_step() {
     let one = quiet.p50_s;
     let hit = steps(&loaded(&format!("{text}{}", fault(1.5 * one))), 4);
     assert!((hit.times_s[0] / one - 1.0).abs() < 1e-6, "{hit:?}");
+    // What was lost is sent again after NCCL's 4.295 s.
     let more = hit.times_s[1] - one;
-    assert!(0.9 < more && more < 1.1, "{hit:?}");
+    assert!(4.1 < more && more < 4.4, "{hit:?}");
     assert!(hit.times_s[2..].iter().all(|time| (time / one - 1.0).abs() < 1e-3), "{hit:?}");
 }
 

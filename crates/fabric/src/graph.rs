@@ -12,6 +12,7 @@ use std::sync::RwLock;
 use units::{Id, IdVec, Length, Rate, Span};
 
 use crate::routes::Health;
+use crate::transport::ScheduledConfig;
 
 units::id!(
     /// A GPU, NIC, switch or scale-up switch.
@@ -199,6 +200,7 @@ pub struct Fabric {
     rows_first: Vec<u8>,
     can_deadlock: bool,
     health: Health,
+    scheduled: Option<ScheduledConfig>,
     ways: Ways,
 }
 
@@ -237,6 +239,37 @@ impl Fabric {
             changed.links[link].class = known.unwrap_or_else(|| changed.classes.push(own));
         }
         changed
+    }
+
+    /// The same fabric with leaves that wait for credit of the ports that packets will leave by.
+    #[must_use]
+    pub fn with_schedule(&self, config: &ScheduledConfig) -> Self {
+        let scheduled = config.enabled.then(|| config.clone());
+        Self { scheduled, ..self.clone() }
+    }
+
+    /// How its ports schedule what leaves send, if they do.
+    pub fn scheduled(&self) -> Option<&ScheduledConfig> {
+        self.scheduled.as_ref()
+    }
+
+    /// Whether a link is inside a scheduled fabric: between two of its switches.
+    pub fn carries_cells(&self, link: LinkId) -> bool {
+        let Link { from, to, .. } = self.links[link];
+        let is_switch = |node: NodeId| self.nodes[node].kind == NodeKind::Switch;
+        self.scheduled.is_some() && is_switch(from) && is_switch(to)
+    }
+
+    /// What a link on a packet's way makes it wait for credit in a scheduled fabric: one between
+    /// switches as long as a request and a credit are on it, one from a NIC what chips take.
+    pub fn credit_wait(&self, link: LinkId) -> Span {
+        let Some(scheduled) = &self.scheduled else { return Span::ZERO };
+        let Link { from, to, .. } = self.links[link];
+        match [from, to].map(|node| self.nodes[node].kind) {
+            [NodeKind::Switch, NodeKind::Switch] => self.class(link).delay * 2,
+            [NodeKind::Nic | NodeKind::FrontEndNic, NodeKind::Switch] => scheduled.latency,
+            _ => Span::ZERO,
+        }
     }
 
     /// The latency of the way between two nodes: `find` looks it up once, and it is kept.
@@ -794,6 +827,7 @@ impl FabricBuilder {
             rows_first: self.rows_first,
             can_deadlock: self.can_deadlock,
             health: Health::default(),
+            scheduled: None,
             ways: Ways::default(),
         }
     }

@@ -74,6 +74,17 @@ pub enum HashFields {
     /// The 5-tuple and the destination queue pair number, by a user-defined field (E-ECMP).
     #[serde(rename = "5-tuple+qpn")]
     FiveTupleQpn,
+    /// The 5-tuple and the Q_Key of datagrams, the only packets that carry one, in their DETH; each
+    /// queue pair has one of its own, which is its number.
+    #[serde(rename = "5-tuple+qkey")]
+    FiveTupleQkey,
+}
+
+impl HashFields {
+    /// Whether it tells queue pairs apart that share addresses and ports.
+    pub fn sees_queue_pairs(self) -> bool {
+        matches!(self, Self::FiveTupleQpn | Self::FiveTupleQkey)
+    }
 }
 
 /// A hash function that switches offer.
@@ -195,7 +206,7 @@ impl Hasher {
             let [src, dst] = addresses.map(u32::to_be_bytes);
             linux::key(&src, &dst, five)
         };
-        if self.fields == HashFields::FiveTupleQpn {
+        if self.fields.sees_queue_pairs() {
             // Where the kernel has zeros: what one that knew the number might do.
             let end = bytes.len();
             bytes[end - 4..].copy_from_slice(&key.dst_qpn.to_be_bytes());
@@ -217,7 +228,7 @@ impl HashFields {
         let length = match self {
             Self::Addresses => 8,
             Self::FiveTuple => 13,
-            Self::FiveTupleQpn => 16,
+            Self::FiveTupleQpn | Self::FiveTupleQkey => 16,
         };
         (bytes, length)
     }
@@ -235,7 +246,7 @@ impl HashFields {
         let length = match self {
             Self::Addresses => 8,
             Self::FiveTuple => 12,
-            Self::FiveTupleQpn => 16,
+            Self::FiveTupleQpn | Self::FiveTupleQkey => 16,
         };
         (bytes, length)
     }

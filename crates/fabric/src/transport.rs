@@ -31,6 +31,9 @@ pub enum Transport {
     /// Amazon's Elastic Fabric Adapter with its Scalable Reliable Datagrams: packets sprayed over
     /// many paths, placed wherever they belong, nothing paused.
     Efa,
+    /// RoCEv2 over a scheduled fabric: packets wait at the leaf that they come to until the port
+    /// that they will leave by grants credit, and cross the fabric as cells over all its links.
+    ScheduledEthernet,
 }
 
 /// What one packet costs besides its payload.
@@ -46,7 +49,7 @@ pub struct Framing {
 
 impl Transport {
     /// Every transport, by its name in scenario files.
-    pub const ALL: [(&str, Self); 7] = [
+    pub const ALL: [(&str, Self); 8] = [
         ("rocev2", Self::Rocev2),
         ("rocev1", Self::Rocev1),
         ("infiniband", Self::Infiniband),
@@ -54,6 +57,7 @@ impl Transport {
         ("iwarp", Self::Iwarp),
         ("tcp", Self::Tcp),
         ("efa", Self::Efa),
+        ("scheduled-ethernet", Self::ScheduledEthernet),
     ];
 
     /// Its name in scenario files.
@@ -69,7 +73,8 @@ impl Transport {
         const ETHERNET_GAP: u64 = 20;
         let (header, gap, ack) = match self {
             // IPv4 20, UDP 8, BTH 12, ICRC 4 (InfiniBand specification, annex A17); ACK: AETH 4.
-            Self::Rocev2 => (ETHERNET + 44, ETHERNET_GAP, ETHERNET + 48),
+            // Scheduled Ethernet is that between NICs and leaves.
+            Self::Rocev2 | Self::ScheduledEthernet => (ETHERNET + 44, ETHERNET_GAP, ETHERNET + 48),
             // GRH 40, BTH 12, ICRC 4 (InfiniBand specification, annex A16); ACK: AETH 4.
             Self::Rocev1 => (ETHERNET + 56, ETHERNET_GAP, ETHERNET + 60),
             // LRH 8, BTH 12, ICRC 4, VCRC 2 (InfiniBand specification, volume 1); ACK: AETH 4.
@@ -134,6 +139,65 @@ impl Ranged for GatewayConfig {
     }
 }
 
+/// A scheduled fabric.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ScheduledConfig {
+    /// Whether leaves hold packets until the port that they will leave by grants credit, and cut
+    /// them to cells that take all links of the fabric.
+    pub enabled: bool,
+    /// The most of a packet that a cell carries.
+    pub cell: Bytes,
+    /// What a cell carries besides.
+    pub cell_header: Bytes,
+    /// The most that one credit allows.
+    pub credit: Bytes,
+    /// What chips take from a request until its credit, besides the cables both ways.
+    pub latency: Span,
+    /// How much of what a port has granted may not have been sent on; without it, what it sends
+    /// in twice the time that the farthest packet takes through the fabric, and 64 KiB.
+    pub window: Option<Bytes>,
+}
+
+impl Default for ScheduledConfig {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            // Assumed, both: usual for cells, and not published for Jericho 3-AI and Ramon 3.
+            cell: Bytes::new(256),
+            cell_header: Bytes::new(8),
+            // Illustrative: a packet. SLX-OS, for older chips, says at most 1,024 bytes.
+            credit: Bytes::from_kib(4),
+            // Assumed.
+            latency: Span::from_ns(500),
+            window: None,
+        }
+    }
+}
+
+impl Ranged for ScheduledConfig {
+    fn ranges(&self, check: &mut Ranges) {
+        check.within("cell", self.cell, [Bytes::new(64), Bytes::from_kib(16)]);
+        check.at_most("cell_header", self.cell_header, Bytes::new(64));
+        check.within("credit", self.credit, [Bytes::new(64), Bytes::from_mib(1)]);
+        check.at_most("latency", self.latency, Span::from_ms(1_000));
+        if let Some(window) = self.window {
+            check.within("window", window, [Bytes::from_kib(1), Bytes::from_mib(1_024)]);
+        }
+    }
+}
+
+impl ScheduledConfig {
+    /// The share of a link inside the fabric that is payload, with packets of so much of it and the
+    /// headers of RoCE: cells follow each other without gaps.
+    pub fn efficiency(&self, payload: Bytes) -> f64 {
+        let header = Transport::ScheduledEthernet.framing().header;
+        let cells = (payload + header).get().div_ceil(self.cell.get().max(1));
+        let all = (payload + header).as_f64() + cells as f64 * self.cell_header.as_f64();
+        payload.as_f64() / all
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,5 +211,8 @@ mod tests {
         assert!((share(Transport::Infiniband) - 4096.0 / 4122.0).abs() < 1e-12);
         assert!(Transport::ALL.iter().all(|(_, transport)| share(*transport) > 0.96));
         assert_eq!(Transport::Uec.name(), "uec");
+        // Seventeen cells with eight bytes each, and no gap.
+        let cells = ScheduledConfig::default().efficiency(Bytes::from_kib(4));
+        assert!((cells - 4096.0 / 4294.0).abs() < 1e-12);
     }
 }

@@ -335,6 +335,11 @@ fn labels(transfers: &Transfers) -> Vec<Option<LabelId>> {
                     name(connection, op.label);
                 }
             }
+            OpKind::Together { messages } => {
+                for &(connection, _) in transfers.messages(messages) {
+                    name(connection, op.label);
+                }
+            }
             OpKind::Wait { .. } => {}
         }
     }

@@ -9,7 +9,7 @@
 use fabric::{Fabric, LinkId};
 use traffic::queue_pairs::nic_loads;
 use traffic::{ConnectionId, Finding, LinkUse, OpId, OpKind, OpTimes, Outcome, Replay, Transfers};
-use units::{Id, IdVec, Span, Time};
+use units::{Bytes, Id, IdVec, Span, Time};
 
 use crate::capacity;
 use crate::paths::{Lay, Paths};
@@ -83,29 +83,40 @@ impl Undisturbed<'_, '_> {
     /// How long an operation takes to its end at the receiver, and from there back.
     fn duration(&mut self, op: OpId) -> Result<(Span, Span), String> {
         let transfers = self.transfers;
-        let Settings { flow, wire, .. } = self.settings;
         match &transfers.ops()[op].kind {
             OpKind::Wait { span } => Ok((*span, Span::ZERO)),
-            OpKind::Send { connection, bytes } => {
-                let ends = &transfers.connections()[*connection];
-                let moving = self.moving(&[*connection], bytes.as_f64())?;
-                if ends.from == ends.to {
-                    return Ok((flow.protocol_latency, Span::ZERO));
+            OpKind::Send { connection, bytes } => self.message(*connection, *bytes),
+            // Each as if it were alone, as where they are written one by one.
+            OpKind::Together { messages } => {
+                let mut last = Span::ZERO;
+                for &(connection, bytes) in transfers.messages(messages) {
+                    last = last.max(self.message(connection, bytes)?.0);
                 }
-                let nics = wire.nic_latency * self.paths.nics(ends) as u64;
-                let wires = Span::from_secs_f64(self.lay.delay);
-                let packet = bytes.as_f64().min(wire.packet.as_f64());
-                let moving = moving.max(self.window_s(*connection, bytes.as_f64()));
-                let forward = Span::from_secs_f64(moving + packet * self.lay.per_byte);
-                // The receiving NIC acknowledges before its software knows.
-                let back = wires.saturating_sub(nics / 2);
-                Ok((flow.protocol_latency + forward + wires + nics, back))
+                Ok((last, Span::ZERO))
             }
             OpKind::Coupled { edges, bytes, fill } => {
                 let moving = self.moving(transfers.coupled(edges), bytes.as_f64())?;
                 Ok((Span::from_secs_f64(moving) + *fill, Span::ZERO))
             }
         }
+    }
+
+    /// How long a message takes, and its acknowledgement.
+    fn message(&mut self, connection: ConnectionId, bytes: Bytes) -> Result<(Span, Span), String> {
+        let Settings { flow, wire, .. } = self.settings;
+        let ends = &self.transfers.connections()[connection];
+        let moving = self.moving(&[connection], bytes.as_f64())?;
+        if ends.from == ends.to {
+            return Ok((flow.protocol_latency, Span::ZERO));
+        }
+        let nics = wire.nic_latency * self.paths.nics(ends) as u64;
+        let wires = Span::from_secs_f64(self.lay.delay);
+        let packet = bytes.as_f64().min(wire.packet.as_f64());
+        let moving = moving.max(self.window_s(connection, bytes.as_f64()));
+        let forward = Span::from_secs_f64(moving + packet * self.lay.per_byte);
+        // The receiving NIC acknowledges before its software knows.
+        let back = wires.saturating_sub(nics / 2);
+        Ok((flow.protocol_latency + forward + wires + nics, back))
     }
 
     /// How long the window of a connection's queue pairs makes its bytes take.
@@ -130,7 +141,7 @@ impl Undisturbed<'_, '_> {
         self.paths.clear(&mut self.lay);
         for &edge in edges {
             let ends = &self.transfers.connections()[edge];
-            let message = units::Bytes::new(bytes as u64);
+            let message = Bytes::new(bytes as u64);
             let laid = self.paths.add_all(edge, ends, message, &mut self.lay);
             laid.map_err(|no_path| no_path.describe(self.paths.fabric()))?;
         }

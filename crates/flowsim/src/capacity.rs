@@ -36,6 +36,12 @@ pub(crate) fn capacities(
             false => health.rate(fabric, link).bytes_per_s() * share(fabric.class(link).kind),
         })
         .collect();
+    if let Some(scheduled) = fabric.scheduled() {
+        let share = scheduled.efficiency(wire.packet) / wire.efficiency;
+        for link in fabric.links().ids().filter(|link| fabric.carries_cells(*link)) {
+            capacities[link.index()] *= share;
+        }
+    }
     if let Some(parts) = &settings.parts {
         change_transports(fabric, settings, parts, &mut capacities);
     }

@@ -78,7 +78,7 @@ fn at_precision(
     };
     let queue_pairs: u64 = transfers.connections().iter().map(pairs).sum();
     let (mut messages, mut edges, mut least, mut most) = (0_u64, 0_u64, u64::MAX, 0_u64);
-    let mut at_once = 0_u64;
+    let (mut at_once, mut together) = (0_u64, 0_u64);
     for op in transfers.ops().ids() {
         match &transfers.ops()[op].kind {
             OpKind::Send { bytes, .. } => {
@@ -87,15 +87,21 @@ fn at_precision(
                 (least, most) = (least.min(bytes.get()), most.max(bytes.get()));
             }
             OpKind::Coupled { edges: range, .. } => edges += u64::from(range.end - range.start),
+            OpKind::Together { messages: of } => {
+                for (_, bytes) in transfers.messages(of) {
+                    together += 1;
+                    (least, most) = (least.min(bytes.get()), most.max(bytes.get()));
+                }
+            }
             OpKind::Wait { .. } => {}
         }
     }
-    let events = transfers.ops().len() as u64 + messages;
+    let events = transfers.ops().len() as u64 + messages + together;
     let reach = REACH * (1e-3 / precision.max(1e-12)).sqrt();
     let change = CHANGE_S * (1.0 + (fabric.links().len() as f64 / NEAR_LINKS).min(3.0));
     let changed = (CHANGED * at_once as f64).min(reach);
     let spread = if least < most { changed * change } else { 0.0 };
-    let seconds = queue_pairs as f64 * OPEN_S + messages as f64 * (MESSAGE_S + spread);
+    let seconds = queue_pairs as f64 * OPEN_S + (messages + together) as f64 * (MESSAGE_S + spread);
     let hops = 2 * (1 + fabric.tiers().len() as u64).min(4);
     let memory = fabric.links().len() as u64 * 400
         + queue_pairs * (72 + 28 * hops)

@@ -38,7 +38,8 @@
 //! # Map of the modules, in reading order
 //!
 //! * [`settings`]: what a run can be told.
-//! * [`simulation`]: the run: operations start, flows share the links, links fail.
+//! * [`simulation`]: the run: operations start, flows share the links, links fail, what they lose
+//!   is sent again.
 //! * [`paths`]: which links each connection takes.
 //! * [`max_min`]: fair rates, kept up to date; stands alone.
 //! * [`progress`]: who finishes next; one clock for each link.
@@ -69,7 +70,7 @@ pub mod series;
 pub mod settings;
 pub mod simulation;
 
-pub use settings::{Background, FlowConfig, QueuePairRates, Receiver, Settings, Wire};
+pub use settings::{Background, FlowConfig, QueuePairRates, Receiver, Resend, Settings, Wire};
 pub use simulation::{Accuracy, Run, simulate, simulate_until};
 
 use fabric::Fabric;

@@ -184,6 +184,11 @@ impl<'a> Paths<'a> {
                         bytes[connection.index()] += more.get();
                     }
                 }
+                OpKind::Together { messages } => {
+                    for (connection, more) in transfers.messages(messages) {
+                        bytes[connection.index()] += more.get();
+                    }
+                }
                 OpKind::Wait { .. } => {}
             }
         }
@@ -475,11 +480,15 @@ impl<'a> Paths<'a> {
             *delay += parts.gateway.latency.as_secs_f64();
         }
         let Delays { cable, byte } = self.delays[class.index()];
-        *delay += cable;
+        *delay += cable + self.fabric.credit_wait(link).as_secs_f64();
         if !is_first {
             let from = self.fabric.nodes()[from];
             if from.kind == NodeKind::Switch {
                 *delay += self.latencies[usize::from(from.tier)];
+            }
+            // The cells of a packet take all links at once.
+            if self.fabric.carries_cells(link) {
+                return;
             }
             *per_byte += match self.routes.health().has_slow_links() {
                 true => 1.0 / self.routes.health().rate(self.fabric, link).bytes_per_s(),

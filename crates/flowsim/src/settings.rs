@@ -141,6 +141,15 @@ pub struct Background {
     pub end: Time,
 }
 
+/// How queue pairs send again what a fault has lost.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Resend {
+    /// How long they wait for an answer.
+    pub timeout: Span,
+    /// Timeouts without progress after which they give up.
+    pub retries: u32,
+}
+
 /// All settings of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
@@ -157,9 +166,9 @@ pub struct Settings {
     /// A queue pair that moves nothing for so long gives up, and its communicator with it; without
     /// this, it waits for ever.
     pub give_up: Option<Span>,
-    /// Queue pairs send again what a fault has lost. Flows lose nothing, and say so where a fault
-    /// stops some.
-    pub resends: bool,
+    /// How queue pairs send again what a fault has lost; without it they go on as soon as they have
+    /// a way.
+    pub resend: Option<Resend>,
     /// What parts of the fabric speak, where not all speak alike.
     pub parts: Option<Parts>,
     /// Traffic that shares the links.

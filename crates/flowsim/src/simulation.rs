@@ -12,8 +12,11 @@
 //!
 //! A link that fails carries nothing at once; after the time that switches take to notice, all
 //! queue pairs are walked again and those with another way move there with what they have left.
+//! What was on its way is lost, and a queue pair that has sent all it had goes on when its timer
+//! says so ([`losses`]).
 
 mod changes;
+mod losses;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -51,6 +54,8 @@ enum Event {
     Planned,
     /// Background traffic begins or ends.
     Background(u32),
+    /// A queue pair has waited for an answer long enough, and sends again.
+    Resend,
     /// Something may have moved nothing for as long as its retries last.
     GiveUp,
     /// What an operation waited for is done.
@@ -112,6 +117,18 @@ struct Running {
     flow: FlowId,
     begun: f64,
     bytes: f64,
+}
+
+/// Something that waits until it sends again what was lost.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    /// Since when nothing has arrived.
+    since: f64,
+    /// How many times its timer was over.
+    tries: u32,
+    /// At what rate it goes on sending as long as it has something that it has not sent yet, in
+    /// bytes per second.
+    rate: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -206,11 +223,17 @@ struct Simulation<'a, 'b> {
     stranded: Vec<Carrier>,
     /// What moves nothing, and since when.
     stalled: BTreeMap<Carrier, f64>,
-    /// What flows leave out of faults has been told.
-    reported_no_loss: bool,
+    /// What waits for a timer because a fault has lost what it had sent.
+    held: BTreeMap<Carrier, Held>,
+    /// When whose timer is over, in bits of seconds.
+    timers: BinaryHeap<Reverse<(u64, Carrier)>>,
+    /// That packets were lost has been told.
+    told_of_losses: bool,
     /// By connection, what it had to send: measurements that no plan has followed yet.
     known: VecDeque<Vec<u64>>,
     health: Health,
+    /// Some link is down.
+    is_hurt: bool,
     /// What NICs have to do for their queue pairs.
     loads: Vec<NicLoad>,
     link_bytes: Vec<f64>,
@@ -268,9 +291,12 @@ impl<'a, 'b> Simulation<'a, 'b> {
             background: vec![None; settings.background.len()],
             stranded: Vec::new(),
             stalled: BTreeMap::new(),
-            reported_no_loss: false,
+            held: BTreeMap::new(),
+            timers: BinaryHeap::new(),
+            told_of_losses: false,
             known: VecDeque::new(),
             health,
+            is_hurt: false,
             loads,
             link_bytes: vec![0.0; fabric.links().len()],
             series: Series::new(settings.flow.points as usize, fabric.links().len()),
@@ -374,6 +400,7 @@ impl<'a, 'b> Simulation<'a, 'b> {
             Event::Converged => self.converged(),
             Event::Planned => self.planned(),
             Event::Background(number) => self.background(number as usize),
+            Event::Resend => self.resend(),
             Event::GiveUp => self.give_up(),
             Event::Ready(op) => self.start(op),
             Event::Measured => self.measured(),
@@ -403,6 +430,16 @@ impl<'a, 'b> Simulation<'a, 'b> {
                 self.finish(op, self.now + fill.as_secs_f64(), 0.0);
             }
             OpKind::Send { connection, bytes } => self.send(op, *connection, *bytes),
+            OpKind::Together { messages } => {
+                for &(connection, bytes) in transfers.messages(messages) {
+                    if bytes != Bytes::ZERO && !self.crosses_no_link(connection) {
+                        self.send(op, connection, bytes);
+                    }
+                }
+                if self.ops[op].parts == 0 {
+                    self.finish(op, self.now + protocol, 0.0);
+                }
+            }
             OpKind::Coupled { edges, bytes, .. } => match transfers.coupled(edges) {
                 [connection] if self.moves_apart(*connection) => {
                     self.send_apart(op, *connection, *bytes);
@@ -447,14 +484,14 @@ impl<'a, 'b> Simulation<'a, 'b> {
         let config = &self.settings.routing;
         let pairs = self.paths.queue_pairs(connection).max(1) as u64;
         if pairs == 1 || splits {
-            self.ops[op].parts = 1;
+            self.ops[op].parts += 1;
             self.enqueue_message(first, op, bytes.as_f64());
             return;
         }
         let chunk = config.chunk.get().max(1);
         let messages = bytes.get().div_ceil(chunk);
         let used = messages.min(pairs);
-        self.ops[op].parts = used as u32;
+        self.ops[op].parts += used as u32;
         let turn = u64::from(self.turns[connection]);
         for at in 0..used {
             // The last message is shorter; it falls on the lane of the last turn.
@@ -542,6 +579,11 @@ impl<'a, 'b> Simulation<'a, 'b> {
             }
         }
         let flow = self.lanes[lane as usize].flow.expect("it has just been laid");
+        if self.is_cut(flow) {
+            self.lanes[lane as usize].flow = None;
+            self.hold(Carrier::Lane(lane));
+            return;
+        }
         self.network.start(flow);
         self.progress.begin(flow, bytes, &self.network);
     }
@@ -665,6 +707,11 @@ impl<'a, 'b> Simulation<'a, 'b> {
     }
 
     fn begin_coupled(&mut self, op: OpId, flow: FlowId, bytes: f64) {
+        if self.is_cut(flow) {
+            self.left.insert(op, bytes);
+            self.hold(Carrier::Coupled(op));
+            return;
+        }
         self.coupled.insert(op, Running { flow, begun: self.now, bytes });
         self.network.start(flow);
         self.progress.begin(flow, bytes, &self.network);
@@ -693,8 +740,13 @@ impl<'a, 'b> Simulation<'a, 'b> {
         if self.outcome.findings.iter().rev().take(64).all(|finding| finding.text != text) {
             self.outcome.findings.push(Finding { at: time(self.now), text });
         }
-        self.stranded.push(who);
-        self.note_stall(who, self.now);
+        match self.settings.resend {
+            Some(_) => self.hold(who),
+            None => {
+                self.stranded.push(who);
+                self.note_stall(who, self.now);
+            }
+        }
     }
 
     fn flow_finished(&mut self, flow: FlowId) {

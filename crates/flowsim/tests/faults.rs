@@ -6,8 +6,8 @@ use common::{arrivals, connect, leaf_spine, messages, plain};
 use fabric::Fabric;
 use fabric::fault::{FaultConfig, FaultKind, Faults};
 use fabric::routing::{Policy, RoutingConfig};
-use flowsim::{Settings, run, simulate};
-use traffic::{Connection, OpKind, Transfers};
+use flowsim::{Resend, Settings, run, simulate};
+use traffic::{Connection, OpKind, Outcome, Transfers};
 use units::{Bytes, Rate, Span, Time};
 
 fn faults(fabric: &Fabric, list: &[(&str, FaultKind, u64, Option<u64>)]) -> Faults {
@@ -128,6 +128,48 @@ fn a_channel_without_a_way_goes_on_with_what_is_left() {
         (ends[0] - 410e-6).abs() < 1e-9 && ends[0] == ends[2] && ends[2] == ends[3],
         "{ends:?}"
     );
+}
+
+/// Oracle, by hand: what a fault lost is sent again when nobody has answered for a millisecond, at
+/// the first timer that finds a way; a sender that still sends when there is a way again is told of
+/// what is missing and goes on at once; retries end.
+#[test]
+fn what_is_lost_is_sent_again_when_its_timer_says_so() {
+    let fabric = leaf_spine(2, 1, 1);
+    let alone = messages(&fabric, &[(0, 1)], 1_250_000);
+    let ends = |transfers: &Transfers, lasting: Option<u64>, retries: u32| {
+        let list = [("leaf 0 - spine 0", FaultKind::LinkDown, 40, lasting)];
+        let resend = Some(Resend { timeout: Span::from_ms(1), retries });
+        let settings = Settings { resend, ..settings(faults(&fabric, &list), 10) };
+        run(&fabric, transfers, &settings)
+    };
+    let near = |outcome: &Outcome, us: f64| {
+        let got = *arrivals(outcome).last().unwrap();
+        assert!((got - 1e-6 * us).abs() < 1e-9, "{got} {us}");
+    };
+    // 40 us sent, 60 us to go and 1.9 on the way. By 100 us all is sent.
+    near(&ends(&alone, Some(100), 7), 1_000.0 + 40.0 + 60.0 + 1.9);
+    near(&ends(&alone, Some(2_500), 7), 3_000.0 + 40.0 + 60.0 + 1.9);
+    // Back at 60, noticed at 70.
+    near(&ends(&alone, Some(20), 7), 70.0 + 60.0 + 1.9);
+    let none = ends(&alone, Some(2_500), 2);
+    assert_eq!(none.completed(), 0);
+    assert!(none.findings.iter().any(|one| one.text.contains("after 3 timeouts")), "{none:?}");
+    // A message that begins while the link is down, before and after that is noticed.
+    for begins in [45, 55] {
+        let mut late = Transfers::new();
+        let label = late.label("late");
+        let wait = late.add(OpKind::Wait { span: Span::from_us(begins) }, label, &[]);
+        let connection = connect(&mut late, &fabric, 0, 1);
+        late.send(connection, Bytes::new(1_250_000), label, &[wait]);
+        near(&ends(&late, Some(500), 7), begins as f64 + 1_000.0 + 100.0 + 1.9);
+    }
+    // A folded channel holds little: it waits for the timer however short the fault is.
+    let mut channel = Transfers::new();
+    let label = channel.label("channel");
+    let edges = [(0, 1), (1, 0)].map(|(from, to)| connect(&mut channel, &fabric, from, to));
+    channel.couple(&edges, Bytes::new(1_250_000), Span::ZERO, label, &[]);
+    near(&ends(&channel, Some(20), 7), 1_000.0 + 40.0 + 60.0);
 }
 
 /// Oracle: a link at a tenth of its rate, a receiver at a quarter.

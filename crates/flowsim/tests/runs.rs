@@ -5,7 +5,7 @@ mod common;
 use common::{RATE, arrivals, connect, leaf_spine, messages, plain};
 use fabric::routing::{Policy, QueuePairUse, RoutingConfig};
 use flowsim::{Background, Receiver, Settings, Wire, run, simulate};
-use traffic::{OpKind, Transfers};
+use traffic::{OpId, OpKind, Transfers};
 use units::{Bytes, Id, Rate, Span, Time};
 
 fn close(measured: f64, expected: f64) {
@@ -275,4 +275,36 @@ fn a_run_ends_when_somebody_stops_it() {
     let stopped = run(true);
     assert!(stopped.ops[message].is_none() && stopped.stopped_at.is_some());
     assert!(stopped.findings[0].text.contains("1 operations did not finish"));
+}
+
+/// Property: messages that are listed and sent by one operation take as long as each by its own
+/// operation, and what does not begin together is not listed.
+#[test]
+fn messages_of_a_folded_exchange_are_messages() {
+    let fabric = leaf_spine(2, 4, 2);
+    let mut transfers = Transfers::new();
+    let label = transfers.label("exchange");
+    let wait = |span| OpKind::Wait { span };
+    let start = transfers.add(wait(Span::from_us(3)), label, &[]);
+    let pairs = [(0, 4), (0, 5), (1, 4), (2, 6), (3, 4)];
+    let sends: Vec<_> = (1..)
+        .zip(pairs)
+        .map(|(size, (from, to))| {
+            let connection = connect(&mut transfers, &fabric, from, to);
+            transfers.send(connection, Bytes::new(100_000 * size), label, &[start])
+        })
+        .collect();
+    let end = transfers.add(wait(Span::ZERO), label, &sends);
+    let body = start.index() + 1..end.index();
+    let messages = transfers.gather(body.clone(), start).expect("they begin together");
+    assert_eq!(transfers.messages(&messages).len(), pairs.len());
+    let bytes = transfers.total_bytes();
+    let anew = transfers.add(wait(Span::from_us(3)), label, &[end]);
+    let together = transfers.add(OpKind::Together { messages }, label, &[anew]);
+    assert_eq!(transfers.total_bytes(), 2 * bytes);
+    let outcome = run(&fabric, &transfers, &plain());
+    let over = |op: OpId| outcome.ops[op].unwrap().received;
+    let (first, second) = (over(end), over(together).since(over(end)));
+    assert!((first.as_secs_f64() - second.as_secs_f64()).abs() < 1e-11, "{first:?} {second:?}");
+    assert_eq!(transfers.gather(body.start..together.index() + 1, start), None);
 }

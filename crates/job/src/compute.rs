@@ -68,7 +68,32 @@ pub enum Kernel {
     Memory(Memory),
 }
 
+/// What holds a kernel up.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum KernelKind {
+    /// The matrix units, in products.
+    Product,
+    /// The matrix units and what lies between, in attention.
+    Attention,
+    /// The memory.
+    Memory,
+}
+
+impl KernelKind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Product, Self::Attention, Self::Memory];
+}
+
 impl Kernel {
+    /// What holds it up.
+    pub fn kind(&self) -> KernelKind {
+        match self {
+            Self::Gemm(_) | Self::BatchedGemm(_) | Self::GroupedGemm(_) => KernelKind::Product,
+            Self::Attention(_) => KernelKind::Attention,
+            Self::Memory(_) => KernelKind::Memory,
+        }
+    }
+
     /// Operations of the matrix units.
     pub fn flops(&self) -> f64 {
         match self {

@@ -121,6 +121,11 @@ impl JobConfig {
             idle.key("parallel.stage_split", "there is no pipeline", used_by);
             idle.key("parallel.order", "there is no pipeline", used_by);
         }
+        let vocab = model.map_or(0, |model| model.vocab);
+        if parallel.vocab_multiple.is_some() && parallel.padded(vocab) == vocab {
+            let why = format!("the vocabulary of {vocab} needs no padding");
+            idle.key("parallel.vocab_multiple", &why, "a vocabulary that does not divide by it");
+        }
         if self.placement.policy == Policy::TopologyAware {
             let why = "a topology-aware placement numbers ranks by itself";
             idle.key("parallel.order", why, "job.placement=linear");

@@ -63,6 +63,10 @@ pub struct ParallelConfig {
     /// they divide and nothing but embedding and head comes on top, as Megatron-LM does by itself;
     /// else balanced, for then somebody had to choose.
     pub stage_split: Option<StageSplit>,
+    /// Rows of embedding and head are padded to a multiple of tp times this. Left out, 128, the
+    /// default of Megatron-LM's `make_vocab_size_divisible_by`, which NeMo and Megatron-DeepSpeed
+    /// share; where weights are gathered layer by layer 1, as PyTorch's FSDP pads nothing.
+    pub vocab_multiple: Option<u64>,
     /// The type of the main gradients: microbatches are added up in it, and it is reduced.
     pub gradients: GradientType,
     /// When gradients are reduced. Left out, it is the sharding's own habit.
@@ -95,6 +99,7 @@ impl Default for ParallelConfig {
             order: RankOrder::TpCpPpDp,
             stage_layers: None,
             stage_split: None,
+            vocab_multiple: None,
             // Megatron-LM reduces in fp32 for bf16 models (`accumulate_allreduce_grads_in_fp32`).
             gradients: GradientType::Fp32,
             reduction: None,
@@ -102,6 +107,18 @@ impl Default for ParallelConfig {
             // Megatron-LM's usual flags: overlap_grad_reduce, overlap_param_gather, p2p overlap.
             overlap: vec![Axis::Dp, Axis::Pp],
         }
+    }
+}
+
+/// Nobody pads to more.
+pub const MOST_VOCAB_MULTIPLE: u64 = 1 << 16;
+
+impl ParallelConfig {
+    /// Rows that embedding and head have for a vocabulary, all tensor ranks together.
+    pub fn padded(&self, vocab: u64) -> u64 {
+        let usual = if self.sharding.gathers_by_layer() { 1 } else { 128 };
+        let multiple = self.vocab_multiple.unwrap_or(usual).min(MOST_VOCAB_MULTIPLE);
+        vocab.next_multiple_of((self.tp * multiple).max(1))
     }
 }
 

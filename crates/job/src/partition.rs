@@ -4,7 +4,8 @@
 //! embedding, the last one the head and the multi-token-prediction layers. Tensor parallelism
 //! cuts matrices but not norms, routers, output biases and the down-projections of latent
 //! attention, which every rank of a tensor group holds whole (as Megatron-LM does); expert
-//! parallelism cuts the routed experts. Embeddings are padded so that they divide.
+//! parallelism cuts the routed experts. Embeddings and heads are padded, so that they divide and
+//! their products have whole tiles (`parallel.vocab_multiple`).
 
 use std::ops::Range;
 
@@ -85,7 +86,7 @@ impl Job {
 
     /// Rows of the embedding on one rank.
     pub fn vocab_held(&self) -> u64 {
-        self.model.vocab.div_ceil(self.layout.tp)
+        self.parallel.padded(self.model.vocab) / self.layout.tp
     }
 
     /// Tokens of one microbatch on one rank: a sequence is cut by context parallelism.
@@ -312,6 +313,7 @@ mod tests {
     use crate::resolve::{Site, resolve};
 
     fn job(name: &str, parallel: ParallelConfig, schedule: Schedule) -> Job {
+        let parallel = ParallelConfig { vocab_multiple: Some(1), ..parallel };
         let config = JobConfig {
             model: ModelChoice::Named(name.to_owned()),
             parallel,

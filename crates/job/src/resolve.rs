@@ -12,7 +12,9 @@ use crate::config::{
     Optimizer, Precision, RoutingLimit,
 };
 use crate::model::{Experts, Mlp, Model, Recomputed};
-use crate::parallel::{Layout, ParallelConfig, Reduction, Sharding, StageSplit};
+use crate::parallel::{
+    Layout, MOST_VOCAB_MULTIPLE, ParallelConfig, Reduction, Sharding, StageSplit,
+};
 use crate::schedule::Schedule;
 use crate::stages;
 
@@ -168,7 +170,8 @@ impl Check {
 
 /// Zeros, which nothing below could divide by.
 fn degrees(check: &mut Check, config: &JobConfig) {
-    let ParallelConfig { tp, cp, pp, vpp, dp, ep, etp, shard_group, .. } = &config.parallel;
+    let ParallelConfig { tp, cp, pp, vpp, dp, ep, etp, shard_group, vocab_multiple, .. } =
+        &config.parallel;
     let all = [
         ("gpus", config.gpus.unwrap_or(1)),
         ("parallel.tp", *tp),
@@ -179,6 +182,7 @@ fn degrees(check: &mut Check, config: &JobConfig) {
         ("parallel.ep", *ep),
         ("parallel.etp", etp.unwrap_or(1)),
         ("parallel.shard_group", shard_group.unwrap_or(1)),
+        ("parallel.vocab_multiple", vocab_multiple.unwrap_or(1)),
         ("batch.sequences", config.batch.sequences),
         ("batch.micro", config.batch.micro),
         ("batch.length", config.batch.length),
@@ -196,6 +200,10 @@ fn degrees(check: &mut Check, config: &JobConfig) {
              are too many to simulate; {LEAST_BUCKET} or more would fit"
         );
         check.wrong("parallel.bucket", message);
+    }
+    if let Some(multiple) = vocab_multiple.filter(|multiple| MOST_VOCAB_MULTIPLE < *multiple) {
+        let message = format!("is {multiple}; the most is {MOST_VOCAB_MULTIPLE}");
+        check.wrong("parallel.vocab_multiple", message);
     }
     // So that no product below can overflow.
     let degrees = [*tp, *cp, *pp, *vpp, dp.unwrap_or(1)];

@@ -333,7 +333,9 @@ fn read(
                 stands_for.insert(op, before);
                 continue;
             }
-            OpKind::Coupled { .. } => return Err("a folded channel has no messages".to_owned()),
+            OpKind::Coupled { .. } | OpKind::Together { .. } => {
+                return Err("a folded collective has no messages".to_owned());
+            }
         };
         let ends = transfers.connections()[connection];
         let rank = |node: NodeId| rank_of.get(&node).copied();

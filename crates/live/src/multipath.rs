@@ -112,7 +112,7 @@ pub(crate) fn settle(
     findings: &mut Vec<String>,
 ) -> Result<(), Failure> {
     let routing = &mut settings.routing;
-    if routing.policy != Policy::Ecmp || routing.hash == HashFields::FiveTupleQpn {
+    if routing.policy != Policy::Ecmp || routing.hash.sees_queue_pairs() {
         return Err(Failure::Usage(format!(
             "Linux routes by ecmp and does not know queue pair numbers; {} with its hash needs \
              --on switch",

@@ -228,6 +228,8 @@ pub struct Run {
     pub global_batch_size: Option<u64>,
     /// Samples per second: the median of what it printed.
     pub samples_per_s: Option<f64>,
+    /// The last of these: often the mean of the whole run.
+    pub last_samples_per_s: Option<f64>,
     /// How often it printed that.
     pub throughput_lines: u64,
     /// The file.
@@ -399,8 +401,6 @@ pub struct Communicator {
     pub rings: Vec<Vec<u32>>,
     /// For each channel the parent of each rank in the tree, -1 at the root.
     pub trees: Vec<Vec<Option<i32>>>,
-    /// The axis of the job that the files say it is for (`dp`, `tp`, …).
-    pub axis: Option<String>,
 }
 
 /// A connection of two NICs.
@@ -785,12 +785,27 @@ pub struct Trace {
     pub kernels: u64,
     /// Of them, those that communicate.
     pub collectives: u64,
+    /// Calls of collectives on the host.
+    pub calls: u64,
     /// Time in which something computes.
     pub compute_s: f64,
     /// Time in which something communicates.
     pub communication_s: f64,
     /// Of that, time in which nothing computes.
     pub exposed_s: f64,
+    /// What the time in which something computes is spent on.
+    pub computing: KernelTimes,
+}
+
+/// Time in which kernels of a kind run; two at once count for both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct KernelTimes {
+    /// Products of matrices.
+    pub product_s: f64,
+    /// Attention.
+    pub attention_s: f64,
+    /// All others: their time is the bytes that they move.
+    pub memory_s: f64,
 }
 
 /// What one rank does, as its execution trace says.
@@ -870,4 +885,8 @@ pub struct Step {
     pub communication_s: Option<f64>,
     /// Of that, collectives that nothing hides.
     pub exposed_s: Option<f64>,
+    /// What computes, by kind, where kernels have names.
+    pub kernels: Option<KernelTimes>,
+    /// Collectives of process groups by their names: all of the time, and what nothing hides.
+    pub groups: BTreeMap<String, [f64; 2]>,
 }

@@ -9,7 +9,7 @@ pub use stragglers::Straggler;
 pub(crate) use stragglers::list as straggler_list;
 
 use crate::capture::Wire;
-use crate::counter::CounterRow;
+use crate::counter::{CounterRow, PortRates};
 use crate::observed::{
     Benchmark, FabricFile, Finding, Host, Kind, Neighbour, NetLines, Observed, Packets, Run,
     Source, Step, Times, Trace,
@@ -36,6 +36,9 @@ pub struct Summary {
     pub initialised: Vec<Initialised>,
     /// Queue pairs that files name, each end counted once.
     pub queue_pairs: u64,
+    /// The payload of a full packet on those queue pairs, if all have the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtu_bytes: Option<u32>,
     /// Collectives by kind and size.
     pub collectives: Vec<CollectiveSummary>,
     /// What they put on the network, by kind.
@@ -79,6 +82,9 @@ pub struct Summary {
     /// Counters, with differences where they came more than once.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<CounterRow>,
+    /// What ports of NICs send over time, where counters come with times.
+    #[serde(skip)]
+    pub port_rates: Vec<PortRates>,
     /// What looks wrong, the worst first.
     pub findings: Vec<Finding>,
 }
@@ -100,6 +106,8 @@ pub struct ClusterSummary {
     pub gpus: Vec<String>,
     /// NICs that connections go through, by name.
     pub nics_used: Vec<String>,
+    /// The most NICs that connections of one server go through, if any say so.
+    pub nics_per_node: Option<u32>,
     /// All NICs that are listed or used.
     pub nics: Vec<NicSummary>,
     /// What connections between servers go through.
@@ -130,6 +138,9 @@ pub struct NicSummary {
     pub link: String,
     /// Lines of connections that go through it.
     pub used: u64,
+    /// Megabits per second, where the library says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed_mbps: Option<u64>,
 }
 
 /// A group of ranks that talk to each other.
@@ -139,6 +150,9 @@ pub struct CommunicatorSummary {
     pub id: String,
     /// How many ranks it has.
     pub ranks: u32,
+    /// Their numbers in the job, in their order in the group, where files say them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<u32>,
     /// How many of them wrote something.
     pub seen: u32,
     /// Servers that it spans, if that is said or seen.
@@ -261,6 +275,7 @@ impl Summary {
             communicators: observed.communicators.iter().map(communicator).collect(),
             initialised: initialised(observed),
             queue_pairs: queue_pairs(observed),
+            mtu_bytes: mtu_bytes(observed),
             load: load::of(&collectives),
             collectives,
             choices: choices(observed),
@@ -276,6 +291,7 @@ impl Summary {
             neighbours: observed.neighbours.clone(),
             fabrics: observed.fabrics.clone(),
             counters: crate::counter::rows(&observed.counters).0,
+            port_rates: crate::counter::port_rates(&observed.counters),
             findings: crate::doctor::findings(observed, &cluster),
             cluster,
         }
@@ -302,6 +318,8 @@ fn cluster(observed: &Observed) -> ClusterSummary {
     let gpus = |host: &&Host| host.gpus.len().max(host.benchmark_gpus.len());
     let gpus_per_node = hosts.values().map(gpus).max().filter(|gpus| 0 < *gpus);
     let nics = nics(&hosts);
+    let through = |host: &&Host| host.nics.iter().filter(|nic| 0 < nic.used).count();
+    let nics_per_node = hosts.values().map(through).max().filter(|nics| 0 < *nics);
     let used: BTreeSet<&NicSummary> = nics.iter().filter(|nic| 0 < nic.used).collect();
     let mut versions: Vec<&(String, String)> = facts.libraries.keys().collect();
     versions.sort_by_key(|(_, version)| std::cmp::Reverse(parts(version)));
@@ -313,6 +331,7 @@ fn cluster(observed: &Observed) -> ClusterSummary {
         gpus_per_node: gpus_per_node.and_then(|gpus| u32::try_from(gpus).ok()),
         gpus: facts.gpu_names.iter().cloned().collect(),
         nics_used: used.iter().map(|nic| nic.name.clone()).collect(),
+        nics_per_node: nics_per_node.and_then(|nics| u32::try_from(nics).ok()),
         transport: transport(observed, &used),
         library: first.map(|(library, _)| library.clone()),
         version: first.map(|(_, version)| version.clone()),
@@ -362,6 +381,7 @@ fn nics(hosts: &BTreeMap<&str, &Host>) -> Vec<NicSummary> {
             entry.link.clone_from(&nic.link);
         }
         entry.used += nic.used;
+        entry.speed_mbps = entry.speed_mbps.or(nic.speed_mbps);
     }
     all.into_values().collect()
 }
@@ -378,6 +398,11 @@ fn transport(observed: &Observed, used: &BTreeSet<&NicSummary>) -> Option<String
         _ => "",
     };
     let mut kinds: BTreeSet<&str> = used.iter().map(of).filter(|kind| !kind.is_empty()).collect();
+    // Only RoCE's queue pairs have an index among GIDs.
+    let has_gids = observed.queue_pairs.iter().any(|pair| pair.gid_index.is_some());
+    if kinds.is_empty() && has_gids {
+        kinds.insert("RoCE");
+    }
     if kinds.is_empty() {
         let names = observed.cluster.transports.keys();
         kinds.extend(names.filter_map(|name| name.strip_prefix("NET/")));
@@ -398,6 +423,7 @@ fn communicator(of: &crate::observed::Communicator) -> CommunicatorSummary {
     CommunicatorSummary {
         id: of.id.clone(),
         ranks: of.size,
+        members: of.members.clone(),
         seen: count(of.seen.len()),
         nodes: of.nodes.or((0 < seen).then_some(seen)),
         channels: of.channels,
@@ -413,6 +439,12 @@ fn queue_pairs(observed: &Observed) -> u64 {
     let ends: BTreeSet<(&str, u32)> =
         pairs.clone().filter(captured).map(|pair| (pair.host.as_str(), pair.number)).collect();
     (pairs.filter(|pair| pair.packets == 0).count() + ends.len()) as u64
+}
+
+fn mtu_bytes(observed: &Observed) -> Option<u32> {
+    let sizes = observed.queue_pairs.iter().filter_map(|pair| pair.mtu_bytes);
+    let sizes: BTreeSet<u32> = sizes.collect();
+    sizes.first().copied().filter(|_| sizes.len() == 1)
 }
 
 fn initialised(observed: &Observed) -> Vec<Initialised> {

@@ -166,7 +166,9 @@ fn packets_that_were_cut_still_count() {
         let has_sixth = u64::from(74 <= snap);
         assert_eq!((packets.data, packets.bytes), (6 + has_sixth, 6 * 1024 + 5 * has_sixth));
         assert_eq!((packets.cnps, packets.pauses), (1, 2), "{snap}");
-        assert!(0 < summary.capture.expect("packets").truncated);
+        let wire = summary.capture.expect("packets");
+        assert!(0 < wire.truncated);
+        assert_eq!(wire.icrc_wrong, 0, "{snap}");
     }
 }
 

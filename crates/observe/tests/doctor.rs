@@ -93,6 +93,15 @@ fn an_undisturbed_log_has_no_findings() {
 #[test]
 fn each_disturbance_of_a_log_is_found_alone() {
     let base = Log::default;
+    let warn = "node0:100:100 [0] socket.cc:545 NCCL WARN Net : Connection closed by remote peer\n";
+    let abort = "node0:100:100 [0] NCCL INFO comm 0xa0 rank 0 nranks 4 cudaDev 0 busId b000 - \
+                 Abort COMPLETE\n";
+    let differs = "node0:100:100 [0] NCCL INFO NCCL_BUFFSIZE set by environment to 4194304.\n\
+                   node1:100:100 [0] NCCL INFO NCCL_BUFFSIZE set by environment to 8388608.\n";
+    let slower = "node0:100:100 [0] NCCL INFO NET/IB : Made virtual device [0] name=mlx5_0 \
+                  speed=400000 ndevs=1\n\
+                  node0:100:100 [0] NCCL INFO NET/IB : Made virtual device [1] name=mlx5_1 \
+                  speed=200000 ndevs=1\n";
     let far = "node0:100:100 [0] NCCL INFO NET/IB : GPU Direct RDMA Disabled for GPU 0 / HCA 0 \
                (distance 7 > 4)\n";
     let cases = [
@@ -105,6 +114,10 @@ fn each_disturbance_of_a_log_is_found_alone() {
         ("versions_differ", Log { version: ["2.27.7", "2.26.2"], ..base() }),
         ("traffic_class", Log { class: ["106", "0"], ..base() }),
         ("pcie_distance", Log { more: far, ..base() }),
+        ("warnings", Log { more: warn, ..base() }),
+        ("abort", Log { more: abort, ..base() }),
+        ("environment_differs", Log { more: differs, ..base() }),
+        ("unequal_rates", Log { more: slower, ..base() }),
     ];
     for (code, log) in cases {
         assert_eq!(codes(log.text().as_bytes()), [code], "{code}");
@@ -200,6 +213,69 @@ fn each_disturbance_of_a_capture_is_found_alone() {
     classes[3].class = 0;
     assert_eq!(codes(&capture(&classes, 0)), ["traffic_class"]);
     assert_eq!(codes(&capture(&flows(), 50)), ["retransmissions"]);
+    // The last byte of the first packet of the second file block is of its check.
+    let mut damaged = capture(&flows(), 0);
+    let length = u32::from_le_bytes(damaged[32..36].try_into().expect("four bytes")) as usize;
+    damaged[40 + length - 1] ^= 1;
+    assert_eq!(codes(&damaged), ["icrc_wrong"]);
+}
+
+/// A frame of IEEE 802.1Qbb for class 3 from a station.
+fn pause(station: u8, quanta: u16) -> Vec<u8> {
+    let mut frame = vec![1, 0x80, 0xc2, 0, 0, 1, 2, 0, 0, 0, 0, station, 0x88, 8, 1, 1, 0, 8];
+    for class in 0..8 {
+        frame.extend(if class == 3 { quanta } else { 0 }.to_be_bytes());
+    }
+    frame.resize(60, 0);
+    frame
+}
+
+#[test]
+fn one_station_that_pauses_is_found() {
+    let file = |stations: &[u8]| {
+        let mut file = capture(&flows(), 0);
+        for station in stations {
+            let frame = pause(*station, 0xffff);
+            for word in [2, 0, frame.len() as u32, frame.len() as u32] {
+                file.extend(word.to_le_bytes());
+            }
+            file.extend(frame);
+        }
+        file
+    };
+    let even: Vec<u8> = (0..40).map(|at| at % 4).collect();
+    assert_eq!(codes(&file(&even)), Vec::<&str>::new());
+    assert_eq!(codes(&file(&[7; 40])), ["pauses_concentrated"]);
+}
+
+#[test]
+fn queues_that_the_watchdog_calls_stormed_are_found() {
+    let table = |status: &str| {
+        format!(
+            "       QUEUE       STATUS    STORM DETECTED/RESTORED    TX OK/DROP    RX OK/DROP\n\
+             ------------  -----------  -------------------------  ------------  ------------\n\
+             Ethernet0:3  operational                        0/0           0/0           0/0\n\
+             Ethernet4:3  {status:>11}                        1/0     100/300       100/300\n"
+        )
+    };
+    assert_eq!(codes(table("operational").as_bytes()), Vec::<&str>::new());
+    assert_eq!(codes(table("stormed").as_bytes()), ["pfc_storm"]);
+}
+
+#[test]
+fn wrong_results_are_found() {
+    let table = |wrong: u32| {
+        format!(
+            "# nThread 1 nGpus 1 minBytes 1024 maxBytes 1024\n\
+             # size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n \
+             1024 256 float sum -1 10.0 0.1 0.1 {wrong} 10.0 0.1 0.1 {wrong}\n\
+             # Out of bounds values : {wrong} {}\n\
+             # Avg bus bandwidth    : 0.1\n",
+            if wrong == 0 { "OK" } else { "FAILED" }
+        )
+    };
+    assert_eq!(codes(table(0).as_bytes()), Vec::<&str>::new());
+    assert_eq!(codes(table(7).as_bytes()), ["wrong_results"]);
 }
 
 #[test]

@@ -50,18 +50,22 @@ fn a_trace_says_sizes_times_and_what_is_exposed() {
 
 #[test]
 fn ranks_of_one_job_are_counted_once_and_the_last_is_found() {
-    let mut observed = Observed::default();
-    for rank in 0..4 {
-        // Rank 2 comes last: it spends the least time in each.
-        let length = if rank == 2 { 100.0 } else { 400.0 };
-        let events: Vec<String> = (0..10)
-            .map(|at| kernel("ncclDevKernel_AllReduce", f64::from(at) * 1e3, length, REDUCE))
-            .collect();
-        let text = trace(rank, &events);
-        let watch = observe::Watch::default();
-        observe::input::unpack("it", None, Box::new(text.as_bytes()), &watch, &mut observed);
-    }
-    let summary = Summary::of(&observed);
+    let of = |slow: u32| {
+        let mut observed = Observed::default();
+        for rank in 0..4 {
+            // Who comes last spends the least time in each.
+            let length = if rank == slow { 100.0 } else { 400.0 };
+            let events: Vec<String> = (0..10)
+                .map(|at| kernel("ncclDevKernel_AllReduce", f64::from(at) * 1e3, length, REDUCE))
+                .collect();
+            let text = trace(rank, &events);
+            let watch = observe::Watch::default();
+            observe::input::unpack("it", None, Box::new(text.as_bytes()), &watch, &mut observed);
+        }
+        Summary::of(&observed)
+    };
+    assert_eq!(of(9).findings, Vec::new());
+    let summary = of(2);
     assert_eq!(summary.collectives[0].count, 10);
     assert_eq!((summary.stragglers[0].rank, summary.stragglers[0].last), (2, 10));
     assert!((summary.stragglers[0].late_us - 300.0).abs() < 1e-9);

@@ -73,6 +73,11 @@ fn rings(fabric: &Fabric, collective: Collective, groups: usize, bytes: Bytes) -
 }
 
 fn fat_tree(k: u32, hosts: u64) -> Fabric {
+    fat_tree_of(k, hosts, [Span::from_us(1); 3])
+}
+
+/// A fat tree whose cables take so long, from the host up.
+fn fat_tree_of(k: u32, hosts: u64, delays: [Span; 3]) -> Fabric {
     let cluster = ClusterConfig {
         gpus: Some(hosts),
         gpus_per_node: 1,
@@ -83,7 +88,7 @@ fn fat_tree(k: u32, hosts: u64) -> Fabric {
     let config = FabricConfig {
         topology: TopologyKind::FatTree,
         k: Some(k),
-        links: vec![cable(Span::from_us(1)); 3],
+        links: delays.map(cable).to_vec(),
         leaf: tier.clone(),
         spine: tier.clone(),
         core: tier,
@@ -182,8 +187,12 @@ fn scenario(name: &str) -> (Fabric, Transfers) {
             let transfers = sends(&fabric, pairs, 1 << 20);
             (fabric, transfers)
         }
-        "ring-64" => {
-            let fabric = fat_tree(8, 64);
+        "ring-64" | "ring-64-cables" | "ring-64-4" => {
+            let fabric = if name == "ring-64-cables" {
+                fat_tree_of(8, 64, [15_000, 151_500, 505_000].map(Span::from_ps))
+            } else {
+                fat_tree(8, 64)
+            };
             let transfers = rings(&fabric, Collective::AllReduce, 1, Bytes::from_mib(256));
             (fabric, transfers)
         }
@@ -215,6 +224,7 @@ fn settings(name: &str) -> Settings {
             let base = hpcc::Config::ns3(line, Span::ZERO);
             settings.congestion = CcConfig::Hpcc(hpcc::Config { base_rtt: None, ..base });
         }
+        "ring-64-4" => settings.routing.qps = 4,
         "dp-128-none" => {
             settings.congestion = CcConfig::None(none::Config {});
             settings.ecn.enabled = false;

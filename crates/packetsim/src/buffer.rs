@@ -19,6 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Id, Ranged, Ranges, Rate, Span};
 
+use crate::ids::{Maybe, SwitchId};
 use crate::limits::{PORT_BYTES, QUEUE_BYTES};
 use crate::packet::Class;
 use crate::port::Port;
@@ -258,8 +259,20 @@ pub(crate) struct Switch {
     pub worked_off: u64,
     /// The outgoing links.
     pub ports: Vec<LinkId>,
-    /// The incoming links.
+    /// The incoming links, and how soon what happens at their other ends is felt.
     pub inputs: Vec<LinkId>,
+    pub cables: Vec<Cable>,
+}
+
+/// An incoming link of a switch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cable {
+    /// The switch that it comes from, if it does.
+    pub from: Maybe<SwitchId>,
+    /// Until a packet from there has arrived and been looked up.
+    pub delay: u64,
+    /// Until a pause frame has arrived.
+    pub pause_delay: u64,
 }
 
 /// What becomes of a packet that arrives at a switch.
@@ -311,6 +324,7 @@ impl Switch {
             at_edge: false,
             worked_off: 0,
             inputs,
+            cables: Vec::new(),
             ports,
         }
     }
@@ -362,7 +376,7 @@ impl Switch {
     /// Gives it back, when the switch pauses nobody: then nothing is in headroom.
     #[inline]
     pub(crate) fn discharge(&mut self, from: &mut Port, class: Class, size: u32) {
-        debug_assert!(from.classes[class].over == 0, "somebody is paused");
+        debug_assert!(from.over[class] == 0, "somebody is paused");
         let used = &mut from.used[class.lane()];
         self.charged -= u64::from(size);
         self.shared -= u64::from(used.saturating_sub(self.reserved).min(size));
@@ -383,7 +397,7 @@ impl Switch {
     pub(crate) fn admit(&mut self, from: &mut Port, class: Class, size: u32) -> Admission {
         let threshold = self.threshold();
         let shared_by_port = u64::from(from.used[class.lane()].saturating_sub(self.reserved));
-        let fits = from.classes[class].over + size <= from.headroom;
+        let fits = from.over[class] + size <= from.headroom;
         let used = from.used[class.lane()] + size;
         if !fits && self.reserved < used && threshold < shared_by_port + u64::from(size) {
             return Admission::Dropped;
@@ -392,7 +406,7 @@ impl Switch {
         if used <= self.reserved {
             from.used[class.lane()] = used;
         } else if threshold < u64::from(used - self.reserved) {
-            from.classes[class].over += size;
+            from.over[class] += size;
         } else {
             from.used[class.lane()] = used;
             self.shared += u64::from(size.min(used - self.reserved));
@@ -406,13 +420,13 @@ impl Switch {
     fn should_pause(&self, from: &Port, class: Class) -> bool {
         let shared_by_port = u64::from(from.used[class.lane()].saturating_sub(self.reserved));
         // Its reserve is its own, even where nothing is left to share.
-        0 < from.classes[class].over || (0 < shared_by_port && self.threshold() <= shared_by_port)
+        0 < from.over[class] || (0 < shared_by_port && self.threshold() <= shared_by_port)
     }
 
     /// Whether a paused sender may go on.
     pub(crate) fn may_resume(&self, from: &Port, class: Class, xon_below: u64) -> bool {
         let shared_by_port = u64::from(from.used[class.lane()].saturating_sub(self.reserved));
-        from.classes[class].over == 0
+        from.over[class] == 0
             && (shared_by_port == 0 || shared_by_port + xon_below <= self.threshold())
     }
 
@@ -420,8 +434,8 @@ impl Switch {
     #[inline]
     pub(crate) fn release(&mut self, from: &mut Port, class: Class, size: u32) {
         self.charged -= u64::from(size);
-        let over = from.classes[class].over.min(size);
-        from.classes[class].over -= over;
+        let over = from.over[class].min(size);
+        from.over[class] -= over;
         let rest = size - over;
         let shared = rest.min(from.used[class.lane()].saturating_sub(self.reserved));
         self.shared -= u64::from(shared);
@@ -455,7 +469,6 @@ mod tests {
     use units::Length;
 
     use super::*;
-    use crate::ids::{Maybe, SwitchId};
     use crate::packet::DATA;
 
     /// Oracle: by hand from the formula: two MTUs, 905 quanta of 64 bytes, and 2 x 5 m of cable at
@@ -491,7 +504,7 @@ mod tests {
                     let at = random.below(4) as usize;
                     let size = 64 + random.below(4_100) as u32;
                     // Headroom in use means that somebody is paused, and then nothing is calm.
-                    switch.alert = ports.iter().any(|port| 0 < port.classes[DATA].over);
+                    switch.alert = ports.iter().any(|port| 0 < port.over[DATA]);
                     let calm = switch.is_calm();
                     let taken = switch.admit(&mut ports[at], DATA, size);
                     assert!(!calm || taken == Admission::Taken, "seed {seed}: {taken:?}");
@@ -508,7 +521,7 @@ mod tests {
                 switch.release(&mut ports[at], DATA, size);
             }
             assert_eq!((switch.shared, switch.charged), (0, 0));
-            assert!(ports.iter().all(|port| port.used[0] == 0 && port.classes[DATA].over == 0));
+            assert!(ports.iter().all(|port| port.used[0] == 0 && port.over[DATA] == 0));
         }
     }
 }

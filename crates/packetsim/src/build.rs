@@ -10,7 +10,7 @@ use traffic::{OpKind, Transfers};
 use units::{Bytes, Id, IdVec, Rate, Span, Time};
 
 use crate::admission::{AdmissionConfig, AdmissionPolicy, GrantLedger};
-use crate::buffer::{BufferConfig, PfcConfig, Switch};
+use crate::buffer::{BufferConfig, Cable, MarkWhen, PfcConfig, Switch};
 use crate::calendar::Calendar;
 use crate::cc::Circumstances;
 use crate::clocks::Clocks;
@@ -18,6 +18,7 @@ use crate::credits::Credits;
 use crate::entropy::{Entropy, Way};
 use crate::exchange::Part;
 use crate::faults::{LinkFault, pauses};
+use crate::forward::Sorter;
 use crate::ids::{Maybe, PairId, Raw, SenderId, SwitchId};
 use crate::light_acks::LightAcks;
 use crate::limits::{self, Refusal};
@@ -31,6 +32,7 @@ use crate::planes::{self, Planes};
 use crate::port::{LaneCount, NOWHERE, Port};
 use crate::repetition::Repetition;
 use crate::ring::Slab;
+use crate::scheduled::Schedule;
 use crate::sending::MOST_REPORTED;
 use crate::settings::{ControlClass, Forwarding, LinkRetry, Overflow, Settings};
 use crate::simulation::{
@@ -59,6 +61,7 @@ pub(crate) fn build<'a>(
     limits::check_delays(&ports)?;
     let switches = switches(fabric, settings, faults, &sizes, &mut ports)?;
     let credits = Credits::new(&settings.credits, &ports, sizes.largest())?;
+    let schedule = Schedule::new(&settings.scheduled, &sizes)?;
     let network = Network::new(fabric, transfers, settings);
     limits::check_messages(&network, transfers, settings, &sizes)?;
     limits::check_ports(fabric, &network, settings)?;
@@ -96,6 +99,7 @@ pub(crate) fn build<'a>(
         lane_pauses: vec![LanePause::default(); links * settings.credits.lanes()],
         lane_counts: vec![LaneCount::default(); links * settings.credits.lanes()],
         credits,
+        schedule,
         troubles: vec![LinkFault::None; if faults.is_empty() { 0 } else { links }].into(),
         damage: if 0.0 < settings.loss || !faults.is_empty() {
             damage(settings, links)
@@ -111,6 +115,9 @@ pub(crate) fn build<'a>(
         known: 0,
         in_far_end: false,
         incoming: Vec::new(),
+        sorter: Sorter::new(links),
+        felt: Vec::new(),
+        by_output: false,
         candidates: Vec::new(),
         announced: Vec::new(),
     };
@@ -144,6 +151,7 @@ pub(crate) fn build<'a>(
     simulation.time.clocks = clocks(&simulation);
     simulation.time.calendar = calendar(&simulation);
     lay_paths(&mut simulation)?;
+    simulation.net.by_output = goes_by_output(&simulation);
     simulation.net.longest = longest_in_use(&simulation.net);
     simulation.repetition = Repetition::new(&simulation);
     simulation.steady = Steady::new(&simulation);
@@ -192,6 +200,20 @@ fn are_long(ports: &IdVec<LinkId, Port>, sizes: &Sizes, faults: &Faults) -> bool
         let time = rate.time_to_send(largest).as_ps();
         u64::from(u32::MAX) <= (3 * port.delay).saturating_add(time)
     })
+}
+
+/// Whether what one output of a calm switch does is nothing to the others, and all of a packet's
+/// next link is known from its path.
+fn goes_by_output(simulation: &Simulation<'_>) -> bool {
+    let (input, net) = (&simulation.input, &simulation.net);
+    !net.credits.are_counted()
+        && !net.network.chooses_on_the_way()
+        && !net.wires.is_tagged()
+        && net.damage.is_empty()
+        && !input.aggregates
+        && input.rules.lanes == 1
+        && input.rules.control_share == 0
+        && input.rules.mark_when == MarkWhen::Dequeue
 }
 
 /// The longest delay of a link that somebody uses.
@@ -331,6 +353,7 @@ fn rules(settings: &Settings, faults: &Faults) -> Rules {
         slow_hosts: settings.nic.host_rate().is_some() || faults.all().iter().any(pauses),
         light_acks: settings.packet.forward == Forward::Bounded
             && settings.packet.clock == Clock::Picosecond
+            && !settings.scheduled.enabled
             && settings.loss == 0.0
             && faults.is_empty(),
         header_bytes: 64,
@@ -411,6 +434,7 @@ fn classes(settings: &Settings) -> [Class; PURPOSES] {
     classes[Purpose::Data as usize] = DATA;
     classes[Purpose::Grant as usize] = place(settings.switch.grants);
     classes[Purpose::Trimmed as usize] = CONTROL;
+    classes[Purpose::Cell as usize] = DATA;
     classes
 }
 
@@ -581,9 +605,15 @@ fn switches(
         // Its own pauses and credits need nothing but the cable.
         let felt = |link: &LinkId| ports[*link].delay - ports[*link].latency;
         switch.reach = switch.ports.iter().map(felt).min().unwrap_or(0);
+        let cable = |link: &LinkId| {
+            let Port { switch, delay, latency, .. } = ports[*link];
+            Cable { from: switch, delay, pause_delay: delay - latency }
+        };
+        switch.cables = switch.inputs.iter().map(cable).collect();
         switch.margin = switch.inputs.iter().map(arrives).sum();
         let explicit = settings.packet.clock == Clock::Nanosecond;
         let explicit = explicit || settings.switch.link_retry == LinkRetry::On;
+        let explicit = explicit || settings.scheduled.enabled;
         switch.eventful = u32::from(explicit || switch.lookahead == 0);
     }
     Ok(switches)

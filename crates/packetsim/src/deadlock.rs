@@ -92,6 +92,12 @@ impl Simulation<'_> {
                 }
             }
         }
+        for (from, class, port) in self.net.schedule.waiting(&self.net.queued) {
+            let lane = self.lane_number(from, class);
+            if self.is_paused(lane) {
+                waits.entry(lane).or_default().insert(self.lane_number(port, class));
+            }
+        }
         waits
     }
 

@@ -64,6 +64,8 @@ pub fn estimate(fabric: &Fabric, transfers: &Transfers, settings: &Settings) -> 
     };
     let acks = crossings / u64::from(settings.nic.ack_every.max(1));
     let events = packet_hops + acks + packets + transfers.ops().len() as u64;
+    // A request, credits and the pieces of packets, each an event where others look ahead.
+    let events = if settings.scheduled.enabled { 5 * events } else { events };
     // A port, a wire of 64 packets and dice; a queue pair with both halves and both paths.
     let pairs = network.keys.len() as u64 * 900 + (4 << 20);
     let ports = |links: usize| links as u64 * (256 + 64 * 20 + 96);

@@ -108,6 +108,7 @@ impl Simulation<'_> {
                 let link = self.input.fabric.ports(node)[at];
                 Class::all().for_each(|class| self.drain_queue(link, class));
             }
+            self.drain_voqs(node);
         }
     }
 

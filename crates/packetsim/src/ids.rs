@@ -17,6 +17,8 @@ units::id!(
     SenderId,
     /// A server with its NICs, or all servers of one scale-up network.
     StationId,
+    /// What waits at one leaf of a scheduled fabric for one of its ports, in one class.
+    VoqId,
 );
 
 /// An id as the number in a packed record, and back.

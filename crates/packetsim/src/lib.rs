@@ -21,19 +21,19 @@
 //! * [`calendar`]: what is going to happen, in order.
 //! * [`packet`], [`ring`], [`port`], [`buffer`], [`pair`]: the kinds of state.
 //! * [`transmit`], [`switching`], [`sending`], [`receiving`]: what happens to them.
-//! * [`batch`], [`stations`]: how switches and NICs run ahead of the clock; [`clocks`]: how far;
+//! * [`batch`], [`forward`], [`stations`]: how switches and NICs run ahead of the clock; [`clocks`]: how far;
 //!   [`reading`]: how their memory is in the cache in time.
 //! * [`threads`], [`parts`], [`exchange`]: one run on several threads, each with a part of the
 //!   network.
-//! * [`repetition`], [`chains`]: what repeats itself is not simulated again; [`light_acks`]:
-//!   acknowledgements that take no links; [`steady`]: time in which rates stay as they are.
+//! * [`repetition`]: what repeats itself is not simulated again; [`light_acks`]: acknowledgements
+//!   that take no links; [`steady`]: time in which rates stay as they are.
 //! * [`measure`], [`tap`], [`estimate`]: what happened over time; the packets themselves; what a
 //!   run will cost.
 //! * [`faults`]: what goes wrong at given times; [`deadlock`]: why a pause does not end.
 //! * [`paths`], [`entropy`], [`planes`], [`build`]: the way to the first instant.
-//! * [`credits`], [`trimming`]: what else a switch does instead of pausing or dropping.
+//! * [`credits`], [`trimming`], [`scheduled`]: what else switches do with what has no room.
 //! * [`aggregation`]: switches that end queue pairs and begin them.
-//! * [`transports`]: which settings make RoCE, InfiniBand, Ultra Ethernet, iWARP and TCP.
+//! * [`transports`]: which settings make RoCE, InfiniBand, Ultra Ethernet and the others.
 //! * [`cc`]: congestion control, one file for each algorithm.
 //! * [`nic`], [`lanes`], [`admission`], [`stamps`]: settings of NICs, clear-to-send, hop stamps.
 //!
@@ -52,7 +52,6 @@ pub mod buffer;
 mod build;
 mod calendar;
 pub mod cc;
-mod chains;
 mod clocks;
 pub mod credits;
 mod datagrams;
@@ -61,6 +60,7 @@ mod entropy;
 pub mod estimate;
 mod exchange;
 mod faults;
+mod forward;
 mod ids;
 mod lanes;
 mod light_acks;
@@ -78,6 +78,7 @@ mod reading;
 mod receiving;
 mod repetition;
 mod ring;
+pub mod scheduled;
 mod sending;
 pub mod settings;
 mod simulation;

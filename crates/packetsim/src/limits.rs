@@ -8,7 +8,7 @@
 
 use fabric::routing::{QueuePairUse, RoutingConfig};
 use fabric::{Fabric, LinkId, NodeKind};
-use traffic::{OpKind, Transfers};
+use traffic::{Op, OpKind, Transfers};
 use units::{Bytes, Id, IdVec, OutOfRange, Ranges, Span};
 
 use crate::cc::Circumstances;
@@ -267,7 +267,8 @@ pub(crate) fn check_input(
     transfers: &Transfers,
     settings: &Settings,
 ) -> Result<(), Refusal> {
-    if transfers.ops().iter().any(|op| matches!(op.kind, OpKind::Coupled { .. })) {
+    let is_folded = |op: &Op| matches!(op.kind, OpKind::Coupled { .. } | OpKind::Together { .. });
+    if transfers.ops().iter().any(is_folded) {
         return Err(Refusal::Coupled);
     }
     let found = Ranges::of("network", settings);
@@ -348,7 +349,7 @@ pub(crate) fn check_messages(
                 PACKETS.check(*count)?;
                 messages = messages.saturating_add(pieces.min(pairs));
             }
-            OpKind::Coupled { .. } => return Err(Refusal::Coupled),
+            OpKind::Coupled { .. } | OpKind::Together { .. } => return Err(Refusal::Coupled),
         }
     }
     MESSAGES.check(messages)

@@ -185,7 +185,7 @@ pub struct HopWaits {
 impl HopWaits {
     fn of(&mut self, purpose: Purpose) -> &mut Histogram {
         match purpose {
-            Purpose::Data => &mut self.data,
+            Purpose::Data | Purpose::Cell => &mut self.data,
             Purpose::Notification => &mut self.notification,
             Purpose::Grant => &mut self.clearance,
             Purpose::Ack | Purpose::Nak | Purpose::Trimmed | Purpose::Pause => {
@@ -336,7 +336,7 @@ impl Simulation<'_> {
         let data = &port.classes[Class::of_lane(lane)];
         let sample = LinkSample {
             data: Bytes::new(u64::from(data.queued)),
-            data_drops: data.drops,
+            data_drops: port.drops[Class::of_lane(lane)],
             paused: Span::from_ps(self.paused_for(link, lane)),
             ..LinkSample::default()
         };
@@ -352,7 +352,7 @@ impl Simulation<'_> {
         let others = of_lanes.iter().skip(1);
         LinkSample {
             control: Bytes::new(u64::from(port.classes[CONTROL].queued)),
-            control_drops: port.classes[CONTROL].drops,
+            control_drops: port.drops[CONTROL],
             sent: port.bytes - others.clone().map(|lane| lane.bytes).sum::<u64>(),
             marks: port.marks - others.map(|lane| lane.marks).sum::<u32>(),
             ..sample
@@ -369,7 +369,7 @@ impl Simulation<'_> {
             Purpose::Ack => recorder.recording.round_trip.add(ago),
             Purpose::Notification => recorder.recording.notification.add(ago),
             Purpose::Grant => recorder.recording.clearance.add(ago),
-            Purpose::Nak | Purpose::Trimmed | Purpose::Pause => {}
+            Purpose::Nak | Purpose::Trimmed | Purpose::Pause | Purpose::Cell => {}
         }
     }
 

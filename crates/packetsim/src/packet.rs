@@ -135,9 +135,11 @@ pub(crate) enum Purpose {
     Pause = 5,
     /// The headers of a data packet whose payload a switch has cut off.
     Trimmed = 6,
+    /// Cells of a packet that crosses a scheduled fabric; `route` is the number of the crossing.
+    Cell = 7,
 }
 
-pub(crate) const PURPOSES: usize = 7;
+pub(crate) const PURPOSES: usize = 8;
 
 /// Met congestion on its way (CE), or acknowledges a packet that did.
 pub(crate) const MARKED: u8 = 1;

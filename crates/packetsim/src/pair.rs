@@ -153,6 +153,27 @@ impl Pair {
         asks
     }
 
+    /// The next packet of its message has been sent, which so much payload goes before; returns
+    /// the operation of another message that it turns to.
+    #[inline]
+    pub(crate) fn advance(
+        &mut self,
+        messages: &[Message],
+        before: u64,
+        payload: u32,
+    ) -> Option<OpId> {
+        self.next += 1;
+        self.sent_bytes = before + u64::from(payload);
+        let message = &messages[self.sending as usize];
+        if self.next < message.end() {
+            return None;
+        }
+        self.sending = message.next;
+        let next = messages.get(message.next as usize)?;
+        self.posted = next.posted;
+        Some(next.op)
+    }
+
     /// Whether anything is left to be sent that has been granted.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {

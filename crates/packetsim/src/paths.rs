@@ -178,13 +178,24 @@ impl Network {
             Some(home) => out.extend_from_slice(towards_leaf(fabric, at, home.ordinal)),
             None => {
                 let to = self.keys[pair].0.to;
-                if let Some(known) = self.known.get(&(at, to)) {
-                    out.extend_from_slice(known);
-                } else {
-                    self.routes.next_hops(fabric, at, to, out);
-                    self.known.insert((at, to), out.as_slice().into());
-                }
+                self.list_links(fabric, at, to, out);
             }
+        }
+    }
+
+    /// Writes down the links that lead on from a node to a NIC.
+    pub(crate) fn list_links(
+        &mut self,
+        fabric: &Fabric,
+        at: NodeId,
+        to: NodeId,
+        out: &mut Vec<LinkId>,
+    ) {
+        if let Some(known) = self.known.get(&(at, to)) {
+            out.extend_from_slice(known);
+        } else {
+            self.routes.next_hops(fabric, at, to, out);
+            self.known.insert((at, to), out.as_slice().into());
         }
     }
 

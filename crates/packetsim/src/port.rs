@@ -50,21 +50,25 @@ pub(crate) struct Port {
     pub peak: u32,
     /// The switch that it leads to, if it does.
     pub into: Maybe<SwitchId>,
-    /// Rank of "free again" among the events of its instant.
-    pub free_ticket: u32,
-    /// What waits here, by class.
-    pub classes: ByClass<Queue>,
-
     /// The switch that it leaves, if it does.
     pub switch: Maybe<SwitchId>,
+    /// Rank of "free again" among the events of its instant.
+    pub free_ticket: u32,
+    /// Packets marked on leaving.
+    pub marks: u32,
+    /// What waits here, by class: control and the first lane of data belong to the second line.
+    pub classes: ByClass<Queue>,
+
+    /// At the far end: charged to headroom, by class.
+    pub over: ByClass<u32>,
+    /// Packets that found no room here, by class.
+    pub drops: ByClass<u32>,
     /// At the far end: kept for what arrives after a pause was sent.
     pub headroom: u32,
     /// At the far end: classes whose sender, this port, has been asked to pause.
     pub pausing: u8,
     /// It leads out of the part of the network that this thread handles.
     pub leaves: bool,
-    /// Packets marked on leaving.
-    pub marks: u32,
     /// The part of the delay that the next node takes to look a packet up.
     pub latency: u64,
     /// Where the weighted classes stand: bytes that each may still send in this round.
@@ -82,10 +86,6 @@ pub(crate) struct Queue {
     pub queue: Ring,
     /// Their bytes.
     pub queued: u32,
-    /// At the far end: charged to headroom.
-    pub over: u32,
-    /// Packets that found no room here.
-    pub drops: u32,
 }
 
 /// No switch, no link, no message.
@@ -126,13 +126,15 @@ impl Port {
             queued: 0,
             peak: 0,
             into,
-            free_ticket: 0,
-            classes: Default::default(),
             switch,
+            free_ticket: 0,
+            marks: 0,
+            classes: Default::default(),
+            over: Default::default(),
+            drops: Default::default(),
             headroom: 0,
             pausing: 0,
             leaves: false,
-            marks: 0,
             latency,
             deficits: ByClass::default(),
             turn: CONTROL,
@@ -183,6 +185,16 @@ impl Port {
         self.turn = class;
         self.deficits[class] = allowances[class];
         class
+    }
+
+    /// When what waits here first arrives at the far end at the soonest, if nothing is on the wire
+    /// and nobody has looked yet, and its rank.
+    #[inline]
+    pub(crate) fn next_departure(&self) -> (u64, u32) {
+        match self.sendable() {
+            0 => (u64::MAX, 0),
+            _ => (self.free_at + self.delay, self.free_ticket),
+        }
     }
 
     /// What it writes on a packet that leaves so much behind.

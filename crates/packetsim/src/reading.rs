@@ -94,25 +94,29 @@ impl Simulation<'_> {
             let wire = self.net.ports[*link].wire;
             // Three packets share a line of the cache.
             for behind in (0..wire.len().min(24)).step_by(3) {
-                sum ^= u64::from(self.net.wires.at(wire.place(behind)).at);
+                let route = self.net.wires.at(wire.place(behind)).route as usize;
+                sum ^= u64::from(self.net.paths.get(route).copied().unwrap_or(0));
             }
         }
         black_box(sum);
     }
 
-    /// Reads where the packets go that have been listed.
-    pub(crate) fn read_outputs(&self, switch: SwitchId) {
-        if !self.input.is_large || self.net.incoming.len() < FEW {
+    /// Reads the outputs to which so many packets go.
+    pub(crate) fn read_outputs(
+        &self,
+        outputs: impl Iterator<Item = LinkId> + Clone,
+        packets: usize,
+    ) {
+        if !self.input.is_large || packets < FEW {
             return;
         }
-        let Switch { ports, .. } = &self.net.switches[switch];
         let mut sum = 0;
-        for link in ports {
-            let port = &self.net.ports[*link];
+        for link in outputs.clone() {
+            let port = &self.net.ports[link];
             sum ^= port.free_at ^ u64::from(port.queued);
         }
-        for link in ports {
-            let Port { wire, classes, .. } = &self.net.ports[*link];
+        for link in outputs {
+            let Port { wire, classes, .. } = &self.net.ports[link];
             sum ^= self.next_on(*wire);
             let queue = classes[DATA].queue;
             for behind in (0..queue.len().min(14)).step_by(2) {

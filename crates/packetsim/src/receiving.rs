@@ -43,6 +43,7 @@ impl Simulation<'_> {
             Purpose::Grant => self.grant_received(pair, &packet),
             Purpose::Trimmed => self.trimmed_received(pair, &packet),
             Purpose::Pause => unreachable!("pauses have their own event"),
+            Purpose::Cell => unreachable!("cells end in the fabric"),
         }
     }
 

@@ -5,10 +5,17 @@
 //! beats time: after each of its messages the run comes to a halt at a common instant, somewhat
 //! later than anybody has run ahead, and writes down what can be felt: packets and events by the
 //! time that is left to them, sequence numbers by how far they are ahead of what is acknowledged,
-//! operations by how far they are ahead of those that are over ([`Felt`]). If it has written the
-//! same before, and the operations go on as they did ([`crate::chains`]), the period between the
-//! two is repeated without being simulated: operations end one period later each time, counters
-//! grow by what they grew by, and everything that is under way is moved along.
+//! messages by how far they are ahead of those that are over ([`Felt`]). If it has written the
+//! same before, the period between the two is repeated without being simulated: messages end one
+//! period later each time, counters grow by what they grew by, and everything that is under way
+//! is moved along.
+//!
+//! Which operation a message belongs to is not felt, only the order in which the messages of a
+//! connection begin ([`Slot`]); nor is a message that waits behind others of its queue pair. So
+//! each repeated period is first walked through by its operations alone ([`Walk`]): what arrives
+//! lets others begin, which need not be those that began before. Whatever a queue pair turns to
+//! ([`Turn`]) must have been posted by then, and at the same time of the period if the queue pair
+//! waited for it.
 //!
 //! Not part of what is felt, and moved along too: sequence numbers themselves, counters,
 //! retransmission timeouts (they look up when something was last heard). Not part of it, and limits
@@ -21,11 +28,10 @@
 
 use std::collections::VecDeque;
 
-use traffic::{ConnectionId, Counters, OpId, OpKind, OpTimes};
-use units::{Id, IdVec, Span};
+use traffic::{ConnectionId, Counters, OpId, OpKind, OpTimes, Replay};
+use units::{Id, IdVec, Span, Time};
 
 use crate::calendar::{Entry, Event};
-use crate::chains::{Chains, Step};
 use crate::ids::{PairId, Raw};
 use crate::packet::{Clock, Forward, PATH_END, Packet};
 use crate::pair::Pair;
@@ -59,11 +65,18 @@ pub(crate) struct Repetition {
     messages: usize,
     /// When the state is written down next.
     pub look_at: u64,
-    chains: Option<Chains>,
+    /// The messages of each connection in the order in which they began.
+    begun: IdVec<ConnectionId, Vec<Begun>>,
+    /// The place of each message among them.
+    slots: IdVec<OpId, Slot>,
+    /// How many messages have begun.
+    order: u32,
     seen: VecDeque<Snapshot>,
-    /// Operations that arrived or were known to be over since the oldest of them.
+    /// Operations that arrived or were known to be over since the oldest of them, and messages that
+    /// queue pairs turned to.
     log: Vec<Step>,
-    /// How many operations of each connection are over.
+    turns: Vec<Turn>,
+    /// How many messages of each connection are over.
     over: IdVec<ConnectionId, u32>,
     /// Events until the state was last written down, and what it cost.
     last: (u64, u64),
@@ -77,14 +90,47 @@ pub(crate) struct Repetition {
     pub skipped: u64,
 }
 
+/// The how manieth of its connection's messages to begin one is.
+type Slot = u32;
+
+/// One that has not begun.
+const NOT_BEGUN: Slot = u32::MAX;
+
+/// A message that has begun.
+#[derive(Clone, Copy, Debug)]
+struct Begun {
+    op: OpId,
+    at: u64,
+    /// Among all messages.
+    order: u32,
+}
+
+/// Something that lets operations begin: a message arrives, or its sender knows that it has.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    op: OpId,
+    /// Its sender knows.
+    is_over: bool,
+    at: u64,
+}
+
+/// A queue pair turns to a message.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    op: OpId,
+    at: u64,
+    /// The message waited for its turn; else the queue pair, or nobody, waited for the message.
+    waited: bool,
+}
+
 /// A state.
 #[derive(Debug)]
 struct Snapshot {
     at: u64,
     felt: Vec<u64>,
     counts: Counts,
-    /// Where the log stood.
-    logged: usize,
+    /// Where the logs of steps and turns stood.
+    logged: [usize; 2],
 }
 
 /// What grows.
@@ -118,12 +164,33 @@ impl Repetition {
         self.jumps == 0 && self.patience <= self.looks
     }
 
+    /// Forgets all states.
+    fn forget(&mut self) {
+        self.seen.clear();
+        self.log.clear();
+        self.turns.clear();
+    }
+
+    /// Whether it matters what happens now: a state is known or will be.
+    #[inline]
+    fn keeps_log(&self) -> bool {
+        !self.seen.is_empty() || self.look_at != NEVER
+    }
+
+    fn begin(&mut self, connection: ConnectionId, op: OpId, at: u64) {
+        let slots = &mut self.begun[connection];
+        self.slots[op] = slots.len() as Slot;
+        slots.push(Begun { op, at, order: self.order });
+        self.order += 1;
+    }
+
     /// For a run, if it can repeat itself.
     pub(crate) fn new(simulation: &Simulation<'_>) -> Self {
         let (input, net) = (&simulation.input, &simulation.net);
         let is_simple = input.settings.packet.forward != Forward::Off
             && !simulation.time.stations.is_empty()
             && !net.credits.are_counted()
+            && !net.schedule.is_on
             && !net.wires.is_tagged()
             && !simulation.ends.entropy.is_used()
             && !net.network.chooses_on_the_way()
@@ -145,8 +212,10 @@ impl Repetition {
         let most = messages.ids().max_by_key(|at| (messages[*at], std::cmp::Reverse(at.index())));
         let beat = most.filter(|at| FEWEST <= messages[*at]);
         let most = most.map_or(0, |at| messages[at]);
-        let over = vec![0; messages.len()].into();
-        Self { beat, messages: most, over, ..Self::off() }
+        let (over, begun) =
+            (vec![0; messages.len()].into(), vec![Vec::new(); messages.len()].into());
+        let slots = vec![NOT_BEGUN; if beat.is_some() { input.transfers.ops().len() } else { 0 }];
+        Self { beat, messages: most, over, begun, slots: slots.into(), ..Self::off() }
     }
 }
 
@@ -175,13 +244,41 @@ impl Felt {
 }
 
 impl Simulation<'_> {
-    /// An operation has arrived, or is known to be over; those that may now begin are listed.
+    /// A message begins.
+    #[inline]
+    pub(crate) fn note_begin(&mut self, op: OpId) {
+        let OpKind::Send { connection, .. } = self.input.transfers.ops()[op].kind else { return };
+        if self.repetition.beat.is_some() {
+            let at = self.time.now;
+            self.repetition.begin(connection, op, at);
+            if !self.is_loose(connection) {
+                self.note_turn(op, false);
+            }
+        }
+    }
+
+    /// A queue pair turns to a message of an operation, which waited for that or has just come.
+    #[inline]
+    pub(crate) fn note_turn(&mut self, op: OpId, waited: bool) {
+        if self.repetition.keeps_log() {
+            self.repetition.turns.push(Turn { op, at: self.time.now, waited });
+        }
+    }
+
+    /// Whether it is not felt when a connection's messages are posted as long as others are before
+    /// them: its only queue pair takes them in order. With several, posting takes the host time,
+    /// and over the scale-up network a message begins at once.
+    #[inline]
+    fn is_loose(&self, connection: ConnectionId) -> bool {
+        self.net.network.pairs_of[connection.index()] == 1
+    }
+
+    /// An operation has arrived, or is known to be over.
     #[inline]
     pub(crate) fn note_progress(&mut self, op: OpId, is_over: bool) {
         let Some(beat) = self.repetition.beat else { return };
-        if !self.repetition.seen.is_empty() || self.repetition.look_at != NEVER {
-            let begin = self.ends.operations.ready.clone();
-            self.repetition.log.push(Step { op, is_over, begin });
+        if self.repetition.keeps_log() {
+            self.repetition.log.push(Step { op, is_over, at: self.time.now });
         }
         if !is_over {
             return;
@@ -203,19 +300,15 @@ impl Simulation<'_> {
         let at = std::mem::replace(&mut self.repetition.look_at, NEVER);
         self.repetition.looks = self.repetition.looks.saturating_add(1);
         self.set_barrier();
-        if self.repetition.chains.is_none() {
-            self.repetition.chains = Some(Chains::new(self.input.transfers));
-        }
         let Some(felt) = self.felt(at) else {
             // Something is in motion that seldom comes to rest.
             self.repetition.looks = self.repetition.looks.saturating_add(IN_MOTION);
             self.repetition.last = (self.accounts.counters.events, self.state_size());
-            self.repetition.seen.clear();
-            self.repetition.log.clear();
+            self.repetition.forget();
             return;
         };
         self.repetition.last = (self.accounts.counters.events, self.state_size());
-        let (counts, logged) = (self.counts(), self.repetition.log.len());
+        let counts = self.counts();
         let known = self
             .repetition
             .seen
@@ -224,23 +317,26 @@ impl Simulation<'_> {
         if let Some(known) = known {
             let before = self.repetition.seen.swap_remove_back(known).expect("it was found there");
             let jumped = self.jump(&before, &counts, &felt);
-            self.repetition.seen.clear();
-            self.repetition.log.clear();
+            self.repetition.forget();
             if jumped {
                 self.repetition.share = SHARE[0];
             }
             return;
         }
-        let Repetition { seen, log, share, .. } = &mut self.repetition;
+        let Repetition { seen, log, turns, share, .. } = &mut self.repetition;
         if seen.len() == REMEMBERED {
             // In vain so far.
             *share = (*share * 5 / 4 + 1).clamp(SHARE[0], SHARE[1]);
             seen.pop_front();
-            let forgotten = seen.front().map_or(log.len(), |oldest| oldest.logged);
-            log.drain(..forgotten);
-            seen.iter_mut().for_each(|seen| seen.logged -= forgotten);
+            let all = [log.len(), turns.len()];
+            let forgotten = seen.front().map_or(all, |oldest| oldest.logged);
+            log.drain(..forgotten[0]);
+            turns.drain(..forgotten[1]);
+            for seen in seen.iter_mut() {
+                seen.logged = [0, 1].map(|at| seen.logged[at] - forgotten[at]);
+            }
         }
-        let logged = logged.min(log.len());
+        let logged = [log.len(), turns.len()];
         seen.push_back(Snapshot { at, felt: felt.words, counts, logged });
     }
 
@@ -248,7 +344,7 @@ impl Simulation<'_> {
     fn state_size(&self) -> u64 {
         let packets: u32 = self.net.ports.iter().map(|port| port.wire.len()).sum();
         let rest =
-            self.net.ports.len() + self.ends.pairs.len() + self.input.transfers.ops().len() / 4;
+            self.net.ports.len() + self.ends.pairs.len() + self.input.transfers.connections().len();
         u64::from(packets) + rest as u64
     }
 
@@ -297,8 +393,8 @@ impl Simulation<'_> {
             for packet in self.net.wires.iter(port.wire) {
                 self.feel_packet(felt, packet, packet.at.wrapping_sub(felt.at as u32));
             }
-            for queue in port.classes.iter() {
-                felt.push(u64::from(queue.queued) << 32 | u64::from(queue.over));
+            for (queue, over) in port.classes.iter().zip(port.over.iter()) {
+                felt.push(u64::from(queue.queued) << 32 | u64::from(*over));
                 for waiting in self.net.queued.iter(queue.queue) {
                     self.feel_packet(felt, &waiting.packet, waiting.from.raw());
                 }
@@ -348,11 +444,12 @@ impl Simulation<'_> {
                 felt.push(psn << 32 | u64::from(ack.route) << 8 ^ u64::from(ack.flags));
             }
             felt.push(u64::from(inbox.unacked) << 32 | u64::from(pair.overdue_pending));
-            if pair.una == pair.end {
+            let end = self.felt_end(pair);
+            if pair.una == end {
                 continue;
             }
             let una = pair.una;
-            for psn in [pair.next, pair.end, pair.high, inbox.expected] {
+            for psn in [pair.next, end, pair.high, inbox.expected] {
                 felt.push(u64::from(psn.wrapping_sub(una)));
             }
             let end = Some(inbox.message_end).filter(|end| *end != u32::MAX);
@@ -387,22 +484,63 @@ impl Simulation<'_> {
         Some(())
     }
 
-    /// The messages of a queue pair that are not acknowledged in full.
+    /// Whether only those of a queue pair's messages are felt that it has turned to.
+    fn is_loose_pair(&self, pair: &Pair) -> bool {
+        pair.last != NOWHERE
+            && self
+                .connection_of(self.ends.messages[pair.last as usize].op)
+                .is_some_and(|connection| self.is_loose(connection))
+    }
+
+    /// One past the last packet of a queue pair that is felt.
+    fn felt_end(&self, pair: &Pair) -> u32 {
+        match pair.sending {
+            at if at != NOWHERE && self.is_loose_pair(pair) => {
+                self.ends.messages[at as usize].end()
+            }
+            _ => pair.end,
+        }
+    }
+
+    /// The messages of a queue pair that are felt and not acknowledged in full.
     fn messages_of(&self, pair: &Pair) -> impl Iterator<Item = u32> {
-        let next =
-            |at: &u32| Some(self.ends.messages[*at as usize].next).filter(|at| *at != NOWHERE);
+        let end = self.felt_end(pair);
+        let next = move |at: &u32| {
+            let message = &self.ends.messages[*at as usize];
+            Some(message.next).filter(|at| *at != NOWHERE && message.end() < end)
+        };
         std::iter::successors(Some(pair.waiting).filter(|at| *at != NOWHERE), next)
     }
 
-    /// The messages that are under way, by connection and in order.
+    /// How many messages of a connection are felt or over: of one with a single queue pair, those
+    /// that it has turned to.
+    fn felt_slots(&self, connection: ConnectionId) -> usize {
+        let begun = self.repetition.begun[connection].len();
+        match self.net.network.first_pair[connection.index()].get() {
+            Some(pair) if self.is_loose(connection) => {
+                let pair = &self.ends.pairs[pair];
+                let last = if pair.sending == NOWHERE { pair.last } else { pair.sending };
+                let message = self.ends.messages.get(last as usize);
+                message.map_or(0, |message| self.repetition.slots[message.op] as usize + 1)
+            }
+            _ => begun,
+        }
+    }
+
+    /// The messages that are under way and felt, by connection and in the order in which they began.
     fn under_way(&self) -> Vec<OpId> {
-        let operations = &self.ends.operations;
-        let ids = self.input.transfers.ops().ids();
-        let begun =
-            ids.filter(|op| operations.replay.waits(*op) == Some(0) && self.is_message(*op));
-        let mut begun: Vec<OpId> = begun.collect();
-        begun.sort_by_key(|op| (self.connection_of(*op), *op));
-        begun
+        let mut under_way = Vec::new();
+        for (connection, begun) in self.repetition.begun.enumerate() {
+            let left = begun.len() - self.repetition.over[connection] as usize;
+            let is_open = |begun: &&Begun| self.ends.operations.outcome[begun.op].is_none();
+            let first = under_way.len();
+            let felt = &begun[..self.felt_slots(connection)];
+            let unfelt = begun.len() - felt.len();
+            let open = felt.iter().rev().filter(is_open).take(left - unfelt);
+            under_way.extend(open.map(|begun| begun.op));
+            under_way[first..].reverse();
+        }
+        under_way
     }
 
     fn connection_of(&self, op: OpId) -> Option<ConnectionId> {
@@ -421,7 +559,6 @@ impl Simulation<'_> {
                 u64::from(operations.parts_left[at]) << 32
                     | u64::from(operations.parts_missing[at]),
             );
-            felt.push_time(operations.started_at[at]);
         }
         operations.turns.iter().for_each(|turn| felt.push(u64::from(*turn)));
         for (link, free) in operations.serial_free.iter().enumerate() {
@@ -432,11 +569,10 @@ impl Simulation<'_> {
         }
     }
 
-    /// An operation, by how far it is ahead of those of its connection that are over.
+    /// A message, by how far it is ahead of those of its connection that are over.
     fn feel_operation(&self, felt: &mut Felt, op: OpId) {
-        let OpKind::Send { connection, .. } = self.input.transfers.ops()[op].kind else { return };
-        let place = self.repetition.chains.as_ref().map_or(0, |chains| chains.place(op));
-        let ahead = place.wrapping_sub(self.repetition.over[connection]);
+        let Some(connection) = self.connection_of(op) else { return };
+        let ahead = self.repetition.slots[op].wrapping_sub(self.repetition.over[connection]);
         felt.push(u64::from(connection.raw()) << 32 | u64::from(ahead));
     }
 
@@ -462,12 +598,15 @@ impl Simulation<'_> {
                 Event::PauseFrame(_) => return None,
                 Event::PacketArrived(_) | Event::TransmitterFreed(_) | Event::AckArrived(_) => {}
                 Event::OperationEnded(op) => {
-                    if !self.is_message(op) {
-                        felt.limit = felt.limit.min(entry.at);
-                        continue;
+                    match self.connection_of(op) {
+                        None => felt.limit = felt.limit.min(entry.at),
+                        // Posted when it has been: it is not felt before its queue pair turns to it.
+                        Some(connection) if self.is_loose(connection) => {}
+                        Some(_) => {
+                            self.feel_operation(felt, op);
+                            felt.push_ahead(entry.at);
+                        }
                     }
-                    self.feel_operation(felt, op);
-                    felt.push_ahead(entry.at);
                     continue;
                 }
                 Event::Rare(number) => {
@@ -485,10 +624,6 @@ impl Simulation<'_> {
         }
         Some(())
     }
-
-    fn is_message(&self, op: OpId) -> bool {
-        matches!(self.input.transfers.ops()[op].kind, OpKind::Send { .. })
-    }
 }
 
 /// Whether nothing happened between two states that is not simply repeated.
@@ -503,27 +638,21 @@ fn is_quiet(before: &Counts, now: &Counts) -> bool {
 /// By queue pair: by how many packets and bytes it moves.
 type Moves = IdVec<PairId, (u32, u64)>;
 
-/// A jump: the period, how often it is repeated, and how many operations of each connection a
-/// period completes.
-#[derive(Clone, Copy, Debug)]
+/// A jump: the period, how often it is repeated, and how many messages of each connection end in
+/// a period.
+#[derive(Clone, Debug)]
 struct Jump {
     /// The instant from which it leads.
     at: u64,
     period: u64,
     times: u64,
-    ops: u32,
+    done: IdVec<ConnectionId, u32>,
 }
 
 impl Jump {
     /// By how much times move.
     fn shift(&self) -> u64 {
         self.times * self.period
-    }
-
-    /// The operation that takes the place of one that is under way.
-    fn later(&self, chains: &Chains, op: OpId) -> OpId {
-        let count = self.times as u32 * self.ops;
-        chains.later(op, count).expect("all that is under way has been repeated")
     }
 
     /// Moves a time along that lies ahead.
@@ -539,49 +668,184 @@ impl Jump {
     }
 }
 
+/// What happened in the period that is to be repeated.
+struct Period<'a> {
+    steps: &'a [Step],
+    turns: Vec<Turn>,
+}
+
+/// A walk through the operations of repeated periods.
+struct Walk {
+    replay: Replay,
+    begun: IdVec<ConnectionId, Vec<Begun>>,
+    order: u32,
+    ready: Vec<OpId>,
+}
+
+impl Walk {
+    /// The message that takes the place of another so many periods later, if it has begun and
+    /// moves as much.
+    fn later(
+        &self,
+        simulation: &Simulation<'_>,
+        jump: &Jump,
+        op: OpId,
+        time: u64,
+    ) -> Option<Begun> {
+        let connection = simulation.connection_of(op)?;
+        let slot = u64::from(simulation.repetition.slots[op]);
+        let slot = slot + time * u64::from(jump.done[connection]);
+        let later = *self.begun[connection].get(slot as usize)?;
+        let ops = simulation.input.transfers.ops();
+        (ops[op].kind == ops[later.op].kind).then_some(later)
+    }
+
+    /// Walks through a repeated period; none if it does not go on as the first did.
+    fn repeat(
+        &mut self,
+        simulation: &Simulation<'_>,
+        jump: &Jump,
+        period: &Period<'_>,
+        time: u64,
+    ) -> Option<()> {
+        let shift = time * jump.period;
+        for step in period.steps {
+            let op = self.later(simulation, jump, step.op, time)?.op;
+            if !step.is_over {
+                self.replay.arrive(op, &mut self.ready);
+            } else if self.replay.waits(op) == Some(0) {
+                self.replay.know(op, &mut self.ready);
+            } else {
+                return None;
+            }
+            for op in self.ready.drain(..) {
+                let connection = simulation.connection_of(op)?;
+                let begun = Begun { op, at: step.at + shift, order: self.order };
+                self.begun[connection].push(begun);
+                self.order += 1;
+            }
+        }
+        let mut last = (0, 0);
+        for turn in &period.turns {
+            let later = self.later(simulation, jump, turn.op, time)?;
+            if turn.waited {
+                let posted = later.at + simulation.send_latency(later.op);
+                if turn.at + shift <= posted {
+                    return None;
+                }
+                continue;
+            }
+            let began = simulation.begun(turn.op).at + shift;
+            if later.at != began || (last.0 == began && later.order < last.1) {
+                return None;
+            }
+            last = (began, later.order);
+        }
+        self.nobody_else_began(simulation, jump, time)
+    }
+
+    /// At the end of a period: every message that has begun and no queue pair has turned to waits
+    /// for its turn. Where that is felt, as many as before.
+    fn nobody_else_began(&self, simulation: &Simulation<'_>, jump: &Jump, time: u64) -> Option<()> {
+        let end = jump.at + time * jump.period;
+        for (connection, begun) in self.begun.enumerate() {
+            let felt = simulation.felt_slots(connection);
+            let felt = felt + time as usize * jump.done[connection] as usize;
+            let others = begun.get(felt..)?;
+            let waits = match simulation.net.network.first_pair[connection.index()].get() {
+                Some(pair) if simulation.is_loose(connection) => {
+                    simulation.ends.pairs[pair].sending != NOWHERE
+                }
+                _ if others.is_empty() => true,
+                _ => return None,
+            };
+            let is_posted = |begun: &Begun| begun.at + simulation.send_latency(begun.op) < end;
+            if !waits && others.iter().any(is_posted) {
+                return None;
+            }
+        }
+        Some(())
+    }
+}
+
 impl Simulation<'_> {
+    /// A message that has begun.
+    fn begun(&self, op: OpId) -> Begun {
+        let connection = self.connection_of(op).expect("it is a message");
+        self.repetition.begun[connection][self.repetition.slots[op] as usize]
+    }
+
     /// Repeats what happened since an equal state as often as operations and limits allow; false if
     /// that is not even once.
     fn jump(&mut self, before: &Snapshot, counts: &Counts, felt: &Felt) -> bool {
-        let chains = self.repetition.chains.take().expect("a state has been written down");
-        let jump = self.plan_jump(before, counts, felt, &chains);
-        if let Some(jump) = jump {
-            let steps = self.repetition.log.split_off(before.logged);
-            self.move_operations(&jump, &chains, &steps);
-            let grown = counts.acked.iter().zip(&before.counts.acked);
-            let moves: Moves = grown
-                .map(|(now, then)| {
-                    (jump.times as u32 * (now.0 - then.0), jump.times * (now.1 - then.1))
-                })
-                .collect();
-            self.move_pairs(&jump, &chains, &moves);
-            self.move_packets(&jump, &moves);
-            self.move_events(&jump, &chains);
-            self.grow_counts(&jump, &before.counts, counts);
-            self.repetition.jumps += 1;
-            self.repetition.skipped += jump.times;
+        let steps = self.repetition.log.split_off(before.logged[0]);
+        let Some(mut jump) = self.plan_jump(before, counts, felt, &steps) else { return false };
+        let mut turns = self.repetition.turns.split_off(before.logged[1]);
+        // Who waits for its turn may come at any time before; the others must keep their order.
+        let key = |turn: &Turn| {
+            let begun = self.begun(turn.op);
+            (begun.at, begun.order)
+        };
+        turns.sort_by_key(key);
+        let period = Period { steps: &steps, turns };
+        let (_, times) = self.walk(&jump, &period);
+        jump.times = times;
+        if times == 0 {
+            return false;
         }
-        self.repetition.chains = Some(chains);
-        jump.is_some()
+        let (walk, _) = self.walk(&jump, &period);
+        let felt_slots = self.net.network.first_pair.len();
+        let felt_slots: IdVec<ConnectionId, usize> =
+            (0..felt_slots).map(|at| self.felt_slots(ConnectionId::from_index(at))).collect();
+        let under_way = self.under_way();
+        let grown = counts.acked.iter().zip(&before.counts.acked);
+        let moves: Moves = grown
+            .map(|(now, then)| {
+                (jump.times as u32 * (now.0 - then.0), jump.times * (now.1 - then.1))
+            })
+            .collect();
+        self.move_operations(&jump, &steps, &under_way, walk);
+        self.move_pairs(&jump, &moves);
+        self.move_packets(&jump, &moves);
+        self.move_events(&jump, &felt_slots);
+        self.grow_counts(&jump, &before.counts, counts);
+        self.repetition.jumps += 1;
+        self.repetition.skipped += jump.times;
+        true
     }
 
+    /// Walks through repeated periods, and says through how many.
+    fn walk(&self, jump: &Jump, period: &Period<'_>) -> (Walk, u64) {
+        let mut walk = Walk {
+            replay: self.ends.operations.replay.clone(),
+            begun: self.repetition.begun.clone(),
+            order: self.repetition.order,
+            ready: Vec::new(),
+        };
+        for time in 1..=jump.times {
+            if walk.repeat(self, jump, period, time).is_none() {
+                return (walk, time - 1);
+            }
+        }
+        (walk, jump.times)
+    }
+
+    /// A jump that may be longer than operations allow.
     fn plan_jump(
         &self,
         before: &Snapshot,
         counts: &Counts,
         felt: &Felt,
-        chains: &Chains,
+        steps: &[Step],
     ) -> Option<Jump> {
-        let steps = &self.repetition.log[before.logged..];
         let mut done = IdVec::from(vec![0_u32; self.input.transfers.connections().len()]);
-        for step in steps.iter().filter(|step| step.is_over) {
-            done[self.connection_of(step.op)?] += 1;
+        for step in steps {
+            let connection = self.connection_of(step.op)?;
+            done[connection] += u32::from(step.is_over);
         }
-        let ops = done.iter().copied().max().filter(|ops| 0 < *ops)?;
-        let is_odd = |done: &u32| *done != 0 && *done != ops;
         let stays =
             |op: OpId| self.connection_of(op).is_none_or(|connection| done[connection] == 0);
-        if done.iter().any(is_odd) || self.under_way().into_iter().any(stays) {
+        if done.iter().all(|done| *done == 0) || self.under_way().into_iter().any(stays) {
             return None;
         }
         let (at, period) = (felt.at, felt.at - before.at);
@@ -596,61 +860,81 @@ impl Simulation<'_> {
             let room = u64::from(u32::MAX - 1 - pair.end);
             times = times.min(room.checked_div(packets).unwrap_or(u64::MAX));
         }
-        let replay = &self.ends.operations.replay;
-        let times = chains.repeats(self.input.transfers, replay, steps, ops, times);
-        (0 < times).then_some(Jump { at, period, times, ops })
+        Some(Jump { at, period, times, done })
+    }
+
+    /// The message that takes the place of one that is under way. The walk has been taken over.
+    fn later(&self, jump: &Jump, op: OpId) -> OpId {
+        let connection = self.connection_of(op).expect("only messages are moved");
+        let slot = self.repetition.slots[op] as usize;
+        let slot = slot + jump.times as usize * jump.done[connection] as usize;
+        self.repetition.begun[connection][slot].op
+    }
+
+    /// The messages that take the place of one in each of the periods that are skipped.
+    fn images(&self, jump: &Jump, op: OpId) -> Vec<(u64, OpId)> {
+        let connection = self.connection_of(op).expect("only messages are repeated");
+        let (slot, done) = (self.repetition.slots[op] as usize, jump.done[connection] as usize);
+        let begun = &self.repetition.begun[connection];
+        (1..=jump.times).map(|time| (time, begun[slot + time as usize * done].op)).collect()
     }
 
     /// Ends the operations of the periods that are skipped, and moves those along that have begun.
-    fn move_operations(&mut self, jump: &Jump, chains: &Chains, steps: &[Step]) {
-        let begun = self.under_way();
-        let operations = &mut self.ends.operations;
-        let state = |op: &OpId| {
-            let at = op.index();
-            let moved = |time: u64| if time == 0 { 0 } else { time + jump.shift() };
-            let times = [operations.started_at[at], operations.received_at[at]].map(moved);
-            (
-                jump.later(chains, *op),
-                times,
-                [operations.parts_left[at], operations.parts_missing[at]],
-            )
-        };
-        let under_way: Vec<_> = begun.iter().map(state).collect();
-        let mut ready = Vec::new();
-        let mut skipped: Vec<OpId> = steps.iter().map(|step| step.op).collect();
-        for time in 1..=jump.times {
-            let shift = Span::from_ps(time * jump.period);
-            for (op, step) in skipped.iter_mut().zip(steps) {
-                *op = chains.later(*op, jump.ops).expect("it was found before");
-                let (at, from) = (op.index(), step.op.index());
-                operations.started_at[at] = operations.started_at[from] + shift.as_ps();
-                operations.received_at[at] = operations.received_at[from] + shift.as_ps();
-                if step.is_over {
-                    let times = operations.outcome[step.op].expect("it was over");
-                    let OpTimes { start, received, finish } = times;
-                    let [start, received, finish] = [start, received, finish].map(|at| at + shift);
-                    operations.outcome[*op] = Some(OpTimes { start, received, finish });
-                    operations.replay.know(*op, &mut ready);
-                } else {
-                    operations.replay.arrive(*op, &mut ready);
-                }
+    fn move_operations(&mut self, jump: &Jump, steps: &[Step], under_way: &[OpId], walk: Walk) {
+        let before: Vec<usize> = self.repetition.begun.iter().map(Vec::len).collect();
+        (self.repetition.begun, self.repetition.order) = (walk.begun, walk.order);
+        for (begun, before) in self.repetition.begun.iter().zip(before) {
+            for (slot, begun) in begun.iter().enumerate().skip(before) {
+                self.repetition.slots[begun.op] = slot as Slot;
+                self.ends.operations.started_at[begun.op.index()] = begun.at;
             }
         }
-        for (op, [started, received], [left, missing]) in under_way {
+        self.ends.operations.replay = walk.replay;
+        let mut moved = Vec::new();
+        let shift = |time: u64| Span::from_ps(time * jump.period);
+        // What has arrived by now did so at a time of its own, which need not repeat itself; what
+        // arrives in the repeated periods, or is to be read, does.
+        for step in steps.iter().filter(|step| !step.is_over) {
+            for (time, op) in self.images(jump, step.op) {
+                let at = step.at + shift(time).as_ps();
+                self.ends.operations.received_at[op.index()] = at;
+            }
+        }
+        for op in under_way {
+            let operations = &self.ends.operations;
+            let (at, received) = (op.index(), operations.received_at[op.index()]);
+            let parts = [operations.parts_left[at], operations.parts_missing[at]];
+            moved.push((self.later(jump, *op), received, parts));
+        }
+        for step in steps.iter().filter(|step| step.is_over) {
+            let before = self.ends.operations.outcome[step.op].expect("it was over");
+            for (time, op) in self.images(jump, step.op) {
+                let start = Time::from_ps(self.begun(op).at);
+                let received = if jump.at < before.received.as_ps() {
+                    before.received + shift(time)
+                } else {
+                    Time::from_ps(self.ends.operations.received_at[op.index()])
+                };
+                let finish = before.finish + shift(time);
+                self.ends.operations.received_at[op.index()] = received.as_ps();
+                self.ends.operations.outcome[op] = Some(OpTimes { start, received, finish });
+            }
+            let connection = self.connection_of(step.op).expect("only messages end");
+            self.repetition.over[connection] += jump.times as u32;
+        }
+        let operations = &mut self.ends.operations;
+        for (op, received, [left, missing]) in moved {
             let at = op.index();
-            (operations.started_at[at], operations.received_at[at]) = (started, received);
+            if jump.at < received {
+                operations.received_at[at] = received + jump.shift();
+            }
             (operations.parts_left[at], operations.parts_missing[at]) = (left, missing);
         }
         operations.serial_free.iter_mut().for_each(|free| jump.move_ahead(free));
-        for step in steps.iter().filter(|step| step.is_over) {
-            if let Some(connection) = self.connection_of(step.op) {
-                self.repetition.over[connection] += jump.times as u32;
-            }
-        }
     }
 
     /// Moves sequence numbers and times of queue pairs along, and their messages.
-    fn move_pairs(&mut self, jump: &Jump, chains: &Chains, moves: &Moves) {
+    fn move_pairs(&mut self, jump: &Jump, moves: &Moves) {
         let shift = jump.shift();
         for number in self.ends.pairs.ids() {
             let (packets, bytes) = moves[number];
@@ -661,12 +945,21 @@ impl Simulation<'_> {
                 continue;
             }
             let mut messages: Vec<u32> = self.messages_of(pair).collect();
-            if pair.last != NOWHERE && !messages.contains(&pair.last) {
-                messages.push(pair.last);
+            if pair.sending != NOWHERE && self.is_loose_pair(pair) {
+                // Those behind it are posted again, as far as they are others.
+                let (sending, end) = (pair.sending, self.felt_end(pair));
+                let pair = &mut self.ends.pairs[number];
+                (pair.last, pair.end) = (sending, end);
+                self.ends.messages[sending as usize].next = NOWHERE;
+            }
+            let last = self.ends.pairs[number].last;
+            if last != NOWHERE && !messages.contains(&last) {
+                messages.push(last);
             }
             for message in messages {
+                let op = self.later(jump, self.ends.messages[message as usize].op);
                 let message = &mut self.ends.messages[message as usize];
-                message.op = jump.later(chains, message.op);
+                message.op = op;
                 message.first += packets;
                 message.before += bytes;
                 message.posted += shift;
@@ -735,27 +1028,34 @@ impl Simulation<'_> {
     }
 
     /// Moves along what is going to happen.
-    fn move_events(&mut self, jump: &Jump, chains: &Chains) {
+    fn move_events(&mut self, jump: &Jump, felt_slots: &IdVec<ConnectionId, usize>) {
         let shift = jump.shift();
         let now = jump.at + shift;
         let mut moved: Vec<Entry> = Vec::new();
+        // Tickets of messages that were to be posted.
+        let mut tickets: Vec<(OpId, u32)> = Vec::new();
         let common = self.time.calendar.entries();
         for entry in common.into_iter().chain(self.time.stations.entries()) {
             let event = match entry.event() {
                 Event::SwitchBatch(_) | Event::StationAhead(_) => continue,
-                Event::OperationEnded(op) if self.is_message(op) => {
-                    Event::OperationEnded(jump.later(chains, op))
-                }
-                Event::OperationEnded(_) => {
-                    moved.push(entry);
-                    continue;
-                }
+                Event::OperationEnded(op) => match self.connection_of(op) {
+                    None => {
+                        moved.push(entry);
+                        continue;
+                    }
+                    Some(connection) if self.is_loose(connection) => {
+                        self.ends.operations.pending -= 1;
+                        tickets.extend(self.known_later(jump, op).map(|op| (op, entry.ticket)));
+                        continue;
+                    }
+                    Some(_) => Event::OperationEnded(self.later(jump, op)),
+                },
                 Event::Rare(number) => {
                     let Agenda::MessageRead { op } = self.time.agenda[number as usize] else {
                         moved.push(entry);
                         continue;
                     };
-                    let op = jump.later(chains, op);
+                    let op = self.later(jump, op);
                     self.time.agenda[number as usize] = Agenda::MessageRead { op };
                     entry.event()
                 }
@@ -769,6 +1069,7 @@ impl Simulation<'_> {
             };
             moved.push(Entry::new(entry.at + shift, entry.ticket, event));
         }
+        moved.extend(self.post_again(jump, felt_slots, &tickets));
         self.time.calendar.restart(now);
         self.time.stations.clear();
         self.time.now = now;
@@ -786,6 +1087,56 @@ impl Simulation<'_> {
         for number in self.net.switches.ids() {
             self.schedule_next_batch(number);
         }
+    }
+
+    /// The message that takes the place of one that is to be posted, if that has begun.
+    fn known_later(&self, jump: &Jump, op: OpId) -> Option<OpId> {
+        let connection = self.connection_of(op)?;
+        let slot = self.repetition.slots[op] as usize;
+        let slot = slot + jump.times as usize * jump.done[connection] as usize;
+        self.repetition.begun[connection].get(slot).map(|begun| begun.op)
+    }
+
+    /// Posts the messages that have begun by the end of a jump and that nobody has turned to;
+    /// returns when those are posted that are not yet.
+    fn post_again(
+        &mut self,
+        jump: &Jump,
+        felt_slots: &IdVec<ConnectionId, usize>,
+        tickets: &[(OpId, u32)],
+    ) -> Vec<Entry> {
+        let now = jump.at + jump.shift();
+        let mut later: Vec<Begun> = Vec::new();
+        for connection in felt_slots.ids() {
+            if !self.is_loose(connection) {
+                continue;
+            }
+            let pair = self.net.network.first_pair[connection.index()].known();
+            let felt =
+                felt_slots[connection] + jump.times as usize * jump.done[connection] as usize;
+            for at in felt..self.repetition.begun[connection].len() {
+                let begun = self.repetition.begun[connection][at];
+                let posted = begun.at + self.send_latency(begun.op);
+                let OpKind::Send { bytes, .. } = self.input.transfers.ops()[begun.op].kind else {
+                    continue;
+                };
+                if now <= posted {
+                    later.push(begun);
+                } else if jump.done[connection] != 0 {
+                    self.set_part_count(begun.op, 1);
+                    self.list_message(pair, begun.op, bytes.get(), posted);
+                }
+            }
+        }
+        later.sort_by_key(|begun| (begun.at, begun.order));
+        self.ends.operations.pending += later.len();
+        let entry = |begun: Begun| {
+            let known = tickets.iter().find(|(op, _)| *op == begun.op);
+            let ticket = known.map_or_else(|| self.time.calendar.ticket(), |(_, ticket)| *ticket);
+            let at = begun.at + self.send_latency(begun.op);
+            Entry::new(at, ticket, Event::OperationEnded(begun.op))
+        };
+        later.into_iter().map(entry).collect()
     }
 
     fn grow_counts(&mut self, jump: &Jump, before: &Counts, now: &Counts) {

@@ -61,6 +61,16 @@ impl Ring {
         }
     }
 
+    /// Forgets so many of the oldest records.
+    #[inline]
+    pub(crate) fn drop_heads(&mut self, count: u32) {
+        assert!(count <= self.len(), "a ring that holds as many");
+        self.head = self.head.wrapping_add(count);
+        if self.head == self.tail {
+            (self.head, self.tail) = (0, 0);
+        }
+    }
+
     /// How many records are in it.
     #[inline]
     pub(crate) fn len(self) -> u32 {

@@ -35,14 +35,17 @@ impl Simulation<'_> {
         let fetch = self.ends.fetches[key.from.index()] + self.ends.fetches[key.to.index()];
         let state = &mut self.ends.pairs[pair];
         let was_idle = state.una == state.end;
+        let waits = state.sending != NOWHERE;
         let posted = if was_idle { posted + fetch } else { posted };
         self.part.note_message(pair, op, bytes, posted);
         let number = self.list_message(pair, op, bytes, posted);
         let state = &mut self.ends.pairs[pair];
-        if state.sending == NOWHERE {
+        if !waits {
             state.sending = number;
             state.posted = posted;
+            self.note_turn(op, false);
         }
+        let state = &mut self.ends.pairs[pair];
         if state.waiting == NOWHERE {
             state.waiting = number;
         }
@@ -57,6 +60,9 @@ impl Simulation<'_> {
         if self.input.rules.admits {
             self.send_grants(pair);
             self.arm_timeout(pair);
+        } else if waits && !self.is_as_ns3() {
+            // It has something to send as it is: nobody feels one more before its turn.
+            return;
         }
         self.enqueue_pair(pair);
         if self.is_as_ns3() {
@@ -214,16 +220,10 @@ impl Simulation<'_> {
         let payload = message.payload(psn, mtu);
         let more = self.input.sizes.more(psn == message.first, psn + 1 == message.end());
         let size = payload + self.input.sizes.data + more;
-        if again.is_none() {
-            pair.next += 1;
-            pair.sent_bytes = message.offset(psn, mtu) + u64::from(payload);
-            if pair.next == message.end() {
-                pair.sending = message.next;
-                if message.next != NOWHERE {
-                    pair.posted = self.ends.messages[message.next as usize].posted;
-                }
-            }
-        }
+        let turn = match again {
+            None => pair.advance(&self.ends.messages, message.offset(psn, mtu), payload),
+            Some(_) => None,
+        };
         if psn < pair.high {
             self.accounts.counters.retransmits += 1;
         } else {
@@ -261,6 +261,9 @@ impl Simulation<'_> {
         let fetched = self.time.now + self.ends.senders[sender].fetching;
         let port = &mut self.net.ports[link];
         port.free_at = port.free_at.max(fetched);
+        if let Some(op) = turn {
+            self.note_turn(op, true);
+        }
         self.wait_for_ack(number);
     }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use fabric::graph::NodeKind;
-use fabric::routing::RoutingConfig;
+use fabric::hash::HashFields;
+use fabric::routing::{Policy, RoutingConfig};
+use fabric::transport::ScheduledConfig;
 use fabric::{Fabric, LinkId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -135,6 +137,8 @@ pub struct Settings {
     pub pfc: PfcConfig,
     /// Flow control by credits, which takes the place of pauses.
     pub credits: CreditConfig,
+    /// A fabric whose egress ports schedule what its leaves send.
+    pub scheduled: ScheduledConfig,
     /// Congestion control.
     pub congestion: CcConfig,
     /// Congestion control of the NICs below the switches of single tiers, by the tier's name: each
@@ -170,6 +174,7 @@ impl Ranged for Settings {
         }
         check.table("pfc", &self.pfc);
         check.table("credits", &self.credits);
+        check.table("scheduled", &self.scheduled);
         check.table("congestion", &self.congestion);
         self.check_congestion(check);
         check.table("admission", &self.admission);
@@ -177,6 +182,7 @@ impl Ranged for Settings {
         self.check_lanes(check);
         self.check_credits(check);
         self.check_service(check);
+        self.check_scheduled(check);
     }
 }
 
@@ -235,6 +241,10 @@ impl Settings {
     fn check_service(&self, check: &mut Ranges) {
         const SERVICE: &str = "nic.service";
         let service = self.nic.service;
+        if self.routing.hash == HashFields::FiveTupleQkey && service != Service::Ud {
+            let range = "a list of fields that packets carry: only datagrams (`ud`) have a Q_Key";
+            check.refuse(&["routing.hash", SERVICE], "`5-tuple+qkey`", range);
+        }
         if service == Service::Rc {
             return;
         }
@@ -249,6 +259,29 @@ impl Settings {
         }
         if self.admission.policy != AdmissionPolicy::None {
             check.refuse(&[SERVICE, "admission.policy"], &name, "`rc` where receivers admit");
+        }
+    }
+
+    /// What a scheduled fabric does by itself, or cannot do.
+    fn check_scheduled(&self, check: &mut Ranges) {
+        const ENABLED: &str = "scheduled.enabled";
+        if !self.scheduled.enabled {
+            return;
+        }
+        let policies = self.routing.policy_of_tier.values().chain([&self.routing.policy]);
+        if let Some(policy) = policies.into_iter().find(|policy| **policy != Policy::Spray) {
+            let range = "`spray` where cells take all links";
+            check.refuse(&["routing.policy", ENABLED], format!("`{}`", policy.name()), range);
+        }
+        let range = "left out where leaves wait for credit of ports";
+        if self.credits.enabled {
+            check.refuse(&["credits.enabled", ENABLED], true, range);
+        }
+        if self.switch.overflow == Overflow::Trim {
+            check.refuse(&["switch.overflow", ENABLED], "`trim`", range);
+        }
+        if self.packet.clock == Clock::Nanosecond {
+            check.refuse(&["packet.clock", ENABLED], "`nanosecond`", range);
         }
     }
 

@@ -19,7 +19,8 @@ use crate::credits::Credits;
 use crate::entropy::Entropy;
 use crate::exchange::Part;
 use crate::faults::LinkFault;
-use crate::ids::{Maybe, PairId, Raw, SenderId, SwitchId};
+use crate::forward::Sorter;
+use crate::ids::{Maybe, PairId, Raw, SenderId, SwitchId, VoqId};
 use crate::light_acks::LightAcks;
 use crate::limits::{AGE, deal, pieces};
 use crate::measure::Recorder;
@@ -31,6 +32,7 @@ use crate::planes::Planes;
 use crate::port::{LaneCount, Port};
 use crate::repetition::Repetition;
 use crate::ring::Slab;
+use crate::scheduled::Schedule;
 use crate::sending::{GAVE_UP, MOST_REPORTED};
 use crate::settings::Settings;
 use crate::stamps::Stamps;
@@ -59,6 +61,12 @@ pub(crate) enum Agenda {
     MessageRead { op: OpId },
     /// A message is handed on to its queue pairs.
     HandOn { op: OpId },
+    /// A virtual output queue's request reaches the port that it waits for.
+    CreditAsked { voq: VoqId, bytes: u64 },
+    /// A port may grant credit again.
+    CreditDue { port: LinkId },
+    /// Credit reaches a virtual output queue.
+    CreditArrived { voq: VoqId, bytes: u64 },
 }
 
 /// A host that takes data over PCIe.
@@ -253,6 +261,7 @@ pub(crate) struct Net {
     /// What the lanes of each link did.
     pub lane_counts: Vec<LaneCount>,
     pub credits: Credits,
+    pub schedule: Schedule,
     /// What is wrong with each link; empty without faults.
     pub troubles: IdVec<LinkId, LinkFault>,
     /// One stream of dice for each link, where links damage packets.
@@ -270,8 +279,13 @@ pub(crate) struct Net {
     pub known: u64,
     /// The departures of another switch are being applied.
     pub in_far_end: bool,
-    /// What reaches the switch at hand, in order.
+    /// What reaches the switch at hand, in order, or by output.
     pub incoming: Vec<u64>,
+    pub sorter: Sorter,
+    /// Until when the departures of each neighbour of that switch are known.
+    pub felt: Vec<u64>,
+    /// What one output of a calm switch does is nothing to the others.
+    pub by_output: bool,
     /// The links among which a packet's next one is chosen.
     pub candidates: Vec<fabric::LinkId>,
     /// Links whose wire was empty before that switch sent something over them.
@@ -556,6 +570,9 @@ impl Simulation<'_> {
                 self.ends.operations.pending -= 1;
                 self.post_parts(op);
             }
+            Agenda::CreditAsked { voq, bytes } => self.credit_asked(voq, bytes),
+            Agenda::CreditDue { port } => self.credit_is_due(port),
+            Agenda::CreditArrived { voq, bytes } => self.credit_arrived(voq, bytes),
         }
     }
 
@@ -577,6 +594,7 @@ impl Simulation<'_> {
             return;
         }
         self.ends.operations.started_at[op.index()] = self.time.now;
+        self.note_begin(op);
         match self.input.transfers.ops()[op].kind {
             OpKind::Wait { span } => {
                 let begin = self.start_of_wait(op);
@@ -599,7 +617,7 @@ impl Simulation<'_> {
                     self.schedule_end(op, self.time.now + latency);
                 }
             }
-            OpKind::Coupled { .. } => {
+            OpKind::Coupled { .. } | OpKind::Together { .. } => {
                 panic!("the packet engine moves packets: coupled operations must be written out")
             }
         }
@@ -673,7 +691,7 @@ impl Simulation<'_> {
         }
     }
 
-    fn set_part_count(&mut self, op: OpId, parts: u32) {
+    pub(crate) fn set_part_count(&mut self, op: OpId, parts: u32) {
         self.ends.operations.parts_left[op.index()] = parts;
         self.ends.operations.parts_missing[op.index()] = parts;
     }
@@ -788,7 +806,8 @@ impl Simulation<'_> {
         };
         let classes = self.net.ports.iter().flat_map(|port| port.classes.iter());
         let mut queued = classes.flat_map(|class| self.net.queued.iter(class.queue));
-        let found = queued.any(|waiting| is_old(&waiting.packet));
+        let found = queued.any(|waiting| is_old(&waiting.packet))
+            || self.net.schedule.packets(&self.net.queued).any(is_old);
         drop(queued);
         if found {
             let [age, most] = [AGE, 2 * AGE].map(Span::from_ps);
@@ -807,7 +826,9 @@ impl Simulation<'_> {
             let queued = classes.flat_map(|class| self.net.queued.iter(class.queue));
             let held = self.ends.hosts.iter().flat_map(|host| host.queue.iter());
             let acks = self.ends.light_acks.iter().flat_map(LightAcks::packets);
-            wires.chain(queued.map(|waiting| &waiting.packet)).chain(held).chain(acks)
+            let scheduled = self.net.schedule.packets(&self.net.queued);
+            let queued = queued.map(|waiting| &waiting.packet).chain(scheduled);
+            wires.chain(queued).chain(held).chain(acks)
         };
         let stamped = packets().filter(|packet| packet.flags & STAMPED != 0).count();
         assert_eq!(self.net.stamps.in_use(), stamped, "lists of hop stamps, and stamped packets");
@@ -985,6 +1006,8 @@ pub struct Watch<'a> {
     /// Processors that one run may use where `network.packet.threads` says nothing; one unless
     /// told.
     pub cores: usize,
+    /// Takes the packets of runs, if somebody wants them.
+    pub tape: Option<crate::tap::Tape>,
     /// After a run: how many threads it took.
     pub threads: usize,
     /// After a run on several: of each window the events of the thread that had most, which no

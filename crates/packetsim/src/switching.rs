@@ -172,6 +172,9 @@ impl Simulation<'_> {
     /// Takes a packet into a switch and sends it on, or queues it for its next link.
     #[inline]
     fn forward(&mut self, link: LinkId, mut packet: Packet) {
+        if self.net.schedule.is_on && self.forward_scheduled(link, packet) {
+            return;
+        }
         if self.ends_here(&packet) {
             self.give_credit(link, &packet, self.time.now);
             self.packet_delivered(link, packet);
@@ -308,7 +311,7 @@ impl Simulation<'_> {
     }
 
     /// Asks the sender at the other end of a link to pause a class.
-    fn pause_upstream(&mut self, link: LinkId, class: Class) {
+    pub(crate) fn pause_upstream(&mut self, link: LinkId, class: Class) {
         self.net.ports[link].pausing |= class.bit();
         let number = self.net.ports[link].into.known();
         let switch = &mut self.net.switches[number];
@@ -462,6 +465,7 @@ impl Simulation<'_> {
             if self.ends.sender_of_port[link].is_some() {
                 self.try_transmit(link);
             }
+            self.grant_credit(link);
             self.release_events(self.net.ports[link].switch);
         }
     }
@@ -537,10 +541,11 @@ impl Simulation<'_> {
             }
             self.drop_packet(link, &waiting.packet);
         }
+        self.grant_credit(link);
     }
 
     /// Gives back what a packet that leaves a switch was charged for.
-    fn release_memory(&mut self, number: SwitchId, waiting: &Waiting, class: Class) {
+    pub(crate) fn release_memory(&mut self, number: SwitchId, waiting: &Waiting, class: Class) {
         let Some(from) = waiting.from.get() else { return };
         let size = u32::from(waiting.packet.size);
         if self.net.credits.are_counted() {
@@ -561,7 +566,13 @@ impl Simulation<'_> {
 
     /// A packet that came over a link finds no room in the queue of the next.
     #[cold]
-    fn drop_without_room(&mut self, link: LinkId, next: LinkId, packet: &Packet, class: Class) {
+    pub(crate) fn drop_without_room(
+        &mut self,
+        link: LinkId,
+        next: LinkId,
+        packet: &Packet,
+        class: Class,
+    ) {
         if class.is_in(self.input.rules.lossless) {
             let node = self.input.fabric.links()[link].to;
             self.report_lossless_drop(node, "headroom");
@@ -607,6 +618,10 @@ impl Simulation<'_> {
     /// A packet is gone: on a link, or in the queue for it.
     #[cold]
     pub(crate) fn drop_packet(&mut self, link: LinkId, packet: &Packet) {
+        if packet.purpose == Purpose::Cell {
+            self.count_cell(packet, Maybe::some(link));
+            return;
+        }
         if self.accounts.recorder.is_some() {
             self.capture(link, packet, true);
         }
@@ -618,7 +633,7 @@ impl Simulation<'_> {
     pub(crate) fn count_drop(&mut self, link: LinkId, packet: &Packet) {
         self.accounts.counters.drops += 1;
         let class = self.class_of(packet);
-        self.net.ports[link].classes[class].drops += 1;
+        self.net.ports[link].drops[class] += 1;
         if packet.purpose == Purpose::Data {
             self.accounts.tally.dropped_data += 1;
         }

@@ -13,7 +13,7 @@ use std::collections::BinaryHeap;
 
 use fabric::LinkId;
 use fabric::hash::FlowKey;
-use units::Time;
+use units::{Bytes, Span, Time};
 
 use crate::ids::{PairId, Raw};
 use crate::packet::{Class, MARKED, PATH_END, Packet, Purpose, RESUME, ROAMING, STAMPED};
@@ -96,6 +96,47 @@ pub struct Capture {
     pub left_out: u64,
     /// Headers whose payload a switch cut off: no RoCE packet looks so, and they are not kept.
     pub trimmed: u64,
+    /// Bytes of the packets that were kept.
+    pub bytes: u64,
+}
+
+/// What taps on several runs have seen, one run after the other, up to so many bytes of all.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tape {
+    left: u64,
+    /// The runs.
+    pub runs: Vec<Taped>,
+}
+
+/// One run of a tape.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Taped {
+    /// What was run.
+    pub what: String,
+    /// Its packets.
+    pub capture: Capture,
+    /// How long it took.
+    pub lasted: Span,
+    /// Data packets that were sent.
+    pub sent: u64,
+}
+
+impl Tape {
+    /// An empty one for so many bytes.
+    pub fn new(limit: Bytes) -> Self {
+        Self { left: limit.get(), runs: Vec::new() }
+    }
+
+    /// The bytes that it still takes.
+    pub fn left(&self) -> Bytes {
+        Bytes::new(self.left)
+    }
+
+    /// Adds a run.
+    pub fn add(&mut self, run: Taped) {
+        self.left = self.left.saturating_sub(run.capture.bytes);
+        self.runs.push(run);
+    }
 }
 
 /// A packet as it was noted.
@@ -208,6 +249,9 @@ impl Simulation<'_> {
 
     /// The queue pair of a packet anywhere on its way.
     pub(crate) fn pair_under_way(&self, packet: &Packet) -> u32 {
+        if packet.purpose == Purpose::Cell {
+            return self.pair_under_way(self.net.schedule.packet_of(packet));
+        }
         if packet.flags & ROAMING != 0 {
             return packet.route;
         }
@@ -222,8 +266,9 @@ impl Simulation<'_> {
         let lasts: Vec<u32> = self.ends.pairs.iter().map(|pair| pair.last).collect();
         let messages = messages_of(&lasts, &self.ends.messages);
         let frame = |noted: &Noted| self.frame(noted, &messages);
-        let frames = tap.kept.into_sorted_vec().iter().map(frame).collect();
-        Some(Capture { frames, left_out: tap.left_out, trimmed: tap.trimmed })
+        let Tap { left_out, trimmed, bytes, kept, .. } = tap;
+        let frames = kept.into_sorted_vec().iter().map(frame).collect();
+        Some(Capture { frames, left_out, trimmed, bytes })
     }
 
     fn frame(&self, noted: &Noted, messages: &[Vec<Message>]) -> Frame {

@@ -145,6 +145,7 @@ fn obstacle(simulation: &Simulation<'_>) -> Option<&'static str> {
         (simulation.accounts.recorder.is_some(), "it is measured over time"),
         (stations.is_empty(), "something in it is felt in other servers at once"),
         (net.credits.are_counted(), "its links count credits"),
+        (net.schedule.is_on, "its leaves wait for credit"),
         (rules.needs.hops, "its switches write on packets"),
         (rules.light_acks, "its acknowledgements take no links"),
         (rules.reads, "its receivers read"),

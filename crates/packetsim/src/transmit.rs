@@ -302,7 +302,9 @@ impl Simulation<'_> {
         let (free_ticket, ticket) = self.draw_tickets(link);
         let port = &mut self.net.ports[link];
         let size = u64::from(packet.size);
-        let time = port.time_to_send(size + self.input.sizes.gap, self.input.clock);
+        // Cells follow each other without one.
+        let gap = if packet.purpose == Purpose::Cell { 0 } else { self.input.sizes.gap };
+        let time = port.time_to_send(size + gap, self.input.clock);
         port.free_at = start + time;
         port.free_ticket = free_ticket;
         // A dead port sends nothing, whatever is put into it.

@@ -1,4 +1,5 @@
-//! Transports: which settings make RoCE, InfiniBand, Ultra Ethernet, iWARP, TCP and EFA.
+//! Transports: which settings make RoCE, InfiniBand, Ultra Ethernet, iWARP, TCP, EFA and scheduled
+//! Ethernet.
 //!
 //! A transport is no code of its own. It is a choice of headers, flow control, what becomes of a
 //! packet that finds no room, what a NIC does with packets out of order, congestion control,
@@ -14,6 +15,7 @@
 //! | iWARP | drops | selective acknowledgement | CUBIC | ECMP |
 //! | TCP | drops | selective acknowledgement | CUBIC | ECMP |
 //! | EFA (SRD) | drops | placed directly | by delay (Swift) | sprayed by the sender |
+//! | scheduled Ethernet | pauses (PFC) of NICs | as the card can | none | cells over all links |
 //!
 //! Spectrum-X-style RoCE is RoCEv2 with adaptive routing for every packet, direct placement and
 //! control by the round trip ([`Settings::spectrum_x`]).
@@ -35,9 +37,10 @@ impl Headers {
         let roce = Self::default();
         let (first, last) = match transport {
             // RETH 16 and immediate data 4 are InfiniBand's, whatever carries them.
-            Transport::Rocev2 | Transport::Rocev1 | Transport::Infiniband => {
-                (roce.first, roce.last)
-            }
+            Transport::Rocev2
+            | Transport::Rocev1
+            | Transport::Infiniband
+            | Transport::ScheduledEthernet => (roce.first, roce.last),
             // The standard request header, on every packet, has room for both.
             Transport::Uec | Transport::Iwarp | Transport::Tcp | Transport::Efa => {
                 (Bytes::ZERO, Bytes::ZERO)
@@ -74,6 +77,7 @@ impl Settings {
             Transport::Iwarp => iwarp(&mut settings),
             Transport::Tcp => tcp(&mut settings),
             Transport::Efa => efa(&mut settings),
+            Transport::ScheduledEthernet => scheduled_ethernet(&mut settings),
         }
         settings
     }
@@ -98,6 +102,16 @@ fn rocev1(settings: &mut Settings) {
     settings.ecn.enabled = false;
     settings.congestion = CcConfig::None(none::Config::default());
     settings.routing.udp_source = UdpSource::None;
+}
+
+/// Meta, "Disaggregated scheduled fabric" (engineering.fb.com, 20 October 2025): RoCE NICs below
+/// leaves with virtual output queues, whose packets wait for credit and cross as cells. The egress
+/// sets every rate, so nothing is marked, and NICs are paused where a leaf's memory fills.
+fn scheduled_ethernet(settings: &mut Settings) {
+    settings.scheduled.enabled = true;
+    settings.ecn.enabled = false;
+    settings.congestion = CcConfig::None(none::Config::default());
+    settings.routing.policy = Policy::Spray;
 }
 
 fn infiniband(settings: &mut Settings) {

@@ -38,6 +38,10 @@ impl Settings {
             idle.table(&format!("congestion_of_tier.{tier}"), |idle| own.unused(idle));
         }
         idle.table("nic", |idle| self.nic.unused_cores(idle));
+        if !self.scheduled.enabled {
+            let (why, used_by) = ("no fabric is scheduled", "network.transport=scheduled-ethernet");
+            idle.all_but("scheduled", &["enabled"], why, used_by);
+        }
         let needs = self.needs();
         if needs.credit.is_some() {
             let why = "the congestion control hands out its own credit";

@@ -167,6 +167,9 @@ fn settings(random: &mut Random, fabric: &Fabric, seed: u64) -> Settings {
         Transport::Infiniband,
         Transport::Uec,
         Transport::Tcp,
+        Transport::Efa,
+        Transport::ScheduledEthernet,
+        Transport::ScheduledEthernet,
     ];
     let transport = one(random, &transports);
     let mut settings = Settings { seed, ..Settings::of_transport(transport) };
@@ -192,6 +195,15 @@ fn settings(random: &mut Random, fabric: &Fabric, seed: u64) -> Settings {
         settings.admission.buffer = Bytes::from_kib(one(random, &[8, 64]));
         settings.admission.window = one(random, &[1, 4]);
         settings.admission.receiver_window = one(random, &[None, Some(Bytes::from_kib(128))]);
+    }
+    if settings.scheduled.enabled {
+        // Cells take all links, and leaves have room or pause.
+        settings.routing.policy = Policy::Spray;
+        settings.switch.overflow = Overflow::Drop;
+        settings.scheduled.cell = Bytes::new(one(random, &[64, 256, 1_000]));
+        settings.scheduled.credit = Bytes::new(one(random, &[200, 4_096, 30_000]));
+        settings.scheduled.latency = Span::from_ns(one(random, &[0, 500]));
+        settings.scheduled.window = one(random, &[None, Some(Bytes::from_kib(8))]);
     }
     settings.loss = one(random, &[0.0, 0.0, 0.001, 0.02]);
     settings.limits = Limits { events: 20_000_000, time: Span::from_ms(400) };
@@ -225,7 +237,8 @@ fn faults(random: &mut Random, fabric: &Fabric) -> Faults {
     Faults::new(fabric, &faults, "faults").expect("they are well-formed")
 }
 
-/// Messages one after the other on a few connections, some of them passed on: what repeats itself.
+/// Messages one after the other on a few connections, passed on: what repeats itself. At the
+/// beginning of a loop they wait for nobody's message, but for room in a buffer.
 fn chains(random: &mut Random, fabric: &Fabric) -> Transfers {
     let mut transfers = Transfers::new();
     let label = transfers.label("chain");
@@ -237,11 +250,20 @@ fn chains(random: &mut Random, fabric: &Fabric) -> Transfers {
             transfers.connect(Connection { from, to, channel: 0, queue_pairs: 1 })
         })
         .collect();
-    let mut before: Vec<Vec<traffic::OpId>> = vec![Vec::new(); hosts];
-    for _ in 0..40 {
-        let sent = (0..hosts).map(|at| transfers.send(connections[at], bytes, label, &before[at]));
-        let sent: Vec<_> = sent.collect();
-        before = (0..hosts).map(|at| vec![sent[(at + hosts - 1) % hosts]]).collect();
+    let (steps, window) = one(random, &[(40, 40), (40, 4), (5, 4), (6, 3), (10, 4)]);
+    let slices = one(random, &[1, 2]);
+    let mut sent: Vec<Vec<traffic::OpId>> = vec![Vec::new(); hosts];
+    for number in 0..40 {
+        let step = number / slices % steps;
+        for at in 0..hosts {
+            let mut before = Vec::new();
+            let known = &sent[(at + hosts - 1) % hosts];
+            if 0 < step {
+                before.extend(known.get(number - slices));
+            }
+            before.extend((window <= number).then(|| sent[at][number - window]));
+            sent[at].push(transfers.send(connections[at], bytes, label, &before));
+        }
     }
     transfers
 }
@@ -252,7 +274,8 @@ fn chains(random: &mut Random, fabric: &Fabric) -> Transfers {
 fn whatever_is_set_jumps_change_nothing() {
     let (mut jumped, seeds) = (0, seeds(120));
     let all = seeds.end - seeds.start;
-    for seed in seeds {
+    // In 308 messages arrive before the first of two equal states at times of their own.
+    for seed in seeds.chain([308]) {
         let mut random = Random::new(seed, "anything jumps", 0);
         let fabric = fabric(&mut random, 1);
         let transfers = chains(&mut random, &fabric);
@@ -339,7 +362,7 @@ fn whatever_is_set_threads_change_nothing() {
             }
         }
     }
-    assert!(all < divided, "only {divided} runs were divided: {reasons:?}");
+    assert!(all < 2 * divided, "only {divided} runs were divided: {reasons:?}");
     assert!(5 * all < pauses && 5 * all < marks, "only {pauses} pauses and {marks} marks");
     eprintln!("{divided} runs of {all} seeds were divided");
 }

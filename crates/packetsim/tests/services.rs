@@ -2,6 +2,7 @@
 
 use fabric::Fabric;
 use fabric::fault::{FaultConfig, FaultKind, Faults};
+use fabric::hash::{HashFields, UdpSource};
 use fabric::routing::Policy;
 use fabric::topology::{ClusterConfig, FabricConfig, LinkConfig, TopologyKind, build};
 use packetsim::cc::{CcConfig, dcqcn, hpcc, none};
@@ -48,6 +49,32 @@ fn settings(service: Service) -> Settings {
     settings.congestion = CcConfig::None(none::Config {});
     settings.nic.service = service;
     settings
+}
+
+/// Property: where ports say nothing, the Q_Key of datagrams tells queue pairs apart, and whoever
+/// carries none is refused.
+#[test]
+fn switches_hash_the_q_key_of_datagrams_alone() {
+    let fabric = fabric();
+    let mut transfers = Transfers::new();
+    let label = transfers.label("flow");
+    let (from, to) = (fabric.nic(0), fabric.nic(7));
+    let connection = transfers.connect(Connection { from, to, channel: 0, queue_pairs: 16 });
+    transfers.send(connection, Bytes::from_mib(16), label, &[]);
+    let leaf = fabric.links()[fabric.ports(from)[0]].to;
+    let (_, up) = fabric.ports_down_up(leaf);
+    let used = |hash| {
+        let mut settings = settings(Service::Ud);
+        settings.routing.udp_source = UdpSource::ConnectxFixed;
+        settings.routing.hash = hash;
+        let outcome = run(&fabric, &transfers, &settings).expect("it can be run");
+        up.iter().filter(|link| 0 < outcome.links[**link].bytes).count()
+    };
+    assert_eq!([HashFields::FiveTuple, HashFields::FiveTupleQkey].map(used), [1, 2]);
+    let mut reliable = settings(Service::Rc);
+    reliable.routing.hash = HashFields::FiveTupleQkey;
+    let refused = run(&fabric, &transfers, &reliable).unwrap_err().to_string();
+    assert!(refused.contains("Q_Key"), "{refused}");
 }
 
 /// Oracle: by hand. Unreliable services send nothing back, and a datagram has eight bytes more and

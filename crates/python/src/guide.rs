@@ -7,6 +7,7 @@ use commands::advise::write::{self, File};
 use commands::advise::{self, Advice, Goal, Options};
 use commands::observe::beside::compare;
 use commands::observe::calibrate::{Order, calibrate};
+use commands::observe::read_off::apply;
 use commands::observe::{self, Report, Watch};
 use commands::{Engine, Failure};
 use pyo3::prelude::*;
@@ -178,7 +179,9 @@ fn predict(
                           a preset or a file";
             return Err(Failure::Usage(reason.to_owned()));
         };
-        let order = Order { loaded: &loaded, engine, set, out };
+        let request = scenario.request(how.seed(), Purpose::Settings);
+        let (loaded, read_off) = apply(&report.summary, request, loaded.clone());
+        let order = Order { loaded: &loaded, engine, set, read_off, out };
         report.calibration = Some(calibrate(&report.summary, &order, watch)?);
         let request = scenario.in_place_of(out).request(how.seed(), Purpose::Settings);
         other = Some(load(&request)?);

@@ -72,6 +72,18 @@
   const TEXTURES = PALETTE.map((_, at) => `url(#texture-${at})`);
   const nth = (list, at) => list[at % list.length];
 
+  // A browser writes each texture into a PDF as a picture and each dash as a line of its own: paper gets plain colours and longer dashes.
+  const replaced = [];
+  const replace = (element, name, value) => { replaced.push([element, name, element.getAttribute(name)]); element.setAttribute(name, value); };
+  addEventListener("beforeprint", () => {
+    for (const element of document.querySelectorAll("[fill^='url(#texture-']")) replace(element, "fill", PALETTE[Number(element.getAttribute("fill").match(/\d+/)[0])]);
+    for (const element of document.querySelectorAll("[stroke-dasharray]")) {
+      const dashes = element.getAttribute("stroke-dasharray");
+      if (/\d/.test(dashes)) replace(element, "stroke-dasharray", dashes.replace(/[\d.]+/g, (length) => 4 * Number(length)));
+    }
+  });
+  addEventListener("afterprint", () => { for (const [element, name, value] of replaced.splice(0)) element.setAttribute(name, value); });
+
   // Labels get the room that they need, and no more than a third of a narrow screen.
   const pen = document.createElement("canvas").getContext("2d");
   const labels = (names, width) => {

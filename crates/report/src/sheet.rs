@@ -121,6 +121,30 @@ impl Sheet {
         all
     }
 
+    /// The headings of what only a page shows.
+    pub fn folded(&self) -> Vec<&str> {
+        let folded = self.parts.iter().filter_map(|part| match part {
+            Part::OnPage(parts) => Some(parts),
+            _ => None,
+        });
+        let mut headings = Vec::new();
+        for part in folded.flatten() {
+            if let Part::Heading(text) = part {
+                headings.push(text.as_str());
+            }
+        }
+        headings
+    }
+
+    /// The same with what only a page shows among the rest.
+    pub fn unfolded(self) -> Self {
+        let parts = self.parts.into_iter().flat_map(|part| match part {
+            Part::OnPage(parts) => parts,
+            part => vec![part],
+        });
+        Self { parts: parts.collect() }
+    }
+
     /// Says on the first screen which inputs were not used, and why.
     pub fn with_unused(mut self, unused: &[Unused]) -> Self {
         let mut reasons: Vec<(&Unused, Vec<&str>)> = Vec::new();

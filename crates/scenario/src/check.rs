@@ -93,6 +93,8 @@ impl<'a> Walk<'a> {
         }
         let origin = node.origin;
         self.schema.expand_word(node, schema);
+        self.schema.read_ratios(node, schema);
+        self.expand_single(node, &shapes, path);
         match &mut node.value {
             Value::Scalar(scalar) => {
                 self.schema.rename_word(scalar, schema);
@@ -125,6 +127,15 @@ impl<'a> Walk<'a> {
                 }
                 Choice::None(fault) => self.refuse(fault, origin, path),
             },
+        }
+    }
+
+    /// Where a list is wanted, one value that fits it is a list of one.
+    fn expand_single(&self, node: &mut Node, shapes: &[Shape<'a>], path: &str) {
+        let (Value::Scalar(scalar), [Shape::List(list)]) = (&node.value, shapes) else { return };
+        let Some(items) = list.get("items").map(|items| self.schema.shapes(items)) else { return };
+        if scalar_problem(scalar, &items, path).is_none() {
+            node.value = Value::List(vec![node.clone()]);
         }
     }
 
@@ -506,10 +517,11 @@ fn example(shape: &Shape<'_>, path: &str) -> Option<String> {
         Shape::Number(_) if is_item => "write it like `0.5`".to_owned(),
         Shape::Number(_) => format!("write it like `{last} = 0.5`"),
         Shape::List(schema) => match schema["items"]["type"].as_str() {
-            Some("number") => format!(
-                "write it like `{last} = [2.0]`, several like `[2.0, 1.0]`; for `--vary`, \
-                 `{path}=[1.0],[2.0]`"
+            Some("number") if schema.get("x-ratio").is_some() => format!(
+                "write it like `{last} = \"2:1\"`, several like `\"2:1, 1:1\"` or `[2, 1]`; for \
+                 `--vary`, `{path}=1:1,2:1`"
             ),
+            Some("number") => format!("write it like `{last} = [2.0]`, several like `[2.0, 1.0]`"),
             Some("integer") => format!("write it like `{last} = [8, 4]`"),
             Some("string") => format!("write it like `{last} = [\"one\", \"two\"]`"),
             _ => format!("write each entry as a table of its own, below `[[{path}]]`"),

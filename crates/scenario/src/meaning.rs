@@ -11,6 +11,7 @@ use fabric::fault::Faults;
 use fabric::graph::{NetworkKind, Tier};
 use fabric::topology::circuits::Setting;
 use fabric::topology::{self, ConfigError, FabricConfig, TopologyKind};
+use fabric::transport::Transport;
 use fabric::{Fabric, LinkId, NodeKind};
 use job::memory::Overfull;
 use job::placement::Policy;
@@ -85,10 +86,12 @@ impl Meaning {
                 let fabric = with_racks(scenario, fabric, fabrics);
                 match fabrics.get(&scenario.cluster, &fabric, &scenario.catalogue) {
                     Ok(fabric) => {
+                        let fabric = with_schedule(scenario, fabric);
                         meaning.add_faults(&fabric, scenario);
                         meaning.add_traffic(&fabric, scenario);
                         meaning.check_reduction(&fabric, scenario);
                         meaning.check_reach(&fabric, scenario);
+                        meaning.check_schedule(scenario);
                         meaning.warn_of_deadlock(&fabric, scenario);
                         meaning.fabric = Some(fabric);
                     }
@@ -142,6 +145,24 @@ impl Meaning {
             let message = format!("{name} has no IP header that a switch could mark");
             let help = Some("transport = \"rocev2\"");
             self.findings.push(finding(&["network.ecn.enabled"], message, help));
+        }
+    }
+
+    /// Credit is asked for across the whole fabric: no part of it can be scheduled alone.
+    fn check_schedule(&mut self, scenario: &ScenarioFile) {
+        let network = &scenario.network;
+        let scheduled = network.settings.scheduled.enabled;
+        let other =
+            |(_, own): &(&String, &Transport)| (**own == Transport::ScheduledEthernet) != scheduled;
+        if let Some((tier, own)) = network.transport_of_tier.iter().find(other) {
+            let key = format!("network.transport_of_tier.{tier}");
+            let message = format!(
+                "a fabric is scheduled from leaf to leaf: {} is not a part of {}",
+                own.name(),
+                network.transport.name()
+            );
+            let help = "one transport for all tiers, or rocev2 in the other part too";
+            self.findings.push(finding(&[&key, "network.transport"], message, Some(help)));
         }
     }
 
@@ -330,6 +351,12 @@ fn with_racks<'a>(
     }
 }
 
+/// The fabric as its transport uses it.
+fn with_schedule(scenario: &ScenarioFile, fabric: Arc<Fabric>) -> Arc<Fabric> {
+    let scheduled = &scenario.network.settings.scheduled;
+    if scheduled.enabled { Arc::new(fabric.with_schedule(scheduled)) } else { fabric }
+}
+
 /// The fabric with the circuits of several settings of its circuit switches in place of its own.
 pub(crate) fn with_circuits(
     scenario: &ScenarioFile,
@@ -341,6 +368,7 @@ pub(crate) fn with_circuits(
     let mut fabric = with_racks(scenario, fabric, &Fabrics::default());
     fabric.to_mut().circuits.settings = settings.to_vec();
     topology::build(&scenario.cluster, &fabric, &scenario.catalogue)
+        .map(|built| built.with_schedule(&scenario.network.settings.scheduled))
         .map_err(|errors| first(errors.into_iter().map(of_fabric).collect()).unwrap_or_default())
 }
 

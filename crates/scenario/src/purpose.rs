@@ -128,11 +128,24 @@ impl Purpose {
 }
 
 /// What of the network decides how long a short message takes.
-const OF_A_MESSAGE: [&str; 3] = ["transport", "nic.send_latency", "nic.receive_latency"];
+const OF_A_MESSAGE: [&str; 5] = [
+    "transport",
+    "nic.send_latency",
+    "nic.receive_latency",
+    "scheduled.enabled",
+    "scheduled.latency",
+];
 
 /// The same with what the bill knows: the gateways between parts.
-const OF_A_FABRIC: [&str; 5] =
-    ["transport", "nic.send_latency", "nic.receive_latency", "transport_of_tier", "gateway.usd"];
+const OF_A_FABRIC: [&str; 7] = [
+    "transport",
+    "nic.send_latency",
+    "nic.receive_latency",
+    "scheduled.enabled",
+    "scheduled.latency",
+    "transport_of_tier",
+    "gateway.usd",
+];
 
 /// What `used_by` says where only packets have it.
 const PACKETS: &str = "--engine packet";
@@ -330,6 +343,10 @@ impl PurposeOf<'_> {
                 _ => &[],
             };
             idle.all_but(table, but, why, "`run`");
+        }
+        if self.load == Load::Nothing && !self.scenario.network.settings.scheduled.enabled {
+            let used_by = "network.transport=scheduled-ethernet";
+            idle.key("network.scheduled.latency", "no fabric is scheduled", used_by);
         }
         self.targets(idle);
         if self.purpose == Purpose::Place {
@@ -610,6 +627,28 @@ impl PurposeOf<'_> {
         }
     }
 
+    /// What flows and closed forms obey of a scheduled fabric; names it where there is none.
+    fn scheduled(&self, idle: &mut UnusedKeys) -> &'static [&'static str] {
+        if self.engine().is_none() {
+            return &[];
+        }
+        if !self.scenario.network.settings.scheduled.enabled {
+            let why = "no fabric is scheduled";
+            let used_by = "network.transport=scheduled-ethernet";
+            idle.all_but("scheduled", &["enabled"], why, used_by);
+        }
+        match self.is_closed() {
+            // The links of NICs bound them, which carry no cells.
+            true => &["scheduled.enabled", "scheduled.latency"],
+            false => &[
+                "scheduled.enabled",
+                "scheduled.latency",
+                "scheduled.cell",
+                "scheduled.cell_header",
+            ],
+        }
+    }
+
     /// Names what of the network's settings the engine does not obey.
     fn network(&self, idle: &mut UnusedKeys) {
         let faults = !self.scenario.faults.is_empty();
@@ -640,10 +679,11 @@ impl PurposeOf<'_> {
                     but.extend(["congestion.control", "congestion.initial_window"]);
                     but.push("congestion.max_window");
                 }
-                if self.gives_up() {
+                if self.resends() {
                     but.extend(["nic.timeout", "nic.retries"]);
                 }
                 but.push("nic.failover");
+                but.extend(self.scheduled(idle));
                 idle.all_but("", &but, why, PACKETS);
                 idle.table("nic", |idle| settings.nic.unused_cores(idle));
                 idle.table("nic", |idle| self.failover(idle));
@@ -651,6 +691,9 @@ impl PurposeOf<'_> {
                 if !settings.routing.policy.spreads() {
                     let why = "packets of a flow stay on one path";
                     idle.key("nic.reorder", why, "a network.routing.policy that spreads packets");
+                } else if settings.scheduled.enabled {
+                    let why = "a scheduled fabric keeps the order of packets";
+                    idle.key("nic.reorder", why, "a transport whose packets overtake each other");
                 }
             }
         });
@@ -716,9 +759,14 @@ impl PurposeOf<'_> {
         }
     }
 
-    /// Whether queue pairs of flows give up: those of jobs, where something fails.
-    fn gives_up(&self) -> bool {
-        self.load == Load::Job && self.scenario.faults.iter().any(FaultConfig::comes_or_goes)
+    /// Whether queue pairs of flows send again what they lost: where something fails meanwhile.
+    fn resends(&self) -> bool {
+        self.engine() == Some(Engine::Flow) && self.is_hit()
+    }
+
+    /// Whether something fails, or is mended, meanwhile.
+    fn is_hit(&self) -> bool {
+        self.scenario.faults.iter().any(FaultConfig::comes_or_goes)
     }
 
     /// Names the fail-over of ports where nothing can fail over.
@@ -807,7 +855,7 @@ impl PurposeOf<'_> {
             idle.table("jitter", |idle| scenario.jitter.unused(idle));
             idle.table("software", |idle| scenario.software.unused(job, idle));
             let is_campaign = matches!(self.purpose, Purpose::Campaign(_));
-            let may_end = self.gives_up() && !self.is_closed();
+            let may_end = self.load == Load::Job && self.is_hit() && !self.is_closed();
             idle.table("reliability", |idle| {
                 scenario.reliability.unused(is_campaign, may_end, idle);
             });
@@ -838,8 +886,10 @@ const COMPUTE: [&str; 11] = [
     "speed",
 ];
 
-/// Collectives in which everybody sends something else to everybody.
+/// Collectives that are a message for each pair of ranks, on flows too.
 const EXCHANGES: &[Collective] = &[
+    Collective::Gather,
+    Collective::Scatter,
     Collective::AllToAll,
     Collective::MoeDispatch,
     Collective::MoeCombine,
@@ -850,6 +900,8 @@ const EXCHANGES: &[Collective] = &[
 /// The same, and messages from one to the next.
 const SENDS: &[Collective] = &[
     Collective::SendRecv,
+    Collective::Gather,
+    Collective::Scatter,
     Collective::AllToAll,
     Collective::MoeDispatch,
     Collective::MoeCombine,
@@ -880,9 +932,9 @@ const OF_COLLECTIVES: [(&str, &[Collective], &str); 11] = [
         &[Collective::MoeDispatchLowLatency, Collective::MoeCombineLowLatency],
         "moe_dispatch_ll and moe_combine_ll",
     ),
-    ("p2p_net_chunk", SENDS, "all_to_all and send_recv"),
-    ("p2p_scale_up_chunk", SENDS, "all_to_all and send_recv"),
-    ("pxn", SENDS, "all_to_all and send_recv"),
+    ("p2p_net_chunk", SENDS, "all_to_all, send_recv, gather and scatter"),
+    ("p2p_scale_up_chunk", SENDS, "all_to_all, send_recv, gather and scatter"),
+    ("pxn", SENDS, "all_to_all, send_recv, gather and scatter"),
     ("nvls", SUMS, "all_reduce, all_gather and reduce_scatter"),
     ("sharp", SUMS, "all_reduce, all_gather and reduce_scatter"),
     ("aggregation", SUMS, "all_reduce, all_gather and reduce_scatter"),

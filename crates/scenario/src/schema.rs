@@ -101,6 +101,14 @@ const MAX_DEPTH: usize = 40;
 /// What a tag is, which has no doc comment of its own.
 const WHICH: &str = "Which of these it is.";
 
+/// `7:1`, `7:2` or `7` as a number.
+fn ratio(text: &str) -> Option<f64> {
+    let (above, below) = text.split_once(':').unwrap_or((text, "1"));
+    let [above, below] = [above, below].map(|part| part.trim().parse::<f64>().ok());
+    let ratio = above? / below.filter(|below| 0.0 < *below)?;
+    ratio.is_finite().then_some(ratio)
+}
+
 impl Shape<'_> {
     /// What people call it.
     fn kind(&self) -> &'static str {
@@ -286,6 +294,36 @@ impl Schema {
             let origin = node.origin;
             let entry = Entry { key: origin, node: node.clone() };
             node.value = Value::table(Table::from([(key.to_owned(), entry)]));
+        }
+    }
+
+    /// Reads ratios as people write them: a schema with `"x-ratio"` says that `"7:1"` is 7, and of
+    /// a list that `"7:1, 1:1"` is `[7, 1]`. What is no ratio stays, and is refused later.
+    pub(crate) fn read_ratios(&self, node: &mut Node, schema: &Json) {
+        if self.resolve(schema).get("x-ratio").is_none() {
+            return;
+        }
+        let origin = node.origin;
+        let read = |text: &str| Some(Node { value: Value::Scalar(ratio(text)?.into()), origin });
+        match &mut node.value {
+            Value::Scalar(Json::String(text)) if text.contains(',') => {
+                if let Some(items) = text.split(',').map(read).collect() {
+                    node.value = Value::List(items);
+                }
+            }
+            Value::Scalar(Json::String(text)) => {
+                if let Some(one) = read(text) {
+                    *node = one;
+                }
+            }
+            Value::List(items) => {
+                for item in items {
+                    if let Some(ratio) = item.as_str().and_then(ratio) {
+                        item.value = Value::Scalar(ratio.into());
+                    }
+                }
+            }
+            _ => {}
         }
     }
 

@@ -14,6 +14,7 @@ pub struct Targets {
     /// The same between the servers that are farthest from each other.
     pub inter_rack: Option<Span>,
     /// The most capacity below over capacity above that a tier may have.
+    #[schemars(extend("x-ratio" = true))]
     pub oversubscription: Option<f64>,
     /// The most that servers and network may cost, in dollars.
     pub cost_usd: Option<f64>,

@@ -295,6 +295,34 @@ fn a_model_may_be_a_file_beside_the_scenario() {
 }
 
 /// Oracle: what nobody has set is what the transport says; what somebody has set stays.
+/// What people write for an oversubscription is one, and one value is a list of one.
+#[test]
+fn ratios_and_single_values_are_read_as_people_write_them() {
+    let loaded = |set: &str| {
+        let set = vec![set.to_owned()];
+        load(&Request { scenario: Some("small-128".into()), set, ..settings() })
+    };
+    let written = ["2", "2.0", "2:1", "4:2", "[2]", "[\"2:1\"]", "\"2:1\""];
+    for text in written {
+        let loaded = loaded(&format!("fabric.oversubscription={text}")).unwrap();
+        assert_eq!(loaded.scenario.fabric.oversubscription, [2.0], "{text}");
+    }
+    let two = loaded("fabric.oversubscription=2:1, 7:2").unwrap();
+    assert_eq!(two.scenario.fabric.oversubscription, [2.0, 3.5]);
+    let front = loaded("cluster.front_end.oversubscription=4:1").unwrap();
+    assert_eq!(front.scenario.cluster.front_end.oversubscription, 4.0);
+    let failed = loaded("fabric.failed=spine 7").unwrap();
+    assert_eq!(failed.scenario.fabric.failed, ["spine 7"]);
+    for wrong in ["2:0", "two", "2:1:1", "true"] {
+        let refused = loaded(&format!("fabric.oversubscription={wrong}")).unwrap_err();
+        let text = format!("{refused:?}");
+        assert!(text.contains("write it like `oversubscription = \\\"2:1\\\"`"), "{text}");
+    }
+    let zero = Request { scenario: Some("small-128".into()), ..Request::default() };
+    let zero = load(&Request { set: vec!["fabric.oversubscription=0:1".to_owned()], ..zero });
+    assert!(format!("{:?}", zero.unwrap_err()).contains("from 0.001 to 1000"), "out of range");
+}
+
 #[test]
 fn a_transport_decides_what_nobody_has_set() {
     use fabric::transport::Transport;
@@ -305,7 +333,8 @@ fn a_transport_decides_what_nobody_has_set() {
         let read = |file| load(&folder.request(file)).unwrap().scenario.network.settings;
         let found = read("a.toml");
         let mut expected = packetsim::Settings::of_transport(transport);
-        if matches!(transport, Transport::Rocev2 | Transport::Rocev1) {
+        let cards = [Transport::Rocev2, Transport::Rocev1, Transport::ScheduledEthernet];
+        if cards.contains(&transport) {
             // The card decides what the transport leaves open.
             expected.nic.reorder = found.nic.reorder;
         }
@@ -335,6 +364,23 @@ fn one_parameter_of_an_algorithm_leaves_the_others_alone() {
     assert_eq!(found, CcConfig::Nscc(nscc));
     let problems = read("b.toml").unwrap_err();
     assert!(problems.0[0].message.contains("step"), "{problems:?}");
+}
+
+/// Credit is asked for from leaf to leaf: no part of a fabric is scheduled alone, whichever it is.
+#[test]
+fn a_part_of_a_fabric_is_not_scheduled_alone() {
+    for (all, part) in [("rocev2", "scheduled-ethernet"), ("scheduled-ethernet", "rocev2")] {
+        let text = format!(
+            "[network]\ntransport = \"{all}\"\ntransport_of_tier = {{ spine = \"{part}\" }}\n"
+        );
+        let folder = Folder::with(&[("a.toml", &text)]);
+        let problems = load(&folder.request("a.toml")).unwrap_err().to_string();
+        assert!(problems.contains("scheduled from leaf to leaf"), "{problems}");
+    }
+    let text = "[network]\ntransport = \"scheduled-ethernet\"\nrouting = { policy = \"ecmp\" }\n";
+    let folder = Folder::with(&[("a.toml", text)]);
+    let problems = load(&folder.request("a.toml")).unwrap_err().to_string();
+    assert!(problems.contains("where cells take all links"), "{problems}");
 }
 
 /// Every scenario that comes with the project can be read.

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Extension, Json, Router, middleware};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::Server;
 use crate::figures;
@@ -103,14 +103,16 @@ async fn asset(kind: &'static str, text: &'static str) -> Response {
     ([(CONTENT_TYPE, format!("{kind}; charset=utf-8"))], text).into_response()
 }
 
-fn as_json(bytes: &[u8]) -> Result<Value, Refusal> {
-    serde_json::from_slice(bytes)
-        .map_err(|error| Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+/// What a command has answered in JSON; one that did not is out of order.
+fn as_json(answer: Vec<u8>) -> Answer {
+    match answer.first() {
+        Some(b'{') => Ok(([(CONTENT_TYPE, "application/json")], answer).into_response()),
+        _ => Err(Refusal(StatusCode::INTERNAL_SERVER_ERROR, "no answer in JSON".to_owned())),
+    }
 }
 
 async fn presets(State(server): State<Arc<Server>>) -> Answer {
-    let (_, output) = jobs::ask_once(&server, &["presets", "--json"]).await?;
-    Ok(Json(as_json(&output)?).into_response())
+    as_json(jobs::ask_once(&server, &["presets", "--json"]).await?.1)
 }
 
 async fn preset(State(server): State<Arc<Server>>, Path(name): Path<String>) -> Answer {
@@ -138,8 +140,7 @@ async fn check(
     Json(asked): Json<Text>,
 ) -> Answer {
     let words = ["check", "scenario.toml", "--print", "--json", "--confine", "."];
-    let (_, output) = jobs::ask(&server, &user, &words, Some(&asked.text)).await?;
-    Ok(Json(as_json(&output)?).into_response())
+    as_json(jobs::ask(&server, &user, &words, Some(&asked.text)).await?.1)
 }
 
 /// One value to write into a scenario's text.
@@ -173,7 +174,15 @@ pub fn set_value(text: &str, key: &str, value: &str) -> Result<String, String> {
         let item = table.entry(part).or_insert_with(toml_edit::table);
         table = item.as_table_like_mut().ok_or_else(|| format!("`{part}` is no table"))?;
     }
-    table.insert(last, toml_edit::value(value));
+    let is_there = table.get(last).is_some_and(toml_edit::Item::is_array_of_tables);
+    match toml_edit::value(value).into_array_of_tables() {
+        Ok(tables) => drop(table.insert(last, tables.into())),
+        // A list of tables without any is not there.
+        Err(plain) if is_there && plain.as_array().is_some_and(toml_edit::Array::is_empty) => {
+            drop(table.remove(last));
+        }
+        Err(plain) => drop(table.insert(last, plain)),
+    }
     Ok(document.to_string())
 }
 
@@ -252,8 +261,7 @@ async fn note(
 
 /// Every key of a scenario, for completion and help.
 async fn schema(State(server): State<Arc<Server>>) -> Answer {
-    let (_, output) = jobs::ask_once(&server, &["schema"]).await?;
-    Ok(Json(as_json(&output)?).into_response())
+    as_json(jobs::ask_once(&server, &["schema"]).await?.1)
 }
 
 /// What to run.
@@ -276,6 +284,9 @@ struct Start {
     /// Of `compare`: the scenario's job on several networks.
     #[serde(default)]
     networks: bool,
+    /// Of `compare`: over how many seeds; 0 is the scenario's own.
+    #[serde(default)]
+    seeds: u8,
     /// Of `sweep`: what varies.
     #[serde(default)]
     grid: String,
@@ -365,9 +376,12 @@ fn words(server: &Server, user: &User, asked: &Start) -> Result<Vec<String>, Ref
             let beside = scenarios.flat_map(|name| ["--scenario".to_owned(), name]);
             asked.files.iter().cloned().chain(beside).collect()
         }
-        "compare" if asked.networks => scenarios.chain(own(&["--networks"])).collect(),
-        "compare" if !asked.vary.is_empty() => {
-            scenarios.chain([format!("--vary={}", asked.vary)]).collect()
+        "compare" => {
+            let mut words: Vec<String> = scenarios.collect();
+            words.extend(asked.networks.then(|| "--networks".to_owned()));
+            words.extend((!asked.vary.is_empty()).then(|| format!("--vary={}", asked.vary)));
+            words.extend((1 < asked.seeds).then(|| format!("--seeds={}", asked.seeds)));
+            words
         }
         "run" => scenarios.chain(own(&["--fabric-out", "fabric.json"])).collect(),
         _ => scenarios.collect(),
@@ -508,6 +522,11 @@ mod tests {
         assert!(changed.contains("qps = 16"), "{changed}");
         let word = set_value("", "network.routing.policy", "e-ecmp").unwrap();
         assert!(word.contains("policy = \"e-ecmp\""), "{word}");
+        let flap = r#"[{ on = "NIC 0", what = { kind = "link-down" } }]"#;
+        let faults = set_value("seed = 1\n[job]\nmodel = 1\n", "faults", flap).unwrap();
+        assert!(faults.contains("\n[[faults]]\non = \"NIC 0\"\n"), "{faults}");
+        assert!(!set_value(&faults, "faults", "[]").unwrap().contains("faults"));
+        assert!(set_value("", "fabric.failed", "[]").unwrap().contains("failed = []"));
         assert!(set_value("x = 1", "x.y", "2").is_err());
         assert!(set_value("= broken", "x", "2").is_err());
         assert!(set_value("", "a..b", "2").is_err());

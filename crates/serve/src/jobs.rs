@@ -27,8 +27,8 @@ use crate::users::User;
 
 /// The most text that a child's last words may have: its end, where the reason stands.
 const MAX_MESSAGE: usize = 4 << 10;
-/// How much runs give way to the server and to short questions.
-const RUN_NICE: u8 = 10;
+/// How much runs give way to the server and to short questions: as much as there is.
+const RUN_NICE: u8 = 19;
 /// How long a server that ends waits for its runs.
 const PATIENCE: Duration = Duration::from_secs(10);
 

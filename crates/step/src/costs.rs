@@ -19,7 +19,7 @@
 //!
 //! Full recomputation repeats the forward pass with its communication inside the backward pass.
 
-use job::compute::{GpuRates, Kernel, Timer};
+use job::compute::{GpuRates, Kernel, KernelKind, Timer};
 use job::dispatch::Spread;
 use job::parallel::CpExchange;
 use job::program::{Call, Every, Part, Program, Timed, Unit};
@@ -199,11 +199,13 @@ impl<'a, 'n> Costing<'a, 'n> {
     }
 
     pub(crate) fn kernels(&self, kernels: &[Kernel]) -> Span {
-        let measured = Timer::measured().total(kernels, self.rates);
-        match self.overheads.kernel_time {
-            1.0 => measured,
-            factor => scaled(measured, factor),
+        let factors = KernelKind::ALL.map(|kind| self.overheads.time_of(kind));
+        if factors.iter().any(|factor| *factor != factors[0]) {
+            let by_kind = times_by_kind(kernels, self.rates, self.overheads);
+            return by_kind.into_iter().fold(Span::ZERO, |sum, span| sum + span);
         }
+        let measured = Timer::measured().total(kernels, self.rates);
+        if factors[0] == 1.0 { measured } else { scaled(measured, factors[0]) }
     }
 
     pub(crate) fn call(&mut self, call: &Call) -> Result<Span, Unserved> {
@@ -287,12 +289,7 @@ impl<'a, 'n> Costing<'a, 'n> {
     /// What of a pass stays exposed.
     fn exposed(&self, whole: &PassCost) -> Parts {
         let mut parts = Parts::default();
-        const SPLITS: f64 = 4.0;
-        let chunk = f64::midpoint(1.0 / self.job().layout.tp.max(1) as f64, 1.0 / SPLITS);
-        let tensor = match self.overlaps(Axis::Tp) {
-            true => self.overheads.tensor_exposed.unwrap_or(chunk),
-            false => 1.0,
-        };
+        let tensor = self.overheads.exposed_tensor(self.job());
         parts.add(Share::Tp, scaled(whole.tensor, tensor));
         let rings = self.job().parallel.cp_exchange == CpExchange::Ring || self.overlaps(Axis::Cp);
         let hidden = if rings { whole.attention } else { Span::ZERO };
@@ -462,6 +459,36 @@ impl<'a, 'n> Costing<'a, 'n> {
             spread: Spread::Even,
         }
     }
+}
+
+/// How long kernels take, by kind in the order of [`KernelKind::ALL`].
+fn times_by_kind(kernels: &[Kernel], rates: &GpuRates, overheads: &Overheads) -> [Span; 3] {
+    KernelKind::ALL.map(|kind| {
+        let own = kernels.iter().filter(|kernel| kernel.kind() == kind);
+        scaled(Timer::measured().total(own, rates), overheads.time_of(kind))
+    })
+}
+
+/// What share of the computation of passes over a part each kind of kernel has, in the order of
+/// [`KernelKind::ALL`].
+pub fn shares_by_kind(
+    program: &Program,
+    part: &Part,
+    passes: &[Pass],
+    (rates, overheads): (&GpuRates, &Overheads),
+) -> [f64; 3] {
+    let mut sums = [0.0; 3];
+    for piece in &part.pieces {
+        for pass in passes {
+            let kernels = program.kernels_of(piece.unit, *pass);
+            let times = times_by_kind(&kernels, rates, overheads);
+            for (sum, time) in sums.iter_mut().zip(times) {
+                *sum += time.as_secs_f64() * piece.repeat as f64;
+            }
+        }
+    }
+    let all: f64 = sums.iter().sum();
+    if all > 0.0 { sums.map(|sum| sum / all) } else { [0.0, 0.0, 1.0] }
 }
 
 /// A call made by all groups at once.

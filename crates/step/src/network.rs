@@ -703,14 +703,14 @@ fn last_over(outcome: &Outcome, ends: &[OpId]) -> Span {
 fn arrivals(transfers: &Transfers, outcome: &Outcome, end: OpId) -> Vec<Span> {
     let rest = match transfers.ops()[end].kind {
         OpKind::Wait { span } => span,
-        OpKind::Send { .. } | OpKind::Coupled { .. } => Span::ZERO,
+        OpKind::Send { .. } | OpKind::Coupled { .. } | OpKind::Together { .. } => Span::ZERO,
     };
     let mut arrivals: Vec<(NodeId, Span)> = Vec::new();
     for op in transfers.after(end) {
         let connection = match &transfers.ops()[*op].kind {
             OpKind::Send { connection, .. } => Some(connection),
             OpKind::Coupled { edges, .. } => transfers.coupled(edges).last(),
-            OpKind::Wait { .. } => None,
+            OpKind::Together { .. } | OpKind::Wait { .. } => None,
         };
         let Some(to) = connection.map(|one| transfers.connections()[*one].to) else { continue };
         let over = outcome.over(*op).unwrap_or(Span::ZERO) + rest;

@@ -4,7 +4,8 @@
 //! axes overlap, how attention is computed) belongs to the job; what differs between networks
 //! (collisions, congestion) comes out of an engine.
 
-use job::{Axis, JobConfig};
+use job::compute::KernelKind;
+use job::{Axis, Job, JobConfig};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Ranged, Ranges, Span, UnusedKeys};
@@ -26,6 +27,13 @@ pub struct Overheads {
     /// How long kernels take, over those that were measured: what a slower clock, cooling or
     /// software do to all of them.
     pub kernel_time: f64,
+    /// How long matrix products take, over what was measured, instead of `kernel_time`.
+    pub product_time: Option<f64>,
+    /// How long attention takes, over what was measured, instead of `kernel_time`.
+    pub attention_time: Option<f64>,
+    /// How long kernels at the memory's rate take, over what was measured, instead of
+    /// `kernel_time`.
+    pub memory_time: Option<f64>,
     /// SMs that expert-parallel kernels keep for themselves while they run beside computation.
     pub expert_sms: u32,
 }
@@ -47,6 +55,9 @@ impl Default for Overheads {
             collective: Span::from_us(10),
             // As measured.
             kernel_time: 1.0,
+            product_time: None,
+            attention_time: None,
+            memory_time: None,
             // DeepSeek-V3 (arXiv 2412.19437) section 3.2.2 and the public training trace
             // (deepseek-ai/profile-data): grids of 20 blocks.
             expert_sms: 20,
@@ -62,6 +73,9 @@ impl Ranged for Overheads {
         }
         check.within("compute_slowdown", self.compute_slowdown, [0.0, 100.0]);
         check.within("kernel_time", self.kernel_time, [0.001, 1000.0]);
+        for (key, own) in self.own_times() {
+            check.within(key, own.unwrap_or(1.0), [0.001, 1000.0]);
+        }
         check.at_most("collective", self.collective, Span::from_ms(10_000));
         check.at_most("expert_sms", self.expert_sms, 1024);
     }
@@ -79,6 +93,10 @@ impl Overheads {
             let why = "nothing is overlapped";
             idle.key("compute_slowdown", why, "job.parallel.overlap");
         }
+        if self.own_times().iter().all(|(_, own)| own.is_some()) {
+            let why = "every kind of kernel has a factor of its own";
+            idle.key("kernel_time", why, "leaving out software.memory_time");
+        }
         if !overlaps(Axis::Ep) || !job.schedule.pairs() || job.parallel.ep == 1 {
             let why = "no pass hides the expert-parallel communication of another";
             let used_by = "job.parallel.overlap with \"ep\", job.schedule=1f1b";
@@ -93,8 +111,37 @@ impl Overheads {
             tensor_exposed: Some(0.0),
             compute_slowdown: 0.0,
             collective: Span::ZERO,
-            kernel_time: 1.0,
             expert_sms: 0,
+            ..Self::default()
+        }
+    }
+
+    /// The factors of single kinds of kernels, with their keys.
+    fn own_times(&self) -> [(&'static str, Option<f64>); 3] {
+        [
+            ("product_time", self.product_time),
+            ("attention_time", self.attention_time),
+            ("memory_time", self.memory_time),
+        ]
+    }
+
+    /// How long kernels of a kind take, over those that were measured.
+    pub fn time_of(&self, kind: KernelKind) -> f64 {
+        let own = match kind {
+            KernelKind::Product => self.product_time,
+            KernelKind::Attention => self.attention_time,
+            KernelKind::Memory => self.memory_time,
+        };
+        own.unwrap_or(self.kernel_time)
+    }
+
+    /// The share of a job's tensor-parallel communication that stays exposed.
+    pub fn exposed_tensor(&self, job: &Job) -> f64 {
+        const SPLITS: f64 = 4.0;
+        let chunk = || f64::midpoint(1.0 / job.layout.tp.max(1) as f64, 1.0 / SPLITS);
+        match job.parallel.overlap.contains(&Axis::Tp) {
+            true => self.tensor_exposed.unwrap_or_else(chunk),
+            false => 1.0,
         }
     }
 }

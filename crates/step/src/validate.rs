@@ -12,6 +12,7 @@ use fabric::routing::{Policy as RoutingPolicy, RoutingConfig};
 use fabric::topology::{self, ClusterConfig, FabricConfig, ScaleUpConfig, TopologyKind};
 use fabric::transport::Transport;
 use job::compute::GpuRates;
+use job::compute::rates::{Class, End, Size};
 use job::config::ModelChoice;
 use job::placement::{Placement, PlacementConfig, Policy, Slots, place};
 use job::schedule::Schedule;
@@ -60,7 +61,8 @@ pub fn fabric_of(cluster: &RowCluster) -> (ClusterConfig, FabricConfig) {
     let servers = ClusterConfig {
         pcie: ClusterConfig::default().pcie.max(rate),
         gpu: cluster.gpu.clone(),
-        gpus: Some(cluster.gpus),
+        // A job may leave GPUs of its last server idle.
+        gpus: Some(cluster.gpus.next_multiple_of(cluster.gpus_per_node.max(1))),
         gpus_per_node: cluster.gpus_per_node as u32,
         nics_per_node: cluster.nics_per_node.max(1) as u32,
         nic: nic.to_owned(),
@@ -105,6 +107,9 @@ pub struct Verdict {
     /// The fastest and the slowest closed form of the candidates that fit, and of what else the
     /// software may have done with the one that was chosen, in seconds.
     pub spread_s: (f64, f64),
+    /// Whether the speed of the GPU's products follows by a rule; then the ends of its kernels'
+    /// speeds are in the spread too.
+    pub is_extrapolated: bool,
 }
 
 impl Verdict {
@@ -134,6 +139,7 @@ pub enum Fit {
 pub struct RowWorld<'c> {
     fabric: Fabric,
     gpu: &'c Gpu,
+    rates: GpuRates,
     library: Settings,
     site: Site,
 }
@@ -157,7 +163,13 @@ impl<'c> RowWorld<'c> {
         let gpus_per_node = row.cluster.gpus_per_node.max(1);
         let scale_up = scale_up_domain(&row.cluster);
         let site = Site { gpus: row.cluster.gpus, gpus_per_node, scale_up };
-        Ok(Self { fabric, gpu, library, site })
+        Ok(Self { fabric, gpu, rates: GpuRates::from(gpu), library, site })
+    }
+
+    /// Whether no product of the GPU was published.
+    fn is_extrapolated(&self) -> bool {
+        let large = self.rates.ratio(Class::Bf16(Size::Large));
+        large.is_some_and(|ratio| ratio.extrapolated)
     }
 
     fn job(&self, config: &JobConfig) -> Result<(Job, Placement), String> {
@@ -167,7 +179,7 @@ impl<'c> RowWorld<'c> {
         let resolved = resolve(config, (**model).clone(), &self.site);
         let (job, _) = resolved
             .map_err(|problems| joined(problems.into_iter().map(|problem| problem.message)))?;
-        let nodes = self.site.gpus / self.site.gpus_per_node;
+        let nodes = self.site.gpus.div_ceil(self.site.gpus_per_node);
         let slots = Slots {
             nodes,
             gpus_per_node: self.site.gpus_per_node,
@@ -194,9 +206,8 @@ impl<'c> RowWorld<'c> {
         engine: Option<(&RowCluster, &mut RowEngine<'_>)>,
     ) -> Result<(Fit, Prediction), String> {
         let (job, placement) = self.job(config)?;
-        let rates = GpuRates::from(self.gpu);
         let (fabric, library) = (&self.fabric, &self.library);
-        let (placement, rates, reset) = (&placement, &rates, None);
+        let (placement, rates, reset) = (&placement, &self.rates, None);
         let world = World { job: &job, fabric, reset, placement, rates, library };
         let prediction = match engine {
             None => predict(world, assumptions, None),
@@ -257,7 +268,7 @@ pub fn predict_row(
     assumptions: &Assumptions,
     engine: Option<&mut RowEngine<'_>>,
 ) -> Result<Verdict, String> {
-    let world = RowWorld::new(row, catalogue)?;
+    let mut world = RowWorld::new(row, catalogue)?;
     let (choice, mut spread) = match choose(&world, assumptions, row.candidates()) {
         Err(reason) if row.job.schedule == Schedule::Interleaved => {
             let plain = choose(&world, assumptions, row.plain_candidates());
@@ -269,6 +280,15 @@ pub fn predict_row(
     if fit == Fit::Overfull {
         spread = (seconds, seconds);
     }
+    let is_extrapolated = world.is_extrapolated();
+    let middle = world.rates.clone();
+    for end in [End::Fast, End::Slow].into_iter().filter(|_| is_extrapolated) {
+        world.rates = middle.at(end);
+        let (_, prediction) = world.predict(&chosen, assumptions, None)?;
+        let seconds = prediction.step.as_secs_f64();
+        spread = (spread.0.min(seconds), spread.1.max(seconds));
+    }
+    world.rates = middle;
     let run = variants(&world, assumptions, row, (&chosen, fit, seconds));
     spread = (spread.0.min(run.0), spread.1.max(run.1));
     // Software that trains dense models has known defaults; of experts only the range is known.
@@ -285,7 +305,7 @@ pub fn predict_row(
             spread = ends.iter().fold(spread, |(low, high), s| (low.min(*s), high.max(*s)));
         }
     }
-    Ok(Verdict { chosen, prediction, fit, middle, spread_s: spread })
+    Ok(Verdict { chosen, prediction, fit, middle, spread_s: spread, is_extrapolated })
 }
 
 /// The fastest and the slowest of what else the software may have done with a job that was chosen

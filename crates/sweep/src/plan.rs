@@ -22,15 +22,17 @@ use crate::show::{SCALING_MEASURES, STEP_ENDS};
 use crate::store;
 
 /// What is kept of a training step if nobody says.
-const JOB_MEASURES: [&str; 10] = [
+const JOB_MEASURES: [&str; 12] = [
     "step_s",
+    "mfu",
+    "cost.usd_per_million_tokens",
+    "cost.capital_usd",
+    "cost.network_capital_usd",
+    "exposed_communication",
     "tokens_per_s",
     "tflops_per_gpu",
-    "mfu",
-    "exposed_communication",
     "links.max_utilisation",
     "goodput",
-    "cost.usd_per_million_tokens",
     STEP_ENDS[0],
     STEP_ENDS[1],
 ];

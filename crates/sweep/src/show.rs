@@ -71,6 +71,9 @@ pub struct Show {
     /// The grid as it was written.
     #[serde(skip)]
     grid: String,
+    /// Every case that has the goal, the best first; a page shows so many of them.
+    #[serde(skip)]
+    all: Vec<Row>,
     #[serde(skip)]
     varying: rows::Varying,
     #[serde(skip)]
@@ -165,6 +168,8 @@ pub fn show(out: &Path, options: &ShowOptions) -> Result<Show, Failure> {
     };
     let groups = rows::alike(ranked.iter().map(|(_, row)| **row));
     let best = told(&groups[..groups.len().min(BEST)]);
+    let each = ranked.iter().take(page::MOST_CASES).map(|(_, row)| vec![**row]);
+    let all = told(&each.collect::<Vec<_>>());
     let sensitivity = sensitivity(&head.axes, &ranked);
     let front = front(&goals, &executed);
     let scaling = analysis::scaling(head, &executed);
@@ -189,6 +194,7 @@ pub fn show(out: &Path, options: &ShowOptions) -> Result<Show, Failure> {
         folder: folder.unwrap_or_else(|| out.display().to_string()),
         drawn: page::Drawn::of(&results.plan, &drawn, &stay),
         width: options.width.unwrap_or(WIDTH),
+        all,
         varying,
         goals,
         status,

@@ -26,6 +26,7 @@ pub mod nvls;
 pub mod nvls_tree;
 pub mod pat;
 pub mod ring;
+pub mod rooted;
 pub mod routing;
 pub mod send_recv;
 pub mod sharp;
@@ -63,6 +64,7 @@ pub const ALGORITHMS: &[&dyn Algorithm] = &[
     &moe::Moe,
     &moe_low_latency::MoeLowLatency,
     &send_recv::SendRecv,
+    &rooted::Rooted,
 ];
 
 /// What is to be done with everybody's data.
@@ -81,6 +83,10 @@ pub enum Collective {
     Broadcast,
     /// The root gets the sum. `bytes` is one rank's buffer.
     Reduce,
+    /// The root gets everybody's part. `bytes` is the gathered whole.
+    Gather,
+    /// Everybody gets a part from the root. `bytes` is the whole before it is scattered.
+    Scatter,
     /// Everybody sends a part to everybody. `bytes` is all that one rank sends, its own part
     /// included.
     AllToAll,
@@ -100,12 +106,14 @@ pub enum Collective {
 
 impl Collective {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::AllReduce,
         Self::AllGather,
         Self::ReduceScatter,
         Self::Broadcast,
         Self::Reduce,
+        Self::Gather,
+        Self::Scatter,
         Self::AllToAll,
         Self::SendRecv,
         Self::MoeDispatch,
@@ -133,6 +141,8 @@ impl Collective {
             Self::ReduceScatter => "reduce_scatter",
             Self::Broadcast => "broadcast",
             Self::Reduce => "reduce",
+            Self::Gather => "gather",
+            Self::Scatter => "scatter",
             Self::AllToAll => "all_to_all",
             Self::SendRecv => "send_recv",
             Self::MoeDispatch => "moe_dispatch",
@@ -160,6 +170,7 @@ impl Collective {
         match self {
             Self::AllReduce => 2.0 * (ranks - 1.0) / ranks,
             Self::AllGather | Self::ReduceScatter | Self::AllToAll => (ranks - 1.0) / ranks,
+            Self::Gather | Self::Scatter => (ranks - 1.0) / ranks,
             _ => 1.0,
         }
     }

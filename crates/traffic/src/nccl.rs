@@ -18,8 +18,9 @@
 //!
 //! # Where this departs from NCCL
 //!
-//! * The graph search is not run: a ring's bandwidth is the lesser of what the scale-up links and
-//!   the rails give, without rounding down to the search's list of speeds.
+//! * The graph search is a closed form that tells how many channels there are. A ring's bandwidth
+//!   is the lesser of what the scale-up links and the rails give, without rounding down to the
+//!   search's list of speeds.
 //! * The choice is NCCL's; the time is ours. NCCL's model is made for choosing and is 20 to 40 %
 //!   off as a prediction of the time.
 //! * RCCL's latencies and shares are its own, its choice is by NCCL's rule. RCCL at 0cbce2a

@@ -113,6 +113,12 @@ pub fn nic_loads(
                     add(&transfers.connections()[*edge], bytes.get(), message);
                 }
             }
+            OpKind::Together { messages } => {
+                for (connection, bytes) in transfers.messages(messages) {
+                    let bytes = bytes.get();
+                    add(&transfers.connections()[*connection], bytes, bytes.max(1));
+                }
+            }
             OpKind::Wait { .. } => {}
         }
     }

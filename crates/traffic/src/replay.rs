@@ -49,7 +49,7 @@ use crate::transfers::{OpId, OpKind, Transfers};
 /// replay.finish(second, &mut next);
 /// assert!(replay.is_done());
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Replay {
     waiting_for: IdVec<OpId, u32>,
     /// The followers of op `n` are `followers[first_follower[n]..first_follower[n + 1]]`: from

@@ -53,6 +53,12 @@ pub enum OpKind {
         /// Latency that the steps behind the fold add once: the sum over the pipeline's fill.
         fill: Span,
     },
+    /// Sends messages that begin together, and is over when the last has arrived: a folded
+    /// exchange. Engines that move packets refuse it.
+    Together {
+        /// Where they are in [`Transfers::messages`].
+        messages: std::ops::Range<u32>,
+    },
     /// Takes time and no network: a computation, a launch, a pause.
     Wait {
         /// So long.
@@ -76,6 +82,7 @@ pub struct Appended {
     pub ops: std::ops::Range<usize>,
     connections: usize,
     coupled: u32,
+    messages: u32,
     labels: usize,
 }
 
@@ -84,6 +91,7 @@ pub struct Appended {
 pub struct Transfers {
     connections: IdVec<ConnectionId, Connection>,
     coupled: Vec<ConnectionId>,
+    messages: Vec<(ConnectionId, Bytes)>,
     ops: IdVec<OpId, Op>,
     /// What op `n` waits for is `after[first_after[n]..first_after[n + 1]]`.
     first_after: Vec<u32>,
@@ -145,6 +153,31 @@ impl Transfers {
         self.coupled.extend_from_slice(edges);
         let edges = first..self.coupled.len() as u32;
         self.add(OpKind::Coupled { edges, bytes, fill }, label, after)
+    }
+
+    /// Lists the messages of these operations, if they are nothing else and wait for `start` alone:
+    /// their place in [`Transfers::messages`].
+    pub fn gather(
+        &mut self,
+        ops: std::ops::Range<usize>,
+        start: OpId,
+    ) -> Option<std::ops::Range<u32>> {
+        let first = self.messages.len();
+        for op in ops.map(OpId::from_index) {
+            match self.ops[op].kind {
+                _ if self.after(op) != [start] => (),
+                OpKind::Send { connection, bytes } => {
+                    self.messages.push((connection, bytes));
+                    continue;
+                }
+                OpKind::Wait { span: Span::ZERO } => continue,
+                _ => (),
+            }
+            self.messages.truncate(first);
+            return None;
+        }
+        let end = u32::try_from(self.messages.len()).expect("under 2³² messages");
+        (1 < self.messages.len() - first).then_some(first as u32..end)
     }
 
     /// Writes operations again that were written one after the other, with what they wait for
@@ -215,8 +248,8 @@ impl Transfers {
         same: Option<&Appended>,
     ) -> Appended {
         let first = self.ops.len();
-        let (connections, coupled, labels) = match same {
-            Some(same) => (same.connections, same.coupled, same.labels),
+        let (connections, coupled, messages, labels) = match same {
+            Some(same) => (same.connections, same.coupled, same.messages, same.labels),
             None => self.take_ends(other, name),
         };
         let connection = |id: ConnectionId| ConnectionId::from_index(id.index() + connections);
@@ -230,6 +263,9 @@ impl Transfers {
                     let edges = edges.start + coupled..edges.end + coupled;
                     OpKind::Coupled { edges, bytes, fill }
                 }
+                OpKind::Together { messages: of } => {
+                    OpKind::Together { messages: of.start + messages..of.end + messages }
+                }
                 wait @ OpKind::Wait { .. } => wait,
             };
             waits.clear();
@@ -242,12 +278,12 @@ impl Transfers {
         for (op, pace) in &other.paced {
             self.paced.insert(OpId::from_index(op.index() + first), pace + earlier);
         }
-        Appended { ops: first..self.ops.len(), connections, coupled, labels }
+        Appended { ops: first..self.ops.len(), connections, coupled, messages, labels }
     }
 
     /// Opens the connections of others; where theirs begin among these: connections, those of
-    /// folded channels, labels.
-    fn take_ends(&mut self, other: &Self, name: &str) -> (usize, u32, usize) {
+    /// folded channels, messages of folded exchanges, labels.
+    fn take_ends(&mut self, other: &Self, name: &str) -> (usize, u32, u32, usize) {
         let connections = self.connections.len();
         let coupled = u32::try_from(self.coupled.len()).expect("under 2³² edges");
         let labels = self.labels.len();
@@ -260,10 +296,13 @@ impl Transfers {
         }
         let moved = |id: &ConnectionId| ConnectionId::from_index(id.index() + connections);
         self.coupled.extend(other.coupled.iter().map(moved));
+        let messages = u32::try_from(self.messages.len()).expect("under 2³² messages");
+        let them = other.messages.iter().map(|(connection, bytes)| (moved(connection), *bytes));
+        self.messages.extend(them);
         for label in other.labels.iter() {
             self.labels.push(format!("{name}: {label}"));
         }
-        (connections, coupled, labels)
+        (connections, coupled, messages, labels)
     }
 
     /// Gives all connections from this one on a service level, which decides their virtual lane.
@@ -313,6 +352,11 @@ impl Transfers {
         &self.coupled[edges.start as usize..edges.end as usize]
     }
 
+    /// The messages of a folded exchange.
+    pub fn messages(&self, of: &std::ops::Range<u32>) -> &[(ConnectionId, Bytes)] {
+        &self.messages[of.start as usize..of.end as usize]
+    }
+
     /// All operations.
     pub fn ops(&self) -> &IdVec<OpId, Op> {
         &self.ops
@@ -335,6 +379,9 @@ impl Transfers {
             OpKind::Send { bytes, .. } => u128::from(bytes.get()),
             OpKind::Coupled { edges, bytes, .. } => {
                 u128::from(bytes.get()) * u128::from(edges.end - edges.start)
+            }
+            OpKind::Together { messages } => {
+                self.messages(messages).iter().map(|(_, bytes)| u128::from(bytes.get())).sum()
             }
             OpKind::Wait { .. } => 0,
         };

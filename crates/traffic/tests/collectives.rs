@@ -9,7 +9,8 @@ use traffic::collective::{
     ALGORITHMS, Ask, Communicator, CrossNic, Detail, Pxn, Routing, hierarchical,
 };
 use traffic::nccl::{
-    Aggregation, Plugin, Protocol, Settings, TunerLine, Usage, Version, estimate, estimate_of,
+    Aggregation, Architecture, Plugin, Protocol, Settings, TunerLine, Usage, Version, constants,
+    estimate, estimate_of,
 };
 use traffic::{Collective, OpKind};
 use units::{Bytes, Id, Rate};
@@ -718,4 +719,69 @@ fn symmetric_windows_are_used_where_asked() {
     assert_eq!(run(8, Collective::AllToAll, &engines).0, "copy-engine");
     let old = Settings { version: Version::V2_26, ..gin };
     assert_ne!(run(8, Collective::AllReduce, &old).0, "symmetric");
+}
+
+/// Oracle: NCCL's search by hand, from the lists of speeds of its `search.cc`; what it finds is
+/// doubled. GPUs and NICs of a server, the rates of their links in Gb/s, servers; channels.
+#[test]
+fn the_search_finds_as_many_channels_as_nccl_s() {
+    let (ampere, hopper) = (Architecture::Ampere, Architecture::Hopper);
+    let blackwell = Architecture::Blackwell;
+    for (architecture, [gpus, nics], [links, nic], servers, channels) in [
+        // 6 × 40 of 240, halved; 6 × 60 of 371, halved; 8 × 90 of 722, halved.
+        (ampere, [8, 8], [2400, 200], 1, 24),
+        (hopper, [8, 8], [3600, 400], 1, 24),
+        (blackwell, [8, 8], [7200, 400], 1, 32),
+        // 4 × 40 of 165 on an H800 or A800.
+        (hopper, [8, 8], [1600, 400], 1, 16),
+        // 2 × 12 over PCIe.
+        (Architecture::Pcie, [8, 8], [256, 200], 1, 4),
+        // One for each NIC: 8 × 24, 8 × 48; of four fast ones two each.
+        (ampere, [8, 8], [2400, 200], 2, 16),
+        (hopper, [8, 8], [3600, 400], 4, 16),
+        (hopper, [4, 4], [3600, 400], 2, 16),
+        (hopper, [8, 1], [3600, 400], 2, 4),
+        // 8 × 96 at 800 Gb/s, halved; 16 × 45.1 of 722 where NICs are plenty.
+        (blackwell, [8, 8], [7200, 400], 2, 16),
+        (blackwell, [8, 8], [7200, 800], 2, 32),
+        (blackwell, [72, 72], [7200, 400], 2, 32),
+        (blackwell, [72, 72], [7200, 800], 2, 32),
+    ] {
+        let cluster = Cluster {
+            gpus,
+            nics,
+            scale_up: ScaleUp::Switch(Rate::from_gbps(links)),
+            nic_rate: Rate::from_gbps(nic),
+            ..Cluster::hopper(servers)
+        };
+        let fabric = cluster.build();
+        let communicator = Communicator::new(&fabric, &all_gpus(&fabric));
+        let settings = Settings { architecture, ..Settings::default() };
+        let found = constants::ring_channels(&settings, &communicator);
+        assert_eq!(found, channels, "{architecture:?}, {servers} servers of {gpus}, {nic} Gb/s");
+    }
+}
+
+/// Oracle: by hand. A gather fills the root's links inside a server and the root's NIC between
+/// servers; a scatter leaves by all NICs of the root's server and is bound by the root's NVLink.
+#[test]
+fn gather_and_scatter_are_bound_by_the_root() {
+    let bytes = 32_u64 << 30;
+    let nvlink = 450e9 * Architecture::Hopper.scale_up_efficiency();
+    let nic = 50e9 * Settings::default().wire_efficiency;
+    for (servers, collective, bound) in [
+        (1, Collective::Gather, 7.0 / 8.0 / nvlink),
+        (1, Collective::Scatter, 7.0 / 8.0 / nvlink),
+        (4, Collective::Gather, 24.0 / 32.0 / nic),
+        // What it hands to its server: 7 of 8 parts, and 7 of 8 of what leaves.
+        (4, Collective::Scatter, 28.0 / 32.0 / nvlink),
+    ] {
+        let fabric = Cluster::hopper(servers).build();
+        let communicator = Communicator::new(&fabric, &all_gpus(&fabric));
+        let settings = Settings::default();
+        let size = Bytes::new(bytes);
+        let answer = estimate(&fabric, &communicator, collective, size, &settings).unwrap();
+        let ratio = answer.time.as_secs_f64() / (bound * bytes as f64);
+        assert!((1.0..1.005).contains(&ratio), "{servers} servers, {collective:?}: {ratio}");
+    }
 }

@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     /// A key that may not change, with all that is inside it; may be given several times
     #[arg(long, value_name = "KEY")]
     fix: Vec<String>,
-    /// Begin nothing new after this time
+    /// Look at 200 layouts by closed forms for each second of this, and begin nothing new after it
     #[arg(long, value_name = "TIME", default_value = "60s")]
     budget: Span,
     /// Seeds for each of the best changes, the scenario's own included

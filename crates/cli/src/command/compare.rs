@@ -17,7 +17,7 @@ Examples:
   fatflow compare --told --engine analytic
   fatflow compare --history --engine analytic
   fatflow compare llama3-meta-roce --vary network.routing.qps=1,4,16
-  fatflow compare mine.toml --vary 'fabric.oversubscription=[1.0],[2.0],[4.0]'
+  fatflow compare mine.toml --vary fabric.oversubscription=1:1,2:1,4:1
   fatflow compare mine.toml --networks
   fatflow compare scenarios/remedies/*.toml --vary traffic.placement=linear,fragmented --seeds 4
   fatflow compare --json | jq '.result.rows[] | select(.metric == \"mfu\")'")]

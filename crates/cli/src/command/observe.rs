@@ -12,6 +12,7 @@ use commands::observe::beside::compare;
 use commands::observe::calibrate::{Order, calibrate};
 use commands::observe::follow::{Follow, Followed, Place};
 use commands::observe::hand_over::{self, Asked, HandedOver};
+use commands::observe::read_off::apply;
 use commands::observe::http::Page;
 use commands::observe::replay::replay;
 use commands::observe::series::Sent;
@@ -233,7 +234,9 @@ impl Arguments {
             let mut calibrated = None;
             if let Some(out) = &self.calibrate {
                 let set = &terminal.global.set;
-                let order = Order { loaded: &loaded, engine, set, out };
+                let request = terminal.request(Some(scenario), Purpose::Settings);
+                let (loaded, read_off) = apply(&report.summary, request, loaded.clone());
+                let order = Order { loaded: &loaded, engine, set, read_off, out };
                 report.calibration = Some(calibrate(&report.summary, &order, watch)?);
                 let request = terminal.request(out.to_str(), Purpose::Settings);
                 calibrated = Some(scenario::load(&request)?);

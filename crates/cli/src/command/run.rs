@@ -5,7 +5,9 @@ use commands::world::JobWorld;
 use commands::packets::Patience;
 use commands::run_job::several;
 use commands::seeds::Repeat;
+use commands::files::capture;
 use commands::{Drawing, Failure, campaign, cross_check, run_job, run_traffic};
+use packetsim::tap::Tape;
 use step::predict::Prediction;
 use units::Span;
 use scenario::{Loaded, Purpose};
@@ -19,11 +21,13 @@ use crate::terminal::{Ending, Stop, Terminal};
 #[command(after_help = "\
 Examples:
   fatflow run llama3-meta-roce
+  fatflow run llama3-meta-roce --all
   fatflow run scenarios/bench/permutation-128.toml --engine packet --json
   fatflow run my.toml --engine flow --flows-out flows.csv --report run.html
   fatflow run scenarios/bench/incast-32.toml --engine packet --series 10us --series-pairs 0,1
   fatflow run scenarios/bench/ecmp-16-uplinks-4.toml --seeds 1000
   fatflow run scenarios/bench/incast-32.toml --engine packet --pcap incast.pcapng
+  fatflow run my.toml --engine packet --pcap step.pcapng
   fatflow run my.toml --engine all
   fatflow run small-128 --whole
   fatflow run small-128 --steps 20
@@ -56,6 +60,9 @@ pub(crate) struct Arguments {
     /// Run so many steps of the job one after the other on one clock, state kept: how even they are
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     steps: Option<u32>,
+    /// Show all that a page has: causes, the critical path, timelines, memory, failures, money
+    #[arg(long)]
+    all: bool,
     #[command(flatten)]
     seeds: SeedsArgument,
     #[command(flatten)]
@@ -70,6 +77,7 @@ const FINEST: Span = Span::from_ns(100);
 impl Arguments {
     pub(crate) fn run(&self, terminal: &Terminal) -> Result<Ending, Stop> {
         self.files.refuse_one_for_two(terminal.global.report.as_ref())?;
+        terminal.show_all(self.all);
         let purpose = if self.days.is_some() { Purpose::Campaign } else { Purpose::Run };
         let mut loaded = terminal.load_on(&self.scenario, purpose)?;
         let patience = terminal.patience(self.patience, terminal.engines());
@@ -150,7 +158,16 @@ impl Arguments {
             self.files.refuse_links()?;
         }
         let repeat = terminal.repeat(self.seeds);
+        let wanted = self.files.capture();
+        if let Some(wanted) = &wanted {
+            capture::refuse(loaded, engine, wanted)?;
+            if 1 < repeat.seeds || self.days.is_some() || self.steps.is_some() {
+                let reason = "--pcap writes one step: leave out --seeds, --days and --steps";
+                return Err(Failure::Usage(reason.to_owned()).into());
+            }
+        }
         let report = terminal.watched(|watch| {
+            watch.tape = wanted.as_ref().map(|wanted| Tape::new(wanted.limit));
             let also = |world: &JobWorld<'_>, prediction: &Prediction| {
                 self.files.of_step(loaded, world, prediction)
             };
@@ -160,6 +177,9 @@ impl Arguments {
                     ..*options
                 };
                 let mut report = run_job::run_and(loaded, &options, repeat, watch, also)?;
+                if let (Some(tape), Some(wanted)) = (watch.tape.take(), &wanted) {
+                    report.capture = Some(capture::write(loaded, &tape.runs, wanted)?);
+                }
                 if let Some(steps) = self.steps {
                     let options = several::Options { engine, patience, steps };
                     report.steps = Some(several::steps(loaded, options, watch)?);

@@ -11,7 +11,7 @@ use crate::terminal::{Ending, Stop, Terminal};
 #[command(after_help = "\
 Examples:
   fatflow topo small-128
-  fatflow topo my.toml --set 'fabric.oversubscription=[1, 7]'
+  fatflow topo my.toml --set 'fabric.oversubscription=1:1, 7:1'
   fatflow topo my.toml --json
   fatflow topo my.toml --targets article
   fatflow topo llama3-meta-roce --domains

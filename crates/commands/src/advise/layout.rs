@@ -28,6 +28,10 @@ use crate::world::{JobWorld, assumptions};
 /// Mixes that are looked at, at most.
 const MOST: usize = 400_000;
 
+/// Mixes that are looked at for each second of the budget: what two cores can do, so that the
+/// answer is the machine's only where it is slower than that.
+const PER_SECOND: f64 = 200.0;
+
 /// Layouts that are told with their steps, beside those that no other beats.
 const TOLD: usize = 400;
 
@@ -54,8 +58,10 @@ const NEAR: f64 = 1.05;
 pub struct Layouts {
     /// Mixes of the values that were free.
     pub mixes: usize,
-    /// Mixes that there was time for.
+    /// Mixes that were looked at: as many as the budget counts, if there was time.
     pub looked_at: usize,
+    /// Mixes that the budget counts and for which there was no time.
+    pub unseen: usize,
     /// Those that the job's rules allow.
     pub legal: usize,
     /// Those that fit memory.
@@ -66,6 +72,8 @@ pub struct Layouts {
     pub wall_s: f64,
     /// Layouts that the engine was asked for after that.
     pub by_engine: usize,
+    /// Those for which the engine had no time.
+    pub left: usize,
     /// The best of them, and those that no other beats in step, memory and cost.
     pub best: Vec<Scored>,
 }
@@ -91,7 +99,7 @@ pub struct Scored {
 pub(super) fn search(
     loaded: &Loaded,
     fixed: &dyn Fn(&str) -> bool,
-    (threads, clock): (usize, Clock<'_>),
+    (threads, clock, budget_s): (usize, Clock<'_>, f64),
     fewer_gpus: bool,
 ) -> (Layouts, Vec<Change>, Vec<Change>) {
     let Some((config, job)) = loaded.scenario.job.as_ref().zip(loaded.job.as_ref()) else {
@@ -102,8 +110,10 @@ pub(super) fn search(
     };
     let began_s = clock.meter.wall_s();
     let mut all = mixes(loaded, config, job, fixed, fewer_gpus);
-    // If time runs out, what was looked at is a fair part of all.
+    let mixes = all.len();
+    // What is looked at is a fair part of all, and the same on every machine that is fast enough.
     Random::new(loaded.scenario.seed, "layouts", 0).shuffle(&mut all);
+    all.truncate((budget_s * PER_SECOND).max(1.0) as usize);
     let capacity = gpu.memory_gb.value * 1e9;
     let judge = Judge { config, machines: machines(loaded, gpu, job.layout.gpus()), capacity };
     let chunks: Vec<&[JobConfig]> = all.chunks(CHUNK).collect();
@@ -139,10 +149,12 @@ pub(super) fn search(
     let others = near.iter().filter(is_other).take(ENGINE - first.len());
     let others = others.map(|one| change(one, now)).collect();
     let first = first.into_iter().map(|one| change(one, now)).collect();
-    let mixes = all.len();
+    let unseen = all.len() - looked_at;
     let wall_s = clock.meter.wall_s() - began_s;
     let best = front(scored);
-    let layouts = Layouts { mixes, looked_at, legal, fit, predicted, wall_s, by_engine: 0, best };
+    let (by_engine, left) = (0, 0);
+    let layouts =
+        Layouts { mixes, looked_at, unseen, legal, fit, predicted, wall_s, by_engine, left, best };
     (layouts, first, others)
 }
 

@@ -28,8 +28,8 @@ impl Answer for Advice {
             .heading(format!("{}: what to change", self.title))
             .text(self.verdict.clone())
             .facts(facts);
-        for note in self.notes() {
-            sheet = sheet.note(note);
+        if let Some(left_out) = self.left_out() {
+            sheet = sheet.note(left_out);
         }
         if !self.changes.is_empty() {
             sheet = sheet.heading("What gains").table(table(self)).chart(gains(&self.changes));
@@ -67,23 +67,34 @@ impl Answer for Advice {
 }
 
 impl Advice {
-    fn notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
-        if !self.left.is_empty() {
-            notes.push(format!(
-                "{} changes were not tried, for time: {}",
-                self.left.len(),
-                self.left.join("; ")
-            ));
+    /// What time has left out: with more of it, or on a faster machine, the advice may be another.
+    fn left_out(&self) -> Option<String> {
+        let mut left = Vec::new();
+        if let Some(layouts) = &self.layouts {
+            if 0 < layouts.unseen {
+                left.push(format!("{} layouts by closed forms", grouped(layouts.unseen as u64)));
+            }
+            if 0 < layouts.left {
+                left.push(format!("{} layouts on the engine", layouts.left));
+            }
         }
         let alone = |change: &&Advised| change.seeds == 1 && change.engine == self.engine.name();
         let alone = self.changes.iter().filter(alone).count();
         if 1 < self.base.seeds.len() && 0 < alone {
-            notes.push(format!(
-                "{alone} changes rest on the scenario's own seed: there was no time for others"
-            ));
+            left.push(format!("other seeds than the scenario's own of {alone} changes"));
         }
-        notes
+        if !self.left.is_empty() {
+            left.push(format!("{} changes ({})", self.left.len(), self.left.join("; ")));
+        }
+        (!left.is_empty()).then(|| {
+            format!(
+                "Not everything was tried in {:.1} s: more time than --budget {:.3} or a faster \
+                 machine may advise otherwise. Left out: {}.",
+                self.wall_s,
+                Span::from_secs_f64(self.budget_s),
+                left.join(", ")
+            )
+        })
     }
 
     /// What was tried besides.

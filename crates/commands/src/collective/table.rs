@@ -6,7 +6,7 @@
 use scenario::Loaded;
 use units::Random;
 
-use super::Report;
+use super::{Report, bench};
 
 /// A standard deviation of logarithms, from a flag.
 pub fn noise(text: &str) -> Result<f64, String> {
@@ -17,14 +17,12 @@ pub fn noise(text: &str) -> Result<f64, String> {
 /// The table of a report, with times that vary by so much.
 pub fn nccl_tests(loaded: &Loaded, report: &Report, noise: f64) -> String {
     let mut text = head(loaded, report);
-    let mut random = Random::new(loaded.scenario.seed, "nccl-tests", 0);
     let mut sum = 0.0;
-    for row in &report.rows {
+    for (row, factors) in report.rows.iter().zip(factors(loaded, report, noise)) {
         let elements = row.bytes / 4;
         text +=
             &format!("{:>12} {elements:>13} {:>9} {:>7} {:>7}", row.bytes, "float", "sum", "-1");
-        for _ in ["out of place", "in place"] {
-            let factor = (noise * random.normal()).exp();
+        for factor in factors {
             let (algorithm, bus) = (row.algbw_gbps / factor, row.busbw_gbps / factor);
             let time = row.time_us * factor;
             text += &format!(" {time:>8.2} {algorithm:>7.2} {bus:>7.2} {:>7}", 0);
@@ -34,6 +32,13 @@ pub fn nccl_tests(loaded: &Loaded, report: &Report, noise: f64) -> String {
     }
     let mean = sum / (2 * report.rows.len()).max(1) as f64;
     text + &format!("# Out of bounds values : 0 OK\n# Avg bus bandwidth    : {mean:.4}\n#\n")
+}
+
+/// By what each size takes longer, out of place and in place.
+pub(super) fn factors(loaded: &Loaded, report: &Report, noise: f64) -> Vec<[f64; 2]> {
+    let mut random = Random::new(loaded.scenario.seed, "nccl-tests", 0);
+    let mut one = || (noise * random.normal()).exp();
+    report.rows.iter().map(|_| [one(), one()]).collect()
 }
 
 fn head(loaded: &Loaded, report: &Report) -> String {
@@ -55,9 +60,10 @@ fn head(loaded: &Loaded, report: &Report) -> String {
     for rank in 0..report.gpus {
         let (host, device) = (rank / per_node, rank % per_node);
         text += &format!(
-            "#  Rank {rank:>2} Group  0 Pid {} on node-{host:03} device {device:>2} \
-             [{device:02x}:00.0] {gpu}\n",
-            1000 + rank
+            "#  Rank {rank:>2} Group  0 Pid {} on {} device {device:>2} [{device:02x}:00.0] \
+             {gpu}\n",
+            1000 + rank,
+            bench::host(host),
         );
     }
     text + "#\n#                                                              out-of-place\

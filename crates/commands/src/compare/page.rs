@@ -6,7 +6,7 @@ use report::number::{between, grouped, significant_to, to_digits};
 use report::{Align, Chart, ChartKind, Frame, Sheet, Table, Unit};
 
 use super::metrics::{Better, Form, ONLY_SAID, UNFINISHED};
-use super::{Report, Row, Value};
+use super::{Report, Row, StepDifference, Value};
 use crate::about::About;
 use crate::run_job::BreakdownSeconds;
 
@@ -138,6 +138,10 @@ fn differences(report: &Report, rows: &[&Row]) -> Table {
         if row.metric == "step_s" {
             let cells = (0..row.simulated.len()).map(|at| ends(row, at));
             table.row(std::iter::once("  80 % range".to_owned()).chain(cells));
+            if report.named && !report.differences.is_empty() {
+                let cells = report.differences.iter().map(longer_by);
+                table.row(std::iter::once("  longer by, 80 %".to_owned()).chain(cells));
+            }
         }
         if row.reported.iter().any(Option::is_some) {
             let text = |value: &Option<Value>| {
@@ -150,10 +154,26 @@ fn differences(report: &Report, rows: &[&Row]) -> Table {
     table
 }
 
+/// How much longer a step is, from the least to the most.
+fn longer_by(difference: &Option<StepDifference>) -> String {
+    let percent = |share: f64| format!("{:+.1}", 100.0 * share);
+    difference.as_ref().map_or_else(String::new, |StepDifference { low, high, .. }| {
+        format!("{} to {} %", percent(*low), percent(*high))
+    })
+}
+
 fn legend(report: &Report) -> String {
     let mut text = "* best; ≈ a tie with it".to_owned();
+    if report.named && report.differences.iter().flatten().any(|one| one.cancels) {
+        text += "; \"longer by\" is narrower than the ranges, for of the same job on the same GPUs \
+                 the error of computation cancels";
+    }
     if 1 < report.seeds {
         text += "; ± is the 95 % confidence of the mean over the seeds";
+    }
+    if report.named && report.seeds < 2 && report.engine.has_contention() {
+        text +=
+            "; of one seed: which paths queue pairs hash onto is chance (--seeds 8 tells how much)";
     }
     match (report.named, report.columns.first()) {
         (true, Some(first)) if 1 < report.columns.len() => {

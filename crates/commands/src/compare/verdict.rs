@@ -25,6 +25,37 @@ pub struct Verdict {
     pub ties: Vec<String>,
 }
 
+/// How much longer a column's step is than the first's, as a share of that.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StepDifference {
+    /// As predicted.
+    pub share: f64,
+    /// The least of its 80 % interval.
+    pub low: f64,
+    /// The most.
+    pub high: f64,
+    /// Whether both do the same work on the same GPUs: the error of computation is the same in
+    /// both and cancels, and what is left is that of communication and of seeds.
+    pub cancels: bool,
+}
+
+/// How much longer each step is than the first; nothing for the first, and where work differs.
+pub(super) fn differences(columns: &[Column], engine: Engine) -> Vec<Option<StepDifference>> {
+    let steps: Vec<Option<Step<'_>>> =
+        columns.iter().map(|column| Step::of("", column, true)).collect();
+    let Some(Some(first)) = steps.first().filter(|_| is_same_work(columns)) else {
+        return vec![None; columns.len()];
+    };
+    let of = |(at, step): (usize, &Option<Step<'_>>)| {
+        let step = step.as_ref().filter(|_| 0 < at)?;
+        let (factor, doubt) = (step.cost / first.cost, first.doubt(step, engine).exp());
+        let cancels = first.has_machines_of(step);
+        let [share, low, high] = [1.0, 1.0 / doubt, doubt].map(|by| factor * by - 1.0);
+        Some(StepDifference { share, low, high, cancels })
+    };
+    steps.iter().enumerate().map(of).collect()
+}
+
 /// One column's step, as far as a verdict needs it.
 struct Step<'a> {
     name: &'a str,
@@ -134,14 +165,19 @@ impl<'a> Step<'a> {
     /// How far the two may be off from each other, in logarithms.
     fn doubt(&self, other: &Self, engine: Engine) -> f64 {
         let seeds = self.seeds.hypot(other.seeds);
-        let machines = |column: &Column| {
-            let job = column.loaded.job.clone();
-            (job, column.loaded.scenario.cluster.gpu.clone())
-        };
-        if machines(self.column) != machines(other.column) {
+        if !self.has_machines_of(other) {
             return self.half.hypot(other.half).hypot(seeds);
         }
         let network = Residuals::published().half_width(&Class::between_servers(), engine, "");
         (network.log * self.exposed.max(other.exposed)).hypot(seeds)
+    }
+
+    /// Whether both run the same job on the same GPUs.
+    fn has_machines_of(&self, other: &Self) -> bool {
+        let machines = |column: &Column| {
+            let job = column.loaded.job.clone();
+            (job, column.loaded.scenario.cluster.gpu.clone())
+        };
+        machines(self.column) == machines(other.column)
     }
 }

@@ -17,13 +17,13 @@ use fabric::transport::Transport;
 use fabric::{Fabric, LinkId, NodeId};
 use packetsim::nic::{Service, Verb};
 use packetsim::packet::Forward;
-use packetsim::tap::{Capture, Carries, Frame};
+use packetsim::tap::{Capture, Carries, Frame, Taped};
 use roce::header::{BITS_24, Reth};
 use roce::packet::{CNP_PAYLOAD, encode_ip};
 use roce::{Aeth, Bth, Envelope, Headers, NakCode, Opcode, Operation, Syndrome};
 use scenario::Loaded;
 use serde::Serialize;
-use units::Bytes;
+use units::{Bytes, Span};
 
 use crate::engine::Engine;
 use crate::failure::Failure;
@@ -66,6 +66,8 @@ pub struct Captured {
     pub file_bytes: u64,
     /// The longest length that it might have had.
     pub limit_bytes: u64,
+    /// Runs that are in it, one behind the other.
+    pub runs: u64,
     /// Packets that are not in it because it was full.
     pub cut: u64,
     /// Data packets that were still under way when the run ended, where nothing was cut.
@@ -121,37 +123,55 @@ pub fn refuse(loaded: &Loaded, engine: Engine, wanted: &Wanted) -> Result<(), Fa
     Err(Failure::Usage(reason.to_owned()))
 }
 
-/// Writes what a tap has seen of a run that sent so many data packets.
-pub fn write(
-    loaded: &Loaded,
-    capture: &Capture,
-    sent: u64,
-    wanted: &Wanted,
-) -> Result<Captured, Failure> {
+/// Writes what taps have seen of runs, one run behind the other. Each run has queue pairs of its
+/// own.
+pub fn write(loaded: &Loaded, runs: &[Taped], wanted: &Wanted) -> Result<Captured, Failure> {
     let mut told = Captured {
         file: wanted.path.display().to_string(),
         limit_bytes: wanted.limit.get(),
-        cut: capture.left_out,
+        runs: runs.len() as u64,
+        cut: runs.iter().map(|run| run.capture.left_out).sum(),
         ..Captured::default()
     };
     save(&wanted.path, |out| {
         let mut file = Writer::new(out, "fatflow", wanted.limit.get())?;
-        write_frames(loaded, capture, &mut file, &mut told)?;
+        let mut shift = Shift::default();
+        let (mut interfaces, mut is_full) = (BTreeMap::new(), false);
+        for run in runs {
+            if is_full {
+                told.cut += run.capture.frames.len() as u64;
+                continue;
+            }
+            let comment = (1 < runs.len()).then(|| format!("here begins: {}", run.what));
+            let run = (&run.capture, comment, run.lasted);
+            let to = (&mut file, &mut interfaces, &mut shift);
+            is_full = !write_frames(loaded, run, to, &mut told)?;
+        }
         told.file_bytes = file.finish()?;
         Ok(())
     })?;
     if told.cut == 0 {
+        let sent: u64 = runs.iter().map(|run| run.sent).sum();
         told.under_way = sent.saturating_sub(told.packets.data);
     }
     Ok(told)
 }
 
+/// By how much the times and the numbers of queue pairs of a run are later than its own.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shift {
+    ns: u64,
+    number: u32,
+    pair: u32,
+}
+
+/// Writes the packets of a run; whether all had room.
 fn write_frames<W: Write>(
     loaded: &Loaded,
-    capture: &Capture,
-    file: &mut Writer<W>,
+    (capture, comment, lasted): (&Capture, Option<String>, Span),
+    (file, interfaces, shift): (&mut Writer<W>, &mut BTreeMap<LinkId, u32>, &mut Shift),
     told: &mut Captured,
-) -> io::Result<()> {
+) -> io::Result<bool> {
     let fabric = loaded.fabric();
     let scribe = Scribe {
         fabric,
@@ -161,11 +181,16 @@ fn write_frames<W: Write>(
             0 => u16::MAX, // until it is ended
             quanta => quanta.min(u32::from(u16::MAX)) as u16,
         },
+        shift: *shift,
     };
-    let mut interfaces: BTreeMap<LinkId, u32> = BTreeMap::new();
+    let mut comment = comment;
     let mut seen: BTreeSet<(u32, u32)> = BTreeSet::new();
     let mut bytes = Vec::new();
+    let (mut numbers, mut pairs) = (0, 0);
     for (number, frame) in capture.frames.iter().enumerate() {
+        if let Some(key) = frame.key {
+            (numbers, pairs) = (numbers.max(key.dst_qpn), pairs.max(frame.pair));
+        }
         let known = interfaces.get(&frame.link).copied();
         let interface = match known {
             Some(known) => Some(known),
@@ -173,21 +198,26 @@ fn write_frames<W: Write>(
         };
         bytes.clear();
         scribe.write(frame, &mut bytes);
-        let comment = frame.is_lost.then_some("lost here");
+        let begins = comment.take();
+        let remark = if frame.is_lost { Some("lost here") } else { begins.as_deref() };
+        let at = frame.at.as_ps() / 1_000 + shift.ns;
         let is_in = match interface {
-            Some(number) => file.packet(number, frame.at.as_ps() / 1_000, &bytes, comment)?,
+            Some(number) => file.packet(number, at, &bytes, remark)?,
             None => false,
         };
         if !is_in {
             told.cut += (capture.frames.len() - number) as u64;
-            return Ok(());
+            return Ok(false);
         }
         interfaces.extend(interface.map(|interface| (frame.link, interface)));
         let is_data = matches!(frame.carries, Carries::Data { .. });
         let is_new = !is_data || seen.insert((frame.pair, frame.psn));
         told.packets.count(frame, is_new);
     }
-    Ok(())
+    shift.ns += (lasted.as_ps() / 1_000 + 1).next_multiple_of(1_000);
+    shift.number = (shift.number + numbers + 1) & BITS_24;
+    shift.pair += pairs + 1;
+    Ok(true)
 }
 
 impl Packets {
@@ -223,6 +253,7 @@ struct Scribe<'a> {
     addresses: Addresses,
     verb: Verb,
     quanta: u16,
+    shift: Shift,
 }
 
 impl Scribe<'_> {
@@ -249,14 +280,19 @@ impl Scribe<'_> {
     /// The transport headers of a packet, and how much payload follows.
     fn headers(&self, frame: &Frame, key: &FlowKey) -> (Headers, usize) {
         let psn = frame.psn & BITS_24;
-        let answered = ANSWERING | (frame.pair & (ANSWERING - 1));
+        let pair = frame.pair + self.shift.pair;
+        let answered = ANSWERING | (pair & (ANSWERING - 1));
         match frame.carries {
             Carries::Data { message, message_bytes, payload, is_first, is_last } => {
                 let opcode = Opcode::rc(operation(self.verb, is_first, is_last));
-                let mut headers = Headers::new(Bth::new(opcode, key.dst_qpn & BITS_24, psn));
+                let mut headers = Headers::new(Bth::new(
+                    opcode,
+                    (key.dst_qpn + self.shift.number) & BITS_24,
+                    psn,
+                ));
                 headers.bth.ack_request = is_last;
                 let length = u32::try_from(message_bytes).unwrap_or(u32::MAX);
-                let (address, key) = (MEMORY.wrapping_add(message), frame.pair);
+                let (address, key) = (MEMORY.wrapping_add(message), pair);
                 let reth = Reth { address, key, length };
                 headers.reth = opcode.has_reth().then_some(reth);
                 headers.immediate = opcode.has_immediate().then_some(length);
@@ -279,7 +315,7 @@ impl Scribe<'_> {
                 let opcode = Opcode::rc(Operation::WriteOnly);
                 let mut headers = Headers::new(Bth::new(opcode, answered, psn));
                 let (address, length) = (MEMORY, GRANT as u32);
-                headers.reth = Some(Reth { address, key: frame.pair, length });
+                headers.reth = Some(Reth { address, key: pair, length });
                 (headers, GRANT)
             }
             _ => (Headers::cnp(answered), CNP_PAYLOAD.len()),
@@ -363,6 +399,12 @@ impl Captured {
             grouped(cnps),
             grouped(pauses),
         );
+        if 1 < self.runs {
+            words += &format!(
+                "; {} runs stand in it, one behind the other, each with queue pairs of its own",
+                grouped(self.runs)
+            );
+        }
         if 0 < self.cut {
             let limit = Bytes::new(self.limit_bytes);
             words += &format!(

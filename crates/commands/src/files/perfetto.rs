@@ -225,7 +225,7 @@ fn edges<'t>(transfers: &'t Transfers, kind: &'t OpKind) -> &'t [traffic::Connec
     match kind {
         OpKind::Send { connection, .. } => std::slice::from_ref(connection),
         OpKind::Coupled { edges, .. } => transfers.coupled(edges),
-        OpKind::Wait { .. } => &[],
+        OpKind::Together { .. } | OpKind::Wait { .. } => &[],
     }
 }
 
@@ -258,7 +258,7 @@ pub fn write_run(
         let op = &transfers.ops()[*op];
         let bytes = match op.kind {
             OpKind::Send { bytes, .. } | OpKind::Coupled { bytes, .. } => bytes.get(),
-            OpKind::Wait { .. } => 0,
+            OpKind::Together { .. } | OpKind::Wait { .. } => 0,
         };
         let label = transfers.label_text(op.label);
         for edge in edges(transfers, &op.kind) {

@@ -82,8 +82,8 @@ pub(super) struct Point {
 /// The collectives that can be predicted on a scenario, by kind, ranks and size; and what cannot.
 pub(super) fn points(summary: &Summary, loaded: &Loaded) -> (Vec<Point>, Vec<String>) {
     let gpus = loaded.fabric().gpus() as u64;
-    // In place and out of place, and what several files say, are one: the mean over all counts.
-    let mut known: BTreeMap<(Kind, u32, u64), (f64, f64)> = BTreeMap::new();
+    // In place and out of place, and what several files say, are one.
+    let mut known: BTreeMap<(Kind, u32, u64), Times> = BTreeMap::new();
     let mut left: BTreeMap<String, u64> = BTreeMap::new();
     for one in &summary.collectives {
         let name = one.kind.name();
@@ -102,21 +102,36 @@ pub(super) fn points(summary: &Summary, loaded: &Loaded) -> (Vec<Point>, Vec<Str
                 format!("{name}: a time of {time} us")
             }
             (Some(time), Some(ranks)) => {
-                let sum = known.entry((one.kind, ranks, one.bytes)).or_default();
-                let count = one.count.max(1) as f64;
-                *sum = (sum.0 + count * time, sum.1 + count);
+                let times = known.entry((one.kind, ranks, one.bytes)).or_default();
+                times.push((time, one.count.max(1) as f64));
                 continue;
             }
         };
         *left.entry(reason).or_default() += 1;
     }
-    let point = |((kind, ranks, bytes), (sum, count)): (_, (f64, f64))| {
+    let point = |((kind, ranks, bytes), times): (_, Times)| {
         let kind: Kind = kind;
         let collective = Collective::from_name(kind.name())?;
-        Some(Point { collective, bytes, ranks, measured_us: sum / count })
+        Some(Point { collective, bytes, ranks, measured_us: undisturbed(&times) })
     };
     let left = left.into_iter().map(|(reason, count)| format!("{reason} ({count} sizes)"));
     (known.into_iter().filter_map(point).collect(), left.collect())
+}
+
+/// Times of the same thing in microseconds, and how often each was seen.
+type Times = Vec<(f64, f64)>;
+
+/// A time that is longer than the shortest by more than this was disturbed.
+const DISTURBED: f64 = 1.25;
+
+/// The mean of times of the same thing, without those that were disturbed: whatever else runs makes
+/// them longer, and nothing makes them shorter.
+fn undisturbed(times: &[(f64, f64)]) -> f64 {
+    let least = times.iter().map(|(time, _)| *time).fold(f64::INFINITY, f64::min);
+    let kept = times.iter().filter(|(time, _)| *time <= DISTURBED * least);
+    let (sum, count) =
+        kept.fold((0.0, 0.0), |(sum, all), (time, count)| (sum + count * time, all + count));
+    sum / count
 }
 
 /// How long a collective should take, in microseconds.
@@ -278,5 +293,17 @@ impl SideBySide {
             ]);
         }
         table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::undisturbed;
+
+    /// Oracle: by hand. Out of place something else ran for 55 µs.
+    #[test]
+    fn a_disturbed_time_does_not_count() {
+        assert_eq!(undisturbed(&[(68.0, 1.0), (13.0, 1.0)]), 13.0);
+        assert_eq!(undisturbed(&[(13.0, 3.0), (15.0, 1.0)]), 13.5);
     }
 }

@@ -5,6 +5,7 @@
 //! with the reason and keeps the scenario's value. Every second size is held back first: how well
 //! the others predict it is told, and then all sizes are used.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use ::observe::Summary;
@@ -17,7 +18,9 @@ use traffic::collective::Collective;
 use units::{Bytes, Rate, Span};
 
 use super::beside::{self, Point, mean};
+use super::cluster::Setting;
 use super::fit::{Fitted, Scale, fit};
+use super::read_off::{self, Busy, ReadOff};
 use super::steps;
 use crate::engine::{self, Engine};
 use crate::failure::Failure;
@@ -154,6 +157,8 @@ fn payload_gbps(loaded: &Loaded) -> Option<f64> {
 /// What was fitted.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Calibration {
+    /// Settings that the files say outright.
+    pub settings: Vec<Setting>,
     /// The constants that the observations determine.
     pub constants: Vec<Constant>,
     /// Those that they do not.
@@ -161,6 +166,9 @@ pub struct Calibration {
     /// Mean size of the errors at sizes that were held back, predicted from the others; none where
     /// there were too few to hold any back.
     pub held_back_error: Option<f64>,
+    /// What a constant was told by besides.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
     /// How many sizes were held back.
     pub held_back: usize,
     /// Mean size of the errors before.
@@ -273,6 +281,7 @@ impl Bench<'_, '_> {
             let empty = Fitted { values: vec![], intervals: vec![], residuals: vec![] };
             return Ok((knobs, empty, refused));
         }
+        let mut set_aside = Vec::new();
         loop {
             let found = self.fit(&knobs, points)?;
             let verdicts = knobs.iter().enumerate().map(|(at, (knob, _))| {
@@ -282,13 +291,37 @@ impl Bench<'_, '_> {
             let verdicts: Vec<(f64, String)> = verdicts.collect();
             let widest = (0..knobs.len()).max_by(|a, b| verdicts[*a].0.total_cmp(&verdicts[*b].0));
             match widest.filter(|at| WIDEST < verdicts[*at].0) {
-                None => return Ok((knobs, found, refused)),
+                None => return self.again((knobs, found, refused), set_aside, points),
                 Some(at) => {
-                    let (knob, _) = knobs.remove(at);
+                    let (knob, start) = knobs.remove(at);
+                    set_aside.push((knob, start));
                     refused.push(Refused { key: knob.key(), why: verdicts[at].1.clone() });
                 }
             }
         }
+    }
+
+    /// Tries again what was set aside: what others explained as well may be all that is left.
+    fn again(
+        &mut self,
+        (mut knobs, mut found, mut refused): (Vec<Start>, Fitted, Vec<Refused>),
+        set_aside: Vec<Start>,
+        points: &[Point],
+    ) -> Result<(Vec<Start>, Fitted, Vec<Refused>), Failure> {
+        for knob in Knob::ALL {
+            let Some(start) = set_aside.iter().find(|(other, _)| *other == knob) else { continue };
+            let more: Vec<Start> = knobs.iter().chain([start]).copied().collect();
+            let fitted = self.fit(&more, points)?;
+            let is_told = more.iter().enumerate().all(|(at, (knob, _))| {
+                let [low, high] = fitted.intervals[at];
+                doubt(knob.scale(self.loaded), fitted.values[at], low, high).0 <= WIDEST
+            });
+            if is_told {
+                refused.retain(|one| one.key != knob.key());
+                (knobs, found) = (more, fitted);
+            }
+        }
+        Ok((knobs, found, refused))
     }
 }
 
@@ -319,8 +352,24 @@ pub struct Order<'a> {
     pub engine: Engine,
     /// Settings of the command line, which the new scenario must have too.
     pub set: &'a [String],
+    /// What of `loaded` the files themselves say.
+    pub read_off: ReadOff,
     /// Where it is written.
     pub out: &'a Path,
+}
+
+/// Refuses to fit anything to less than constants and spare ones need.
+fn refuse_too_few(points: &[Point], summary: &Summary, loaded: &Loaded) -> Result<(), Failure> {
+    let has_steps = loaded.job.is_some() && !summary.step_list.is_empty();
+    if SPARE < points.len() || has_steps {
+        return Ok(());
+    }
+    Err(Failure::Run(format!(
+        "nothing can be calibrated: {} collectives with sizes, ranks and times that this scenario \
+         has were observed, and {} are needed",
+        points.len(),
+        SPARE + 1
+    )))
 }
 
 /// Fits constants to what was observed and writes the scenario.
@@ -333,19 +382,14 @@ pub fn calibrate(
     let (all, _) = beside::points(summary, loaded);
     let each = all.len().div_ceil(MOST_POINTS).max(1);
     let points: Vec<Point> = all.into_iter().step_by(each).collect();
-    let has_steps = loaded.job.is_some() && !summary.step_list.is_empty();
-    if points.len() <= SPARE && !has_steps {
-        return Err(Failure::Run(format!(
-            "nothing can be calibrated: {} collectives with sizes, ranks and times that this \
-             scenario has were observed, and {} are needed",
-            points.len(),
-            SPARE + 1
-        )));
-    }
+    refuse_too_few(&points, summary, loaded)?;
     let mut bench = Bench { loaded, engine: order.engine, watch };
     let before = bench.predict(&[], &[], &points)?;
-    let (knobs, found, mut refused) = bench.determine(&points)?;
+    let (knobs, found, by_tables) = bench.determine(&points)?;
     let (held_back, held_back_error) = bench.hold_back(&knobs, &points)?;
+    let (found, remarks) = bench.with_counters(&knobs, found, &points, summary)?;
+    let mut refused = order.read_off.refused.clone();
+    refused.extend(by_tables);
     let errors: Vec<f64> = found.residuals.iter().map(|r| (-r).exp() - 1.0).collect();
     let error_of = |logs: &[f64]| {
         let each =
@@ -382,8 +426,10 @@ pub fn calibrate(
     constants.extend(from_steps.constants);
     refused.extend(from_steps.refused);
     let calibration = Calibration {
+        settings: order.read_off.settings.clone(),
         constants,
         refused,
+        remarks,
         held_back_error,
         held_back,
         error_before: error_of(&before),
@@ -396,6 +442,91 @@ pub fn calibrate(
 }
 
 impl Bench<'_, '_> {
+    /// The share of the time of the largest messages that NICs send in: how the time changes with
+    /// their rate.
+    fn filled(
+        &mut self,
+        knobs: &[Start],
+        values: &[f64],
+        nic: usize,
+        points: &[Point],
+    ) -> Result<f64, Failure> {
+        const FASTER: f64 = 1.01;
+        let domain = self.loaded.fabric().gpus_per_node() as u32;
+        let mut largest: BTreeMap<u32, Point> = BTreeMap::new();
+        for point in points.iter().filter(|point| domain < point.ranks) {
+            let known = largest.entry(point.ranks).or_insert(*point);
+            if known.bytes < point.bytes {
+                *known = *point;
+            }
+        }
+        let largest: Vec<Point> = largest.into_values().collect();
+        let names: Vec<Knob> = knobs.iter().map(|(knob, _)| *knob).collect();
+        let now = self.predict(&names, values, &largest)?;
+        let mut faster = values.to_vec();
+        faster[nic] *= FASTER;
+        let then = self.predict(&names, &faster, &largest)?;
+        let shares: Vec<f64> =
+            now.iter().zip(then).map(|(now, then)| (now - then) / FASTER.ln()).collect();
+        Ok(mean(&shares).unwrap_or(1.0).clamp(0.5, 1.0))
+    }
+
+    /// The fit with what counters say of the NICs' rate, if that is narrower and agrees; the other
+    /// constants are fitted again beside it. Both may have seen the same runs, so that a mean of
+    /// the two would be no better known than the one.
+    fn with_counters(
+        &mut self,
+        knobs: &[Start],
+        found: Fitted,
+        points: &[Point],
+        summary: &Summary,
+    ) -> Result<(Fitted, Vec<String>), Failure> {
+        let Some(busy) = read_off::busy(summary) else { return Ok((found, Vec::new())) };
+        let key = Knob::NicRate.key();
+        let Busy { intervals, nics, .. } = busy;
+        let Some(at) = knobs.iter().position(|(knob, _)| *knob == Knob::NicRate) else {
+            let remark = format!(
+                "counters of {nics} NICs over {intervals} busy intervals do not say whether NICs \
+                 had to wait, and no table shows a limit of theirs: {key} is not fitted"
+            );
+            return Ok((found, vec![remark]));
+        };
+        // Frames are counted too, and the largest messages do not fill a NIC all of the time.
+        let payload = 8e-9 * engine::library(self.loaded).wire_efficiency;
+        let filled = self.filled(knobs, &found.values, at, points)?;
+        let [rate, half] = [busy.mean, busy.half].map(|rate| rate * payload / filled);
+        let said = format!(
+            "counters of {nics} NICs say {} ± {} Gb/s in {intervals} busy intervals",
+            significant(rate),
+            significant(half)
+        );
+        let [low, high] = found.intervals[at];
+        let own = 0.5 * (high - low);
+        if half + own < (found.values[at] - rate).abs() {
+            let remark = format!(
+                "{said}, and tables {} ± {}: the NICs were not busy throughout, or with something \
+                 else, and counters do not count for {key}",
+                significant(found.values[at]),
+                significant(own)
+            );
+            return Ok((found, vec![remark]));
+        }
+        if own <= half {
+            let remark = format!("{key}: {said}, within the interval of the tables");
+            return Ok((found, vec![remark]));
+        }
+        let mut fixed = self.loaded.clone();
+        Knob::NicRate.set(&mut fixed, rate);
+        let others: Vec<Start> =
+            knobs.iter().copied().filter(|(knob, _)| *knob != Knob::NicRate).collect();
+        let mut bench = Bench { loaded: &fixed, engine: self.engine, watch: self.watch };
+        let mut again = bench.fit(&others, points)?;
+        again.values.insert(at, rate);
+        again.intervals.insert(at, [rate - half, rate + half]);
+        let remark = format!("{key}: {said}, which is narrower than what tables say");
+        Ok((again, vec![remark]))
+    }
+
     /// How many sizes were held back, and the mean size of errors when the others predict them.
     fn hold_back(
         &mut self,
@@ -439,6 +570,9 @@ impl Calibration {
                 100.0 * error
             );
         }
+        for remark in &self.remarks {
+            text += &format!("# {remark}.\n");
+        }
         for refused in &self.refused {
             text += &format!("# Not fitted: {}: {}.\n", refused.key, refused.why);
         }
@@ -448,6 +582,9 @@ impl Calibration {
             let plain = toml::from_str::<toml::Table>(&format!("x = {value}")).is_ok();
             let value = if plain { value.to_owned() } else { quoted(value) };
             text += &format!("{} = {value}\n", key.trim());
+        }
+        for Setting { key, value, from } in &self.settings {
+            text += &format!("# {}.\n{key} = {value}\n", one_line(from));
         }
         for one in &self.constants {
             let [low, high] = [one.low, one.high].map(significant);
@@ -503,6 +640,16 @@ impl Calibration {
                 100.0 * error
             ));
         }
+        if !self.settings.is_empty() {
+            let columns =
+                [("setting", Align::Left), ("value", Align::Left), ("what says so", Align::Left)];
+            let mut table = Table::new(columns);
+            for Setting { key, value, from } in &self.settings {
+                table.row([(*key).to_owned(), value.clone(), from.clone()]);
+            }
+            sheet = sheet.table(table);
+        }
+        sheet = self.remarks.iter().fold(sheet, |sheet, remark| sheet.note(remark.clone()));
         let refusals = self.refused.iter().map(|r| format!("{} is not fitted: {}.", r.key, r.why));
         refusals.fold(sheet, Sheet::note)
     }

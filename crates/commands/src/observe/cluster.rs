@@ -130,14 +130,13 @@ fn servers(report: &Report, hosts: &BTreeMap<&str, &Host>, made: &mut Made) {
         made.set("cluster.gpus_per_node", gpus, "the most GPUs that one server shows");
     }
     let matrix = hosts.iter().find(|(_, host)| !host.nics.is_empty() && host.scale_up.is_some());
-    let used = cluster.nics_used.len();
     if let Some((file, host)) = matrix {
         made.set("cluster.nics_per_node", host.nics.len(), file);
         if let Some(affinity) = affinity(host) {
             made.set("cluster.nic_affinity", affinity, &format!("{file}: the nearest NICs"));
         }
-    } else if 0 < used {
-        made.set("cluster.nics_per_node", used, "NICs that connections go through");
+    } else if let Some(used) = cluster.nics_per_node {
+        made.set("cluster.nics_per_node", used, "NICs that connections of a server go through");
     } else {
         made.not_said.push("how many NICs a server has (cluster.nics_per_node)".to_owned());
     }

@@ -530,8 +530,6 @@ impl<'a> Writer<'a> {
     /// same bytes, and that is said.
     fn collective(&mut self, kind: Kind) -> Option<Collective> {
         let (other, words) = match kind {
-            Kind::Gather => (Collective::AllGather, "a gather runs as an all-gather"),
-            Kind::Scatter => (Collective::ReduceScatter, "a scatter runs as a reduce-scatter"),
             Kind::Barrier => (Collective::AllReduce, "a barrier runs as an all-reduce of its size"),
             known => return Collective::from_name(known.name()),
         };

@@ -1,20 +1,27 @@
 //! Constants of the software around a step, from what profilers recorded of steps.
 //!
-//! * Kernels: what a rank computed over what it should compute, on average over ranks and steps.
+//! * Kernels: what a rank computed over what it should compute, on average over ranks and steps; by
+//!   kind where their names tell products, attention and the rest apart.
 //! * Jitter: draws of servers are exponential, so the mean above the least of them is the mean
 //!   draw, and its interval is that of a chi-squared distribution.
 //! * Overlap: the rank that comes last waits for nobody, so what is exposed on it is communication
-//!   alone; the share of overlapped tensor-parallel exchanges that makes the prediction the same.
+//!   alone. Where traces say which group a collective is for, and its ranks are those of a
+//!   tensor-parallel group, the share is what of its time nothing hides. Otherwise it is the share
+//!   that makes the prediction expose as much.
 //!
 //! Where it departs from reality: whatever else makes servers unequal counts as jitter, and that
-//! computation beside communication is slower cannot be told from slow kernels.
+//! computation beside communication is slower cannot be told from slow kernels. Products and
+//! softmax of unfused attention count as products and as the rest.
 
 use std::collections::BTreeMap;
 
 use ::observe::Summary;
-use job::Axis;
+use ::observe::observed::Step;
+use job::compute::KernelKind;
+use job::{Axis, GroupKind, Layout};
 use scenario::Loaded;
 use step::breakdown::busiest_stage;
+use step::overheads::Overheads;
 
 use super::calibrate::{Constant, Refused};
 use super::fit::student_975;
@@ -30,6 +37,10 @@ use crate::seeds::Repeat;
 const FEWEST: usize = 8;
 /// The widest half of an interval that is believed, as a share of the value: as of collectives.
 const WIDEST: f64 = 0.5;
+/// A kind of kernel that takes a smaller share of computation is not determined.
+const LEAST_KIND: f64 = 0.02;
+/// How much longer a kind of kernel is made to see what it takes.
+const LONGER: f64 = 0.05;
 /// Halvings of the share that stays exposed.
 const HALVINGS: usize = 14;
 /// How well what a step exposes is predicted where all constants are right, as a share of it.
@@ -46,6 +57,10 @@ pub(super) struct FromSteps {
 /// that nothing hides on the rank on which it is least, in seconds.
 struct Seen {
     compute: BTreeMap<(u64, u64), f64>,
+    /// The same by kind of kernel, where their names tell.
+    kinds: BTreeMap<(u64, u64), [f64; 3]>,
+    /// By step: the least share of tensor-parallel exchanges that a rank has exposed.
+    tensor: BTreeMap<u64, f64>,
     exposed: BTreeMap<u64, f64>,
     servers: usize,
 }
@@ -78,23 +93,55 @@ fn seen(summary: &Summary, loaded: &Loaded, engine: Engine, stage: u32) -> Resul
     let each = world.fabric().gpus_per_node().max(1) as u64;
     let layout = &world.job.layout;
     let mut sums: BTreeMap<(u64, u64), (f64, f64)> = BTreeMap::new();
+    let mut kinds: BTreeMap<(u64, u64), [f64; 3]> = BTreeMap::new();
     let mut exposed: BTreeMap<u64, f64> = BTreeMap::new();
+    let mut tensor: BTreeMap<u64, f64> = BTreeMap::new();
     for step in &summary.step_list {
         let Some(rank) = step.rank.map(u64::from).filter(|rank| *rank < layout.gpus()) else {
             continue;
         };
+        if let Some(share) = tensor_share(summary, layout, step) {
+            let least = tensor.entry(step.number).or_insert(share);
+            *least = least.min(share);
+        }
         let compute = step.compute_s.filter(|seconds| 0.0 < *seconds);
         let own = u64::from(stage) == layout.coordinates(rank).pp;
         let Some(compute) = compute.filter(|_| own) else { continue };
         let sum = sums.entry((world.placement.gpu(rank) / each, step.number)).or_default();
         *sum = (sum.0 + compute, sum.1 + 1.0);
+        if let Some(own) = step.kernels.filter(|own| 0.0 < own.product_s + own.attention_s) {
+            let sums = kinds.entry((world.placement.gpu(rank) / each, step.number)).or_default();
+            let own = [own.product_s, own.attention_s, own.memory_s];
+            sums.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+        }
         if let Some(seconds) = step.exposed_s {
             let least = exposed.entry(step.number).or_insert(seconds);
             *least = least.min(seconds);
         }
     }
+    for (key, own) in &mut kinds {
+        own.iter_mut().for_each(|sum| *sum /= sums[key].1);
+    }
     let compute = sums.into_iter().map(|(key, (sum, count))| (key, sum / count)).collect();
-    Ok(Seen { compute, exposed, servers: ranks_by_server(&world).len() })
+    Ok(Seen { compute, kinds, tensor, exposed, servers: ranks_by_server(&world).len() })
+}
+
+/// What share of its tensor-parallel exchanges a rank has exposed in a step: those of the process
+/// groups whose ranks are a tensor-parallel group.
+fn tensor_share(summary: &Summary, layout: &Layout, step: &Step) -> Option<f64> {
+    let is_tensor = |name: &str| {
+        let id = format!("process group {name}");
+        let mut known = summary.communicators.iter().filter(|group| group.id == id);
+        known.any(|group| {
+            let members: Vec<u64> = group.members.iter().copied().map(u64::from).collect();
+            let first = members.first().filter(|first| **first < layout.gpus());
+            let own = first.and_then(|first| layout.group_of(GroupKind::Tensor, *first));
+            1 < members.len() && own.is_some_and(|own| own.members().eq(members.iter().copied()))
+        })
+    };
+    let own = step.groups.iter().filter(|(name, _)| is_tensor(name));
+    let [all, bare] = own.fold([0.0; 2], |sum, (_, own)| [sum[0] + own[0], sum[1] + own[1]]);
+    (0.0 < all).then(|| bare / all)
 }
 
 /// Fits what the steps determine; `loaded` already has what collectives determine, and `edges`
@@ -118,30 +165,122 @@ pub(super) fn fit(
         found.refused.push(Refused { key: "software.kernel_time", why });
         return Ok(found);
     }
-    let factor = loaded.scenario.software.kernel_time;
-    let [mean, half] = mean_of(&ratios);
+    let [mean, _] = mean_of(&ratios);
+    let constants = match seen.kinds.is_empty() {
+        true => {
+            for kind in KernelKind::ALL {
+                let why = "kernels of the traces have no names that tell kinds apart".to_owned();
+                found.refused.push(Refused { key: key_of(kind), why });
+            }
+            vec![Kernels { kind: None, factor: mean_of(&ratios) }]
+        }
+        false => kernels(&loaded, (engine, &nominal), &seen, watch, &mut found)?,
+    };
     for edge in &mut edges {
-        edge.scenario.software.kernel_time = factor * mean;
+        constants.iter().for_each(|one| one.set(edge, one.factor[0]));
     }
-    loaded.scenario.software.kernel_time = factor * (mean + half);
-    edges.push(loaded.clone());
-    loaded.scenario.software.kernel_time = factor * mean;
-    found.constants.push(Constant {
-        key: "software.kernel_time",
-        value: factor * mean,
-        low: factor * (mean - half),
-        high: factor * (mean + half),
-        unit: "",
-        what: "how long kernels take, over those that were measured",
-        written: format!("{:.6}", factor * mean),
-    });
+    let before = loaded.clone();
+    constants.iter().for_each(|one| one.set(&mut loaded, one.factor[0]));
+    for one in &constants {
+        let mut edge = loaded.clone();
+        one.set(&mut edge, 1.0 + one.factor[1] / one.factor[0]);
+        edges.push(edge);
+        found.constants.push(one.constant(&before));
+    }
     jitter(&ratios, mean, &seen, &mut found);
     overlap(&loaded, &edges, engine, &seen, watch, &mut found)?;
     Ok(found)
 }
 
+/// How long kernels take, over what the scenario says: of a kind, or of all.
+struct Kernels {
+    kind: Option<KernelKind>,
+    /// The mean and the half-width of its interval.
+    factor: [f64; 2],
+}
+
+fn key_of(kind: KernelKind) -> &'static str {
+    match kind {
+        KernelKind::Product => "software.product_time",
+        KernelKind::Attention => "software.attention_time",
+        KernelKind::Memory => "software.memory_time",
+    }
+}
+
+impl Kernels {
+    fn set(&self, loaded: &mut Loaded, factor: f64) {
+        let software = &mut loaded.scenario.software;
+        match self.kind {
+            None => software.kernel_time *= factor,
+            Some(kind) => set(software, kind, factor),
+        }
+    }
+
+    fn constant(&self, before: &Loaded) -> Constant {
+        let software = &before.scenario.software;
+        let old = self.kind.map_or(software.kernel_time, |kind| software.time_of(kind));
+        let [value, half] = self.factor.map(|factor| factor * old);
+        Constant {
+            key: self.kind.map_or("software.kernel_time", key_of),
+            value,
+            low: value - half,
+            high: value + half,
+            unit: "",
+            what: match self.kind {
+                None => "how long kernels take, over those that were measured",
+                Some(KernelKind::Product) => "how long matrix products take",
+                Some(KernelKind::Attention) => "how long attention takes",
+                Some(KernelKind::Memory) => "how long kernels at the memory's rate take",
+            },
+            written: format!("{value:.6}"),
+        }
+    }
+}
+
+fn set(software: &mut Overheads, kind: KernelKind, factor: f64) {
+    let time = Some(software.time_of(kind) * factor);
+    match kind {
+        KernelKind::Product => software.product_time = time,
+        KernelKind::Attention => software.attention_time = time,
+        KernelKind::Memory => software.memory_time = time,
+    }
+}
+
+/// Fits each kind of kernel that takes a part of the step worth speaking of.
+fn kernels(
+    loaded: &Loaded,
+    (engine, nominal): (Engine, &Predicted),
+    seen: &Seen,
+    watch: &mut packetsim::Watch<'_>,
+    found: &mut FromSteps,
+) -> Result<Vec<Kernels>, Failure> {
+    let why = "each kind of kernel is fitted by itself".to_owned();
+    found.refused.push(Refused { key: "software.kernel_time", why });
+    let mut constants = Vec::new();
+    for (at, kind) in KernelKind::ALL.into_iter().enumerate() {
+        let mut trial = loaded.clone();
+        set(&mut trial.scenario.software, kind, 1.0 + LONGER);
+        let longer = predict(&trial, engine, watch)?;
+        let takes = (longer.compute - nominal.compute) / LONGER;
+        let ratios: Vec<f64> = seen.kinds.values().map(|own| own[at] / takes).collect();
+        let [mean, half] = mean_of(&ratios);
+        let why = if longer.stage != nominal.stage || takes < LEAST_KIND * nominal.compute {
+            "it is less than 2 % of what the job computes".to_owned()
+        } else if mean <= 0.0 {
+            "the traces have no kernels of this kind by name".to_owned()
+        } else if WIDEST * mean <= half {
+            format!("its 95 % interval would be ±{:.0} %", 100.0 * half / mean)
+        } else {
+            constants.push(Kernels { kind: Some(kind), factor: [mean, half] });
+            continue;
+        };
+        found.refused.push(Refused { key: key_of(kind), why });
+    }
+    Ok(constants)
+}
+
 /// The mean, and the half-width of its 95 % interval.
-fn mean_of(values: &[f64]) -> [f64; 2] {
+pub(super) fn mean_of(values: &[f64]) -> [f64; 2] {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
@@ -202,6 +341,12 @@ fn overlap(
         found.refused.push(Refused { key, why });
         return Ok(());
     }
+    let told: Vec<f64> = seen.tensor.values().copied().collect();
+    if FEWEST <= told.len() {
+        let [value, half] = mean_of(&told);
+        found.constants.push(exposed_share(value, value - half, value + half));
+        return Ok(());
+    }
     let steps: Vec<f64> = seen.exposed.values().copied().collect();
     let [mean, half] = mean_of(&steps);
     let mut exposed_at = |loaded: &Loaded, share: f64| {
@@ -246,16 +391,20 @@ fn overlap(
         found.refused.push(Refused { key, why });
         return Ok(());
     }
-    found.constants.push(Constant {
-        key,
+    found.constants.push(exposed_share(value, low, high));
+    Ok(())
+}
+
+fn exposed_share(value: f64, low: f64, high: f64) -> Constant {
+    Constant {
+        key: "software.tensor_exposed",
         value,
-        low,
-        high,
+        low: low.clamp(0.0, 1.0),
+        high: high.clamp(0.0, 1.0),
         unit: "",
         what: "the share of overlapped tensor-parallel exchanges that stays exposed",
         written: format!("{value:.4}"),
-    });
-    Ok(())
+    }
 }
 
 #[cfg(test)]

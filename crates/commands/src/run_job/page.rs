@@ -14,6 +14,9 @@ use crate::engine::Engine;
 use crate::targets;
 use crate::world::JobWorld;
 
+/// Busy links that a terminal tells of.
+const TOLD_LINKS: usize = 3;
+
 /// Pairs of pods whose circuits are told.
 const TOLD_CIRCUITS: usize = 16;
 
@@ -62,6 +65,10 @@ pub(crate) fn job_words(job: &Job) -> String {
     if job.model.experts.is_some() && layout.etp != layout.tp {
         text += &format!(", expert TP {}", layout.etp);
     }
+    let rows = job.parallel.padded(job.model.vocab);
+    if rows != job.model.vocab {
+        text += &format!(", vocabulary padded to {}", grouped(rows));
+    }
     if 1 < layout.vpp {
         text += &format!(", {} virtual stages", layout.vpp);
     }
@@ -104,34 +111,32 @@ impl Answer for Report {
         if let Some(seeds) = &self.seeds {
             sheet = seeds.show(sheet);
         }
+        sheet = self.capture.iter().fold(sheet, |sheet, told| sheet.text(told.words()));
         if let Some(campaign) = &self.campaign {
             sheet = campaign.show(sheet);
         }
         sheet = sheet.heading("Where the time goes").chart(self.waterfall());
         sheet = sheet.text(format!("Besides computation the most is {}.", self.constraint));
-        sheet = sheet.chart(self.causes_s.chart()).text(self.causes_s.words());
         if let Some(whole) = &self.whole {
             sheet = whole.show_faults(sheet);
         }
-        sheet = sheet.text(self.attribution_words());
-        sheet = sheet.heading("The critical path").text("Its longest stretches, in their order:");
-        sheet = sheet.table(self.path_table());
-        sheet = sheet.heading("The step over time").chart(self.drawn.lanes.ranks());
-        for chart in self.drawn.lanes.network().into_iter().chain(self.drawn.lanes.heat()) {
-            sheet = sheet.chart(chart);
-        }
+        sheet = sheet.on_page(self.over_time());
         sheet = sheet.heading("What the fabric made of it").table(self.phase_table());
-        if let Some(whole) = &self.whole {
-            sheet = sheet.heading("What met in the step").table(whole.table());
+        if self.phases.iter().any(|row| !row.on_fabric) {
+            sheet = sheet.text("–: not on the fabric; by closed form.");
         }
         for finding in &self.findings {
             sheet = sheet.note(finding);
+        }
+        if let Some(whole) = &self.whole {
+            let met = Sheet::new().heading("What met in the step").table(whole.table());
+            sheet = sheet.on_page(met);
         }
         sheet = self.links_part(sheet);
         if let Some(circuits) = &self.circuits {
             sheet = circuits_part(sheet, circuits);
         }
-        self.tables(self.free_part(sheet))
+        self.free_part(sheet).on_page(self.tables())
     }
 }
 
@@ -153,8 +158,21 @@ impl Report {
         sheet
     }
 
-    fn tables(&self, sheet: Sheet) -> Sheet {
+    /// The step by cause, along its critical path, and over time.
+    fn over_time(&self) -> Sheet {
+        let mut sheet = Sheet::new().heading("Causes").chart(self.causes_s.chart());
+        sheet = sheet.text(self.causes_s.words()).text(self.attribution_words());
+        sheet = sheet.heading("The critical path").text("Its longest stretches, in their order:");
+        sheet = sheet.table(self.path_table());
+        sheet = sheet.heading("The step over time").chart(self.drawn.lanes.ranks());
+        for chart in self.drawn.lanes.network().into_iter().chain(self.drawn.lanes.heat()) {
+            sheet = sheet.chart(chart);
+        }
         sheet
+    }
+
+    fn tables(&self) -> Sheet {
+        Sheet::new()
             .heading("The model")
             .table(self.model.table())
             .heading("Memory of a GPU")
@@ -318,7 +336,6 @@ impl Report {
             ("undisturbed", Align::Right),
             ("slowest", Align::Right),
             ("factor", Align::Right),
-            ("", Align::Left),
         ]);
         for row in &self.phases {
             table.row([
@@ -328,8 +345,7 @@ impl Report {
                 format!("{:.1}", Bytes::new(row.bytes)),
                 span(row.alone_s),
                 span(row.slowest_s),
-                format!("{:.2}", row.slowdown),
-                if row.on_fabric { "" } else { "closed form" }.to_owned(),
+                if row.on_fabric { format!("{:.2}", row.slowdown) } else { "–".to_owned() },
             ]);
         }
         table
@@ -342,11 +358,13 @@ impl Report {
             );
         }
         let mut bars = Frame::new(&["link", "load"]);
-        let mut why =
-            Table::new([("link", Align::Left), ("load", Align::Right), ("why", Align::Left)]);
+        let table =
+            || Table::new([("link", Align::Left), ("load", Align::Right), ("why", Align::Left)]);
+        let (mut first, mut others) = (table(), table());
         let names = distinct(self.worst_links.iter().map(|worst| worst.link.clone()));
-        for (name, worst) in names.into_iter().zip(&self.worst_links) {
+        for (at, (name, worst)) in names.into_iter().zip(&self.worst_links).enumerate() {
             bars.push(vec![name.as_str().into(), worst.utilisation.into()]);
+            let why = if at < TOLD_LINKS { &mut first } else { &mut others };
             why.row([name, percent(worst.utilisation), worst.why.clone()]);
         }
         let worst = Chart::new(ChartKind::Bars, "The busiest links of the step", bars)
@@ -354,11 +372,15 @@ impl Report {
             .axes("load", "link")
             .labels("load", "")
             .units(Unit::Share, Unit::Number);
-        let mut sheet = sheet.heading("Busiest links").chart(worst).table(why);
-        if let Some(pictures) = &self.drawn.lanes.pictures {
-            sheet = pictures.show(sheet, "All links");
+        let mut drawn = Sheet::new();
+        if !others.rows.is_empty() {
+            drawn = drawn.heading("Other busy links").table(others);
         }
-        sheet
+        drawn = drawn.chart(worst);
+        if let Some(pictures) = &self.drawn.lanes.pictures {
+            drawn = pictures.show(drawn, "All links");
+        }
+        sheet.heading("Busiest links").table(first).on_page(drawn)
     }
 
     fn reliability_table(&self) -> Table {

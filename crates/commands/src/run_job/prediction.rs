@@ -120,17 +120,21 @@ pub(super) fn on_engine(
         })?;
         return Ok(Predicted { prediction, scaled: None, whole: None });
     }
-    let share = share(loaded, world, engine, patience)?;
+    // Packets that a capture wants are all simulated.
+    let may_bound = watch.tape.is_none();
+    let share = share(loaded, world, engine, (patience, may_bound))?;
     let loaded = share.bounded.as_deref().unwrap_or(loaded);
     let mut done = 0;
-    let mut run = |largest: Option<Bytes>| {
+    let mut run = |largest: Option<Bytes>, is_last: bool| {
         let sizes = (engine, largest);
+        let tape = watch.tape.take_if(|_| !is_last);
         let predicted = with_runner(loaded, world, sizes, patience, &mut |fabric, transfers| {
             watch.expected_events = engine::events(loaded, fabric, engine, transfers);
             let outcome = engine::run_whole(loaded, fabric, engine, transfers, watch)?;
             done += 1;
             Ok(outcome)
         });
+        watch.tape = tape.or(watch.tape.take());
         predicted.map_err(|reason| match reason {
             Unserved::NotRun(NotRun::Interrupted) => Failure::Interrupted(format!(
                 "stopped: {done} runs of phases, packet by packet, were done; there is no step"
@@ -139,10 +143,10 @@ pub(super) fn on_engine(
         })
     };
     let Some(most) = share.most else {
-        return Ok(Predicted { prediction: run(None)?, scaled: None, whole: None });
+        return Ok(Predicted { prediction: run(None, true)?, scaled: None, whole: None });
     };
-    let half = run(Some(half(most)))?;
-    let prediction = run(Some(most))?;
+    let half = run(Some(half(most)), false)?;
+    let prediction = run(Some(most), true)?;
     let scaled = Scaled::of(&half, &prediction, share.whole_s);
     Ok(Predicted { prediction, scaled, whole: None })
 }
@@ -171,7 +175,7 @@ fn share(
     loaded: &Loaded,
     world: &JobWorld<'_>,
     engine: Engine,
-    patience: Patience,
+    (patience, may_bound): (Patience, bool),
 ) -> Result<Share, Failure> {
     let whole_s = probe(loaded, world, engine)?.seconds(u64::MAX);
     let share = |most, bounded| Share { most, whole_s, bounded };
@@ -185,7 +189,7 @@ fn share(
     if patience == Patience::Endless || is_whole(loaded, whole_s) {
         return Ok(share(None, None));
     }
-    let bounded = bounded(loaded);
+    let bounded = bounded(loaded).filter(|_| may_bound);
     let of = bounded.as_deref().unwrap_or(loaded);
     let probed = probe(of, world, engine)?;
     if bounded.is_some() && is_whole(of, probed.seconds(u64::MAX)) {
@@ -260,7 +264,7 @@ pub fn refuse_endless(loaded: &Loaded, engine: Engine, patience: Patience) -> Re
     if !engine.moves_packets() || Way::needed(loaded) == Way::Whole {
         return Ok(());
     }
-    share(loaded, &JobWorld::of(loaded)?, engine, patience).map(|_| ())
+    share(loaded, &JobWorld::of(loaded)?, engine, (patience, true)).map(|_| ())
 }
 
 /// What a step will cost on an engine, by the engine's own estimates of its phases.
@@ -270,7 +274,7 @@ pub fn cost(loaded: &Loaded, engine: Engine) -> Result<Cost, Failure> {
         return whole::cost(loaded, &world, engine);
     }
     let share = match engine.moves_packets() {
-        true => Some(share(loaded, &world, engine, Patience::Usual)?),
+        true => Some(share(loaded, &world, engine, (Patience::Usual, true))?),
         false => None,
     };
     let loaded = share.as_ref().and_then(|share| share.bounded.as_deref()).unwrap_or(loaded);

@@ -285,7 +285,8 @@ pub(super) fn on_one_clock(
         engine::run_whole(loaded, fabric, engine, transfers, watch)
     })?;
     let told = WholeStep::of(&whole, two_level_s, None);
-    let findings = std::mem::take(&mut whole.findings);
+    let mut findings = std::mem::take(&mut whole.findings);
+    findings.extend(uneven(engine, &told));
     Ok(Predicted { prediction: whole.prediction, scaled: None, whole: Some((told, findings)) })
 }
 
@@ -304,6 +305,26 @@ fn whole_step(
     let seed = loaded.scenario.seed;
     let assumptions = assumptions(loaded);
     Ok(whole::predict(world.world(), &assumptions, seed, runner, phases)?)
+}
+
+/// So many times what it takes alone makes an exchange one that shares links.
+const SHARES: f64 = 1.05;
+
+/// What flows leave out where exchanges share links: what congestion control makes of that.
+fn uneven(engine: Engine, told: &WholeStep) -> Option<String> {
+    if engine.moves_packets() {
+        return None;
+    }
+    let times = |row: &&Exchanged| row.mean_s / row.alone_s.max(1e-12);
+    let row = told.exchanges.iter().max_by(|a, b| times(a).total_cmp(&times(b)))?;
+    let times = Some(times(&row)).filter(|times| SHARES < *times)?;
+    Some(format!(
+        "{} of {:.1} takes {times:.2} times as long as alone, with links that are shared evenly at \
+         every instant; congestion control does not share so, which --engine packet counts \
+         (`network.packet.forward=bounded` runs equal exchanges once)",
+        row.what,
+        Bytes::new(row.bytes),
+    ))
 }
 
 /// Whether equal exchanges that begin on idle links are run once.

@@ -401,7 +401,7 @@ fn moved(fabric: &Fabric, transfers: &Transfers, first: usize) -> Vec<f64> {
         let (connections, bytes) = match &op.kind {
             OpKind::Send { connection, bytes } => (std::slice::from_ref(connection), *bytes),
             OpKind::Coupled { edges, bytes, .. } => (transfers.coupled(edges), *bytes),
-            OpKind::Wait { .. } => continue,
+            OpKind::Together { .. } | OpKind::Wait { .. } => continue,
         };
         for connection in connections {
             if is_nic(&transfers.connections()[*connection]) {

@@ -14,6 +14,7 @@ use step::validate::{fabric_of, routing_of};
 use traffic::collective::{
     ALGORITHMS, Collective, Communicator, Detail, Group, Limit, Lowered, Wanted, lower,
 };
+use traffic::nccl::estimate::at_ends;
 use traffic::nccl::{self, Architecture, Initiator, Plugin, Settings, Usage, Version};
 use traffic::{Transfers, collective};
 use units::{Bytes, Rate, Span};
@@ -22,7 +23,7 @@ use super::Case;
 use crate::collective::measured::Measured as Published;
 use crate::engine::Engine;
 use crate::failure::Failure;
-use crate::interval::Class;
+use crate::interval::{Class, Residuals};
 use crate::world::leaf_of;
 
 /// What the rule adds for collectives.
@@ -78,6 +79,10 @@ fn algorithm_of(text: &str) -> Result<Option<&'static str>, String> {
     let mut names = ALGORITHMS.iter().map(|algorithm| algorithm.name());
     let known = names.find(|name| letters(name) == word);
     known.map(Some).ok_or_else(|| format!("algorithm: `{text}` is not known"))
+}
+
+fn in_order((one, other): (f64, f64)) -> (f64, f64) {
+    (one.min(other), one.max(other))
 }
 
 /// Whether an algorithm reduces in the switches between servers.
@@ -191,11 +196,18 @@ impl Row {
             }
         };
         let note = format!("{} {} ×{}", plan.algorithm.name(), plan.protocol.name(), plan.channels);
+        let class = self.class(&communicator, &settings, catalogue);
+        let bytes = Bytes::new(self.bytes);
+        let ends = || at_ends(&fabric, &communicator, self.collective, bytes, &settings);
+        let ends = if Residuals::published().has_scale_up(&class) { None } else { ends() };
+        let over = |share: f64| if unit == "us" { predicted * share } else { predicted / share };
         Ok(Case {
             note,
             source: self.source.clone(),
             cluster: self.origin.clone(),
-            class: Some(self.class(&communicator, &settings, catalogue)),
+            class: Some(class),
+            spread: ends.map(|(fast, slow)| (over(fast), over(slow))).map(in_order),
+            is_extrapolated: ends.is_some(),
             ..Case::new(&self.id, measured, predicted, unit)
         })
     }

@@ -60,6 +60,9 @@ pub(super) fn predict(
     if row.has_experts() {
         notes.push("middle of what the software may have done".to_owned());
     }
+    if verdict.is_extrapolated {
+        notes.push("kernels by data sheets".to_owned());
+    }
     if verdict.fit == Fit::Overfull {
         notes.push("over the memory estimate".to_owned());
     }
@@ -75,6 +78,7 @@ pub(super) fn predict(
         cluster: row.origin.clone(),
         exposed: Some(verdict.prediction.exposed_communication()),
         class: Some(Class::of_step(architecture, model, row.job.precision)),
+        is_extrapolated: verdict.is_extrapolated,
         spread: Some((low.min(high), low.max(high))).filter(|(low, high)| low < high),
         ..Case::new(&row.id, measured, predicted, unit)
     })

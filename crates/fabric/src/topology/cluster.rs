@@ -166,6 +166,7 @@ pub struct FrontEndConfig {
     /// The switches, by their name in the hardware catalogue.
     pub switch: Option<String>,
     /// Capacity below a leaf over capacity above it.
+    #[schemars(extend("x-ratio" = true))]
     pub oversubscription: f64,
     /// Length of the cables to the servers.
     pub length: Length,

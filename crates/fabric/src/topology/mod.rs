@@ -41,6 +41,7 @@ pub use settings::{
     CircuitSchedule, CircuitsConfig, DegradedConfig, FabricConfig, LinkConfig, PartConfig,
     SitesConfig, TierConfig,
 };
+pub use sizing::GENERIC_SWITCH;
 
 use units::{OutOfRange, Ranges};
 

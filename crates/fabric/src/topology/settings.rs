@@ -27,7 +27,9 @@ pub struct FabricConfig {
     pub k: Option<u32>,
     /// Layers of switches; without it, as few as the size allows.
     pub tiers: Option<u32>,
-    /// Capacity below over capacity above, for each tier bottom up; 1.0 where nothing is said.
+    /// Capacity below over capacity above, for each tier bottom up: `"2:1"` or `2` of the lowest,
+    /// `"2:1, 7:1"` or `[2, 7]` of two; 1:1 where nothing is said.
+    #[schemars(extend("x-ratio" = true))]
     pub oversubscription: Vec<f64>,
     /// Uplinks of each switch, for each tier bottom up; what is said here wins over
     /// `oversubscription`, and need not divide evenly among the switches above.

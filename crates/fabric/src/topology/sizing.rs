@@ -23,9 +23,12 @@ pub(crate) struct UsualBox {
     pub(crate) latency_ns: u64,
 }
 
+/// The switch that stands in where nobody names one, and that nobody sells.
+pub const GENERIC_SWITCH: &str = "generic-64x400";
+
 /// 64 ports of 400G. Illustrative.
 pub(crate) const GENERIC: UsualBox =
-    UsualBox { model: "generic-64x400", ports: 64, port_gbps: 400, latency_ns: 500 };
+    UsualBox { model: GENERIC_SWITCH, ports: 64, port_gbps: 400, latency_ns: 500 };
 
 /// A port can be broken out into at most so many (2 × 400G or 4 × 200G of one 800G).
 const BREAKOUT: u64 = 4;

@@ -17,7 +17,10 @@ impl Simulation<'_, '_> {
     /// The fabric changes: links carry what they can, though routes do not know yet.
     pub(super) fn changed(&mut self) {
         let now = time(self.now);
+        self.network.settle();
+        self.progress.update(self.now, &mut self.network);
         self.health = capacity::health(self.fabric, &self.settings.faults, now);
+        self.lose();
         let capacities =
             capacity::capacities(self.fabric, &self.health, self.settings, &self.loads, now);
         for (link, capacity) in capacities.into_iter().enumerate() {
@@ -31,6 +34,7 @@ impl Simulation<'_, '_> {
         if let Leave::After(span) = self.settings.leave {
             self.schedule(self.now + span.as_secs_f64(), Event::Converged);
         }
+        self.release();
         self.note_stalls();
         if let Some(change) = self.settings.faults.next_change(now) {
             self.schedule(change.as_secs_f64(), Event::Changed);
@@ -42,6 +46,7 @@ impl Simulation<'_, '_> {
         let known = self.settings.faults.known(self.fabric, time(self.now), self.settings.leave);
         self.paths.set_health(known);
         self.reroute();
+        self.release();
         self.note_stalls();
     }
 
@@ -57,26 +62,14 @@ impl Simulation<'_, '_> {
         let still = running.filter(|(_, running)| self.network.rate(running.flow) == 0.0);
         stalled.extend(still.map(|(op, _)| Carrier::Coupled(*op)));
         stalled.extend(self.stranded.iter().copied());
-        if !stalled.is_empty() {
-            self.report_no_loss();
-        }
+        stalled.retain(|who| !self.held.contains_key(who));
         let before = std::mem::take(&mut self.stalled);
         for who in stalled {
             self.note_stall(who, before.get(&who).copied().unwrap_or(self.now));
         }
-    }
-
-    /// Says once what flows leave out of a fault: that packets are lost.
-    fn report_no_loss(&mut self) {
-        if !self.settings.resends || std::mem::replace(&mut self.reported_no_loss, true) {
-            return;
+        for (who, held) in self.held.clone() {
+            self.note_stall(who, held.since);
         }
-        let text =
-            "flows that a fault stops go on as soon as they have a path; a queue pair whose \
-                    last packets were lost sends them again only after network.nic.timeout, which \
-                    --engine packet counts"
-                .to_owned();
-        self.outcome.findings.push(Finding { at: time(self.now), text });
     }
 
     /// Notes that something moves nothing since an instant.
@@ -171,7 +164,8 @@ impl Simulation<'_, '_> {
                 part = self.parts[part as usize].next;
             }
         }
-        let stranded = self.stranded.iter().filter_map(|who| match who {
+        let waiting = self.stranded.iter().chain(self.held.keys());
+        let stranded = waiting.filter_map(|who| match who {
             Carrier::Coupled(op) => Some(*op),
             _ => None,
         });
@@ -266,7 +260,7 @@ impl Simulation<'_, '_> {
 
     /// Stops a running flow. Notes what it has carried of `bytes` since it began, and returns what
     /// is left.
-    fn stop_flow(&mut self, flow: FlowId, begun: f64, bytes: f64) -> f64 {
+    pub(super) fn stop_flow(&mut self, flow: FlowId, begun: f64, bytes: f64) -> f64 {
         let left = self.progress.left(flow, self.now, &self.network);
         self.count_bytes(flow, begun, bytes - left);
         self.network.stop(flow);

@@ -107,6 +107,8 @@ pub struct Layer<'a> {
     pub length: u64,
     /// Tensor-parallel ranks.
     pub tensor: u64,
+    /// Rows of embedding and head on the rank.
+    pub vocabulary: u64,
     /// Context-parallel ranks.
     pub context: u64,
     /// Ranks that the experts of a layer are spread over.
@@ -145,6 +147,7 @@ impl<'a> Layer<'a> {
             batch,
             length,
             tensor: 1,
+            vocabulary: model.vocab,
             context: 1,
             expert: 1,
             expert_tensor: 1,
@@ -562,11 +565,10 @@ impl<'a> Layer<'a> {
         }
     }
 
-    /// The embedding of a rank, its vocabulary shared by the tensor group.
+    /// The embedding of a rank, its rows shared by the tensor group.
     pub fn embedding(&self, pass: Pass) -> Vec<Kernel> {
-        let Model { hidden, vocab, .. } = *self.model;
+        let (hidden, vocabulary) = (self.model.hidden, self.vocabulary);
         let mut list = self.list(pass);
-        let vocabulary = vocab / self.tensor;
         list.memory(Pass::Forward, MemoryKind::EmbeddingForward, self.tokens(), hidden);
         let backward = MemoryKind::EmbeddingBackward { vocabulary };
         list.memory(Pass::WeightGradient, backward, self.tokens(), hidden);
@@ -577,7 +579,7 @@ impl<'a> Layer<'a> {
     /// where it is fused.
     pub fn head(&self, pass: Pass, loss: Loss) -> Vec<Kernel> {
         let mut list = self.list(pass);
-        let (tokens, vocabulary) = (self.tokens(), self.model.vocab / self.tensor);
+        let (tokens, vocabulary) = (self.tokens(), self.vocabulary);
         self.norm(&mut list);
         list.product(tokens, vocabulary, self.model.hidden, Operands::Bf16);
         match loss {

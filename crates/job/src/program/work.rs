@@ -103,6 +103,7 @@ fn rank_share(job: &Job, unit: Unit) -> Layer<'_> {
     };
     Layer {
         tensor: job.layout.tp,
+        vocabulary: job.vocab_held(),
         context: job.layout.cp,
         expert: job.layout.ep,
         expert_tensor: job.layout.etp,

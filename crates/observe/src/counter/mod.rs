@@ -85,6 +85,9 @@ pub struct CounterRow {
     /// The last value less the first, where there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub difference: Option<f64>,
+    /// From the first to the last, where the files say when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
     #[serde(skip)]
     place: (usize, u64),
 }
@@ -98,26 +101,90 @@ impl CounterRow {
 
 /// All counters in order; those beyond a limit are left out and counted.
 pub fn rows(samples: &[Sample]) -> (Vec<CounterRow>, u64) {
+    let clocks = clocks(samples);
     let mut all: BTreeMap<(&str, &str, &str), CounterRow> = BTreeMap::new();
-    let mut first: BTreeMap<(&str, &str, &str), f64> = BTreeMap::new();
+    let mut first: BTreeMap<(&str, &str, &str), (f64, Option<f64>)> = BTreeMap::new();
     for sample in samples {
         let key = (sample.host.as_str(), sample.device.as_str(), sample.name.as_str());
-        let start = *first.entry(key).or_insert(sample.value);
+        let time = time_of(sample, &clocks);
+        let (start, begin) = *first.entry(key).or_insert((sample.value, time));
         let row = all.entry(key).or_insert_with(|| CounterRow {
             host: sample.host.clone(),
             device: sample.device.clone(),
             name: sample.name.clone(),
             value: sample.value,
             difference: None,
+            seconds: None,
             place: sample.place,
         });
         if row.place != sample.place {
             (row.value, row.place) = (sample.value, sample.place);
             row.difference = Some(sample.value - start);
+            row.seconds = begin.zip(time).map(|(begin, end)| end - begin);
         }
     }
     let left_out = all.len().saturating_sub(MAX_ROWS) as u64;
     (all.into_values().take(MAX_ROWS).collect(), left_out)
+}
+
+/// The clock of a page of node_exporter, which itself says no times.
+const CLOCK: &str = "node_time_seconds";
+
+/// What clocks say, by snapshot and host.
+fn clocks(samples: &[Sample]) -> BTreeMap<(u32, &str), f64> {
+    let clocks = samples.iter().filter(|sample| sample.name == CLOCK);
+    clocks.map(|sample| ((sample.snapshot, sample.host.as_str()), sample.value)).collect()
+}
+
+fn time_of(sample: &Sample, clocks: &BTreeMap<(u32, &str), f64>) -> Option<f64> {
+    let clock = || clocks.get(&(sample.snapshot, sample.host.as_str())).copied();
+    sample.time_s.or_else(clock)
+}
+
+/// What a port of a NIC sends over time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PortRates {
+    /// The host, if the file says.
+    pub host: String,
+    /// The port.
+    pub device: String,
+    /// When each interval begins, how long it is, and bytes per second in it.
+    pub intervals: Vec<[f64; 3]>,
+}
+
+/// What ports of NICs send, where counters come with their times: those of RDMA, or those of the
+/// host's network where there are no others.
+pub fn port_rates(samples: &[Sample]) -> Vec<PortRates> {
+    const RDMA: &str = "node_infiniband_port_data_transmitted_bytes_total";
+    const HOST: &str = "node_network_transmit_bytes_total";
+    let clocks = clocks(samples);
+    let of = |name: &str| {
+        let mut ports: BTreeMap<(&str, &str), Vec<(f64, f64)>> = BTreeMap::new();
+        for sample in samples.iter().filter(|sample| sample.name == name) {
+            if let Some(time) = time_of(sample, &clocks) {
+                let key = (sample.host.as_str(), sample.device.as_str());
+                ports.entry(key).or_default().push((time, sample.value));
+            }
+        }
+        ports
+    };
+    let mut ports = of(RDMA);
+    if ports.is_empty() {
+        ports = of(HOST);
+    }
+    let port = |((host, device), mut values): ((&str, &str), Vec<(f64, f64)>)| {
+        values.sort_by(|a, b| a.0.total_cmp(&b.0));
+        // A counter that falls began anew.
+        let pairs =
+            values.windows(2).filter(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1);
+        let interval = |pair: &[(f64, f64)]| {
+            let seconds = pair[1].0 - pair[0].0;
+            [pair[0].0, seconds, (pair[1].1 - pair[0].1) / seconds]
+        };
+        let (host, device) = (host.to_owned(), device.to_owned());
+        PortRates { host, device, intervals: pairs.map(interval).collect() }
+    };
+    ports.into_iter().map(port).filter(|port| !port.intervals.is_empty()).collect()
 }
 
 /// What a counter counts, by its name.

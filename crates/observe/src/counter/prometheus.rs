@@ -1,4 +1,5 @@
-//! Prometheus text: `name{label="value"} number [milliseconds]`.
+//! Prometheus text: `name{label="value"} number [milliseconds]`, and OpenMetrics, where times are
+//! seconds.
 
 use crate::format::{Format, Reading};
 use crate::input::{Input, ReadError};
@@ -28,6 +29,14 @@ pub type Labels<'a> = Vec<(&'a str, &'a str)>;
 
 /// Name, labels and value of a line; none if it is no sample.
 pub fn parse(line: &str) -> Option<(&str, Labels<'_>, f64)> {
+    sample(line).map(|(name, labels, value, _)| (name, labels, value))
+}
+
+/// Milliseconds since 1970 are more than this, seconds are fewer.
+const MILLISECONDS: f64 = 1e11;
+
+/// The same, and the time in seconds since 1970 where there is one.
+fn sample(line: &str) -> Option<(&str, Labels<'_>, f64, Option<f64>)> {
     let end = line.find(['{', ' '])?;
     let (name, rest) = line.split_at(end);
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b':';
@@ -50,8 +59,12 @@ pub fn parse(line: &str) -> Option<(&str, Labels<'_>, f64)> {
             rest = &after[end + 1..];
         }
     }
-    let value = rest.split_whitespace().next()?;
-    Some((name, labels, value.parse().ok()?))
+    let mut words = rest.split_whitespace();
+    let value = words.next()?.parse().ok()?;
+    let time = words.next().and_then(|word| word.parse().ok());
+    let time = time.filter(|time: &f64| time.is_finite() && 0.0 < *time);
+    let seconds = time.map(|time| if MILLISECONDS < time { time / 1e3 } else { time });
+    Some((name, labels, value, seconds))
 }
 
 /// Where a label's value ends: a quote without a backslash before it.
@@ -75,7 +88,7 @@ fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadErro
         if text.is_empty() || text.starts_with('#') {
             continue;
         }
-        let Some((name, labels, value)) = parse(text) else {
+        let Some((name, labels, value, time_s)) = sample(text) else {
             reading.source.skipped += 1;
             reading.problem(number, "is no sample of Prometheus");
             continue;
@@ -89,6 +102,7 @@ fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadErro
         super::add(reading, &device.join(":"), name, value, number);
         if let Some(sample) = reading.observed.counters.get_mut(before) {
             host.clone_into(&mut sample.host);
+            sample.time_s = time_s;
         }
     }
     Ok(())

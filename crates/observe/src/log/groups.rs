@@ -208,7 +208,6 @@ fn of(joins: &[Join]) -> Communicator {
         nvls_channels: joins.iter().filter_map(|join| join.notes.nvls_channels).max(),
         rings: rings(&all, size, channels),
         trees: trees(&all, size, channels),
-        axis: None,
     }
 }
 
@@ -239,9 +238,10 @@ fn rings(notes: &Notes, size: u32, channels: u32) -> Vec<Vec<u32>> {
             return header.clone();
         }
         let mut next: BTreeMap<u32, u32> = BTreeMap::new();
-        let sent = notes.next.iter().map(|((c, from), to)| (*c, *from, *to));
-        let received = notes.previous.iter().map(|((c, to), from)| (*c, *from, *to));
-        for (_, from, to) in sent.chain(received).filter(|(c, ..)| *c == channel) {
+        let own = (channel, 0)..=(channel, u32::MAX);
+        let sent = notes.next.range(own.clone()).map(|((_, from), to)| (*from, *to));
+        let received = notes.previous.range(own).map(|((_, to), from)| (*from, *to));
+        for (from, to) in sent.chain(received) {
             next.entry(from).or_insert(to);
         }
         for pair in header.into_iter().flat_map(|header| header.windows(2)) {

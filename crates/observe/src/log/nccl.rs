@@ -310,6 +310,9 @@ impl Nccl {
         let is_start = message.contains("Init START");
         let is_complete = message.contains("Init COMPLETE");
         if !is_start && !is_complete {
+            if message.contains("Abort COMPLETE") {
+                reading.observed.evidence.add("abort", || line.quote(&reading.source.file));
+            }
             return message.contains("COMPLETE");
         }
         let host = reading.observed.cluster.hosts.entry(writer.host.to_owned()).or_default();

@@ -79,6 +79,7 @@ impl Training {
         if let Some(samples) = value.as_f64() {
             self.throughput.add(samples);
             self.run.throughput_lines += 1;
+            self.run.last_samples_per_s = Some(samples);
         }
     }
 

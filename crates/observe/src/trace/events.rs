@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::spans::Spans;
+use super::spans::{Does, Spans};
 use crate::format::{Format, Reading};
 use crate::input::{Input, ReadError};
 use crate::observed::{Arrival, CollectiveKey, Communicator, Kind};
@@ -214,11 +214,16 @@ impl Events {
             }
             return;
         };
-        if event.ph != "X" || event.cat == "Trace" || !(0.0..1e15).contains(&length) {
+        if event.ph != "X" || !(0.0..1e15).contains(&length) {
             self.other += 1;
             return;
         }
         let end = start + length;
+        // What the profiler recorded altogether.
+        if event.cat == "Trace" {
+            self.other += 1;
+            return self.spans.event(start, end);
+        }
         if event.name.starts_with("ProfilerStep#") && event.cat != "gpu_user_annotation" {
             let digits = event.name.trim_start_matches("ProfilerStep#");
             self.spans.steps.push((digits.parse().unwrap_or(0), start, end));
@@ -226,7 +231,11 @@ impl Events {
         let is_kernel = event.cat.eq_ignore_ascii_case("kernel");
         if is_kernel || self.is_device(event) {
             let kind = communicates(&event.name);
-            self.spans.kernel(start, end, kind.is_some());
+            let does = match kind {
+                Some(_) => Does::Communication,
+                None => Does::computes(&event.name),
+            };
+            self.spans.kernel(start, end, does);
             if let Some(kind) = kind {
                 self.collective(kind, event, start, end);
             }
@@ -306,6 +315,7 @@ impl Events {
         if ranks.len() == size as usize {
             entry.1 = ranks;
         }
+        self.spans.of_group(name, start, end);
         self.arrivals.push((name.to_owned(), start, end));
     }
 
@@ -345,7 +355,8 @@ impl Events {
             facts.libraries.entry(("NCCL".to_owned(), version)).or_default();
         }
         self.groups(rank, reading);
-        let (trace, steps) = self.spans.finish(&file, rank);
+        let (mut trace, steps) = self.spans.finish(&file, rank);
+        trace.calls = self.calls;
         reading.observed.traces.push(trace);
         reading.observed.steps.extend(steps);
     }

@@ -3,7 +3,7 @@
 use memchr::memmem::find;
 use serde_json::Value;
 
-use super::spans::Spans;
+use super::spans::{Does, Spans};
 use crate::format::{Format, Reading};
 use crate::input::{Input, ReadError};
 use crate::observed::{CollectiveKey, Kind};
@@ -47,7 +47,8 @@ impl Kernels {
         let lower = name.to_ascii_lowercase();
         let communicates = lower.contains("nccl") || lower.contains("rccl");
         let (start, end) = (start_ns * 1e-3, end_ns * 1e-3);
-        self.0.kernel(start, end, communicates);
+        let does = if communicates { Does::Communication } else { Does::computes(name) };
+        self.0.kernel(start, end, does);
         reading.source.read += 1;
         let function = lower.split('(').next().unwrap_or(&lower);
         if let Some(kind) = Kind::of(function).filter(|_| communicates && counts) {

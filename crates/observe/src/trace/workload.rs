@@ -45,6 +45,14 @@ fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadErro
     };
     let gpus = setting(&first, "all_gpus").and_then(|gpus| u32::try_from(gpus).ok());
     reading.observed.cluster.ranks = reading.observed.cluster.ranks.max(gpus);
+    if let Some(bytes) = setting(&first, "pp_comm").filter(|bytes| 0 < *bytes) {
+        // A stage sends forward and back for each microbatch and each of its virtual stages.
+        let [rounds, parts] = ["ga", "vpp"].map(|name| setting(&first, name).unwrap_or(1).max(1));
+        let from = "workload, messages between stages".to_owned();
+        let key = CollectiveKey { kind: Kind::SendRecv, bytes, ranks: 0, from };
+        let stats = reading.observed.collectives.0.entry(key).or_default();
+        stats.count += 2_u64.saturating_mul(rounds).saturating_mul(parts);
+    }
     let said: u64 = match input.next_line()? {
         Some((_, line)) => String::from_utf8_lossy(line).trim().parse().unwrap_or(0),
         None => 0,

@@ -172,7 +172,7 @@ fn every_kind_of_mistake_has_its_words() {
         "rate = \"400 parsecs\"",
         "rate = true",
         "delay = \"1.5 m\"",
-        "ratios = 3",
+        "ratios = true",
         "ratios = [1, \"two\", 3]",
         "pair = [1, 2, 3]",
         "colour = \"blue-gren\"",

@@ -129,7 +129,7 @@ export const Editor = ({ text, onChange, problems, schema, view: out }) => {
         extensions: [
           look, lineNumbers(), lintGutter(), history(), closeBrackets(), highlightActiveLine(), highlightSelectionMatches(),
           StreamLanguage.define(toml), syntaxHighlighting(colours),
-          autocompletion({ override: [complete(known)] }), hover(known),
+          EditorView.lineWrapping, autocompletion({ override: [complete(known)] }), hover(known),
           keymap.of([...completionKeymap, ...defaultKeymap, ...historyKeymap, ...searchKeymap, indentWithTab]),
           EditorView.contentAttributes.of({ "aria-label": "scenario as TOML", "aria-describedby": "problems" }),
           EditorView.updateListener.of((update) => {

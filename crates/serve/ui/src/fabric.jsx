@@ -193,7 +193,7 @@ const draw = (canvas, film, plan, value, most, view, size, chosen) => {
 };
 
 const Ports = ({ film, plan, node, value, show, choose }) => (
-  <div class="scroll">
+  <div class="scroll" tabIndex={0} role="region" aria-label="links">
     <table>
       <caption>{film.nodes.name[node]}: {plan.ports[node].length} {plan.ports[node].length === 1 ? "port" : "ports"}</caption>
       <thead><tr><th>port to</th>{["out", "in", "queue pairs out", "deepest queue", "paused"].map((name) => <th key={name} class="number">{name}</th>)}</tr></thead>
@@ -362,7 +362,7 @@ const Picture = ({ film }) => {
       ) : <p class="hint">This run tells {KINDS[kind].title} as a whole, not over time{kind === "load" ? "" : ": run it on the packet engine for that"}.</p>}
       {chosen.cable !== undefined ? <Cable film={film} plan={plan} at={chosen.cable} frame={at} kind={kind} /> : null}
       {chosen.node !== undefined ? <Ports film={film} plan={plan} node={chosen.node} value={value} show={show} choose={chooseCable} /> : null}
-      <div class="scroll"><table id="busiest"><caption>Highest {KINDS[kind].title}, {at < 0 ? "the whole run" : `from ${seconds(film.at_s[at])}`}</caption>
+      <div class="scroll" tabIndex={0} role="region" aria-label="links"><table id="busiest"><caption>Highest {KINDS[kind].title}, {at < 0 ? "the whole run" : `from ${seconds(film.at_s[at])}`}</caption>
         <thead><tr><th>link</th><th class="number">{KINDS[kind].title}</th></tr></thead>
         <tbody>{busiest.map(([link, now]) => <tr key={link}><td><button class="link" onClick={() => find(cableOf.get(link))}>{nameOf(film, link)}</button></td><td class="number">{show(now)}</td></tr>)}{busiest.length ? null : <tr><td colspan="2">none</td></tr>}</tbody></table></div>
     </div>

@@ -31,7 +31,7 @@ export const Files = ({ text, edit, start }) => {
       {trouble ? <p class="wrong" role="alert">{trouble}</p> : null}
       {files.length ? (
         <>
-          <div class="scroll"><table><thead><tr><th><span class="hidden">ticked</span></th><th>file</th><th>size</th><th><span class="hidden">what to do</span></th></tr></thead>
+          <div class="scroll" tabIndex={0} role="region" aria-label="your files"><table><thead><tr><th><span class="hidden">ticked</span></th><th>file</th><th>size</th><th><span class="hidden">what to do</span></th></tr></thead>
             <tbody id="shelf">{files.map(({ name, bytes }) => (
               <tr key={name}>
                 <td><input type="checkbox" aria-label={`tick ${name}`} checked={ticked.has(name)} onChange={(event) => tick(name, event.target.checked)} /></td>

@@ -1,12 +1,15 @@
 // The settings as a form: grouped as people think, with meaning, choices and errors in place.
-import { useState } from "preact/hooks";
-import { at, choices, facts } from "./schema.js";
+import { useEffect, useState } from "preact/hooks";
+import { Faults } from "./faults.jsx";
+import { at, choices, facts, plain as shown } from "./schema.js";
 
 const GROUPS = [
   ["Cluster", ["cluster"]], ["Fabric", ["fabric"]], ["Network: transport, routing, congestion", ["network"]],
   ["Communication library", ["library"]], ["Job", ["job"]], ["Traffic", ["traffic"]],
   ["Failures and jitter", ["faults", "reliability", "jitter", "stragglers", "software"]], ["Money", ["prices"]],
 ];
+// What people look for first, set or not.
+const FIRST = ["seed", "cluster.gpus", "fabric.oversubscription", "network.transport", "network.routing.qps", "network.routing.policy"];
 const groupOf = (key) => {
   const top = key.split(".")[0];
   return GROUPS.find(([, tops]) => tops.includes(top))?.[0] ?? "Scenario";
@@ -16,9 +19,12 @@ const Setting = ({ value, schema, problems, set }) => {
   const node = schema ? at(schema, value.key.split(".")) : undefined;
   const own = problems.filter((problem) => problem.key === value.key);
   const options = node ? choices(node) : [];
-  const plain = String(value.value).replace(/^"(.*)"$/, "$1");
+  // What is wrong stays as it was typed.
+  const [typed, setTyped] = useState();
+  useEffect(() => setTyped(undefined), [value]);
+  const plain = typed ?? shown(node, value.value);
   const id = `set-${value.key}`;
-  const change = (event) => set(value.key, event.target.value);
+  const change = (event) => { setTyped(event.target.value); set(value.key, event.target.value); };
   const written = value.origin !== "default";
   return (
     <div class={written ? "setting written" : "setting"}>
@@ -32,16 +38,17 @@ const Setting = ({ value, schema, problems, set }) => {
   );
 };
 
-export const Form = ({ values, schema, problems, set }) => {
+export const Form = ({ values, valid, schema, problems, set }) => {
   const [wanted, setWanted] = useState("");
   const [all, setAll] = useState(false);
   const needle = wanted.toLowerCase();
   const isShown = (value) => {
-    if (/^(reported|catalogue)\b/.test(value.key)) return false;
-    if (!needle) return all || value.origin !== "default" || ["seed", "network.routing.qps", "network.routing.policy"].includes(value.key);
+    if (/^(reported|catalogue)\b|^faults\./.test(value.key)) return false;
+    if (!needle) return all || value.origin !== "default" || FIRST.includes(value.key);
     const text = `${value.key} ${schema ? at(schema, value.key.split("."))?.description ?? "" : ""}`;
     return text.toLowerCase().includes(needle);
   };
+  const hasFaults = !needle || "faults flap".includes(needle) || needle.includes("fault");
   const groups = new Map();
   for (const value of values.filter(isShown)) {
     const group = groupOf(value.key);
@@ -56,7 +63,9 @@ export const Form = ({ values, schema, problems, set }) => {
       {[...groups].map(([group, members]) => (
         <fieldset key={group}><legend>{group}</legend>{members.map((value) => <Setting key={value.key} value={value} schema={schema} problems={problems} set={set} />)}</fieldset>
       ))}
-      {groups.size === 0 ? <p>No setting is called or means that.</p> : null}
+      {hasFaults ? <Faults {...{ values, valid, schema, problems, set }} /> : null}
+      {values.length === 0 ? <p>The form has the settings of a scenario that is valid: mend it in the text.</p> : null}
+      {values.length && groups.size === 0 && !hasFaults ? <p>No setting is called or means that.</p> : null}
     </div>
   );
 };

@@ -13,12 +13,12 @@ import { Sweep } from "./sweep.jsx";
 const COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"];
 const START = 'from = "small-16"\nname = "My scenario"\n';
 
-// What people come to ask of a scenario: what each button runs.
+// What people come to ask of a scenario: what each button runs. Which paths queue pairs hash onto is chance, hence the seeds.
 const FLAP = '\n[[faults]]\nat = "500ms"\nfor = "2s"\non = "NIC 0"\nwhat = { kind = "flap", period = "500ms", down = "100ms" }\n';
 const QUESTIONS = [
-  ["Non-blocking, 2:1 or 4:1?", { command: "compare", vary: "fabric.oversubscription=[1.0],[2.0],[4.0]" }],
-  ["How many queue pairs?", { command: "compare", vary: "network.routing.qps=1,2,4,8,16,32" }],
-  ["RoCE, Spectrum-X, InfiniBand or Ultra Ethernet?", { command: "compare", networks: true }],
+  ["Non-blocking, 2:1 or 4:1?", { command: "compare", vary: "fabric.oversubscription=1:1,2:1,4:1", seeds: 4 }],
+  ["How many queue pairs?", { command: "compare", vary: "network.routing.qps=1,2,4,8,16,32", seeds: 4 }],
+  ["RoCE, Spectrum-X, InfiniBand or Ultra Ethernet?", { command: "compare", networks: true, seeds: 4 }],
   ["What if a link flaps?", { command: "run", more: FLAP }],
 ];
 
@@ -78,7 +78,7 @@ const Scenario = ({ text, change, pick, state, schema, presets, start, setTroubl
         <p class="hint">Ctrl-Space completes keys and values; pointing at a key explains it.</p>
       </div>
       <div id="pane-form" role="tabpanel" aria-labelledby="tab-form" hidden={tab !== "form"}>
-        {tab === "form" ? <Form values={state.values} schema={schema} problems={state.problems} set={set} /> : null}
+        {tab === "form" ? <Form values={state.values} valid={state.valid !== false} schema={schema} problems={state.problems} set={set} /> : null}
       </div>
       <Problems state={state} goTo={goTo} />
       <div class="row run">

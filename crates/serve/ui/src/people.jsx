@@ -34,7 +34,7 @@ export const Audit = () => {
     <section id="audit" aria-label="who did what">
       <h2>Who did what</h2>
       {trouble ? <p class="wrong" role="alert">{trouble}</p> : null}
-      <div class="scroll"><table><thead><tr><th>when</th><th>who</th><th>from</th><th>asked</th><th class="number">answer</th></tr></thead>
+      <div class="scroll" tabIndex={0} role="region" aria-label="what was asked"><table><thead><tr><th>when</th><th>who</th><th>from</th><th>asked</th><th class="number">answer</th></tr></thead>
         <tbody>{entries.map((entry) => <tr><td>{new Date(1000 * entry.at).toISOString().replace("T", " ").slice(0, 19)}</td><td>{entry.user || "–"}</td><td>{entry.from}</td><td>{entry.asked}</td><td class="number">{entry.status}</td></tr>)}</tbody></table></div>
       {entries.length ? null : <p>Nothing yet.</p>}
     </section>

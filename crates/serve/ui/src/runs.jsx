@@ -75,7 +75,7 @@ export const Runs = ({ runs, ticked, tick, refresh, edit, compare, me, say }) =>
         <button id="compare" disabled={ticked.size < 2 || me.role !== "run"} onClick={compare}>Compare the ticked</button>
         <button id="beside" disabled={ticked.size < 2} onClick={() => { location.hash = `#/run/${[...ticked].join("+")}`; }}>Show beside each other</button>
       </div>
-      <div class="scroll">
+      <div class="scroll" tabIndex={0} role="region" aria-label="table of runs">
         <table>
           <thead><tr><th><span class="hidden">ticked</span></th>
             {COLUMNS.map(([name, title]) => <th aria-sort={order[0] === name ? (order[1] > 0 ? "ascending" : "descending") : "none"}><button class="sort" onClick={() => sort(name)}>{title}{order[0] === name ? (order[1] > 0 ? " ▲" : " ▼") : ""}</button></th>)}

@@ -79,3 +79,29 @@ export const inlineAt = (text) => {
   }
   return path.flatMap((part) => part.split("."));
 };
+
+const follow = (root, node) => {
+  while (node?.$ref) node = node.$ref.split("/").slice(1).reduce((at, part) => at?.[part], root);
+  return node;
+};
+
+/** The tables that one word tells apart: the word, its meaning and the keys beside it. */
+export const variants = (root, path, tag) => {
+  const step = (node, key) => { const inner = follow(root, node); return follow(root, (follow(root, inner?.items) ?? inner)?.properties?.[key]); };
+  const tables = path.reduce(step, root)?.oneOf ?? [];
+  return tables.map((table) => ({
+    word: table.properties[tag].const,
+    about: table.description ?? "",
+    fields: Object.entries(table.properties).filter(([key]) => key !== tag).map(([key, node]) => ({ key, about: node.description ?? "", required: (table.required ?? []).includes(key) })),
+  }));
+};
+
+/** A value as people write it: ratios as 2:1, words without quotes. */
+export const plain = (node, value) => {
+  const text = String(value);
+  if (node?.["x-ratio"]) {
+    const ratios = text.replace(/^\[|\]$/g, "").split(",").map((part) => part.trim()).filter(Boolean);
+    if (ratios.length && ratios.every((part) => Number.isFinite(Number(part)))) return ratios.map((part) => `${Number(part)}:1`).join(", ");
+  }
+  return text.replace(/^"(.*)"$/, "$1");
+};

@@ -1,7 +1,7 @@
 // A sweep by ticking: which settings vary, over which values, from which scenarios.
 import { useState } from "preact/hooks";
 import { ask } from "./api.js";
-import { at, choices } from "./schema.js";
+import { at, choices, plain as shownAs } from "./schema.js";
 
 /** Values between commas; commas inside brackets and quotes belong to a value. */
 export const valuesOf = (text) => {
@@ -46,11 +46,12 @@ export const Sweep = ({ text, values, schema, runs, ticked, start }) => {
       <div class="row"><input type="search" aria-label="find a setting to vary" placeholder="find a setting to vary …" value={wanted} onInput={(event) => setWanted(event.target.value)} />
         <select aria-label="engine of the sweep" value={engine} onChange={(event) => setEngine(event.target.value)}><option value="">engine: flow</option><option>analytic</option><option>packet</option></select></div>
       <ul class="axes">{shown.map(({ key, value }) => {
-        const plain = String(value).replace(/^"(.*)"$/, "$1");
+        const plain = shownAs(schema ? at(schema, key.split(".")) : undefined, value);
+        const isRatio = schema && at(schema, key.split("."))?.["x-ratio"];
         const options = schema ? choices(at(schema, key.split("."))).map((choice) => choice.value) : [];
         return (
           <li key={key}>
-            <label><input type="checkbox" data-vary={key} checked={axes.has(key)} onChange={(event) => set(key, event.target.checked ? plain : undefined)} /> <b>{key}</b></label>
+            <label><input type="checkbox" data-vary={key} checked={axes.has(key)} onChange={(event) => set(key, event.target.checked ? (isRatio ? "1:1, 2:1, 4:1" : plain) : undefined)} /> <b>{key}</b></label>
             {axes.has(key) ? <input aria-label={`values of ${key}`} value={axes.get(key)} onInput={(event) => set(key, event.target.value)} /> : <span>{plain}</span>}
             <small>{meaning(key)}{options.length ? ` (${options.join(", ")})` : ""}</small>
           </li>

@@ -133,7 +133,7 @@ pub const SHARDINGS: [(&str, Sharding); 18] = [
 
 /// Networks by other names than ours. Slingshot spreads packets as Ultra Ethernet does; GPUDirect-
 /// TCPX and TCPXO are TCP whose payload goes to the GPU; SRD is EFA's transport.
-const TRANSPORTS: [(&str, Transport); 10] = [
+const TRANSPORTS: [(&str, Transport); 12] = [
     ("roce", Transport::Rocev2),
     ("roce-v2", Transport::Rocev2),
     ("ethernet", Transport::Rocev2),
@@ -142,6 +142,8 @@ const TRANSPORTS: [(&str, Transport); 10] = [
     ("slingshot", Transport::Uec),
     ("slingshot-11", Transport::Uec),
     ("srd", Transport::Efa),
+    ("dsf", Transport::ScheduledEthernet),
+    ("scheduled-fabric", Transport::ScheduledEthernet),
     ("tcpx", Transport::Tcp),
     ("tcpxo", Transport::Tcp),
 ];
@@ -176,7 +178,18 @@ pub fn transport(text: &str) -> Option<Transport> {
 }
 
 /// What people call a GPU that the catalogue has under another name.
-const GPUS: [(&str, &str); 27] = [
+const GPUS: [(&str, &str); 38] = [
+    ("h20-96g", "h20"),
+    ("h20-96gb", "h20"),
+    ("h20-sxm", "h20"),
+    ("gh200-96gb", "gh200"),
+    ("gh200-480gb", "gh200"),
+    ("l40s-48gb", "l40s"),
+    ("a100-pcie-80gb", "a100-pcie"),
+    ("h100-pcie-80gb", "h100-pcie"),
+    ("mi250", "mi250x"),
+    ("mi250x-gcd", "mi250x"),
+    ("mi250x-64gb", "mi250x"),
     ("h100", "h100-sxm"),
     ("h100-80g", "h100-sxm"),
     ("h100-80gb", "h100-sxm"),
@@ -217,11 +230,12 @@ pub fn gpu_name(text: &str) -> String {
 }
 
 /// The rate of the NICs that were sold with a GPU, in 10⁹ bits per second: EDR beside V100, HDR
-/// beside A100, XDR beside Blackwell Ultra (ConnectX-8 on DGX B300 and GB300), NDR beside others.
+/// beside A100 and L40S, Slingshot 11 beside MI250X, XDR beside Blackwell Ultra (ConnectX-8 on
+/// DGX B300 and GB300), NDR beside others.
 pub fn usual_nic_gbps(gpu: &str) -> f64 {
     match gpu.split('-').next() {
         Some("v100") => 100.0,
-        Some("a100") => 200.0,
+        Some("a100" | "l40s" | "mi250x") => 200.0,
         Some("b300" | "gb300") => 800.0,
         _ => 400.0,
     }

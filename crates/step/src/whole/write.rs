@@ -66,6 +66,9 @@ struct Template {
     end: Span,
     /// Of each group: its operations between its launch and its end, and these two.
     bodies: Vec<(Range<usize>, OpId, OpId)>,
+    /// Of each group, in the same order: its messages, if all of them begin together and it is
+    /// over with the last.
+    together: Vec<Option<Range<u32>>>,
 }
 
 /// How a step is written out.
@@ -392,11 +395,16 @@ impl<'w, 'n> Writer<'w, 'n> {
             return Ok(self.write_from_book(book, who, after));
         }
         let Some(template) = self.templates.get(&who) else { return self.first(who, after) };
-        let Template { launch, end, bodies } = template.clone();
+        let Template { launch, end, bodies, together } = template.clone();
         let begin = self.wait(launch, after);
         let transfers = &mut self.sheet.transfers;
         let mut ends: Vec<OpId> = Vec::new();
-        for (body, start, end) in bodies {
+        for ((body, start, end), together) in bodies.into_iter().zip(together) {
+            if let Some(messages) = together {
+                let label = transfers.ops()[start].label;
+                ends.push(transfers.add(OpKind::Together { messages }, label, &[begin]));
+                continue;
+            }
             let later = transfers.again(body, start, begin);
             let of_end = transfers.after(end).iter().map(|op| match *op == start {
                 true => begin,
@@ -410,7 +418,7 @@ impl<'w, 'n> Writer<'w, 'n> {
 
     /// The same from the book of all exchanges.
     fn write_from_book(&mut self, book: &Book, who: Who, after: &[OpId]) -> (OpId, OpId) {
-        let Template { launch, end, bodies } = &book.templates[&who];
+        let Template { launch, end, bodies, .. } = &book.templates[&who];
         let begin = self.wait(*launch, after);
         let mut ends: Vec<OpId> = Vec::new();
         for (body, start, end) in bodies {
@@ -469,7 +477,13 @@ impl<'w, 'n> Writer<'w, 'n> {
             };
             template.launch = template.launch.max(span(start));
             template.end = template.end.max(span(end));
-            template.bodies.push((start.index() + 1..end.index(), start, end));
+            let body = start.index() + 1..end.index();
+            // What ends it must wait for all of them.
+            let joins = self.sheet.transfers.after(end).len() == body.len();
+            let folds = self.writing.detail == Detail::Folded && joins;
+            let gathered = folds.then(|| self.sheet.transfers.gather(body.clone(), start));
+            template.together.push(gathered.flatten());
+            template.bodies.push((body, start, end));
             ends.push(end);
         }
         self.templates.insert(who, template);

@@ -11,7 +11,7 @@ use crate::plan::{Case, Plan};
 use crate::store::Record;
 
 /// Cases on a page: more than that nobody can tell apart.
-const MOST_CASES: usize = 2000;
+pub(super) const MOST_CASES: usize = 2000;
 
 /// Charts of one measure against another.
 const MOST_SCATTERS: usize = 4;
@@ -117,17 +117,32 @@ impl Answer for Show {
             sheet = sheet.text(remark.clone());
         }
         if !left_out.is_empty() {
-            sheet = sheet.text(format!("No room for {}: --json has them.", left_out.join(", ")));
+            sheet = sheet.text(format!(
+                "No room for {}: the table of all cases (--report FILE.html) and --json have them.",
+                left_out.join(", ")
+            ));
         }
         sheet = self.with_charts(sheet);
         sheet = self.with_front(sheet);
         sheet = self.with_sensitivity(sheet);
         sheet = self.with_scaling(sheet);
-        self.with_failures(sheet).on_page(self.grid_file())
+        self.with_failures(sheet).on_page(self.all_cases()).on_page(self.grid_file())
     }
 }
 
 impl Show {
+    /// Every case with every measure.
+    fn all_cases(&self) -> Sheet {
+        let (table, _) = rows::table(&self.all, &self.varying, (&self.goals, usize::MAX));
+        let sheet = Sheet::new().heading("All cases").table(table);
+        match self.all.len() {
+            MOST_CASES => sheet.text(format!(
+                "The best {MOST_CASES}: the folder has every case (`fatflow sweep show --json`)."
+            )),
+            _ => sheet,
+        }
+    }
+
     /// The grid to copy, and what runs it again.
     fn grid_file(&self) -> Sheet {
         let again = format!("fatflow sweep run grid.toml --out {}", self.folder);
@@ -162,8 +177,18 @@ impl Show {
         let mut sheet = sheet.heading("Case by case").chart(parallel);
         let goals: Vec<usize> = self.goals[1..].iter().map(|goal| goal.at).collect();
         let others = (0..names.len()).filter(|at| *at != goal.at && !goals.contains(at));
-        let others: Vec<usize> = goals.iter().copied().chain(others).collect();
-        for at in others.into_iter().take(MOST_SCATTERS) {
+        // Money first: what follows from the step alone tells nothing new beside it.
+        let (money, rest): (Vec<usize>, Vec<usize>) =
+            others.partition(|at| names[*at].contains("usd"));
+        let others: Vec<usize> = goals.iter().copied().chain(money).chain(rest).collect();
+        // What is the same in all cases goes together with nothing.
+        let varies = |at: &usize| {
+            let mut values = frame.rows.iter().map(|row| &row[1 + axes + *at]);
+            let first = values.next();
+            values.any(|value| Some(value) != first)
+        };
+        let others = others.into_iter().filter(|at| varies(at) && varies(&goal.at));
+        for at in others.take(MOST_SCATTERS) {
             let name = &names[at];
             let data = self.drawn.columns(|place| {
                 place <= *axes || [at, goal.at].contains(&(place.wrapping_sub(1 + axes)))

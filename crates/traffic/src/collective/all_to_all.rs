@@ -110,7 +110,7 @@ impl Algorithm for AllToAll {
     }
 }
 
-fn latency_us(ask: &Ask<'_>) -> f64 {
+pub(super) fn latency_us(ask: &Ask<'_>) -> f64 {
     let (shape, settings) = (ask.shape(), ask.settings);
     let base = constants::base_latency_us(settings, Family::Ring, Protocol::Simple);
     match shape.domains {

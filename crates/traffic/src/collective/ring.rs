@@ -83,8 +83,7 @@ impl Algorithm for Ring {
         let shape = ask.shape();
         let edge = edge_bytes(ask, ask.bytes.get()) as f64;
         let per_domain = f64::from(shape.per_domain);
-        let scale_up = edge * inside_share(shape);
-        let cycles = f64::from(shape.distinct_rings().min(plan.channels));
+        let [scale_up, mesh_link, nic] = busiest(ask, plan).map(|share| edge * share);
         let bandwidth = ring_bandwidth(ask);
         let channels = constants::search_equivalent(ask.settings, ask.communicator);
         let efficiency = efficiency(ask, plan.protocol, bandwidth, channels);
@@ -93,12 +92,6 @@ impl Algorithm for Ring {
         let chunk = (each / parts).min(plan.chunk.as_f64());
         let slices = f64::from(plan.slices);
         let rate = bandwidth * 1e9 * efficiency / f64::from(plan.channels);
-        // Few channels leave NICs idle.
-        let lanes = plan.channels * constants::stripes(ask.settings, shape);
-        let nic = match shape.domains {
-            1 => 0.0,
-            _ => edge * f64::from(lanes.div_ceil(shape.rails.max(1))) / f64::from(lanes),
-        };
         let slice_bytes = (chunk / slices).max(1.0);
         let messages = match is_chain(ask.collective) {
             true => chunks(each as u64, slice(plan)),
@@ -122,12 +115,12 @@ impl Algorithm for Ring {
             1e-6 * latency_us(ask, plan.protocol, slices, crossing) + ways_s(ask, plan.protocol);
         vec![Phase {
             scale_up,
-            mesh_link: if shape.scale_up == ScaleUp::Mesh { edge / cycles } else { 0.0 },
+            mesh_link,
             nic,
             posts: nic * f64::from(shape.rails) / per_domain / slice_bytes,
             protocol: plan.protocol,
             channels_s: match shape.domains {
-                1 => 0.0,
+                1 => inside_pace_s(ask, plan, (edge, slice_bytes / rate)),
                 _ => edge / (1e9 * f64::from(plan.channels) * ask.settings.ring_channel_gbps),
             },
             efficiency,
@@ -220,6 +213,31 @@ pub fn edge_bytes(ask: &Ask<'_>, bytes: u64) -> u64 {
     }
 }
 
+/// The shares of what crosses each edge that the busiest GPU sends over its scale-up links, over one
+/// link of a mesh, and over a NIC. Channels that do not divide load some of them more than others.
+fn busiest(ask: &Ask<'_>, plan: &Plan) -> [f64; 3] {
+    let shape = ask.shape();
+    let lanes = plan.channels * constants::stripes(ask.settings, shape);
+    let of_lanes = |lanes_on_it: u32| f64::from(lanes_on_it) / f64::from(lanes);
+    let cycles = shape.distinct_rings().min(plan.channels);
+    [
+        match shape.has_paths() {
+            // Of so many rings each GPU is the last of these at least, and leaves by its own NIC.
+            true => of_lanes(lanes - lanes / shape.per_domain),
+            false => inside_share(shape),
+        },
+        match shape.scale_up {
+            ScaleUp::Mesh => f64::from(plan.channels.div_ceil(cycles)) / f64::from(plan.channels),
+            ScaleUp::Absent | ScaleUp::Switched => 0.0,
+        },
+        match shape.domains {
+            1 => 0.0,
+            // Few channels leave NICs idle.
+            _ => of_lanes(lanes.div_ceil(shape.rails.max(1))),
+        },
+    ]
+}
+
 /// The share of what crosses each edge that the busiest GPU sends over its scale-up links.
 fn inside_share(shape: &Shape) -> f64 {
     let members = f64::from(shape.per_domain);
@@ -258,6 +276,24 @@ fn efficiency(ask: &Ask<'_>, protocol: Protocol, bandwidth: f64, channels: f64) 
             0.92_f64.min(most / bandwidth)
         }
     }
+}
+
+/// How long a channel's own block takes inside one domain, `copy_s` being the last slice's copying
+/// out. Loops follow each other on one block: it sends what it has to at the pace that NCCL gives a
+/// channel with the simple protocol (`perChMaxTreeBws`, which counts two as one), then copies out
+/// what came last, and only then begins the next loop. With many ranks the links are slower than
+/// that. The last copy is counted as draining. RCCL tells no such pace.
+fn inside_pace_s(ask: &Ask<'_>, plan: &Plan, (edge, copy_s): (f64, f64)) -> f64 {
+    let (shape, settings) = (ask.shape(), ask.settings);
+    let rings = settings.architecture != Architecture::Cdna3 && !is_chain(ask.collective);
+    if plan.protocol != Protocol::Simple || !rings {
+        return 0.0;
+    }
+    let channels = f64::from(plan.channels);
+    let pace = 0.5e9 * constants::tree_channel_max(settings, shape, Protocol::Simple);
+    let each = ask.bytes.get() / u64::from(plan.channels);
+    let again = chunks(each, plan.chunk.get() * u64::from(shape.ranks)) - 1.0;
+    edge / (channels * pace) + again * copy_s
 }
 
 /// The hand-overs: those between servers take the network's latency and what is `beyond` it, the

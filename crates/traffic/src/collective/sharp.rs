@@ -252,7 +252,7 @@ impl Algorithm for Sharp {
 fn direct_share(architecture: Architecture) -> f64 {
     match architecture {
         Architecture::Hopper | Architecture::Blackwell => 0.85,
-        Architecture::Ampere | Architecture::Cdna3 => 1.0,
+        Architecture::Ampere | Architecture::Pcie | Architecture::Cdna3 => 1.0,
     }
 }
 

@@ -289,7 +289,7 @@ fn efficiency(ask: &Ask<'_>, protocol: Protocol, bandwidth: f64, channels: f64) 
     };
     let pattern = match settings.architecture {
         Architecture::Hopper | Architecture::Blackwell => 0.85,
-        Architecture::Ampere | Architecture::Cdna3 => 1.0,
+        Architecture::Ampere | Architecture::Pcie | Architecture::Cdna3 => 1.0,
     };
     bus * pattern * constants::tree_correction(protocol, ask.bytes) / bandwidth
 }

@@ -20,11 +20,14 @@ use crate::collective::{Collective, Communicator, ScaleUp, Shape};
 pub enum Architecture {
     /// A100 (NVLink 3).
     Ampere,
+    /// Cards on PCIe, without NVLink: L40S, A100 and H100 PCIe. They get Ampere's rows of NCCL's
+    /// tables, PCIe's where those part the two, and no LL128.
+    Pcie,
     /// H100, H200, H800 (NVLink 4).
     Hopper,
     /// B200, GB200 (NVLink 5).
     Blackwell,
-    /// MI300X, MI325X, MI355X (xGMI), with RCCL.
+    /// MI300X, MI325X, MI355X and MI250X (xGMI), with RCCL.
     Cdna3,
 }
 
@@ -35,7 +38,8 @@ impl Architecture {
             "nvlink3" => Some(Self::Ampere),
             "nvlink4" => Some(Self::Hopper),
             "nvlink5" => Some(Self::Blackwell),
-            "xgmi" => Some(Self::Cdna3),
+            "xgmi" | "xgmi2" => Some(Self::Cdna3),
+            "pcie4" | "pcie5" => Some(Self::Pcie),
             _ => None,
         }
     }
@@ -44,13 +48,25 @@ impl Architecture {
     ///
     /// NVLink: what NCCL counts for a link (`SM80_NVLINK_BW` 20.0, `SM90_NVLINK_BW` 20.6,
     /// `SM100_NVLINK_BW` 40.1) of its raw 25 or 50. On Ampere NCCL 2.8 to 2.11 further capped the
-    /// sum of the twelve links at 235 of 240. xGMI: RCCL's `GFX94X_XGMI_WIDTH` of 48 of 64.
+    /// sum of the twelve links at 235 of 240. xGMI: RCCL's `GFX94X_XGMI_WIDTH` of 48 of 64. PCIe:
+    /// 24 of 32 for sixteen lanes of its fourth generation, 48 of 64 of its fifth
+    /// (`src/graph/topo.cc`).
     pub fn scale_up_efficiency(self) -> f64 {
         match self {
             Self::Ampere => 235.0 / 300.0,
             Self::Hopper => 20.6 / 25.0,
             Self::Blackwell => 40.1 / 50.0,
             Self::Cdna3 => 48.0 / 64.0,
+            Self::Pcie => 24.0 / 32.0,
+        }
+    }
+
+    /// The share of the raw rate that NCCL's search counts for a link (see
+    /// [`scale_up_efficiency`](Self::scale_up_efficiency)).
+    fn counted(self) -> f64 {
+        match self {
+            Self::Ampere => 20.0 / 25.0,
+            other => other.scale_up_efficiency(),
         }
     }
 
@@ -59,7 +75,7 @@ impl Architecture {
         match self {
             Self::Hopper => Some(0.85),
             Self::Blackwell => Some(0.74),
-            Self::Ampere | Self::Cdna3 => None,
+            Self::Ampere | Self::Pcie | Self::Cdna3 => None,
         }
     }
 }
@@ -138,7 +154,8 @@ pub fn hop_latency_us(
             _ => {}
         }
     }
-    let nvlink = shape.scale_up != ScaleUp::Absent;
+    let by_pcie = settings.architecture == Architecture::Pcie;
+    let nvlink = shape.scale_up != ScaleUp::Absent && !by_pcie;
     match (family, protocol, nvlink) {
         (Family::Tree | Family::Ring, Ll, true) => 0.6,
         (Family::Tree, Ll128, true) => 1.25,
@@ -221,7 +238,7 @@ pub fn post_us(settings: &Settings, shape: &Shape, protocol: Protocol) -> f64 {
 /// `ncclTopoNeedFlush`).
 pub fn flushes(settings: &Settings) -> bool {
     match settings.architecture {
-        Architecture::Ampere | Architecture::Cdna3 => true,
+        Architecture::Ampere | Architecture::Pcie | Architecture::Cdna3 => true,
         Architecture::Hopper | Architecture::Blackwell => settings.version < Version::V2_19,
     }
 }
@@ -242,7 +259,7 @@ pub fn ll_max(settings: &Settings, shape: &Shape) -> f64 {
     };
     // Inside a server by GPU, between servers by processor.
     let one = match settings.architecture {
-        Architecture::Ampere | Architecture::Cdna3 => 87.7,
+        Architecture::Ampere | Architecture::Pcie | Architecture::Cdna3 => 87.7,
         Architecture::Hopper if settings.version < Version::V2_21 => 87.7,
         Architecture::Hopper => 141.0,
         Architecture::Blackwell => 282.0,
@@ -277,7 +294,7 @@ pub fn ll_factor(settings: &Settings, shape: &Shape, collective: Collective) -> 
 /// The most that a ring channel moves with LL128 (`perChMaxRingLL128Bws`).
 pub fn ring_ll128_channel_max(settings: &Settings, shape: &Shape) -> f64 {
     match settings.architecture {
-        Architecture::Ampere | Architecture::Cdna3 => 20.0,
+        Architecture::Ampere | Architecture::Pcie | Architecture::Cdna3 => 20.0,
         Architecture::Hopper => 36.7,
         Architecture::Blackwell if Version::V2_28 < settings.version => 40.0,
         Architecture::Blackwell if settings.version == Version::V2_28 && shape.domains == 2 => 34.6,
@@ -294,11 +311,13 @@ pub fn tree_channel_max(settings: &Settings, shape: &Shape, protocol: Protocol) 
     };
     let old = settings.version < Version::V2_28;
     match (settings.architecture, protocol) {
-        (Architecture::Ampere | Architecture::Cdna3, Protocol::Ll128) => 20.0,
+        (Architecture::Ampere | Architecture::Pcie | Architecture::Cdna3, Protocol::Ll128) => 20.0,
         (Architecture::Hopper, Protocol::Ll128) => by_scale([36.7, 36.7, 29.0]),
         (Architecture::Blackwell, Protocol::Ll128) if old => by_scale([73.4, 73.4, 58.0]),
         (Architecture::Blackwell, Protocol::Ll128) => by_scale([55.6, 31.67, 20.0]),
-        (Architecture::Ampere | Architecture::Cdna3, _) => by_scale([24.0, 23.6, 17.8]),
+        (Architecture::Ampere | Architecture::Pcie | Architecture::Cdna3, _) => {
+            by_scale([24.0, 23.6, 17.8])
+        }
         (Architecture::Hopper, _) => by_scale([38.7, 41.4, 36.0]),
         (Architecture::Blackwell, _) if old => by_scale([77.4, 82.8, 72.0]),
         (Architecture::Blackwell, _) => by_scale([70.0, 42.8, 24.0]),
@@ -343,8 +362,8 @@ pub fn tree_correction(protocol: Protocol, bytes: Bytes) -> f64 {
 /// Whether NCCL uses the protocol there: LL128 needs stores of 128 bytes to stay whole, which
 /// NVLink keeps, and RCCL's does not use it on xGMI between servers.
 pub fn has_protocol(settings: &Settings, shape: &Shape, protocol: Protocol) -> bool {
-    protocol != Protocol::Ll128
-        || (shape.scale_up == ScaleUp::Switched && settings.architecture != Architecture::Cdna3)
+    let keeps = !matches!(settings.architecture, Architecture::Pcie | Architecture::Cdna3);
+    protocol != Protocol::Ll128 || (shape.scale_up == ScaleUp::Switched && keeps)
 }
 
 /// The buffer of a channel towards one peer, in bytes of data: LL's and LL128's are smaller
@@ -369,18 +388,93 @@ pub fn least_channel_bytes(protocol: Protocol, parts: u32) -> u64 {
     }
 }
 
-/// How many channels NCCL's search finds.
-///
-/// Inside a domain it finds 12 rings on the links of Ampere (12 at 20) and Hopper (12 at 30);
-/// RCCL has two for each of a mesh's cycles. Between servers it finds one for each rail, or for
-/// each GPU where the plug-in makes one device of all its NICs.
+/// How many channels NCCL's search finds: [`searched`]. RCCL has two for each cycle of a mesh, and
+/// between servers one for each rail.
 pub fn search_channels(settings: &Settings, communicator: &Communicator) -> u32 {
     let shape = communicator.shape();
-    match (shape.domains, shape.scale_up) {
-        (1, ScaleUp::Mesh) => 2 * shape.distinct_cycles(),
-        (1, _) if settings.architecture == Architecture::Blackwell => 16,
-        (1, _) => 12,
-        (_, _) => shape.rails / stripes(settings, shape),
+    match (settings.architecture, shape.domains) {
+        (Architecture::Cdna3, 1) => 2 * shape.distinct_cycles(),
+        (Architecture::Cdna3, _) => shape.rails,
+        _ => searched(settings, shape).channels,
+    }
+}
+
+/// What the search finds.
+struct Searched {
+    channels: u32,
+    /// What each is to move.
+    speed: f64,
+}
+
+/// NCCL's search for rings, in closed form (`ncclTopoCompute` and `ncclTopoDupChannels` of
+/// `src/graph/search.cc`). It goes down a list of speeds and keeps the first one of which the most
+/// channels fit, all together: as many as a NIC carries of them, times the NICs, and as the links
+/// of a GPU do. Where the plug-in makes one device of all NICs of a GPU, that is a NIC. Few and
+/// fast channels are then halved: 8 × 96 at NICs of 800 Gb/s become 16 × 48, where 8 × 48 at 400
+/// stay as they are.
+fn searched(settings: &Settings, shape: &Shape) -> Searched {
+    let (blackwell, hopper) = match settings.architecture {
+        Architecture::Blackwell => (true, false),
+        Architecture::Hopper => (false, true),
+        Architecture::Ampere | Architecture::Pcie | Architecture::Cdna3 => (false, false),
+    };
+    let inside = shape.domains == 1;
+    let speeds: &[f64] = match inside {
+        true if blackwell => &[90., 80., 70., 60., 50., 45., 40., 30., 24., 20., 19., 18.],
+        true if hopper => &[60., 50., 40., 30., 24., 20., 15., 12., 11., 6., 3.],
+        true => &[40., 30., 20., 18., 15., 12., 10., 9., 7., 6., 5., 4., 3.],
+        false if blackwell => &[
+            96., 86., 80., 48., 45.1, 42., 40., 30., 24., 22., 20., 17.5, 15., 12., 6., 3., 2.4,
+            1.2, 0.24, 0.12,
+        ],
+        false if hopper => {
+            &[48., 45., 42., 40., 30., 24., 22., 20., 17.5, 15., 12., 6., 3., 2.4, 1.2, 0.24, 0.12]
+        }
+        false => &[
+            48., 30., 28., 24., 20., 18., 15., 12., 10., 9., 7., 6., 5., 4., 3., 2.4, 1.2, 0.24,
+            0.12,
+        ],
+    };
+    let links = shape
+        .scale_up_rate
+        .map_or(f64::INFINITY, |rate| 1e-9 * rate.bytes_per_s() * settings.architecture.counted());
+    let nics = stripes(settings, shape);
+    let (devices, nic) = match inside {
+        true => (1, links),
+        false => (shape.rails / nics, f64::from(nics) * nic_gbytes(shape)),
+    };
+    // The most that there are: half of `MAXCHANNELS`, for they are doubled.
+    let most = 32;
+    let fit = |speed: f64| -> u32 {
+        let by_nics = (nic / speed) as u32 * devices;
+        let by_links = (links / speed) as u32;
+        // Of m channels between servers each GPU is the last of one, which leaves by its NIC.
+        let spared = if inside { 0 } else { by_links / shape.per_domain.saturating_sub(1).max(1) };
+        by_nics.min(by_links.saturating_add(spared)).min(most)
+    };
+    let mut best = Searched { channels: 0, speed: 1.0 };
+    for &speed in speeds {
+        let all = f64::from(best.channels) * best.speed;
+        if best.channels == most
+            || links <= all
+            || (0 < best.channels && speed <= 0.49 * best.speed)
+        {
+            break;
+        }
+        let channels = fit(speed);
+        if all < f64::from(channels) * speed {
+            best = Searched { channels, speed };
+        }
+    }
+    let Searched { channels, speed } = best;
+    let stays = speed < 25.0 || ((blackwell || hopper) && speed < 50.0 && 4 < channels);
+    match (channels, stays) {
+        (0, _) => Searched { channels: 1, speed: 0.1 },
+        (_, true) => best,
+        (_, false) => {
+            let doubled = (2 * channels).min(most);
+            Searched { channels: doubled, speed: speed / f64::from(doubled.div_ceil(channels)) }
+        }
     }
 }
 
@@ -403,7 +497,8 @@ pub fn ring_channels(settings: &Settings, communicator: &Communicator) -> u32 {
     let shape = communicator.shape();
     let doubled = 2 * search_channels(settings, communicator);
     let is_recent = matches!(settings.architecture, Architecture::Hopper | Architecture::Blackwell);
-    let again = is_recent && 1 < shape.domains && doubled < 16 && 45.0 < nic_gbytes(shape);
+    let again =
+        is_recent && 1 < shape.domains && doubled < 16 && 45.0 < searched(settings, shape).speed;
     let channels = if again { 2 * doubled } else { doubled };
     channels.max(settings.least_channels).clamp(1, 64)
 }

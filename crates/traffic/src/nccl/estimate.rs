@@ -79,6 +79,24 @@ pub fn estimate_of(ask: &Ask<'_>) -> Option<Estimate> {
     Some(Estimate { time, plan, limit })
 }
 
+/// What the time would be, over what it is, if the library reached all of the scale-up links' raw
+/// rate, and half of it, as where cards reach each other through their hosts' memory.
+pub fn at_ends(
+    fabric: &Fabric,
+    communicator: &Communicator,
+    collective: Collective,
+    bytes: Bytes,
+    settings: &Settings,
+) -> Option<(f64, f64)> {
+    let with = |share: f64| {
+        let settings = Settings { scale_up_efficiency: Some(share), ..settings.clone() };
+        let estimate = estimate(fabric, communicator, collective, bytes, &settings)?;
+        Some(estimate.time.as_secs_f64())
+    };
+    let middle = with(settings.scale_up_share())?;
+    Some((with(1.0)? / middle, with(0.5)? / middle))
+}
+
 /// The times of a collective's phases, added up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {

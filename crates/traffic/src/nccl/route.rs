@@ -179,7 +179,8 @@ pub fn path_latency_on(
         routes.next_hops(fabric, at, to, &mut hops);
         let link = *hops.first()?;
         let class = fabric.class(link);
-        span += class.delay + class.rate.time_to_send(bytes);
+        let moving = if fabric.carries_cells(link) { Bytes::ZERO } else { bytes };
+        span += class.delay + fabric.credit_wait(link) + class.rate.time_to_send(moving);
         at = fabric.links()[link].to;
         let node = fabric.nodes()[at];
         if node.kind == NodeKind::Switch {

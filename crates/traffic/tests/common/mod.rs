@@ -148,6 +148,11 @@ pub fn bytes_by_connection(transfers: &Transfers) -> Vec<(Connection, u64)> {
                     bytes[edge.index()] += sent.get();
                 }
             }
+            OpKind::Together { messages } => {
+                for (connection, sent) in transfers.messages(messages) {
+                    bytes[connection.index()] += sent.get();
+                }
+            }
             OpKind::Wait { .. } => {}
         }
     }

@@ -43,6 +43,9 @@ pub(super) fn megatron(loaded: &Loaded) -> String {
     add(flex, "--moe-token-dispatcher-type flex");
     add(flex, "--moe-flex-dispatcher-backend deepep");
     add(has_experts && !flex, "--moe-token-dispatcher-type alltoall");
+    if let Some(multiple) = parallel.vocab_multiple {
+        add(true, &format!("--make-vocab-size-divisible-by {multiple}"));
+    }
     add(parallel.sequence_parallel && 1 < layout.tp, "--sequence-parallel");
     let hides = |axis: Axis| parallel.overlap.contains(&axis);
     match parallel.sharding {

@@ -172,6 +172,15 @@ pub(super) fn udf(loaded: &Loaded) -> String {
                  # Junos Evolved: it is in the hash by default, and\n\
                  #   `show forwarding-options enhanced-hash-key` says \"RDMA Queue Pair :yes\".\n";
     }
+    if routing.hash == HashFields::FiveTupleQkey {
+        text += "# The Q_Key of datagrams in ECMP's hash, as a user-defined field: bytes 0 to 3 of the\n\
+                 # DETH, behind the base transport header:\n\
+                 match    udp destination-port 4791\n\
+                 base     end of the UDP header\n\
+                 offset   12\n\
+                 length   4\n\
+                 use      ecmp hash\n";
+    }
     if routing.seeds == Seeds::PerSwitch {
         text += "# Every switch has a hash seed of its own: in SONiC ecmp_hash_seed of the\n\
                  # switch's profile, in EOS `ip load-sharing ... seed N`; N differs by switch.\n";
