@@ -21,9 +21,10 @@ seq 0 "$slice" $((cases - 1)) |
     nice -n 19 xargs -P "${JOBS:-$(nproc)}" -I{} \
         env FATFLOW_FIRST={} timeout 1800 "$CAMPAIGN" --nocapture --test-threads 1 \
         everything_holds > "$log" 2>&1 || true
-grep -vE '^(running|test |campaign: |$)' "$log" | head -200 || true
+grep -vE '^(running|test |$)|campaign: ' "$log" | head -200 || true
 awk -v wanted="$cases" -v slice="$slice" '
-    /^campaign: / {
+    # The name of the test stands before it.
+    sub(/^.*campaign: /, "campaign: ") {
         cases += $2; ran += $4; failures += $7; cpu += $9; slices++
         if (most < $14) most = $14
         if (slowest < $17) slowest = $17

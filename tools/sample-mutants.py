@@ -13,7 +13,9 @@ def draw(out: pathlib.Path, count: int, seed: int) -> None:
     names = sorted(mutant["name"] for mutant in json.loads((out / "all.json").read_text()))
     chosen = random.Random(seed).sample(names, min(count, len(names))) if count else names
     print(f"{len(chosen)} of {len(names)} mutants, seed {seed}")
-    exact = ["^" + re.escape(name).replace("'", "\\x27") + "$" for name in chosen] if count else []
+    # Rust's expressions know no escaped space, and TOML's plain strings no quote.
+    plain = [re.escape(name).replace("\\ ", " ").replace("'", "\\x27") for name in chosen]
+    exact = [f"^{name}$" for name in plain] if count else []
     lines = "".join(f"  '{pattern}',\n" for pattern in exact)
     (out / "sample.toml").write_text(f"examine_re = [\n{lines}]\n")
 
