@@ -154,8 +154,7 @@ const CONTEXTS: &[(&str, &[Question], &[&str])] = &[
     ("network.switch.grants", &[Traffic], &[ADMISSION]),
     ("network.switch.overflow", &[Job, Collective, Traffic], &["network.pfc.enabled=false"]),
     ("network.buffer.alpha_lossy", &[Job, Collective, Traffic], &["network.pfc.enabled=false"]),
-    ("network.scheduled", &[Job, Collective], SCHEDULED),
-    ("network.scheduled", &[Traffic], SCHEDULED_AND_NARROW),
+    ("network.scheduled", &[Job, Collective, Traffic], SCHEDULED),
     ("network.pfc.action", &[Job, Collective, Traffic], &["network.pfc.watchdog=1us"]),
     ("job.parallel.stage_split", &[Job], &["job.model.vocab=262144"]),
     ("job.moe.limit", &[Job], &["job.moe.dispatcher=deepep"]),
@@ -223,9 +222,6 @@ const FEW_CONTEXTS: &str = "network.nic.qp_contexts=1";
 const SMALL_PACKETS: &str = "network.packet.mtu=256B";
 const ENGINEERED: &str = "network.routing.policy=traffic-engineering";
 const SCHEDULED: &[&str] = &["network.transport=scheduled-ethernet", SPRAY];
-const SCHEDULED_AND_NARROW: &[&str] = &["network.transport=scheduled-ethernet", SPRAY, NARROW];
-const NARROW: &str =
-    "fabric.links=[{rate=\"400Gbps\",delay=\"1us\"},{rate=\"100Gbps\",delay=\"1us\"}]";
 const SPRAY: &str = "network.routing.policy=spray";
 const ADMISSION: &str = "network.admission.policy=receiver-driven";
 const FAULT: &str =
@@ -256,6 +252,8 @@ const EXCEPTIONS: &[(&str, &[Question], &str)] = &[
     ("catalogue.gpu.h100-sxm.flash2_share", &[Job], "this GPU runs FlashAttention-3"),
     ("catalogue.gpu.h100-sxm.speed.bf16_large", &[Job], "this job's products are short"),
     ("catalogue.gpu.h100-sxm.speed.bf16_narrow", &[Job], "this job's products are short"),
+    ("network.scheduled.cell", &[Traffic], "its flows are bound by the links of NICs"),
+    ("network.scheduled.cell_header", &[Traffic], "its flows are bound by the links of NICs"),
     ("network.flow.merge", &[Job], "no two of its few ends lie so close"),
     ("cluster.gpus", &[Job], "GPUs beside the job's own change no closed form"),
     ("cluster.scale_up.delay", &[Job], "messages inside a server are never the last ones"),
