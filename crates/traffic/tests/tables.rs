@@ -69,6 +69,9 @@ fn about(fabric: &Fabric, transfers: &Transfers) -> String {
             OpKind::Coupled { edges, bytes, .. } => {
                 transfers.coupled(edges).iter().map(|edge| (*edge, bytes.get())).collect()
             }
+            OpKind::Together { messages } => {
+                transfers.messages(messages).iter().map(|(on, b)| (*on, b.get())).collect()
+            }
             OpKind::Wait { .. } => Vec::new(),
         };
         for (connection, bytes) in edges {
