@@ -6,8 +6,9 @@
 //! before `t + lookahead`. What it does itself is such an event, felt elsewhere after the delay of
 //! its shortest way out. So a switch has one event, for the earliest packet on its incoming
 //! wires; when that comes, all packets that arrive before that horizon are forwarded
-//! ([`crate::forward`]), each at its own instant. That is exact (it is the conservative synchronisation of
-//! Chandy, Misra and Bryant, on one thread), and it keeps the memory of one switch in the cache
+//! ([`crate::forward`]), each at its own instant. That is exact (it is the conservative
+//! synchronisation of Chandy, Misra and Bryant, on one thread), and it keeps the memory of one
+//! switch in the cache
 //! while a hundred packets pass.
 //!
 //! It ends where something could be felt sooner: a switch that pauses somebody, is paused on some

@@ -21,8 +21,8 @@
 //! * [`calendar`]: what is going to happen, in order.
 //! * [`packet`], [`ring`], [`port`], [`buffer`], [`pair`]: the kinds of state.
 //! * [`transmit`], [`switching`], [`sending`], [`receiving`]: what happens to them.
-//! * [`batch`], [`forward`], [`stations`]: how switches and NICs run ahead of the clock; [`clocks`]: how far;
-//!   [`reading`]: how their memory is in the cache in time.
+//! * [`batch`], [`forward`], [`stations`]: how switches and NICs run ahead of the clock;
+//!   [`clocks`]: how far; [`reading`]: how their memory is in the cache in time.
 //! * [`threads`], [`parts`], [`exchange`]: one run on several threads, each with a part of the
 //!   network.
 //! * [`repetition`]: what repeats itself is not simulated again; [`light_acks`]: acknowledgements

@@ -527,7 +527,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// The messages that are under way and felt, by connection and in the order in which they began.
+    /// The messages that are under way and felt, by connection, in the order in which they began.
     fn under_way(&self) -> Vec<OpId> {
         let mut under_way = Vec::new();
         for (connection, begun) in self.repetition.begun.enumerate() {
@@ -600,7 +600,7 @@ impl Simulation<'_> {
                 Event::OperationEnded(op) => {
                     match self.connection_of(op) {
                         None => felt.limit = felt.limit.min(entry.at),
-                        // Posted when it has been: it is not felt before its queue pair turns to it.
+                        // Posted already: it is not felt before its queue pair turns to it.
                         Some(connection) if self.is_loose(connection) => {}
                         Some(_) => {
                             self.feel_operation(felt, op);
