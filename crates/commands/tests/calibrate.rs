@@ -207,6 +207,7 @@ fn what_traces_do_not_tell_is_not_determined() {
         ("flash_fwd_kernel", "k"),
         ("flash_bwd_kernel", "k"),
         ("Process Group Name", "x"),
+        ("Process Group Ranks", "x"),
     ];
     let hidden = ["software.tensor_exposed=0.5", "software.kernel_time=1.2", OVERLAP];
     let summary = recorded(&hidden.map(str::to_owned), 99, &words);
