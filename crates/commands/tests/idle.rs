@@ -40,8 +40,8 @@ const SERVERS: [u64; 5] = [1, 2, 3, 4, 8];
 
 /// GPUs that take part, of servers of eight: a half, a server and a half, a half of each of two,
 /// and a quarter of each of four.
-const PARTS: [&[std::ops::Range<usize>]; 4] =
-    [&[0..4], &[0..12], &[0..4, 8..12], &[0..2, 8..10, 16..18, 24..26]];
+const PARTS: [&[(usize, usize)]; 4] =
+    [&[(0, 4)], &[(0, 12)], &[(0, 4), (8, 12)], &[(0, 2), (8, 10), (16, 18), (24, 26)]];
 
 const SIZES: [Bytes; 5] = [
     Bytes::from_kib(64),
@@ -117,7 +117,7 @@ fn parts_of_servers_take_as_long_as_the_closed_form_says() {
     let mut cases = 0;
     for (chip, gbps) in [("h100-sxm", 400.0), ("a100-80g", 200.0)] {
         for parts in PARTS {
-            let servers = parts.last().map_or(1, |last| last.end.div_ceil(8)) as u64;
+            let servers = parts.last().map_or(1, |(_, end)| end.div_ceil(8)) as u64;
             let cluster = RowCluster {
                 gpu: chip.to_owned(),
                 gpus: servers * 8,
@@ -164,15 +164,16 @@ struct World {
 
 impl World {
     /// Of the GPUs in `parts`, or all.
-    fn new(cluster: &RowCluster, catalogue: &Catalogue, parts: &[std::ops::Range<usize>]) -> Self {
+    fn new(cluster: &RowCluster, catalogue: &Catalogue, parts: &[(usize, usize)]) -> Self {
         let (servers, mut config) = fabric_of(cluster);
         let switch = if cluster.nic_gbps <= 400.0 { "quantum-2" } else { "quantum-3" };
         config.leaf.switch = Some(switch.to_owned());
         config.spine.switch = Some(switch.to_owned());
         let fabric = topology::build(&servers, &config, catalogue).expect("it can be built");
-        let all = [0..fabric.gpus()];
+        let all = [(0, fabric.gpus())];
         let parts = if parts.is_empty() { &all } else { parts };
-        let gpus: Vec<_> = parts.iter().cloned().flatten().map(|gpu| fabric.gpu(gpu)).collect();
+        let gpus: Vec<_> =
+            parts.iter().flat_map(|&(first, end)| first..end).map(|gpu| fabric.gpu(gpu)).collect();
         let name = &catalogue.gpu[&cluster.gpu].scale_up_name;
         let settings = Settings {
             architecture: Architecture::of_scale_up(name).expect("its links are known"),
