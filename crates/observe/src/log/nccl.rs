@@ -28,6 +28,8 @@ struct Gpu {
     /// The communicators that it joined; the last is the current one if the library names them
     /// before it writes about them.
     joins: Vec<usize>,
+    /// Those of them that it has begun to join.
+    begun: Vec<usize>,
     names_first: bool,
     /// How often it called each collective.
     calls: BTreeMap<(Kind, u64, u32), u64>,
@@ -346,13 +348,17 @@ impl Nccl {
         }
         let gpu = &mut self.gpus[self.current];
         gpu.names_first |= is_start;
-        let started = gpu.joins.iter().rev().find(|join| {
-            let join = &self.joins[**join];
-            join.address == address && !join.is_complete && join.size == size
-        });
-        if let (Some(join), true) = (started, is_complete) {
-            self.joins[*join].is_complete = true;
-            return true;
+        if is_complete {
+            let begun = gpu.begun.iter().rposition(|join| {
+                let join = &self.joins[*join];
+                join.address == address && join.size == size
+            });
+            if let Some(begun) = begun {
+                self.joins[gpu.begun.remove(begun)].is_complete = true;
+                return true;
+            }
+        } else {
+            gpu.begun.push(self.joins.len());
         }
         gpu.joins.push(self.joins.len());
         self.joins.push(Join {

@@ -225,15 +225,20 @@ fn columns(header: &str) -> Option<Columns> {
 /// A row: size, count, type, operation (which may be empty), root (which may be absent), halves.
 fn row(line: &str, columns: &Columns) -> Option<BenchmarkRow> {
     // Launchers put words before; the size and the count are the first two whole numbers in a row.
-    let mut whole = 0;
-    let start = line.split_whitespace().position(|word| {
+    let is_whole = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
+    let mut all = line.split_whitespace();
+    let (mut size, mut count) = (all.next()?, all.next()?);
+    let kind = loop {
+        let word = all.next()?;
         let is_type = word.starts_with(|letter: char| letter.is_ascii_alphabetic());
-        let is_start = 2 <= whole && is_type;
-        let is_whole = word.bytes().all(|byte| byte.is_ascii_digit());
-        whole = if is_whole { whole + 1 } else { 0 };
-        is_start
-    })?;
-    let words: Vec<&str> = line.split_whitespace().skip(start - 2).collect();
+        if is_type && is_whole(size) && is_whole(count) {
+            break word;
+        }
+        (size, count) = (count, word);
+    };
+    let mut words = Vec::with_capacity(16);
+    words.extend([size, count, kind]);
+    words.extend(all);
     let bytes = words[0].parse().ok()?;
     // An operation that is left out makes the row one word shorter.
     let has_time = |at: usize| words.get(at).is_some_and(|word| word.parse::<f64>().is_ok());
