@@ -14,8 +14,11 @@ const LOG: &str = "h:1:2 [0] NCCL INFO NCCL version 2.26.6+cuda12.9\n\
                    #  size  count  type redop root  time algbw busbw #wrong\n\
                    1048576 262144 float sum -1 100.0 10.4 18.3 0 99.0 10.5 18.4 0\n";
 
-/// A command, and each file that it writes with what its last bytes are.
-const COMMANDS: [(&str, &[(&str, &[u8])]); 3] = [
+/// A file that a command writes, and its last bytes.
+type Output = (&'static str, &'static [u8]);
+
+/// A command, and what it writes.
+const COMMANDS: [(&str, &[Output]); 3] = [
     (
         "run traffic.toml --engine packet --report run.html --links-out links.parquet \
          --flows-out flows.parquet --openmetrics ports.om",

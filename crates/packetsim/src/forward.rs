@@ -1,11 +1,11 @@
 //! What a calm switch does with the packets of a batch: this is where the engine spends its time.
 //!
 //! [`Egress`] does what [`Simulation::link_crossed`] does, less what cannot happen in a calm
-//! switch, on slices that stay in registers. Packets are taken in one of two orders. In the order of time
-//! where one output is felt at another: a packet's next link is chosen by what waits at several,
-//! links count credits, or somebody may come near a threshold. Everywhere else what one output
-//! does is nothing to the others, so each output takes all of its packets at once ([`Sorter`]):
-//! most come over one or two inputs, in order already, and nothing is sorted.
+//! switch, on slices that stay in registers. Packets are taken in one of two orders. In the order
+//! of time where one output is felt at another: a packet's next link is chosen by what waits at
+//! several, links count credits, or somebody may come near a threshold. Everywhere else what one
+//! output does is nothing to the others, so each output takes all of its packets at once
+//! ([`Sorter`]): most come over one or two inputs, in order already, and nothing is sorted.
 
 use fabric::routes::towards_leaf;
 use fabric::{Fabric, LinkId, NodeId};

@@ -126,7 +126,9 @@ fn every_rate_is_served() {
     for gbps in [200, 400, 800, 1600] {
         let rate = Rate::from_gbps(gbps);
         let fabric = fat_tree(rate);
-        for (name, transport) in Transport::ALL {
+        // What waits for credits has arithmetic of its own (`scheduled.rs`).
+        let at_once = |of: &Transport| *of != Transport::ScheduledEthernet;
+        for (name, transport) in Transport::ALL.into_iter().filter(|(_, of)| at_once(of)) {
             let mut settings = Settings::of_transport(transport);
             settings.congestion = packetsim::cc::CcConfig::None(Default::default());
             (settings.nic.send_latency, settings.nic.receive_latency) = (Span::ZERO, Span::ZERO);

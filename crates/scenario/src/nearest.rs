@@ -3,8 +3,8 @@
 /// The nearest of the known words, if one is near enough to be worth proposing.
 ///
 /// A word is near if few letters differ (a third of them, two at least for words of four letters
-/// and more), or if one is the beginning of the other, which is nearer than any slip. Case and the
-/// choice between `-` and `_` do not count.
+/// and more), or if one is the beginning of the other, which is nearer than any slip. Of words as
+/// near as each other it is the shortest. Case and the choice between `-` and `_` do not count.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = plain(word);
     let length = word.chars().count();
@@ -13,7 +13,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     }
     // In half letters.
     let allowed = 2 * if length < 4 { 1 } else { (length / 3).max(2) };
-    let mut best: Option<(usize, &str)> = None;
+    let mut best: Option<((usize, usize), &str)> = None;
     for candidate in known {
         let other = plain(candidate);
         let mut distance = 2 * strsim::damerau_levenshtein(&word, &other);
@@ -22,10 +22,11 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         } else if 3 <= length && word.starts_with(&other) {
             distance = distance.min(allowed);
         }
+        let rank = (distance, candidate.len());
         if distance <= allowed.min(2 * length.saturating_sub(1))
-            && best.is_none_or(|(shortest, _)| distance < shortest)
+            && best.is_none_or(|(nearest, _)| rank < nearest)
         {
-            best = Some((distance, candidate));
+            best = Some((rank, candidate));
         }
     }
     best.map(|(_, candidate)| candidate)
@@ -41,8 +42,16 @@ mod tests {
 
     #[test]
     fn slips_find_their_word_and_strangers_do_not() {
-        let known =
-            ["gpus", "gpus_per_node", "nic", "nics_per_node", "rail-optimized", "b200", "h200-sxm"];
+        let known = [
+            "gpus",
+            "gpus_per_node",
+            "nic",
+            "nics_per_node",
+            "rail-optimized",
+            "b200",
+            "h200-nvl4",
+            "h200-sxm",
+        ];
         let cases = [
             ("gpu", Some("gpus")),
             ("gpus_pernode", Some("gpus_per_node")),

@@ -70,7 +70,8 @@ impl Errors {
 
 /// The known name that takes the fewest edits, if it is near enough to be meant.
 pub(crate) fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
-    if let Some(longer) = known.iter().find(|other| 3 <= name.len() && other.starts_with(name)) {
+    let longer = known.iter().filter(|other| 3 <= name.len() && other.starts_with(name));
+    if let Some(longer) = longer.min_by_key(|other| other.len()) {
         return Some(longer);
     }
     let scored = known.iter().map(|other| (edits(name, other), *other));

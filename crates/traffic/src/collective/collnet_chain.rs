@@ -77,12 +77,13 @@ impl Algorithm for CollNetChain {
 
     fn phases(&self, ask: &Ask<'_>, plan: &Plan) -> Vec<Phase> {
         let (shape, settings) = (ask.shape(), ask.settings);
-        let members = f64::from(shape.per_domain);
         let each = ask.bytes.as_f64() / f64::from(plan.channels);
-        let links = constants::scale_up_bandwidth(settings, shape).filter(|_| 1.0 < members);
+        let links = constants::scale_up_bandwidth(settings, shape).filter(|_| 1 < shape.per_domain);
+        // Each GPU ends the chain of so many channels at least, and passes the others' on.
+        let passed_on = plan.channels - plan.channels / shape.per_domain.max(1);
         let fill = 2.0 * depth(ask) as f64 * plan.chunk.as_f64().min(each);
         vec![Phase {
-            scale_up: ask.bytes.as_f64() * 2.0 * (members - 1.0) / members,
+            scale_up: 2.0 * each * f64::from(passed_on),
             nic: ask.bytes.as_f64() / f64::from(shape.rails.min(plan.channels)),
             latency_s: 1e-6 * latency_us(ask, settings.crossing_us(Protocol::Simple))
                 + sharp::tree_ways_s(ask, Family::CollNetChain),

@@ -214,7 +214,8 @@ pub fn edge_bytes(ask: &Ask<'_>, bytes: u64) -> u64 {
 }
 
 /// The shares of what crosses each edge that the busiest GPU sends over its scale-up links, over
-/// one link of a mesh, and over a NIC. Channels that do not divide load some of them more than others.
+/// one link of a mesh, and over a NIC. Channels that do not divide load some of them more than
+/// others.
 fn busiest(ask: &Ask<'_>, plan: &Plan) -> [f64; 3] {
     let shape = ask.shape();
     let lanes = plan.channels * constants::stripes(ask.settings, shape);
