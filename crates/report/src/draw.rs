@@ -3,6 +3,7 @@
 //! Not every kind says something in so little room; [`draws`] tells which do, and the others are
 //! left to the page.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::Value;
@@ -184,12 +185,14 @@ fn sparklines(
     text: &mut String,
 ) {
     let mut lines: Vec<(String, Vec<f64>)> = Vec::new();
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
     for row in &data.rows {
         let name = series.map_or_else(String::new, |series| word(&row[series]));
-        match lines.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, values)) => values.push(number(&row[y])),
-            None => lines.push((name, vec![number(&row[y])])),
-        }
+        let place = *places.entry(name).or_insert_with_key(|name| {
+            lines.push((name.clone(), Vec::new()));
+            lines.len() - 1
+        });
+        lines[place].1.push(number(&row[y]));
     }
     let names = lines.iter().map(|(name, _)| name.width()).max().unwrap_or(0);
     let room = width.saturating_sub(names + 24).max(8);

@@ -187,8 +187,8 @@ fn of(joins: &[Join]) -> Communicator {
     let size = first.size;
     let channels = joins.iter().filter_map(|join| join.notes.channels).max();
     let listed = joins.iter().filter_map(|join| join.notes.listed_channels).max();
-    let mut all = Notes::default();
-    for join in joins {
+    let mut all = first.notes.clone();
+    for join in &joins[1..] {
         merge(&mut all, &join.notes);
     }
     let channels = channels.or(listed).unwrap_or_else(|| highest_channel(&all));

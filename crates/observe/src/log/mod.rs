@@ -13,8 +13,6 @@ pub mod words;
 pub(crate) use nccl::type_bytes;
 pub(crate) use nccl_tests::add as add_benchmark;
 
-use memchr::memmem::Finder;
-
 use crate::format::{Format, Reading, unread};
 use crate::input::{Input, ReadError};
 
@@ -41,7 +39,6 @@ fn read(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadErro
 }
 
 fn read_lines(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), ReadError> {
-    let library = Finder::new("NCCL ");
     let mut nccl = nccl::Nccl::default();
     let mut tests = nccl_tests::NcclTests::default();
     let mut training = training::Training::default();
@@ -56,13 +53,9 @@ fn read_lines(input: &mut Input<'_>, reading: &mut Reading<'_>) -> Result<(), Re
             Ok(text) => std::borrow::Cow::Borrowed(text),
             Err(_) => String::from_utf8_lossy(line),
         };
-        let mut is_read = false;
-        if library.find(line).is_some() {
-            is_read = nccl.line(&text, number, reading);
-        }
-        if !is_read {
-            is_read = tests.line(&text, number, reading) || training.line(&text, number, reading);
-        }
+        let is_read = nccl.line(&text, number, reading)
+            || tests.line(&text, number, reading)
+            || training.line(&text, number, reading);
         match is_read {
             true => reading.source.read += 1,
             false => reading.source.skipped += 1,

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use super::groups::{self, Join, Notes};
 use super::prefix::{Writer, writer};
-use super::words::{after, decimal, digits, number, word};
+use super::words::{after, decimal, digits, find, has, number, split, word};
 use crate::format::Reading;
-use crate::observed::{CollectiveKey, Kind, Nic, QueuePair, Quote};
+use crate::observed::{Cluster, CollectiveKey, Kind, Nic, QueuePair, Quote};
 
 /// So many different warnings are told apart.
 const MAX_WARNINGS: usize = 200;
@@ -18,11 +18,18 @@ const MAX_WARNINGS: usize = 200;
 /// One rank's process on one GPU, while its lines are read.
 #[derive(Debug, Default)]
 struct Gpu {
+    host: String,
+    process: u32,
+    device: i32,
+    /// Lines that it wrote.
+    lines: u64,
     /// What it wrote about a communicator that it has not named yet.
     pending: Notes,
     /// The communicators that it joined; the last is the current one if the library names them
     /// before it writes about them.
     joins: Vec<usize>,
+    /// Those of them that it has begun to join.
+    begun: Vec<usize>,
     names_first: bool,
     /// How often it called each collective.
     calls: BTreeMap<(Kind, u64, u32), u64>,
@@ -31,7 +38,11 @@ struct Gpu {
 /// What the lines of a file have said so far.
 #[derive(Debug, Default)]
 pub(super) struct Nccl {
-    gpus: BTreeMap<String, BTreeMap<(u32, i32), Gpu>>,
+    gpus: Vec<Gpu>,
+    /// Which of them writes, by process and device and then by server.
+    places: BTreeMap<(u32, i32), BTreeMap<String, usize>>,
+    /// The one that wrote the line which is read.
+    current: usize,
     joins: Vec<Join>,
     queue_pairs: BTreeMap<(String, u32, u32, u32, bool), QueuePair>,
     /// Lines that were understood.
@@ -48,12 +59,12 @@ struct Line<'a> {
 }
 
 impl Nccl {
-    /// Reads a line that contains `NCCL`; whether it says anything.
+    /// Reads a line; whether it is one of the library's that says anything.
     pub(super) fn line(&mut self, whole: &str, number: u64, reading: &mut Reading<'_>) -> bool {
         let mut rest = whole;
         let mut is_read = false;
         // A torn line may hold the beginning of one and the whole of another.
-        while let Some(at) = rest.find("NCCL ") {
+        while let Some(at) = find(rest, "NCCL ") {
             let (before, behind) = (&rest[..at], &rest[at + 5..]);
             let level =
                 ["INFO ", "WARN ", "TRACE ", "CALL "].iter().find(|l| behind.starts_with(**l));
@@ -65,7 +76,7 @@ impl Nccl {
                 continue;
             };
             let message = &behind[level.len()..];
-            let end = message.find("NCCL INFO ").unwrap_or(message.len());
+            let end = find(message, "NCCL INFO ").unwrap_or(message.len());
             let own = message[..end].trim_end();
             let line = Line { writer: writer(before), message: own, whole, number };
             is_read |= match *level {
@@ -81,40 +92,30 @@ impl Nccl {
 
     fn info(&mut self, line: &Line<'_>, reading: &mut Reading<'_>) -> bool {
         let Some(writer) = line.writer else { return false };
-        let cluster = &mut reading.observed.cluster;
-        match cluster.hosts.get_mut(writer.host) {
-            Some(host) => {
-                host.lines += 1;
-                host.processes.insert(writer.process);
-            }
-            None => {
-                let host = cluster.hosts.entry(writer.host.to_owned()).or_default();
-                host.lines = 1;
-                host.processes.insert(writer.process);
-            }
-        }
+        self.current = self.place(&writer, &mut reading.observed.cluster);
+        self.gpus[self.current].lines += 1;
         let message = line.message.trim_start();
         if let Some(rest) = message.strip_prefix("Channel ") {
             return self.channel(&writer, rest, line, reading);
         }
         if let Some(rest) = message.strip_prefix("Ring ") {
-            return match rest.contains(" via ") {
+            return match has(rest, " via ") {
                 true => self.channel(&writer, rest, line, reading),
-                false => self.ring(&writer, rest),
+                false => self.ring(rest),
             };
         }
         if let Some(rest) = message.strip_prefix("Trees ") {
-            return self.trees(&writer, rest);
+            return self.trees(rest);
         }
         if message.starts_with("NET/") {
             return self.network(&writer, message, line, reading);
         }
         if message.starts_with("CollNet ") {
-            let is_used = message.contains("via COLLNET");
+            let is_used = has(message, "via COLLNET");
             reading.observed.cluster.net_lines.in_network += u64::from(is_used);
             return is_used;
         }
-        if message.contains("comm") && message.contains("anks ") {
+        if has(message, "comm") && has(message, "anks ") {
             return self.communicator(&writer, message, line, reading);
         }
         self.remark(&writer, message, line, reading)
@@ -128,20 +129,20 @@ impl Nccl {
         line: &Line<'_>,
         reading: &mut Reading<'_>,
     ) -> bool {
-        if message.contains(" coll channels") {
-            let notes = self.notes(writer, None);
+        if has(message, " coll channels") {
+            let notes = self.notes(None);
             notes.channels = digits(message);
             notes.nvls_channels = before(message, " nvls channels");
             notes.collnet_channels = before(message, " collnet channels");
             return true;
         }
-        if message.contains(": opCount ") {
-            return self.call(writer, message);
+        if has(message, ": opCount ") {
+            return self.call(message);
         }
-        if message.contains(" Bytes -> Algo ") {
+        if has(message, " Bytes -> Algo ") {
             return choice(message, reading);
         }
-        if let Some((name, value)) = message.split_once(" set by environment to ") {
+        if let Some((name, value)) = split(message, " set by environment to ") {
             let name = name.rsplit(' ').next().unwrap_or(name).to_owned();
             let value = value.trim_end_matches('.').to_owned();
             let what = format!("environment {name}={value}");
@@ -152,16 +153,16 @@ impl Nccl {
             values.entry(value).or_default().insert(writer.host.to_owned());
             return true;
         }
-        if message.contains("GPU Direct RDMA Disabled") {
-            let what = if message.contains("distance") { "gdr_distance" } else { "gdr_disabled" };
+        if has(message, "GPU Direct RDMA Disabled") {
+            let what = if has(message, "distance") { "gdr_distance" } else { "gdr_disabled" };
             reading.observed.evidence.add(what, || line.quote(reading.source.file.as_str()));
             return true;
         }
-        if message.contains("NCCL version ") || message.contains("RCCL version") {
+        if has(message, "NCCL version ") || has(message, "RCCL version") {
             return self.version(line, reading);
         }
         let known = ["GPU Direct RDMA", "Connected all", "threadThresholds", "Tree ", "Pattern "];
-        if message.contains("Abort COMPLETE") {
+        if has(message, "Abort COMPLETE") {
             reading.observed.evidence.add("abort", || line.quote(reading.source.file.as_str()));
             return true;
         }
@@ -170,7 +171,7 @@ impl Nccl {
 
     fn version(&mut self, line: &Line<'_>, reading: &mut Reading<'_>) -> bool {
         let (library, rest) = match line.message {
-            text if text.contains("RCCL version") => ("RCCL", after(text, "RCCL version")),
+            text if has(text, "RCCL version") => ("RCCL", after(text, "RCCL version")),
             text => ("NCCL", after(text, "NCCL version ")),
         };
         let Some(rest) = rest else { return false };
@@ -190,10 +191,29 @@ impl Nccl {
         true
     }
 
+    /// The number of the GPU that writes; mostly it wrote the line before.
+    fn place(&mut self, writer: &Writer<'_>, cluster: &mut Cluster) -> usize {
+        let is_writer = |gpu: &Gpu| {
+            (gpu.process, gpu.device) == (writer.process, writer.device) && gpu.host == writer.host
+        };
+        if self.gpus.get(self.current).is_some_and(is_writer) {
+            return self.current;
+        }
+        let places = self.places.entry((writer.process, writer.device)).or_default();
+        if let Some(place) = places.get(writer.host) {
+            return *place;
+        }
+        let (host, process, device) = (writer.host.to_owned(), writer.process, writer.device);
+        cluster.hosts.entry(host.clone()).or_default().processes.insert(process);
+        places.insert(host.clone(), self.gpus.len());
+        self.gpus.push(Gpu { host, process, device, ..Gpu::default() });
+        self.gpus.len() - 1
+    }
+
     /// Where to note what this GPU writes: at the communicator with that address, at its current
     /// one, or at the next that it will name.
-    fn notes(&mut self, writer: &Writer<'_>, address: Option<&str>) -> &mut Notes {
-        let gpu = gpu(&mut self.gpus, writer);
+    fn notes(&mut self, address: Option<&str>) -> &mut Notes {
+        let gpu = &mut self.gpus[self.current];
         let named = address.and_then(|address| {
             gpu.joins.iter().rev().find(|join| self.joins[**join].address == address)
         });
@@ -216,22 +236,22 @@ impl Nccl {
         let end = rest.find([':', ' ']).unwrap_or(rest.len());
         let second: Option<u32> = rest[..end].split_once('/').and_then(|(_, n)| n.parse().ok());
         let body = rest[end..].trim_start_matches([' ', ':']);
-        let Some((from, to)) = body.split_once("->") else {
+        let Some((from, to)) = split(body, "->") else {
             let ring: Vec<u32> = body.split_whitespace().map_while(|n| n.parse().ok()).collect();
-            let notes = self.notes(writer, None);
+            let notes = self.notes(None);
             notes.listed_channels = notes.listed_channels.max(second);
             return !ring.is_empty() && notes.headers.insert(channel, ring).is_none_or(|_| true);
         };
         let (Some(from), Some(to)) = (digits::<u32>(from.trim()), digits::<u32>(to.trim())) else {
             return false;
         };
-        let Some((_, via)) = body.split_once(" via ") else { return false };
-        let (via, address) = match via.split_once(" comm ") {
+        let Some((_, via)) = split(body, " via ") else { return false };
+        let (via, address) = match split(via, " comm ") {
             Some((via, comm)) => (via, comm.split(' ').next()),
             None => (via, None),
         };
-        let is_receive = body.contains("[receive]");
-        let notes = self.notes(writer, address);
+        let is_receive = has(body, "[receive]");
+        let notes = self.notes(address);
         notes.highest_rank = notes.highest_rank.max(Some(from.max(to)));
         // Connections of channel 00/1 are for sends alone.
         if second != Some(1) {
@@ -254,20 +274,20 @@ impl Nccl {
     }
 
     /// `00 : prev -> rank -> next`.
-    fn ring(&mut self, writer: &Writer<'_>, rest: &str) -> bool {
+    fn ring(&mut self, rest: &str) -> bool {
         let Some(channel) = digits::<u32>(rest) else { return false };
         let Some((_, body)) = rest.split_once(':') else { return false };
         let ranks: Vec<u32> = body.split("->").map_while(|n| n.trim().parse().ok()).collect();
         let [previous, rank, next] = ranks[..] else { return false };
-        let notes = self.notes(writer, None);
+        let notes = self.notes(None);
         notes.next.insert((channel, rank), next);
         notes.previous.insert((channel, rank), previous);
         true
     }
 
     /// `[0] 1/8/-1->0->-1 [1] …`, before 2.8 with the way down behind `|`.
-    fn trees(&mut self, writer: &Writer<'_>, rest: &str) -> bool {
-        let notes = self.notes(writer, None);
+    fn trees(&mut self, rest: &str) -> bool {
+        let notes = self.notes(None);
         let mut is_read = false;
         for part in rest.split('[').skip(1) {
             let Some((channel, tree)) = part.split_once(']') else { continue };
@@ -291,15 +311,15 @@ impl Nccl {
         line: &Line<'_>,
         reading: &mut Reading<'_>,
     ) -> bool {
-        if message.contains(": opCount ") {
-            return self.call(writer, message);
+        if has(message, ": opCount ") {
+            return self.call(message);
         }
         let Some(address) = word(message, "comm ") else { return false };
         let rank = number(message, " rank ");
         let size = number(message, "nranks ").or_else(|| number(message, "nRanks "));
         let (Some(rank), Some(size)) = (rank, size) else { return false };
         if let Some(nodes) = number(message, "nNodes ") {
-            let notes = self.notes(writer, Some(address));
+            let notes = self.notes(Some(address));
             notes.nodes = Some(nodes);
             notes.local_ranks = number(message, "localRanks ");
             if 1 < nodes {
@@ -307,13 +327,13 @@ impl Nccl {
             }
             return true;
         }
-        let is_start = message.contains("Init START");
-        let is_complete = message.contains("Init COMPLETE");
+        let is_start = has(message, "Init START");
+        let is_complete = has(message, "Init COMPLETE");
         if !is_start && !is_complete {
-            if message.contains("Abort COMPLETE") {
+            if has(message, "Abort COMPLETE") {
                 reading.observed.evidence.add("abort", || line.quote(&reading.source.file));
             }
-            return message.contains("COMPLETE");
+            return has(message, "COMPLETE");
         }
         let host = reading.observed.cluster.hosts.entry(writer.host.to_owned()).or_default();
         host.is_certain = true;
@@ -326,15 +346,19 @@ impl Nccl {
                 reading.observed.evidence.add(what, || line.quote(&reading.source.file));
             }
         }
-        let gpu = gpu(&mut self.gpus, writer);
+        let gpu = &mut self.gpus[self.current];
         gpu.names_first |= is_start;
-        let started = gpu.joins.iter().rev().find(|join| {
-            let join = &self.joins[**join];
-            join.address == address && !join.is_complete && join.size == size
-        });
-        if let (Some(join), true) = (started, is_complete) {
-            self.joins[*join].is_complete = true;
-            return true;
+        if is_complete {
+            let begun = gpu.begun.iter().rposition(|join| {
+                let join = &self.joins[*join];
+                join.address == address && join.size == size
+            });
+            if let Some(begun) = begun {
+                self.joins[gpu.begun.remove(begun)].is_complete = true;
+                return true;
+            }
+        } else {
+            gpu.begun.push(self.joins.len());
         }
         gpu.joins.push(self.joins.len());
         self.joins.push(Join {
@@ -352,8 +376,8 @@ impl Nccl {
     }
 
     /// `AllGather: opCount 2 … count 67108864 datatype 7 … [nranks=4] …`.
-    fn call(&mut self, writer: &Writer<'_>, message: &str) -> bool {
-        let (name, _) = message.split_once(": opCount ").unwrap_or_default();
+    fn call(&mut self, message: &str) -> bool {
+        let (name, _) = split(message, ": opCount ").unwrap_or_default();
         let Some(kind) = Kind::of(name) else { return false };
         let count: Option<u64> = number(message, " count ");
         let size = number::<usize>(message, "datatype ").and_then(type_bytes);
@@ -365,7 +389,7 @@ impl Nccl {
             _ => 1,
         };
         let bytes = count.saturating_mul(size).saturating_mul(parts);
-        *gpu(&mut self.gpus, writer).calls.entry((kind, bytes, ranks)).or_default() += 1;
+        *self.gpus[self.current].calls.entry((kind, bytes, ranks)).or_default() += 1;
         true
     }
 
@@ -377,8 +401,8 @@ impl Nccl {
         line: &Line<'_>,
         reading: &mut Reading<'_>,
     ) -> bool {
-        if message.contains("GPU Direct RDMA Disabled") {
-            let what = if message.contains("distance") { "gdr_distance" } else { "gdr_disabled" };
+        if has(message, "GPU Direct RDMA Disabled") {
+            let what = if has(message, "distance") { "gdr_distance" } else { "gdr_disabled" };
             reading.observed.evidence.add(what, || line.quote(&reading.source.file));
             return true;
         }
@@ -404,7 +428,7 @@ impl Nccl {
         let Some(queue_pair) = queue_pair.or_else(|| number_of(" qp_num ")) else { return false };
         let device =
             number_of("IbDev ").or_else(|| number_of("Dev ")).or_else(|| number_of("dev="));
-        let is_remote = message.contains("set_ece") && !message.contains(" mtu ");
+        let is_remote = has(message, "set_ece") && !has(message, " mtu ");
         let host = writer.host.to_owned();
         let key = (host, writer.process, device.unwrap_or(0), queue_pair, is_remote);
         let entry = self.queue_pairs.entry(key).or_default();
@@ -424,9 +448,14 @@ impl Nccl {
     }
 
     /// Puts together what the lines of all ranks said.
-    pub(super) fn finish(self, reading: &mut Reading<'_>) {
+    pub(super) fn finish(mut self, reading: &mut Reading<'_>) {
+        let place = |gpu: &Gpu| (gpu.host.clone(), gpu.process, gpu.device);
+        self.gpus.sort_by_cached_key(place);
         let mut calls: BTreeMap<(Kind, u64, u32), u64> = BTreeMap::new();
-        for gpu in self.gpus.values().flat_map(BTreeMap::values) {
+        for gpu in &self.gpus {
+            if let Some(host) = reading.observed.cluster.hosts.get_mut(&gpu.host) {
+                host.lines += gpu.lines;
+            }
             for (key, times) in &gpu.calls {
                 let most = calls.entry(*key).or_default();
                 *most = (*most).max(*times);
@@ -438,8 +467,7 @@ impl Nccl {
             reading.observed.collectives.0.entry(key).or_default().count += times;
         }
         reading.observed.queue_pairs.extend(self.queue_pairs.into_values());
-        let left = self.gpus.into_values().flat_map(BTreeMap::into_values);
-        let left: Vec<Notes> = left.map(|gpu| gpu.pending).collect();
+        let left: Vec<Notes> = self.gpus.into_iter().map(|gpu| gpu.pending).collect();
         groups::assemble(self.joins, left, reading);
         let library = if self.is_rccl { "an RCCL log" } else { "an NCCL log" };
         if 0 < self.lines {
@@ -454,17 +482,6 @@ impl Line<'_> {
     }
 }
 
-fn gpu<'a>(
-    gpus: &'a mut BTreeMap<String, BTreeMap<(u32, i32), Gpu>>,
-    writer: &Writer<'_>,
-) -> &'a mut Gpu {
-    if !gpus.contains_key(writer.host) {
-        gpus.insert(writer.host.to_owned(), BTreeMap::new());
-    }
-    let host = gpus.get_mut(writer.host).expect("it was put there above");
-    host.entry((writer.process, writer.device)).or_default()
-}
-
 /// `NET/IB/1(3)/GDRDMA/Shared`: which device, with GPUDirect or not, through whom.
 fn connection(writer: &Writer<'_>, via: &str, line: &Line<'_>, reading: &mut Reading<'_>) -> bool {
     let mut parts = via.split('/').skip(1);
@@ -473,7 +490,7 @@ fn connection(writer: &Writer<'_>, via: &str, line: &Line<'_>, reading: &mut Rea
     let Some(index) = digits::<u32>(device) else { return false };
     let is_direct = parts.any(|part| part.starts_with("GDRDMA"));
     let cluster = &mut reading.observed.cluster;
-    count(&mut cluster.transports, &format!("NET/{name}"));
+    count(&mut cluster.transports, &via[.."NET/".len() + name.len()]);
     cluster.net_lines.all += 1;
     cluster.net_lines.gpu_direct += u64::from(is_direct);
     cluster.net_lines.proxied += u64::from(device.contains('('));
@@ -548,7 +565,7 @@ fn add_device(nics: &mut Vec<Nic>, nic: Nic) {
 /// `AllGather: 268435456 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..3}`, and before 2.22
 /// `268435456 Bytes -> Algo 1 proto 2 time 123.4`.
 fn choice(message: &str, reading: &mut Reading<'_>) -> bool {
-    let Some((before, after)) = message.split_once(" Bytes -> Algo ") else { return false };
+    let Some((before, after)) = split(message, " Bytes -> Algo ") else { return false };
     let Some(bytes) = before.rsplit(' ').next().and_then(|n| n.parse().ok()) else { return false };
     let Some(kind) = Kind::of(before).or(Some(Kind::AllReduce)) else { return false };
     let mut words = after.split(' ');
@@ -595,7 +612,7 @@ fn warning(line: &Line<'_>, reading: &mut Reading<'_>) -> bool {
 
 /// The number that stands before the first `key`.
 fn before(text: &str, key: &str) -> Option<u32> {
-    text[..text.find(key)?].rsplit(' ').next()?.parse().ok()
+    text[..find(text, key)?].rsplit(' ').next()?.parse().ok()
 }
 
 /// Bytes of NCCL's data types, by number.

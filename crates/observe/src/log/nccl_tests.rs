@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::also;
-use super::words::{after, number, word};
+use super::words::{after, find, has, number, word};
 use crate::format::Reading;
 use crate::observed::{Benchmark, BenchmarkRow, CollectiveKey, Kind};
 
@@ -56,17 +56,16 @@ pub(super) struct NcclTests {
 impl NcclTests {
     /// Reads a line; whether it is of a table.
     pub(super) fn line(&mut self, line: &str, number: u64, reading: &mut Reading<'_>) -> bool {
-        if line.contains("_perf") {
+        if has(line, "_perf") {
             let program = PROGRAMS.iter().find(|program| line.contains(**program));
             self.program = program.copied().or(self.program);
         }
-        if let Some(at) = line.find('#') {
+        if let Some(at) = find(line, "#") {
             return self.comment(line[at + 1..].trim(), reading);
         }
         let Some(columns) = &self.columns else { return false };
         let Some(row) = row(line, columns) else { return false };
-        let sums =
-            [" sum ", " prod ", " min ", " max ", " avg "].iter().any(|op| line.contains(op));
+        let sums = [" sum ", " prod ", " min ", " max ", " avg "].iter().any(|op| has(line, op));
         self.is_open = true;
         let table = self.table_of(&row);
         if table.rows.is_empty() {
@@ -225,14 +224,21 @@ fn columns(header: &str) -> Option<Columns> {
 
 /// A row: size, count, type, operation (which may be empty), root (which may be absent), halves.
 fn row(line: &str, columns: &Columns) -> Option<BenchmarkRow> {
-    let words: Vec<&str> = line.split_whitespace().collect();
     // Launchers put words before; the size and the count are the first two whole numbers in a row.
-    let start = words.windows(3).position(|three| {
-        let is_whole = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
-        let is_type = three[2].starts_with(|letter: char| letter.is_ascii_alphabetic());
-        is_whole(three[0]) && is_whole(three[1]) && is_type
-    })?;
-    let words = &words[start..];
+    let is_whole = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
+    let mut all = line.split_whitespace();
+    let (mut size, mut count) = (all.next()?, all.next()?);
+    let kind = loop {
+        let word = all.next()?;
+        let is_type = word.starts_with(|letter: char| letter.is_ascii_alphabetic());
+        if is_type && is_whole(size) && is_whole(count) {
+            break word;
+        }
+        (size, count) = (count, word);
+    };
+    let mut words = Vec::with_capacity(16);
+    words.extend([size, count, kind]);
+    words.extend(all);
     let bytes = words[0].parse().ok()?;
     // An operation that is left out makes the row one word shorter.
     let has_time = |at: usize| words.get(at).is_some_and(|word| word.parse::<f64>().is_ok());

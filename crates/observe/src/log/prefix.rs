@@ -23,9 +23,8 @@ pub(super) fn writer(text: &str) -> Option<Writer<'_>> {
         let Some(close) = text[open..].find(']') else { continue };
         let Ok(device) = text[open + 1..open + close].parse() else { continue };
         let Some(before) = text[..open].strip_suffix(' ') else { continue };
-        let mut parts = before.rsplitn(3, ':');
-        let (thread, process, host) = (parts.next()?, parts.next(), parts.next());
-        let (Some(process), Some(host)) = (process, host) else { continue };
+        let Some((before, thread)) = before.rsplit_once(':') else { continue };
+        let Some((host, process)) = before.rsplit_once(':') else { continue };
         if thread.is_empty() || !thread.bytes().all(|byte| byte.is_ascii_digit()) {
             continue;
         }

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::also;
-use super::words::{decimal, number};
+use super::words::{decimal, find, has, number};
 use crate::format::Reading;
 use crate::observed::{Benchmark, Kind, Run, Step, Times};
 
@@ -23,14 +23,14 @@ pub(super) struct Training {
 impl Training {
     /// Reads a line; whether it says something.
     pub(super) fn line(&mut self, line: &str, number: u64, reading: &mut Reading<'_>) -> bool {
-        if let Some(at) = line.find(":::MLLOG") {
+        if let Some(at) = find(line, ":::MLLOG") {
             return self.mllog(&line[at + 8..], number, reading);
         }
-        if line.contains("elapsed time per iteration (ms)") {
+        if has(line, "elapsed time per iteration (ms)") {
             return self.iteration(line, reading);
         }
         // Its last line is the mean of all.
-        if line.contains("Gbps")
+        if has(line, "Gbps")
             && let Some(gbps) = decimal(line, "busbw:")
         {
             self.busbw_gbps.push(gbps);
