@@ -101,7 +101,7 @@ impl Answer {
                 let words = what.words(&sheet);
                 sheet = sheet.with_about(&words);
             }
-            Ok(strip_str(&sheet.render(WIDTH)).to_string())
+            Ok(strip_str(&sheet.unfolded().render(WIDTH)).to_string())
         })
     }
 
