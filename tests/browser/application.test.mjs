@@ -161,6 +161,40 @@ test("the form takes ratios as people write them, and faults; what is wrong stay
   await server.kill();
 });
 
+test("what is typed in the form is not lost to answers about what was typed before", async () => {
+  const server = await serve(folder());
+  const { browser, page, complaints } = await open();
+  await page.goto(server.address);
+  await page.evaluate(() => localStorage.setItem("fatflow", 'from = "small-128"\nname = "Typed"\n'));
+  await page.reload();
+  await page.waitForSelector("#problems li.good");
+  // Each answer comes while the next fields are being typed.
+  for (const path of ["check", "set"]) {
+    await page.route(`**/api/${path}`, async (route) => { await new Promise((resolve) => setTimeout(resolve, 250)); await route.continue(); });
+  }
+  await page.click("#tab-form");
+  // As a person goes through a form: what is there is selected by the Tab that comes to it.
+  const wanted = { "cluster.gpus": "256", "job.gpus": "256", "job.parallel.dp": "32", "job.batch.sequences": "1024", "job.batch.micro": "2", "job.batch.length": "4096" };
+  for (const [key, value] of Object.entries(wanted)) {
+    await page.focus(`[data-key="${key}"]`);
+    await page.keyboard.press("Control+a");
+    await page.keyboard.type(value, { delay: 140 });
+  }
+  const now = () => Promise.all(Object.keys(wanted).map((key) => page.inputValue(`[data-key="${key}"]`)));
+  assert.deepEqual(await now(), Object.values(wanted), "as typed");
+  // Pressed at once: what runs is the scenario with all of it.
+  await page.click("#start");
+  await page.waitForSelector("#view iframe", { timeout: 60_000 });
+  const text = await (await fetch(`${server.address}/api/runs/1/scenario.toml`)).text();
+  for (const [key, value] of Object.entries(wanted)) assert.match(text, new RegExp(`\\b${key.split(".").pop()} = ${value}\\b`), `${key} in ${text}`);
+  await page.click('nav a:has-text("Scenario")');
+  await page.waitForSelector("#problems li.good");
+  assert.deepEqual(await now(), Object.values(wanted), "as written");
+  assert.deepEqual(complaints.filter((words) => !words.includes("sandbox")), []);
+  await browser.close();
+  await server.kill();
+});
+
 test("the fabric is drawn from the cluster to a port, over time", async () => {
   const server = await serve(folder());
   const done = await run(server.address, { name: "incast", command: "run", engine: "packet", scenarios: [INCAST] });

@@ -1,6 +1,7 @@
 // Faults at given times as a form: what happens, to what, when and for how long.
 import { useEffect, useState } from "preact/hooks";
 import { at, variants } from "./schema.js";
+import { useTyped } from "./typed.js";
 
 // Names that every fabric has, of each kind of thing that a fault may hit.
 const EXAMPLES = ["NIC 0", "leaf 0", "spine 0", "leaf 0 - spine 0", "leaf * - spine 0", "GPU 0", "server 0"];
@@ -25,10 +26,13 @@ const pairs = (table) => Object.entries(table).filter(([, value]) => value !== "
 /** The same as a list of TOML. */
 export const written = (faults) => `[${faults.map(({ what, ...fault }) => `{ ${[...pairs(fault), `what = { ${pairs(what).join(", ")} }`].join(", ")} }`).join(", ")}]`;
 
-const Field = ({ number, name, value, about, change, list }) => (
-  <label class="field"><span>{name}</span>
-    <input data-fault={`${number}.${name}`} list={list} value={value ?? ""} title={about} onChange={(event) => change(event.target.value.trim())} /></label>
-);
+const Field = ({ number, name, value, about, change, list }) => {
+  const { text, handlers } = useTyped(value, value ?? "", (typed) => change(typed.trim()));
+  return (
+    <label class="field"><span>{name}</span>
+      <input data-fault={`${number}.${name}`} list={list} value={text} title={about} {...handlers} /></label>
+  );
+};
 
 export const Faults = ({ values, valid, schema, problems, set }) => {
   const kinds = schema ? variants(schema, ["faults", "what"], "kind") : [];

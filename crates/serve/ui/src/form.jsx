@@ -1,7 +1,8 @@
 // The settings as a form: grouped as people think, with meaning, choices and errors in place.
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { Faults } from "./faults.jsx";
 import { at, choices, facts, plain as shown } from "./schema.js";
+import { useTyped } from "./typed.js";
 
 const GROUPS = [
   ["Cluster", ["cluster"]], ["Fabric", ["fabric"]], ["Network: transport, routing, congestion", ["network"]],
@@ -19,19 +20,17 @@ const Setting = ({ value, schema, problems, set }) => {
   const node = schema ? at(schema, value.key.split(".")) : undefined;
   const own = problems.filter((problem) => problem.key === value.key);
   const options = node ? choices(node) : [];
-  // What is wrong stays as it was typed.
-  const [typed, setTyped] = useState();
-  useEffect(() => setTyped(undefined), [value]);
-  const plain = typed ?? shown(node, value.value);
+  // What is wrong stays as it was typed: then there are no newer values.
+  const is = shown(node, value.value);
+  const { text, handlers } = useTyped(value, is, (typed) => set(value.key, typed));
   const id = `set-${value.key}`;
-  const change = (event) => { setTyped(event.target.value); set(value.key, event.target.value); };
   const written = value.origin !== "default";
   return (
     <div class={written ? "setting written" : "setting"}>
       <label for={id}>{value.key.split(".").slice(1).join(".") || value.key}</label>
-      {options.length && options.some((option) => String(option.value) === plain)
-        ? <select id={id} data-key={value.key} value={plain} onChange={change}>{options.map((option) => <option value={String(option.value)}>{String(option.value)}</option>)}</select>
-        : <input id={id} data-key={value.key} value={plain} onChange={change} aria-describedby={`${id}-help`} />}
+      {options.length && options.some((option) => String(option.value) === is)
+        ? <select id={id} data-key={value.key} value={text} onChange={handlers.onChange}>{options.map((option) => <option value={String(option.value)}>{String(option.value)}</option>)}</select>
+        : <input id={id} data-key={value.key} value={text} {...handlers} aria-describedby={`${id}-help`} />}
       <small id={`${id}-help`}>{node?.description} {node ? facts(node) : ""} <em>{value.origin}</em></small>
       {own.map((problem) => <small class="wrong" role="alert">{problem.message}</small>)}
     </div>

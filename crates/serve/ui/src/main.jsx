@@ -42,7 +42,7 @@ const Problems = ({ state, goTo }) => (
   </ul>
 );
 
-const Scenario = ({ text, change, pick, state, schema, presets, start, setTrouble, hidden }) => {
+const Scenario = ({ text, change, pick, state, schema, presets, start, set, settled, hidden }) => {
   const [tab, setTab] = useState("text");
   const [command, setCommand] = useState("run");
   const [collective, setCollective] = useState(COLLECTIVES[0]);
@@ -54,13 +54,17 @@ const Scenario = ({ text, change, pick, state, schema, presets, start, setTroubl
     view.current.dispatch({ selection: { anchor: at.from, head: at.to }, scrollIntoView: true });
     setTimeout(() => view.current.focus());
   };
-  const set = async (key, value) => {
-    try { change((await send("/api/set", { text, key, value })).text); } catch (error) { setTrouble(error.message); }
+  // What was typed last may still be on its way: what is run is the scenario with it.
+  const ready = async (body) => {
+    const now = await settled();
+    if (!now) return;
+    const name = (now.values.find((value) => value.key === "name")?.value ?? "scenario").replaceAll('"', "");
+    start({ engine, ...body(name, now.text) });
   };
-  const name = (state.values.find((value) => value.key === "name")?.value ?? "scenario").replaceAll('"', "");
-  const run = () => start({ name, command, engine, collective: command === "collective" ? collective : "", scenarios: [text] });
-  const advise = () => start({ name, command: "advise", engine, scenarios: [text] });
-  const answer = (question, { more = "", ...body }) => start({ name: `${name}: ${question}`, engine, scenarios: [text + more], ...body });
+  const run = () => ready((name, text) => ({ name, command, collective: command === "collective" ? collective : "", scenarios: [text] }));
+  const advise = () => ready((name, text) => ({ name, command: "advise", scenarios: [text] }));
+  const answer = (question, { more = "", ...body }) => ready((name, text) => ({ name: `${name}: ${question}`, scenarios: [text + more], ...body }));
+  const isOut = state.valid === false || state.isLoading;
   const tabs = [["text", "Text"], ["form", "Form"]];
   return (
     <section id="editor" aria-label="scenario" hidden={hidden}>
@@ -85,12 +89,12 @@ const Scenario = ({ text, change, pick, state, schema, presets, start, setTroubl
         <select id="command" aria-label="command" value={command} onChange={(event) => setCommand(event.target.value)}>{["run", "traffic", "topo", "collective"].map((word) => <option>{word}</option>)}</select>
         {command === "collective" ? <select id="collective" aria-label="collective" value={collective} onChange={(event) => setCollective(event.target.value)}>{COLLECTIVES.map((word) => <option>{word}</option>)}</select> : null}
         <select id="engine" aria-label="engine" value={engine} onChange={(event) => setEngine(event.target.value)}><option value="">engine: as the command likes</option>{["analytic", "flow", "packet"].map((word) => <option>{word}</option>)}</select>
-        <button id="start" class="primary" disabled={state.valid !== true} onClick={run}>Run</button>
-        <button id="advise" title="Tries changes by simulation and ranks what they gain" disabled={state.valid !== true} onClick={advise}>What should I change?</button>
+        <button id="start" class="primary" disabled={isOut} onClick={run}>Run</button>
+        <button id="advise" title="Tries changes by simulation and ranks what they gain" disabled={isOut} onClick={advise}>What should I change?</button>
       </div>
       <div class="row" id="questions">
         <span>Or ask of it:</span>
-        {QUESTIONS.map(([question, body]) => <button disabled={state.valid !== true} onClick={() => answer(question, body)}>{question}</button>)}
+        {QUESTIONS.map(([question, body]) => <button disabled={isOut} onClick={() => answer(question, body)}>{question}</button>)}
       </div>
     </section>
   );
@@ -160,16 +164,46 @@ const App = ({ me }) => {
   const setTrouble = (trouble) => setState((old) => ({ ...old, trouble }));
   // Each change is checked, also one to the text that is there.
   const [changes, setChanges] = useState(0);
+  const newest = useRef(text);
+  // The answer about the newest text, once it is there, and who waits for it.
+  const known = useRef();
+  const waiting = useRef([]);
+  const settle = (answer) => {
+    known.current = answer;
+    for (const resolve of waiting.current.splice(0)) resolve(answer.valid ? answer : undefined);
+  };
+  const settled = () => new Promise((resolve) => { waiting.current.push(resolve); if (known.current) settle(known.current); });
+  // What is answered about the text as it was says nothing of the text as it will be.
+  const unsettle = (more) => {
+    latest.current += 1;
+    known.current = undefined;
+    setState((old) => ({ ...old, valid: undefined, ...more }));
+  };
   const change = (content) => {
+    newest.current = content;
     setText(content);
     setChanges((count) => count + 1);
     localStorage.setItem("fatflow", content);
-    setState((old) => ({ ...old, valid: undefined }));
+    unsettle({ trouble: undefined, isLoading: false });
+  };
+  // Settings are written one after another, each into what the one before has left.
+  const writing = useRef(Promise.resolve());
+  const set = (key, value) => {
+    unsettle();
+    writing.current = writing.current.then(async () => {
+      try {
+        for (;;) {
+          const before = newest.current;
+          const { text: after } = await send("/api/set", { text: before, key, value });
+          if (newest.current === before) { change(after); return; }
+        }
+      } catch (error) { setTrouble(error.message); setChanges((count) => count + 1); }
+    });
   };
   // Nothing can be run until the preset is there: the text is still another's.
   const pick = async (name) => {
-    setState((old) => ({ ...old, valid: undefined }));
-    try { change(await ask(`/api/presets/${name}`)); } catch (error) { change(text); setTrouble(error.message); }
+    unsettle({ isLoading: true });
+    try { change(await ask(`/api/presets/${name}`)); } catch (error) { change(newest.current); setTrouble(error.message); }
   };
   const refresh = useCallback(async () => {
     try { setRuns(await ask("/api/runs")); } catch (error) { setTrouble(error.message); }
@@ -220,8 +254,14 @@ const App = ({ me }) => {
     const timer = setTimeout(async () => {
       try {
         const { valid, problems, values } = (await send("/api/check", { text })).result;
-        if (turn === latest.current) setState((old) => ({ valid, problems, values: values ?? old.values }));
-      } catch (error) { if (turn === latest.current) setState((old) => ({ ...old, valid: false, trouble: error.message })); }
+        if (turn !== latest.current) return;
+        setState((old) => ({ ...old, valid, problems, values: values ?? old.values }));
+        settle({ valid, text, values });
+      } catch (error) {
+        if (turn !== latest.current) return;
+        setState((old) => ({ ...old, valid: false, trouble: error.message }));
+        settle({ valid: false });
+      }
     }, 350);
     return () => clearTimeout(timer);
   }, [text, changes]);
@@ -249,7 +289,7 @@ const App = ({ me }) => {
         {me.has_token ? <span class="who">{me.user.name} <button onClick={async () => { await send("/api/logout", {}); location.reload(); }}>Log out</button></span> : null}
       </header>
       <main>
-        {mayRun ? <Scenario {...{ text, change, pick, state, schema, presets, start, setTrouble }} hidden={where !== "scenario"} /> : null}
+        {mayRun ? <Scenario {...{ text, change, pick, state, schema, presets, start, set, settled }} hidden={where !== "scenario"} /> : null}
         {where === "runs" ? <Runs {...{ runs, tick, refresh, edit, compare, me: me.user, say: setTrouble }} ticked={here} /> : null}
         {where === "fabric" ? <Fabric key={fabric} id={fabric} run={runs.find((run) => run.id === fabric)} /> : null}
         {where === "sweep" ? <Sweep {...{ text, values: state.values, schema, runs, start }} ticked={here} /> : null}
