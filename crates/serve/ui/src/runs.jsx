@@ -10,13 +10,31 @@ export const figures = { seconds, percent, dollars };
 // The first sentence; a verdict has more of them, which its report shows.
 const short = (verdict) => verdict?.match(/^.*?[.;](?=\s|$)/s)?.[0].replace(/;$/, ".") ?? verdict;
 
+const last = (key) => key.split(".").pop();
+const word = (value) => value.replace(/^"(.*)"$/, "$1") || "left out";
+// What a run's scenario has that the run before of its name had not.
+const Changed = ({ changed }) => {
+  if (!changed) return null;
+  const { since, settings } = changed;
+  if (!settings.length) return <small class="changed">the scenario of run {since}</small>;
+  const text = ([key, old, now]) => `${/^faults\./.test(key) ? key.replace(/^faults\.(\d+)\./, (_, at) => `fault ${Number(at) + 1}: `) : last(key)} ${word(old)} → ${word(now)}`;
+  return <small class="changed" title={settings.map(([key, old, now]) => `${key}: ${word(old)} → ${word(now)}`).join("\n")}>since run {since}: {settings.slice(0, 3).map(text).join("; ")}{settings.length > 3 ? ` and ${settings.length - 3} more` : ""}</small>;
+};
+/** What tells a run from the others that it is compared with, where they have one name. */
+export const differing = (runs, ids, id) => {
+  const [mine, ...others] = [id, ...ids.filter((other) => other !== id)].map((other) => runs.find((run) => run.id === other));
+  if (others.some((run) => run.name !== mine.name)) return "";
+  const settings = mine.changed?.settings ?? [];
+  return settings.filter(([, , now]) => now).slice(0, 2).map(([key, , now]) => `${last(key)} ${word(now)}`).join(" ") || "before";
+};
+
 const COLUMNS = [
   ["id", "#", (run) => run.id],
   ["name", "scenario", (run) => run.name.toLowerCase()],
   ["command", "command", (run) => `${run.command} ${run.engine}`],
   ["step", "step", (run) => run.figures?.step_s],
   ["mfu", "MFU", (run) => run.figures?.mfu],
-  ["cost", "cost", (run) => run.figures?.cost_usd],
+  ["cost", "capital", (run) => run.figures?.cost_usd],
   ["verdict", "verdict", (run) => run.figures?.verdict],
   ["status", "state", (run) => run.status],
 ];
@@ -33,11 +51,11 @@ const Row = ({ run, ticked, tick, refresh, edit, me, say }) => {
     <tr>
       <td><input type="checkbox" aria-label={`tick run ${run.id}`} checked={ticked.has(run.id)} onChange={(event) => tick(run.id, event.target.checked)} /></td>
       <td>{run.id}</td>
-      <td><a href={`#/run/${run.id}`}>{run.name}</a><Note run={run} refresh={refresh} isOwn={isOwn} />{run.owner ? <small class="owner">{run.owner}</small> : null}</td>
+      <td><a href={`#/run/${run.id}`}>{run.name}</a><Changed changed={run.changed} /><Note run={run} refresh={refresh} isOwn={isOwn} />{run.owner ? <small class="owner">{run.owner}</small> : null}</td>
       <td>{[run.command, run.engine].filter(Boolean).join(", ")}</td>
-      <td class="number">{seconds(run.figures?.step_s)}</td>
-      <td class="number">{percent(run.figures?.mfu)}</td>
-      <td class="number">{dollars(run.figures?.cost_usd)}</td>
+      <td class="number" data-of="step">{seconds(run.figures?.step_s)}</td>
+      <td class="number" data-of="MFU">{percent(run.figures?.mfu)}</td>
+      <td class="number" data-of="capital">{dollars(run.figures?.cost_usd)}</td>
       <td class="verdict"><small title={run.figures?.verdict}>{short(run.figures?.verdict)}</small></td>
       <td class="state">{run.status === "done" ? `done in ${run.took_s.toFixed(1)} s` : run.status}
         {run.message && run.status !== "done" ? <small>{run.message}</small> : null}</td>
@@ -71,6 +89,7 @@ export const Runs = ({ runs, ticked, tick, refresh, edit, compare, me, say }) =>
       <div class="row">
         <h2>Runs</h2>
         <input type="search" placeholder="find a run …" aria-label="find a run" value={wanted} onInput={(event) => setWanted(event.target.value)} />
+        <select class="narrow" aria-label="sort by" value={order[0]} onChange={(event) => sort(event.target.value)}>{COLUMNS.map(([name, title]) => <option value={name}>by {title}</option>)}</select>
         {me.role === "run" ? <a class="button" id="to-sweep" href="#/sweep">{ticked.size ? "Sweep the ticked" : "Sweep"}</a> : null}
         <button id="compare" disabled={ticked.size < 2 || me.role !== "run"} onClick={compare}>Compare the ticked</button>
         <button id="beside" disabled={ticked.size < 2} onClick={() => { location.hash = `#/run/${[...ticked].join("+")}`; }}>Show beside each other</button>
