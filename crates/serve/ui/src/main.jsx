@@ -8,7 +8,7 @@ import { Flap } from "./faults.jsx";
 import { Files } from "./files.jsx";
 import { Form, Remedies } from "./form.jsx";
 import { Audit, Login } from "./people.jsx";
-import { Runs, differing, figures, isActive } from "./runs.jsx";
+import { Runs, called, figures, isActive } from "./runs.jsx";
 import { withNames } from "./schema.js";
 import { Sweep } from "./sweep.jsx";
 
@@ -247,7 +247,7 @@ const App = ({ me }) => {
   const compare = async () => {
     const ids = [...ticked];
     const scenarios = await Promise.all(ids.map((id) => ask(`/api/runs/${id}/scenario.toml`)));
-    const names = ids.map((id) => `${id} ${differing(runs, ids, id) || runs.find((run) => run.id === id).name}`);
+    const names = ids.map((id) => called(runs, ids, id));
     start({ name: `runs ${ids.join(" and ")}`, command: "compare", engine: "", scenarios, names });
   };
   // A run's scenario with a change written into it.

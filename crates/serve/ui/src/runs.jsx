@@ -10,22 +10,33 @@ export const figures = { seconds, percent, dollars };
 // The first sentence; a verdict has more of them, which its report shows.
 const short = (verdict) => verdict?.match(/^.*?[.;](?=\s|$)/s)?.[0].replace(/;$/, ".") ?? verdict;
 
-const last = (key) => key.split(".").pop();
-const word = (value) => value.replace(/^"(.*)"$/, "$1") || "left out";
+const word = (value) => value.replace(/^"(.*)"$/, "$1");
+// A setting is its last word; a fault that came or went is one thing.
+const inWords = (settings) => {
+  const words = new Map();
+  for (const [key, old, now] of settings) {
+    const fault = key.match(/^faults\.(\d+)\.(.*)/);
+    const own = fault ? settings.filter(([other]) => other.startsWith(`faults.${fault[1]}.`)) : [];
+    const value = (name) => word(own.find(([other]) => other.endsWith(`.${name}`))?.[2] ?? "");
+    const name = fault ? `fault ${Number(fault[1]) + 1} ${fault[2]}` : key.split(".").pop();
+    if (fault && own.every((row) => !row[1])) words.set(fault[1], `${value("kind")} on ${value("on")}`);
+    else if (fault && own.every((row) => !row[2])) words.set(fault[1], `no fault ${Number(fault[1]) + 1}`);
+    else words.set(key, now === "" ? `${name} left out` : old === "" ? `${name} ${word(now)}` : `${name} ${word(old)} → ${word(now)}`);
+  }
+  return [...words.values()];
+};
 // What a run's scenario has that the run before of its name had not.
 const Changed = ({ changed }) => {
   if (!changed) return null;
-  const { since, settings } = changed;
-  if (!settings.length) return <small class="changed">the scenario of run {since}</small>;
-  const text = ([key, old, now]) => `${/^faults\./.test(key) ? key.replace(/^faults\.(\d+)\./, (_, at) => `fault ${Number(at) + 1}: `) : last(key)} ${word(old)} → ${word(now)}`;
-  return <small class="changed" title={settings.map(([key, old, now]) => `${key}: ${word(old)} → ${word(now)}`).join("\n")}>since run {since}: {settings.slice(0, 3).map(text).join("; ")}{settings.length > 3 ? ` and ${settings.length - 3} more` : ""}</small>;
+  const words = inWords(changed.settings);
+  const all = changed.settings.map(([key, old, now]) => `${key}: ${old || "left out"} → ${now || "left out"}`).join("\n");
+  return <small class="changed" title={all}>{words.length ? `since run ${changed.since}: ${words.slice(0, 3).join("; ")}${words.length > 3 ? ` and ${words.length - 3} more` : ""}` : `the scenario of run ${changed.since}`}</small>;
 };
-/** What tells a run from the others that it is compared with, where they have one name. */
-export const differing = (runs, ids, id) => {
-  const [mine, ...others] = [id, ...ids.filter((other) => other !== id)].map((other) => runs.find((run) => run.id === other));
-  if (others.some((run) => run.name !== mine.name)) return "";
-  const settings = mine.changed?.settings ?? [];
-  return settings.filter(([, , now]) => now).slice(0, 2).map(([key, , now]) => `${last(key)} ${word(now)}`).join(" ") || "before";
+/** What a run is called beside others: its name, and where they share it what it has changed. */
+export const called = (runs, ids, id) => {
+  const run = runs.find((run) => run.id === id);
+  const isShared = ids.some((other) => other !== id && runs.find((run) => run.id === other).name === run.name);
+  return isShared ? ["run", id, ...inWords(run.changed?.settings ?? []).filter((words) => !words.endsWith("left out")).slice(0, 1).map((words) => words.replace(/\S+ → /, ""))].join(" ") : `${id} ${run.name}`;
 };
 
 const COLUMNS = [
