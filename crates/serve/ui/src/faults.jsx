@@ -44,7 +44,7 @@ export const Flap = ({ values, run }) => {
   const [isAlone, setAlone] = useState(false);
   const own = faultsOf(values);
   const tier = (name) => String(values.find(({ key }) => key === `fabric.${name}.name`)?.value ?? name).replaceAll('"', "");
-  const links = [["NIC 0", "a server's cable"], [`${tier("leaf")} 0 - ${tier("spine")} 0`, "a cable between switches"]];
+  const links = [["NIC 0", "a server's cable"], [`${tier("leaf")} 0 - ${tier("spine")} 0`, "the cables between two switches"]];
   const change = (name) => (event) => setFlap({ ...flap, [name]: event.target.value });
   const submit = (event) => {
     event.preventDefault();
@@ -54,7 +54,7 @@ export const Flap = ({ values, run }) => {
   return (
     <form class="fault" id="flap" onSubmit={submit}>
       <label class="field wide"><span>which link</span>
-        {isOther ? <input name="on" value={flap.on} onInput={change("on")} />
+        {isOther ? <input name="on" value={flap.on} placeholder="leaf 5 - spine 1" onInput={change("on")} />
           : <select name="on" value={flap.on} onChange={(event) => { if (event.target.value === ANOTHER) setOther(true); else change("on")(event); }}>
             {links.map(([name, about]) => <option value={name}>{name}: {about}</option>)}<option>{ANOTHER}</option></select>}</label>
       {["from", "for", "every", "down for"].map((name) => <label class="field"><span>{name}</span><input name={name} value={flap[name]} onInput={change(name)} /></label>)}
