@@ -21,9 +21,9 @@ const groupOf = (key) => {
   return GROUPS.find(([, tops]) => tops.includes(top))?.[0] ?? "Scenario";
 };
 
-/** What would be right, to click. */
-export const Remedies = ({ problem, set }) => remedies(problem).map((sets) => (
-  <button type="button" class="remedy" onClick={() => sets.forEach(([key, value]) => set(key, value))}>{sets.map(([key, value]) => `${key.split(".").pop()} = ${value}`).join(", ")}</button>
+/** What would be right, to click. In the form Tab goes from field to field; the list of problems has the same buttons. */
+export const Remedies = ({ problem, set, inForm }) => remedies(problem).map((sets) => (
+  <button type="button" class="remedy" tabIndex={inForm ? -1 : undefined} onClick={() => sets.forEach(([key, value]) => set(key, value))}>{sets.map(([key, value]) => `${key.split(".").pop()} = ${value}`).join(", ")}</button>
 ));
 
 const Setting = ({ value, schema, problems, set, own, aside }) => {
@@ -46,16 +46,16 @@ const Setting = ({ value, schema, problems, set, own, aside }) => {
       <span class="value">
         {isKnown && !isOther
           ? <select id={id} data-key={value.key} value={text} onChange={choose} aria-describedby={`${id}-help`}>
-            {is === "" ? <option value="">{LEFT_OUT}</option> : null}
+            {is === "" || isOwn ? <option value="">{LEFT_OUT}</option> : null}
             {options.map((option) => <option value={String(option.value)}>{String(option.value)}{node?.isOpen && option.info ? `: ${option.info}` : ""}</option>)}
             {node?.isOpen ? <option value={ANOTHER}>another …</option> : null}
           </select>
           : <input id={id} data-key={value.key} value={text} {...handlers} placeholder={value.origin === LEFT_OUT ? LEFT_OUT : node?.["x-ratio"] ? "1:1" : "none"} aria-describedby={`${id}-help`} />}
-        {isOwn ? <button type="button" class="out" title={`Leave ${value.key} out: what it is without your text`} aria-label={`leave ${value.key} out`} onClick={() => { setOther(false); write(""); }}>×</button> : null}
+        {isOwn ? <button type="button" class="out" tabIndex={-1} title={`Leave ${value.key} out: what it is without your text`} aria-label={`leave ${value.key} out`} onClick={() => { setOther(false); write(""); }}>×</button> : null}
       </span>
       <small id={`${id}-help`}>{node?.description} {chosen?.info && !node?.isOpen ? `${text}: ${chosen.info}` : ""} {node ? facts(node) : ""} <em>{value.origin}</em></small>
       {aside ? <small>{aside}</small> : null}
-      {wrong.map((problem) => <small class="wrong" role="alert">{problem.message} <Remedies problem={problem} set={set} /></small>)}
+      {wrong.map((problem) => <small class="wrong" role="alert">{problem.message} <Remedies problem={problem} set={set} inForm /></small>)}
     </div>
   );
 };
@@ -92,7 +92,7 @@ export const Form = ({ values, valid, schema, problems, set }) => {
   const ownOf = (key) => [...new Set(values.map((value) => value.key.split(".")).filter(([top, kind]) => top === "catalogue" && kind === key.split(".").pop()).map((path) => path[2]))];
   const gpus = valueOf("cluster.gpus");
   const asideOf = (key) => (key === "job.gpus" && gpus && valueOf(key) !== gpus
-    ? <>The cluster has {gpus}. <button type="button" class="remedy" onClick={() => set(key, String(gpus))}>use all {gpus}</button></> : null);
+    ? <>The cluster has {gpus}. <button type="button" class="remedy" tabIndex={-1} onClick={() => set(key, String(gpus))}>use all {gpus}</button></> : null);
   return (
     <div id="form">
       <div class="row">

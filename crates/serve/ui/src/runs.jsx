@@ -1,6 +1,7 @@
 // The runs as a table to sort, search, tick and annotate.
 import { useState } from "preact/hooks";
 import { ask, send } from "./api.js";
+import { useTyped } from "./typed.js";
 
 const seconds = (value) => (value === undefined || value === null ? "" : value >= 1 ? `${value.toPrecision(4)} s` : value >= 1e-3 ? `${(1e3 * value).toPrecision(3)} ms` : `${(1e6 * value).toPrecision(3)} us`);
 const percent = (value) => (value === undefined || value === null ? "" : `${(100 * value).toFixed(1)} %`);
@@ -51,9 +52,11 @@ const COLUMNS = [
 ];
 export const isActive = (run) => run.status === "waiting" || run.status === "running";
 
-const Note = ({ run, refresh, isOwn }) => (
-  <input class="note" disabled={!isOwn} aria-label={`note of run ${run.id}`} placeholder="a note …" value={run.note ?? ""} onChange={async (event) => { await send(`/api/runs/${run.id}/note`, { note: event.target.value }, "PUT"); refresh(); }} />
-);
+const Note = ({ run, refresh, isOwn }) => {
+  const write = async (note) => { await send(`/api/runs/${run.id}/note`, { note }, "PUT"); refresh(); };
+  const { text, handlers } = useTyped(run.note, run.note ?? "", write);
+  return <input class="note" disabled={!isOwn} aria-label={`note of run ${run.id}`} placeholder="a note …" value={text} {...handlers} />;
+};
 
 const Row = ({ run, ticked, tick, refresh, edit, me, say }) => {
   const isOwn = me.role === "run" && (!run.owner || run.owner === me.name);
