@@ -42,7 +42,7 @@ const Setting = ({ value, schema, problems, set, own, aside }) => {
   const chosen = options.find((option) => String(option.value) === text);
   return (
     <div class={value.origin === "default" || value.origin === LEFT_OUT ? "setting" : "setting written"}>
-      <label for={id}>{value.key.split(".").slice(1).join(".") || value.key}</label>
+      <label for={id}>{(value.key.split(".").slice(1).join(".") || value.key).split(/(?<=[._])/).map((part) => <>{part}<wbr /></>)}</label>
       <span class="value">
         {isKnown && !isOther
           ? <select id={id} data-key={value.key} value={text} onChange={choose} aria-describedby={`${id}-help`}>

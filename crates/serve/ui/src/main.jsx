@@ -92,13 +92,15 @@ const Scenario = ({ text, change, replace, pick, preset, before, bringBack, stat
       <div id="pane-form" role="tabpanel" aria-labelledby="tab-form" hidden={tab !== "form"}>
         {tab === "form" ? <Form values={state.values} valid={state.valid !== false} schema={schema} problems={state.problems} set={set} /> : null}
       </div>
-      <Problems state={state} goTo={goTo} set={set} />
-      <div class="row run">
-        <select id="command" aria-label="command" value={command} onChange={(event) => setCommand(event.target.value)}>{["run", "traffic", "topo", "collective"].map((word) => <option>{word}</option>)}</select>
-        {command === "collective" ? <select id="collective" aria-label="collective" value={collective} onChange={(event) => setCollective(event.target.value)}>{COLLECTIVES.map((word) => <option>{word}</option>)}</select> : null}
-        <select id="engine" aria-label="engine" value={engine} onChange={(event) => setEngine(event.target.value)}><option value="">engine: as the command likes</option>{["analytic", "flow", "packet"].map((word) => <option>{word}</option>)}</select>
-        <button id="start" class="primary" disabled={isOut} onClick={run}>Run</button>
-        <button id="advise" title="Tries changes by simulation and ranks what they gain" disabled={isOut} onClick={advise}>What should I change?</button>
+      <div class="foot">
+        <Problems state={state} goTo={goTo} set={set} />
+        <div class="row run">
+          <select id="command" aria-label="command" value={command} onChange={(event) => setCommand(event.target.value)}>{["run", "traffic", "topo", "collective"].map((word) => <option>{word}</option>)}</select>
+          {command === "collective" ? <select id="collective" aria-label="collective" value={collective} onChange={(event) => setCollective(event.target.value)}>{COLLECTIVES.map((word) => <option>{word}</option>)}</select> : null}
+          <select id="engine" aria-label="engine" value={engine} onChange={(event) => setEngine(event.target.value)}><option value="">engine: as the command likes</option>{["analytic", "flow", "packet"].map((word) => <option>{word}</option>)}</select>
+          <button id="start" class="primary" disabled={isOut} onClick={run}>Run</button>
+          <button id="advise" title="Tries changes by simulation and ranks what they gain" disabled={isOut} onClick={advise}>What should I change?</button>
+        </div>
       </div>
       <div class="row" id="questions">
         <span>Or ask of it:</span>
