@@ -231,6 +231,14 @@ const METRICS: &[Metric] = &[
     metric(FABRIC, "oversubscription", "oversubscription", ("", Form::Ratio), |c| {
         number(c.fabric.tiers.iter().map(|tier| tier.oversubscription).fold(1.0, f64::max))
     }),
+    metric(FABRIC, "oversubscription_built", "oversubscription, built", ("", Form::Ratio), |c| {
+        number(c.fabric.tiers.iter().map(|tier| tier.oversubscription_built).fold(1.0, f64::max))
+    }),
+    metric(FABRIC, "tier_switches", "switches by tier", ("", Form::Words), |c| {
+        let tiers = c.fabric.tiers.iter();
+        let words: Vec<String> = tiers.map(|t| format!("{} {}", t.switches, t.name)).collect();
+        Some(Value::Words(words.join(", ")))
+    }),
     metric(FABRIC, "bisection", "bisection", ("bit/s", Form::Scaled), |c| {
         number(c.fabric.bisection_bps)
     }),
