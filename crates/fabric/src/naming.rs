@@ -3,8 +3,8 @@
 //! A switch or NIC is named as [`Fabric::name`] prints it ("leaf 3", "zone 2 CTSW 5", "NIC 17", or
 //! its imported name); links by their two ends with a dash or arrow between them ("leaf 3 - spine
 //! 5"): all cables between the two, or one of them by its number ("leaf 3 - spine 5 (2)", as
-//! [`Fabric::link_name`] prints it); one of a NIC's as "NIC 17 port 1". "server 3" is its GPUs and NICs. A star stands for
-//! any number ("spine *"). Case and repeated blanks do not matter.
+//! [`Fabric::link_name`] prints it); one of a NIC's as "NIC 17 port 1". "server 3" is its GPUs and
+//! NICs. A star stands for any number ("spine *"). Case and repeated blanks do not matter.
 
 use units::Id;
 

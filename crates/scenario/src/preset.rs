@@ -2,8 +2,8 @@
 //!
 //! Every `data/FOLDER/NAME.toml` of this crate is part of the binary: adding a preset is adding a
 //! file. The folders are `presets` (whole scenarios), `hardware` (parts of the catalogue),
-//! `networks` (to be put under a job), `own` (a file to fill in) and `claims` (scenarios that test what the documents say,
-//! which are called `claims/NAME`).
+//! `networks` (to be put under a job), `own` (a file to fill in) and `claims` (scenarios that test
+//! what the documents say, which are called `claims/NAME`).
 
 use std::path::Path;
 use std::sync::LazyLock;

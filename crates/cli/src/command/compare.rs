@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     /// Run every scenario with each of these values; several such flags combine
     #[arg(long, value_name = "KEY=VALUE,...")]
     vary: Vec<String>,
-    /// The job on RoCE, tuned RoCE, Spectrum-X, InfiniBand and Ultra Ethernet, each with its boxes and card
+    /// The job on RoCE, tuned RoCE, Spectrum-X, InfiniBand, Ultra Ethernet, with boxes and cards
     #[arg(long, requires = "scenarios", conflicts_with_all = ["told", "history"])]
     networks: bool,
     /// The article's two tables instead, from its own inputs and from better sources

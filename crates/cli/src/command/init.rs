@@ -10,7 +10,7 @@ use crate::terminal::{Ending, Stop, Terminal};
 #[command(after_help = "\
 Examples:
   fatflow init own > my.toml
-  fatflow init own --set cluster.gpu=h200-sxm --set cluster.gpus=256 --set job.model=llama3-70b > my.toml
+  fatflow init own --set cluster.gpu=h200-sxm --set cluster.gpus=512 > my.toml
   fatflow init small-16 > my.toml
   fatflow init small-128 --set network.routing.qps=16 > my.toml
   fatflow init --published llama3-405b-16k > published.toml
