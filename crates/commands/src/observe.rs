@@ -16,6 +16,7 @@ use serde::Serialize;
 pub mod beside;
 pub mod calibrate;
 pub mod cluster;
+pub mod counted;
 mod fit;
 pub mod follow;
 pub mod hand_over;

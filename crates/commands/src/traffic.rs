@@ -406,6 +406,16 @@ fn calls(program: &Program, sizes: &[TransferSize]) -> Vec<CallRow> {
     rows
 }
 
+/// Bytes that a GPU sends in a step by axis, inside servers and between them, on average over all
+/// GPUs.
+pub fn sent_by_axis(loaded: &Loaded) -> Result<BTreeMap<&'static str, f64>, Failure> {
+    let world = JobWorld::of(loaded)?;
+    let program = Program::new(world.job);
+    let gpus = program.job.layout.gpus() as f64;
+    let sent = |axis: Axis| (axis.word(), program.volumes(axis).sent as f64 / gpus);
+    Ok(Axis::ALL.into_iter().map(sent).collect())
+}
+
 /// What leaves its leaf and its zone under the usual placements and the scenario's own.
 fn placements(
     loaded: &Loaded,

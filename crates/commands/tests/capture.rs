@@ -6,6 +6,8 @@ use std::process::Command;
 
 use commands::collective::{self, Sizes};
 use commands::files::capture::{self, Packets, Wanted};
+use commands::observe::beside;
+use commands::observe::counted::ComparedCounter;
 use commands::packets::Patience;
 use commands::run_traffic::{self, Options, Report};
 use commands::{Engine, Failure};
@@ -138,6 +140,15 @@ fn a_capture_reads_back_to_the_runs_own_numbers() {
         assert_eq!(read.lost, report.drops, "{name}");
         assert_eq!(read.cnps, report.cnps, "{name}");
         assert_eq!(begun, report.pfc.pauses, "{name}");
+        let summary = commands::observe::run(&[path.clone()], &observe::Watch::default()).summary;
+        let beside = beside::compare(&summary, &loaded(set), Engine::Packet, &mut Watch::default());
+        let rows = beside.expect("it can be predicted").counters;
+        assert!(2 <= rows.len(), "{name}");
+        let is_equal = |row: &ComparedCounter| {
+            row.measured == row.predicted
+                || row.counter == "payload bytes" && 0 < report.retransmits
+        };
+        assert!(rows.iter().all(is_equal), "{name}: {rows:?}");
         if report.retransmits == 0 {
             assert_eq!(read.bytes, report.bytes, "{name}");
         }

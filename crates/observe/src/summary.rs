@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+pub use axes::{AxisLoad, by_axis};
 pub use load::Load;
 pub use stragglers::Straggler;
 pub(crate) use stragglers::list as straggler_list;
@@ -11,10 +12,11 @@ pub(crate) use stragglers::list as straggler_list;
 use crate::capture::Wire;
 use crate::counter::{CounterRow, PortRates};
 use crate::observed::{
-    Benchmark, FabricFile, Finding, Host, Kind, Neighbour, NetLines, Observed, Packets, Run,
-    Source, Step, Times, Trace,
+    Benchmark, FabricFile, Finding, Host, InGroup, Kind, Neighbour, NetLines, Observed, Packets,
+    Run, Source, Step, Times, Trace,
 };
 
+mod axes;
 mod load;
 mod stragglers;
 
@@ -44,6 +46,12 @@ pub struct Summary {
     /// What they put on the network, by kind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<Load>,
+    /// The same by axis: what ranks sent in groups that files name, the most first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by_axis: Vec<AxisLoad>,
+    /// The same by rank and group.
+    #[serde(skip)]
+    pub in_groups: Vec<InGroup>,
     /// What the library chose.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<Choice>,
@@ -270,14 +278,17 @@ impl Summary {
     pub fn of(observed: &Observed) -> Self {
         let cluster = cluster(observed);
         let collectives = collectives(observed);
+        let in_groups = axes::whole_groups(observed);
         Self {
             sources: observed.sources.clone(),
             communicators: observed.communicators.iter().map(communicator).collect(),
             initialised: initialised(observed),
             queue_pairs: queue_pairs(observed),
             mtu_bytes: mtu_bytes(observed),
-            load: load::of(&collectives),
+            load: load::of(&collectives, &in_groups),
+            by_axis: by_axis(&in_groups, axes::told_by_name),
             collectives,
+            in_groups,
             choices: choices(observed),
             benchmarks: observed.benchmarks.clone(),
             flows: flows(observed),
