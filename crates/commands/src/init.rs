@@ -25,7 +25,8 @@ pub fn run(name: &str, request: &Request) -> Result<String, Failure> {
     let loaded = load(&request)?;
     let title = &loaded.scenario.name;
     let mut file = format!(
-        "# A fatflow scenario. Uncomment what you want to change; the rest stays as in the preset.\n\
+        "# A fatflow scenario. Uncomment what you want to change; the rest stays as in the preset,\n\
+         # inside tables too: `parallel = {{ tp = 4 }}` keeps its sharding (`init own`: no preset).\n\
          # `fatflow check --print FILE` shows every value, `fatflow schema` every key.\n\n\
          name = {}\nfrom = \"{name}\"\n",
         toml_text(title)

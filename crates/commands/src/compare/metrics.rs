@@ -194,7 +194,7 @@ fn share_of(part: f64, report: &wire::Report) -> f64 {
 /// The share of a step that the fabric costs, to a hundredth of a per cent; nothing where the
 /// engine knows no contention.
 fn fabric_share(report: &run_job::Report) -> Option<f64> {
-    let share = report.verdict.fabric_s / report.step_s;
+    let share = report.verdict.fabric_s / report.without_faults().total();
     report.has_contention().then(|| (1e4 * share).round() / 1e4)
 }
 

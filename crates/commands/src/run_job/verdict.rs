@@ -65,6 +65,22 @@ pub(super) fn undisturbed(loaded: &Loaded, world: &JobWorld<'_>) -> Option<f64> 
     Some(BreakdownSeconds::of(&prediction.breakdown).total())
 }
 
+impl Report {
+    fn disturbed(&self) -> Option<&Disturbed> {
+        self.whole.as_ref()?.disturbed.as_ref()
+    }
+
+    /// Where the time goes without faults that come or go.
+    pub(crate) fn without_faults(&self) -> &BreakdownSeconds {
+        self.disturbed().map_or(&self.breakdown_s, |disturbed| &disturbed.calm)
+    }
+
+    /// What would make its faults cost less.
+    pub(crate) fn remedies(&self, loaded: &Loaded) -> Vec<Change> {
+        self.disturbed().map_or_else(Vec::new, |disturbed| remedies(loaded, disturbed))
+    }
+}
+
 impl Verdict {
     /// Of a step that is known but for its verdict.
     pub(super) fn of(
@@ -75,9 +91,8 @@ impl Verdict {
     ) -> Self {
         let alone = if engine.has_contention() { undisturbed(loaded, world) } else { None };
         // A fault is one event: what every step of the day loses is without it.
-        let disturbed = report.whole.as_ref().and_then(|whole| whole.disturbed.as_ref());
-        let parts = disturbed.map_or(&report.breakdown_s, |disturbed| &disturbed.calm);
-        let step_s = disturbed.map_or(report.step_s, |disturbed| disturbed.calm.total());
+        let (disturbed, parts) = (report.disturbed(), report.without_faults());
+        let step_s = disturbed.map_or(report.step_s, |_| parts.total());
         let fabric_s = alone.map_or(0.0, |alone| (step_s - alone).max(0.0));
         let day = report.cost.step_usd / report.step_s * 86_400.0;
         let fabric_usd_per_day = fabric_s / step_s * day;
@@ -103,7 +118,7 @@ impl Verdict {
             command: command(change),
         };
         let named = levers::different(&changes, NAMED);
-        let remedies = disturbed.map_or_else(Vec::new, |disturbed| remedies(loaded, disturbed));
+        let remedies = report.remedies(loaded);
         let levers = remedies.iter().chain(named).map(lever).collect();
         let exposed_s = exposed_on_fabric(parts, &report.phases);
         let verdict =
