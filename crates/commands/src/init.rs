@@ -26,7 +26,7 @@ pub fn run(name: &str, request: &Request) -> Result<String, Failure> {
     let title = &loaded.scenario.name;
     let mut file = format!(
         "# A fatflow scenario. Uncomment what you want to change; the rest stays as in the preset,\n\
-         # inside tables too: `parallel = {{ tp = 4 }}` keeps its sharding (`init own`: no preset).\n\
+         # inside tables too: `parallel = {{ tp = 4 }}` keeps its sharding; `init own` has none.\n\
          # `fatflow check --print FILE` shows every value, `fatflow schema` every key.\n\n\
          name = {}\nfrom = \"{name}\"\n",
         toml_text(title)
