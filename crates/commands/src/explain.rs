@@ -320,11 +320,15 @@ pub fn run(key: &str) -> Result<Explained, Failure> {
         let (finding, meaning) = (Some(finding), None);
         return Ok(Explained { finding, meaning, entries, inside, effect: None, effects });
     }
-    let entries: Vec<Entry> = of(key).into_iter().cloned().collect();
-    if entries.is_empty() {
-        let meaning = Some(glossary(key).ok_or_else(|| unknown(key))?);
+    let is_key = || schema().keys().iter().any(|known| known.path == key);
+    if let Some(meaning) = glossary(key).filter(|_| !is_key()) {
+        let meaning = Some(meaning);
         let (entries, inside, effects) = Default::default();
         return Ok(Explained { finding: None, meaning, entries, inside, effect: None, effects });
+    }
+    let entries: Vec<Entry> = of(key).into_iter().cloned().collect();
+    if entries.is_empty() {
+        return Err(unknown(key));
     }
     let depth = key.split('.').count();
     let is_inside = |inner: &&Entry| {

@@ -114,12 +114,12 @@ pub(super) fn verdict(names: &[String], columns: &[Column], engine: Engine) -> O
             format!("A tie within the model's error: {} has {goal}, but {ties} may", best.name)
         }
     };
+    text += &cheapest;
     if let Some(next) = clear {
         let behind = 100.0 * (next.cost / best.cost - 1.0);
         let name = next.name;
         text += &format!("; {name}'s {unit} is {behind:.1} % longer, more than the model's error");
     }
-    text += &cheapest;
     if !is_traffic && !is_same_work {
         text += "; the jobs differ, so steps do not compare";
     }

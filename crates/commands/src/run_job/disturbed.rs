@@ -340,7 +340,7 @@ impl FaultRow {
                 self.on
             ),
             false => format!(
-                "Nothing crosses {} then; it carries something from {listed}, when a fault would \
+                "Nothing crosses {} then; it carries something from {listed}, when a fault may \
                  cost.",
                 self.on
             ),
