@@ -257,7 +257,7 @@ pub(crate) fn wrap(paragraph: &str, width: usize) -> String {
 
 /// Keys in a line; many of one table as its name and their number (JSON has each).
 fn by_table(keys: &[&str]) -> String {
-    const MANY: usize = 4;
+    const MANY: usize = 6;
     let table = |key: &str| key.split('.').next().unwrap_or_default().to_owned();
     let mut words: Vec<String> = Vec::new();
     for key in keys {
@@ -299,9 +299,9 @@ mod tests {
 
     #[test]
     fn many_unused_inputs_of_one_table_are_one_word() {
-        let keys = ["job.gpus", "job.model", "seed", "job.batch.micro", "job.parallel.tp"];
-        assert_eq!(super::by_table(&keys), "job.* (4 keys), seed");
-        assert_eq!(super::by_table(&keys[..3]), "job.gpus, job.model, seed");
+        let keys = ["job.a", "job.b", "seed", "job.c", "job.d", "job.e", "job.f"];
+        assert_eq!(super::by_table(&keys), "job.* (6 keys), seed");
+        assert_eq!(super::by_table(&keys[..4]), "job.a, job.b, seed, job.c");
     }
 
     #[test]

@@ -60,9 +60,9 @@ pub struct Lever {
 }
 
 /// The step in which nothing disturbs anybody, by the closed form of every collective.
-pub(super) fn undisturbed(loaded: &Loaded, world: &JobWorld<'_>) -> Option<f64> {
+pub(super) fn undisturbed(loaded: &Loaded, world: &JobWorld<'_>) -> Option<BreakdownSeconds> {
     let prediction = predict_on(world.world(), &assumptions(loaded), None).ok()?;
-    Some(BreakdownSeconds::of(&prediction.breakdown).total())
+    Some(BreakdownSeconds::of(&prediction.breakdown))
 }
 
 impl Report {
@@ -93,7 +93,8 @@ impl Verdict {
         // A fault is one event: what every step of the day loses is without it.
         let (disturbed, parts) = (report.disturbed(), report.without_faults());
         let step_s = disturbed.map_or(report.step_s, |_| parts.total());
-        let fabric_s = alone.map_or(0.0, |alone| (step_s - alone).max(0.0));
+        let fabric_s = alone.map_or(0.0, |alone| (step_s - alone.total()).max(0.0));
+        let waiting_s = alone.map_or(0.0, |alone| (parts.bubble - alone.bubble).max(0.0));
         let day = report.cost.step_usd / report.step_s * 86_400.0;
         let fabric_usd_per_day = fabric_s / step_s * day;
         let phases = &report.phases[..];
@@ -124,7 +125,11 @@ impl Verdict {
         let verdict =
             Self { text: String::new(), fabric_s, fabric_usd_per_day, exposed_s, limit, levers };
         let timer_s = loaded.scenario.network.settings.nic.timeout.as_secs_f64();
-        let text = verdict.words(report, engine, (step_s, disturbed.map(|it| it.verdict(timer_s))));
+        let text = verdict.words(
+            report,
+            engine,
+            (step_s, waiting_s, disturbed.map(|it| it.verdict(timer_s))),
+        );
         Self { text, ..verdict }
     }
 
@@ -132,7 +137,7 @@ impl Verdict {
         &self,
         report: &Report,
         engine: Engine,
-        (step_s, faults): (f64, Option<String>),
+        (step_s, waiting_s, faults): (f64, f64, Option<String>),
     ) -> String {
         let Self { fabric_s, fabric_usd_per_day, exposed_s, limit, .. } = self;
         let share = fabric_s / step_s;
@@ -152,9 +157,15 @@ impl Verdict {
         if let Some(exposed_s) = exposed_s.filter(|_| engine.has_contention()) {
             let all = if share < 0.0005 { "All" } else { "That is contention; all" };
             text += &format!(
-                " {all} traffic on it that nothing hides takes {} ({:.1} %).",
+                " {all} traffic on it that nothing hides takes {} ({:.1} %){}.",
                 span(exposed_s),
-                100.0 * exposed_s / step_s
+                100.0 * exposed_s / step_s,
+                match share {
+                    0.0005.. if 0.1 * fabric_s < waiting_s => {
+                        format!(", and {} of the cost is bubble that it makes", span(waiting_s))
+                    }
+                    _ => String::new(),
+                }
             );
         }
         if let Some(faults) = faults {
