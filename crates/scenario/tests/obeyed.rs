@@ -29,8 +29,10 @@ fn refusal(result: Result<Loaded, Problems>) -> String {
 }
 
 fn warnings(loaded: &Loaded) -> String {
-    let all: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
-    all.join("\n")
+    let told = |warning: &scenario::Problem| {
+        warning.help.iter().fold(warning.to_string(), |told, help| format!("{told}; {help}"))
+    };
+    loaded.warnings.iter().map(told).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
