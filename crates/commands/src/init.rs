@@ -77,7 +77,7 @@ pub fn own(request: &Request) -> Result<String, Failure> {
 }
 
 /// What is no table, with its dotted path.
-pub(crate) fn leaves(path: &str, value: &Value, found: &mut Vec<(String, Value)>) {
+fn leaves(path: &str, value: &Value, found: &mut Vec<(String, Value)>) {
     let Value::Object(fields) = value else { return found.push((path.to_owned(), value.clone())) };
     for (key, value) in fields {
         let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };

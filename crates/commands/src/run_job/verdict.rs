@@ -19,7 +19,6 @@ use super::{BreakdownSeconds, PhaseRow, Report};
 use crate::change::{Change, Kind};
 use crate::engine::Engine;
 use crate::explain;
-use crate::init::leaves;
 use crate::levers::{self, RunFacts};
 use crate::world::{JobWorld, assumptions};
 
@@ -102,17 +101,13 @@ impl Verdict {
         let seen = RunFacts { parts, fabric_s, phases, memory: &report.memory };
         let limit = limit(report, prediction);
         let changes = levers::levers(loaded, &seen);
-        let given = flags(loaded);
+        let given = faults_of_flags(loaded);
         let command = |change: &Change| {
             let engine = match engine {
                 Engine::Flow => String::new(),
                 other => format!(" --engine {}", other.name()),
             };
-            let key = |set: &String| set.split('=').next().unwrap_or_default().to_owned();
-            let is_kept = |set: &&String| change.set.iter().all(|own| key(own) != key(set));
-            let set = given.iter().filter(is_kept).chain(&change.set).cloned();
-            let all = Change::new(change.kind, "", set).flags();
-            format!("fatflow run {}{engine} {all}", loaded.input)
+            format!("fatflow run {}{engine} {}", loaded.input, change.flags())
         };
         let lever = |change: &Change| Lever {
             name: change.name.clone(),
@@ -123,7 +118,13 @@ impl Verdict {
         };
         let named = levers::different(&changes, NAMED);
         let remedies = report.remedies(loaded);
-        let levers = remedies.iter().chain(named).map(lever).collect();
+        let remedies = remedies.iter().map(|change| {
+            let is_own = change.touches("faults");
+            let set = given.iter().filter(|_| !is_own).chain(&change.set).cloned();
+            let tried = Change { set: set.collect(), ..change.clone() };
+            Lever { command: command(&tried), ..lever(change) }
+        });
+        let levers = remedies.chain(named.into_iter().map(lever)).collect();
         let exposed_s = exposed_on_fabric(parts, &report.phases);
         let verdict =
             Self { text: String::new(), fabric_s, fabric_usd_per_day, exposed_s, limit, levers };
@@ -197,12 +198,10 @@ impl Verdict {
     }
 }
 
-/// What flags have set, as flags: what is worth a try is tried on the same.
-fn flags(loaded: &Loaded) -> Vec<String> {
-    let mut set = Vec::new();
-    leaves("", &loaded.set_by_flags(), &mut set);
-    let flag = |(key, value): (String, _)| Some(format!("{key}={}", explain::toml(&value)?));
-    set.into_iter().filter_map(flag).collect()
+/// Faults that flags have set, as a flag: what makes them cost less is tried on them.
+fn faults_of_flags(loaded: &Loaded) -> Option<String> {
+    let faults = explain::toml(loaded.set_by_flags().get("faults")?)?;
+    Some(format!("faults={faults}"))
 }
 
 /// Communication that nothing hides of the axes that have something on the fabric.
