@@ -87,7 +87,7 @@ pub(super) fn sheet(report: &Report) -> Sheet {
     }
     let more = "All rows, what was published and its sources, what operators are asked for: --all, \
                 --report FILE.html or --json.";
-    super::requirements::show(sheet.text(more).on_page(details), names, &report.requirements)
+    super::requirements::show(sheet.hint(more).on_page(details), names, &report.requirements)
 }
 
 /// What each column is about, and its scenario to copy.
@@ -311,7 +311,10 @@ impl Row {
         let factor = own / first;
         match self.form {
             _ if (own - first).abs() <= SAME * first.abs() => "=".to_owned(),
-            Form::Percent | Form::Excess => format!("{:+.1} pp", 100.0 * (own - first)),
+            Form::Percent | Form::Excess => match 100.0 * (own - first) {
+                points if points.abs() < 0.05 => format!("{points:+.3} pp"),
+                points => format!("{points:+.1} pp"),
+            },
             _ if first == 0.0 || !factor.is_finite() => String::new(),
             _ if 10.0 <= factor => format!("×{factor:.0}"),
             _ => match 100.0 * (factor - 1.0) {

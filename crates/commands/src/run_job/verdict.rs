@@ -65,9 +65,11 @@ impl Verdict {
         report: &Report,
     ) -> Self {
         let alone = if engine.has_contention() { undisturbed(loaded, world) } else { None };
-        let fabric_s = alone.map_or(0.0, |alone| (report.step_s - alone).max(0.0));
+        // What a fault costs is told apart from what the fabric does to every step.
+        let calm_s = calm_s(report);
+        let fabric_s = alone.map_or(0.0, |alone| (calm_s - alone).max(0.0));
         let day = report.cost.step_usd / report.step_s * 86_400.0;
-        let fabric_usd_per_day = fabric_s / report.step_s * day;
+        let fabric_usd_per_day = fabric_s / calm_s * day;
         let (parts, phases) = (&report.breakdown_s, &report.phases[..]);
         let seen = RunFacts { parts, fabric_s, phases, memory: &report.memory };
         let limit = limit(report, prediction);
@@ -94,8 +96,8 @@ impl Verdict {
 
     fn words(&self, report: &Report, engine: Engine) -> String {
         let Self { fabric_s, fabric_usd_per_day, limit, .. } = self;
-        let step_s = report.step_s;
-        let share = fabric_s / step_s;
+        let (step_s, calm_s) = (report.step_s, calm_s(report));
+        let share = fabric_s / calm_s;
         let mut text = match share {
             _ if !engine.has_contention() => {
                 "Closed forms know no contention, so what the fabric costs is not told.".to_owned()
@@ -104,17 +106,18 @@ impl Verdict {
             _ => format!(
                 "The fabric costs {} of {} ({:.1} %), ${} a day.",
                 span(*fabric_s),
-                span(step_s),
+                span(calm_s),
                 100.0 * share,
                 dollars(*fabric_usd_per_day).trim_start_matches('$'),
             ),
         };
-        if let Some(calm_s) = report.whole.as_ref().and_then(|whole| whole.undisturbed_s) {
+        if report.whole.as_ref().is_some_and(|whole| whole.undisturbed_s.is_some()) {
             let cost = match step_s - calm_s {
                 more if 0.0 <= more => format!("cost {}", span(more)),
                 less => format!("save {}", span(-less)),
             };
-            text = format!("Faults that come or go {cost}. {text}");
+            let without = if calm_s == step_s { "" } else { "Without them: " };
+            text = format!("Faults that come or go {cost}. {without}{}", lowered(&text, without));
         }
         text += &format!(" What limits: {limit}.");
         let doubt = report.step_high_s / report.step_low_s - 1.0;
@@ -136,6 +139,19 @@ impl Verdict {
                      most of the error is the same";
         }
         text + "."
+    }
+}
+
+/// The step without faults that come or go.
+fn calm_s(report: &Report) -> f64 {
+    report.whole.as_ref().and_then(|whole| whole.undisturbed_s).unwrap_or(report.step_s)
+}
+
+/// A sentence that goes on behind some words.
+fn lowered(text: &str, behind: &str) -> String {
+    match (behind, text.strip_prefix("The ")) {
+        (behind, Some(rest)) if !behind.is_empty() => format!("the {rest}"),
+        _ => text.to_owned(),
     }
 }
 
