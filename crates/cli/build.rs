@@ -1,6 +1,6 @@
 //! Tells the binary from which commit it was built, where that is known: there may be no git. Where
-//! the toolchain links with the lld that it brings, functions that come out alike are kept once, and
-//! addresses to be set at the start are listed in a bit each, where the C library can read that.
+//! the toolchain links with the lld that it brings, functions that come out alike are kept once,
+//! and addresses to be set at the start are listed in a bit each if the C library can read that.
 
 use std::env;
 use std::path::Path;

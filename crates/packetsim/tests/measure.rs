@@ -177,7 +177,7 @@ fn lanes_are_told_apart_and_come_to_the_whole() {
     assert_eq!(recording.at.last().unwrap().since(Time::ZERO), outcome.makespan());
 }
 
-/// A switch knows what the one before it sends later; a sample of that one's link does not count it.
+/// A switch knows what the one before it sends later, but a sample of that link does not count it.
 /// Oracle: no link carries more between two samples than its rate, and a frame begun before.
 #[test]
 fn no_link_is_seen_to_carry_more_than_its_rate() {

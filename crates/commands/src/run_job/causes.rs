@@ -91,9 +91,10 @@ impl CausesSeconds {
             let [contention, fabric] =
                 [contention, fabric_s].map(|s| format!("{:.3}", units::Span::from_secs_f64(s)));
             text += &format!(
-                " Causes of contention come to {contention}, the fabric's cost to {fabric}: causes \
-                 share out what is exposed on one clock as it is in phases one by one, and the cost \
-                 is the step less one whose exchanges nobody disturbs, with the mean jitter."
+                " Causes of contention come to {contention}, the fabric's cost to {fabric}: \
+                 causes share out what is exposed on one clock as it is in phases one by one, and \
+                 the cost is the step less one whose exchanges nobody disturbs, with the mean \
+                 jitter."
             );
         }
         text
