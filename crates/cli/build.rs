@@ -1,5 +1,6 @@
 //! Tells the binary from which commit it was built, where that is known: there may be no git. Where
-//! the toolchain links with the lld that it brings, functions that come out alike are kept once.
+//! the toolchain links with the lld that it brings, functions that come out alike are kept once,
+//! and addresses to be set at the start are listed in a bit each if the C library can read that.
 
 use std::env;
 use std::path::Path;
@@ -24,6 +25,9 @@ fn main() {
     }
     if env::var("PROFILE").as_deref() == Ok("release") && links_with_lld() {
         println!("cargo::rustc-link-arg-bins=-Wl,--icf=all");
+        if glibc().is_some_and(|version| version >= (2, 36)) {
+            println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+        }
     }
 }
 
@@ -43,4 +47,13 @@ fn links_with_lld() -> bool {
         && env::var_os("RUSTC_LINKER").is_none()
         && !is_said
         && lld.exists()
+}
+
+/// The version of the C library here, where it is glibc.
+fn glibc() -> Option<(u32, u32)> {
+    let output = Command::new("getconf").arg("GNU_LIBC_VERSION").output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let (major, minor) = text.trim().strip_prefix("glibc ")?.split_once('.')?;
+    let minor = minor.split('.').next()?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }

@@ -67,7 +67,10 @@ impl About {
     /// Of a scenario that an engine may have answered for.
     pub fn of(loaded: &Loaded, engine: Option<&str>, command: &str) -> Self {
         let scenario = &loaded.scenario;
-        let (cluster, routing) = (&scenario.cluster, &scenario.network.settings.routing);
+        // Where no engine has run, paths were not asked for: told is what was written.
+        let network =
+            if engine.is_some() { &scenario.network } else { loaded.network_as_written() };
+        let (cluster, routing) = (&scenario.cluster, &network.settings.routing);
         let fabric = loaded.fabric();
         let tiers = back_end_tiers(fabric);
         let mut models: Vec<&str> = tiers.iter().map(|tier| tier.model.as_str()).collect();

@@ -476,8 +476,18 @@ impl Answer for Report {
         let Self { title, collective, gpus, engine, .. } = self;
         let mut sheet = Sheet::new()
             .heading(format!("{title}: {collective} on {gpus} GPUs, {} engine", engine.name()))
-            .chart(self.chart())
-            .table(table);
+            .on_page(self.headline());
+        // One size is no curve.
+        if 1 < self.rows.len() || !self.measured.is_empty() {
+            sheet = sheet.chart(self.chart());
+        }
+        sheet = sheet.table(table);
+        if let Some(seeds) = &self.seeds {
+            sheet = sheet.text(format!(
+                "Times and bandwidths are the mean of {} seeds; links are those of seed {}.",
+                seeds.count, seeds.first
+            ));
+        }
         for remark in self.findings.iter().chain(&self.left_out) {
             sheet = sheet.note(remark.clone());
         }
@@ -501,5 +511,32 @@ impl Answer for Report {
             sheet = pictures.show(sheet, "All links, at the largest size");
         }
         sheet
+    }
+}
+
+impl Report {
+    /// The figures of the largest size, and of the smallest.
+    fn headline(&self) -> Sheet {
+        let (Some(first), Some(last)) = (self.rows.first(), self.rows.last()) else {
+            return Sheet::new();
+        };
+        let of = |row: &Row| format!("of {}", Bytes::new(row.bytes));
+        let time = |us: f64| format!("{:.2}", Span::from_secs_f64(us / 1e6));
+        let range = format!("{}, 80 %: {} to {}", of(last), time(last.low_us), time(last.high_us));
+        let busbw = format!("{} GB/s", significant(last.busbw_gbps));
+        let mut facts = vec![
+            ("bus bandwidth", busbw, of(last)),
+            ("time", time(last.time_us), range),
+            ("time", time(first.time_us), of(first)),
+        ];
+        if self.rows.len() == 1 {
+            facts.pop();
+        }
+        if !last.limiting_link.is_empty() {
+            let load = format!("{:.0} %", 100.0 * last.limiting_utilisation);
+            facts.push(("busiest link", load, last.limiting_link.clone()));
+        }
+        let facts = facts.iter().map(|(label, value, note)| (*label, value.clone(), note.as_str()));
+        Sheet::new().facts(facts)
     }
 }

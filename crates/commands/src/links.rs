@@ -34,6 +34,8 @@ pub(crate) struct Pictures {
     cells: Frame,
     merged: usize,
     ranges: Frame,
+    /// Of the links in the histogram those that carry nothing, and all of them.
+    idle: [usize; 2],
     root: TreeNode,
 }
 
@@ -52,12 +54,14 @@ impl Pictures {
     pub(crate) fn of(fabric: &Fabric, load: &dyn Fn(LinkId) -> f64) -> Self {
         let tiers = tiers(fabric, load);
         let (cells, merged) = cells(fabric, &tiers);
+        let (ranges, idle) = ranges(&tiers);
         Self {
             balance: tiers.iter().map(balance).collect(),
             cells,
             merged,
-            ranges: ranges(&tiers),
-            root: tree(fabric, Some(load)),
+            ranges,
+            idle,
+            root: unfolded(tree(fabric, Some(load))),
         }
     }
 
@@ -98,22 +102,30 @@ impl Pictures {
         Chart::new(ChartKind::Heat, "Load of every link, tier by tier", self.cells.clone())
             .caption(format!(
                 "A row is one direction of one kind of cable, a cell a link, in the order of the \
-                 switches. An even row is balanced; bright cells in a dark row are collisions.{merged}"
+                 switches; an empty one carries nothing. An even row is balanced; bright cells in \
+                 a dark row are collisions.{merged}"
             ))
             .axes("position", "links")
             .coloured_by("load")
             .named_by("link")
-            .labels("links in order", "")
+            .labels(if 1 < self.merged { "cells in order" } else { "links in order" }, "")
             .legend("load", Unit::Share)
     }
 
     /// How evenly.
     fn histogram(&self) -> Chart {
+        let idle = match self.idle {
+            [0, _] => String::new(),
+            [idle, all] => {
+                let [idle, all] = [idle, all].map(|count| grouped(count as u64));
+                format!(" Not drawn: {idle} of {all} that nobody uses.")
+            }
+        };
         Chart::new(ChartKind::Histogram, "How evenly links are loaded", self.ranges.clone())
-            .caption(
+            .caption(format!(
                 "Links by their load. One narrow peak is even; a tail to the right are the links \
-                 that everybody waits for, a bar at zero are links that nobody uses.",
-            )
+                 that everybody waits for.{idle}"
+            ))
             .axes("from", "count")
             .spans("from", "to")
             .by("links")
@@ -235,20 +247,24 @@ fn rounded(load: f64) -> serde_json::Value {
     ((load * 1e5).round() / 1e5).into()
 }
 
-/// Links between switches by load; those of NICs where there are no others.
-fn ranges(tiers: &[Tier]) -> Frame {
+/// Links in use between switches by load, or those of NICs where there are no others; and how many
+/// of how many are idle.
+fn ranges(tiers: &[Tier]) -> (Frame, [usize; 2]) {
     let inner = tiers.iter().any(|tier| tier.between_switches);
     let shown = || tiers.iter().filter(|tier| tier.between_switches || !inner);
     let loads = shown().flat_map(|tier| tier.links.iter().map(|(_, load)| *load));
     let most = loads.fold(0.0, f64::max);
     let mut frame = Frame::new(&["from", "to", "count", "links"]);
+    let mut idle = [0, 0];
     for tier in shown() {
-        let loads: Vec<f64> = tier.links.iter().map(|(_, load)| *load).collect();
+        let used = tier.links.iter().map(|(_, load)| *load).filter(|load| 0.0 < *load);
+        let loads: Vec<f64> = used.collect();
+        idle = [idle[0] + tier.links.len() - loads.len(), idle[1] + tier.links.len()];
         for (from, to, count) in histogram(&loads, most, RANGES) {
             frame.push(vec![from.into(), to.into(), count.into(), tier.name.as_str().into()]);
         }
     }
-    frame
+    (frame, idle)
 }
 
 type Load<'a> = Option<&'a dyn Fn(LinkId) -> f64>;
@@ -283,6 +299,23 @@ fn tree(fabric: &Fabric, load: Load<'_>) -> TreeNode {
         root.children.push(TreeNode { children: leaves, ..part(fabric, name, &up, load) });
     }
     root
+}
+
+/// The same, open down to where something is loaded, where nothing leads up to what is shown.
+fn unfolded(mut node: TreeNode) -> TreeNode {
+    fn below(node: &TreeNode) -> f64 {
+        node.children
+            .iter()
+            .map(|child| child.load.unwrap_or(0.0).max(below(child)))
+            .fold(0.0, f64::max)
+    }
+    if node.children.iter().all(|child| child.load.unwrap_or(0.0) <= 0.0)
+        && let Some(busiest) = node.children.iter_mut().max_by(|a, b| below(a).total_cmp(&below(b)))
+        && 0.0 < below(busiest)
+    {
+        *busiest = unfolded(TreeNode { open: true, ..std::mem::take(busiest) });
+    }
+    node
 }
 
 fn neighbours(fabric: &Fabric, node: NodeId) -> impl Iterator<Item = (LinkId, NodeId)> {

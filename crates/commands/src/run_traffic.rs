@@ -405,14 +405,17 @@ pub fn percentiles(sorted: &[f64]) -> Option<Percentiles> {
 /// The busiest link, and how even the busiest tier between switches is, or that of NICs where there
 /// is none.
 fn links(tiers: &[LinkGroup], worst: &[analysis::WorstLink]) -> Links {
-    let inner = tiers.iter().any(|tier| tier.between_switches);
-    let shown = tiers.iter().filter(|tier| tier.between_switches || !inner);
-    let busiest = shown.max_by(|a, b| a.max_utilisation.total_cmp(&b.max_utilisation));
-    busiest.map_or_else(Links::default, |tier| Links {
+    busiest_tier(tiers).map_or_else(Links::default, |tier| Links {
         max_utilisation: worst.first().map_or(0.0, |link| link.utilisation),
         imbalance: tier.by_bytes.max_over_mean,
         idle_share: tier.by_bytes.idle,
     })
+}
+
+fn busiest_tier(tiers: &[LinkGroup]) -> Option<&LinkGroup> {
+    let inner = tiers.iter().any(|tier| tier.between_switches);
+    let shown = tiers.iter().filter(|tier| tier.between_switches || !inner);
+    shown.max_by(|a, b| a.max_utilisation.total_cmp(&b.max_utilisation))
 }
 
 fn worst_link(outcome: &Outcome, worst: analysis::WorstLink) -> WorstLink {

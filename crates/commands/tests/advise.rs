@@ -107,7 +107,7 @@ fn fixed_keys_stay_and_an_interrupt_ends_with_an_answer() {
     let advice = advise::run(&request("adaptive-routing"), &stopped, &after_some).unwrap();
     assert!(!advice.left.is_empty() && !advice.changes.is_empty(), "{:?}", advice.left);
     assert!(advice.changes.iter().all(|change| change.seeds == 1), "{:?}", advice.changes);
-    assert!(advice.verdict.starts_with("The most shortens"), "{}", advice.verdict);
+    assert!(advice.verdict.starts_with("The best change shortens"), "{}", advice.verdict);
     let unknown = options(Engine::Flow, &["network.nothing"]);
     assert!(advise::run(&request("adaptive-routing"), &unknown, &|_| {}).is_err());
 }

@@ -60,6 +60,9 @@ impl Simulation<'_> {
         // A switch that may pause somebody must not have taken what that one has not sent yet.
         let most = if calm { NEVER } else { reach };
         let most = most.min(self.time.window_end);
+        // A sample must not count what its links send later.
+        let is_measured = self.accounts.recorder.is_some();
+        let most = if is_measured { most.min(self.time.sample_at.max(now)) } else { most };
         let barrier = if at_edge { self.time.window_end } else { NEVER };
         let barrier = barrier.min(self.time.barrier);
         // What arrives at this instant is due even if a sample is due too, or nobody would move.

@@ -2,6 +2,7 @@
 
 use fabric::fault::Faults;
 use fabric::graph::Tier;
+use fabric::topology::{ClusterConfig, FabricConfig, LinkConfig, TopologyKind, build};
 use fabric::{Fabric, FabricBuilder, LinkClass};
 use packetsim::buffer::MarkWhen;
 use packetsim::measure::{Histogram, LaneSeries, MeasureConfig, Recording};
@@ -174,4 +175,49 @@ fn lanes_are_told_apart_and_come_to_the_whole() {
     assert_eq!(u64::from(a.marks + b.marks), outcome.counters.ecn_marks);
     assert_eq!(a.sent + b.sent, outcome.links[last].bytes);
     assert_eq!(recording.at.last().unwrap().since(Time::ZERO), outcome.makespan());
+}
+
+/// A switch knows what the one before it sends later, but a sample of that link does not count it.
+/// Oracle: no link carries more between two samples than its rate, and a frame begun before.
+#[test]
+fn no_link_is_seen_to_carry_more_than_its_rate() {
+    let cluster = ClusterConfig {
+        gpus: Some(128),
+        gpus_per_node: 1,
+        nics_per_node: 1,
+        ..ClusterConfig::default()
+    };
+    let link = LinkConfig {
+        rate: Some(Rate::from_gbps(400)),
+        delay: Some(Span::from_us(1)),
+        length: None,
+    };
+    let config = FabricConfig {
+        topology: TopologyKind::FatTree,
+        k: Some(8),
+        links: vec![link.clone(), link.clone(), link],
+        ..FabricConfig::default()
+    };
+    let fabric = build(&cluster, &config, &Default::default()).expect("it is well-formed");
+    let mut transfers = Transfers::new();
+    let label = transfers.label("flow");
+    for host in 1..=32 {
+        let (from, to) = (fabric.nic(host), fabric.nic(0));
+        let connection = transfers.connect(Connection { from, to, channel: 0, queue_pairs: 1 });
+        transfers.send(connection, Bytes::from_kib(256), label, &[]);
+    }
+    let links: Vec<_> = fabric.links().ids().collect();
+    let interval = Span::from_ns(400);
+    let config = MeasureConfig { interval, samples: 100_000, links, pairs: vec![] };
+    let settings = Settings { seed: 1, ..Settings::default() };
+    let (faults, mut watch) = (Faults::default(), Watch::default());
+    let (_, recording) =
+        packetsim::run_measured(&fabric, &transfers, &settings, &faults, &config, &mut watch)
+            .expect("it can be run");
+    // 20,000 bytes at 400 Gb/s, and a frame.
+    let most = 20_000 + 4_200;
+    for (link, lane) in &recording.links {
+        let sent = lane.samples.windows(2).map(|pair| pair[1].sent - pair[0].sent).max();
+        assert!(sent.unwrap() <= most, "{}: {sent:?}", fabric.link_name(*link));
+    }
 }

@@ -14,11 +14,11 @@
   const LARGE = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
   const SMALL = [[1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"], [1e-12, "p"]];
   const BINARY = [[2 ** 40, "Ti"], [2 ** 30, "Gi"], [2 ** 20, "Mi"], [2 ** 10, "Ki"], [1, ""]];
-  const digits = (value) => String(Number(value.toPrecision(3)));
-  const scaled = (value, steps, unit) => {
+  const digits = (value, places = 3) => String(Number(value.toPrecision(places)));
+  const scaled = (value, steps, unit, places) => {
     if (value === 0) return `0 ${unit}`.trim();
     const [factor, prefix] = steps.find(([factor]) => Math.abs(value) >= factor * 0.99999) ?? steps.at(-1);
-    return `${digits(value / factor)} ${prefix}${unit}`.trim();
+    return `${digits(value / factor, places)} ${prefix}${unit}`.trim();
   };
   const plain = (value) => {
     if (Math.abs(value) >= 1e4) return scaled(value, LARGE, "").replace(" ", "");
@@ -27,14 +27,14 @@
   const FORMATS = {
     number: plain,
     share: (value) => `${digits(100 * value)} %`,
-    seconds: (value) => scaled(value, [...LARGE.slice(3), ...SMALL], "s"),
+    seconds: (value, places) => scaled(value, [...LARGE.slice(3), ...SMALL], "s", places),
     bytes: (value) => scaled(value, [...LARGE, ...SMALL], "B"),
     "message-bytes": (value) => scaled(value, BINARY, "B"),
     "bits-per-second": (value) => scaled(value, [...LARGE, ...SMALL], "b/s"),
     dollars: (value) => `$${scaled(value, [...LARGE, ...SMALL.slice(0, 1)], "")}`,
     watts: (value) => scaled(value, [...LARGE, ...SMALL], "W"),
   };
-  const form = (unit) => (value) => (typeof value === "number" ? (FORMATS[unit] ?? plain)(value) : String(value ?? "–"));
+  const form = (unit, places) => (value) => (typeof value === "number" ? (FORMATS[unit] ?? plain)(value, places) : String(value ?? "–"));
 
   const records = (data) => data.rows.map((row) => Object.fromEntries(row.map((cell, at) => [data.columns[at], cell])));
   const csv = (data) => {
@@ -84,19 +84,25 @@
   });
   addEventListener("afterprint", () => { for (const [element, name, value] of replaced.splice(0)) element.setAttribute(name, value); });
 
-  // Labels get the room that they need, and no more than a third of a narrow screen.
+  // Labels get the room that they need, and no more than a third of a narrow screen; two lines where their lanes have room.
   const pen = document.createElement("canvas").getContext("2d");
-  const labels = (names, width) => {
+  const labels = (names, width, lane) => {
     pen.font = `${width < 520 ? 11 : 12}px system-ui, sans-serif`;
     const wide = (text) => pen.measureText(text).width;
     const room = Math.min(width < 520 ? 0.38 * width : 290, 20 + Math.max(0, ...names.map((name) => wide(String(name)))));
+    const fits = (text) => wide(text) <= room - 16;
     const shorten = (text) => {
-      if (wide(text) <= room - 16) return text;
+      if (fits(text)) return text;
       let kept = text;
-      while (kept && wide(`${kept}…`) > room - 16) kept = kept.slice(0, -1);
+      while (kept && !fits(`${kept}…`)) kept = kept.slice(0, -1);
       return `${kept}…`;
     };
-    return { room, tickFormat: (name) => shorten(String(name)) };
+    const broken = (text) => {
+      if (fits(text) || !(lane >= 24)) return shorten(text);
+      const at = [...text.matchAll(/ /g)].map((blank) => blank.index).filter((blank) => fits(text.slice(0, blank))).at(-1);
+      return at ? `${text.slice(0, at)}\n${shorten(text.slice(at + 1))}` : shorten(text);
+    };
+    return { room, tickFormat: (name) => broken(String(name)) };
   };
 
   // What all charts of columns share.
@@ -129,7 +135,9 @@
     const rule = chart.rule
       ? [Plot.ruleX([chart.rule.at], { strokeDasharray: "5 3", strokeWidth: 1.5 }), Plot.text([chart.rule.at], { x: (d) => d, text: () => chart.rule.label, frameAnchor: "top", dy: -5, lineAnchor: "bottom" })]
       : [];
-    return { rows, x, y, series, names, about, fills, strokes, symbols, axis, base, rule, showX, showY, showValue };
+    // What is written at a bar has a digit more than a tick.
+    const writeX = form(chart.x_unit, 4);
+    return { rows, x, y, series, names, about, fills, strokes, symbols, axis, base, rule, showX, showY, writeX, showValue };
   };
   const marginTop = (chart) => (chart.rule ? 34 : 22);
   const tip = { tip: { fontSize: 12, lineWidth: 26 } };
@@ -192,12 +200,13 @@
       const lying = apart < 64;
       const [along, across] = lying ? ["y", "x"] : ["x", "y"];
       const room = lying ? 76 : apart;
+      const slanted = !lying && names.some((name) => name.length * 6.6 > apart);
       const shape = lying
         ? { height: 60 + 50 * names.length, marginLeft: 34, marginRight: 34, marginTop: 30, marginBottom: 24 }
-        : { height: 380, marginLeft: 70, marginRight: 70, marginTop: 46, marginBottom: 16 };
+        : { height: 380, marginLeft: 70, marginRight: slanted ? 130 : 70, marginTop: slanted ? 84 : 46, marginBottom: 16 };
       const heading = lying
         ? { x: 0, y: (name) => name, text: (name) => name, textAnchor: "start", lineAnchor: "bottom", dx: -30, dy: -5, fill: "currentColor", stroke: "var(--ground)", strokeWidth: 4 }
-        : { x: (name) => name, y: 1, text: (name) => short(name, Math.min(room, 120)), lineAnchor: "bottom", dy: -12, rotate: names.length > 8 ? -12 : 0 };
+        : { x: (name) => name, y: 1, text: (name) => short(name, slanted ? 180 : room), lineAnchor: "bottom", dy: -12, ...(slanted ? { rotate: -20, textAnchor: "start", dx: -4 } : {}) };
       const plot = Plot.plot({
         ...base, ...shape,
         [along]: { type: "point", domain: names, axis: null, padding: 0 }, [across]: { domain: [0, 1], axis: null },
@@ -220,12 +229,12 @@
     },
     // Horizontal bars, stacked by series: breakdowns, shares.
     bars(chart, width) {
-      const { rows, x, y, series, names, about, fills, axis, base, rule, showX } = frame(chart, width);
+      const { rows, x, y, series, names, about, fills, axis, base, rule, writeX } = frame(chart, width);
       const lanes = unique(rows.map((row) => row[y]));
-      const { room, tickFormat } = labels(lanes, width);
+      const { room, tickFormat } = labels(lanes, width, 30);
       const sums = d3.rollup(rows, (members) => d3.sum(members, (row) => row[x]), (row) => row[y]);
       const most = d3.max(sums.values()) || 1;
-      const written = (row) => (row[x] / most > (width < 520 ? 0.18 : 0.07) ? showX(row[x]) : "");
+      const written = (row) => (row[x] / most > (width < 520 ? 0.18 : 0.07) ? writeX(row[x]) : "");
       const stack = { x, y, order: series ? names : undefined, z: series };
       return Plot.plot({
         ...base, marginLeft: room, marginTop: marginTop(chart), marginRight: series ? 28 : 74, height: 74 + 30 * lanes.length, ...fills,
@@ -234,25 +243,25 @@
           Plot.barX(rows.filter((row) => row[x] !== 0), { ...stack, fill: series ?? TEXTURES[0], title: about, ...tip, insetTop: 1, insetBottom: 1 }),
           series
             ? Plot.textX(rows, Plot.stackX({ ...stack, text: written, fill: "#000", stroke: "#fff", strokeWidth: 4 }))
-            : Plot.text(rows, { x, y, text: (row) => showX(row[x]), textAnchor: "start", dx: 5 }),
+            : Plot.text(rows, { x: (row) => Math.max(0, row[x]), y, text: (row) => writeX(row[x]), textAnchor: "start", dx: 5 }),
           Plot.ruleX([0]), ...rule,
         ],
       });
     },
     // Each step begins where the last one ended: how a step's time adds up.
     waterfall(chart, width) {
-      const { rows, x, y, about, axis, base, rule, showX } = frame(chart, width);
+      const { rows, x, y, about, axis, base, rule, writeX } = frame(chart, width);
       let at = 0;
       const steps = rows.map((row) => ({ ...row, from: at, to: (at += row[x]) }));
       const names = rows.map((row) => row[y]);
-      const { room, tickFormat } = labels(names, width);
+      const { room, tickFormat } = labels(names, width, 28);
       return Plot.plot({
         ...base, marginLeft: room, marginTop: marginTop(chart), marginRight: 78, height: 76 + 28 * names.length,
         x: axis("x"), y: { label: null, domain: names, tickFormat },
         marks: [
           Plot.ruleX([at], { strokeOpacity: 0.5 }),
           Plot.barX(steps, { x1: "from", x2: "to", y, fill: (row) => nth(TEXTURES, names.indexOf(row[y])), stroke: (row) => nth(PALETTE, names.indexOf(row[y])), title: about, ...tip, insetTop: 1, insetBottom: 1 }),
-          Plot.text(steps, { x: "to", y, text: (row) => showX(row[x]), textAnchor: "start", dx: 5, fill: "currentColor", stroke: "var(--ground)", strokeWidth: 5 }),
+          Plot.text(steps, { x: "to", y, text: (row) => writeX(row[x]), textAnchor: "start", dx: 5, fill: "currentColor", stroke: "var(--ground)", strokeWidth: 5 }),
           Plot.ruleX([0]), ...rule,
         ],
       });
@@ -296,7 +305,8 @@
       const ends = rows.flatMap((row) => [row[x], row[y], row[chart.low], row[chart.high]]).filter((value) => value > 0);
       const [low, high] = [Math.min(...ends), Math.max(...ends)];
       const stroke = series ?? PALETTE[0];
-      const [across, up] = ["x", "y"].map((which) => (chart[`${which}_scale`] === "log" ? log(which, chart, axis, ends, side) : { scale: axis(which), marks: [] }));
+      const along = { x: rows.map((row) => row[x]), y: rows.flatMap((row) => [row[y], row[chart.low] ?? row[y], row[chart.high] ?? row[y]]) };
+      const [across, up] = ["x", "y"].map((which) => (chart[`${which}_scale`] === "log" ? log(which, chart, axis, chart.diagonal ? ends : along[which], side) : { scale: axis(which), marks: [] }));
       const plot = Plot.plot({
         ...base, width: side, height: Math.min(side, 480), marginLeft: 64, ...symbols, x: across.scale, y: up.scale,
         marks: [
@@ -316,7 +326,7 @@
     dots(chart, width) {
       const { rows, x, y, series, about, symbols, base, axis, rule } = frame(chart, width);
       const lanes = unique(rows.map((row) => row[y]));
-      const { room, tickFormat } = labels(lanes, width);
+      const { room, tickFormat } = labels(lanes, width, 26);
       const stroke = series ?? PALETTE[0];
       const across = xAxis(chart, axis, rows.flatMap((row) => [row[x], row[chart.low] ?? row[x], row[chart.high] ?? row[x]]), width);
       return Plot.plot({
@@ -333,7 +343,8 @@
     heat(chart, width) {
       const { rows, x, y, about, axis, base, showValue } = frame(chart, width);
       const ys = unique(rows.map((row) => row[y])), xs = unique(rows.map((row) => row[x]));
-      const { room, tickFormat } = labels(ys, width);
+      const eachRow = width < 520 && ys.length < 25 ? 26 : ys.length < 12 ? 30 : 20;
+      const { room, tickFormat } = labels(ys, width, eachRow);
       const some = rows.filter((row) => row[chart.value] > 0);
       const shared = { y, fill: chart.value, title: about, ...tip };
       // Along numbers a cell reaches to the next; the last is as wide as the first.
@@ -343,7 +354,7 @@
         ? { ...axis("x"), grid: false, domain: chart.zoom ?? [xs[0], xs.at(-1) + each] }
         : { label: chart.x_label || null, labelOffset: 38, domain: xs, ticks: xs.length * 44 > width ? [] : xs };
       return Plot.plot({
-        ...base, marginLeft: room, height: 70 + Math.max(80, Math.min(640, ys.length * (ys.length < 12 ? 30 : 20))),
+        ...base, marginLeft: room, height: 70 + Math.max(80, Math.min(640, ys.length * eachRow)),
         x: across, y: { label: null, domain: ys, padding: 0.06, tickFormat, ticks: ys.length > 40 ? ys.filter((_, at) => at % Math.ceil(ys.length / 32) === 0) : ys },
         color: { scheme: "viridis", legend: true, zero: true, label: chart.value_label ?? chart.value, tickFormat: showValue, ticks: 4 },
         marks: [
@@ -356,7 +367,7 @@
     histogram(chart, width) {
       const { rows, y, series, about, fills, axis, base } = frame(chart, width);
       return Plot.plot({
-        ...base, height: 250, marginLeft: 64, ...fills, x: axis("x"), y: axis("y"),
+        ...base, height: 250, marginLeft: 64, ...fills, x: { ...axis("x"), domain: d3.extent(rows.flatMap((row) => [row[chart.start], row[chart.end]])) }, y: axis("y"),
         marks: [
           Plot.rectY(rows.filter((row) => row[y] > 0), Plot.stackY({ x1: chart.start, x2: chart.end, y, fill: series ?? TEXTURES[0], z: series, title: about, ...tip, insetLeft: 0.5, insetRight: 0.5 })),
           Plot.ruleY([0]),
@@ -381,7 +392,7 @@
     timeline(chart, width) {
       const { rows, y, series, about, fills, axis, base } = frame(chart, width);
       const lanes = unique(rows.map((row) => row[y]));
-      const { room, tickFormat } = labels(lanes, width);
+      const { room, tickFormat } = labels(lanes, width, 24);
       return Plot.plot({
         ...base, marginLeft: room, height: 76 + 24 * lanes.length, ...fills, x: axis("x"), y: { label: null, domain: lanes, tickFormat },
         marks: [Plot.barX(rows, { x1: chart.start, x2: chart.end, y, fill: series ?? TEXTURES[0], title: about, ...tip, insetTop: 2, insetBottom: 2 })],
@@ -471,12 +482,16 @@
   const table = (columns, rows, sides) => {
     const side = (at) => (sides[at] === "right" ? { class: "number" } : {});
     const head = make("tr", {}, ...columns.map((name, at) => make("th", { scope: "col", ...side(at) }, name)));
-    const body = rows.map((row) => make("tr", {}, ...row.map((cell, at) => make("td", { ...side(at), "data-name": columns[at] }, typeof cell === "number" ? plain(cell) : String(cell ?? "–")))));
+    // Where there is no room, figures with words beside them are broken.
+    const look = (cell, at) => (sides[at] === "right" && String(cell).length > 14 ? { class: "number long" } : side(at));
+    // Long names may be broken behind their joints.
+    const words = (text) => (text.length > 20 && /[_/]/.test(text) ? text.split(/(?<=[_/])/).flatMap((part) => [part, make("wbr")]) : [text]);
+    const body = rows.map((row) => make("tr", {}, ...row.map((cell, at) => make("td", { ...look(cell, at), "data-name": columns[at] }, ...(typeof cell === "number" ? [plain(cell)] : words(String(cell ?? "–")))))));
     const named = columns.some((name) => name !== "");
     return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "table" }, make("table", columns.length > 3 ? { class: "wide" } : {}, named ? make("thead", {}, head) : null, make("tbody", {}, ...body)));
   };
   // Long tables show their beginning; the rest unfolds, and is there on paper.
-  const LONG = 16, BEGINNING = 8, MOST_ROWS = 500;
+  const LONG = 24, BEGINNING = 8, MOST_ROWS = 500;
   let tables = 0;
   const foldedTable = ({ columns, rows, sides }) => {
     const whole = table(columns, rows, sides);
@@ -509,7 +524,9 @@
     const save = make("button", { type: "button" }, "download");
     save.addEventListener("click", () => download(`${page.name ?? "fatflow"}.toml`, text));
     const isScenario = /^\[[\w.]+\]$/m.test(text);
-    const shown = make("pre", { class: "scroll", tabindex: "0" }, text);
+    // Lines are broken between the words of a command, not after a flag's first dash.
+    const parts = text.split(/(--[a-z-]+)/).map((part, at) => (at % 2 ? make("span", { class: "flag" }, part) : part));
+    const shown = make("pre", { class: "scroll", tabindex: "0" }, ...parts);
     return make("div", {}, shown, make("div", { class: "tools" }, copy, isScenario ? save : null));
   };
 

@@ -327,6 +327,12 @@ impl Chart {
         self
     }
 
+    /// Makes the vertical axis count in factors.
+    pub fn log_y(mut self) -> Self {
+        self.y_scale = Scale::Log;
+        self
+    }
+
     /// Writes what stands at the axes.
     pub fn labels(mut self, x: &str, y: &str) -> Self {
         self.x_label = Some(x.to_owned());

@@ -138,7 +138,7 @@ fn allowed_scripts() -> &'static str {
 
 fn block(part: &Part) -> Option<Block> {
     Some(match part {
-        Part::Heading(_) | Part::OnPage(_) => return None,
+        Part::Heading(_) | Part::OnPage(_) | Part::Hint(_) => return None,
         Part::Text(text) => Block::Text { text: text.clone() },
         Part::Note(text) => Block::Note { text: text.clone() },
         Part::Verbatim(lines) => Block::Verbatim { text: lines.clone() },
@@ -146,11 +146,14 @@ fn block(part: &Part) -> Option<Block> {
         Part::Chart(chart) => {
             Block::Chart(Box::new(Chart { data: Some(chart.table()), ..Chart::clone(chart) }))
         }
-        Part::Table(table) => Block::Table {
-            columns: table.columns.iter().map(|(name, _)| name.clone()).collect(),
-            rows: table.rows.clone(),
-            sides: table.columns.iter().map(|(_, side)| *side).collect(),
-        },
+        Part::Table(table) => {
+            let table = table.filled();
+            Block::Table {
+                columns: table.columns.iter().map(|(name, _)| name.clone()).collect(),
+                sides: table.columns.iter().map(|(_, side)| *side).collect(),
+                rows: table.rows,
+            }
+        }
     })
 }
 

@@ -47,6 +47,8 @@ pub enum Part {
     Facts(Vec<Fact>),
     /// A paragraph that should not be missed.
     Note(String),
+    /// Where the rest is: a paragraph that only a terminal needs, for a page has it all.
+    Hint(String),
     /// A chart.
     Chart(Box<Chart>),
     /// Details that a page has room for, and a terminal has not.
@@ -100,6 +102,12 @@ impl Sheet {
     /// Adds a paragraph that should not be missed.
     pub fn note(mut self, text: impl Into<String>) -> Self {
         self.parts.push(Part::Note(text.into()));
+        self
+    }
+
+    /// Adds where the rest is, which a page has.
+    pub fn hint(mut self, text: impl Into<String>) -> Self {
+        self.parts.push(Part::Hint(text.into()));
         self
     }
 
@@ -203,7 +211,9 @@ impl Sheet {
                     let heading = harmless(heading);
                     text.push_str(&format!("\u{1b}[1m{heading}\u{1b}[0m\n"));
                 }
-                Part::Text(paragraph) => text.push_str(&harmless(&wrap(paragraph, width))),
+                Part::Text(paragraph) | Part::Hint(paragraph) => {
+                    text.push_str(&harmless(&wrap(paragraph, width)));
+                }
                 Part::Verbatim(lines) => {
                     text.push_str(&harmless(lines.trim_end()));
                     text.push('\n');

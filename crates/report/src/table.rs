@@ -35,19 +35,43 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
     /// Whether rows may become columns where it is too wide.
     turns: bool,
+    /// How many rows a terminal shows; a page has all.
+    most: Option<usize>,
 }
 
 impl Table {
     /// A table without rows.
     pub fn new<'a>(columns: impl IntoIterator<Item = (&'a str, Align)>) -> Self {
         let columns = columns.into_iter().map(|(name, align)| (name.to_owned(), align)).collect();
-        Self { columns, rows: Vec::new(), turns: false }
+        Self { columns, rows: Vec::new(), turns: false, most: None }
     }
 
     /// The same, turned on its side where that fits and this does not.
     #[must_use]
     pub fn turning(self) -> Self {
         Self { turns: true, ..self }
+    }
+
+    /// The same; a terminal shows its first rows only, and says how many more there are.
+    #[must_use]
+    pub fn first(self, most: usize) -> Self {
+        Self { most: Some(most), ..self }
+    }
+
+    /// The same without columns in which no row has anything.
+    pub(crate) fn filled(&self) -> Self {
+        let is_filled = |at: &usize| self.rows.iter().any(|row| !row[*at].trim().is_empty());
+        let kept: Vec<usize> =
+            (0..self.columns.len()).filter(|at| *at == 0 || is_filled(at)).collect();
+        if self.rows.is_empty() || kept.len() == self.columns.len() {
+            return self.clone();
+        }
+        let pick = |row: &Vec<String>| kept.iter().map(|at| row[*at].clone()).collect();
+        Self {
+            columns: kept.iter().map(|at| self.columns[*at].clone()).collect(),
+            rows: self.rows.iter().map(pick).collect(),
+            ..*self
+        }
     }
 
     /// Adds a row.
@@ -60,6 +84,18 @@ impl Table {
 
     /// The table as text, at most `width` columns wide unless a single word is wider.
     pub fn render(&self, width: usize) -> String {
+        let mut shown = self.filled();
+        let more = self.most.map_or(0, |most| self.rows.len().saturating_sub(most));
+        shown.rows.truncate(self.rows.len() - more);
+        let text = shown.text(width);
+        match more {
+            0 => text,
+            1 => text + "1 more row: --report FILE.html and --json have it.\n",
+            more => text + &format!("{more} more rows: --report FILE.html and --json have them.\n"),
+        }
+    }
+
+    fn text(&self, width: usize) -> String {
         let is_wide = |table: &Self, widths: &[usize]| width < table.total(widths);
         if self.turns && is_wide(self, &self.natural()) {
             let turned = self.turned();
@@ -113,6 +149,7 @@ impl Table {
                 .collect(),
             rows: self.rows.iter().map(|row| pick(piece, row)).collect(),
             turns: false,
+            most: None,
         };
         pieces.iter().map(part).collect()
     }
@@ -247,6 +284,20 @@ mod tests {
         table.row(["leaf", "1,536", "one in each rack"]);
         table.row(["größe", "8", "交换机 with wide characters"]);
         table
+    }
+
+    #[test]
+    fn columns_without_anything_are_left_out_and_hidden_rows_are_counted() {
+        let columns = [("port", Align::Left), ("lost", Align::Right), ("sent", Align::Right)];
+        let mut table = Table::new(columns).first(1);
+        table.row(["a", "", "1"]);
+        table.row(["b", " ", "2"]);
+        table.row(["c", "", "3"]);
+        let names: Vec<String> = table.filled().columns.into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["port", "sent"]);
+        let text = table.render(80);
+        assert!(text.contains("2 more rows") && !text.contains("lost"), "{text}");
+        assert!(text.contains('1') && !text.contains('3'), "{text}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ Examples:
   fatflow place my.toml
   sinfo -N | fatflow place my.toml --nodes - --hostfile hosts
   fatflow place my.toml --busy taken.txt --rankfile ranks.txt
-  fatflow place llama3-meta-roce --set job.gpus=2048 --json | jq .result.bytes_per_tier
+  fatflow place gpt4-azure --json | jq .result.bytes_per_tier
 
 Without a list of nodes the servers are free that job.placement.busy leaves.")]
 pub(crate) struct Arguments {

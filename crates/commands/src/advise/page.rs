@@ -7,6 +7,8 @@ use units::Span;
 use super::{Advice, Advised, Goal, Refused, Spares};
 use crate::change::Kind;
 
+/// Less than this share is no gain, for it is written as 0.0 %.
+const NOTHING: f64 = 5e-4;
 /// Changes that are explained with their commands.
 const EXPLAINED: usize = 5;
 
@@ -26,7 +28,7 @@ impl Answer for Advice {
         }
         let mut sheet = Sheet::new()
             .heading(format!("{}: what to change", self.title))
-            .text(self.verdict.clone())
+            .note(self.verdict.clone())
             .facts(facts);
         if let Some(left_out) = self.left_out() {
             sheet = sheet.note(left_out);
@@ -172,6 +174,10 @@ pub(super) fn verdict(advice: &Advice) -> String {
     let Some(first) = advice.changes.first() else {
         return format!("Nothing that was tried shortens {what}.");
     };
+    if first.gain.abs() < NOTHING {
+        let name = &first.name;
+        return format!("Nothing that was tried shortens {what} by 0.05 %; the best is {name}.");
+    }
     let (low, high) = (100.0 * first.low, 100.0 * first.high);
     let seeds = match low < high {
         true => format!(" ({low:.1} to {high:.1} % with eight of ten other seeds)"),
@@ -179,7 +185,7 @@ pub(super) fn verdict(advice: &Advice) -> String {
     };
     let mut text = format!(
         "{} {what} by {:.1} %{seeds}: {}.",
-        if first.gain < 0.0 { "The best lengthens" } else { "The most shortens" },
+        if first.gain < 0.0 { "The best lengthens" } else { "The best change shortens" },
         100.0 * first.gain.abs(),
         first.name,
     );
@@ -214,13 +220,18 @@ fn table(advice: &Advice) -> Table {
             change.name.clone(),
             change.kind.word().to_owned(),
             format!("{:.3}", Span::from_secs_f64(change.step_s)),
-            format!("{:+.1} %", 100.0 * change.gain),
-            format!("{:+.1} to {:+.1} %", 100.0 * change.low, 100.0 * change.high),
+            format!("{} %", signed(change.gain)),
+            format!("{} to {} %", signed(change.low), signed(change.high)),
             format!("{:.1} %", 100.0 * change.model_error),
             cost,
         ]);
     }
     table
+}
+
+/// A share in per cent; what is nothing has no sign.
+fn signed(share: f64) -> String {
+    if share.abs() < NOTHING { "0.0".to_owned() } else { format!("{:+.1}", 100.0 * share) }
 }
 
 fn gains(changes: &[Advised]) -> Chart {
@@ -265,6 +276,7 @@ fn pareto(layouts: &super::Layouts, axis: Axis) -> Chart {
         .by("which")
         .labels(label, "step by closed forms")
         .units(unit, Unit::Seconds)
+        .log_y()
 }
 
 /// A reason as a sentence of its own.

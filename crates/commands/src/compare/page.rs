@@ -89,7 +89,7 @@ pub(super) fn sheet(report: &Report) -> Sheet {
     }
     let more = "All rows, what the documents ask, what was published and its sources, what \
                 operators are asked for: --all, --report FILE.html or --json.";
-    let sheet = sheet.text(more).on_page(details);
+    let sheet = sheet.hint(more).on_page(details);
     match report.named {
         true => {
             let asked = super::requirements::show(Sheet::new(), names, &report.requirements);
@@ -320,7 +320,10 @@ impl Row {
         let factor = own / first;
         match self.form {
             _ if (own - first).abs() <= SAME * first.abs() => "=".to_owned(),
-            Form::Percent | Form::Excess => format!("{:+.1} pp", 100.0 * (own - first)),
+            Form::Percent | Form::Excess => match 100.0 * (own - first) {
+                points if points.abs() < 0.05 => format!("{points:+.3} pp"),
+                points => format!("{points:+.1} pp"),
+            },
             _ if first == 0.0 || !factor.is_finite() => String::new(),
             _ if 10.0 <= factor => format!("×{factor:.0}"),
             _ => match 100.0 * (factor - 1.0) {

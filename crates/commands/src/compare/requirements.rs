@@ -61,8 +61,11 @@ fn best(names: &[String], values: &[Option<f64>], more: bool) -> Option<String> 
         .filter_map(|(value, name)| value.map(|value| (sign * value, name)))
         .collect();
     known.sort_by(|a, b| b.0.total_cmp(&a.0));
+    // What is written alike is alike.
     match known[..] {
-        [first, second, ..] if second.0 < first.0 => Some(first.1.clone()),
+        [first, second, ..] if significant(second.0) != significant(first.0) => {
+            Some(first.1.clone())
+        }
         _ => None,
     }
 }

@@ -8,8 +8,25 @@ use report::chart::decimate;
 use report::number::{bits_per_second, bytes, grouped, significant};
 use report::{Align, Chart, ChartKind, Frame, Sheet, Table, Unit};
 
-/// Rows of a table beyond which only the heaviest are shown; JSON has all.
+/// Rows of a table that a terminal shows, the heaviest first where one can be heavy.
 const MOST_ROWS: usize = 24;
+/// In the names of counters of what was lost, held up or wrong.
+const TROUBLE: [&str; 14] = [
+    "discard",
+    "drop",
+    "err",
+    "pause",
+    "pfc",
+    "ecn",
+    "cnp",
+    "wait",
+    "timeout",
+    "retrans",
+    "nak",
+    "sequence",
+    "storm",
+    "watermark",
+];
 /// Points of a curve.
 const MOST_POINTS: usize = 400;
 /// Characters of a quoted line that are shown.
@@ -44,11 +61,38 @@ fn title(summary: &Summary) -> String {
 fn first_line(summary: &Summary) -> String {
     match &summary.load {
         Some(load) => load.text.clone(),
-        None if summary.sources.iter().any(Source::is_read) => {
-            "No collective with a size was seen.".to_owned()
+        None if !summary.sources.iter().any(Source::is_read) => "Nothing could be read.".to_owned(),
+        None if is_of_jobs(summary) => "No collective with a size was seen.".to_owned(),
+        None => {
+            let wrong = summary.findings.iter().filter(|one| one.severity != Severity::Note);
+            let counts = [
+                (wrong.count(), "thing that looks wrong", "things that look wrong"),
+                (summary.counters.len(), "counter", "counters"),
+                (summary.neighbours.len(), "cable by LLDP", "cables by LLDP"),
+                (summary.fabrics.len(), "fabric", "fabrics"),
+            ];
+            let there = counts.into_iter().filter(|(count, ..)| 0 < *count);
+            let words: Vec<String> = there
+                .map(|(count, one, many)| {
+                    format!("{} {}", grouped(count as u64), if count == 1 { one } else { many })
+                })
+                .collect();
+            if words.is_empty() { "Settings.".to_owned() } else { format!("{}.", words.join(", ")) }
         }
-        None => "Nothing could be read.".to_owned(),
     }
+}
+
+/// Whether files of jobs were read, in which collectives could have been.
+fn is_of_jobs(summary: &Summary) -> bool {
+    let has = [
+        summary.communicators.is_empty(),
+        summary.traces.is_empty(),
+        summary.runs.is_empty(),
+        summary.benchmarks.is_empty(),
+        summary.flows.is_none(),
+        summary.capture.is_none(),
+    ];
+    has.contains(&false)
 }
 
 fn plural(count: usize, noun: &str) -> String {
@@ -65,7 +109,10 @@ fn cluster(mut sheet: Sheet, summary: &Summary) -> Sheet {
         format!("{library} {}", facts.version.as_deref().unwrap_or("of an unknown version"))
     });
     let hosts = format!("{} in the files", grouped(facts.hosts.len() as u64));
-    let jobs = plural(facts.jobs as usize, "job");
+    let jobs = match facts.jobs {
+        0 => String::new(),
+        jobs => plural(jobs as usize, "job"),
+    };
     let nics = (!facts.nics_used.is_empty()).then(|| grouped(facts.nics_used.len() as u64));
     let listed = format!("of {} listed", facts.nics.len());
     let only_listed = nics.is_none() && !facts.nics.is_empty();
@@ -139,7 +186,7 @@ fn collectives(mut sheet: Sheet, summary: &Summary) -> Sheet {
         ("bus GB/s", Align::Right),
         ("from", Align::Left),
     ]);
-    for row in rows.iter().take(MOST_ROWS) {
+    for row in &rows {
         table.row([
             row.kind.name().to_owned(),
             if row.bytes == 0 { "?".to_owned() } else { bytes(row.bytes as f64) },
@@ -150,12 +197,7 @@ fn collectives(mut sheet: Sheet, summary: &Summary) -> Sheet {
             row.from.clone(),
         ]);
     }
-    sheet = sheet.table(table);
-    if MOST_ROWS < rows.len() {
-        let more = plural(rows.len() - MOST_ROWS, "smaller row");
-        sheet = sheet.text(format!("{more} not shown; --json has them."));
-    }
-    sheet
+    sheet.table(table.first(MOST_ROWS))
 }
 
 /// What a rank sends in which of its groups.
@@ -308,7 +350,7 @@ fn communicators(sheet: Sheet, summary: &Summary) -> Sheet {
         ("channels", Align::Right),
         ("first ring", Align::Left),
     ]);
-    for group in summary.communicators.iter().take(MOST_ROWS) {
+    for group in &summary.communicators {
         let ring = group.rings.first().map_or(String::new(), |ring| {
             let words: Vec<String> = ring.iter().take(16).map(u32::to_string).collect();
             words.join(" ") + if 16 < ring.len() { " …" } else { "" }
@@ -322,14 +364,7 @@ fn communicators(sheet: Sheet, summary: &Summary) -> Sheet {
             ring,
         ]);
     }
-    let sheet = sheet.heading("Communicators").table(table);
-    match summary.communicators.len().checked_sub(MOST_ROWS) {
-        Some(more) if 0 < more => {
-            let more = plural(more, "communicator");
-            sheet.text(format!("{more} not shown; --json has them."))
-        }
-        _ => sheet,
-    }
+    sheet.heading("Communicators").table(table.first(MOST_ROWS))
 }
 
 fn packets(sheet: Sheet, summary: &Summary) -> Sheet {
@@ -396,10 +431,15 @@ fn capture(mut sheet: Sheet, wire: &Wire) -> Sheet {
     sheet
 }
 
-/// Counters: those that grew, or that are not zero.
+/// Counters: those that grew, or that are not zero; what something lost or held up comes first.
 fn counters(sheet: Sheet, summary: &Summary) -> Sheet {
     let grown = |row: &&CounterRow| row.difference.unwrap_or(row.value) != 0.0;
-    let rows: Vec<&CounterRow> = summary.counters.iter().filter(grown).collect();
+    let mut rows: Vec<&CounterRow> = summary.counters.iter().filter(grown).collect();
+    let is_trouble = |row: &&CounterRow| {
+        let name = row.name.to_lowercase();
+        TROUBLE.iter().any(|word| name.contains(word))
+    };
+    rows.sort_by_key(|row| !is_trouble(row));
     if summary.counters.is_empty() {
         return sheet;
     }
@@ -409,7 +449,7 @@ fn counters(sheet: Sheet, summary: &Summary) -> Sheet {
         ("value", Align::Right),
         ("difference", Align::Right),
     ]);
-    for row in rows.iter().take(MOST_ROWS) {
+    for row in &rows {
         let device = match row.host.as_str() {
             "" => row.device.clone(),
             host => format!("{host} {}", row.device),
@@ -418,8 +458,9 @@ fn counters(sheet: Sheet, summary: &Summary) -> Sheet {
         table.row([device, row.name.clone(), format!("{}", row.value), difference]);
     }
     let all = plural(summary.counters.len(), "counter");
-    let text = format!("{all}, {} of them not zero or changed; --json has all.", rows.len());
-    sheet.heading("Counters").table(table).text(text)
+    let count = grouped(rows.len() as u64);
+    let text = format!("{all}, {count} of them not zero or changed; --json has all.");
+    sheet.heading("Counters").table(table.first(MOST_ROWS)).text(text)
 }
 
 fn neighbours(sheet: Sheet, summary: &Summary) -> Sheet {
@@ -432,14 +473,14 @@ fn neighbours(sheet: Sheet, summary: &Summary) -> Sheet {
         ("its port", Align::Left),
         ("pauses classes", Align::Left),
     ]);
-    for other in summary.neighbours.iter().take(MOST_ROWS) {
+    for other in &summary.neighbours {
         let name = if other.system.is_empty() { &other.chassis } else { &other.system };
         let classes = other.pfc.as_ref().map_or(String::new(), |classes| {
             classes.iter().map(u8::to_string).collect::<Vec<_>>().join(", ")
         });
         table.row([other.local.clone(), name.clone(), other.port.clone(), classes]);
     }
-    sheet.heading("Cables, by LLDP").table(table)
+    sheet.heading("Cables, by LLDP").table(table.first(MOST_ROWS))
 }
 
 /// Files that say how the fabric is cabled.
@@ -471,7 +512,7 @@ fn traces(mut sheet: Sheet, summary: &Summary) -> Sheet {
         ("exposed", Align::Right),
         ("file", Align::Left),
     ]);
-    for trace in summary.traces.iter().take(MOST_ROWS) {
+    for trace in &summary.traces {
         let time = |seconds: f64| microseconds(1e6 * seconds);
         table.row([
             trace.rank.map_or("?".to_owned(), |rank| rank.to_string()),
@@ -483,7 +524,7 @@ fn traces(mut sheet: Sheet, summary: &Summary) -> Sheet {
             trace.file.clone(),
         ]);
     }
-    sheet = sheet.heading("Traces").table(table);
+    sheet = sheet.heading("Traces").table(table.first(MOST_ROWS));
     for late in summary.stragglers.iter().take(3) {
         sheet = sheet.text(format!(
             "Rank {} comes last to {} of {} collectives, {} after the first on average.",

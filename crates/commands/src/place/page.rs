@@ -64,17 +64,18 @@ fn verdict(report: &Report) -> String {
     }
     let less = |than: &PlaceRow| {
         let share = 1.0 - chosen.upper_bytes / than.upper_bytes;
-        match than.upper_bytes <= 0.0 || share < 0.0 {
+        match than.upper_bytes <= 0.0 || share < 5e-4 {
             true => "no fewer".to_owned(),
             false => format!("{} fewer", percent(share)),
         }
     };
-    format!(
+    let text = format!(
         "{} bytes over the upper tiers than linear order, {} than ranks in order on what Slurm's \
-         tree plug-in takes",
+         tree plug-in takes.",
         less(linear),
         less(slurm)
-    ) + "."
+    );
+    text.replacen("no fewer", "No fewer", usize::from(text.starts_with("no")))
 }
 
 fn percent(share: f64) -> String {

@@ -80,10 +80,24 @@ impl CausesSeconds {
         *apart.expect("there are causes")
     }
 
-    pub(super) fn words(&self) -> String {
+    /// The cause that leads, and where they come to another sum than what the fabric costs, why.
+    pub(super) fn words(&self, fabric_s: f64) -> String {
         let (name, seconds) = self.leads();
         let share = 100.0 * seconds / self.total();
-        format!("By cause, computation apart, the most is {name} ({share:.1} % of the step).")
+        let mut text =
+            format!("By cause, computation apart, the most is {name} ({share:.1} % of the step).");
+        let contention = self.boundary + self.collisions + self.stalls + self.reordering;
+        if 0.005 * self.total() < (contention - fabric_s).abs() && 0.0 < fabric_s {
+            let [contention, fabric] =
+                [contention, fabric_s].map(|s| format!("{:.3}", units::Span::from_secs_f64(s)));
+            text += &format!(
+                " Causes of contention come to {contention}, the fabric's cost to {fabric}: \
+                 causes share out what is exposed on one clock as it is in phases one by one, and \
+                 the cost is the step less one whose exchanges nobody disturbs, with the mean \
+                 jitter."
+            );
+        }
+        text
     }
 
     pub(super) fn chart(&self) -> Chart {

@@ -192,7 +192,8 @@ impl Report {
     /// The step by cause, along its critical path, and over time.
     fn over_time(&self) -> Sheet {
         let mut sheet = Sheet::new().heading("Causes").chart(self.causes_s.chart());
-        sheet = sheet.text(self.causes_s.words()).text(self.attribution_words());
+        sheet =
+            sheet.text(self.causes_s.words(self.verdict.fabric_s)).text(self.attribution_words());
         sheet = sheet.heading("The critical path").text("Its longest stretches, in their order:");
         sheet = sheet.table(self.path_table());
         sheet = sheet.heading("The step over time").chart(self.drawn.lanes.ranks());

@@ -94,7 +94,7 @@ fn sample(
     let ends = |(number, ..): &(usize, f64, f64)| name(*number).join(" → ");
     for (name, (number, from, to)) in distinct(shown.iter().map(ends)).into_iter().zip(shown) {
         let took = match (to - from) / median {
-            factor if factor < 1.25 => "about the median",
+            factor if factor < 1.25 => "up to 1.25 times the median",
             factor if factor < 2.0 => "above 1.25 times the median",
             _ => "above twice the median",
         };
@@ -118,6 +118,9 @@ impl Answer for Report {
         let seconds = |s: f64| Span::from_secs_f64(s);
         let lost = self.flows - self.completed;
         let Drawn { title, engine, pictures, .. } = &self.drawn;
+        let tier = super::busiest_tier(&self.tiers).map_or("", |tier| tier.name.as_str());
+        let [busiest_over_mean, of_those] =
+            ["busiest over mean, of ", "of "].map(|what| format!("{what}{tier} in use"));
         let mut sheet = Sheet::new().heading(format!("{title}: {} engine", engine.name())).facts([
             ("flows", grouped(self.flows), if lost == 0 { "all finished" } else { "" }),
             ("makespan", tables::time(self.makespan_s), ""),
@@ -129,8 +132,8 @@ impl Answer for Report {
                 "over the makespan",
             ),
             ("busiest link", format!("{:.0} %", 100.0 * self.links.max_utilisation), ""),
-            ("imbalance", significant(self.links.imbalance), "busiest over mean"),
-            ("idle links", format!("{:.0} %", 100.0 * self.links.idle_share), ""),
+            ("imbalance", significant(self.links.imbalance), &busiest_over_mean),
+            ("idle links", format!("{:.0} %", 100.0 * self.links.idle_share), &of_those),
         ]);
         if lost > 0 {
             sheet = sheet.note(format!("{} of {} flows did not finish.", lost, self.flows));

@@ -135,7 +135,8 @@ impl Domains {
         sheet
             .heading("Failure domains")
             .text(format!(
-                "What one failure stops and leaves, of {whose}; racks of {racks} servers. Left are \
+                "What one failure stops and leaves, of {whose}; racks here \
+                 are {racks} servers (--rack-servers; a leaf's unless told). Left are \
                  bandwidth of the NIC or switch that is hit worst, bisection of the back-end, and \
                  shortest paths from a NIC that is hit; then failures of all in a year, and their \
                  share of the lost time."

@@ -185,7 +185,8 @@ fn size_chart(report: &Report) -> Chart {
 fn when(report: &Report) -> String {
     let burst = &report.burst;
     let span = |seconds: f64| format!("{:.2}", Span::from_secs_f64(seconds));
-    let (step, highest) = (span(report.step_s), bits_per_second(burst.peak_bps));
+    let step = format!("{} (closed forms)", span(report.step_s));
+    let highest = bits_per_second(burst.peak_bps);
     let bursts = match burst.bursts {
         1 => format!("One burst in a step of {step}"),
         many => {

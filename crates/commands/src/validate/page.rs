@@ -27,8 +27,8 @@ impl Answer for Report {
             .text(
                 "`left out`: mean and median where every constant that measurements set was set \
                  again without the row's cluster. `in 80 %`: measurements inside their interval, \
-                 which comes from other clusters. A row that cannot be predicted counts as off by \
-                 100 %.",
+                 which comes from other clusters. `of the time`: the mean with rates turned into \
+                 times. A row that cannot be predicted counts as off by 100 %.",
             )
             .text(self.worst());
         if self.asked.moves_packets() && !self.engine.moves_packets() {

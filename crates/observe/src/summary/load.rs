@@ -63,18 +63,21 @@ pub(super) fn of(collectives: &[CollectiveSummary], in_groups: &[InGroup]) -> Op
     let share = |kind: Kind| by_kind.get(kind.name()).map_or(0.0, |bytes| bytes / total);
     let (reduce, exchange) = (share(Kind::AllReduce), share(Kind::AllToAll));
     let (most, bytes) = by_kind.iter().max_by(|a, b| a.1.total_cmp(b.1))?;
-    let mut text = format!(
-        "{whose}, {} dominates: {:.1} %; all_reduce {:.1} % against all_to_all {:.1} %.",
-        most,
-        100.0 * bytes / total,
-        100.0 * reduce,
-        100.0 * exchange
-    );
+    let mut text = format!("{whose}, {}", dominates(most, bytes / total, (reduce, exchange)));
     if 0 < without_size {
         text += &format!(" {without_size} more do not say their size.");
     }
     let (all_reduce_share, all_to_all_share) = (reduce, exchange);
     Some(Load { text, bytes_per_rank: by_kind, all_reduce_share, all_to_all_share, without_size })
+}
+
+/// Which collective dominates, and all-reduces beside all-to-alls.
+fn dominates(most: &str, share: f64, (reduce, exchange): (f64, f64)) -> String {
+    let others = [(Kind::AllReduce, reduce), (Kind::AllToAll, exchange)];
+    let others = others.iter().filter(|(kind, _)| kind.name() != most);
+    let others: Vec<String> =
+        others.map(|(kind, share)| format!("{} {:.1} %", kind.name(), 100.0 * share)).collect();
+    format!("{most} dominates: {:.1} %; {}.", 100.0 * share, others.join(", "))
 }
 
 /// No size is known: what took the time.
@@ -90,12 +93,8 @@ fn unknown(rows: &[&CollectiveSummary], without_size: u64) -> Load {
     };
     let most = times.iter().max_by(|a, b| a.1.total_cmp(b.1)).filter(|_| 0.0 < total);
     let by_time = most.map_or(String::new(), |(kind, us)| {
-        format!(
-            " By time {kind} dominates: {:.1} %; all_reduce {:.1} % against all_to_all {:.1} %.",
-            100.0 * us / total,
-            100.0 * share(Kind::AllReduce),
-            100.0 * share(Kind::AllToAll)
-        )
+        let both = (share(Kind::AllReduce), share(Kind::AllToAll));
+        format!(" By time {}", dominates(kind, us / total, both))
     });
     Load {
         text: format!("{without_size} collectives, and no file says their sizes.{by_time}"),

@@ -117,7 +117,7 @@ impl Answer for Show {
             sheet = sheet.text(remark.clone());
         }
         if !left_out.is_empty() {
-            sheet = sheet.text(format!(
+            sheet = sheet.hint(format!(
                 "No room for {}: the table of all cases (--report FILE.html) and --json have them.",
                 left_out.join(", ")
             ));

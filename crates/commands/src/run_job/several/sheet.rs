@@ -53,10 +53,13 @@ pub(super) fn sheet(report: &Report) -> Sheet {
 
 fn verdict(report: &Report) -> String {
     let worst = report.jobs.iter().max_by(|a, b| a.slowdown.total_cmp(&b.slowdown));
+    let most = worst.map_or(1.0, |job| job.slowdown);
+    let is_tie = 1 < report.jobs.iter().filter(|job| most - job.slowdown < 5e-4).count();
     match worst {
         Some(JobRow { name, slowdown, alone_s, step_s, .. }) if 1.0005 < *slowdown => format!(
-            "Sharing costs {name} most: its step takes {} beside the others and {} alone, {:.1} % \
+            "Sharing costs `{name}` {}: its step takes {} beside the others and {} alone, {:.1} % \
              more.",
+            if is_tie { "as much as any" } else { "most" },
             span(*step_s),
             span(*alone_s),
             100.0 * (slowdown - 1.0)
