@@ -26,6 +26,7 @@ pub mod read_off;
 pub mod replay;
 pub mod series;
 mod steps;
+pub mod uplinks;
 
 use beside::SideBySide;
 use calibrate::Calibration;

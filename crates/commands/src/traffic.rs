@@ -35,8 +35,8 @@ mod profile;
 pub use burst::{Burst, PassBurst};
 pub(crate) use ledger::Walk;
 pub use ledger::{Line, Primitive, TransferSize};
-pub(crate) use paths::Climbs;
 pub use paths::Entropy;
+pub(crate) use paths::{Climbs, hashed};
 pub use profile::Profile;
 
 /// Transfers above this are elephants: the comparative analysis counts from 100 MB.

@@ -1,6 +1,7 @@
 //! What was observed, summed up: the answer of `fatflow observe` as programs see it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use serde::Serialize;
 
@@ -13,7 +14,7 @@ use crate::capture::Wire;
 use crate::counter::{CounterRow, PortRates};
 use crate::observed::{
     Benchmark, FabricFile, Finding, Host, InGroup, Kind, Neighbour, NetLines, Observed, Packets,
-    Run, Source, Step, Times, Trace,
+    QueuePair, Run, Source, Step, Times, Trace,
 };
 
 mod axes;
@@ -78,6 +79,9 @@ pub struct Summary {
     pub stragglers: Vec<Straggler>,
     /// Packets, counted.
     pub packets: Packets,
+    /// Who sends to whom, by the 5-tuples of captures.
+    #[serde(skip)]
+    pub tuples: Vec<Tuple>,
     /// Packets in detail, where there are captures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capture: Option<Wire>,
@@ -95,6 +99,30 @@ pub struct Summary {
     pub port_rates: Vec<PortRates>,
     /// What looks wrong, the worst first.
     pub findings: Vec<Finding>,
+}
+
+/// What one sends to a queue pair of another, as switches see it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tuple {
+    /// The sender.
+    pub from: IpAddr,
+    /// The receiver.
+    pub to: IpAddr,
+    /// The UDP source port.
+    pub source_port: u16,
+    /// The receiver's queue pair.
+    pub queue_pair: u32,
+    /// Payload.
+    pub bytes: u64,
+}
+
+fn tuples(observed: &Observed) -> Vec<Tuple> {
+    let tuple = |pair: &QueuePair| {
+        let (from, to) = (pair.peer.parse().ok()?, pair.host.parse().ok()?);
+        let (source_port, queue_pair, bytes) = (pair.source_port?, pair.number, pair.bytes);
+        (0 < bytes).then_some(Tuple { from, to, source_port, queue_pair, bytes })
+    };
+    observed.queue_pairs.iter().filter_map(tuple).collect()
 }
 
 /// What the cluster is made of.
@@ -298,6 +326,7 @@ impl Summary {
             traces: observed.traces.clone(),
             stragglers: stragglers::list(&observed.arrivals).0,
             packets: observed.packets.clone(),
+            tuples: tuples(observed),
             capture: (observed.wire != Wire::default()).then(|| observed.wire.clone()),
             neighbours: observed.neighbours.clone(),
             fabrics: observed.fabrics.clone(),

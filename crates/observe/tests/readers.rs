@@ -123,6 +123,9 @@ fn chakra_nodes_of_the_cpu_do_not_count_twice() {
     let (key, stats) = observed.collectives.0.first_key_value().expect("one");
     assert_eq!((key.kind, key.bytes, stats.count), (Kind::AllToAll, 100, 1));
     assert_eq!(observed.sources[0].read, 2);
+    // One trace does not say how many ranks there are: there may be many.
+    let load = Summary::of(&read_bytes("it.0.et", &file)).load.expect("it has a size");
+    assert!((load.bytes_per_rank["all_to_all"] - 100.0).abs() < 1e-6, "{load:?}");
 }
 
 #[test]

@@ -15,6 +15,7 @@ use traffic::collective::Collective;
 use units::Bytes;
 
 use super::counted::{self, ComparedAxis, ComparedCounter};
+use super::uplinks::{self, Uplinks};
 use crate::collective::{self, Sizes};
 use crate::engine::Engine;
 use crate::failure::Failure;
@@ -40,6 +41,9 @@ pub struct SideBySide {
     /// Counters that grew as files with times say, and as the scenario's traffic makes them grow.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<ComparedCounter>,
+    /// Which uplinks the flows of a capture hash to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uplinks: Option<Uplinks>,
     /// What a rank sends in a step by axis, where files say the ranks of groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_axis: Vec<ComparedAxis>,
@@ -210,6 +214,10 @@ pub fn compare(
     let (counters, reasons) = counted::counters(summary, loaded, asked, watch)?;
     left_out.extend(reasons);
     let (steps, by_axis) = counted::axes(summary, loaded)?.unwrap_or_default();
+    let uplinks = uplinks::of(summary, loaded).unwrap_or_else(|reason| {
+        left_out.push(reason);
+        None
+    });
     let sizes: Vec<f64> = collectives.iter().map(|one| one.error.abs()).collect();
     Ok(SideBySide {
         scenario: loaded.input.clone(),
@@ -218,6 +226,7 @@ pub fn compare(
         collectives,
         step,
         counters,
+        uplinks,
         by_axis,
         steps,
         left_out,
@@ -263,6 +272,9 @@ impl SideBySide {
         }
         sheet = counted::show_counters(sheet, &self.counters);
         sheet = counted::show_axes(sheet, self.steps, &self.by_axis);
+        if let Some(uplinks) = &self.uplinks {
+            sheet = uplinks.show(sheet);
+        }
         self.left_out.iter().fold(sheet, |sheet, reason| sheet.note(reason.clone()))
     }
 

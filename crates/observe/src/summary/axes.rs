@@ -49,14 +49,16 @@ impl AxisLoad {
 
 /// Groups with their ranks, which some formats list in another file.
 pub(super) fn whole_groups(observed: &Observed) -> Vec<InGroup> {
-    let everybody = observed.workloads.iter().filter_map(|work| work.rank).max();
-    let everybody = everybody.map_or(observed.workloads.len() as u32, |last| last + 1);
+    // Who is in the group of all ranks is known if every rank has a trace.
+    let ranks: BTreeSet<u32> = observed.workloads.iter().filter_map(|work| work.rank).collect();
+    let is_whole = 1 < ranks.len() && ranks.iter().copied().eq(0..ranks.len() as u32);
+    let everybody: Vec<u32> = ranks.into_iter().filter(|_| is_whole).collect();
     let whole = |own: &InGroup| {
         let mut own = own.clone();
         if own.members.is_empty() && own.puts_in {
             own.members = match observed.groups.get(&own.name) {
                 Some(members) => members.clone(),
-                None if own.name.is_empty() => (0..everybody).collect(),
+                None if own.name.is_empty() => everybody.clone(),
                 None => Vec::new(),
             };
         }
