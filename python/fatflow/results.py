@@ -4015,6 +4015,50 @@ class ComparedCounter(Record):
 
 
 @dataclass(eq=False)
+class Uplink(Record):
+    """An uplink of a leaf."""
+
+    link: str
+    """Its name."""
+
+    flows: int
+    """Flows that hash to it."""
+
+    bytes: int
+    """Payload of these."""
+
+
+@dataclass(eq=False)
+class Uplinks(Record):
+    """What the flows of a capture do to the uplinks of leaves."""
+
+    flows: int
+    """Flows: sender, receiver, source port and queue pair."""
+
+    normalised: float
+    """Shannon entropy of the flows over the uplinks of their leaf, over the most there could be.
+    """
+
+    idle: float
+    """The share of uplinks, of leaves whose flows go up, that carry no flow."""
+
+    idle_expected: float
+    """The share that would be idle by chance."""
+
+    imbalance: float
+    """The busiest uplink's bytes over the mean of all."""
+
+    busiest: list[Uplink]
+    """The busiest."""
+
+    own_addresses: bool
+    """Whether addresses are the scenario's own; otherwise they stand for its NICs in order."""
+
+    unreachable: int
+    """Flows without a path."""
+
+
+@dataclass(eq=False)
 class ComparedAxis(Record):
     """What a rank sends on an axis, in a step."""
 
@@ -4056,6 +4100,9 @@ class SideBySide(Record):
     counters: list[ComparedCounter] = field(default_factory=list)
     """Counters that grew as files with times say, and as the scenario's traffic makes them grow.
     """
+
+    uplinks: Optional[Uplinks] = None
+    """Which uplinks the flows of a capture hash to."""
 
     by_axis: list[ComparedAxis] = field(default_factory=list)
     """What a rank sends in a step by axis, where files say the ranks of groups."""
@@ -4625,6 +4672,8 @@ __all__ = [
     "TrafficRun",
     "TrafficWorstLink",
     "Unpredicted",
+    "Uplink",
+    "Uplinks",
     "Validation",
     "Variant",
     "Verb",
