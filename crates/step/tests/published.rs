@@ -2,6 +2,7 @@
 
 use fabric::Fabric;
 use fabric::hardware::Catalogue;
+use job::config::Accumulation;
 use step::predict::Assumptions;
 use step::published::{Row, RowCluster, Score, rank_correlation, score};
 use step::validate::{Fit, RowEngine, predict_row, routing_of};
@@ -105,4 +106,13 @@ fn vtrain_by_the_closed_form() {
     let (found, correlation) = predicted(VTRAIN, How::Closed);
     assert!(found.median <= 0.08, "{found:?}");
     assert!(0.95 <= correlation, "{correlation}");
+}
+
+/// Rule: how weight gradients were added is read where a row says it, and else left to the job.
+#[test]
+fn rows_may_say_how_weight_gradients_are_added() {
+    for row in Row::read_all(STEPS).unwrap().into_iter().chain(Row::read_all(VTRAIN).unwrap()) {
+        let known = (row.origin == "korthikanti-2022").then_some(Accumulation::Fused);
+        assert_eq!(row.job.accumulation, known, "{}", row.id);
+    }
 }
