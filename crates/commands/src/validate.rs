@@ -131,7 +131,7 @@ pub struct Case {
     #[serde(serialize_with = "score::class_name", skip_serializing_if = "Option::is_none")]
     pub class: Option<Class>,
     /// The share of a step that is communication which nothing hides.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip)]
     exposed: Option<f64>,
     /// Whether no kernel of its GPU was published, or no collective over its scale-up network.
     pub is_extrapolated: bool,

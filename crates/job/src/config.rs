@@ -47,9 +47,8 @@ pub struct JobConfig {
     pub attention: AttentionKernel,
     /// How the loss is computed.
     pub loss: Loss,
-    /// How the weight gradients of products outside of experts come into the main gradients. Left
-    /// out, `separate` beside unfused attention, which is as old, else `fused`.
-    pub accumulation: Option<Accumulation>,
+    /// How the weight gradients of products outside of experts come into the main gradients.
+    pub accumulation: Accumulation,
     /// The optimizer.
     pub optimizer: Optimizer,
     /// How tokens find their experts.
@@ -361,15 +360,8 @@ pub enum Accumulation {
     #[default]
     Fused,
     /// The product writes 16 bits, and a kernel of its own adds them: Megatron-LM before that,
-    /// Megatron-DeepSpeed (`megatron/core/tensor_parallel/layers.py` has the other commented out).
+    /// Megatron-DeepSpeed (`megatron/core/tensor_parallel/layers.py` has the other in comments).
     Separate,
-}
-
-impl Accumulation {
-    /// What software does that has attention kernels of this generation.
-    pub fn usual(attention: AttentionKernel) -> Self {
-        if attention == AttentionKernel::Unfused { Self::Separate } else { Self::Fused }
-    }
 }
 
 /// What carries tokens to their experts.

@@ -145,7 +145,7 @@ pub fn resolve(config: &JobConfig, model: Model, site: &Site) -> Resolved {
         attention: config.attention,
         mask: Mask::Causal,
         loss: config.loss,
-        accumulation: config.accumulation.unwrap_or(Accumulation::usual(config.attention)),
+        accumulation: config.accumulation,
         optimizer: config.optimizer,
         moe: config.moe.clone(),
         dispatch,

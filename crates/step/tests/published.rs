@@ -108,11 +108,13 @@ fn vtrain_by_the_closed_form() {
     assert!(0.95 <= correlation, "{correlation}");
 }
 
-/// Rule: how weight gradients were added is read where a row says it, and else left to the job.
+/// Published: Megatron-LM's products add weight gradients since February 2022 (83b1e42f), Narayanan
+/// et al. is of April 2021.
 #[test]
-fn rows_may_say_how_weight_gradients_are_added() {
-    for row in Row::read_all(STEPS).unwrap().into_iter().chain(Row::read_all(VTRAIN).unwrap()) {
-        let known = (row.origin == "korthikanti-2022").then_some(Accumulation::Fused);
-        assert_eq!(row.job.accumulation, known, "{}", row.id);
+fn rows_say_how_weight_gradients_are_added() {
+    for row in Row::read_all(STEPS).unwrap() {
+        let is_older = row.origin == "narayanan-sc21";
+        let expected = if is_older { Accumulation::Separate } else { Accumulation::Fused };
+        assert_eq!(row.job.accumulation, expected, "{}", row.id);
     }
 }

@@ -89,10 +89,10 @@ pub const LOSSES: [(&str, Loss); 5] = [
 ];
 
 /// How weight gradients come into the main gradients.
-pub const ACCUMULATIONS: [(&str, Option<Accumulation>); 3] = [
-    ("", None),
-    ("fused", Some(Accumulation::Fused)),
-    ("separate", Some(Accumulation::Separate)),
+pub const ACCUMULATIONS: [(&str, Accumulation); 3] = [
+    ("", Accumulation::Fused),
+    ("fused", Accumulation::Fused),
+    ("separate", Accumulation::Separate),
 ];
 
 /// What is computed again; all layers, whole, in Megatron-LM's two ways.
