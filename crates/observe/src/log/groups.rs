@@ -61,8 +61,15 @@ pub(super) struct Join {
     pub notes: Notes,
 }
 
-/// Adds the communicators of a file to what was observed.
-pub(super) fn assemble(joins: Vec<Join>, left: Vec<Notes>, reading: &mut Reading<'_>) {
+/// A GPU, and a communicator by its address there.
+type Joined = (String, u32, i32, String);
+
+/// Adds the communicators of a file to what was observed. Which of them a GPU means by an address.
+pub(super) fn assemble(
+    joins: Vec<Join>,
+    left: Vec<Notes>,
+    reading: &mut Reading<'_>,
+) -> BTreeMap<Joined, usize> {
     let per_host = gpus_per_host(&joins);
     let mut groups: Vec<Vec<Join>> = Vec::new();
     let mut named: BTreeMap<(String, u32), Vec<usize>> = BTreeMap::new();
@@ -104,7 +111,29 @@ pub(super) fn assemble(joins: Vec<Join>, left: Vec<Notes>, reading: &mut Reading
     cluster.ranks = cluster.ranks.max(ranks);
     let nodes = groups.iter().flatten().filter_map(|join| join.notes.nodes).max();
     cluster.nodes = cluster.nodes.max(nodes);
-    let mut communicators: Vec<Communicator> = groups.iter().map(|joins| of(joins)).collect();
+    let world = groups.iter().max_by_key(|group| group.len());
+    let world = world.filter(|group| jobs == 1 && group[0].size as usize == group.len());
+    let gpu = |join: &Join| (join.host.clone(), join.process, join.device);
+    let world: BTreeMap<_, u32> =
+        world.into_iter().flatten().map(|join| (gpu(join), join.rank)).collect();
+    let first = reading.observed.communicators.len();
+    let mut known = BTreeMap::new();
+    for (at, join) in
+        groups.iter().enumerate().flat_map(|(at, all)| all.iter().map(move |j| (at, j)))
+    {
+        let (host, process, device) = gpu(join);
+        known.insert((host, process, device, join.address.clone()), first + at);
+    }
+    let of = |joins: &Vec<Join>| {
+        let mut ranks: BTreeMap<u32, u32> = BTreeMap::new();
+        for join in joins {
+            ranks.extend(world.get(&gpu(join)).map(|in_job| (join.rank, *in_job)));
+        }
+        let is_whole = ranks.len() == joins[0].size as usize;
+        let members = if is_whole { ranks.into_values().collect() } else { Vec::new() };
+        Communicator { members, ..of(joins) }
+    };
+    let mut communicators: Vec<Communicator> = groups.iter().map(of).collect();
     if communicators.is_empty() {
         communicators.extend(without_names(left));
         if let [one] = &communicators[..] {
@@ -112,6 +141,7 @@ pub(super) fn assemble(joins: Vec<Join>, left: Vec<Notes>, reading: &mut Reading
         }
     }
     reading.observed.communicators.extend(communicators);
+    known
 }
 
 /// The most GPUs that one server has.
