@@ -493,7 +493,7 @@ impl Nccl {
             let mut called = gpu.called;
             for (place, mut group) in own {
                 let address = std::mem::take(&mut called[place]);
-                let at = (gpu.host.clone(), gpu.process, gpu.device, address);
+                let at = ((gpu.host.clone(), gpu.process, gpu.device), address);
                 if let Some(joined) = known.get(&at) {
                     let joined = &reading.observed.communicators[*joined];
                     group.size = joined.size;

@@ -401,8 +401,9 @@ mod tests {
         let zero =
             b"(dp0\nVversion\np1\nV2.5\np2\nsVa\np3\n(lp4\nI1\naI-2\naL70000000000L\naF1.5\n\
             aI01\naI00\naNaVit's \xe9\\u005c ok\np5\nasVt\np6\n(I1\nI2\ntp7\ns.";
-        let one = b"}q\x00(X\x07\x00\x00\x00versionq\x01X\x03\x00\x00\x002.5q\x02X\x01\x00\x00\x00aq\x03]\
-            q\x04(K\x01J\xfe\xff\xff\xffL70000000000L\nG?\xf8\x00\x00\x00\x00\x00\x00I01\nI00\nNX\x0b\
+        let one = b"}q\x00(X\x07\x00\x00\x00versionq\x01X\x03\x00\x00\x002.5q\x02X\x01\x00\x00\x00a\
+            q\x03]q\x04(K\x01J\xfe\xff\xff\xffL70000000000L\nG?\xf8\x00\x00\x00\x00\x00\x00I01\n\
+            I00\nNX\x0b\
             \x00\x00\x00it's \xc3\xa9\\ okq\x05eX\x01\x00\x00\x00tq\x06(K\x01K\x02tq\x07u.";
         let list = json!([1, -2, 70_000_000_000_u64, 1.5, true, false, null, "it's é\\ ok"]);
         let wanted = json!({"version": "2.5", "a": list, "t": [1, 2]});
